@@ -1,0 +1,54 @@
+//! `graphweft`: graphs, their data, and the training of graph transformers on them.
+//!
+//! One file per verb. Results go to stdout (a table, or one line of JSON with `--json`), everything else to stderr.
+
+mod doctor;
+mod exit;
+mod source;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::ui::Ui;
+
+/// Trains graph transformers and graph neural networks on graphs too large for one device.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 120)]
+struct Cli {
+    /// Print one line of JSON on stdout instead of a table
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Threads to compute with [default: all cores]
+    #[arg(long, global = true, value_name = "T", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Say what this build and this machine can do
+    Doctor(doctor::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::report(&error),
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<()> {
+    if let Some(threads) = cli.threads {
+        rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global()?;
+    }
+    let ui = Ui::new(cli.json);
+    match &cli.verb {
+        Verb::Doctor(args) => doctor::run(args, &ui),
+    }
+}

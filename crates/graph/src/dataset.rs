@@ -1,0 +1,262 @@
+//! The dataset folder: `.npy` files that NumPy opens and Graphweft maps.
+//!
+//! ```text
+//! meta.toml                   name, num_nodes, num_edges, num_features, num_classes, symmetric, task
+//! indptr.npy   u64|i64 [N+1]  CSR by destination
+//! indices.npy  u32|i64 [E]
+//! feat.npy     f32|f16 [N,F]  dense features; or feat_indptr, feat_indices and (unless all values are 1) feat_data
+//! label.npy    i64 [N] with −1 = none, or f32|u8 [N,C] for several labels per node
+//! edge_feat.npy f32 [E,Fe]    optional, in the order of indices
+//! node_id.npy  i64 [N]        optional: ids that the source used, where import renumbered them
+//! split/<name>/{train,valid,test}.npy   i64 node ids
+//! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
+//! ```
+//!
+//! [`Dataset::open`] checks everything the first time, in parallel, and leaves a [stamp](stamp) with the size and time of each
+//! file. While these stay the same, opening costs a few system calls however large the graph is.
+
+mod features;
+mod labels;
+mod meta;
+mod stamp;
+mod validate;
+mod writer;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::buf::Buf;
+use crate::csr::{AnyCsr, Csr, NodeId};
+use crate::error::{Error, Result};
+use crate::npy::{Dtype, NpyFile};
+
+pub use features::{Dense, Features, SparseFeatures};
+pub use labels::Labels;
+pub use meta::{Meta, Task};
+pub use writer::DatasetWriter;
+
+/// The three sets of nodes that a split names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Split {
+    /// The split's folder name.
+    pub name: String,
+    /// Nodes to learn from.
+    pub train: Buf<i64>,
+    /// Nodes to choose by.
+    pub valid: Buf<i64>,
+    /// Nodes to report on.
+    pub test: Buf<i64>,
+}
+
+impl Split {
+    /// The parts with their file names.
+    pub fn parts(&self) -> [(&'static str, &Buf<i64>); 3] {
+        [("train", &self.train), ("valid", &self.valid), ("test", &self.test)]
+    }
+}
+
+/// An open dataset folder. All arrays are mapped; nothing is copied unless its dtype needs conversion.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    dir: PathBuf,
+    meta: Meta,
+    graph: AnyCsr,
+    features: Option<Features>,
+    labels: Option<Labels>,
+    edge_features: Option<Dense>,
+    splits: Vec<Split>,
+}
+
+impl Dataset {
+    /// Opens a folder; validates it unless it was validated before and has not changed since.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] naming the file, the field and the position of the first thing that is wrong.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref();
+        if !dir.is_dir() {
+            let kind = if dir.exists() { std::io::ErrorKind::NotADirectory } else { std::io::ErrorKind::NotFound };
+            return Err(Error::unreadable(dir, "dataset folder", &kind.into()));
+        }
+        let data = Self::map(dir)?;
+        let files = stamp::Files::of(dir)?;
+        if !stamp::is_current(dir, &files) {
+            validate::validate(&data)?;
+            stamp::save(dir, &files);
+        }
+        Ok(data)
+    }
+
+    /// Maps all files and checks dtypes and shapes, but no element.
+    fn map(dir: &Path) -> Result<Self> {
+        let meta = Meta::read(&dir.join("meta.toml"))?;
+        let (graph, features, labels) = (map_graph(dir, &meta)?, Features::map(dir, &meta)?, Labels::map(dir, &meta)?);
+        let edge_features = Dense::map(&dir.join("edge_feat.npy"), "edge_feat", meta.num_edges)?;
+        if let Some(Dense::F16 { .. }) = edge_features {
+            return Err(NpyFile::open(dir.join("edge_feat.npy"))?.wrong_dtype("edge_feat", "float32"));
+        }
+        let splits = map_splits(dir)?;
+        Ok(Self { dir: dir.to_path_buf(), meta, graph, features, labels, edge_features, splits })
+    }
+
+    /// Where it lies.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What `meta.toml` says.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &AnyCsr {
+        &self.graph
+    }
+
+    /// Node features, if there are any.
+    pub fn features(&self) -> Option<&Features> {
+        self.features.as_ref()
+    }
+
+    /// Node labels, if there are any.
+    pub fn labels(&self) -> Option<&Labels> {
+        self.labels.as_ref()
+    }
+
+    /// Edge features in the order of the graph's indices, if there are any.
+    pub fn edge_features(&self) -> Option<&Dense> {
+        self.edge_features.as_ref()
+    }
+
+    /// All splits, by name.
+    pub fn splits(&self) -> &[Split] {
+        &self.splits
+    }
+
+    /// The split called `name`.
+    ///
+    /// # Errors
+    /// [`Error::Request`] that lists the splits there are.
+    pub fn split(&self, name: &str) -> Result<&Split> {
+        self.splits.iter().find(|s| s.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.splits.iter().map(|s| s.name.as_str()).collect();
+            let remedy = if names.is_empty() {
+                format!(
+                    "this dataset has no split; add {}",
+                    self.dir.join("split/NAME/{train,valid,test}.npy").display()
+                )
+            } else {
+                format!("choose one of: {}", names.join(", "))
+            };
+            Error::request(format!("{} has no split {name:?}", self.dir.display()), remedy)
+        })
+    }
+}
+
+fn map_graph(dir: &Path, meta: &Meta) -> Result<AnyCsr> {
+    let indptr = map_offsets(&dir.join("indptr.npy"), "indptr", meta.num_nodes)?;
+    let file = NpyFile::open(dir.join("indices.npy"))?;
+    if file.shape() != [meta.num_edges] {
+        return Err(file.wrong_shape("indices", &format!("[{}] (num_edges)", meta.num_edges)));
+    }
+    let n = meta.num_nodes;
+    let csr_error = "create the folder again with `graphweft import`";
+    // Offsets are checked here, cheaply, as far as slicing needs: a stamp must not be able to make us panic.
+    let last = indptr.last().copied().unwrap_or(0);
+    if last != meta.num_edges as u64 {
+        let problem = format!("indptr[{n}] is {last}, num_edges in meta.toml is {}", meta.num_edges);
+        return Err(Error::bad(dir.join("indptr.npy"), "indptr", problem, csr_error));
+    }
+    let narrow = n as u64 <= <u32 as NodeId>::CAPACITY;
+    match file.dtype() {
+        Dtype::U32 if narrow => {
+            let indices = file.elements::<u32>().ok_or_else(|| file.wrong_dtype("indices", "uint32"))?;
+            Ok(Csr::mapped(indptr, indices, n).into())
+        }
+        Dtype::I64 => {
+            let indices = non_negative(&file, "indices")?;
+            let wide = Csr::mapped(indptr, indices, n);
+            if !narrow {
+                return Ok(wide.into());
+            }
+            let out = wide.indices().iter().position(|&j| j >= n as u64);
+            match out {
+                Some(at) => {
+                    let problem = format!("indices[{at}] = {}: there are only {n} nodes", wide.indices()[at]);
+                    Err(Error::bad(file.path(), "indices", problem, csr_error))
+                }
+                None => Ok(Csr::mapped(
+                    wide.indptr().clone(),
+                    wide.indices().iter().map(|&j| j as u32).collect::<Vec<_>>(),
+                    n,
+                )
+                .into()),
+            }
+        }
+        _ => Err(file.wrong_dtype("indices", if narrow { "uint32 or int64" } else { "int64" })),
+    }
+}
+
+/// Maps `rows + 1` offsets.
+fn map_offsets(path: &Path, field: &str, rows: usize) -> Result<Buf<u64>> {
+    let file = NpyFile::open(path)?;
+    if file.shape() != [rows + 1] {
+        return Err(file.wrong_shape(field, &format!("[{}] (num_nodes + 1)", rows + 1)));
+    }
+    match file.dtype() {
+        Dtype::U64 => file.elements::<u64>().ok_or_else(|| file.wrong_dtype(field, "uint64")),
+        Dtype::I64 => non_negative(&file, field),
+        _ => Err(file.wrong_dtype(field, "uint64 or int64")),
+    }
+}
+
+/// An int64 file as u64, if it has no negative element.
+fn non_negative(file: &NpyFile, field: &str) -> Result<Buf<u64>> {
+    let ids = file.elements::<i64>().ok_or_else(|| file.wrong_dtype(field, "int64"))?;
+    match ids.iter().position(|&x| x < 0) {
+        Some(at) => Err(Error::bad(
+            file.path(),
+            field,
+            format!("{field}[{at}] = {}: expected no negative number", ids[at]),
+            "create the folder again with `graphweft import`",
+        )),
+        None => Ok(ids.cast()),
+    }
+}
+
+fn map_splits(dir: &Path) -> Result<Vec<Split>> {
+    let root = dir.join("split");
+    if !root.exists() {
+        return Ok(Vec::new());
+    }
+    let unreadable = |e: std::io::Error| Error::unreadable(&root, "split", &e);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&root).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        match entry.file_name().into_string() {
+            Ok(name) if name.starts_with('.') => {}
+            Ok(name) => names.push(name),
+            Err(name) => {
+                return Err(Error::bad(&root, "split", format!("the name {name:?} is not UTF-8"), "rename the folder"));
+            }
+        }
+    }
+    names.sort_unstable();
+    names
+        .into_iter()
+        .map(|name| {
+            let part = |part: &str| {
+                let file = NpyFile::open(root.join(&name).join(format!("{part}.npy")))?;
+                if file.shape().len() != 1 {
+                    return Err(file.wrong_shape(part, "one dimension"));
+                }
+                file.elements::<i64>().ok_or_else(|| file.wrong_dtype(part, "int64"))
+            };
+            Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.clone() })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

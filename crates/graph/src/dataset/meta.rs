@@ -1,0 +1,67 @@
+//! `meta.toml`.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// What a dataset is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Predict the class, or the classes, of nodes.
+    #[default]
+    NodeClassification,
+}
+
+/// The contents of `meta.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Meta {
+    /// What people call it.
+    pub name: String,
+    /// Nodes.
+    pub num_nodes: usize,
+    /// Stored entries; an undirected edge counts twice.
+    pub num_edges: usize,
+    /// Columns of the feature matrix. Needed for sparse features, whose arrays do not tell.
+    #[serde(default)]
+    pub num_features: usize,
+    /// Classes, or labels per node; 0 where there are no labels.
+    pub num_classes: usize,
+    /// Each edge stands beside its reverse.
+    pub symmetric: bool,
+    /// What the labels are for.
+    #[serde(default)]
+    pub task: Task,
+}
+
+impl Meta {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|e| Error::unreadable(path, "file", &e))?;
+        let meta: Self = toml::from_str(&text).map_err(|e| {
+            let line = e.span().map_or(String::new(), |s| {
+                let line = text.get(..s.start).map_or(1, |before| before.matches('\n').count() + 1);
+                format!("line {line}: ")
+            });
+            let remedy = "it needs name, num_nodes, num_edges, num_features, num_classes, symmetric and task";
+            Error::bad(path, "meta", format!("{line}{}", e.message().trim_end()), remedy)
+        })?;
+        // Later code adds one and multiplies by element sizes; no real graph comes near.
+        for (field, count) in
+            [("num_nodes", meta.num_nodes), ("num_edges", meta.num_edges), ("num_features", meta.num_features)]
+        {
+            if count as u64 >= 1 << 48 {
+                return Err(Error::bad(path, field, format!("{count} is beyond any graph"), "correct the count"));
+            }
+        }
+        Ok(meta)
+    }
+
+    pub(super) fn to_toml(&self) -> Result<String> {
+        toml::to_string(self)
+            .map_err(|e| Error::request(format!("cannot write meta.toml: {e}"), "report this as a bug"))
+    }
+}

@@ -1,0 +1,71 @@
+//! The memory of a validation: which files, of which size and time, were found good.
+//!
+//! The stamp lies in the folder as `.validated`. Where the folder cannot be written (shared data), it lies in the user's cache
+//! directory under a name made from the folder's path; where that fails too, the folder is simply validated again.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use crate::error::{Error, Result};
+
+/// Changes when validation begins to check more.
+const VERSION: &str = "graphweft-validated 1";
+const NAME: &str = ".validated";
+
+/// The files of a dataset with their sizes and modification times, as text.
+pub(super) struct Files(String);
+
+impl Files {
+    pub(super) fn of(dir: &Path) -> Result<Self> {
+        let mut lines = Vec::new();
+        let mut look = |folder: &Path| -> std::io::Result<()> {
+            for entry in fs::read_dir(folder)? {
+                let entry = entry?;
+                let path = entry.path();
+                let about = fs::metadata(&path)?;
+                let known = path.extension().is_some_and(|e| e == "npy" || e == "toml");
+                if about.is_file() && known {
+                    let time = about.modified()?.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos());
+                    let name = path.strip_prefix(dir).unwrap_or(&path);
+                    lines.push(format!("{} {} {time}", name.display(), about.len()));
+                }
+            }
+            Ok(())
+        };
+        let mut look_at = |folder: &Path| look(folder).map_err(|e| Error::unreadable(folder, "folder", &e));
+        look_at(dir)?;
+        if let Ok(splits) = fs::read_dir(dir.join("split")) {
+            for split in splits.flatten().filter(|s| s.path().is_dir()) {
+                look_at(&split.path())?;
+            }
+        }
+        lines.sort_unstable();
+        Ok(Self(format!("{VERSION}\n{}\n", lines.join("\n"))))
+    }
+}
+
+pub(super) fn is_current(dir: &Path, files: &Files) -> bool {
+    let same = |path: PathBuf| fs::read_to_string(path).is_ok_and(|text| text == files.0);
+    same(dir.join(NAME)) || in_cache(dir).is_some_and(same)
+}
+
+/// Leaves a stamp where it can; without one the next open validates again.
+pub(super) fn save(dir: &Path, files: &Files) {
+    if fs::write(dir.join(NAME), &files.0).is_ok() {
+        return;
+    }
+    if let Some(path) = in_cache(dir) {
+        let _ = path.parent().map(fs::create_dir_all);
+        let _ = fs::write(path, &files.0);
+    }
+}
+
+fn in_cache(dir: &Path) -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+    let mut hash = DefaultHasher::new();
+    dir.canonicalize().ok()?.hash(&mut hash);
+    Some(cache.join("graphweft/validated").join(format!("{:016x}", hash.finish())))
+}

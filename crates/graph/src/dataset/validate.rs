@@ -1,0 +1,123 @@
+//! The checks that look at every element, run once per folder.
+
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+
+use super::{Dataset, Dense, Features, Labels, SparseFeatures, Split};
+use crate::csr::{Csr, CsrError};
+use crate::error::{Error, Result};
+use crate::with_csr;
+
+const REMEDY: &str = "correct the array and save it again, or create the folder again with `graphweft import`";
+
+pub(super) fn validate(data: &Dataset) -> Result<()> {
+    graph(data)?;
+    match &data.features {
+        Some(Features::Dense(m)) => finite(data.dir.join("feat.npy"), "feat", m)?,
+        Some(Features::Sparse(m)) => sparse(data, m)?,
+        None => {}
+    }
+    if let Some(m) = &data.edge_features {
+        finite(data.dir.join("edge_feat.npy"), "edge_feat", m)?;
+    }
+    if let Some(l) = &data.labels {
+        labels(data, l)?;
+    }
+    data.splits.iter().try_for_each(|s| split(data, s))
+}
+
+fn csr_file(e: &CsrError) -> &'static str {
+    match e {
+        CsrError::NoOffsets | CsrError::FirstOffset(_) | CsrError::Decreasing { .. } | CsrError::LastOffset { .. } => {
+            "indptr"
+        }
+        CsrError::OutOfRange { .. } | CsrError::Unsorted { .. } => "indices",
+    }
+}
+
+fn graph(data: &Dataset) -> Result<()> {
+    with_csr!(&data.graph, g => {
+        Csr::new(g.indptr().clone(), g.indices().clone(), g.num_src()).map_err(|e| {
+            let array = csr_file(&e);
+            Error::bad(data.dir.join(format!("{array}.npy")), array, e.to_string(), REMEDY)
+        })?;
+        if data.meta.symmetric && !g.is_symmetric() {
+            let problem = "symmetric = true, but some edge has no edge in the other direction";
+            let remedy = "set symmetric = false, or create the folder again with `graphweft import --symmetrise`";
+            return Err(Error::bad(data.dir.join("meta.toml"), "symmetric", problem, remedy));
+        }
+    });
+    Ok(())
+}
+
+fn finite(path: PathBuf, field: &str, m: &Dense) -> Result<()> {
+    let bad = match m {
+        Dense::F32 { values, .. } => values.par_iter().position_first(|x| !x.is_finite()),
+        Dense::F16 { values, .. } => values.par_iter().position_first(|x| !x.is_finite()),
+    };
+    bad.map_or(Ok(()), |at| {
+        let (row, column) = (at / m.width(), at % m.width());
+        Err(Error::bad(path, field, format!("{field}[{row}, {column}] is not a finite number"), REMEDY))
+    })
+}
+
+fn sparse(data: &Dataset, m: &SparseFeatures) -> Result<()> {
+    Csr::new(m.indptr.clone(), m.indices.clone(), m.width).map_err(|e| {
+        let array = format!("feat_{}", csr_file(&e));
+        let problem = match e {
+            CsrError::OutOfRange { edge, row, source_id, num_src } => {
+                format!("feat_indices[{edge}] = {source_id} in row {row}: num_features in meta.toml is {num_src}")
+            }
+            e => format!("feat_{e}"),
+        };
+        Error::bad(data.dir.join(format!("{array}.npy")), array, problem, REMEDY)
+    })?;
+    let bad = m.data.as_ref().and_then(|d| d.par_iter().position_first(|x| !x.is_finite()));
+    bad.map_or(Ok(()), |at| {
+        let problem = format!("feat_data[{at}] is not a finite number");
+        Err(Error::bad(data.dir.join("feat_data.npy"), "feat_data", problem, REMEDY))
+    })
+}
+
+fn labels(data: &Dataset, labels: &Labels) -> Result<()> {
+    let classes = data.meta.num_classes;
+    let problem = match labels {
+        Labels::Single(y) => y.par_iter().position_first(|&c| c < -1 || c >= classes as i64).map(|at| {
+            format!("label[{at}] = {}: expected −1 (none) to {} (num_classes − 1)", y[at], classes as i64 - 1)
+        }),
+        Labels::MultiU8(y) => y
+            .par_iter()
+            .position_first(|&x| x > 1)
+            .map(|at| format!("label[{}, {}] = {}: expected 0 or 1", at / classes, at % classes, y[at])),
+        Labels::MultiF32(y) => y
+            .par_iter()
+            .position_first(|&x| x.is_infinite())
+            .map(|at| format!("label[{}, {}] is infinite", at / classes, at % classes)),
+    };
+    problem.map_or(Ok(()), |p| Err(Error::bad(data.dir.join("label.npy"), "label", p, REMEDY)))
+}
+
+/// Ids in range, none twice, and no node both trained on and tested on.
+fn split(data: &Dataset, split: &Split) -> Result<()> {
+    let n = data.meta.num_nodes;
+    let mut used_by = vec![0u8; n];
+    let parts = split.parts();
+    for (which, (part, ids)) in parts.iter().enumerate() {
+        let file = || data.dir.join("split").join(&split.name).join(format!("{part}.npy"));
+        for (at, &id) in ids.iter().enumerate() {
+            let slot = usize::try_from(id).ok().and_then(|i| used_by.get_mut(i));
+            let Some(slot) = slot else {
+                let problem = format!("{part}[{at}] = {id}: there are only {n} nodes");
+                return Err(Error::bad(file(), *part, problem, REMEDY));
+            };
+            if *slot != 0 {
+                let problem =
+                    format!("{part}[{at}] = {id}: the node is already in {}", parts[usize::from(*slot) - 1].0);
+                return Err(Error::bad(file(), *part, problem, "each node belongs to one of train, valid and test"));
+            }
+            *slot = which as u8 + 1;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! Writing a dataset folder: everything into a temporary folder beside the target, renamed when complete.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::{Features, Labels, Meta, Split, stamp};
+use crate::csr::{AnyCsr, Csr, NodeId};
+use crate::error::{Error, Result};
+use crate::npy::{Element, NpyWriter, write_npy};
+use crate::with_csr;
+
+/// Elements written per call where an array is produced in pieces.
+const PIECE: usize = 1 << 20;
+
+/// A dataset folder in the making. Dropped before [`DatasetWriter::finish`], it leaves nothing behind.
+#[derive(Debug)]
+pub struct DatasetWriter {
+    target: PathBuf,
+    work: TempDir,
+}
+
+impl DatasetWriter {
+    /// Prepares to create `target`.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if `target` exists: nothing is overwritten.
+    pub fn create(target: impl AsRef<Path>) -> Result<Self> {
+        let target = target.as_ref();
+        if target.exists() {
+            let what = format!("{} exists already", target.display());
+            return Err(Error::request(what, "remove it first, or name another folder"));
+        }
+        let parent = match target.parent() {
+            Some(p) if !p.as_os_str().is_empty() => p.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        fs::create_dir_all(&parent).map_err(Error::write("create", &parent))?;
+        let work = tempfile::Builder::new()
+            .prefix(".graphweft-")
+            // Temporary folders are private by default; a dataset is for everyone whom the umask allows.
+            .permissions(fs::Permissions::from_mode(0o777))
+            .tempdir_in(&parent)
+            .map_err(Error::write("create a folder in", &parent))?;
+        Ok(Self { target: target.to_path_buf(), work })
+    }
+
+    /// Where files go until the folder is complete.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.work.path().join(name)
+    }
+
+    /// Starts an array `name.npy` that is written piece by piece.
+    pub fn array<T: Element>(&self, name: &str, row: &[usize]) -> Result<NpyWriter<T>> {
+        NpyWriter::create(self.path(&format!("{name}.npy")), row)
+    }
+
+    /// Writes the graph.
+    pub fn graph(&self, graph: &AnyCsr) -> Result<()> {
+        write_npy(self.path("indptr.npy"), &[], with_csr!(graph, g => &g.indptr()[..]))?;
+        match graph {
+            AnyCsr::Narrow(g) => write_npy(self.path("indices.npy"), &[], g.indices()),
+            AnyCsr::Wide(g) => self.wide_indices(g),
+        }
+    }
+
+    fn wide_indices(&self, g: &Csr<u64>) -> Result<()> {
+        // The folder's wide dtype is int64, the one NumPy users expect of indices.
+        write_npy(self.path("indices.npy"), &[], bytemuck::cast_slice::<u64, i64>(g.indices()))
+    }
+
+    /// Writes node features.
+    pub fn features(&self, features: &Features) -> Result<()> {
+        use super::Dense;
+        match features {
+            Features::Dense(Dense::F32 { values, width }) => write_npy(self.path("feat.npy"), &[*width], values),
+            Features::Dense(Dense::F16 { values, width }) => write_npy(self.path("feat.npy"), &[*width], values),
+            Features::Sparse(m) => {
+                write_npy(self.path("feat_indptr.npy"), &[], &m.indptr)?;
+                write_npy(self.path("feat_indices.npy"), &[], &m.indices)?;
+                m.data.as_ref().map_or(Ok(()), |d| write_npy(self.path("feat_data.npy"), &[], d))
+            }
+        }
+    }
+
+    /// Writes labels; `classes` is the number of columns where there are several per node.
+    pub fn labels(&self, labels: &Labels, classes: usize) -> Result<()> {
+        let path = self.path("label.npy");
+        match labels {
+            Labels::Single(y) => write_npy(path, &[], y),
+            Labels::MultiU8(y) => write_npy(path, &[classes], y),
+            Labels::MultiF32(y) => write_npy(path, &[classes], y),
+        }
+    }
+
+    /// Writes a split.
+    pub fn split(&self, split: &Split) -> Result<()> {
+        let dir = self.path("split").join(&split.name);
+        fs::create_dir_all(&dir).map_err(Error::write("create", &dir))?;
+        split.parts().into_iter().try_for_each(|(part, ids)| write_npy(dir.join(format!("{part}.npy")), &[], ids))
+    }
+
+    /// Writes an array whose rows are made on the fly: `fill(first, rows)` writes rows from number `first` on, in parallel
+    /// pieces, so that the array never needs to be in memory.
+    pub fn rows<T: Element>(
+        &self,
+        name: &str,
+        num_rows: usize,
+        width: usize,
+        fill: impl Fn(usize, &mut [T]) + Sync,
+    ) -> Result<()> {
+        use rayon::prelude::*;
+        let mut out = self.array(name, if width == 1 { &[] } else { std::slice::from_ref(&width) })?;
+        let per_piece = (PIECE / width.max(1)).max(1);
+        let mut buffer = vec![T::zeroed(); per_piece.min(num_rows) * width];
+        for first in (0..num_rows).step_by(per_piece) {
+            let rows = per_piece.min(num_rows - first);
+            let piece = &mut buffer[..rows * width];
+            piece.par_chunks_mut(width.max(1)).enumerate().for_each(|(k, row)| fill(first + k, row));
+            out.push(piece)?;
+        }
+        out.finish().map(|_| ())
+    }
+
+    /// Writes `meta.toml` and the stamp, makes everything durable and moves the folder into place.
+    pub fn finish(self, meta: &Meta) -> Result<()> {
+        let path = self.path("meta.toml");
+        let mut file = File::create(&path).map_err(Error::write("create", &path))?;
+        file.write_all(meta.to_toml()?.as_bytes()).map_err(Error::write("write", &path))?;
+        file.sync_all().map_err(Error::write("write", &path))?;
+        // What a writer of ours produced is valid by construction: opening it needs no second look.
+        stamp::save(self.work.path(), &stamp::Files::of(self.work.path())?);
+        let work = self.work.keep();
+        let moved = fs::rename(&work, &self.target).map_err(Error::write("rename to", &self.target));
+        if moved.is_err() {
+            let _ = fs::remove_dir_all(&work);
+            return moved;
+        }
+        let parent = self.target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(parent).and_then(|d| d.sync_all()).map_err(Error::write("write", parent))
+    }
+}
+
+impl Meta {
+    /// The meta data of a graph without features or labels.
+    pub fn of<I: NodeId>(name: &str, graph: &Csr<I>, symmetric: bool) -> Self {
+        Self {
+            name: name.into(),
+            num_nodes: graph.num_dst(),
+            num_edges: graph.num_edges(),
+            num_features: 0,
+            num_classes: 0,
+            symmetric,
+            task: super::Task::default(),
+        }
+    }
+}

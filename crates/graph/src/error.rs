@@ -1,0 +1,101 @@
+//! What can go wrong with a graph, said so that the reader knows what to do next.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Every failure of this crate.
+///
+/// The variants follow the exit codes of the command line: [`Error::BadInput`] is the user's data (3), [`Error::Request`]
+/// is the user's request (2), [`Error::Memory`] is a job that does not fit (4), [`Error::Write`] is this machine (1).
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file that is missing, unreadable, malformed or inconsistent with its neighbours.
+    #[error("{}: {field}: {problem}\n  remedy: {remedy}", file.display())]
+    BadInput {
+        /// The file at fault.
+        file: PathBuf,
+        /// The field, array, line or key inside the file.
+        field: String,
+        /// What is wrong, with the position where there is one.
+        problem: String,
+        /// What the user can do about it.
+        remedy: String,
+    },
+    /// A request that makes no sense for this graph or this build.
+    #[error("{what}\n  remedy: {remedy}")]
+    Request {
+        /// What was asked for and why it cannot be done.
+        what: String,
+        /// What can be asked for instead.
+        remedy: String,
+    },
+    /// A job that needs more memory than it may use.
+    #[error("{what} needs {needed} bytes of memory, {available} are allowed\n  remedy: {remedy}")]
+    Memory {
+        /// The job.
+        what: String,
+        /// Bytes it needs.
+        needed: u64,
+        /// Bytes it may use.
+        available: u64,
+        /// What to change.
+        remedy: String,
+    },
+    /// The machine refused to write.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Write {
+        /// What was being done, as a verb: "create", "write", "rename".
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+}
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Malformed input in `file` at `field`.
+    pub fn bad(
+        file: impl AsRef<Path>,
+        field: impl Into<String>,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self::BadInput {
+            file: file.as_ref().to_path_buf(),
+            field: field.into(),
+            problem: problem.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// Input that the operating system would not give us: missing, a folder in place of a file, cut short, unreadable.
+    pub fn unreadable(file: impl AsRef<Path>, field: impl Into<String>, source: &io::Error) -> Self {
+        let remedy = match source.kind() {
+            io::ErrorKind::NotFound => "check the path",
+            io::ErrorKind::IsADirectory => "this is a folder where a file is expected; name the file inside it",
+            io::ErrorKind::NotADirectory => "this is a file where a folder is expected; name the folder",
+            io::ErrorKind::PermissionDenied => "check the file's permissions",
+            io::ErrorKind::UnexpectedEof => "the file is cut short; copy or download it again",
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+                "the file is corrupt or of another format; copy or download it again"
+            }
+            _ => "check the disk and the file",
+        };
+        Self::bad(file, field, source.to_string(), remedy)
+    }
+
+    /// A request that cannot be met.
+    pub fn request(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Request { what: what.into(), remedy: remedy.into() }
+    }
+
+    /// A failed write; use as `map_err(Error::write("create", &path))`.
+    pub fn write(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.as_ref().to_path_buf();
+        move |source| Self::Write { action, path, source }
+    }
+}

@@ -1,0 +1,22 @@
+//! Graphs for Graphweft.
+//!
+//! This crate knows what a graph *is* and where it comes from; it knows nothing of tensors or of ranks that talk.
+//!
+//! * [`Csr`]: the graph in memory, by destination, and its transformations;
+//! * [`Dataset`]: a folder of `.npy` files, mapped, validated once;
+//! * [`npy`]: the one file format everything is stored in.
+//!
+//! A graph too large for memory stays on disk: [`Buf`] hides whether an array is owned or mapped.
+
+mod buf;
+mod csr;
+pub mod dataset;
+mod error;
+pub mod npy;
+pub mod progress;
+
+pub use buf::Buf;
+pub use csr::{AnyCsr, Csr, CsrError, NodeId, Permutation, PermutationError, SelfLoops, Subgraph};
+
+pub use dataset::Dataset;
+pub use error::{Error, Result};

@@ -1,0 +1,36 @@
+//! How long work reports where it is, without knowing who watches.
+
+/// What a progress count means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes of a file.
+    Bytes,
+    /// Nodes, edges, passes: things that are counted.
+    Items,
+}
+
+/// A watcher of long work: the command line draws bars, tests stay silent.
+pub trait Progress: Send + Sync {
+    /// A phase begins; dropping the task ends it. `total` is 0 where it is not known.
+    fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task>;
+}
+
+/// One running phase.
+pub trait Task: Send + Sync {
+    /// `n` more units are done. May be called from any thread.
+    fn add(&self, n: u64);
+}
+
+/// Nobody watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn start(&self, _: &str, _: u64, _: Unit) -> Box<dyn Task> {
+        Box::new(Self)
+    }
+}
+
+impl Task for Silent {
+    fn add(&self, _: u64) {}
+}
