@@ -4,7 +4,7 @@
 //! accepted: plain little-endian numbers in C order.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -312,10 +312,15 @@ pub struct NpyWriter<T> {
 }
 
 impl<T: Element> NpyWriter<T> {
-    /// Creates `path` for rows of shape `row` (`&[]` for a plain vector).
+    /// Creates `path` for rows of shape `row` (`&[]` for a plain vector). A file of that name is replaced, not overwritten:
+    /// whoever has it mapped keeps the old bytes.
     pub fn create(path: impl AsRef<Path>, row: &[usize]) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
-        let file = File::create(&path).map_err(Error::write("create", &path))?;
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::write("replace", &path)(e)),
+            _ => {}
+        }
+        let file = File::create_new(&path).map_err(Error::write("create", &path))?;
         let mut file = BufWriter::with_capacity(1 << 20, file);
         file.write_all(&[0u8; HEADER_BYTES]).map_err(Error::write("write", &path))?;
         Ok(Self { path, file, row: row.to_vec(), elements: 0, element: std::marker::PhantomData })
