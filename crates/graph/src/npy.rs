@@ -114,7 +114,7 @@ pub struct Header {
 
 impl Header {
     /// Number of elements, or `None` if the product overflows.
-    pub fn len(&self) -> Option<usize> {
+    pub fn num_elements(&self) -> Option<usize> {
         self.shape.iter().try_fold(1usize, |n, &x| n.checked_mul(x))
     }
 
@@ -250,7 +250,7 @@ impl NpyFile {
             let remedy = "write numpy.ascontiguousarray(x) instead of x";
             return Err(Error::bad(path, "fortran_order", "the array is stored column by column", remedy));
         }
-        let bytes = header.len().and_then(|n| n.checked_mul(header.dtype.size()));
+        let bytes = header.num_elements().and_then(|n| n.checked_mul(header.dtype.size()));
         let stored = map.len() - data;
         match bytes {
             Some(bytes) if bytes == stored => Ok(Self { path: path.to_path_buf(), map, header, data }),
@@ -280,7 +280,7 @@ impl NpyFile {
 
     /// The elements, if they are of type `T`: a window into the file, nothing is read.
     pub fn elements<T: Element>(&self) -> Option<Buf<T>> {
-        let len = self.header.len().filter(|_| self.header.dtype == T::DTYPE)?;
+        let len = self.header.num_elements().filter(|_| self.header.dtype == T::DTYPE)?;
         Buf::from_map(&self.map, self.data, len)
     }
 
