@@ -1,0 +1,132 @@
+//! A graph made ready for kernels: both directions, and the work cut into tasks.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use graphweft_graph::Csr;
+
+use crate::device::{Charge, Device};
+use crate::ledger::Tag;
+
+/// Edges per task: some hundred microseconds of work.
+const TASK_EDGES: usize = 4096;
+/// Rows with more edges than this are cut into pieces of [`TASK_EDGES`], so that one hub does not hold up the machine.
+const HUB_EDGES: usize = 2 * TASK_EDGES;
+
+/// Some rows, or a piece of one hub's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The rows.
+    pub rows: Range<usize>,
+    /// Their edges, as positions in the CSR's indices.
+    pub edges: Range<usize>,
+    /// For a piece of a hub: its number among all pieces, where its partial result is kept.
+    pub piece: Option<usize>,
+}
+
+/// The work on all rows of a CSR, in row order. Depends on the graph only, never on the number of threads.
+#[derive(Clone, Debug)]
+pub struct Tasks {
+    /// All tasks.
+    pub all: Vec<Task>,
+    /// The hubs with the numbers of their pieces.
+    pub hubs: Vec<(usize, Range<usize>)>,
+    /// How many pieces there are.
+    pub pieces: usize,
+}
+
+impl Tasks {
+    /// Cuts the rows of `csr`.
+    pub fn new(csr: &Csr<u32>) -> Self {
+        let mut tasks = Self { all: Vec::new(), hubs: Vec::new(), pieces: 0 };
+        let mut first = 0;
+        let close = |all: &mut Vec<Task>, rows: Range<usize>| {
+            if !rows.is_empty() {
+                let edges = csr.indptr()[rows.start] as usize..csr.indptr()[rows.end] as usize;
+                all.push(Task { rows, edges, piece: None });
+            }
+        };
+        let mut cost = 0;
+        for row in 0..csr.num_dst() {
+            let edges = csr.edges_of(row);
+            if edges.len() > HUB_EDGES {
+                close(&mut tasks.all, first..row);
+                let pieces = edges.len().div_ceil(TASK_EDGES);
+                tasks.hubs.push((row, tasks.pieces..tasks.pieces + pieces));
+                for k in 0..pieces {
+                    let start = edges.start + k * TASK_EDGES;
+                    let edges = start..edges.end.min(start + TASK_EDGES);
+                    tasks.all.push(Task { rows: row..row + 1, edges, piece: Some(tasks.pieces + k) });
+                }
+                tasks.pieces += pieces;
+                (first, cost) = (row + 1, 0);
+                continue;
+            }
+            // A row without edges still costs something.
+            cost += edges.len() + 4;
+            if cost >= TASK_EDGES {
+                close(&mut tasks.all, first..row + 1);
+                (first, cost) = (row + 1, 0);
+            }
+        }
+        close(&mut tasks.all, first..csr.num_dst());
+        tasks
+    }
+}
+
+/// One direction of a graph with its tasks.
+#[derive(Clone, Debug)]
+pub struct Direction {
+    /// The structure.
+    pub csr: Csr<u32>,
+    /// The work.
+    pub tasks: Tasks,
+}
+
+/// A graph, or the block of one that a rank works on: by destination for forward, by source for backward.
+#[derive(Clone, Debug)]
+pub struct Adjacency {
+    /// Rows are destinations.
+    pub forward: Direction,
+    /// Rows are sources.
+    pub transpose: Direction,
+    /// For each entry of the transpose, where the same edge stands in the forward direction; only made on request.
+    pub edges: Option<Vec<u64>>,
+    _charge: Rc<Charge>,
+}
+
+impl Adjacency {
+    /// Prepares `csr` for kernels on `device`; its bytes are counted there as [`Tag::Graph`].
+    pub fn new(device: &Device, csr: Csr<u32>) -> Self {
+        let transpose = csr.transpose();
+        Self::build(device, csr, transpose, None)
+    }
+
+    /// The same, with the map from transposed to forward edges that values on edges need.
+    pub fn with_edges(device: &Device, csr: Csr<u32>) -> Self {
+        let (transpose, edges) = csr.transpose_with_edges();
+        Self::build(device, csr, transpose, Some(edges))
+    }
+
+    fn build(device: &Device, csr: Csr<u32>, transpose: Csr<u32>, edges: Option<Vec<u64>>) -> Self {
+        let map = edges.as_ref().map_or(0, |e| 8 * e.len() as u64);
+        let charge = Rc::new(device.charge(Tag::Graph, csr.bytes() + transpose.bytes() + map));
+        let direction = |csr: Csr<u32>| Direction { tasks: Tasks::new(&csr), csr };
+        Self { forward: direction(csr), transpose: direction(transpose), edges, _charge: charge }
+    }
+
+    /// Rows of the forward direction.
+    pub fn num_dst(&self) -> usize {
+        self.forward.csr.num_dst()
+    }
+
+    /// Columns of the forward direction.
+    pub fn num_src(&self) -> usize {
+        self.forward.csr.num_src()
+    }
+
+    /// Edges.
+    pub fn num_edges(&self) -> usize {
+        self.forward.csr.num_edges()
+    }
+}

@@ -1,0 +1,53 @@
+//! What a device must be able to do.
+//!
+//! [`Backend`] is the sum of small traits: [`Memory`] here, and one per operation, declared beside the operation in
+//! [`ops`](crate::ops). A new device implements them in a folder of its own; nothing else changes.
+
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::ops::attention::AttentionKernels;
+use crate::cpu::HostBlock;
+
+/// A piece of a device's memory.
+pub enum Block {
+    /// In this process's own memory.
+    Host(HostBlock),
+}
+
+impl Block {
+    pub(crate) fn capacity(&self) -> usize {
+        match self {
+            Self::Host(block) => block.capacity(),
+        }
+    }
+}
+
+/// Memory and the few whole-matrix operations that everything needs.
+pub trait Memory {
+    /// What to call the device in messages.
+    fn name(&self) -> String;
+
+    /// Memory of at least `bytes` bytes, contents unspecified; `Err` if there is none left.
+    #[allow(clippy::result_unit_err)]
+    fn allocate(&self, bytes: usize) -> std::result::Result<Block, ()>;
+
+    /// Overwrites `to` with bytes from the host.
+    fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()>;
+
+    /// Copies `from` to the host.
+    fn download(&self, from: &Matrix, bytes: &mut [u8]) -> Result<()>;
+
+    /// Sets every element to zero.
+    fn zero(&self, m: &mut Matrix) -> Result<()>;
+
+    /// Overwrites `to` with the elements of `from`, converted to `to`'s type.
+    fn convert(&self, to: &mut Matrix, from: &Matrix) -> Result<()>;
+
+    /// `to += x`.
+    fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()>;
+}
+
+/// A device that runs every operation.
+pub trait Backend: Memory + AttentionKernels {}
+
+impl<T: Memory + AttentionKernels> Backend for T {}

@@ -1,0 +1,147 @@
+//! The CPU backend.
+//!
+//! Kernels come in up to three versions behind one function: AVX-512, AVX2 and portable Rust (which is also the f64 version and
+//! the yardstick in tests). The choice is made once, at run time, by what the processor has ([`Isa`]).
+//!
+//! Work is cut into tasks whose number and size depend on the data only, never on the number of threads; whatever is summed
+//! over tasks is summed in task order. So results have the same bits for any number of threads.
+
+mod attention;
+mod elementwise;
+mod isa;
+mod share;
+mod simd;
+
+use half::bf16;
+use memmap2::{Advice, MmapMut};
+
+use crate::backend::{Block, Memory};
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+
+pub use isa::Isa;
+
+/// Blocks of this size and more ask for huge pages: rows gathered at random miss the TLB otherwise.
+const HUGE: usize = 1 << 21;
+
+/// The CPU: kernels run in the current rayon pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpu {
+    isa: Isa,
+}
+
+impl Cpu {
+    /// The best that this processor can do.
+    pub fn new() -> Self {
+        Self { isa: Isa::detect() }
+    }
+
+    /// At most `isa`: for tests and comparisons.
+    pub fn with_isa(isa: Isa) -> Self {
+        Self { isa: isa.min(Isa::detect()) }
+    }
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Page-aligned host memory, with huge pages where it is large.
+pub struct HostBlock {
+    pages: MmapMut,
+}
+
+impl HostBlock {
+    fn new(bytes: usize) -> std::io::Result<Self> {
+        let pages = MmapMut::map_anon(bytes.max(64))?;
+        if bytes >= HUGE {
+            // Advice only: without huge pages everything works, slower.
+            let _ = pages.advise(Advice::HugePage);
+        }
+        Ok(Self { pages })
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.pages.len()
+    }
+}
+
+/// The elements of a matrix in host memory.
+///
+/// # Errors
+/// [`Error::Type`] if they are not of type `T`.
+pub(crate) fn host<'a, T: Element>(op: &'static str, what: &'static str, m: &'a Matrix) -> Result<&'a [T]> {
+    if m.dtype() != T::DTYPE {
+        return Err(Error::Type { op, what, got: m.dtype() });
+    }
+    let buffer = m.buffer();
+    match buffer.block() {
+        Some(Block::Host(block)) => Ok(bytemuck::cast_slice(&block.pages[..buffer.bytes()])),
+        None => Ok(&[]),
+    }
+}
+
+/// The same for writing.
+///
+/// # Errors
+/// Also if the memory is shared: kernels write only what nobody else can see.
+pub(crate) fn host_mut<'a, T: Element>(op: &'static str, what: &'static str, m: &'a mut Matrix) -> Result<&'a mut [T]> {
+    if m.dtype() != T::DTYPE {
+        return Err(Error::Type { op, what, got: m.dtype() });
+    }
+    let Some(buffer) = m.buffer_mut() else {
+        return Err(Error::Argument { op, problem: format!("{what} is shared and cannot be written") });
+    };
+    let bytes = buffer.bytes();
+    match buffer.block_mut() {
+        Some(Block::Host(block)) => Ok(bytemuck::cast_slice_mut(&mut block.pages[..bytes])),
+        None => Ok(&mut []),
+    }
+}
+
+impl Memory for Cpu {
+    fn name(&self) -> String {
+        format!("cpu ({}, {} threads)", self.isa, rayon::current_num_threads())
+    }
+
+    fn allocate(&self, bytes: usize) -> std::result::Result<Block, ()> {
+        HostBlock::new(bytes).map(Block::Host).map_err(|_| ())
+    }
+
+    fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()> {
+        match to.dtype() {
+            DType::F32 => host_mut::<f32>("upload", "matrix", to).map(|m| m.copy_from_slice(bytemuck::cast_slice(bytes))),
+            DType::F64 => host_mut::<f64>("upload", "matrix", to).map(|m| m.copy_from_slice(bytemuck::cast_slice(bytes))),
+            DType::Bf16 => host_mut::<bf16>("upload", "matrix", to).map(|m| m.copy_from_slice(bytemuck::cast_slice(bytes))),
+        }
+    }
+
+    fn download(&self, from: &Matrix, bytes: &mut [u8]) -> Result<()> {
+        let elements: &[u8] = match from.dtype() {
+            DType::F32 => bytemuck::cast_slice(host::<f32>("download", "matrix", from)?),
+            DType::F64 => bytemuck::cast_slice(host::<f64>("download", "matrix", from)?),
+            DType::Bf16 => bytemuck::cast_slice(host::<bf16>("download", "matrix", from)?),
+        };
+        bytes.copy_from_slice(elements);
+        Ok(())
+    }
+
+    fn zero(&self, m: &mut Matrix) -> Result<()> {
+        match m.dtype() {
+            DType::F32 => host_mut::<f32>("zero", "matrix", m).map(elementwise::zero),
+            DType::F64 => host_mut::<f64>("zero", "matrix", m).map(elementwise::zero),
+            DType::Bf16 => host_mut::<bf16>("zero", "matrix", m).map(elementwise::zero),
+        }
+    }
+
+    fn convert(&self, to: &mut Matrix, from: &Matrix) -> Result<()> {
+        elementwise::convert(to, from)
+    }
+
+    fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {
+        elementwise::add(to, x)
+    }
+}

@@ -1,0 +1,231 @@
+//! Attention on the CPU: tasks over rows, a kernel per instruction set.
+
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod vector;
+
+use std::ops::Range;
+
+use half::bf16;
+use rayon::prelude::*;
+
+use super::elementwise::Convert;
+use super::share::Shared;
+use super::simd::{Avx2, Avx512};
+use super::{Cpu, Isa, host, host_mut};
+use crate::adjacency::{Direction, Task};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::ops::attention::{AttentionKernels, DotAttention, Saved};
+use vector::{ByDst, BySrc, Forward, Operands, Sink};
+
+const OP: &str = "attention";
+
+/// Runs `rows` over all tasks, then `merge` over the hubs, whose pieces are merged in order.
+fn run(direction: &Direction, rows: impl Fn(&Task) + Sync + Send, merge: impl Fn(usize, Range<usize>) + Sync) {
+    direction.tasks.all.par_iter().with_max_len(1).for_each(&rows);
+    direction.tasks.hubs.par_iter().with_max_len(1).for_each(|(row, pieces)| merge(*row, pieces.clone()));
+}
+
+/// Which version of the kernels serves these heads.
+#[derive(Clone, Copy, PartialEq)]
+enum Version {
+    Portable,
+    Avx2,
+    Avx512,
+}
+
+impl Cpu {
+    fn version(self, a: &DotAttention<'_>) -> Version {
+        let fits = |lanes| vector::fits(lanes, a.q.cols(), a.heads);
+        match self.isa {
+            Isa::Avx512 | Isa::Avx512Bf16 if fits(16) => Version::Avx512,
+            Isa::Avx2 | Isa::Avx512 | Isa::Avx512Bf16 if fits(8) => Version::Avx2,
+            _ => Version::Portable,
+        }
+    }
+}
+
+/// Storage that every version can read and write.
+trait Stored: Convert + Sink<Avx512> + Sink<Avx2> {}
+
+impl Stored for f32 {}
+impl Stored for bf16 {}
+
+fn operands<'a, Q: Convert, K: Convert>(a: &DotAttention<'a>, direction: &'a Direction) -> Result<Operands<'a, Q, K>> {
+    Ok(Operands {
+        indptr: direction.csr.indptr(),
+        indices: direction.csr.indices(),
+        heads: a.heads,
+        d: a.q.cols(),
+        q: host(OP, "q", a.q)?,
+        kv: host(OP, "kv", a.kv)?,
+    })
+}
+
+macro_rules! by_type {
+    ($a:expr, $f:ident ( $($x:expr),* )) => {
+        match ($a.q.dtype(), $a.kv.dtype()) {
+            (DType::F32, DType::F32) => $f::<f32, f32>($($x),*),
+            (DType::F32, DType::Bf16) => $f::<f32, bf16>($($x),*),
+            (DType::Bf16, DType::Bf16) => $f::<bf16, bf16>($($x),*),
+            (_, got) => Err(Error::Type { op: OP, what: "kv", got }),
+        }
+    };
+}
+
+impl AttentionKernels for Cpu {
+    fn dot_attention(&self, a: &DotAttention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
+        if a.q.dtype() == DType::F64 {
+            return portable::forward::<f64, f64, f64>(a, out, lse);
+        }
+        by_type!(a, forward(self.version(a), a, out, lse))
+    }
+
+    fn dot_attention_dst(&self, a: &DotAttention<'_>, s: &Saved<'_>, dq: &mut Matrix, d: &mut Matrix) -> Result<()> {
+        if a.q.dtype() == DType::F64 {
+            return portable::by_dst::<f64, f64, f64>(a, s, dq, d);
+        }
+        by_type!(a, by_dst(self.version(a), a, s, dq, d))
+    }
+
+    fn dot_attention_src(&self, a: &DotAttention<'_>, s: &Saved<'_>, d: &Matrix, dkv: &mut Matrix) -> Result<()> {
+        if a.q.dtype() == DType::F64 {
+            return portable::by_src::<f64, f64, f64>(a, s, d, dkv);
+        }
+        by_type!(a, by_src(self.version(a), a, s, d, dkv))
+    }
+}
+
+fn forward<Q: Stored, K: Stored>(
+    version: Version,
+    a: &DotAttention<'_>,
+    out: &mut Matrix,
+    lse: &mut Matrix,
+) -> Result<()> {
+    let direction = &a.graph.forward;
+    let o = operands::<Q, K>(a, direction)?;
+    let (heads, d) = (o.heads, o.d);
+    let size = 2 * heads + d;
+    let mut partial = vec![0f32; direction.tasks.pieces * size];
+    if version == Version::Portable {
+        return portable::forward::<f32, Q, K>(a, out, lse);
+    }
+    let f = Forward {
+        out: Shared::new(host_mut::<Q>(OP, "out", out)?),
+        lse: Shared::new(host_mut(OP, "lse", lse)?),
+        partial: Shared::new(&mut partial),
+    };
+    run(
+        direction,
+        // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
+        |task| match version {
+            Version::Avx512 => unsafe { vector::forward_avx512(&o, &f, task) },
+            _ => unsafe { vector::forward_avx2(&o, &f, task) },
+        },
+        |row, pieces| {
+            // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
+            let (partial, out, lse) = unsafe {
+                (
+                    f.partial.part(pieces.start * size..pieces.end * size),
+                    f.out.part(row * d..(row + 1) * d),
+                    f.lse.part(row * heads..(row + 1) * heads),
+                )
+            };
+            for h in 0..heads {
+                let m = partial.chunks(size).map(|p| p[h]).fold(f32::NEG_INFINITY, f32::max);
+                let weight = |p: &[f32]| (p[h] - m).exp2();
+                let s: f32 = partial.chunks(size).map(|p| weight(p) * p[heads + h]).sum();
+                lse[h] = m * std::f32::consts::LN_2 + s.ln();
+                for c in h * (d / heads)..(h + 1) * (d / heads) {
+                    let acc: f32 = partial.chunks(size).map(|p| weight(p) * p[2 * heads + c]).sum();
+                    out[c] = Q::narrow(f64::from(acc / s));
+                }
+            }
+        },
+    );
+    Ok(())
+}
+
+fn by_dst<Q: Stored, K: Stored>(
+    version: Version,
+    a: &DotAttention<'_>,
+    s: &Saved<'_>,
+    dq: &mut Matrix,
+    big_d: &mut Matrix,
+) -> Result<()> {
+    let direction = &a.graph.forward;
+    let o = operands::<Q, K>(a, direction)?;
+    if version == Version::Portable {
+        return portable::by_dst::<f32, Q, K>(a, s, dq, big_d);
+    }
+    let d = o.d;
+    let mut partial = vec![0f32; direction.tasks.pieces * d];
+    let b = ByDst {
+        out: host(OP, "out", s.out)?,
+        lse: host(OP, "lse", s.lse)?,
+        g: host(OP, "g", s.g)?,
+        dq: Shared::new(host_mut::<Q>(OP, "dq", dq)?),
+        big_d: Shared::new(host_mut(OP, "d", big_d)?),
+        partial: Shared::new(&mut partial),
+    };
+    run(
+        direction,
+        // SAFETY: as in forward.
+        |task| match version {
+            Version::Avx512 => unsafe { vector::by_dst_avx512(&o, &b, task) },
+            _ => unsafe { vector::by_dst_avx2(&o, &b, task) },
+        },
+        |row, pieces| {
+            // SAFETY: as in forward.
+            let (partial, dq) =
+                unsafe { (b.partial.part(pieces.start * d..pieces.end * d), b.dq.part(row * d..(row + 1) * d)) };
+            for (c, to) in dq.iter_mut().enumerate() {
+                *to = Q::narrow(f64::from(partial.chunks(d).map(|p| p[c]).sum::<f32>()));
+            }
+        },
+    );
+    Ok(())
+}
+
+fn by_src<Q: Stored, K: Stored>(
+    version: Version,
+    a: &DotAttention<'_>,
+    s: &Saved<'_>,
+    big_d: &Matrix,
+    dkv: &mut Matrix,
+) -> Result<()> {
+    let direction = &a.graph.transpose;
+    let o = operands::<Q, K>(a, direction)?;
+    if version == Version::Portable {
+        return portable::by_src::<f32, Q, K>(a, s, big_d, dkv);
+    }
+    let size = 2 * o.d;
+    let mut partial = vec![0f32; direction.tasks.pieces * size];
+    let b = BySrc {
+        lse: host(OP, "lse", s.lse)?,
+        big_d: host(OP, "d", big_d)?,
+        g: host(OP, "g", s.g)?,
+        dkv: Shared::new(host_mut::<K>(OP, "dkv", dkv)?),
+        partial: Shared::new(&mut partial),
+    };
+    run(
+        direction,
+        // SAFETY: as in forward.
+        |task| match version {
+            Version::Avx512 => unsafe { vector::by_src_avx512(&o, &b, task) },
+            _ => unsafe { vector::by_src_avx2(&o, &b, task) },
+        },
+        |row, pieces| {
+            // SAFETY: as in forward.
+            let (partial, dkv) = unsafe {
+                (b.partial.part(pieces.start * size..pieces.end * size), b.dkv.part(row * size..(row + 1) * size))
+            };
+            for (c, to) in dkv.iter_mut().enumerate() {
+                *to = K::narrow(f64::from(partial.chunks(size).map(|p| p[c]).sum::<f32>()));
+            }
+        },
+    );
+    Ok(())
+}

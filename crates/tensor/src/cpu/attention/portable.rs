@@ -1,0 +1,136 @@
+//! Dot-product attention in plain Rust: the version for f64, for processors without AVX2, and for odd head widths. One edge at a
+//! time, hubs whole: the yardstick for the vector kernels.
+
+use rayon::prelude::*;
+
+use super::OP;
+use crate::cpu::elementwise::{Convert, Real};
+use crate::cpu::{host, host_mut};
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::ops::attention::{DotAttention, Saved};
+
+/// x·y, from storage, in the type of the computation.
+fn dot<C: Real, A: Convert, B: Convert>(x: &[A], y: &[B]) -> C {
+    x.iter().zip(y).fold(C::zero(), |sum, (x, y)| sum + C::of(*x) * C::of(*y))
+}
+
+/// acc += weight · x
+fn add_scaled<C: Real, A: Convert>(acc: &mut [C], weight: C, x: &[A]) {
+    for (a, x) in acc.iter_mut().zip(x) {
+        *a = *a + weight * C::of(*x);
+    }
+}
+
+fn scale_of<C: Real>(a: &DotAttention<'_>) -> C {
+    C::one() / C::of(a.head_width() as f64).sqrt()
+}
+
+pub(super) fn forward<C: Real, Q: Convert, K: Convert>(
+    a: &DotAttention<'_>,
+    out: &mut Matrix,
+    lse: &mut Matrix,
+) -> Result<()> {
+    let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
+    let (out, lse) = (host_mut::<Q>(OP, "out", out)?, host_mut::<C>(OP, "lse", lse)?);
+    let (csr, d, w, heads) = (&a.graph.forward.csr, a.q.cols(), a.head_width(), a.heads);
+    let scale = scale_of::<C>(a);
+    let rows = out.par_chunks_mut(d).zip(lse.par_chunks_mut(heads)).enumerate();
+    rows.for_each_init(
+        || vec![C::zero(); w],
+        |acc, (i, (out, lse))| {
+            for h in 0..heads {
+                let q = &q[i * d + h * w..][..w];
+                let (mut m, mut s) = (C::neg_infinity(), C::zero());
+                acc.fill(C::zero());
+                for &j in csr.row(i) {
+                    let k = &kv[2 * d * j as usize + h * w..];
+                    let score = dot::<C, _, _>(q, &k[..w]) * scale;
+                    let new = m.max(score);
+                    let (shrink, p) = ((m - new).exp(), (score - new).exp());
+                    acc.iter_mut().for_each(|x| *x = *x * shrink);
+                    add_scaled(acc, p, &k[d..d + w]);
+                    (m, s) = (new, s * shrink + p);
+                }
+                lse[h] = m + s.ln();
+                let norm = if s == C::zero() { s } else { C::one() / s };
+                for (to, x) in out[h * w..].iter_mut().zip(&*acc) {
+                    *to = Q::narrow((*x * norm).widen());
+                }
+            }
+        },
+    );
+    Ok(())
+}
+
+pub(super) fn by_dst<C: Real, Q: Convert, K: Convert>(
+    a: &DotAttention<'_>,
+    saved: &Saved<'_>,
+    dq: &mut Matrix,
+    big_d: &mut Matrix,
+) -> Result<()> {
+    let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
+    let (out, g, lse) = (host::<Q>(OP, "out", saved.out)?, host::<Q>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?);
+    let (dq, big_d) = (host_mut::<Q>(OP, "dq", dq)?, host_mut::<C>(OP, "d", big_d)?);
+    let (csr, d, w, heads) = (&a.graph.forward.csr, a.q.cols(), a.head_width(), a.heads);
+    let scale = scale_of::<C>(a);
+    dq.par_chunks_mut(d).zip(big_d.par_chunks_mut(heads)).enumerate().for_each_init(
+        || vec![C::zero(); w],
+        |acc, (i, (dq, big_d))| {
+            for h in 0..heads {
+                let at = i * d + h * w..i * d + (h + 1) * w;
+                let (q, g) = (&q[at.clone()], &g[at.clone()]);
+                big_d[h] = dot(g, &out[at]);
+                acc.fill(C::zero());
+                for &j in csr.row(i) {
+                    let k = &kv[2 * d * j as usize + h * w..];
+                    let alpha = (dot::<C, _, _>(q, &k[..w]) * scale - lse[i * heads + h]).exp();
+                    let de = alpha * (dot::<C, _, _>(g, &k[d..d + w]) - big_d[h]);
+                    add_scaled(acc, de * scale, &k[..w]);
+                }
+                for (to, x) in dq[h * w..].iter_mut().zip(&*acc) {
+                    *to = Q::narrow(x.widen());
+                }
+            }
+        },
+    );
+    Ok(())
+}
+
+pub(super) fn by_src<C: Real, Q: Convert, K: Convert>(
+    a: &DotAttention<'_>,
+    saved: &Saved<'_>,
+    big_d: &Matrix,
+    dkv: &mut Matrix,
+) -> Result<()> {
+    let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
+    let (g, lse) = (host::<Q>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?);
+    let (big_d, dkv) = (host::<C>(OP, "d", big_d)?, host_mut::<K>(OP, "dkv", dkv)?);
+    let (csr, d, w, heads) = (&a.graph.transpose.csr, a.q.cols(), a.head_width(), a.heads);
+    let scale = scale_of::<C>(a);
+    dkv.par_chunks_mut(2 * d).enumerate().for_each_init(
+        || vec![C::zero(); 2 * w],
+        |acc, (j, dkv)| {
+            for h in 0..heads {
+                let k = &kv[2 * d * j + h * w..];
+                let (k, v) = (&k[..w], &k[d..d + w]);
+                acc.fill(C::zero());
+                let (dk, dv) = acc.split_at_mut(w);
+                for &i in csr.row(j) {
+                    let i = i as usize;
+                    let at = i * d + h * w..i * d + (h + 1) * w;
+                    let (q, g) = (&q[at.clone()], &g[at]);
+                    let alpha = (dot::<C, _, _>(q, k) * scale - lse[i * heads + h]).exp();
+                    let de = alpha * (dot::<C, _, _>(g, v) - big_d[i * heads + h]);
+                    add_scaled(dk, de * scale, q);
+                    add_scaled(dv, alpha, g);
+                }
+                for c in 0..w {
+                    dkv[h * w + c] = K::narrow(dk[c].widen());
+                    dkv[d + h * w + c] = K::narrow(dv[c].widen());
+                }
+            }
+        },
+    );
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Whole-matrix operations that touch each element once.
+
+use half::bf16;
+use rayon::prelude::*;
+
+use super::{host, host_mut};
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+
+/// Elements per task: large enough to hide the cost of a task, small enough to share.
+pub(super) const GRAIN: usize = 1 << 15;
+
+/// Numbers that convert to and from f64 (exactly, from f32 and bf16).
+pub(crate) trait Convert: Element {
+    fn widen(self) -> f64;
+    fn narrow(x: f64) -> Self;
+}
+
+/// A type that kernels compute in.
+pub(crate) trait Real: Convert + num_traits::Float {
+    fn of<T: Convert>(x: T) -> Self {
+        Self::narrow(x.widen())
+    }
+}
+
+impl Real for f32 {}
+impl Real for f64 {}
+
+impl Convert for f32 {
+    fn widen(self) -> f64 {
+        self.into()
+    }
+
+    fn narrow(x: f64) -> Self {
+        x as Self
+    }
+}
+
+impl Convert for f64 {
+    fn widen(self) -> f64 {
+        self
+    }
+
+    fn narrow(x: f64) -> Self {
+        x
+    }
+}
+
+impl Convert for bf16 {
+    fn widen(self) -> f64 {
+        self.into()
+    }
+
+    fn narrow(x: f64) -> Self {
+        // Through f32 first, as every conversion of a computed value goes.
+        Self::from_f32(x as f32)
+    }
+}
+
+pub(super) fn zero<T: Element>(m: &mut [T]) {
+    m.par_chunks_mut(GRAIN).for_each(|part| part.fill(T::zeroed()));
+}
+
+pub(super) fn convert(to: &mut Matrix, from: &Matrix) -> Result<()> {
+    from.expect("convert", "source", to.rows(), to.cols())?;
+    fn run<A: Convert, B: Convert>(to: &mut Matrix, from: &Matrix) -> Result<()> {
+        let from = host::<A>("convert", "source", from)?;
+        let to = host_mut::<B>("convert", "target", to)?;
+        to.par_chunks_mut(GRAIN).zip(from.par_chunks(GRAIN)).for_each(|(to, from)| {
+            for (t, f) in to.iter_mut().zip(from) {
+                *t = B::narrow(f.widen());
+            }
+        });
+        Ok(())
+    }
+    match (from.dtype(), to.dtype()) {
+        (DType::F32, DType::F32) => run::<f32, f32>(to, from),
+        (DType::F32, DType::F64) => run::<f32, f64>(to, from),
+        (DType::F32, DType::Bf16) => run::<f32, bf16>(to, from),
+        (DType::F64, DType::F32) => run::<f64, f32>(to, from),
+        (DType::F64, DType::F64) => run::<f64, f64>(to, from),
+        (DType::F64, DType::Bf16) => run::<f64, bf16>(to, from),
+        (DType::Bf16, DType::F32) => run::<bf16, f32>(to, from),
+        (DType::Bf16, DType::F64) => run::<bf16, f64>(to, from),
+        (DType::Bf16, DType::Bf16) => run::<bf16, bf16>(to, from),
+    }
+}
+
+pub(super) fn add(to: &mut Matrix, x: &Matrix) -> Result<()> {
+    x.expect("add", "addend", to.rows(), to.cols())?;
+    fn run<T: Convert + std::ops::AddAssign>(to: &mut Matrix, x: &Matrix) -> Result<()> {
+        let x = host::<T>("add", "addend", x)?;
+        let to = host_mut::<T>("add", "sum", to)?;
+        to.par_chunks_mut(GRAIN).zip(x.par_chunks(GRAIN)).for_each(|(to, x)| {
+            for (t, x) in to.iter_mut().zip(x) {
+                *t += *x;
+            }
+        });
+        Ok(())
+    }
+    match to.dtype() {
+        DType::F32 => run::<f32>(to, x),
+        DType::F64 => run::<f64>(to, x),
+        DType::Bf16 => run::<bf16>(to, x),
+    }
+    .map_err(|e| match e {
+        Error::Type { .. } => Error::Type { op: "add", what: "addend", got: x.dtype() },
+        e => e,
+    })
+}

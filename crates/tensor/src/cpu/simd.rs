@@ -1,0 +1,281 @@
+//! A thin layer over vector instructions, so that a kernel is written once for all widths.
+//!
+//! [`Simd`] is implemented by AVX-512 and AVX2 types. Kernels are `#[inline(always)]` functions generic over it, called from one
+//! `#[target_feature]` function per instruction set; everything inlines into that function and is compiled with its
+//! instructions. All methods are unsafe: the processor must have the instructions, and pointers must be valid for a vector.
+
+#![allow(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
+
+use std::arch::x86_64::*;
+
+use half::bf16;
+
+/// One vector of f32 and what kernels do with it. The safety of all methods is that of the instructions they stand for.
+pub(super) trait Simd: Copy {
+    type V: Copy;
+    const LANES: usize;
+
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load(p: *const f32) -> Self::V;
+    unsafe fn store(p: *mut f32, v: Self::V);
+    unsafe fn load_bf16(p: *const bf16) -> Self::V;
+    unsafe fn store_bf16(p: *mut bf16, v: Self::V);
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    /// a·b + c
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
+    /// 2^x, to about one unit in the last place; 0 for x = −∞.
+    unsafe fn exp2(x: Self::V) -> Self::V;
+    /// The sums of four vectors, written to `out[0..4]`.
+    unsafe fn sum4(v: [Self::V; 4], out: *mut f32);
+    /// The sum of one vector.
+    unsafe fn sum(v: Self::V) -> f32;
+    /// In every lane, the largest of the aligned group of four lanes it belongs to.
+    unsafe fn max_in_fours(v: Self::V) -> Self::V;
+    /// Whether all lanes are equal in both.
+    unsafe fn all_equal(a: Self::V, b: Self::V) -> bool;
+}
+
+/// Where elements come from: f32 as they are, bf16 widened.
+pub(super) trait Source<S: Simd>: Copy + Sync {
+    unsafe fn load(p: *const Self) -> S::V;
+}
+
+impl<S: Simd> Source<S> for f32 {
+    #[inline(always)]
+    unsafe fn load(p: *const Self) -> S::V {
+        S::load(p)
+    }
+}
+
+impl<S: Simd> Source<S> for bf16 {
+    #[inline(always)]
+    unsafe fn load(p: *const Self) -> S::V {
+        S::load_bf16(p)
+    }
+}
+
+/// Polynomial for 2^f on [−½, ½], coefficients of the minimax fit of degree 6.
+const EXP2: [f32; 7] =
+    [1.0, 0.693_147_2, 0.240_226_47, 0.055_504_115, 0.009_618_356, 0.001_333_389_8, 0.000_154_684_78];
+
+/// 16 lanes.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512;
+
+impl Simd for Avx512 {
+    type V = __m512;
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m512 {
+        _mm512_set1_ps(x)
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> __m512 {
+        _mm512_loadu_ps(p)
+    }
+
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: __m512) {
+        _mm512_storeu_ps(p, v);
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const bf16) -> __m512 {
+        let bits = _mm256_loadu_si256(p.cast());
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits)))
+    }
+
+    #[inline(always)]
+    unsafe fn store_bf16(p: *mut bf16, v: __m512) {
+        // Round to nearest even: add half of the last kept bit, plus its parity.
+        let bits = _mm512_castps_si512(v);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+        // NaN must stay NaN: quiet it instead of rounding it into infinity.
+        let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
+        let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x40_0000));
+        let bits = _mm512_srli_epi32::<16>(_mm512_mask_blend_epi32(nan, rounded, quiet));
+        _mm256_storeu_si256(p.cast(), _mm512_cvtepi32_epi16(bits));
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m512, b: __m512) -> __m512 {
+        _mm512_add_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn sub(a: __m512, b: __m512) -> __m512 {
+        _mm512_sub_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
+        _mm512_mul_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
+        _mm512_fmadd_ps(a, b, c)
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: __m512, b: __m512) -> __m512 {
+        _mm512_max_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn exp2(x: __m512) -> __m512 {
+        // scalef saturates to 0 and ∞ by itself, but −∞ would make a NaN of the fraction. max gives its second operand where
+        // one is NaN, so a NaN passes through.
+        let x = _mm512_max_ps(_mm512_set1_ps(-200.0), x);
+        let n = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+        let f = _mm512_sub_ps(x, n);
+        let mut p = _mm512_set1_ps(EXP2[6]);
+        for c in EXP2[..6].iter().rev() {
+            p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(*c));
+        }
+        _mm512_scalef_ps(p, n)
+    }
+
+    #[inline(always)]
+    unsafe fn sum4(v: [__m512; 4], out: *mut f32) {
+        let pair = |a, b| _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+        let (ab, cd) = (_mm512_castps_pd(pair(v[0], v[1])), _mm512_castps_pd(pair(v[2], v[3])));
+        let all = _mm512_add_ps(
+            _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)),
+            _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)),
+        );
+        let half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
+        _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half)));
+    }
+
+    #[inline(always)]
+    unsafe fn sum(v: __m512) -> f32 {
+        let half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v));
+        sum256(half)
+    }
+
+    #[inline(always)]
+    unsafe fn max_in_fours(v: __m512) -> __m512 {
+        let v = _mm512_max_ps(v, _mm512_permute_ps::<0b01_00_11_10>(v));
+        _mm512_max_ps(v, _mm512_permute_ps::<0b10_11_00_01>(v))
+    }
+
+    #[inline(always)]
+    unsafe fn all_equal(a: __m512, b: __m512) -> bool {
+        _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b) == u16::MAX
+    }
+}
+
+#[inline(always)]
+unsafe fn sum256(v: __m256) -> f32 {
+    let q = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+    let d = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    _mm_cvtss_f32(_mm_add_ss(d, _mm_shuffle_ps::<1>(d, d)))
+}
+
+/// 8 lanes.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2;
+
+impl Simd for Avx2 {
+    type V = __m256;
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m256 {
+        _mm256_set1_ps(x)
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> __m256 {
+        _mm256_loadu_ps(p)
+    }
+
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: __m256) {
+        _mm256_storeu_ps(p, v);
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const bf16) -> __m256 {
+        let bits = _mm_loadu_si128(p.cast());
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits)))
+    }
+
+    #[inline(always)]
+    unsafe fn store_bf16(p: *mut bf16, v: __m256) {
+        let mut lanes = [0f32; 8];
+        _mm256_storeu_ps(lanes.as_mut_ptr(), v);
+        for (k, x) in lanes.into_iter().enumerate() {
+            p.add(k).write(bf16::from_f32(x));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m256, b: __m256) -> __m256 {
+        _mm256_add_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
+        _mm256_sub_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
+        _mm256_mul_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
+        _mm256_fmadd_ps(a, b, c)
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: __m256, b: __m256) -> __m256 {
+        _mm256_max_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn exp2(x: __m256) -> __m256 {
+        // Results below the smallest normal number become 0: what a softmax weight that small is.
+        let zero = _mm256_cmp_ps::<_CMP_LT_OQ>(x, _mm256_set1_ps(-126.0));
+        let x = _mm256_min_ps(_mm256_set1_ps(127.0), _mm256_max_ps(_mm256_set1_ps(-126.0), x));
+        let n = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+        let f = _mm256_sub_ps(x, n);
+        let mut p = _mm256_set1_ps(EXP2[6]);
+        for c in EXP2[..6].iter().rev() {
+            p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(*c));
+        }
+        let power = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)));
+        _mm256_andnot_ps(zero, _mm256_mul_ps(p, _mm256_castsi256_ps(power)))
+    }
+
+    #[inline(always)]
+    unsafe fn sum4(v: [__m256; 4], out: *mut f32) {
+        let all = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+        _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps::<1>(all)));
+    }
+
+    #[inline(always)]
+    unsafe fn sum(v: __m256) -> f32 {
+        sum256(v)
+    }
+
+    #[inline(always)]
+    unsafe fn max_in_fours(v: __m256) -> __m256 {
+        let v = _mm256_max_ps(v, _mm256_permute_ps::<0b01_00_11_10>(v));
+        _mm256_max_ps(v, _mm256_permute_ps::<0b10_11_00_01>(v))
+    }
+
+    #[inline(always)]
+    unsafe fn all_equal(a: __m256, b: __m256) -> bool {
+        _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(a, b)) == 0xff
+    }
+}

@@ -1,0 +1,163 @@
+//! A device: its backend, its memory and its ledger. Every matrix knows the device it lives on.
+
+use std::fmt;
+use std::rc::Rc;
+
+use crate::backend::{Backend, Block};
+use crate::cpu::Cpu;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::ledger::{Ledger, Tag};
+use crate::matrix::Matrix;
+use crate::pool::Pool;
+
+/// A handle to a device, cheap to clone. It belongs to one rank and does not leave its thread.
+#[derive(Clone)]
+pub struct Device(Rc<Inner>);
+
+struct Inner {
+    backend: Box<dyn Backend>,
+    pool: Pool<Block>,
+    ledger: Ledger,
+}
+
+/// Memory of a device with a purpose. Counted while it lives, kept for reuse afterwards.
+pub(crate) struct Buffer {
+    block: Option<Block>,
+    bytes: usize,
+    tag: Tag,
+    device: Device,
+}
+
+impl Device {
+    /// The CPU, with the current rayon pool.
+    pub fn cpu() -> Self {
+        Self::with_backend(Box::new(Cpu::new()))
+    }
+
+    /// A device run by `backend`.
+    pub fn with_backend(backend: Box<dyn Backend>) -> Self {
+        Self(Rc::new(Inner { backend, pool: Pool::default(), ledger: Ledger::default() }))
+    }
+
+    /// What runs the kernels.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
+    }
+
+    /// What the device holds, by purpose.
+    pub fn ledger(&self) -> &Ledger {
+        &self.0.ledger
+    }
+
+    /// Whether two handles are the same device.
+    pub fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn buffer(&self, op: &'static str, bytes: usize, tag: Tag) -> Result<Buffer> {
+        let Inner { backend, pool, ledger } = &*self.0;
+        ledger.add(tag, bytes as u64);
+        let block = match pool.take(bytes) {
+            Some(block) => block,
+            None => {
+                pool.trim(ledger);
+                backend.allocate(bytes).map_err(|()| {
+                    let usage = ledger.now();
+                    ledger.remove(tag, bytes as u64);
+                    Error::OutOfMemory { op, device: backend.name(), requested: bytes as u64, usage }
+                })?
+            }
+        };
+        Ok(Buffer { block: Some(block), bytes, tag, device: self.clone() })
+    }
+
+    /// A matrix whose elements are unspecified until written.
+    pub fn uninit(&self, op: &'static str, rows: usize, cols: usize, dtype: DType, tag: Tag) -> Result<Matrix> {
+        Ok(Matrix::new(self.buffer(op, rows * cols * dtype.size(), tag)?, rows, cols, dtype))
+    }
+
+    /// A matrix of zeros.
+    pub fn zeros(&self, op: &'static str, rows: usize, cols: usize, dtype: DType, tag: Tag) -> Result<Matrix> {
+        let mut m = self.uninit(op, rows, cols, dtype, tag)?;
+        self.backend().zero(&mut m)?;
+        Ok(m)
+    }
+
+    /// A matrix with these elements, row by row.
+    pub fn upload<T: Element>(&self, rows: usize, cols: usize, elements: &[T], tag: Tag) -> Result<Matrix> {
+        if elements.len() != rows * cols {
+            let (got, expected) = ((elements.len(), 1), (rows * cols, 1));
+            return Err(Error::Shape { op: "upload", what: "elements", got, expected });
+        }
+        let mut m = self.uninit("upload", rows, cols, T::DTYPE, tag)?;
+        self.backend().upload(&mut m, bytemuck::cast_slice(elements))?;
+        Ok(m)
+    }
+
+    /// A copy of `m` with memory of its own.
+    pub fn copy(&self, op: &'static str, m: &Matrix) -> Result<Matrix> {
+        self.convert(op, m, m.dtype())
+    }
+
+    /// A copy of `m` with elements of another type.
+    pub fn convert(&self, op: &'static str, m: &Matrix, dtype: DType) -> Result<Matrix> {
+        let mut out = self.uninit(op, m.rows(), m.cols(), dtype, Tag::Activations)?;
+        self.backend().convert(&mut out, m)?;
+        Ok(out)
+    }
+
+    /// Counts host memory that something on this device keeps alive (a CSR that was mapped or built elsewhere).
+    pub fn charge(&self, tag: Tag, bytes: u64) -> Charge {
+        self.0.ledger.add(tag, bytes);
+        Charge { device: self.clone(), tag, bytes }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.backend().name())
+    }
+}
+
+/// Memory counted on a device for as long as this lives.
+#[derive(Debug)]
+pub struct Charge {
+    device: Device,
+    tag: Tag,
+    bytes: u64,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.device.0.ledger.remove(self.tag, self.bytes);
+    }
+}
+
+impl Buffer {
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn block(&self) -> Option<&Block> {
+        self.block.as_ref()
+    }
+
+    pub(crate) fn block_mut(&mut self) -> Option<&mut Block> {
+        self.block.as_mut()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let Inner { pool, ledger, .. } = &*self.device.0;
+        ledger.remove(self.tag, self.bytes as u64);
+        if let Some(block) = self.block.take() {
+            pool.put(block.capacity(), block);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What can go wrong in a computation, with the operation and the shapes.
+
+use crate::dtype::DType;
+use crate::ledger::Usage;
+
+/// Every failure of this crate.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Error {
+    /// Operands whose shapes do not fit together.
+    #[error("{op}: {what} is {got:?}, expected {expected:?}")]
+    Shape { op: &'static str, what: &'static str, got: (usize, usize), expected: (usize, usize) },
+    /// Operands of a type that the operation does not take.
+    #[error("{op}: {what} is {got}, which this operation does not take")]
+    Type { op: &'static str, what: &'static str, got: DType },
+    /// An argument outside its range.
+    #[error("{op}: {problem}")]
+    Argument { op: &'static str, problem: String },
+    /// The device has no memory left.
+    #[error("out of memory: {requested} bytes for {op} on {device}\n{usage}")]
+    OutOfMemory { op: &'static str, device: String, requested: u64, usage: Usage },
+    /// The device failed.
+    #[error("{device}: {problem}")]
+    Device { device: String, problem: String },
+}
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

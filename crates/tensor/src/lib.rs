@@ -1,0 +1,30 @@
+//! Tensors for Graphweft: matrices whose rows are nodes.
+//!
+//! * [`Matrix`]: a dense matrix in the memory of a [`Device`], counted by [`Tag`] in the device's [`Ledger`];
+//! * [`Tape`]: records what is computed, then walks back through it in reverse order;
+//! * [`ops`]: one file per operation, forward and backward, written against the trait [`Backend`];
+//! * [`cpu`]: the kernels of the CPU, dispatched at run time to what the processor has.
+//!
+//! A rank owns its device, its tape and its parameters: there are no globals and no locks. No operation assumes that a matrix
+//! lies in host memory; only kernels of the CPU backend look at slices.
+
+mod adjacency;
+mod backend;
+pub mod cpu;
+mod device;
+mod dtype;
+mod error;
+mod ledger;
+mod matrix;
+pub mod ops;
+mod pool;
+mod tape;
+
+pub use adjacency::Adjacency;
+pub use backend::Backend;
+pub use device::Device;
+pub use dtype::{DType, Element};
+pub use error::{Error, Result};
+pub use ledger::{Ledger, Tag, Usage};
+pub use matrix::Matrix;
+pub use tape::{Backward, Grads, Parameter, Tape, Var};

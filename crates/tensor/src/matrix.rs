@@ -1,0 +1,104 @@
+//! Dense matrices in device memory.
+
+use std::fmt;
+use std::rc::Rc;
+
+use crate::device::{Buffer, Device};
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+
+/// A dense matrix, row by row, in the memory of one device. Cloning shares the memory; nothing shared is ever written.
+///
+/// ```
+/// use graphweft_tensor::{Device, Tag};
+/// let device = Device::cpu();
+/// let m = device.upload(2, 2, &[1.0f32, 2.0, 3.0, 4.0], Tag::Activations)?;
+/// assert_eq!(m.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+/// assert_eq!(device.ledger().now().total(), 16);
+/// # Ok::<(), graphweft_tensor::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Matrix {
+    buffer: Rc<Buffer>,
+    rows: usize,
+    cols: usize,
+    dtype: DType,
+}
+
+impl Matrix {
+    pub(crate) fn new(buffer: Buffer, rows: usize, cols: usize, dtype: DType) -> Self {
+        debug_assert_eq!(buffer.bytes(), rows * cols * dtype.size());
+        Self { buffer: Rc::new(buffer), rows, cols, dtype }
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Rows and columns.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.rows, self.cols)
+    }
+
+    /// Type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Bytes of the elements.
+    pub fn bytes(&self) -> usize {
+        self.buffer.bytes()
+    }
+
+    /// Where the elements are.
+    pub fn device(&self) -> &Device {
+        self.buffer.device()
+    }
+
+    /// Whether nobody else shares the elements, so that they may be overwritten.
+    pub fn is_unique(&self) -> bool {
+        Rc::strong_count(&self.buffer) == 1
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// The memory for writing, or `None` if it is shared.
+    pub(crate) fn buffer_mut(&mut self) -> Option<&mut Buffer> {
+        Rc::get_mut(&mut self.buffer)
+    }
+
+    /// A copy of the elements on the host.
+    ///
+    /// # Errors
+    /// [`Error::Type`] if the elements are not of type `T`.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        if T::DTYPE != self.dtype {
+            return Err(Error::Type { op: "to_vec", what: "matrix", got: self.dtype });
+        }
+        let mut out = vec![T::zeroed(); self.rows * self.cols];
+        self.device().backend().download(self, bytemuck::cast_slice_mut(&mut out))?;
+        Ok(out)
+    }
+
+    /// Fails unless the shape is as expected.
+    pub(crate) fn expect(&self, op: &'static str, what: &'static str, rows: usize, cols: usize) -> Result<()> {
+        if self.shape() == (rows, cols) {
+            return Ok(());
+        }
+        Err(Error::Shape { op, what, got: self.shape(), expected: (rows, cols) })
+    }
+}
+
+impl fmt::Debug for Matrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Matrix({} × {} {})", self.rows, self.cols, self.dtype)
+    }
+}

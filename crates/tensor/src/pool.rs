@@ -1,0 +1,93 @@
+//! Memory blocks that are kept for the next request.
+//!
+//! Training asks for the same sizes in every step. Fresh pages cost a fault each, which for large temporaries is as dear as the
+//! computation; so a freed block waits for the next request of about its size. To keep resident memory near the accounted
+//! peak, idle blocks are given back as soon as everything held would exceed the peak by more than a quarter.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use crate::ledger::Ledger;
+
+/// A request may be met by an idle block up to this much larger.
+const FIT: f64 = 1.125;
+/// Held memory may exceed the accounted peak by this factor before idle blocks are given back.
+const SLACK: f64 = 1.25;
+
+/// Idle blocks by capacity.
+pub(crate) struct Pool<B> {
+    idle: RefCell<BTreeMap<usize, Vec<B>>>,
+    waiting: Cell<usize>,
+}
+
+impl<B> Default for Pool<B> {
+    fn default() -> Self {
+        Self { idle: RefCell::default(), waiting: Cell::new(0) }
+    }
+}
+
+impl<B> Pool<B> {
+    /// An idle block of at least `bytes`, if there is one of about that size.
+    pub(crate) fn take(&self, bytes: usize) -> Option<B> {
+        let largest = ((bytes as f64 * FIT) as usize).max(bytes);
+        let capacity = *self.idle.borrow().range(bytes..=largest).next()?.0;
+        self.remove(capacity)
+    }
+
+    /// Keeps a block of this capacity for later.
+    pub(crate) fn put(&self, capacity: usize, block: B) {
+        self.waiting.set(self.waiting.get() + capacity);
+        self.idle.borrow_mut().entry(capacity).or_default().push(block);
+    }
+
+    /// Gives idle blocks back, largest first, while a fresh block of `wanted` bytes (already in the ledger) would take the
+    /// memory held too far above the peak.
+    pub(crate) fn trim(&self, ledger: &Ledger) {
+        let allowed = (ledger.peak().total() as f64 * SLACK) as u64;
+        let live = ledger.now().total();
+        while live + self.waiting.get() as u64 > allowed {
+            let Some(capacity) = self.idle.borrow().keys().next_back().copied() else { break };
+            self.remove(capacity);
+        }
+    }
+
+    fn remove(&self, capacity: usize) -> Option<B> {
+        let mut idle = self.idle.borrow_mut();
+        let blocks = idle.get_mut(&capacity)?;
+        let block = blocks.pop();
+        if blocks.is_empty() {
+            idle.remove(&capacity);
+        }
+        if block.is_some() {
+            self.waiting.set(self.waiting.get() - capacity);
+        }
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Tag;
+
+    #[test]
+    fn blocks_of_about_the_size_come_back_and_others_do_not() {
+        let pool = Pool::default();
+        pool.put(1000, 'a');
+        assert_eq!(pool.take(1001), None);
+        assert_eq!(pool.take(500), None, "half a block would be wasted");
+        assert_eq!(pool.take(950), Some('a'));
+        assert_eq!(pool.take(950), None);
+    }
+
+    #[test]
+    fn idle_blocks_go_when_they_would_exceed_the_peak_by_a_quarter() {
+        let (pool, ledger) = (Pool::default(), Ledger::default());
+        ledger.add(Tag::Activations, 1000);
+        ledger.remove(Tag::Activations, 1000);
+        pool.put(600, 'a');
+        pool.put(700, 'b');
+        pool.trim(&ledger);
+        assert_eq!((pool.take(700), pool.take(600)), (None, Some('a')), "1300 idle bytes were over 1250");
+    }
+}

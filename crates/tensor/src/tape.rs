@@ -1,0 +1,320 @@
+//! The tape: what was computed, in order, and the way back.
+//!
+//! A node is pushed when an operation runs; backward visits the nodes once, last to first. There is no topological sort and no
+//! lock, and the order of every sum of gradients is the order of the tape: the same bits every time.
+//!
+//! Memory follows ownership. A [`Var`] holds its value; an operation that needs a value in backward saves it in its node; a
+//! value that nobody holds is freed at once. A node is dropped, with what it saved, as soon as its backward has run.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::device::Device;
+use crate::error::Result;
+use crate::matrix::Matrix;
+
+/// A value on the tape. Cheap to clone; dropping the last clone frees the value unless some operation saved it.
+#[derive(Clone, Debug)]
+pub struct Var {
+    value: Matrix,
+    /// Where gradients for it are collected; `None` for constants.
+    slot: Option<usize>,
+}
+
+impl Var {
+    /// The value.
+    pub fn value(&self) -> &Matrix {
+        &self.value
+    }
+
+    /// Whether a gradient is wanted.
+    pub fn needs_grad(&self) -> bool {
+        self.slot.is_some()
+    }
+}
+
+/// A trainable matrix: its value and the gradient collected for it.
+#[derive(Debug)]
+pub struct Parameter {
+    name: String,
+    value: RefCell<Matrix>,
+    grad: RefCell<Option<Matrix>>,
+}
+
+impl Parameter {
+    /// A parameter with a PyTorch-style name.
+    pub fn new(name: impl Into<String>, value: Matrix) -> Rc<Self> {
+        Rc::new(Self { name: name.into(), value: RefCell::new(value), grad: RefCell::new(None) })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its value; cheap, shares memory.
+    pub fn value(&self) -> Matrix {
+        self.value.borrow().clone()
+    }
+
+    /// The gradient collected since it was last taken.
+    pub fn grad(&self) -> Option<Matrix> {
+        self.grad.borrow().clone()
+    }
+
+    /// Takes the gradient away, for the optimizer or a reduction over ranks.
+    pub fn take_grad(&self) -> Option<Matrix> {
+        self.grad.borrow_mut().take()
+    }
+
+    /// Puts a gradient back, e.g. after it was summed over ranks.
+    pub fn set_grad(&self, grad: Option<Matrix>) {
+        *self.grad.borrow_mut() = grad;
+    }
+
+    /// Changes the value. Fails if the change fails; the value must not be shared with a tape at this time.
+    pub fn update(&self, change: impl FnOnce(&mut Matrix) -> Result<()>) -> Result<()> {
+        change(&mut self.value.borrow_mut())
+    }
+}
+
+/// The backward half of an operation, with what it saved.
+pub trait Backward {
+    /// Reads the gradients of the operation's outputs from `grads` and adds to those of its inputs.
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()>;
+}
+
+enum Node {
+    Op { inputs: Vec<Option<usize>>, outputs: Vec<usize>, op: Box<dyn Backward> },
+    Parameter { slot: usize, parameter: Rc<Parameter> },
+}
+
+/// Records operations on one device. See the [module](self) for how.
+pub struct Tape {
+    device: Device,
+    nodes: Vec<Node>,
+    slots: usize,
+    recording: bool,
+}
+
+impl Tape {
+    /// An empty tape.
+    pub fn new(device: &Device) -> Self {
+        Self { device: device.clone(), nodes: Vec::new(), slots: 0, recording: true }
+    }
+
+    /// A tape that computes and records nothing, for evaluation.
+    pub fn without_gradients(device: &Device) -> Self {
+        Self { recording: false, ..Self::new(device) }
+    }
+
+    /// The device everything runs on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Whether operations should save what backward needs.
+    pub fn is_recording(&self) -> bool {
+        self.recording
+    }
+
+    /// A value without gradient.
+    pub fn constant(&self, value: Matrix) -> Var {
+        Var { value, slot: None }
+    }
+
+    /// A value whose gradient [`Tape::backward`] returns.
+    pub fn leaf(&mut self, value: Matrix) -> Var {
+        let slot = self.new_slot();
+        Var { value, slot }
+    }
+
+    /// A parameter, recorded where it is used first: backward reaches this node when its gradient is complete.
+    pub fn parameter(&mut self, parameter: &Rc<Parameter>) -> Var {
+        let slot = self.new_slot();
+        if let Some(slot) = slot {
+            self.nodes.push(Node::Parameter { slot, parameter: Rc::clone(parameter) });
+        }
+        Var { value: parameter.value(), slot }
+    }
+
+    fn new_slot(&mut self) -> Option<usize> {
+        self.recording.then(|| {
+            self.slots += 1;
+            self.slots - 1
+        })
+    }
+
+    /// Whether an operation on these inputs must be recorded. Ask before saving anything.
+    pub fn wants(&self, inputs: &[&Var]) -> bool {
+        self.recording && inputs.iter().any(|v| v.needs_grad())
+    }
+
+    /// Records an operation with one output.
+    pub fn push<B: Backward + 'static>(&mut self, inputs: &[&Var], output: Matrix, op: impl FnOnce() -> B) -> Var {
+        let [var] = self.push_many(inputs, [output], op);
+        var
+    }
+
+    /// Records an operation with several outputs. `op` is only called if some input needs a gradient.
+    pub fn push_many<B: Backward + 'static, const K: usize>(
+        &mut self,
+        inputs: &[&Var],
+        outputs: [Matrix; K],
+        op: impl FnOnce() -> B,
+    ) -> [Var; K] {
+        if !self.wants(inputs) {
+            return outputs.map(|value| Var { value, slot: None });
+        }
+        let vars = outputs.map(|value| Var { value, slot: self.new_slot() });
+        let outputs = vars.iter().filter_map(|v| v.slot).collect();
+        self.nodes.push(Node::Op { inputs: inputs.iter().map(|v| v.slot).collect(), outputs, op: Box::new(op()) });
+        vars
+    }
+
+    /// Walks back from `outputs` with the given gradients and returns those of `leaves`. Gradients of parameters are added to
+    /// the parameters; `done` hears of each when it is complete.
+    pub fn backward(
+        mut self,
+        outputs: Vec<(Var, Matrix)>,
+        leaves: &[&Var],
+        mut done: impl FnMut(&Rc<Parameter>) -> Result<()>,
+    ) -> Result<Vec<Option<Matrix>>> {
+        let device = self.device.clone();
+        let mut slots: Vec<Option<Matrix>> = (0..self.slots).map(|_| None).collect();
+        for (var, grad) in outputs {
+            if let Some(slot) = var.slot {
+                add_to(&mut slots[slot], grad)?;
+            }
+        }
+        while let Some(node) = self.nodes.pop() {
+            match node {
+                Node::Parameter { slot, parameter } => {
+                    if let Some(grad) = slots[slot].take() {
+                        add_to(&mut parameter.grad.borrow_mut(), grad)?;
+                    }
+                    done(&parameter)?;
+                }
+                Node::Op { inputs, outputs, op } => {
+                    let received: Vec<_> = outputs.iter().map(|&slot| slots[slot].take()).collect();
+                    if received.iter().any(Option::is_some) {
+                        op.backward(&mut Grads { device: &device, slots: &mut slots, inputs: &inputs, received })?;
+                    }
+                }
+            }
+        }
+        Ok(leaves.iter().map(|v| v.slot.and_then(|slot| slots[slot].take())).collect())
+    }
+
+    /// Runs `segment` without recording its inside; backward runs it again with recording, from the saved inputs. Between the
+    /// two only the inputs are kept.
+    ///
+    /// `segment` must compute the same both times: randomness is counter-based, so it does.
+    pub fn checkpoint<const K: usize>(
+        &mut self,
+        inputs: &[&Var],
+        segment: impl Fn(&mut Self, &[Var]) -> Result<[Var; K]> + 'static,
+    ) -> Result<[Var; K]> {
+        if !self.recording {
+            let inputs: Vec<Var> = inputs.iter().map(|v| (*v).clone()).collect();
+            return segment(self, &inputs);
+        }
+        let saved: Vec<Matrix> = inputs.iter().map(|v| v.value.clone()).collect();
+        let mut quiet = Self::without_gradients(&self.device);
+        let constants: Vec<Var> = saved.iter().map(|m| quiet.constant(m.clone())).collect();
+        let outputs = segment(&mut quiet, &constants)?.map(|v| v.value);
+        drop(constants);
+        // Parameters inside need gradients even where no input does, so this node is always recorded.
+        let vars = outputs.map(|value| Var { value, slot: self.new_slot() });
+        let op = Checkpoint { saved, segment: Box::new(segment) };
+        self.nodes.push(Node::Op {
+            inputs: inputs.iter().map(|v| v.slot).collect(),
+            outputs: vars.iter().filter_map(|v| v.slot).collect(),
+            op: Box::new(op),
+        });
+        Ok(vars)
+    }
+}
+
+/// The gradients that one operation's backward sees.
+pub struct Grads<'a> {
+    device: &'a Device,
+    slots: &'a mut [Option<Matrix>],
+    inputs: &'a [Option<usize>],
+    received: Vec<Option<Matrix>>,
+}
+
+impl Grads<'_> {
+    /// The device everything runs on.
+    pub fn device(&self) -> &Device {
+        self.device
+    }
+
+    /// Takes the gradient of output `k`; `None` if nothing depended on it.
+    pub fn output(&mut self, k: usize) -> Option<Matrix> {
+        self.received[k].take()
+    }
+
+    /// Whether the gradient of input `k` is wanted.
+    pub fn wants(&self, k: usize) -> bool {
+        self.inputs[k].is_some()
+    }
+
+    /// Takes what was collected for input `k` so far, for a kernel that adds to it in place; give it back with
+    /// [`Grads::put`]. `None` where nothing was collected yet or where it is shared and must not be written.
+    pub fn take(&mut self, k: usize) -> Option<Matrix> {
+        let slot = self.inputs[k]?;
+        self.slots[slot].take_if(|m| m.is_unique())
+    }
+
+    /// Sets the gradient of input `k`, of which [`Grads::take`] has returned the previous part, or adds to what could not be
+    /// taken.
+    pub fn put(&mut self, k: usize, grad: Matrix) -> Result<()> {
+        match self.inputs[k] {
+            Some(slot) => add_to(&mut self.slots[slot], grad),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Adds `grad` to what a slot holds, in place where one of the two is not shared.
+fn add_to(slot: &mut Option<Matrix>, grad: Matrix) -> Result<()> {
+    *slot = Some(match slot.take() {
+        None => grad,
+        Some(mut sum) if sum.is_unique() => {
+            sum.device().clone().backend().add(&mut sum, &grad)?;
+            sum
+        }
+        Some(sum) => {
+            let device = sum.device().clone();
+            let mut grad = if grad.is_unique() { grad } else { device.copy("add", &grad)? };
+            device.backend().add(&mut grad, &sum)?;
+            grad
+        }
+    });
+    Ok(())
+}
+
+type Segment<const K: usize> = Box<dyn Fn(&mut Tape, &[Var]) -> Result<[Var; K]>>;
+
+struct Checkpoint<const K: usize> {
+    saved: Vec<Matrix>,
+    segment: Segment<K>,
+}
+
+impl<const K: usize> Backward for Checkpoint<K> {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let mut tape = Tape::new(grads.device);
+        let inputs: Vec<Var> = self.saved.into_iter().map(|m| tape.leaf(m)).collect();
+        let outputs = (self.segment)(&mut tape, &inputs)?;
+        let received = outputs.into_iter().enumerate().filter_map(|(k, v)| grads.output(k).map(|g| (v, g))).collect();
+        let leaves: Vec<&Var> = inputs.iter().collect();
+        let found = tape.backward(received, &leaves, |_| Ok(()))?;
+        for (k, grad) in found.into_iter().enumerate() {
+            if let Some(grad) = grad {
+                grads.put(k, grad)?;
+            }
+        }
+        Ok(())
+    }
+}
