@@ -6,6 +6,7 @@
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::attention::AttentionKernels;
+use crate::ops::linear::LinearKernels;
 use crate::cpu::HostBlock;
 
 /// A piece of a device's memory.
@@ -48,6 +49,6 @@ pub trait Memory {
 }
 
 /// A device that runs every operation.
-pub trait Backend: Memory + AttentionKernels {}
+pub trait Backend: Memory + AttentionKernels + LinearKernels {}
 
-impl<T: Memory + AttentionKernels> Backend for T {}
+impl<T: Memory + AttentionKernels + LinearKernels> Backend for T {}

@@ -8,6 +8,7 @@
 
 mod attention;
 mod elementwise;
+mod gemm;
 mod isa;
 mod share;
 mod simd;

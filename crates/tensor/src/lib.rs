@@ -14,6 +14,7 @@ pub mod cpu;
 mod device;
 mod dtype;
 mod error;
+pub mod gradcheck;
 mod ledger;
 mod matrix;
 pub mod ops;

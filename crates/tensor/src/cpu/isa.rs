@@ -37,6 +37,34 @@ impl Isa {
     }
 }
 
+impl Isa {
+    /// Runs `f`, a plain loop over slices, compiled with the instructions of this level: the compiler vectorises it.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn run<R>(self, f: impl FnOnce() -> R) -> R {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+        fn avx512<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        match self {
+            // SAFETY: a level is only ever as high as what `detect` found.
+            Self::Avx512 | Self::Avx512Bf16 => unsafe { avx512(f) },
+            // SAFETY: as above.
+            Self::Avx2 => unsafe { avx2(f) },
+            Self::Portable => f(),
+        }
+    }
+
+    /// Runs `f`.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) fn run<R>(self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
 impl fmt::Display for Isa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

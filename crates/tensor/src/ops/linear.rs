@@ -1,0 +1,261 @@
+//! Linear layers: y = act(x·Wᵀ + b), with weights as PyTorch stores them ([out, in]).
+//!
+//! Several layers over the same input write side by side into one output (keys and values, say): one pass over x, one row per
+//! node. Forward applies bias and activation to a block of rows while it is in cache. Backward: dx = dy·W, dW = dyᵀ·x, db = Σ dy,
+//! where dy has gone back through the activation.
+
+use std::rc::Rc;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ledger::Tag;
+use crate::matrix::Matrix;
+use crate::tape::{Backward, Grads, Parameter, Tape, Var};
+
+const OP: &str = "linear";
+
+/// A function applied to each element.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// x
+    #[default]
+    None,
+    /// max(x, 0)
+    Relu,
+    /// x·Φ(x), exact (with erf), as PyTorch's default
+    Gelu,
+}
+
+/// A weight [out, in] and a bias [1, out].
+#[derive(Clone, Debug)]
+pub struct Affine {
+    /// Out × in.
+    pub weight: Rc<Parameter>,
+    /// 1 × out.
+    pub bias: Option<Rc<Parameter>>,
+}
+
+/// What a backend does for linear layers. `y`, `dy` may be wider than the layer: its columns start at `first`.
+pub trait LinearKernels {
+    /// `y[:, first..] = act(x·Wᵀ + b)`; where `pre` is given, it gets the value before the activation.
+    fn linear(&self, x: &Matrix, layer: &Weights<'_>, y: &mut Matrix, pre: Option<&mut Matrix>) -> Result<()>;
+
+    /// `dx = dy[:, first..]·W`, added to what `dx` holds if `add`.
+    fn linear_dx(&self, dy: &Matrix, layer: &Weights<'_>, dx: &mut Matrix, add: bool) -> Result<()>;
+
+    /// `dW = dy[:, first..]ᵀ·x` and `db = Σ dy`, always overwritten.
+    fn linear_dw(&self, x: &Matrix, dy: &Matrix, first: usize, dw: &mut Matrix, db: Option<&mut Matrix>) -> Result<()>;
+
+    /// `dy = dy ∘ act'(·)`, from the saved value: the output for ReLU, the value before the activation for GELU.
+    fn activation_backward(&self, activation: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()>;
+}
+
+/// One layer's numbers.
+pub struct Weights<'a> {
+    /// Out × in.
+    pub weight: &'a Matrix,
+    /// 1 × out.
+    pub bias: Option<&'a Matrix>,
+    /// The activation.
+    pub activation: Activation,
+    /// Where the layer's columns start in y.
+    pub first: usize,
+}
+
+/// Applies `layers` to `x`, side by side, with elements of type `dtype`.
+pub fn linear(tape: &mut Tape, x: &Var, layers: &[Affine], activation: Activation, dtype: DType) -> Result<Var> {
+    let (rows, cols) = x.value().shape();
+    let mut vars = vec![x.clone()];
+    let mut width = 0;
+    let mut firsts = Vec::new();
+    for layer in layers {
+        let weight = tape.parameter(&layer.weight);
+        let out = weight.value().rows();
+        weight.value().expect(OP, "weight", out, cols)?;
+        vars.push(weight);
+        if let Some(bias) = &layer.bias {
+            let bias = tape.parameter(bias);
+            bias.value().expect(OP, "bias", 1, out)?;
+            vars.push(bias);
+        }
+        firsts.push(width);
+        width += out;
+    }
+    let inputs: Vec<&Var> = vars.iter().collect();
+    let device = tape.device().clone();
+    let new = || device.uninit(OP, rows, width, dtype, Tag::Activations);
+    let mut y = new()?;
+    let mut pre = if activation == Activation::Gelu && tape.wants(&inputs) { Some(new()?) } else { None };
+
+    let mut at = 1;
+    let mut shape = Vec::new();
+    for (layer, &first) in layers.iter().zip(&firsts) {
+        let weight = at;
+        let bias = layer.bias.as_ref().map(|_| at + 1);
+        at += 1 + usize::from(bias.is_some());
+        let numbers = Weights {
+            weight: vars[weight].value(),
+            bias: bias.map(|b| vars[b].value()),
+            activation,
+            first,
+        };
+        device.backend().linear(x.value(), &numbers, &mut y, pre.as_mut())?;
+        shape.push(Part { weight, bias, first });
+    }
+    let saved = match activation {
+        Activation::None => None,
+        Activation::Relu => Some(y.clone()),
+        Activation::Gelu => pre,
+    };
+    Ok(tape.push(&inputs, y, || LinearBackward {
+        x: x.value().clone(),
+        weights: shape.iter().map(|p| vars[p.weight].value().clone()).collect(),
+        parts: shape,
+        activation,
+        saved,
+    }))
+}
+
+/// Where a layer's numbers are among the inputs of the tape node.
+struct Part {
+    weight: usize,
+    bias: Option<usize>,
+    first: usize,
+}
+
+struct LinearBackward {
+    x: Matrix,
+    weights: Vec<Matrix>,
+    parts: Vec<Part>,
+    activation: Activation,
+    saved: Option<Matrix>,
+}
+
+impl Backward for LinearBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(mut dy) = grads.output(0) else { return Ok(()) };
+        let device = grads.device().clone();
+        if let Some(saved) = &self.saved {
+            if !dy.is_unique() {
+                dy = device.copy(OP, &dy)?;
+            }
+            device.backend().activation_backward(self.activation, saved, &mut dy)?;
+        }
+        drop(self.saved);
+        let gradient = |like: (usize, usize), dtype| device.uninit(OP, like.0, like.1, dtype, Tag::Gradients);
+        for (part, weight) in self.parts.iter().zip(&self.weights) {
+            let mut dw = gradient(weight.shape(), weight.dtype())?;
+            let mut db = part.bias.map(|_| gradient((1, weight.rows()), weight.dtype())).transpose()?;
+            device.backend().linear_dw(&self.x, &dy, part.first, &mut dw, db.as_mut())?;
+            grads.put(part.weight, dw)?;
+            if let (Some(k), Some(db)) = (part.bias, db) {
+                grads.put(k, db)?;
+            }
+        }
+        if !grads.wants(0) {
+            return Ok(());
+        }
+        let collected = grads.take(0);
+        let mut add = collected.is_some();
+        let mut dx = match collected {
+            Some(dx) => dx,
+            None => device.uninit(OP, self.x.rows(), self.x.cols(), self.x.dtype(), Tag::Activations)?,
+        };
+        for (part, weight) in self.parts.iter().zip(&self.weights) {
+            let numbers = Weights { weight, bias: None, activation: Activation::None, first: part.first };
+            device.backend().linear_dx(&dy, &numbers, &mut dx, add)?;
+            add = true;
+        }
+        grads.put(0, dx)
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+
+    use super::*;
+    use crate::cpu::{Cpu, Isa};
+    use crate::device::Device;
+    use crate::gradcheck::{check, numbers};
+
+    fn parameter(device: &Device, name: &str, rows: usize, cols: usize) -> Rc<Parameter> {
+        let values = numbers(name.len() as u64 + 7, rows * cols);
+        Parameter::new(name, device.upload(rows, cols, &values, Tag::Parameters).unwrap())
+    }
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
+            let layer = |name: &str, out| Affine {
+                weight: parameter(&device, &format!("{name}.weight"), out, 3),
+                bias: Some(parameter(&device, &format!("{name}.b"), 1, out)),
+            };
+            let layers = [layer("key", 4), Affine { bias: None, ..layer("value", 2) }];
+            let parameters: Vec<_> =
+                layers.iter().flat_map(|l| [Some(l.weight.clone()), l.bias.clone()]).flatten().collect();
+            let x = device.upload(5, 3, &numbers(1, 15), Tag::Activations).unwrap();
+            check(&device, &[x], &parameters, |tape, x| linear(tape, &x[0], &layers, activation, DType::F64)).unwrap();
+        }
+    }
+
+    /// y, dx, dW and db computed in another type or by other instructions.
+    fn run(device: &Device, shape: (usize, usize, usize), compute: DType, storage: DType) -> Vec<Vec<f64>> {
+        let (rows, k, out) = shape;
+        let upload = |seed, r, c, dtype, tag| {
+            let m = device.upload(r, c, &numbers(seed, r * c), tag).unwrap();
+            device.convert("test", &m, dtype).unwrap()
+        };
+        let x = upload(1, rows, k, storage, Tag::Activations);
+        let layer = Affine {
+            weight: Parameter::new("w", upload(2, out, k, compute, Tag::Parameters)),
+            bias: Some(Parameter::new("b", upload(3, 1, out, compute, Tag::Parameters))),
+        };
+        let mut tape = Tape::new(device);
+        let x = tape.leaf(x);
+        let y = linear(&mut tape, &x, std::slice::from_ref(&layer), Activation::Gelu, storage).unwrap();
+        let value = y.value().clone();
+        let g = upload(4, rows, out, storage, Tag::Activations);
+        let dx = tape.backward(vec![(y, g)], &[&x], |_| Ok(())).unwrap().remove(0).unwrap();
+        let dw = layer.weight.take_grad().unwrap();
+        let db = layer.bias.unwrap().take_grad().unwrap();
+        let f64s = |m: &Matrix| device.convert("test", m, DType::F64).unwrap().to_vec::<f64>().unwrap();
+        [value, dx, dw, db].iter().map(f64s).collect()
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        for shape in [(1, 1, 1), (3, 5, 7), (400, 128, 130), (2500, 33, 48), (777, 6, 2)] {
+            let exact = run(&Device::cpu(), shape, DType::F64, DType::F64);
+            for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
+                let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
+                for (storage, tolerance) in [(DType::F32, 2e-6), (DType::Bf16, 1.5e-2)] {
+                    for (name, (x, e)) in
+                        ["y", "dx", "dw", "db"].iter().zip(run(&device, shape, DType::F32, storage).iter().zip(&exact))
+                    {
+                        let scale = e.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+                        let worst = x.iter().zip(e).map(|(x, e)| (x - e).abs()).fold(0.0, f64::max);
+                        assert!(worst <= tolerance * scale, "{shape:?} {isa} {storage} {name}: {worst} of {scale}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| run(&Device::cpu(), (5000, 64, 40), DType::F32, DType::Bf16))
+        };
+        let one = run(1);
+        assert!(one == run(2) && one == run(3));
+    }
+
+    #[test]
+    fn bf16_rounds_to_nearest_even() {
+        assert_eq!(bf16::from_f32(1.003_906_2).to_f32(), 1.0);
+    }
+}
