@@ -16,6 +16,7 @@ use super::{Cpu, Isa, host, host_mut};
 use crate::adjacency::{Direction, Task};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::attention::{AttentionKernels, DotAttention, Saved};
 use vector::{ByDst, BySrc, Forward, Operands, Sink};
@@ -107,15 +108,15 @@ fn forward<Q: Stored, K: Stored>(
     let direction = &a.graph.forward;
     let o = operands::<Q, K>(a, direction)?;
     let (heads, d) = (o.heads, o.d);
-    let size = 2 * heads + d;
-    let mut partial = vec![0f32; direction.tasks.pieces * size];
     if version == Version::Portable {
         return portable::forward::<f32, Q, K>(a, out, lse);
     }
+    let size = 2 * heads + d;
+    let mut partial = a.q.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
     let f = Forward {
         out: Shared::new(host_mut::<Q>(OP, "out", out)?),
         lse: Shared::new(host_mut(OP, "lse", lse)?),
-        partial: Shared::new(&mut partial),
+        partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
     run(
         direction,
@@ -161,14 +162,14 @@ fn by_dst<Q: Stored, K: Stored>(
         return portable::by_dst::<f32, Q, K>(a, s, dq, big_d);
     }
     let d = o.d;
-    let mut partial = vec![0f32; direction.tasks.pieces * d];
+    let mut partial = a.q.device().uninit(OP, direction.tasks.pieces, d, DType::F32, Tag::Workspace)?;
     let b = ByDst {
         out: host(OP, "out", s.out)?,
         lse: host(OP, "lse", s.lse)?,
         g: host(OP, "g", s.g)?,
         dq: Shared::new(host_mut::<Q>(OP, "dq", dq)?),
         big_d: Shared::new(host_mut(OP, "d", big_d)?),
-        partial: Shared::new(&mut partial),
+        partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
     run(
         direction,
@@ -202,13 +203,13 @@ fn by_src<Q: Stored, K: Stored>(
         return portable::by_src::<f32, Q, K>(a, s, big_d, dkv);
     }
     let size = 2 * o.d;
-    let mut partial = vec![0f32; direction.tasks.pieces * size];
+    let mut partial = a.q.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
     let b = BySrc {
         lse: host(OP, "lse", s.lse)?,
         big_d: host(OP, "d", big_d)?,
         g: host(OP, "g", s.g)?,
         dkv: Shared::new(host_mut::<K>(OP, "dkv", dkv)?),
-        partial: Shared::new(&mut partial),
+        partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
     run(
         direction,

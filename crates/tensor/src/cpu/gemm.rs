@@ -16,6 +16,7 @@ use super::share::Shared;
 use super::{Cpu, Isa, host, host_mut};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::linear::{Activation, LinearKernels, Weights};
 
@@ -318,7 +319,8 @@ fn backward_w<C: Compute, X: Convert, D: Convert>(
     let (x, dy) = (host::<X>(OP, "x", x)?, host::<D>(OP, "dy", dy)?);
 
     let chunk = rows.div_ceil(MOST_CHUNKS).next_multiple_of(STEP).max(8 * STEP);
-    let mut partial = vec![C::zero(); rows.div_ceil(chunk) * (out * k + out)];
+    let mut partial = dw.device().zeros(OP, rows.div_ceil(chunk), out * k + out, C::DTYPE, Tag::Workspace)?;
+    let partial = host_mut::<C>(OP, "partial", &mut partial)?;
     partial.par_chunks_mut(out * k + out).enumerate().with_max_len(1).for_each(|(at, partial)| {
         let (dw, db) = partial.split_at_mut(out * k);
         let (mut xs, mut ds) = (Vec::new(), Vec::new());
