@@ -3,11 +3,11 @@
 //! [`Backend`] is the sum of small traits: [`Memory`] here, and one per operation, declared beside the operation in
 //! [`ops`](crate::ops). A new device implements them in a folder of its own; nothing else changes.
 
+use crate::cpu::HostBlock;
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::attention::AttentionKernels;
 use crate::ops::linear::LinearKernels;
-use crate::cpu::HostBlock;
 
 /// A piece of a device's memory.
 pub enum Block {

@@ -114,9 +114,15 @@ impl Memory for Cpu {
 
     fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()> {
         match to.dtype() {
-            DType::F32 => host_mut::<f32>("upload", "matrix", to).map(|m| m.copy_from_slice(bytemuck::cast_slice(bytes))),
-            DType::F64 => host_mut::<f64>("upload", "matrix", to).map(|m| m.copy_from_slice(bytemuck::cast_slice(bytes))),
-            DType::Bf16 => host_mut::<bf16>("upload", "matrix", to).map(|m| m.copy_from_slice(bytemuck::cast_slice(bytes))),
+            DType::F32 => {
+                host_mut::<f32>("upload", "matrix", to).map(|m| m.copy_from_slice(bytemuck::cast_slice(bytes)))
+            }
+            DType::F64 => {
+                host_mut::<f64>("upload", "matrix", to).map(|m| m.copy_from_slice(bytemuck::cast_slice(bytes)))
+            }
+            DType::Bf16 => {
+                host_mut::<bf16>("upload", "matrix", to).map(|m| m.copy_from_slice(bytemuck::cast_slice(bytes)))
+            }
         }
     }
 

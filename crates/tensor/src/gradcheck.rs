@@ -60,25 +60,26 @@ pub fn check(
     let found = tape.backward(vec![(out, seed)], &leaves, |_| Ok(()))?;
     let value = |inputs: &[Matrix]| loss(&mut Tape::new(device), inputs).map(|(.., sum)| sum);
 
-    let compare = |what: String, found: Option<Matrix>, at: &Matrix, move_to: &dyn Fn(Matrix) -> Result<f64>| -> Result<()> {
-        let elements = at.to_vec::<f64>()?;
-        let found = found.map_or(Ok(vec![0.0; elements.len()]), |m| m.to_vec::<f64>())?;
-        let mut expected = Vec::with_capacity(elements.len());
-        for k in 0..elements.len() {
-            let at = |step: f64| {
-                let mut moved = elements.clone();
-                moved[k] += step;
-                device.upload(at.rows(), at.cols(), &moved, Tag::Activations).and_then(move_to)
-            };
-            expected.push((at(STEP)? - at(-STEP)?) / (2.0 * STEP));
-        }
-        let scale = expected.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
-        for (k, (f, e)) in found.iter().zip(&expected).enumerate() {
-            let near = (f - e).abs() <= TOLERANCE * scale;
-            assert!(near, "{what}: element {k}: gradient {f}, finite difference {e}");
-        }
-        Ok(())
-    };
+    let compare =
+        |what: String, found: Option<Matrix>, at: &Matrix, move_to: &dyn Fn(Matrix) -> Result<f64>| -> Result<()> {
+            let elements = at.to_vec::<f64>()?;
+            let found = found.map_or(Ok(vec![0.0; elements.len()]), |m| m.to_vec::<f64>())?;
+            let mut expected = Vec::with_capacity(elements.len());
+            for k in 0..elements.len() {
+                let at = |step: f64| {
+                    let mut moved = elements.clone();
+                    moved[k] += step;
+                    device.upload(at.rows(), at.cols(), &moved, Tag::Activations).and_then(move_to)
+                };
+                expected.push((at(STEP)? - at(-STEP)?) / (2.0 * STEP));
+            }
+            let scale = expected.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+            for (k, (f, e)) in found.iter().zip(&expected).enumerate() {
+                let near = (f - e).abs() <= TOLERANCE * scale;
+                assert!(near, "{what}: element {k}: gradient {f}, finite difference {e}");
+            }
+            Ok(())
+        };
     for (k, found) in found.into_iter().enumerate() {
         compare(format!("input {k}"), found, &inputs[k], &|moved| {
             let mut inputs = inputs.to_vec();
@@ -88,7 +89,12 @@ pub fn check(
     }
     for p in parameters {
         let original = p.value();
-        let set = |m: Matrix| p.update(|v| { *v = m; Ok(()) });
+        let set = |m: Matrix| {
+            p.update(|v| {
+                *v = m;
+                Ok(())
+            })
+        };
         compare(p.name().to_string(), p.take_grad(), &original, &|moved| {
             set(moved)?;
             let value = value(inputs);

@@ -19,6 +19,7 @@ mod ledger;
 mod matrix;
 pub mod ops;
 mod pool;
+mod random;
 mod tape;
 
 pub use adjacency::Adjacency;
@@ -28,4 +29,5 @@ pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use ledger::{Ledger, Tag, Usage};
 pub use matrix::Matrix;
+pub use random::{Dropout, Ids};
 pub use tape::{Backward, Grads, Parameter, Tape, Var};

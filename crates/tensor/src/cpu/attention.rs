@@ -1,5 +1,6 @@
 //! Attention on the CPU: tasks over rows, a kernel per instruction set.
 
+mod extras;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod vector;
@@ -9,7 +10,7 @@ use std::ops::Range;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::elementwise::Convert;
+use super::elementwise::{Convert, Real};
 use super::share::Shared;
 use super::simd::{Avx2, Avx512};
 use super::{Cpu, Isa, host, host_mut};
@@ -18,14 +19,15 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::ops::attention::{AttentionKernels, DotAttention, Saved};
+use crate::ops::attention::{AttentionKernels, Bias, DotAttention, Saved};
+use extras::{BiasGrad, Extras};
 use vector::{ByDst, BySrc, Forward, Operands, Sink};
 
 const OP: &str = "attention";
 
 /// Runs `rows` over all tasks, then `merge` over the hubs, whose pieces are merged in order.
-fn run(direction: &Direction, rows: impl Fn(&Task) + Sync + Send, merge: impl Fn(usize, Range<usize>) + Sync) {
-    direction.tasks.all.par_iter().with_max_len(1).for_each(&rows);
+fn run(direction: &Direction, rows: impl Fn(usize, &Task) + Sync + Send, merge: impl Fn(usize, Range<usize>) + Sync) {
+    direction.tasks.all.par_iter().enumerate().with_max_len(1).for_each(|(number, task)| rows(number, task));
     direction.tasks.hubs.par_iter().with_max_len(1).for_each(|(row, pieces)| merge(*row, pieces.clone()));
 }
 
@@ -54,7 +56,11 @@ trait Stored: Convert + Sink<Avx512> + Sink<Avx2> {}
 impl Stored for f32 {}
 impl Stored for bf16 {}
 
-fn operands<'a, Q: Convert, K: Convert>(a: &DotAttention<'a>, direction: &'a Direction) -> Result<Operands<'a, Q, K>> {
+fn operands<'a, Q: Convert, K: Convert>(
+    a: &DotAttention<'a>,
+    direction: &'a Direction,
+    map: Option<&'a [u64]>,
+) -> Result<Operands<'a, Q, K>> {
     Ok(Operands {
         indptr: direction.csr.indptr(),
         indices: direction.csr.indices(),
@@ -62,6 +68,7 @@ fn operands<'a, Q: Convert, K: Convert>(a: &DotAttention<'a>, direction: &'a Dir
         d: a.q.cols(),
         q: host(OP, "q", a.q)?,
         kv: host(OP, "kv", a.kv)?,
+        extras: Extras::new(a, map)?,
     })
 }
 
@@ -84,11 +91,19 @@ impl AttentionKernels for Cpu {
         by_type!(a, forward(self.version(a), a, out, lse))
     }
 
-    fn dot_attention_dst(&self, a: &DotAttention<'_>, s: &Saved<'_>, dq: &mut Matrix, d: &mut Matrix) -> Result<()> {
+    fn dot_attention_dst(
+        &self,
+        a: &DotAttention<'_>,
+        s: &Saved<'_>,
+        dq: &mut Matrix,
+        d: &mut Matrix,
+        dbias: Option<&mut Matrix>,
+    ) -> Result<()> {
         if a.q.dtype() == DType::F64 {
-            return portable::by_dst::<f64, f64, f64>(a, s, dq, d);
+            return with_bias_grad::<f64>(a, dbias, |dbias| portable::by_dst::<f64, f64, f64>(a, s, dq, d, dbias));
         }
-        by_type!(a, by_dst(self.version(a), a, s, dq, d))
+        let version = self.version(a);
+        with_bias_grad::<f32>(a, dbias, |dbias| by_type!(a, by_dst(version, a, s, dq, d, dbias)))
     }
 
     fn dot_attention_src(&self, a: &DotAttention<'_>, s: &Saved<'_>, d: &Matrix, dkv: &mut Matrix) -> Result<()> {
@@ -106,7 +121,7 @@ fn forward<Q: Stored, K: Stored>(
     lse: &mut Matrix,
 ) -> Result<()> {
     let direction = &a.graph.forward;
-    let o = operands::<Q, K>(a, direction)?;
+    let o = operands::<Q, K>(a, direction, None)?;
     let (heads, d) = (o.heads, o.d);
     if version == Version::Portable {
         return portable::forward::<f32, Q, K>(a, out, lse);
@@ -121,7 +136,7 @@ fn forward<Q: Stored, K: Stored>(
     run(
         direction,
         // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
-        |task| match version {
+        |_, task| match version {
             Version::Avx512 => unsafe { vector::forward_avx512(&o, &f, task) },
             _ => unsafe { vector::forward_avx2(&o, &f, task) },
         },
@@ -149,17 +164,46 @@ fn forward<Q: Stored, K: Stored>(
     Ok(())
 }
 
+/// Runs `kernel` with a place for the bias's gradient; what tasks found separately is summed in task order.
+fn with_bias_grad<C: Real>(
+    a: &DotAttention<'_>,
+    to: Option<&mut Matrix>,
+    kernel: impl FnOnce(BiasGrad<'_, C>) -> Result<()>,
+) -> Result<()> {
+    let Some(to) = to else { return kernel(BiasGrad::None) };
+    match a.bias {
+        Bias::None => kernel(BiasGrad::None),
+        Bias::PerEdge(_) => kernel(BiasGrad::PerEdge(Shared::new(host_mut(OP, "dbias", to)?))),
+        Bias::Features { feat, weight } => {
+            let (tasks, size) = (a.graph.forward.tasks.all.len(), weight.rows() * weight.cols());
+            let mut partial = a.q.device().zeros(OP, tasks, size, C::DTYPE, Tag::Workspace)?;
+            let place = Shared::new(host_mut(OP, "partial", &mut partial)?);
+            kernel(BiasGrad::Features { partial: place, feat: host(OP, "edge features", feat)?, width: feat.cols() })?;
+            let partial = host::<C>(OP, "partial", &partial)?;
+            let to = host_mut::<C>(OP, "dbias", to)?;
+            to.fill(C::zero());
+            for part in partial.chunks(size) {
+                for (to, x) in to.iter_mut().zip(part) {
+                    *to = *to + *x;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
 fn by_dst<Q: Stored, K: Stored>(
     version: Version,
     a: &DotAttention<'_>,
     s: &Saved<'_>,
     dq: &mut Matrix,
     big_d: &mut Matrix,
+    dbias: BiasGrad<'_, f32>,
 ) -> Result<()> {
     let direction = &a.graph.forward;
-    let o = operands::<Q, K>(a, direction)?;
+    let o = operands::<Q, K>(a, direction, None)?;
     if version == Version::Portable {
-        return portable::by_dst::<f32, Q, K>(a, s, dq, big_d);
+        return portable::by_dst::<f32, Q, K>(a, s, dq, big_d, dbias);
     }
     let d = o.d;
     let mut partial = a.q.device().uninit(OP, direction.tasks.pieces, d, DType::F32, Tag::Workspace)?;
@@ -169,14 +213,15 @@ fn by_dst<Q: Stored, K: Stored>(
         g: host(OP, "g", s.g)?,
         dq: Shared::new(host_mut::<Q>(OP, "dq", dq)?),
         big_d: Shared::new(host_mut(OP, "d", big_d)?),
+        dbias,
         partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
     run(
         direction,
         // SAFETY: as in forward.
-        |task| match version {
-            Version::Avx512 => unsafe { vector::by_dst_avx512(&o, &b, task) },
-            _ => unsafe { vector::by_dst_avx2(&o, &b, task) },
+        |number, task| match version {
+            Version::Avx512 => unsafe { vector::by_dst_avx512(&o, &b, number, task) },
+            _ => unsafe { vector::by_dst_avx2(&o, &b, number, task) },
         },
         |row, pieces| {
             // SAFETY: as in forward.
@@ -198,7 +243,7 @@ fn by_src<Q: Stored, K: Stored>(
     dkv: &mut Matrix,
 ) -> Result<()> {
     let direction = &a.graph.transpose;
-    let o = operands::<Q, K>(a, direction)?;
+    let o = operands::<Q, K>(a, direction, a.graph.edges.as_deref())?;
     if version == Version::Portable {
         return portable::by_src::<f32, Q, K>(a, s, big_d, dkv);
     }
@@ -214,7 +259,7 @@ fn by_src<Q: Stored, K: Stored>(
     run(
         direction,
         // SAFETY: as in forward.
-        |task| match version {
+        |_, task| match version {
             Version::Avx512 => unsafe { vector::by_src_avx512(&o, &b, task) },
             _ => unsafe { vector::by_src_avx2(&o, &b, task) },
         },

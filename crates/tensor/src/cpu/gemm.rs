@@ -235,7 +235,10 @@ fn forward<C: Compute, X: Convert, Y: Convert>(
     let (mut plain, mut pairs) = (Vec::new(), Vec::new());
     if engine == Engine::Pairs {
         let b = |x: C| bf16::from_f64(x.widen());
-        pairs = (0..k / 2 * n).map(|at| (at / n, at % n)).map(|(t, j)| pair(b(w[j * k + 2 * t]), b(w[j * k + 2 * t + 1]))).collect();
+        pairs = (0..k / 2 * n)
+            .map(|at| (at / n, at % n))
+            .map(|(t, j)| pair(b(w[j * k + 2 * t]), b(w[j * k + 2 * t + 1])))
+            .collect();
     } else {
         plain = (0..k * n).map(|at| w[at % n * k + at / n]).collect();
     }
@@ -276,7 +279,10 @@ fn backward_x<C: Compute, D: Convert, X: Convert>(
     let engine = if even { C::engine(cpu.isa, D::DTYPE) } else { C::engine(cpu.isa, C::DTYPE) };
     let pairs: Vec<u32> = if engine == Engine::Pairs {
         let b = |x: C| bf16::from_f64(x.widen());
-        (0..k / 2 * n).map(|at| (at / n, at % n)).map(|(t, j)| pair(b(w[2 * t * n + j]), b(w[(2 * t + 1) * n + j]))).collect()
+        (0..k / 2 * n)
+            .map(|at| (at / n, at % n))
+            .map(|(t, j)| pair(b(w[2 * t * n + j]), b(w[(2 * t + 1) * n + j])))
+            .collect()
     } else {
         Vec::new()
     };

@@ -146,10 +146,8 @@ impl Simd for Avx512 {
     unsafe fn sum4(v: [__m512; 4], out: *mut f32) {
         let pair = |a, b| _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
         let (ab, cd) = (_mm512_castps_pd(pair(v[0], v[1])), _mm512_castps_pd(pair(v[2], v[3])));
-        let all = _mm512_add_ps(
-            _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)),
-            _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)),
-        );
+        let all =
+            _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
         let half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
         _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half)));
     }

@@ -10,11 +10,41 @@
 use std::rc::Rc;
 
 use crate::adjacency::Adjacency;
-use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::random::{Dropout, Ids};
 use crate::tape::{Backward, Grads, Tape, Var};
+
+const OP: &str = "attention";
+
+/// A term added to the scores of edges.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Bias<'a> {
+    /// None.
+    #[default]
+    None,
+    /// A number per edge and head: E × H.
+    PerEdge(&'a Matrix),
+    /// A linear function of edge features: E × F, with a weight H × F. No tensor of edges × heads is made.
+    Features {
+        /// E × F.
+        feat: &'a Matrix,
+        /// H × F.
+        weight: &'a Matrix,
+    },
+}
+
+/// Dropout on the weights of edges, keyed by original ids.
+#[derive(Clone, Debug)]
+pub struct EdgeDropout {
+    /// Rate and key.
+    pub dropout: Dropout,
+    /// Original ids of the sources.
+    pub src: Ids,
+    /// Original ids of the destinations.
+    pub dst: Ids,
+}
 
 /// The operands of dot-product attention.
 pub struct DotAttention<'a> {
@@ -26,6 +56,10 @@ pub struct DotAttention<'a> {
     pub q: &'a Matrix,
     /// Keys and values side by side, a row per source, twice as wide as `q`.
     pub kv: &'a Matrix,
+    /// A term added to the scores.
+    pub bias: Bias<'a>,
+    /// Dropout of weights.
+    pub dropout: Option<&'a EdgeDropout>,
 }
 
 impl DotAttention<'_> {
@@ -35,13 +69,25 @@ impl DotAttention<'_> {
     }
 
     fn check(&self) -> Result<()> {
-        let op = "attention";
-        let d = self.q.cols();
-        if self.heads == 0 || !d.is_multiple_of(self.heads) {
-            return Err(Error::Argument { op, problem: format!("{d} columns cannot be shared by {} heads", self.heads) });
+        let (d, heads, edges) = (self.q.cols(), self.heads, self.graph.num_edges());
+        if heads == 0 || !d.is_multiple_of(heads) {
+            return Err(Error::Argument { op: OP, problem: format!("{d} columns cannot be shared by {heads} heads") });
         }
-        self.q.expect(op, "q", self.graph.num_dst(), d)?;
-        self.kv.expect(op, "kv", self.graph.num_src(), 2 * d)
+        self.q.expect(OP, "q", self.graph.num_dst(), d)?;
+        self.kv.expect(OP, "kv", self.graph.num_src(), 2 * d)?;
+        match self.bias {
+            Bias::None => return Ok(()),
+            Bias::PerEdge(bias) => bias.expect(OP, "bias", edges, heads)?,
+            Bias::Features { feat, weight } => {
+                feat.expect(OP, "edge features", edges, weight.cols())?;
+                weight.expect(OP, "edge weight", heads, feat.cols())?;
+            }
+        }
+        if self.graph.edges.is_none() {
+            let problem = "values on edges need an adjacency made with Adjacency::with_edges".into();
+            return Err(Error::Argument { op: OP, problem });
+        }
+        Ok(())
     }
 }
 
@@ -50,8 +96,16 @@ pub trait AttentionKernels {
     /// Overwrites `out` (as `q`) and `lse` (a row per destination, a column per head).
     fn dot_attention(&self, a: &DotAttention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()>;
 
-    /// From the gradient `g` of `out`: overwrites `dq`, and leaves D_i = g_i·out_i in `d` (as `lse`).
-    fn dot_attention_dst(&self, a: &DotAttention<'_>, s: &Saved<'_>, dq: &mut Matrix, d: &mut Matrix) -> Result<()>;
+    /// From the gradient `g` of `out`: overwrites `dq`, D_i = g_i·out_i in `d` (as `lse`), and where it is given the gradient
+    /// of the bias (as the bias) or of the edge weight.
+    fn dot_attention_dst(
+        &self,
+        a: &DotAttention<'_>,
+        s: &Saved<'_>,
+        dq: &mut Matrix,
+        d: &mut Matrix,
+        dbias: Option<&mut Matrix>,
+    ) -> Result<()>;
 
     /// Overwrites `dkv`.
     fn dot_attention_src(&self, a: &DotAttention<'_>, s: &Saved<'_>, d: &Matrix, dkv: &mut Matrix) -> Result<()>;
@@ -67,29 +121,63 @@ pub struct Saved<'a> {
     pub g: &'a Matrix,
 }
 
-/// Attention of `q` over `kv` along `graph`, with `heads` heads.
-pub fn attention(tape: &mut Tape, graph: &Rc<Adjacency>, heads: usize, q: &Var, kv: &Var) -> Result<Var> {
-    let operands = DotAttention { graph, heads, q: q.value(), kv: kv.value() };
-    operands.check()?;
-    let device = tape.device().clone();
-    let (rows, cols, dtype) = (q.value().rows(), q.value().cols(), q.value().dtype());
-    let mut out = device.uninit("attention", rows, cols, dtype, Tag::Activations)?;
-    let mut lse = device.uninit("attention", rows, heads, stats_type(dtype), Tag::Activations)?;
-    device.backend().dot_attention(&operands, &mut out, &mut lse)?;
-    let saved = out.clone();
-    Ok(tape.push(&[q, kv], out, || DotBackward {
-        graph: Rc::clone(graph),
-        heads,
-        q: q.value().clone(),
-        kv: kv.value().clone(),
-        out: saved,
-        lse,
-    }))
+/// A bias on the tape, as [`Bias`].
+#[derive(Clone, Copy, Default)]
+pub enum BiasVar<'a> {
+    /// None.
+    #[default]
+    None,
+    /// E × H.
+    PerEdge(&'a Var),
+    /// E × F, which gets no gradient, and H × F.
+    Features {
+        /// E × F.
+        feat: &'a Matrix,
+        /// H × F.
+        weight: &'a Var,
+    },
 }
 
-/// Statistics are kept in the type of the computation.
-fn stats_type(dtype: DType) -> DType {
-    dtype.compute()
+/// Attention of `q` over `kv` along `graph`, with `heads` heads.
+pub fn attention(
+    tape: &mut Tape,
+    graph: &Rc<Adjacency>,
+    heads: usize,
+    q: &Var,
+    kv: &Var,
+    bias: BiasVar<'_>,
+    dropout: Option<EdgeDropout>,
+) -> Result<Var> {
+    let mut inputs = vec![q, kv];
+    let mut saved_bias = SavedBias::None;
+    match bias {
+        BiasVar::None => {}
+        BiasVar::PerEdge(b) => {
+            inputs.push(b);
+            saved_bias = SavedBias::PerEdge(b.value().clone());
+        }
+        BiasVar::Features { feat, weight } => {
+            inputs.push(weight);
+            saved_bias = SavedBias::Features { feat: feat.clone(), weight: weight.value().clone() };
+        }
+    }
+    let (q_value, kv_value) = (q.value().clone(), kv.value().clone());
+    let mut saved =
+        DotBackward { graph: Rc::clone(graph), heads, q: q_value, kv: kv_value, bias: saved_bias, dropout, out: None };
+    saved.operands().check()?;
+    let device = tape.device().clone();
+    let (rows, cols, dtype) = (q.value().rows(), q.value().cols(), q.value().dtype());
+    let mut out = device.uninit(OP, rows, cols, dtype, Tag::Activations)?;
+    let mut lse = device.uninit(OP, rows, heads, dtype.compute(), Tag::Activations)?;
+    device.backend().dot_attention(&saved.operands(), &mut out, &mut lse)?;
+    saved.out = Some((out.clone(), lse));
+    Ok(tape.push(&inputs, out, || saved))
+}
+
+enum SavedBias {
+    None,
+    PerEdge(Matrix),
+    Features { feat: Matrix, weight: Matrix },
 }
 
 struct DotBackward {
@@ -97,23 +185,46 @@ struct DotBackward {
     heads: usize,
     q: Matrix,
     kv: Matrix,
-    out: Matrix,
-    lse: Matrix,
+    bias: SavedBias,
+    dropout: Option<EdgeDropout>,
+    /// The output and its log-sum-exp.
+    out: Option<(Matrix, Matrix)>,
+}
+
+impl DotBackward {
+    fn operands(&self) -> DotAttention<'_> {
+        let bias = match &self.bias {
+            SavedBias::None => Bias::None,
+            SavedBias::PerEdge(b) => Bias::PerEdge(b),
+            SavedBias::Features { feat, weight } => Bias::Features { feat, weight },
+        };
+        let (q, kv) = (&self.q, &self.kv);
+        DotAttention { graph: &self.graph, heads: self.heads, q, kv, bias, dropout: self.dropout.as_ref() }
+    }
 }
 
 impl Backward for DotBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(g) = grads.output(0) else { return Ok(()) };
+        let (Some(g), Some((out, lse))) = (grads.output(0), &self.out) else { return Ok(()) };
         let device = grads.device().clone();
-        let a = DotAttention { graph: &self.graph, heads: self.heads, q: &self.q, kv: &self.kv };
-        let s = Saved { out: &self.out, lse: &self.lse, g: &g };
+        let a = self.operands();
+        let s = Saved { out, lse, g: &g };
         let new = |m: &Matrix, tag| device.uninit("attention backward", m.rows(), m.cols(), m.dtype(), tag);
-        let (mut dq, mut d) = (new(&self.q, Tag::Activations)?, new(&self.lse, Tag::Workspace)?);
-        device.backend().dot_attention_dst(&a, &s, &mut dq, &mut d)?;
+        let (mut dq, mut d) = (new(&self.q, Tag::Activations)?, new(lse, Tag::Workspace)?);
+        let mut dbias = match &self.bias {
+            SavedBias::PerEdge(b) | SavedBias::Features { weight: b, .. } if grads.wants(2) => {
+                Some(new(b, Tag::Activations)?)
+            }
+            _ => None,
+        };
+        device.backend().dot_attention_dst(&a, &s, &mut dq, &mut d, dbias.as_mut())?;
         if grads.wants(1) {
             let mut dkv = new(&self.kv, Tag::Activations)?;
             device.backend().dot_attention_src(&a, &s, &d, &mut dkv)?;
             grads.put(1, dkv)?;
+        }
+        if let Some(dbias) = dbias {
+            grads.put(2, dbias)?;
         }
         grads.put(0, dq)
     }
@@ -126,12 +237,13 @@ mod tests {
     use super::*;
     use crate::cpu::{Cpu, Isa};
     use crate::device::Device;
+    use crate::dtype::DType;
     use crate::gradcheck::{check, numbers};
 
     /// 5 destinations, 6 sources: an isolated node, a self-loop, parallel edges, a row of many edges.
     fn small(device: &Device) -> Rc<Adjacency> {
         let csr = Csr::new(vec![0, 3, 3, 4, 6, 12], vec![0, 1, 1, 2, 0, 5, 0, 1, 2, 3, 4, 5], 6).unwrap();
-        Rc::new(Adjacency::new(device, csr))
+        Rc::new(Adjacency::with_edges(device, csr))
     }
 
     /// A hub of 20,000 edges (cut into pieces), some ordinary rows, some empty ones.
@@ -149,7 +261,7 @@ mod tests {
             indices.extend(row);
             indptr.push(indices.len() as u64);
         }
-        Rc::new(Adjacency::new(device, Csr::new(indptr, indices, 300).unwrap()))
+        Rc::new(Adjacency::with_edges(device, Csr::new(indptr, indices, 300).unwrap()))
     }
 
     #[test]
@@ -159,7 +271,36 @@ mod tests {
         let upload = |seed, r, c| device.upload(r, c, &numbers(seed, r * c), Tag::Activations).unwrap();
         for heads in [1, 2, 3] {
             let inputs = [upload(1, 5, 6), upload(2, 6, 12)];
-            check(&device, &inputs, &[], |tape, x| attention(tape, &graph, heads, &x[0], &x[1])).unwrap();
+            check(&device, &inputs, &[], |tape, x| attention(tape, &graph, heads, &x[0], &x[1], BiasVar::None, None))
+                .unwrap();
+        }
+    }
+
+    /// A dropout of half the edges with renumbered nodes.
+    fn dropout(graph: &Adjacency) -> EdgeDropout {
+        let ids = |n: usize| Ids::Listed((0..n as u64).map(|k| 1000 - 3 * k).collect());
+        EdgeDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), src: ids(graph.num_src()), dst: ids(graph.num_dst()) }
+    }
+
+    #[test]
+    fn gradients_with_bias_and_dropout() {
+        let device = Device::cpu();
+        let graph = small(&device);
+        let upload = |seed, r, c| device.upload(r, c, &numbers(seed, r * c), Tag::Activations).unwrap();
+        let (edges, heads) = (graph.num_edges(), 2);
+        let feat = upload(4, edges, 3);
+        for drop in [None, Some(dropout(&graph))] {
+            let inputs = [upload(1, 5, 6), upload(2, 6, 12), upload(3, edges, heads)];
+            check(&device, &inputs, &[], |tape, x| {
+                attention(tape, &graph, heads, &x[0], &x[1], BiasVar::PerEdge(&x[2]), drop.clone())
+            })
+            .unwrap();
+            let inputs = [upload(1, 5, 6), upload(2, 6, 12), upload(3, heads, 3)];
+            check(&device, &inputs, &[], |tape, x| {
+                let bias = BiasVar::Features { feat: &feat, weight: &x[2] };
+                attention(tape, &graph, heads, &x[0], &x[1], bias, drop.clone())
+            })
+            .unwrap();
         }
     }
 
@@ -172,11 +313,19 @@ mod tests {
         let up = |rows, cols, x: &[f64]| device.upload(rows, cols, x, Tag::Activations).unwrap();
         let mut tape = Tape::new(&device);
         let (qv, kvv) = (tape.leaf(up(n, d, &q)), tape.leaf(up(graph.num_src(), 2 * d, &kv)));
-        let out = attention(&mut tape, &graph, heads, &qv, &kvv).unwrap().value().to_vec::<f64>().unwrap();
+        let out = attention(&mut tape, &graph, heads, &qv, &kvv, BiasVar::None, None)
+            .unwrap()
+            .value()
+            .to_vec::<f64>()
+            .unwrap();
         for i in 0..n {
             for h in 0..heads {
                 let score = |j: usize| (0..w).map(|c| q[i * d + h * w + c] * kv[j * 2 * d + h * w + c]).sum::<f64>();
-                let weights: Vec<(usize, f64)> = graph.forward.csr.row(i).iter()
+                let weights: Vec<(usize, f64)> = graph
+                    .forward
+                    .csr
+                    .row(i)
+                    .iter()
                     .map(|&j| (j as usize, (score(j as usize) / (w as f64).sqrt()).exp()))
                     .collect();
                 let total: f64 = weights.iter().map(|(_, p)| p).sum();
@@ -188,8 +337,14 @@ mod tests {
         }
     }
 
-    /// out, dq and dkv of the graph with a hub.
-    fn run(device: &Device, heads: usize, width: usize, q_type: DType, kv_type: DType) -> Vec<Vec<f64>> {
+    /// out, dq, dkv and the bias's gradient on the graph with a hub.
+    fn run(
+        device: &Device,
+        (heads, width): (usize, usize),
+        q_type: DType,
+        kv_type: DType,
+        extras: bool,
+    ) -> Vec<Vec<f64>> {
         let graph = with_hub(device);
         let (n, d) = (graph.num_dst(), heads * width);
         let upload = |seed, cols, dtype| {
@@ -199,29 +354,41 @@ mod tests {
         };
         let mut tape = Tape::new(device);
         let (q, kv) = (tape.leaf(upload(1, d, q_type)), tape.leaf(upload(2, 2 * d, kv_type)));
-        let out = attention(&mut tape, &graph, heads, &q, &kv).unwrap();
+        let weights: Vec<f64> = numbers(5, 2 * heads);
+        let weight = device.upload(heads, 2, &weights, Tag::Activations).unwrap();
+        let weight = tape.leaf(device.convert("test", &weight, q_type.compute()).unwrap());
+        let feat = device.upload(graph.num_edges(), 2, &numbers(6, 2 * graph.num_edges()), Tag::Activations).unwrap();
+        let feat = device.convert("test", &feat, q_type.compute()).unwrap();
+        let (bias, drop) = match extras {
+            true => (BiasVar::Features { feat: &feat, weight: &weight }, Some(dropout(&graph))),
+            false => (BiasVar::None, None),
+        };
+        let out = attention(&mut tape, &graph, heads, &q, &kv, bias, drop).unwrap();
         let value = out.value().clone();
-        let mut found = tape.backward(vec![(out, upload(3, d, q_type))], &[&q, &kv], |_| Ok(())).unwrap();
-        let (dkv, dq) = (found.pop().unwrap().unwrap(), found.pop().unwrap().unwrap());
+        let found = tape.backward(vec![(out, upload(3, d, q_type))], &[&q, &kv, &weight], |_| Ok(())).unwrap();
         let f64s = |m: &Matrix| device.convert("test", m, DType::F64).unwrap().to_vec::<f64>().unwrap();
-        [value, dq, dkv].iter().map(f64s).collect()
+        std::iter::once(&value).chain(found.iter().flatten()).map(f64s).collect()
     }
 
     #[test]
     fn every_instruction_set_and_type_agrees_with_f64() {
         use DType::{Bf16, F32, F64};
-        for (heads, width) in [(8, 16), (3, 8), (1, 32), (2, 5), (5, 16)] {
-            let exact = run(&Device::cpu(), heads, width, F64, F64);
+        let shapes = [(8, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)];
+        for ((heads, width), extras) in shapes.into_iter().flat_map(|s| [(s, false), (s, true)]) {
+            let exact = run(&Device::cpu(), (heads, width), F64, F64, extras);
             for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
                 let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
                 // Portable code adds up the hub's 20,000 edges one after another.
                 let single = if isa == Isa::Portable { 5e-5 } else { 1e-5 };
                 for (q, kv, tolerance) in [(F32, F32, single), (F32, Bf16, 2e-2), (Bf16, Bf16, 2e-2)] {
-                    let found = run(&device, heads, width, q, kv);
-                    for (name, (x, e)) in ["out", "dq", "dkv"].iter().zip(found.iter().zip(&exact)) {
+                    let found = run(&device, (heads, width), q, kv, extras);
+                    for (name, (x, e)) in ["out", "dq", "dkv", "dweight"].iter().zip(found.iter().zip(&exact)) {
                         let scale = e.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
                         let worst = x.iter().zip(e).map(|(x, e)| (x - e).abs()).fold(0.0, f64::max);
-                        assert!(worst <= tolerance * scale, "{heads}×{width} {isa} {q} {kv} {name}: {worst} of {scale}");
+                        assert!(
+                            worst <= tolerance * scale,
+                            "{heads}×{width} {isa} {q} {kv} {name}: {worst} of {scale}"
+                        );
                     }
                 }
             }
@@ -232,7 +399,7 @@ mod tests {
     fn the_same_bits_for_any_number_of_threads() {
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| run(&Device::cpu(), 8, 16, DType::F32, DType::F32))
+            pool.install(|| run(&Device::cpu(), (8, 16), DType::F32, DType::F32, true))
         };
         let one = run(1);
         assert!(one == run(2) && one == run(3));
@@ -249,7 +416,7 @@ mod tests {
         device.ledger().reset_peak();
         let mut tape = Tape::new(&device);
         let (q, kv) = (tape.leaf(q), tape.leaf(kv));
-        let out = attention(&mut tape, &graph, heads, &q, &kv).unwrap();
+        let out = attention(&mut tape, &graph, heads, &q, &kv, BiasVar::None, None).unwrap();
         let grads = tape.backward(vec![(out, g)], &[&q, &kv], |_| Ok(())).unwrap();
         let unavoidable = 4 * n * (d + d + 2 * d);
         let beyond = device.ledger().peak().total() - before - unavoidable as u64;

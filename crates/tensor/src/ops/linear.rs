@@ -93,12 +93,7 @@ pub fn linear(tape: &mut Tape, x: &Var, layers: &[Affine], activation: Activatio
         let weight = at;
         let bias = layer.bias.as_ref().map(|_| at + 1);
         at += 1 + usize::from(bias.is_some());
-        let numbers = Weights {
-            weight: vars[weight].value(),
-            bias: bias.map(|b| vars[b].value()),
-            activation,
-            first,
-        };
+        let numbers = Weights { weight: vars[weight].value(), bias: bias.map(|b| vars[b].value()), activation, first };
         device.backend().linear(x.value(), &numbers, &mut y, pre.as_mut())?;
         shape.push(Part { weight, bias, first });
     }
@@ -169,7 +164,6 @@ impl Backward for LinearBackward {
         grads.put(0, dx)
     }
 }
-
 
 #[cfg(test)]
 mod tests {

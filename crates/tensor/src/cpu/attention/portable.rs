@@ -4,7 +4,10 @@
 use rayon::prelude::*;
 
 use super::OP;
+use super::extras::{BiasGrad, Extras};
+use crate::adjacency::Task;
 use crate::cpu::elementwise::{Convert, Real};
+use crate::cpu::share::Shared;
 use crate::cpu::{host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
@@ -35,21 +38,23 @@ pub(super) fn forward<C: Real, Q: Convert, K: Convert>(
     let (out, lse) = (host_mut::<Q>(OP, "out", out)?, host_mut::<C>(OP, "lse", lse)?);
     let (csr, d, w, heads) = (&a.graph.forward.csr, a.q.cols(), a.head_width(), a.heads);
     let scale = scale_of::<C>(a);
+    let x = Extras::<C>::new(a, None)?;
     let rows = out.par_chunks_mut(d).zip(lse.par_chunks_mut(heads)).enumerate();
     rows.for_each_init(
         || vec![C::zero(); w],
         |acc, (i, (out, lse))| {
+            let first = csr.edges_of(i).start;
             for h in 0..heads {
                 let q = &q[i * d + h * w..][..w];
                 let (mut m, mut s) = (C::neg_infinity(), C::zero());
                 acc.fill(C::zero());
-                for &j in csr.row(i) {
+                for (at, &j) in csr.row(i).iter().enumerate() {
                     let k = &kv[2 * d * j as usize + h * w..];
-                    let score = dot::<C, _, _>(q, &k[..w]) * scale;
+                    let score = dot::<C, _, _>(q, &k[..w]) * scale + x.bias(first + at, h);
                     let new = m.max(score);
                     let (shrink, p) = ((m - new).exp(), (score - new).exp());
                     acc.iter_mut().for_each(|x| *x = *x * shrink);
-                    add_scaled(acc, p, &k[d..d + w]);
+                    add_scaled(acc, p * x.factor(j as usize, i, h), &k[d..d + w]);
                     (m, s) = (new, s * shrink + p);
                 }
                 lse[h] = m + s.ln();
@@ -68,32 +73,46 @@ pub(super) fn by_dst<C: Real, Q: Convert, K: Convert>(
     saved: &Saved<'_>,
     dq: &mut Matrix,
     big_d: &mut Matrix,
+    dbias: BiasGrad<'_, C>,
 ) -> Result<()> {
+    let x = Extras::<C>::new(a, None)?;
     let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
-    let (out, g, lse) = (host::<Q>(OP, "out", saved.out)?, host::<Q>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?);
+    let (out, g, lse) =
+        (host::<Q>(OP, "out", saved.out)?, host::<Q>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?);
     let (dq, big_d) = (host_mut::<Q>(OP, "dq", dq)?, host_mut::<C>(OP, "d", big_d)?);
     let (csr, d, w, heads) = (&a.graph.forward.csr, a.q.cols(), a.head_width(), a.heads);
     let scale = scale_of::<C>(a);
-    dq.par_chunks_mut(d).zip(big_d.par_chunks_mut(heads)).enumerate().for_each_init(
-        || vec![C::zero(); w],
-        |acc, (i, (dq, big_d))| {
+    let (dq, big_d) = (Shared::new(dq), Shared::new(big_d));
+    let tasks = &a.graph.forward.tasks.all;
+    // A hub's pieces are one row here: the first stands for all.
+    let whole = |t: &Task| t.piece.is_none() || t.edges.start == csr.edges_of(t.rows.start).start;
+    tasks.par_iter().enumerate().filter(|(_, t)| whole(t)).for_each(|(number, task)| {
+        let mut acc = vec![C::zero(); w];
+        for i in task.rows.clone() {
+            let first = csr.edges_of(i).start;
+            // SAFETY: rows belong to one task each, and a task runs on one thread.
+            let (dq, big_d) = unsafe { (dq.part(i * d..(i + 1) * d), big_d.part(i * heads..(i + 1) * heads)) };
             for h in 0..heads {
                 let at = i * d + h * w..i * d + (h + 1) * w;
                 let (q, g) = (&q[at.clone()], &g[at.clone()]);
                 big_d[h] = dot(g, &out[at]);
                 acc.fill(C::zero());
-                for &j in csr.row(i) {
+                for (at, &j) in csr.row(i).iter().enumerate() {
                     let k = &kv[2 * d * j as usize + h * w..];
-                    let alpha = (dot::<C, _, _>(q, &k[..w]) * scale - lse[i * heads + h]).exp();
-                    let de = alpha * (dot::<C, _, _>(g, &k[d..d + w]) - big_d[h]);
-                    add_scaled(acc, de * scale, &k[..w]);
+                    let score = dot::<C, _, _>(q, &k[..w]) * scale + x.bias(first + at, h);
+                    let alpha = (score - lse[i * heads + h]).exp();
+                    let dp = dot::<C, _, _>(g, &k[d..d + w]) * x.factor(j as usize, i, h);
+                    let de = alpha * (dp - big_d[h]);
+                    // SAFETY: as above.
+                    unsafe { dbias.add(number, heads, first + at, h, de) };
+                    add_scaled(&mut acc, de * scale, &k[..w]);
                 }
-                for (to, x) in dq[h * w..].iter_mut().zip(&*acc) {
+                for (to, x) in dq[h * w..].iter_mut().zip(&acc) {
                     *to = Q::narrow(x.widen());
                 }
             }
-        },
-    );
+        }
+    });
     Ok(())
 }
 
@@ -106,24 +125,28 @@ pub(super) fn by_src<C: Real, Q: Convert, K: Convert>(
     let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
     let (g, lse) = (host::<Q>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?);
     let (big_d, dkv) = (host::<C>(OP, "d", big_d)?, host_mut::<K>(OP, "dkv", dkv)?);
+    let x = Extras::<C>::new(a, a.graph.edges.as_deref())?;
     let (csr, d, w, heads) = (&a.graph.transpose.csr, a.q.cols(), a.head_width(), a.heads);
     let scale = scale_of::<C>(a);
     dkv.par_chunks_mut(2 * d).enumerate().for_each_init(
         || vec![C::zero(); 2 * w],
         |acc, (j, dkv)| {
+            let first = csr.edges_of(j).start;
             for h in 0..heads {
                 let k = &kv[2 * d * j + h * w..];
                 let (k, v) = (&k[..w], &k[d..d + w]);
                 acc.fill(C::zero());
                 let (dk, dv) = acc.split_at_mut(w);
-                for &i in csr.row(j) {
+                for (position, &i) in csr.row(j).iter().enumerate() {
                     let i = i as usize;
                     let at = i * d + h * w..i * d + (h + 1) * w;
                     let (q, g) = (&q[at.clone()], &g[at]);
-                    let alpha = (dot::<C, _, _>(q, k) * scale - lse[i * heads + h]).exp();
-                    let de = alpha * (dot::<C, _, _>(g, v) - big_d[i * heads + h]);
+                    let score = dot::<C, _, _>(q, k) * scale + x.bias(x.edge(first + position), h);
+                    let alpha = (score - lse[i * heads + h]).exp();
+                    let factor = x.factor(j, i, h);
+                    let de = alpha * (dot::<C, _, _>(g, v) * factor - big_d[i * heads + h]);
                     add_scaled(dk, de * scale, q);
-                    add_scaled(dv, alpha, g);
+                    add_scaled(dv, alpha * factor, g);
                 }
                 for c in 0..w {
                     dkv[h * w + c] = K::narrow(dk[c].widen());

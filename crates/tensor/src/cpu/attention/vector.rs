@@ -14,6 +14,7 @@
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::ops::Range;
 
+use super::extras::{BiasGrad, Extras};
 use crate::adjacency::Task;
 use crate::cpu::share::Shared;
 use crate::cpu::simd::{Avx2, Avx512, Simd, Source};
@@ -33,6 +34,7 @@ pub(super) struct Operands<'a, Q, K> {
     pub(super) d: usize,
     pub(super) q: &'a [Q],
     pub(super) kv: &'a [K],
+    pub(super) extras: Extras<'a, f32>,
 }
 
 impl<Q, K> Operands<'_, Q, K> {
@@ -147,17 +149,56 @@ unsafe fn accumulate<S: Simd, T: Source<S>>(
     }
 }
 
+/// Adds the biases of a block's edges to the raw scores, which are multiplied by 1/√w later.
+#[inline(always)]
+unsafe fn add_bias(x: &Extras<'_, f32>, heads: usize, w: usize, at: usize, count: usize, scores: &mut [f32]) {
+    let root = (w as f32).sqrt();
+    for e in 0..count {
+        let edge = x.edge(at + e);
+        for h in 0..heads {
+            scores[FOUR * h + e] += root * x.bias(edge, h);
+        }
+    }
+}
+
+/// The dropout factors of a block's edges. `other` are their far ends, `row` the near one; `ends(row, other)` is (src, dst).
+#[inline(always)]
+unsafe fn factors(
+    x: &Extras<'_, f32>,
+    row: usize,
+    other: &[u32],
+    ends: impl Fn(usize, usize) -> (usize, usize),
+    mask: &mut [f32],
+) {
+    for (e, &j) in other.iter().enumerate() {
+        let (src, dst) = ends(row, j as usize);
+        x.factors(src, dst, |h, factor| mask[FOUR * h + e] = factor);
+    }
+}
+
+/// x ∘ mask.
+#[inline(always)]
+unsafe fn masked<S: Simd>(x: S::V, mask: Option<*const f32>) -> S::V {
+    match mask {
+        Some(mask) => S::mul(x, S::load(mask)),
+        None => x,
+    }
+}
+
 #[inline(always)]
 unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: &Forward<'_, Q>, task: &Task) {
     let (heads, d, w) = (o.heads, o.d, o.w());
     let scale = S::splat(o.scale() * LOG2_E);
     // Groups of four lanes per head, padded to whole vectors.
     let lanes = (FOUR * heads).next_multiple_of(S::LANES);
-    let mut scratch = vec![0f32; 4 * lanes + d];
+    let mut scratch = vec![0f32; 5 * lanes + d];
     let (m, rest) = scratch.split_at_mut(lanes);
     let (s, rest) = rest.split_at_mut(lanes);
     let (p, rest) = rest.split_at_mut(lanes);
-    let (keep, acc) = rest.split_at_mut(lanes);
+    let (keep, rest) = rest.split_at_mut(lanes);
+    let (mask, acc) = rest.split_at_mut(lanes);
+    let x = &o.extras;
+    let (plain, drops) = (x.is_empty(), x.has_dropout());
 
     for row in task.rows.clone() {
         let edges = o.edges(task, row);
@@ -176,6 +217,10 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
             let k = rows(o.kv.as_ptr(), 2 * d, o.indices, at, count);
             let v = k.map(|k| k.add(d));
             dots::<S, Q, K>(heads, w, q, k, p.as_mut_ptr());
+            if !plain {
+                add_bias(x, heads, w, at, count, p);
+                factors(x, row, &o.indices[at..at + count], |i, j| (j, i), mask);
+            }
             for h in 0..heads {
                 p[FOUR * h + count..FOUR * (h + 1)].fill(f32::NEG_INFINITY);
             }
@@ -190,7 +235,8 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
                 }
                 let shrink = S::exp2(S::sub(old, new));
                 S::store(m.as_mut_ptr().add(t), new);
-                S::store(p.as_mut_ptr().add(t), weight);
+                let kept = masked::<S>(weight, drops.then(|| mask.as_ptr().add(t)));
+                S::store(p.as_mut_ptr().add(t), kept);
                 S::store(keep.as_mut_ptr().add(t), shrink);
                 let sum = S::fma(S::load(s.as_ptr().add(t)), shrink, weight);
                 S::store(s.as_mut_ptr().add(t), sum);
@@ -235,20 +281,29 @@ pub(super) struct ByDst<'a, Q> {
     pub(super) g: &'a [Q],
     pub(super) dq: Shared<'a, Q>,
     pub(super) big_d: Shared<'a, f32>,
+    pub(super) dbias: BiasGrad<'a, f32>,
     /// For each piece of a hub: dq.
     pub(super) partial: Shared<'a, f32>,
 }
 
 #[inline(always)]
-unsafe fn by_dst<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, b: &ByDst<'_, Q>, task: &Task) {
+unsafe fn by_dst<S: Simd, Q: Sink<S>, K: Source<S>>(
+    o: &Operands<'_, Q, K>,
+    b: &ByDst<'_, Q>,
+    number: usize,
+    task: &Task,
+) {
     let (heads, d, w) = (o.heads, o.d, o.w());
     let (scale2, scale) = (S::splat(o.scale() * LOG2_E), S::splat(o.scale()));
     let lanes = (FOUR * heads).next_multiple_of(S::LANES);
-    let mut scratch = vec![0f32; 4 * lanes + d];
+    let mut scratch = vec![0f32; 5 * lanes + d];
     let (lse, rest) = scratch.split_at_mut(lanes);
     let (big_d, rest) = rest.split_at_mut(lanes);
     let (p, rest) = rest.split_at_mut(lanes);
-    let (dp, acc) = rest.split_at_mut(lanes);
+    let (dp, rest) = rest.split_at_mut(lanes);
+    let (mask, acc) = rest.split_at_mut(lanes);
+    let x = &o.extras;
+    let (plain, drops) = (x.is_empty(), x.has_dropout());
 
     for row in task.rows.clone() {
         let edges = o.edges(task, row);
@@ -274,14 +329,26 @@ unsafe fn by_dst<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, b: &
             let v = k.map(|k| k.add(d));
             dots::<S, Q, K>(heads, w, q, k, p.as_mut_ptr());
             dots::<S, Q, K>(heads, w, g, v, dp.as_mut_ptr());
+            if !plain {
+                add_bias(x, heads, w, at, count, p);
+                factors(x, row, &o.indices[at..at + count], |i, j| (j, i), mask);
+            }
             for h in 0..heads {
                 p[FOUR * h + count..FOUR * (h + 1)].fill(f32::NEG_INFINITY);
             }
             for t in (0..lanes).step_by(S::LANES) {
                 let exponent = S::sub(S::mul(S::load(p.as_ptr().add(t)), scale2), S::load(lse.as_ptr().add(t)));
-                let difference = S::sub(S::load(dp.as_ptr().add(t)), S::load(big_d.as_ptr().add(t)));
-                let de = S::mul(S::mul(S::exp2(exponent), difference), scale);
-                S::store(p.as_mut_ptr().add(t), de);
+                let dp = masked::<S>(S::load(dp.as_ptr().add(t)), drops.then(|| mask.as_ptr().add(t)));
+                let de = S::mul(S::exp2(exponent), S::sub(dp, S::load(big_d.as_ptr().add(t))));
+                S::store(p.as_mut_ptr().add(t), S::mul(de, scale));
+            }
+            if b.dbias.is_wanted() {
+                let root = (w as f32).sqrt();
+                for e in 0..count {
+                    for h in 0..heads {
+                        b.dbias.add(number, heads, x.edge(at + e), h, root * p[FOUR * h + e]);
+                    }
+                }
             }
             accumulate::<S, K>(heads, w, p.as_ptr(), None, k, acc.as_mut_ptr());
             at += count;
@@ -320,11 +387,14 @@ unsafe fn by_src<S: Simd, Q: Source<S>, K: Sink<S>>(o: &Operands<'_, Q, K>, b: &
     let (heads, d, w) = (o.heads, o.d, o.w());
     let (scale2, scale) = (S::splat(o.scale() * LOG2_E), S::splat(o.scale()));
     let lanes = (FOUR * heads).next_multiple_of(S::LANES);
-    let mut scratch = vec![0f32; 4 * lanes + 2 * d];
+    let mut scratch = vec![0f32; 5 * lanes + 2 * d];
     let (lse, rest) = scratch.split_at_mut(lanes);
     let (big_d, rest) = rest.split_at_mut(lanes);
     let (p, rest) = rest.split_at_mut(lanes);
-    let (de, acc) = rest.split_at_mut(lanes);
+    let (de, rest) = rest.split_at_mut(lanes);
+    let (mask, acc) = rest.split_at_mut(lanes);
+    let x = &o.extras;
+    let (plain, drops) = (x.is_empty(), x.has_dropout());
 
     for row in task.rows.clone() {
         let edges = o.edges(task, row);
@@ -357,11 +427,17 @@ unsafe fn by_src<S: Simd, Q: Source<S>, K: Sink<S>>(o: &Operands<'_, Q, K>, b: &
             dots::<S, K, Q>(heads, w, k, q, p.as_mut_ptr());
             dots::<S, K, Q>(heads, w, v, g, de.as_mut_ptr());
             p[FOUR * heads..].fill(0.0);
+            if !plain {
+                add_bias(x, heads, w, at, count, p);
+                factors(x, row, &o.indices[at..at + count], |j, i| (j, i), mask);
+            }
             for t in (0..lanes).step_by(S::LANES) {
                 let exponent = S::mul(S::load(lse.as_ptr().add(t)), S::splat(-LOG2_E));
                 let alpha = S::exp2(S::fma(S::load(p.as_ptr().add(t)), scale2, exponent));
-                let difference = S::sub(S::load(de.as_ptr().add(t)), S::load(big_d.as_ptr().add(t)));
-                S::store(p.as_mut_ptr().add(t), alpha);
+                let mask = drops.then(|| mask.as_ptr().add(t));
+                let dp = masked::<S>(S::load(de.as_ptr().add(t)), mask);
+                let difference = S::sub(dp, S::load(big_d.as_ptr().add(t)));
+                S::store(p.as_mut_ptr().add(t), masked::<S>(alpha, mask));
                 S::store(de.as_mut_ptr().add(t), S::mul(S::mul(alpha, difference), scale));
             }
             accumulate::<S, Q>(heads, w, de.as_ptr(), None, q, dk.as_mut_ptr());
@@ -401,6 +477,6 @@ macro_rules! versions {
 
 versions! {
     forward(o: &Operands<'_, Q, K>, f: &Forward<'_, Q>) => forward_avx512, forward_avx2;
-    by_dst(o: &Operands<'_, Q, K>, b: &ByDst<'_, Q>) => by_dst_avx512, by_dst_avx2;
+    by_dst(o: &Operands<'_, Q, K>, b: &ByDst<'_, Q>, number: usize) => by_dst_avx512, by_dst_avx2;
     by_src(o: &Operands<'_, Q, K>, b: &BySrc<'_, Q, K>) => by_src_avx512, by_src_avx2;
 }

@@ -51,7 +51,13 @@ fn exp(x: f32) -> f32 {
 fn apply<C: Normal>(activation: Activation, x: C) -> C {
     match activation {
         Activation::None => x,
-        Activation::Relu => if x > C::zero() { x } else { C::zero() },
+        Activation::Relu => {
+            if x > C::zero() {
+                x
+            } else {
+                C::zero()
+            }
+        }
         Activation::Gelu => x * x.normal().0,
     }
 }
@@ -61,7 +67,13 @@ fn apply<C: Normal>(activation: Activation, x: C) -> C {
 fn slope<C: Normal>(activation: Activation, x: C) -> C {
     match activation {
         Activation::None => C::one(),
-        Activation::Relu => if x > C::zero() { C::one() } else { C::zero() },
+        Activation::Relu => {
+            if x > C::zero() {
+                C::one()
+            } else {
+                C::zero()
+            }
+        }
         Activation::Gelu => {
             let (distribution, density) = x.normal();
             distribution + x * density

@@ -70,7 +70,13 @@ impl Multiply for Pairs {
 #[inline(always)]
 unsafe fn tile<E: Multiply, const M: usize>(n: usize, k: usize, a: Left, b: Right, c: Out, add: bool) {
     let mask0 = if n >= 16 { u16::MAX } else { (1u16 << n) - 1 };
-    let mask1 = if n >= 32 { u16::MAX } else if n > 16 { (1u16 << (n - 16)) - 1 } else { 0 };
+    let mask1 = if n >= 32 {
+        u16::MAX
+    } else if n > 16 {
+        (1u16 << (n - 16)) - 1
+    } else {
+        0
+    };
     let mut sums = [[_mm512_setzero_ps(); 2]; M];
     if add {
         for (m, sum) in sums.iter_mut().enumerate() {

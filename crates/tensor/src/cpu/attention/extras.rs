@@ -1,0 +1,139 @@
+//! What edges bring of their own: a bias on the score, a dropout on the weight.
+
+use crate::cpu::host;
+use crate::cpu::share::Shared;
+use crate::dtype::Element;
+use crate::error::Result;
+use crate::ops::attention::{Bias, DotAttention};
+use crate::random::{Dropout, GROUP, IdsView};
+
+/// The bias of edges, as slices.
+#[derive(Clone, Copy)]
+enum BiasSlices<'a, C> {
+    None,
+    /// E × H.
+    PerEdge(&'a [C]),
+    /// E × F and H × F.
+    Features {
+        feat: &'a [C],
+        weight: &'a [C],
+        width: usize,
+    },
+}
+
+/// All extras of one attention, for kernels.
+pub(super) struct Extras<'a, C> {
+    heads: usize,
+    bias: BiasSlices<'a, C>,
+    /// From positions in the transpose to edges; `None` in the pass by destination.
+    map: Option<&'a [u64]>,
+    dropout: Option<(Dropout, IdsView<'a>, IdsView<'a>)>,
+}
+
+impl<'a, C: Element + num_traits::Float> Extras<'a, C> {
+    /// The extras of `a`; `map` leads from positions to edges in the pass by source.
+    pub(super) fn new(a: &DotAttention<'a>, map: Option<&'a [u64]>) -> Result<Self> {
+        let op = super::OP;
+        let bias = match a.bias {
+            Bias::None => BiasSlices::None,
+            Bias::PerEdge(b) => BiasSlices::PerEdge(host(op, "bias", b)?),
+            Bias::Features { feat, weight } => BiasSlices::Features {
+                feat: host(op, "edge features", feat)?,
+                weight: host(op, "edge weight", weight)?,
+                width: feat.cols(),
+            },
+        };
+        let dropout = a.dropout.filter(|d| d.dropout.is_active());
+        let dropout = dropout.map(|d| (d.dropout, d.src.view(), d.dst.view()));
+        Ok(Self { heads: a.heads, bias, map, dropout })
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self.bias, BiasSlices::None) && self.dropout.is_none()
+    }
+
+    pub(super) fn has_dropout(&self) -> bool {
+        self.dropout.is_some()
+    }
+
+    /// The edge at a position of the CSR that is walked.
+    #[inline(always)]
+    pub(super) fn edge(&self, at: usize) -> usize {
+        self.map.map_or(at, |map| map[at] as usize)
+    }
+
+    /// The bias of an edge for a head.
+    #[inline(always)]
+    pub(super) fn bias(&self, edge: usize, h: usize) -> C {
+        match self.bias {
+            BiasSlices::None => C::zero(),
+            BiasSlices::PerEdge(b) => b[edge * self.heads + h],
+            BiasSlices::Features { feat, weight, width } => {
+                let (x, w) = (&feat[edge * width..][..width], &weight[h * width..][..width]);
+                x.iter().zip(w).fold(C::zero(), |sum, (x, w)| sum + *x * *w)
+            }
+        }
+    }
+
+    /// The dropout factor of an edge for one head.
+    pub(super) fn factor(&self, src: usize, dst: usize, h: usize) -> C {
+        let Some((dropout, src_ids, dst_ids)) = self.dropout else { return C::one() };
+        let factors = dropout.edge(src_ids.of(src), dst_ids.of(dst), (h / GROUP) as u32);
+        C::from(factors[h % GROUP]).unwrap_or_else(C::nan)
+    }
+
+    /// The dropout factors of an edge, handed to `set(h, factor)`.
+    #[inline(always)]
+    pub(super) fn factors(&self, src: usize, dst: usize, mut set: impl FnMut(usize, f32)) {
+        let Some((dropout, src_ids, dst_ids)) = self.dropout else { return };
+        let (src, dst) = (src_ids.of(src), dst_ids.of(dst));
+        for group in 0..self.heads.div_ceil(GROUP) {
+            let factors = dropout.edge(src, dst, group as u32);
+            for (k, x) in factors.into_iter().take(self.heads - group * GROUP).enumerate() {
+                set(group * GROUP + k, x);
+            }
+        }
+    }
+}
+
+/// Where the gradient of the bias goes.
+pub(super) enum BiasGrad<'a, C> {
+    /// Nobody wants it.
+    None,
+    /// E × H.
+    PerEdge(Shared<'a, C>),
+    /// For each task H × F, to be summed in order.
+    Features { partial: Shared<'a, C>, feat: &'a [C], width: usize },
+}
+
+impl<C: Element + num_traits::Float> BiasGrad<'_, C> {
+    pub(super) fn is_wanted(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// Adds the gradient of one edge's bias for one head, found by task `task`.
+    ///
+    /// # Safety
+    /// An edge belongs to one task, and a task runs on one thread.
+    #[inline(always)]
+    pub(super) unsafe fn add(&self, task: usize, heads: usize, edge: usize, h: usize, db: C) {
+        match self {
+            Self::None => {}
+            Self::PerEdge(to) => {
+                let at = edge * heads + h;
+                // SAFETY: by the caller's promise no other thread has this edge.
+                let to = unsafe { to.part(at..at + 1) };
+                to[0] = db;
+            }
+            Self::Features { partial, feat, width } => {
+                let at = (task * heads + h) * width;
+                // SAFETY: by the caller's promise no other thread has this task.
+                let to = unsafe { partial.part(at..at + width) };
+                for (to, x) in to.iter_mut().zip(&feat[edge * width..][..*width]) {
+                    *to = *to + db * *x;
+                }
+            }
+        }
+    }
+}
