@@ -117,7 +117,8 @@ fn graphs_are_simple_symmetric_and_have_the_loops_asked_for() {
 fn sizes_are_those_of_the_spec() {
     let g = graph("rmat:15:16+loops", 0);
     assert_eq!(g.num_dst(), 1 << 15);
-    assert!((540_000..580_000).contains(&g.num_edges()), "{}", g.num_edges());
+    // 2^15·17 entries were drawn; an R-MAT graph this small repeats about a tenth of them.
+    assert!((490_000..510_000).contains(&g.num_edges()), "{}", g.num_edges());
     assert!(g.max_degree() > 1000, "an R-MAT graph has hubs");
 
     let g = graph("grid:30:40", 0);
