@@ -5,7 +5,9 @@
 mod doctor;
 mod exit;
 mod generate;
+mod info;
 mod memory;
+mod plot;
 mod source;
 mod ui;
 
@@ -37,6 +39,8 @@ enum Verb {
     Doctor(doctor::Args),
     /// Make a graph and write it as a dataset folder
     Generate(generate::Args),
+    /// Describe a graph in numbers
+    Info(info::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,5 +59,6 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.verb {
         Verb::Doctor(args) => doctor::run(args, &ui),
         Verb::Generate(args) => generate::run(args, &ui),
+        Verb::Info(args) => info::run(args, &ui),
     }
 }

@@ -164,7 +164,8 @@ impl Bijection {
         for round in 0..ROUNDS {
             let [a, b, c, d] = random.words(round as u64);
             let odd = join(c, d) | 1;
-            (this.keys[round], this.multipliers[round], this.inverses[round]) = (join(a, b) & mask, odd, reciprocal(odd));
+            (this.keys[round], this.multipliers[round], this.inverses[round]) =
+                (join(a, b) & mask, odd, reciprocal(odd));
         }
         this
     }

@@ -47,9 +47,7 @@ impl<'a> Fields<'a> {
         let plain = text.starts_with(|c: char| c.is_ascii_digit());
         let number = text.parse::<T>().ok().filter(|x| plain && range.contains(x));
         let (low, high) = range.into_inner();
-        number.ok_or_else(|| {
-            self.error(format_args!("{name} is {text:?}, expected a number from {low} to {high}"))
-        })
+        number.ok_or_else(|| self.error(format_args!("{name} is {text:?}, expected a number from {low} to {high}")))
     }
 
     /// Fails if fields are left.
