@@ -1,5 +1,7 @@
 //! Running the program as a user would.
 
+#![allow(clippy::unwrap_used)] // Only tests come here.
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
