@@ -12,8 +12,8 @@
 //! ```
 //!
 //! All of them are undirected and simple: each edge is stored both ways and once. Every draw is a pure function of the seed
-//! and its number ([`crate::random`]), so that draws can be repeated instead of remembered: [`counting`] makes them twice
-//! and builds the CSR in place, with no edge list. One file per generator; each implements [`counting::Draws`].
+//! and its number ([`crate::random`]), so that draws can be repeated instead of remembered: `counting.rs` makes them twice
+//! and builds the CSR in place, with no edge list. One file per generator; each implements the trait `Draws`.
 
 mod barabasi_albert;
 mod block_model;

@@ -40,7 +40,8 @@ const BUCKETS: u32 = 64;
 /// Bytes that [`symmetric_csr`] needs at its peak.
 pub(super) fn peak_bytes(nodes: u64, draws: u64, loops: bool) -> u128 {
     let entries = 2 * u128::from(draws) + if loops { u128::from(nodes) } else { 0 };
-    let buffers = u128::from(PIECES.min(draws.div_ceil(PIECE)) * PIECE * 2 * size_of::<Entry>() as u64);
+    // Per draw in a round: the edge as drawn, and an entry for each of its ends.
+    let buffers = u128::from(PIECES.min(draws.div_ceil(PIECE)) * PIECE * 3 * size_of::<Entry>() as u64);
     8 * (u128::from(nodes) + 1) + 4 * entries + buffers
 }
 
