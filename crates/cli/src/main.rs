@@ -4,6 +4,10 @@
 
 mod doctor;
 mod exit;
+mod generate;
+mod info;
+mod memory;
+mod plot;
 mod source;
 mod ui;
 
@@ -33,6 +37,10 @@ struct Cli {
 enum Verb {
     /// Say what this build and this machine can do
     Doctor(doctor::Args),
+    /// Make a graph and write it as a dataset folder
+    Generate(generate::Args),
+    /// Describe a graph in numbers
+    Info(info::Args),
 }
 
 fn main() -> ExitCode {
@@ -50,5 +58,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     let ui = Ui::new(cli.json);
     match &cli.verb {
         Verb::Doctor(args) => doctor::run(args, &ui),
+        Verb::Generate(args) => generate::run(args, &ui),
+        Verb::Info(args) => info::run(args, &ui),
     }
 }

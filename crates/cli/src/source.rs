@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use graphweft_graph::dataset::{Features, Labels};
+use graphweft_graph::generate::Spec;
+use graphweft_graph::progress::Progress;
 use graphweft_graph::{AnyCsr, Dataset, SelfLoops};
 
 /// What to do with edges from a node to itself.
@@ -27,12 +30,24 @@ impl From<Loops> for SelfLoops {
     }
 }
 
+/// Where the graph comes from: exactly one of these.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Origin {
+    /// Dataset folder
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Graph to generate: rmat:S:D, sbm:N:C:D, grid:R:C or ba:N:M, each optionally with +loops
+    #[arg(long, value_name = "SPEC")]
+    graph: Option<String>,
+}
+
 /// The graph to work on.
 #[derive(clap::Args)]
 pub(crate) struct Source {
-    /// Dataset folder
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[command(flatten)]
+    origin: Origin,
 
     /// Add the reverse of every edge first
     #[arg(long)]
@@ -49,20 +64,58 @@ pub(crate) struct Opened {
     pub(crate) name: String,
     /// The graph after the requested changes.
     pub(crate) graph: AnyCsr,
-    /// The folder it came from.
+    /// Whether each edge stands beside its reverse.
+    pub(crate) symmetric: bool,
+    /// Columns of the node features; 0 if there are none.
+    pub(crate) num_features: usize,
+    /// Classes; 0 if there are no labels.
+    pub(crate) num_classes: usize,
+    /// Node labels, if there are any.
+    pub(crate) labels: Option<Labels>,
+    /// The folder it came from; `None` if it was generated.
     pub(crate) dataset: Option<Dataset>,
 }
 
 impl Source {
-    /// Opens the graph and applies the requested changes.
-    pub(crate) fn open(&self) -> anyhow::Result<Opened> {
-        let dataset = Dataset::open(&self.data)?;
-        let mut graph = dataset.graph().clone();
-        if self.symmetrise && !dataset.meta().symmetric {
-            graph = graph.map(|g| g.symmetrise(), |g| g.symmetrise());
+    /// Opens or generates the graph and applies the requested changes. `seed` is for the generator.
+    pub(crate) fn open(&self, seed: u64, progress: &dyn Progress) -> anyhow::Result<Opened> {
+        let mut opened = match (&self.origin.data, &self.origin.graph) {
+            (Some(dir), _) => Opened::folder(Dataset::open(dir)?),
+            (None, spec) => Opened::generated(&spec.as_deref().unwrap_or_default().parse()?, seed, progress)?,
+        };
+        if self.symmetrise && !opened.symmetric {
+            opened.graph = opened.graph.map(|g| g.symmetrise(), |g| g.symmetrise());
+            opened.symmetric = true;
         }
         let loops = self.self_loops.into();
-        graph = graph.map(|g| g.with_self_loops(loops), |g| g.with_self_loops(loops));
-        Ok(Opened { name: dataset.meta().name.clone(), graph, dataset: Some(dataset) })
+        opened.graph = opened.graph.map(|g| g.with_self_loops(loops), |g| g.with_self_loops(loops));
+        Ok(opened)
+    }
+}
+
+impl Opened {
+    fn folder(dataset: Dataset) -> Self {
+        let meta = dataset.meta();
+        Self {
+            name: meta.name.clone(),
+            graph: dataset.graph().clone(),
+            symmetric: meta.symmetric,
+            num_features: dataset.features().map_or(0, Features::width),
+            num_classes: meta.num_classes,
+            labels: dataset.labels().cloned(),
+            dataset: Some(dataset),
+        }
+    }
+
+    fn generated(spec: &Spec, seed: u64, progress: &dyn Progress) -> anyhow::Result<Self> {
+        Ok(Self {
+            name: spec.to_string(),
+            graph: spec.graph(seed, progress)?.into(),
+            symmetric: true,
+            num_features: spec.num_features(),
+            num_classes: spec.num_classes(),
+            labels: spec.labels(seed),
+            dataset: None,
+        })
     }
 }

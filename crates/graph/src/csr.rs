@@ -11,7 +11,7 @@ mod any;
 mod loops;
 mod merge;
 mod permute;
-mod rows;
+pub(crate) mod rows;
 mod subgraph;
 mod symmetrise;
 mod transpose;

@@ -4,6 +4,8 @@
 //!
 //! * [`Csr`]: the graph in memory, by destination, and its transformations;
 //! * [`Dataset`]: a folder of `.npy` files, mapped, validated once;
+//! * [`generate`]: graphs made to order, from [counter-based randomness](random);
+//! * [`stats`]: what can be said about a graph in numbers;
 //! * [`npy`]: the one file format everything is stored in.
 //!
 //! A graph too large for memory stays on disk: [`Buf`] hides whether an array is owned or mapped.
@@ -12,8 +14,11 @@ mod buf;
 mod csr;
 pub mod dataset;
 mod error;
+pub mod generate;
 pub mod npy;
 pub mod progress;
+pub mod random;
+pub mod stats;
 
 pub use buf::Buf;
 pub use csr::{AnyCsr, Csr, CsrError, NodeId, Permutation, PermutationError, SelfLoops, Subgraph};

@@ -10,7 +10,7 @@ use super::{Csr, NodeId};
 const PIECES_PER_THREAD: usize = 16;
 
 /// Cuts rows with these offsets into at most `pieces` ranges of about equal (edges + rows).
-pub(super) fn balanced(indptr: &[u64], pieces: usize) -> Vec<Range<usize>> {
+pub(crate) fn balanced(indptr: &[u64], pieces: usize) -> Vec<Range<usize>> {
     let rows = indptr.len() - 1;
     let cost = |row: usize| indptr[row] + row as u64;
     let total = cost(rows);
@@ -34,7 +34,7 @@ pub(super) fn balanced(indptr: &[u64], pieces: usize) -> Vec<Range<usize>> {
 }
 
 /// How many pieces to cut work into on the current pool.
-pub(super) fn pieces() -> usize {
+pub(crate) fn pieces() -> usize {
     rayon::current_num_threads() * PIECES_PER_THREAD
 }
 
@@ -70,7 +70,7 @@ pub(super) fn build<I: NodeId>(
 }
 
 /// Cuts `data` at the row boundaries of `ranges`, which follow one another.
-pub(super) fn split<'a, T>(mut data: &'a mut [T], indptr: &[u64], ranges: &[Range<usize>]) -> Vec<&'a mut [T]> {
+pub(crate) fn split<'a, T>(mut data: &'a mut [T], indptr: &[u64], ranges: &[Range<usize>]) -> Vec<&'a mut [T]> {
     ranges
         .iter()
         .map(|r| {

@@ -53,7 +53,9 @@ pub(super) fn is_current(dir: &Path, files: &Files) -> bool {
 
 /// Leaves a stamp where it can; without one the next open validates again.
 pub(super) fn save(dir: &Path, files: &Files) {
-    if fs::write(dir.join(NAME), &files.0).is_ok() {
+    // Root may write anywhere, but a folder that is marked read-only is meant to stay as it is.
+    let read_only = fs::metadata(dir).is_ok_and(|about| about.permissions().readonly());
+    if !read_only && fs::write(dir.join(NAME), &files.0).is_ok() {
         return;
     }
     if let Some(path) = in_cache(dir) {

@@ -103,23 +103,24 @@ impl DatasetWriter {
         split.parts().into_iter().try_for_each(|(part, ids)| write_npy(dir.join(format!("{part}.npy")), &[], ids))
     }
 
-    /// Writes an array whose rows are made on the fly: `fill(first, rows)` writes rows from number `first` on, in parallel
-    /// pieces, so that the array never needs to be in memory.
+    /// Writes an array of rows of shape `row` (`&[]` for a plain vector) that are made on the fly: `fill(i, row)` writes row
+    /// i, in parallel, so that the array never needs to be in memory.
     pub fn rows<T: Element>(
         &self,
         name: &str,
         num_rows: usize,
-        width: usize,
+        row: &[usize],
         fill: impl Fn(usize, &mut [T]) + Sync,
     ) -> Result<()> {
         use rayon::prelude::*;
-        let mut out = self.array(name, if width == 1 { &[] } else { std::slice::from_ref(&width) })?;
-        let per_piece = (PIECE / width.max(1)).max(1);
+        let mut out = self.array(name, row)?;
+        let width = row.iter().product::<usize>().max(1);
+        let per_piece = (PIECE / width).max(1);
         let mut buffer = vec![T::zeroed(); per_piece.min(num_rows) * width];
         for first in (0..num_rows).step_by(per_piece) {
             let rows = per_piece.min(num_rows - first);
             let piece = &mut buffer[..rows * width];
-            piece.par_chunks_mut(width.max(1)).enumerate().for_each(|(k, row)| fill(first + k, row));
+            piece.par_chunks_mut(width).enumerate().for_each(|(k, row)| fill(first + k, row));
             out.push(piece)?;
         }
         out.finish().map(|_| ())

@@ -1,0 +1,164 @@
+//! Figures as SVG: one or more panels side by side under a title.
+
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use graphweft_graph::Error;
+use graphweft_graph::stats::Degrees;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use crate::ui;
+
+const PANEL: (u32, u32) = (760, 500);
+const TITLE_HEIGHT: u32 = 56;
+/// Where logarithmic axes of counts start, just below 1, and how much room they leave above the largest.
+const LEAST: f64 = 0.75;
+const ROOM: f64 = 1.6;
+/// The legend lies above everything drawn: the vertical axis is longer than needed by this factor.
+const LEGEND_ROOM: f64 = 1.25;
+const FONT: &str = "sans-serif";
+const INK: RGBColor = RGBColor(40, 44, 52);
+const FAINT: RGBColor = RGBColor(120, 128, 140);
+const STRONG: RGBColor = RGBColor(206, 84, 20);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn StdError>>;
+
+/// One part of a figure.
+pub(crate) enum Panel<'a> {
+    /// The degree distribution, both axes logarithmic.
+    Degrees {
+        /// What to draw.
+        degrees: &'a Degrees,
+        /// Whether these are in-degrees of a directed graph.
+        directed: bool,
+    },
+}
+
+/// Draws the panels side by side and writes them to `path`.
+pub(crate) fn write(path: &Path, title: &str, panels: &[Panel<'_>]) -> anyhow::Result<()> {
+    let svg = draw(title, panels).map_err(|e| anyhow::anyhow!("cannot draw {}: {e}", path.display()))?;
+    // A figure that cannot be written in full is not written at all.
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(Error::write("create a file in", folder))?;
+    file.write_all(svg.as_bytes()).map_err(Error::write("write", path))?;
+    file.persist(path).map_err(|e| Error::write("create", path)(e.error))?;
+    Ok(())
+}
+
+fn draw(title: &str, panels: &[Panel<'_>]) -> Result<String, Box<dyn StdError>> {
+    let mut svg = String::new();
+    let size = (PANEL.0 * panels.len() as u32, PANEL.1 + TITLE_HEIGHT);
+    {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        let body = root.margin(12, 0, 0, 0).titled(title, (FONT, 24).into_font().color(&INK))?;
+        for (panel, area) in panels.iter().zip(body.split_evenly((1, panels.len()))) {
+            match panel {
+                Panel::Degrees { degrees, directed } => draw_degrees(&area, degrees, *directed)?,
+            }
+        }
+        root.present()?;
+    }
+    Ok(svg)
+}
+
+/// Each degree that occurs as a faint dot, and the number of nodes of at least that degree as a line: single degrees scatter
+/// where few nodes have them, the sum from the right shows the shape without bins.
+fn draw_degrees(area: &Area<'_>, degrees: &Degrees, directed: bool) -> Drawn {
+    let name = if directed { "in-degree" } else { "degree" };
+    let mut caption = format!(
+        "mean {:.2}, median {}, 99 % at most {}, largest {}",
+        degrees.mean(),
+        ui::count(degrees.quantile(0.5)),
+        ui::count(degrees.quantile(0.99)),
+        ui::count(degrees.max()),
+    );
+    if degrees.zero() > 0 {
+        // Zero has no place on a logarithmic axis.
+        let _ = write!(caption, "; {} nodes of {name} 0 are not drawn", ui::count(degrees.zero()));
+    }
+    let exactly: Vec<(f64, f64)> =
+        degrees.counts().iter().filter(|(d, _)| *d > 0).map(|&(d, nodes)| (d as f64, nodes as f64)).collect();
+    let mut sum = 0.0;
+    let at_least: Vec<(f64, f64)> = (exactly.iter().rev())
+        .map(|&(degree, nodes)| {
+            sum += nodes;
+            (degree, sum)
+        })
+        .collect();
+
+    let x = LEAST..degrees.max().max(2) as f64 * ROOM;
+    let y = LEAST..sum.max(2.0).powf(LEGEND_ROOM) * ROOM;
+    let mut chart = ChartBuilder::on(area)
+        .caption(caption, (FONT, 16).into_font().color(&INK))
+        .margin(16)
+        .margin_right(28)
+        .x_label_area_size(56)
+        .y_label_area_size(84)
+        .build_cartesian_2d(x.log_scale(), y.log_scale())?;
+    chart
+        .configure_mesh()
+        .x_desc(format!("{name} (log scale)"))
+        .y_desc("nodes (log scale)")
+        .x_label_formatter(&power)
+        .y_label_formatter(&power)
+        .axis_desc_style((FONT, 18).into_font().color(&INK))
+        .label_style((FONT, 15).into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(BLACK.mix(0.12))
+        .light_line_style(BLACK.mix(0.04))
+        .draw()?;
+
+    chart
+        .draw_series(LineSeries::new(at_least, STRONG.stroke_width(2)))?
+        .label(format!("of at least this {name}"))
+        .legend(|(x, y)| PathElement::new([(x, y), (x + 20, y)], STRONG.stroke_width(2)));
+    chart
+        .draw_series(exactly.iter().map(|&p| Circle::new(p, 3, FAINT.mix(0.7).filled())))?
+        .label(format!("of exactly this {name}"))
+        .legend(|(x, y)| Circle::new((x + 10, y), 4, FAINT.filled()));
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .margin(12)
+        .background_style(WHITE.mix(0.9))
+        .border_style(BLACK.mix(0.2))
+        .label_font((FONT, 15).into_font().color(&INK))
+        .draw()?;
+    Ok(())
+}
+
+/// Labels of a logarithmic axis.
+fn power(x: &f64) -> String {
+    let exponent = x.log10().round() as i32;
+    match exponent {
+        0..=3 => format!("{x:.0}"),
+        _ => format!("10{}", superscript(exponent)),
+    }
+}
+
+fn superscript(exponent: i32) -> String {
+    let digit = |c| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        '4' => '⁴',
+        '5' => '⁵',
+        '6' => '⁶',
+        '7' => '⁷',
+        '8' => '⁸',
+        '9' => '⁹',
+        _ => '⁰',
+    };
+    exponent.to_string().chars().map(digit).collect()
+}

@@ -1,0 +1,57 @@
+//! Running the program as a user would.
+
+#![allow(clippy::unwrap_used)] // Only tests come here.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A scratch folder, and the program run with a cache of its own inside it.
+pub(crate) struct Scratch(TempDir);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_string()
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_graphweft"));
+        program.args(args).env("XDG_CACHE_HOME", self.path("cache")).output().unwrap()
+    }
+
+    /// The JSON that a run which must succeed prints.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let out = self.run(&[args, &["--json"]].concat());
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// The message of a run that must fail with this exit code.
+    pub(crate) fn error(&self, code: i32, args: &[&str]) -> String {
+        let out = self.run(args);
+        let message = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(code), "{args:?}: {message}");
+        assert!(out.stdout.is_empty(), "{args:?}");
+        message
+    }
+}
+
+/// The shared real data, or `None`, said aloud, where it is not installed.
+#[allow(dead_code, clippy::print_stderr)] // Not every test file needs it.
+pub(crate) fn shared_data() -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
+    let data = std::env::var_os("GRAPHWEFT_SHARED").map_or_else(|| beside.into(), PathBuf::from).join("data");
+    if data.is_dir() {
+        return Some(data);
+    }
+    eprintln!("skipped: there is no {}", data.display());
+    None
+}

@@ -1,0 +1,225 @@
+//! Graphs made to order: any size, in parallel, the same bytes for the same seed.
+//!
+//! A [`Spec`] is written as a short text that works wherever a graph is asked for:
+//!
+//! ```text
+//! rmat:S:D          R-MAT: 2^S nodes, D·2^(S−1) draws; hubs, communities, a heavy tail
+//! sbm:N:C:D         block model: N nodes in C classes, about D edges per node; with features, labels and a split
+//!                   (keys, as in sbm:1000:5:10:h=0.9: h homophily, f feature columns, snr signal to noise)
+//! grid:R:C          R rows of C nodes, each joined to its four neighbours
+//! ba:N:M            Barabási–Albert: each new node joins M earlier ones, by degree
+//! …+loops           any of these with one self-loop on every node
+//! ```
+//!
+//! All of them are undirected and simple: each edge is stored both ways and once. Every draw is a pure function of the seed
+//! and its number ([`crate::random`]), so that draws can be repeated instead of remembered: `counting.rs` makes them twice
+//! and builds the CSR in place, with no edge list. One file per generator; each implements the trait `Draws`.
+
+mod barabasi_albert;
+mod block_model;
+mod counting;
+mod fields;
+mod grid;
+mod rmat;
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use self::barabasi_albert::BarabasiAlbert;
+use self::block_model::BlockModel;
+use self::counting::{Draws, peak_bytes, symmetric_csr};
+use self::fields::Fields;
+use self::grid::Grid;
+use self::rmat::Rmat;
+use crate::csr::Csr;
+use crate::dataset::{DatasetWriter, Labels, Meta};
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+
+/// Ids of generated graphs have 32 bits.
+const MOST_NODES: u64 = 1 << 32;
+/// More edges per node than any use has; keeps every product below 2⁶⁴.
+const MOST_DEGREE: u64 = 1 << 20;
+
+const LOOPS: &str = "+loops";
+
+/// What can be written, as shown with every error.
+const GRAMMAR: &str = "    rmat:S:D     2^S nodes, D·2^(S−1) undirected draws
+    sbm:N:C:D    N nodes in C classes, about D edges per node; optionally :h=0.7 :f=64 :snr=1.5
+    grid:R:C     R rows of C nodes
+    ba:N:M       N nodes, M edges per new node
+  each optionally followed by +loops";
+
+/// A graph to be made.
+///
+/// ```
+/// use graphweft_graph::generate::Spec;
+/// use graphweft_graph::progress::Silent;
+/// let spec: Spec = "grid:2:3".parse()?;
+/// let g = spec.graph(0, &Silent)?;
+/// assert_eq!(g.row(1), [0, 2, 4]);
+/// # Ok::<(), graphweft_graph::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    kind: Kind,
+    loops: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Rmat(Rmat),
+    BlockModel(BlockModel),
+    Grid(Grid),
+    BarabasiAlbert(BarabasiAlbert),
+}
+
+/// What random numbers are for; each purpose has a stream of its own.
+#[derive(Clone, Copy)]
+enum Stream {
+    Edges,
+    Order,
+    Means,
+    Noise,
+    Split,
+}
+
+impl Stream {
+    const fn number(self) -> u64 {
+        self as u64
+    }
+}
+
+/// Runs the same expression on the draws of whichever generator it is.
+macro_rules! with_draws {
+    ($spec:expr, $seed:expr, $draws:ident => $body:expr) => {
+        match &$spec.kind {
+            Kind::Rmat(k) => {
+                let $draws = &k.draws($seed);
+                $body
+            }
+            Kind::BlockModel(k) => {
+                let $draws = &k.draws($seed);
+                $body
+            }
+            Kind::Grid($draws) => $body,
+            Kind::BarabasiAlbert(k) => {
+                let $draws = &k.draws($seed);
+                $body
+            }
+        }
+    };
+}
+
+impl Spec {
+    /// Makes the graph.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if it needs more memory than there is.
+    pub fn graph(&self, seed: u64, progress: &dyn Progress) -> Result<Csr<u32>> {
+        with_draws!(self, seed, draws => {
+            self.check_memory(draws)?;
+            symmetric_csr(draws, self.loops, progress)
+        })
+    }
+
+    /// Makes the graph, with features, labels and a split where the generator has them, and writes it as a dataset folder.
+    ///
+    /// # Errors
+    /// As [`Spec::graph`]; [`Error::Request`] if `dir` exists; [`Error::Write`] if it cannot be written.
+    pub fn write(&self, seed: u64, dir: impl AsRef<Path>, progress: &dyn Progress) -> Result<Meta> {
+        let out = DatasetWriter::create(dir)?;
+        let graph = self.graph(seed, progress)?;
+        let mut meta = Meta::of(&self.to_string(), &graph, true);
+        (meta.num_features, meta.num_classes) = (self.num_features(), self.num_classes());
+        out.graph(&graph.into())?;
+        if let Kind::BlockModel(model) = &self.kind {
+            model.write(seed, &out)?;
+        }
+        out.finish(&meta)?;
+        Ok(meta)
+    }
+
+    /// The labels that the graph of this seed has, if the generator makes any.
+    pub fn labels(&self, seed: u64) -> Option<Labels> {
+        match &self.kind {
+            Kind::BlockModel(model) => Some(Labels::Single(model.labels(seed).into())),
+            Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => None,
+        }
+    }
+
+    /// Columns of the features that [`Spec::write`] makes; 0 if it makes none.
+    pub fn num_features(&self) -> usize {
+        match &self.kind {
+            Kind::BlockModel(model) => model.width(),
+            Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => 0,
+        }
+    }
+
+    /// Classes of the labels; 0 if there are none.
+    pub fn num_classes(&self) -> usize {
+        match &self.kind {
+            Kind::BlockModel(model) => model.classes(),
+            Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => 0,
+        }
+    }
+
+    fn check_memory(&self, draws: &impl Draws) -> Result<()> {
+        let needed = peak_bytes(draws.num_nodes(), draws.len(), self.loops);
+        match available_bytes() {
+            Some(available) if needed > u128::from(available) => Err(Error::Memory {
+                what: format!("generating {self}"),
+                needed: u64::try_from(needed).unwrap_or(u64::MAX),
+                available,
+                remedy: "ask for fewer nodes or a smaller degree, or use a machine with more memory".into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Memory that can be had without swapping, as far as the operating system tells.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+impl FromStr for Spec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (body, loops) = match text.split_once('+') {
+            Some((body, suffix)) if suffix == &LOOPS[1..] => (body, true),
+            Some((_, suffix)) => {
+                return Err(fields::error(text, format_args!("there is no suffix \"+{suffix}\", only {LOOPS:?}")));
+            }
+            None => (text, false),
+        };
+        let (name, fields) = Fields::split(text, body);
+        let kind = match name {
+            "rmat" => Kind::Rmat(Rmat::parse(fields)?),
+            "sbm" => Kind::BlockModel(BlockModel::parse(fields)?),
+            "grid" => Kind::Grid(Grid::parse(fields)?),
+            "ba" => Kind::BarabasiAlbert(BarabasiAlbert::parse(fields)?),
+            _ => return Err(fields.error(format_args!("there is no generator {name:?}"))),
+        };
+        Ok(Self { kind, loops })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Rmat(k) => k.fmt(f),
+            Kind::BlockModel(k) => k.fmt(f),
+            Kind::Grid(k) => k.fmt(f),
+            Kind::BarabasiAlbert(k) => k.fmt(f),
+        }?;
+        f.write_str(if self.loops { LOOPS } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests;
