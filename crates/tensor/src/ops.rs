@@ -2,3 +2,12 @@
 
 pub mod attention;
 pub mod linear;
+
+/// Whether a kernel replaces what its target holds or adds to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Replace.
+    Set,
+    /// Add.
+    Add,
+}

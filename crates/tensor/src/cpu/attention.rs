@@ -2,6 +2,7 @@
 
 mod extras;
 mod portable;
+mod state;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 
@@ -19,9 +20,10 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::ops::attention::{AttentionKernels, Bias, DotAttention, Saved};
 use extras::{BiasGrad, Extras};
-use vector::{ByDst, BySrc, Forward, Operands, Sink};
+use vector::{ByDst, BySrc, Forward, Operands, Sink, Target};
 
 const OP: &str = "attention";
 
@@ -86,9 +88,32 @@ macro_rules! by_type {
 impl AttentionKernels for Cpu {
     fn dot_attention(&self, a: &DotAttention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
         if a.q.dtype() == DType::F64 {
-            return portable::forward::<f64, f64, f64>(a, out, lse);
+            return portable::forward::<f64, f64, f64>(a, portable::Target::Finish { out, lse });
         }
-        by_type!(a, forward(self.version(a), a, out, lse))
+        by_type!(a, finish(self.version(a), a, out, lse))
+    }
+
+    fn dot_attention_fold(&self, a: &DotAttention<'_>, state: &mut Matrix) -> Result<()> {
+        if a.q.dtype() == DType::F64 {
+            return portable::forward::<f64, f64, f64>(a, portable::Target::Carry(state));
+        }
+        by_type!(a, fold(self.version(a), a, state))
+    }
+
+    fn attention_finish(&self, heads: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
+        match out.dtype() {
+            DType::F64 => state::finish::<f64, f64>(heads, state, out, lse),
+            DType::F32 => state::finish::<f32, f32>(heads, state, out, lse),
+            DType::Bf16 => state::finish::<f32, bf16>(heads, state, out, lse),
+        }
+    }
+
+    fn attention_d(&self, heads: usize, g: &Matrix, out: &Matrix, d: &mut Matrix) -> Result<()> {
+        match out.dtype() {
+            DType::F64 => state::products::<f64, f64>(self.isa, heads, g, out, d),
+            DType::F32 => state::products::<f32, f32>(self.isa, heads, g, out, d),
+            DType::Bf16 => state::products::<f32, bf16>(self.isa, heads, g, out, d),
+        }
     }
 
     fn dot_attention_dst(
@@ -96,43 +121,51 @@ impl AttentionKernels for Cpu {
         a: &DotAttention<'_>,
         s: &Saved<'_>,
         dq: &mut Matrix,
-        d: &mut Matrix,
+        write: Write,
         dbias: Option<&mut Matrix>,
     ) -> Result<()> {
         if a.q.dtype() == DType::F64 {
-            return with_bias_grad::<f64>(a, dbias, |dbias| portable::by_dst::<f64, f64, f64>(a, s, dq, d, dbias));
+            return with_bias_grad::<f64>(a, dbias, |dbias| portable::by_dst::<f64, f64, f64>(a, s, dq, write, &dbias));
         }
         let version = self.version(a);
-        with_bias_grad::<f32>(a, dbias, |dbias| by_type!(a, by_dst(version, a, s, dq, d, dbias)))
+        with_bias_grad::<f32>(a, dbias, |dbias| by_type!(a, by_dst(version, a, s, dq, write, dbias)))
     }
 
-    fn dot_attention_src(&self, a: &DotAttention<'_>, s: &Saved<'_>, d: &Matrix, dkv: &mut Matrix) -> Result<()> {
+    fn dot_attention_src(&self, a: &DotAttention<'_>, s: &Saved<'_>, dkv: &mut Matrix) -> Result<()> {
         if a.q.dtype() == DType::F64 {
-            return portable::by_src::<f64, f64, f64>(a, s, d, dkv);
+            return portable::by_src::<f64, f64, f64>(a, s, dkv);
         }
-        by_type!(a, by_src(self.version(a), a, s, d, dkv))
+        by_type!(a, by_src(self.version(a), a, s, dkv))
     }
 }
 
-fn forward<Q: Stored, K: Stored>(
+fn finish<Q: Stored, K: Stored>(
     version: Version,
     a: &DotAttention<'_>,
     out: &mut Matrix,
     lse: &mut Matrix,
 ) -> Result<()> {
+    if version == Version::Portable {
+        return portable::forward::<f32, Q, K>(a, portable::Target::Finish { out, lse });
+    }
+    let out = Shared::new(host_mut::<Q>(OP, "out", out)?);
+    forward::<Q, K>(version, a, Target::Finish { out, lse: Shared::new(host_mut(OP, "lse", lse)?) })
+}
+
+fn fold<Q: Stored, K: Stored>(version: Version, a: &DotAttention<'_>, state: &mut Matrix) -> Result<()> {
+    if version == Version::Portable {
+        return portable::forward::<f32, Q, K>(a, portable::Target::Carry(state));
+    }
+    forward::<Q, K>(version, a, Target::Carry(Shared::new(host_mut(OP, "state", state)?)))
+}
+
+fn forward<Q: Stored, K: Stored>(version: Version, a: &DotAttention<'_>, target: Target<'_, Q>) -> Result<()> {
     let direction = &a.graph.forward;
     let o = operands::<Q, K>(a, direction, None)?;
     let (heads, d) = (o.heads, o.d);
-    if version == Version::Portable {
-        return portable::forward::<f32, Q, K>(a, out, lse);
-    }
     let size = 2 * heads + d;
     let mut partial = a.q.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
-    let f = Forward {
-        out: Shared::new(host_mut::<Q>(OP, "out", out)?),
-        lse: Shared::new(host_mut(OP, "lse", lse)?),
-        partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
-    };
+    let f = Forward { target, partial: Shared::new(host_mut(OP, "partial", &mut partial)?) };
     run(
         direction,
         // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
@@ -142,21 +175,21 @@ fn forward<Q: Stored, K: Stored>(
         },
         |row, pieces| {
             // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
-            let (partial, out, lse) = unsafe {
-                (
-                    f.partial.part(pieces.start * size..pieces.end * size),
-                    f.out.part(row * d..(row + 1) * d),
-                    f.lse.part(row * heads..(row + 1) * heads),
-                )
-            };
-            for h in 0..heads {
-                let m = partial.chunks(size).map(|p| p[h]).fold(f32::NEG_INFINITY, f32::max);
-                let weight = |p: &[f32]| (p[h] - m).exp2();
-                let s: f32 = partial.chunks(size).map(|p| weight(p) * p[heads + h]).sum();
-                lse[h] = m * std::f32::consts::LN_2 + s.ln();
-                for c in h * (d / heads)..(h + 1) * (d / heads) {
-                    let acc: f32 = partial.chunks(size).map(|p| weight(p) * p[2 * heads + c]).sum();
-                    out[c] = Q::narrow(f64::from(acc / s));
+            let pieces = unsafe { f.partial.part(pieces.start * size..pieces.end * size) };
+            let (merged, rest) = pieces.split_at_mut(size);
+            for piece in rest.chunks(size) {
+                state::merge(heads, merged, piece);
+            }
+            match &f.target {
+                Target::Finish { out, lse } => {
+                    // SAFETY: as above.
+                    let (out, lse) =
+                        unsafe { (out.part(row * d..(row + 1) * d), lse.part(row * heads..(row + 1) * heads)) };
+                    state::finish_row(heads, merged, out, lse);
+                }
+                Target::Carry(carried) => {
+                    // SAFETY: as above.
+                    state::merge(heads, unsafe { carried.part(row * size..(row + 1) * size) }, merged);
                 }
             }
         },
@@ -197,22 +230,22 @@ fn by_dst<Q: Stored, K: Stored>(
     a: &DotAttention<'_>,
     s: &Saved<'_>,
     dq: &mut Matrix,
-    big_d: &mut Matrix,
+    write: Write,
     dbias: BiasGrad<'_, f32>,
 ) -> Result<()> {
     let direction = &a.graph.forward;
     let o = operands::<Q, K>(a, direction, None)?;
     if version == Version::Portable {
-        return portable::by_dst::<f32, Q, K>(a, s, dq, big_d, dbias);
+        return portable::by_dst::<f32, Q, K>(a, s, dq, write, &dbias);
     }
     let d = o.d;
     let mut partial = a.q.device().uninit(OP, direction.tasks.pieces, d, DType::F32, Tag::Workspace)?;
     let b = ByDst {
-        out: host(OP, "out", s.out)?,
         lse: host(OP, "lse", s.lse)?,
+        big_d: host(OP, "d", s.d)?,
         g: host(OP, "g", s.g)?,
         dq: Shared::new(host_mut::<Q>(OP, "dq", dq)?),
-        big_d: Shared::new(host_mut(OP, "d", big_d)?),
+        write,
         dbias,
         partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
@@ -228,30 +261,25 @@ fn by_dst<Q: Stored, K: Stored>(
             let (partial, dq) =
                 unsafe { (b.partial.part(pieces.start * d..pieces.end * d), b.dq.part(row * d..(row + 1) * d)) };
             for (c, to) in dq.iter_mut().enumerate() {
-                *to = Q::narrow(f64::from(partial.chunks(d).map(|p| p[c]).sum::<f32>()));
+                let old = if write == Write::Add { f32::of(*to) } else { 0.0 };
+                *to = Q::narrow(f64::from(old + partial.chunks(d).map(|p| p[c]).sum::<f32>()));
             }
         },
     );
     Ok(())
 }
 
-fn by_src<Q: Stored, K: Stored>(
-    version: Version,
-    a: &DotAttention<'_>,
-    s: &Saved<'_>,
-    big_d: &Matrix,
-    dkv: &mut Matrix,
-) -> Result<()> {
+fn by_src<Q: Stored, K: Stored>(version: Version, a: &DotAttention<'_>, s: &Saved<'_>, dkv: &mut Matrix) -> Result<()> {
     let direction = &a.graph.transpose;
     let o = operands::<Q, K>(a, direction, a.graph.edges.as_deref())?;
     if version == Version::Portable {
-        return portable::by_src::<f32, Q, K>(a, s, big_d, dkv);
+        return portable::by_src::<f32, Q, K>(a, s, dkv);
     }
     let size = 2 * o.d;
     let mut partial = a.q.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
     let b = BySrc {
         lse: host(OP, "lse", s.lse)?,
-        big_d: host(OP, "d", big_d)?,
+        big_d: host(OP, "d", s.d)?,
         g: host(OP, "g", s.g)?,
         dkv: Shared::new(host_mut::<K>(OP, "dkv", dkv)?),
         partial: Shared::new(host_mut(OP, "partial", &mut partial)?),

@@ -13,6 +13,7 @@ use crate::adjacency::Adjacency;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::random::{Dropout, Ids};
 use crate::tape::{Backward, Grads, Tape, Var};
 
@@ -96,29 +97,38 @@ pub trait AttentionKernels {
     /// Overwrites `out` (as `q`) and `lse` (a row per destination, a column per head).
     fn dot_attention(&self, a: &DotAttention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()>;
 
-    /// From the gradient `g` of `out`: overwrites `dq`, D_i = g_i·out_i in `d` (as `lse`), and where it is given the gradient
-    /// of the bias (as the bias) or of the edge weight.
+    /// Folds the edges of one block into `state`, a row `m ‖ s ‖ acc` of 2·heads + d numbers per destination. A state starts
+    /// as −∞, 0, 0 and after all blocks is made an output by [`AttentionKernels::attention_finish`].
+    fn dot_attention_fold(&self, a: &DotAttention<'_>, state: &mut Matrix) -> Result<()>;
+
+    /// Overwrites `out` and `lse` with what a state comes to.
+    fn attention_finish(&self, heads: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()>;
+
+    /// Overwrites `d` (as `lse`) with D_i = g_i·out_i.
+    fn attention_d(&self, heads: usize, g: &Matrix, out: &Matrix, d: &mut Matrix) -> Result<()>;
+
+    /// Writes `dq`, and where it is given overwrites the gradient of the bias (as the bias) or of the edge weight.
     fn dot_attention_dst(
         &self,
         a: &DotAttention<'_>,
         s: &Saved<'_>,
         dq: &mut Matrix,
-        d: &mut Matrix,
+        write: Write,
         dbias: Option<&mut Matrix>,
     ) -> Result<()>;
 
     /// Overwrites `dkv`.
-    fn dot_attention_src(&self, a: &DotAttention<'_>, s: &Saved<'_>, d: &Matrix, dkv: &mut Matrix) -> Result<()>;
+    fn dot_attention_src(&self, a: &DotAttention<'_>, s: &Saved<'_>, dkv: &mut Matrix) -> Result<()>;
 }
 
 /// What backward has beside the operands.
 pub struct Saved<'a> {
-    /// The output of forward.
-    pub out: &'a Matrix,
-    /// Its log-sum-exp.
+    /// The log-sum-exp of forward.
     pub lse: &'a Matrix,
-    /// The gradient of `out`.
+    /// The gradient of the output.
     pub g: &'a Matrix,
+    /// D_i = g_i·out_i.
+    pub d: &'a Matrix,
 }
 
 /// A bias on the tape, as [`Bias`].
@@ -208,19 +218,21 @@ impl Backward for DotBackward {
         let (Some(g), Some((out, lse))) = (grads.output(0), &self.out) else { return Ok(()) };
         let device = grads.device().clone();
         let a = self.operands();
-        let s = Saved { out, lse, g: &g };
         let new = |m: &Matrix, tag| device.uninit("attention backward", m.rows(), m.cols(), m.dtype(), tag);
-        let (mut dq, mut d) = (new(&self.q, Tag::Activations)?, new(lse, Tag::Workspace)?);
+        let mut d = new(lse, Tag::Workspace)?;
+        device.backend().attention_d(self.heads, &g, out, &mut d)?;
+        let s = Saved { lse, g: &g, d: &d };
+        let mut dq = new(&self.q, Tag::Activations)?;
         let mut dbias = match &self.bias {
             SavedBias::PerEdge(b) | SavedBias::Features { weight: b, .. } if grads.wants(2) => {
                 Some(new(b, Tag::Activations)?)
             }
             _ => None,
         };
-        device.backend().dot_attention_dst(&a, &s, &mut dq, &mut d, dbias.as_mut())?;
+        device.backend().dot_attention_dst(&a, &s, &mut dq, Write::Set, dbias.as_mut())?;
         if grads.wants(1) {
             let mut dkv = new(&self.kv, Tag::Activations)?;
-            device.backend().dot_attention_src(&a, &s, &d, &mut dkv)?;
+            device.backend().dot_attention_src(&a, &s, &mut dkv)?;
             grads.put(1, dkv)?;
         }
         if let Some(dbias) = dbias {

@@ -5,12 +5,14 @@ use rayon::prelude::*;
 
 use super::OP;
 use super::extras::{BiasGrad, Extras};
+use super::state::finish_row;
 use crate::adjacency::Task;
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::share::Shared;
 use crate::cpu::{host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::ops::attention::{DotAttention, Saved};
 
 /// x·y, from storage, in the type of the computation.
@@ -29,42 +31,58 @@ fn scale_of<C: Real>(a: &DotAttention<'_>) -> C {
     C::one() / C::of(a.head_width() as f64).sqrt()
 }
 
-pub(super) fn forward<C: Real, Q: Convert, K: Convert>(
-    a: &DotAttention<'_>,
-    out: &mut Matrix,
-    lse: &mut Matrix,
-) -> Result<()> {
+/// Where forward writes.
+pub(super) enum Target<'a> {
+    /// Output and log-sum-exp.
+    Finish { out: &'a mut Matrix, lse: &'a mut Matrix },
+    /// The state, which also is where the row begins.
+    Carry(&'a mut Matrix),
+}
+
+pub(super) fn forward<C: Real, Q: Convert, K: Convert>(a: &DotAttention<'_>, target: Target<'_>) -> Result<()> {
     let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
-    let (out, lse) = (host_mut::<Q>(OP, "out", out)?, host_mut::<C>(OP, "lse", lse)?);
     let (csr, d, w, heads) = (&a.graph.forward.csr, a.q.cols(), a.head_width(), a.heads);
     let scale = scale_of::<C>(a);
+    let log2_e = C::of(std::f64::consts::LOG2_E);
     let x = Extras::<C>::new(a, None)?;
-    let rows = out.par_chunks_mut(d).zip(lse.par_chunks_mut(heads)).enumerate();
-    rows.for_each_init(
-        || vec![C::zero(); w],
-        |acc, (i, (out, lse))| {
-            let first = csr.edges_of(i).start;
-            for h in 0..heads {
-                let q = &q[i * d + h * w..][..w];
-                let (mut m, mut s) = (C::neg_infinity(), C::zero());
-                acc.fill(C::zero());
-                for (at, &j) in csr.row(i).iter().enumerate() {
-                    let k = &kv[2 * d * j as usize + h * w..];
-                    let score = dot::<C, _, _>(q, &k[..w]) * scale + x.bias(first + at, h);
-                    let new = m.max(score);
-                    let (shrink, p) = ((m - new).exp(), (score - new).exp());
-                    acc.iter_mut().for_each(|x| *x = *x * shrink);
-                    add_scaled(acc, p * x.factor(j as usize, i, h), &k[d..d + w]);
-                    (m, s) = (new, s * shrink + p);
-                }
-                lse[h] = m + s.ln();
-                let norm = if s == C::zero() { s } else { C::one() / s };
-                for (to, x) in out[h * w..].iter_mut().zip(&*acc) {
-                    *to = Q::narrow((*x * norm).widen());
-                }
+    let size = 2 * heads + d;
+    // Folds row i into a state.
+    let fold = |i: usize, state: &mut [C]| {
+        let first = csr.edges_of(i).start;
+        for h in 0..heads {
+            let q = &q[i * d + h * w..][..w];
+            for (at, &j) in csr.row(i).iter().enumerate() {
+                let k = &kv[2 * d * j as usize + h * w..];
+                let score = (dot::<C, _, _>(q, &k[..w]) * scale + x.bias(first + at, h)) * log2_e;
+                let new = state[h].max(score);
+                let (shrink, p) = ((state[h] - new).exp2(), (score - new).exp2());
+                state[h] = new;
+                state[heads + h] = state[heads + h] * shrink + p;
+                let acc = &mut state[2 * heads + h * w..][..w];
+                acc.iter_mut().for_each(|x| *x = *x * shrink);
+                add_scaled(acc, p * x.factor(j as usize, i, h), &k[d..d + w]);
             }
-        },
-    );
+        }
+    };
+    match target {
+        Target::Finish { out, lse } => {
+            let (out, lse) = (host_mut::<Q>(OP, "out", out)?, host_mut::<C>(OP, "lse", lse)?);
+            let rows = out.par_chunks_mut(d).zip(lse.par_chunks_mut(heads)).enumerate();
+            rows.for_each_init(
+                || vec![C::zero(); size],
+                |state, (i, (out, lse))| {
+                    state.fill(C::zero());
+                    state[..heads].fill(C::neg_infinity());
+                    fold(i, state);
+                    finish_row(heads, state, out, lse);
+                },
+            );
+        }
+        Target::Carry(state) => {
+            let state = host_mut::<C>(OP, "state", state)?;
+            state.par_chunks_mut(size).enumerate().for_each(|(i, state)| fold(i, state));
+        }
+    }
     Ok(())
 }
 
@@ -72,17 +90,17 @@ pub(super) fn by_dst<C: Real, Q: Convert, K: Convert>(
     a: &DotAttention<'_>,
     saved: &Saved<'_>,
     dq: &mut Matrix,
-    big_d: &mut Matrix,
-    dbias: BiasGrad<'_, C>,
+    write: Write,
+    dbias: &BiasGrad<'_, C>,
 ) -> Result<()> {
     let x = Extras::<C>::new(a, None)?;
     let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
-    let (out, g, lse) =
-        (host::<Q>(OP, "out", saved.out)?, host::<Q>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?);
-    let (dq, big_d) = (host_mut::<Q>(OP, "dq", dq)?, host_mut::<C>(OP, "d", big_d)?);
+    let (g, lse, big_d) =
+        (host::<Q>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?, host::<C>(OP, "d", saved.d)?);
+    let dq = host_mut::<Q>(OP, "dq", dq)?;
     let (csr, d, w, heads) = (&a.graph.forward.csr, a.q.cols(), a.head_width(), a.heads);
     let scale = scale_of::<C>(a);
-    let (dq, big_d) = (Shared::new(dq), Shared::new(big_d));
+    let dq = Shared::new(dq);
     let tasks = &a.graph.forward.tasks.all;
     // A hub's pieces are one row here: the first stands for all.
     let whole = |t: &Task| t.piece.is_none() || t.edges.start == csr.edges_of(t.rows.start).start;
@@ -91,24 +109,24 @@ pub(super) fn by_dst<C: Real, Q: Convert, K: Convert>(
         for i in task.rows.clone() {
             let first = csr.edges_of(i).start;
             // SAFETY: rows belong to one task each, and a task runs on one thread.
-            let (dq, big_d) = unsafe { (dq.part(i * d..(i + 1) * d), big_d.part(i * heads..(i + 1) * heads)) };
+            let dq = unsafe { dq.part(i * d..(i + 1) * d) };
             for h in 0..heads {
                 let at = i * d + h * w..i * d + (h + 1) * w;
-                let (q, g) = (&q[at.clone()], &g[at.clone()]);
-                big_d[h] = dot(g, &out[at]);
+                let (q, g) = (&q[at.clone()], &g[at]);
                 acc.fill(C::zero());
                 for (at, &j) in csr.row(i).iter().enumerate() {
                     let k = &kv[2 * d * j as usize + h * w..];
                     let score = dot::<C, _, _>(q, &k[..w]) * scale + x.bias(first + at, h);
                     let alpha = (score - lse[i * heads + h]).exp();
                     let dp = dot::<C, _, _>(g, &k[d..d + w]) * x.factor(j as usize, i, h);
-                    let de = alpha * (dp - big_d[h]);
+                    let de = alpha * (dp - big_d[i * heads + h]);
                     // SAFETY: as above.
                     unsafe { dbias.add(number, heads, first + at, h, de) };
                     add_scaled(&mut acc, de * scale, &k[..w]);
                 }
                 for (to, x) in dq[h * w..].iter_mut().zip(&acc) {
-                    *to = Q::narrow(x.widen());
+                    let old = if write == Write::Add { C::of(*to) } else { C::zero() };
+                    *to = Q::narrow((old + *x).widen());
                 }
             }
         }
@@ -119,12 +137,11 @@ pub(super) fn by_dst<C: Real, Q: Convert, K: Convert>(
 pub(super) fn by_src<C: Real, Q: Convert, K: Convert>(
     a: &DotAttention<'_>,
     saved: &Saved<'_>,
-    big_d: &Matrix,
     dkv: &mut Matrix,
 ) -> Result<()> {
     let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
     let (g, lse) = (host::<Q>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?);
-    let (big_d, dkv) = (host::<C>(OP, "d", big_d)?, host_mut::<K>(OP, "dkv", dkv)?);
+    let (big_d, dkv) = (host::<C>(OP, "d", saved.d)?, host_mut::<K>(OP, "dkv", dkv)?);
     let x = Extras::<C>::new(a, a.graph.edges.as_deref())?;
     let (csr, d, w, heads) = (&a.graph.transpose.csr, a.q.cols(), a.head_width(), a.heads);
     let scale = scale_of::<C>(a);

@@ -18,6 +18,7 @@ use super::extras::{BiasGrad, Extras};
 use crate::adjacency::Task;
 use crate::cpu::share::Shared;
 use crate::cpu::simd::{Avx2, Avx512, Simd, Source};
+use crate::ops::Write;
 
 /// How many edges ahead rows are prefetched.
 const AHEAD: usize = 8;
@@ -58,10 +59,17 @@ pub(super) fn fits(lanes: usize, d: usize, heads: usize) -> bool {
 
 /// Where forward writes.
 pub(super) struct Forward<'a, Q> {
-    pub(super) out: Shared<'a, Q>,
-    pub(super) lse: Shared<'a, f32>,
-    /// For each piece of a hub: m, s (per head) and acc.
+    pub(super) target: Target<'a, Q>,
+    /// For each piece of a hub a [`State`]: m, s (per head) and acc.
     pub(super) partial: Shared<'a, f32>,
+}
+
+/// What becomes of a row.
+pub(super) enum Target<'a, Q> {
+    /// It is finished: output and log-sum-exp.
+    Finish { out: Shared<'a, Q>, lse: Shared<'a, f32> },
+    /// It goes on with the next block: m (in units of log₂), s and acc are carried, `2·heads + d` numbers a row.
+    Carry(Shared<'a, f32>),
 }
 
 /// Elements that a vector can be stored as.
@@ -199,6 +207,7 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
     let (mask, acc) = rest.split_at_mut(lanes);
     let x = &o.extras;
     let (plain, drops) = (x.is_empty(), x.has_dropout());
+    let size = 2 * heads + d;
 
     for row in task.rows.clone() {
         let edges = o.edges(task, row);
@@ -206,6 +215,14 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
         m.fill(f32::NEG_INFINITY);
         s.fill(0.0);
         acc.fill(0.0);
+        if let (Target::Carry(state), None) = (&f.target, task.piece) {
+            let state = state.part(row * size..(row + 1) * size);
+            for h in 0..heads {
+                m[FOUR * h..FOUR * (h + 1)].fill(state[h]);
+                s[FOUR * h] = state[heads + h];
+            }
+            acc.copy_from_slice(&state[2 * heads..]);
+        }
         let mut at = edges.start;
         while at < edges.end {
             let count = FOUR.min(edges.end - at);
@@ -247,19 +264,12 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
         }
         // Each head's s is spread over its four lanes.
         let total = |h: usize| s[FOUR * h..FOUR * (h + 1)].iter().sum::<f32>();
-        match task.piece {
-            Some(piece) => {
-                let size = 2 * heads + d;
-                let partial = f.partial.part(piece * size..(piece + 1) * size);
-                for h in 0..heads {
-                    partial[h] = m[FOUR * h];
-                    partial[heads + h] = total(h);
-                }
-                partial[2 * heads..].copy_from_slice(acc);
-            }
-            None => {
-                let out = f.out.part(row * d..(row + 1) * d);
-                let lse = f.lse.part(row * heads..(row + 1) * heads);
+        let state = match (&f.target, task.piece) {
+            (_, Some(piece)) => f.partial.part(piece * size..(piece + 1) * size),
+            (Target::Carry(state), None) => state.part(row * size..(row + 1) * size),
+            (Target::Finish { out, lse }, None) => {
+                let out = out.part(row * d..(row + 1) * d);
+                let lse = lse.part(row * heads..(row + 1) * heads);
                 for h in 0..heads {
                     let s = total(h);
                     let empty = edges.is_empty();
@@ -269,18 +279,24 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
                         Q::store(out.as_mut_ptr().add(t), S::mul(S::load(acc.as_ptr().add(t)), inverse));
                     }
                 }
+                continue;
             }
+        };
+        for h in 0..heads {
+            state[h] = m[FOUR * h];
+            state[heads + h] = total(h);
         }
+        state[2 * heads..].copy_from_slice(acc);
     }
 }
 
 /// What backward by destination reads and writes.
 pub(super) struct ByDst<'a, Q> {
-    pub(super) out: &'a [Q],
     pub(super) lse: &'a [f32],
+    pub(super) big_d: &'a [f32],
     pub(super) g: &'a [Q],
     pub(super) dq: Shared<'a, Q>,
-    pub(super) big_d: Shared<'a, f32>,
+    pub(super) write: Write,
     pub(super) dbias: BiasGrad<'a, f32>,
     /// For each piece of a hub: dq.
     pub(super) partial: Shared<'a, f32>,
@@ -307,13 +323,9 @@ unsafe fn by_dst<S: Simd, Q: Sink<S>, K: Source<S>>(
 
     for row in task.rows.clone() {
         let edges = o.edges(task, row);
-        let (q, g, out) = (o.q.as_ptr().add(row * d), b.g.as_ptr().add(row * d), b.out.as_ptr().add(row * d));
+        let (q, g) = (o.q.as_ptr().add(row * d), b.g.as_ptr().add(row * d));
         for h in 0..heads {
-            let mut sum = S::splat(0.0);
-            for t in (h * w..(h + 1) * w).step_by(S::LANES) {
-                sum = S::fma(Q::load(g.add(t)), Q::load(out.add(t)), sum);
-            }
-            big_d[FOUR * h..FOUR * (h + 1)].fill(S::sum(sum));
+            big_d[FOUR * h..FOUR * (h + 1)].fill(b.big_d[row * heads + h]);
             lse[FOUR * h..FOUR * (h + 1)].fill(b.lse[row * heads + h] * LOG2_E);
         }
         acc.fill(0.0);
@@ -356,17 +368,14 @@ unsafe fn by_dst<S: Simd, Q: Sink<S>, K: Source<S>>(
         match task.piece {
             Some(piece) => b.partial.part(piece * d..(piece + 1) * d).copy_from_slice(acc),
             None => {
-                let dq = b.dq.part(row * d..(row + 1) * d);
+                let dq = b.dq.part(row * d..(row + 1) * d).as_mut_ptr();
                 for t in (0..d).step_by(S::LANES) {
-                    Q::store(dq.as_mut_ptr().add(t), S::load(acc.as_ptr().add(t)));
+                    let mut sum = S::load(acc.as_ptr().add(t));
+                    if b.write == Write::Add {
+                        sum = S::add(sum, Q::load(dq.add(t)));
+                    }
+                    Q::store(dq.add(t), sum);
                 }
-            }
-        }
-        // All pieces of a hub compute the same D; the first writes it.
-        if task.piece.is_none() || edges.start == o.indptr[row] as usize {
-            let to = b.big_d.part(row * heads..(row + 1) * heads);
-            for h in 0..heads {
-                to[h] = big_d[FOUR * h];
             }
         }
     }

@@ -1,0 +1,80 @@
+//! The state of an online softmax: m (the largest score, in units of log₂), s (Σ 2^(score − m)) and acc (Σ 2^(score − m)·v), as
+//! one row `m ‖ s ‖ acc` of 2·heads + d numbers. States over disjoint sets of edges merge exactly, in any grouping.
+
+use rayon::prelude::*;
+
+use super::OP;
+use crate::cpu::elementwise::{Convert, Real};
+use crate::cpu::{Isa, host, host_mut};
+use crate::error::Result;
+use crate::matrix::Matrix;
+
+/// `to` becomes the state over both sets of edges.
+pub(super) fn merge<C: Real>(heads: usize, to: &mut [C], from: &[C]) {
+    let w = (to.len() - 2 * heads) / heads;
+    for h in 0..heads {
+        let m = to[h].max(from[h]);
+        // Both empty: −∞ − (−∞) would be NaN.
+        if m == C::neg_infinity() {
+            continue;
+        }
+        let (a, b) = ((to[h] - m).exp2(), (from[h] - m).exp2());
+        to[h] = m;
+        to[heads + h] = to[heads + h] * a + from[heads + h] * b;
+        for c in 2 * heads + h * w..2 * heads + (h + 1) * w {
+            to[c] = to[c] * a + from[c] * b;
+        }
+    }
+}
+
+/// The output and the log-sum-exp of one row. Without edges these are 0 and −∞.
+pub(super) fn finish_row<C: Real, Q: Convert>(heads: usize, state: &[C], out: &mut [Q], lse: &mut [C]) {
+    let w = out.len() / heads;
+    let ln_2 = C::of(std::f64::consts::LN_2);
+    for h in 0..heads {
+        let s = state[heads + h];
+        let inverse = if s == C::zero() { s } else { C::one() / s };
+        lse[h] = state[h] * ln_2 + s.ln();
+        for c in h * w..(h + 1) * w {
+            out[c] = Q::narrow((state[2 * heads + c] * inverse).widen());
+        }
+    }
+}
+
+/// [`finish_row`] for all rows.
+pub(super) fn finish<C: Real, Q: Convert>(
+    heads: usize,
+    state: &Matrix,
+    out: &mut Matrix,
+    lse: &mut Matrix,
+) -> Result<()> {
+    let (d, size) = (out.cols(), state.cols());
+    let (state, out, lse) =
+        (host::<C>(OP, "state", state)?, host_mut::<Q>(OP, "out", out)?, host_mut::<C>(OP, "lse", lse)?);
+    let rows = state.par_chunks(size).zip(out.par_chunks_mut(d)).zip(lse.par_chunks_mut(heads));
+    rows.with_min_len(64).for_each(|((state, out), lse)| finish_row(heads, state, out, lse));
+    Ok(())
+}
+
+/// D_i = g_i·out_i for every head.
+pub(super) fn products<C: Real, Q: Convert>(
+    isa: Isa,
+    heads: usize,
+    g: &Matrix,
+    out: &Matrix,
+    d: &mut Matrix,
+) -> Result<()> {
+    g.expect(OP, "g", out.rows(), out.cols())?;
+    let (cols, w) = (out.cols(), out.cols() / heads);
+    let (g, out, to) = (host::<Q>(OP, "g", g)?, host::<Q>(OP, "out", out)?, host_mut::<C>(OP, "d", d)?);
+    const ROWS: usize = 64;
+    let blocks = to.par_chunks_mut(ROWS * heads).zip(g.par_chunks(ROWS * cols)).zip(out.par_chunks(ROWS * cols));
+    blocks.for_each(|((to, g), out)| {
+        isa.run(|| {
+            for (to, (g, out)) in to.iter_mut().zip(g.chunks(w).zip(out.chunks(w))) {
+                *to = g.iter().zip(out).fold(C::zero(), |sum, (g, o)| sum + C::of(*g) * C::of(*o));
+            }
+        });
+    });
+    Ok(())
+}
