@@ -4,6 +4,7 @@
 //!
 //! * [`Csr`]: the graph in memory, by destination, and its transformations;
 //! * [`Dataset`]: a folder of `.npy` files, mapped, validated once;
+//! * [`partition`]: dividing a graph among ranks, and what that costs;
 //! * [`npy`]: the one file format everything is stored in.
 //!
 //! A graph too large for memory stays on disk: [`Buf`] hides whether an array is owned or mapped.
@@ -13,6 +14,7 @@ mod csr;
 pub mod dataset;
 mod error;
 pub mod npy;
+pub mod partition;
 pub mod progress;
 
 pub use buf::Buf;
