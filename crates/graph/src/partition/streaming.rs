@@ -1,6 +1,7 @@
 //! Our own partitioner, for graphs of any size.
 
 mod cluster;
+mod fm;
 mod initial;
 mod level;
 mod pass;
@@ -52,14 +53,22 @@ pub(super) fn assign<I: NodeId>(
 
     let most = limit(total, parts);
     let coarsest = ladder.last().map_or(&base, |(level, _)| level);
-    let mut labels = initial::divide(coarsest, parts, most, seed);
+    let improve = |level: &Level<I>, labels: &mut Labels<I>, fm: bool| {
+        refine::refine(level, labels, most);
+        if fm {
+            fm::climb(level, labels, most);
+        }
+    };
+    let affordable = |level: &Level<I>| fm::is_affordable(level, parts, graph.bytes());
+    let fm = affordable(coarsest);
+    let mut labels = initial::divide(coarsest, parts, most, seed, |level, labels| improve(level, labels, fm));
     eprintln!("{:?} initial cut {}", t0.elapsed(), coarsest.cut(&labels.of));
     while let Some((_, of)) = ladder.pop() {
         let level = ladder.last().map_or(&base, |(level, _)| level);
         let fine = of.iter().map(|c| labels.of[c.index()]).collect();
         labels = Labels { of: fine, weights: labels.weights };
         let _phase = progress.start("refining", level.len() as u64, Unit::Items);
-        refine::refine(level, &mut labels, most);
+        improve(level, &mut labels, affordable(level));
         eprintln!("{:?} refined {} nodes cut {}", t0.elapsed(), level.len(), level.cut(&labels.of));
     }
     labels.of.iter().map(|p| p.index() as PartId).collect()

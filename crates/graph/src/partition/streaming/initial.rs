@@ -5,19 +5,25 @@ use rayon::prelude::*;
 use super::level::Level;
 use super::pass::Labels;
 use super::ratings::Ratings;
-use super::refine::refine;
 use crate::csr::NodeId;
 use crate::partition::random::hash;
 
 /// Edges to look at in all attempts together, but for the first.
-const WORK: usize = 1 << 24;
+const WORK: usize = 1 << 21;
 const MOST_ATTEMPTS: usize = 32;
 
 /// The best of several attempts.
-pub(super) fn divide<I: NodeId>(level: &Level<I>, parts: usize, most: u64, seed: u64) -> Labels<I> {
+pub(super) fn divide<I: NodeId>(
+    level: &Level<I>,
+    parts: usize,
+    most: u64,
+    seed: u64,
+    improve: impl Fn(&Level<I>, &mut Labels<I>) + Sync,
+) -> Labels<I> {
     let attempts = (WORK / (level.num_edges() + level.len()).max(1)).clamp(1, MOST_ATTEMPTS);
     let all = (0..attempts as u64).into_par_iter().map(|k| {
-        let labels = attempt(level, parts, most, hash(seed, k));
+        let mut labels = attempt(level, parts, most, hash(seed, k));
+        improve(level, &mut labels);
         let excess: u64 = labels.weights.iter().map(|w| w.saturating_sub(most)).sum();
         (excess, level.cut(&labels.of), k, labels)
     });
@@ -50,7 +56,6 @@ fn attempt<I: NodeId>(level: &Level<I>, parts: usize, most: u64, seed: u64) -> L
         labels.of[i] = I::new(p);
         labels.weights[p] += weight;
     }
-    refine(level, &mut labels, most);
     labels
 }
 

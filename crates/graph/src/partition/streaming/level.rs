@@ -59,6 +59,19 @@ impl<'a, I: NodeId> Level<'a, I> {
         ids.filter(move |&(_, j)| j != i).map(move |(k, j)| (j, weights.map_or(1, |w| u64::from(w[k]))))
     }
 
+    /// Whether each edge stands beside its reverse, of the same weight.
+    pub(super) fn is_symmetric(&self) -> bool {
+        let weight = |edge: usize| self.edges.get(edge).copied().unwrap_or(1);
+        let matches = |i: usize, edge: usize| {
+            let j = self.graph.indices()[edge].index();
+            let back = self.graph.row(j).partition_point(|k| k.index() < i) + self.graph.edges_of(j).start;
+            weight(back) == weight(edge)
+        };
+        self.graph.is_symmetric()
+            && (self.edges.is_empty()
+                || (0..self.len()).into_par_iter().all(|i| self.graph.edges_of(i).all(|edge| matches(i, edge))))
+    }
+
     /// Total weight of edges between nodes of different labels.
     pub(super) fn cut(&self, labels: &[I]) -> u64 {
         let of = |i: usize| self.neighbours(i).filter(|&(j, _)| labels[i] != labels[j]).map(|(_, w)| w).sum::<u64>();
