@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Share::Nodes)]
     balance: Share,
 
-    /// How to arrange the nodes inside a part: none, bfs or rcm
+    /// How to arrange the nodes inside a part: none, bfs, rcm or cluster
     #[arg(long, value_name = "NAME", default_value_t)]
     order: Order,
 
@@ -106,7 +106,13 @@ fn as_text(name: &str, about: &About, seconds: f64, peak: Option<u64>, stored: O
     };
     let parts = table(["part", "rows", "edges", "halo rows", "largest peer"], (0..about.parts).map(part));
     let mut lines = vec![
-        format!("{name}: {} nodes, {} edges, {} parts by {}", count(about.num_nodes as u64), count(about.num_edges as u64), about.parts, about.method),
+        format!(
+            "{name}: {} nodes, {} edges, {} parts by {}",
+            count(about.num_nodes as u64),
+            count(about.num_edges as u64),
+            about.parts,
+            about.method
+        ),
         String::new(),
         parts.to_string(),
         String::new(),

@@ -13,8 +13,8 @@
 //! | [`Method::Streaming`] | passes over the rows, contracting what belongs together | any size, all cores |
 //!
 //! All of them keep the part weights (nodes, or edges into nodes, as [`Balance`] says) within 1.05 of the mean where the
-//! weights of single nodes allow it, and all give the same bytes for the same seed on any number of threads. Parts are
-//! undirected business: for a directed graph, `metis` symmetrises by itself, the others see the stored in-edges only, and a
+//! weights of single nodes allow it, and all give the same bytes for the same seed on any number of threads. For a directed
+//! graph, `metis` symmetrises by itself, the others see the stored in-edges only, and a
 //! caller that wants both directions counted symmetrises first.
 //!
 //! Inside a part, nodes are put in an order that keeps neighbours near each other ([`Order`]), because gathering neighbours'
@@ -25,6 +25,7 @@
 mod balance;
 mod contiguous;
 mod halo;
+mod ladder;
 #[cfg(feature = "metis")]
 mod metis;
 mod order;
@@ -40,7 +41,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::csr::{Csr, NodeId, Permutation};
 use crate::error::{Error, Result};
-use crate::progress::{Progress, Unit};
+use crate::progress::Progress;
 
 pub use balance::Balance;
 pub use halo::{Imbalance, PartitionStats, halo_lists, statistics};
@@ -225,9 +226,7 @@ pub fn partition<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dyn Pr
     if method != Method::Contiguous {
         balance::rebalance(graph, &mut part_of, parts, balance);
     }
-    let phase = progress.start("ordering nodes", graph.num_dst() as u64, Unit::Items);
-    let (old_of_new, ranges) = order::arrange(graph, &part_of, parts, order, &*phase);
-    drop(phase);
+    let (old_of_new, ranges) = order::arrange(graph, &part_of, parts, order, progress);
     let bug = |what: String| Error::request(format!("the partition is inconsistent: {what}"), "report this as a bug");
     let permutation = Permutation::from_old_of_new(old_of_new).map_err(|e| bug(e.to_string()))?;
     Partition::new(permutation, ranges).map_err(bug)
@@ -263,6 +262,3 @@ fn metis<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dyn Progress) 
 fn metis<I: NodeId>(_: &Csr<I>, _: &Options, _: &dyn Progress) -> Result<Vec<PartId>> {
     Err(Error::request("this build has no METIS", "choose the method streaming, or build with the feature metis"))
 }
-
-#[cfg(test)]
-mod tests;

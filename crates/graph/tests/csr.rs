@@ -1,6 +1,6 @@
 //! The transformations of a CSR against naive versions, for both id widths and any number of threads.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 mod arbitrary;
 

@@ -1,6 +1,6 @@
 //! What every partition must be, whatever the method.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
 mod arbitrary;
 
@@ -20,8 +20,13 @@ use proptest::prelude::*;
 fn options() -> impl Strategy<Value = Options> {
     let balance = prop_oneof![Just(Balance::Nodes), Just(Balance::Edges)];
     let (method, order) = (prop::sample::select(&Method::ALL[..]), prop::sample::select(&Order::ALL[..]));
-    (method, 1usize..9, balance, order, any::<u64>())
-        .prop_map(|(method, parts, balance, order, seed)| Options { method, parts, balance, order, seed })
+    (method, 1usize..9, balance, order, any::<u64>()).prop_map(|(method, parts, balance, order, seed)| Options {
+        method,
+        parts,
+        balance,
+        order,
+        seed,
+    })
 }
 
 /// Each node once, ranges in order, and both directions of the numbering agree.
@@ -68,10 +73,10 @@ fn made_right<I: NodeId>(e: &Edges, options: &Options) {
     let mut total = 0;
     for r in 0..options.parts {
         let lists = on_any_threads(|| halo_lists(&g, &p, r));
-        for s in 0..options.parts {
+        for (s, list) in lists.iter().enumerate() {
             let remote = e.list.iter().filter(|&&(j, i)| r != s && p.part_of(i) == r && p.part_of(j) == s);
             let naive: BTreeSet<u64> = remote.map(|&(j, _)| p.permutation().new_of(j) as u64).collect();
-            assert_eq!(lists[s], naive.iter().copied().collect::<Vec<_>>(), "what {r} needs of {s}");
+            assert_eq!(*list, naive.iter().copied().collect::<Vec<_>>(), "what {r} needs of {s}");
             assert_eq!(stats.halo[r][s], naive.len() as u64);
             total += naive.len();
         }
@@ -82,7 +87,8 @@ fn made_right<I: NodeId>(e: &Edges, options: &Options) {
     assert_eq!(stats.cut_edges, cut as u64);
     assert!((stats.alpha - total as f64 / e.n as f64).abs() < 1e-12);
     assert!((stats.cut - cut as f64 / e.list.len().max(1) as f64).abs() < 1e-12);
-    let gap = |&(j, i): &(usize, usize)| (1.0 + p.permutation().new_of(i).abs_diff(p.permutation().new_of(j)) as f64).log2();
+    let gap =
+        |&(j, i): &(usize, usize)| (1.0 + p.permutation().new_of(i).abs_diff(p.permutation().new_of(j)) as f64).log2();
     let gaps: f64 = e.list.iter().map(gap).sum();
     assert!((stats.gap_bits - gaps / e.list.len().max(1) as f64).abs() < 1e-3);
 }
@@ -104,6 +110,12 @@ proptest! {
         prop_assert!(p.permutation().old_of_new().iter().copied().eq(0..e.n as u64));
     }
 
+}
+
+proptest! {
+    // Each case waits for the disk.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
     #[test]
     fn what_is_stored_is_loaded(e in edges(40), mut options in options()) {
         options.parts = options.parts.min(e.n);
@@ -122,7 +134,7 @@ proptest! {
 /// More blocks than one, so that passes of several blocks are compared across threads too.
 #[test]
 fn a_larger_graph_is_divided_the_same_on_any_number_of_threads() {
-    let n = 40_000usize;
+    let n = 20_000usize;
     let random = |k: usize| k.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
     let list = (0..5 * n).map(|k| (k % n, if k % 3 == 0 { random(k) % n } else { (k % n + random(k) % 50) % n }));
     let g = Edges { n, list: list.collect() }.csr::<u32>().symmetrise();
@@ -258,7 +270,8 @@ fn real(name: &str) -> Option<Csr<u32>> {
 
 /// Divides into 8, checks the balance, and gives α.
 fn alpha(g: &Csr<u32>, method: Method, balance: Balance) -> f64 {
-    let p = partition(g, &Options { balance, ..Options::new(method, 8) }, &Silent).unwrap();
+    // The order inside parts does not change what they cost each other.
+    let p = partition(g, &Options { balance, order: Order::None, ..Options::new(method, 8) }, &Silent).unwrap();
     let stats = statistics(g, &p);
     let imbalance = if balance == Balance::Nodes { stats.imbalance.nodes } else { stats.imbalance.edges };
     assert!(imbalance <= 1.05, "{method} by {balance:?}: {imbalance}");
@@ -270,9 +283,9 @@ fn law_cnr2000_in_eight() {
     let Some(g) = real("law-cnr2000") else { return };
     let a = Method::ALL.map(|m| alpha(&g, m, Balance::Nodes));
     assert!((a[0] - 0.136).abs() < 0.001 && (a[1] - 3.56).abs() < 0.02, "{a:?}");
-    assert!(a[2] <= 0.025 && a[3] <= 0.06, "{a:?}");
+    assert!(a[2] <= 0.025 && a[3] <= 0.025, "{a:?}");
     let a = Method::ALL.map(|m| alpha(&g, m, Balance::Edges));
-    assert!(a[2] <= 0.06 && a[3] <= 0.12, "{a:?}");
+    assert!(a[2] <= 0.09 && a[3] <= 0.1, "{a:?}");
 }
 
 #[test]
@@ -280,19 +293,31 @@ fn web_google_in_eight() {
     let Some(g) = real("snap-web-google") else { return };
     let a = Method::ALL.map(|m| alpha(&g, m, Balance::Nodes));
     assert!((a[0] - 3.60).abs() < 0.01 && (a[1] - 3.63).abs() < 0.02, "{a:?}");
-    assert!(a[2] <= 0.08 && a[3] <= 0.08, "{a:?}");
+    assert!(a[2] <= 0.08 && a[3] <= 0.07, "{a:?}");
 }
 
 #[test]
 fn web_google_in_eight_by_edges() {
     let Some(g) = real("snap-web-google") else { return };
     let a = Method::ALL.map(|m| alpha(&g, m, Balance::Edges));
-    assert!(a[2] <= 0.08 && a[3] <= 0.08, "{a:?}");
+    assert!(a[2] <= 0.08 && a[3] <= 0.07, "{a:?}");
+}
+
+#[test]
+fn clusters_bring_neighbours_together() {
+    let Some(g) = real("pubmed") else { return };
+    let gap = |order| {
+        let p = partition(&g, &Options { order, ..Options::new(Method::Streaming, 8) }, &Silent).unwrap();
+        statistics(&g, &p).gap_bits
+    };
+    let gaps = Order::ALL.map(gap);
+    let others = gaps[..3].iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(gaps[3] < others - 1.0, "{gaps:?}");
 }
 
 #[test]
 fn small_graphs_in_eight() {
-    for (name, most) in [("pubmed", 0.45), ("coauthor-cs", 0.9), ("amazon-photo", 1.5)] {
+    for (name, most) in [("pubmed", 0.4), ("coauthor-cs", 0.8), ("amazon-photo", 1.4)] {
         let Some(g) = real(name) else { return };
         for balance in [Balance::Nodes, Balance::Edges] {
             let a = Method::ALL.map(|m| alpha(&g, m, balance));

@@ -191,8 +191,14 @@ mod tests {
     fn an_overloaded_part_gives_up_what_costs_least() {
         // A path of 40 nodes, all but the last four in part 0.
         let n = 40;
-        let rows: Vec<Vec<u32>> = (0..n).map(|i: u32| (i.saturating_sub(1)..=i + 1).filter(|&j| j != i && j < n).collect()).collect();
-        let indptr = std::iter::once(0).chain(rows.iter().scan(0, |s, r| { *s += r.len() as u64; Some(*s) })).collect::<Vec<u64>>();
+        let rows: Vec<Vec<u32>> =
+            (0..n).map(|i: u32| (i.saturating_sub(1)..=i + 1).filter(|&j| j != i && j < n).collect()).collect();
+        let indptr = std::iter::once(0)
+            .chain(rows.iter().scan(0, |s, r| {
+                *s += r.len() as u64;
+                Some(*s)
+            }))
+            .collect::<Vec<u64>>();
         let g = Csr::<u32>::new(indptr, rows.concat(), n as usize).unwrap();
         let mut part_of: Vec<PartId> = (0..n as usize).map(|i| PartId::from(i >= 36)).collect();
         rebalance(&g, &mut part_of, 2, Balance::Nodes);

@@ -2,8 +2,8 @@
 //!
 //! The cuts minimise the heaviest part over all ways to cut, so that a hub on a boundary does not spoil the balance.
 
-use super::balance::{self, Balance};
 use super::PartId;
+use super::balance::{self, Balance};
 use crate::csr::{Csr, NodeId};
 
 pub(super) fn assign<I: NodeId>(graph: &Csr<I>, parts: usize, balance: Balance) -> Vec<PartId> {

@@ -110,7 +110,10 @@ pub fn halo_lists<I: NodeId>(graph: &Csr<I>, partition: &Partition, part: usize)
             }
         }
     });
-    (0..partition.num_parts()).into_par_iter().map(|s| met.ones(partition.rows(s)).map(|k| k as u64).collect()).collect()
+    (0..partition.num_parts())
+        .into_par_iter()
+        .map(|s| met.ones(partition.rows(s)).map(|k| k as u64).collect())
+        .collect()
 }
 
 /// Rows handed to one thread at a time.

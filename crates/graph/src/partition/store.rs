@@ -51,7 +51,8 @@ impl About {
     /// A description of what `options` made of a graph.
     pub fn new(options: &Options, symmetrised: bool, stats: PartitionStats) -> Self {
         let Options { method, parts, balance, order, seed } = *options;
-        let (num_nodes, num_edges) = (stats.rows.iter().sum::<u64>() as usize, stats.edges.iter().sum::<u64>() as usize);
+        let (num_nodes, num_edges) =
+            (stats.rows.iter().sum::<u64>() as usize, stats.edges.iter().sum::<u64>() as usize);
         Self { method, parts, balance, order, seed, symmetrised, num_nodes, num_edges, stats }
     }
 }
@@ -145,7 +146,8 @@ pub fn check_target(dir: &Path, existing: Existing) -> Result<()> {
 pub fn load(dir: &Path, num_nodes: usize) -> Result<Stored> {
     let path = dir.join("about.toml");
     let text = fs::read_to_string(&path).map_err(|e| Error::unreadable(&path, "file", &e))?;
-    let about: About = toml::from_str(&text).map_err(|e| Error::bad(&path, "about", e.to_string().trim_end(), REMEDY))?;
+    let about: About =
+        toml::from_str(&text).map_err(|e| Error::bad(&path, "about", e.to_string().trim_end(), REMEDY))?;
 
     let path = dir.join("perm.npy");
     let perm = read_ids(&path, "perm", num_nodes)?;
@@ -172,9 +174,8 @@ fn read_ids(path: &Path, field: &str, len: usize) -> Result<Vec<u64>> {
     }
     let ids = file.elements::<i64>().ok_or_else(|| file.wrong_dtype(field, "int64"))?;
     let checked = ids.iter().enumerate().map(|(at, &id)| {
-        u64::try_from(id).map_err(|_| {
-            Error::bad(path, field, format!("{field}[{at}] = {id}: expected no negative number"), REMEDY)
-        })
+        u64::try_from(id)
+            .map_err(|_| Error::bad(path, field, format!("{field}[{at}] = {id}: expected no negative number"), REMEDY))
     });
     checked.collect()
 }

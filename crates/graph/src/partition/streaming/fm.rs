@@ -6,9 +6,8 @@
 
 use std::collections::BinaryHeap;
 
-use super::level::Level;
-use super::pass::Labels;
 use crate::csr::NodeId;
+use crate::partition::ladder::{Labels, Level};
 
 /// The table of nodes × parts may take this many bytes, or half as many as the graph if that is more.
 const TABLE_BYTES: u64 = 16 << 20;
@@ -100,7 +99,9 @@ impl<'a, I: NodeId> State<'a, I> {
                 break;
             }
             for (j, _) in self.level.neighbours(i) {
-                if !locked[j] && let Some((gain, _)) = self.best_move(j) {
+                if !locked[j]
+                    && let Some((gain, _)) = self.best_move(j)
+                {
                     queue.push((gain, std::cmp::Reverse(j)));
                 }
             }

@@ -2,28 +2,22 @@
 
 use rayon::prelude::*;
 
-use super::level::Level;
-use super::pass::Labels;
-use super::ratings::Ratings;
+use super::refine::{Effort, refine};
 use crate::csr::NodeId;
+use crate::partition::ladder::{Labels, Level, Ratings};
 use crate::partition::random::hash;
+use crate::progress::Silent;
 
-/// Edges to look at in all attempts together, but for the first.
+/// Nodes and edges of all attempts together; the first may have more.
 const WORK: usize = 1 << 21;
 const MOST_ATTEMPTS: usize = 32;
 
 /// The best of several attempts.
-pub(super) fn divide<I: NodeId>(
-    level: &Level<I>,
-    parts: usize,
-    most: u64,
-    seed: u64,
-    improve: impl Fn(&Level<I>, &mut Labels<I>) + Sync,
-) -> Labels<I> {
+pub(super) fn divide<I: NodeId>(level: &Level<I>, parts: usize, most: u64, seed: u64, effort: Effort) -> Labels<I> {
     let attempts = (WORK / (level.num_edges() + level.len()).max(1)).clamp(1, MOST_ATTEMPTS);
     let all = (0..attempts as u64).into_par_iter().map(|k| {
         let mut labels = attempt(level, parts, most, hash(seed, k));
-        improve(level, &mut labels);
+        refine(level, &mut labels, most, effort, &Silent);
         let excess: u64 = labels.weights.iter().map(|w| w.saturating_sub(most)).sum();
         (excess, level.cut(&labels.of), k, labels)
     });

@@ -1,17 +1,33 @@
-//! Improving parts by moving nodes along their edges.
+//! Improving parts: restreamed passes over the rows, then, where its table is small, a search across hills.
 
-use super::level::Level;
-use super::pass::{Labels, Rule, pass};
+use super::fm;
 use crate::csr::NodeId;
+use crate::partition::ladder::{Labels, Level, Rule, pass};
+use crate::progress::Task;
 
-const MOST_PASSES: usize = 8;
+/// Passes over the rows; each is also a restreaming of the last.
+pub(super) const MOST_PASSES: usize = 8;
+/// A pass that moves fewer than one node in this many is the last.
+const SETTLED: usize = 1000;
 
-/// Passes until hardly any node moves.
-pub(super) fn refine<I: NodeId>(level: &Level<I>, labels: &mut Labels<I>, most: u64) {
+/// How to improve parts of a graph.
+#[derive(Clone, Copy)]
+pub(super) enum Effort {
+    /// Passes over the rows.
+    Passes,
+    /// Also the search of [`fm`], for which the graph must be symmetric.
+    Search,
+}
+
+/// Improves parts of at most `most` each.
+pub(super) fn refine<I: NodeId>(level: &Level<I>, labels: &mut Labels<I>, most: u64, effort: Effort, task: &dyn Task) {
     for _ in 0..MOST_PASSES {
-        let moved = pass(level, labels, most, Rule::Refine);
-        if moved * 1000 < level.len().max(1000) {
+        if pass(level, labels, most, Rule::Refine, task) <= level.len() / SETTLED {
             break;
         }
+    }
+    match effort {
+        Effort::Passes => {}
+        Effort::Search => fm::climb(level, labels, most),
     }
 }

@@ -4,54 +4,53 @@ use crate::csr::NodeId;
 
 /// A map from labels to sums that is emptied in time proportional to its use. Entries are listed in the order they came, so
 /// that whoever reads it sees the same order every time.
-pub(super) struct Ratings<I> {
+pub(in crate::partition) struct Ratings<I> {
     /// Open addressing; a sum of 0 marks a free slot.
     slots: Vec<(I, u64)>,
-    used: Vec<u32>,
+    used: Vec<usize>,
 }
 
 impl<I: NodeId> Ratings<I> {
-    pub(super) fn new() -> Self {
+    pub(in crate::partition) fn new() -> Self {
         Self { slots: vec![(I::new(0), 0); 64], used: Vec::new() }
     }
 
     /// Empties the map and makes room for `labels` different labels.
-    pub(super) fn reset(&mut self, labels: usize) {
+    pub(in crate::partition) fn reset(&mut self, labels: usize) {
         if labels * 2 > self.slots.len() {
-            // Slots are addressed by u32: a node with more than 2³⁰ different labels around it is beyond reason.
             self.slots = vec![(I::new(0), 0); (labels * 2).next_power_of_two()];
         } else {
             for &slot in &self.used {
-                self.slots[slot as usize].1 = 0;
+                self.slots[slot].1 = 0;
             }
         }
         self.used.clear();
     }
 
     /// Adds a positive `weight` to the sum of `label`.
-    pub(super) fn add(&mut self, label: I, weight: u64) {
+    pub(in crate::partition) fn add(&mut self, label: I, weight: u64) {
         let slot = self.find(label);
         let entry = &mut self.slots[slot];
         if entry.1 == 0 {
             entry.0 = label;
-            self.used.push(slot as u32);
+            self.used.push(slot);
         }
         entry.1 += weight;
     }
 
     /// The sum of `label`, 0 if it never came.
-    pub(super) fn get(&self, label: I) -> u64 {
+    pub(in crate::partition) fn get(&self, label: I) -> u64 {
         self.slots[self.find(label)].1
     }
 
     /// Different labels.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::partition) fn len(&self) -> usize {
         self.used.len()
     }
 
     /// Labels and sums, in the order the labels came.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (I, u64)> {
-        self.used.iter().map(|&slot| self.slots[slot as usize])
+    pub(in crate::partition) fn iter(&self) -> impl Iterator<Item = (I, u64)> {
+        self.used.iter().map(|&slot| self.slots[slot])
     }
 
     fn find(&self, label: I) -> usize {

@@ -12,19 +12,20 @@ use super::level::Level;
 use super::ratings::Ratings;
 use crate::csr::NodeId;
 use crate::partition::random::hash;
+use crate::progress::Task;
 
 /// Nodes that choose at once: enough to keep many threads busy, few against the graphs that need many threads.
 const BLOCK: usize = 1 << 13;
 
 /// Labels and what all nodes of each label weigh.
-pub(super) struct Labels<I> {
-    pub(super) of: Vec<I>,
-    pub(super) weights: Vec<u64>,
+pub(in crate::partition) struct Labels<I> {
+    pub(in crate::partition) of: Vec<I>,
+    pub(in crate::partition) weights: Vec<u64>,
 }
 
 /// Which label a node prefers among those that it may take.
 #[derive(Clone, Copy)]
-pub(super) enum Rule {
+pub(in crate::partition) enum Rule {
     /// Grow clusters: the strongest label; a hash keyed by this number decides between equals.
     Cluster(u64),
     /// Improve parts: a stronger one, or an equally strong one that is lighter. Nodes leave parts that are too heavy.
@@ -32,7 +33,13 @@ pub(super) enum Rule {
 }
 
 /// Lets every node choose once; labels may weigh up to `most`. Returns the number of nodes that moved.
-pub(super) fn pass<I: NodeId>(level: &Level<I>, labels: &mut Labels<I>, most: u64, rule: Rule) -> usize {
+pub(in crate::partition) fn pass<I: NodeId>(
+    level: &Level<I>,
+    labels: &mut Labels<I>,
+    most: u64,
+    rule: Rule,
+    task: &dyn Task,
+) -> usize {
     let mut ratings = Ratings::new();
     let mut moved = 0;
     let mut wishes: Vec<I> = Vec::new();
@@ -63,6 +70,7 @@ pub(super) fn pass<I: NodeId>(level: &Level<I>, labels: &mut Labels<I>, most: u6
                 moved += 1;
             }
         }
+        task.add(block.len() as u64);
     }
     moved
 }
@@ -95,8 +103,8 @@ fn choose<I: NodeId>(
             let Some(best) = others.map(|(label, rating)| (rating, lightness(label), label)).max() else { return own };
             let (rating, _, label) = best;
             let stronger = rating > ratings.get(own);
-            let lighter = rating == ratings.get(own)
-                && labels.weights[label.index()] + weight < labels.weights[own.index()];
+            let lighter =
+                rating == ratings.get(own) && labels.weights[label.index()] + weight < labels.weights[own.index()];
             if too_heavy || stronger || lighter { label } else { own }
         }
     }

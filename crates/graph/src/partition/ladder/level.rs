@@ -9,7 +9,7 @@ use crate::csr::{Csr, NodeId};
 use crate::partition::Balance;
 
 /// The graph itself, or a contraction of it.
-pub(super) struct Level<'a, I: NodeId> {
+pub(in crate::partition) struct Level<'a, I: NodeId> {
     graph: Cow<'a, Csr<I>>,
     nodes: NodeWeights,
     /// In the order of the graph's indices; empty where every edge weighs 1. A bundle of more than 2³² edges counts as 2³².
@@ -22,19 +22,19 @@ enum NodeWeights {
 }
 
 impl<'a, I: NodeId> Level<'a, I> {
-    pub(super) fn base(graph: &'a Csr<I>, balance: Balance) -> Self {
+    pub(in crate::partition) fn base(graph: &'a Csr<I>, balance: Balance) -> Self {
         Self { graph: Cow::Borrowed(graph), nodes: NodeWeights::Same(balance), edges: Vec::new() }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::partition) fn len(&self) -> usize {
         self.graph.num_dst()
     }
 
-    pub(super) fn num_edges(&self) -> usize {
+    pub(in crate::partition) fn num_edges(&self) -> usize {
         self.graph.num_edges()
     }
 
-    pub(super) fn weight(&self, i: usize) -> u64 {
+    pub(in crate::partition) fn weight(&self, i: usize) -> u64 {
         match &self.nodes {
             NodeWeights::Same(balance) => balance.weight(&self.graph, i),
             NodeWeights::Each(weights) => weights[i],
@@ -42,17 +42,17 @@ impl<'a, I: NodeId> Level<'a, I> {
     }
 
     /// Edges stored with node `i`.
-    pub(super) fn degree(&self, i: usize) -> usize {
+    pub(in crate::partition) fn degree(&self, i: usize) -> usize {
         self.graph.degree(i)
     }
 
     /// The sources of the edges into `i`, ascending.
-    pub(super) fn row(&self, i: usize) -> &[I] {
+    pub(in crate::partition) fn row(&self, i: usize) -> &[I] {
         self.graph.row(i)
     }
 
     /// The neighbours of `i` other than itself, with the weights of the edges.
-    pub(super) fn neighbours(&self, i: usize) -> impl Iterator<Item = (usize, u64)> {
+    pub(in crate::partition) fn neighbours(&self, i: usize) -> impl Iterator<Item = (usize, u64)> {
         let range = self.graph.edges_of(i);
         let weights = self.edges.get(range.clone());
         let ids = self.graph.indices()[range].iter().map(|j| j.index()).enumerate();
@@ -60,7 +60,7 @@ impl<'a, I: NodeId> Level<'a, I> {
     }
 
     /// Whether each edge stands beside its reverse, of the same weight.
-    pub(super) fn is_symmetric(&self) -> bool {
+    pub(in crate::partition) fn is_symmetric(&self) -> bool {
         let weight = |edge: usize| self.edges.get(edge).copied().unwrap_or(1);
         let matches = |i: usize, edge: usize| {
             let j = self.graph.indices()[edge].index();
@@ -73,14 +73,14 @@ impl<'a, I: NodeId> Level<'a, I> {
     }
 
     /// Total weight of edges between nodes of different labels.
-    pub(super) fn cut(&self, labels: &[I]) -> u64 {
+    pub(in crate::partition) fn cut(&self, labels: &[I]) -> u64 {
         let of = |i: usize| self.neighbours(i).filter(|&(j, _)| labels[i] != labels[j]).map(|(_, w)| w).sum::<u64>();
         (0..self.len()).into_par_iter().with_min_len(1024).map(of).sum()
     }
 
     /// Makes one node of all nodes with the same label, unless the result has more than `most` edges.
     /// `labels` become the numbers of the new nodes.
-    pub(super) fn contract(&self, labels: &mut [I], most: usize) -> Option<Level<'static, I>> {
+    pub(in crate::partition) fn contract(&self, labels: &mut [I], most: usize) -> Option<Level<'static, I>> {
         let groups = Groups::new(labels);
         let gather = |c: usize, ratings: &mut Ratings<I>| {
             let members = groups.members(c);
@@ -118,7 +118,8 @@ impl<'a, I: NodeId> Level<'a, I> {
             rows.push((ids, weights));
             (rest, rest_edges) = (tail, tail_edges);
         }
-        let fill = |(ratings, sorted): &mut (Ratings<I>, Vec<(I, u64)>), (c, (ids, weights)): (usize, (&mut [I], &mut [u32]))| {
+        let fill = |(ratings, sorted): &mut (Ratings<I>, Vec<(I, u64)>),
+                    (c, (ids, weights)): (usize, (&mut [I], &mut [u32]))| {
             gather(c, ratings);
             sorted.clear();
             sorted.extend(ratings.iter());
