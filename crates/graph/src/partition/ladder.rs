@@ -44,7 +44,8 @@ impl<'a, I: NodeId> Ladder<'a, I> {
         let mut ladder = Self { base: Level::base(graph, balance), contracted: Vec::new() };
         let mut budget = graph.num_edges() / 2;
         let mut refused = 0;
-        for (round, bound) in bounds.into_iter().enumerate() {
+        let mut bounds = bounds.into_iter().enumerate();
+        while let Some((round, bound)) = bounds.next() {
             let level = ladder.top();
             if level.len() <= enough || bound <= refused {
                 break;
@@ -55,8 +56,9 @@ impl<'a, I: NodeId> Ladder<'a, I> {
                 budget -= next.num_edges();
                 ladder.contracted.push((next, labels));
             } else {
-                // The same again would do no better; larger clusters may.
+                // The same again would do no better; much larger clusters may.
                 refused = bound;
+                bounds.next();
             }
         }
         ladder

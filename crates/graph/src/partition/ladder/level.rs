@@ -181,3 +181,36 @@ impl<I: NodeId> Groups<I> {
         &self.members[self.starts[group].index()..self.starts[group + 1].index()]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directed graph with a self-loop and a parallel edge: 0 → 1 twice, 1 → 0, 2 → 1, 3 → 2, 2 → 2.
+    fn graph() -> Csr<u32> {
+        Csr::new(vec![0, 1, 4, 6, 6], vec![1, 0, 0, 2, 2, 3], 4).unwrap()
+    }
+
+    #[test]
+    fn contraction_adds_up_nodes_and_edges() {
+        let graph = graph();
+        let base = Level::base(&graph, Balance::Edges);
+        let mut labels = vec![1, 1, 3, 3];
+        assert!(base.contract(&mut labels.clone(), 0).is_none(), "one edge is left");
+        let small = base.contract(&mut labels, 1).unwrap();
+        assert_eq!((labels, small.len(), small.num_edges()), (vec![0, 0, 1, 1], 2, 1));
+        assert_eq!((small.weight(0), small.weight(1)), (4, 2));
+        assert_eq!(small.neighbours(0).collect::<Vec<_>>(), [(1, 1)]);
+        assert_eq!((base.cut(&[0, 0, 1, 1]), small.cut(&[0, 1])), (1, 1));
+        assert!(!small.is_symmetric());
+    }
+
+    #[test]
+    fn contraction_keeps_symmetry() {
+        let graph = graph().symmetrise();
+        let base = Level::base(&graph, Balance::Nodes);
+        let small = base.contract(&mut [0, 1, 0, 3], 100).unwrap();
+        assert!(base.is_symmetric() && small.is_symmetric());
+        assert_eq!(small.neighbours(0).collect::<Vec<_>>(), [(1, 2), (2, 1)]);
+    }
+}

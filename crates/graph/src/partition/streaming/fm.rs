@@ -112,3 +112,38 @@ impl<'a, I: NodeId> State<'a, I> {
         best > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::csr::Csr;
+    use crate::partition::Balance;
+
+    #[test]
+    fn a_hill_is_climbed_within_the_bound() {
+        // Nodes 4 and 5 belong to the clique 0..4, but three parallel edges keep either from going alone.
+        let mut list = vec![(4, 5), (4, 5), (4, 5), (4, 0), (4, 1), (5, 2), (5, 3)];
+        list.extend([0, 6].iter().flat_map(|&c| (c..c + 4).flat_map(move |i| (i + 1..c + 4).map(move |j| (i, j)))));
+        let mut rows = vec![Vec::new(); 10];
+        for (i, j) in list {
+            rows[i as usize].push(j);
+            rows[j as usize].push(i);
+        }
+        rows.iter_mut().for_each(|row| row.sort_unstable());
+        let mut indptr = vec![0u64];
+        rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u64));
+        let graph = Csr::<u32>::new(indptr, rows.concat(), 10).unwrap();
+        let level = Level::base(&graph, Balance::Nodes);
+        let parted = || Labels { of: vec![1, 1, 1, 1, 0, 0, 0, 0, 0, 0], weights: vec![6, 4] };
+
+        let mut labels = parted();
+        let state = State::new(&level, &mut labels, 6);
+        assert!((0..10).filter_map(|i| state.best_move(i)).all(|(gain, _)| gain < 0), "no move helps by itself");
+        climb(&level, &mut labels, 6);
+        assert_eq!((level.cut(&labels.of), labels.weights), (0, vec![4, 6]));
+
+        let mut labels = parted();
+        climb(&level, &mut labels, 5);
+        assert_eq!((level.cut(&labels.of), labels.weights), (8, vec![6, 4]), "there is room for one only");
+    }
+}
