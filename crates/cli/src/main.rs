@@ -7,6 +7,7 @@ mod exit;
 mod generate;
 mod info;
 mod memory;
+mod partition;
 mod plot;
 mod source;
 mod ui;
@@ -41,6 +42,8 @@ enum Verb {
     Generate(generate::Args),
     /// Describe a graph in numbers
     Info(info::Args),
+    /// Divide a graph into parts and say what that costs
+    Partition(partition::Args),
 }
 
 fn main() -> ExitCode {
@@ -60,5 +63,6 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Doctor(args) => doctor::run(args, &ui),
         Verb::Generate(args) => generate::run(args, &ui),
         Verb::Info(args) => info::run(args, &ui),
+        Verb::Partition(args) => partition::run(args, &ui),
     }
 }

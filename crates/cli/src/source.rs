@@ -51,7 +51,7 @@ pub(crate) struct Source {
 
     /// Add the reverse of every edge first
     #[arg(long)]
-    symmetrise: bool,
+    pub(crate) symmetrise: bool,
 
     /// What to do with self-loops first
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]

@@ -6,6 +6,7 @@
 //! * [`Dataset`]: a folder of `.npy` files, mapped, validated once;
 //! * [`generate`]: graphs made to order, from [counter-based randomness](random);
 //! * [`stats`]: what can be said about a graph in numbers;
+//! * [`partition`]: dividing a graph among ranks, and what that costs;
 //! * [`npy`]: the one file format everything is stored in.
 //!
 //! A graph too large for memory stays on disk: [`Buf`] hides whether an array is owned or mapped.
@@ -16,6 +17,7 @@ pub mod dataset;
 mod error;
 pub mod generate;
 pub mod npy;
+pub mod partition;
 pub mod progress;
 pub mod random;
 pub mod stats;

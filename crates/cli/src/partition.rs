@@ -1,0 +1,131 @@
+//! `graphweft partition`: divides a graph into parts, says what that costs, and stores it.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::ValueEnum;
+use graphweft_graph::partition::{
+    self, About, Balance, Existing, Method, Options, Order, PartitionStats, check_target, folder, save, statistics,
+};
+use graphweft_graph::with_csr;
+use serde_json::{Value, json};
+
+use crate::memory;
+use crate::source::Source;
+use crate::ui::{Ui, bytes, count, table};
+
+/// What every part should have equally much of.
+#[derive(Clone, Copy, ValueEnum)]
+enum Share {
+    /// Nodes
+    Nodes,
+    /// Edges into the part's nodes
+    Edges,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// How many parts
+    #[arg(long, short = 'p', value_name = "P")]
+    parts: usize,
+
+    /// How to choose them: contiguous, random, metis or streaming
+    #[arg(long, value_name = "NAME", default_value_t = Method::Streaming)]
+    method: Method,
+
+    /// What to share out evenly
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Share::Nodes)]
+    balance: Share,
+
+    /// How to arrange the nodes inside a part: none, bfs, rcm or cluster
+    #[arg(long, value_name = "NAME", default_value_t)]
+    order: Order,
+
+    /// Other seeds give other partitions of like quality
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+
+    /// Folder to store the partition in [default: part/METHOD-P in the dataset folder]
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Replace a partition that is stored there already
+    #[arg(long)]
+    replace: bool,
+}
+
+pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
+    let balance = match args.balance {
+        Share::Nodes => Balance::Nodes,
+        Share::Edges => Balance::Edges,
+    };
+    let options = Options { method: args.method, parts: args.parts, balance, order: args.order, seed: args.seed };
+    let existing = if args.replace { Existing::Replace } else { Existing::Keep };
+    let opened = args.source.open(args.seed, ui)?;
+    let in_dataset = || opened.dataset.as_ref().map(|data| folder(data, args.method, args.parts));
+    let target = args.output.clone().or_else(in_dataset);
+    if let Some(dir) = &target {
+        check_target(dir, existing)?;
+    }
+
+    let started = Instant::now();
+    let partition = with_csr!(&opened.graph, g => partition::partition(g, &options, ui))?;
+    let seconds = started.elapsed().as_secs_f64();
+    let peak = memory::peak_bytes();
+    let stats = with_csr!(&opened.graph, g => statistics(g, &partition));
+    let about = About::new(&options, args.source.symmetrise, stats);
+    if let Some(dir) = &target {
+        save(dir, &partition, &about, existing)?;
+    }
+    let stored = target.as_ref().map(|dir| dir.display().to_string());
+    ui.result(&as_json(&about, seconds, peak, stored.as_deref()), || {
+        as_text(&opened.name, &about, seconds, peak, stored.as_deref())
+    })
+}
+
+fn as_json(about: &About, seconds: f64, peak: Option<u64>, stored: Option<&str>) -> Value {
+    let PartitionStats { alpha, cut, cut_edges, gap_bits, imbalance, rows, edges, halo } = &about.stats;
+    json!({
+        "method": about.method, "parts": about.parts, "balance": about.balance, "order": about.order, "seed": about.seed,
+        "symmetrised": about.symmetrised, "nodes": about.num_nodes, "num_edges": about.num_edges,
+        "alpha": alpha, "cut": cut, "cut_edges": cut_edges, "imbalance": imbalance, "gap_bits": gap_bits,
+        "rows": rows, "edges": edges, "halo": halo, "seconds": seconds, "peak_bytes": peak, "stored": stored,
+    })
+}
+
+fn as_text(name: &str, about: &About, seconds: f64, peak: Option<u64>, stored: Option<&str>) -> String {
+    let stats = &about.stats;
+    let part = |p: usize| {
+        let peer = (0..about.parts).max_by_key(|&s| (stats.halo[p][s], std::cmp::Reverse(s)));
+        let peer = peer.filter(|&s| stats.halo[p][s] > 0);
+        let peer = peer.map_or("–".into(), |s| format!("{s} ({})", count(stats.halo[p][s])));
+        [p.to_string(), count(stats.rows[p]), count(stats.edges[p]), count(stats.halo_rows(p)), peer]
+    };
+    let parts = table(["part", "rows", "edges", "halo rows", "largest peer"], (0..about.parts).map(part));
+    let mut lines = vec![
+        format!(
+            "{name}: {} nodes, {} edges, {} parts by {}",
+            count(about.num_nodes as u64),
+            count(about.num_edges as u64),
+            about.parts,
+            about.method
+        ),
+        String::new(),
+        parts.to_string(),
+        String::new(),
+        format!("alpha      {:.4} halo rows per node", stats.alpha),
+        format!("cut        {} edges ({:.2} %)", count(stats.cut_edges), 100.0 * stats.cut),
+        format!("imbalance  {:.3} by nodes, {:.3} by edges", stats.imbalance.nodes, stats.imbalance.edges),
+        format!("locality   {:.2} bits between neighbours' rows, order {}", stats.gap_bits, about.order),
+        format!("time       {seconds:.2} s"),
+    ];
+    lines.extend(peak.map(|b| format!("memory     {} at most", bytes(b))));
+    lines.push(match stored {
+        Some(dir) => format!("stored in  {dir}"),
+        None => "not stored: name a folder with -o".into(),
+    });
+    lines.join("\n")
+}

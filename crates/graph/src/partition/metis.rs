@@ -1,0 +1,118 @@
+//! Parts by METIS: multilevel k-way partitioning of the undirected graph.
+//!
+//! METIS wants a symmetric graph without self-loops or parallel edges, in arrays of 32-bit numbers of its own. It is
+//! sequential. Its random numbers are the C library's, one state per process, hence the lock: two calls at once would still
+//! be valid, but not the same every time.
+
+use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
+
+use metis::Idx;
+use rayon::prelude::*;
+
+use super::PartId;
+use super::balance::Balance;
+use crate::csr::{Csr, NodeId};
+use crate::error::{Error, Result};
+use crate::progress::{Progress, Unit};
+
+/// In thousandths: METIS aims at 1.03, and the last step moves a few nodes where it misses 1.05.
+const ALLOWED_IMBALANCE: Idx = 30;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+pub(super) fn assign<I: NodeId>(
+    graph: &Csr<I>,
+    parts: usize,
+    balance: Balance,
+    seed: u64,
+    progress: &dyn Progress,
+) -> Result<Vec<PartId>> {
+    // Symmetrising can only add entries: refuse before it takes the memory.
+    fits(graph.num_dst(), distinct(graph).sum())?;
+    let phase = progress.start("preparing METIS", 0, Unit::Items);
+    let undirected = if graph.is_symmetric() { Cow::Borrowed(graph) } else { Cow::Owned(graph.symmetrise()) };
+    fits(graph.num_dst(), distinct(&undirected).sum())?;
+    let (offsets, neighbours) = arrays(&undirected);
+    drop(undirected);
+    drop(phase);
+    let weights: Option<Vec<Idx>> = match balance {
+        Balance::Nodes => None,
+        Balance::Edges => {
+            fits(graph.num_dst(), graph.num_edges())?;
+            Some((0..graph.num_dst()).map(|i| graph.degree(i) as Idx).collect())
+        }
+    };
+
+    let _phase = progress.start("METIS", 0, Unit::Items);
+    let mut part_of: Vec<Idx> = vec![0; graph.num_dst()];
+    let failed = |why: String| {
+        let remedy = "choose the method streaming, which needs far less memory";
+        Error::request(format!("METIS cannot divide this graph: {why}"), remedy)
+    };
+    let job = metis::Graph::new(1, parts as Idx, &offsets, &neighbours).map_err(|e| failed(e.to_string()))?;
+    let job = match &weights {
+        Some(w) => job.set_vwgt(w),
+        None => job,
+    };
+    // METIS takes negative seeds for "none".
+    let seed = (seed ^ (seed >> 32)) as Idx & Idx::MAX;
+    let job = job.set_option(metis::option::UFactor(ALLOWED_IMBALANCE)).set_option(metis::option::Seed(seed));
+    {
+        let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        job.part_kway(&mut part_of).map_err(|e| failed(e.to_string()))?;
+    }
+    Ok(part_of.into_iter().map(|p| p as PartId).collect())
+}
+
+/// The number of neighbours of every node, itself not counted.
+fn distinct<I: NodeId>(graph: &Csr<I>) -> impl IndexedParallelIterator<Item = usize> {
+    (0..graph.num_dst()).into_par_iter().with_min_len(1024).map(|i| neighbours_of(graph, i).count())
+}
+
+fn neighbours_of<I: NodeId>(graph: &Csr<I>, i: usize) -> impl Iterator<Item = I> {
+    graph.row(i).chunk_by(|a, b| a == b).map(|same| same[0]).filter(move |j| j.index() != i)
+}
+
+fn fits(nodes: usize, entries: usize) -> Result<()> {
+    let most = Idx::MAX as usize;
+    if nodes >= most || entries > most {
+        let what = format!("{nodes} nodes with {entries} entries are more than METIS's 32-bit numbers can count");
+        return Err(Error::request(what, "choose the method streaming"));
+    }
+    Ok(())
+}
+
+/// METIS's offsets and neighbour lists. Everything is known to fit.
+fn arrays<I: NodeId>(graph: &Csr<I>) -> (Vec<Idx>, Vec<Idx>) {
+    let mut offsets: Vec<Idx> = vec![0; graph.num_dst() + 1];
+    offsets[1..].par_iter_mut().zip(distinct(graph)).for_each(|(slot, count)| *slot = count as Idx);
+    let mut sum = 0;
+    for x in &mut offsets {
+        sum += *x;
+        *x = sum;
+    }
+    let mut neighbours = Vec::with_capacity(sum as usize);
+    neighbours.extend((0..graph.num_dst()).flat_map(|i| neighbours_of(graph, i)).map(|j| j.index() as Idx));
+    (offsets, neighbours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_32_bits_is_refused_with_a_way_out() {
+        assert!(fits((1 << 31) - 2, (1 << 31) - 1).is_ok());
+        for (nodes, entries) in [((1 << 31) - 1, 10), (10, 1 << 31)] {
+            let message = fits(nodes, entries).unwrap_err().to_string();
+            assert!(message.contains("32-bit") && message.contains("streaming"), "{message}");
+        }
+    }
+
+    #[test]
+    fn loops_and_parallel_edges_are_not_shown_to_metis() {
+        let g = Csr::<u32>::new(vec![0, 3, 5, 6], vec![0, 1, 1, 0, 0, 2], 3).unwrap();
+        assert_eq!(arrays(&g), (vec![0, 1, 2, 2], vec![1, 0]));
+    }
+}
