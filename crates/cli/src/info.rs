@@ -1,5 +1,7 @@
 //! `graphweft info`: a graph in numbers.
 
+mod partitions;
+
 use std::path::PathBuf;
 
 use graphweft_graph::dataset::Features;
@@ -10,6 +12,7 @@ use serde_json::{Value, json};
 use crate::plot::{self, Panel};
 use crate::source::{Opened, Source};
 use crate::ui::{self, Ui};
+pub(crate) use partitions::Trial;
 
 /// Splits listed one by one in the table; the JSON has them all.
 const SHOWN_SPLITS: usize = 4;
@@ -23,14 +26,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
 
-    /// Draw the degree distribution
+    /// Try every partitioner at 2, 4, 8 and 16 parts
+    #[arg(long)]
+    partition: bool,
+
+    /// Draw the degree distribution and, with --partition, the sizes of the parts
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let opened = args.source.open(args.seed, ui)?;
-    let facts = Facts::of(&opened);
+    let mut facts = Facts::of(&opened);
+    if args.partition {
+        facts.partitions = partitions::survey(&opened, args.seed, ui)?;
+    }
     if let Some(path) = &args.plot {
         let title = format!(
             "{}: {} nodes, {} edges",
@@ -38,7 +48,12 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
             ui::count(opened.graph.num_nodes() as u64),
             ui::count(opened.graph.num_edges() as u64)
         );
-        plot::write(path, &title, &[Panel::Degrees { degrees: &facts.degrees, directed: !opened.symmetric }])?;
+        let mut panels = vec![Panel::Degrees { degrees: &facts.degrees, directed: !opened.symmetric }];
+        let trials = partitions::drawn(&facts.partitions);
+        if !trials.is_empty() {
+            panels.push(Panel::Parts(trials));
+        }
+        plot::write(path, &title, &panels)?;
     }
     ui.result(&facts.json(&opened), || facts.text(&opened))
 }
@@ -52,6 +67,7 @@ struct Facts {
     homophily: Option<f64>,
     feature_density: Option<f64>,
     class_counts: Vec<u64>,
+    partitions: Vec<Trial>,
 }
 
 impl Facts {
@@ -66,6 +82,7 @@ impl Facts {
             homophily: labels.and_then(|l| edge_homophily(g, l)),
             feature_density: features.map(Features::density),
             class_counts: labels.map_or(Vec::new(), |l| class_counts(l, opened.num_classes)),
+            partitions: Vec::new(),
         })
     }
 
@@ -100,7 +117,7 @@ impl Facts {
             "feature_density": self.feature_density,
             "class_counts": self.class_counts,
             "splits": splits,
-            "partitions": [],
+            "partitions": partitions::json(&self.partitions),
         })
     }
 
@@ -144,6 +161,11 @@ impl Facts {
         }
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let lines: Vec<String> = rows.iter().map(|(name, value)| format!("  {name:width$}  {value}")).collect();
-        format!("{}\n{}", opened.name, lines.join("\n"))
+        let mut text = format!("{}\n{}", opened.name, lines.join("\n"));
+        if !self.partitions.is_empty() {
+            text.push_str("\n\n");
+            text.push_str(&partitions::text(&self.partitions));
+        }
+        text
     }
 }

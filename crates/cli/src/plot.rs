@@ -11,7 +11,9 @@ use graphweft_graph::Error;
 use graphweft_graph::stats::Degrees;
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use crate::info::Trial;
 use crate::ui;
 
 const PANEL: (u32, u32) = (760, 500);
@@ -38,6 +40,8 @@ pub(crate) enum Panel<'a> {
         /// Whether these are in-degrees of a directed graph.
         directed: bool,
     },
+    /// The parts of several partitions: edges as bars, rows as dots, both relative to the mean.
+    Parts(Vec<&'a Trial>),
 }
 
 /// Draws the panels side by side and writes them to `path`.
@@ -64,6 +68,7 @@ fn draw(title: &str, panels: &[Panel<'_>]) -> Result<String, Box<dyn StdError>> 
         for (panel, area) in panels.iter().zip(body.split_evenly((1, panels.len()))) {
             match panel {
                 Panel::Degrees { degrees, directed } => draw_degrees(&area, degrees, *directed)?,
+                Panel::Parts(trials) => draw_parts(&area, trials)?,
             }
         }
         root.present()?;
@@ -134,6 +139,78 @@ fn draw_degrees(area: &Area<'_>, degrees: &Degrees, directed: bool) -> Drawn {
         .border_style(BLACK.mix(0.2))
         .label_font((FONT, 15).into_font().color(&INK))
         .draw()?;
+    Ok(())
+}
+
+/// A group of bars per partitioner, a bar per part, the largest first: what one rank has to do more than the mean, all wait for.
+fn draw_parts(area: &Area<'_>, trials: &[&Trial]) -> Drawn {
+    let parts = trials.first().map_or(0, |t| t.stats.rows.len());
+    let relative = |sizes: &[u64]| -> Vec<f64> {
+        let mean = sizes.iter().sum::<u64>() as f64 / sizes.len().max(1) as f64;
+        sizes.iter().map(|&x| if mean > 0.0 { x as f64 / mean } else { 0.0 }).collect()
+    };
+    let groups: Vec<Vec<(f64, f64)>> = (trials.iter())
+        .map(|t| {
+            let mut sizes: Vec<_> = relative(&t.stats.edges).into_iter().zip(relative(&t.stats.rows)).collect();
+            sizes.sort_by(|a, b| b.0.total_cmp(&a.0));
+            sizes
+        })
+        .collect();
+    let top = groups.iter().flatten().map(|(e, r)| e.max(*r)).fold(1.0, f64::max);
+    // Groups are one unit apart, bars fill four fifths of it.
+    let bar = 0.8 / parts.max(1) as f64;
+    let left = |group: usize, k: usize| group as f64 + 0.1 + k as f64 * bar;
+
+    let mut chart = ChartBuilder::on(area)
+        .caption(format!("{parts} parts: edges and rows of each"), (FONT, 16).into_font().color(&INK))
+        .margin(16)
+        .margin_right(28)
+        .x_label_area_size(56)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..trials.len() as f64, 0.0..top * LEGEND_ROOM)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(0)
+        .y_desc("relative to the mean")
+        .axis_desc_style((FONT, 18).into_font().color(&INK))
+        .label_style((FONT, 15).into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(BLACK.mix(0.12))
+        .light_line_style(BLACK.mix(0.04))
+        .draw()?;
+    let bars = groups.iter().enumerate().flat_map(|(g, sizes)| {
+        let one = move |(k, (edges, _)): (usize, &(f64, f64))| {
+            Rectangle::new([(left(g, k), 0.0), (left(g, k) + 0.85 * bar, *edges)], STRONG.mix(0.75).filled())
+        };
+        sizes.iter().enumerate().map(one)
+    });
+    chart
+        .draw_series(bars)?
+        .label("edges")
+        .legend(|(x, y)| Rectangle::new([(x + 4, y - 5), (x + 16, y + 5)], STRONG.mix(0.75).filled()));
+    let dots = groups.iter().enumerate().flat_map(|(g, sizes)| {
+        let one =
+            move |(k, (_, rows)): (usize, &(f64, f64))| Circle::new((left(g, k) + 0.42 * bar, *rows), 3, INK.filled());
+        sizes.iter().enumerate().map(one)
+    });
+    chart.draw_series(dots)?.label("rows").legend(|(x, y)| Circle::new((x + 10, y), 4, INK.filled()));
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .margin(12)
+        .background_style(WHITE.mix(0.9))
+        .border_style(BLACK.mix(0.2))
+        .label_font((FONT, 15).into_font().color(&INK))
+        .draw()?;
+    let style = (FONT, 15).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
+    for (g, trial) in trials.iter().enumerate() {
+        let (x, y) = chart.backend_coord(&(g as f64 + 0.5, 0.0));
+        let (x0, y0) = area.get_base_pixel();
+        for (line, text) in [trial.method.to_string(), format!("α = {:.3}", trial.stats.alpha)].iter().enumerate() {
+            area.draw_text(text, &style, (x - x0, y - y0 + 8 + 20 * line as i32))?;
+        }
+    }
     Ok(())
 }
 
