@@ -2,6 +2,7 @@
 //!
 //! One file per verb. Results go to stdout (a table, or one line of JSON with `--json`), everything else to stderr.
 
+mod bench;
 mod doctor;
 mod exit;
 mod generate;
@@ -36,6 +37,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Time one operation
+    Bench(bench::Args),
     /// Say what this build and this machine can do
     Doctor(doctor::Args),
     /// Make a graph and write it as a dataset folder
@@ -60,6 +63,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     }
     let ui = Ui::new(cli.json);
     match &cli.verb {
+        Verb::Bench(args) => bench::run(args, &ui),
         Verb::Doctor(args) => doctor::run(args, &ui),
         Verb::Generate(args) => generate::run(args, &ui),
         Verb::Info(args) => info::run(args, &ui),

@@ -8,6 +8,7 @@
 
 mod attention;
 mod elementwise;
+mod floor;
 mod gemm;
 mod isa;
 mod share;

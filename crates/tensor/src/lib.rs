@@ -8,7 +8,7 @@
 //! A rank owns its device, its tape and its parameters: there are no globals and no locks. No operation assumes that a matrix
 //! lies in host memory; only kernels of the CPU backend look at slices.
 
-mod adjacency;
+pub mod adjacency;
 mod backend;
 pub mod cpu;
 mod device;

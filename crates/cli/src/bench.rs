@@ -1,0 +1,164 @@
+//! `graphweft bench`: one operation, timed alone: median of several runs, peak memory, and the traffic floor beside it.
+
+mod attention;
+mod gemm;
+
+use std::time::Instant;
+
+use clap::{Subcommand, ValueEnum};
+use graphweft_graph::random::Philox;
+use graphweft_graph::{AnyCsr, Csr, Error};
+use graphweft_tensor::{DType, Device, Matrix, Tag, Usage};
+use serde_json::{Value, json};
+
+use crate::source::{Opened, Source};
+use crate::ui::{Ui, bytes, table};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    op: Op,
+}
+
+#[derive(Subcommand)]
+enum Op {
+    /// Sparse dot-product attention over the edges of a graph, forward and backward
+    Attention(attention::Args),
+    /// The matrix products of a linear layer: forward, input gradient, weight gradient
+    Gemm(gemm::Args),
+}
+
+pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
+    match &args.op {
+        Op::Attention(args) => attention::run(args, ui),
+        Op::Gemm(args) => gemm::run(args, ui),
+    }
+}
+
+/// Flags that every bench has.
+#[derive(clap::Args)]
+struct Common {
+    /// Width of a node's row
+    #[arg(long, default_value_t = 128, value_name = "D")]
+    hidden: usize,
+
+    /// Type in which rows are stored
+    #[arg(long, value_enum, default_value_t = Storage::F32)]
+    dtype: Storage,
+
+    /// Timed runs, after one that is not counted; the median is reported
+    #[arg(long, default_value_t = 9, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+
+    /// Seed for --graph
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+}
+
+/// Type of stored elements.
+#[derive(Clone, Copy, ValueEnum)]
+enum Storage {
+    F32,
+    Bf16,
+}
+
+impl From<Storage> for DType {
+    fn from(s: Storage) -> Self {
+        match s {
+            Storage::F32 => Self::F32,
+            Storage::Bf16 => Self::Bf16,
+        }
+    }
+}
+
+/// Opens the graph a bench runs on.
+fn open(source: &Source, common: &Common, ui: &Ui) -> anyhow::Result<(String, Csr<u32>)> {
+    let Opened { name, graph, .. } = source.open(common.seed, ui)?;
+    match graph {
+        AnyCsr::Narrow(csr) => Ok((name, csr)),
+        AnyCsr::Wide(_) => {
+            let what = format!("{name} has more than 2³² nodes, too many for one device");
+            Err(Error::request(what, "name a smaller graph").into())
+        }
+    }
+}
+
+/// Normal random numbers as a matrix.
+fn random(device: &Device, rows: usize, cols: usize, dtype: DType, stream: u64) -> anyhow::Result<Matrix> {
+    let random = Philox::new(1, stream);
+    let len = rows * cols;
+    let values: Vec<f32> = (0..len.div_ceil(4) as u64).flat_map(|k| random.normals(k)).take(len).collect();
+    let m = device.upload(rows, cols, &values, Tag::Activations)?;
+    Ok(if dtype == DType::F32 { m } else { device.convert("bench", &m, dtype)? })
+}
+
+/// Milliseconds of one run.
+fn timed<T>(f: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+    let start = Instant::now();
+    let out = f()?;
+    Ok((out, start.elapsed().as_secs_f64() * 1e3))
+}
+
+/// The middle of the timed runs, the first (warm-up) run left out.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.remove(0);
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// A usage as JSON, by tag.
+fn usage(u: Usage) -> Value {
+    Tag::ALL.into_iter().map(|tag| (tag.name().to_string(), u.of(tag).into())).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// What the benches of graph operations report.
+struct Report<'a> {
+    op: &'static str,
+    graph: &'a str,
+    csr: &'a Csr<u32>,
+    common: &'a Common,
+    forward: f64,
+    backward: f64,
+    floor: f64,
+    peak: Usage,
+}
+
+impl Report<'_> {
+    fn show(&self, ui: &Ui, more: Value) -> anyhow::Result<()> {
+        let edges = self.csr.num_edges();
+        let total = self.forward + self.backward;
+        let mut line = json!({
+            "op": self.op, "graph": self.graph, "nodes": self.csr.num_dst(), "edges": edges,
+            "threads": rayon::current_num_threads(), "dtype": DType::from(self.common.dtype).to_string(),
+            "hidden": self.common.hidden, "forward_ms": self.forward, "backward_ms": self.backward,
+            "ns_per_edge": total * 1e6 / edges as f64, "floor_ms": self.floor, "over_floor": total / self.floor,
+            "peak_bytes": self.peak.total(), "peak": usage(self.peak),
+        });
+        if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
+            line.extend(more);
+        }
+        ui.result(&line, || {
+            let ms = |x: f64| [format!("{x:.2}"), format!("{:.1}", x * 1e6 / edges as f64)];
+            let row = |name: &str, x: f64| {
+                let [time, per_edge] = ms(x);
+                [name.to_string(), time, per_edge]
+            };
+            let times = [
+                row("forward", self.forward),
+                row("backward", self.backward),
+                row("both", total),
+                row("floor (loads only)", self.floor),
+            ];
+            format!(
+                "{} on {}, {} threads, {}\n\n{}\n\n{:.2} times the floor; {} at the peak",
+                self.op,
+                self.graph,
+                rayon::current_num_threads(),
+                DType::from(self.common.dtype),
+                table(["", "ms", "ns per edge"], times),
+                total / self.floor,
+                bytes(self.peak.total()),
+            )
+        })
+    }
+}

@@ -1,0 +1,69 @@
+//! `graphweft bench attention`
+
+use std::rc::Rc;
+
+use graphweft_graph::Error;
+use graphweft_tensor::cpu::Cpu;
+use graphweft_tensor::ops::attention::{BiasVar, attention};
+use graphweft_tensor::{Adjacency, DType, Device, Tape};
+use serde_json::json;
+
+use super::{Common, Report, median, open, random, timed};
+use crate::source::Source;
+use crate::ui::Ui;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    #[command(flatten)]
+    common: Common,
+
+    /// Attention heads
+    #[arg(long, default_value_t = 8, value_name = "H")]
+    heads: usize,
+}
+
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
+    let (name, csr) = open(&args.source, &args.common, ui)?;
+    let (hidden, heads, dtype) = (args.common.hidden, args.heads, DType::from(args.common.dtype));
+    if heads == 0 || !hidden.is_multiple_of(heads) {
+        let what = format!("{hidden} columns cannot be shared by {heads} heads");
+        return Err(Error::request(what, "choose --heads so that it divides --hidden").into());
+    }
+    let device = Device::cpu();
+    let graph = Rc::new(Adjacency::new(&device, csr.clone()));
+    let n = csr.num_dst();
+    let q = random(&device, n, hidden, dtype, 1)?;
+    let kv = random(&device, csr.num_src(), 2 * hidden, dtype, 2)?;
+    let g = random(&device, n, hidden, dtype, 3)?;
+    let lse = random(&device, n, heads, DType::F32, 4)?;
+
+    let (mut forward, mut backward, mut floor) = (Vec::new(), Vec::new(), Vec::new());
+    device.ledger().reset_peak();
+    for _ in 0..=args.common.runs {
+        let mut tape = Tape::new(&device);
+        let (q, kv) = (tape.leaf(q.clone()), tape.leaf(kv.clone()));
+        let (out, ms) = timed(|| Ok(attention(&mut tape, &graph, heads, &q, &kv, BiasVar::None, None)?))?;
+        forward.push(ms);
+        let (_, ms) = timed(|| Ok(tape.backward(vec![(out, g.clone())], &[&q, &kv], |_| Ok(()))?))?;
+        backward.push(ms);
+    }
+    let peak = device.ledger().peak();
+    for _ in 0..=args.common.runs {
+        let cpu = Cpu::new();
+        // The passes of forward, of backward by destination and of backward by source.
+        let touch = || {
+            let sum = cpu.touch(&graph.forward, &[&kv])?.wrapping_add(cpu.touch(&graph.forward, &[&kv])?);
+            Ok(sum.wrapping_add(cpu.touch(&graph.transpose, &[&q, &g, &lse, &lse])?))
+        };
+        let (sum, ms) = timed(touch)?;
+        std::hint::black_box(sum);
+        floor.push(ms);
+    }
+    let (forward, backward, floor) = (median(forward), median(backward), median(floor));
+    let report =
+        Report { op: "attention", graph: &name, csr: &csr, common: &args.common, forward, backward, floor, peak };
+    report.show(ui, json!({ "heads": heads }))
+}
