@@ -4,16 +4,19 @@
 //!
 //! * [`Csr`]: the graph in memory, by destination, and its transformations;
 //! * [`Dataset`]: a folder of `.npy` files, mapped, validated once;
+//! * [`read`]: readers that turn other formats into such a folder, and [`build`], which sorts their edges;
 //! * [`npy`]: the one file format everything is stored in.
 //!
 //! A graph too large for memory stays on disk: [`Buf`] hides whether an array is owned or mapped.
 
 mod buf;
+pub mod build;
 mod csr;
 pub mod dataset;
 mod error;
 pub mod npy;
 pub mod progress;
+pub mod read;
 
 pub use buf::Buf;
 pub use csr::{AnyCsr, Csr, CsrError, NodeId, Permutation, PermutationError, SelfLoops, Subgraph};

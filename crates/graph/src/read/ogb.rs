@@ -1,0 +1,190 @@
+//! Raw folders of OGB node-property datasets (ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-papers100M).
+//!
+//! Text: `raw/edge.csv.gz`, `raw/num-node-list.csv.gz`, `raw/num-edge-list.csv.gz`, `raw/node-label.csv.gz` and optionally
+//! `raw/node-feat.csv.gz`, `raw/edge-feat.csv.gz`. Binary: `raw/data.npz` with `edge_index` [2, E], `num_nodes_list`,
+//! `num_edges_list` and optionally `node_feat`, `edge_feat`; `raw/node-label.npz` with `node_label`. Both:
+//! `split/<scheme>/{train,valid,test}.csv.gz`, which becomes the split of that name. OGB's loader adds the reverse of each
+//! edge for some datasets; here that is asked for with `--symmetrise`. Heterogeneous datasets are refused.
+
+use super::edge_list::{Options, Scan};
+use super::imported::EdgeFeatures;
+use super::npz::{Array, Npz};
+use super::table::{self, Table};
+use super::text::Integer;
+use super::{Context, Folder, Imported, Input, features, labels};
+use crate::build::EdgeSorter;
+use crate::dataset::{Labels, Split};
+use crate::error::{Error, Result};
+
+/// Edges checked and pushed at a time.
+const CHUNK: usize = 1 << 16;
+const INCOMPLETE: &str = "PATH is the dataset folder that contains raw/ and split/; extract the download again";
+
+/// Reads a dataset folder.
+///
+/// # Errors
+/// [`Error::BadInput`] naming the file and the line or array.
+pub fn read(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
+    if folder.input("raw/triplet-type-list.csv.gz")?.is_some() {
+        let problem = "this dataset has several types of nodes and edges";
+        let remedy = "only homogeneous graphs can be imported; extract one relation as an edge list";
+        return Err(Error::bad(folder.path().join("raw/triplet-type-list.csv.gz"), "dataset", problem, remedy));
+    }
+    let mut imported = match folder.input("raw/data.npz")? {
+        Some(data) => binary(folder, &data, cx)?,
+        None => text(folder, cx)?,
+    };
+    imported.splits = splits(folder, imported.num_nodes, cx)?;
+    Ok(imported)
+}
+
+fn need(folder: &dyn Folder, name: &str) -> Result<Input> {
+    let missing = || Error::bad(folder.path().join(name), "file", "there is no such file", INCOMPLETE);
+    folder.input(name)?.ok_or_else(missing)
+}
+
+fn text(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
+    let count = |name: &str| {
+        let input = need(folder, name)?;
+        only(&input, "lines", &table::column(&input, cx)?)
+    };
+    let n = count("raw/num-node-list.csv.gz")?;
+    let num_edges = count("raw/num-edge-list.csv.gz")?;
+    // First what has a line for each node: afterwards the number of nodes is known to be true.
+    let input = need(folder, "raw/node-label.csv.gz")?;
+    let y = Table::read(&input, cx, |x| !x.is_infinite())?;
+    let labels = labels::from_numbers(&input, "label", &[y.rows, y.width], n as usize, |at| y.values[at].into())?;
+    let features = match folder.input("raw/node-feat.csv.gz")? {
+        Some(input) => features::from_table(Table::read(&input, cx, f32::is_finite)?, n as usize, &input, cx)?,
+        None => None,
+    };
+
+    let edge_feat = folder.input("raw/edge-feat.csv.gz")?;
+    let mut edges = EdgeSorter::new(n, edge_feat.is_some(), cx.rules, cx.scratch)?;
+    let input = need(folder, "raw/edge.csv.gz")?;
+    let id = |at: Integer| match at {
+        Integer { negative: false, magnitude } if magnitude < n => Ok(magnitude),
+        Integer { negative, magnitude } => {
+            let sign = if negative { "−" } else { "" };
+            Err((format!("node {sign}{magnitude}: nodes run from 0 to {}", n - 1), INCOMPLETE.to_string()))
+        }
+    };
+    Scan::begin(&input, &Options::default(), cx)?.run(id, |piece| edges.push(&piece.edges))?;
+    if edges.pushed() != num_edges {
+        let problem = format!("{} edges, num-edge-list.csv.gz says {num_edges}", edges.pushed());
+        return Err(input.bad("edges", problem, "the file is cut short; extract the download again"));
+    }
+    let edge_features = match edge_feat {
+        Some(input) => {
+            let table = Table::read(&input, cx, f32::is_finite)?;
+            if table.rows as u64 != num_edges {
+                let problem = format!("{} lines for {num_edges} edges", table.rows);
+                return Err(input.bad("lines", problem, "the file is cut short; extract the download again"));
+            }
+            Some(EdgeFeatures { values: table.values, width: table.width })
+        }
+        None => None,
+    };
+    Ok(Imported { features, labels: Some(labels), edge_features, ..Imported::new(n as usize, edges) })
+}
+
+/// The only number of a list that has one entry per graph.
+fn only(input: &Input, field: &str, counts: &[u64]) -> Result<u64> {
+    match *counts {
+        [n] if n < 1 << 40 => Ok(n),
+        [n] => Err(input.bad(field, format!("{n} is beyond any graph"), INCOMPLETE)),
+        _ => {
+            let problem = format!("{} graphs, expected one", counts.len());
+            Err(input.bad(field, problem, "only node-property datasets can be imported"))
+        }
+    }
+}
+
+fn binary(folder: &dyn Folder, data: &Input, cx: &Context<'_>) -> Result<Imported> {
+    let mut npz = Npz::open(data, cx)?;
+    let mut count = |name: &str| only(data, name, &npz.need(name)?.all_below(1 << 40)?);
+    let (n, num_edges) = (count("num_nodes_list")?, count("num_edges_list")?);
+    let labels = binary_labels(&need(folder, "raw/node-label.npz")?, n as usize, cx)?;
+
+    let index = npz.need("edge_index")?;
+    let expected = format!("[2, {num_edges}] (num_edges_list)");
+    if index.dimensions(&expected)? != [2, num_edges as usize] {
+        return Err(index.wrong_shape(&expected));
+    }
+    let edge_feat = npz.get("edge_feat")?;
+    let mut edges = EdgeSorter::new(n, edge_feat.is_some(), cx.rules, cx.scratch)?;
+    push_columns(&index, n, &mut edges)?;
+    drop(index);
+    let edge_features = edge_feat.map(|array| edge_features(array, num_edges, cx)).transpose()?;
+    let features = match npz.get("node_feat")? {
+        Some(array) => features::from_array(array, n as usize, cx)?,
+        None => None,
+    };
+    let known = ["edge_index", "num_nodes_list", "num_edges_list", "node_feat", "edge_feat"];
+    let others: Vec<&str> = npz.names().iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
+    let notes = match others[..] {
+        [] => Vec::new(),
+        _ => vec![format!("arrays that a dataset folder has no place for were skipped: {}", others.join(", "))],
+    };
+    Ok(Imported { features, labels: Some(labels), edge_features, notes, ..Imported::new(n as usize, edges) })
+}
+
+fn binary_labels(input: &Input, n: usize, cx: &Context<'_>) -> Result<(Labels, usize)> {
+    let y = Npz::open(input, cx)?.need("node_label")?;
+    labels::from_numbers(input, "node_label", &y.shape, n, |at| y.number(at))
+}
+
+/// Pushes the columns [source; destination] of an array.
+fn push_columns(index: &Array, n: u64, edges: &mut EdgeSorter) -> Result<()> {
+    let e = index.shape[1];
+    let mut chunk = Vec::with_capacity(e.min(CHUNK));
+    for start in (0..e).step_by(CHUNK) {
+        chunk.clear();
+        for k in start..e.min(start + CHUNK) {
+            chunk.push([index.below(k, n)?, index.below(e + k, n)?]);
+        }
+        edges.push(&chunk)?;
+    }
+    Ok(())
+}
+
+fn edge_features(array: Array, num_edges: u64, cx: &Context<'_>) -> Result<EdgeFeatures> {
+    let expected = format!("[{num_edges}, columns]");
+    let [rows, width] = array.dimensions(&expected)?;
+    if rows as u64 != num_edges || width == 0 {
+        return Err(array.wrong_shape(&expected));
+    }
+    let input = array.input().clone();
+    let name = array.name.clone();
+    let values = array.into_f32(cx.scratch)?;
+    if let Some(at) = values.iter().position(|x| !x.is_finite()) {
+        let problem = format!("{name}[{}, {}] is not a finite number", at / width, at % width);
+        return Err(input.bad(name, problem, "replace NaN and infinite values, and save the file again"));
+    }
+    Ok(EdgeFeatures { values, width })
+}
+
+fn splits(folder: &dyn Folder, n: usize, cx: &Context<'_>) -> Result<Vec<Split>> {
+    folder
+        .folders("split")?
+        .into_iter()
+        .map(|name| {
+            let file = |part: &str| format!("split/{name}/{part}.csv.gz");
+            let part = |part: &str| -> Result<Vec<i64>> {
+                let ids = table::column(&need(folder, &file(part))?, cx)?;
+                // What does not fit is refused below, with its position.
+                Ok(ids.into_iter().map(|id| i64::try_from(id).unwrap_or(i64::MAX)).collect())
+            };
+            let (train, valid, test) = (part("train")?.into(), part("valid")?.into(), part("test")?.into());
+            let split = Split { name: name.clone(), train, valid, test };
+            match split.check(n) {
+                Ok(()) => Ok(split),
+                Err((which, problem)) => {
+                    let part = split.parts()[which].0;
+                    let remedy = "each node belongs to one of train, valid and test";
+                    Err(Error::bad(folder.path().join(file(part)), part, problem, remedy))
+                }
+            }
+        })
+        .collect()
+}
