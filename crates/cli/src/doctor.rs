@@ -1,6 +1,64 @@
-//! `graphweft doctor`
+//! `graphweft doctor`: what this build contains, what this machine has, and what to do about the rest.
+//!
+//! Optional libraries are looked for at run time, in the places where the loader, a CUDA toolkit or Python wheels put them,
+//! and asked for their version; nothing is started and no device is touched beyond counting.
+
+mod library;
+mod machine;
+
+use serde_json::{Value, json};
+
+use crate::ui::{Ui, bytes, table};
+use library::{Found, LIBRARIES};
+use machine::Machine;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {}
-pub(crate) fn run(_: &Args, ui: &crate::ui::Ui) -> anyhow::Result<()> {
-    ui.result(&serde_json::json!({}), String::new)
+
+/// A part of Graphweft that can be left out of a build.
+struct Backend {
+    name: &'static str,
+    what: &'static str,
+    built: bool,
+}
+
+const BACKENDS: &[Backend] = &[
+    Backend { name: "cpu", what: "graphs on the CPU, all cores", built: true },
+    Backend { name: "metis", what: "METIS partitioner", built: cfg!(feature = "metis") },
+    Backend { name: "mpi", what: "ranks as MPI processes", built: false },
+    Backend { name: "cuda", what: "kernels on NVIDIA GPUs, ranks over NCCL", built: false },
+];
+
+pub(crate) fn run(_: &Args, ui: &Ui) -> anyhow::Result<()> {
+    let machine = Machine::look();
+    let found: Vec<_> = LIBRARIES.iter().map(|l| (l, l.find())).collect();
+    let json = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "backends": BACKENDS.iter().map(|b| (b.name.to_string(), b.built.into())).collect::<serde_json::Map<_, _>>(),
+        "machine": { "cpu": machine.cpu, "cores": machine.cores, "memory_bytes": machine.memory, "simd": machine.simd },
+        "libraries": found.iter().map(|(l, f)| match f {
+            Some(Found { file, version, detail }) => {
+                json!({ "name": l.name, "found": true, "file": file, "version": version, "detail": detail })
+            }
+            None => json!({ "name": l.name, "found": false, "remedy": l.remedy }),
+        }).collect::<Vec<Value>>(),
+    });
+    ui.result(&json, || {
+        let yes = |b: bool| if b { "yes" } else { "not in this version" }.to_string();
+        let backends = BACKENDS.iter().map(|b| [b.name.to_string(), yes(b.built), b.what.to_string()]);
+        let libraries = found.iter().map(|(l, f)| match f {
+            Some(f) => [l.name.into(), f.version.clone(), [&f.file, f.detail.as_str()].join(" ").trim().into()],
+            None => [l.name.into(), "not found".into(), format!("{}: {}", l.purpose, l.remedy)],
+        });
+        format!(
+            "graphweft {}\n\n{} × {}, {} of memory, {}\n\n{}\n\n{}",
+            env!("CARGO_PKG_VERSION"),
+            machine.cores,
+            machine.cpu,
+            bytes(machine.memory),
+            machine.simd.join(" "),
+            table(["backend", "built", "what"], backends),
+            table(["library", "version", "where, or what to do"], libraries),
+        )
+    })
 }

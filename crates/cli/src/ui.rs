@@ -112,15 +112,17 @@ impl Task for Lines {
     }
 }
 
-/// A table without frames; all columns but the first are aligned right.
+/// A table without frames; columns of numbers are aligned right.
 pub(crate) fn table<const C: usize>(header: [&str; C], rows: impl IntoIterator<Item = [String; C]>) -> Table {
+    let rows: Vec<_> = rows.into_iter().collect();
+    let number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '–');
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
-    for row in rows {
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    table.add_rows(&rows);
+    for (k, column) in table.column_iter_mut().enumerate() {
+        if rows.iter().all(|row| number(&row[k])) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     table
 }

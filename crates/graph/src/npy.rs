@@ -4,7 +4,7 @@
 //! accepted: plain little-endian numbers in C order.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,7 +114,7 @@ pub struct Header {
 
 impl Header {
     /// Number of elements, or `None` if the product overflows.
-    pub fn len(&self) -> Option<usize> {
+    pub fn num_elements(&self) -> Option<usize> {
         self.shape.iter().try_fold(1usize, |n, &x| n.checked_mul(x))
     }
 
@@ -250,7 +250,7 @@ impl NpyFile {
             let remedy = "write numpy.ascontiguousarray(x) instead of x";
             return Err(Error::bad(path, "fortran_order", "the array is stored column by column", remedy));
         }
-        let bytes = header.len().and_then(|n| n.checked_mul(header.dtype.size()));
+        let bytes = header.num_elements().and_then(|n| n.checked_mul(header.dtype.size()));
         let stored = map.len() - data;
         match bytes {
             Some(bytes) if bytes == stored => Ok(Self { path: path.to_path_buf(), map, header, data }),
@@ -280,7 +280,7 @@ impl NpyFile {
 
     /// The elements, if they are of type `T`: a window into the file, nothing is read.
     pub fn elements<T: Element>(&self) -> Option<Buf<T>> {
-        let len = self.header.len().filter(|_| self.header.dtype == T::DTYPE)?;
+        let len = self.header.num_elements().filter(|_| self.header.dtype == T::DTYPE)?;
         Buf::from_map(&self.map, self.data, len)
     }
 
@@ -312,10 +312,15 @@ pub struct NpyWriter<T> {
 }
 
 impl<T: Element> NpyWriter<T> {
-    /// Creates `path` for rows of shape `row` (`&[]` for a plain vector).
+    /// Creates `path` for rows of shape `row` (`&[]` for a plain vector). A file of that name is replaced, not overwritten:
+    /// whoever has it mapped keeps the old bytes.
     pub fn create(path: impl AsRef<Path>, row: &[usize]) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
-        let file = File::create(&path).map_err(Error::write("create", &path))?;
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::write("replace", &path)(e)),
+            _ => {}
+        }
+        let file = File::create_new(&path).map_err(Error::write("create", &path))?;
         let mut file = BufWriter::with_capacity(1 << 20, file);
         file.write_all(&[0u8; HEADER_BYTES]).map_err(Error::write("write", &path))?;
         Ok(Self { path, file, row: row.to_vec(), elements: 0, element: std::marker::PhantomData })

@@ -1,1 +1,223 @@
+//! Every way in which a folder can be wrong, and the message it must give.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use half::f16;
+
 use super::*;
+use crate::npy::write_npy;
+use crate::with_csr;
+
+/// A triangle 0 – 1 – 2 and an isolated node 3, with everything a folder can hold.
+fn write_good(dir: &Path) {
+    let w = DatasetWriter::create(dir).unwrap();
+    let graph = Csr::<u32>::new(vec![0, 2, 4, 6, 6], vec![1, 2, 0, 2, 0, 1], 4).unwrap();
+    let mut meta = Meta::of("triangle", &graph, true);
+    w.graph(&graph.into()).unwrap();
+    let sparse = SparseFeatures {
+        indptr: vec![0, 1, 3, 3, 4].into(),
+        indices: vec![4, 0, 2, 1].into(),
+        data: Some(vec![1.0, 2.0, 3.0, 4.0].into()),
+        width: 5,
+    };
+    w.features(&Features::Sparse(sparse)).unwrap();
+    w.labels(&Labels::Single(vec![0, 1, 1, -1].into()), 2).unwrap();
+    w.split(&Split { name: "s".into(), train: vec![0].into(), valid: vec![1].into(), test: vec![2].into() }).unwrap();
+    write_npy(w.path("edge_feat.npy"), &[1], &[0.5f32; 6]).unwrap();
+    (meta.num_features, meta.num_classes) = (5, 2);
+    w.finish(&meta).unwrap();
+}
+
+fn good() -> (tempfile::TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("triangle");
+    write_good(&dir);
+    (root, dir)
+}
+
+#[test]
+fn a_written_folder_opens_with_all_its_parts() {
+    let (_root, dir) = good();
+    let data = Dataset::open(&dir).unwrap();
+    assert_eq!(data.meta().num_nodes, 4);
+    assert_eq!(with_csr!(data.graph(), g => g.row(2).iter().map(|j| j.index()).collect::<Vec<_>>()), [0, 1]);
+    assert_eq!(data.features().map(Features::width), Some(5));
+    assert_eq!(data.labels(), Some(&Labels::Single(vec![0, 1, 1, -1].into())));
+    assert_eq!(data.edge_features().map(Dense::width), Some(1));
+    assert_eq!(&data.split("s").unwrap().valid[..], &[1]);
+    let message = data.split("nosuch").unwrap_err().to_string();
+    assert!(message.contains("choose one of: s"), "{message}");
+}
+
+#[test]
+fn wide_and_foreign_dtypes_open_to_the_same_graph() {
+    let (_root, dir) = good();
+    let narrow = Dataset::open(&dir).unwrap().graph().clone();
+    write_npy(dir.join("indptr.npy"), &[], &[0i64, 2, 4, 6, 6]).unwrap();
+    write_npy(dir.join("indices.npy"), &[], &[1i64, 2, 0, 2, 0, 1]).unwrap();
+    assert_eq!(Dataset::open(&dir).unwrap().graph(), &narrow);
+}
+
+/// What to do to the good folder, and what the message must name.
+type Damage = (&'static str, fn(&Path), &'static [&'static str]);
+
+#[test]
+fn damage_is_named_by_file_field_and_position() {
+    fn meta(dir: &Path, from: &str, to: &str) {
+        let text = fs::read_to_string(dir.join("meta.toml")).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(dir.join("meta.toml"), text.replace(from, to)).unwrap();
+    }
+    fn npy<T: crate::npy::Element>(dir: &Path, name: &str, row: &[usize], values: &[T]) {
+        write_npy(dir.join(name), row, values).unwrap();
+    }
+    let cases: &[Damage] = &[
+        ("no meta", |d| fs::remove_file(d.join("meta.toml")).unwrap(), &["meta.toml", "check the path"]),
+        ("unknown key", |d| meta(d, "symmetric", "symetric"), &["meta.toml", "symetric"]),
+        ("negative count", |d| meta(d, "num_nodes = 4", "num_nodes = -4"), &["meta.toml", "line 2"]),
+        ("overflowing count", |d| meta(d, "num_nodes = 4", "num_nodes = 9223372036854775807"), &["num_nodes"]),
+        ("count over u64", |d| meta(d, "num_nodes = 4", "num_nodes = 99999999999999999999"), &["meta.toml"]),
+        ("other count", |d| meta(d, "num_nodes = 4", "num_nodes = 5"), &["indptr.npy", "[5]", "expected [6]"]),
+        ("other edges", |d| meta(d, "num_edges = 6", "num_edges = 7"), &["indices.npy", "expected [7]"]),
+        ("missing array", |d| fs::remove_file(d.join("indptr.npy")).unwrap(), &["indptr.npy"]),
+        (
+            "folder for file",
+            |d| {
+                fs::remove_file(d.join("indices.npy")).unwrap();
+                fs::create_dir(d.join("indices.npy")).unwrap();
+            },
+            &["indices.npy", "folder"],
+        ),
+        ("empty file", |d| fs::write(d.join("label.npy"), []).unwrap(), &["label.npy", "empty"]),
+        ("wrong dtype", |d| npy(d, "indices.npy", &[], &[1.0f32; 6]), &["indices.npy", "float32", "uint32"]),
+        ("first offset", |d| npy(d, "indptr.npy", &[], &[1u64, 2, 4, 6, 6]), &["indptr[0] is 1"]),
+        ("decreasing", |d| npy(d, "indptr.npy", &[], &[0u64, 4, 2, 6, 6]), &["indptr[2] = 2 is below"]),
+        ("last offset", |d| npy(d, "indptr.npy", &[], &[0u64, 2, 4, 6, 7]), &["indptr[4] is 7"]),
+        ("huge offset", |d| npy(d, "indptr.npy", &[], &[0u64, u64::MAX, 4, 6, 6]), &["indptr[2] = 4 is below"]),
+        ("negative offset", |d| npy(d, "indptr.npy", &[], &[0i64, -2, 4, 6, 6]), &["indptr[1] = -2"]),
+        ("id out of range", |d| npy(d, "indices.npy", &[], &[1u32, 2, 0, 2, 0, 4]), &["indices[5] = 4 in row 2"]),
+        ("wide id out of range", |d| npy(d, "indices.npy", &[], &[1i64, 2, 0, 2, 0, 1 << 40]), &["indices[5]"]),
+        ("negative id", |d| npy(d, "indices.npy", &[], &[1i64, 2, 0, 2, 0, -1]), &["indices[5] = -1"]),
+        ("unsorted row", |d| npy(d, "indices.npy", &[], &[2u32, 1, 0, 2, 0, 1]), &["row 0 is not sorted"]),
+        ("not symmetric", |d| npy(d, "indices.npy", &[], &[1u32, 3, 0, 2, 0, 1]), &["symmetric", "--symmetrise"]),
+        ("label range", |d| npy(d, "label.npy", &[], &[0i64, 1, 2, -1]), &["label[2] = 2"]),
+        ("label below", |d| npy(d, "label.npy", &[], &[0i64, -2, 1, -1]), &["label[1] = -2"]),
+        ("label dtype", |d| npy(d, "label.npy", &[], &[0i32, 1, 1, 1]), &["label.npy", "int32", "int64"]),
+        ("label length", |d| npy(d, "label.npy", &[], &[0i64; 3]), &["label.npy", "expected [4]"]),
+        ("multi-label value", |d| npy(d, "label.npy", &[2], &[0u8, 1, 1, 0, 2, 0, 0, 0]), &["label[2, 0] = 2"]),
+        ("label missing", |d| fs::remove_file(d.join("label.npy")).unwrap(), &["meta.toml", "num_classes"]),
+        ("column range", |d| npy(d, "feat_indices.npy", &[], &[4u32, 0, 5, 1]), &["feat_indices[2] = 5"]),
+        ("feature offsets", |d| npy(d, "feat_indptr.npy", &[], &[0u64, 3, 1, 3, 4]), &["feat_indptr[2] = 1"]),
+        ("feature length", |d| npy(d, "feat_indptr.npy", &[], &[0u64, 1, 3, 3, 9]), &["feat_indices.npy", "[9]"]),
+        ("feature NaN", |d| npy(d, "feat_data.npy", &[], &[1.0f32, f32::NAN, 1.0, 1.0]), &["feat_data[1]"]),
+        (
+            "dense NaN",
+            |d| {
+                fs::remove_file(d.join("feat_indptr.npy")).unwrap();
+                npy(d, "feat.npy", &[5], &[&[0.0f32; 12][..], &[f32::INFINITY], &[0.0; 7]].concat());
+            },
+            &["feat.npy", "feat[2, 2]"],
+        ),
+        (
+            "half NaN",
+            |d| {
+                fs::remove_file(d.join("feat_indptr.npy")).unwrap();
+                npy(d, "feat.npy", &[5], &[f16::NAN; 20]);
+            },
+            &["feat.npy", "feat[0, 0]"],
+        ),
+        (
+            "feature width",
+            |d| {
+                fs::remove_file(d.join("feat_indptr.npy")).unwrap();
+                npy(d, "feat.npy", &[4], &[0.0f32; 16]);
+            },
+            &["feat.npy", "expected [4, 5]"],
+        ),
+        ("edge feature length", |d| npy(d, "edge_feat.npy", &[1], &[0.0f32; 5]), &["edge_feat.npy", "[6, columns]"]),
+        ("edge feature half", |d| npy(d, "edge_feat.npy", &[1], &[f16::ONE; 6]), &["edge_feat.npy", "float16"]),
+        ("split range", |d| npy(d, "split/s/test.npy", &[], &[4i64]), &["split/s/test.npy", "test[0] = 4"]),
+        ("split negative", |d| npy(d, "split/s/test.npy", &[], &[-1i64]), &["test[0] = -1"]),
+        ("split overlap", |d| npy(d, "split/s/test.npy", &[], &[2i64, 0]), &["test[1] = 0", "already in train"]),
+        ("split part", |d| fs::remove_file(d.join("split/s/valid.npy")).unwrap(), &["split/s/valid.npy"]),
+    ];
+    for (name, damage, expected) in cases {
+        let (_root, dir) = good();
+        damage(&dir);
+        let error = Dataset::open(&dir).expect_err(name);
+        assert!(matches!(error, Error::BadInput { .. }), "{name}: {error}");
+        let message = error.to_string();
+        for word in *expected {
+            assert!(message.contains(word), "{name}: {word:?} is not in: {message}");
+        }
+    }
+}
+
+#[test]
+fn truncating_any_file_anywhere_is_noticed() {
+    let (_root, dir) = good();
+    let arrays: Vec<PathBuf> = ["indptr", "indices", "feat_indptr", "feat_indices", "feat_data", "label", "edge_feat"]
+        .iter()
+        .map(|n| dir.join(format!("{n}.npy")))
+        .chain([dir.join("split/s/train.npy")])
+        .collect();
+    for path in arrays {
+        let bytes = fs::read(&path).unwrap();
+        for keep in 0..bytes.len() {
+            fs::write(&path, &bytes[..keep]).unwrap();
+            let message = Dataset::open(&dir).expect_err("truncated").to_string();
+            assert!(message.contains(path.file_name().unwrap().to_str().unwrap()), "{message}");
+        }
+        fs::write(&path, &bytes).unwrap();
+    }
+    Dataset::open(&dir).unwrap();
+}
+
+#[test]
+fn a_stamp_spares_validation_until_a_file_changes() {
+    let (_root, dir) = good();
+    let stamp = dir.join(".validated");
+    assert!(stamp.exists(), "writers leave a stamp");
+    let label = dir.join("label.npy");
+    let time = fs::metadata(&label).unwrap().modified().unwrap();
+    write_npy(&label, &[], &[7i64, 7, 7, 7]).unwrap();
+    // Same size and, by force, same time: the stamp is believed, nothing is read.
+    fs::File::options().write(true).open(&label).unwrap().set_modified(time).unwrap();
+    Dataset::open(&dir).unwrap();
+    let later = SystemTime::now() + Duration::from_secs(5);
+    fs::File::options().write(true).open(&label).unwrap().set_modified(later).unwrap();
+    assert!(Dataset::open(&dir).unwrap_err().to_string().contains("label[0] = 7"));
+}
+
+#[test]
+fn an_unfinished_writer_leaves_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let w = DatasetWriter::create(root.path().join("a/b")).unwrap();
+    w.graph(&Csr::<u32>::new(vec![0, 0], vec![], 1).unwrap().into()).unwrap();
+    drop(w);
+    assert_eq!(fs::read_dir(root.path().join("a")).unwrap().count(), 0);
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let (_root, dir) = good();
+    assert!(matches!(DatasetWriter::create(&dir), Err(Error::Request { .. })));
+}
+
+#[test]
+fn the_shared_datasets_open() {
+    let shared = std::env::var("GRAPHWEFT_SHARED")
+        .map_or_else(|_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from)
+        .join("data");
+    let Ok(folders) = fs::read_dir(&shared) else {
+        eprintln!("skipped: {} is missing", shared.display());
+        return;
+    };
+    for dir in folders.map(|f| f.unwrap().path()).filter(|d| d.join("meta.toml").exists()) {
+        let data = Dataset::map(&dir).unwrap();
+        validate::validate(&data).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(data.graph().num_nodes(), data.meta().num_nodes);
+    }
+}

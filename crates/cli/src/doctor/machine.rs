@@ -1,0 +1,43 @@
+//! The machine's processor and memory.
+
+use std::fs;
+
+/// What the operating system says about this machine.
+pub(super) struct Machine {
+    pub(super) cpu: String,
+    pub(super) cores: usize,
+    pub(super) memory: u64,
+    pub(super) simd: Vec<&'static str>,
+}
+
+impl Machine {
+    pub(super) fn look() -> Self {
+        let field = |file: &str, key: &str| {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            let line = text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_default().to_string();
+            line.trim_start_matches([' ', '\t', ':']).trim().to_string()
+        };
+        let cpu = field("/proc/cpuinfo", "model name");
+        let kib = field("/proc/meminfo", "MemTotal");
+        Self {
+            cpu: if cpu.is_empty() { std::env::consts::ARCH.into() } else { cpu },
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory: kib.trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024,
+            simd: simd(),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn simd() -> Vec<&'static str> {
+    macro_rules! detected {
+        ($($feature:tt),*) => { [$(($feature, std::arch::is_x86_feature_detected!($feature))),*] };
+    }
+    let features = detected!["avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512bf16"];
+    features.into_iter().filter_map(|(name, there)| there.then_some(name)).collect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn simd() -> Vec<&'static str> {
+    vec![]
+}
