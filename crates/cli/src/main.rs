@@ -4,6 +4,8 @@
 
 mod doctor;
 mod exit;
+mod import;
+mod size;
 mod source;
 mod ui;
 
@@ -33,6 +35,8 @@ struct Cli {
 enum Verb {
     /// Say what this build and this machine can do
     Doctor(doctor::Args),
+    /// Turn another format into a dataset folder
+    Import(import::Args),
 }
 
 fn main() -> ExitCode {
@@ -50,5 +54,6 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     let ui = Ui::new(cli.json);
     match &cli.verb {
         Verb::Doctor(args) => doctor::run(args, &ui),
+        Verb::Import(args) => import::run(args, &ui),
     }
 }

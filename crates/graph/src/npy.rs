@@ -406,7 +406,7 @@ mod tests {
             (with("shape", "shade"), "no 'shape'"),
         ];
         for (bytes, expected) in cases {
-            std::fs::write(&path, &bytes).unwrap();
+            fs::write(&path, &bytes).unwrap();
             let message = NpyFile::open(&path).unwrap_err().to_string();
             assert!(message.contains(expected) && message.contains("bad.npy"), "{message}");
         }

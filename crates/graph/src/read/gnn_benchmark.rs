@@ -21,10 +21,9 @@ const CHUNK: usize = 1 << 16;
 /// [`Error::BadInput`](crate::Error::BadInput) naming the array and the element.
 pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     let mut npz = Npz::open(input, cx)?;
-    let adjacency = match compressed(&mut npz, "adj")? {
-        Some(m) => m,
-        // Asking for the usual name gives an error that lists the names there are.
-        None => return npz.need("adj_data").map(|a| Err(a.bad("the other arrays of the matrix are missing")))?,
+    let Some(adjacency) = compressed(&mut npz, "adj")? else {
+        // Asking for it by the usual name gives an error that lists the names there are.
+        return npz.need("adj_indptr").and_then(|a| Err(a.bad("the adjacency matrix is incomplete")));
     };
     let [n, columns] = adjacency.shape;
     if n != columns || n == 0 {

@@ -130,7 +130,7 @@ struct Stored<'a> {
 impl Stored<'_> {
     fn read<T: Element>(&self, member: &mut impl Read) -> Result<Buf<T>> {
         let claimed = format!("{} {:?}", self.header.dtype, self.header.shape);
-        let Some(len) = self.header.len().filter(|n| n.checked_mul(size_of::<T>()).is_some()) else {
+        let Some(len) = self.header.num_elements().filter(|n| n.checked_mul(size_of::<T>()).is_some()) else {
             return Err(self.input.bad(self.name, format!("the header claims shape {claimed}"), CORRUPT));
         };
         let mut values = Spool::new(self.scratch);
