@@ -14,6 +14,8 @@ pub mod build;
 mod csr;
 pub mod dataset;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod npy;
 pub mod progress;
 pub mod read;
