@@ -8,8 +8,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Cursor, Write};
+use std::io::{self, Cursor, Write};
+use std::path::Path;
 
+use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -125,28 +127,53 @@ pub fn metis(data: &[u8]) {
     with_text(data, metis::read);
 }
 
-/// A dataset folder in which some files are replaced: records of file number, length (two bytes) and contents.
-pub fn dataset_folder(mut data: &[u8]) {
-    let Ok(root) = tempfile::tempdir() else { return };
-    let dir = root.path();
-    let mut files: BTreeMap<&str, Vec<u8>> = GOOD_FOLDER.iter().map(|(name, make)| (*name, make())).collect();
+/// A dataset folder in which some files are replaced: records of file number, length (two bytes) and contents; an empty
+/// record removes a file.
+pub fn dataset_folder(data: &[u8]) {
+    thread_local! {
+        // Kept from run to run, because making a folder takes longer than reading it.
+        static FOLDER: Option<TempDir> = good_folder().ok();
+    }
+    FOLDER.with(|folder| {
+        if let Some(folder) = folder {
+            let replaced = replacements(data);
+            // What cannot be written was not fuzzed; the next run tries again.
+            let _ = replaced.iter().try_for_each(|(&at, bytes)| put(folder.path(), GOOD_FOLDER[at].0, bytes));
+            open_folder(folder.path());
+            let _ = replaced.keys().try_for_each(|&at| put(folder.path(), GOOD_FOLDER[at].0, &GOOD_FOLDER[at].1()));
+            let _ = fs::remove_file(folder.path().join(".validated"));
+        }
+    });
+}
+
+fn good_folder() -> io::Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    fs::create_dir_all(folder.path().join("split/s"))?;
+    GOOD_FOLDER.iter().try_for_each(|(name, make)| put(folder.path(), name, &make()))?;
+    Ok(folder)
+}
+
+fn put(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let path = dir.join(name);
+    match bytes {
+        [] if path.exists() => fs::remove_file(path),
+        [] => Ok(()),
+        bytes => fs::write(path, bytes),
+    }
+}
+
+fn replacements(mut data: &[u8]) -> BTreeMap<usize, &[u8]> {
+    let mut replaced = BTreeMap::new();
     while let [which, low, high, rest @ ..] = data {
         let length = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
         let (contents, rest) = rest.split_at(length);
         data = rest;
-        if let Some((name, _)) = GOOD_FOLDER.get(usize::from(*which)) {
-            files.insert(name, contents.to_vec());
-        }
+        replaced.insert(usize::from(*which) % GOOD_FOLDER.len(), contents);
     }
-    if fs::create_dir_all(dir.join("split/s")).is_err() {
-        return;
-    }
-    for (name, bytes) in &files {
-        // An empty record removes a file.
-        if !bytes.is_empty() && fs::write(dir.join(name), bytes).is_err() {
-            return;
-        }
-    }
+    replaced
+}
+
+fn open_folder(dir: &Path) {
     if let Ok(data) = Dataset::open(dir) {
         with_csr!(data.graph(), g => {
             let edges: usize = (0..g.num_dst()).map(|i| g.row(i).len()).sum();

@@ -26,6 +26,8 @@ mod labels;
 mod npz;
 mod splits;
 mod table;
+#[cfg(test)]
+mod testing;
 mod text;
 
 use crate::build::{EdgeRules, Scratch};

@@ -327,3 +327,105 @@ fn parse_line(
     piece.edges.push(edge);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::EdgeRules;
+    use crate::read::testing::{KEEP, assert_refused, edges, text, with_context};
+
+    const RELABELLED: Options = Options { ids: Ids::Relabel, num_nodes: None, edge_features: false };
+
+    fn read_with(contents: &str, options: Options, rules: EdgeRules) -> Result<Imported> {
+        with_context(rules, |cx| read(&text(contents), &options, cx))
+    }
+
+    #[test]
+    fn separators_comments_headers_and_line_ends_do_not_matter() {
+        let same = [
+            "# Nodes: 4\n# From To\n0\t3\n3\t1\n",
+            "source,target\r\n0,3\r\n3,1\r\n",
+            "0;3\n\n  3 ; 1",
+            "% konect\n// other\n0 3\n# between\n3   1\n",
+            "\u{feff}0 3\n3 1\n",
+            "\u{feff}\"Source\",\"Target\"\n0, 3\n3, 1\n",
+        ];
+        for contents in same {
+            let imported = read_with(contents, Options::default(), KEEP).unwrap();
+            assert_eq!(imported.num_nodes, 4);
+            assert_eq!(edges(imported), [(3, 1, 0.0), (0, 3, 0.0)], "{contents:?}");
+        }
+    }
+
+    #[test]
+    fn extra_columns_become_edge_features_only_on_request() {
+        assert_refused(read_with("0 1\n1 0 7\n", Options::default(), KEEP), &["t: line 2, column 3"]);
+        assert_refused(read_with("a b c\n0 1 7\n", Options::default(), KEEP), &["line 2", "--edge-features"]);
+        let options = Options { edge_features: true, ..Options::default() };
+        let imported = read_with("from,to,weight,year\n1,0,0.5,9\n0,1,-2e1,9\n", options, KEEP).unwrap();
+        assert_eq!(imported.edge_features.as_ref().unwrap().width, 2);
+        assert_eq!(edges(imported), [(1, 0, 0.5), (0, 1, -20.0)]);
+        assert_refused(read_with("0 1\n", options, KEEP), &["line 1", "leave --edge-features out"]);
+        assert_refused(read_with("0 1 2\n0 1\n", options, KEEP), &["line 2", "2 columns, the first edge has 3"]);
+        assert_refused(read_with("0 1 2\n0 1 nan\n", options, KEEP), &["line 2, column 3", "finite"]);
+        assert_refused(read_with("0 1 1e99\n", options, KEEP), &["line 1, column 3", "finite"]);
+    }
+
+    #[test]
+    fn a_reverse_edge_of_its_own_keeps_its_own_features() {
+        let rules = EdgeRules { symmetrise: true, ..KEEP };
+        let options = Options { edge_features: true, ..Options::default() };
+        let imported = read_with("0 1 5\n0 1 6\n1 0 7\n1 2 8\n", options, rules).unwrap();
+        assert_eq!(edges(imported), [(1, 0, 7.0), (0, 1, 5.0), (2, 1, 8.0), (1, 2, 8.0)]);
+    }
+
+    #[test]
+    fn any_64_bit_ids_are_relabelled_in_ascending_order() {
+        let imported = read_with("9223372036854775807 -9223372036854775808\n7 -1\n", RELABELLED, KEEP).unwrap();
+        assert_eq!(imported.node_ids, Some(NodeIds::Signed(vec![i64::MIN, -1, 7, i64::MAX])));
+        assert_eq!(edges(imported), [(3, 0, 0.0), (2, 1, 0.0)]);
+        let imported = read_with("18446744073709551615 5\n5 5\n", RELABELLED, KEEP).unwrap();
+        assert_eq!(imported.node_ids, Some(NodeIds::Unsigned(vec![5, u64::MAX])));
+        assert_eq!(edges(imported), [(0, 0, 0.0), (1, 0, 0.0)]);
+        assert_refused(read_with("-1 18446744073709551615\n", RELABELLED, KEEP), &["ids", "int64"]);
+        assert_refused(read_with("-9223372036854775809 1\n", RELABELLED, KEEP), &["line 1, column 1"]);
+    }
+
+    #[test]
+    fn relabelling_many_ids_in_little_memory() {
+        // The budget holds 1024 ids: these need dozens of runs.
+        let name = |i: u64| (i % 30_000).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1;
+        let contents: String = (0..60_000).map(|i| format!("{} {}\n", name(i), name(i * 7 + 3))).collect();
+        let imported = read_with(&contents, RELABELLED, KEEP).unwrap();
+        let mut expected: Vec<i64> = (0..30_000).map(|i| name(i) as i64).collect();
+        expected.sort_unstable();
+        let number = |id: u64| expected.binary_search(&(id as i64)).unwrap() as u32;
+        let mut pairs: Vec<_> = (0..60_000).map(|i| (number(name(i * 7 + 3)), number(name(i)))).collect();
+        pairs.sort_unstable();
+        assert_eq!(imported.node_ids, Some(NodeIds::Signed(expected)));
+        assert_eq!(edges(imported).into_iter().map(|(s, d, _)| (d, s)).collect::<Vec<_>>(), pairs);
+    }
+
+    #[test]
+    fn ids_that_are_no_node_numbers_are_refused_with_a_remedy() {
+        let keep = |contents: &str| read_with(contents, Options::default(), KEEP);
+        assert_refused(keep("0 1\n-1 0\n"), &["line 2, column 1", "negative", "--ids relabel"]);
+        assert_refused(keep("0 4294967296\n"), &["line 1, column 2", "--ids relabel", "--num-nodes"]);
+        assert_refused(keep("0 18446744073709551616\n"), &["line 1, column 2", "18446744073709551616"]);
+        assert_refused(keep("0 5000000\n"), &["1 edges for 5000001 nodes", "--ids relabel"]);
+        assert_refused(keep("0 1.5\n"), &["line 1, column 2", "\"1.5\" is not an integer"]);
+        assert_refused(keep("1.5 0\n"), &["line 1, column 1"]);
+        assert_refused(keep("0\n"), &["line 1, column 2", "nothing where an integer is expected"]);
+        assert_refused(keep("1,,2\n"), &["line 1, column 2", "empty field"]);
+        assert_refused(keep("# nothing\n\n"), &["no edge"]);
+        assert_refused(keep("a b\nc d\n"), &["line 2, column 1", "\"c\" is not an integer"]);
+        assert_refused(keep(&"x".repeat(1000)), &["no edge"]);
+        assert_refused(keep(&format!("0 {}\n", "1".repeat(1000))), &["line 1, column 2", "(1000 bytes)"]);
+        let ten = Options { num_nodes: Some(10), ..Options::default() };
+        assert_eq!(read_with("0 1\n", ten, KEEP).unwrap().num_nodes, 10);
+        assert_refused(read_with("0 1\n0 10\n", ten, KEEP), &["line 2, column 2", "--num-nodes"]);
+        // A given number of nodes is believed, however few edges there are.
+        let many = Options { num_nodes: Some(1 << 33), ..Options::default() };
+        assert_eq!(read_with("0 8000000000\n", many, KEEP).unwrap().num_nodes, 1 << 33);
+    }
+}

@@ -51,3 +51,78 @@ fn push_pairs(pairs: &Array, n: usize, edges: &mut EdgeSorter) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::{Features, Labels};
+    use crate::read::testing::{KEEP, array, assert_refused, edges, npz, with_context};
+
+    type Members = Vec<(&'static str, Vec<u8>)>;
+
+    fn good() -> Members {
+        vec![
+            ("node_features", array(&[3, 4], &[1.0f64, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, -2.0])),
+            ("node_labels", array(&[3, 1], &[0i32, -1, 2])),
+            ("edges", array(&[2, 2], &[0u16, 1, 2, 1])),
+            ("train_masks", array(&[2, 3], &[1u8, 0, 0, 0, 0, 1])),
+            ("val_masks", array(&[2, 3], &[0u8, 1, 0, 0, 0, 0])),
+            ("test_masks", array(&[2, 3], &[0u8, 0, 1, 1, 1, 0])),
+        ]
+    }
+
+    fn read_members(members: &[(&str, Vec<u8>)]) -> Result<Imported> {
+        with_context(KEEP, |cx| read(&npz(members), cx))
+    }
+
+    #[test]
+    fn all_arrays_arrive() {
+        let imported = read_members(&good()).unwrap();
+        assert_eq!(imported.labels, Some((Labels::Single(vec![0, -1, 2].into()), 3)));
+        let Some(Features::Dense(dense)) = &imported.features else { panic!("12 numbers are smaller dense") };
+        assert_eq!((dense.width(), dense.len()), (4, 12));
+        let names: Vec<&str> = imported.splits.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["public-0", "public-1"]);
+        assert_eq!(&imported.splits[1].test[..], [0, 1]);
+        assert_eq!(edges(imported), [(0, 1, 0.0), (2, 1, 0.0)]);
+    }
+
+    #[test]
+    fn anything_wrong_is_named_by_array_and_element() {
+        let with = |name: &str, bytes: Vec<u8>| {
+            let mut members = good();
+            members.iter_mut().find(|(n, _)| *n == name).unwrap().1 = bytes;
+            read_members(&members)
+        };
+        let without = |name: &str| read_members(&good().into_iter().filter(|(n, _)| *n != name).collect::<Vec<_>>());
+        assert_refused(without("edges"), &["t.npz: edges", "the archive has: node_features, node_labels"]);
+        assert_refused(without("val_masks"), &["t.npz: val_masks"]);
+        assert!(without("train_masks").unwrap().splits.is_empty());
+        assert_refused(with("edges", array(&[1, 2], &[0i64, 3])), &["edges[0, 1] is 3, expected 0 to 2"]);
+        assert_refused(with("edges", array(&[1, 2], &[-1i64, 0])), &["edges[0, 0] is -1"]);
+        assert_refused(with("edges", array(&[2, 1], &[0i64, 1])), &["edges: shape is [2, 1]"]);
+        assert_refused(with("edges", array(&[1, 2], &[0.0f32, 1.0])), &["edges", "fractions"]);
+        assert_refused(with("node_labels", array(&[3], &[0.5f32, 0.0, 0.0])), &["node_labels[0] is 0.5"]);
+        assert_refused(with("node_labels", array(&[3], &[0i64, i64::MAX, 0])), &["node_labels[1]"]);
+        assert_refused(with("node_labels", array(&[3], &[0i64, -2, 0])), &["node_labels[1] is -2"]);
+        assert_refused(with("node_labels", array::<i64>(&[0], &[])), &["no nodes"]);
+        assert_refused(with("node_features", array(&[2, 1], &[0.0f32; 2])), &["node_features", "[3, columns]"]);
+        let nan = array(&[3, 1], &[0.0f32, f32::NAN, 0.0]);
+        assert_refused(with("node_features", nan), &["node_features[1, 0] is not a finite number"]);
+        let far = array(&[3, 1], &[0.0f64, 0.0, 1e300]);
+        assert_refused(with("node_features", far), &["node_features[2, 0] is not a finite number"]);
+        assert_refused(with("val_masks", array(&[1, 3], &[0u8; 3])), &["val_masks", "[splits, 3]"]);
+        assert_refused(with("val_masks", array(&[2, 3], &[1u8, 0, 0, 0, 0, 0])), &["val_masks", "already in train"]);
+        assert_refused(with("val_masks", array(&[2, 3], &[2u8, 0, 0, 0, 0, 0])), &["val_masks[0, 0] is 2"]);
+    }
+
+    #[test]
+    fn claims_of_a_header_are_not_believed() {
+        let claim = |shape: &[usize]| array::<i64>(shape, &[0, 1]);
+        let with = |name: &'static str, bytes: Vec<u8>| read_members(&[good(), vec![(name, bytes)]].concat()[1..]);
+        for shape in [&[1usize << 60][..], &[usize::MAX], &[1 << 40, 1 << 40], &[3]] {
+            assert_refused(with("node_features", claim(shape)), &["t.npz: node_features"]);
+        }
+        assert_refused(with("node_features", [claim(&[2]), vec![0]].concat()), &["more data"]);
+    }
+}

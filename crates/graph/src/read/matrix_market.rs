@@ -179,3 +179,47 @@ fn entry(c: &mut Cursor<'_>, banner: Banner, nodes: u64, piece: &mut Piece) -> s
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::testing::{KEEP, assert_refused, edges, text, with_context};
+
+    fn read_text(contents: &str) -> Result<Imported> {
+        with_context(KEEP, |cx| read(&text(contents), cx))
+    }
+
+    #[test]
+    fn entry_i_j_is_the_edge_from_i_to_j() {
+        let general = "%%MatrixMarket matrix coordinate real general\n% comment\n3 3 2\n1 2 0.5\n3 3 -1e0\n";
+        assert_eq!(edges(read_text(general).unwrap()), [(0, 1, 0.5), (2, 2, -1.0)]);
+        let symmetric = "%%matrixmarket MATRIX coordinate integer symmetric\n3 3 2\n2 1 4\n3 3 1\n";
+        assert_eq!(edges(read_text(symmetric).unwrap()), [(1, 0, 4.0), (0, 1, 4.0), (2, 2, 1.0)]);
+        let pattern = read_text("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n").unwrap();
+        assert!(pattern.edge_features.is_none());
+        assert_eq!(edges(pattern), [(0, 1, 0.0)]);
+    }
+
+    #[test]
+    fn what_is_no_graph_is_refused() {
+        let with = |kind: &str, body: &str| read_text(&format!("%%MatrixMarket matrix {kind}\n{body}"));
+        assert_refused(read_text("1 2 3\n"), &["line 1", "no Matrix Market header"]);
+        assert_refused(with("array real general", "1 1\n1\n"), &["line 1, column 3", "array"]);
+        assert_refused(with("coordinate complex general", ""), &["column 4", "complex"]);
+        assert_refused(with("coordinate real skew-symmetric", ""), &["column 5", "skew"]);
+        assert_refused(with("coordinate real hermitian", ""), &["column 5"]);
+        let pattern = |body: &str| with("coordinate pattern general", body);
+        assert_refused(pattern(""), &["size"]);
+        assert_refused(pattern("2 3 1\n1 1\n"), &["line 2", "square"]);
+        assert_refused(pattern("2 2 -1\n"), &["line 2, column 3", "\"-1\""]);
+        assert_refused(pattern("99999999999999999999 2 1\n"), &["line 2, column 1"]);
+        assert_refused(pattern("9000000000 9000000000 1\n1 1\n"), &["isolated"]);
+        assert_refused(pattern("2 2 1\n0 1\n"), &["line 3, column 1", "from 1 to 2"]);
+        assert_refused(pattern("2 2 1\n1 3\n"), &["line 3, column 2", "from 1 to 2"]);
+        assert_refused(pattern("2 2 1\n1 2 5\n"), &["line 3, column 3", "too many"]);
+        assert_refused(pattern("2 2 5\n1 2\n"), &["1 entries, the header says 5"]);
+        let real = |body: &str| with("coordinate real general", body);
+        assert_refused(real("2 2 1\n1 2\n"), &["line 3, column 3", "nothing"]);
+        assert_refused(real("2 2 1\n1 2 inf\n"), &["line 3, column 3", "finite"]);
+    }
+}

@@ -188,3 +188,100 @@ fn splits(folder: &dyn Folder, n: usize, cx: &Context<'_>) -> Result<Vec<Split>>
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::Features;
+    use crate::fuzz;
+    use crate::read::Memory;
+    use crate::read::testing::{KEEP, array, assert_refused, edges, with_context};
+
+    type Files = Vec<(&'static str, Vec<u8>)>;
+
+    fn read_files(files: &[(&str, Vec<u8>)]) -> Result<Imported> {
+        let folder = Memory(files.iter().map(|(name, bytes)| (name.to_string(), bytes.clone())).collect());
+        with_context(KEEP, |cx| read(&folder, cx))
+    }
+
+    fn csv() -> Files {
+        vec![
+            ("raw/edge.csv.gz", b"0,1\n1,2\n2,2\n".to_vec()),
+            ("raw/num-node-list.csv.gz", b"3\n".to_vec()),
+            ("raw/num-edge-list.csv.gz", b"3\n".to_vec()),
+            ("raw/node-label.csv.gz", b"0\n4\nnan\n".to_vec()),
+            ("raw/node-feat.csv.gz", b"0.5,-1\n1e-3,2\n3,4.0\n".to_vec()),
+            ("raw/edge-feat.csv.gz", b"0.1,1\n0.2,2\n0.3,3\n".to_vec()),
+            ("split/time/train.csv.gz", b"2\n0\n".to_vec()),
+            ("split/time/valid.csv.gz", b"1\n".to_vec()),
+            ("split/time/test.csv.gz", b"\n".to_vec()),
+        ]
+    }
+
+    fn binary_files() -> Files {
+        let data = [
+            ("edge_index", array(&[2, 3], &[0i64, 1, 2, 1, 2, 2])),
+            ("num_nodes_list", array(&[1], &[3i64])),
+            ("num_edges_list", array(&[1], &[3i64])),
+            ("node_feat", array(&[3, 2], &[half::f16::ONE; 6])),
+            ("node_year", array(&[3, 1], &[1999i64, 2000, 2001])),
+        ];
+        let data: Vec<(String, Vec<u8>)> = data.into_iter().map(|(n, b)| (n.to_string(), b)).collect();
+        let label = [("node_label".to_string(), array(&[3, 1], &[7.0f32, f32::NAN, 0.0]))];
+        vec![("raw/data.npz", fuzz::archive(&data)), ("raw/node-label.npz", fuzz::archive(&label))]
+    }
+
+    #[test]
+    fn text_and_binary_folders_are_read() {
+        let imported = read_files(&csv()).unwrap();
+        assert_eq!(imported.labels, Some((Labels::Single(vec![0, 4, -1].into()), 5)));
+        assert_eq!(imported.features.as_ref().map(Features::width), Some(2));
+        assert_eq!((imported.splits[0].name.as_str(), &imported.splits[0].train[..]), ("time", &[2, 0][..]));
+        assert_eq!(edges(imported), [(0, 1, 0.1), (1, 2, 0.2), (2, 2, 0.3)]);
+
+        let imported = read_files(&binary_files()).unwrap();
+        assert_eq!(imported.labels, Some((Labels::Single(vec![7, -1, 0].into()), 8)));
+        assert!(matches!(imported.features, Some(Features::Dense(crate::dataset::Dense::F16 { .. }))));
+        assert!(imported.notes[0].contains("node_year"), "{:?}", imported.notes);
+        assert_eq!(edges(imported), [(0, 1, 0.0), (1, 2, 0.0), (2, 2, 0.0)]);
+    }
+
+    #[test]
+    fn several_labels_per_node() {
+        let with = |labels: &str| {
+            let mut files = csv();
+            files[3].1 = labels.into();
+            read_files(&files).unwrap().labels
+        };
+        assert_eq!(with("0,1\n1,1\n0,0\n"), Some((Labels::MultiU8(vec![0, 1, 1, 1, 0, 0].into()), 2)));
+        assert!(matches!(with("0,1\n1,nan\n0,0\n"), Some((Labels::MultiF32(_), 2))));
+    }
+
+    #[test]
+    fn anything_missing_or_wrong_is_named_by_file() {
+        let with = |name: &'static str, contents: &str| {
+            let files = csv().into_iter().filter(|(n, _)| *n != name);
+            read_files(&files.chain([(name, contents.as_bytes().to_vec())]).collect::<Vec<_>>())
+        };
+        for missing in
+            ["raw/edge.csv.gz", "raw/num-node-list.csv.gz", "raw/node-label.csv.gz", "split/time/valid.csv.gz"]
+        {
+            let files: Files = csv().into_iter().filter(|(n, _)| *n != missing).collect();
+            assert_refused(read_files(&files), &[missing, "no such file"]);
+        }
+        assert_refused(with("raw/triplet-type-list.csv.gz", "a,b,c\n"), &["triplet-type-list", "homogeneous"]);
+        assert_refused(with("raw/edge.csv.gz", "0,1\n1,3\n2,2\n"), &["edge.csv.gz: line 2, column 2", "0 to 2"]);
+        assert_refused(with("raw/edge.csv.gz", "0,1\n-1,0\n2,2\n"), &["edge.csv.gz: line 2, column 1", "−1"]);
+        assert_refused(with("raw/edge.csv.gz", "0,1\n"), &["1 edges", "says 3"]);
+        assert_refused(with("raw/num-node-list.csv.gz", "3\n4\n"), &["2 graphs"]);
+        assert_refused(with("raw/num-node-list.csv.gz", "9999999999999\n"), &["beyond any graph"]);
+        assert_refused(with("raw/num-node-list.csv.gz", "1000000000000\n"), &["node-label.csv.gz"]);
+        assert_refused(with("raw/node-feat.csv.gz", "1,2\n3,4\n"), &["2 lines of features for 3 nodes"]);
+        assert_refused(with("raw/node-feat.csv.gz", "1,2\n3\n4,5\n"), &["line 2", "1 columns, the first line has 2"]);
+        assert_refused(with("raw/node-feat.csv.gz", "1,2\n3,4,5\n4,5\n"), &["line 2", "more than 2 columns"]);
+        assert_refused(with("raw/node-feat.csv.gz", "1,2\n3,nan\n4,5\n"), &["node-feat.csv.gz: line 2, column 2"]);
+        assert_refused(with("raw/edge-feat.csv.gz", "1\n2\n"), &["2 lines for 3 edges"]);
+        assert_refused(with("split/time/train.csv.gz", "0\n3\n"), &["train.csv.gz", "train[1] = 3"]);
+        assert_refused(with("split/time/train.csv.gz", "0\n1\n"), &["valid.csv.gz", "already in train"]);
+    }
+}

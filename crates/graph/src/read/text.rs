@@ -297,15 +297,11 @@ pub(super) fn show(token: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::{EdgeRules, Scratch};
-    use crate::csr::SelfLoops;
-    use crate::progress::Silent;
+    use crate::read::testing::{KEEP, with_context};
 
     fn with<T>(text: &[u8], f: impl FnOnce(Text<'_>) -> T) -> T {
         let input = Input::memory("t.txt", text).unwrap();
-        let scratch = Scratch::new(std::env::temp_dir());
-        let rules = EdgeRules { symmetrise: false, merge_parallel: false, self_loops: SelfLoops::Keep, memory: 0 };
-        f(Text::open(&input, &Context { rules, scratch: &scratch, progress: &Silent }).unwrap())
+        with_context(KEEP, |cx| f(Text::open(&input, cx).unwrap()))
     }
 
     #[test]
