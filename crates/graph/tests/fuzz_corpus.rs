@@ -5,9 +5,11 @@ use std::path::Path;
 
 use graphweft_graph::fuzz;
 
+type Target = (&'static str, fn(&[u8]));
+
 #[test]
 fn the_corpus_of_every_target_passes() {
-    let targets: [(&str, fn(&[u8])); 9] = [
+    let targets: [Target; 9] = [
         ("heterophilous", fuzz::heterophilous),
         ("gnn_benchmark", fuzz::gnn_benchmark),
         ("ogb_csv", fuzz::ogb_csv),

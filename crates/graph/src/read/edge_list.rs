@@ -9,6 +9,8 @@
 //! 64 bits become 0 … N−1 in ascending order, and the originals are kept as `node_id.npy` (int64, or uint64 where some do not
 //! fit). Relabelling reads the file twice, so that only the ids have to be in memory.
 
+use rayon::prelude::*;
+
 use super::imported::{EdgeFeatures, NodeIds};
 use super::text::{Cursor, Integer, Text, Wrong, show};
 use super::{Context, Imported, Input};
@@ -122,13 +124,16 @@ fn relabel(input: &Input, options: &Options, cx: &Context<'_>) -> Result<Importe
     Ok(Imported { edge_features, node_ids, notes, ..Imported::new(n as usize, edges) })
 }
 
-/// All ids of a file, as the bits of two's complement.
+/// All ids of a file.
 struct Names {
-    /// Ascending: as signed numbers if some are negative.
+    /// Ascending, with the sign bit flipped if some are negative, so that the order of the bits is the order of the ids.
     sorted: Vec<u64>,
     signed: bool,
     /// Some are beyond int64.
     large: bool,
+    /// Where ids with the same leading bits begin: most look-ups end within a few entries.
+    directory: Vec<usize>,
+    shift: u32,
 }
 
 impl Names {
@@ -142,7 +147,7 @@ impl Names {
             large |= piece.large;
             // Neighbouring lines share ids: most repetitions go here already.
             let mut ids: Vec<u64> = piece.edges.into_iter().flatten().collect();
-            rayon::slice::ParallelSliceMut::par_sort_unstable(&mut ids[..]);
+            ids.par_sort_unstable();
             ids.dedup();
             sorter.extend(ids)
         })?;
@@ -159,30 +164,51 @@ impl Names {
             },
         )?;
         if signed {
-            let positive = sorted.partition_point(|&x| x < 1 << 63);
+            let positive = sorted.partition_point(|&x| x < SIGN);
             sorted.rotate_left(positive);
+            sorted.par_iter_mut().for_each(|x| *x ^= SIGN);
         }
-        Ok(Self { sorted, signed, large })
+        Ok(Self::new(sorted, signed, large))
+    }
+
+    fn new(sorted: Vec<u64>, signed: bool, large: bool) -> Self {
+        const PER_BUCKET: u64 = 4;
+        let (first, last) = (sorted.first().copied().unwrap_or(0), sorted.last().copied().unwrap_or(0));
+        let buckets = (sorted.len() as u64 / PER_BUCKET).max(1);
+        let mut shift = 0;
+        while (last - first) >> shift >= buckets {
+            shift += 1;
+        }
+        let count = ((last - first) >> shift) as usize + 1;
+        let begins = |bucket| sorted.partition_point(|&x| (x - first) >> shift < bucket as u64);
+        let directory = (0..=count).into_par_iter().map(begins).collect();
+        Self { sorted, signed, large, directory, shift }
     }
 
     fn number(&self, at: Integer) -> Option<u64> {
-        let bits = bits(at)?;
-        let place = if self.signed {
-            self.sorted.binary_search_by_key(&(bits as i64), |&x| x as i64)
-        } else {
-            self.sorted.binary_search(&bits)
-        };
-        place.ok().map(|i| i as u64)
+        let key = bits(at)? ^ if self.signed { SIGN } else { 0 };
+        let bucket = (key.checked_sub(*self.sorted.first()?)? >> self.shift) as usize;
+        let (&start, &end) = (self.directory.get(bucket)?, self.directory.get(bucket + 1)?);
+        let place = self.sorted[start..end].binary_search(&key);
+        place.ok().map(|i| (start + i) as u64)
     }
 
-    fn into_ids(self) -> NodeIds {
-        if self.large { NodeIds::Unsigned(self.sorted) } else { NodeIds::Signed(bytemuck::cast_vec(self.sorted)) }
+    fn into_ids(mut self) -> NodeIds {
+        if self.large {
+            return NodeIds::Unsigned(self.sorted);
+        }
+        if self.signed {
+            self.sorted.par_iter_mut().for_each(|x| *x ^= SIGN);
+        }
+        NodeIds::Signed(bytemuck::cast_vec(self.sorted))
     }
 }
 
+const SIGN: u64 = 1 << 63;
+
 /// Two's complement, if 64 bits suffice.
 fn bits(Integer { negative, magnitude }: Integer) -> Option<u64> {
-    if negative { (magnitude <= 1 << 63).then(|| magnitude.wrapping_neg()) } else { Some(magnitude) }
+    if negative { (magnitude <= SIGN).then(|| magnitude.wrapping_neg()) } else { Some(magnitude) }
 }
 
 /// Edge features in the making.
@@ -305,7 +331,7 @@ fn parse_line(
         c.next_field()?;
         let written = c.integer()?;
         piece.negative |= written.negative;
-        piece.large |= !written.negative && written.magnitude >= 1 << 63;
+        piece.large |= !written.negative && written.magnitude >= SIGN;
         *end = id(written).map_err(|(problem, remedy)| Wrong::new(c.column(), problem, remedy))?;
     }
     for _ in 0..width {

@@ -13,7 +13,7 @@ use zip::result::ZipError;
 use super::input::ReadSeek;
 use super::{Context, Input};
 use crate::buf::Buf;
-use crate::build::{Scratch, Spool};
+use crate::build::{EdgeSorter, Scratch, Spool};
 use crate::error::{Error, Result};
 use crate::npy::{Dtype, Element, Header};
 
@@ -235,6 +235,27 @@ impl Array {
             let Some(value) = value else { return self.bad("the elements are fractions, expected integers") };
             self.bad(format!("{} is {value}, expected 0 to {}", self.position(at), i128::from(limit) - 1))
         })
+    }
+
+    /// Pushes `count` edges between nodes below `n`; `ends(k)` says which elements are the source and the destination of
+    /// edge k.
+    pub(super) fn push_edges(
+        &self,
+        count: usize,
+        n: u64,
+        ends: impl Fn(usize) -> [usize; 2],
+        edges: &mut EdgeSorter,
+    ) -> Result<()> {
+        let mut chunk = Vec::with_capacity(count.min(CHUNK));
+        for start in (0..count).step_by(CHUNK) {
+            chunk.clear();
+            for k in start..count.min(start + CHUNK) {
+                let [source, destination] = ends(k);
+                chunk.push([self.below(source, n)?, self.below(destination, n)?]);
+            }
+            edges.push(&chunk)?;
+        }
+        Ok(())
     }
 
     /// All elements as ids or offsets below `limit`.

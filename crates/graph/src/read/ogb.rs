@@ -16,8 +16,6 @@ use crate::build::EdgeSorter;
 use crate::dataset::{Labels, Split};
 use crate::error::{Error, Result};
 
-/// Edges checked and pushed at a time.
-const CHUNK: usize = 1 << 16;
 const INCOMPLETE: &str = "PATH is the dataset folder that contains raw/ and split/; extract the download again";
 
 /// Reads a dataset folder.
@@ -113,7 +111,8 @@ fn binary(folder: &dyn Folder, data: &Input, cx: &Context<'_>) -> Result<Importe
     }
     let edge_feat = npz.get("edge_feat")?;
     let mut edges = EdgeSorter::new(n, edge_feat.is_some(), cx.rules, cx.scratch)?;
-    push_columns(&index, n, &mut edges)?;
+    let count = index.shape[1];
+    index.push_edges(count, n, |k| [k, count + k], &mut edges)?;
     drop(index);
     let edge_features = edge_feat.map(|array| edge_features(array, num_edges, cx)).transpose()?;
     let features = match npz.get("node_feat")? {
@@ -132,20 +131,6 @@ fn binary(folder: &dyn Folder, data: &Input, cx: &Context<'_>) -> Result<Importe
 fn binary_labels(input: &Input, n: usize, cx: &Context<'_>) -> Result<(Labels, usize)> {
     let y = Npz::open(input, cx)?.need("node_label")?;
     labels::from_numbers(input, "node_label", &y.shape, n, |at| y.number(at))
-}
-
-/// Pushes the columns [source; destination] of an array.
-fn push_columns(index: &Array, n: u64, edges: &mut EdgeSorter) -> Result<()> {
-    let e = index.shape[1];
-    let mut chunk = Vec::with_capacity(e.min(CHUNK));
-    for start in (0..e).step_by(CHUNK) {
-        chunk.clear();
-        for k in start..e.min(start + CHUNK) {
-            chunk.push([index.below(k, n)?, index.below(e + k, n)?]);
-        }
-        edges.push(&chunk)?;
-    }
-    Ok(())
 }
 
 fn edge_features(array: Array, num_edges: u64, cx: &Context<'_>) -> Result<EdgeFeatures> {
