@@ -174,7 +174,8 @@ impl Names {
     fn new(sorted: Vec<u64>, signed: bool, large: bool) -> Self {
         const PER_BUCKET: u64 = 4;
         let (first, last) = (sorted.first().copied().unwrap_or(0), sorted.last().copied().unwrap_or(0));
-        let buckets = (sorted.len() as u64 / PER_BUCKET).max(1);
+        // Two at least: then a shift by 63 always suffices.
+        let buckets = (sorted.len() as u64 / PER_BUCKET).max(2);
         let mut shift = 0;
         while (last - first) >> shift >= buckets {
             shift += 1;
