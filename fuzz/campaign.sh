@@ -25,7 +25,7 @@ failed=0
 {
     echo "# Fuzz campaign"
     echo
-    echo "\`fuzz/campaign.sh $runs\`, $(date -u +%Y-%m-%d), commit $(git rev-parse --short HEAD), $("${build[@]:0:1}" --version)."
+    echo "\`fuzz/campaign.sh $runs\`, $(date -u +%Y-%m-%d), commit $(git rev-parse --short HEAD), $("${build[@]:0:${#build[@]}-2}" --version)."
     echo
     echo "| target | executions | seconds | exec/s | coverage (edges) | crashes |"
     echo "|---|---:|---:|---:|---:|---:|"

@@ -76,8 +76,8 @@ pub(crate) struct Args {
     #[arg(long)]
     merge_parallel: bool,
 
-    /// Memory for sorting edges, e.g. 512MiB or 8GiB; more edges go through temporary files in DIR's parent
-    /// [default: a quarter of the machine's]
+    /// Memory for sorting edges, e.g. 512MiB or 8GiB, at least 1MiB; what exceeds it goes through temporary files in
+    /// DIR's parent [default: a quarter of the machine's]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
 

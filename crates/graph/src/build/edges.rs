@@ -47,6 +47,9 @@ pub struct Block {
 }
 
 impl EdgeSorter {
+    /// The most nodes that a graph can have.
+    pub const MOST_NODES: u64 = WIDE_NODES;
+
     /// A sorter for edges between nodes below `num_nodes`. With `origins`, each edge remembers when it was pushed, so that
     /// its features can be found.
     ///

@@ -81,17 +81,21 @@ fn keep(input: &Input, options: &Options, cx: &Context<'_>) -> Result<Imported> 
     let n = match options.num_nodes {
         Some(n) => n,
         None => {
-            check_density(input, most + 1, edges.pushed())?;
+            check_nodes(input, most + 1, edges.pushed())?;
             most + 1
         }
     };
     Ok(Imported { edge_features: features.finish()?, notes, ..Imported::new(n as usize, edges) })
 }
 
-/// Refuses a graph in which nearly all nodes would be isolated: its ids are names.
-pub(super) fn check_density(input: &Input, nodes: u64, edges: u64) -> Result<()> {
+/// Refuses more nodes than any graph has, and a graph in which nearly all would be isolated: its ids are names.
+pub(super) fn check_nodes(input: &Input, nodes: u64, edges: u64) -> Result<()> {
     const SMALL: u64 = 1 << 20;
     const NODES_PER_EDGE: u64 = 32;
+    if nodes > EdgeSorter::MOST_NODES {
+        let problem = format!("{nodes} nodes: at most {} are supported", EdgeSorter::MOST_NODES);
+        return Err(input.bad("nodes", problem, "check the number of nodes"));
+    }
     if nodes <= SMALL || nodes / NODES_PER_EDGE <= edges {
         return Ok(());
     }

@@ -47,18 +47,15 @@ fn single(input: &Input, field: &str, n: usize, number: impl Fn(usize) -> f64) -
 }
 
 fn several(input: &Input, field: &str, n: usize, c: usize, number: impl Fn(usize) -> f64) -> Result<Labels> {
-    let mut bits = Vec::with_capacity(n * c);
-    for at in 0..n * c {
-        let x = number(at);
-        if x.is_infinite() {
-            let problem = format!("{field}[{}, {}] is infinite", at / c, at % c);
-            return Err(input.bad(field, problem, "use 0, 1, or NaN where a label is not known"));
-        }
-        if x != 0.0 && x != 1.0 {
-            // Unknown labels or graded ones need the wider form.
-            return Ok(Labels::MultiF32((0..n * c).map(|at| number(at) as f32).collect::<Vec<_>>().into()));
-        }
-        bits.push(x as u8);
+    let value = |at| number(at) as f32;
+    if let Some(at) = (0..n * c).find(|&at| value(at).is_infinite()) {
+        let problem = format!("{field}[{}, {}] is infinite", at / c, at % c);
+        return Err(input.bad(field, problem, "use 0, 1, or NaN where a label is not known"));
     }
-    Ok(Labels::MultiU8(bits.into()))
+    Ok(if (0..n * c).all(|at| value(at) == 0.0 || value(at) == 1.0) {
+        Labels::MultiU8((0..n * c).map(|at| value(at) as u8).collect::<Vec<_>>().into())
+    } else {
+        // Unknown labels or graded ones need the wider form.
+        Labels::MultiF32((0..n * c).map(value).collect::<Vec<_>>().into())
+    })
 }

@@ -5,7 +5,7 @@
 //! and `integer` files become edge features of one column; `pattern` files have none. `complex`, `hermitian`,
 //! `skew-symmetric` and dense `array` files are refused: they are no graphs.
 
-use super::edge_list::check_density;
+use super::edge_list::check_nodes;
 use super::imported::EdgeFeatures;
 use super::text::{Cursor, Text, Wrong, show};
 use super::{Context, Imported, Input};
@@ -37,7 +37,7 @@ pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     let Some(size) = size(&mut text)? else {
         return Err(input.bad("size", "the file ends before its line \"rows columns entries\"", "download it again"));
     };
-    check_density(input, size.nodes, size.entries)?;
+    check_nodes(input, size.nodes, size.entries)?;
 
     let mut edges = EdgeSorter::new(size.nodes, !banner.pattern, cx.rules, cx.scratch)?;
     let mut values = Spool::new(cx.scratch);
@@ -214,6 +214,8 @@ mod tests {
         assert_refused(pattern("2 2 -1\n"), &["line 2, column 3", "\"-1\""]);
         assert_refused(pattern("99999999999999999999 2 1\n"), &["line 2, column 1"]);
         assert_refused(pattern("9000000000 9000000000 1\n1 1\n"), &["isolated"]);
+        let most = u64::MAX;
+        assert_refused(pattern(&format!("{most} {most} {most}\n1 1\n")), &["nodes", "at most"]);
         assert_refused(pattern("2 2 1\n0 1\n"), &["line 3, column 1", "from 1 to 2"]);
         assert_refused(pattern("2 2 1\n1 3\n"), &["line 3, column 2", "from 1 to 2"]);
         assert_refused(pattern("2 2 1\n1 2 5\n"), &["line 3, column 3", "too many"]);

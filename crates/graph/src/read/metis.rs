@@ -93,6 +93,10 @@ impl Header {
         if vertices == 0 {
             return Err(tokens.bad("the graph has no vertices", "check that the file is complete"));
         }
+        if vertices > EdgeSorter::MOST_NODES {
+            let problem = format!("{vertices} vertices: at most {} are supported", EdgeSorter::MOST_NODES);
+            return Err(tokens.bad(problem, "correct the header"));
+        }
         let [vertex_sizes, vertex_weights, edge_weights] = digits.map(|d| d == 1);
         Ok(Self { vertices, edges, vertex_sizes, constraints: if vertex_weights { ncon } else { 0 }, edge_weights })
     }
@@ -308,6 +312,7 @@ mod tests {
         assert_refused(read_text("2 1 200\n2\n1\n"), &["fmt is 200"]);
         assert_refused(read_text("2 1\n2\n"), &["ends at vertex 2 of 2"]);
         assert_refused(read_text("1099511627776 1\n2\n1\n"), &["ends at vertex 3 of 1099511627776"]);
+        assert_refused(read_text("1099511627777 1\n2\n1\n"), &["at most"]);
         assert_refused(read_text("2 1\n2\n1\n1\n"), &["line 4", "more lines"]);
         assert_refused(read_text("2 2\n2\n1\n"), &["2 neighbours are listed, 2 edges need 4"]);
         assert_refused(read_text("2 1\n3\n1\n"), &["line 2", "neighbour 3 of vertex 1"]);

@@ -16,6 +16,7 @@ use crate::buf::Buf;
 use crate::build::{EdgeSorter, Scratch, Spool};
 use crate::error::{Error, Result};
 use crate::npy::{Dtype, Element, Header};
+use crate::progress::Unit;
 
 /// Elements moved at a time.
 const CHUNK: usize = 1 << 16;
@@ -26,7 +27,7 @@ const CORRUPT: &str = "the file is cut short or corrupt; copy or download it aga
 /// An open archive.
 pub(super) struct Npz<'a> {
     input: &'a Input,
-    scratch: &'a Scratch,
+    cx: Context<'a>,
     archive: ZipArchive<Box<dyn ReadSeek>>,
     /// Arrays, sorted.
     names: Vec<String>,
@@ -62,7 +63,7 @@ impl<'a> Npz<'a> {
         let names = archive.file_names().flatten().filter_map(|n| n.strip_suffix(".npy").map(str::to_string));
         let mut names: Vec<String> = names.collect();
         names.sort_unstable();
-        Ok(Self { input, scratch: cx.scratch, archive, names })
+        Ok(Self { input, cx: *cx, archive, names })
     }
 
     /// The names of the arrays, sorted.
@@ -81,7 +82,7 @@ impl<'a> Npz<'a> {
             let problem = format!("there is no such array; the archive has: {names}");
             return Err(self.input.bad(name, problem, "check that the format is the right one for this file"));
         }
-        let (input, scratch) = (self.input, self.scratch);
+        let (input, cx) = (self.input, self.cx);
         let mut member = self.archive.by_name(&format!("{name}.npy")).map_err(|e| zip_error(input, name, &e))?;
         let header = Header::read(&mut member);
         let (header, _) = header.map_err(|problem| input.bad(name, problem, "save the array as plain numbers"))?;
@@ -89,7 +90,7 @@ impl<'a> Npz<'a> {
             let problem = "the array is stored column by column";
             return Err(input.bad(name, problem, "write numpy.ascontiguousarray(x) instead of x"));
         }
-        let stored = Stored { input, scratch, name, header };
+        let stored = Stored { input, cx, name, header };
         let values = match stored.header.dtype {
             Dtype::Bool | Dtype::U8 => Values::U8(stored.read(&mut member)?),
             Dtype::I8 => Values::I8(stored.read(&mut member)?),
@@ -122,7 +123,7 @@ fn zip_error(input: &Input, field: &str, e: &ZipError) -> Error {
 /// A member whose header has been read.
 struct Stored<'a> {
     input: &'a Input,
-    scratch: &'a Scratch,
+    cx: Context<'a>,
     name: &'a str,
     header: Header,
 }
@@ -133,7 +134,9 @@ impl Stored<'_> {
         let Some(len) = self.header.num_elements().filter(|n| n.checked_mul(size_of::<T>()).is_some()) else {
             return Err(self.input.bad(self.name, format!("the header claims shape {claimed}"), CORRUPT));
         };
-        let mut values = Spool::new(self.scratch);
+        let bytes = len as u64 * size_of::<T>() as u64;
+        let task = self.cx.progress.start(&format!("read {}", self.name), bytes, Unit::Bytes);
+        let mut values = Spool::new(self.cx.scratch);
         let mut chunk = vec![T::zeroed(); len.min(CHUNK)];
         while values.len() < len {
             let n = (len - values.len()).min(CHUNK);
@@ -143,6 +146,7 @@ impl Stored<'_> {
                 self.input.bad(self.name, problem, CORRUPT)
             })?;
             values.push(&chunk[..n])?;
+            task.add((n * size_of::<T>()) as u64);
         }
         // Reading on to the end also makes the archive compare its checksum.
         let extra = member.read(&mut [0u8]).map_err(|e| Error::unreadable(self.input.path(), self.name, &e))?;
@@ -159,7 +163,7 @@ impl Stored<'_> {
 
     /// From column by column to row by row.
     fn turn<T: Element>(&self, stored: &[T], rows: usize, columns: usize) -> Result<Buf<T>> {
-        let mut turned = Spool::new(self.scratch);
+        let mut turned = Spool::new(self.cx.scratch);
         let mut row = Vec::with_capacity(columns);
         for i in 0..rows {
             row.clear();

@@ -240,6 +240,10 @@ mod tests {
         };
         assert_eq!(with("0,1\n1,1\n0,0\n"), Some((Labels::MultiU8(vec![0, 1, 1, 1, 0, 0].into()), 2)));
         assert!(matches!(with("0,1\n1,nan\n0,0\n"), Some((Labels::MultiF32(_), 2))));
+        let far = |at| if at == 5 { 1e300 } else { f64::NAN };
+        let input = Input::memory("t", &b"x"[..]).unwrap();
+        let message = labels::from_numbers(&input, "y", &[3, 2], 3, far).unwrap_err().to_string();
+        assert!(message.contains("y[2, 1] is infinite"), "{message}");
     }
 
     #[test]
