@@ -20,7 +20,7 @@ const CHUNK: usize = 1 << 18;
 /// Reads a METIS file.
 ///
 /// # Errors
-/// [`Error::BadInput`](crate::Error::BadInput) naming the line.
+/// [`Error::BadInput`] naming the line.
 pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     let mut tokens = Tokens::open(input, cx)?;
     let header = Header::read(&mut tokens)?;
