@@ -4,7 +4,7 @@
 //! and asked for their version; nothing is started and no device is touched beyond counting.
 
 mod library;
-mod machine;
+pub(crate) mod machine;
 
 use serde_json::{Value, json};
 

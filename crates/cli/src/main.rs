@@ -6,10 +6,12 @@ mod bench;
 mod doctor;
 mod exit;
 mod generate;
+mod import;
 mod info;
 mod memory;
 mod partition;
 mod plot;
+mod size;
 mod source;
 mod ui;
 
@@ -43,6 +45,8 @@ enum Verb {
     Doctor(doctor::Args),
     /// Make a graph and write it as a dataset folder
     Generate(generate::Args),
+    /// Turn another format into a dataset folder
+    Import(import::Args),
     /// Describe a graph in numbers
     Info(info::Args),
     /// Divide a graph into parts and say what that costs
@@ -66,6 +70,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Bench(args) => bench::run(args, &ui),
         Verb::Doctor(args) => doctor::run(args, &ui),
         Verb::Generate(args) => generate::run(args, &ui),
+        Verb::Import(args) => import::run(args, &ui),
         Verb::Info(args) => info::run(args, &ui),
         Verb::Partition(args) => partition::run(args, &ui),
     }

@@ -53,6 +53,26 @@ impl Split {
     pub fn parts(&self) -> [(&'static str, &Buf<i64>); 3] {
         [("train", &self.train), ("valid", &self.valid), ("test", &self.test)]
     }
+
+    /// Ids in range, none twice, and no node both trained on and tested on. A failure names the part and the position.
+    pub(crate) fn check(&self, num_nodes: usize) -> std::result::Result<(), (usize, String)> {
+        let mut used_by = vec![0u8; num_nodes];
+        let parts = self.parts();
+        for (which, (part, ids)) in parts.iter().enumerate() {
+            for (at, &id) in ids.iter().enumerate() {
+                let slot = usize::try_from(id).ok().and_then(|i| used_by.get_mut(i));
+                let Some(slot) = slot else {
+                    return Err((which, format!("{part}[{at}] = {id}: there are only {num_nodes} nodes")));
+                };
+                if *slot != 0 {
+                    let other = parts[usize::from(*slot) - 1].0;
+                    return Err((which, format!("{part}[{at}] = {id}: the node is already in {other}")));
+                }
+                *slot = which as u8 + 1;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// An open dataset folder. All arrays are mapped; nothing is copied unless its dtype needs conversion.

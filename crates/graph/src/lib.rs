@@ -7,19 +7,24 @@
 //! * [`generate`]: graphs made to order, from [counter-based randomness](random);
 //! * [`stats`]: what can be said about a graph in numbers;
 //! * [`partition`]: dividing a graph among ranks, and what that costs;
+//! * [`read`]: readers that turn other formats into such a folder, and [`build`], which sorts their edges;
 //! * [`npy`]: the one file format everything is stored in.
 //!
 //! A graph too large for memory stays on disk: [`Buf`] hides whether an array is owned or mapped.
 
 mod buf;
+pub mod build;
 mod csr;
 pub mod dataset;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod generate;
 pub mod npy;
 pub mod partition;
 pub mod progress;
 pub mod random;
+pub mod read;
 pub mod stats;
 
 pub use buf::Buf;

@@ -197,7 +197,7 @@ impl Header {
         Ok(Self { dtype, fortran_order, shape })
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let shape: String = self.shape.iter().map(|n| format!("{n},")).collect();
         // NumPy writes (3,) for one dimension and (3, 4) for more.
         let shape = match self.shape.len() {

@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
 
     let (mut forward, mut both, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..=args.common.runs {
-        let mut run = |with_input: bool| -> anyhow::Result<(f64, f64)> {
+        let run = |with_input: bool| -> anyhow::Result<(f64, f64)> {
             let mut tape = Tape::new(&device);
             let x = if with_input { tape.leaf(x.clone()) } else { tape.constant(x.clone()) };
             let layers = std::slice::from_ref(&layer);

@@ -12,20 +12,27 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn look() -> Self {
-        let field = |file: &str, key: &str| {
-            let text = fs::read_to_string(file).unwrap_or_default();
-            let line = text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_default().to_string();
-            line.trim_start_matches([' ', '\t', ':']).trim().to_string()
-        };
         let cpu = field("/proc/cpuinfo", "model name");
-        let kib = field("/proc/meminfo", "MemTotal");
         Self {
             cpu: if cpu.is_empty() { std::env::consts::ARCH.into() } else { cpu },
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            memory: kib.trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024,
+            memory: memory_bytes().unwrap_or(0),
             simd: simd(),
         }
     }
+}
+
+/// Memory of the machine, if it says.
+pub(crate) fn memory_bytes() -> Option<u64> {
+    let kib: u64 = field("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The rest of the first line of `file` that begins with `key`.
+fn field(file: &str, key: &str) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_default();
+    line.trim_start_matches([' ', '\t', ':']).trim().to_string()
 }
 
 #[cfg(target_arch = "x86_64")]

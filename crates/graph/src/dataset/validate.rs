@@ -98,26 +98,10 @@ fn labels(data: &Dataset, labels: &Labels) -> Result<()> {
     problem.map_or(Ok(()), |p| Err(Error::bad(data.dir.join("label.npy"), "label", p, REMEDY)))
 }
 
-/// Ids in range, none twice, and no node both trained on and tested on.
 fn split(data: &Dataset, split: &Split) -> Result<()> {
-    let n = data.meta.num_nodes;
-    let mut used_by = vec![0u8; n];
-    let parts = split.parts();
-    for (which, (part, ids)) in parts.iter().enumerate() {
-        let file = || data.dir.join("split").join(&split.name).join(format!("{part}.npy"));
-        for (at, &id) in ids.iter().enumerate() {
-            let slot = usize::try_from(id).ok().and_then(|i| used_by.get_mut(i));
-            let Some(slot) = slot else {
-                let problem = format!("{part}[{at}] = {id}: there are only {n} nodes");
-                return Err(Error::bad(file(), *part, problem, REMEDY));
-            };
-            if *slot != 0 {
-                let problem =
-                    format!("{part}[{at}] = {id}: the node is already in {}", parts[usize::from(*slot) - 1].0);
-                return Err(Error::bad(file(), *part, problem, "each node belongs to one of train, valid and test"));
-            }
-            *slot = which as u8 + 1;
-        }
-    }
-    Ok(())
+    split.check(data.meta.num_nodes).map_err(|(part, problem)| {
+        let part = split.parts()[part].0;
+        let file = data.dir.join("split").join(&split.name).join(format!("{part}.npy"));
+        Error::bad(file, part, problem, "each node belongs to one of train, valid and test")
+    })
 }

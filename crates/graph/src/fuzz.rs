@@ -1,0 +1,338 @@
+//! Bodies of the fuzz targets in `fuzz/`, one function per target.
+//!
+//! They live here so that `tests/fuzz_corpus.rs` replays the committed corpus as ordinary tests. A target must not panic,
+//! hang or allocate what a header claims; what a reader accepts must be a valid graph.
+//!
+//! Formats that consist of several arrays or files are decoded from the input rather than taken from it, because a fuzzer
+//! that has to keep zip checksums right finds nothing else.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Cursor, Write};
+use std::path::Path;
+
+use tempfile::TempDir;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use crate::build::{EdgeRules, Scratch};
+use crate::csr::{Csr, SelfLoops};
+use crate::dataset::{Dataset, Features, Labels};
+use crate::error::Result;
+use crate::npy::Header;
+use crate::progress::Silent;
+use crate::read::{
+    Context, Imported, Input, Memory, edge_list, gnn_benchmark, heterophilous, matrix_market, metis, ogb,
+};
+use crate::with_csr;
+
+/// Larger graphs are read but not built: a run must stay short.
+const MOST_NODES: usize = 1 << 12;
+
+/// Makes parallel code run on the calling thread: a fuzzer is parallel by itself. For the `init` of a target.
+pub fn single_thread() {
+    // A second call finds the pool in place.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global();
+}
+
+/// An `.npy` header.
+pub fn npy(data: &[u8]) {
+    if let Ok((header, bytes)) = Header::read(&mut &data[..]) {
+        assert!(bytes <= data.len());
+        let _ = header.num_elements();
+    }
+}
+
+/// An `.npz` of the heterophilous-graphs collection.
+pub fn heterophilous(data: &[u8]) {
+    let names = ["node_features", "node_labels", "edges", "train_masks", "val_masks", "test_masks"];
+    with_archive(data, &names, heterophilous::read);
+}
+
+/// An `.npz` of gnn-benchmark.
+pub fn gnn_benchmark(data: &[u8]) {
+    let names = [
+        "adj_data",
+        "adj_indices",
+        "adj_indptr",
+        "adj_shape",
+        "attr_data",
+        "attr_indices",
+        "attr_indptr",
+        "attr_shape",
+        "attr_matrix",
+        "labels",
+        "adj_matrix.data",
+        "adj_matrix.indices",
+        "adj_matrix.indptr",
+        "adj_matrix.shape",
+    ];
+    with_archive(data, &names, gnn_benchmark::read);
+}
+
+/// An OGB folder of text files: pieces between zero bytes, the first byte of each names its file.
+pub fn ogb_csv(data: &[u8]) {
+    const NAMES: [&str; 10] = [
+        "raw/edge.csv.gz",
+        "raw/num-node-list.csv.gz",
+        "raw/num-edge-list.csv.gz",
+        "raw/node-label.csv.gz",
+        "raw/node-feat.csv.gz",
+        "raw/edge-feat.csv.gz",
+        "raw/triplet-type-list.csv.gz",
+        "split/time/train.csv.gz",
+        "split/time/valid.csv.gz",
+        "split/time/test.csv.gz",
+    ];
+    let Some((&flags, data)) = data.split_first() else { return };
+    let named = |piece: &[u8]| {
+        let (&name, text) = piece.split_first()?;
+        let name = NAMES.get(usize::from(name.wrapping_sub(b'a')))?;
+        Some((name.to_string(), text.to_vec()))
+    };
+    let folder = Memory(data.split(|&b| b == 0).filter_map(named).collect());
+    read(flags, |cx| ogb::read(&folder, cx));
+}
+
+/// An OGB folder of archives.
+pub fn ogb_binary(data: &[u8]) {
+    let Some((&flags, data)) = data.split_first() else { return };
+    let data_names = ["edge_index", "num_nodes_list", "num_edges_list", "node_feat", "edge_feat", "node_year"];
+    let mut members = members(data, &[&data_names[..], &["node_label"]].concat());
+    let label = members.iter().position(|(name, _)| name == "node_label").map(|at| members.remove(at));
+    let mut files = BTreeMap::from([("raw/data.npz".to_string(), archive(&members))]);
+    files.insert("raw/node-label.npz".to_string(), archive(label.as_slice()));
+    read(flags, |cx| ogb::read(&Memory(files), cx));
+}
+
+/// An edge list; the first byte holds options.
+pub fn edge_list(data: &[u8]) {
+    let Some((&flags, text)) = data.split_first() else { return };
+    let options = edge_list::Options {
+        ids: if flags & 16 == 0 { edge_list::Ids::Keep } else { edge_list::Ids::Relabel },
+        num_nodes: (flags & 32 != 0).then_some(100),
+        edge_features: flags & 64 != 0,
+    };
+    let Ok(input) = Input::memory("fuzz", text) else { return };
+    read(flags, |cx| edge_list::read(&input, &options, cx));
+}
+
+/// A Matrix Market file.
+pub fn matrix_market(data: &[u8]) {
+    with_text(data, matrix_market::read);
+}
+
+/// A METIS file.
+pub fn metis(data: &[u8]) {
+    with_text(data, metis::read);
+}
+
+/// A dataset folder in which some files are replaced: records of file number, length (two bytes) and contents; an empty
+/// record removes a file.
+pub fn dataset_folder(data: &[u8]) {
+    thread_local! {
+        // Kept from run to run, because making a folder takes longer than reading it.
+        static FOLDER: Option<TempDir> = good_folder().ok();
+    }
+    FOLDER.with(|folder| {
+        if let Some(folder) = folder {
+            let replaced = replacements(data);
+            // What cannot be written was not fuzzed; the next run tries again.
+            let _ = replaced.iter().try_for_each(|(&at, bytes)| put(folder.path(), GOOD_FOLDER[at].0, bytes));
+            open_folder(folder.path());
+            let _ = replaced.keys().try_for_each(|&at| put(folder.path(), GOOD_FOLDER[at].0, &GOOD_FOLDER[at].1()));
+            let _ = fs::remove_file(folder.path().join(".validated"));
+        }
+    });
+}
+
+fn good_folder() -> io::Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    fs::create_dir_all(folder.path().join("split/s"))?;
+    GOOD_FOLDER.iter().try_for_each(|(name, make)| put(folder.path(), name, &make()))?;
+    Ok(folder)
+}
+
+fn put(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let path = dir.join(name);
+    match bytes {
+        [] if path.exists() => fs::remove_file(path),
+        [] => Ok(()),
+        bytes => fs::write(path, bytes),
+    }
+}
+
+fn replacements(mut data: &[u8]) -> BTreeMap<usize, &[u8]> {
+    let mut replaced = BTreeMap::new();
+    while let [which, low, high, rest @ ..] = data {
+        let length = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
+        let (contents, rest) = rest.split_at(length);
+        data = rest;
+        replaced.insert(usize::from(*which) % GOOD_FOLDER.len(), contents);
+    }
+    replaced
+}
+
+fn open_folder(dir: &Path) {
+    if let Ok(data) = Dataset::open(dir) {
+        with_csr!(data.graph(), g => {
+            let edges: usize = (0..g.num_dst()).map(|i| g.row(i).len()).sum();
+            assert_eq!(edges, data.meta().num_edges);
+        });
+        let _ = data.features().map(Features::density);
+    }
+}
+
+type Made = (&'static str, fn() -> Vec<u8>);
+
+/// Two nodes and an edge each way, with everything a folder can hold.
+const GOOD_FOLDER: [Made; 12] = [
+    ("meta.toml", || {
+        b"name = \"f\"\nnum_nodes = 2\nnum_edges = 2\nnum_features = 3\nnum_classes = 2\nsymmetric = true\n".to_vec()
+    }),
+    ("indptr.npy", || npy_bytes("<u8", "(3,)", bytemuck::cast_slice(&[0u64, 1, 2]))),
+    ("indices.npy", || npy_bytes("<u4", "(2,)", bytemuck::cast_slice(&[1u32, 0]))),
+    ("label.npy", || npy_bytes("<i8", "(2,)", bytemuck::cast_slice(&[0i64, 1]))),
+    ("split/s/train.npy", || npy_bytes("<i8", "(1,)", bytemuck::cast_slice(&[0i64]))),
+    ("split/s/valid.npy", || npy_bytes("<i8", "(1,)", bytemuck::cast_slice(&[1i64]))),
+    ("split/s/test.npy", || npy_bytes("<i8", "(0,)", &[])),
+    ("feat_indptr.npy", || npy_bytes("<u8", "(3,)", bytemuck::cast_slice(&[0u64, 1, 2]))),
+    ("feat_indices.npy", || npy_bytes("<u4", "(2,)", bytemuck::cast_slice(&[2u32, 0]))),
+    ("edge_feat.npy", || npy_bytes("<f4", "(2, 1)", bytemuck::cast_slice(&[0.5f32, 1.5]))),
+    ("feat_data.npy", Vec::new),
+    ("feat.npy", Vec::new),
+];
+
+/// An `.npy` file from its parts.
+pub(crate) fn npy_bytes(descr: &str, shape: &str, payload: &[u8]) -> Vec<u8> {
+    npy_ordered(descr, "False", shape, payload)
+}
+
+fn npy_ordered(descr: &str, fortran: &str, shape: &str, payload: &[u8]) -> Vec<u8> {
+    let dict = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}\n");
+    let mut out = b"\x93NUMPY\x01\x00".to_vec();
+    out.extend_from_slice(&(dict.len() as u16).to_le_bytes());
+    out.extend_from_slice(dict.as_bytes());
+    out.extend_from_slice(payload);
+    out
+}
+
+/// A zip archive of members, uncompressed. Members that the format cannot hold are left out.
+pub(crate) fn archive(members: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for (name, bytes) in members {
+        if zip.start_file(format!("{name}.npy"), stored).is_ok() {
+            let _ = zip.write_all(bytes);
+        }
+    }
+    zip.finish().map(Cursor::into_inner).unwrap_or_default()
+}
+
+/// Decodes arrays: a byte for the name, then a byte for the dtype, one for dimensions and order, one per extent, and the
+/// elements; or, for a dtype that does not exist, a length in two bytes and the whole `.npy` file.
+fn members(mut data: &[u8], names: &[&str]) -> Vec<(String, Vec<u8>)> {
+    const DTYPES: [(&str, usize); 12] = [
+        ("|b1", 1),
+        ("|i1", 1),
+        ("|u1", 1),
+        ("<i2", 2),
+        ("<u2", 2),
+        ("<i4", 4),
+        ("<u4", 4),
+        ("<i8", 8),
+        ("<u8", 8),
+        ("<f2", 2),
+        ("<f4", 4),
+        ("<f8", 8),
+    ];
+    let mut members: Vec<(String, Vec<u8>)> = Vec::new();
+    while let [name, dtype, layout, rest @ ..] = data {
+        let take = |n: usize| rest.split_at(n.min(rest.len()));
+        let bytes = match DTYPES.get(usize::from(*dtype)) {
+            Some((descr, size)) => {
+                let (extents, rest) = take(usize::from(layout & 3));
+                let fortran = if layout & 4 == 0 { "False" } else { "True" };
+                let shape: String = extents.iter().map(|x| format!("{x},")).collect();
+                let elements = extents.iter().fold(1, |n, &x| n * usize::from(x));
+                let (payload, rest) = rest.split_at((elements * size).min(rest.len()));
+                data = rest;
+                npy_ordered(descr, fortran, &format!("({shape})"), payload)
+            }
+            None => {
+                let (length, rest) = take(1);
+                let length = usize::from(u16::from_le_bytes([*layout, length.first().copied().unwrap_or(0)]));
+                let (whole, rest) = rest.split_at(length.min(rest.len()));
+                data = rest;
+                whole.to_vec()
+            }
+        };
+        let name = names[usize::from(*name) % names.len()];
+        if !members.iter().any(|(n, _)| n == name) {
+            members.push((name.to_string(), bytes));
+        }
+    }
+    members
+}
+
+/// Reads an archive: the input itself where bit 7 of its first byte is set, else one made from the arrays in it.
+fn with_archive(data: &[u8], names: &[&str], reader: impl FnOnce(&Input, &Context<'_>) -> Result<Imported>) {
+    let Some((&flags, data)) = data.split_first() else { return };
+    let bytes = if flags & 128 == 0 { archive(&members(data, names)) } else { data.to_vec() };
+    if let Ok(input) = Input::memory("fuzz.npz", bytes) {
+        read(flags, |cx| reader(&input, cx));
+    }
+}
+
+fn with_text(data: &[u8], reader: impl FnOnce(&Input, &Context<'_>) -> Result<Imported>) {
+    let Some((&flags, text)) = data.split_first() else { return };
+    if let Ok(input) = Input::memory("fuzz", text) {
+        read(flags, |cx| reader(&input, cx));
+    }
+}
+
+/// Runs a reader with the rules that `flags` name, and builds what it accepts.
+fn read(flags: u8, reader: impl FnOnce(&Context<'_>) -> Result<Imported>) {
+    let rules = EdgeRules {
+        symmetrise: flags & 1 != 0,
+        merge_parallel: flags & 2 != 0,
+        self_loops: match flags >> 2 & 3 {
+            0 | 3 => SelfLoops::Keep,
+            1 => SelfLoops::Add,
+            _ => SelfLoops::Remove,
+        },
+        memory: 0,
+    };
+    let scratch = Scratch::new(std::env::temp_dir());
+    let cx = Context { rules, scratch: &scratch, progress: &Silent };
+    if let Ok(imported) = reader(&cx).and_then(|imported| check(imported, rules)) {
+        assert!(imported, "an accepted graph is not valid");
+    }
+}
+
+/// Whether everything that a reader returned fits together.
+fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
+    let n = imported.num_nodes;
+    let (labels, features, edge_features) = (imported.labels, imported.features, imported.edge_features);
+    let edges = imported.edges.pushed() as usize;
+    let fits = labels.is_none_or(|(labels, classes)| match labels {
+        Labels::Single(y) => y.len() == n && y.iter().all(|&c| c >= -1 && c < classes as i64),
+        Labels::MultiU8(y) => y.len() == n * classes,
+        Labels::MultiF32(y) => y.len() == n * classes,
+    }) && features.is_none_or(|features| match features {
+        Features::Dense(m) => m.len() == n * m.width(),
+        Features::Sparse(m) => m.indptr.len() == n + 1 && Csr::new(m.indptr, m.indices, m.width).is_ok(),
+    }) && edge_features.is_none_or(|f| f.values.len() == edges * f.width)
+        && imported.splits.iter().all(|s| s.check(n).is_ok());
+    if n > MOST_NODES {
+        return Ok(fits);
+    }
+    let (mut indptr, mut indices) = (vec![0], Vec::new());
+    imported.edges.stream(n as u64, &Silent, |block| {
+        indptr.extend_from_slice(&block.ends);
+        indices.extend(block.sources.iter().map(|&j| j as u32));
+        Ok(())
+    })?;
+    let graph = Csr::<u32>::new(indptr, indices, n);
+    Ok(fits && graph.is_ok_and(|g| g.num_dst() == n && (!rules.symmetrise || g.is_symmetric())))
+}

@@ -1,0 +1,48 @@
+//! Readers: other formats into a dataset folder. One file per format.
+//!
+//! A reader takes an [`Input`] (or a [`Folder`] of them), checks everything it reads, and returns an [`Imported`]: edges in a
+//! [sorter](crate::build::EdgeSorter), features, labels and splits. It writes nothing but temporary files, and reads from
+//! memory as well as from disk, which is how the fuzz targets run it. [`Imported::write`] makes the folder.
+//!
+//! Conventions shared by all readers:
+//!
+//! * an entry (i, j) of an adjacency matrix, or a line `i j` of an edge list, is the edge i → j; the folder's CSR is by
+//!   destination, so i appears in row j;
+//! * edges stay as they are, parallel ones included, unless the [rules](crate::build::EdgeRules) say otherwise;
+//! * features become float32 (float16 stays), sparse where that takes fewer bytes; labels become int64, NaN becomes −1;
+//! * counts claimed by a header are compared with what is there, never allocated.
+
+pub mod edge_list;
+pub mod gnn_benchmark;
+pub mod heterophilous;
+pub mod matrix_market;
+pub mod metis;
+pub mod ogb;
+
+mod features;
+mod imported;
+mod input;
+mod labels;
+mod npz;
+mod splits;
+mod table;
+#[cfg(test)]
+mod testing;
+mod text;
+
+use crate::build::{EdgeRules, Scratch};
+use crate::progress::Progress;
+
+pub use imported::{Imported, Summary};
+pub use input::{Directory, Folder, Input, Memory};
+
+/// What every reader is given besides its input.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// What to do to the edges.
+    pub rules: EdgeRules,
+    /// Where temporary files go.
+    pub scratch: &'a Scratch,
+    /// Who watches.
+    pub progress: &'a dyn Progress,
+}

@@ -1,0 +1,209 @@
+//! Node features: from any matrix to the smaller of dense and sparse.
+
+use half::f16;
+use rayon::prelude::*;
+
+use super::npz::{Array, Values};
+use super::table::Table;
+use super::{Context, Input};
+use crate::buf::Buf;
+use crate::build::Spool;
+use crate::dataset::{Dense, Features, SparseFeatures};
+use crate::error::{Error, Result};
+
+/// Rows converted at a time, about.
+const PIECE: usize = 1 << 18;
+
+/// Features from a matrix of `n` rows; `None` if it has no columns.
+pub(super) fn from_array(array: Array, n: usize, cx: &Context<'_>) -> Result<Option<Features>> {
+    let expected = format!("[{n}, columns]");
+    let [rows, width] = array.dimensions(&expected)?;
+    if rows != n {
+        return Err(array.wrong_shape(&expected));
+    }
+    if width == 0 {
+        return Ok(None);
+    }
+    let (input, name) = (array.input().clone(), array.name.clone());
+    if let Values::F16(values) = array.values {
+        let bad = values.par_iter().position_first(|x: &f16| !x.is_finite());
+        return match bad {
+            Some(at) => Err(not_finite(&input, &name, at, width)),
+            None => Ok(Some(Features::Dense(Dense::F16 { values, width }))),
+        };
+    }
+    smaller(&input, &name, array.into_f32(cx.scratch)?, n, width, cx).map(Some)
+}
+
+/// Features from a table of `n` rows.
+pub(super) fn from_table(table: Table, n: usize, input: &Input, cx: &Context<'_>) -> Result<Option<Features>> {
+    if table.rows != n {
+        let problem = format!("{} lines of features for {n} nodes", table.rows);
+        return Err(input.bad("lines", problem, "the file is cut short or belongs to another graph"));
+    }
+    smaller(input, "features", table.values, n, table.width, cx).map(Some)
+}
+
+fn not_finite(input: &Input, name: &str, at: usize, width: usize) -> Error {
+    let problem = format!("{name}[{}, {}] is not a finite number", at / width, at % width);
+    input.bad(name, problem, "replace NaN and infinite values, and save the file again")
+}
+
+/// Stores a dense matrix sparse where that takes fewer bytes.
+fn smaller(input: &Input, name: &str, values: Buf<f32>, n: usize, width: usize, cx: &Context<'_>) -> Result<Features> {
+    if let Some(at) = values.par_iter().position_first(|x| !x.is_finite()) {
+        return Err(not_finite(input, name, at, width));
+    }
+    let entries = values.par_iter().filter(|&&x| x != 0.0).count();
+    let ones = values.par_iter().all(|&x| x == 0.0 || x == 1.0);
+    if !sparse_is_smaller(n, width, entries, ones) {
+        return Ok(Features::Dense(Dense::F32 { values, width }));
+    }
+    let mut sparse = SparseBuilder::new(width, cx);
+    for row in values.chunks(width) {
+        sparse.row(row.iter().enumerate().map(|(j, &x)| (j as u32, x)))?;
+    }
+    sparse.finish().map(Features::Sparse)
+}
+
+/// Bytes on disk: dense float32, against offsets, columns and (unless all are 1) values.
+fn sparse_is_smaller(n: usize, width: usize, entries: usize, ones: bool) -> bool {
+    let dense = 4 * n as u128 * width as u128;
+    let sparse = 8 * (n as u128 + 1) + if ones { 4 } else { 8 } * entries as u128;
+    sparse < dense && width as u64 <= 1 << 32
+}
+
+/// Sparse rows, one after another.
+struct SparseBuilder {
+    indptr: Vec<u64>,
+    indices: Spool<u32>,
+    data: Spool<f32>,
+    ones: bool,
+    width: usize,
+    columns: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl SparseBuilder {
+    fn new(width: usize, cx: &Context<'_>) -> Self {
+        let (indices, data) = (Spool::new(cx.scratch), Spool::new(cx.scratch));
+        Self { indptr: vec![0], indices, data, ones: true, width, columns: Vec::new(), values: Vec::new() }
+    }
+
+    /// Appends a row of ascending columns; zeros are left out.
+    fn row(&mut self, entries: impl Iterator<Item = (u32, f32)>) -> Result<()> {
+        for (column, value) in entries.filter(|&(_, x)| x != 0.0) {
+            self.columns.push(column);
+            self.values.push(value);
+            self.ones &= value == 1.0;
+        }
+        self.indptr.push((self.indices.len() + self.columns.len()) as u64);
+        if self.columns.len() >= PIECE { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.indices.push(&self.columns)?;
+        self.data.push(&self.values)?;
+        self.columns.clear();
+        self.values.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<SparseFeatures> {
+        self.flush()?;
+        let data = if self.ones { None } else { Some(self.data.finish()?) };
+        Ok(SparseFeatures { indptr: self.indptr.into(), indices: self.indices.finish()?, data, width: self.width })
+    }
+}
+
+/// A sparse matrix by rows as SciPy stores it.
+pub(super) struct Compressed {
+    pub(super) indptr: Array,
+    pub(super) indices: Array,
+    pub(super) data: Option<Array>,
+    /// Rows and columns.
+    pub(super) shape: [usize; 2],
+}
+
+impl Compressed {
+    /// The offsets, checked: ascending from 0 to the number of entries, one more than there are rows.
+    pub(super) fn offsets(&self) -> Result<Vec<u64>> {
+        let [rows, _] = self.shape;
+        let entries = self.indices.len() as u64;
+        if self.indptr.shape.len() != 1 || self.indptr.len().checked_sub(1) != Some(rows) {
+            return Err(self.indptr.wrong_shape(&format!("[{}]: one more than there are rows", rows as u128 + 1)));
+        }
+        if self.indices.shape.len() != 1 {
+            return Err(self.indices.wrong_shape("one dimension"));
+        }
+        if let Some(data) = self.data.as_ref().filter(|d| d.shape != self.indices.shape) {
+            return Err(data.wrong_shape(&format!("{:?}, as {}", self.indices.shape, self.indices.name)));
+        }
+        let offsets = self.indptr.all_below(entries + 1)?;
+        if let Some(row) = offsets.windows(2).position(|w| w[1] < w[0]) {
+            let problem = format!("{} is below the one before", self.indptr.position(row + 1));
+            return Err(self.indptr.bad(problem));
+        }
+        if (offsets[0], offsets[rows]) != (0, entries) {
+            let problem = format!("runs from {} to {}, expected 0 to {entries}", offsets[0], offsets[rows]);
+            return Err(self.indptr.bad(problem));
+        }
+        Ok(offsets)
+    }
+
+    /// Features from this matrix. Columns are sorted, entries of the same place added up (as SciPy means them), zeros
+    /// dropped.
+    pub(super) fn into_features(self, n: usize, cx: &Context<'_>) -> Result<Option<Features>> {
+        let [rows, width] = self.shape;
+        if rows != n {
+            return Err(self.indptr.bad(format!("the matrix has {rows} rows, the graph {n} nodes")));
+        }
+        let offsets = self.offsets()?;
+        let limit = width as u64;
+        if limit > 1 << 32 {
+            return Err(self.indices.bad(format!("the matrix has {width} columns, at most 2³² are supported")));
+        }
+        if width == 0 && self.indices.len() == 0 {
+            return Ok(None);
+        }
+        let mut sparse = SparseBuilder::new(width, cx);
+        let mut row: Vec<(u32, f32)> = Vec::new();
+        for w in offsets.windows(2) {
+            row.clear();
+            for at in w[0] as usize..w[1] as usize {
+                let value = self.data.as_ref().map_or(1.0, |d| d.number(at) as f32);
+                row.push((self.indices.below(at, limit)? as u32, value));
+            }
+            row.sort_by_key(|&(column, _)| column);
+            row.dedup_by(|b, a| {
+                let same = a.0 == b.0;
+                a.1 += if same { b.1 } else { 0.0 };
+                same
+            });
+            if let Some((column, _)) = row.iter().find(|(_, x)| !x.is_finite()) {
+                let data = self.data.as_ref().unwrap_or(&self.indices);
+                let row = sparse.indptr.len() - 1;
+                return Err(data.bad(format!("the value in row {row}, column {column} is not a finite number")));
+            }
+            sparse.row(row.iter().copied())?;
+        }
+        let sparse = sparse.finish()?;
+        if sparse_is_smaller(n, width, sparse.indices.len(), sparse.data.is_none()) {
+            return Ok(Some(Features::Sparse(sparse)));
+        }
+        densify(&sparse, cx).map(|values| Some(Features::Dense(Dense::F32 { values, width })))
+    }
+}
+
+fn densify(m: &SparseFeatures, cx: &Context<'_>) -> Result<Buf<f32>> {
+    let mut values = Spool::new(cx.scratch);
+    let mut row = vec![0.0f32; m.width];
+    for w in m.indptr.windows(2) {
+        row.fill(0.0);
+        for at in w[0] as usize..w[1] as usize {
+            row[m.indices[at] as usize] = m.data.as_ref().map_or(1.0, |d| d[at]);
+        }
+        values.push(&row)?;
+    }
+    values.finish()
+}

@@ -1,0 +1,196 @@
+//! What a reader returns, and how it becomes a dataset folder.
+
+use std::path::PathBuf;
+
+use super::Context;
+use crate::buf::Buf;
+use crate::build::{Block, EdgeSorter};
+use crate::csr::{AnyCsr, Csr, NodeId};
+use crate::dataset::{DatasetWriter, Features, Labels, Meta, Split, Task};
+use crate::error::{Error, Result};
+use crate::npy::{NpyFile, NpyWriter, write_npy};
+use crate::with_csr;
+
+/// A graph that has been read and checked, but not yet written.
+pub struct Imported {
+    /// Nodes.
+    pub num_nodes: usize,
+    /// The edges, not yet sorted.
+    pub edges: EdgeSorter,
+    /// Numbers that belong to edges, in the order in which the edges were pushed.
+    pub edge_features: Option<EdgeFeatures>,
+    /// Node features.
+    pub features: Option<Features>,
+    /// Labels and the number of classes.
+    pub labels: Option<(Labels, usize)>,
+    /// Splits.
+    pub splits: Vec<Split>,
+    /// Ids that the source used, where the nodes were renumbered.
+    pub node_ids: Option<NodeIds>,
+    /// Set where the format promises each edge in both directions.
+    pub undirected: Option<Undirected>,
+    /// What the user should know about the import.
+    pub notes: Vec<String>,
+}
+
+/// One row of numbers per edge.
+#[derive(Clone, Debug)]
+pub struct EdgeFeatures {
+    /// Row by row.
+    pub values: Buf<f32>,
+    /// Columns.
+    pub width: usize,
+}
+
+/// Original ids, ascending.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeIds {
+    /// All fit into int64.
+    Signed(Vec<i64>),
+    /// Some do not, and none is negative.
+    Unsigned(Vec<u64>),
+}
+
+/// A promise of a file that its edges lie in both directions.
+#[derive(Clone, Debug)]
+pub struct Undirected {
+    /// The file.
+    pub file: PathBuf,
+}
+
+/// What was written.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The folder's `meta.toml`.
+    pub meta: Meta,
+    /// Edges that the source listed.
+    pub edges_read: u64,
+    /// Names of the splits.
+    pub splits: Vec<String>,
+    /// What the user should know about the import.
+    pub notes: Vec<String>,
+}
+
+impl Imported {
+    /// A graph of `num_nodes` nodes without anything else.
+    pub(super) fn new(num_nodes: usize, edges: EdgeSorter) -> Self {
+        Self {
+            num_nodes,
+            edges,
+            edge_features: None,
+            features: None,
+            labels: None,
+            splits: Vec::new(),
+            node_ids: None,
+            undirected: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Sorts the edges straight into `writer`, writes everything else and completes the folder.
+    ///
+    /// # Errors
+    /// [`Error::Write`], or [`Error::BadInput`] if a promise of the format turns out broken; nothing is left behind.
+    pub fn write(self, name: &str, writer: DatasetWriter, cx: &Context<'_>) -> Result<Summary> {
+        let (n, edges_read, symmetrised) = (self.num_nodes, self.edges.pushed(), self.edges.rules().symmetrise);
+        let narrow = n as u64 <= <u32 as NodeId>::CAPACITY;
+        let num_edges = if narrow {
+            stream(self.edges, n, self.edge_features.as_ref(), writer.array::<u32>("indices", &[])?, &writer, cx)?
+        } else {
+            stream(self.edges, n, self.edge_features.as_ref(), writer.array::<i64>("indices", &[])?, &writer, cx)?
+        };
+        let symmetric = symmetrised || is_symmetric(&writer, n)?;
+        if let Some(Undirected { file }) = self.undirected.filter(|_| !symmetric) {
+            let problem = "some edge is listed by only one of its two nodes";
+            let remedy = "list each edge at both ends, or import with --symmetrise";
+            return Err(Error::bad(file, "edges", problem, remedy));
+        }
+
+        if let Some(features) = &self.features {
+            writer.features(features)?;
+        }
+        let num_classes = self.labels.as_ref().map_or(0, |(_, classes)| *classes);
+        if let Some((labels, classes)) = &self.labels {
+            writer.labels(labels, *classes)?;
+        }
+        self.splits.iter().try_for_each(|s| writer.split(s))?;
+        match &self.node_ids {
+            Some(NodeIds::Signed(ids)) => write_npy(writer.path("node_id.npy"), &[], ids)?,
+            Some(NodeIds::Unsigned(ids)) => write_npy(writer.path("node_id.npy"), &[], ids)?,
+            None => {}
+        }
+        let meta = Meta {
+            name: name.to_string(),
+            num_nodes: n,
+            num_edges,
+            num_features: self.features.as_ref().map_or(0, Features::width),
+            num_classes,
+            symmetric,
+            task: Task::default(),
+        };
+        writer.finish(&meta)?;
+        let splits = self.splits.into_iter().map(|s| s.name).collect();
+        Ok(Summary { meta, edges_read, splits, notes: self.notes })
+    }
+}
+
+/// An element of `indices.npy`.
+trait StoredId: crate::npy::Element {
+    fn of(id: u64) -> Self;
+}
+
+impl StoredId for u32 {
+    fn of(id: u64) -> Self {
+        id as Self
+    }
+}
+
+impl StoredId for i64 {
+    fn of(id: u64) -> Self {
+        id as Self
+    }
+}
+
+/// Writes indptr, indices and edge features as they come out of the sorter. Returns the number of edges.
+fn stream<I: StoredId>(
+    edges: EdgeSorter,
+    n: usize,
+    features: Option<&EdgeFeatures>,
+    mut indices: NpyWriter<I>,
+    writer: &DatasetWriter,
+    cx: &Context<'_>,
+) -> Result<usize> {
+    let mut indptr = writer.array::<u64>("indptr", &[])?;
+    let mut rows = features.map(|f| writer.array::<f32>("edge_feat", &[f.width])).transpose()?;
+    let added = vec![0.0f32; features.map_or(0, |f| f.width)];
+    let mut ids: Vec<I> = Vec::new();
+    indptr.push(&[0])?;
+    edges.stream(n as u64, cx.progress, |block: &Block| {
+        indptr.push(&block.ends)?;
+        ids.clear();
+        ids.extend(block.sources.iter().map(|&s| I::of(s)));
+        indices.push(&ids)?;
+        if let (Some(rows), Some(f)) = (&mut rows, features) {
+            for origin in &block.origins {
+                let row = origin.map(|k| k as usize * f.width);
+                rows.push(row.map_or(&added[..], |at| &f.values[at..at + f.width]))?;
+            }
+        }
+        Ok(())
+    })?;
+    indptr.finish()?;
+    rows.map(NpyWriter::finish).transpose()?;
+    indices.finish()
+}
+
+/// Looks at the graph just written, mapped.
+fn is_symmetric(writer: &DatasetWriter, n: usize) -> Result<bool> {
+    let (indptr, indices) = (NpyFile::open(writer.path("indptr.npy"))?, NpyFile::open(writer.path("indices.npy"))?);
+    let offsets = indptr.elements::<u64>().ok_or_else(|| indptr.wrong_dtype("indptr", "uint64"))?;
+    let graph: AnyCsr = match (indices.elements::<u32>(), indices.elements::<i64>()) {
+        (Some(ids), _) => Csr::mapped(offsets, ids, n).into(),
+        (None, Some(ids)) => Csr::mapped(offsets, ids.cast::<u64>(), n).into(),
+        (None, None) => return Err(indices.wrong_dtype("indices", "uint32 or int64")),
+    };
+    Ok(with_csr!(&graph, g => g.is_symmetric()))
+}
