@@ -1,6 +1,6 @@
 //! `graphweft import` as a user runs it: the real datasets come out as they are, and bad input leaves nothing behind.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -35,16 +35,9 @@ fn assert_imported(output: &Output) {
     assert!(output.status.success(), "{}", stderr(output));
 }
 
-/// A file or folder of the shared data, or `None` (and a line that says so) where there is none.
-fn shared(name: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("GRAPHWEFT_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
-    let path = root.join("data").join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    eprintln!("skipped: {} is missing", path.display());
-    None
+/// A file or folder of the shared data; tests that use it are ignored where it is not.
+fn shared(name: &str) -> PathBuf {
+    Path::new(env!("GRAPHWEFT_SHARED_DATA")).join(name)
 }
 
 /// Opens a folder anew: without its stamp, everything in it is validated.
@@ -63,10 +56,9 @@ fn assert_same_graph_features_labels(made: &Dataset, reference: &Dataset) {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn minesweeper_comes_out_as_its_dataset_folder() {
-    let (Some(raw), Some(folder)) = (shared("raw/heterophilous/minesweeper.npz"), shared("minesweeper")) else {
-        return;
-    };
+    let (raw, folder) = (shared("raw/heterophilous/minesweeper.npz"), shared("minesweeper"));
     let root = TempDir::new().unwrap();
     let out = root.path().join("made/minesweeper");
     let args = ["heterophilous", "--symmetrise", "--self-loops", "remove", "--json"];
@@ -84,9 +76,9 @@ fn minesweeper_comes_out_as_its_dataset_folder() {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn amazon_photo_comes_out_as_its_dataset_folder() {
-    let raw = shared("raw/gnn-benchmark/amazon_electronics_photo.npz");
-    let (Some(raw), Some(folder)) = (raw, shared("amazon-photo")) else { return };
+    let (raw, folder) = (shared("raw/gnn-benchmark/amazon_electronics_photo.npz"), shared("amazon-photo"));
     let root = TempDir::new().unwrap();
     let out = root.path().join("photo");
     let args = ["gnn-benchmark", "--symmetrise", "--self-loops", "remove", "--name", "amazon-photo"];
@@ -111,8 +103,9 @@ fn write_edges(graph: &AnyCsr, out: impl Write) {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn web_google_survives_an_edge_list_in_any_memory() {
-    let Some(folder) = shared("snap-web-google") else { return };
+    let folder = shared("snap-web-google");
     let reference = Dataset::open(folder).unwrap();
     let root = TempDir::new().unwrap();
     let (plain, zipped) = (root.path().join("edges.txt"), root.path().join("edges.bin"));
@@ -266,8 +259,9 @@ fn a_gigabyte_of_garbage_is_refused_at_once() {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn truncated_archives_are_refused_wherever_they_are_cut() {
-    let Some(raw) = shared("raw/heterophilous/minesweeper.npz") else { return };
+    let raw = shared("raw/heterophilous/minesweeper.npz");
     let root = TempDir::new().unwrap();
     let bytes = fs::read(raw).unwrap();
     let input = root.path().join("cut.npz");

@@ -12,7 +12,7 @@
 //! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
 //! ```
 //!
-//! [`Dataset::open`] checks everything the first time, in parallel, and leaves a [stamp](stamp) with the size and time of each
+//! [`Dataset::open`] checks everything the first time, in parallel, and leaves a stamp with the size and time of each
 //! file. While these stay the same, opening costs a few system calls however large the graph is.
 
 mod features;

@@ -6,7 +6,7 @@ mod arbitrary;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use arbitrary::{Edges, edges, on_any_threads};
 use graphweft_graph::partition::{
@@ -254,16 +254,10 @@ fn nothing_is_overwritten_unless_asked_and_nothing_is_left_behind() {
 
 // On real graphs, where partitioners differ.
 
-fn real(name: &str) -> Option<Csr<u32>> {
-    let shared = std::env::var_os("GRAPHWEFT_SHARED")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")), PathBuf::from);
-    let dir = shared.join("data").join(name);
-    if !dir.is_dir() {
-        eprintln!("skipped: {} is not here", dir.display());
-        return None;
-    }
+fn real(name: &str) -> Csr<u32> {
+    let dir = Path::new(env!("GRAPHWEFT_SHARED_DATA")).join(name);
     match Dataset::open(&dir).unwrap().graph() {
-        AnyCsr::Narrow(g) => Some(g.symmetrise()),
+        AnyCsr::Narrow(g) => g.symmetrise(),
         AnyCsr::Wide(_) => panic!("{name} has few nodes"),
     }
 }
@@ -279,8 +273,9 @@ fn alpha(g: &Csr<u32>, method: Method, balance: Balance) -> f64 {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn law_cnr2000_in_eight() {
-    let Some(g) = real("law-cnr2000") else { return };
+    let g = real("law-cnr2000");
     let a = Method::ALL.map(|m| alpha(&g, m, Balance::Nodes));
     assert!((a[0] - 0.136).abs() < 0.001 && (a[1] - 3.56).abs() < 0.02, "{a:?}");
     assert!(a[2] <= 0.025 && a[3] <= 0.025, "{a:?}");
@@ -289,23 +284,26 @@ fn law_cnr2000_in_eight() {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn web_google_in_eight() {
-    let Some(g) = real("snap-web-google") else { return };
+    let g = real("snap-web-google");
     let a = Method::ALL.map(|m| alpha(&g, m, Balance::Nodes));
     assert!((a[0] - 3.60).abs() < 0.01 && (a[1] - 3.63).abs() < 0.02, "{a:?}");
     assert!(a[2] <= 0.08 && a[3] <= 0.07, "{a:?}");
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn web_google_in_eight_by_edges() {
-    let Some(g) = real("snap-web-google") else { return };
+    let g = real("snap-web-google");
     let a = Method::ALL.map(|m| alpha(&g, m, Balance::Edges));
     assert!(a[2] <= 0.08 && a[3] <= 0.07, "{a:?}");
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn clusters_bring_neighbours_together() {
-    let Some(g) = real("pubmed") else { return };
+    let g = real("pubmed");
     let gap = |order| {
         let p = partition(&g, &Options { order, ..Options::new(Method::Streaming, 8) }, &Silent).unwrap();
         statistics(&g, &p).gap_bits
@@ -316,9 +314,10 @@ fn clusters_bring_neighbours_together() {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn small_graphs_in_eight() {
     for (name, most) in [("pubmed", 0.4), ("coauthor-cs", 0.8), ("amazon-photo", 1.4)] {
-        let Some(g) = real(name) else { return };
+        let g = real(name);
         for balance in [Balance::Nodes, Balance::Edges] {
             let a = Method::ALL.map(|m| alpha(&g, m, balance));
             assert!(a[2] <= most && a[3] <= most, "{name} by {balance:?}: {a:?}");

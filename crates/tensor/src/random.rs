@@ -48,6 +48,7 @@ impl Dropout {
 
     /// The factors, 0 or 1/keep, of columns 8·`group` to 8·`group` + 7 of a node's row.
     #[inline(always)]
+    #[cfg_attr(not(test), expect(dead_code, reason = "row dropout is being written"))]
     pub(crate) fn row(&self, node: u64, group: u32) -> [f32; GROUP] {
         self.factors([node as u32, (node >> 32) as u32, group, self.stream << 1])
     }

@@ -1,6 +1,6 @@
 //! The `.npz` files of the heterophilous-graphs collection (roman-empire, amazon-ratings, minesweeper, tolokers, questions).
 //!
-//! `node_features` [N, F], `node_labels` [N], `edges` [E, 2] with each undirected edge once, and `train_masks`, `val_masks`,
+//! `node_features` [N, F], `node_labels` \[N\], `edges` [E, 2] with each undirected edge once, and `train_masks`, `val_masks`,
 //! `test_masks` [S, N], which become the splits `public-0` to `public-(S−1)`. The edges are undirected by meaning but listed
 //! once: import them with `--symmetrise`.
 

@@ -168,10 +168,14 @@ fn forward<Q: Stored, K: Stored>(version: Version, a: &DotAttention<'_>, target:
     let f = Forward { target, partial: Shared::new(host_mut(OP, "partial", &mut partial)?) };
     run(
         direction,
-        // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
-        |_, task| match version {
-            Version::Avx512 => unsafe { vector::forward_avx512(&o, &f, task) },
-            _ => unsafe { vector::forward_avx2(&o, &f, task) },
+        |_, task| {
+            // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::forward_avx512(&o, &f, task),
+                    _ => vector::forward_avx2(&o, &f, task),
+                }
+            }
         },
         |row, pieces| {
             // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
@@ -251,10 +255,14 @@ fn by_dst<Q: Stored, K: Stored>(
     };
     run(
         direction,
-        // SAFETY: as in forward.
-        |number, task| match version {
-            Version::Avx512 => unsafe { vector::by_dst_avx512(&o, &b, number, task) },
-            _ => unsafe { vector::by_dst_avx2(&o, &b, number, task) },
+        |number, task| {
+            // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::by_dst_avx512(&o, &b, number, task),
+                    _ => vector::by_dst_avx2(&o, &b, number, task),
+                }
+            }
         },
         |row, pieces| {
             // SAFETY: as in forward.
@@ -286,10 +294,14 @@ fn by_src<Q: Stored, K: Stored>(version: Version, a: &DotAttention<'_>, s: &Save
     };
     run(
         direction,
-        // SAFETY: as in forward.
-        |_, task| match version {
-            Version::Avx512 => unsafe { vector::by_src_avx512(&o, &b, task) },
-            _ => unsafe { vector::by_src_avx2(&o, &b, task) },
+        |_, task| {
+            // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::by_src_avx512(&o, &b, task),
+                    _ => vector::by_src_avx2(&o, &b, task),
+                }
+            }
         },
         |row, pieces| {
             // SAFETY: as in forward.

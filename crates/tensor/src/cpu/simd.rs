@@ -30,8 +30,6 @@ pub(super) trait Simd: Copy {
     unsafe fn exp2(x: Self::V) -> Self::V;
     /// The sums of four vectors, written to `out[0..4]`.
     unsafe fn sum4(v: [Self::V; 4], out: *mut f32);
-    /// The sum of one vector.
-    unsafe fn sum(v: Self::V) -> f32;
     /// In every lane, the largest of the aligned group of four lanes it belongs to.
     unsafe fn max_in_fours(v: Self::V) -> Self::V;
     /// Whether all lanes are equal in both.
@@ -59,7 +57,7 @@ impl<S: Simd> Source<S> for bf16 {
 
 /// Polynomial for 2^f on [−½, ½], coefficients of the minimax fit of degree 6.
 const EXP2: [f32; 7] =
-    [1.0, 0.693_147_2, 0.240_226_47, 0.055_504_115, 0.009_618_356, 0.001_333_389_8, 0.000_154_684_78];
+    [1.0, std::f32::consts::LN_2, 0.240_226_47, 0.055_504_115, 0.009_618_356, 0.001_333_389_8, 0.000_154_684_78];
 
 /// 16 lanes.
 #[derive(Clone, Copy)]
@@ -153,12 +151,6 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn sum(v: __m512) -> f32 {
-        let half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v));
-        sum256(half)
-    }
-
-    #[inline(always)]
     unsafe fn max_in_fours(v: __m512) -> __m512 {
         let v = _mm512_max_ps(v, _mm512_permute_ps::<0b01_00_11_10>(v));
         _mm512_max_ps(v, _mm512_permute_ps::<0b10_11_00_01>(v))
@@ -168,13 +160,6 @@ impl Simd for Avx512 {
     unsafe fn all_equal(a: __m512, b: __m512) -> bool {
         _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b) == u16::MAX
     }
-}
-
-#[inline(always)]
-unsafe fn sum256(v: __m256) -> f32 {
-    let q = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
-    let d = _mm_add_ps(q, _mm_movehl_ps(q, q));
-    _mm_cvtss_f32(_mm_add_ss(d, _mm_shuffle_ps::<1>(d, d)))
 }
 
 /// 8 lanes.
@@ -259,11 +244,6 @@ impl Simd for Avx2 {
     unsafe fn sum4(v: [__m256; 4], out: *mut f32) {
         let all = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
         _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps::<1>(all)));
-    }
-
-    #[inline(always)]
-    unsafe fn sum(v: __m256) -> f32 {
-        sum256(v)
     }
 
     #[inline(always)]
