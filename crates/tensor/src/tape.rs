@@ -89,7 +89,7 @@ enum Node {
     Parameter { slot: usize, parameter: Rc<Parameter> },
 }
 
-/// Records operations on one device. See the [module](self) for how.
+/// Records operations on one device. See the top of this file for how.
 pub struct Tape {
     device: Device,
     nodes: Vec<Node>,
