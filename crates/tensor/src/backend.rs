@@ -13,12 +13,17 @@ use crate::ops::linear::LinearKernels;
 pub enum Block {
     /// In this process's own memory.
     Host(HostBlock),
+    /// On an NVIDIA GPU.
+    #[cfg(feature = "cuda")]
+    Cuda(crate::cuda::CudaBlock),
 }
 
 impl Block {
     pub(crate) fn capacity(&self) -> usize {
         match self {
             Self::Host(block) => block.capacity(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(block) => block.capacity(),
         }
     }
 }

@@ -82,6 +82,8 @@ pub(crate) fn host<'a, T: Element>(op: &'static str, what: &'static str, m: &'a 
     let buffer = m.buffer();
     match buffer.block() {
         Some(Block::Host(block)) => Ok(bytemuck::cast_slice(&block.pages[..buffer.bytes()])),
+        #[cfg(feature = "cuda")]
+        Some(Block::Cuda(_)) => Err(elsewhere(op, what)),
         None => Ok(&[]),
     }
 }
@@ -100,8 +102,15 @@ pub(crate) fn host_mut<'a, T: Element>(op: &'static str, what: &'static str, m: 
     let bytes = buffer.bytes();
     match buffer.block_mut() {
         Some(Block::Host(block)) => Ok(bytemuck::cast_slice_mut(&mut block.pages[..bytes])),
+        #[cfg(feature = "cuda")]
+        Some(Block::Cuda(_)) => Err(elsewhere(op, what)),
         None => Ok(&mut []),
     }
+}
+
+#[cfg(feature = "cuda")]
+fn elsewhere(op: &'static str, what: &'static str) -> Error {
+    Error::Argument { op, problem: format!("{what} is on another device") }
 }
 
 impl Memory for Cpu {

@@ -1,0 +1,100 @@
+//! Attention on the GPU.
+
+use std::rc::Rc;
+
+use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+
+use super::{Cuda, slice, slice_mut};
+use crate::adjacency::Direction;
+use crate::backend::Memory;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::ops::Write;
+use crate::ops::attention::{AttentionKernels, Bias, DotAttention, Saved};
+
+const OP: &str = "attention";
+const SOURCE: &str = include_str!("attention.cu");
+/// Threads of a block, and so columns of a row, that any GPU allows.
+const MOST_COLUMNS: usize = 1024;
+
+/// A CSR on the GPU.
+struct Resident {
+    indptr: CudaSlice<u64>,
+    indices: CudaSlice<u32>,
+}
+
+impl Cuda {
+    fn resident(&self, direction: &Direction) -> Result<Rc<Resident>> {
+        let wrong =
+            || Error::Device { device: self.name(), problem: "the graph was prepared for another device".into() };
+        if direction.resident.get().is_none() {
+            let copy = |e| super::failed(&self.name(), "copy the graph to the GPU", e);
+            let resident = Resident {
+                indptr: self.stream.clone_htod(&direction.csr.indptr()[..]).map_err(copy)?,
+                indices: self.stream.clone_htod(&direction.csr.indices()[..]).map_err(copy)?,
+            };
+            // The cell was empty just now, and a rank is one thread.
+            let _ = direction.resident.set(Rc::new(resident));
+        }
+        let held = direction.resident.get().ok_or_else(wrong)?;
+        Rc::clone(held).downcast::<Resident>().map_err(|_| wrong())
+    }
+}
+
+impl AttentionKernels for Cuda {
+    fn dot_attention(&self, a: &DotAttention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
+        for (what, m) in [("q", a.q), ("kv", a.kv)] {
+            if m.dtype() != DType::F32 {
+                return Err(Error::Type { op: OP, what, got: m.dtype() });
+            }
+        }
+        let (rows, d) = a.q.shape();
+        if !matches!(a.bias, Bias::None) || a.dropout.is_some() || d > MOST_COLUMNS {
+            return Err(self.unsupported("attention with bias or dropout, or wider than 1024 columns,"));
+        }
+        if rows == 0 {
+            return Ok(());
+        }
+        let graph = self.resident(&a.graph.forward)?;
+        let function = self.function(SOURCE, "dot_attention_f32")?;
+        let (heads, columns) = (a.heads as i32, d as i32);
+        let scale = 1.0 / (a.head_width() as f32).sqrt();
+        let mut launch = self.stream.launch_builder(&function);
+        launch.arg(&graph.indptr).arg(&graph.indices).arg(slice(OP, "q", a.q)?).arg(slice(OP, "kv", a.kv)?);
+        launch.arg(slice_mut(OP, "out", out)?).arg(slice_mut(OP, "lse", lse)?);
+        launch.arg(&heads).arg(&columns).arg(&scale);
+        let config =
+            LaunchConfig { grid_dim: (rows as u32, 1, 1), block_dim: (d as u32, 1, 1), shared_mem_bytes: 4 * d as u32 };
+        // SAFETY: the arguments are those of the kernel, in order; ids in a CSR are below its number of sources, which is the
+        // number of rows of kv by the operation's check.
+        unsafe { launch.launch(config) }.map(|_| ()).map_err(self.fail("run attention"))
+    }
+
+    fn dot_attention_fold(&self, _: &DotAttention<'_>, _: &mut Matrix) -> Result<()> {
+        Err(self.unsupported("attention block by block"))
+    }
+
+    fn attention_finish(&self, _: usize, _: &Matrix, _: &mut Matrix, _: &mut Matrix) -> Result<()> {
+        Err(self.unsupported("attention block by block"))
+    }
+
+    fn attention_d(&self, _: usize, _: &Matrix, _: &Matrix, _: &mut Matrix) -> Result<()> {
+        Err(self.unsupported("the gradient of attention"))
+    }
+
+    fn dot_attention_dst(
+        &self,
+        _: &DotAttention<'_>,
+        _: &Saved<'_>,
+        _: &mut Matrix,
+        _: Write,
+        _: Option<&mut Matrix>,
+    ) -> Result<()> {
+        Err(self.unsupported("the gradient of attention"))
+    }
+
+    fn dot_attention_src(&self, _: &DotAttention<'_>, _: &Saved<'_>, _: &mut Matrix) -> Result<()> {
+        Err(self.unsupported("the gradient of attention"))
+    }
+}
