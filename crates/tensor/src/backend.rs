@@ -6,8 +6,12 @@
 use crate::cpu::HostBlock;
 use crate::error::Result;
 use crate::matrix::Matrix;
+use crate::ops::activation::ActivationKernels;
 use crate::ops::attention::AttentionKernels;
+use crate::ops::dropout::DropoutKernels;
 use crate::ops::linear::LinearKernels;
+use crate::ops::norm::NormKernels;
+use crate::ops::residual::ResidualKernels;
 
 /// A piece of a device's memory.
 pub enum Block {
@@ -49,6 +53,12 @@ pub trait Memory {
 }
 
 /// A device that runs every operation.
-pub trait Backend: Memory + AttentionKernels + LinearKernels {}
+pub trait Backend:
+    Memory + ActivationKernels + AttentionKernels + DropoutKernels + LinearKernels + NormKernels + ResidualKernels
+{
+}
 
-impl<T: Memory + AttentionKernels + LinearKernels> Backend for T {}
+impl<T> Backend for T where
+    T: Memory + ActivationKernels + AttentionKernels + DropoutKernels + LinearKernels + NormKernels + ResidualKernels
+{
+}

@@ -6,10 +6,15 @@
 //! Work is cut into tasks whose number and size depend on the data only, never on the number of threads; whatever is summed
 //! over tasks is summed in task order. So results have the same bits for any number of threads.
 
+mod activation;
 mod attention;
+mod dropout;
 mod elementwise;
 mod gemm;
 mod isa;
+mod norm;
+mod residual;
+mod rowwise;
 mod share;
 mod simd;
 

@@ -5,6 +5,8 @@
 //! backward and when a layer is computed again; masks are never stored. The function is Philox with seven rounds (ten is the
 //! usual reserve; seven pass every test known), eight 16-bit numbers a call.
 
+use crate::error::{Error, Result};
+
 /// The multipliers and key increments of Philox4x32.
 const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
 const INCREMENTS: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
@@ -12,6 +14,8 @@ const ROUNDS: usize = 7;
 
 /// Numbers per call.
 pub(crate) const GROUP: usize = 8;
+/// Calls that are made side by side, one per lane of a vector.
+pub(crate) const LOT: usize = 16;
 
 /// A dropout of one layer in one epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,8 +50,9 @@ impl Dropout {
         self.threshold > 0
     }
 
-    /// The factors, 0 or 1/keep, of columns 8·`group` to 8·`group` + 7 of a node's row.
-    #[inline(always)]
+    /// The factors, 0 or 1/keep, of columns 8·`group` to 8·`group` + 7 of a node's row: what kernels find by
+    /// [`Dropout::row_bits`].
+    #[cfg(test)]
     pub(crate) fn row(&self, node: u64, group: u32) -> [f32; GROUP] {
         self.factors([node as u32, (node >> 32) as u32, group, self.stream << 1])
     }
@@ -59,25 +64,63 @@ impl Dropout {
         self.factors([source as u32, destination as u32, high, ((self.stream << 8 | group) << 1) | 1])
     }
 
+    /// The numbers of columns 8·group to 8·group + 7 of a node's row, for many pairs of a node and a group at once: those of pair
+    /// k stand from `to[8·k]` on, for [`Dropout::factor`]. Lanes are independent, so this becomes vector code.
+    #[inline(always)]
+    pub(crate) fn row_bits(&self, nodes: &[u64; LOT], groups: &[u32; LOT], to: &mut [u16; GROUP * LOT]) {
+        let mut c = [[0; LOT], [0; LOT], *groups, [self.stream << 1; LOT]];
+        for (k, node) in nodes.iter().enumerate() {
+            (c[0][k], c[1][k]) = (*node as u32, (*node >> 32) as u32);
+        }
+        let mut key = self.key;
+        for _ in 0..ROUNDS {
+            let [c0, c1, c2, c3] = &mut c;
+            for k in 0..LOT {
+                let next = round([c0[k], c1[k], c2[k], c3[k]], key);
+                [c0[k], c1[k], c2[k], c3[k]] = next;
+            }
+            key = next_key(key);
+        }
+        let (to, _) = to.as_chunks_mut::<GROUP>();
+        for (k, to) in to.iter_mut().enumerate() {
+            for (w, halves) in to.chunks_exact_mut(2).enumerate() {
+                (halves[0], halves[1]) = (c[w][k] as u16, (c[w][k] >> 16) as u16);
+            }
+        }
+    }
+
+    /// The factor of an element with this number.
+    #[inline(always)]
+    pub(crate) fn factor(&self, bits: u16) -> f32 {
+        if u32::from(bits) < self.threshold { 0.0 } else { self.scale }
+    }
+
     #[inline(always)]
     fn factors(&self, counter: [u32; 4]) -> [f32; GROUP] {
         let words = philox(counter, self.key);
-        std::array::from_fn(|k| {
-            let bits = (words[k / 2] >> (16 * (k % 2))) & 0xffff;
-            if bits < self.threshold { 0.0 } else { self.scale }
-        })
+        std::array::from_fn(|k| self.factor((words[k / 2] >> (16 * (k % 2))) as u16))
     }
 }
 
 #[inline(always)]
 fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..ROUNDS {
-        let a = u64::from(MULTIPLIERS[0]) * u64::from(c[0]);
-        let b = u64::from(MULTIPLIERS[1]) * u64::from(c[2]);
-        c = [(b >> 32) as u32 ^ c[1] ^ key[0], b as u32, (a >> 32) as u32 ^ c[3] ^ key[1], a as u32];
-        key = [key[0].wrapping_add(INCREMENTS[0]), key[1].wrapping_add(INCREMENTS[1])];
+        c = round(c, key);
+        key = next_key(key);
     }
     c
+}
+
+#[inline(always)]
+fn round(c: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    let a = u64::from(MULTIPLIERS[0]) * u64::from(c[0]);
+    let b = u64::from(MULTIPLIERS[1]) * u64::from(c[2]);
+    [(b >> 32) as u32 ^ c[1] ^ key[0], b as u32, (a >> 32) as u32 ^ c[3] ^ key[1], a as u32]
+}
+
+#[inline(always)]
+fn next_key(key: [u32; 2]) -> [u32; 2] {
+    [key[0].wrapping_add(INCREMENTS[0]), key[1].wrapping_add(INCREMENTS[1])]
 }
 
 /// Original ids of rows, where nodes have been renumbered.
@@ -91,6 +134,16 @@ pub enum Ids {
 }
 
 impl Ids {
+    /// Fails unless every one of `rows` rows has an id.
+    pub(crate) fn expect(&self, op: &'static str, rows: usize) -> Result<()> {
+        match self {
+            Self::Listed(ids) if ids.len() != rows => {
+                Err(Error::Shape { op, what: "original ids", got: (ids.len(), 1), expected: (rows, 1) })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A view that threads can share.
     pub(crate) fn view(&self) -> IdsView<'_> {
         match self {
@@ -123,6 +176,19 @@ mod tests {
             let mean = factors.iter().sum::<f32>() / factors.len() as f32;
             let dropped = factors.iter().filter(|x| **x == 0.0).count() as f64 / factors.len() as f64;
             assert!((f64::from(mean) - 1.0).abs() < 0.01 && (dropped - rate).abs() < 0.004, "{rate} {mean} {dropped}");
+        }
+    }
+
+    #[test]
+    fn many_calls_at_once_are_the_same_calls() {
+        let d = Dropout::new(0.3, 1, 2, 3, 4);
+        let nodes: [u64; LOT] = std::array::from_fn(|k| (k as u64 * 77) << (2 * k));
+        let groups: [u32; LOT] = std::array::from_fn(|k| k as u32 * 3 % 5);
+        let mut bits = [0; GROUP * LOT];
+        d.row_bits(&nodes, &groups, &mut bits);
+        for k in 0..LOT {
+            let expected = d.row(nodes[k], groups[k]);
+            assert_eq!(bits[k * GROUP..][..GROUP].iter().map(|b| d.factor(*b)).collect::<Vec<_>>(), expected);
         }
     }
 

@@ -250,9 +250,17 @@ impl Grads<'_> {
         self.device
     }
 
-    /// Takes the gradient of output `k`; `None` if nothing depended on it.
+    /// Takes the gradient of output `k`; `None` if nothing depended on it or there is no such output.
     pub fn output(&mut self, k: usize) -> Option<Matrix> {
-        self.received[k].take()
+        self.received.get_mut(k)?.take()
+    }
+
+    /// The same, with memory of its own: for a kernel that overwrites it in place.
+    pub fn own_output(&mut self, op: &'static str, k: usize) -> Result<Option<Matrix>> {
+        match self.output(k) {
+            Some(grad) if !grad.is_unique() => self.device.copy(op, &grad).map(Some),
+            grad => Ok(grad),
+        }
     }
 
     /// Whether the gradient of input `k` is wanted.

@@ -19,6 +19,7 @@ pub(crate) trait Convert: Element {
 
 /// A type that kernels compute in.
 pub(crate) trait Real: Convert + num_traits::Float {
+    #[inline(always)]
     fn of<T: Convert>(x: T) -> Self {
         Self::narrow(x.widen())
     }
@@ -28,33 +29,45 @@ impl Real for f32 {}
 impl Real for f64 {}
 
 impl Convert for f32 {
+    #[inline(always)]
     fn widen(self) -> f64 {
         self.into()
     }
 
+    #[inline(always)]
     fn narrow(x: f64) -> Self {
         x as Self
     }
 }
 
 impl Convert for f64 {
+    #[inline(always)]
     fn widen(self) -> f64 {
         self
     }
 
+    #[inline(always)]
     fn narrow(x: f64) -> Self {
         x
     }
 }
 
+/// By bits and without branches, so that loops become vector code. The way through f64 costs nothing where the other side is f32:
+/// the compiler sees that widening and narrowing cancel.
 impl Convert for bf16 {
+    #[inline(always)]
     fn widen(self) -> f64 {
-        self.into()
+        f32::from_bits(u32::from(self.to_bits()) << 16).into()
     }
 
+    #[inline(always)]
     fn narrow(x: f64) -> Self {
-        // Through f32 first, as every conversion of a computed value goes.
-        Self::from_f32(x as f32)
+        // Through f32 first, as every conversion of a computed value goes; then to nearest even, a NaN staying one.
+        let x = x as f32;
+        let bits = x.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        let quiet = bits >> 16 | 0x40;
+        Self::from_bits((if x.is_nan() { quiet } else { rounded }) as u16)
     }
 }
 
