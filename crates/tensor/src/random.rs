@@ -65,27 +65,29 @@ impl Dropout {
     }
 
     /// The numbers of columns 8·group to 8·group + 7 of a node's row, for many pairs of a node and a group at once: those of pair
-    /// k stand from `to[8·k]` on, for [`Dropout::factor`]. Lanes are independent, so this becomes vector code.
+    /// k are the 16-bit pieces of `to[2·k]` and `to[2·k + 1]`, lowest first, for [`Dropout::factor`].
+    ///
+    /// Each 32-bit word has a 64-bit lane. The upper halves may hold anything, since only lower halves are multiplied and kept:
+    /// a round is two products, two shifts and two three-way exclusive ors of vectors.
     #[inline(always)]
-    pub(crate) fn row_bits(&self, nodes: &[u64; LOT], groups: &[u32; LOT], to: &mut [u16; GROUP * LOT]) {
-        let mut c = [[0; LOT], [0; LOT], *groups, [self.stream << 1; LOT]];
-        for (k, node) in nodes.iter().enumerate() {
-            (c[0][k], c[1][k]) = (*node as u32, (*node >> 32) as u32);
+    pub(crate) fn row_bits(&self, nodes: &[u64; LOT], groups: &[u64; LOT], to: &mut [u64; 2 * LOT]) {
+        const LOW: u64 = 0xffff_ffff;
+        let (mut c0, mut c1, mut c2, mut c3) = (*nodes, [0; LOT], *groups, [u64::from(self.stream << 1); LOT]);
+        for (c1, node) in c1.iter_mut().zip(nodes) {
+            *c1 = *node >> 32;
         }
         let mut key = self.key;
         for _ in 0..ROUNDS {
-            let [c0, c1, c2, c3] = &mut c;
             for k in 0..LOT {
-                let next = round([c0[k], c1[k], c2[k], c3[k]], key);
-                [c0[k], c1[k], c2[k], c3[k]] = next;
+                let (a, b) = (u64::from(MULTIPLIERS[0]) * (c0[k] & LOW), u64::from(MULTIPLIERS[1]) * (c2[k] & LOW));
+                c0[k] = (b >> 32) ^ c1[k] ^ u64::from(key[0]);
+                c2[k] = (a >> 32) ^ c3[k] ^ u64::from(key[1]);
+                (c1[k], c3[k]) = (b, a);
             }
             key = next_key(key);
         }
-        let (to, _) = to.as_chunks_mut::<GROUP>();
-        for (k, to) in to.iter_mut().enumerate() {
-            for (w, halves) in to.chunks_exact_mut(2).enumerate() {
-                (halves[0], halves[1]) = (c[w][k] as u16, (c[w][k] >> 16) as u16);
-            }
+        for (k, to) in to.chunks_exact_mut(2).enumerate() {
+            (to[0], to[1]) = (c0[k] & LOW | c1[k] << 32, c2[k] & LOW | c3[k] << 32);
         }
     }
 
@@ -105,17 +107,12 @@ impl Dropout {
 #[inline(always)]
 fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..ROUNDS {
-        c = round(c, key);
+        let a = u64::from(MULTIPLIERS[0]) * u64::from(c[0]);
+        let b = u64::from(MULTIPLIERS[1]) * u64::from(c[2]);
+        c = [(b >> 32) as u32 ^ c[1] ^ key[0], b as u32, (a >> 32) as u32 ^ c[3] ^ key[1], a as u32];
         key = next_key(key);
     }
     c
-}
-
-#[inline(always)]
-fn round(c: [u32; 4], key: [u32; 2]) -> [u32; 4] {
-    let a = u64::from(MULTIPLIERS[0]) * u64::from(c[0]);
-    let b = u64::from(MULTIPLIERS[1]) * u64::from(c[2]);
-    [(b >> 32) as u32 ^ c[1] ^ key[0], b as u32, (a >> 32) as u32 ^ c[3] ^ key[1], a as u32]
 }
 
 #[inline(always)]
@@ -162,6 +159,17 @@ impl IdsView<'_> {
     pub(crate) fn of(&self, row: usize) -> u64 {
         self.0.map_or(row as u64, |ids| ids[row])
     }
+
+    /// The ids of many rows, given as distances from `first`; beyond `last` any id will do.
+    #[inline(always)]
+    pub(crate) fn many<const K: usize>(&self, first: usize, rows: &[u64; K], last: usize) -> [u64; K] {
+        let mut to = [0; K];
+        match self.0 {
+            None => to.iter_mut().zip(rows).for_each(|(to, row)| *to = first as u64 + row),
+            Some(ids) => to.iter_mut().zip(rows).for_each(|(to, row)| *to = ids[last.min(first + *row as usize)]),
+        }
+        to
+    }
 }
 
 #[cfg(test)]
@@ -183,12 +191,12 @@ mod tests {
     fn many_calls_at_once_are_the_same_calls() {
         let d = Dropout::new(0.3, 1, 2, 3, 4);
         let nodes: [u64; LOT] = std::array::from_fn(|k| (k as u64 * 77) << (2 * k));
-        let groups: [u32; LOT] = std::array::from_fn(|k| k as u32 * 3 % 5);
-        let mut bits = [0; GROUP * LOT];
+        let groups: [u64; LOT] = std::array::from_fn(|k| k as u64 * 3 % 5);
+        let mut bits = [0; 2 * LOT];
         d.row_bits(&nodes, &groups, &mut bits);
         for k in 0..LOT {
-            let expected = d.row(nodes[k], groups[k]);
-            assert_eq!(bits[k * GROUP..][..GROUP].iter().map(|b| d.factor(*b)).collect::<Vec<_>>(), expected);
+            let pieces = bits[2 * k..][..2].iter().flat_map(|x| [0, 16, 32, 48].map(|s| d.factor((x >> s) as u16)));
+            assert_eq!(pieces.collect::<Vec<_>>(), d.row(nodes[k], groups[k] as u32));
         }
     }
 

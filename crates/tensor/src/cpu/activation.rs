@@ -70,11 +70,12 @@ impl Smooth for f32 {
 fn exp_parts(x: f32) -> (f32, f32) {
     let x = x * std::f32::consts::LOG2_E;
     let x = if x < -126.0 { -126.0 } else { x };
-    let n = (x + 12_582_912.0) - 12_582_912.0;
-    let f = x - n;
+    // Adding 1.5·2²³ rounds to an integer, which then stands in the lowest bits.
+    let shifted = x + 12_582_912.0;
+    let f = x - (shifted - 12_582_912.0);
     let p = ((0.000_154_684_78 * f + 0.001_333_389_8) * f + 0.009_618_356) * f + 0.055_504_115;
     let q = ((p * f + 0.240_226_47) * f + std::f32::consts::LN_2) * f;
-    (f32::from_bits(((n as i32 + 127) << 23) as u32), q)
+    (f32::from_bits(shifted.to_bits().wrapping_add(127) << 23), q)
 }
 
 #[inline(always)]

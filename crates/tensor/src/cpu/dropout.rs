@@ -1,5 +1,7 @@
 //! Dropout on the CPU: masks of some rows at a time, made in the first-level cache and used at once.
 
+use std::ops::Range;
+
 use super::elementwise::Real;
 use super::rowwise::{Blocks, Storage, by_dtype, span};
 use super::share::Shared;
@@ -33,17 +35,22 @@ impl<'a> Drop<'a> {
     }
 }
 
+/// Calls of the generator that are made side by side: the row (counted from the first that is held) and the group of each.
+struct Lot {
+    rows: [u64; LOT],
+    groups: [u64; LOT],
+}
+
 /// The masks of consecutive rows.
 pub(super) struct Masks<'a> {
     drop: Drop<'a>,
     cols: usize,
     /// Groups of eight columns in a row; the last may be longer than the row.
     groups: usize,
-    /// The row (counted from the first that is held) and the group of each call.
-    calls: Vec<(u32, u32)>,
-    bits: Vec<u16>,
+    lots: Vec<Lot>,
+    bits: Vec<u64>,
     /// The rows that `bits` holds.
-    held: std::ops::Range<usize>,
+    held: Range<usize>,
     /// The end of all rows.
     end: usize,
 }
@@ -52,9 +59,15 @@ impl<'a> Masks<'a> {
     /// For rows of `cols` columns up to `end`.
     pub(super) fn new(drop: Drop<'a>, cols: usize, end: usize) -> Self {
         let groups = cols.div_ceil(GROUP).max(1);
-        let calls = ((REFILL / groups).max(1) * groups).next_multiple_of(LOT);
-        let calls: Vec<_> = (0..calls).map(|k| ((k / groups) as u32, (k % groups) as u32)).collect();
-        Self { drop, cols, groups, bits: vec![0; GROUP * calls.len()], calls, held: 0..0, end }
+        let lots = ((REFILL / groups).max(1) * groups).div_ceil(LOT);
+        let call = |lot: usize, k: usize| lot * LOT + k;
+        let lots: Vec<_> = (0..lots)
+            .map(|lot| Lot {
+                rows: std::array::from_fn(|k| (call(lot, k) / groups) as u64),
+                groups: std::array::from_fn(|k| (call(lot, k) % groups) as u64),
+            })
+            .collect();
+        Self { drop, cols, groups, bits: vec![0; 2 * LOT * lots.len()], lots, held: 0..0, end }
     }
 
     /// Whose masks these are.
@@ -69,19 +82,19 @@ impl<'a> Masks<'a> {
         if !self.held.contains(&row) {
             self.refill(row);
         }
-        &self.bits[(row - self.held.start) * self.groups * GROUP..][..self.cols]
+        // Eight 16-bit numbers a group: in memory in this order, as all processors that we run on are little-endian.
+        let bits: &[u16] = bytemuck::cast_slice(&self.bits);
+        &bits[(row - self.held.start) * self.groups * GROUP..][..self.cols]
     }
 
     #[inline(always)]
     fn refill(&mut self, first: usize) {
         let Drop { dropout, ids } = self.drop;
-        self.held = first..self.end.min(first + self.calls.len() / self.groups);
+        self.held = first..self.end.min(first + self.lots.len() * LOT / self.groups);
         let last = self.held.end.saturating_sub(1);
-        let (lots, (bits, _)) = (self.calls.as_chunks::<LOT>().0, self.bits.as_chunks_mut::<{ GROUP * LOT }>());
-        for (lot, bits) in lots.iter().zip(bits) {
-            // Calls beyond the last row fill up a lot; what they find is not used.
-            let nodes = std::array::from_fn(|k| ids.of(last.min(first + lot[k].0 as usize)));
-            dropout.row_bits(&nodes, &lot.map(|call| call.1), bits);
+        // Calls beyond the last row fill up a lot; what they find is not used.
+        for (lot, bits) in self.lots.iter().zip(self.bits.as_chunks_mut().0) {
+            dropout.row_bits(&ids.many(first, &lot.rows, last), &lot.groups, bits);
         }
     }
 }
