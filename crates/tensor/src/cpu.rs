@@ -8,12 +8,18 @@
 
 mod activation;
 mod attention;
+mod batch_norm;
+mod combine;
 mod dropout;
 mod elementwise;
 mod gemm;
 mod isa;
+mod l2norm;
+mod loss;
 mod norm;
+mod optim;
 mod residual;
+mod rows;
 mod rowwise;
 mod share;
 mod simd;

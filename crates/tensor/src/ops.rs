@@ -2,9 +2,14 @@
 
 pub mod activation;
 pub mod attention;
+pub mod batch_norm;
+pub mod combine;
 pub mod dropout;
+pub mod l2norm;
 pub mod linear;
+pub mod loss;
 pub mod norm;
 pub mod residual;
+pub mod rows;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -20,6 +20,9 @@ pub(super) trait Smooth: Real {
 
     /// e^x for x ≤ 0.
     fn exp_negative(self) -> Self;
+
+    /// ln(1 + x) for 0 ≤ x ≤ 1.
+    fn ln_one_plus(self) -> Self;
 }
 
 impl Smooth for f64 {
@@ -35,6 +38,10 @@ impl Smooth for f64 {
 
     fn exp_negative(self) -> Self {
         self.exp()
+    }
+
+    fn ln_one_plus(self) -> Self {
+        self.ln_1p()
     }
 }
 
@@ -62,6 +69,15 @@ impl Smooth for f32 {
     fn exp_negative(self) -> Self {
         let (power, fraction) = exp_parts(self);
         power * (fraction + 1.0)
+    }
+
+    /// 2·artanh(x/(2 + x)) by its series, whose next term is below 2e-8 of the sum.
+    #[inline(always)]
+    fn ln_one_plus(self) -> Self {
+        let u = self / (2.0 + self);
+        let s = u * u;
+        let p = ((s / 13.0 + 1.0 / 11.0) * s + 1.0 / 9.0) * s + 1.0 / 7.0;
+        2.0 * u * (((p * s + 0.2) * s + 1.0 / 3.0) * s + 1.0)
     }
 }
 
@@ -194,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exponential_of_f32_is_good_to_a_few_units_in_the_last_place() {
+    fn functions_of_f32_are_good_to_a_few_units_in_the_last_place() {
         for k in 0..100_000 {
             let x = -(k as f32) * 8e-4;
             let (exact, less) = (f64::from(x).exp(), f64::from(x).exp_m1());
@@ -202,6 +218,11 @@ mod tests {
             let off = 3e-7 * (1.0 - f64::from(x));
             assert!((f64::from(x.exp_negative()) - exact).abs() <= off * exact, "{x}");
             assert!((f64::from(x.exp_minus_one()) - less).abs() <= 6e-7 * less.abs(), "{x}");
+        }
+        for k in 0..=10_000 {
+            let x = k as f32 * 1e-4;
+            let exact = f64::from(x).ln_1p();
+            assert!((f64::from(x.ln_one_plus()) - exact).abs() <= 3e-7 * exact, "{x}");
         }
         assert!(f32::NAN.exp_negative().is_nan());
         assert!(f32::NEG_INFINITY.exp_negative() < 1e-37);

@@ -10,7 +10,7 @@ use super::elementwise::{Convert, GRAIN, Real};
 /// Sums over rows have at most this many partial sums, however many rows there are.
 const MOST_PARTS: usize = 256;
 /// Partial sums along a row, added up as a tree at its end: two AVX-512 vectors of f32.
-const LANES: usize = 32;
+pub(super) const LANES: usize = 32;
 
 /// A type of stored elements with the type they are computed in.
 pub(super) trait Storage: Convert {
@@ -137,8 +137,26 @@ pub(super) fn dot<C: Real>(x: &[C], y: &[C]) -> C {
     fold(lanes)
 }
 
+/// The largest of `x`; −∞ if there are none. A NaN is passed over.
 #[inline(always)]
-fn fold<C: Real>(mut lanes: [C; LANES]) -> C {
+pub(super) fn max<C: Real>(x: &[C]) -> C {
+    let mut lanes = [C::neg_infinity(); LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    let larger = |a: C, b: C| if b > a { b } else { a };
+    for chunk in chunks {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *lane = larger(*lane, *x);
+        }
+    }
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *lane = larger(*lane, *x);
+    }
+    lanes.into_iter().fold(C::neg_infinity(), larger)
+}
+
+/// Σ of the lanes, as a tree.
+#[inline(always)]
+pub(super) fn fold<C: Real>(mut lanes: [C; LANES]) -> C {
     let mut width = LANES / 2;
     while width > 0 {
         for k in 0..width {
