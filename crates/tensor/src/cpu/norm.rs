@@ -6,7 +6,7 @@ use num_traits::{Float, One, Zero};
 use super::dropout::{Drop, Masks};
 use super::elementwise::Real;
 use super::residual::add_row;
-use super::rowwise::{Blocks, LANES, Storage, by_dtype, fold, span, sum};
+use super::rowwise::{Blocks, Storage, by_dtype, dot, span, sum};
 use super::share::Shared;
 use super::{Cpu, host, host_mut};
 use crate::dtype::Element;
@@ -92,39 +92,6 @@ pub(super) fn forward<T: Storage>(
     Ok(())
 }
 
-/// Σ h and Σ h ∘ x̂ of a row, by lanes.
-struct Sums<C> {
-    h: [C; LANES],
-    dot: [C; LANES],
-}
-
-/// What a few columns of a row give.
-struct Piece<'a, C> {
-    normal: &'a mut [C],
-    h: &'a mut [C],
-    dw: &'a mut [C],
-    db: &'a mut [C],
-}
-
-impl<C: Real> Sums<C> {
-    /// Takes up to [`LANES`] columns: x̂ and h, their sums, and this row's part of dw and db.
-    #[inline(always)]
-    fn add<T: Storage<C = C>>(&mut self, x: &[T], g: &[T], w: &[C], mean: C, scale: C, to: Piece<'_, C>) {
-        let (n, Piece { normal, h, dw, db }) = (x.len(), to);
-        let (g, w, normal, h) = (&g[..n], &w[..n], &mut normal[..n], &mut h[..n]);
-        let (dw, db, sum, dot) = (&mut dw[..n], &mut db[..n], &mut self.h[..n], &mut self.dot[..n]);
-        for k in 0..n {
-            normal[k] = (x[k].load() - mean) * scale;
-            let g = g[k].load();
-            dw[k] = dw[k] + g * normal[k];
-            db[k] = db[k] + g;
-            h[k] = g * w[k];
-            sum[k] = sum[k] + h[k];
-            dot[k] = dot[k] + h[k] * normal[k];
-        }
-    }
-}
-
 fn backward<T: Storage>(
     cpu: Cpu,
     saved: &NormSaved<'_>,
@@ -158,26 +125,18 @@ fn backward<T: Storage>(
                 for (row, g) in rows.zip(g.chunks_exact_mut(cols.max(1))) {
                     let at = row * cols..(row + 1) * cols;
                     let (mean, scale) = (stats[2 * row], stats[2 * row + 1]);
-                    let mut sums = Sums { h: [T::C::zero(); LANES], dot: [T::C::zero(); LANES] };
-                    let x = &x[at.clone()];
-                    // Whole pieces have a length that the compiler knows; the rest follows.
-                    let whole = cols / LANES * LANES;
-                    for start in (0..whole).step_by(LANES).chain((whole < cols).then_some(whole)) {
-                        let part = start..cols.min(start + LANES);
-                        let to = Piece {
-                            normal: &mut normal[part.clone()],
-                            h: &mut h[part.clone()],
-                            dw: &mut dw[part.clone()],
-                            db: &mut db[part.clone()],
-                        };
-                        let (x, g, w) = (&x[part.clone()], &g[part.clone()], &w[part]);
-                        if x.len() == LANES {
-                            sums.add(&x[..LANES], &g[..LANES], &w[..LANES], mean, scale, to);
-                        } else {
-                            sums.add(x, g, w, mean, scale, to);
-                        }
+                    for ((n, h), (x, (g, w))) in
+                        normal.iter_mut().zip(&mut h).zip(x[at.clone()].iter().zip(g.iter().zip(w)))
+                    {
+                        *n = (x.load() - mean) * scale;
+                        *h = g.load() * *w;
                     }
-                    let (a, b) = (fold(sums.h) / width, fold(sums.dot) / width);
+                    for ((g, n), (dw, db)) in g.iter().zip(&normal).zip(dw.iter_mut().zip(db.iter_mut())) {
+                        let g = g.load();
+                        *dw = *dw + g * *n;
+                        *db = *db + g;
+                    }
+                    let (a, b) = (sum(&h, |h| h) / width, dot(&h, &normal) / width);
                     match plus {
                         None => {
                             for (g, (h, n)) in g.iter_mut().zip(h.iter().zip(&normal)) {

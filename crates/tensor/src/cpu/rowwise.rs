@@ -5,12 +5,10 @@ use std::ops::Range;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::elementwise::{Convert, GRAIN, Real};
+use super::elementwise::{Convert, GRAIN, LANES, Real};
 
 /// Sums over rows have at most this many partial sums, however many rows there are.
 const MOST_PARTS: usize = 256;
-/// Partial sums along a row, added up as a tree at its end: two AVX-512 vectors of f32.
-pub(super) const LANES: usize = 32;
 
 /// A type of stored elements with the type they are computed in.
 pub(super) trait Storage: Convert {
@@ -106,19 +104,26 @@ pub(super) fn span(rows: &Range<usize>, cols: usize) -> Range<usize> {
 }
 
 /// Σ f(x) in an order that suits vectors of any width: the same bits for every instruction set.
+///
+/// The rest of a row has lanes of its own: lanes that are only touched by whole chunks stay in registers.
 #[inline(always)]
 pub(super) fn sum<C: Real>(x: &[C], f: impl Fn(C) -> C) -> C {
     let mut lanes = [C::zero(); LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();
     for chunk in chunks {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            *lane = *lane + f(*x);
+        for k in 0..LANES {
+            lanes[k] = lanes[k] + f(chunk[k]);
         }
     }
-    for (lane, x) in lanes.iter_mut().zip(rest) {
-        *lane = *lane + f(*x);
+    let whole = C::fold(lanes);
+    if rest.is_empty() {
+        return whole;
     }
-    fold(lanes)
+    let mut lanes = [C::zero(); LANES];
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *lane = f(*x);
+    }
+    whole + C::fold(lanes)
 }
 
 /// Σ x·y, in the same order.
@@ -127,42 +132,32 @@ pub(super) fn dot<C: Real>(x: &[C], y: &[C]) -> C {
     let mut lanes = [C::zero(); LANES];
     let ((xs, x_rest), (ys, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
     for (x, y) in xs.iter().zip(ys) {
-        for (lane, (x, y)) in lanes.iter_mut().zip(x.iter().zip(y)) {
-            *lane = *lane + *x * *y;
+        for k in 0..LANES {
+            lanes[k] = lanes[k] + x[k] * y[k];
         }
     }
-    for (lane, (x, y)) in lanes.iter_mut().zip(x_rest.iter().zip(y_rest)) {
-        *lane = *lane + *x * *y;
+    let whole = C::fold(lanes);
+    if x_rest.is_empty() {
+        return whole;
     }
-    fold(lanes)
+    let mut lanes = [C::zero(); LANES];
+    for (lane, (x, y)) in lanes.iter_mut().zip(x_rest.iter().zip(y_rest)) {
+        *lane = *x * *y;
+    }
+    whole + C::fold(lanes)
 }
 
 /// The largest of `x`; −∞ if there are none. A NaN is passed over.
 #[inline(always)]
 pub(super) fn max<C: Real>(x: &[C]) -> C {
+    let larger = |a: C, b: C| if b > a { b } else { a };
     let mut lanes = [C::neg_infinity(); LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();
-    let larger = |a: C, b: C| if b > a { b } else { a };
     for chunk in chunks {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            *lane = larger(*lane, *x);
+        for k in 0..LANES {
+            lanes[k] = larger(lanes[k], chunk[k]);
         }
     }
-    for (lane, x) in lanes.iter_mut().zip(rest) {
-        *lane = larger(*lane, *x);
-    }
-    lanes.into_iter().fold(C::neg_infinity(), larger)
-}
-
-/// Σ of the lanes, as a tree.
-#[inline(always)]
-pub(super) fn fold<C: Real>(mut lanes: [C; LANES]) -> C {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for k in 0..width {
-            lanes[k] = lanes[k] + lanes[k + width];
-        }
-        width /= 2;
-    }
-    lanes[0]
+    let whole = lanes.into_iter().fold(C::neg_infinity(), larger);
+    rest.iter().fold(whole, |a, b| larger(a, *b))
 }

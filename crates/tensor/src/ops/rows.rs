@@ -1,6 +1,6 @@
 //! Rows picked by index, and the adjoint: rows added up by index.
 //!
-//! [`gather`] makes row k of the output from row index[k]; [`scatter`] adds row k of its input to row index[k]. Each is the
+//! [`gather`] makes row k of the output from row `index[k]`; [`scatter`] adds row k of its input to row `index[k]`. Each is the
 //! backward half of the other. The index is prepared once ([`RowIndex`]): positions are grouped by the row they point to, so that
 //! a scatter writes each row once, adding in order of position. No atomics, the same bits every time.
 
@@ -91,7 +91,7 @@ pub trait RowKernels {
     /// `y[k] = x[index[k]]`.
     fn gather_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()>;
 
-    /// `y[i] = Σ x[k]` over all k with index[k] = i, added to what `y` holds if `add`.
+    /// `y[i] = Σ x[k]` over all k with `index[k] = i`, added to what `y` holds if `add`.
     fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()>;
 }
 
