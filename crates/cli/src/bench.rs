@@ -2,6 +2,7 @@
 
 mod attention;
 mod gemm;
+mod layer;
 
 use std::time::Instant;
 
@@ -26,12 +27,15 @@ enum Op {
     Attention(attention::Args),
     /// The matrix products of a linear layer: forward, input gradient, weight gradient
     Gemm(gemm::Args),
+    /// A stack of graph-transformer layers: forward, backward and update
+    Layer(layer::Args),
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     match &args.op {
         Op::Attention(args) => attention::run(args, ui),
         Op::Gemm(args) => gemm::run(args, ui),
+        Op::Layer(args) => layer::run(args, ui),
     }
 }
 

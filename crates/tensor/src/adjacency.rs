@@ -1,7 +1,5 @@
 //! A graph made ready for kernels: both directions, and the work cut into tasks.
 
-use std::any::Any;
-use std::cell::OnceCell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -84,7 +82,8 @@ pub struct Direction {
     /// The work.
     pub tasks: Tasks,
     /// A copy of the structure where the kernels are, if that is not the host; made by the backend at first use.
-    pub(crate) resident: OnceCell<Rc<dyn Any>>,
+    #[cfg(feature = "cuda")]
+    pub(crate) resident: std::cell::OnceCell<Rc<dyn std::any::Any>>,
 }
 
 /// A graph, or the block of one that a rank works on: by destination for forward, by source for backward.
@@ -115,7 +114,12 @@ impl Adjacency {
     fn build(device: &Device, csr: Csr<u32>, transpose: Csr<u32>, edges: Option<Vec<u64>>) -> Self {
         let map = edges.as_ref().map_or(0, |e| 8 * e.len() as u64);
         let charge = Rc::new(device.charge(Tag::Graph, csr.bytes() + transpose.bytes() + map));
-        let direction = |csr: Csr<u32>| Direction { tasks: Tasks::new(&csr), csr, resident: OnceCell::new() };
+        let direction = |csr: Csr<u32>| Direction {
+            tasks: Tasks::new(&csr),
+            csr,
+            #[cfg(feature = "cuda")]
+            resident: Default::default(),
+        };
         Self { forward: direction(csr), transpose: direction(transpose), edges, _charge: charge }
     }
 

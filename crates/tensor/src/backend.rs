@@ -6,8 +6,18 @@
 use crate::cpu::HostBlock;
 use crate::error::Result;
 use crate::matrix::Matrix;
+use crate::ops::activation::ActivationKernels;
 use crate::ops::attention::AttentionKernels;
+use crate::ops::batch_norm::BatchNormKernels;
+use crate::ops::combine::CombineKernels;
+use crate::ops::dropout::DropoutKernels;
+use crate::ops::l2norm::L2NormKernels;
 use crate::ops::linear::LinearKernels;
+use crate::ops::loss::LossKernels;
+use crate::ops::norm::NormKernels;
+use crate::ops::residual::ResidualKernels;
+use crate::ops::rows::RowKernels;
+use crate::optim::OptimizerKernels;
 
 /// A piece of a device's memory.
 pub enum Block {
@@ -54,6 +64,36 @@ pub trait Memory {
 }
 
 /// A device that runs every operation.
-pub trait Backend: Memory + AttentionKernels + LinearKernels {}
+pub trait Backend:
+    Memory
+    + ActivationKernels
+    + AttentionKernels
+    + BatchNormKernels
+    + CombineKernels
+    + DropoutKernels
+    + L2NormKernels
+    + LinearKernels
+    + LossKernels
+    + NormKernels
+    + ResidualKernels
+    + RowKernels
+    + OptimizerKernels
+{
+}
 
-impl<T: Memory + AttentionKernels + LinearKernels> Backend for T {}
+impl<T> Backend for T where
+    T: Memory
+        + ActivationKernels
+        + AttentionKernels
+        + BatchNormKernels
+        + CombineKernels
+        + DropoutKernels
+        + L2NormKernels
+        + LinearKernels
+        + LossKernels
+        + NormKernels
+        + ResidualKernels
+        + RowKernels
+        + OptimizerKernels
+{
+}

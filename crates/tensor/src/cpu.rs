@@ -6,11 +6,22 @@
 //! Work is cut into tasks whose number and size depend on the data only, never on the number of threads; whatever is summed
 //! over tasks is summed in task order. So results have the same bits for any number of threads.
 
+mod activation;
 mod attention;
+mod batch_norm;
+mod combine;
+mod dropout;
 mod elementwise;
 mod floor;
 mod gemm;
 mod isa;
+mod l2norm;
+mod loss;
+mod norm;
+mod optim;
+mod residual;
+mod rows;
+mod rowwise;
 mod share;
 mod simd;
 

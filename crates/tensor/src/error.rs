@@ -19,6 +19,9 @@ pub enum Error {
     /// The device has no memory left.
     #[error("out of memory: {requested} bytes for {op} on {device}\n{usage}")]
     OutOfMemory { op: &'static str, device: String, requested: u64, usage: Usage },
+    /// A computation gave a NaN or an infinity.
+    #[error("{what} has a number that is not finite")]
+    NotFinite { what: String },
     /// The device failed.
     #[error("{device}: {problem}")]
     Device { device: String, problem: String },

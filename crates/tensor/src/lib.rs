@@ -3,6 +3,7 @@
 //! * [`Matrix`]: a dense matrix in the memory of a [`Device`], counted by [`Tag`] in the device's [`Ledger`];
 //! * [`Tape`]: records what is computed, then walks back through it in reverse order;
 //! * [`ops`]: one file per operation, forward and backward, written against the trait [`Backend`];
+//! * [`optim`]: optimizers over lists of [`Parameter`]s;
 //! * [`cpu`]: the kernels of the CPU, dispatched at run time to what the processor has.
 //!
 //! A rank owns its device, its tape and its parameters: there are no globals and no locks. No operation assumes that a matrix
@@ -20,6 +21,7 @@ pub mod gradcheck;
 mod ledger;
 mod matrix;
 pub mod ops;
+pub mod optim;
 mod pool;
 mod random;
 mod tape;

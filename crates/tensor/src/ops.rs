@@ -1,7 +1,18 @@
 //! Operations, one file each: the backward half as a tape node, and the trait that a backend implements for it.
 
+pub mod activation;
 pub mod attention;
+pub mod batch_norm;
+pub mod combine;
+pub mod dropout;
+pub mod l2norm;
 pub mod linear;
+pub mod loss;
+pub mod norm;
+pub mod residual;
+pub mod rows;
+#[cfg(test)]
+pub(crate) mod tests;
 
 /// Whether a kernel replaces what its target holds or adds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 //! backward and when a layer is computed again; masks are never stored. The function is Philox with seven rounds (ten is the
 //! usual reserve; seven pass every test known), eight 16-bit numbers a call.
 
+use crate::error::{Error, Result};
+
 /// The multipliers and key increments of Philox4x32.
 const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
 const INCREMENTS: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
@@ -12,6 +14,8 @@ const ROUNDS: usize = 7;
 
 /// Numbers per call.
 pub(crate) const GROUP: usize = 8;
+/// Calls that are made side by side, one per lane of a vector.
+pub(crate) const LOT: usize = 16;
 
 /// A dropout of one layer in one epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,9 +50,9 @@ impl Dropout {
         self.threshold > 0
     }
 
-    /// The factors, 0 or 1/keep, of columns 8·`group` to 8·`group` + 7 of a node's row.
-    #[inline(always)]
-    #[cfg_attr(not(test), expect(dead_code, reason = "row dropout is being written"))]
+    /// The factors, 0 or 1/keep, of columns 8·`group` to 8·`group` + 7 of a node's row: what kernels find by
+    /// [`Dropout::row_bits`].
+    #[cfg(test)]
     pub(crate) fn row(&self, node: u64, group: u32) -> [f32; GROUP] {
         self.factors([node as u32, (node >> 32) as u32, group, self.stream << 1])
     }
@@ -60,13 +64,43 @@ impl Dropout {
         self.factors([source as u32, destination as u32, high, ((self.stream << 8 | group) << 1) | 1])
     }
 
+    /// The numbers of columns 8·group to 8·group + 7 of a node's row, for many pairs of a node and a group at once: those of pair
+    /// k are the 16-bit pieces of `to[2·k]` and `to[2·k + 1]`, lowest first, for [`Dropout::factor`].
+    ///
+    /// Each 32-bit word has a 64-bit lane. The upper halves may hold anything, since only lower halves are multiplied and kept:
+    /// a round is two products, two shifts and two three-way exclusive ors of vectors.
+    #[inline(always)]
+    pub(crate) fn row_bits(&self, nodes: &[u64; LOT], groups: &[u64; LOT], to: &mut [u64; 2 * LOT]) {
+        const LOW: u64 = 0xffff_ffff;
+        let (mut c0, mut c1, mut c2, mut c3) = (*nodes, [0; LOT], *groups, [u64::from(self.stream << 1); LOT]);
+        for (c1, node) in c1.iter_mut().zip(nodes) {
+            *c1 = *node >> 32;
+        }
+        let mut key = self.key;
+        for _ in 0..ROUNDS {
+            for k in 0..LOT {
+                let (a, b) = (u64::from(MULTIPLIERS[0]) * (c0[k] & LOW), u64::from(MULTIPLIERS[1]) * (c2[k] & LOW));
+                c0[k] = (b >> 32) ^ c1[k] ^ u64::from(key[0]);
+                c2[k] = (a >> 32) ^ c3[k] ^ u64::from(key[1]);
+                (c1[k], c3[k]) = (b, a);
+            }
+            key = next_key(key);
+        }
+        for (k, to) in to.chunks_exact_mut(2).enumerate() {
+            (to[0], to[1]) = (c0[k] & LOW | c1[k] << 32, c2[k] & LOW | c3[k] << 32);
+        }
+    }
+
+    /// The factor of an element with this number.
+    #[inline(always)]
+    pub(crate) fn factor(&self, bits: u16) -> f32 {
+        if u32::from(bits) < self.threshold { 0.0 } else { self.scale }
+    }
+
     #[inline(always)]
     fn factors(&self, counter: [u32; 4]) -> [f32; GROUP] {
         let words = philox(counter, self.key);
-        std::array::from_fn(|k| {
-            let bits = (words[k / 2] >> (16 * (k % 2))) & 0xffff;
-            if bits < self.threshold { 0.0 } else { self.scale }
-        })
+        std::array::from_fn(|k| self.factor((words[k / 2] >> (16 * (k % 2))) as u16))
     }
 }
 
@@ -76,9 +110,14 @@ fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
         let a = u64::from(MULTIPLIERS[0]) * u64::from(c[0]);
         let b = u64::from(MULTIPLIERS[1]) * u64::from(c[2]);
         c = [(b >> 32) as u32 ^ c[1] ^ key[0], b as u32, (a >> 32) as u32 ^ c[3] ^ key[1], a as u32];
-        key = [key[0].wrapping_add(INCREMENTS[0]), key[1].wrapping_add(INCREMENTS[1])];
+        key = next_key(key);
     }
     c
+}
+
+#[inline(always)]
+fn next_key(key: [u32; 2]) -> [u32; 2] {
+    [key[0].wrapping_add(INCREMENTS[0]), key[1].wrapping_add(INCREMENTS[1])]
 }
 
 /// Original ids of rows, where nodes have been renumbered.
@@ -92,6 +131,16 @@ pub enum Ids {
 }
 
 impl Ids {
+    /// Fails unless every one of `rows` rows has an id.
+    pub(crate) fn expect(&self, op: &'static str, rows: usize) -> Result<()> {
+        match self {
+            Self::Listed(ids) if ids.len() != rows => {
+                Err(Error::Shape { op, what: "original ids", got: (ids.len(), 1), expected: (rows, 1) })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A view that threads can share.
     pub(crate) fn view(&self) -> IdsView<'_> {
         match self {
@@ -110,6 +159,17 @@ impl IdsView<'_> {
     pub(crate) fn of(&self, row: usize) -> u64 {
         self.0.map_or(row as u64, |ids| ids[row])
     }
+
+    /// The ids of many rows, given as distances from `first`; beyond `last` any id will do.
+    #[inline(always)]
+    pub(crate) fn many<const K: usize>(&self, first: usize, rows: &[u64; K], last: usize) -> [u64; K] {
+        let mut to = [0; K];
+        match self.0 {
+            None => to.iter_mut().zip(rows).for_each(|(to, row)| *to = first as u64 + row),
+            Some(ids) => to.iter_mut().zip(rows).for_each(|(to, row)| *to = ids[last.min(first + *row as usize)]),
+        }
+        to
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +184,19 @@ mod tests {
             let mean = factors.iter().sum::<f32>() / factors.len() as f32;
             let dropped = factors.iter().filter(|x| **x == 0.0).count() as f64 / factors.len() as f64;
             assert!((f64::from(mean) - 1.0).abs() < 0.01 && (dropped - rate).abs() < 0.004, "{rate} {mean} {dropped}");
+        }
+    }
+
+    #[test]
+    fn many_calls_at_once_are_the_same_calls() {
+        let d = Dropout::new(0.3, 1, 2, 3, 4);
+        let nodes: [u64; LOT] = std::array::from_fn(|k| (k as u64 * 77) << (2 * k));
+        let groups: [u64; LOT] = std::array::from_fn(|k| k as u64 * 3 % 5);
+        let mut bits = [0; 2 * LOT];
+        d.row_bits(&nodes, &groups, &mut bits);
+        for k in 0..LOT {
+            let pieces = bits[2 * k..][..2].iter().flat_map(|x| [0, 16, 32, 48].map(|s| d.factor((x >> s) as u16)));
+            assert_eq!(pieces.collect::<Vec<_>>(), d.row(nodes[k], groups[k] as u32));
         }
     }
 

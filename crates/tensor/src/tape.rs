@@ -6,7 +6,7 @@
 //! Memory follows ownership. A [`Var`] holds its value; an operation that needs a value in backward saves it in its node; a
 //! value that nobody holds is freed at once. A node is dropped, with what it saved, as soon as its backward has run.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
 use crate::device::Device;
@@ -70,6 +70,11 @@ impl Parameter {
     /// Puts a gradient back, e.g. after it was summed over ranks.
     pub fn set_grad(&self, grad: Option<Matrix>) {
         *self.grad.borrow_mut() = grad;
+    }
+
+    /// The value for an optimizer, which changes many at once.
+    pub(crate) fn value_mut(&self) -> RefMut<'_, Matrix> {
+        self.value.borrow_mut()
     }
 
     /// Changes the value. Fails if the change fails; the value must not be shared with a tape at this time.
@@ -250,9 +255,17 @@ impl Grads<'_> {
         self.device
     }
 
-    /// Takes the gradient of output `k`; `None` if nothing depended on it.
+    /// Takes the gradient of output `k`; `None` if nothing depended on it or there is no such output.
     pub fn output(&mut self, k: usize) -> Option<Matrix> {
-        self.received[k].take()
+        self.received.get_mut(k)?.take()
+    }
+
+    /// The same, with memory of its own: for a kernel that overwrites it in place.
+    pub fn own_output(&mut self, op: &'static str, k: usize) -> Result<Option<Matrix>> {
+        match self.output(k) {
+            Some(grad) if !grad.is_unique() => self.device.copy(op, &grad).map(Some),
+            grad => Ok(grad),
+        }
     }
 
     /// Whether the gradient of input `k` is wanted.

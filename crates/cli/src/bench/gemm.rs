@@ -1,6 +1,7 @@
 //! `graphweft bench gemm`
 
-use graphweft_tensor::ops::linear::{Activation, Affine, linear};
+use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::linear::{Affine, linear};
 use graphweft_tensor::{DType, Device, Parameter, Tape};
 use serde_json::json;
 

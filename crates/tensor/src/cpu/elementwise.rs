@@ -11,6 +11,9 @@ use crate::matrix::Matrix;
 /// Elements per task: large enough to hide the cost of a task, small enough to share.
 pub(super) const GRAIN: usize = 1 << 15;
 
+/// Partial sums along a row, added up as a tree at its end: two AVX-512 vectors of f32.
+pub(super) const LANES: usize = 32;
+
 /// Numbers that convert to and from f64 (exactly, from f32 and bf16).
 pub(crate) trait Convert: Element {
     fn widen(self) -> f64;
@@ -19,42 +22,87 @@ pub(crate) trait Convert: Element {
 
 /// A type that kernels compute in.
 pub(crate) trait Real: Convert + num_traits::Float {
+    #[inline(always)]
     fn of<T: Convert>(x: T) -> Self {
         Self::narrow(x.widen())
     }
+
+    /// Σ of the lanes, as a tree: halves are added until one number is left.
+    #[inline(always)]
+    fn fold(mut lanes: [Self; LANES]) -> Self {
+        let mut width = LANES / 2;
+        while width > 0 {
+            for k in 0..width {
+                lanes[k] = lanes[k] + lanes[k + width];
+            }
+            width /= 2;
+        }
+        lanes[0]
+    }
 }
 
-impl Real for f32 {}
+impl Real for f32 {
+    /// The same tree in four-lane vectors, which every x86-64 has: left alone, the compiler shuffles single numbers.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn fold(lanes: [Self; LANES]) -> Self {
+        use std::arch::x86_64::{
+            __m128, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_loadu_ps, _mm_movehl_ps, _mm_shuffle_ps,
+        };
+        // SAFETY: four lanes from 4·k on, of 32.
+        let part = |k: usize| -> __m128 { unsafe { _mm_loadu_ps(lanes[4 * k..4 * k + 4].as_ptr()) } };
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe {
+            let pair = |k: usize| _mm_add_ps(part(k), part(k + 4));
+            let four = _mm_add_ps(_mm_add_ps(pair(0), pair(2)), _mm_add_ps(pair(1), pair(3)));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
+    }
+}
+
 impl Real for f64 {}
 
 impl Convert for f32 {
+    #[inline(always)]
     fn widen(self) -> f64 {
         self.into()
     }
 
+    #[inline(always)]
     fn narrow(x: f64) -> Self {
         x as Self
     }
 }
 
 impl Convert for f64 {
+    #[inline(always)]
     fn widen(self) -> f64 {
         self
     }
 
+    #[inline(always)]
     fn narrow(x: f64) -> Self {
         x
     }
 }
 
+/// By bits and without branches, so that loops become vector code. The way through f64 costs nothing where the other side is f32:
+/// the compiler sees that widening and narrowing cancel.
 impl Convert for bf16 {
+    #[inline(always)]
     fn widen(self) -> f64 {
-        self.into()
+        f32::from_bits(u32::from(self.to_bits()) << 16).into()
     }
 
+    #[inline(always)]
     fn narrow(x: f64) -> Self {
-        // Through f32 first, as every conversion of a computed value goes.
-        Self::from_f32(x as f32)
+        // Through f32 first, as every conversion of a computed value goes; then to nearest even, a NaN staying one.
+        let x = x as f32;
+        let bits = x.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        let quiet = bits >> 16 | 0x40;
+        Self::from_bits((if x.is_nan() { quiet } else { rounded }) as u16)
     }
 }
 

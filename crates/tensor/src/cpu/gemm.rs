@@ -11,6 +11,7 @@ mod tile;
 use half::bf16;
 use rayon::prelude::*;
 
+use super::activation::Smooth;
 use super::elementwise::{Convert, Real};
 use super::share::Shared;
 use super::{Cpu, Isa, host, host_mut};
@@ -18,7 +19,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::ops::linear::{Activation, LinearKernels, Weights};
+use crate::ops::linear::{LinearKernels, Weights};
 
 const OP: &str = "linear";
 /// Rows per task: with 128 columns, input and output of a block share a core's L2 cache with the weights.
@@ -40,7 +41,7 @@ enum Engine {
 }
 
 /// A type that products are computed in.
-trait Compute: activate::Normal {
+trait Compute: Smooth {
     fn engine(isa: Isa, storage: DType) -> Engine;
 
     /// `c (+)= a·b`, element (i, j) of each operand at `start[i·row + j·col]`.
@@ -181,10 +182,6 @@ impl LinearKernels for Cpu {
             (DType::Bf16, DType::Bf16) => backward_w::<f32, bf16, bf16>(*self, x, dy, first, dw, db),
             (_, got) => Err(Error::Type { op: OP, what: "dy", got }),
         }
-    }
-
-    fn activation_backward(&self, activation: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()> {
-        activate::backward(self.isa, activation, saved, dy)
     }
 }
 

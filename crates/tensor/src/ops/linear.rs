@@ -10,21 +10,10 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::activation::Activation;
 use crate::tape::{Backward, Grads, Parameter, Tape, Var};
 
 const OP: &str = "linear";
-
-/// A function applied to each element.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activation {
-    /// x
-    #[default]
-    None,
-    /// max(x, 0)
-    Relu,
-    /// x·Φ(x), exact (with erf), as PyTorch's default
-    Gelu,
-}
 
 /// A weight [out, in] and a bias [1, out].
 #[derive(Clone, Debug)]
@@ -45,9 +34,6 @@ pub trait LinearKernels {
 
     /// `dW = dy[:, first..]ᵀ·x` and `db = Σ dy`, always overwritten.
     fn linear_dw(&self, x: &Matrix, dy: &Matrix, first: usize, dw: &mut Matrix, db: Option<&mut Matrix>) -> Result<()>;
-
-    /// `dy = dy ∘ act'(·)`, from the saved value: the output for ReLU, the value before the activation for GELU.
-    fn activation_backward(&self, activation: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()>;
 }
 
 /// One layer's numbers.
@@ -64,6 +50,7 @@ pub struct Weights<'a> {
 
 /// Applies `layers` to `x`, side by side, with elements of type `dtype`.
 pub fn linear(tape: &mut Tape, x: &Var, layers: &[Affine], activation: Activation, dtype: DType) -> Result<Var> {
+    activation.check(OP)?;
     let (rows, cols) = x.value().shape();
     let mut vars = vec![x.clone()];
     let mut width = 0;
@@ -85,7 +72,7 @@ pub fn linear(tape: &mut Tape, x: &Var, layers: &[Affine], activation: Activatio
     let device = tape.device().clone();
     let new = || device.uninit(OP, rows, width, dtype, Tag::Activations);
     let mut y = new()?;
-    let mut pre = if activation == Activation::Gelu && tape.wants(&inputs) { Some(new()?) } else { None };
+    let mut pre = if activation.saves_input() && tape.wants(&inputs) { Some(new()?) } else { None };
 
     let mut at = 1;
     let mut shape = Vec::new();
@@ -99,8 +86,8 @@ pub fn linear(tape: &mut Tape, x: &Var, layers: &[Affine], activation: Activatio
     }
     let saved = match activation {
         Activation::None => None,
-        Activation::Relu => Some(y.clone()),
-        Activation::Gelu => pre,
+        _ if activation.saves_input() => pre,
+        _ => Some(y.clone()),
     };
     Ok(tape.push(&inputs, y, || LinearBackward {
         x: x.value().clone(),
@@ -128,12 +115,10 @@ struct LinearBackward {
 
 impl Backward for LinearBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(mut dy) = grads.output(0) else { return Ok(()) };
+        let dy = if self.saved.is_some() { grads.own_output(OP, 0)? } else { grads.output(0) };
+        let Some(mut dy) = dy else { return Ok(()) };
         let device = grads.device().clone();
         if let Some(saved) = &self.saved {
-            if !dy.is_unique() {
-                dy = device.copy(OP, &dy)?;
-            }
             device.backend().activation_backward(self.activation, saved, &mut dy)?;
         }
         drop(self.saved);
@@ -182,7 +167,7 @@ mod tests {
     #[test]
     fn gradients() {
         let device = Device::cpu();
-        for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
+        for activation in Activation::EXAMPLES {
             let layer = |name: &str, out| Affine {
                 weight: parameter(&device, &format!("{name}.weight"), out, 3),
                 bias: Some(parameter(&device, &format!("{name}.b"), 1, out)),

@@ -1,0 +1,91 @@
+//! Sums with coefficients and moved columns, on the CPU.
+
+use rayon::prelude::*;
+
+use super::elementwise::{GRAIN, Real};
+use super::rowwise::{Blocks, Storage, by_dtype, span};
+use super::share::Shared;
+use super::{Cpu, host, host_mut};
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::ops::combine::{Columns, CombineKernels};
+
+const OP: &str = "combine";
+
+impl CombineKernels for Cpu {
+    fn combine(&self, a: f64, x: &Matrix, other: Option<(f64, &Matrix)>, to: &mut Matrix) -> Result<()> {
+        x.expect(OP, "x", to.rows(), to.cols())?;
+        by_dtype!(x.dtype(), T => {
+            let x = host::<T>(OP, "x", x)?;
+            let other = other.map(|(b, y)| host::<T>(OP, "y", y).map(|y| (b, y))).transpose()?;
+            let to = host_mut::<T>(OP, "result", to)?;
+            to.par_chunks_mut(GRAIN).zip(x.par_chunks(GRAIN)).enumerate().for_each(|(k, (to, x))| {
+                let other = other.map(|(b, y)| (b, &y[k * GRAIN..][..x.len()]));
+                self.isa.run(#[inline(always)] || combine(a, x, other, to));
+            });
+            Ok(())
+        })
+    }
+
+    fn scale(&self, a: f64, m: &mut Matrix) -> Result<()> {
+        by_dtype!(m.dtype(), T => {
+            host_mut::<T>(OP, "matrix", m)?.par_chunks_mut(GRAIN).for_each(|m| {
+                self.isa.run(#[inline(always)] || scale(a, m));
+            });
+            Ok(())
+        })
+    }
+
+    fn copy_columns(&self, from: &Matrix, to: &mut Matrix, c: Columns, add: bool) -> Result<()> {
+        let (rows, from_cols, to_cols) = (from.rows(), from.cols(), to.cols());
+        to.expect(OP, "target", rows, to_cols)?;
+        if c.from + c.count > from_cols || c.to + c.count > to_cols {
+            return Err(Error::Argument { op: OP, problem: format!("{c:?} of {from_cols} and {to_cols}") });
+        }
+        by_dtype!(from.dtype(), T => {
+            let (from, to) = (host::<T>(OP, "source", from)?, Shared::new(host_mut::<T>(OP, "target", to)?));
+            Blocks::new(rows, c.count).each(|_, rows| {
+                // SAFETY: blocks of rows are disjoint.
+                let to = unsafe { to.part(span(&rows, to_cols)) };
+                let from = &from[span(&rows, from_cols)];
+                for (to, from) in to.chunks_exact_mut(to_cols.max(1)).zip(from.chunks_exact(from_cols.max(1))) {
+                    let (to, from) = (&mut to[c.to..][..c.count], &from[c.from..][..c.count]);
+                    if add {
+                        for (to, from) in to.iter_mut().zip(from) {
+                            *to = T::store(to.load() + from.load());
+                        }
+                    } else {
+                        to.copy_from_slice(from);
+                    }
+                }
+            });
+            Ok(())
+        })
+    }
+}
+
+#[inline(always)]
+fn combine<T: Storage>(a: f64, x: &[T], other: Option<(f64, &[T])>, to: &mut [T]) {
+    let a = T::C::of(a);
+    match other {
+        None => {
+            for (to, x) in to.iter_mut().zip(x) {
+                *to = T::store(a * x.load());
+            }
+        }
+        Some((b, y)) => {
+            let b = T::C::of(b);
+            for (to, (x, y)) in to.iter_mut().zip(x.iter().zip(y)) {
+                *to = T::store(a * x.load() + b * y.load());
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn scale<T: Storage>(a: f64, m: &mut [T]) {
+    let a = T::C::of(a);
+    for x in m {
+        *x = T::store(a * x.load());
+    }
+}

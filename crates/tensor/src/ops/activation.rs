@@ -1,0 +1,142 @@
+//! Activations: a function of each element, alone or (in [`linear`](crate::ops::linear)) as the end of a product.
+//!
+//! Backward needs one matrix of the size of the output. All but GELU find their slope in the output itself, which the next
+//! operation saves anyway; GELU is not monotonic and needs its input.
+
+use crate::error::{Error, Result};
+use crate::ledger::Tag;
+use crate::matrix::Matrix;
+use crate::tape::{Backward, Grads, Tape, Var};
+
+const OP: &str = "activation";
+
+/// A function applied to each element.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Activation {
+    /// x
+    #[default]
+    None,
+    /// max(x, 0)
+    Relu,
+    /// x where positive, slope·x elsewhere
+    LeakyRelu {
+        /// The slope below zero, not negative.
+        slope: f64,
+    },
+    /// x where positive, eˣ − 1 elsewhere
+    Elu,
+    /// x·Φ(x), exact (with erf), as PyTorch's default
+    Gelu,
+}
+
+impl Activation {
+    /// Whether backward needs the value before the activation; otherwise it needs the value after it.
+    pub fn saves_input(self) -> bool {
+        self == Self::Gelu
+    }
+
+    /// Fails where the slope could not be found again from the output.
+    pub(crate) fn check(self, op: &'static str) -> Result<()> {
+        match self {
+            Self::LeakyRelu { slope } if !(0.0..=1.0).contains(&slope) => {
+                Err(Error::Argument { op, problem: format!("a leaky ReLU has a slope between 0 and 1, not {slope}") })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One of each, for tests.
+    #[cfg(test)]
+    pub(crate) const EXAMPLES: [Self; 5] =
+        [Self::None, Self::Relu, Self::LeakyRelu { slope: 0.2 }, Self::Elu, Self::Gelu];
+}
+
+/// What a backend does for activations.
+pub trait ActivationKernels {
+    /// `y = act(x)`.
+    fn activate(&self, activation: Activation, x: &Matrix, y: &mut Matrix) -> Result<()>;
+
+    /// `dy = dy ∘ act'`, from the saved matrix: the input or the output, as [`Activation::saves_input`] says.
+    fn activation_backward(&self, activation: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()>;
+}
+
+/// Applies `activation` to each element of `x`.
+pub fn activate(tape: &mut Tape, x: &Var, activation: Activation) -> Result<Var> {
+    activation.check(OP)?;
+    if activation == Activation::None {
+        return Ok(x.clone());
+    }
+    let (rows, cols) = x.value().shape();
+    let device = tape.device().clone();
+    let mut y = device.uninit(OP, rows, cols, x.value().dtype(), Tag::Activations)?;
+    device.backend().activate(activation, x.value(), &mut y)?;
+    let saved = if activation.saves_input() { x.value().clone() } else { y.clone() };
+    Ok(tape.push(&[x], y, || ActivationBackward { activation, saved }))
+}
+
+struct ActivationBackward {
+    activation: Activation,
+    saved: Matrix,
+}
+
+impl Backward for ActivationBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(mut dy) = grads.own_output(OP, 0)? else { return Ok(()) };
+        grads.device().backend().activation_backward(self.activation, &self.saved, &mut dy)?;
+        grads.put(0, dy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::gradcheck::check;
+    use crate::ops::tests::{Case, everywhere, on_any_threads, upload};
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        for (activation, shape) in
+            Activation::EXAMPLES.into_iter().flat_map(|a| [(a, (5, 3)), (a, (0, 4)), (a, (3, 0))])
+        {
+            let x = upload(&device, 1, shape, 3.0);
+            check(&device, &[x], &[], |tape, x| activate(tape, &x[0], activation)).unwrap();
+        }
+    }
+
+    fn case(activation: Activation) -> Case {
+        Case::new(vec![(700, 70)], vec![], move |tape, x, _| Ok(vec![activate(tape, &x[0], activation)?]))
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        for activation in Activation::EXAMPLES {
+            everywhere(&case(activation), 1e-6, 2e-2);
+        }
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        on_any_threads(&case(Activation::Gelu));
+    }
+
+    #[test]
+    fn nan_stays_visible() {
+        let device = Device::cpu();
+        for activation in Activation::EXAMPLES {
+            let mut tape = Tape::new(&device);
+            let x = tape.leaf(device.upload(1, 1, &[f32::NAN], Tag::Activations).unwrap());
+            let y = activate(&mut tape, &x, activation).unwrap().value().to_vec::<f32>().unwrap();
+            assert!(y[0].is_nan(), "{activation:?}");
+        }
+    }
+
+    #[test]
+    fn a_negative_slope_is_refused() {
+        let device = Device::cpu();
+        let mut tape = Tape::new(&device);
+        let x = tape.leaf(upload(&device, 1, (2, 2), 1.0));
+        assert!(activate(&mut tape, &x, Activation::LeakyRelu { slope: -0.1 }).is_err());
+    }
+}

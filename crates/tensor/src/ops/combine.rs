@@ -1,0 +1,233 @@
+//! Sums with coefficients, and columns side by side. (The plain sum of two matrices is [`residual`](crate::ops::residual::residual).)
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::ledger::Tag;
+use crate::matrix::Matrix;
+use crate::tape::{Backward, Grads, Tape, Var};
+
+const OP: &str = "combine";
+
+/// What a backend does for these.
+pub trait CombineKernels {
+    /// `to = a·x`, plus b·y where b and y are given.
+    fn combine(&self, a: f64, x: &Matrix, other: Option<(f64, &Matrix)>, to: &mut Matrix) -> Result<()>;
+
+    /// `m = a·m`.
+    fn scale(&self, a: f64, m: &mut Matrix) -> Result<()>;
+
+    /// Copies columns of `from` to columns of `to`, as many as `columns` says, or adds them if `add`.
+    fn copy_columns(&self, from: &Matrix, to: &mut Matrix, columns: Columns, add: bool) -> Result<()>;
+}
+
+/// Which columns go where.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    /// First column of the source.
+    pub from: usize,
+    /// First column of the target.
+    pub to: usize,
+    /// How many.
+    pub count: usize,
+}
+
+/// a·x + b·y.
+pub fn combine(tape: &mut Tape, a: f64, x: &Var, b: f64, y: &Var) -> Result<Var> {
+    let (rows, cols) = x.value().shape();
+    y.value().expect(OP, "y", rows, cols)?;
+    let device = tape.device().clone();
+    let mut to = device.uninit(OP, rows, cols, x.value().dtype(), Tag::Activations)?;
+    device.backend().combine(a, x.value(), Some((b, y.value())), &mut to)?;
+    Ok(tape.push(&[x, y], to, || CombineBackward { factors: vec![a, b] }))
+}
+
+/// a·x.
+pub fn scale(tape: &mut Tape, a: f64, x: &Var) -> Result<Var> {
+    let (rows, cols) = x.value().shape();
+    let device = tape.device().clone();
+    let mut to = device.uninit(OP, rows, cols, x.value().dtype(), Tag::Activations)?;
+    device.backend().combine(a, x.value(), None, &mut to)?;
+    Ok(tape.push(&[x], to, || CombineBackward { factors: vec![a] }))
+}
+
+/// The columns of all `parts`, side by side.
+pub fn concat(tape: &mut Tape, parts: &[&Var]) -> Result<Var> {
+    let Some(first) = parts.first() else {
+        return Err(Error::Argument { op: OP, problem: "nothing to put side by side".into() });
+    };
+    let (rows, dtype) = (first.value().rows(), first.value().dtype());
+    let widths: Vec<usize> = parts.iter().map(|p| p.value().cols()).collect();
+    let device = tape.device().clone();
+    let mut y = device.uninit(OP, rows, widths.iter().sum(), dtype, Tag::Activations)?;
+    let mut at = 0;
+    for part in parts {
+        let count = part.value().cols();
+        part.value().expect(OP, "part", rows, count)?;
+        device.backend().copy_columns(part.value(), &mut y, Columns { from: 0, to: at, count }, false)?;
+        at += count;
+    }
+    Ok(tape.push(parts, y, || ConcatBackward { widths }))
+}
+
+/// Some columns of `x`.
+pub fn columns(tape: &mut Tape, x: &Var, range: Range<usize>) -> Result<Var> {
+    let (rows, cols) = x.value().shape();
+    if range.start > range.end || range.end > cols {
+        return Err(Error::Argument { op: OP, problem: format!("columns {range:?} of a matrix with {cols}") });
+    }
+    let (device, count) = (tape.device().clone(), range.len());
+    let mut y = device.uninit(OP, rows, count, x.value().dtype(), Tag::Activations)?;
+    device.backend().copy_columns(x.value(), &mut y, Columns { from: range.start, to: 0, count }, false)?;
+    Ok(tape.push(&[x], y, || ColumnsBackward { cols, range }))
+}
+
+struct CombineBackward {
+    factors: Vec<f64>,
+}
+
+impl Backward for CombineBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(dy) = grads.output(0) else { return Ok(()) };
+        let device = grads.device().clone();
+        let mut left = Some(dy);
+        for (k, a) in self.factors.iter().enumerate().rev() {
+            // The last to be served may have the memory.
+            let last = (0..k).all(|j| !grads.wants(j));
+            let Some(dy) = (if last { left.take() } else { left.clone() }) else { break };
+            if !grads.wants(k) {
+                continue;
+            }
+            let scaled = match dy {
+                dy if *a == 1.0 => dy,
+                mut dy if dy.is_unique() => {
+                    device.backend().scale(*a, &mut dy)?;
+                    dy
+                }
+                dy => {
+                    let mut to = device.uninit(OP, dy.rows(), dy.cols(), dy.dtype(), Tag::Activations)?;
+                    device.backend().combine(*a, &dy, None, &mut to)?;
+                    to
+                }
+            };
+            grads.put(k, scaled)?;
+        }
+        Ok(())
+    }
+}
+
+struct ConcatBackward {
+    widths: Vec<usize>,
+}
+
+impl Backward for ConcatBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(dy) = grads.output(0) else { return Ok(()) };
+        let device = grads.device().clone();
+        let mut at = 0;
+        for (k, &count) in self.widths.iter().enumerate() {
+            if grads.wants(k) {
+                let collected = grads.take(k);
+                let add = collected.is_some();
+                let mut dx = match collected {
+                    Some(dx) => dx,
+                    None => device.uninit(OP, dy.rows(), count, dy.dtype(), Tag::Activations)?,
+                };
+                device.backend().copy_columns(&dy, &mut dx, Columns { from: at, to: 0, count }, add)?;
+                grads.put(k, dx)?;
+            }
+            at += count;
+        }
+        Ok(())
+    }
+}
+
+struct ColumnsBackward {
+    cols: usize,
+    range: Range<usize>,
+}
+
+impl Backward for ColumnsBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(dy) = grads.output(0) else { return Ok(()) };
+        let device = grads.device().clone();
+        let mut dx = match grads.take(0) {
+            Some(dx) => dx,
+            None => device.zeros(OP, dy.rows(), self.cols, dy.dtype(), Tag::Activations)?,
+        };
+        let columns = Columns { from: 0, to: self.range.start, count: self.range.len() };
+        device.backend().copy_columns(&dy, &mut dx, columns, true)?;
+        grads.put(0, dx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::gradcheck::check;
+    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, upload};
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        for shape in [(5, 3), (0, 3), (3, 0)] {
+            let inputs = [upload(&device, 1, shape, 1.0), upload(&device, 2, shape, 1.0)];
+            check(&device, &inputs, &[], |tape, x| combine(tape, 0.7, &x[0], -1.3, &x[1])).unwrap();
+            check(&device, &inputs, &[], |tape, x| combine(tape, 1.0, &x[0], 2.0, &x[0])).unwrap();
+            check(&device, &inputs, &[], |tape, x| scale(tape, 2.5, &x[1])).unwrap();
+            check(&device, &inputs, &[], |tape, x| concat(tape, &[&x[0], &x[1], &x[0]])).unwrap();
+            check(&device, &inputs[..1], &[], |tape, x| {
+                let (a, b) = (columns(tape, &x[0], 0..shape.1 / 2)?, columns(tape, &x[0], shape.1 / 3..shape.1)?);
+                concat(tape, &[&b, &a])
+            })
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_constant_operand_gets_no_gradient() {
+        let device = Device::cpu();
+        let constant = upload(&device, 3, (4, 2), 1.0);
+        check(&device, &[upload(&device, 1, (4, 2), 1.0)], &[], |tape, x| {
+            let c = tape.constant(constant.clone());
+            let y = combine(tape, 2.0, &c, 3.0, &x[0])?;
+            concat(tape, &[&c, &y])
+        })
+        .unwrap();
+    }
+
+    fn case() -> Case {
+        Case::new(vec![(1000, 40), (1000, 40)], vec![], |tape, x, _| {
+            let sum = combine(tape, 0.7, &x[0], -1.3, &x[1])?;
+            let wide = concat(tape, &[&x[0], &sum])?;
+            let scaled = scale(tape, 3.0, &wide)?;
+            Ok(vec![columns(tape, &scaled, 20..70)?, sum])
+        })
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        everywhere(&case(), 1e-6, 2e-2);
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        on_any_threads(&case());
+    }
+
+    #[test]
+    fn columns_stand_where_they_should() {
+        let device = Device::cpu();
+        let mut tape = Tape::new(&device);
+        let x = tape.leaf(device.upload(2, 2, &[1.0, 2.0, 3.0, 4.0], Tag::Activations).unwrap());
+        let y = tape.leaf(device.upload(2, 1, &[5.0, 6.0], Tag::Activations).unwrap());
+        let wide = concat(&mut tape, &[&x, &y]).unwrap();
+        assert_eq!(f64s(wide.value()), [1.0, 2.0, 5.0, 3.0, 4.0, 6.0]);
+        assert_eq!(f64s(columns(&mut tape, &wide, 1..3).unwrap().value()), [2.0, 5.0, 4.0, 6.0]);
+        assert!(columns(&mut tape, &wide, 1..4).is_err());
+        let tall = tape.leaf(upload(&device, 1, (3, 2), 1.0));
+        assert!(concat(&mut tape, &[&wide, &tall]).is_err());
+        assert!(combine(&mut tape, 1.0, &wide, 1.0, &tall).is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! Rows of length one: y = x / max(‖x‖, ε), as `torch.nn.functional.normalize`.
+//!
+//! Saved are the output and ‖x‖ of each row; dx = (dy − y (y·dy))/‖x‖, or dy/ε where the row is shorter than ε.
+
+use crate::error::Result;
+use crate::ledger::Tag;
+use crate::matrix::Matrix;
+use crate::tape::{Backward, Grads, Tape, Var};
+
+const OP: &str = "l2 norm";
+/// Shorter rows are not stretched to length one.
+pub const EPSILON: f64 = 1e-12;
+
+/// What a backend does for it.
+pub trait L2NormKernels {
+    /// Overwrites `y` and `norms` (a number per row).
+    fn l2_norm(&self, x: &Matrix, y: &mut Matrix, norms: &mut Matrix) -> Result<()>;
+
+    /// Turns the gradient of the output in `g` into that of the input.
+    fn l2_norm_backward(&self, y: &Matrix, norms: &Matrix, g: &mut Matrix) -> Result<()>;
+}
+
+/// Divides each row of `x` by its length.
+pub fn l2_norm(tape: &mut Tape, x: &Var) -> Result<Var> {
+    let (rows, cols) = x.value().shape();
+    let (device, dtype) = (tape.device().clone(), x.value().dtype());
+    let mut y = device.uninit(OP, rows, cols, dtype, Tag::Activations)?;
+    let mut norms = device.uninit(OP, rows, 1, dtype.compute(), Tag::Activations)?;
+    device.backend().l2_norm(x.value(), &mut y, &mut norms)?;
+    Ok(tape.push(&[x], y.clone(), || L2NormBackward { y, norms }))
+}
+
+struct L2NormBackward {
+    y: Matrix,
+    norms: Matrix,
+}
+
+impl Backward for L2NormBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(mut g) = grads.own_output(OP, 0)? else { return Ok(()) };
+        grads.device().backend().l2_norm_backward(&self.y, &self.norms, &mut g)?;
+        grads.put(0, g)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::gradcheck::check;
+    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, upload};
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        for shape in [(5, 3), (4, 40), (3, 0), (0, 3)] {
+            let x = upload(&device, 1, shape, 2.0);
+            check(&device, &[x], &[], |tape, x| l2_norm(tape, &x[0])).unwrap();
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        for shape in [(2, 3), (700, 70), (50, 513)] {
+            everywhere(&Case::new(vec![shape], vec![], |tape, x, _| Ok(vec![l2_norm(tape, &x[0])?])), 1e-6, 2e-2);
+        }
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        on_any_threads(&Case::new(vec![(3000, 70)], vec![], |tape, x, _| Ok(vec![l2_norm(tape, &x[0])?])));
+    }
+
+    #[test]
+    fn a_row_of_zeros_stays_one() {
+        let device = Device::cpu();
+        let mut tape = Tape::new(&device);
+        let x = tape.leaf(device.upload(1, 3, &[0.0f32; 3], Tag::Activations).unwrap());
+        let y = l2_norm(&mut tape, &x).unwrap();
+        assert_eq!(f64s(y.value()), [0.0; 3]);
+        let seed = device.upload(1, 3, &[1e-12f32; 3], Tag::Activations).unwrap();
+        let dx = tape.backward(vec![(y, seed)], &[&x], |_| Ok(())).unwrap().remove(0).unwrap();
+        assert!(f64s(&dx).iter().all(|x| (x - 1.0).abs() < 1e-6), "dy/ε");
+    }
+}

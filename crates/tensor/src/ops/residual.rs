@@ -1,0 +1,267 @@
+//! Residual connections, fused with what stands beside them in a transformer block.
+//!
+//! * [`residual`]: x + dropout(z);
+//! * [`post_norm`]: LN(x + dropout(z)), the block of the first transformers;
+//! * [`pre_norm`]: s = x + dropout(z) and LN(s), where s flows on and its normalisation enters the next sublayer.
+//!
+//! Each is one pass over its operands, forward and backward. The norms save the sum s and μ, 1/σ of its rows; the mask of the
+//! dropout is computed again. Where nothing is dropped, x and z get the same gradient in the same memory.
+
+use crate::error::Result;
+use crate::ledger::Tag;
+use crate::matrix::Matrix;
+use crate::ops::dropout::RowDropout;
+use crate::ops::norm::{Norm, NormNumbers, NormSaved};
+use crate::tape::{Backward, Grads, Tape, Var};
+
+const OP: &str = "residual";
+
+/// x, z and the dropout of z.
+pub struct Branches<'a> {
+    /// What goes past the sublayer.
+    pub x: &'a Matrix,
+    /// What comes out of it.
+    pub z: &'a Matrix,
+    /// Dropout of z.
+    pub dropout: Option<&'a RowDropout>,
+}
+
+/// What a backend does for residual connections; backward is that of layer norm and of dropout.
+pub trait ResidualKernels {
+    /// `sum = x + dropout(z)`.
+    fn residual(&self, b: &Branches<'_>, sum: &mut Matrix) -> Result<()>;
+
+    /// The same and, of the sum, `y` and `stats` as [`layer_norm`](crate::ops::norm::NormKernels::layer_norm).
+    fn residual_norm(
+        &self,
+        b: &Branches<'_>,
+        norm: &NormNumbers<'_>,
+        sum: &mut Matrix,
+        y: &mut Matrix,
+        stats: &mut Matrix,
+    ) -> Result<()>;
+}
+
+/// x + dropout(z).
+pub fn residual(tape: &mut Tape, x: &Var, z: &Var, dropout: Option<&RowDropout>) -> Result<Var> {
+    let b = branches(x, z, dropout)?;
+    let device = tape.device().clone();
+    let mut sum = like(x.value(), Tag::Activations)?;
+    device.backend().residual(&b, &mut sum)?;
+    Ok(tape.push(&[x, z], sum, || ResidualBackward { dropout: b.dropout.cloned() }))
+}
+
+/// LN(x + dropout(z)).
+pub fn post_norm(tape: &mut Tape, x: &Var, z: &Var, dropout: Option<&RowDropout>, norm: &Norm) -> Result<Var> {
+    let f = fused(tape, x, z, dropout, norm)?;
+    Ok(tape.push(&[x, z, &f.weight, &f.bias], f.y, || f.backward))
+}
+
+/// s = x + dropout(z) and LN(s).
+pub fn pre_norm(tape: &mut Tape, x: &Var, z: &Var, dropout: Option<&RowDropout>, norm: &Norm) -> Result<[Var; 2]> {
+    let f = fused(tape, x, z, dropout, norm)?;
+    let sum = f.backward.sum.clone();
+    let [y, sum] = tape.push_many(&[x, z, &f.weight, &f.bias], [f.y, sum], || f.backward);
+    Ok([sum, y])
+}
+
+fn branches<'a>(x: &'a Var, z: &'a Var, dropout: Option<&'a RowDropout>) -> Result<Branches<'a>> {
+    let (x, z) = (x.value(), z.value());
+    z.expect(OP, "z", x.rows(), x.cols())?;
+    if let Some(d) = dropout {
+        d.ids.expect(OP, x.rows())?;
+    }
+    Ok(Branches { x, z, dropout: dropout.filter(|d| d.dropout.is_active()) })
+}
+
+fn like(m: &Matrix, tag: Tag) -> Result<Matrix> {
+    m.device().uninit(OP, m.rows(), m.cols(), m.dtype(), tag)
+}
+
+struct Fused {
+    weight: Var,
+    bias: Var,
+    y: Matrix,
+    backward: ResidualNormBackward,
+}
+
+fn fused(tape: &mut Tape, x: &Var, z: &Var, dropout: Option<&RowDropout>, norm: &Norm) -> Result<Fused> {
+    let b = branches(x, z, dropout)?;
+    let [weight, bias] = norm.on(tape, OP, x.value().cols())?;
+    let device = tape.device().clone();
+    let (mut sum, mut y) = (like(x.value(), Tag::Activations)?, like(x.value(), Tag::Activations)?);
+    let mut stats = device.uninit(OP, sum.rows(), 2, sum.dtype().compute(), Tag::Activations)?;
+    let numbers = NormNumbers { weight: weight.value(), bias: bias.value(), epsilon: norm.epsilon };
+    device.backend().residual_norm(&b, &numbers, &mut sum, &mut y, &mut stats)?;
+    let backward = ResidualNormBackward { sum, stats, weight: weight.value().clone(), dropout: b.dropout.cloned() };
+    Ok(Fused { weight, bias, y, backward })
+}
+
+struct ResidualBackward {
+    dropout: Option<RowDropout>,
+}
+
+impl Backward for ResidualBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        match grads.output(0) {
+            Some(g) => pass_on(grads, g, self.dropout.as_ref()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Gives the gradient of the sum to x, and to z after dropout.
+fn pass_on(grads: &mut Grads<'_>, g: Matrix, dropout: Option<&RowDropout>) -> Result<()> {
+    let dz = match dropout {
+        None => g.clone(),
+        Some(d) => {
+            let mut dz = like(&g, Tag::Activations)?;
+            grads.device().backend().dropout(d, &g, &mut dz)?;
+            dz
+        }
+    };
+    grads.put(1, dz)?;
+    grads.put(0, g)
+}
+
+struct ResidualNormBackward {
+    sum: Matrix,
+    stats: Matrix,
+    weight: Matrix,
+    dropout: Option<RowDropout>,
+}
+
+impl Backward for ResidualNormBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(mut g) = grads.own_output(OP, 0)? else {
+            // Only the sum was used.
+            return match grads.output(1) {
+                Some(g) => pass_on(grads, g, self.dropout.as_ref()),
+                None => Ok(()),
+            };
+        };
+        let dsum = grads.output(1);
+        let device = grads.device().clone();
+        let new = || device.uninit(OP, 1, g.cols(), self.weight.dtype(), Tag::Gradients);
+        let (mut dw, mut db) = (new()?, new()?);
+        let saved = NormSaved { x: &self.sum, stats: &self.stats, weight: &self.weight };
+        let mut dz = self.dropout.as_ref().map(|_| like(&g, Tag::Activations)).transpose()?;
+        let dropped = self.dropout.as_ref().zip(dz.as_mut());
+        device.backend().layer_norm_backward(&saved, &mut g, dsum.as_ref(), dropped, &mut dw, &mut db)?;
+        grads.put(1, dz.unwrap_or_else(|| g.clone()))?;
+        grads.put(0, g)?;
+        grads.put(2, dw)?;
+        grads.put(3, db)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::dtype::DType;
+    use crate::gradcheck::check;
+    use crate::ops::dropout::dropout;
+    use crate::ops::norm::layer_norm;
+    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, parameter, upload};
+    use crate::random::{Dropout, Ids};
+
+    fn half() -> RowDropout {
+        RowDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), ids: Ids::Same }
+    }
+
+    fn norm(device: &Device, cols: usize) -> Norm {
+        let new = |name| parameter(device, name, (1, cols), DType::F64);
+        Norm::new(new("weight"), new("bias"))
+    }
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        for shape in [(5, 3), (3, 17), (0, 3), (3, 0)] {
+            let inputs = [upload(&device, 1, shape, 1.0), upload(&device, 2, shape, 1.0)];
+            let norm = norm(&device, shape.1);
+            let parameters = [norm.weight.clone(), norm.bias.clone()];
+            for d in [None, Some(half())] {
+                let d = d.as_ref();
+                check(&device, &inputs, &[], |tape, x| residual(tape, &x[0], &x[1], d)).unwrap();
+                check(&device, &inputs, &parameters, |tape, x| post_norm(tape, &x[0], &x[1], d, &norm)).unwrap();
+                // All of the outputs, then one without the other.
+                check(&device, &inputs, &parameters, |tape, x| {
+                    let [sum, y] = pre_norm(tape, &x[0], &x[1], d, &norm)?;
+                    residual(tape, &sum, &y, d)
+                })
+                .unwrap();
+                for k in [0, 1] {
+                    check(&device, &inputs, &parameters, |tape, x| {
+                        Ok(pre_norm(tape, &x[0], &x[1], d, &norm)?[k].clone())
+                    })
+                    .unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equals_its_parts() {
+        let device = Device::cpu();
+        let (x, z) = (upload(&device, 1, (70, 40), 1.0), upload(&device, 2, (70, 40), 1.0));
+        let norm = norm(&device, 40);
+        let mut tape = Tape::new(&device);
+        let (x, z) = (tape.leaf(x), tape.leaf(z));
+        let dropped = dropout(&mut tape, &z, &half()).unwrap();
+        let sum = residual(&mut tape, &x, &dropped, None).unwrap();
+        let expected = layer_norm(&mut tape, &sum, &norm).unwrap();
+        let [s, y] = pre_norm(&mut tape, &x, &z, Some(&half()), &norm).unwrap();
+        let post = post_norm(&mut tape, &x, &z, Some(&half()), &norm).unwrap();
+        assert_eq!(f64s(s.value()), f64s(sum.value()));
+        assert_eq!(f64s(y.value()), f64s(expected.value()));
+        assert_eq!(f64s(post.value()), f64s(expected.value()));
+    }
+
+    fn case(shape: (usize, usize)) -> Case {
+        Case::new(vec![shape; 2], vec![(1, shape.1), (1, shape.1)], |tape, x, p| {
+            let norm = Norm::new(p[0].clone(), p[1].clone());
+            let [sum, y] = pre_norm(tape, &x[0], &x[1], Some(&half()), &norm)?;
+            let post = post_norm(tape, &x[0], &x[1], Some(&half()), &norm)?;
+            let plain = residual(tape, &x[0], &x[1], Some(&half()))?;
+            Ok(vec![sum, y, post, plain])
+        })
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        for shape in [(3, 7), (2000, 40), (600, 128), (70, 513)] {
+            everywhere(&case(shape), 3e-6, 4e-2);
+        }
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        on_any_threads(&case((3000, 100)));
+    }
+
+    #[test]
+    fn backward_saves_one_matrix_and_two_numbers_a_row() {
+        let device = Device::cpu();
+        let (n, d) = (1000, 64);
+        let norm = norm(&device, d);
+        let up = |seed| upload(&device, seed, (n, d), 1.0);
+        let mut tape = Tape::new(&device);
+        let (x, z) = (tape.leaf(up(1)), tape.leaf(up(2)));
+        let before = device.ledger().now().total();
+        let y = post_norm(&mut tape, &x, &z, Some(&half()), &norm).unwrap();
+        assert_eq!(device.ledger().now().total() - before, (8 * (n * d + n * d + 2 * n)) as u64);
+        drop(y);
+        assert_eq!(device.ledger().now().total() - before, (8 * (n * d + 2 * n)) as u64);
+    }
+
+    #[test]
+    fn shapes_must_agree() {
+        let device = Device::cpu();
+        let mut tape = Tape::new(&device);
+        let (x, z) = (tape.leaf(upload(&device, 1, (2, 5), 1.0)), tape.leaf(upload(&device, 1, (2, 4), 1.0)));
+        assert!(residual(&mut tape, &x, &z, None).is_err());
+        assert!(post_norm(&mut tape, &x, &z, None, &norm(&device, 5)).is_err());
+    }
+}

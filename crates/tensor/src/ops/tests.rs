@@ -1,0 +1,114 @@
+//! What the tests of operations share: one case run in every type, on every instruction set, with any number of threads.
+
+use std::rc::Rc;
+
+use crate::cpu::{Cpu, Isa};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::gradcheck::numbers;
+use crate::ledger::Tag;
+use crate::matrix::Matrix;
+use crate::tape::{Parameter, Tape, Var};
+
+type Shape = (usize, usize);
+
+/// Numbers between −`scale` and `scale` in f64.
+pub(crate) fn upload(device: &Device, seed: u64, (rows, cols): Shape, scale: f64) -> Matrix {
+    let x: Vec<f64> = numbers(seed, rows * cols).iter().map(|x| scale * x).collect();
+    device.upload(rows, cols, &x, Tag::Activations).unwrap()
+}
+
+/// A parameter of such numbers.
+pub(crate) fn parameter(device: &Device, name: &str, shape: Shape, dtype: DType) -> Rc<Parameter> {
+    let m = upload(device, name.len() as u64 + 7, shape, 1.0);
+    Parameter::new(name, device.convert("test", &m, dtype).unwrap())
+}
+
+/// The elements as f64.
+pub(crate) fn f64s(m: &Matrix) -> Vec<f64> {
+    m.device().convert("test", m, DType::F64).unwrap().to_vec::<f64>().unwrap()
+}
+
+/// A function of inputs (stored in the type under test) and parameters (in its compute type).
+pub(crate) struct Case {
+    inputs: Vec<Shape>,
+    parameters: Vec<Shape>,
+    f: Box<Function>,
+}
+
+type Function = dyn Fn(&mut Tape, &[Var], &[Rc<Parameter>]) -> Result<Vec<Var>> + Sync;
+
+impl Case {
+    pub(crate) fn new(
+        inputs: Vec<Shape>,
+        parameters: Vec<Shape>,
+        f: impl Fn(&mut Tape, &[Var], &[Rc<Parameter>]) -> Result<Vec<Var>> + Sync + 'static,
+    ) -> Self {
+        Self { inputs, parameters, f: Box::new(f) }
+    }
+
+    /// Outputs, gradients of inputs, gradients of parameters.
+    fn run(&self, device: &Device, dtype: DType) -> Vec<Vec<f64>> {
+        let mut tape = Tape::new(device);
+        let convert = |m: &Matrix, dtype| device.convert("test", m, dtype).unwrap();
+        let inputs: Vec<Var> = self
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(k, shape)| {
+                // Rounded to bf16 for every type: what differs is the computation, not the input.
+                let x = convert(&upload(device, k as u64 + 1, *shape, 2.0), DType::Bf16);
+                tape.leaf(convert(&x, dtype))
+            })
+            .collect();
+        let names = ["weight", "bias", "other one"];
+        let parameters: Vec<_> = self
+            .parameters
+            .iter()
+            .zip(names)
+            .map(|(shape, name)| parameter(device, name, *shape, dtype.compute()))
+            .collect();
+        let outputs = (self.f)(&mut tape, &inputs, &parameters).unwrap();
+        let values: Vec<Matrix> = outputs.iter().map(|v| v.value().clone()).collect();
+        let seeds = outputs.into_iter().enumerate().map(|(k, out)| {
+            let g = convert(&upload(device, k as u64 + 50, out.value().shape(), 1.0), DType::Bf16);
+            let g = convert(&g, out.value().dtype());
+            (out, g)
+        });
+        let leaves: Vec<&Var> = inputs.iter().collect();
+        let found = tape.backward(seeds.collect(), &leaves, |_| Ok(())).unwrap();
+        let found = found.into_iter().flatten().chain(parameters.iter().filter_map(|p| p.take_grad()));
+        values.into_iter().chain(found).map(|m| f64s(&m)).collect()
+    }
+}
+
+/// f32 and bf16 against f64 on every instruction set, errors relative to the largest element.
+pub(crate) fn everywhere(case: &Case, single: f64, half: f64) {
+    let exact = case.run(&Device::cpu(), DType::F64);
+    for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
+        let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
+        for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, single), (DType::Bf16, half)] {
+            let found = case.run(&device, dtype);
+            assert_eq!(found.len(), exact.len());
+            for (k, (x, e)) in found.iter().zip(&exact).enumerate() {
+                let scale = e.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+                // A NaN is as far off as can be.
+                let off = |(x, e): (&f64, &f64)| Some((x - e).abs()).filter(|d| !d.is_nan()).unwrap_or(f64::INFINITY);
+                let worst = x.iter().zip(e).map(off).fold(0.0, f64::max);
+                assert!(worst <= tolerance * scale, "{isa} {dtype} result {k}: {worst} of {scale}");
+            }
+        }
+    }
+}
+
+/// The same bits with 1, 2 and 3 threads.
+pub(crate) fn on_any_threads(case: &Case) {
+    let run = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| case.run(&Device::cpu(), DType::F32))
+    };
+    let one = run(1);
+    assert!(one.iter().flatten().all(|x| x.is_finite()));
+    assert!(one == run(2) && one == run(3));
+}
