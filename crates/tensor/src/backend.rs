@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::attention::AttentionKernels;
 use crate::ops::linear::LinearKernels;
+use crate::ops::spmm::SpmmKernels;
 
 /// A piece of a device's memory.
 pub enum Block {
@@ -49,6 +50,6 @@ pub trait Memory {
 }
 
 /// A device that runs every operation.
-pub trait Backend: Memory + AttentionKernels + LinearKernels {}
+pub trait Backend: Memory + AttentionKernels + LinearKernels + SpmmKernels {}
 
-impl<T: Memory + AttentionKernels + LinearKernels> Backend for T {}
+impl<T: Memory + AttentionKernels + LinearKernels + SpmmKernels> Backend for T {}

@@ -10,8 +10,10 @@ mod attention;
 mod elementwise;
 mod gemm;
 mod isa;
+mod neighbours;
 mod share;
 mod simd;
+mod spmm;
 
 use half::bf16;
 use memmap2::{Advice, MmapMut};

@@ -1,7 +1,10 @@
 //! Operations, one file each: the backward half as a tape node, and the trait that a backend implements for it.
 
 pub mod attention;
+#[cfg(test)]
+mod graphs;
 pub mod linear;
+pub mod spmm;
 
 /// Whether a kernel replaces what its target holds or adds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,16 +6,14 @@ mod state;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 
-use std::ops::Range;
-
 use half::bf16;
-use rayon::prelude::*;
 
 use super::elementwise::{Convert, Real};
+use super::neighbours::run;
 use super::share::Shared;
-use super::simd::{Avx2, Avx512};
-use super::{Cpu, Isa, host, host_mut};
-use crate::adjacency::{Direction, Task};
+use super::simd::{Stored, Version};
+use super::{Cpu, host, host_mut};
+use crate::adjacency::Direction;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
@@ -23,40 +21,15 @@ use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::attention::{AttentionKernels, Bias, DotAttention, Saved};
 use extras::{BiasGrad, Extras};
-use vector::{ByDst, BySrc, Forward, Operands, Sink, Target};
+use vector::{ByDst, BySrc, Forward, Operands, Target};
 
 const OP: &str = "attention";
 
-/// Runs `rows` over all tasks, then `merge` over the hubs, whose pieces are merged in order.
-fn run(direction: &Direction, rows: impl Fn(usize, &Task) + Sync + Send, merge: impl Fn(usize, Range<usize>) + Sync) {
-    direction.tasks.all.par_iter().enumerate().with_max_len(1).for_each(|(number, task)| rows(number, task));
-    direction.tasks.hubs.par_iter().with_max_len(1).for_each(|(row, pieces)| merge(*row, pieces.clone()));
-}
-
-/// Which version of the kernels serves these heads.
-#[derive(Clone, Copy, PartialEq)]
-enum Version {
-    Portable,
-    Avx2,
-    Avx512,
-}
-
 impl Cpu {
     fn version(self, a: &DotAttention<'_>) -> Version {
-        let fits = |lanes| vector::fits(lanes, a.q.cols(), a.heads);
-        match self.isa {
-            Isa::Avx512 | Isa::Avx512Bf16 if fits(16) => Version::Avx512,
-            Isa::Avx2 | Isa::Avx512 | Isa::Avx512Bf16 if fits(8) => Version::Avx2,
-            _ => Version::Portable,
-        }
+        Version::new(self.isa, |lanes| vector::fits(lanes, a.q.cols(), a.heads))
     }
 }
-
-/// Storage that every version can read and write.
-trait Stored: Convert + Sink<Avx512> + Sink<Avx2> {}
-
-impl Stored for f32 {}
-impl Stored for bf16 {}
 
 fn operands<'a, Q: Convert, K: Convert>(
     a: &DotAttention<'a>,

@@ -11,19 +11,15 @@
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::ops::Range;
 
 use super::extras::{BiasGrad, Extras};
 use crate::adjacency::Task;
+use crate::cpu::neighbours::{AHEAD, FOUR, prefetch, rows};
 use crate::cpu::share::Shared;
-use crate::cpu::simd::{Avx2, Avx512, Simd, Source};
+use crate::cpu::simd::{Avx2, Avx512, Simd, Sink, Source};
 use crate::ops::Write;
 
-/// How many edges ahead rows are prefetched.
-const AHEAD: usize = 8;
-/// Edges per block.
-const FOUR: usize = 4;
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 const LN_2: f32 = std::f32::consts::LN_2;
 
@@ -48,7 +44,7 @@ impl<Q, K> Operands<'_, Q, K> {
     }
 
     fn edges(&self, task: &Task, row: usize) -> Range<usize> {
-        if task.piece.is_some() { task.edges.clone() } else { self.indptr[row] as usize..self.indptr[row + 1] as usize }
+        task.edges_of(self.indptr, row)
     }
 }
 
@@ -70,41 +66,6 @@ pub(super) enum Target<'a, Q> {
     Finish { out: Shared<'a, Q>, lse: Shared<'a, f32> },
     /// It goes on with the next block: m (in units of log₂), s and acc are carried, `2·heads + d` numbers a row.
     Carry(Shared<'a, f32>),
-}
-
-/// Elements that a vector can be stored as.
-pub(super) trait Sink<S: Simd>: Source<S> {
-    unsafe fn store(p: *mut Self, v: S::V);
-}
-
-impl<S: Simd> Sink<S> for f32 {
-    #[inline(always)]
-    unsafe fn store(p: *mut Self, v: S::V) {
-        S::store(p, v);
-    }
-}
-
-impl<S: Simd> Sink<S> for half::bf16 {
-    #[inline(always)]
-    unsafe fn store(p: *mut Self, v: S::V) {
-        S::store_bf16(p, v);
-    }
-}
-
-#[inline(always)]
-unsafe fn prefetch<T>(row: *const T, elements: usize) {
-    let bytes = elements * size_of::<T>();
-    let mut at = 0;
-    while at < bytes {
-        _mm_prefetch::<_MM_HINT_T0>(row.cast::<i8>().add(at));
-        at += 64;
-    }
-}
-
-/// The rows of up to four edges; missing ones repeat the last, their weight is made zero.
-#[inline(always)]
-unsafe fn rows<T>(base: *const T, width: usize, indices: &[u32], at: usize, count: usize) -> [*const T; FOUR] {
-    std::array::from_fn(|e| base.add(width * *indices.get_unchecked(at + e.min(count - 1)) as usize))
 }
 
 /// `scores[4h + e] = x_h · rows[e]_h` for all heads.
