@@ -1,6 +1,8 @@
 //! Operations, one file each: the backward half as a tape node, and the trait that a backend implements for it.
 
 pub mod attention;
+pub mod gat;
+pub mod gatv2;
 #[cfg(test)]
 mod graphs;
 pub mod linear;

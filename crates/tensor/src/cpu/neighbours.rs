@@ -33,19 +33,3 @@ pub(super) fn prefetch<T>(start: *const T, elements: usize) {
         at += 64;
     }
 }
-
-/// The rows of up to four edges; missing ones repeat the last, their weight is made zero.
-///
-/// # Safety
-/// `at + count` is within `indices`, `count` is not 0, and the rows exist.
-#[inline(always)]
-pub(super) unsafe fn rows<T>(
-    base: *const T,
-    width: usize,
-    indices: &[u32],
-    at: usize,
-    count: usize,
-) -> [*const T; FOUR] {
-    // SAFETY: by the caller's promise.
-    std::array::from_fn(|e| unsafe { base.add(width * *indices.get_unchecked(at + e.min(count - 1)) as usize) })
-}

@@ -33,8 +33,6 @@ pub(super) trait Simd: Copy {
     unsafe fn exp2(x: Self::V) -> Self::V;
     /// The sums of four vectors, written to `out[0..4]`.
     unsafe fn sum4(v: [Self::V; 4], out: *mut f32);
-    /// The sum of one vector.
-    unsafe fn sum(v: Self::V) -> f32;
     /// In every lane, the largest of the aligned group of four lanes it belongs to.
     unsafe fn max_in_fours(v: Self::V) -> Self::V;
     /// Whether all lanes are equal in both.
@@ -107,6 +105,23 @@ impl<S: Simd> Sink<S> for bf16 {
     }
 }
 
+/// Turns four rows of `heads` numbers into one vector of four per head, handed to `f(h, vector)`.
+#[inline(always)]
+pub(super) unsafe fn by_heads(heads: usize, rows: [*const f32; 4], mut f: impl FnMut(usize, __m128)) {
+    let whole = heads - heads % 4;
+    for h in (0..whole).step_by(4) {
+        let [mut a, mut b, mut c, mut d] = rows.map(|row| _mm_loadu_ps(row.add(h)));
+        _MM_TRANSPOSE4_PS(&mut a, &mut b, &mut c, &mut d);
+        for (k, vector) in [a, b, c, d].into_iter().enumerate() {
+            f(h + k, vector);
+        }
+    }
+    for h in whole..heads {
+        let [a, b, c, d] = rows.map(|row| *row.add(h));
+        f(h, _mm_setr_ps(a, b, c, d));
+    }
+}
+
 /// Storage that every version can read and write.
 pub(super) trait Stored: Convert + Sink<Avx512> + Sink<Avx2> {}
 
@@ -115,7 +130,7 @@ impl Stored for bf16 {}
 
 /// Polynomial for 2^f on [−½, ½], coefficients of the minimax fit of degree 6.
 const EXP2: [f32; 7] =
-    [1.0, 0.693_147_2, 0.240_226_47, 0.055_504_115, 0.009_618_356, 0.001_333_389_8, 0.000_154_684_78];
+    [1.0, std::f32::consts::LN_2, 0.240_226_47, 0.055_504_115, 0.009_618_356, 0.001_333_389_8, 0.000_154_684_78];
 
 /// 16 lanes.
 #[derive(Clone, Copy)]
@@ -209,12 +224,6 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn sum(v: __m512) -> f32 {
-        let half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v));
-        sum256(half)
-    }
-
-    #[inline(always)]
     unsafe fn max_in_fours(v: __m512) -> __m512 {
         let v = _mm512_max_ps(v, _mm512_permute_ps::<0b01_00_11_10>(v));
         _mm512_max_ps(v, _mm512_permute_ps::<0b10_11_00_01>(v))
@@ -248,13 +257,6 @@ impl Simd for Avx512 {
         let same = _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b));
         _mm512_mask_blend_ps(same, y, x)
     }
-}
-
-#[inline(always)]
-unsafe fn sum256(v: __m256) -> f32 {
-    let q = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
-    let d = _mm_add_ps(q, _mm_movehl_ps(q, q));
-    _mm_cvtss_f32(_mm_add_ss(d, _mm_shuffle_ps::<1>(d, d)))
 }
 
 /// 8 lanes.
@@ -339,11 +341,6 @@ impl Simd for Avx2 {
     unsafe fn sum4(v: [__m256; 4], out: *mut f32) {
         let all = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
         _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps::<1>(all)));
-    }
-
-    #[inline(always)]
-    unsafe fn sum(v: __m256) -> f32 {
-        sum256(v)
     }
 
     #[inline(always)]

@@ -236,10 +236,14 @@ fn sum<T: Stored>(
     };
     run(
         direction,
-        // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
-        |_, task| match version {
-            Version::Avx512 => unsafe { vector::sum_avx512(&o, task) },
-            _ => unsafe { vector::sum_avx2(&o, task) },
+        |_, task| {
+            // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::sum_avx512(&o, task),
+                    _ => vector::sum_avx2(&o, task),
+                }
+            }
         },
         |row, pieces| {
             // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
@@ -275,10 +279,14 @@ fn products<T: Stored>(
     };
     run(
         &graph.forward,
-        // SAFETY: as in `sum`; tasks write their own edges.
-        |_, task| match version {
-            Version::Avx512 => unsafe { vector::products_avx512(&o, task) },
-            _ => unsafe { vector::products_avx2(&o, task) },
+        |_, task| {
+            // SAFETY: as in `sum`; tasks write their own edges.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::products_avx512(&o, task),
+                    _ => vector::products_avx2(&o, task),
+                }
+            }
         },
         |_, _| {},
     );
@@ -313,10 +321,14 @@ fn max<T: Stored>(
     };
     run(
         direction,
-        // SAFETY: as in `sum`.
-        |_, task| match version {
-            Version::Avx512 => unsafe { vector::max_avx512(&o, task) },
-            _ => unsafe { vector::max_avx2(&o, task) },
+        |_, task| {
+            // SAFETY: as in `sum`.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::max_avx512(&o, task),
+                    _ => vector::max_avx2(&o, task),
+                }
+            }
         },
         |row, pieces| {
             // SAFETY: as in `sum`.
@@ -366,10 +378,14 @@ fn max_back<T: Stored>(
     };
     run(
         direction,
-        // SAFETY: as in `sum`.
-        |_, task| match version {
-            Version::Avx512 => unsafe { vector::max_back_avx512(&o, task) },
-            _ => unsafe { vector::max_back_avx2(&o, task) },
+        |_, task| {
+            // SAFETY: as in `sum`.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::max_back_avx512(&o, task),
+                    _ => vector::max_back_avx2(&o, task),
+                }
+            }
         },
         |row, pieces| {
             // SAFETY: as in `sum`.

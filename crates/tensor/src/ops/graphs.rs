@@ -100,8 +100,10 @@ pub(crate) fn f64s(m: &Matrix) -> Vec<f64> {
 pub(crate) struct Case<'a> {
     pub(crate) graph: &'a dyn Fn(&Device) -> Rc<Adjacency>,
     pub(crate) inputs: &'a [(usize, usize, Kind)],
-    pub(crate) f: &'a dyn Fn(&mut Tape, &Rc<Adjacency>, &[Var]) -> Result<Var>,
+    pub(crate) f: &'a Function<'a>,
 }
+
+type Function<'a> = dyn Fn(&mut Tape, &Rc<Adjacency>, &[Var]) -> Result<Var> + 'a;
 
 /// How an operand is stored.
 #[derive(Clone, Copy, Debug)]
@@ -158,4 +160,40 @@ pub(crate) fn near(x: &[f64], expected: &[f64], tolerance: f64, what: &str) {
     let scale = expected.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
     let worst = x.iter().zip(expected).map(|(x, e)| (x - e).abs()).fold(0.0, f64::max);
     assert!(worst <= tolerance * scale, "{what}: {worst} of {scale}");
+}
+
+/// Rows of a matrix, copied.
+pub(crate) fn rows_of(m: &Matrix, rows: impl IntoIterator<Item = usize>) -> Matrix {
+    let (all, cols) = (f64s(m), m.cols());
+    let some: Vec<f64> = rows.into_iter().flat_map(|r| &all[r * cols..(r + 1) * cols]).copied().collect();
+    let some = m.device().upload(some.len() / cols, cols, &some, Tag::Activations).unwrap();
+    m.device().convert("test", &some, m.dtype()).unwrap()
+}
+
+/// Softmax attention by its definition: `score(edge, j, i, h)` with everything in it, `values` a row per source.
+pub(crate) fn dense_attention(
+    graph: &Adjacency,
+    heads: usize,
+    values: &[f64],
+    dropout: Option<&EdgeDropout>,
+    score: impl Fn(usize, usize, usize, usize) -> f64,
+) -> Vec<f64> {
+    let (csr, d) = (&graph.forward.csr, values.len() / graph.num_src());
+    let w = d / heads;
+    let factor = |j: usize, i: usize, h: usize| {
+        dropout
+            .map_or(1.0, |x| f64::from(x.dropout.edge(x.src.view().of(j), x.dst.view().of(i), (h / 8) as u32)[h % 8]))
+    };
+    let mut out = vec![0.0; graph.num_dst() * d];
+    for (i, h) in (0..graph.num_dst()).flat_map(|i| (0..heads).map(move |h| (i, h))) {
+        let edges: Vec<(usize, usize)> = csr.edges_of(i).map(|e| (e, csr.indices()[e] as usize)).collect();
+        let weights: Vec<f64> = edges.iter().map(|&(e, j)| score(e, j, i, h).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        for (weight, (_, j)) in weights.iter().zip(edges) {
+            for c in h * w..(h + 1) * w {
+                out[i * d + c] += weight / total * factor(j, i, h) * values[j * d + c];
+            }
+        }
+    }
+    out
 }

@@ -266,7 +266,9 @@ mod tests {
     use crate::device::Device;
     use crate::gradcheck::check;
     use crate::ops::graphs::Kind::{Computed, Stored};
-    use crate::ops::graphs::{Case, blocks, empty, f64s, near, renumbered, same_bits_for_any_number_of_threads, small, upload, with_hub};
+    use crate::ops::graphs::{
+        Case, blocks, empty, f64s, near, renumbered, same_bits_for_any_number_of_threads, small, upload, with_hub,
+    };
 
     /// Every reduction and weight, by number.
     const MODES: usize = 7;

@@ -113,13 +113,13 @@ unsafe fn sum_panel<S: Simd, T: Sink<S>, const V: usize>(
         let j = *o.indices.get_unchecked(at) as usize;
         let x = o.x.as_ptr().add(d * j);
         if uniform {
-            for k in 0..V {
-                acc[k] = S::add(acc[k], T::load(x.add(column::<S>(d, first + k))));
+            for (k, acc) in acc.iter_mut().enumerate() {
+                *acc = S::add(*acc, T::load(x.add(column::<S>(d, first + k))));
             }
         } else {
             let weight = S::splat(o.weights.of_edge(at, j));
-            for k in 0..V {
-                acc[k] = S::fma(weight, T::load(x.add(column::<S>(d, first + k))), acc[k]);
+            for (k, acc) in acc.iter_mut().enumerate() {
+                *acc = S::fma(weight, T::load(x.add(column::<S>(d, first + k))), *acc);
             }
         }
     }
@@ -307,9 +307,9 @@ unsafe fn max_back_panel<S: Simd, T: Sink<S>, const V: usize>(
             continue;
         }
         let (g, arg) = (o.g.as_ptr().add(d * i as usize), o.arg.as_ptr().add(d * i as usize).cast::<f32>());
-        for k in 0..V {
+        for (k, acc) in acc.iter_mut().enumerate() {
             let at = column::<S>(d, first + k);
-            acc[k] = S::add(acc[k], S::if_same(S::load(arg.add(at)), id, T::load(g.add(at)), zero));
+            *acc = S::add(*acc, S::if_same(S::load(arg.add(at)), id, T::load(g.add(at)), zero));
         }
     }
     acc
