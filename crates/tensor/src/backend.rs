@@ -7,6 +7,7 @@ use crate::cpu::HostBlock;
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::attention::AttentionKernels;
+use crate::ops::bag::BagKernels;
 use crate::ops::linear::LinearKernels;
 use crate::ops::spmm::SpmmKernels;
 
@@ -50,6 +51,6 @@ pub trait Memory {
 }
 
 /// A device that runs every operation.
-pub trait Backend: Memory + AttentionKernels + LinearKernels + SpmmKernels {}
+pub trait Backend: Memory + AttentionKernels + BagKernels + LinearKernels + SpmmKernels {}
 
-impl<T: Memory + AttentionKernels + LinearKernels + SpmmKernels> Backend for T {}
+impl<T: Memory + AttentionKernels + BagKernels + LinearKernels + SpmmKernels> Backend for T {}

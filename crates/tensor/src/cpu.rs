@@ -7,6 +7,7 @@
 //! over tasks is summed in task order. So results have the same bits for any number of threads.
 
 mod attention;
+mod bag;
 mod elementwise;
 mod gemm;
 mod isa;

@@ -1,6 +1,7 @@
 //! Operations, one file each: the backward half as a tape node, and the trait that a backend implements for it.
 
 pub mod attention;
+pub mod bag;
 pub mod gat;
 pub mod gatv2;
 #[cfg(test)]

@@ -71,7 +71,7 @@ fn direction(graph: &Adjacency, along: Along) -> &Direction {
     }
 }
 
-/// The row where x, of another type, belongs.
+/// The maximum is stored as its operand is.
 fn same_type(x: &Matrix, what: &'static str, other: &Matrix) -> Result<()> {
     if x.dtype() == other.dtype() { Ok(()) } else { Err(Error::Type { op: OP, what, got: other.dtype() }) }
 }
@@ -133,11 +133,13 @@ impl SpmmKernels for Cpu {
         let (csr, d) = (&direction(graph, along).csr, x.cols());
         x.expect(OP, "x", csr.num_src(), d)?;
         out.expect(OP, "out", csr.num_dst(), d)?;
-        same_type(x, "out", out)?;
-        match x.dtype() {
-            DType::F64 => portable::sum::<f64, f64>(graph, weights, along, x, out, write),
-            DType::F32 => sum::<f32>(self.isa, graph, weights, along, x, out, write),
-            DType::Bf16 => sum::<bf16>(self.isa, graph, weights, along, x, out, write),
+        match (x.dtype(), out.dtype()) {
+            (DType::F64, DType::F64) => portable::sum::<f64, f64, f64>(graph, weights, along, x, out, write),
+            (DType::F32, DType::F32) => sum::<f32, f32>(self.isa, graph, weights, along, x, out, write),
+            (DType::F32, DType::Bf16) => sum::<f32, bf16>(self.isa, graph, weights, along, x, out, write),
+            (DType::Bf16, DType::F32) => sum::<bf16, f32>(self.isa, graph, weights, along, x, out, write),
+            (DType::Bf16, DType::Bf16) => sum::<bf16, bf16>(self.isa, graph, weights, along, x, out, write),
+            (_, got) => Err(Error::Type { op: OP, what: "out", got }),
         }
     }
 
@@ -209,7 +211,7 @@ fn merge<T: Convert>(partial: &[f32], factor: f32, row: &mut [T], write: Write) 
     }
 }
 
-fn sum<T: Stored>(
+fn sum<T: Stored, O: Stored>(
     isa: Isa,
     graph: &Adjacency,
     weights: &EdgeWeights<'_>,
@@ -221,7 +223,7 @@ fn sum<T: Stored>(
     let (direction, d) = (direction(graph, along), x.cols());
     let version = version(isa, d);
     if version == Version::Portable {
-        return portable::sum::<f32, T>(graph, weights, along, x, out, write);
+        return portable::sum::<f32, T, O>(graph, weights, along, x, out, write);
     }
     let mut partial = x.device().uninit(OP, direction.tasks.pieces, d, DType::F32, Tag::Workspace)?;
     let o = Sum {
@@ -230,7 +232,7 @@ fn sum<T: Stored>(
         d,
         x: host::<T>(OP, "x", x)?,
         weights: Weights::new(graph, weights, along)?,
-        out: Shared::new(host_mut(OP, "out", out)?),
+        out: Shared::new(host_mut::<O>(OP, "out", out)?),
         write,
         partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };

@@ -66,7 +66,7 @@ pub trait SpmmKernels {
     /// where there are none.
     fn inverse_degrees(&self, graph: &Adjacency, numerator: Option<&Matrix>, to: &mut Matrix) -> Result<()>;
 
-    /// `out (+)= W·x`, or Wᵀ·x along the transpose.
+    /// `out (+)= W·x`, or Wᵀ·x along the transpose. Where x is f32 or bf16, out may be the other.
     fn spmm(
         &self,
         graph: &Adjacency,

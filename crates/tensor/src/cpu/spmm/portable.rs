@@ -21,7 +21,7 @@ fn put<C: Real, T: Convert>(to: &mut [T], acc: &[C], factor: C, write: Write) {
     }
 }
 
-pub(super) fn sum<C: Real, T: Convert>(
+pub(super) fn sum<C: Real, T: Convert, O: Convert>(
     graph: &Adjacency,
     weights: &EdgeWeights<'_>,
     along: Along,
@@ -31,7 +31,7 @@ pub(super) fn sum<C: Real, T: Convert>(
 ) -> Result<()> {
     let (csr, d) = (&direction(graph, along).csr, x.cols());
     let weights = Weights::<C>::new(graph, weights, along)?;
-    let (x, out) = (host::<T>(OP, "x", x)?, host_mut::<T>(OP, "out", out)?);
+    let (x, out) = (host::<T>(OP, "x", x)?, host_mut::<O>(OP, "out", out)?);
     if d == 0 {
         return Ok(());
     }

@@ -87,21 +87,21 @@ impl<S: Simd, T: Sink<S>> Target<S, T> {
 }
 
 /// A sum over neighbours.
-pub(super) struct Sum<'a, T> {
+pub(super) struct Sum<'a, T, O> {
     pub(super) indptr: &'a [u64],
     pub(super) indices: &'a [u32],
     pub(super) d: usize,
     pub(super) x: &'a [T],
     pub(super) weights: Weights<'a, f32>,
-    pub(super) out: Shared<'a, T>,
+    pub(super) out: Shared<'a, O>,
     pub(super) write: Write,
     /// For each piece of a hub its sum, without the row's factor.
     pub(super) partial: Shared<'a, f32>,
 }
 
 #[inline(always)]
-unsafe fn sum_panel<S: Simd, T: Sink<S>, const V: usize>(
-    o: &Sum<'_, T>,
+unsafe fn sum_panel<S: Simd, T: Sink<S>, O: Sink<S>, const V: usize>(
+    o: &Sum<'_, T, O>,
     edges: Range<usize>,
     first: usize,
     uniform: bool,
@@ -127,7 +127,7 @@ unsafe fn sum_panel<S: Simd, T: Sink<S>, const V: usize>(
 }
 
 #[inline(always)]
-unsafe fn sum<S: Simd, T: Sink<S>>(o: &Sum<'_, T>, task: &Task) {
+unsafe fn sum<S: Simd, T: Sink<S>, O: Sink<S>>(o: &Sum<'_, T, O>, task: &Task) {
     let (d, uniform) = (o.d, o.weights.is_uniform());
     for row in task.rows.clone() {
         let edges = task.edges_of(o.indptr, row);
@@ -135,13 +135,13 @@ unsafe fn sum<S: Simd, T: Sink<S>>(o: &Sum<'_, T>, task: &Task) {
             Some(piece) => {
                 let to = Target::<S, f32>::new(o.partial.part(piece * d..(piece + 1) * d), Write::Set, 1.0);
                 panels!(S, d, |first, V| {
-                    to.put::<V>(first, sum_panel::<S, T, V>(o, edges.clone(), first, uniform));
+                    to.put::<V>(first, sum_panel::<S, T, O, V>(o, edges.clone(), first, uniform));
                 });
             }
             None => {
-                let to = Target::<S, T>::new(o.out.part(row * d..(row + 1) * d), o.write, o.weights.of_row(row));
+                let to = Target::<S, O>::new(o.out.part(row * d..(row + 1) * d), o.write, o.weights.of_row(row));
                 panels!(S, d, |first, V| {
-                    to.put::<V>(first, sum_panel::<S, T, V>(o, edges.clone(), first, uniform));
+                    to.put::<V>(first, sum_panel::<S, T, O, V>(o, edges.clone(), first, uniform));
                 });
             }
         }
@@ -339,26 +339,26 @@ unsafe fn max_back<S: Simd, T: Sink<S>>(o: &MaxBack<'_, T>, task: &Task) {
 
 /// One function per instruction set: everything inlines into it and is compiled with its instructions.
 macro_rules! versions {
-    ($($kernel:ident ( $type:ident ) => $avx512:ident, $avx2:ident;)*) => { $(
+    ($($kernel:ident ( $type:ident<$($t:ident),*> ) => $avx512:ident, $avx2:ident;)*) => { $(
         /// # Safety
         /// The processor has AVX-512 F, BW, DQ and VL; no two tasks that run at the same time overlap.
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        pub(super) unsafe fn $avx512<T: Sink<Avx512>>(o: &$type<'_, T>, task: &Task) {
-            $kernel::<Avx512, T>(o, task);
+        pub(super) unsafe fn $avx512<$($t: Sink<Avx512>),*>(o: &$type<'_, $($t),*>, task: &Task) {
+            $kernel::<Avx512, $($t),*>(o, task);
         }
 
         /// # Safety
         /// The processor has AVX2 and FMA; no two tasks that run at the same time overlap.
         #[target_feature(enable = "avx2,fma")]
-        pub(super) unsafe fn $avx2<T: Sink<Avx2>>(o: &$type<'_, T>, task: &Task) {
-            $kernel::<Avx2, T>(o, task);
+        pub(super) unsafe fn $avx2<$($t: Sink<Avx2>),*>(o: &$type<'_, $($t),*>, task: &Task) {
+            $kernel::<Avx2, $($t),*>(o, task);
         }
     )* };
 }
 
 versions! {
-    sum(Sum) => sum_avx512, sum_avx2;
-    products(Products) => products_avx512, products_avx2;
-    max(Max) => max_avx512, max_avx2;
-    max_back(MaxBack) => max_back_avx512, max_back_avx2;
+    sum(Sum<T, O>) => sum_avx512, sum_avx2;
+    products(Products<T>) => products_avx512, products_avx2;
+    max(Max<T>) => max_avx512, max_avx2;
+    max_back(MaxBack<T>) => max_back_avx512, max_back_avx2;
 }
