@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::attention::AttentionKernels;
 use crate::ops::bag::BagKernels;
+use crate::ops::global::GlobalKernels;
 use crate::ops::linear::LinearKernels;
 use crate::ops::spmm::SpmmKernels;
 
@@ -51,6 +52,6 @@ pub trait Memory {
 }
 
 /// A device that runs every operation.
-pub trait Backend: Memory + AttentionKernels + BagKernels + LinearKernels + SpmmKernels {}
+pub trait Backend: Memory + AttentionKernels + BagKernels + GlobalKernels + LinearKernels + SpmmKernels {}
 
-impl<T: Memory + AttentionKernels + BagKernels + LinearKernels + SpmmKernels> Backend for T {}
+impl<T: Memory + AttentionKernels + BagKernels + GlobalKernels + LinearKernels + SpmmKernels> Backend for T {}

@@ -10,6 +10,7 @@ mod attention;
 mod bag;
 mod elementwise;
 mod gemm;
+mod global;
 mod isa;
 mod neighbours;
 mod share;

@@ -4,6 +4,7 @@ pub mod attention;
 pub mod bag;
 pub mod gat;
 pub mod gatv2;
+pub mod global;
 #[cfg(test)]
 mod graphs;
 pub mod linear;

@@ -85,7 +85,6 @@ fn sum_rows<C: Real, T: Convert>(isa: Isa, from: &Matrix, to: &mut Matrix) -> Re
         return Ok(());
     }
     let parts = host_mut::<C>(OP, "partial", &mut parts)?;
-    let add = |sum: &mut [C], row: &[C]| sum.iter_mut().zip(row).for_each(|(sum, x)| *sum = *sum + *x);
     parts.par_chunks_mut(cols).zip(from.par_chunks(ROWS * cols)).for_each(|(sum, rows)| {
         isa.run(|| {
             for row in rows.chunks(cols) {
@@ -94,6 +93,8 @@ fn sum_rows<C: Real, T: Convert>(isa: Isa, from: &Matrix, to: &mut Matrix) -> Re
         });
     });
     to.fill(C::zero());
-    parts.chunks(cols).for_each(|part| add(to, part));
+    for part in parts.chunks(cols) {
+        to.iter_mut().zip(part).for_each(|(sum, x)| *sum = *sum + *x);
+    }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::matrix::Matrix;
 use crate::ops::linear::Activation;
 
 /// Φ(x) and φ(x) of the normal distribution: GELU is x·Φ(x), its derivative Φ(x) + x·φ(x).
-pub(super) trait Normal: Real {
+pub(in crate::cpu) trait Normal: Real {
     fn normal(self) -> (Self, Self);
 }
 
