@@ -24,6 +24,13 @@ pub struct Task {
     pub piece: Option<usize>,
 }
 
+impl Task {
+    /// The edges of one of the task's rows, as far as they belong to the task.
+    pub fn edges_of(&self, indptr: &[u64], row: usize) -> Range<usize> {
+        if self.piece.is_some() { self.edges.clone() } else { indptr[row] as usize..indptr[row + 1] as usize }
+    }
+}
+
 /// The work on all rows of a CSR, in row order. Depends on the graph only, never on the number of threads.
 #[derive(Clone, Debug)]
 pub struct Tasks {

@@ -8,15 +8,18 @@ use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::activation::ActivationKernels;
 use crate::ops::attention::AttentionKernels;
+use crate::ops::bag::BagKernels;
 use crate::ops::batch_norm::BatchNormKernels;
 use crate::ops::combine::CombineKernels;
 use crate::ops::dropout::DropoutKernels;
+use crate::ops::global::GlobalKernels;
 use crate::ops::l2norm::L2NormKernels;
 use crate::ops::linear::LinearKernels;
 use crate::ops::loss::LossKernels;
 use crate::ops::norm::NormKernels;
 use crate::ops::residual::ResidualKernels;
 use crate::ops::rows::RowKernels;
+use crate::ops::spmm::SpmmKernels;
 use crate::optim::OptimizerKernels;
 
 /// A piece of a device's memory.
@@ -68,16 +71,19 @@ pub trait Backend:
     Memory
     + ActivationKernels
     + AttentionKernels
+    + BagKernels
     + BatchNormKernels
     + CombineKernels
     + DropoutKernels
+    + GlobalKernels
     + L2NormKernels
     + LinearKernels
     + LossKernels
     + NormKernels
+    + OptimizerKernels
     + ResidualKernels
     + RowKernels
-    + OptimizerKernels
+    + SpmmKernels
 {
 }
 
@@ -85,15 +91,18 @@ impl<T> Backend for T where
     T: Memory
         + ActivationKernels
         + AttentionKernels
+        + BagKernels
         + BatchNormKernels
         + CombineKernels
         + DropoutKernels
+        + GlobalKernels
         + L2NormKernels
         + LinearKernels
         + LossKernels
         + NormKernels
+        + OptimizerKernels
         + ResidualKernels
         + RowKernels
-        + OptimizerKernels
+        + SpmmKernels
 {
 }

@@ -8,15 +8,18 @@
 
 mod activation;
 mod attention;
+mod bag;
 mod batch_norm;
 mod combine;
 mod dropout;
 mod elementwise;
 mod floor;
 mod gemm;
+mod global;
 mod isa;
 mod l2norm;
 mod loss;
+mod neighbours;
 mod norm;
 mod optim;
 mod residual;
@@ -24,6 +27,7 @@ mod rows;
 mod rowwise;
 mod share;
 mod simd;
+mod spmm;
 
 use half::bf16;
 use memmap2::{Advice, MmapMut};

@@ -2,15 +2,22 @@
 
 pub mod activation;
 pub mod attention;
+pub mod bag;
 pub mod batch_norm;
 pub mod combine;
 pub mod dropout;
+pub mod gat;
+pub mod gatv2;
+pub mod global;
+#[cfg(test)]
+mod graphs;
 pub mod l2norm;
 pub mod linear;
 pub mod loss;
 pub mod norm;
 pub mod residual;
 pub mod rows;
+pub mod spmm;
 #[cfg(test)]
 pub(crate) mod tests;
 

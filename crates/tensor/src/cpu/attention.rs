@@ -1,103 +1,80 @@
-//! Attention on the CPU: tasks over rows, a kernel per instruction set.
+//! Attention on the CPU: tasks over rows, a kernel per instruction set and score.
 
+mod dot;
 mod extras;
+mod gat;
+mod gatv2;
 mod portable;
+mod score;
 mod state;
-#[cfg(target_arch = "x86_64")]
 mod vector;
 
-use std::ops::Range;
-
 use half::bf16;
-use rayon::prelude::*;
 
-use super::elementwise::{Convert, Real};
+use super::elementwise::Real;
+use super::neighbours::run;
 use super::share::Shared;
-use super::simd::{Avx2, Avx512};
+use super::simd::Version;
 use super::{Cpu, Isa, host, host_mut};
-use crate::adjacency::{Direction, Task};
-use crate::dtype::DType;
+use crate::adjacency::Direction;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::ops::Write;
-use crate::ops::attention::{AttentionKernels, Bias, DotAttention, Saved};
+use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
+use dot::Dot;
 use extras::{BiasGrad, Extras};
-use vector::{ByDst, BySrc, Forward, Operands, Sink, Target};
+use gat::Gat;
+use gatv2::Gatv2;
+use score::{Any, Operands};
+use vector::{ByDst, BySrc, Forward, Pass, Statistics, Target};
 
 const OP: &str = "attention";
 
-/// Runs `rows` over all tasks, then `merge` over the hubs, whose pieces are merged in order.
-fn run(direction: &Direction, rows: impl Fn(usize, &Task) + Sync + Send, merge: impl Fn(usize, Range<usize>) + Sync) {
-    direction.tasks.all.par_iter().enumerate().with_max_len(1).for_each(|(number, task)| rows(number, task));
-    direction.tasks.hubs.par_iter().with_max_len(1).for_each(|(row, pieces)| merge(*row, pieces.clone()));
-}
-
-/// Which version of the kernels serves these heads.
-#[derive(Clone, Copy, PartialEq)]
-enum Version {
-    Portable,
-    Avx2,
-    Avx512,
-}
-
-impl Cpu {
-    fn version(self, a: &DotAttention<'_>) -> Version {
-        let fits = |lanes| vector::fits(lanes, a.q.cols(), a.heads);
-        match self.isa {
-            Isa::Avx512 | Isa::Avx512Bf16 if fits(16) => Version::Avx512,
-            Isa::Avx2 | Isa::Avx512 | Isa::Avx512Bf16 if fits(8) => Version::Avx2,
-            _ => Version::Portable,
+/// Runs `$exact` or `$fast` with `$s`, the operands in their types: in f64, or in f32 with storage in f32 or bf16.
+macro_rules! by_score {
+    ($a:expr, $s:ident => $exact:expr, $fast:expr) => {
+        match $a.score {
+            Score::Dot { q, kv } => by_score!(@ ("kv", q, kv), $s, $exact, $fast, Dot::new($a.heads, q, kv)?,
+                (F64, F64) => Dot<f64, f64>;
+                (F32, F32) => Dot<f32, f32>, (F32, Bf16) => Dot<f32, bf16>, (Bf16, Bf16) => Dot<bf16, bf16>),
+            Score::Gat { l, r, z, slope } => by_score!(@ ("z", l, z), $s, $exact, $fast, Gat::new($a.heads, l, r, z, slope)?,
+                (F64, F64) => Gat<f64, f64>;
+                (F32, F32) => Gat<f32, f32>, (F32, Bf16) => Gat<f32, bf16>),
+            Score::Gatv2 { l, r, value, a, slope } =>
+                by_score!(@ ("r", l, r), $s, $exact, $fast, Gatv2::new($a.heads, [l, r, a], value, slope)?,
+                (F64, F64) => Gatv2<f64, f64, f64>;
+                (F32, F32) => Gatv2<f32, f32, f32>, (F32, Bf16) => Gatv2<f32, f32, bf16>,
+                (Bf16, Bf16) => Gatv2<f32, bf16, bf16>),
         }
-    }
-}
-
-/// Storage that every version can read and write.
-trait Stored: Convert + Sink<Avx512> + Sink<Avx2> {}
-
-impl Stored for f32 {}
-impl Stored for bf16 {}
-
-fn operands<'a, Q: Convert, K: Convert>(
-    a: &DotAttention<'a>,
-    direction: &'a Direction,
-    map: Option<&'a [u64]>,
-) -> Result<Operands<'a, Q, K>> {
-    Ok(Operands {
-        indptr: direction.csr.indptr(),
-        indices: direction.csr.indices(),
-        heads: a.heads,
-        d: a.q.cols(),
-        q: host(OP, "q", a.q)?,
-        kv: host(OP, "kv", a.kv)?,
-        extras: Extras::new(a, map)?,
-    })
-}
-
-macro_rules! by_type {
-    ($a:expr, $f:ident ( $($x:expr),* )) => {
-        match ($a.q.dtype(), $a.kv.dtype()) {
-            (DType::F32, DType::F32) => $f::<f32, f32>($($x),*),
-            (DType::F32, DType::Bf16) => $f::<f32, bf16>($($x),*),
-            (DType::Bf16, DType::Bf16) => $f::<bf16, bf16>($($x),*),
-            (_, got) => Err(Error::Type { op: OP, what: "kv", got }),
+    };
+    (@ ($what:literal, $x:ident, $y:ident), $s:ident, $exact:expr, $fast:expr, $new:expr,
+     ($e1:ident, $e2:ident) => $double:ident<$($e:ty),*>; $(($f1:ident, $f2:ident) => $single:ident<$($f:ty),*>),*) => {
+        match ($x.dtype(), $y.dtype()) {
+            (DType::$e1, DType::$e2) => {
+                let $s: &$double<'_, $($e),*> = &$new;
+                $exact
+            }
+            $((DType::$f1, DType::$f2) => {
+                let $s: &$single<'_, $($f),*> = &$new;
+                $fast
+            })*
+            (_, got) => Err(Error::Type { op: OP, what: $what, got }),
         }
     };
 }
 
 impl AttentionKernels for Cpu {
-    fn dot_attention(&self, a: &DotAttention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
-        if a.q.dtype() == DType::F64 {
-            return portable::forward::<f64, f64, f64>(a, portable::Target::Finish { out, lse });
-        }
-        by_type!(a, finish(self.version(a), a, out, lse))
+    fn attention(&self, a: &Attention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
+        by_score!(a, s =>
+            portable::forward::<f64, _>(a, s, portable::Target::Finish { out, lse }),
+            finish(self.isa, a, s, out, lse))
     }
 
-    fn dot_attention_fold(&self, a: &DotAttention<'_>, state: &mut Matrix) -> Result<()> {
-        if a.q.dtype() == DType::F64 {
-            return portable::forward::<f64, f64, f64>(a, portable::Target::Carry(state));
-        }
-        by_type!(a, fold(self.version(a), a, state))
+    fn attention_fold(&self, a: &Attention<'_>, state: &mut Matrix) -> Result<()> {
+        by_score!(a, s =>
+            portable::forward::<f64, _>(a, s, portable::Target::Carry(state)),
+            fold(self.isa, a, s, state))
     }
 
     fn attention_finish(&self, heads: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
@@ -116,55 +93,59 @@ impl AttentionKernels for Cpu {
         }
     }
 
-    fn dot_attention_dst(
-        &self,
-        a: &DotAttention<'_>,
-        s: &Saved<'_>,
-        dq: &mut Matrix,
-        write: Write,
-        dbias: Option<&mut Matrix>,
-    ) -> Result<()> {
-        if a.q.dtype() == DType::F64 {
-            return with_bias_grad::<f64>(a, dbias, |dbias| portable::by_dst::<f64, f64, f64>(a, s, dq, write, &dbias));
-        }
-        let version = self.version(a);
-        with_bias_grad::<f32>(a, dbias, |dbias| by_type!(a, by_dst(version, a, s, dq, write, dbias)))
+    fn attention_dst(&self, a: &Attention<'_>, saved: &Saved<'_>, to: DstGrads<'_>) -> Result<()> {
+        let DstGrads { row, write, shared, bias } = to;
+        by_score!(a, s =>
+        with_partials::<f64>(a, s.widths().shared, shared, bias, |shared, bias| {
+            portable::by_dst(a, s, saved, &mut portable::ByDst { to: row, write, bias, shared })
+        }),
+        with_partials::<f32>(a, s.widths().shared, shared, bias, |shared, bias| {
+            by_dst(self.isa, a, s, saved, portable::ByDst { to: row, write, bias, shared })
+        }))
     }
 
-    fn dot_attention_src(&self, a: &DotAttention<'_>, s: &Saved<'_>, dkv: &mut Matrix) -> Result<()> {
-        if a.q.dtype() == DType::F64 {
-            return portable::by_src::<f64, f64, f64>(a, s, dkv);
-        }
-        by_type!(a, by_src(self.version(a), a, s, dkv))
+    fn attention_src(&self, a: &Attention<'_>, saved: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
+        by_score!(a, s =>
+            portable::by_src::<f64, _>(a, s, saved, &s.places(to)?),
+            by_src(self.isa, a, s, saved, to))
     }
 }
 
-fn finish<Q: Stored, K: Stored>(
-    version: Version,
-    a: &DotAttention<'_>,
-    out: &mut Matrix,
-    lse: &mut Matrix,
-) -> Result<()> {
-    if version == Version::Portable {
-        return portable::forward::<f32, Q, K>(a, portable::Target::Finish { out, lse });
-    }
-    let out = Shared::new(host_mut::<Q>(OP, "out", out)?);
-    forward::<Q, K>(version, a, Target::Finish { out, lse: Shared::new(host_mut(OP, "lse", lse)?) })
+fn version(isa: Isa, score: &impl Operands) -> Version {
+    Version::new(isa, |lanes| vector::fits(lanes, score.head_width()))
 }
 
-fn fold<Q: Stored, K: Stored>(version: Version, a: &DotAttention<'_>, state: &mut Matrix) -> Result<()> {
-    if version == Version::Portable {
-        return portable::forward::<f32, Q, K>(a, portable::Target::Carry(state));
-    }
-    forward::<Q, K>(version, a, Target::Carry(Shared::new(host_mut(OP, "state", state)?)))
+fn pass<'a, A: Any>(
+    a: &Attention<'a>,
+    direction: &'a Direction,
+    map: Option<&'a [u64]>,
+    score: &'a A,
+) -> Result<Pass<'a, A>> {
+    let (indptr, indices) = (direction.csr.indptr(), direction.csr.indices());
+    Ok(Pass { indptr, indices, score, extras: Extras::new(a, map)? })
 }
 
-fn forward<Q: Stored, K: Stored>(version: Version, a: &DotAttention<'_>, target: Target<'_, Q>) -> Result<()> {
-    let direction = &a.graph.forward;
-    let o = operands::<Q, K>(a, direction, None)?;
-    let (heads, d) = (o.heads, o.d);
+fn finish<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
+    if version(isa, score) == Version::Portable {
+        return portable::forward::<f32, A>(a, score, portable::Target::Finish { out, lse });
+    }
+    let out = Shared::new(host_mut::<A::Out>(OP, "out", out)?);
+    forward(isa, a, score, Target::Finish { out, lse: Shared::new(host_mut(OP, "lse", lse)?) })
+}
+
+fn fold<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, state: &mut Matrix) -> Result<()> {
+    if version(isa, score) == Version::Portable {
+        return portable::forward::<f32, A>(a, score, portable::Target::Carry(state));
+    }
+    forward(isa, a, score, Target::Carry(Shared::new(host_mut(OP, "state", state)?)))
+}
+
+fn forward<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, target: Target<'_, A::Out>) -> Result<()> {
+    let (direction, version) = (&a.graph.forward, version(isa, score));
+    let o = pass(a, direction, None, score)?;
+    let (heads, d) = (score.heads(), score.d());
     let size = 2 * heads + d;
-    let mut partial = a.q.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
+    let mut partial = a.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
     let f = Forward { target, partial: Shared::new(host_mut(OP, "partial", &mut partial)?) };
     run(
         direction,
@@ -201,56 +182,70 @@ fn forward<Q: Stored, K: Stored>(version: Version, a: &DotAttention<'_>, target:
     Ok(())
 }
 
-/// Runs `kernel` with a place for the bias's gradient; what tasks found separately is summed in task order.
-fn with_bias_grad<C: Real>(
-    a: &DotAttention<'_>,
-    to: Option<&mut Matrix>,
-    kernel: impl FnOnce(BiasGrad<'_, C>) -> Result<()>,
+/// Runs `kernel` with places for what tasks find separately, the gradients of the shared parameter (`width` numbers per head)
+/// and of the bias's weight, which are then summed in task order.
+fn with_partials<C: Real>(
+    a: &Attention<'_>,
+    width: usize,
+    shared: Option<&mut Matrix>,
+    bias: Option<&mut Matrix>,
+    kernel: impl FnOnce(Shared<'_, C>, BiasGrad<'_, C>) -> Result<()>,
 ) -> Result<()> {
-    let Some(to) = to else { return kernel(BiasGrad::None) };
-    match a.bias {
-        Bias::None => kernel(BiasGrad::None),
-        Bias::PerEdge(_) => kernel(BiasGrad::PerEdge(Shared::new(host_mut(OP, "dbias", to)?))),
-        Bias::Features { feat, weight } => {
-            let (tasks, size) = (a.graph.forward.tasks.all.len(), weight.rows() * weight.cols());
-            let mut partial = a.q.device().zeros(OP, tasks, size, C::DTYPE, Tag::Workspace)?;
-            let place = Shared::new(host_mut(OP, "partial", &mut partial)?);
-            kernel(BiasGrad::Features { partial: place, feat: host(OP, "edge features", feat)?, width: feat.cols() })?;
-            let partial = host::<C>(OP, "partial", &partial)?;
-            let to = host_mut::<C>(OP, "dbias", to)?;
-            to.fill(C::zero());
-            for part in partial.chunks(size) {
-                for (to, x) in to.iter_mut().zip(part) {
-                    *to = *to + *x;
-                }
-            }
-            Ok(())
+    let (tasks, heads) = (a.graph.forward.tasks.all.len(), a.heads);
+    let zeros = |cols| a.device().zeros(OP, tasks, cols, C::DTYPE, Tag::Workspace);
+    let mut shared_parts = zeros(heads * width)?;
+    let place = Shared::new(host_mut(OP, "partial", &mut shared_parts)?);
+    match (a.bias, bias) {
+        (Bias::None, _) | (_, None) => kernel(place, BiasGrad::None)?,
+        (Bias::PerEdge(_), Some(to)) => kernel(place, BiasGrad::PerEdge(Shared::new(host_mut(OP, "dbias", to)?)))?,
+        (Bias::Features { feat, .. }, Some(to)) => {
+            let mut parts = zeros(heads * feat.cols())?;
+            let partial = Shared::new(host_mut(OP, "partial", &mut parts)?);
+            let features = host(OP, "edge features", feat)?;
+            kernel(place, BiasGrad::Features { partial, feat: features, width: feat.cols() })?;
+            add_up::<C>(&parts, to)?;
         }
     }
+    shared.map_or(Ok(()), |to| add_up::<C>(&shared_parts, to))
 }
 
-fn by_dst<Q: Stored, K: Stored>(
-    version: Version,
-    a: &DotAttention<'_>,
-    s: &Saved<'_>,
-    dq: &mut Matrix,
-    write: Write,
-    dbias: BiasGrad<'_, f32>,
-) -> Result<()> {
-    let direction = &a.graph.forward;
-    let o = operands::<Q, K>(a, direction, None)?;
-    if version == Version::Portable {
-        return portable::by_dst::<f32, Q, K>(a, s, dq, write, &dbias);
+/// `to` becomes the sum of the rows of `parts`.
+fn add_up<C: Real>(parts: &Matrix, to: &mut Matrix) -> Result<()> {
+    let parts = host::<C>(OP, "partial", parts)?;
+    let to = host_mut::<C>(OP, "gradient", to)?;
+    to.fill(C::zero());
+    for part in parts.chunks(to.len().max(1)) {
+        for (to, x) in to.iter_mut().zip(part) {
+            *to = *to + *x;
+        }
     }
-    let d = o.d;
-    let mut partial = a.q.device().uninit(OP, direction.tasks.pieces, d, DType::F32, Tag::Workspace)?;
-    let b = ByDst {
-        lse: host(OP, "lse", s.lse)?,
-        big_d: host(OP, "d", s.d)?,
-        g: host(OP, "g", s.g)?,
-        dq: Shared::new(host_mut::<Q>(OP, "dq", dq)?),
-        write,
-        dbias,
+    Ok(())
+}
+
+fn statistics<'a, O: Element>(s: &Saved<'a>) -> Result<Statistics<'a, O>> {
+    Ok(Statistics { lse: host(OP, "lse", s.lse)?, big_d: host(OP, "d", s.d)?, g: host(OP, "g", s.g)? })
+}
+
+fn by_dst<'a, A: Any>(
+    isa: Isa,
+    a: &Attention<'a>,
+    score: &'a A,
+    s: &Saved<'_>,
+    mut to: portable::ByDst<'_, f32>,
+) -> Result<()> {
+    let (direction, version) = (&a.graph.forward, version(isa, score));
+    if version == Version::Portable {
+        return portable::by_dst(a, score, s, &mut to);
+    }
+    let o = pass(a, direction, None, score)?;
+    let size = score.dst_size();
+    let mut partial = a.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
+    let b = ByDst::<A> {
+        known: statistics(s)?,
+        to: Shared::new(host_mut(OP, "gradient by destination", to.to)?),
+        write: to.write,
+        dbias: to.bias,
+        shared: to.shared,
         partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
     run(
@@ -266,32 +261,29 @@ fn by_dst<Q: Stored, K: Stored>(
         },
         |row, pieces| {
             // SAFETY: as in forward.
-            let (partial, dq) =
-                unsafe { (b.partial.part(pieces.start * d..pieces.end * d), b.dq.part(row * d..(row + 1) * d)) };
-            for (c, to) in dq.iter_mut().enumerate() {
-                let old = if write == Write::Add { f32::of(*to) } else { 0.0 };
-                *to = Q::narrow(f64::from(old + partial.chunks(d).map(|p| p[c]).sum::<f32>()));
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::merge_dst_avx512(&o, &b, row, pieces),
+                    _ => vector::merge_dst_avx2(&o, &b, row, pieces),
+                }
             }
         },
     );
     Ok(())
 }
 
-fn by_src<Q: Stored, K: Stored>(version: Version, a: &DotAttention<'_>, s: &Saved<'_>, dkv: &mut Matrix) -> Result<()> {
-    let direction = &a.graph.transpose;
-    let o = operands::<Q, K>(a, direction, a.graph.edges.as_deref())?;
+fn by_src<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
+    let (direction, version) = (&a.graph.transpose, version(isa, score));
+    let places = score.places(to)?;
     if version == Version::Portable {
-        return portable::by_src::<f32, Q, K>(a, s, dkv);
+        return portable::by_src::<f32, A>(a, score, s, &places);
     }
-    let size = 2 * o.d;
-    let mut partial = a.q.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
-    let b = BySrc {
-        lse: host(OP, "lse", s.lse)?,
-        big_d: host(OP, "d", s.d)?,
-        g: host(OP, "g", s.g)?,
-        dkv: Shared::new(host_mut::<K>(OP, "dkv", dkv)?),
-        partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
-    };
+    let (to, values) = places;
+    let o = pass(a, direction, a.graph.edges.as_deref(), score)?;
+    let size = score.src_size() + score.d();
+    let mut partial = a.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
+    let b =
+        BySrc::<A> { known: statistics(s)?, to, values, partial: Shared::new(host_mut(OP, "partial", &mut partial)?) };
     run(
         direction,
         |_, task| {
@@ -305,11 +297,11 @@ fn by_src<Q: Stored, K: Stored>(version: Version, a: &DotAttention<'_>, s: &Save
         },
         |row, pieces| {
             // SAFETY: as in forward.
-            let (partial, dkv) = unsafe {
-                (b.partial.part(pieces.start * size..pieces.end * size), b.dkv.part(row * size..(row + 1) * size))
-            };
-            for (c, to) in dkv.iter_mut().enumerate() {
-                *to = K::narrow(f64::from(partial.chunks(size).map(|p| p[c]).sum::<f32>()));
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::merge_src_avx512(&o, &b, row, pieces),
+                    _ => vector::merge_src_avx2(&o, &b, row, pieces),
+                }
             }
         },
     );

@@ -31,7 +31,7 @@ const MOST_CHUNKS: usize = 64;
 
 /// Who multiplies.
 #[derive(Clone, Copy, PartialEq)]
-enum Engine {
+pub(super) enum Engine {
     /// The `gemm` crate.
     Crate,
     /// Our tiles, in f32.
@@ -41,10 +41,10 @@ enum Engine {
 }
 
 /// A type that products are computed in.
-trait Compute: Smooth {
+pub(super) trait Compute: Smooth {
     fn engine(isa: Isa, storage: DType) -> Engine;
 
-    /// `c (+)= a·b`, element (i, j) of each operand at `start[i·row + j·col]`.
+    /// `c (+)= a·b` of `size` [m, n, k], element (i, j) of each operand at `start[i·row + j·col]`; b's columns are contiguous.
     ///
     /// # Safety
     /// The views lie within memory that may be read and, for `c`, written.
@@ -53,17 +53,17 @@ trait Compute: Smooth {
 
 /// A strided matrix.
 #[derive(Clone, Copy)]
-struct View<T> {
-    start: *const T,
-    row: usize,
-    col: usize,
+pub(super) struct View<T> {
+    pub(super) start: *const T,
+    pub(super) row: usize,
+    pub(super) col: usize,
 }
 
 /// A matrix whose columns are contiguous, for writing.
 #[derive(Clone, Copy)]
-struct ViewMut<T> {
-    start: *mut T,
-    row: usize,
+pub(super) struct ViewMut<T> {
+    pub(super) start: *mut T,
+    pub(super) row: usize,
 }
 
 impl Compute for f64 {
@@ -139,7 +139,7 @@ fn pair(low: bf16, high: bf16) -> u32 {
 }
 
 /// The elements of `from` as `C`: themselves where they are, else converted into `scratch`.
-fn widen<'a, C: Real, T: Convert>(from: &'a [T], scratch: &'a mut Vec<C>) -> &'a [C] {
+pub(super) fn widen<'a, C: Real, T: Convert>(from: &'a [T], scratch: &'a mut Vec<C>) -> &'a [C] {
     if let Ok(same) = bytemuck::try_cast_slice::<T, C>(from)
         && T::DTYPE == C::DTYPE
     {

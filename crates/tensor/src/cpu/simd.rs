@@ -10,6 +10,9 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
+use super::Isa;
+use super::elementwise::Convert;
+
 /// One vector of f32 and what kernels do with it. The safety of all methods is that of the instructions they stand for.
 pub(super) trait Simd: Copy {
     type V: Copy;
@@ -34,6 +37,34 @@ pub(super) trait Simd: Copy {
     unsafe fn max_in_fours(v: Self::V) -> Self::V;
     /// Whether all lanes are equal in both.
     unsafe fn all_equal(a: Self::V, b: Self::V) -> bool;
+    /// In every lane where `x` is positive `a`, elsewhere `b`.
+    unsafe fn if_positive(x: Self::V, a: Self::V, b: Self::V) -> Self::V;
+    /// A number's bits in every lane, for comparison as unsigned integers.
+    unsafe fn splat_bits(x: u32) -> Self::V;
+    /// One step of an arg-max: `(x, id)` where x is larger than `best`, or equal with a smaller id; `(best, arg)` elsewhere. A
+    /// NaN is larger than everything and stays.
+    unsafe fn larger(x: Self::V, id: Self::V, best: Self::V, arg: Self::V) -> (Self::V, Self::V);
+    /// In every lane where the bits of `a` and `b` are the same `x`, elsewhere `y`.
+    unsafe fn if_same(a: Self::V, b: Self::V, x: Self::V, y: Self::V) -> Self::V;
+}
+
+/// Which vectors a kernel is compiled with. Narrow rows may need narrower ones than the processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Portable,
+    Avx2,
+    Avx512,
+}
+
+impl Version {
+    /// The widest vectors of `isa` whose number of lanes suits the kernel.
+    pub(super) fn new(isa: Isa, suits: impl Fn(usize) -> bool) -> Self {
+        match isa {
+            Isa::Avx512 | Isa::Avx512Bf16 if suits(Avx512::LANES) => Self::Avx512,
+            Isa::Avx2 | Isa::Avx512 | Isa::Avx512Bf16 if suits(Avx2::LANES) => Self::Avx2,
+            _ => Self::Portable,
+        }
+    }
 }
 
 /// Where elements come from: f32 as they are, bf16 widened.
@@ -54,6 +85,48 @@ impl<S: Simd> Source<S> for bf16 {
         S::load_bf16(p)
     }
 }
+
+/// Elements that a vector can be stored as.
+pub(super) trait Sink<S: Simd>: Source<S> {
+    unsafe fn store(p: *mut Self, v: S::V);
+}
+
+impl<S: Simd> Sink<S> for f32 {
+    #[inline(always)]
+    unsafe fn store(p: *mut Self, v: S::V) {
+        S::store(p, v);
+    }
+}
+
+impl<S: Simd> Sink<S> for bf16 {
+    #[inline(always)]
+    unsafe fn store(p: *mut Self, v: S::V) {
+        S::store_bf16(p, v);
+    }
+}
+
+/// Turns four rows of `heads` numbers into one vector of four per head, handed to `f(h, vector)`.
+#[inline(always)]
+pub(super) unsafe fn by_heads(heads: usize, rows: [*const f32; 4], mut f: impl FnMut(usize, __m128)) {
+    let whole = heads - heads % 4;
+    for h in (0..whole).step_by(4) {
+        let [mut a, mut b, mut c, mut d] = rows.map(|row| _mm_loadu_ps(row.add(h)));
+        _MM_TRANSPOSE4_PS(&mut a, &mut b, &mut c, &mut d);
+        for (k, vector) in [a, b, c, d].into_iter().enumerate() {
+            f(h + k, vector);
+        }
+    }
+    for h in whole..heads {
+        let [a, b, c, d] = rows.map(|row| *row.add(h));
+        f(h, _mm_setr_ps(a, b, c, d));
+    }
+}
+
+/// Storage that every version can read and write.
+pub(super) trait Stored: Convert + Sink<Avx512> + Sink<Avx2> {}
+
+impl Stored for f32 {}
+impl Stored for bf16 {}
 
 /// Polynomial for 2^f on [−½, ½], coefficients of the minimax fit of degree 6.
 const EXP2: [f32; 7] =
@@ -160,6 +233,30 @@ impl Simd for Avx512 {
     unsafe fn all_equal(a: __m512, b: __m512) -> bool {
         _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b) == u16::MAX
     }
+
+    #[inline(always)]
+    unsafe fn if_positive(x: __m512, a: __m512, b: __m512) -> __m512 {
+        _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(x, _mm512_setzero_ps()), b, a)
+    }
+
+    #[inline(always)]
+    unsafe fn splat_bits(x: u32) -> __m512 {
+        _mm512_castsi512_ps(_mm512_set1_epi32(x.cast_signed()))
+    }
+
+    #[inline(always)]
+    unsafe fn larger(x: __m512, id: __m512, best: __m512, arg: __m512) -> (__m512, __m512) {
+        let above = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x, best) & _mm512_cmp_ps_mask::<_CMP_ORD_Q>(best, best);
+        let first = _mm512_cmplt_epu32_mask(_mm512_castps_si512(id), _mm512_castps_si512(arg));
+        let take = above | (first & _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(x, best));
+        (_mm512_mask_blend_ps(take, best, x), _mm512_mask_blend_ps(take, arg, id))
+    }
+
+    #[inline(always)]
+    unsafe fn if_same(a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 {
+        let same = _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b));
+        _mm512_mask_blend_ps(same, y, x)
+    }
 }
 
 /// 8 lanes.
@@ -255,5 +352,31 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn all_equal(a: __m256, b: __m256) -> bool {
         _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(a, b)) == 0xff
+    }
+
+    #[inline(always)]
+    unsafe fn if_positive(x: __m256, a: __m256, b: __m256) -> __m256 {
+        _mm256_blendv_ps(b, a, _mm256_cmp_ps::<_CMP_GT_OQ>(x, _mm256_setzero_ps()))
+    }
+
+    #[inline(always)]
+    unsafe fn splat_bits(x: u32) -> __m256 {
+        _mm256_castsi256_ps(_mm256_set1_epi32(x.cast_signed()))
+    }
+
+    #[inline(always)]
+    unsafe fn larger(x: __m256, id: __m256, best: __m256, arg: __m256) -> (__m256, __m256) {
+        let above = _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(x, best), _mm256_cmp_ps::<_CMP_ORD_Q>(best, best));
+        // Only signed integers can be compared: flip the sign bits.
+        let signed = |v| _mm256_xor_si256(_mm256_castps_si256(v), _mm256_set1_epi32(i32::MIN));
+        let first = _mm256_castsi256_ps(_mm256_cmpgt_epi32(signed(arg), signed(id)));
+        let take = _mm256_or_ps(above, _mm256_and_ps(first, _mm256_cmp_ps::<_CMP_EQ_OQ>(x, best)));
+        (_mm256_blendv_ps(best, x, take), _mm256_blendv_ps(arg, id, take))
+    }
+
+    #[inline(always)]
+    unsafe fn if_same(a: __m256, b: __m256, x: __m256, y: __m256) -> __m256 {
+        let same = _mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b));
+        _mm256_blendv_ps(y, x, _mm256_castsi256_ps(same))
     }
 }

@@ -5,11 +5,16 @@
 //! α = exp(e − LSE) and, with D_i = g_i·out_i, makes two passes: one by destination for dq, one by source for dk and dv. No
 //! tensor of the size of the edges exists, and nothing is added atomically.
 //!
+//! Scores differ between models ([`Score`]): dot products here, [`gat`](crate::ops::gat) and [`gatv2`](crate::ops::gatv2) in files
+//! of their own. All else is shared.
+//!
 //! Keys and values of a node are one row `k ‖ v`, so that an edge touches one contiguous piece of memory.
 
 use std::rc::Rc;
 
 use crate::adjacency::Adjacency;
+use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
@@ -47,35 +52,101 @@ pub struct EdgeDropout {
     pub dst: Ids,
 }
 
-/// The operands of dot-product attention.
-pub struct DotAttention<'a> {
+/// How an edge j → i gets its score for a head, with the operands.
+#[derive(Clone, Copy, Debug)]
+pub enum Score<'a> {
+    /// q_i·k_j / √d_h.
+    Dot {
+        /// Queries, a row per destination.
+        q: &'a Matrix,
+        /// Keys and values side by side, a row per source, twice as wide as `q`.
+        kv: &'a Matrix,
+    },
+    /// LeakyReLU(l_i + r_j): see [`gat`](crate::ops::gat).
+    Gat {
+        /// A row per destination, a column per head, in the type of the computation.
+        l: &'a Matrix,
+        /// The same per source.
+        r: &'a Matrix,
+        /// Values, a row per source.
+        z: &'a Matrix,
+        /// Of the LeakyReLU, where its argument is not positive.
+        slope: f64,
+    },
+    /// a·LeakyReLU(l_i + r_j): see [`gatv2`](crate::ops::gatv2).
+    Gatv2 {
+        /// A row per destination.
+        l: &'a Matrix,
+        /// A row per source.
+        r: &'a Matrix,
+        /// Values, a row per source; r where they are absent.
+        value: Option<&'a Matrix>,
+        /// A row per head, in the type of the computation.
+        a: &'a Matrix,
+        /// Of the LeakyReLU, where its argument is not positive.
+        slope: f64,
+    },
+}
+
+/// The operands of attention.
+pub struct Attention<'a> {
     /// Who attends to whom.
     pub graph: &'a Adjacency,
     /// Heads; they share the columns equally.
     pub heads: usize,
-    /// Queries, a row per destination.
-    pub q: &'a Matrix,
-    /// Keys and values side by side, a row per source, twice as wide as `q`.
-    pub kv: &'a Matrix,
+    /// Scores and values.
+    pub score: Score<'a>,
     /// A term added to the scores.
     pub bias: Bias<'a>,
     /// Dropout of weights.
     pub dropout: Option<&'a EdgeDropout>,
 }
 
-impl DotAttention<'_> {
-    /// Width of one head.
-    pub fn head_width(&self) -> usize {
-        self.q.cols() / self.heads
+impl Attention<'_> {
+    /// Columns and type of the output.
+    pub fn output(&self) -> (usize, DType) {
+        let like = match self.score {
+            Score::Dot { q, .. } => q,
+            Score::Gat { z, .. } => z,
+            Score::Gatv2 { l, .. } => l,
+        };
+        (like.cols(), like.dtype())
     }
 
-    fn check(&self) -> Result<()> {
-        let (d, heads, edges) = (self.q.cols(), self.heads, self.graph.num_edges());
-        if heads == 0 || !d.is_multiple_of(heads) {
+    /// Where everything is.
+    pub fn device(&self) -> &Device {
+        match self.score {
+            Score::Dot { q: m, .. } | Score::Gat { l: m, .. } | Score::Gatv2 { l: m, .. } => m.device(),
+        }
+    }
+
+    /// Whether the operands fit together.
+    ///
+    /// # Errors
+    /// Naming the operand that does not.
+    pub fn check(&self) -> Result<()> {
+        let (d, heads, edges) = (self.output().0, self.heads, self.graph.num_edges());
+        if heads == 0 || d == 0 || !d.is_multiple_of(heads) {
             return Err(Error::Argument { op: OP, problem: format!("{d} columns cannot be shared by {heads} heads") });
         }
-        self.q.expect(OP, "q", self.graph.num_dst(), d)?;
-        self.kv.expect(OP, "kv", self.graph.num_src(), 2 * d)?;
+        let (dst, src) = (self.graph.num_dst(), self.graph.num_src());
+        match self.score {
+            Score::Dot { q, kv } => {
+                q.expect(OP, "q", dst, d)?;
+                kv.expect(OP, "kv", src, 2 * d)?;
+            }
+            Score::Gat { l, r, z, .. } => {
+                l.expect(OP, "l", dst, heads)?;
+                r.expect(OP, "r", src, heads)?;
+                z.expect(OP, "z", src, d)?;
+            }
+            Score::Gatv2 { l, r, value, a, .. } => {
+                l.expect(OP, "l", dst, d)?;
+                r.expect(OP, "r", src, d)?;
+                value.map_or(Ok(()), |m| m.expect(OP, "value", src, d))?;
+                a.expect(OP, "a", heads, d / heads)?;
+            }
+        }
         match self.bias {
             Bias::None => return Ok(()),
             Bias::PerEdge(bias) => bias.expect(OP, "bias", edges, heads)?,
@@ -94,12 +165,12 @@ impl DotAttention<'_> {
 
 /// What a backend does for attention.
 pub trait AttentionKernels {
-    /// Overwrites `out` (as `q`) and `lse` (a row per destination, a column per head).
-    fn dot_attention(&self, a: &DotAttention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()>;
+    /// Overwrites `out` (a row per destination) and `lse` (a row per destination, a column per head).
+    fn attention(&self, a: &Attention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()>;
 
     /// Folds the edges of one block into `state`, a row `m ‖ s ‖ acc` of 2·heads + d numbers per destination. A state starts
     /// as −∞, 0, 0 and after all blocks is made an output by [`AttentionKernels::attention_finish`].
-    fn dot_attention_fold(&self, a: &DotAttention<'_>, state: &mut Matrix) -> Result<()>;
+    fn attention_fold(&self, a: &Attention<'_>, state: &mut Matrix) -> Result<()>;
 
     /// Overwrites `out` and `lse` with what a state comes to.
     fn attention_finish(&self, heads: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()>;
@@ -107,18 +178,31 @@ pub trait AttentionKernels {
     /// Overwrites `d` (as `lse`) with D_i = g_i·out_i.
     fn attention_d(&self, heads: usize, g: &Matrix, out: &Matrix, d: &mut Matrix) -> Result<()>;
 
-    /// Writes `dq`, and where it is given overwrites the gradient of the bias (as the bias) or of the edge weight.
-    fn dot_attention_dst(
-        &self,
-        a: &DotAttention<'_>,
-        s: &Saved<'_>,
-        dq: &mut Matrix,
-        write: Write,
-        dbias: Option<&mut Matrix>,
-    ) -> Result<()>;
+    /// The pass by destination.
+    fn attention_dst(&self, a: &Attention<'_>, s: &Saved<'_>, to: DstGrads<'_>) -> Result<()>;
 
-    /// Overwrites `dkv`.
-    fn dot_attention_src(&self, a: &DotAttention<'_>, s: &Saved<'_>, dkv: &mut Matrix) -> Result<()>;
+    /// The pass by source.
+    fn attention_src(&self, a: &Attention<'_>, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()>;
+}
+
+/// What the pass by destination writes.
+pub struct DstGrads<'a> {
+    /// The gradient of the destinations' operand: q or l.
+    pub row: &'a mut Matrix,
+    /// How it is written.
+    pub write: Write,
+    /// Overwritten with the gradient of GATv2's `a`.
+    pub shared: Option<&'a mut Matrix>,
+    /// Overwritten with the gradient of the bias (as the bias) or of the edge weight.
+    pub bias: Option<&'a mut Matrix>,
+}
+
+/// What the pass by source overwrites.
+pub struct SrcGrads<'a> {
+    /// The gradient of the sources' operand: kv or r. Where GATv2 has no values of their own, those of r as values are in it.
+    pub row: &'a mut Matrix,
+    /// The gradient of the values, where they are a matrix of their own: GAT's z, GATv2's value.
+    pub value: Option<&'a mut Matrix>,
 }
 
 /// What backward has beside the operands.
@@ -158,30 +242,24 @@ pub fn attention(
     bias: BiasVar<'_>,
     dropout: Option<EdgeDropout>,
 ) -> Result<Var> {
-    let mut inputs = vec![q, kv];
-    let mut saved_bias = SavedBias::None;
-    match bias {
-        BiasVar::None => {}
-        BiasVar::PerEdge(b) => {
-            inputs.push(b);
-            saved_bias = SavedBias::PerEdge(b.value().clone());
-        }
-        BiasVar::Features { feat, weight } => {
-            inputs.push(weight);
-            saved_bias = SavedBias::Features { feat: feat.clone(), weight: weight.value().clone() };
-        }
-    }
-    let (q_value, kv_value) = (q.value().clone(), kv.value().clone());
-    let mut saved =
-        DotBackward { graph: Rc::clone(graph), heads, q: q_value, kv: kv_value, bias: saved_bias, dropout, out: None };
-    saved.operands().check()?;
-    let device = tape.device().clone();
-    let (rows, cols, dtype) = (q.value().rows(), q.value().cols(), q.value().dtype());
-    let mut out = device.uninit(OP, rows, cols, dtype, Tag::Activations)?;
-    let mut lse = device.uninit(OP, rows, heads, dtype.compute(), Tag::Activations)?;
-    device.backend().dot_attention(&saved.operands(), &mut out, &mut lse)?;
-    saved.out = Some((out.clone(), lse));
-    Ok(tape.push(&inputs, out, || saved))
+    let score = SavedScore::Dot { q: q.value().clone(), kv: kv.value().clone() };
+    let inputs = Inputs { dst: q, src: kv, value: None, shared: None };
+    record(tape, graph, heads, score, &inputs, bias, dropout)
+}
+
+/// The operands of a score on the tape, by what their gradients come from.
+pub(crate) struct Inputs<'a> {
+    pub(crate) dst: &'a Var,
+    pub(crate) src: &'a Var,
+    pub(crate) value: Option<&'a Var>,
+    pub(crate) shared: Option<&'a Var>,
+}
+
+/// Operands kept for backward, as [`Score`].
+pub(crate) enum SavedScore {
+    Dot { q: Matrix, kv: Matrix },
+    Gat { l: Matrix, r: Matrix, z: Matrix, slope: f64 },
+    Gatv2 { l: Matrix, r: Matrix, value: Option<Matrix>, a: Matrix, slope: f64 },
 }
 
 enum SavedBias {
@@ -190,91 +268,134 @@ enum SavedBias {
     Features { feat: Matrix, weight: Matrix },
 }
 
-struct DotBackward {
-    graph: Rc<Adjacency>,
+/// Runs attention with any score and puts it on the tape.
+pub(crate) fn record(
+    tape: &mut Tape,
+    graph: &Rc<Adjacency>,
     heads: usize,
-    q: Matrix,
-    kv: Matrix,
-    bias: SavedBias,
+    score: SavedScore,
+    inputs: &Inputs<'_>,
+    bias: BiasVar<'_>,
     dropout: Option<EdgeDropout>,
-    /// The output and its log-sum-exp.
-    out: Option<(Matrix, Matrix)>,
+) -> Result<Var> {
+    let (bias, bias_var) = match bias {
+        BiasVar::None => (SavedBias::None, None),
+        BiasVar::PerEdge(b) => (SavedBias::PerEdge(b.value().clone()), Some(b)),
+        BiasVar::Features { feat, weight } => {
+            (SavedBias::Features { feat: feat.clone(), weight: weight.value().clone() }, Some(weight))
+        }
+    };
+    let mut vars = vec![inputs.dst, inputs.src];
+    let [value, shared, bias_at] = [inputs.value, inputs.shared, bias_var].map(|var| {
+        var.map(|var| {
+            vars.push(var);
+            vars.len() - 1
+        })
+    });
+    let call = Call { graph: Rc::clone(graph), heads, score, bias, dropout };
+    let operands = call.operands();
+    operands.check()?;
+    let device = tape.device().clone();
+    let (d, dtype) = operands.output();
+    let mut out = device.uninit(OP, graph.num_dst(), d, dtype, Tag::Activations)?;
+    let mut lse = device.uninit(OP, graph.num_dst(), heads, dtype.compute(), Tag::Activations)?;
+    device.backend().attention(&operands, &mut out, &mut lse)?;
+    let saved = out.clone();
+    Ok(tape.push(&vars, out, || AttentionBackward { call, out: saved, lse, value, shared, bias: bias_at }))
 }
 
-impl DotBackward {
-    fn operands(&self) -> DotAttention<'_> {
+/// All operands, kept for backward.
+struct Call {
+    graph: Rc<Adjacency>,
+    heads: usize,
+    score: SavedScore,
+    bias: SavedBias,
+    dropout: Option<EdgeDropout>,
+}
+
+impl Call {
+    fn operands(&self) -> Attention<'_> {
+        let score = match &self.score {
+            SavedScore::Dot { q, kv } => Score::Dot { q, kv },
+            SavedScore::Gat { l, r, z, slope } => Score::Gat { l, r, z, slope: *slope },
+            SavedScore::Gatv2 { l, r, value, a, slope } => {
+                Score::Gatv2 { l, r, value: value.as_ref(), a, slope: *slope }
+            }
+        };
         let bias = match &self.bias {
             SavedBias::None => Bias::None,
             SavedBias::PerEdge(b) => Bias::PerEdge(b),
             SavedBias::Features { feat, weight } => Bias::Features { feat, weight },
         };
-        let (q, kv) = (&self.q, &self.kv);
-        DotAttention { graph: &self.graph, heads: self.heads, q, kv, bias, dropout: self.dropout.as_ref() }
+        Attention { graph: &self.graph, heads: self.heads, score, bias, dropout: self.dropout.as_ref() }
     }
 }
 
-impl Backward for DotBackward {
+struct AttentionBackward {
+    call: Call,
+    out: Matrix,
+    lse: Matrix,
+    /// Which inputs these are. Input 0 is the destinations' operand, input 1 the sources'.
+    value: Option<usize>,
+    shared: Option<usize>,
+    bias: Option<usize>,
+}
+
+impl Backward for AttentionBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let (Some(g), Some((out, lse))) = (grads.output(0), &self.out) else { return Ok(()) };
+        let Some(g) = grads.output(0) else { return Ok(()) };
         let device = grads.device().clone();
-        let a = self.operands();
+        let a = self.call.operands();
         let new = |m: &Matrix, tag| device.uninit("attention backward", m.rows(), m.cols(), m.dtype(), tag);
-        let mut d = new(lse, Tag::Workspace)?;
-        device.backend().attention_d(self.heads, &g, out, &mut d)?;
-        let s = Saved { lse, g: &g, d: &d };
-        let mut dq = new(&self.q, Tag::Activations)?;
-        let mut dbias = match &self.bias {
-            SavedBias::PerEdge(b) | SavedBias::Features { weight: b, .. } if grads.wants(2) => {
-                Some(new(b, Tag::Activations)?)
-            }
-            _ => None,
+        let mut d = new(&self.lse, Tag::Workspace)?;
+        device.backend().attention_d(a.heads, &g, &self.out, &mut d)?;
+        let saved = Saved { lse: &self.lse, g: &g, d: &d };
+        let (dst, src, value, shared) = match a.score {
+            Score::Dot { q, kv } => (q, kv, None, None),
+            Score::Gat { l, r, z, .. } => (l, r, Some(z), None),
+            Score::Gatv2 { l, r, value, a, .. } => (l, r, value, Some(a)),
         };
-        device.backend().dot_attention_dst(&a, &s, &mut dq, Write::Set, dbias.as_mut())?;
-        if grads.wants(1) {
-            let mut dkv = new(&self.kv, Tag::Activations)?;
-            device.backend().dot_attention_src(&a, &s, &mut dkv)?;
-            grads.put(1, dkv)?;
+        let bias = match a.bias {
+            Bias::PerEdge(b) | Bias::Features { weight: b, .. } => Some(b),
+            Bias::None => None,
+        };
+        let wanted = |grads: &Grads<'_>, at: Option<usize>, m: Option<&Matrix>| match (at, m) {
+            (Some(at), Some(m)) if grads.wants(at) => new(m, Tag::Activations).map(Some),
+            _ => Ok(None),
+        };
+        let mut row = new(dst, Tag::Activations)?;
+        let (mut dshared, mut dbias) = (wanted(grads, self.shared, shared)?, wanted(grads, self.bias, bias)?);
+        let to = DstGrads { row: &mut row, write: Write::Set, shared: dshared.as_mut(), bias: dbias.as_mut() };
+        device.backend().attention_dst(&a, &saved, to)?;
+        if grads.wants(1) || self.value.is_some_and(|at| grads.wants(at)) {
+            let mut row = new(src, Tag::Activations)?;
+            // The pass computes both or none.
+            let mut dvalue = value.map(|m| new(m, Tag::Activations)).transpose()?;
+            device.backend().attention_src(&a, &saved, SrcGrads { row: &mut row, value: dvalue.as_mut() })?;
+            grads.put(1, row)?;
+            put(grads, self.value, dvalue)?;
         }
-        if let Some(dbias) = dbias {
-            grads.put(2, dbias)?;
-        }
-        grads.put(0, dq)
+        put(grads, self.shared, dshared)?;
+        put(grads, self.bias, dbias)?;
+        grads.put(0, row)
+    }
+}
+
+fn put(grads: &mut Grads<'_>, at: Option<usize>, gradient: Option<Matrix>) -> Result<()> {
+    match (at, gradient) {
+        (Some(at), Some(gradient)) => grads.put(at, gradient),
+        _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use graphweft_graph::Csr;
+    use std::ops::Range;
 
     use super::*;
     use crate::cpu::{Cpu, Isa};
-    use crate::device::Device;
-    use crate::dtype::DType;
     use crate::gradcheck::{check, numbers};
-
-    /// 5 destinations, 6 sources: an isolated node, a self-loop, parallel edges, a row of many edges.
-    fn small(device: &Device) -> Rc<Adjacency> {
-        let csr = Csr::new(vec![0, 3, 3, 4, 6, 12], vec![0, 1, 1, 2, 0, 5, 0, 1, 2, 3, 4, 5], 6).unwrap();
-        Rc::new(Adjacency::with_edges(device, csr))
-    }
-
-    /// A hub of 20,000 edges (cut into pieces), some ordinary rows, some empty ones.
-    fn with_hub(device: &Device) -> Rc<Adjacency> {
-        let mut indptr = vec![0u64];
-        let mut indices = Vec::new();
-        for i in 0..300u32 {
-            let degree = match i {
-                17 => 20_000,
-                i if i % 7 == 0 => 0,
-                i => i % 23,
-            };
-            let mut row: Vec<u32> = (0..degree).map(|k| (i * 31 + k * 17) % 300).collect();
-            row.sort_unstable();
-            indices.extend(row);
-            indptr.push(indices.len() as u64);
-        }
-        Rc::new(Adjacency::with_edges(device, Csr::new(indptr, indices, 300).unwrap()))
-    }
+    use crate::ops::graphs::{blocks, dropout, empty, f64s, near, rows_of, small, upload, with_hub};
 
     #[test]
     fn gradients() {
@@ -286,12 +407,6 @@ mod tests {
             check(&device, &inputs, &[], |tape, x| attention(tape, &graph, heads, &x[0], &x[1], BiasVar::None, None))
                 .unwrap();
         }
-    }
-
-    /// A dropout of half the edges with renumbered nodes.
-    fn dropout(graph: &Adjacency) -> EdgeDropout {
-        let ids = |n: usize| Ids::Listed((0..n as u64).map(|k| 1000 - 3 * k).collect());
-        EdgeDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), src: ids(graph.num_src()), dst: ids(graph.num_dst()) }
     }
 
     #[test]
@@ -391,7 +506,7 @@ mod tests {
             for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
                 let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
                 // Portable code adds up the hub's 20,000 edges one after another.
-                let single = if isa == Isa::Portable { 5e-5 } else { 1e-5 };
+                let single = if isa == Isa::Portable || width % 8 != 0 { 5e-5 } else { 2e-5 };
                 for (q, kv, tolerance) in [(F32, F32, single), (F32, Bf16, 2e-2), (Bf16, Bf16, 2e-2)] {
                     let found = run(&device, (heads, width), q, kv, extras);
                     for (name, (x, e)) in ["out", "dq", "dkv", "dweight"].iter().zip(found.iter().zip(&exact)) {
@@ -436,5 +551,142 @@ mod tests {
         let pieces = graph.transpose.tasks.pieces;
         assert_eq!(beyond, (4 * (n * 2 * heads + pieces * 2 * d)) as u64);
         drop(grads);
+    }
+
+    /// One of each score, with 2 heads of width `w`.
+    fn scores(device: &Device, n: usize, w: usize, dtype: DType) -> [SavedScore; 4] {
+        let up = |seed, rows, cols, dtype| upload(device, seed, (rows, cols), dtype);
+        let (d, c) = (2 * w, dtype.compute());
+        let gatv2 = |value| SavedScore::Gatv2 {
+            l: up(1, n, d, dtype),
+            r: up(2, n, d, dtype),
+            value,
+            a: up(3, 2, w, c),
+            slope: 0.2,
+        };
+        [
+            SavedScore::Dot { q: up(1, n, d, dtype), kv: up(2, n, 2 * d, dtype) },
+            SavedScore::Gat { l: up(1, n, 2, c), r: up(2, n, 2, c), z: up(3, n, d, dtype), slope: 0.2 },
+            gatv2(None),
+            gatv2(Some(up(4, n, d, dtype))),
+        ]
+    }
+
+    /// The score of a block that has only these sources.
+    fn restricted(score: &SavedScore, sources: &Range<usize>) -> SavedScore {
+        let some = |m: &Matrix| rows_of(m, sources.clone());
+        match score {
+            SavedScore::Dot { q, kv } => SavedScore::Dot { q: q.clone(), kv: some(kv) },
+            SavedScore::Gat { l, r, z, slope } => {
+                SavedScore::Gat { l: l.clone(), r: some(r), z: some(z), slope: *slope }
+            }
+            SavedScore::Gatv2 { l, r, value, a, slope } => SavedScore::Gatv2 {
+                l: l.clone(),
+                r: some(r),
+                value: value.as_ref().map(some),
+                a: a.clone(),
+                slope: *slope,
+            },
+        }
+    }
+
+    /// What both passes of backward give: by destination, shared, bias; by source, values.
+    fn backward(call: &Call, out: &Matrix, lse: &Matrix) -> ([Matrix; 3], Vec<Matrix>) {
+        let a = call.operands();
+        let device = out.device();
+        let zeros = |m: &Matrix| device.zeros("test", m.rows(), m.cols(), m.dtype(), Tag::Activations).unwrap();
+        let g = upload(device, 7, out.shape(), out.dtype());
+        let mut d = zeros(lse);
+        device.backend().attention_d(a.heads, &g, out, &mut d).unwrap();
+        let saved = Saved { lse, g: &g, d: &d };
+        let (dst, src, value, shared) = match a.score {
+            Score::Dot { q, kv } => (q, kv, None, None),
+            Score::Gat { l, r, z, .. } => (l, r, Some(z), None),
+            Score::Gatv2 { l, r, value, a, .. } => (l, r, value, Some(a)),
+        };
+        let Bias::PerEdge(bias) = a.bias else { panic!("with a bias") };
+        let (mut row, mut dshared, mut dbias) = (zeros(dst), zeros(shared.unwrap_or(lse)), zeros(bias));
+        let shared = shared.map(|_| &mut dshared);
+        let to = DstGrads { row: &mut row, write: Write::Add, shared, bias: Some(&mut dbias) };
+        device.backend().attention_dst(&a, &saved, to).unwrap();
+        let (mut by_src, mut dvalue) = (zeros(src), value.map(zeros));
+        device.backend().attention_src(&a, &saved, SrcGrads { row: &mut by_src, value: dvalue.as_mut() }).unwrap();
+        ([row, dshared, dbias], std::iter::once(by_src).chain(dvalue).collect())
+    }
+
+    #[test]
+    fn block_by_block_is_the_same() {
+        let device = Device::cpu();
+        for (w, dtype, tolerance) in [(3, DType::F64, 1e-12), (16, DType::F32, 2e-5), (5, DType::F32, 5e-5)] {
+            let (graph, heads) = (with_hub(&device), 2);
+            let (n, d) = (graph.num_dst(), heads * w);
+            let drop = dropout(&graph);
+            let bias = upload(&device, 9, (graph.num_edges(), heads), dtype);
+            let new = |cols| device.uninit("test", n, cols, dtype, Tag::Activations).unwrap();
+            for score in scores(&device, n, w, dtype) {
+                let cut: Vec<Call> = blocks(&device, &graph, 77)
+                    .into_iter()
+                    .map(|(block, first, edges)| {
+                        let sources = first..first + block.num_src();
+                        let ids = sources.clone().map(|j| drop.src.view().of(j)).collect();
+                        Call {
+                            graph: block,
+                            heads,
+                            score: restricted(&score, &sources),
+                            bias: SavedBias::PerEdge(rows_of(&bias, edges)),
+                            dropout: Some(EdgeDropout { src: Ids::Listed(ids), ..drop.clone() }),
+                        }
+                    })
+                    .collect();
+                let bias = SavedBias::PerEdge(bias.clone());
+                let whole = Call { graph: graph.clone(), heads, score, bias, dropout: Some(drop.clone()) };
+                let (mut out, mut lse, mut out2, mut lse2) = (new(d), new(heads), new(d), new(heads));
+                device.backend().attention(&whole.operands(), &mut out, &mut lse).unwrap();
+                let start: Vec<f64> = (0..n * (2 * heads + d))
+                    .map(|k| if k % (2 * heads + d) < heads { f64::NEG_INFINITY } else { 0.0 })
+                    .collect();
+                let state = device.upload(n, 2 * heads + d, &start, Tag::Activations).unwrap();
+                let mut state = device.convert("test", &state, dtype).unwrap();
+                for call in &cut {
+                    device.backend().attention_fold(&call.operands(), &mut state).unwrap();
+                }
+                device.backend().attention_finish(heads, &state, &mut out2, &mut lse2).unwrap();
+                near(&f64s(&out2), &f64s(&out), tolerance, "out");
+                let finite = |m: &Matrix| f64s(m).into_iter().filter(|x| x.is_finite()).collect::<Vec<_>>();
+                near(&finite(&lse2), &finite(&lse), tolerance, "lse");
+
+                let ([row, shared, _], by_src) = backward(&whole, &out, &lse);
+                let parts: Vec<_> = cut.iter().map(|call| backward(call, &out, &lse)).collect();
+                let sum = |k: usize| {
+                    parts
+                        .iter()
+                        .map(|p| f64s(&p.0[k]))
+                        .reduce(|a, b| a.iter().zip(b).map(|(a, b)| a + b).collect())
+                        .unwrap()
+                };
+                near(&sum(0), &f64s(&row), 2.0 * tolerance, "by destination");
+                near(&sum(1), &f64s(&shared), 2.0 * tolerance, "shared");
+                for (k, by_src) in by_src.iter().enumerate() {
+                    let parts: Vec<f64> = parts.iter().flat_map(|p| f64s(&p.1[k])).collect();
+                    near(&parts, &f64s(by_src), 2.0 * tolerance, "by source");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_without_edges_or_rows() {
+        let device = Device::cpu();
+        for (graph, dtype) in empty(&device).into_iter().flat_map(|g| [(g.clone(), DType::F32), (g, DType::F64)]) {
+            let mut tape = Tape::new(&device);
+            let mut leaf = |rows, cols| tape.leaf(upload(&device, 1, (rows, cols), dtype));
+            let (q, kv) = (leaf(graph.num_dst(), 16), leaf(graph.num_src(), 32));
+            let out = attention(&mut tape, &graph, 1, &q, &kv, BiasVar::None, None).unwrap();
+            assert!(f64s(out.value()).iter().all(|x| *x == 0.0));
+            let g = upload(&device, 2, out.value().shape(), dtype);
+            for found in tape.backward(vec![(out, g)], &[&q, &kv], |_| Ok(())).unwrap() {
+                assert!(f64s(&found.unwrap()).iter().all(|x| *x == 0.0));
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@ use crate::cpu::host;
 use crate::cpu::share::Shared;
 use crate::dtype::Element;
 use crate::error::Result;
-use crate::ops::attention::{Bias, DotAttention};
+use crate::ops::attention::{Attention, Bias};
 use crate::random::{Dropout, GROUP, IdsView};
 
 /// The bias of edges, as slices.
@@ -32,7 +32,7 @@ pub(super) struct Extras<'a, C> {
 
 impl<'a, C: Element + num_traits::Float> Extras<'a, C> {
     /// The extras of `a`; `map` leads from positions to edges in the pass by source.
-    pub(super) fn new(a: &DotAttention<'a>, map: Option<&'a [u64]>) -> Result<Self> {
+    pub(super) fn new(a: &Attention<'a>, map: Option<&'a [u64]>) -> Result<Self> {
         let op = super::OP;
         let bias = match a.bias {
             Bias::None => BiasSlices::None,

@@ -1,10 +1,11 @@
-//! Dot-product attention in plain Rust: the version for f64, for processors without AVX2, and for odd head widths. One edge at a
-//! time, hubs whole: the yardstick for the vector kernels.
+//! The passes of attention in plain Rust, for every score: the version for f64, for processors without AVX2, and for odd head
+//! widths. One edge at a time, hubs whole: the yardstick for the vector kernels.
 
 use rayon::prelude::*;
 
 use super::OP;
 use super::extras::{BiasGrad, Extras};
+use super::score::{Places, Plain, add_scaled, dot};
 use super::state::finish_row;
 use crate::adjacency::Task;
 use crate::cpu::elementwise::{Convert, Real};
@@ -13,23 +14,7 @@ use crate::cpu::{host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::attention::{DotAttention, Saved};
-
-/// x·y, from storage, in the type of the computation.
-fn dot<C: Real, A: Convert, B: Convert>(x: &[A], y: &[B]) -> C {
-    x.iter().zip(y).fold(C::zero(), |sum, (x, y)| sum + C::of(*x) * C::of(*y))
-}
-
-/// acc += weight · x
-fn add_scaled<C: Real, A: Convert>(acc: &mut [C], weight: C, x: &[A]) {
-    for (a, x) in acc.iter_mut().zip(x) {
-        *a = *a + weight * C::of(*x);
-    }
-}
-
-fn scale_of<C: Real>(a: &DotAttention<'_>) -> C {
-    C::one() / C::of(a.head_width() as f64).sqrt()
-}
+use crate::ops::attention::{Attention, Saved};
 
 /// Where forward writes.
 pub(super) enum Target<'a> {
@@ -39,10 +24,8 @@ pub(super) enum Target<'a> {
     Carry(&'a mut Matrix),
 }
 
-pub(super) fn forward<C: Real, Q: Convert, K: Convert>(a: &DotAttention<'_>, target: Target<'_>) -> Result<()> {
-    let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
-    let (csr, d, w, heads) = (&a.graph.forward.csr, a.q.cols(), a.head_width(), a.heads);
-    let scale = scale_of::<C>(a);
+pub(super) fn forward<C: Real, A: Plain<C>>(a: &Attention<'_>, score: &A, target: Target<'_>) -> Result<()> {
+    let (csr, d, w, heads) = (&a.graph.forward.csr, score.d(), score.head_width(), score.heads());
     let log2_e = C::of(std::f64::consts::LOG2_E);
     let x = Extras::<C>::new(a, None)?;
     let size = 2 * heads + d;
@@ -50,23 +33,22 @@ pub(super) fn forward<C: Real, Q: Convert, K: Convert>(a: &DotAttention<'_>, tar
     let fold = |i: usize, state: &mut [C]| {
         let first = csr.edges_of(i).start;
         for h in 0..heads {
-            let q = &q[i * d + h * w..][..w];
             for (at, &j) in csr.row(i).iter().enumerate() {
-                let k = &kv[2 * d * j as usize + h * w..];
-                let score = (dot::<C, _, _>(q, &k[..w]) * scale + x.bias(first + at, h)) * log2_e;
-                let new = state[h].max(score);
-                let (shrink, p) = ((state[h] - new).exp2(), (score - new).exp2());
+                let j = j as usize;
+                let e = (score.score((j, i), h) + x.bias(first + at, h)) * log2_e;
+                let new = state[h].max(e);
+                let (shrink, p) = ((state[h] - new).exp2(), (e - new).exp2());
                 state[h] = new;
                 state[heads + h] = state[heads + h] * shrink + p;
                 let acc = &mut state[2 * heads + h * w..][..w];
                 acc.iter_mut().for_each(|x| *x = *x * shrink);
-                add_scaled(acc, p * x.factor(j as usize, i, h), &k[d..d + w]);
+                add_scaled(acc, p * x.factor(j, i, h), score.values().part(j, h * w, (h + 1) * w));
             }
         }
     };
     match target {
         Target::Finish { out, lse } => {
-            let (out, lse) = (host_mut::<Q>(OP, "out", out)?, host_mut::<C>(OP, "lse", lse)?);
+            let (out, lse) = (host_mut::<A::Out>(OP, "out", out)?, host_mut::<C>(OP, "lse", lse)?);
             let rows = out.par_chunks_mut(d).zip(lse.par_chunks_mut(heads)).enumerate();
             rows.for_each_init(
                 || vec![C::zero(); size],
@@ -86,47 +68,55 @@ pub(super) fn forward<C: Real, Q: Convert, K: Convert>(a: &DotAttention<'_>, tar
     Ok(())
 }
 
-pub(super) fn by_dst<C: Real, Q: Convert, K: Convert>(
-    a: &DotAttention<'_>,
+/// Where backward by destination writes.
+pub(super) struct ByDst<'a, C> {
+    pub(super) to: &'a mut Matrix,
+    pub(super) write: Write,
+    pub(super) bias: BiasGrad<'a, C>,
+    /// For each task the gradient of the shared parameter.
+    pub(super) shared: Shared<'a, C>,
+}
+
+pub(super) fn by_dst<C: Real, A: Plain<C>>(
+    a: &Attention<'_>,
+    score: &A,
     saved: &Saved<'_>,
-    dq: &mut Matrix,
-    write: Write,
-    dbias: &BiasGrad<'_, C>,
+    b: &mut ByDst<'_, C>,
 ) -> Result<()> {
     let x = Extras::<C>::new(a, None)?;
-    let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
     let (g, lse, big_d) =
-        (host::<Q>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?, host::<C>(OP, "d", saved.d)?);
-    let dq = host_mut::<Q>(OP, "dq", dq)?;
-    let (csr, d, w, heads) = (&a.graph.forward.csr, a.q.cols(), a.head_width(), a.heads);
-    let scale = scale_of::<C>(a);
-    let dq = Shared::new(dq);
+        (host::<A::Out>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?, host::<C>(OP, "d", saved.d)?);
+    let to = Shared::new(host_mut::<A::Dst>(OP, "gradient by destination", b.to)?);
+    let (write, bias, parts) = (b.write, &b.bias, b.shared);
+    let (csr, d, w, heads) = (&a.graph.forward.csr, score.d(), score.head_width(), score.heads());
+    let (width, params) = (score.widths().dst, score.widths().shared);
     let tasks = &a.graph.forward.tasks.all;
     // A hub's pieces are one row here: the first stands for all.
     let whole = |t: &Task| t.piece.is_none() || t.edges.start == csr.edges_of(t.rows.start).start;
     tasks.par_iter().enumerate().filter(|(_, t)| whole(t)).for_each(|(number, task)| {
-        let mut acc = vec![C::zero(); w];
+        let mut acc = vec![C::zero(); width];
+        // SAFETY: a task runs on one thread.
+        let shared = unsafe { parts.part(number * heads * params..(number + 1) * heads * params) };
         for i in task.rows.clone() {
             let first = csr.edges_of(i).start;
             // SAFETY: rows belong to one task each, and a task runs on one thread.
-            let dq = unsafe { dq.part(i * d..(i + 1) * d) };
+            let to = unsafe { to.part(i * heads * width..(i + 1) * heads * width) };
             for h in 0..heads {
-                let at = i * d + h * w..i * d + (h + 1) * w;
-                let (q, g) = (&q[at.clone()], &g[at]);
+                let g = &g[i * d + h * w..i * d + (h + 1) * w];
+                let shared = &mut shared[h * params..(h + 1) * params];
                 acc.fill(C::zero());
                 for (at, &j) in csr.row(i).iter().enumerate() {
-                    let k = &kv[2 * d * j as usize + h * w..];
-                    let score = dot::<C, _, _>(q, &k[..w]) * scale + x.bias(first + at, h);
-                    let alpha = (score - lse[i * heads + h]).exp();
-                    let dp = dot::<C, _, _>(g, &k[d..d + w]) * x.factor(j as usize, i, h);
+                    let j = j as usize;
+                    let alpha = (score.score((j, i), h) + x.bias(first + at, h) - lse[i * heads + h]).exp();
+                    let dp = dot::<C, _, _>(g, score.values().part(j, h * w, (h + 1) * w)) * x.factor(j, i, h);
                     let de = alpha * (dp - big_d[i * heads + h]);
                     // SAFETY: as above.
-                    unsafe { dbias.add(number, heads, first + at, h, de) };
-                    add_scaled(&mut acc, de * scale, &k[..w]);
+                    unsafe { bias.add(number, heads, first + at, h, de) };
+                    score.grad_dst((j, i), h, de, &mut acc, shared);
                 }
-                for (to, x) in dq[h * w..].iter_mut().zip(&acc) {
+                for (to, x) in to[h * width..].iter_mut().zip(&acc) {
                     let old = if write == Write::Add { C::of(*to) } else { C::zero() };
-                    *to = Q::narrow((old + *x).widen());
+                    *to = A::Dst::narrow((old + *x).widen());
                 }
             }
         }
@@ -134,40 +124,53 @@ pub(super) fn by_dst<C: Real, Q: Convert, K: Convert>(
     Ok(())
 }
 
-pub(super) fn by_src<C: Real, Q: Convert, K: Convert>(
-    a: &DotAttention<'_>,
+pub(super) fn by_src<C: Real, A: Plain<C>>(
+    a: &Attention<'_>,
+    score: &A,
     saved: &Saved<'_>,
-    dkv: &mut Matrix,
+    (to, values): &Places<'_, A>,
 ) -> Result<()> {
-    let (q, kv) = (host::<Q>(OP, "q", a.q)?, host::<K>(OP, "kv", a.kv)?);
-    let (g, lse) = (host::<Q>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?);
-    let (big_d, dkv) = (host::<C>(OP, "d", saved.d)?, host_mut::<K>(OP, "dkv", dkv)?);
+    let (g, lse, big_d) =
+        (host::<A::Out>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?, host::<C>(OP, "d", saved.d)?);
     let x = Extras::<C>::new(a, a.graph.edges.as_deref())?;
-    let (csr, d, w, heads) = (&a.graph.transpose.csr, a.q.cols(), a.head_width(), a.heads);
-    let scale = scale_of::<C>(a);
-    dkv.par_chunks_mut(2 * d).enumerate().for_each_init(
-        || vec![C::zero(); 2 * w],
-        |acc, (j, dkv)| {
+    let (csr, d, w, heads) = (&a.graph.transpose.csr, score.d(), score.head_width(), score.heads());
+    let width = score.widths().src;
+    (0..csr.num_dst()).into_par_iter().for_each_init(
+        || vec![C::zero(); width + w],
+        |acc, j| {
             let first = csr.edges_of(j).start;
             for h in 0..heads {
-                let k = &kv[2 * d * j + h * w..];
-                let (k, v) = (&k[..w], &k[d..d + w]);
+                let v = score.values().part(j, h * w, (h + 1) * w);
                 acc.fill(C::zero());
-                let (dk, dv) = acc.split_at_mut(w);
+                let (through, direct) = acc.split_at_mut(width);
                 for (position, &i) in csr.row(j).iter().enumerate() {
                     let i = i as usize;
-                    let at = i * d + h * w..i * d + (h + 1) * w;
-                    let (q, g) = (&q[at.clone()], &g[at]);
-                    let score = dot::<C, _, _>(q, k) * scale + x.bias(x.edge(first + position), h);
-                    let alpha = (score - lse[i * heads + h]).exp();
+                    let g = &g[i * d + h * w..i * d + (h + 1) * w];
+                    let e = score.score((j, i), h) + x.bias(x.edge(first + position), h);
+                    let alpha = (e - lse[i * heads + h]).exp();
                     let factor = x.factor(j, i, h);
                     let de = alpha * (dot::<C, _, _>(g, v) * factor - big_d[i * heads + h]);
-                    add_scaled(dk, de * scale, q);
-                    add_scaled(dv, alpha * factor, g);
+                    score.grad_src((j, i), h, de, through);
+                    add_scaled(direct, alpha * factor, g);
                 }
-                for c in 0..w {
-                    dkv[h * w + c] = K::narrow(dk[c].widen());
-                    dkv[d + h * w + c] = K::narrow(dv[c].widen());
+                match values {
+                    Some(values) => {
+                        // SAFETY: each source is visited by one thread.
+                        let to = unsafe { values.part(j, d) };
+                        for (to, x) in to[h * w..].iter_mut().zip(direct) {
+                            *to = A::Value::narrow(x.widen());
+                        }
+                    }
+                    None => {
+                        for (t, x) in through.iter_mut().zip(direct) {
+                            *t = *t + *x;
+                        }
+                    }
+                }
+                // SAFETY: as above.
+                let to = unsafe { to.part(j, heads * width) };
+                for (to, x) in to[h * width..].iter_mut().zip(through) {
+                    *to = A::Src::narrow(x.widen());
                 }
             }
         },

@@ -1,185 +1,86 @@
-//! Dot-product attention with vector instructions, four neighbours at a time.
+//! The passes of attention with vector instructions, four neighbours at a time, for every [`Score`].
 //!
 //! Names: h head, e one of the four edges of a block, d width of all heads, w width of one head, t vector within a head.
 //!
-//! Scores of a block lie as `[h][e]` in the passes by destination: a vector holds whole groups of four, the maximum over a
-//! block is two shuffles, and the exponentials of four edges and eight heads are two vectors. In the pass by source, where each
-//! edge has statistics of its own, they lie as `[e][h]`, as the statistics do.
+//! Numbers of a block lie as `[4h + e]`: a vector holds whole groups of four, the maximum over a block is two shuffles, and the
+//! exponentials of four edges and eight heads are two vectors.
 //!
 //! What costs is fetching rows at random: the rows of neighbours a few edges ahead are prefetched, across row boundaries, since
 //! a task's edges are contiguous.
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::_mm_storeu_ps;
 use std::ops::Range;
 
 use super::extras::{BiasGrad, Extras};
+use super::score::{Operands, Place, Score, accumulate, dots, store};
 use crate::adjacency::Task;
+use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::share::Shared;
-use crate::cpu::simd::{Avx2, Avx512, Simd, Source};
+use crate::cpu::simd::{Avx2, Avx512, Simd, Sink, by_heads};
 use crate::ops::Write;
 
-/// How many edges ahead rows are prefetched.
-const AHEAD: usize = 8;
-/// Edges per block.
-const FOUR: usize = 4;
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 const LN_2: f32 = std::f32::consts::LN_2;
 
-/// Operands as slices.
-pub(super) struct Operands<'a, Q, K> {
+/// One direction of a graph with what its edges bring, and how they are scored.
+pub(super) struct Pass<'a, A> {
     pub(super) indptr: &'a [u64],
     pub(super) indices: &'a [u32],
-    pub(super) heads: usize,
-    pub(super) d: usize,
-    pub(super) q: &'a [Q],
-    pub(super) kv: &'a [K],
+    pub(super) score: &'a A,
     pub(super) extras: Extras<'a, f32>,
 }
 
-impl<Q, K> Operands<'_, Q, K> {
-    fn w(&self) -> usize {
-        self.d / self.heads
-    }
-
-    fn scale(&self) -> f32 {
-        1.0 / (self.w() as f32).sqrt()
-    }
-
-    fn edges(&self, task: &Task, row: usize) -> Range<usize> {
-        if task.piece.is_some() { task.edges.clone() } else { self.indptr[row] as usize..self.indptr[row + 1] as usize }
+impl<A> Pass<'_, A> {
+    /// The far ends of up to four edges; missing ones repeat the last, their weight is made zero.
+    #[inline(always)]
+    unsafe fn four(&self, at: usize, count: usize) -> [usize; FOUR] {
+        std::array::from_fn(|e| *self.indices.get_unchecked(at + e.min(count - 1)) as usize)
     }
 }
 
 /// Whether vectors of `lanes` fit the heads: each head is whole vectors.
-pub(super) fn fits(lanes: usize, d: usize, heads: usize) -> bool {
-    (d / heads).is_multiple_of(lanes)
+pub(super) fn fits(lanes: usize, head_width: usize) -> bool {
+    head_width.is_multiple_of(lanes)
+}
+
+/// Groups of four lanes per head, padded to whole vectors.
+fn lanes<S: Simd>(heads: usize) -> usize {
+    (FOUR * heads).next_multiple_of(S::LANES)
 }
 
 /// Where forward writes.
-pub(super) struct Forward<'a, Q> {
-    pub(super) target: Target<'a, Q>,
-    /// For each piece of a hub a [`State`]: m, s (per head) and acc.
+pub(super) struct Forward<'a, O> {
+    pub(super) target: Target<'a, O>,
+    /// For each piece of a hub a state: m, s (per head) and acc.
     pub(super) partial: Shared<'a, f32>,
 }
 
 /// What becomes of a row.
-pub(super) enum Target<'a, Q> {
+pub(super) enum Target<'a, O> {
     /// It is finished: output and log-sum-exp.
-    Finish { out: Shared<'a, Q>, lse: Shared<'a, f32> },
+    Finish { out: Shared<'a, O>, lse: Shared<'a, f32> },
     /// It goes on with the next block: m (in units of log₂), s and acc are carried, `2·heads + d` numbers a row.
     Carry(Shared<'a, f32>),
 }
 
-/// Elements that a vector can be stored as.
-pub(super) trait Sink<S: Simd>: Source<S> {
-    unsafe fn store(p: *mut Self, v: S::V);
-}
-
-impl<S: Simd> Sink<S> for f32 {
-    #[inline(always)]
-    unsafe fn store(p: *mut Self, v: S::V) {
-        S::store(p, v);
-    }
-}
-
-impl<S: Simd> Sink<S> for half::bf16 {
-    #[inline(always)]
-    unsafe fn store(p: *mut Self, v: S::V) {
-        S::store_bf16(p, v);
-    }
-}
-
+/// Adds the biases of a block's edges to the raw scores, which are multiplied by the scale later.
 #[inline(always)]
-unsafe fn prefetch<T>(row: *const T, elements: usize) {
-    let bytes = elements * size_of::<T>();
-    let mut at = 0;
-    while at < bytes {
-        _mm_prefetch::<_MM_HINT_T0>(row.cast::<i8>().add(at));
-        at += 64;
-    }
-}
-
-/// The rows of up to four edges; missing ones repeat the last, their weight is made zero.
-#[inline(always)]
-unsafe fn rows<T>(base: *const T, width: usize, indices: &[u32], at: usize, count: usize) -> [*const T; FOUR] {
-    std::array::from_fn(|e| base.add(width * *indices.get_unchecked(at + e.min(count - 1)) as usize))
-}
-
-/// `scores[4h + e] = x_h · rows[e]_h` for all heads.
-#[inline(always)]
-unsafe fn dots<S: Simd, X: Source<S>, T: Source<S>>(
-    heads: usize,
-    w: usize,
-    x: *const X,
-    rows: [*const T; FOUR],
-    scores: *mut f32,
-) {
-    for h in 0..heads {
-        let mut sums = [S::splat(0.0); FOUR];
-        let mut t = h * w;
-        while t < (h + 1) * w {
-            let x = X::load(x.add(t));
-            for e in 0..FOUR {
-                sums[e] = S::fma(x, T::load(rows[e].add(t)), sums[e]);
-            }
-            t += S::LANES;
-        }
-        S::sum4(sums, scores.add(FOUR * h));
-    }
-}
-
-/// `acc_h = acc_h · keep[4h] + Σ_e weights[4h + e] · rows[e]_h`; `keep` may be left out.
-#[inline(always)]
-unsafe fn accumulate<S: Simd, T: Source<S>>(
-    heads: usize,
-    w: usize,
-    weights: *const f32,
-    keep: Option<*const f32>,
-    rows: [*const T; FOUR],
-    acc: *mut f32,
-) {
-    for h in 0..heads {
-        let weight: [S::V; FOUR] = std::array::from_fn(|e| S::splat(*weights.add(FOUR * h + e)));
-        let mut t = h * w;
-        while t < (h + 1) * w {
-            let mut sum = S::load(acc.add(t));
-            if let Some(keep) = keep {
-                sum = S::mul(sum, S::splat(*keep.add(FOUR * h)));
-            }
-            for e in 0..FOUR {
-                sum = S::fma(weight[e], T::load(rows[e].add(t)), sum);
-            }
-            S::store(acc.add(t), sum);
-            t += S::LANES;
-        }
-    }
-}
-
-/// Adds the biases of a block's edges to the raw scores, which are multiplied by 1/√w later.
-#[inline(always)]
-unsafe fn add_bias(x: &Extras<'_, f32>, heads: usize, w: usize, at: usize, count: usize, scores: &mut [f32]) {
-    let root = (w as f32).sqrt();
+fn add_bias(x: &Extras<'_, f32>, heads: usize, scale: f32, at: usize, count: usize, scores: &mut [f32]) {
     for e in 0..count {
         let edge = x.edge(at + e);
         for h in 0..heads {
-            scores[FOUR * h + e] += root * x.bias(edge, h);
+            scores[FOUR * h + e] += x.bias(edge, h) / scale;
         }
     }
 }
 
-/// The dropout factors of a block's edges. `other` are their far ends, `row` the near one; `ends(row, other)` is (src, dst).
+/// The dropout factors of a block's edges, whose ends are `ends(e)` = (src, dst).
 #[inline(always)]
-unsafe fn factors(
-    x: &Extras<'_, f32>,
-    row: usize,
-    other: &[u32],
-    ends: impl Fn(usize, usize) -> (usize, usize),
-    mask: &mut [f32],
-) {
-    for (e, &j) in other.iter().enumerate() {
-        let (src, dst) = ends(row, j as usize);
+fn factors(x: &Extras<'_, f32>, count: usize, ends: impl Fn(usize) -> (usize, usize), mask: &mut [f32]) {
+    for e in 0..count {
+        let (src, dst) = ends(e);
         x.factors(src, dst, |h, factor| mask[FOUR * h + e] = factor);
     }
 }
@@ -194,11 +95,11 @@ unsafe fn masked<S: Simd>(x: S::V, mask: Option<*const f32>) -> S::V {
 }
 
 #[inline(always)]
-unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: &Forward<'_, Q>, task: &Task) {
-    let (heads, d, w) = (o.heads, o.d, o.w());
-    let scale = S::splat(o.scale() * LOG2_E);
-    // Groups of four lanes per head, padded to whole vectors.
-    let lanes = (FOUR * heads).next_multiple_of(S::LANES);
+unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>, task: &Task) {
+    let score = o.score;
+    let (heads, d, w, values) = (score.heads(), score.d(), score.head_width(), score.values());
+    let scale = S::splat(score.scale() * LOG2_E);
+    let lanes = lanes::<S>(heads);
     let mut scratch = vec![0f32; 5 * lanes + d];
     let (m, rest) = scratch.split_at_mut(lanes);
     let (s, rest) = rest.split_at_mut(lanes);
@@ -210,8 +111,7 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
     let size = 2 * heads + d;
 
     for row in task.rows.clone() {
-        let edges = o.edges(task, row);
-        let q = o.q.as_ptr().add(row * d);
+        let edges = task.edges_of(o.indptr, row);
         m.fill(f32::NEG_INFINITY);
         s.fill(0.0);
         acc.fill(0.0);
@@ -228,15 +128,14 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
             let count = FOUR.min(edges.end - at);
             for e in 0..count {
                 if let Some(&j) = o.indices.get(at + AHEAD + e) {
-                    prefetch(o.kv.as_ptr().add(2 * d * j as usize), 2 * d);
+                    score.prefetch_src(j as usize);
                 }
             }
-            let k = rows(o.kv.as_ptr(), 2 * d, o.indices, at, count);
-            let v = k.map(|k| k.add(d));
-            dots::<S, Q, K>(heads, w, q, k, p.as_mut_ptr());
+            let j = o.four(at, count);
+            score.by_dst(row, j, p.as_mut_ptr());
             if !plain {
-                add_bias(x, heads, w, at, count, p);
-                factors(x, row, &o.indices[at..at + count], |i, j| (j, i), mask);
+                add_bias(x, heads, score.scale(), at, count, p);
+                factors(x, count, |e| (j[e], row), mask);
             }
             for h in 0..heads {
                 p[FOUR * h + count..FOUR * (h + 1)].fill(f32::NEG_INFINITY);
@@ -259,7 +158,7 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
                 S::store(s.as_mut_ptr().add(t), sum);
             }
             let keep = (!same).then_some(keep.as_ptr());
-            accumulate::<S, K>(heads, w, p.as_ptr(), keep, v, acc.as_mut_ptr());
+            accumulate::<S, A::Value>(heads, w, p.as_ptr(), keep, j.map(|j| values.at(j)), acc.as_mut_ptr());
             at += count;
         }
         // Each head's s is spread over its four lanes.
@@ -276,7 +175,7 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
                     lse[h] = if empty { f32::NEG_INFINITY } else { m[FOUR * h] * LN_2 + s.ln() };
                     let inverse = S::splat(if empty { 0.0 } else { 1.0 / s });
                     for t in (h * w..(h + 1) * w).step_by(S::LANES) {
-                        Q::store(out.as_mut_ptr().add(t), S::mul(S::load(acc.as_ptr().add(t)), inverse));
+                        A::Out::store(out.as_mut_ptr().add(t), S::mul(S::load(acc.as_ptr().add(t)), inverse));
                     }
                 }
                 continue;
@@ -290,43 +189,49 @@ unsafe fn forward<S: Simd, Q: Sink<S>, K: Source<S>>(o: &Operands<'_, Q, K>, f: 
     }
 }
 
-/// What backward by destination reads and writes.
-pub(super) struct ByDst<'a, Q> {
+/// What backward knows of destinations.
+#[derive(Clone, Copy)]
+pub(super) struct Statistics<'a, O> {
     pub(super) lse: &'a [f32],
     pub(super) big_d: &'a [f32],
-    pub(super) g: &'a [Q],
-    pub(super) dq: Shared<'a, Q>,
+    pub(super) g: &'a [O],
+}
+
+/// Where backward by destination writes.
+pub(super) struct ByDst<'a, A: Operands> {
+    pub(super) known: Statistics<'a, A::Out>,
+    pub(super) to: Shared<'a, A::Dst>,
     pub(super) write: Write,
     pub(super) dbias: BiasGrad<'a, f32>,
-    /// For each piece of a hub: dq.
+    /// For each task the gradient of the shared parameter.
+    pub(super) shared: Shared<'a, f32>,
+    /// For each piece of a hub what was collected.
     pub(super) partial: Shared<'a, f32>,
 }
 
 #[inline(always)]
-unsafe fn by_dst<S: Simd, Q: Sink<S>, K: Source<S>>(
-    o: &Operands<'_, Q, K>,
-    b: &ByDst<'_, Q>,
-    number: usize,
-    task: &Task,
-) {
-    let (heads, d, w) = (o.heads, o.d, o.w());
-    let (scale2, scale) = (S::splat(o.scale() * LOG2_E), S::splat(o.scale()));
-    let lanes = (FOUR * heads).next_multiple_of(S::LANES);
-    let mut scratch = vec![0f32; 5 * lanes + d];
+unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number: usize, task: &Task) {
+    let score = o.score;
+    let (heads, d, w, values) = (score.heads(), score.d(), score.head_width(), score.values());
+    let (size, width, shared) = (score.dst_size(), heads * score.widths().dst, heads * score.widths().shared);
+    let (scale2, scale) = (S::splat(score.scale() * LOG2_E), S::splat(score.scale()));
+    let lanes = lanes::<S>(heads);
+    let mut scratch = vec![0f32; 5 * lanes + size];
     let (lse, rest) = scratch.split_at_mut(lanes);
     let (big_d, rest) = rest.split_at_mut(lanes);
     let (p, rest) = rest.split_at_mut(lanes);
     let (dp, rest) = rest.split_at_mut(lanes);
     let (mask, acc) = rest.split_at_mut(lanes);
+    let shared = b.shared.part(number * shared..(number + 1) * shared);
     let x = &o.extras;
     let (plain, drops) = (x.is_empty(), x.has_dropout());
 
     for row in task.rows.clone() {
-        let edges = o.edges(task, row);
-        let (q, g) = (o.q.as_ptr().add(row * d), b.g.as_ptr().add(row * d));
+        let edges = task.edges_of(o.indptr, row);
+        let g = b.known.g.as_ptr().add(row * d);
         for h in 0..heads {
-            big_d[FOUR * h..FOUR * (h + 1)].fill(b.big_d[row * heads + h]);
-            lse[FOUR * h..FOUR * (h + 1)].fill(b.lse[row * heads + h] * LOG2_E);
+            big_d[FOUR * h..FOUR * (h + 1)].fill(b.known.big_d[row * heads + h]);
+            lse[FOUR * h..FOUR * (h + 1)].fill(b.known.lse[row * heads + h] * LOG2_E);
         }
         acc.fill(0.0);
         let mut at = edges.start;
@@ -334,16 +239,15 @@ unsafe fn by_dst<S: Simd, Q: Sink<S>, K: Source<S>>(
             let count = FOUR.min(edges.end - at);
             for e in 0..count {
                 if let Some(&j) = o.indices.get(at + AHEAD + e) {
-                    prefetch(o.kv.as_ptr().add(2 * d * j as usize), 2 * d);
+                    score.prefetch_src(j as usize);
                 }
             }
-            let k = rows(o.kv.as_ptr(), 2 * d, o.indices, at, count);
-            let v = k.map(|k| k.add(d));
-            dots::<S, Q, K>(heads, w, q, k, p.as_mut_ptr());
-            dots::<S, Q, K>(heads, w, g, v, dp.as_mut_ptr());
+            let j = o.four(at, count);
+            score.by_dst(row, j, p.as_mut_ptr());
+            dots::<S, A::Out, A::Value>(heads, w, g, j.map(|j| values.at(j)), dp.as_mut_ptr());
             if !plain {
-                add_bias(x, heads, w, at, count, p);
-                factors(x, row, &o.indices[at..at + count], |i, j| (j, i), mask);
+                add_bias(x, heads, score.scale(), at, count, p);
+                factors(x, count, |e| (j[e], row), mask);
             }
             for h in 0..heads {
                 p[FOUR * h + count..FOUR * (h + 1)].fill(f32::NEG_INFINITY);
@@ -355,48 +259,65 @@ unsafe fn by_dst<S: Simd, Q: Sink<S>, K: Source<S>>(
                 S::store(p.as_mut_ptr().add(t), S::mul(de, scale));
             }
             if b.dbias.is_wanted() {
-                let root = (w as f32).sqrt();
                 for e in 0..count {
                     for h in 0..heads {
-                        b.dbias.add(number, heads, x.edge(at + e), h, root * p[FOUR * h + e]);
+                        b.dbias.add(number, heads, x.edge(at + e), h, p[FOUR * h + e] / score.scale());
                     }
                 }
             }
-            accumulate::<S, K>(heads, w, p.as_ptr(), None, k, acc.as_mut_ptr());
+            score.grad_dst(row, j, p.as_ptr(), acc.as_mut_ptr(), shared.as_mut_ptr());
             at += count;
         }
         match task.piece {
-            Some(piece) => b.partial.part(piece * d..(piece + 1) * d).copy_from_slice(acc),
+            Some(piece) => b.partial.part(piece * size..(piece + 1) * size).copy_from_slice(acc),
             None => {
-                let dq = b.dq.part(row * d..(row + 1) * d).as_mut_ptr();
-                for t in (0..d).step_by(S::LANES) {
-                    let mut sum = S::load(acc.as_ptr().add(t));
-                    if b.write == Write::Add {
-                        sum = S::add(sum, Q::load(dq.add(t)));
-                    }
-                    Q::store(dq.add(t), sum);
-                }
+                let to = b.to.part(row * width..(row + 1) * width);
+                score.store_dst(acc.as_ptr(), to.as_mut_ptr(), b.write);
             }
         }
     }
 }
 
-/// What backward by source reads and writes. The operands' `indptr` and `indices` are those of the transpose.
-pub(super) struct BySrc<'a, Q, K> {
-    pub(super) lse: &'a [f32],
-    pub(super) big_d: &'a [f32],
-    pub(super) g: &'a [Q],
-    pub(super) dkv: Shared<'a, K>,
-    /// For each piece of a hub: dk ‖ dv.
+/// Adds up the pieces of a hub in order; the sum is where the first piece was.
+#[inline(always)]
+unsafe fn add_pieces<'a>(partial: &Shared<'a, f32>, size: usize, pieces: Range<usize>) -> &'a mut [f32] {
+    let (sum, rest) = partial.part(pieces.start * size..pieces.end * size).split_at_mut(size);
+    for piece in rest.chunks(size) {
+        for (sum, x) in sum.iter_mut().zip(piece) {
+            *sum += x;
+        }
+    }
+    sum
+}
+
+#[inline(always)]
+unsafe fn merge_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, row: usize, pieces: Range<usize>) {
+    let width = o.score.heads() * o.score.widths().dst;
+    let sum = add_pieces(&b.partial, o.score.dst_size(), pieces);
+    let to = b.to.part(row * width..(row + 1) * width);
+    o.score.store_dst(sum.as_ptr(), to.as_mut_ptr(), b.write);
+}
+
+/// Where backward by source writes. The indices of the pass are those of the transpose.
+pub(super) struct BySrc<'a, A: Operands> {
+    pub(super) known: Statistics<'a, A::Out>,
+    /// The gradient that goes through the score.
+    pub(super) to: Place<'a, A::Src>,
+    /// That of the values; `None` where the values are the operand of the score, which then gets both.
+    pub(super) values: Option<Place<'a, A::Value>>,
+    /// For each piece of a hub what was collected.
     pub(super) partial: Shared<'a, f32>,
 }
 
 #[inline(always)]
-unsafe fn by_src<S: Simd, Q: Source<S>, K: Sink<S>>(o: &Operands<'_, Q, K>, b: &BySrc<'_, Q, K>, task: &Task) {
-    let (heads, d, w) = (o.heads, o.d, o.w());
-    let (scale2, scale) = (S::splat(o.scale() * LOG2_E), S::splat(o.scale()));
-    let lanes = (FOUR * heads).next_multiple_of(S::LANES);
-    let mut scratch = vec![0f32; 5 * lanes + 2 * d];
+unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: &Task) {
+    let score = o.score;
+    let (heads, d, w, values) = (score.heads(), score.d(), score.head_width(), score.values());
+    let Statistics { lse: all_lse, big_d: all_d, g: all_g } = b.known;
+    let size = score.src_size() + d;
+    let (scale2, scale) = (S::splat(score.scale() * LOG2_E), S::splat(score.scale()));
+    let lanes = lanes::<S>(heads);
+    let mut scratch = vec![0f32; 5 * lanes + size];
     let (lse, rest) = scratch.split_at_mut(lanes);
     let (big_d, rest) = rest.split_at_mut(lanes);
     let (p, rest) = rest.split_at_mut(lanes);
@@ -406,39 +327,41 @@ unsafe fn by_src<S: Simd, Q: Source<S>, K: Sink<S>>(o: &Operands<'_, Q, K>, b: &
     let (plain, drops) = (x.is_empty(), x.has_dropout());
 
     for row in task.rows.clone() {
-        let edges = o.edges(task, row);
-        let k = o.kv.as_ptr().add(2 * row * d);
-        let v = k.add(d);
+        let edges = task.edges_of(o.indptr, row);
         acc.fill(0.0);
-        let (dk, dv) = acc.split_at_mut(d);
+        let (through, direct) = acc.split_at_mut(score.src_size());
         let mut at = edges.start;
         while at < edges.end {
             let count = FOUR.min(edges.end - at);
             for e in 0..count {
                 if let Some(&i) = o.indices.get(at + AHEAD + e) {
                     let i = i as usize;
-                    prefetch(o.q.as_ptr().add(d * i), d);
-                    prefetch(b.g.as_ptr().add(d * i), d);
-                    prefetch(b.lse.as_ptr().add(heads * i), heads);
-                    prefetch(b.big_d.as_ptr().add(heads * i), heads);
+                    score.prefetch_dst(i);
+                    prefetch(all_g.as_ptr().wrapping_add(d * i), d);
+                    prefetch(all_lse.as_ptr().wrapping_add(heads * i), heads);
+                    prefetch(all_d.as_ptr().wrapping_add(heads * i), heads);
                 }
             }
-            let q = rows(o.q.as_ptr(), d, o.indices, at, count);
-            let g = rows(b.g.as_ptr(), d, o.indices, at, count);
-            for e in 0..FOUR {
-                let i = o.indices[at + e.min(count - 1)] as usize;
+            let i = o.four(at, count);
+            let g = i.map(|i| all_g.as_ptr().add(d * i));
+            by_heads(heads, i.map(|i| all_lse.as_ptr().add(heads * i)), |h, x| {
+                _mm_storeu_ps(lse.as_mut_ptr().add(FOUR * h), x);
+            });
+            by_heads(heads, i.map(|i| all_d.as_ptr().add(heads * i)), |h, x| {
+                _mm_storeu_ps(big_d.as_mut_ptr().add(FOUR * h), x);
+            });
+            if count < FOUR {
+                // A missing edge gets the weight exp(−∞) = 0.
                 for h in 0..heads {
-                    // A missing edge gets the weight exp(−∞) = 0.
-                    lse[FOUR * h + e] = if e < count { b.lse[heads * i + h] } else { f32::INFINITY };
-                    big_d[FOUR * h + e] = b.big_d[heads * i + h];
+                    lse[FOUR * h + count..FOUR * (h + 1)].fill(f32::INFINITY);
                 }
             }
-            dots::<S, K, Q>(heads, w, k, q, p.as_mut_ptr());
-            dots::<S, K, Q>(heads, w, v, g, de.as_mut_ptr());
+            score.by_src(row, i, p.as_mut_ptr());
+            dots::<S, A::Value, A::Out>(heads, w, values.at(row), g, de.as_mut_ptr());
             p[FOUR * heads..].fill(0.0);
             if !plain {
-                add_bias(x, heads, w, at, count, p);
-                factors(x, row, &o.indices[at..at + count], |j, i| (j, i), mask);
+                add_bias(x, heads, score.scale(), at, count, p);
+                factors(x, count, |e| (row, i[e]), mask);
             }
             for t in (0..lanes).step_by(S::LANES) {
                 let exponent = S::mul(S::load(lse.as_ptr().add(t)), S::splat(-LOG2_E));
@@ -449,43 +372,65 @@ unsafe fn by_src<S: Simd, Q: Source<S>, K: Sink<S>>(o: &Operands<'_, Q, K>, b: &
                 S::store(p.as_mut_ptr().add(t), masked::<S>(alpha, mask));
                 S::store(de.as_mut_ptr().add(t), S::mul(S::mul(alpha, difference), scale));
             }
-            accumulate::<S, Q>(heads, w, de.as_ptr(), None, q, dk.as_mut_ptr());
-            accumulate::<S, Q>(heads, w, p.as_ptr(), None, g, dv.as_mut_ptr());
+            score.grad_src(row, i, de.as_ptr(), through.as_mut_ptr());
+            accumulate::<S, A::Out>(heads, w, p.as_ptr(), None, g, direct.as_mut_ptr());
             at += count;
         }
         match task.piece {
-            Some(piece) => b.partial.part(2 * piece * d..2 * (piece + 1) * d).copy_from_slice(acc),
-            None => {
-                let dkv = b.dkv.part(2 * row * d..2 * (row + 1) * d);
-                for t in (0..2 * d).step_by(S::LANES) {
-                    K::store(dkv.as_mut_ptr().add(t), S::load(acc.as_ptr().add(t)));
-                }
+            Some(piece) => b.partial.part(piece * size..(piece + 1) * size).copy_from_slice(acc),
+            None => store_src::<S, A>(score, b, row, acc),
+        }
+    }
+}
+
+/// Writes what was collected for a source: through its score ‖ through its values.
+#[inline(always)]
+unsafe fn store_src<S: Simd, A: Score<S>>(score: &A, b: &BySrc<'_, A>, row: usize, collected: &mut [f32]) {
+    let (through, direct) = collected.split_at_mut(score.src_size());
+    match &b.values {
+        Some(values) => {
+            let to = values.part(row, direct.len());
+            store::<S, A::Value>(direct.len(), direct.as_ptr(), to.as_mut_ptr(), Write::Set);
+        }
+        None => {
+            for (t, d) in through.iter_mut().zip(direct) {
+                *t += *d;
             }
         }
     }
+    let to = b.to.part(row, score.heads() * score.widths().src);
+    score.store_src(through.as_ptr(), to.as_mut_ptr());
+}
+
+#[inline(always)]
+unsafe fn merge_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, row: usize, pieces: Range<usize>) {
+    let size = o.score.src_size() + o.score.d();
+    store_src::<S, A>(o.score, b, row, add_pieces(&b.partial, size, pieces));
 }
 
 /// One function per instruction set: everything inlines into it and is compiled with its instructions.
 macro_rules! versions {
     ($($kernel:ident ( $($arg:ident : $type:ty),* ) => $avx512:ident, $avx2:ident;)*) => { $(
         /// # Safety
-        /// The processor has AVX-512 F, BW, DQ and VL; no two tasks that run at the same time overlap.
+        /// The processor has AVX-512 F, BW, DQ and VL; no two calls that run at the same time write the same rows or pieces.
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        pub(super) unsafe fn $avx512<Q: Sink<Avx512>, K: Sink<Avx512>>($($arg: $type),*, task: &Task) {
-            $kernel::<Avx512, Q, K>($($arg),*, task);
+        pub(super) unsafe fn $avx512<A: Score<Avx512>>(o: &Pass<'_, A>, $($arg: $type),*) {
+            $kernel::<Avx512, A>(o, $($arg),*);
         }
 
         /// # Safety
-        /// The processor has AVX2 and FMA; no two tasks that run at the same time overlap.
+        /// The processor has AVX2 and FMA; no two calls that run at the same time write the same rows or pieces.
         #[target_feature(enable = "avx2,fma")]
-        pub(super) unsafe fn $avx2<Q: Sink<Avx2>, K: Sink<Avx2>>($($arg: $type),*, task: &Task) {
-            $kernel::<Avx2, Q, K>($($arg),*, task);
+        pub(super) unsafe fn $avx2<A: Score<Avx2>>(o: &Pass<'_, A>, $($arg: $type),*) {
+            $kernel::<Avx2, A>(o, $($arg),*);
         }
     )* };
 }
 
 versions! {
-    forward(o: &Operands<'_, Q, K>, f: &Forward<'_, Q>) => forward_avx512, forward_avx2;
-    by_dst(o: &Operands<'_, Q, K>, b: &ByDst<'_, Q>, number: usize) => by_dst_avx512, by_dst_avx2;
-    by_src(o: &Operands<'_, Q, K>, b: &BySrc<'_, Q, K>) => by_src_avx512, by_src_avx2;
+    forward(f: &Forward<'_, A::Out>, task: &Task) => forward_avx512, forward_avx2;
+    by_dst(b: &ByDst<'_, A>, number: usize, task: &Task) => by_dst_avx512, by_dst_avx2;
+    merge_dst(b: &ByDst<'_, A>, row: usize, pieces: Range<usize>) => merge_dst_avx512, merge_dst_avx2;
+    by_src(b: &BySrc<'_, A>, task: &Task) => by_src_avx512, by_src_avx2;
+    merge_src(b: &BySrc<'_, A>, row: usize, pieces: Range<usize>) => merge_src_avx512, merge_src_avx2;
 }

@@ -1,0 +1,249 @@
+//! How an edge gets its score: the one thing in which dot-product attention, GAT and GATv2 differ.
+//!
+//! The passes over edges (`vector`, `portable`) do everything that is the same: softmax, dropout, biases, sums of values, the
+//! work on hubs. A score says how an edge's score comes from the rows at its two ends, and what the score's gradient means
+//! for these rows. Everything is generic and inlined, so that each score has passes of its own in the machine code.
+
+#![allow(unsafe_op_in_unsafe_fn)]
+
+use super::OP;
+use crate::cpu::elementwise::{Convert, Real};
+use crate::cpu::host_mut;
+use crate::cpu::neighbours::FOUR;
+use crate::cpu::share::Shared;
+use crate::cpu::simd::{Avx2, Avx512, Simd, Sink, Source, Stored};
+use crate::error::Result;
+use crate::ops::Write;
+use crate::ops::attention::SrcGrads;
+
+/// Rows that are parts of wider rows.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a, T> {
+    pub(super) all: &'a [T],
+    pub(super) stride: usize,
+    pub(super) offset: usize,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// Columns `from` to `to` of row `j`.
+    pub(super) fn part(&self, j: usize, from: usize, to: usize) -> &'a [T] {
+        let start = j * self.stride + self.offset;
+        &self.all[start + from..start + to]
+    }
+
+    /// Where row `j` begins.
+    #[inline(always)]
+    pub(super) fn at(&self, j: usize) -> *const T {
+        self.all.as_ptr().wrapping_add(j * self.stride + self.offset)
+    }
+}
+
+/// How wide gradients are, per head.
+#[derive(Clone, Copy)]
+pub(super) struct Widths {
+    /// Of a destination's operand.
+    pub(super) dst: usize,
+    /// Of a source's operand.
+    pub(super) src: usize,
+    /// Of a parameter that all edges share; 0 if there is none.
+    pub(super) shared: usize,
+}
+
+/// The operands of one attention, and their types.
+pub(super) trait Operands: Sync {
+    /// Of the output and its gradient.
+    type Out: Convert;
+    /// Of the values.
+    type Value: Convert;
+    /// Of the gradient of the destinations' operand.
+    type Dst: Convert;
+    /// Of the gradient of the sources' operand.
+    type Src: Convert;
+
+    fn heads(&self) -> usize;
+
+    /// Width of one head's values.
+    fn head_width(&self) -> usize;
+
+    fn widths(&self) -> Widths;
+
+    /// The values, a row per source.
+    fn values(&self) -> Rows<'_, Self::Value>;
+
+    /// Width of all heads' values.
+    fn d(&self) -> usize {
+        self.heads() * self.head_width()
+    }
+
+    /// Numbers in which vector kernels collect the gradient of a destination's operand.
+    fn dst_size(&self) -> usize {
+        self.heads() * self.widths().dst
+    }
+
+    /// The same for a source's.
+    fn src_size(&self) -> usize {
+        self.heads() * self.widths().src
+    }
+
+    /// Where the gradients of the sources' operands go: through the score, and through the values.
+    fn places<'a>(&self, to: SrcGrads<'a>) -> Result<Places<'a, Self>> {
+        let stride = self.heads() * self.widths().src;
+        let row = Place { all: Shared::new(host_mut(OP, "gradient by source", to.row)?), stride, offset: 0 };
+        let Some(values) = to.value else { return Ok((row, None)) };
+        let all = Shared::new(host_mut(OP, "gradient of values", values)?);
+        Ok((row, Some(Place { all, stride: self.d(), offset: 0 })))
+    }
+}
+
+/// A part of each row of a matrix, to be written.
+pub(super) struct Place<'a, T> {
+    pub(super) all: Shared<'a, T>,
+    pub(super) stride: usize,
+    pub(super) offset: usize,
+}
+
+impl<'a, T> Place<'a, T> {
+    /// `width` elements of row `j`.
+    ///
+    /// # Safety
+    /// As [`Shared::part`].
+    #[inline(always)]
+    pub(super) unsafe fn part(&self, j: usize, width: usize) -> &'a mut [T] {
+        let start = j * self.stride + self.offset;
+        self.all.part(start..start + width)
+    }
+}
+
+/// See [`Operands::places`].
+pub(super) type Places<'a, A> = (Place<'a, <A as Operands>::Src>, Option<Place<'a, <A as Operands>::Value>>);
+
+/// A score in plain Rust, one edge j → i and head h at a time.
+pub(super) trait Plain<C: Real>: Operands {
+    fn score(&self, edge: (usize, usize), h: usize) -> C;
+
+    /// Adds what `de`, the gradient of the score, means for the destination's operand and for the shared parameter.
+    fn grad_dst(&self, edge: (usize, usize), h: usize, de: C, dst: &mut [C], shared: &mut [C]);
+
+    /// Adds what `de` means for the source's operand.
+    fn grad_src(&self, edge: (usize, usize), h: usize, de: C, src: &mut [C]);
+}
+
+/// A score with vector instructions, four edges of one node at a time. Scores and their gradients lie as `[4h + e]`.
+///
+/// Safety of all methods: the processor has the instructions, nodes are rows of the operands, and pointers lead to as many
+/// numbers as the widths say.
+pub(super) trait Score<S: Simd>: Operands<Out: Sink<S>, Value: Sink<S>, Dst: Sink<S>, Src: Sink<S>> {
+    /// What raw scores are to be multiplied by.
+    fn scale(&self) -> f32 {
+        1.0
+    }
+
+    /// Asks for what an edge reads of its source, values included.
+    fn prefetch_src(&self, j: usize);
+
+    /// Asks for what an edge reads of its destination.
+    fn prefetch_dst(&self, i: usize);
+
+    /// The raw scores of the edges `j[e] → i`.
+    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], scores: *mut f32);
+
+    /// The raw scores of the edges `j → i[e]`.
+    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], scores: *mut f32);
+
+    /// Adds what the gradients of the raw scores of `j[e] → i` mean for i's operand and for the shared parameter.
+    unsafe fn grad_dst(&self, i: usize, j: [usize; FOUR], de: *const f32, dst: *mut f32, shared: *mut f32);
+
+    /// Adds what the gradients of the raw scores of `j → i[e]` mean for j's operand.
+    unsafe fn grad_src(&self, j: usize, i: [usize; FOUR], de: *const f32, src: *mut f32);
+
+    /// Writes what was collected for a destination.
+    unsafe fn store_dst(&self, collected: *const f32, to: *mut Self::Dst, write: Write);
+
+    /// Writes what was collected for a source.
+    unsafe fn store_src(&self, collected: *const f32, to: *mut Self::Src);
+}
+
+/// A score that every version of the passes can use.
+pub(super) trait Any:
+    Score<Avx512> + Score<Avx2> + Plain<f32> + Operands<Out: Stored, Value: Stored, Dst: Stored, Src: Stored>
+{
+}
+
+impl<A> Any for A where
+    A: Score<Avx512> + Score<Avx2> + Plain<f32> + Operands<Out: Stored, Value: Stored, Dst: Stored, Src: Stored>
+{
+}
+
+/// x·y, from storage, in the type of the computation.
+pub(super) fn dot<C: Real, A: Convert, B: Convert>(x: &[A], y: &[B]) -> C {
+    x.iter().zip(y).fold(C::zero(), |sum, (x, y)| sum + C::of(*x) * C::of(*y))
+}
+
+/// acc += weight · x
+pub(super) fn add_scaled<C: Real, A: Convert>(acc: &mut [C], weight: C, x: &[A]) {
+    for (a, x) in acc.iter_mut().zip(x) {
+        *a = *a + weight * C::of(*x);
+    }
+}
+
+/// `scores[4h + e] = x_h · rows[e]_h` for all heads.
+#[inline(always)]
+pub(super) unsafe fn dots<S: Simd, X: Source<S>, T: Source<S>>(
+    heads: usize,
+    w: usize,
+    x: *const X,
+    rows: [*const T; FOUR],
+    scores: *mut f32,
+) {
+    for h in 0..heads {
+        let mut sums = [S::splat(0.0); FOUR];
+        let mut t = h * w;
+        while t < (h + 1) * w {
+            let x = X::load(x.add(t));
+            for e in 0..FOUR {
+                sums[e] = S::fma(x, T::load(rows[e].add(t)), sums[e]);
+            }
+            t += S::LANES;
+        }
+        S::sum4(sums, scores.add(FOUR * h));
+    }
+}
+
+/// `acc_h = keep_h·acc_h + Σ_e weights[4h + e]·rows[e]_h` for all heads.
+#[inline(always)]
+pub(super) unsafe fn accumulate<S: Simd, T: Source<S>>(
+    heads: usize,
+    w: usize,
+    weights: *const f32,
+    keep: Option<*const f32>,
+    rows: [*const T; FOUR],
+    acc: *mut f32,
+) {
+    for h in 0..heads {
+        let weight: [S::V; FOUR] = std::array::from_fn(|e| S::splat(*weights.add(FOUR * h + e)));
+        let mut t = h * w;
+        while t < (h + 1) * w {
+            let mut sum = S::load(acc.add(t));
+            if let Some(keep) = keep {
+                sum = S::mul(sum, S::splat(*keep.add(FOUR * h)));
+            }
+            for e in 0..FOUR {
+                sum = S::fma(weight[e], T::load(rows[e].add(t)), sum);
+            }
+            S::store(acc.add(t), sum);
+            t += S::LANES;
+        }
+    }
+}
+
+/// `to (+)= acc`, whole vectors.
+#[inline(always)]
+pub(super) unsafe fn store<S: Simd, T: Sink<S>>(d: usize, acc: *const f32, to: *mut T, write: Write) {
+    for t in (0..d).step_by(S::LANES) {
+        let mut sum = S::load(acc.add(t));
+        if write == Write::Add {
+            sum = S::add(sum, T::load(to.add(t)));
+        }
+        T::store(to.add(t), sum);
+    }
+}

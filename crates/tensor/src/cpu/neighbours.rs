@@ -1,0 +1,35 @@
+//! What kernels over the neighbours of nodes share: how tasks run, and how rows are fetched ahead of their use.
+
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::adjacency::{Direction, Task};
+
+/// How many edges ahead rows are prefetched.
+pub(super) const AHEAD: usize = 8;
+/// Edges per block, where several are taken at a time.
+pub(super) const FOUR: usize = 4;
+
+/// Runs `rows` over all tasks, then `merge` over the hubs, whose pieces are merged in order.
+pub(super) fn run(
+    direction: &Direction,
+    rows: impl Fn(usize, &Task) + Sync + Send,
+    merge: impl Fn(usize, Range<usize>) + Sync,
+) {
+    direction.tasks.all.par_iter().enumerate().with_max_len(1).for_each(|(number, task)| rows(number, task));
+    direction.tasks.hubs.par_iter().with_max_len(1).for_each(|(row, pieces)| merge(*row, pieces.clone()));
+}
+
+/// Asks for the cache lines of some elements; they need not be valid.
+#[inline(always)]
+pub(super) fn prefetch<T>(start: *const T, elements: usize) {
+    let bytes = elements * size_of::<T>();
+    let mut at = 0;
+    while at < bytes {
+        // SAFETY: a hint, which never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast::<i8>().wrapping_add(at)) };
+        at += 64;
+    }
+}

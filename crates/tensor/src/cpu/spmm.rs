@@ -1,0 +1,400 @@
+//! Aggregation on the CPU: tasks over rows, a kernel per instruction set.
+
+mod portable;
+mod vector;
+
+use half::bf16;
+use rayon::prelude::*;
+
+use super::elementwise::{Convert, Real};
+use super::neighbours::run;
+use super::share::Shared;
+use super::simd::{Stored, Version};
+use super::{Cpu, Isa, host, host_mut};
+use crate::adjacency::{Adjacency, Direction};
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::ledger::Tag;
+use crate::matrix::Matrix;
+use crate::ops::Write;
+use crate::ops::spmm::{Along, EdgeWeights, SpmmKernels};
+use crate::random::{Ids, IdsView};
+use vector::{Max, MaxBack, Products, Sum};
+
+const OP: &str = "aggregate";
+/// The id of no node: what a row without edges has as its largest.
+const NOBODY: u32 = u32::MAX;
+
+/// Weights as slices, seen from the rows of one direction.
+struct Weights<'a, C> {
+    edge: Option<&'a [C]>,
+    /// From positions in the direction to edges; `None` where they are the same.
+    map: Option<&'a [u64]>,
+    row: Option<&'a [C]>,
+    col: Option<&'a [C]>,
+}
+
+impl<'a, C: Element + num_traits::Float> Weights<'a, C> {
+    fn new(graph: &'a Adjacency, w: &EdgeWeights<'a>, along: Along) -> Result<Self> {
+        let slice = |what, m: Option<&'a Matrix>| m.map(|m| host::<C>(OP, what, m)).transpose();
+        let edge = slice("edge weights", w.edge)?;
+        let (dst, src) = (slice("destination factors", w.dst)?, slice("source factors", w.src)?);
+        Ok(match along {
+            Along::Edges => Self { edge, map: None, row: dst, col: src },
+            Along::Transpose => Self { edge, map: graph.edges.as_deref(), row: src, col: dst },
+        })
+    }
+
+    /// Whether the weights within a row are all 1.
+    fn is_uniform(&self) -> bool {
+        self.edge.is_none() && self.col.is_none()
+    }
+
+    /// The factor of a whole row.
+    #[inline(always)]
+    fn of_row(&self, row: usize) -> C {
+        self.row.map_or(C::one(), |r| r[row])
+    }
+
+    /// The weight of the edge at a position, whose far end is `other`, without its row's factor.
+    #[inline(always)]
+    fn of_edge(&self, at: usize, other: usize) -> C {
+        let edge = self.edge.map_or(C::one(), |e| e[self.map.map_or(at, |map| map[at] as usize)]);
+        self.col.map_or(edge, |c| edge * c[other])
+    }
+}
+
+fn direction(graph: &Adjacency, along: Along) -> &Direction {
+    match along {
+        Along::Edges => &graph.forward,
+        Along::Transpose => &graph.transpose,
+    }
+}
+
+/// The maximum is stored as its operand is.
+fn same_type(x: &Matrix, what: &'static str, other: &Matrix) -> Result<()> {
+    if x.dtype() == other.dtype() { Ok(()) } else { Err(Error::Type { op: OP, what, got: other.dtype() }) }
+}
+
+/// Original ids as u32.
+fn check_ids(ids: &Ids, rows: usize) -> Result<IdsView<'_>> {
+    let view = ids.view();
+    let problem = match ids {
+        Ids::Listed(ids) if ids.len() != rows => format!("{} ids for {rows} sources", ids.len()),
+        Ids::Listed(ids) if ids.par_iter().any(|id| *id >= NOBODY.into()) => {
+            "the maximum needs original ids below 2³² − 1".into()
+        }
+        _ => return Ok(view),
+    };
+    Err(Error::Argument { op: OP, problem })
+}
+
+/// Vectors suit rows that are at least as long: the last one overlaps the one before.
+fn version(isa: Isa, d: usize) -> Version {
+    Version::new(isa, |lanes| d >= lanes)
+}
+
+/// The bits that a matrix of f32 carries.
+fn bits(m: &Matrix) -> Result<&[u32]> {
+    host::<f32>(OP, "arg", m).map(bytemuck::cast_slice)
+}
+
+fn bits_mut(m: &mut Matrix) -> Result<&mut [u32]> {
+    host_mut::<f32>(OP, "arg", m).map(bytemuck::cast_slice_mut)
+}
+
+impl SpmmKernels for Cpu {
+    fn inverse_degrees(&self, graph: &Adjacency, numerator: Option<&Matrix>, to: &mut Matrix) -> Result<()> {
+        fn fill<C: Real>(graph: &Adjacency, numerator: Option<&Matrix>, to: &mut Matrix) -> Result<()> {
+            let numerator = numerator.map(|m| host::<C>(OP, "destination factors", m)).transpose()?;
+            for (i, to) in host_mut::<C>(OP, "factors", to)?.iter_mut().enumerate() {
+                let degree = graph.forward.csr.degree(i);
+                let above = numerator.map_or(C::one(), |n| n[i]);
+                *to = if degree == 0 { C::zero() } else { above / C::of(degree as f64) };
+            }
+            Ok(())
+        }
+        to.expect(OP, "factors", graph.num_dst(), 1)?;
+        match to.dtype() {
+            DType::F64 => fill::<f64>(graph, numerator, to),
+            _ => fill::<f32>(graph, numerator, to),
+        }
+    }
+
+    fn spmm(
+        &self,
+        graph: &Adjacency,
+        weights: &EdgeWeights<'_>,
+        along: Along,
+        x: &Matrix,
+        out: &mut Matrix,
+        write: Write,
+    ) -> Result<()> {
+        let (csr, d) = (&direction(graph, along).csr, x.cols());
+        x.expect(OP, "x", csr.num_src(), d)?;
+        out.expect(OP, "out", csr.num_dst(), d)?;
+        match (x.dtype(), out.dtype()) {
+            (DType::F64, DType::F64) => portable::sum::<f64, f64, f64>(graph, weights, along, x, out, write),
+            (DType::F32, DType::F32) => sum::<f32, f32>(self.isa, graph, weights, along, x, out, write),
+            (DType::F32, DType::Bf16) => sum::<f32, bf16>(self.isa, graph, weights, along, x, out, write),
+            (DType::Bf16, DType::F32) => sum::<bf16, f32>(self.isa, graph, weights, along, x, out, write),
+            (DType::Bf16, DType::Bf16) => sum::<bf16, bf16>(self.isa, graph, weights, along, x, out, write),
+            (_, got) => Err(Error::Type { op: OP, what: "out", got }),
+        }
+    }
+
+    fn spmm_dw(
+        &self,
+        graph: &Adjacency,
+        weights: &EdgeWeights<'_>,
+        x: &Matrix,
+        g: &Matrix,
+        dw: &mut Matrix,
+    ) -> Result<()> {
+        x.expect(OP, "x", graph.num_src(), x.cols())?;
+        g.expect(OP, "g", graph.num_dst(), x.cols())?;
+        dw.expect(OP, "dw", graph.num_edges(), 1)?;
+        match x.dtype() {
+            DType::F64 => portable::products::<f64, f64>(graph, weights, x, g, dw),
+            DType::F32 => products::<f32>(self.isa, graph, weights, x, g, dw),
+            DType::Bf16 => products::<bf16>(self.isa, graph, weights, x, g, dw),
+        }
+    }
+
+    fn spmm_max(
+        &self,
+        graph: &Adjacency,
+        x: &Matrix,
+        ids: &Ids,
+        out: &mut Matrix,
+        arg: &mut Matrix,
+        write: Write,
+    ) -> Result<()> {
+        x.expect(OP, "x", graph.num_src(), x.cols())?;
+        out.expect(OP, "out", graph.num_dst(), x.cols())?;
+        arg.expect(OP, "arg", graph.num_dst(), x.cols())?;
+        same_type(x, "out", out)?;
+        match x.dtype() {
+            DType::F64 => portable::max::<f64>(graph, x, ids, out, arg, write),
+            DType::F32 => max::<f32>(self.isa, graph, x, ids, out, arg, write),
+            DType::Bf16 => max::<bf16>(self.isa, graph, x, ids, out, arg, write),
+        }
+    }
+
+    fn spmm_max_dx(
+        &self,
+        graph: &Adjacency,
+        ids: &Ids,
+        arg: &Matrix,
+        g: &Matrix,
+        dx: &mut Matrix,
+        write: Write,
+    ) -> Result<()> {
+        g.expect(OP, "g", graph.num_dst(), g.cols())?;
+        arg.expect(OP, "arg", graph.num_dst(), g.cols())?;
+        dx.expect(OP, "dx", graph.num_src(), g.cols())?;
+        same_type(g, "dx", dx)?;
+        match g.dtype() {
+            DType::F64 => portable::max_back::<f64, f64>(graph, ids, arg, g, dx, write),
+            DType::F32 => max_back::<f32>(self.isa, graph, ids, arg, g, dx, write),
+            DType::Bf16 => max_back::<bf16>(self.isa, graph, ids, arg, g, dx, write),
+        }
+    }
+}
+
+/// Adds up the pieces of a hub, times `factor`, into its row.
+fn merge<T: Convert>(partial: &[f32], factor: f32, row: &mut [T], write: Write) {
+    let d = row.len();
+    for (c, to) in row.iter_mut().enumerate() {
+        let old = if write == Write::Add { f32::of(*to) } else { 0.0 };
+        *to = T::narrow(f64::from(old + factor * partial.chunks(d).map(|p| p[c]).sum::<f32>()));
+    }
+}
+
+fn sum<T: Stored, O: Stored>(
+    isa: Isa,
+    graph: &Adjacency,
+    weights: &EdgeWeights<'_>,
+    along: Along,
+    x: &Matrix,
+    out: &mut Matrix,
+    write: Write,
+) -> Result<()> {
+    let (direction, d) = (direction(graph, along), x.cols());
+    let version = version(isa, d);
+    if version == Version::Portable {
+        return portable::sum::<f32, T, O>(graph, weights, along, x, out, write);
+    }
+    let mut partial = x.device().uninit(OP, direction.tasks.pieces, d, DType::F32, Tag::Workspace)?;
+    let o = Sum {
+        indptr: direction.csr.indptr(),
+        indices: direction.csr.indices(),
+        d,
+        x: host::<T>(OP, "x", x)?,
+        weights: Weights::new(graph, weights, along)?,
+        out: Shared::new(host_mut::<O>(OP, "out", out)?),
+        write,
+        partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
+    };
+    run(
+        direction,
+        |_, task| {
+            // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::sum_avx512(&o, task),
+                    _ => vector::sum_avx2(&o, task),
+                }
+            }
+        },
+        |row, pieces| {
+            // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
+            let (partial, out) =
+                unsafe { (o.partial.part(pieces.start * d..pieces.end * d), o.out.part(row * d..(row + 1) * d)) };
+            merge(partial, o.weights.of_row(row), out, write);
+        },
+    );
+    Ok(())
+}
+
+fn products<T: Stored>(
+    isa: Isa,
+    graph: &Adjacency,
+    weights: &EdgeWeights<'_>,
+    x: &Matrix,
+    g: &Matrix,
+    dw: &mut Matrix,
+) -> Result<()> {
+    let version = version(isa, x.cols());
+    if version == Version::Portable {
+        return portable::products::<f32, T>(graph, weights, x, g, dw);
+    }
+    let factors = EdgeWeights { edge: None, ..*weights };
+    let o = Products {
+        indptr: graph.forward.csr.indptr(),
+        indices: graph.forward.csr.indices(),
+        d: x.cols(),
+        x: host::<T>(OP, "x", x)?,
+        g: host::<T>(OP, "g", g)?,
+        factors: Weights::new(graph, &factors, Along::Edges)?,
+        dw: Shared::new(host_mut(OP, "dw", dw)?),
+    };
+    run(
+        &graph.forward,
+        |_, task| {
+            // SAFETY: as in `sum`; tasks write their own edges.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::products_avx512(&o, task),
+                    _ => vector::products_avx2(&o, task),
+                }
+            }
+        },
+        |_, _| {},
+    );
+    Ok(())
+}
+
+fn max<T: Stored>(
+    isa: Isa,
+    graph: &Adjacency,
+    x: &Matrix,
+    ids: &Ids,
+    out: &mut Matrix,
+    arg: &mut Matrix,
+    write: Write,
+) -> Result<()> {
+    let (direction, d) = (&graph.forward, x.cols());
+    let version = version(isa, d);
+    if version == Version::Portable {
+        return portable::max::<T>(graph, x, ids, out, arg, write);
+    }
+    let mut partial = x.device().uninit(OP, direction.tasks.pieces, 2 * d, DType::F32, Tag::Workspace)?;
+    let o = Max {
+        indptr: direction.csr.indptr(),
+        indices: direction.csr.indices(),
+        d,
+        x: host::<T>(OP, "x", x)?,
+        ids: check_ids(ids, x.rows())?,
+        out: Shared::new(host_mut(OP, "out", out)?),
+        arg: Shared::new(bits_mut(arg)?),
+        write,
+        partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
+    };
+    run(
+        direction,
+        |_, task| {
+            // SAFETY: as in `sum`.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::max_avx512(&o, task),
+                    _ => vector::max_avx2(&o, task),
+                }
+            }
+        },
+        |row, pieces| {
+            // SAFETY: as in `sum`.
+            let (partial, out, arg) = unsafe {
+                let columns = row * d..(row + 1) * d;
+                let partial = o.partial.part(2 * pieces.start * d..2 * pieces.end * d);
+                (partial, o.out.part(columns.clone()), o.arg.part(columns))
+            };
+            for (c, (out, arg)) in out.iter_mut().zip(arg).enumerate() {
+                let mut best = portable::begin::<f32, T>(*out, *arg, write);
+                for piece in partial.chunks(2 * d) {
+                    best = portable::larger((piece[c], piece[d + c].to_bits()), best);
+                }
+                *out = T::narrow(best.0.into());
+                *arg = best.1;
+            }
+        },
+    );
+    Ok(())
+}
+
+fn max_back<T: Stored>(
+    isa: Isa,
+    graph: &Adjacency,
+    ids: &Ids,
+    arg: &Matrix,
+    g: &Matrix,
+    dx: &mut Matrix,
+    write: Write,
+) -> Result<()> {
+    let (direction, d) = (&graph.transpose, g.cols());
+    let version = version(isa, d);
+    if version == Version::Portable {
+        return portable::max_back::<f32, T>(graph, ids, arg, g, dx, write);
+    }
+    let mut partial = g.device().uninit(OP, direction.tasks.pieces, d, DType::F32, Tag::Workspace)?;
+    let o = MaxBack {
+        indptr: direction.csr.indptr(),
+        indices: direction.csr.indices(),
+        d,
+        g: host::<T>(OP, "g", g)?,
+        arg: bits(arg)?,
+        ids: check_ids(ids, dx.rows())?,
+        dx: Shared::new(host_mut(OP, "dx", dx)?),
+        write,
+        partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
+    };
+    run(
+        direction,
+        |_, task| {
+            // SAFETY: as in `sum`.
+            unsafe {
+                match version {
+                    Version::Avx512 => vector::max_back_avx512(&o, task),
+                    _ => vector::max_back_avx2(&o, task),
+                }
+            }
+        },
+        |row, pieces| {
+            // SAFETY: as in `sum`.
+            let (partial, dx) =
+                unsafe { (o.partial.part(pieces.start * d..pieces.end * d), o.dx.part(row * d..(row + 1) * d)) };
+            merge(partial, 1.0, dx, write);
+        },
+    );
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Aggregation in plain Rust: the version for f64, for processors without AVX2, and for very short rows. One edge at a time,
+//! hubs whole: the yardstick for the vector kernels.
+
+use rayon::prelude::*;
+
+use super::{NOBODY, OP, Weights, bits, bits_mut, check_ids, direction};
+use crate::adjacency::Adjacency;
+use crate::cpu::elementwise::{Convert, Real};
+use crate::cpu::{host, host_mut};
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::ops::Write;
+use crate::ops::spmm::{Along, EdgeWeights};
+use crate::random::Ids;
+
+/// `to (+)= factor·acc`
+fn put<C: Real, T: Convert>(to: &mut [T], acc: &[C], factor: C, write: Write) {
+    for (to, x) in to.iter_mut().zip(acc) {
+        let old = if write == Write::Add { C::of(*to) } else { C::zero() };
+        *to = T::narrow((old + factor * *x).widen());
+    }
+}
+
+pub(super) fn sum<C: Real, T: Convert, O: Convert>(
+    graph: &Adjacency,
+    weights: &EdgeWeights<'_>,
+    along: Along,
+    x: &Matrix,
+    out: &mut Matrix,
+    write: Write,
+) -> Result<()> {
+    let (csr, d) = (&direction(graph, along).csr, x.cols());
+    let weights = Weights::<C>::new(graph, weights, along)?;
+    let (x, out) = (host::<T>(OP, "x", x)?, host_mut::<O>(OP, "out", out)?);
+    if d == 0 {
+        return Ok(());
+    }
+    out.par_chunks_mut(d).enumerate().for_each_init(
+        || vec![C::zero(); d],
+        |acc, (row, out)| {
+            acc.fill(C::zero());
+            for at in csr.edges_of(row) {
+                let j = csr.indices()[at] as usize;
+                let weight = weights.of_edge(at, j);
+                for (a, x) in acc.iter_mut().zip(&x[j * d..(j + 1) * d]) {
+                    *a = *a + weight * C::of(*x);
+                }
+            }
+            put(out, acc, weights.of_row(row), write);
+        },
+    );
+    Ok(())
+}
+
+pub(super) fn products<C: Real, T: Convert>(
+    graph: &Adjacency,
+    weights: &EdgeWeights<'_>,
+    x: &Matrix,
+    g: &Matrix,
+    dw: &mut Matrix,
+) -> Result<()> {
+    let (csr, d) = (&graph.forward.csr, x.cols());
+    let factors = Weights::<C>::new(graph, &EdgeWeights { edge: None, ..*weights }, Along::Edges)?;
+    let (x, g) = (host::<T>(OP, "x", x)?, host::<T>(OP, "g", g)?);
+    let mut rest = host_mut::<C>(OP, "dw", dw)?;
+    let mut rows = Vec::with_capacity(csr.num_dst());
+    for i in 0..csr.num_dst() {
+        let (row, after) = rest.split_at_mut(csr.degree(i));
+        rows.push(row);
+        rest = after;
+    }
+    rows.into_par_iter().enumerate().for_each(|(i, row)| {
+        let first = csr.edges_of(i).start;
+        for (k, (dw, &j)) in row.iter_mut().zip(csr.row(i)).enumerate() {
+            let j = j as usize;
+            let both = g[i * d..(i + 1) * d].iter().zip(&x[j * d..(j + 1) * d]);
+            let dot = both.fold(C::zero(), |sum, (g, x)| sum + C::of(*g) * C::of(*x));
+            *dw = dot * factors.of_row(i) * factors.of_edge(first + k, j);
+        }
+    });
+    Ok(())
+}
+
+/// What a maximum starts from: nothing, or what earlier blocks found.
+pub(super) fn begin<C: Real, T: Convert>(out: T, arg: u32, write: Write) -> (C, u32) {
+    if write == Write::Set || arg == NOBODY { (C::neg_infinity(), NOBODY) } else { (C::of(out), arg) }
+}
+
+/// The larger of two values with their ids. Among equals the smaller id, and NaN stays.
+pub(super) fn larger<C: Real>(new: (C, u32), best: (C, u32)) -> (C, u32) {
+    let above = new.0.partial_cmp(&best.0).is_none_or(std::cmp::Ordering::is_gt) && !best.0.is_nan();
+    if above || (new.0 == best.0 && new.1 < best.1) { new } else { best }
+}
+
+/// Values are only compared, which f64 does exactly for every storage.
+pub(super) fn max<T: Convert>(
+    graph: &Adjacency,
+    x: &Matrix,
+    ids: &Ids,
+    out: &mut Matrix,
+    arg: &mut Matrix,
+    write: Write,
+) -> Result<()> {
+    let (csr, d) = (&graph.forward.csr, x.cols());
+    let ids = check_ids(ids, x.rows())?;
+    let (x, out, arg) = (host::<T>(OP, "x", x)?, host_mut::<T>(OP, "out", out)?, bits_mut(arg)?);
+    if d == 0 {
+        return Ok(());
+    }
+    out.par_chunks_mut(d).zip(arg.par_chunks_mut(d)).enumerate().for_each(|(i, (out, arg))| {
+        for (c, (out, arg)) in out.iter_mut().zip(arg).enumerate() {
+            let mut best = begin::<f64, T>(*out, *arg, write);
+            for &j in csr.row(i) {
+                let j = j as usize;
+                best = larger((x[j * d + c].widen(), ids.of(j) as u32), best);
+            }
+            let value = if best.1 == NOBODY { 0.0 } else { best.0 };
+            (*out, *arg) = (T::narrow(value), best.1);
+        }
+    });
+    Ok(())
+}
+
+pub(super) fn max_back<C: Real, T: Convert>(
+    graph: &Adjacency,
+    ids: &Ids,
+    arg: &Matrix,
+    g: &Matrix,
+    dx: &mut Matrix,
+    write: Write,
+) -> Result<()> {
+    let (csr, d) = (&graph.transpose.csr, g.cols());
+    let ids = check_ids(ids, dx.rows())?;
+    let (g, arg, dx) = (host::<T>(OP, "g", g)?, bits(arg)?, host_mut::<T>(OP, "dx", dx)?);
+    if d == 0 {
+        return Ok(());
+    }
+    dx.par_chunks_mut(d).enumerate().for_each_init(
+        || vec![C::zero(); d],
+        |acc, (j, dx)| {
+            acc.fill(C::zero());
+            // Parallel edges stand side by side and count once.
+            for same in csr.row(j).chunk_by(|a, b| a == b) {
+                let columns = same[0] as usize * d..(same[0] as usize + 1) * d;
+                for (c, (g, arg)) in g[columns.clone()].iter().zip(&arg[columns]).enumerate() {
+                    if u64::from(*arg) == ids.of(j) {
+                        acc[c] = acc[c] + C::of(*g);
+                    }
+                }
+            }
+            put(dx, acc, C::one(), write);
+        },
+    );
+    Ok(())
+}

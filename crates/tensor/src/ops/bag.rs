@@ -1,0 +1,247 @@
+//! A linear layer over sparse features, e.g. a bag of words: y = X·Wᵀ + b with X constant, in CSR.
+//!
+//! X is a graph from columns to rows whose edges weigh what its entries are, so this is an [aggregation](crate::ops::spmm) of the
+//! columns of W: forward adds up, for each row of X, the columns of W at its entries; dW is the same over the transposed X, which
+//! is made once, and so has a fixed order of summation. The columns of W are made rows beforehand: that is one pass over W,
+//! where X·Wᵀ has one over W for every row or so.
+
+use std::rc::Rc;
+
+use graphweft_graph::Csr;
+use graphweft_graph::dataset::SparseFeatures;
+
+use crate::adjacency::Adjacency;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ledger::Tag;
+use crate::matrix::Matrix;
+use crate::ops::Write;
+use crate::ops::linear::Affine;
+use crate::ops::spmm::{Along, EdgeWeights};
+use crate::tape::{Backward, Grads, Tape, Var};
+
+const OP: &str = "bag";
+
+/// Sparse features made ready for kernels: by row and by column.
+#[derive(Clone, Debug)]
+pub struct Bag {
+    graph: Adjacency,
+    /// The entries, E × 1; absent where all are 1.
+    values: Option<Matrix>,
+}
+
+impl Bag {
+    /// Prepares `features` on `device`, with values in `dtype`: f32, or f64 in tests.
+    ///
+    /// # Errors
+    /// If columns are out of range or not ascending, or if there are not as many values as columns.
+    pub fn new(device: &Device, features: &SparseFeatures, dtype: DType) -> Result<Self> {
+        let csr = Csr::new(features.indptr.clone(), features.indices.clone(), features.width)
+            .map_err(|e| Error::Argument { op: OP, problem: e.to_string() })?;
+        let Some(data) = &features.data else {
+            return Ok(Self { graph: Adjacency::new(device, csr), values: None });
+        };
+        let values = device.upload(csr.num_edges(), 1, &data[..], Tag::Graph)?;
+        let values = if dtype == DType::F32 { values } else { device.convert(OP, &values, dtype)? };
+        Ok(Self { graph: Adjacency::with_edges(device, csr), values: Some(values) })
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.graph.num_dst()
+    }
+
+    /// Columns.
+    pub fn cols(&self) -> usize {
+        self.graph.num_src()
+    }
+
+    fn weights(&self) -> EdgeWeights<'_> {
+        EdgeWeights { edge: self.values.as_ref(), ..EdgeWeights::default() }
+    }
+}
+
+/// What a backend does beside aggregation.
+pub trait BagKernels {
+    /// `to = fromᵀ`, of the same type.
+    fn transpose(&self, from: &Matrix, to: &mut Matrix) -> Result<()>;
+
+    /// Overwrites every row of `to` with the only row of `row`.
+    fn spread_row(&self, row: &Matrix, to: &mut Matrix) -> Result<()>;
+
+    /// Overwrites the only row of `to` with the sum of the rows of `from`.
+    fn sum_rows(&self, from: &Matrix, to: &mut Matrix) -> Result<()>;
+}
+
+/// Applies `layer` to `x`; the output's elements are of type `dtype`.
+pub fn bag(tape: &mut Tape, x: &Rc<Bag>, layer: &Affine, dtype: DType) -> Result<Var> {
+    let weight = tape.parameter(&layer.weight);
+    let bias = layer.bias.as_ref().map(|b| tape.parameter(b));
+    let (out, cols) = weight.value().shape();
+    weight.value().expect(OP, "weight", out, x.cols())?;
+    let device = tape.device().clone();
+    let mut y = device.uninit(OP, x.rows(), out, dtype, Tag::Activations)?;
+    let mut write = Write::Set;
+    if let Some(bias) = &bias {
+        bias.value().expect(OP, "bias", 1, out)?;
+        device.backend().spread_row(bias.value(), &mut y)?;
+        write = Write::Add;
+    }
+    let mut columns = device.uninit(OP, cols, out, weight.value().dtype(), Tag::Workspace)?;
+    device.backend().transpose(weight.value(), &mut columns)?;
+    device.backend().spmm(&x.graph, &x.weights(), Along::Edges, &columns, &mut y, write)?;
+    let inputs: Vec<&Var> = std::iter::once(&weight).chain(&bias).collect();
+    let parameters = weight.value().dtype();
+    Ok(tape.push(&inputs, y, || BagBackward { x: Rc::clone(x), out, parameters, bias: layer.bias.is_some() }))
+}
+
+struct BagBackward {
+    x: Rc<Bag>,
+    out: usize,
+    /// Type of the parameters.
+    parameters: DType,
+    bias: bool,
+}
+
+impl Backward for BagBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(dy) = grads.output(0) else { return Ok(()) };
+        let device = grads.device().clone();
+        let (cols, dtype) = (self.x.cols(), self.parameters);
+        let mut dw = device.uninit(OP, self.out, cols, dtype, Tag::Gradients)?;
+        {
+            let mut columns = device.uninit(OP, cols, self.out, dtype, Tag::Workspace)?;
+            let (graph, weights) = (&self.x.graph, self.x.weights());
+            device.backend().spmm(graph, &weights, Along::Transpose, &dy, &mut columns, Write::Set)?;
+            device.backend().transpose(&columns, &mut dw)?;
+        }
+        grads.put(0, dw)?;
+        if self.bias {
+            let mut db = device.uninit(OP, 1, self.out, dtype, Tag::Gradients)?;
+            device.backend().sum_rows(&dy, &mut db)?;
+            grads.put(1, db)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::{Cpu, Isa};
+    use crate::gradcheck::check;
+    use crate::ops::graphs::{f64s, near, same_bits_for_any_number_of_threads, upload};
+    use crate::tape::Parameter;
+
+    /// Rows of entries; one row is empty, one column occurs in every other row (a hub from 8192 rows on).
+    fn features(rows: usize, width: usize, values: bool) -> SparseFeatures {
+        let mut indptr = vec![0u64];
+        let mut indices = Vec::new();
+        for i in 0..rows {
+            if i != 1 {
+                let mut row: Vec<u32> = (0..i % 5 + 1).map(|k| ((i * 7 + k * 3) % width) as u32).chain([0]).collect();
+                row.sort_unstable();
+                row.dedup();
+                indices.extend(row);
+            }
+            indptr.push(indices.len() as u64);
+        }
+        let data = values.then(|| (0..indices.len()).map(|k| (k % 7) as f32 / 4.0 - 0.5).collect::<Vec<_>>().into());
+        SparseFeatures { indptr: indptr.into(), indices: indices.into(), data, width }
+    }
+
+    fn layer(device: &Device, out: usize, width: usize, bias: bool, dtype: DType) -> Affine {
+        let parameter = |name: &str, seed, shape| Parameter::new(name, upload(device, seed, shape, dtype));
+        let bias = bias.then(|| parameter("bias", 2, (1, out)));
+        Affine { weight: parameter("weight", 1, (out, width)), bias }
+    }
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        for (rows, values, bias) in [(6, true, true), (6, false, false), (1, true, true), (0, true, true)] {
+            let x = Rc::new(Bag::new(&device, &features(rows, 4, values), DType::F64).unwrap());
+            let layer = layer(&device, 3, 4, bias, DType::F64);
+            let parameters: Vec<_> = std::iter::once(layer.weight.clone()).chain(layer.bias.clone()).collect();
+            check(&device, &[], &parameters, |tape, _| bag(tape, &x, &layer, DType::F64)).unwrap();
+        }
+    }
+
+    /// y, dW and db.
+    fn run(device: &Device, (rows, width, out): (usize, usize, usize), dtype: DType, values: bool) -> Vec<Vec<f64>> {
+        let compute = dtype.compute();
+        let x = Rc::new(Bag::new(device, &features(rows, width, values), compute).unwrap());
+        let layer = layer(device, out, width, true, compute);
+        let mut tape = Tape::new(device);
+        let y = bag(&mut tape, &x, &layer, dtype).unwrap();
+        let value = y.value().clone();
+        let g = upload(device, 3, value.shape(), dtype);
+        tape.backward(vec![(y, g)], &[], |_| Ok(())).unwrap();
+        let (dw, db) = (layer.weight.take_grad().unwrap(), layer.bias.unwrap().take_grad().unwrap());
+        assert_eq!((dw.dtype(), db.dtype()), (compute, compute), "gradients of parameters are not rounded");
+        [value, dw, db].iter().map(f64s).collect()
+    }
+
+    #[test]
+    fn equals_a_dense_product_in_f64() {
+        let device = Device::cpu();
+        let (rows, width, out) = (40, 9, 5);
+        for values in [false, true] {
+            let x = features(rows, width, values);
+            let mut dense = vec![0.0; rows * width];
+            for i in 0..rows {
+                for e in x.indptr[i] as usize..x.indptr[i + 1] as usize {
+                    dense[i * width + x.indices[e] as usize] = x.data.as_ref().map_or(1.0, |d| f64::from(d[e]));
+                }
+            }
+            let w = f64s(&upload(&device, 1, (out, width), DType::F64));
+            let b = f64s(&upload(&device, 2, (1, out), DType::F64));
+            let g = f64s(&upload(&device, 3, (rows, out), DType::F64));
+            let product =
+                |i: usize, o: usize| b[o] + (0..width).map(|c| dense[i * width + c] * w[o * width + c]).sum::<f64>();
+            let y: Vec<f64> = (0..rows * out).map(|k| product(k / out, k % out)).collect();
+            let entry = |o: usize, c: usize| (0..rows).map(|i| g[i * out + o] * dense[i * width + c]).sum();
+            let dw: Vec<f64> = (0..out * width).map(|k| entry(k / width, k % width)).collect();
+            let db: Vec<f64> = (0..out).map(|o| (0..rows).map(|i| g[i * out + o]).sum()).collect();
+            let found = run(&device, (rows, width, out), DType::F64, values);
+            for (found, expected) in found.iter().zip([y, dw, db]) {
+                near(found, &expected, 1e-12, "bag");
+            }
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        for (shape, values) in [((9000, 50, 24), true), ((9000, 50, 16), false), ((33, 200, 3), true)] {
+            let exact = run(&Device::cpu(), shape, DType::F64, values);
+            for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+                let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
+                for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::Bf16, 1e-2)] {
+                    for (found, exact) in run(&device, shape, dtype, values).iter().zip(&exact) {
+                        near(found, exact, tolerance, &format!("{shape:?} {isa} {dtype}"));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        same_bits_for_any_number_of_threads(|| run(&Device::cpu(), (9000, 50, 24), DType::F32, true), "bag");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let device = Device::cpu();
+        let mut x = features(6, 4, false);
+        let bad = layer(&device, 3, 5, true, DType::F32);
+        let good = Rc::new(Bag::new(&device, &x, DType::F32).unwrap());
+        assert!(bag(&mut Tape::new(&device), &good, &bad, DType::F32).is_err());
+        x.width = 2;
+        assert!(Bag::new(&device, &x, DType::F32).is_err());
+        let mut x = features(6, 4, true);
+        x.data = Some(vec![1.0].into());
+        assert!(Bag::new(&device, &x, DType::F32).is_err());
+    }
+}

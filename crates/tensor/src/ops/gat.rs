@@ -1,0 +1,155 @@
+//! GAT: attention whose score is a sum of two numbers, one per node at each end of an edge.
+//!
+//! e_ij = LeakyReLU(l_i + r_j) per head, with l = z·a_dst and r = z·a_src computed beforehand (a linear layer to H columns each),
+//! α = softmax over j (with bias and dropout as in [`attention`](crate::ops::attention)), out_i = Σ α_ij z_j.
+//!
+//! l and r are operands of their own: to score an edge elsewhere than where its destination lives, only H numbers of the
+//! destination travel. Backward gives dl, dr and dz: the score's part of the gradient goes on through the layers that made l
+//! and r.
+
+use std::rc::Rc;
+
+use crate::adjacency::Adjacency;
+use crate::error::{Error, Result};
+use crate::ops::attention::{BiasVar, EdgeDropout, Inputs, SavedScore, record};
+use crate::tape::{Tape, Var};
+
+/// The operands of GAT on the tape.
+#[derive(Clone, Copy)]
+pub struct Gat<'a> {
+    /// N_dst × H, in the type of the computation.
+    pub l: &'a Var,
+    /// N_src × H, likewise.
+    pub r: &'a Var,
+    /// The values, N_src × d; the heads share the columns equally.
+    pub z: &'a Var,
+    /// Of the LeakyReLU, where its argument is not positive.
+    pub slope: f64,
+}
+
+/// Attention over `z` along `graph` with GAT's score. There are as many heads as l has columns.
+pub fn gat(
+    tape: &mut Tape,
+    graph: &Rc<Adjacency>,
+    operands: Gat<'_>,
+    bias: BiasVar<'_>,
+    dropout: Option<EdgeDropout>,
+) -> Result<Var> {
+    let Gat { l, r, z, slope } = operands;
+    for (what, m) in [("l", l), ("r", r)] {
+        if m.value().dtype() != z.value().dtype().compute() {
+            return Err(Error::Type { op: "gat", what, got: m.value().dtype() });
+        }
+    }
+    let score = SavedScore::Gat { l: l.value().clone(), r: r.value().clone(), z: z.value().clone(), slope };
+    let inputs = Inputs { dst: l, src: r, value: Some(z), shared: None };
+    record(tape, graph, l.value().cols(), score, &inputs, bias, dropout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::dtype::DType;
+    use crate::gradcheck::check;
+    use crate::ops::graphs::Kind::{Computed, Stored};
+    use crate::ops::graphs::{
+        Case, dense_attention, dropout, empty, f64s, near, same_bits_for_any_number_of_threads, small, upload, with_hub,
+    };
+
+    /// x: l, r, z and a bias per edge or an edge weight.
+    fn run(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], drop: bool) -> Result<Var> {
+        let drop = drop.then(|| dropout(graph));
+        let bias = x.get(3).map_or(BiasVar::None, BiasVar::PerEdge);
+        gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, bias, drop)
+    }
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        for graph in [vec![small(&device)], empty(&device).to_vec()].concat() {
+            let (n, m) = (graph.num_dst(), graph.num_src());
+            for (heads, inputs, drop) in [(1, 3, false), (2, 3, false), (3, 4, false), (2, 4, true)] {
+                let shapes = [(n, heads), (m, heads), (m, 2 * heads), (graph.num_edges(), heads)];
+                let up = |(k, shape): (usize, &_)| upload(&device, k as u64 + 1, *shape, DType::F64);
+                let inputs: Vec<_> = shapes[..inputs].iter().enumerate().map(up).collect();
+                check(&device, &inputs, &[], |tape, x| run(tape, &graph, x, drop)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_with_edge_features() {
+        let device = Device::cpu();
+        let graph = small(&device);
+        let up = |seed, rows, cols| upload(&device, seed, (rows, cols), DType::F64);
+        let feat = up(5, graph.num_edges(), 3);
+        check(&device, &[up(1, 5, 2), up(2, 6, 2), up(3, 6, 4), up(4, 2, 3)], &[], |tape, x| {
+            let bias = BiasVar::Features { feat: &feat, weight: &x[3] };
+            gat(tape, &graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.0 }, bias, None)
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn equals_dense_softmax_in_f64() {
+        let device = Device::cpu();
+        let (graph, heads) = (small(&device), 2);
+        let inputs: Vec<_> = [(5, 2), (6, 2), (6, 6), (12, 2)]
+            .into_iter()
+            .enumerate()
+            .map(|(k, shape)| upload(&device, k as u64, shape, DType::F64))
+            .collect();
+        let mut tape = Tape::new(&device);
+        let vars: Vec<Var> = inputs.iter().map(|m| tape.leaf(m.clone())).collect();
+        let out = run(&mut tape, &graph, &vars, true).unwrap();
+        let [l, r, z, bias] = [0, 1, 2, 3].map(|k| f64s(&inputs[k]));
+        let expected = dense_attention(&graph, heads, &z, Some(&dropout(&graph)), |e, j, i, h| {
+            let x = l[i * heads + h] + r[j * heads + h];
+            x.max(0.0) + 0.2 * x.min(0.0) + bias[e * heads + h]
+        });
+        near(&f64s(out.value()), &expected, 1e-12, "out");
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        let edges = with_hub(&Device::cpu()).num_edges();
+        for (heads, width) in [(8, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)] {
+            // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after another.
+            let single = if width % 8 == 0 { 2e-5 } else { 1e-4 };
+            for extras in [false, true] {
+                let (n, c) = (300, heads * width);
+                let all = [(n, heads, Computed), (n, heads, Computed), (n, c, Stored), (edges, heads, Computed)];
+                let inputs = if extras { &all[..] } else { &all[..3] };
+                let f = &|tape: &mut Tape, graph: &_, x: &[Var]| run(tape, graph, x, extras);
+                Case { graph: &with_hub, inputs, f }.agrees_with_f64(&format!("{heads}×{width}"), single, 2e-2);
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        let run = || {
+            let edges = with_hub(&Device::cpu()).num_edges();
+            let inputs = &[(300, 4, Computed), (300, 4, Computed), (300, 64, Stored), (edges, 4, Computed)];
+            let f = &|tape: &mut Tape, graph: &_, x: &[Var]| run(tape, graph, x, true);
+            Case { graph: &with_hub, inputs, f }.run(&Device::cpu(), DType::F32)
+        };
+        same_bits_for_any_number_of_threads(run, "gat");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let device = Device::cpu();
+        let graph = small(&device);
+        let mut tape = Tape::new(&device);
+        let mut leaf = |rows, cols, dtype| tape.leaf(upload(&device, 1, (rows, cols), dtype));
+        let (l, r, z) = (leaf(5, 2, DType::F32), leaf(6, 2, DType::F32), leaf(6, 4, DType::F32));
+        let (odd, half) = (leaf(6, 3, DType::F32), leaf(5, 2, DType::Bf16));
+        let mut run = |l, r, z| gat(&mut tape, &graph, Gat { l, r, z, slope: 0.2 }, BiasVar::None, None);
+        assert!(run(&l, &r, &z).is_ok());
+        assert!(run(&r, &l, &z).is_err());
+        assert!(run(&l, &r, &odd).is_err());
+        assert!(run(&half, &r, &z).is_err());
+    }
+}

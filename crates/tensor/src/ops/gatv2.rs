@@ -1,0 +1,157 @@
+//! GATv2: attention whose score looks at all columns of both ends of an edge.
+//!
+//! e_ij = a·LeakyReLU(l_i + r_j) per head, with l and r linear functions of the nodes' rows and a parameter a; α = softmax over j
+//! (with bias and dropout as in [`attention`](crate::ops::attention)), out_i = Σ α_ij r_j, or Σ α_ij v_j where values are given.
+//!
+//! Backward recomputes the scores: dl_i and da by destination, dr_j (and dv_j) by source.
+
+use std::rc::Rc;
+
+use crate::adjacency::Adjacency;
+use crate::error::{Error, Result};
+use crate::ops::attention::{BiasVar, EdgeDropout, Inputs, SavedScore, record};
+use crate::tape::{Tape, Var};
+
+/// The operands of GATv2 on the tape.
+#[derive(Clone, Copy)]
+pub struct Gatv2<'a> {
+    /// N_dst × d; the heads share the columns equally.
+    pub l: &'a Var,
+    /// N_src × d.
+    pub r: &'a Var,
+    /// N_src × d, of the type of r; r itself where absent.
+    pub value: Option<&'a Var>,
+    /// H × d/H, in the type of the computation.
+    pub a: &'a Var,
+    /// Of the LeakyReLU, where its argument is not positive.
+    pub slope: f64,
+}
+
+/// Attention along `graph` with GATv2's score. There are as many heads as `a` has rows.
+pub fn gatv2(
+    tape: &mut Tape,
+    graph: &Rc<Adjacency>,
+    operands: Gatv2<'_>,
+    bias: BiasVar<'_>,
+    dropout: Option<EdgeDropout>,
+) -> Result<Var> {
+    let Gatv2 { l, r, value, a, slope } = operands;
+    if a.value().dtype() != l.value().dtype().compute() {
+        return Err(Error::Type { op: "gatv2", what: "a", got: a.value().dtype() });
+    }
+    let score = SavedScore::Gatv2 {
+        l: l.value().clone(),
+        r: r.value().clone(),
+        value: value.map(|v| v.value().clone()),
+        a: a.value().clone(),
+        slope,
+    };
+    let inputs = Inputs { dst: l, src: r, value, shared: Some(a) };
+    record(tape, graph, a.value().rows(), score, &inputs, bias, dropout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::dtype::DType;
+    use crate::gradcheck::check;
+    use crate::ops::graphs::Kind::{Computed, Stored};
+    use crate::ops::graphs::{
+        Case, dense_attention, dropout, empty, f64s, near, same_bits_for_any_number_of_threads, small, upload, with_hub,
+    };
+
+    /// x: l, r, a, then a bias per edge, then values, as far as they are given.
+    fn run(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], drop: bool) -> Result<Var> {
+        let drop = drop.then(|| dropout(graph));
+        let bias = x.get(3).map_or(BiasVar::None, BiasVar::PerEdge);
+        gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: x.get(4), a: &x[2], slope: 0.2 }, bias, drop)
+    }
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        for graph in [vec![small(&device)], empty(&device).to_vec()].concat() {
+            let (n, m) = (graph.num_dst(), graph.num_src());
+            for (heads, inputs, drop) in [(1, 3, false), (2, 3, true), (3, 4, false), (2, 5, true)] {
+                let d = 2 * heads;
+                let shapes = [(n, d), (m, d), (heads, 2), (graph.num_edges(), heads), (m, d)];
+                let up = |(k, shape): (usize, &_)| upload(&device, k as u64 + 1, *shape, DType::F64);
+                let inputs: Vec<_> = shapes[..inputs].iter().enumerate().map(up).collect();
+                check(&device, &inputs, &[], |tape, x| run(tape, &graph, x, drop)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn equals_dense_softmax_in_f64() {
+        let device = Device::cpu();
+        let (graph, heads, w) = (small(&device), 2, 3);
+        let inputs: Vec<_> = [(5, 6), (6, 6), (2, 3), (12, 2), (6, 6)]
+            .into_iter()
+            .enumerate()
+            .map(|(k, shape)| upload(&device, k as u64, shape, DType::F64))
+            .collect();
+        for given in [4, 5] {
+            let mut tape = Tape::new(&device);
+            let vars: Vec<Var> = inputs[..given].iter().map(|m| tape.leaf(m.clone())).collect();
+            let out = run(&mut tape, &graph, &vars, true).unwrap();
+            let [l, r, a, bias] = [0, 1, 2, 3].map(|k| f64s(&inputs[k]));
+            let values = f64s(&inputs[if given == 5 { 4 } else { 1 }]);
+            let expected = dense_attention(&graph, heads, &values, Some(&dropout(&graph)), |e, j, i, h| {
+                let column = |c: usize| {
+                    let x = l[i * 6 + h * w + c] + r[j * 6 + h * w + c];
+                    a[h * w + c] * (x.max(0.0) + 0.2 * x.min(0.0))
+                };
+                (0..w).map(column).sum::<f64>() + bias[e * heads + h]
+            });
+            near(&f64s(out.value()), &expected, 1e-12, "out");
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        let edges = with_hub(&Device::cpu()).num_edges();
+        for (heads, width) in [(8, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)] {
+            // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after another.
+            let single = if width % 8 == 0 { 2e-5 } else { 1e-4 };
+            for (given, drop) in [(3, false), (5, true)] {
+                let (n, c) = (300, heads * width);
+                let row = (n, c, Stored);
+                let all = [row, row, (heads, width, Computed), (edges, heads, Computed), row];
+                let f = &|tape: &mut Tape, graph: &_, x: &[Var]| run(tape, graph, x, drop);
+                let case = Case { graph: &with_hub, inputs: &all[..given], f };
+                case.agrees_with_f64(&format!("{heads}×{width}, {given} given"), single, 3e-2);
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        let run = || {
+            let edges = with_hub(&Device::cpu()).num_edges();
+            let row = (300, 64, Stored);
+            let inputs = &[row, row, (4, 16, Computed), (edges, 4, Computed)];
+            let f = &|tape: &mut Tape, graph: &_, x: &[Var]| run(tape, graph, x, true);
+            Case { graph: &with_hub, inputs, f }.run(&Device::cpu(), DType::F32)
+        };
+        same_bits_for_any_number_of_threads(run, "gatv2");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let device = Device::cpu();
+        let graph = small(&device);
+        let mut tape = Tape::new(&device);
+        let mut leaf = |rows, cols, dtype| tape.leaf(upload(&device, 1, (rows, cols), dtype));
+        let (l, r, a) = (leaf(5, 4, DType::F32), leaf(6, 4, DType::F32), leaf(2, 2, DType::F32));
+        let (odd, half) = (leaf(3, 2, DType::F32), leaf(2, 2, DType::Bf16));
+        let mut run =
+            |l, r, value, a| gatv2(&mut tape, &graph, Gatv2 { l, r, value, a, slope: 0.2 }, BiasVar::None, None);
+        assert!(run(&l, &r, None, &a).is_ok());
+        assert!(run(&r, &l, None, &a).is_err());
+        assert!(run(&l, &r, Some(&l), &a).is_err());
+        assert!(run(&l, &r, None, &odd).is_err());
+        assert!(run(&l, &r, None, &half).is_err());
+    }
+}
