@@ -5,6 +5,7 @@
 
 mod attention;
 mod linear;
+mod rest;
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -24,6 +24,7 @@ pub mod ops;
 pub mod optim;
 mod pool;
 mod random;
+mod reduce;
 mod tape;
 
 pub use adjacency::Adjacency;
@@ -34,4 +35,5 @@ pub use error::{Error, Result};
 pub use ledger::{Ledger, Tag, Usage};
 pub use matrix::Matrix;
 pub use random::{Dropout, Ids};
+pub use reduce::{Alone, Reduce};
 pub use tape::{Backward, Grads, Parameter, Tape, Var};

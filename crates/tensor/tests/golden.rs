@@ -1,11 +1,13 @@
 //! Every operation against PyTorch: outputs and gradients in f64 to 1e-9 and in f32 to 1e-5. `golden/make.py` made the numbers.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use graphweft_graph::npy::NpyFile;
 use graphweft_tensor::ops::activation::{Activation, activate};
-use graphweft_tensor::ops::batch_norm::{Alone, Moments, batch_norm};
+use graphweft_tensor::ops::batch_norm::{Moments, batch_norm};
 use graphweft_tensor::ops::combine::{columns, combine, concat};
 use graphweft_tensor::ops::l2norm::l2_norm;
 use graphweft_tensor::ops::linear::{Affine, linear};
@@ -14,7 +16,7 @@ use graphweft_tensor::ops::norm::{Norm, layer_norm};
 use graphweft_tensor::ops::residual::post_norm;
 use graphweft_tensor::ops::rows::{RowIndex, gather, scatter};
 use graphweft_tensor::optim::{Optimizer, Rule, clip_factor, gradient_norm};
-use graphweft_tensor::{DType, Device, Matrix, Parameter, Result, Tag, Tape, Var};
+use graphweft_tensor::{Alone, DType, Device, Matrix, Parameter, Result, Tag, Tape, Var};
 
 /// The numbers of one operation.
 struct Golden(PathBuf);

@@ -1,5 +1,7 @@
 //! Graph operations over random small graphs: against dense definitions in f64, against finite differences, f32 against f64.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests.
+
 use std::rc::Rc;
 
 use graphweft_graph::Csr;

@@ -10,8 +10,7 @@ use crate::backend::Memory;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::ops::Write;
-use crate::ops::attention::{AttentionKernels, Bias, DotAttention, Saved};
+use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
 
 const OP: &str = "attention";
 const SOURCE: &str = include_str!("attention.cu");
@@ -43,13 +42,14 @@ impl Cuda {
 }
 
 impl AttentionKernels for Cuda {
-    fn dot_attention(&self, a: &DotAttention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
-        for (what, m) in [("q", a.q), ("kv", a.kv)] {
+    fn attention(&self, a: &Attention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
+        let Score::Dot { q, kv } = a.score else { return Err(self.unsupported("this kind of attention")) };
+        for (what, m) in [("q", q), ("kv", kv)] {
             if m.dtype() != DType::F32 {
                 return Err(Error::Type { op: OP, what, got: m.dtype() });
             }
         }
-        let (rows, d) = a.q.shape();
+        let (rows, d) = q.shape();
         if !matches!(a.bias, Bias::None) || a.dropout.is_some() || d > MOST_COLUMNS {
             return Err(self.unsupported("attention with bias or dropout, or wider than 1024 columns,"));
         }
@@ -59,9 +59,9 @@ impl AttentionKernels for Cuda {
         let graph = self.resident(&a.graph.forward)?;
         let function = self.function(SOURCE, "dot_attention_f32")?;
         let (heads, columns) = (a.heads as i32, d as i32);
-        let scale = 1.0 / (a.head_width() as f32).sqrt();
+        let scale = 1.0 / ((d / a.heads) as f32).sqrt();
         let mut launch = self.stream.launch_builder(&function);
-        launch.arg(&graph.indptr).arg(&graph.indices).arg(slice(OP, "q", a.q)?).arg(slice(OP, "kv", a.kv)?);
+        launch.arg(&graph.indptr).arg(&graph.indices).arg(slice(OP, "q", q)?).arg(slice(OP, "kv", kv)?);
         launch.arg(slice_mut(OP, "out", out)?).arg(slice_mut(OP, "lse", lse)?);
         launch.arg(&heads).arg(&columns).arg(&scale);
         let config =
@@ -71,7 +71,7 @@ impl AttentionKernels for Cuda {
         unsafe { launch.launch(config) }.map(|_| ()).map_err(self.fail("run attention"))
     }
 
-    fn dot_attention_fold(&self, _: &DotAttention<'_>, _: &mut Matrix) -> Result<()> {
+    fn attention_fold(&self, _: &Attention<'_>, _: &mut Matrix) -> Result<()> {
         Err(self.unsupported("attention block by block"))
     }
 
@@ -83,18 +83,11 @@ impl AttentionKernels for Cuda {
         Err(self.unsupported("the gradient of attention"))
     }
 
-    fn dot_attention_dst(
-        &self,
-        _: &DotAttention<'_>,
-        _: &Saved<'_>,
-        _: &mut Matrix,
-        _: Write,
-        _: Option<&mut Matrix>,
-    ) -> Result<()> {
+    fn attention_dst(&self, _: &Attention<'_>, _: &Saved<'_>, _: DstGrads<'_>) -> Result<()> {
         Err(self.unsupported("the gradient of attention"))
     }
 
-    fn dot_attention_src(&self, _: &DotAttention<'_>, _: &Saved<'_>, _: &mut Matrix) -> Result<()> {
+    fn attention_src(&self, _: &Attention<'_>, _: &Saved<'_>, _: SrcGrads<'_>) -> Result<()> {
         Err(self.unsupported("the gradient of attention"))
     }
 }

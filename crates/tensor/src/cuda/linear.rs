@@ -6,7 +6,8 @@ use super::{Cuda, slice, slice_mut};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::ops::linear::{Activation, LinearKernels, Weights};
+use crate::ops::activation::Activation;
+use crate::ops::linear::{LinearKernels, Weights};
 
 const OP: &str = "linear";
 const SOURCE: &str = include_str!("linear.cu");
@@ -27,6 +28,7 @@ impl LinearKernels for Cuda {
             Activation::None => 0i32,
             Activation::Relu => 1,
             Activation::Gelu => 2,
+            _ => return Err(self.unsupported("this activation")),
         };
         let sizes = [rows, k, out, width, layer.first].map(|n| n as i32);
         let null = 0u64;
@@ -57,9 +59,5 @@ impl LinearKernels for Cuda {
 
     fn linear_dw(&self, _: &Matrix, _: &Matrix, _: usize, _: &mut Matrix, _: Option<&mut Matrix>) -> Result<()> {
         Err(self.unsupported("the gradient of a linear layer"))
-    }
-
-    fn activation_backward(&self, _: Activation, _: &Matrix, _: &mut Matrix) -> Result<()> {
-        Err(self.unsupported("the gradient of an activation"))
     }
 }

@@ -11,8 +11,9 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::gradcheck::numbers;
 use crate::ledger::Tag;
+use crate::ops::activation::Activation;
 use crate::ops::attention::{BiasVar, attention};
-use crate::ops::linear::{Activation, Affine, linear};
+use crate::ops::linear::{Affine, linear};
 use crate::tape::{Parameter, Tape};
 
 fn devices() -> [Device; 2] {

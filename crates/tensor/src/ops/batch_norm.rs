@@ -16,25 +16,10 @@ use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::norm::{Norm, NormNumbers};
+use crate::reduce::Reduce;
 use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "batch norm";
-
-/// Sums a small matrix over ranks, in place and with the same result on each.
-pub trait Reduce {
-    /// Replaces `m` by the sum of all ranks' `m`.
-    fn sum(&self, m: &mut Matrix) -> Result<()>;
-}
-
-/// One rank alone: its sums are the sums.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
-
-impl Reduce for Alone {
-    fn sum(&self, _: &mut Matrix) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// What a backend does for batch norm.
 pub trait BatchNormKernels {
@@ -204,6 +189,7 @@ mod tests {
     use crate::gradcheck::check;
     use crate::ops::residual::residual;
     use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, parameter, upload};
+    use crate::reduce::Alone;
 
     fn norm(device: &Device, cols: usize) -> Norm {
         let new = |name| parameter(device, name, (1, cols), DType::F64);

@@ -22,25 +22,10 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::reduce::Reduce;
 use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "global attention";
-
-/// Sums a small matrix over ranks, in place and with the same result on each.
-pub trait Reduce {
-    /// Replaces `m` by the sum of all ranks' `m`.
-    fn sum(&self, m: &mut Matrix) -> Result<()>;
-}
-
-/// One rank alone: its sums are the sums.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
-
-impl Reduce for Alone {
-    fn sum(&self, _: &mut Matrix) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// What β is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -231,6 +216,7 @@ mod tests {
     use crate::cpu::{Cpu, Isa};
     use crate::gradcheck::check;
     use crate::ops::graphs::{f64s, near, rows_of, same_bits_for_any_number_of_threads, upload};
+    use crate::reduce::Alone;
 
     fn run(tape: &mut Tape, heads: usize, x: &[Var], own: f64, scale: Scale) -> Result<Var> {
         let operands = Global { heads, q: &x[0], k: &x[1], v: &x[2], own, scale };
