@@ -59,4 +59,5 @@ class Csr:
         return torch.sparse_csr_tensor(*self.rows, values, self.shape, check_invariants=False)
 
     def transpose(self, values):
-        return torch.sparse_csr_tensor(*self.columns, values.index_select(0, self.order), self.shape, check_invariants=False)
+        values = values.index_select(0, self.order)
+        return torch.sparse_csr_tensor(*self.columns, values, self.shape, check_invariants=False)

@@ -35,8 +35,9 @@ class Layer(nn.Module):
 
 
 def stack(name, graph):
-    attend = attention.scatter if name == "compile" else attention.IMPLEMENTATIONS[name]
-    model = nn.Sequential(*(Layer(attend(graph)) for _ in range(LAYERS)))
+    prepare = attention.scatter if name == "compile" else attention.IMPLEMENTATIONS[name]
+    attend = prepare(graph)  # one for all layers: what it keeps of the graph is shared
+    model = nn.Sequential(*(Layer(attend) for _ in range(LAYERS)))
     return torch.compile(model, dynamic=False, fullgraph=True) if name == "compile" else model
 
 

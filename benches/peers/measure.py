@@ -100,7 +100,7 @@ def guarded(command, environment):
         if process.returncode:
             lines = err.read().strip().splitlines()
             return {"status": "failed", "error": lines[-1] if lines else f"exit status {process.returncode}"}
-        # The process as a whole is an upper bound of what an operation takes; the peers' scripts leave out the libraries.
+        # The whole process is an upper bound of what an operation takes; the peers' scripts leave out their libraries.
         return {"status": "ok", "peak_mib": usage.ru_maxrss / 1024} | json.loads(out.read())
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Graphweft beside PyG, DGL and torch on the same graph folders, on this machine's CPU: ./run.sh [--fresh] [GRAPH…]
 #
-# Everything is kept under target/peers: two Python environments, the graphs, and results.jsonl with one line per finished
-# measurement. A second run goes on where the first one stopped; --fresh measures all of it again, on newly generated
-# graphs. LIMIT_S (default 120) is the time that one process may take. The table goes to stdout and to RESULTS.md.
+# Everything is kept under target/peers: two Python environments, the graphs, and results.jsonl with one line per
+# finished measurement. A second run goes on where the first one stopped; --fresh measures all of it again, on newly
+# generated graphs. LIMIT_S (default 120) is the time that one process may take, PYTHON the interpreter for the
+# environments. The table goes to stdout and to RESULTS.md.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -30,13 +31,14 @@ tcmalloc() { PATH=$PATH:/sbin ldconfig -p | awk '/libtcmalloc_minimal\.so\.4 / &
 
 mkdir -p target/peers/graphs
 environment torch torch_geometric torch torch_geometric numpy
-# The newest torch for which DGL's wheel carries its graphbolt library; the rest is what `import dgl` needs but does not require.
+# 2.2.1 is the newest torch that DGL's wheel has a graphbolt library for; `import dgl` needs the rest without saying so.
 environment dgl dgl dgl==2.1.0 torch==2.2.1 'torchdata<0.8' 'numpy<2' pandas pydantic pyyaml packaging
 if [ -z "$(tcmalloc)" ]; then as_root apt-get install -qy libtcmalloc-minimal4 >&2; fi
 cargo build --release --locked
 
 if [ -n "$fresh" ]; then rm -rf target/peers/results.jsonl target/peers/graphs/*; fi
 for graph in "$@"; do
-    [ -e "target/peers/graphs/$graph" ] || target/release/graphweft generate "$graph" -o "target/peers/graphs/$graph" >&2
+    folder=target/peers/graphs/$graph
+    [ -e "$folder" ] || target/release/graphweft generate "$graph" -o "$folder" >&2
 done
 TCMALLOC=$(tcmalloc) exec python3 benches/peers/measure.py "$@"

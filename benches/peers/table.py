@@ -87,7 +87,7 @@ def document(lines):
         f"Made by `benches/peers/run.sh`, {datetime.date.today()}, Graphweft {git}.",
         f"{machine()}; {', '.join(sorted(versions))}.",
         "Medians of at least five runs. Ratio: the peer's time, with the faster allocator, over ours in the same type. "
-        "Memory: for Graphweft the whole process, for the peers what the process grew by after its libraries were loaded.",
+        "Memory: for Graphweft the whole process, for the peers what it grew by after their libraries were loaded.",
     ]
     for op, (title, unit) in TITLES.items():
         body = list(rows(op, [line for line in lines if line["key"]["op"] == op]))
