@@ -25,13 +25,18 @@ IMPLEMENTATIONS = {
 }
 
 
+def has_bench(op):
+    """Whether this build has `graphweft bench OP`."""
+    return subprocess.run([OURS, "bench", op, "--help"], capture_output=True).returncode == 0
+
+
 def plan(graphs):
     """Every measurement as (key, command): what is compared stands together, so that it runs under the same load."""
     build = hashlib.sha256(Path(OURS).read_bytes()).hexdigest()[:12]
-    verbs = subprocess.run([OURS, "bench", "--help"], capture_output=True, text=True, check=True).stdout.split()
+    known = [op for op in (*IMPLEMENTATIONS, "gemm") if has_bench(op)]
 
     def ours(op, graph, threads, flags):
-        if op in verbs:
+        if op in known:
             for dtype in ("f32", "bf16"):
                 key = dict(op=op, graph=graph, threads=threads, impl="ours", dtype=dtype, allocator="-", build=build)
                 yield key, [OURS, "bench", op, *flags, "--threads", str(threads), "--dtype", dtype, "--json"]
@@ -43,7 +48,7 @@ def plan(graphs):
             yield key, [python, "-W", "ignore", str(HERE / f"{op}.py"), *arguments, str(threads)]
 
     for op, implementations in IMPLEMENTATIONS.items():
-        if op not in verbs:
+        if op not in known:
             print(f"note: this build has no `graphweft bench {op}`: peers only", file=sys.stderr)
         for graph in graphs:
             folder = str(PEERS / "graphs" / graph)
