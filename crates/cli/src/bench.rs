@@ -3,6 +3,7 @@
 mod attention;
 mod gemm;
 mod layer;
+mod spmm;
 
 use std::time::Instant;
 
@@ -29,6 +30,8 @@ enum Op {
     Gemm(gemm::Args),
     /// A stack of graph-transformer layers: forward, backward and update
     Layer(layer::Args),
+    /// The sum over neighbours, forward and backward
+    Spmm(spmm::Args),
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
@@ -36,6 +39,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Op::Attention(args) => attention::run(args, ui),
         Op::Gemm(args) => gemm::run(args, ui),
         Op::Layer(args) => layer::run(args, ui),
+        Op::Spmm(args) => spmm::run(args, ui),
     }
 }
 
@@ -57,6 +61,25 @@ struct Common {
     /// Seed for --graph
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
+}
+
+/// Attention heads, for the benches that have them.
+#[derive(clap::Args)]
+struct Heads {
+    /// Attention heads
+    #[arg(long, default_value_t = 8, value_name = "H")]
+    heads: usize,
+}
+
+impl Heads {
+    /// Their number, if `hidden` columns can be shared equally among them.
+    fn of(&self, hidden: usize) -> anyhow::Result<usize> {
+        if self.heads == 0 || !hidden.is_multiple_of(self.heads) {
+            let what = format!("{hidden} columns cannot be shared by {} heads", self.heads);
+            return Err(Error::request(what, "choose --heads so that it divides --hidden").into());
+        }
+        Ok(self.heads)
+    }
 }
 
 /// Type of stored elements.
