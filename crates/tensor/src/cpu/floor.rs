@@ -10,7 +10,7 @@ use std::ops::Range;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::neighbours::{FAR_AHEAD, prefetch_far};
+use super::neighbours::{AHEAD, prefetch};
 use super::simd::{Avx2, Avx512, Simd, Version};
 use super::{Cpu, host};
 use crate::adjacency::Direction;
@@ -65,9 +65,9 @@ unsafe fn touch<S: Simd>(views: &[(&[f32], usize)], indices: &[u32], edges: Rang
     let (mut largest, mut rest) = ([S::splat(0.0); 4], 0f32);
     for at in edges {
         let row = indices[at] as usize;
-        let next = indices.get(at + FAR_AHEAD).map_or(row, |&j| j as usize);
+        let next = indices.get(at + AHEAD).map_or(row, |&j| j as usize);
         for (table, width) in views {
-            prefetch_far(table.as_ptr().wrapping_add(next * width), *width);
+            prefetch(table.as_ptr().wrapping_add(next * width), *width);
             let row = &table[row * width..][..*width];
             let vectors = row.chunks_exact(S::LANES);
             for x in vectors.remainder() {

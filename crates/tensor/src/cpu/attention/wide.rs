@@ -23,7 +23,7 @@ use super::score::{Any, Operands};
 use super::vector::{ByDst, BySrc, Forward, Pass, Passes, Statistics, Target};
 use crate::adjacency::Task;
 use crate::cpu::Isa;
-use crate::cpu::neighbours::{FOUR, prefetch};
+use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::simd::{Avx512, Simd, Stored};
 use crate::ops::Write;
 
@@ -34,8 +34,6 @@ const LN_2: f32 = std::f32::consts::LN_2;
 const HEADS: usize = 8;
 const HEAD: usize = 16;
 const COLUMNS: usize = HEADS * HEAD;
-/// How many edges ahead rows are prefetched.
-const AHEAD: usize = 8;
 /// How far, in units of log₂, a score may lie above the reference.
 const SLACK: f32 = 8.0;
 /// Below every score; its difference to any is finite or −∞, never NaN.
