@@ -11,7 +11,7 @@ mod tile;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::activation::{Smooth, apply, specialise};
+use super::activation::{self, Smooth};
 use super::elementwise::{Convert, Real};
 use super::rowwise::Storage;
 use super::share::Shared;
@@ -412,7 +412,7 @@ fn backward_w<C: Compute, X: Storage<C = C>, D: Convert>(
 }
 
 /// The activation of some elements as it was stored: themselves where there is none, else computed into `scratch`.
-fn activated<'a, C: Compute, X: Storage<C = C>>(
+fn activated<'a, X: Storage<C: Smooth>>(
     isa: Isa,
     activation: Activation,
     from: &'a [X],
@@ -424,12 +424,7 @@ fn activated<'a, C: Compute, X: Storage<C = C>>(
     scratch.resize(from.len(), X::zeroed());
     isa.run(
         #[inline(always)]
-        || {
-            specialise!(
-                activation,
-                scratch.iter_mut().zip(from).for_each(|(to, x)| *to = X::store(apply(activation, x.load())))
-            )
-        },
+        || activation::forward(activation, from, scratch),
     );
     scratch
 }
