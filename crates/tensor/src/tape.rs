@@ -12,6 +12,7 @@ use std::rc::Rc;
 use crate::device::Device;
 use crate::error::Result;
 use crate::matrix::Matrix;
+use crate::ops::activation::Activated;
 
 /// A value on the tape. Cheap to clone; dropping the last clone frees the value unless some operation saved it.
 #[derive(Clone, Debug)]
@@ -19,9 +20,25 @@ pub struct Var {
     value: Matrix,
     /// Where gradients for it are collected; `None` for constants.
     slot: Option<usize>,
+    /// How to have the value again without keeping it.
+    made_from: Option<Activated>,
 }
 
 impl Var {
+    fn new(value: Matrix, slot: Option<usize>) -> Self {
+        Self { value, slot, made_from: None }
+    }
+
+    /// Says that the value is an activation of something that the tape keeps: operations may save that instead.
+    pub(crate) fn made_from(self, source: Activated) -> Self {
+        Self { made_from: Some(source), ..self }
+    }
+
+    /// What an operation saves that needs the value in backward and can apply an activation on the way.
+    pub(crate) fn to_save(&self) -> Activated {
+        self.made_from.clone().unwrap_or_else(|| Activated::itself(self.value.clone()))
+    }
+
     /// The value.
     pub fn value(&self) -> &Matrix {
         &self.value
@@ -132,13 +149,13 @@ impl Tape {
 
     /// A value without gradient.
     pub fn constant(&self, value: Matrix) -> Var {
-        Var { value, slot: None }
+        Var::new(value, None)
     }
 
     /// A value whose gradient [`Tape::backward`] returns.
     pub fn leaf(&mut self, value: Matrix) -> Var {
         let slot = self.new_slot();
-        Var { value, slot }
+        Var::new(value, slot)
     }
 
     /// A parameter, recorded where it is used first: backward reaches this node when its gradient is complete.
@@ -147,7 +164,7 @@ impl Tape {
         if let Some(slot) = slot {
             self.nodes.push(Node::Parameter { slot, parameter: Rc::clone(parameter) });
         }
-        Var { value: parameter.value(), slot }
+        Var::new(parameter.value(), slot)
     }
 
     fn new_slot(&mut self) -> Option<usize> {
@@ -176,9 +193,9 @@ impl Tape {
         op: impl FnOnce() -> B,
     ) -> [Var; K] {
         if !self.wants(inputs) {
-            return outputs.map(|value| Var { value, slot: None });
+            return outputs.map(|value| Var::new(value, None));
         }
-        let vars = outputs.map(|value| Var { value, slot: self.new_slot() });
+        let vars = outputs.map(|value| Var::new(value, self.new_slot()));
         let outputs = vars.iter().filter_map(|v| v.slot).collect();
         self.nodes.push(Node::Op { inputs: inputs.iter().map(|v| v.slot).collect(), outputs, op: Box::new(op()) });
         vars
@@ -237,7 +254,7 @@ impl Tape {
         let outputs = segment(&mut quiet, &constants)?;
         drop(constants);
         // Parameters inside need gradients even where no input does, so this node is always recorded.
-        let vars: Vec<Var> = outputs.into_iter().map(|v| Var { value: v.value, slot: self.new_slot() }).collect();
+        let vars: Vec<Var> = outputs.into_iter().map(|v| Var::new(v.value, self.new_slot())).collect();
         let op = Checkpoint { saved, segment: Box::new(segment) };
         self.nodes.push(Node::Op {
             inputs: inputs.iter().map(|v| v.slot).collect(),

@@ -1,6 +1,6 @@
 //! `graphweft bench gemm`
 
-use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::activation::{Activated, Activation};
 use graphweft_tensor::ops::linear::Weights;
 use graphweft_tensor::{DType, Device, Tag};
 use serde_json::json;
@@ -29,6 +29,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let weight = random(&device, out, k, DType::F32, 3)?;
     let layer = Weights { weight: &weight, bias: None, activation: Activation::None, first: 0 };
 
+    let input_of = Activated::itself(x.clone());
     let (mut forward, mut input, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..=args.common.runs {
         // Each product makes its own result, as on a tape.
@@ -36,7 +37,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         let kernels = device.backend();
         forward.push(timed(|| Ok(kernels.linear(&x, &layer, &mut new(n, out, dtype)?, None)?))?.1);
         input.push(timed(|| Ok(kernels.linear_dx(&g, &layer, &mut new(n, k, dtype)?, false)?))?.1);
-        weights.push(timed(|| Ok(kernels.linear_dw(&x, &g, 0, &mut new(out, k, DType::F32)?, None)?))?.1);
+        weights.push(timed(|| Ok(kernels.linear_dw(&input_of, &g, 0, &mut new(out, k, DType::F32)?, None)?))?.1);
     }
     let (forward, input, weights) = (median(forward), median(input), median(weights));
     let gflops = |ms: f64| 2.0 * (n * k * out) as f64 / ms / 1e6;

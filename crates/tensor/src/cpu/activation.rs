@@ -185,8 +185,9 @@ impl ActivationKernels for Cpu {
     }
 }
 
+/// y = act(x), element by element.
 #[inline(always)]
-fn forward<T: Storage<C: Smooth>>(activation: Activation, x: &[T], y: &mut [T]) {
+pub(super) fn forward<T: Storage<C: Smooth>>(activation: Activation, x: &[T], y: &mut [T]) {
     specialise!(
         activation,
         for (y, x) in y.iter_mut().zip(x) {

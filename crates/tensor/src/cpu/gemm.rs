@@ -11,8 +11,9 @@ mod tile;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::activation::Smooth;
+use super::activation::{self, Smooth};
 use super::elementwise::{Convert, Real};
+use super::rowwise::Storage;
 use super::share::Shared;
 use super::{Cpu, Isa, host, host_mut};
 use crate::dtype::DType;
@@ -20,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::activation::Activation;
+use crate::ops::activation::{Activated, Activation};
 use crate::ops::linear::{LinearKernels, Weights};
 use finish::Finish;
 use pack::{Panels, Small, interleave};
@@ -180,13 +181,20 @@ impl LinearKernels for Cpu {
         by_types!(dy, dx, "dx", backward_x(self.isa, dy, layer, dx, add))
     }
 
-    fn linear_dw(&self, x: &Matrix, dy: &Matrix, first: usize, dw: &mut Matrix, db: Option<&mut Matrix>) -> Result<()> {
-        match (x.dtype(), dy.dtype()) {
-            (DType::F64, DType::F64) => backward_w::<f64, f64, f64>(*self, x, dy, first, dw, db),
-            (DType::F32, DType::F32) => backward_w::<f32, f32, f32>(*self, x, dy, first, dw, db),
-            (DType::F32, DType::Bf16) => backward_w::<f32, f32, bf16>(*self, x, dy, first, dw, db),
-            (DType::Bf16, DType::F32) => backward_w::<f32, bf16, f32>(*self, x, dy, first, dw, db),
-            (DType::Bf16, DType::Bf16) => backward_w::<f32, bf16, bf16>(*self, x, dy, first, dw, db),
+    fn linear_dw(
+        &self,
+        x: &Activated,
+        dy: &Matrix,
+        first: usize,
+        dw: &mut Matrix,
+        db: Option<&mut Matrix>,
+    ) -> Result<()> {
+        match (x.of.dtype(), dy.dtype()) {
+            (DType::F64, DType::F64) => backward_w::<f64, f64, f64>(self.isa, x, dy, first, dw, db),
+            (DType::F32, DType::F32) => backward_w::<f32, f32, f32>(self.isa, x, dy, first, dw, db),
+            (DType::F32, DType::Bf16) => backward_w::<f32, f32, bf16>(self.isa, x, dy, first, dw, db),
+            (DType::Bf16, DType::F32) => backward_w::<f32, bf16, f32>(self.isa, x, dy, first, dw, db),
+            (DType::Bf16, DType::Bf16) => backward_w::<f32, bf16, bf16>(self.isa, x, dy, first, dw, db),
             (_, got) => Err(Error::Type { op: OP, what: "dy", got }),
         }
     }
@@ -332,9 +340,9 @@ fn backward_x<C: Compute, D: Convert, X: Convert>(
     Ok(())
 }
 
-fn backward_w<C: Compute, X: Convert, D: Convert>(
-    cpu: Cpu,
-    x: &Matrix,
+fn backward_w<C: Compute, X: Storage<C = C>, D: Convert>(
+    isa: Isa,
+    x: &Activated,
     dy: &Matrix,
     first: usize,
     dw: &mut Matrix,
@@ -343,8 +351,8 @@ fn backward_w<C: Compute, X: Convert, D: Convert>(
     let (out, k) = dw.shape();
     let (rows, width) = dy.shape();
     let both_bf16 = X::DTYPE == DType::Bf16 && D::DTYPE == DType::Bf16;
-    let engine = C::engine(cpu.isa, if both_bf16 { DType::Bf16 } else { C::DTYPE });
-    let (x, dy) = (host::<X>(OP, "x", x)?, host::<D>(OP, "dy", dy)?);
+    let engine = C::engine(isa, if both_bf16 { DType::Bf16 } else { C::DTYPE });
+    let (x, dy, activation) = (host::<X>(OP, "x", &x.of)?, host::<D>(OP, "dy", dy)?, x.activation);
 
     if out == 0 {
         return Ok(());
@@ -355,13 +363,13 @@ fn backward_w<C: Compute, X: Convert, D: Convert>(
     let partial = host_mut::<C>(OP, "partial", &mut partial)?;
     partial.par_chunks_mut(out * k + out).enumerate().with_max_len(1).for_each(|(at, partial)| {
         let (dw, db) = partial.split_at_mut(out * k);
-        let (mut xs, mut ds) = (Vec::new(), Vec::new());
+        let (mut xa, mut xs, mut ds) = (Vec::new(), Vec::new(), Vec::new());
         let (mut xp, mut dp) = (Vec::new(), Vec::new());
         for start in (at * chunk..rows.min((at + 1) * chunk)).step_by(STEP) {
             let m = STEP.min(rows - start);
             let (x, d) = (&x[start * k..][..m * k], &dy[start * width..][..m * width]);
             if wants_bias {
-                cpu.isa.run(
+                isa.run(
                     #[inline(always)]
                     || {
                         for row in d.chunks(width) {
@@ -370,9 +378,10 @@ fn backward_w<C: Compute, X: Convert, D: Convert>(
                     },
                 );
             }
+            let x = activated(isa, activation, x, &mut xa);
             if engine == Engine::Pairs && k > 0 {
                 let (x, d) = (bytemuck::cast_slice(x), bytemuck::cast_slice(d));
-                cpu.isa.run(
+                isa.run(
                     #[inline(always)]
                     || {
                         interleave(&mut xp, x, k, 0..k);
@@ -400,4 +409,22 @@ fn backward_w<C: Compute, X: Convert, D: Convert>(
         host_mut::<C>(OP, "db", db)?.iter_mut().enumerate().for_each(|(j, x)| *x = sum(out * k + j));
     }
     Ok(())
+}
+
+/// The activation of some elements as it was stored: themselves where there is none, else computed into `scratch`.
+fn activated<'a, X: Storage<C: Smooth>>(
+    isa: Isa,
+    activation: Activation,
+    from: &'a [X],
+    scratch: &'a mut Vec<X>,
+) -> &'a [X] {
+    if activation == Activation::None {
+        return from;
+    }
+    scratch.resize(from.len(), X::zeroed());
+    isa.run(
+        #[inline(always)]
+        || activation::forward(activation, from, scratch),
+    );
+    scratch
 }

@@ -6,7 +6,7 @@ use super::{Cuda, slice, slice_mut};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::ops::activation::Activation;
+use crate::ops::activation::{Activated, Activation};
 use crate::ops::linear::{LinearKernels, Weights};
 
 const OP: &str = "linear";
@@ -57,7 +57,7 @@ impl LinearKernels for Cuda {
         Err(self.unsupported("the gradient of a linear layer"))
     }
 
-    fn linear_dw(&self, _: &Matrix, _: &Matrix, _: usize, _: &mut Matrix, _: Option<&mut Matrix>) -> Result<()> {
+    fn linear_dw(&self, _: &Activated, _: &Matrix, _: usize, _: &mut Matrix, _: Option<&mut Matrix>) -> Result<()> {
         Err(self.unsupported("the gradient of a linear layer"))
     }
 }

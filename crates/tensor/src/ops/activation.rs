@@ -51,6 +51,22 @@ impl Activation {
         [Self::None, Self::Relu, Self::LeakyRelu { slope: 0.2 }, Self::Elu, Self::Gelu];
 }
 
+/// A matrix by what it was made from: an activation of the elements of another one, which backward keeps anyway.
+#[derive(Clone, Debug)]
+pub struct Activated {
+    /// What it was made from.
+    pub of: Matrix,
+    /// How.
+    pub activation: Activation,
+}
+
+impl Activated {
+    /// The matrix itself.
+    pub fn itself(of: Matrix) -> Self {
+        Self { of, activation: Activation::None }
+    }
+}
+
 /// What a backend does for activations.
 pub trait ActivationKernels {
     /// `y = act(x)`.

@@ -2,7 +2,8 @@
 //!
 //! Several layers over the same input write side by side into one output (keys and values, say): one pass over x, one row per
 //! node. Forward applies bias and activation to a block of rows while it is in cache. Backward: dx = dy·W, dW = dyᵀ·x, db = Σ dy,
-//! where dy has gone back through the activation.
+//! where dy has gone back through the activation. GELU's input is kept for that; a layer that follows (the second of a feed-forward
+//! network) keeps the same matrix and applies GELU again block by block, instead of keeping GELU's output too.
 
 use std::rc::Rc;
 
@@ -10,7 +11,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::ops::activation::Activation;
+use crate::ops::activation::{Activated, Activation};
 use crate::tape::{Backward, Grads, Parameter, Tape, Var};
 
 const OP: &str = "linear";
@@ -33,7 +34,14 @@ pub trait LinearKernels {
     fn linear_dx(&self, dy: &Matrix, layer: &Weights<'_>, dx: &mut Matrix, add: bool) -> Result<()>;
 
     /// `dW = dy[:, first..]ᵀ·x` and `db = Σ dy`, always overwritten.
-    fn linear_dw(&self, x: &Matrix, dy: &Matrix, first: usize, dw: &mut Matrix, db: Option<&mut Matrix>) -> Result<()>;
+    fn linear_dw(
+        &self,
+        x: &Activated,
+        dy: &Matrix,
+        first: usize,
+        dw: &mut Matrix,
+        db: Option<&mut Matrix>,
+    ) -> Result<()>;
 }
 
 /// One layer's numbers.
@@ -89,13 +97,18 @@ pub fn linear(tape: &mut Tape, x: &Var, layers: &[Affine], activation: Activatio
         _ if activation.saves_input() => pre,
         _ => Some(y.clone()),
     };
-    Ok(tape.push(&inputs, y, || LinearBackward {
-        x: x.value().clone(),
+    let source = saved.clone().filter(|_| activation.saves_input());
+    let y = tape.push(&inputs, y, || LinearBackward {
+        x: x.to_save(),
         weights: shape.iter().map(|p| vars[p.weight].value().clone()).collect(),
         parts: shape,
         activation,
         saved,
-    }))
+    });
+    Ok(match source {
+        Some(of) => y.made_from(Activated { of, activation }),
+        None => y,
+    })
 }
 
 /// Where a layer's numbers are among the inputs of the tape node.
@@ -106,7 +119,7 @@ struct Part {
 }
 
 struct LinearBackward {
-    x: Matrix,
+    x: Activated,
     weights: Vec<Matrix>,
     parts: Vec<Part>,
     activation: Activation,
@@ -135,11 +148,14 @@ impl Backward for LinearBackward {
         if !grads.wants(0) {
             return Ok(());
         }
+        let ((rows, cols), dtype) = (self.x.of.shape(), self.x.of.dtype());
+        // Its gradient may take its place.
+        drop(self.x);
         let collected = grads.take(0);
         let mut add = collected.is_some();
         let mut dx = match collected {
             Some(dx) => dx,
-            None => device.uninit(OP, self.x.rows(), self.x.cols(), self.x.dtype(), Tag::Activations)?,
+            None => device.uninit(OP, rows, cols, dtype, Tag::Activations)?,
         };
         for (part, weight) in self.parts.iter().zip(&self.weights) {
             let numbers = Weights { weight, bias: None, activation: Activation::None, first: part.first };
@@ -221,6 +237,37 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_gelu_made_is_not_kept() {
+        let device = Device::cpu();
+        let bytes = |activation, keep: bool| {
+            let layers = [(6, 9, "first"), (9, 4, "second")]
+                .map(|(input, out, name)| Affine { weight: parameter(&device, name, out, input), bias: None });
+            let mut tape = Tape::new(&device);
+            let x = tape.leaf(device.upload(50, 6, &numbers(1, 300), Tag::Activations).unwrap());
+            let h = linear(&mut tape, &x, &layers[..1], activation, DType::F64).unwrap();
+            let y = linear(&mut tape, &h, &layers[1..], Activation::None, DType::F64).unwrap();
+            let kept = keep.then_some(h);
+            let now = device.ledger().now().of(Tag::Activations);
+            drop((kept, y));
+            now
+        };
+        let h = 50 * 9 * 8;
+        assert_eq!(bytes(Activation::Gelu, true), bytes(Activation::Gelu, false) + h);
+        assert_eq!(bytes(Activation::Relu, true), bytes(Activation::Relu, false));
+        assert_eq!(bytes(Activation::Gelu, false), bytes(Activation::Relu, false));
+
+        let layers = [(3, 4, "first"), (4, 2, "second")]
+            .map(|(input, out, name)| Affine { weight: parameter(&device, name, out, input), bias: None });
+        let parameters: Vec<_> = layers.iter().map(|l| l.weight.clone()).collect();
+        let x = device.upload(5, 3, &numbers(1, 15), Tag::Activations).unwrap();
+        check(&device, &[x], &parameters, |tape, x| {
+            let h = linear(tape, &x[0], &layers[..1], Activation::Gelu, DType::F64)?;
+            linear(tape, &h, &layers[1..], Activation::None, DType::F64)
+        })
+        .unwrap();
     }
 
     #[test]
