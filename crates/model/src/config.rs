@@ -5,7 +5,7 @@ use graphweft_tensor::{DType, Device, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::init::Init;
-use crate::models::{gat, gcn, gin, gt, mlp, sage, stack};
+use crate::models::{exphormer, gat, gcn, gcnii, gin, gps, gt, mlp, polynormer, sage, sgformer, stack};
 use crate::network::{Network, Shape};
 use crate::prepare::Prepared;
 
@@ -15,6 +15,14 @@ use crate::prepare::Prepared;
 pub enum ModelConfig {
     /// Graph transformer.
     Gt(gt::Config),
+    /// The graph transformer with expander edges and virtual nodes.
+    Exphormer(exphormer::Config),
+    /// Convolution over edges beside attention to all nodes.
+    Gps(gps::Config),
+    /// Attention to all nodes beside a GCN.
+    Sgformer(sgformer::Config),
+    /// Local layers, then attention to all nodes, with products.
+    Polynormer(polynormer::Config),
     /// Graph convolutional network.
     Gcn(stack::Config),
     /// GraphSAGE.
@@ -25,6 +33,8 @@ pub enum ModelConfig {
     Gatv2(gat::Config),
     /// Graph isomorphism network.
     Gin(stack::Config),
+    /// A deep GCN whose layers all see the first rows.
+    Gcnii(gcnii::Config),
     /// Features only.
     Mlp(mlp::Config),
 }
@@ -32,8 +42,10 @@ pub enum ModelConfig {
 impl ModelConfig {
     /// The graph that the model works on: `csr`, with the edges that the model adds to it.
     pub fn prepare(&self, csr: Csr<u32>, seed: u64) -> Result<Prepared> {
-        let _ = seed;
-        Ok(Prepared::plain(csr))
+        match self {
+            Self::Exphormer(config) => config.prepare(&csr, seed),
+            _ => Ok(Prepared::plain(csr)),
+        }
     }
 
     /// Builds the model on `device` with parameters of type `dtype` drawn from `seed`.
@@ -41,11 +53,16 @@ impl ModelConfig {
         let (init, shape) = (Init::new(device, dtype, seed), &shape);
         match self {
             Self::Gt(config) => gt::build(config, &init, shape),
+            Self::Exphormer(config) => exphormer::build(config, &init, shape),
+            Self::Gps(config) => gps::build(config, &init, shape),
+            Self::Sgformer(config) => sgformer::build(config, &init, shape),
+            Self::Polynormer(config) => polynormer::build(config, &init, shape),
             Self::Gcn(config) => gcn::build(config, &init, shape),
             Self::Sage(config) => sage::build(config, &init, shape),
             Self::Gat(config) => gat::build(config, &init, shape),
             Self::Gatv2(config) => gat::build_v2(config, &init, shape),
             Self::Gin(config) => gin::build(config, &init, shape),
+            Self::Gcnii(config) => gcnii::build(config, &init, shape),
             Self::Mlp(config) => mlp::build(config, &init, shape),
         }
     }

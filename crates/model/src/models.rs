@@ -1,14 +1,21 @@
 //! The models, one file each.
 
+pub mod exphormer;
 pub mod gat;
 pub mod gcn;
+pub mod gcnii;
 pub mod gin;
+pub mod gps;
 pub mod gt;
 pub mod mlp;
+pub mod polynormer;
 pub mod sage;
+pub mod sgformer;
 pub mod stack;
 
 use graphweft_tensor::{Error, Result};
+
+use crate::network::Shape;
 
 /// Fails unless `heads` can share `hidden` columns.
 fn check_heads(op: &'static str, hidden: usize, heads: usize) -> Result<()> {
@@ -27,4 +34,21 @@ fn check_layers(op: &'static str, layers: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::Argument { op, problem: "model.layers = 0: it takes at least one".into() })
+}
+
+/// Fails unless a share is between 0 and 1.
+fn check_share(op: &'static str, key: &str, share: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&share) {
+        return Ok(());
+    }
+    Err(Error::Argument { op, problem: format!("model.{key} = {share}: it is a share, between 0 and 1") })
+}
+
+/// Fails if there are positional encodings.
+fn no_encodings(op: &'static str, shape: &Shape) -> Result<()> {
+    if shape.positional == 0 {
+        return Ok(());
+    }
+    let problem = format!("{op} takes no positional encodings: leave them out, or take gt, gps or exphormer");
+    Err(Error::Argument { op, problem })
 }

@@ -183,4 +183,13 @@ cases! {
     tuned_gat: "tuned-gat", true;
     gt: "gt", false;
     gt_with_batch_norm: "gt-batch", false;
+    gcnii: "gcnii", true;
+    sgformer: "sgformer-1", true;
+    sgformer_with_heads: "sgformer-2", true;
+    polynormer_in_its_local_phase: "polynormer-local", true;
+    polynormer: "polynormer", true;
+    polynormer_over_gat: "polynormer-gat", true;
+    gps: "gps", true;
+    gps_over_gat: "gps-gat", true;
+    exphormer: "exphormer", false;
 }

@@ -2,9 +2,11 @@
 
 pub mod activation;
 pub mod attention;
+pub mod attention_blocks;
 pub mod bag;
 pub mod batch_norm;
 pub mod combine;
+pub mod convert;
 pub mod dropout;
 pub mod epilogue;
 pub mod gat;
@@ -20,6 +22,7 @@ pub mod norm;
 pub mod product;
 pub mod reshape;
 pub mod residual;
+pub mod right;
 pub mod rows;
 pub mod spmm;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::{Error, Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
+use super::{check_layers, no_encodings};
 use crate::convs::{Conv, End};
 use crate::init::Init;
 use crate::network::{Buffer, Layer, Network, Shape, Step};
@@ -98,20 +99,18 @@ pub fn build(
 
 impl Config {
     fn check(&self, model: &'static str, shape: &Shape) -> Result<()> {
-        let problem = if self.layers == 0 {
-            "model.layers = 0: it takes at least one".into()
-        } else if self.hidden == 0 {
-            "model.hidden = 0: it takes at least one column".into()
+        check_layers(model, self.layers)?;
+        no_encodings(model, shape)?;
+        let problem = if self.hidden == 0 {
+            "model.hidden = 0: it takes at least one column"
         } else if self.stack == Shell::Plain && self.residual {
-            "model.residual = true needs model.stack = \"tuned\"".into()
+            "model.residual = true needs model.stack = \"tuned\""
         } else if self.stack == Shell::Plain && self.input_linear {
-            "model.input_linear = true needs model.stack = \"tuned\"".into()
-        } else if shape.positional > 0 {
-            format!("{model} takes no positional encodings: leave them out, or take gt, gps or exphormer")
+            "model.input_linear = true needs model.stack = \"tuned\""
         } else {
             return Ok(());
         };
-        Err(Error::Argument { op: model, problem })
+        Err(Error::Argument { op: model, problem: problem.into() })
     }
 }
 

@@ -4,20 +4,21 @@ Run: python make.py   (needs torch, torch_geometric, numpy, safetensors). Writes
 model.toml (our keys), initial and final parameters, and the losses; and `graph/` with the data that all cases share.
 """
 
-import math
 import pathlib
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.numpy import save_file
-from torch.nn import BatchNorm1d, LayerNorm, Linear, Module, ModuleList
-from torch_geometric.nn import GCN2Conv, GCNConv, TransformerConv
+from torch.nn import BatchNorm1d, LayerNorm, Linear, Module, ModuleList, Parameter
+from torch_geometric.nn import GATConv, GCN2Conv, GCNConv, GPSConv, SAGEConv, TransformerConv
+from torch_geometric.nn.attention import PerformerAttention
 from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE, Polynormer, SGFormer
 from torch_geometric.utils import softmax
 
 HERE = pathlib.Path(__file__).parent
 N, FEATURES, CLASSES, STEPS, LR, DECAY = 40, 12, 5, 10, 0.01, 5e-4
+ROUNDS, FEWEST_BITS = 4, 10  # Of the keyed permutation.
 torch.set_default_dtype(torch.float64)
 torch.manual_seed(1)
 
@@ -47,14 +48,14 @@ def write_graph(edges):
     return torch.tensor(x), torch.tensor(label), torch.tensor(train)
 
 
-def save(path, model):
+def save(path, model, unused):
     # PyTorch fills in batch counters by itself; the skip connection of TransformerConv is there even where it is not used.
-    extra = ("num_batches", "lin_skip")
+    extra = ("num_batches", "lin_skip", *unused)
     state = {k: v.numpy().copy() for k, v in model.state_dict().items() if not any(e in k for e in extra)}
     save_file(state, path)
 
 
-def case(name, toml, model, forward, decay=DECAY):
+def case(name, toml, model, forward, unused=()):
     folder = HERE / name
     folder.mkdir(exist_ok=True)
     (folder / "model.toml").write_text(toml.strip() + "\n")
@@ -63,8 +64,8 @@ def case(name, toml, model, forward, decay=DECAY):
         for p in model.parameters():
             if p.dim() == 1:
                 p += 0.1 * torch.randn_like(p)
-    save(folder / "initial.safetensors", model)
-    adam = torch.optim.Adam(model.parameters(), lr=LR, weight_decay=decay)
+    save(folder / "initial.safetensors", model, unused)
+    adam = torch.optim.Adam(model.parameters(), lr=LR, weight_decay=DECAY)
     losses = []
     for step in range(STEPS):
         adam.zero_grad()
@@ -73,7 +74,7 @@ def case(name, toml, model, forward, decay=DECAY):
         adam.step()
         losses.append(loss.item())
     np.save(folder / "losses.npy", np.array(losses))
-    save(folder / "final.safetensors", model)
+    save(folder / "final.safetensors", model, unused)
     print(name, losses[0], losses[-1])
 
 
@@ -126,8 +127,6 @@ def tuned(name, toml, *args):
 
 
 KEYS = 'stack = "tuned"\nresidual = true\n'
-from torch_geometric.nn import GATConv, SAGEConv  # noqa: E402
-
 tuned("tuned-gcn", KEYS + 'name = "gcn"\nhidden = 16\nlayers = 3\nnorm = "batch"', GCNConv, 16, 3, "bns", False)
 tuned("tuned-sage", KEYS + 'name = "sage"\nhidden = 8\nlayers = 2\nnorm = "layer"\ninput_linear = true', SAGEConv, 8, 2, "lns", True)
 gat = lambda i, o: GATConv(i, o // 4, heads=4, bias=False)
@@ -162,3 +161,174 @@ class Gt(Module):
 
 case("gt", 'name = "gt"\nhidden = 16\nlayers = 2\nheads = 4', Gt(16, 4, 2, LayerNorm), lambda m, _: m(X, EDGE_INDEX))
 case("gt-batch", 'name = "gt"\nhidden = 8\nlayers = 2\nheads = 2\nnorm = "batch"', Gt(8, 2, 2, BatchNorm1d), lambda m, _: m(X, EDGE_INDEX))
+
+
+class Gcnii(Module):
+    def __init__(self, d, layers, alpha, theta):
+        super().__init__()
+        self.lins = ModuleList([Linear(FEATURES, d), Linear(d, CLASSES)])
+        self.convs = ModuleList(GCN2Conv(d, alpha, theta, k + 1) for k in range(layers))
+
+    def forward(self, x, edge_index):
+        x = first = self.lins[0](x).relu()
+        for conv in self.convs:
+            x = conv(x, first, edge_index).relu()
+        return self.lins[1](x)
+
+
+case("gcnii", 'name = "gcnii"\nhidden = 16\nlayers = 4\nalpha = 0.2\ntheta = 0.7', Gcnii(16, 4, 0.2, 0.7), lambda m, _: m(X, EDGE_INDEX))
+
+ONE_GRAPH = torch.zeros(N, dtype=torch.long)
+for heads in (1, 2):
+    toml = f'name = "sgformer"\nhidden = 16\nlayers = 2\nheads = {heads}\ngraph_layers = 3\ngraph_weight = 0.7'
+    model = SGFormer(FEATURES, 16, CLASSES, 2, heads, 0.0, 3, 0.0, 0.7)
+    case(f"sgformer-{heads}", toml, model, lambda m, _: m(X, EDGE_INDEX, ONE_GRAPH))
+
+
+def polynormer(name, keys, whole, heads=1, **kwargs):
+    model = Polynormer(FEATURES, 16 // heads, CLASSES, 3, 2, 0.0, 0.0, 0.0, heads, **kwargs)
+    model._global = whole
+    toml = f'name = "polynormer"\nhidden = 16\nlayers = 3\nglobal_layers = 2\nwarm_up = {0 if whole else 100}\n' + keys
+    # PyTorch Geometric has a layer that it does not use; with several heads its attention to all nodes does not fit.
+    case(name, toml, model, lambda m, _: m(X, EDGE_INDEX, ONE_GRAPH), ("lin_in",))
+
+
+polynormer("polynormer-local", "", False)
+polynormer("polynormer", "beta = 0.8", True, beta=0.8)
+# Self-loops are part of the data for us.
+LOOPED = torch.cat([EDGE_INDEX[:, EDGE_INDEX[0] != EDGE_INDEX[1]], torch.arange(N).repeat(2, 1)], 1)
+model = Polynormer(FEATURES, 16, CLASSES, 2, 1, 0.0, 0.0, 0.0, 1, local_attn=True)
+model._global = True
+toml = 'name = "polynormer"\nhidden = 16\nlayers = 2\nglobal_layers = 1\nwarm_up = 0\nlocal = "gat"'
+case("polynormer-gat", toml, model, lambda m, _: m(X, LOOPED, ONE_GRAPH), ("lin_in",))
+
+
+class Linear2All(PerformerAttention):
+    """Linear attention with queries and keys made positive by a sigmoid; the rest of GPSConv is PyTorch Geometric's."""
+
+    def __init__(self, d, heads):
+        Module.__init__(self)
+        self.heads = heads
+        self.q, self.k, self.v, self.attn_out = (Linear(d, d) for _ in range(4))
+
+    def forward(self, x, mask=None):
+        split = lambda t: t.view(N, self.heads, -1)
+        q, k, v = split(self.q(x[0]).sigmoid()), split(self.k(x[0]).sigmoid()), split(self.v(x[0]))
+        scores = torch.einsum("ihc,jhc->ijh", q, k)
+        out = torch.einsum("ijh,jhc->ihc", scores, v) / (scores.sum(1)[..., None] + 1e-6)
+        return self.attn_out(out.reshape(N, -1))[None]
+
+
+class Gps(Module):
+    def __init__(self, d, heads, layers, conv, norm):
+        super().__init__()
+        self.input, self.output = Linear(FEATURES, d), Linear(d, CLASSES)
+        self.convs = ModuleList(GPSConv(d, conv(d), heads, attn_type="performer", **norm) for _ in range(layers))
+        for layer in self.convs:
+            layer.attn = Linear2All(d, heads)
+
+    def forward(self, x, edge_index):
+        x = self.input(x)
+        for conv in self.convs:
+            x = conv(x, edge_index, ONE_GRAPH)
+        return self.output(x)
+
+
+case("gps", 'name = "gps"\nhidden = 16\nlayers = 2\nheads = 4', Gps(16, 4, 2, lambda d: GCNConv(d, d), {}), lambda m, _: m(X, EDGE_INDEX))
+gat = lambda d: GATConv(d, d // 2, 2)
+NODE = dict(norm="layer_norm", norm_kwargs=dict(mode="node"))
+case("gps-gat", 'name = "gps"\nhidden = 8\nlayers = 2\nheads = 2\nlocal = "gat"\nnorm = "layer"', Gps(8, 2, 2, gat, NODE), lambda m, _: m(X, EDGE_INDEX))
+
+
+def philox(seed, stream, counter):
+    """Philox4x32-10, four words."""
+    low = 0xFFFFFFFF
+    a, b, c, d = counter & low, counter >> 32, stream & low, stream >> 32
+    k0, k1 = seed & low, seed >> 32
+    for _ in range(10):
+        p, q = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = (q >> 32) ^ b ^ k0, q & low, (p >> 32) ^ d ^ k1, p & low
+        k0, k1 = (k0 + 0x9E3779B9) & low, (k1 + 0xBB67AE85) & low
+    return a, b, c, d
+
+
+def permutation(n, seed, stream):
+    """The keyed permutation of crates/graph/src/random.rs, as a list."""
+    bits = max((n - 1).bit_length(), FEWEST_BITS)
+    mask, shift = (1 << bits) - 1, (bits + 1) // 2
+    keys = []
+    for r in range(ROUNDS):
+        a, b, c, d = philox(seed, stream, r)
+        keys.append(((a | b << 32) & mask, c | d << 32 | 1))
+    out = []
+    for x in range(n):
+        while True:
+            for key, odd in keys:
+                x = ((x ^ key) * odd) & mask
+                x ^= x >> shift
+            if x < n:
+                break
+        out.append(x)
+    return out
+
+
+def expander(count, seed):
+    """The graph's edges with kind 0, those of random permutations with kind 1."""
+    added = set()
+    for k in range(count):
+        for i, j in enumerate(permutation(N, seed, 0xE9A9 + (k << 32))):
+            added |= {(i, j), (j, i)} if i != j else set()
+    both = [(j, i, 0) for j, i in EDGES] + [(j, i, 1) for j, i in added]
+    return torch.tensor(sorted(both, key=lambda e: (e[1], e[0], e[2]))).T
+
+
+class ExphormerLayer(Module):
+    """Softmax over neighbours, with a term for the kind of edge, and tokens; tokens see all nodes."""
+
+    def __init__(self, d, heads, kinds):
+        super().__init__()
+        self.heads = heads
+        self.conv = Module()
+        for name in ("query", "key", "value"):
+            self.conv.add_module(f"lin_{name}", Linear(d, d))
+        self.edge = Linear(kinds, heads, bias=False)
+        self.o, self.ffn1, self.ffn2 = Linear(d, d), Linear(d, 2 * d), Linear(2 * d, d)
+        self.norm1, self.norm2 = LayerNorm(d), LayerNorm(d)
+
+    def after(self, x, z):
+        x = self.norm1(x + self.o(z))
+        return self.norm2(x + self.ffn2(F.gelu(self.ffn1(x))))
+
+    def forward(self, x, tokens, edges, kinds):
+        both = torch.cat([x, tokens])
+        q, k, v = (lin(both).view(len(both), self.heads, -1) for lin in self.conv.children())
+        t = torch.arange(N, N + len(tokens))
+        node = torch.arange(N)
+        src = torch.cat([edges[0], t.repeat(N), node.repeat(len(t))])
+        dst = torch.cat([edges[1], node.repeat_interleave(len(t)), t.repeat_interleave(N)])
+        score = (q[dst] * k[src]).sum(-1) / q.shape[-1] ** 0.5
+        score = torch.cat([score[: len(kinds)] + self.edge(kinds), score[len(kinds) :]])
+        alpha = softmax(score, dst, num_nodes=len(both))
+        z = torch.zeros_like(v).index_add(0, dst, alpha[..., None] * v[src]).reshape(len(both), -1)
+        both = self.after(both, z)
+        return both[:N], both[N:]
+
+
+class Exphormer(Module):
+    def __init__(self, d, heads, layers, tokens):
+        super().__init__()
+        self.input, self.output = Linear(FEATURES, d), Linear(d, CLASSES)
+        self.tokens = Parameter(torch.randn(tokens, d))
+        self.layers = ModuleList(ExphormerLayer(d, heads, 2) for _ in range(layers))
+
+    def forward(self, x, edges):
+        x, tokens = self.input(x), self.tokens
+        kinds = F.one_hot(edges[2], 2).to(x.dtype)
+        for layer in self.layers:
+            x, tokens = layer(x, tokens, edges[:2], kinds)
+        return self.output(x)
+
+
+AUGMENTED = expander(2, 0)
+toml = 'name = "exphormer"\nhidden = 16\nlayers = 3\nheads = 4\nexpander_degree = 2\nvirtual_nodes = 3'
+case("exphormer", toml, Exphormer(16, 4, 3, 3), lambda m, _: m(X, AUGMENTED))
