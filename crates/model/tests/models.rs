@@ -83,13 +83,16 @@ struct Run<'a> {
     loops: SelfLoops,
 }
 
+/// A loss, gradients by name (where there are any), and buffers.
+type Outcome = (f64, Vec<(String, Option<Vec<f64>>)>, Vec<Vec<f64>>);
+
 impl<'a> Run<'a> {
     fn new(model: &'a str, dtype: DType) -> Self {
         Self { model, dtype, remat: Remat::None, features: &dense, loops: SelfLoops::Keep }
     }
 
     /// The loss, the gradients by name (or that there is none) and the buffers after one step with dropout.
-    fn train(&self) -> (f64, Vec<(String, Option<Vec<f64>>)>, Vec<Vec<f64>>) {
+    fn train(&self) -> Outcome {
         let device = Device::cpu();
         let (network, step) = self.prepare(&device, Mode::Train);
         let mut tape = Tape::new(&device);
@@ -208,6 +211,27 @@ fn evaluation_drops_nothing_and_moves_no_buffers() {
         assert_eq!(run(1), run(2), "{model}");
         let after: Vec<Vec<f64>> = network.buffers().iter().map(|b| b.values().clone()).collect();
         assert_eq!(before, after, "{model}");
+    }
+}
+
+#[test]
+fn polynormer_evaluates_the_half_that_was_trained_last() {
+    let device = Device::cpu();
+    let model = "name = 'polynormer'\nhidden = 16\nlayers = 2\nwarm_up = 2";
+    let (network, train) = Run::new(model, DType::F32).prepare(&device, Mode::Train);
+    let logits = |epoch| {
+        let quiet = Step { mode: Mode::Evaluate, epoch, ..train.clone() };
+        f64s(network.forward(&mut Tape::without_gradients(&device), &quiet).unwrap().unwrap().value())
+    };
+    let local = logits(100);
+    for (epoch, changes) in [(1, false), (2, true)] {
+        // The moments of batch norm move too: put them back.
+        let moments: Vec<Vec<f64>> = network.buffers().iter().map(|b| b.values().clone()).collect();
+        network.forward(&mut Tape::new(&device), &Step { epoch, ..train.clone() }).unwrap();
+        for (b, values) in network.buffers().iter().zip(moments).filter(|(b, _)| b.name() != "phase") {
+            b.set(values);
+        }
+        assert_eq!(logits(0) != local, changes, "after epoch {epoch}");
     }
 }
 

@@ -5,7 +5,8 @@
 //! goes on. Layer over all nodes: x = relu(LN(attention(x)) ∘ (x·H + b + β)·W + c) with q, k = σ(x·Q), σ(x·K).
 //!
 //! The local half is trained alone for the first `warm_up` epochs, with logits of its own (`pred_local`); from then on the logits
-//! are those of `pred_global`. Steps say which epoch it is; after training any large number will do.
+//! are those of `pred_global`. Which half is in use is part of what is saved (the buffer `phase`), so that evaluation always
+//! follows the last training step, and so does whoever loads the model.
 
 use std::rc::Rc;
 
@@ -24,7 +25,7 @@ use crate::convs::gat::{Bias, GatConv, Heads};
 use crate::convs::gcn::GcnConv;
 use crate::convs::{Conv, End};
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Network, Shape, Step};
+use crate::network::{Buffer, Layer, Mode, Network, Shape, Step};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 use crate::parts::norm::{NormKind, Normalisation};
@@ -67,6 +68,24 @@ impl Default for Config {
     fn default() -> Self {
         let local = LocalKind::Gcn;
         Self { hidden: 64, layers: 5, global_layers: 2, heads: 1, local, beta: 0.9, warm_up: 100 }
+    }
+}
+
+/// Which half gives the logits.
+#[derive(Clone)]
+struct Phase {
+    /// First epoch with the layers over all nodes.
+    warm_up: u64,
+    /// 1 from then on.
+    reached: Rc<Buffer>,
+}
+
+impl Phase {
+    fn is_global(&self, step: &Step) -> bool {
+        match step.mode {
+            Mode::Train => step.epoch >= self.warm_up,
+            Mode::Evaluate => self.reached.values().iter().any(|x| *x > 0.0),
+        }
     }
 }
 
@@ -119,7 +138,7 @@ impl Layer for Local {
 /// The sum of all local layers, normalised where it goes on to the layers over all nodes.
 struct Middle {
     norm: Norm,
-    warm_up: u64,
+    phase: Phase,
 }
 
 impl Layer for Middle {
@@ -131,9 +150,16 @@ impl Layer for Middle {
         vec![Rc::clone(&self.norm.weight), Rc::clone(&self.norm.bias)]
     }
 
+    fn buffers(&self) -> Vec<Rc<Buffer>> {
+        vec![Rc::clone(&self.phase.reached)]
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        let sum = &state[state.len() - 1];
-        Ok(vec![if step.epoch < self.warm_up { sum.clone() } else { layer_norm(tape, sum, &self.norm)? }])
+        let (sum, is_global) = (&state[state.len() - 1], self.phase.is_global(step));
+        if step.mode == Mode::Train {
+            self.phase.reached.set(vec![f64::from(u8::from(is_global))]);
+        }
+        Ok(vec![if is_global { layer_norm(tape, sum, &self.norm)? } else { sum.clone() }])
     }
 }
 
@@ -147,7 +173,7 @@ struct All {
     norm: Norm,
     out: Affine,
     beta: f64,
-    warm_up: u64,
+    phase: Phase,
 }
 
 impl Layer for All {
@@ -162,7 +188,7 @@ impl Layer for All {
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        if step.epoch < self.warm_up {
+        if !self.phase.is_global(step) {
             return Ok(state.to_vec());
         }
         let (x, one) = (&state[0], std::slice::from_ref::<Affine>);
@@ -186,7 +212,7 @@ impl Layer for All {
 struct Last {
     local: Affine,
     global: Affine,
-    warm_up: u64,
+    phase: Phase,
 }
 
 impl Layer for Last {
@@ -199,7 +225,7 @@ impl Layer for Last {
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        let affine = if step.epoch < self.warm_up { &self.local } else { &self.global };
+        let affine = if self.phase.is_global(step) { &self.global } else { &self.local };
         let affine = std::slice::from_ref(affine);
         Ok(vec![linear(tape, &state[0], affine, Activation::None, step.dtype.compute())?])
     }
@@ -230,7 +256,8 @@ pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network>
             beta,
         }));
     }
-    all.push(Rc::new(Middle { norm: init.norm("ln", d)?, warm_up }));
+    let phase = Phase { warm_up, reached: Buffer::new("phase", vec![0.0]) };
+    all.push(Rc::new(Middle { norm: init.norm("ln", d)?, phase: phase.clone() }));
     for k in 0..global_layers {
         let name = format!("global_attn.{k}");
         let lin = |which: &str| init.linear(&format!("{name}.{which}"), d, d);
@@ -243,11 +270,11 @@ pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network>
             norm: init.norm(&format!("{name}.lns"), d)?,
             out: lin("lin_out")?,
             beta,
-            warm_up,
+            phase: phase.clone(),
             name,
         }));
     }
     let (local, global) = (init.linear("pred_local", d, shape.classes)?, init.linear("pred_global", d, shape.classes)?);
-    all.push(Rc::new(Last { local, global, warm_up }));
+    all.push(Rc::new(Last { local, global, phase }));
     Ok(Network::new(all))
 }

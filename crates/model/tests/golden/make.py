@@ -52,6 +52,8 @@ def save(path, model, unused):
     # PyTorch fills in batch counters by itself; the skip connection of TransformerConv is there even where it is not used.
     extra = ("num_batches", "lin_skip", *unused)
     state = {k: v.numpy().copy() for k, v in model.state_dict().items() if not any(e in k for e in extra)}
+    if hasattr(model, "_global"):  # Polynormer's switch is part of what we save.
+        state["phase"] = np.array([float(model._global)])
     save_file(state, path)
 
 
