@@ -54,6 +54,8 @@ impl Var {
 #[derive(Debug)]
 pub struct Parameter {
     name: String,
+    /// As a file has it.
+    dims: Vec<usize>,
     value: RefCell<Matrix>,
     grad: RefCell<Option<Matrix>>,
 }
@@ -61,12 +63,23 @@ pub struct Parameter {
 impl Parameter {
     /// A parameter with a PyTorch-style name.
     pub fn new(name: impl Into<String>, value: Matrix) -> Rc<Self> {
-        Rc::new(Self { name: name.into(), value: RefCell::new(value), grad: RefCell::new(None) })
+        let dims = vec![value.rows(), value.cols()];
+        Self::shaped(name, dims, value)
+    }
+
+    /// A parameter that files store with other dimensions than those of its matrix: a bias has one, attention vectors have three.
+    pub fn shaped(name: impl Into<String>, dims: Vec<usize>, value: Matrix) -> Rc<Self> {
+        Rc::new(Self { name: name.into(), dims, value: RefCell::new(value), grad: RefCell::new(None) })
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The dimensions that PyTorch's tensor of this name has; as many elements as the matrix, in the same order.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims
     }
 
     /// Its value; cheap, shares memory.
@@ -304,6 +317,11 @@ impl Grads<'_> {
         self.slots[slot].take_if(|m| m.is_unique())
     }
 
+    /// Takes what was collected for input `k` so far, shared or not.
+    fn collected(&mut self, k: usize) -> Option<Matrix> {
+        self.slots[self.inputs[k]?].take()
+    }
+
     /// Sets the gradient of input `k`, of which [`Grads::take`] has returned the previous part, or adds to what could not be
     /// taken.
     pub fn put(&mut self, k: usize, grad: Matrix) -> Result<()> {
@@ -342,9 +360,15 @@ struct Checkpoint {
 impl Backward for Checkpoint {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let mut tape = Tape { replaying: true, ..Tape::new(grads.device) };
-        let inputs: Vec<Var> = self.saved.into_iter().map(|m| tape.leaf(m)).collect();
+        // An input that was a constant is one again: nothing is computed for its gradient.
+        let again = |(k, m)| if grads.wants(k) { tape.leaf(m) } else { tape.constant(m) };
+        let inputs: Vec<Var> = self.saved.into_iter().enumerate().map(again).collect();
         let outputs = (self.segment)(&mut tape, &inputs)?;
-        let received = outputs.into_iter().enumerate().filter_map(|(k, v)| grads.output(k).map(|g| (v, g))).collect();
+        // What was collected for the inputs so far goes in first, so that everything is added in the order of a tape that kept
+        // the segment: the same bits.
+        let mut received: Vec<(Var, Matrix)> =
+            inputs.iter().enumerate().filter_map(|(k, v)| grads.collected(k).map(|g| (v.clone(), g))).collect();
+        received.extend(outputs.into_iter().enumerate().filter_map(|(k, v)| grads.output(k).map(|g| (v, g))));
         let leaves: Vec<&Var> = inputs.iter().collect();
         let found = tape.backward(received, &leaves, |_| Ok(()))?;
         for (k, grad) in found.into_iter().enumerate() {
