@@ -1,0 +1,252 @@
+//! One TOML file says everything about a run.
+//!
+//! ```toml
+//! [data]
+//! path = "cora"
+//! self_loops = "add"
+//!
+//! [model]
+//! name = "gcn"
+//!
+//! [train]
+//! epochs = 200
+//! lr = 0.01
+//! ```
+//!
+//! A [`Draft`] collects it: a file, then `section.key=value` from the command line. A key that does not exist is an error that
+//! names the nearest one that does. [`Draft::finish`] checks every value; what is written to a run directory has every key, so
+//! that the file reproduces the run wherever defaults go later.
+
+mod compute;
+mod data;
+mod keys;
+mod run;
+mod train;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use graphweft_model::ModelConfig;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::error::{Error, Result};
+use keys::{fields_of, nearest};
+
+pub use compute::{ComputeConfig, Remat, Storage};
+pub use data::{DataConfig, Normalise};
+pub use run::RunConfig;
+pub use train::{OptimizerName, ScheduleName, TrainConfig};
+
+/// A key inside a section, what is wrong with its value, and what to do.
+type Problem = (&'static str, String, &'static str);
+
+const SECTIONS: [&str; 5] = ["data", "model", "train", "compute", "run"];
+
+/// Everything about a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Config {
+    pub data: DataConfig,
+    pub model: ModelConfig,
+    pub train: TrainConfig,
+    pub compute: ComputeConfig,
+    pub run: RunConfig,
+}
+
+impl Config {
+    /// The file that reproduces this run.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|e| Error::setting("config", e.to_string(), "report this as a bug"))
+    }
+
+    /// `section.key` of every setting that differs.
+    pub fn differences(&self, other: &Self) -> Result<Vec<String>> {
+        let (ours, theirs) = (self.table()?, other.table()?);
+        let mut all = Vec::new();
+        for section in SECTIONS {
+            let keys = |t: &Table| -> BTreeSet<String> {
+                t.get(section).and_then(Value::as_table).into_iter().flat_map(|t| t.keys().cloned()).collect()
+            };
+            let value = |t: &Table, key: &str| t.get(section).and_then(|s| s.get(key)).cloned();
+            let differ = |key: &String| value(&ours, key) != value(&theirs, key);
+            all.extend(keys(&ours).union(&keys(&theirs)).filter(|k| differ(k)).map(|key| format!("{section}.{key}")));
+        }
+        Ok(all)
+    }
+
+    fn table(&self) -> Result<Table> {
+        Table::try_from(self).map_err(|e| Error::setting("config", e.to_string(), "report this as a bug"))
+    }
+
+    fn check(&self) -> Result<()> {
+        let in_section = |section: &str| {
+            let section = section.to_string();
+            move |(key, problem, remedy): Problem| Error::setting(format!("{section}.{key}"), problem, remedy)
+        };
+        self.data.check().map_err(in_section("data"))?;
+        self.train.check().map_err(in_section("train"))?;
+        self.run.check().map_err(in_section("run"))
+    }
+}
+
+/// A configuration in the making: settings that were given, and no others.
+#[derive(Clone, Debug, Default)]
+pub struct Draft(Table);
+
+impl Draft {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not TOML, or has an unknown key or a value of the wrong type.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|e| graphweft_graph::Error::unreadable(path, "config", &e))?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of the file `path`.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        let table: Table = toml::from_str(text).map_err(|e| {
+            let line = e.span().and_then(|s| text.get(..s.start)).map_or(1, |before| before.matches('\n').count() + 1);
+            let problem = format!("line {line}: {}", e.message().trim_end());
+            graphweft_graph::Error::bad(path, "config", problem, "write it as TOML: [section] and key = value")
+        })?;
+        let mut draft = Self::default();
+        for (section, content) in table {
+            check_section(&section, &section)?;
+            let Value::Table(content) = content else {
+                let remedy = format!("write [{section}] and keys below it");
+                return Err(Error::setting(section, "this is a section, not a key", remedy));
+            };
+            for (key, value) in content {
+                draft.set(&section, &key, value)?;
+            }
+        }
+        Ok(draft)
+    }
+
+    /// Takes `section.key=value` from a command line. Quotes around strings may be left out.
+    pub fn assign(&mut self, text: &str) -> Result<()> {
+        let malformed = |problem: &str| Error::setting(text, problem, "write section.key=value, e.g. train.lr=0.01");
+        let (name, raw) = text.split_once('=').ok_or_else(|| malformed("there is no ="))?;
+        let (section, key) = name.trim().split_once('.').ok_or_else(|| malformed("there is no section"))?;
+        let string = Value::String(raw.trim().to_string());
+        match raw.trim().parse::<Value>() {
+            // `data.split=5` means the string where a string is wanted.
+            Ok(value) => self.set(section, key, value).or_else(|e| self.set(section, key, string).map_err(|_| e)),
+            Err(_) => self.set(section, key, string),
+        }
+    }
+
+    /// Sets one value.
+    ///
+    /// # Errors
+    /// If there is no such key, or if it cannot have this value.
+    pub fn set(&mut self, section: &str, key: &str, value: impl Into<Value>) -> Result<()> {
+        let (name, value) = (format!("{section}.{key}"), value.into());
+        check_section(section, &name)?;
+        let known = known_keys(section);
+        if !known.contains(&key) {
+            let near = nearest(key, known.iter().copied());
+            let remedy = match near {
+                Some(near) => format!("did you mean {section}.{near}?"),
+                None => format!("keys of [{section}]: {}", known.join(", ")),
+            };
+            return Err(Error::setting(name, "there is no such key", remedy));
+        }
+        if let Err(e) = trial(section, Table::from_iter([(key.to_string(), value.clone())])) {
+            return Err(Error::setting(name, e.message().trim_end(), "give it a value of this kind"));
+        }
+        if let Value::Table(content) = self.0.entry(section).or_insert_with(|| Value::Table(Table::new())) {
+            content.insert(key.to_string(), value);
+        }
+        Ok(())
+    }
+
+    /// Sets one value unless it is set.
+    pub fn set_default(&mut self, section: &str, key: &str, value: impl Into<Value>) -> Result<()> {
+        if self.is_set(section, key) { Ok(()) } else { self.set(section, key, value) }
+    }
+
+    /// Whether a value was given.
+    pub fn is_set(&self, section: &str, key: &str) -> bool {
+        self.0.get(section).is_some_and(|s| s.get(key).is_some())
+    }
+
+    /// `section.key` of every setting that was given.
+    pub fn keys(&self) -> Vec<String> {
+        let of = |(section, content): (&String, &Value)| {
+            let keys = content.as_table().into_iter().flat_map(|t| t.keys());
+            keys.map(|key| format!("{section}.{key}")).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(of).collect()
+    }
+
+    /// Fills in defaults and checks every value.
+    pub fn finish(self) -> Result<Config> {
+        let config = self.0.try_into::<Config>();
+        let config = config.map_err(|e| Error::setting("config", e.message().trim_end(), "check the values"))?;
+        config.check()?;
+        Ok(config)
+    }
+}
+
+fn check_section(section: &str, name: &str) -> Result<()> {
+    if SECTIONS.contains(&section) {
+        return Ok(());
+    }
+    let remedy = match nearest(section, SECTIONS) {
+        Some(near) => format!("did you mean [{near}]?"),
+        None => format!("sections are {}", SECTIONS.join(", ")),
+    };
+    Err(Error::setting(name, format!("there is no section [{section}]"), remedy))
+}
+
+fn known_keys(section: &str) -> &'static [&'static str] {
+    match section {
+        "data" => fields_of::<DataConfig>(),
+        "model" => fields_of::<ModelConfig>(),
+        "train" => fields_of::<TrainConfig>(),
+        "compute" => fields_of::<ComputeConfig>(),
+        _ => fields_of::<RunConfig>(),
+    }
+}
+
+/// Whether a section can have these values.
+fn trial(section: &str, content: Table) -> std::result::Result<(), toml::de::Error> {
+    fn of<T: DeserializeOwned>(content: Table) -> std::result::Result<(), toml::de::Error> {
+        content.try_into::<T>().map(|_| ())
+    }
+    match section {
+        "data" => of::<DataConfig>(content),
+        "model" => of::<ModelConfig>(content),
+        "train" => of::<TrainConfig>(content),
+        "compute" => of::<ComputeConfig>(content),
+        _ => of::<RunConfig>(content),
+    }
+}
+
+fn at_least_one(key: &'static str, x: u64) -> std::result::Result<(), Problem> {
+    if x >= 1 { Ok(()) } else { Err((key, "0 is too few".into(), "set at least 1")) }
+}
+
+fn positive(key: &'static str, x: f64) -> std::result::Result<(), Problem> {
+    if x > 0.0 && x.is_finite() { Ok(()) } else { Err((key, format!("{x} is not positive"), "set a number above 0")) }
+}
+
+fn not_negative(key: &'static str, x: f64) -> std::result::Result<(), Problem> {
+    if x >= 0.0 && x.is_finite() { Ok(()) } else { Err((key, format!("{x} is negative"), "set 0 or more")) }
+}
+
+fn part_of_one(key: &'static str, x: f64) -> std::result::Result<(), Problem> {
+    match (0.0..1.0).contains(&x) {
+        true => Ok(()),
+        false => Err((key, format!("{x} is no part of one"), "set a number from 0 up to, but not, 1")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
