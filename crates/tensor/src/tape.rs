@@ -100,12 +100,13 @@ pub struct Tape {
     nodes: Vec<Node>,
     slots: usize,
     recording: bool,
+    replaying: bool,
 }
 
 impl Tape {
     /// An empty tape.
     pub fn new(device: &Device) -> Self {
-        Self { device: device.clone(), nodes: Vec::new(), slots: 0, recording: true }
+        Self { device: device.clone(), nodes: Vec::new(), slots: 0, recording: true, replaying: false }
     }
 
     /// A tape that computes and records nothing, for evaluation.
@@ -121,6 +122,12 @@ impl Tape {
     /// Whether operations should save what backward needs.
     pub fn is_recording(&self) -> bool {
         self.recording
+    }
+
+    /// Whether a [checkpoint](Tape::checkpoint)'s segment is being computed again: what happens once a step, such as an update of
+    /// running moments, has happened already.
+    pub fn is_replaying(&self) -> bool {
+        self.replaying
     }
 
     /// A value without gradient.
@@ -215,22 +222,22 @@ impl Tape {
     /// two only the inputs are kept.
     ///
     /// `segment` must compute the same both times: randomness is counter-based, so it does.
-    pub fn checkpoint<const K: usize>(
+    pub fn checkpoint(
         &mut self,
         inputs: &[&Var],
-        segment: impl Fn(&mut Self, &[Var]) -> Result<[Var; K]> + 'static,
-    ) -> Result<[Var; K]> {
+        segment: impl Fn(&mut Self, &[Var]) -> Result<Vec<Var>> + 'static,
+    ) -> Result<Vec<Var>> {
         if !self.recording {
             let inputs: Vec<Var> = inputs.iter().map(|v| (*v).clone()).collect();
             return segment(self, &inputs);
         }
         let saved: Vec<Matrix> = inputs.iter().map(|v| v.value.clone()).collect();
-        let mut quiet = Self::without_gradients(&self.device);
+        let mut quiet = Self { replaying: self.replaying, ..Self::without_gradients(&self.device) };
         let constants: Vec<Var> = saved.iter().map(|m| quiet.constant(m.clone())).collect();
-        let outputs = segment(&mut quiet, &constants)?.map(|v| v.value);
+        let outputs = segment(&mut quiet, &constants)?;
         drop(constants);
         // Parameters inside need gradients even where no input does, so this node is always recorded.
-        let vars = outputs.map(|value| Var { value, slot: self.new_slot() });
+        let vars: Vec<Var> = outputs.into_iter().map(|v| Var { value: v.value, slot: self.new_slot() }).collect();
         let op = Checkpoint { saved, segment: Box::new(segment) };
         self.nodes.push(Node::Op {
             inputs: inputs.iter().map(|v| v.slot).collect(),
@@ -308,16 +315,16 @@ fn add_to(slot: &mut Option<Matrix>, grad: Matrix) -> Result<()> {
     Ok(())
 }
 
-type Segment<const K: usize> = Box<dyn Fn(&mut Tape, &[Var]) -> Result<[Var; K]>>;
+type Segment = Box<dyn Fn(&mut Tape, &[Var]) -> Result<Vec<Var>>>;
 
-struct Checkpoint<const K: usize> {
+struct Checkpoint {
     saved: Vec<Matrix>,
-    segment: Segment<K>,
+    segment: Segment,
 }
 
-impl<const K: usize> Backward for Checkpoint<K> {
+impl Backward for Checkpoint {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let mut tape = Tape::new(grads.device);
+        let mut tape = Tape { replaying: true, ..Tape::new(grads.device) };
         let inputs: Vec<Var> = self.saved.into_iter().map(|m| tape.leaf(m)).collect();
         let outputs = (self.segment)(&mut tape, &inputs)?;
         let received = outputs.into_iter().enumerate().filter_map(|(k, v)| grads.output(k).map(|g| (v, g))).collect();

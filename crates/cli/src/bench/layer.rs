@@ -163,8 +163,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
                     Remat::None => layer.forward(&mut tape, &x, &setting)?,
                     Remat::Layer => {
                         let (layer, setting) = (Rc::clone(layer), setting.clone());
-                        let [y] = tape.checkpoint(&[&x], move |tape, x| Ok([layer.forward(tape, &x[0], &setting)?]))?;
-                        y
+                        let segment = move |tape: &mut Tape, x: &[Var]| Ok(vec![layer.forward(tape, &x[0], &setting)?]);
+                        tape.checkpoint(&[&x], segment)?.remove(0)
                     }
                 };
             }

@@ -1,0 +1,123 @@
+//! What a model may ask of a graph.
+//!
+//! Only these operations look across rows, so only they differ between one rank and many, and between strategies. Each call
+//! carries the id of its layer: exchanges are metered, and planned, by layer.
+
+use std::rc::Rc;
+
+use graphweft_tensor::ops::batch_norm::Moments;
+use graphweft_tensor::ops::global::{Global, global_attention};
+use graphweft_tensor::{Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
+
+/// How an edge j → i gets its score; a row of each operand per node of this rank.
+#[derive(Clone, Copy)]
+pub enum Score<'a> {
+    /// q_i·k_j / √d_h.
+    Dot {
+        /// Queries.
+        q: &'a Var,
+        /// Keys and values side by side.
+        kv: &'a Var,
+    },
+    /// LeakyReLU(l_i + r_j), with values z.
+    Gat {
+        /// As destination, a column per head.
+        l: &'a Var,
+        /// As source, a column per head.
+        r: &'a Var,
+        /// Values.
+        z: &'a Var,
+        /// Of the LeakyReLU.
+        slope: f64,
+    },
+    /// a·LeakyReLU(l_i + r_j), with values r.
+    Gatv2 {
+        /// As destination.
+        l: &'a Var,
+        /// As source, and the values.
+        r: &'a Var,
+        /// A row per head.
+        a: &'a Var,
+        /// Of the LeakyReLU.
+        slope: f64,
+    },
+}
+
+/// A term added to the scores of edges.
+#[derive(Clone, Copy, Default)]
+pub enum EdgeBias<'a> {
+    /// None.
+    #[default]
+    None,
+    /// A number per edge of this rank and head.
+    PerEdge(&'a Var),
+    /// A linear function of the graph's edge features, by a weight H × F.
+    Features(&'a Var),
+}
+
+/// The operands of attention over edges.
+#[derive(Clone, Copy)]
+pub struct Attend<'a> {
+    /// Heads; they share the columns equally.
+    pub heads: usize,
+    /// Scores and values.
+    pub score: Score<'a>,
+    /// A term added to the scores.
+    pub bias: EdgeBias<'a>,
+    /// Dropout of weights, keyed by original ids.
+    pub dropout: Option<Dropout>,
+}
+
+/// How the neighbours of a node become one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aggregation {
+    /// Their sum.
+    Sum,
+    /// Their mean over all in-edges, wherever these are.
+    Mean,
+    /// Their maximum per column; the smallest original id wins among equals. Takes no weights.
+    Max,
+}
+
+/// What the rows of neighbours are multiplied with.
+#[derive(Clone, Copy, Default)]
+pub enum EdgeWeight<'a> {
+    /// 1.
+    #[default]
+    None,
+    /// 1/√(d_i·d_j) with the in-degrees of both ends in the whole graph, and 0 where there are none: the weights of GCN.
+    Symmetric,
+    /// A number per edge of this rank.
+    PerEdge(&'a Var),
+}
+
+/// Operations over the edges and over all nodes, on the rows of this rank. Every rank calls the same ones in the same order.
+pub trait GraphOps {
+    /// Nodes of this rank: rows of every operand.
+    fn rows(&self) -> usize;
+
+    /// Nodes of all ranks.
+    fn total_rows(&self) -> u64;
+
+    /// Original ids of this rank's nodes.
+    fn ids(&self) -> &Ids;
+
+    /// Sums over ranks.
+    fn reduce(&self) -> Rc<dyn Reduce>;
+
+    /// Softmax attention of each node over its in-edges.
+    fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var>;
+
+    /// Aggregates the rows of `x` along the edges.
+    fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var>;
+
+    /// Linear attention of every node over all nodes.
+    fn global(&self, tape: &mut Tape, _layer: u32, operands: Global<'_>) -> Result<Var> {
+        global_attention(tape, operands, self.reduce())
+    }
+
+    /// The moments of the columns of `x` over all nodes, around `shift`, which is the same on all ranks.
+    fn moments(&self, _layer: u32, x: &Matrix, shift: &[f64]) -> Result<Moments> {
+        Moments::of(x, shift, &*self.reduce())
+    }
+}

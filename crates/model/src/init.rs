@@ -1,0 +1,75 @@
+//! Initial weights: functions of (seed, parameter name, element), the same on every rank.
+
+use std::rc::Rc;
+
+use graphweft_graph::random::Philox;
+use graphweft_tensor::ops::linear::Affine;
+use graphweft_tensor::ops::norm::Norm;
+use graphweft_tensor::{DType, Device, Parameter, Result, Tag};
+
+/// Makes parameters on a device.
+pub struct Init<'a> {
+    device: &'a Device,
+    dtype: DType,
+    seed: u64,
+}
+
+impl<'a> Init<'a> {
+    /// Parameters of type `dtype` (f32, or f64 in tests) drawn from `seed`.
+    pub fn new(device: &'a Device, dtype: DType, seed: u64) -> Self {
+        Self { device, dtype, seed }
+    }
+
+    /// Numbers between −`bound` and `bound`.
+    pub fn uniform(&self, name: &str, rows: usize, cols: usize, bound: f64) -> Result<Rc<Parameter>> {
+        // FNV-1a: the name as a stream of its own, stable across versions of Rust.
+        let stream =
+            name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+        let random = Philox::new(self.seed, stream);
+        let values: Vec<f64> = (0..(rows * cols) as u64).map(|k| (2.0 * random.uniform(k) - 1.0) * bound).collect();
+        self.values(name, rows, cols, &values)
+    }
+
+    /// Glorot's uniform numbers, as PyTorch Geometric's convolutions draw them.
+    pub fn glorot(&self, name: &str, rows: usize, cols: usize) -> Result<Rc<Parameter>> {
+        self.uniform(name, rows, cols, (6.0 / (rows + cols) as f64).sqrt())
+    }
+
+    /// The same number everywhere.
+    pub fn constant(&self, name: &str, rows: usize, cols: usize, value: f64) -> Result<Rc<Parameter>> {
+        self.values(name, rows, cols, &vec![value; rows * cols])
+    }
+
+    /// Given numbers.
+    pub fn values(&self, name: &str, rows: usize, cols: usize, values: &[f64]) -> Result<Rc<Parameter>> {
+        let wide = self.device.upload(rows, cols, values, Tag::Parameters)?;
+        let value = match self.dtype {
+            DType::F64 => wide,
+            _ => {
+                let narrow: Vec<f32> = values.iter().map(|&x| x as f32).collect();
+                self.device.upload(rows, cols, &narrow, Tag::Parameters)?
+            }
+        };
+        Ok(Parameter::new(name, value))
+    }
+
+    /// A linear layer `{name}.weight`, `{name}.bias` as `torch.nn.Linear` draws it: ±1/√inputs.
+    pub fn linear(&self, name: &str, inputs: usize, outputs: usize) -> Result<Affine> {
+        let bound = (inputs.max(1) as f64).sqrt().recip();
+        Ok(Affine {
+            weight: self.uniform(&format!("{name}.weight"), outputs, inputs, bound)?,
+            bias: Some(self.uniform(&format!("{name}.bias"), 1, outputs, bound)?),
+        })
+    }
+
+    /// A linear layer `{name}.weight` without bias, with Glorot's numbers.
+    pub fn projection(&self, name: &str, inputs: usize, outputs: usize) -> Result<Affine> {
+        Ok(Affine { weight: self.glorot(&format!("{name}.weight"), outputs, inputs)?, bias: None })
+    }
+
+    /// Scale 1 and shift 0 of a normalisation: `{name}.weight`, `{name}.bias`.
+    pub fn norm(&self, name: &str, width: usize) -> Result<Norm> {
+        let weight = self.constant(&format!("{name}.weight"), 1, width, 1.0)?;
+        Ok(Norm::new(weight, self.constant(&format!("{name}.bias"), 1, width, 0.0)?))
+    }
+}

@@ -1,0 +1,21 @@
+//! Models, written once for every way of spreading the work.
+//!
+//! All activations are matrices whose rows are nodes. Dense operations act row by row; whatever looks across rows goes through
+//! [`GraphOps`], which is implemented once per strategy (crate `parallel`). A model never assumes that all rows are here.
+//!
+//! * [`GraphOps`]: attention and aggregation over edges, global attention, moments;
+//! * [`Network`]: a list of [`Layer`]s with explicit state between them, so that whoever runs it may cut anywhere;
+//! * [`models`]: one file per model, with its keys of the `[model]` section;
+//! * [`Init`]: initial weights, as PyTorch and PyTorch Geometric choose them, from counter-based randomness.
+
+mod config;
+mod graph_ops;
+mod init;
+pub mod models;
+mod network;
+pub mod parts;
+
+pub use config::ModelConfig;
+pub use graph_ops::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Score};
+pub use init::Init;
+pub use network::{Buffer, Features, Layer, Mode, Network, Rates, Remat, Shape, Step};

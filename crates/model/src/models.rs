@@ -1,0 +1,4 @@
+//! The models, one file each.
+
+pub mod gt;
+pub mod mlp;

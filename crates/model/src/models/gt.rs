@@ -1,0 +1,150 @@
+//! The graph transformer: attention over edges and a feed-forward network, each with residual and normalisation.
+//!
+//! Input: h = features·W + b (+ positional encodings·W_p + b_p). Each layer: q, k, v from h; softmax attention over in-edges;
+//! output projection; h = norm(h + dropout(·)); a network of twice the width; h = norm(h + dropout(·)). Output: a linear layer.
+
+use std::rc::Rc;
+
+use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::combine::combine;
+use graphweft_tensor::ops::linear::{Affine, linear};
+use graphweft_tensor::{Error, Parameter, Result, Tape, Var};
+use serde::{Deserialize, Serialize};
+
+use crate::graph_ops::{Attend, EdgeBias, Score};
+use crate::init::Init;
+use crate::network::{Buffer, Layer, Network, Remat, Shape, Step};
+use crate::parts::head::{Head, parameters};
+use crate::parts::input::project;
+use crate::parts::norm::{NormKind, Normalisation};
+
+/// Keys of the `[model]` section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Columns.
+    pub hidden: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Normalisation after each half of a layer.
+    pub norm: NormKind,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { hidden: 128, layers: 4, heads: 8, norm: NormKind::Layer }
+    }
+}
+
+/// Features, and positional encodings, to hidden rows.
+struct Input {
+    features: Affine,
+    positional: Option<Affine>,
+}
+
+impl Layer for Input {
+    fn name(&self) -> String {
+        "input".into()
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        std::iter::once(&self.features).chain(&self.positional).flat_map(parameters).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, _: &[Var]) -> Result<Vec<Var>> {
+        let mut h = project(tape, step, &self.features, Activation::None)?;
+        if let (Some(affine), Some(encodings)) = (&self.positional, &step.positional) {
+            let p = tape.constant(encodings.clone());
+            let p = linear(tape, &p, std::slice::from_ref(affine), Activation::None, step.dtype)?;
+            h = combine(tape, 1.0, &h, 1.0, &p)?;
+        }
+        Ok(vec![h])
+    }
+}
+
+struct GtLayer {
+    number: u32,
+    heads: usize,
+    attention: Rc<Projections>,
+    o: Affine,
+    ffn: [Affine; 2],
+    norms: [Normalisation; 2],
+}
+
+struct Projections {
+    q: Affine,
+    kv: [Affine; 2],
+}
+
+impl Layer for GtLayer {
+    fn name(&self) -> String {
+        format!("layers.{}", self.number)
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        let p = &self.attention;
+        let affine = [&p.q, &p.kv[0], &p.kv[1], &self.o, &self.ffn[0], &self.ffn[1]];
+        affine.into_iter().flat_map(parameters).chain(self.norms.iter().flat_map(Normalisation::parameters)).collect()
+    }
+
+    fn buffers(&self) -> Vec<Rc<Buffer>> {
+        self.norms.iter().flat_map(Normalisation::buffers).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+        let x = &state[0];
+        let one = std::slice::from_ref::<Affine>;
+        let z = if step.remat == Remat::Attention {
+            let (p, step, layer, heads) = (Rc::clone(&self.attention), step.clone(), self.number, self.heads);
+            tape.checkpoint(&[x], move |tape, x| Ok(vec![attend(&p, tape, &step, layer, heads, &x[0])?]))?.remove(0)
+        } else {
+            attend(&self.attention, tape, step, self.number, self.heads, x)?
+        };
+        let z = linear(tape, &z, one(&self.o), Activation::None, step.dtype)?;
+        let x = self.norms[0].forward_residual(tape, step, (self.number, 1), x, &z)?;
+        drop(z);
+        let h = linear(tape, &x, one(&self.ffn[0]), Activation::Gelu, step.dtype)?;
+        let z = linear(tape, &h, one(&self.ffn[1]), Activation::None, step.dtype)?;
+        drop(h);
+        Ok(vec![self.norms[1].forward_residual(tape, step, (self.number, 2), &x, &z)?])
+    }
+}
+
+fn attend(p: &Projections, tape: &mut Tape, step: &Step, layer: u32, heads: usize, x: &Var) -> Result<Var> {
+    let q = linear(tape, x, std::slice::from_ref(&p.q), Activation::None, step.dtype)?;
+    let kv = linear(tape, x, &p.kv, Activation::None, step.dtype)?;
+    let score = Score::Dot { q: &q, kv: &kv };
+    step.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: step.edges(layer) })
+}
+
+/// Builds the model.
+pub fn build(config: &Config, init: &Init<'_>, shape: Shape) -> Result<Network> {
+    let Config { hidden: d, layers, heads, norm } = *config;
+    if heads == 0 || !d.is_multiple_of(heads) {
+        let problem = format!("model.hidden = {d} cannot be shared by model.heads = {heads}");
+        return Err(Error::Argument { op: "gt", problem });
+    }
+    let positional = (shape.positional > 0).then(|| init.linear("positional", shape.positional, d)).transpose()?;
+    let mut all: Vec<Rc<dyn Layer>> =
+        vec![Rc::new(Input { features: init.linear("input", shape.features, d)?, positional })];
+    for k in 0..layers {
+        let linear = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
+        let normal = |name: &str| Normalisation::new(norm, init, &format!("layers.{k}.{name}"), d);
+        let projections = Projections {
+            q: linear("conv.lin_query", d, d)?,
+            kv: [linear("conv.lin_key", d, d)?, linear("conv.lin_value", d, d)?],
+        };
+        all.push(Rc::new(GtLayer {
+            number: k as u32 + 1,
+            heads,
+            attention: Rc::new(projections),
+            o: linear("o", d, d)?,
+            ffn: [linear("ffn1", d, 2 * d)?, linear("ffn2", 2 * d, d)?],
+            norms: [normal("norm1")?, normal("norm2")?],
+        }));
+    }
+    all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
+    Ok(Network::new(all))
+}

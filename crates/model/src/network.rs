@@ -1,0 +1,216 @@
+//! A model as a list of layers, and what they are told.
+
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+
+use graphweft_tensor::ops::bag::Bag;
+use graphweft_tensor::ops::dropout::RowDropout;
+use graphweft_tensor::{DType, Dropout, Matrix, Parameter, Result, Tape, Var};
+use serde::{Deserialize, Serialize};
+
+use crate::graph_ops::GraphOps;
+
+/// The features of this rank's nodes.
+#[derive(Clone)]
+pub enum Features {
+    /// A row per node.
+    Dense(Matrix),
+    /// A bag of words.
+    Sparse(Rc<Bag>),
+}
+
+impl Features {
+    /// Columns.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Dense(m) => m.cols(),
+            Self::Sparse(bag) => bag.cols(),
+        }
+    }
+}
+
+/// What a forward pass is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Dropout, moments of the batch.
+    Train,
+    /// No dropout, running moments.
+    Evaluate,
+}
+
+/// Shares of elements that dropout drops.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Of the input features.
+    pub input: f64,
+    /// Of rows between and inside layers.
+    pub hidden: f64,
+    /// Of attention weights.
+    pub attention: f64,
+}
+
+/// What is computed again in backward instead of being kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Remat {
+    /// Nothing.
+    #[default]
+    None,
+    /// Attention, with the projections of its operands.
+    Attention,
+    /// Everything inside a layer.
+    Layer,
+}
+
+/// What layers are told beside their input: one forward pass on one rank.
+#[derive(Clone)]
+pub struct Step {
+    /// The graph.
+    pub ops: Rc<dyn GraphOps>,
+    /// The features.
+    pub features: Features,
+    /// Positional encodings, a row per node.
+    pub positional: Option<Matrix>,
+    /// Training or not.
+    pub mode: Mode,
+    /// Key of dropout.
+    pub seed: u64,
+    /// Key of dropout.
+    pub epoch: u64,
+    /// Dropout.
+    pub rates: Rates,
+    /// What is computed again.
+    pub remat: Remat,
+    /// What activations are stored as.
+    pub dtype: DType,
+}
+
+impl Step {
+    /// A dropout of rows at `rate`, if anything is to be dropped. `stream` tells the dropouts of one layer apart.
+    pub fn rows(&self, rate: f64, layer: u32, stream: u32) -> Option<RowDropout> {
+        self.dropout(rate, layer, stream).map(|dropout| RowDropout { dropout, ids: self.ops.ids().clone() })
+    }
+
+    /// A dropout of attention weights, if anything is to be dropped.
+    pub fn edges(&self, layer: u32) -> Option<Dropout> {
+        self.dropout(self.rates.attention, layer, 0)
+    }
+
+    fn dropout(&self, rate: f64, layer: u32, stream: u32) -> Option<Dropout> {
+        let dropout = Dropout::new(rate, self.seed, self.epoch, layer, stream);
+        (self.mode == Mode::Train && dropout.is_active()).then_some(dropout)
+    }
+}
+
+/// Numbers of a layer that are not trained but belong to the model: running moments.
+#[derive(Debug)]
+pub struct Buffer {
+    name: String,
+    values: RefCell<Vec<f64>>,
+}
+
+impl Buffer {
+    /// A buffer with a PyTorch-style name.
+    pub fn new(name: impl Into<String>, values: Vec<f64>) -> Rc<Self> {
+        Rc::new(Self { name: name.into(), values: RefCell::new(values) })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its values.
+    pub fn values(&self) -> Ref<'_, Vec<f64>> {
+        self.values.borrow()
+    }
+
+    /// Replaces its values.
+    pub fn set(&self, values: Vec<f64>) {
+        *self.values.borrow_mut() = values;
+    }
+}
+
+/// A piece of a model between two states.
+pub trait Layer {
+    /// What to call it in messages.
+    fn name(&self) -> String;
+
+    /// What is trained.
+    fn parameters(&self) -> Vec<Rc<Parameter>>;
+
+    /// What else is saved.
+    fn buffers(&self) -> Vec<Rc<Buffer>> {
+        Vec::new()
+    }
+
+    /// From the state before to the state after. The state before the first layer is empty (features are in `step`), that after
+    /// the last one is the logits alone.
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>>;
+}
+
+/// What a model must know to be built.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Columns of the features.
+    pub features: usize,
+    /// Columns of the positional encodings; 0 without any.
+    pub positional: usize,
+    /// Columns of the logits.
+    pub classes: usize,
+    /// Features per edge; 0 without any.
+    pub edge_features: usize,
+}
+
+/// A model: layers, first to last.
+pub struct Network {
+    layers: Vec<Rc<dyn Layer>>,
+}
+
+impl Network {
+    /// A model of these layers.
+    pub fn new(layers: Vec<Rc<dyn Layer>>) -> Self {
+        Self { layers }
+    }
+
+    /// The layers, first to last.
+    pub fn layers(&self) -> &[Rc<dyn Layer>] {
+        &self.layers
+    }
+
+    /// What is trained, in the order of the layers.
+    pub fn parameters(&self) -> Vec<Rc<Parameter>> {
+        self.layers.iter().flat_map(|l| l.parameters()).collect()
+    }
+
+    /// What else is saved, in the order of the layers.
+    pub fn buffers(&self) -> Vec<Rc<Buffer>> {
+        self.layers.iter().flat_map(|l| l.buffers()).collect()
+    }
+
+    /// The logits of this rank's nodes.
+    pub fn forward(&self, tape: &mut Tape, step: &Step) -> Result<Option<Var>> {
+        self.forward_watched(tape, step, |_, _| Ok(()))
+    }
+
+    /// The same; `watch` sees each layer with the state after it.
+    pub fn forward_watched(
+        &self,
+        tape: &mut Tape,
+        step: &Step,
+        mut watch: impl FnMut(&dyn Layer, &[Var]) -> Result<()>,
+    ) -> Result<Option<Var>> {
+        let mut state = Vec::new();
+        for layer in &self.layers {
+            state = if step.remat == Remat::Layer {
+                let (segment, step) = (Rc::clone(layer), step.clone());
+                let inputs: Vec<&Var> = state.iter().collect();
+                tape.checkpoint(&inputs, move |tape, state| segment.forward(tape, &step, state))?
+            } else {
+                layer.forward(tape, step, &state)?
+            };
+            watch(&**layer, &state)?;
+        }
+        Ok(state.into_iter().next())
+    }
+}

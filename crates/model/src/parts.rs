@@ -1,0 +1,5 @@
+//! Pieces that several models share.
+
+pub mod head;
+pub mod input;
+pub mod norm;

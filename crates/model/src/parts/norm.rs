@@ -1,0 +1,120 @@
+//! Normalisations that a model can choose between.
+
+use std::rc::Rc;
+
+use graphweft_tensor::ops::batch_norm::{batch_norm, fixed_norm};
+use graphweft_tensor::ops::norm::{Norm, layer_norm};
+use graphweft_tensor::ops::residual::{post_norm, residual};
+use graphweft_tensor::{Parameter, Result, Tape, Var};
+use serde::{Deserialize, Serialize};
+
+use crate::init::Init;
+use crate::network::{Buffer, Mode, Step};
+
+/// Of the running moments, as in PyTorch.
+const MOMENTUM: f64 = 0.1;
+
+/// Which normalisation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NormKind {
+    /// None.
+    None,
+    /// Over the columns of a row.
+    #[default]
+    Layer,
+    /// Over all nodes of all ranks.
+    Batch,
+}
+
+/// A normalisation with its parameters.
+pub enum Normalisation {
+    /// None.
+    None,
+    /// Over the columns of a row.
+    Layer(Norm),
+    /// Over all nodes, with running moments for evaluation.
+    Batch {
+        /// Scale and shift.
+        norm: Norm,
+        /// Running mean.
+        mean: Rc<Buffer>,
+        /// Running variance, n − 1 in the denominator.
+        variance: Rc<Buffer>,
+    },
+}
+
+impl Normalisation {
+    /// A normalisation of `width` columns called `name`.
+    pub fn new(kind: NormKind, init: &Init<'_>, name: &str, width: usize) -> Result<Self> {
+        Ok(match kind {
+            NormKind::None => Self::None,
+            NormKind::Layer => Self::Layer(init.norm(name, width)?),
+            NormKind::Batch => Self::Batch {
+                norm: init.norm(name, width)?,
+                mean: Buffer::new(format!("{name}.running_mean"), vec![0.0; width]),
+                variance: Buffer::new(format!("{name}.running_var"), vec![1.0; width]),
+            },
+        })
+    }
+
+    /// What is trained.
+    pub fn parameters(&self) -> Vec<Rc<Parameter>> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Layer(norm) | Self::Batch { norm, .. } => vec![Rc::clone(&norm.weight), Rc::clone(&norm.bias)],
+        }
+    }
+
+    /// What else is saved.
+    pub fn buffers(&self) -> Vec<Rc<Buffer>> {
+        match self {
+            Self::Batch { mean, variance, .. } => vec![Rc::clone(mean), Rc::clone(variance)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Normalises `x`.
+    pub fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Var) -> Result<Var> {
+        match self {
+            Self::None => Ok(x.clone()),
+            Self::Layer(norm) => layer_norm(tape, x, norm),
+            Self::Batch { norm, mean, variance } if step.mode == Mode::Evaluate => {
+                fixed_norm(tape, x, norm, &mean.values(), &variance.values())
+            }
+            Self::Batch { norm, mean, variance } => {
+                // The shift must be the same when a layer is computed again, after the running mean has moved: zeros are.
+                let moments = step.ops.moments(layer, x.value(), &vec![0.0; x.value().cols()])?;
+                if !tape.is_replaying() {
+                    let moved = |buffer: &Buffer, to: &[f64]| -> Vec<f64> {
+                        let values = buffer.values();
+                        values.iter().zip(to).map(|(old, new)| old + MOMENTUM * (new - old)).collect()
+                    };
+                    let (m, v) = (moved(mean, &moments.mean), moved(variance, &moments.unbiased_variance()));
+                    mean.set(m);
+                    variance.set(v);
+                }
+                batch_norm(tape, x, norm, &moments, step.ops.reduce())
+            }
+        }
+    }
+
+    /// Normalises `x + dropout(z)`, with the dropout of hidden rows numbered `stream`.
+    pub fn forward_residual(
+        &self,
+        tape: &mut Tape,
+        step: &Step,
+        (layer, stream): (u32, u32),
+        x: &Var,
+        z: &Var,
+    ) -> Result<Var> {
+        let drop = step.rows(step.rates.hidden, layer, stream);
+        match self {
+            Self::Layer(norm) => post_norm(tape, x, z, drop.as_ref(), norm),
+            _ => {
+                let sum = residual(tape, x, z, drop.as_ref())?;
+                self.forward(tape, step, layer, &sum)
+            }
+        }
+    }
+}
