@@ -33,9 +33,9 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
-use keys::{fields_of, nearest};
+use keys::{fields_of, nearest, variants_of};
 
-pub use compute::{ComputeConfig, Remat, Storage};
+pub use compute::{ComputeConfig, Storage};
 pub use data::{DataConfig, Normalise};
 pub use run::RunConfig;
 pub use train::{OptimizerName, ScheduleName, TrainConfig};
@@ -45,15 +45,22 @@ type Problem = (&'static str, String, &'static str);
 
 const SECTIONS: [&str; 5] = ["data", "model", "train", "compute", "run"];
 
+/// The model that a configuration without a name has.
+const DEFAULT_MODEL: &str = "gt";
+
 /// Everything about a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct Config {
+    #[serde(default)]
     pub data: DataConfig,
     pub model: ModelConfig,
+    #[serde(default)]
     pub train: TrainConfig,
+    #[serde(default)]
     pub compute: ComputeConfig,
+    #[serde(default)]
     pub run: RunConfig,
 }
 
@@ -144,21 +151,17 @@ impl Draft {
     /// Sets one value.
     ///
     /// # Errors
-    /// If there is no such key, or if it cannot have this value.
+    /// If there is no such key, or if it cannot have this value. Keys of `[model]` depend on its name and are looked at by
+    /// [`Draft::finish`].
     pub fn set(&mut self, section: &str, key: &str, value: impl Into<Value>) -> Result<()> {
-        let (name, value) = (format!("{section}.{key}"), value.into());
-        check_section(section, &name)?;
-        let known = known_keys(section);
-        if !known.contains(&key) {
-            let near = nearest(key, known.iter().copied());
-            let remedy = match near {
-                Some(near) => format!("did you mean {section}.{near}?"),
-                None => format!("keys of [{section}]: {}", known.join(", ")),
-            };
-            return Err(Error::setting(name, "there is no such key", remedy));
-        }
-        if let Err(e) = trial(section, Table::from_iter([(key.to_string(), value.clone())])) {
-            return Err(Error::setting(name, e.message().trim_end(), "give it a value of this kind"));
+        let value = value.into();
+        check_section(section, &format!("{section}.{key}"))?;
+        match section {
+            "data" => check_key::<DataConfig>(section, &[], key, &value)?,
+            "train" => check_key::<TrainConfig>(section, &[], key, &value)?,
+            "compute" => check_key::<ComputeConfig>(section, &[], key, &value)?,
+            "run" => check_key::<RunConfig>(section, &[], key, &value)?,
+            _ => {}
         }
         if let Value::Table(content) = self.0.entry(section).or_insert_with(|| Value::Table(Table::new())) {
             content.insert(key.to_string(), value);
@@ -186,11 +189,45 @@ impl Draft {
     }
 
     /// Fills in defaults and checks every value.
-    pub fn finish(self) -> Result<Config> {
+    pub fn finish(mut self) -> Result<Config> {
+        self.set_default("model", "name", DEFAULT_MODEL)?;
+        self.check_model()?;
         let config = self.0.try_into::<Config>();
         let config = config.map_err(|e| Error::setting("config", e.message().trim_end(), "check the values"))?;
         config.check()?;
         Ok(config)
+    }
+
+    fn check_model(&self) -> Result<()> {
+        let Some(Value::Table(model)) = self.0.get("model") else { return Ok(()) };
+        let name = model.get("name").and_then(Value::as_str).unwrap_or_default();
+        let known = variants_of::<ModelConfig>("name");
+        if !known.contains(&name) {
+            let near = nearest(name, known.iter().copied()).map_or(String::new(), |n| format!("did you mean {n}? "));
+            let remedy = format!("{near}models are {}", known.join(", "));
+            return Err(Error::setting("model.name", format!("there is no model {name:?}"), remedy));
+        }
+        let others = model.iter().filter(|(key, _)| *key != "name");
+        others.map(|(key, value)| check_key::<ModelConfig>("model", &[("name", name)], key, value)).collect()
+    }
+}
+
+/// Fails unless a section that has `given` already can have this key and this value.
+fn check_key<T: DeserializeOwned>(section: &str, given: &[(&str, &str)], key: &str, value: &Value) -> Result<()> {
+    let (name, known) = (format!("{section}.{key}"), fields_of::<T>(given));
+    if !known.contains(&key) {
+        let remedy = match nearest(key, known.iter().copied()) {
+            Some(near) => format!("did you mean {section}.{near}?"),
+            None => format!("keys of [{section}] are {}", known.join(", ")),
+        };
+        let whose = given.first().map_or(String::new(), |(_, model)| format!(" of {model}"));
+        return Err(Error::setting(name, format!("there is no such key{whose}"), remedy));
+    }
+    let given = given.iter().map(|(key, value)| (key.to_string(), Value::String((*value).into())));
+    let trial: Table = given.chain([(key.to_string(), value.clone())]).collect();
+    match trial.try_into::<T>() {
+        Ok(_) => Ok(()),
+        Err(e) => Err(Error::setting(name, e.message().trim_end(), "give it a value of this kind")),
     }
 }
 
@@ -203,30 +240,6 @@ fn check_section(section: &str, name: &str) -> Result<()> {
         None => format!("sections are {}", SECTIONS.join(", ")),
     };
     Err(Error::setting(name, format!("there is no section [{section}]"), remedy))
-}
-
-fn known_keys(section: &str) -> &'static [&'static str] {
-    match section {
-        "data" => fields_of::<DataConfig>(),
-        "model" => fields_of::<ModelConfig>(),
-        "train" => fields_of::<TrainConfig>(),
-        "compute" => fields_of::<ComputeConfig>(),
-        _ => fields_of::<RunConfig>(),
-    }
-}
-
-/// Whether a section can have these values.
-fn trial(section: &str, content: Table) -> std::result::Result<(), toml::de::Error> {
-    fn of<T: DeserializeOwned>(content: Table) -> std::result::Result<(), toml::de::Error> {
-        content.try_into::<T>().map(|_| ())
-    }
-    match section {
-        "data" => of::<DataConfig>(content),
-        "model" => of::<ModelConfig>(content),
-        "train" => of::<TrainConfig>(content),
-        "compute" => of::<ComputeConfig>(content),
-        _ => of::<RunConfig>(content),
-    }
 }
 
 fn at_least_one(key: &'static str, x: u64) -> std::result::Result<(), Problem> {

@@ -9,7 +9,7 @@ mod macro_f1;
 mod roc_auc;
 
 use graphweft_tensor::{DType, Device, Matrix, Reduce, Tag};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, Result};
 
@@ -121,9 +121,7 @@ impl Scoring<'_> {
     pub fn score(&self, logits: &Logits, part: &Part) -> Result<f64> {
         let score = match self.metric {
             Metric::Accuracy => accuracy::score(&self.sum(accuracy::count(logits, self.truth, &part.rows))?),
-            Metric::MacroF1 => {
-                macro_f1::score(&self.sum(macro_f1::count(logits, self.truth, &part.rows))?, self.truth)
-            }
+            Metric::MacroF1 => macro_f1::score(&self.sum(macro_f1::count(logits, self.truth, &part.rows))?, self.truth),
             Metric::RocAuc => self.mean_over_tasks(logits, part, roc_auc)?,
             Metric::AveragePrecision => self.mean_over_tasks(logits, part, average_precision)?,
         };
@@ -138,12 +136,7 @@ impl Scoring<'_> {
     }
 
     /// The mean of a ranking metric over the tasks that have both kinds of nodes.
-    fn mean_over_tasks(
-        &self,
-        logits: &Logits,
-        part: &Part,
-        metric: fn(&[(f64, bool)]) -> Option<f64>,
-    ) -> Result<f64> {
+    fn mean_over_tasks(&self, logits: &Logits, part: &Part, metric: fn(&[(f64, bool)]) -> Option<f64>) -> Result<f64> {
         let tasks = if matches!(self.truth, Truth::Class(_)) { 1 } else { logits.cols() };
         let (mut sum, mut count) = (0.0, 0.0);
         for task in 0..tasks {
@@ -180,6 +173,11 @@ impl Scoring<'_> {
             }
         }
     }
+}
+
+/// Reads a score as JSON has it: null where nothing could be scored.
+pub(crate) fn read_score<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 /// Scores in descending order, cut where they differ: for each distinct score, how many positive and how many negative have it.

@@ -56,7 +56,8 @@ impl Schedule {
         match self.config.schedule {
             ScheduleName::Constant => lr,
             ScheduleName::Cosine => {
-                let way = (epoch - warmup - 1) as f64 / (epochs.max(epoch) - warmup) as f64;
+                let way = (epoch - warmup - 1) as f64 / epochs.saturating_sub(warmup).max(1) as f64;
+                let way = way.min(1.0);
                 min_lr + (lr - min_lr) * (1.0 + (PI * way).cos()) / 2.0
             }
             ScheduleName::Plateau => (lr * self.plateau.scale).max(min_lr.min(lr)),

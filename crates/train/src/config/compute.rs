@@ -1,5 +1,6 @@
 //! `[compute]`: with which numbers, and what is kept.
 
+use graphweft_model::Remat;
 use graphweft_tensor::DType;
 use serde::{Deserialize, Serialize};
 
@@ -32,17 +33,4 @@ impl From<Storage> for DType {
             Storage::F64 => Self::F64,
         }
     }
-}
-
-/// Re-materialisation: what backward computes again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Remat {
-    /// Nothing.
-    #[default]
-    None,
-    /// The operands and results of graph operations.
-    Attention,
-    /// Everything inside a layer.
-    Layer,
 }

@@ -1,44 +1,63 @@
 //! The keys of a section, and what a user who wrote another one may have meant.
 
-use serde::de::{self, Deserialize, Deserializer, Visitor};
+use std::fmt;
 
-/// The names of the fields that a struct is deserialised from.
-pub(super) fn fields_of<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
-    let mut fields = &[][..];
-    // The deserializer below gives no value, so this always fails, after it was told the fields.
-    let _ = T::deserialize(Listener(&mut fields));
-    fields
+use serde::de::value::MapDeserializer;
+use serde::de::{self, Deserialize};
+
+/// The names of the fields that `T` is deserialised from; for an enum with a tag, those of the variant that `given` names.
+pub(super) fn fields_of<T: for<'de> Deserialize<'de>>(given: &[(&str, &str)]) -> &'static [&'static str] {
+    match ask::<T>(given.iter().copied().chain([("", "")])) {
+        Some(Refusal::Field(expected)) => expected,
+        _ => &[],
+    }
 }
 
-/// Hears which fields a struct wants and gives it nothing.
-struct Listener<'a>(&'a mut &'static [&'static str]);
+/// The names of the variants of `T`, told apart by `tag`.
+pub(super) fn variants_of<T: for<'de> Deserialize<'de>>(tag: &str) -> &'static [&'static str] {
+    match ask::<T>([(tag, "")].into_iter()) {
+        Some(Refusal::Variant(expected)) => expected,
+        _ => &[],
+    }
+}
 
-impl<'de> Deserializer<'de> for Listener<'_> {
-    type Error = de::value::Error;
+fn ask<'a, T: for<'de> Deserialize<'de>>(map: impl Iterator<Item = (&'a str, &'a str)>) -> Option<Refusal> {
+    T::deserialize(MapDeserializer::new(map)).err()
+}
 
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        fields: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, Self::Error> {
-        *self.0 = fields;
-        Err(de::Error::custom("only the fields were asked for"))
+/// Why a map cannot become a `T`: serde hands us the names it knows when it meets one that it does not.
+#[derive(Debug)]
+enum Refusal {
+    Field(&'static [&'static str]),
+    Variant(&'static [&'static str]),
+    Other,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl de::Error for Refusal {
+    fn custom<D: fmt::Display>(_: D) -> Self {
+        Self::Other
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
-        Err(de::Error::custom("not a struct"))
+    fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
+        Self::Field(expected)
     }
 
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
+        Self::Variant(expected)
     }
 }
 
 /// The candidate that takes the fewest edits to become `word`, if it is anything like it.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = word.chars().count() / 2 + 1;
+    let limit = word.chars().count() / 2;
     let near = candidates.into_iter().map(|c| (edits(word, c), c));
     near.min_by_key(|(distance, _)| *distance).filter(|(distance, _)| *distance <= limit).map(|(_, c)| c)
 }
@@ -61,6 +80,8 @@ fn edits(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use graphweft_model::ModelConfig;
+
     use super::*;
 
     #[test]
@@ -73,15 +94,10 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_those_of_the_struct() {
-        #[derive(serde::Deserialize)]
-        #[allow(dead_code)]
-        struct Two {
-            one: u32,
-            #[serde(rename = "the-other")]
-            other: String,
-        }
-        assert_eq!(fields_of::<Two>(), ["one", "the-other"]);
-        assert!(fields_of::<u32>().is_empty());
+    fn fields_are_those_of_the_struct_or_the_variant() {
+        assert_eq!(fields_of::<super::super::RunConfig>(&[]), ["seed", "seeds", "checkpoint_every", "keep"]);
+        assert!(fields_of::<ModelConfig>(&[("name", "gt")]).contains(&"heads"));
+        assert!(!fields_of::<ModelConfig>(&[("name", "mlp")]).contains(&"heads"));
+        assert!(variants_of::<ModelConfig>("name").contains(&"mlp"));
     }
 }

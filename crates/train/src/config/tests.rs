@@ -12,7 +12,8 @@ fn with(assignments: &[&str]) -> Result<Config> {
 
 #[test]
 fn a_file_and_a_command_line_say_the_same() {
-    let text = "[data]\npath = \"cora\"\nself_loops = \"add\"\nsplit = \"5\"\n[train]\nepochs = 7\nlr = 1\nclip = 0.5\n";
+    let text =
+        "[data]\npath = \"cora\"\nself_loops = \"add\"\nsplit = \"5\"\n[train]\nepochs = 7\nlr = 1\nclip = 0.5\n";
     let line =
         ["data.path=cora", "data.self_loops=add", "data.split=5", "train.epochs=7", "train.lr=1", "train.clip=5e-1"];
     let (file, line) = (parse(text).unwrap(), with(&line).unwrap());
@@ -54,7 +55,9 @@ fn unknown_keys_are_errors_that_offer_the_nearest() {
         ("train.epoch=5", ["train.epoch:", "did you mean train.epochs"]),
         ("train.weight-decay=5", ["train.weight-decay", "train.weight_decay"]),
         ("compute.dytpe=f32", ["no such key", "compute.dtype"]),
-        ("model.hiden=5", ["model.hiden", "model.hidden"]),
+        ("model.hiden=5", ["model.hiden: there is no such key of gt", "model.hidden"]),
+        ("model.name=gtt", ["no model \"gtt\"", "did you mean gt?"]),
+        ("model.name=resnet50", ["no model", "mlp"]),
         ("run.xyzzyxyzzy=5", ["no such key", "seed, seeds, checkpoint_every, keep"]),
         ("tarin.epochs=5", ["no section [tarin]", "[train]"]),
         ("epochs=5", ["no section", "section.key=value"]),
@@ -99,6 +102,8 @@ fn values_that_cannot_be_are_errors_that_name_their_key() {
         "train.plateau_factor=0",
         "train.plateau_factor=2",
         "train.evaluate_every=0",
+        "model.hidden=wide",
+        "model.norm=group",
         "data.symmetrise=maybe",
         "data.self_loops=some",
         "data.normalise=column",
@@ -111,11 +116,23 @@ fn values_that_cannot_be_are_errors_that_name_their_key() {
         "run.keep=0",
     ] {
         let message = with(&[text]).unwrap_err().to_string();
-        assert!(message.starts_with(text.split_once('=').unwrap().0) && message.contains("remedy"), "{text}: {message}");
+        assert!(
+            message.starts_with(text.split_once('=').unwrap().0) && message.contains("remedy"),
+            "{text}: {message}"
+        );
     }
     let message = with(&["data.path=a", "data.graph=grid:2:2"]).unwrap_err().to_string();
     assert!(message.contains("data.graph"), "{message}");
     assert!(with(&["train.optimizer=sgd", "train.momentum=0.9"]).is_ok());
+}
+
+#[test]
+fn keys_belong_to_the_model_that_is_named_last() {
+    let mut draft = Draft::parse("[model]\nname = \"gt\"\nheads = 4\n", Path::new("a")).unwrap();
+    assert!(draft.clone().finish().is_ok());
+    draft.assign("model.name=mlp").unwrap();
+    let message = draft.finish().unwrap_err().to_string();
+    assert!(message.contains("model.heads") && message.contains("of mlp"), "{message}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `[train]`: how parameters are found.
 
-use graphweft_tensor::optim::{Decay, Rule};
+use graphweft_model::Rates;
+use graphweft_tensor::optim::Rule;
 use serde::{Deserialize, Serialize};
 
 use super::{Problem, at_least_one, not_negative, part_of_one, positive};
@@ -34,8 +35,12 @@ pub struct TrainConfig {
     pub clip: f64,
     /// The part of the target that is spread over all classes.
     pub label_smoothing: f64,
-    /// The share of activations that is dropped.
+    /// The share of elements of rows between and inside layers that is dropped.
     pub dropout: f64,
+    /// The share of elements of the features that is dropped.
+    pub input_dropout: f64,
+    /// The share of attention weights that is dropped.
+    pub attention_dropout: f64,
     /// Stop after this many epochs without a better validation score; 0: never.
     pub patience: u64,
     /// What is scored. Unset: accuracy for classes, ROC-AUC for many labels.
@@ -81,6 +86,8 @@ impl Default for TrainConfig {
             clip: 0.0,
             label_smoothing: 0.0,
             dropout: 0.0,
+            input_dropout: 0.0,
+            attention_dropout: 0.0,
             patience: 0,
             metric: None,
             evaluate_every: 1,
@@ -99,6 +106,11 @@ impl TrainConfig {
         }
     }
 
+    /// The dropout rates.
+    pub fn rates(&self) -> Rates {
+        Rates { input: self.input_dropout, hidden: self.dropout, attention: self.attention_dropout }
+    }
+
     pub(super) fn check(&self) -> Result<(), Problem> {
         at_least_one("epochs", self.epochs)?;
         at_least_one("evaluate_every", self.evaluate_every)?;
@@ -109,6 +121,8 @@ impl TrainConfig {
         part_of_one("momentum", self.momentum)?;
         part_of_one("label_smoothing", self.label_smoothing)?;
         part_of_one("dropout", self.dropout)?;
+        part_of_one("input_dropout", self.input_dropout)?;
+        part_of_one("attention_dropout", self.attention_dropout)?;
         positive("plateau_factor", self.plateau_factor)?;
         part_of_one("plateau_factor", self.plateau_factor)?;
         if self.momentum != 0.0 && self.optimizer != OptimizerName::Sgd {
@@ -119,14 +133,5 @@ impl TrainConfig {
             return Err(("warmup", problem, "set fewer than train.epochs"));
         }
         Ok(())
-    }
-}
-
-/// What β, ε and decay a rule has, for people.
-pub(crate) fn describe(rule: Rule) -> String {
-    match rule {
-        Rule::Adam { decay: Decay::Decoupled(x), .. } => format!("adamw, weight decay {x}"),
-        Rule::Adam { decay: Decay::Penalty(x), .. } => format!("adam, weight decay {x}"),
-        Rule::Sgd { momentum, weight_decay } => format!("sgd, momentum {momentum}, weight decay {weight_decay}"),
     }
 }
