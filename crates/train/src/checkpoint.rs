@@ -74,8 +74,6 @@ pub struct State {
     pub seed: u64,
     /// The best evaluation so far, by validation.
     pub best: Option<Scores>,
-    /// Epochs since then.
-    pub waited: u64,
     /// The schedule's memory.
     pub schedule: Plateau,
 }

@@ -70,6 +70,12 @@ impl Config {
         toml::to_string(self).map_err(|e| Error::setting("config", e.to_string(), "report this as a bug"))
     }
 
+    /// The model's name.
+    pub fn model_name(&self) -> String {
+        let model = Table::try_from(&self.model).unwrap_or_default();
+        model.get("name").and_then(Value::as_str).unwrap_or("model").to_string()
+    }
+
     /// `section.key` of every setting that differs.
     pub fn differences(&self, other: &Self) -> Result<Vec<String>> {
         let (ours, theirs) = (self.table()?, other.table()?);
@@ -172,6 +178,16 @@ impl Draft {
     /// Sets one value unless it is set.
     pub fn set_default(&mut self, section: &str, key: &str, value: impl Into<Value>) -> Result<()> {
         if self.is_set(section, key) { Ok(()) } else { self.set(section, key, value) }
+    }
+
+    /// These settings, and those of `later` in place of the same ones.
+    pub fn and(mut self, later: &Self) -> Result<Self> {
+        for (section, content) in &later.0 {
+            for (key, value) in content.as_table().into_iter().flatten() {
+                self.set(section, key, value.clone())?;
+            }
+        }
+        Ok(self)
     }
 
     /// Whether a value was given.

@@ -27,7 +27,6 @@ use std::path::{Path, PathBuf};
 
 use graphweft_graph::Error as Bad;
 use graphweft_graph::npy::write_npy;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoints, Scores};
@@ -36,11 +35,13 @@ use crate::durable;
 use crate::error::Result;
 use crate::metrics::read_score;
 
-pub(crate) const CONFIG: &str = "config.toml";
+const CONFIG: &str = "config.toml";
+/// The last line of a `config.toml` that is all there.
+const CONFIG_END: &str = "# end\n";
 const PLAN: &str = "plan.json";
 const METRICS: &str = "metrics.jsonl";
 const RESULT: &str = "result.json";
-pub(crate) const MODEL: &str = "model.safetensors";
+const MODEL: &str = "model.safetensors";
 const PREDICTIONS: &str = "predictions.npy";
 
 /// A run directory that nobody else writes to while this lives.
@@ -93,8 +94,14 @@ impl RunDir {
 
     /// Writes the configuration and the plan.
     pub fn describe(&self, config: &str, plan: &str) -> Result<()> {
-        self.replace(CONFIG, config.as_bytes())?;
+        self.replace(CONFIG, format!("{config}\n{CONFIG_END}").as_bytes())?;
         self.replace(PLAN, plan.as_bytes())
+    }
+
+    /// The configuration that [`RunDir::describe`] wrote, unless it is missing or cut short.
+    pub fn config(path: &Path) -> Option<String> {
+        let text = fs::read_to_string(path.join(CONFIG)).ok()?;
+        text.strip_suffix(CONFIG_END).map(String::from)
     }
 
     /// Writes `predictions.npy`: a row per node.
@@ -113,11 +120,6 @@ impl RunDir {
         let mut bytes = serde_json::to_vec_pretty(result).map_err(json)?;
         bytes.push(b'\n');
         self.replace(RESULT, &bytes)
-    }
-
-    /// What [`RunDir::finish`] wrote, if the run is over.
-    pub fn result<T: DeserializeOwned>(path: &Path) -> Option<T> {
-        serde_json::from_slice(&fs::read(path.join(RESULT)).ok()?).ok()
     }
 
     /// Removes `result.json`: the run is not over.
@@ -230,16 +232,16 @@ mod tests {
         let message = RunDir::open(&path).unwrap_err().to_string();
         assert!(message.contains("another process"), "{message}");
         run.describe("[run]\n", "{}\n").unwrap();
+        assert_eq!(RunDir::config(&path).unwrap(), "[run]\n\n");
         drop(run);
         let message = RunDir::create(&path).unwrap_err().to_string();
         assert!(message.contains("exists already") && message.contains("--resume"), "{message}");
         let run = RunDir::open(&path).unwrap();
-        assert_eq!(RunDir::result::<u32>(&path), None);
         run.finish(&7).unwrap();
-        assert_eq!(RunDir::result::<u32>(&path), Some(7));
+        assert_eq!(fs::read_to_string(path.join(RESULT)).unwrap(), "7\n");
         run.reopen().unwrap();
         run.reopen().unwrap();
-        assert_eq!(RunDir::result::<u32>(&path), None);
+        assert!(!path.join(RESULT).exists());
     }
 
     #[test]

@@ -10,7 +10,7 @@ fn checkpoint(epoch: u64) -> Checkpoint {
     let best = Scores { epoch: 1, train: 90.0, valid: 0.1 + 0.2, test: 80.0 };
     let schedule = Schedule::new(&TrainConfig::default()).state();
     Checkpoint {
-        state: State { epoch, steps: epoch, seed: 3, best: Some(best), waited: 4, schedule },
+        state: State { epoch, steps: epoch, seed: 3, best: Some(best), schedule },
         best: model.clone(),
         optimizer: Tensors::default(),
         model,
