@@ -18,13 +18,13 @@ use watch::Watch;
 
 /// What a run without any setting does: a graph on which features alone are not enough, and a small graph transformer.
 const DEFAULTS: [&str; 12] = [
-    "data.graph=sbm:4000:8:12:snr=1.2",
+    "data.graph=sbm:10000:10:12:snr=1.2",
     "data.self_loops=add",
     "model.name=gt",
     "model.hidden=64",
     "model.layers=2",
     "model.heads=4",
-    "train.epochs=60",
+    "train.epochs=80",
     "train.lr=3e-3",
     "train.schedule=cosine",
     "train.warmup=5",
@@ -105,10 +105,10 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Some(dir) => session::resumed(dir, &start, &given)?,
         None => None,
     };
-    let is_default = given.keys().iter().all(|key| !key.starts_with("data.") && !key.starts_with("model."));
+    let nothing_named = given.keys().iter().all(|key| !key.starts_with("data.") && !key.starts_with("model."));
     let config = match stored {
         Some(config) => config,
-        None if is_default => settings(&DEFAULTS)?.and(&given)?.finish()?,
+        None if nothing_named => settings(&DEFAULTS)?.and(&given)?.finish()?,
         None => given.finish()?,
     };
     let data = Data::open(&config.data, ui)?;
@@ -116,9 +116,8 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let dir = args.output.clone().unwrap_or_else(|| free_folder(Path::new("runs"), &format!("{}-{name}", data.name)));
 
     let watch = Watch::new(ui);
-    let floor = is_default.then(|| floor(&config)).transpose()?;
     let summary = session::train(config.clone(), &data, &dir, &start, &watch, &stop)?;
-    let floor = match floor {
+    let floor = match floor(&config)? {
         Some(config) => {
             ui.note("the same features without the graph:");
             Some(session::train(config, &data, &dir.join("floor"), &start, &watch, &stop)?)
@@ -168,9 +167,13 @@ fn settings(all: &[&str]) -> anyhow::Result<Draft> {
     Ok(draft)
 }
 
-/// The same run with a model that does not see the graph.
-fn floor(config: &Config) -> anyhow::Result<Config> {
-    Ok(Config { model: settings(&FLOOR)?.finish()?.model, ..config.clone() })
+/// For the default task, a run of the same graph with a model that does not see it.
+fn floor(config: &Config) -> anyhow::Result<Option<Config>> {
+    let default = settings(&DEFAULTS)?.finish()?;
+    if (&config.data.graph, &config.model) != (&default.data.graph, &default.model) {
+        return Ok(None);
+    }
+    Ok(Some(Config { model: settings(&FLOOR)?.finish()?.model, ..config.clone() }))
 }
 
 /// The first of `name`, `name-2`, `name-3`, … that is not there.

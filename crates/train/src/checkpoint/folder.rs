@@ -70,19 +70,12 @@ impl Checkpoints {
         Ok((None, incomplete))
     }
 
-    /// Removes what a run that was killed has left half-written.
+    /// Removes what a run that was killed has left half-written, and what is incomplete.
     pub fn clean(&self) -> Result<()> {
-        for name in self.names()? {
-            if name.starts_with(&format!(".{PREFIX}")) {
-                remove(&self.path.join(name))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes all of them.
-    pub fn clear(&self) -> Result<()> {
-        self.list()?.into_iter().try_for_each(|(_, path)| remove(&path))
+        let partial = self.names()?.into_iter().filter(|name| name.starts_with(&format!(".{PREFIX}")));
+        let partial: Vec<PathBuf> = partial.map(|name| self.path.join(name)).collect();
+        let incomplete = self.list()?.into_iter().map(|(_, path)| path).filter(|p| !Manifest::is_complete(p, &FILES));
+        partial.into_iter().chain(incomplete).try_for_each(|path| remove(&path))
     }
 
     /// All checkpoints by step, oldest first.
