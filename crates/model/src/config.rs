@@ -1,11 +1,13 @@
 //! The `[model]` section: which model, and its keys.
 
+use graphweft_graph::Csr;
 use graphweft_tensor::{DType, Device, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::init::Init;
-use crate::models::{gt, mlp};
+use crate::models::{exphormer, gat, gcn, gcnii, gin, gps, gt, mlp, polynormer, sage, sgformer, stack};
 use crate::network::{Network, Shape};
+use crate::prepare::Prepared;
 
 /// A model's name and keys. Unknown keys are errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,16 +15,54 @@ use crate::network::{Network, Shape};
 pub enum ModelConfig {
     /// Graph transformer.
     Gt(gt::Config),
+    /// The graph transformer with expander edges and virtual nodes.
+    Exphormer(exphormer::Config),
+    /// Convolution over edges beside attention to all nodes.
+    Gps(gps::Config),
+    /// Attention to all nodes beside a GCN.
+    Sgformer(sgformer::Config),
+    /// Local layers, then attention to all nodes, with products.
+    Polynormer(polynormer::Config),
+    /// Graph convolutional network.
+    Gcn(stack::Config),
+    /// GraphSAGE.
+    Sage(sage::Config),
+    /// Graph attention network.
+    Gat(gat::Config),
+    /// The same with scores that look at all columns.
+    Gatv2(gat::Config),
+    /// Graph isomorphism network.
+    Gin(stack::Config),
+    /// A deep GCN whose layers all see the first rows.
+    Gcnii(gcnii::Config),
     /// Features only.
     Mlp(mlp::Config),
 }
 
 impl ModelConfig {
+    /// The graph that the model works on: `csr`, with the edges that the model adds to it.
+    pub fn prepare(&self, csr: Csr<u32>, seed: u64) -> Result<Prepared> {
+        match self {
+            Self::Exphormer(config) => config.prepare(&csr, seed),
+            _ => Ok(Prepared::plain(csr)),
+        }
+    }
+
     /// Builds the model on `device` with parameters of type `dtype` drawn from `seed`.
     pub fn build(&self, device: &Device, shape: Shape, dtype: DType, seed: u64) -> Result<Network> {
-        let init = Init::new(device, dtype, seed);
+        let (init, shape) = (Init::new(device, dtype, seed), &shape);
         match self {
             Self::Gt(config) => gt::build(config, &init, shape),
+            Self::Exphormer(config) => exphormer::build(config, &init, shape),
+            Self::Gps(config) => gps::build(config, &init, shape),
+            Self::Sgformer(config) => sgformer::build(config, &init, shape),
+            Self::Polynormer(config) => polynormer::build(config, &init, shape),
+            Self::Gcn(config) => gcn::build(config, &init, shape),
+            Self::Sage(config) => sage::build(config, &init, shape),
+            Self::Gat(config) => gat::build(config, &init, shape),
+            Self::Gatv2(config) => gat::build_v2(config, &init, shape),
+            Self::Gin(config) => gin::build(config, &init, shape),
+            Self::Gcnii(config) => gcnii::build(config, &init, shape),
             Self::Mlp(config) => mlp::build(config, &init, shape),
         }
     }

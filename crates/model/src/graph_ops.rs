@@ -108,6 +108,22 @@ pub trait GraphOps {
     /// Softmax attention of each node over its in-edges.
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var>;
 
+    /// The same over in-edges and tokens in one softmax, with a [dot product](Score::Dot) as score. Tokens are the same on all
+    /// ranks; `tokens` are their keys and values, a row each.
+    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var>;
+
+    /// Softmax attention of tokens over all nodes of all ranks: `q` has a row per token, `kv` one per node of this rank. The
+    /// result is the same on all ranks.
+    fn tokens_attend(
+        &self,
+        tape: &mut Tape,
+        layer: u32,
+        heads: usize,
+        q: &Var,
+        kv: &Var,
+        dropout: Option<Dropout>,
+    ) -> Result<Var>;
+
     /// Aggregates the rows of `x` along the edges.
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var>;
 

@@ -22,12 +22,15 @@ impl<'a> Init<'a> {
 
     /// Numbers between −`bound` and `bound`.
     pub fn uniform(&self, name: &str, rows: usize, cols: usize, bound: f64) -> Result<Rc<Parameter>> {
+        self.values(name, rows, cols, &self.drawn(name, rows * cols, bound))
+    }
+
+    fn drawn(&self, name: &str, count: usize, bound: f64) -> Vec<f64> {
         // FNV-1a: the name as a stream of its own, stable across versions of Rust.
         let stream =
             name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
         let random = Philox::new(self.seed, stream);
-        let values: Vec<f64> = (0..(rows * cols) as u64).map(|k| (2.0 * random.uniform(k) - 1.0) * bound).collect();
-        self.values(name, rows, cols, &values)
+        (0..count as u64).map(|k| (2.0 * random.uniform(k) - 1.0) * bound).collect()
     }
 
     /// Glorot's uniform numbers, as PyTorch Geometric's convolutions draw them.
@@ -35,13 +38,29 @@ impl<'a> Init<'a> {
         self.uniform(name, rows, cols, (6.0 / (rows + cols) as f64).sqrt())
     }
 
-    /// The same number everywhere.
-    pub fn constant(&self, name: &str, rows: usize, cols: usize, value: f64) -> Result<Rc<Parameter>> {
-        self.values(name, rows, cols, &vec![value; rows * cols])
+    /// A vector of the same number: a bias, or half of a normalisation.
+    pub fn vector(&self, name: &str, width: usize, value: f64) -> Result<Rc<Parameter>> {
+        self.shaped(name, vec![width], (1, width), &vec![value; width])
+    }
+
+    /// A vector per head, with Glorot's numbers: H × C here, [1, H, C] in PyTorch Geometric.
+    pub fn attention(&self, name: &str, heads: usize, width: usize) -> Result<Rc<Parameter>> {
+        let bound = (6.0 / (heads + width) as f64).sqrt();
+        self.shaped(name, vec![1, heads, width], (heads, width), &self.drawn(name, heads * width, bound))
     }
 
     /// Given numbers.
     pub fn values(&self, name: &str, rows: usize, cols: usize, values: &[f64]) -> Result<Rc<Parameter>> {
+        self.shaped(name, vec![rows, cols], (rows, cols), values)
+    }
+
+    fn shaped(
+        &self,
+        name: &str,
+        dims: Vec<usize>,
+        (rows, cols): (usize, usize),
+        values: &[f64],
+    ) -> Result<Rc<Parameter>> {
         let wide = self.device.upload(rows, cols, values, Tag::Parameters)?;
         let value = match self.dtype {
             DType::F64 => wide,
@@ -50,15 +69,16 @@ impl<'a> Init<'a> {
                 self.device.upload(rows, cols, &narrow, Tag::Parameters)?
             }
         };
-        Ok(Parameter::new(name, value))
+        Ok(Parameter::shaped(name, dims, value))
     }
 
     /// A linear layer `{name}.weight`, `{name}.bias` as `torch.nn.Linear` draws it: ±1/√inputs.
     pub fn linear(&self, name: &str, inputs: usize, outputs: usize) -> Result<Affine> {
         let bound = (inputs.max(1) as f64).sqrt().recip();
+        let bias = format!("{name}.bias");
         Ok(Affine {
             weight: self.uniform(&format!("{name}.weight"), outputs, inputs, bound)?,
-            bias: Some(self.uniform(&format!("{name}.bias"), 1, outputs, bound)?),
+            bias: Some(self.shaped(&bias, vec![outputs], (1, outputs), &self.drawn(&bias, outputs, bound))?),
         })
     }
 
@@ -69,7 +89,7 @@ impl<'a> Init<'a> {
 
     /// Scale 1 and shift 0 of a normalisation: `{name}.weight`, `{name}.bias`.
     pub fn norm(&self, name: &str, width: usize) -> Result<Norm> {
-        let weight = self.constant(&format!("{name}.weight"), 1, width, 1.0)?;
-        Ok(Norm::new(weight, self.constant(&format!("{name}.bias"), 1, width, 0.0)?))
+        let weight = self.vector(&format!("{name}.weight"), width, 1.0)?;
+        Ok(Norm::new(weight, self.vector(&format!("{name}.bias"), width, 0.0)?))
     }
 }

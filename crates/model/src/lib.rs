@@ -5,17 +5,21 @@
 //!
 //! * [`GraphOps`]: attention and aggregation over edges, global attention, moments;
 //! * [`Network`]: a list of [`Layer`]s with explicit state between them, so that whoever runs it may cut anywhere;
+//! * [`convs`]: convolutions, which several models stack;
 //! * [`models`]: one file per model, with its keys of the `[model]` section;
 //! * [`Init`]: initial weights, as PyTorch and PyTorch Geometric choose them, from counter-based randomness.
 
 mod config;
+pub mod convs;
 mod graph_ops;
 mod init;
 pub mod models;
 mod network;
 pub mod parts;
+mod prepare;
 
 pub use config::ModelConfig;
 pub use graph_ops::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Score};
 pub use init::Init;
 pub use network::{Buffer, Features, Layer, Mode, Network, Rates, Remat, Shape, Step};
+pub use prepare::Prepared;

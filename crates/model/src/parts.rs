@@ -1,5 +1,7 @@
 //! Pieces that several models share.
 
+pub mod activation;
 pub mod head;
 pub mod input;
 pub mod norm;
+pub mod remat;

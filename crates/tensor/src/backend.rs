@@ -12,11 +12,14 @@ use crate::ops::bag::BagKernels;
 use crate::ops::batch_norm::BatchNormKernels;
 use crate::ops::combine::CombineKernels;
 use crate::ops::dropout::DropoutKernels;
+use crate::ops::epilogue::EpilogueKernels;
 use crate::ops::global::GlobalKernels;
+use crate::ops::head_dot::HeadDotKernels;
 use crate::ops::l2norm::L2NormKernels;
 use crate::ops::linear::LinearKernels;
 use crate::ops::loss::LossKernels;
 use crate::ops::norm::NormKernels;
+use crate::ops::product::ProductKernels;
 use crate::ops::residual::ResidualKernels;
 use crate::ops::rows::RowKernels;
 use crate::ops::spmm::SpmmKernels;
@@ -75,12 +78,15 @@ pub trait Backend:
     + BatchNormKernels
     + CombineKernels
     + DropoutKernels
+    + EpilogueKernels
     + GlobalKernels
+    + HeadDotKernels
     + L2NormKernels
     + LinearKernels
     + LossKernels
     + NormKernels
     + OptimizerKernels
+    + ProductKernels
     + ResidualKernels
     + RowKernels
     + SpmmKernels
@@ -95,12 +101,15 @@ impl<T> Backend for T where
         + BatchNormKernels
         + CombineKernels
         + DropoutKernels
+        + EpilogueKernels
         + GlobalKernels
+        + HeadDotKernels
         + L2NormKernels
         + LinearKernels
         + LossKernels
         + NormKernels
         + OptimizerKernels
+        + ProductKernels
         + ResidualKernels
         + RowKernels
         + SpmmKernels

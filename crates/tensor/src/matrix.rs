@@ -66,6 +66,14 @@ impl Matrix {
         Rc::strong_count(&self.buffer) == 1
     }
 
+    /// The same elements, in the same memory, in rows of another length.
+    pub(crate) fn reshaped(&self, rows: usize, cols: usize) -> Result<Self> {
+        if rows * cols != self.rows * self.cols {
+            return Err(Error::Shape { op: "reshape", what: "matrix", got: self.shape(), expected: (rows, cols) });
+        }
+        Ok(Self { rows, cols, ..self.clone() })
+    }
+
     pub(crate) fn buffer(&self) -> &Buffer {
         &self.buffer
     }

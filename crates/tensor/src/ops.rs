@@ -2,20 +2,27 @@
 
 pub mod activation;
 pub mod attention;
+pub mod attention_blocks;
 pub mod bag;
 pub mod batch_norm;
 pub mod combine;
+pub mod convert;
 pub mod dropout;
+pub mod epilogue;
 pub mod gat;
 pub mod gatv2;
 pub mod global;
 #[cfg(test)]
 mod graphs;
+pub mod head_dot;
 pub mod l2norm;
 pub mod linear;
 pub mod loss;
 pub mod norm;
+pub mod product;
+pub mod reshape;
 pub mod residual;
+pub mod right;
 pub mod rows;
 pub mod spmm;
 #[cfg(test)]

@@ -50,6 +50,11 @@ impl Dropout {
         self.threshold > 0
     }
 
+    /// What undoes the scale of an element that was kept.
+    pub(crate) fn unscale(&self) -> f64 {
+        if self.scale > 0.0 { 1.0 / f64::from(self.scale) } else { 0.0 }
+    }
+
     /// The factors, 0 or 1/keep, of columns 8·`group` to 8·`group` + 7 of a node's row: what kernels find by
     /// [`Dropout::row_bits`].
     #[cfg(test)]

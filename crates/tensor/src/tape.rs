@@ -37,6 +37,8 @@ impl Var {
 #[derive(Debug)]
 pub struct Parameter {
     name: String,
+    /// As a file has it.
+    dims: Vec<usize>,
     value: RefCell<Matrix>,
     grad: RefCell<Option<Matrix>>,
 }
@@ -44,12 +46,23 @@ pub struct Parameter {
 impl Parameter {
     /// A parameter with a PyTorch-style name.
     pub fn new(name: impl Into<String>, value: Matrix) -> Rc<Self> {
-        Rc::new(Self { name: name.into(), value: RefCell::new(value), grad: RefCell::new(None) })
+        let dims = vec![value.rows(), value.cols()];
+        Self::shaped(name, dims, value)
+    }
+
+    /// A parameter that files store with other dimensions than those of its matrix: a bias has one, attention vectors have three.
+    pub fn shaped(name: impl Into<String>, dims: Vec<usize>, value: Matrix) -> Rc<Self> {
+        Rc::new(Self { name: name.into(), dims, value: RefCell::new(value), grad: RefCell::new(None) })
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The dimensions that PyTorch's tensor of this name has; as many elements as the matrix, in the same order.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims
     }
 
     /// Its value; cheap, shares memory.
@@ -325,7 +338,9 @@ struct Checkpoint {
 impl Backward for Checkpoint {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let mut tape = Tape { replaying: true, ..Tape::new(grads.device) };
-        let inputs: Vec<Var> = self.saved.into_iter().map(|m| tape.leaf(m)).collect();
+        // An input that was a constant is one again: nothing is computed for its gradient.
+        let again = |(k, m)| if grads.wants(k) { tape.leaf(m) } else { tape.constant(m) };
+        let inputs: Vec<Var> = self.saved.into_iter().enumerate().map(again).collect();
         let outputs = (self.segment)(&mut tape, &inputs)?;
         let received = outputs.into_iter().enumerate().filter_map(|(k, v)| grads.output(k).map(|g| (v, g))).collect();
         let leaves: Vec<&Var> = inputs.iter().collect();

@@ -6,17 +6,18 @@
 use std::rc::Rc;
 
 use graphweft_tensor::ops::activation::Activation;
-use graphweft_tensor::ops::combine::combine;
 use graphweft_tensor::ops::linear::{Affine, linear};
-use graphweft_tensor::{Error, Parameter, Result, Tape, Var};
+use graphweft_tensor::{Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
 use crate::graph_ops::{Attend, EdgeBias, Score};
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Network, Remat, Shape, Step};
+use crate::models::{check_heads, check_layers};
+use crate::network::{Buffer, Layer, Network, Shape, Step};
 use crate::parts::head::{Head, parameters};
-use crate::parts::input::project;
+use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::{NormKind, Normalisation};
+use crate::parts::remat::attention_again;
 
 /// Keys of the `[model]` section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,32 +36,6 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self { hidden: 128, layers: 4, heads: 8, norm: NormKind::Layer }
-    }
-}
-
-/// Features, and positional encodings, to hidden rows.
-struct Input {
-    features: Affine,
-    positional: Option<Affine>,
-}
-
-impl Layer for Input {
-    fn name(&self) -> String {
-        "input".into()
-    }
-
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        std::iter::once(&self.features).chain(&self.positional).flat_map(parameters).collect()
-    }
-
-    fn forward(&self, tape: &mut Tape, step: &Step, _: &[Var]) -> Result<Vec<Var>> {
-        let mut h = project(tape, step, &self.features, Activation::None)?;
-        if let (Some(affine), Some(encodings)) = (&self.positional, &step.positional) {
-            let p = tape.constant(encodings.clone());
-            let p = linear(tape, &p, std::slice::from_ref(affine), Activation::None, step.dtype)?;
-            h = combine(tape, 1.0, &h, 1.0, &p)?;
-        }
-        Ok(vec![h])
     }
 }
 
@@ -94,14 +69,11 @@ impl Layer for GtLayer {
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        let x = &state[0];
-        let one = std::slice::from_ref::<Affine>;
-        let z = if step.remat == Remat::Attention {
-            let (p, step, layer, heads) = (Rc::clone(&self.attention), step.clone(), self.number, self.heads);
-            tape.checkpoint(&[x], move |tape, x| Ok(vec![attend(&p, tape, &step, layer, heads, &x[0])?]))?.remove(0)
-        } else {
-            attend(&self.attention, tape, step, self.number, self.heads, x)?
-        };
+        let (x, one) = (&state[0], std::slice::from_ref::<Affine>);
+        let (p, layer, heads) = (Rc::clone(&self.attention), self.number, self.heads);
+        let z = attention_again(tape, step, &Input::Dense(x.clone()), move |tape, step, x| {
+            attend(&p, tape, step, layer, heads, x)
+        })?;
         let z = linear(tape, &z, one(&self.o), Activation::None, step.dtype)?;
         let x = self.norms[0].forward_residual(tape, step, (self.number, 1), x, &z)?;
         drop(z);
@@ -112,23 +84,19 @@ impl Layer for GtLayer {
     }
 }
 
-fn attend(p: &Projections, tape: &mut Tape, step: &Step, layer: u32, heads: usize, x: &Var) -> Result<Var> {
-    let q = linear(tape, x, std::slice::from_ref(&p.q), Activation::None, step.dtype)?;
-    let kv = linear(tape, x, &p.kv, Activation::None, step.dtype)?;
+fn attend(p: &Projections, tape: &mut Tape, step: &Step, layer: u32, heads: usize, x: &Input) -> Result<Var> {
+    let q = x.linear(tape, &p.q, Activation::None, step.dtype)?;
+    let kv = x.side_by_side(tape, &p.kv, step.dtype)?;
     let score = Score::Dot { q: &q, kv: &kv };
     step.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: step.edges(layer) })
 }
 
 /// Builds the model.
-pub fn build(config: &Config, init: &Init<'_>, shape: Shape) -> Result<Network> {
+pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
     let Config { hidden: d, layers, heads, norm } = *config;
-    if heads == 0 || !d.is_multiple_of(heads) {
-        let problem = format!("model.hidden = {d} cannot be shared by model.heads = {heads}");
-        return Err(Error::Argument { op: "gt", problem });
-    }
-    let positional = (shape.positional > 0).then(|| init.linear("positional", shape.positional, d)).transpose()?;
-    let mut all: Vec<Rc<dyn Layer>> =
-        vec![Rc::new(Input { features: init.linear("input", shape.features, d)?, positional })];
+    check_heads("gt", d, heads)?;
+    check_layers("gt", layers)?;
+    let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
     for k in 0..layers {
         let linear = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
         let normal = |name: &str| Normalisation::new(norm, init, &format!("layers.{k}.{name}"), d);

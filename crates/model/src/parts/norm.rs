@@ -58,6 +58,19 @@ impl Normalisation {
         })
     }
 
+    /// The same as PyTorch Geometric names it, whose batch norm is a module inside a module.
+    pub fn wrapped(kind: NormKind, init: &Init<'_>, name: &str, width: usize) -> Result<Self> {
+        match kind {
+            NormKind::Batch => Self::new(kind, init, &format!("{name}.module"), width),
+            _ => Self::new(kind, init, name, width),
+        }
+    }
+
+    /// Whether it does nothing.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
     /// What is trained.
     pub fn parameters(&self) -> Vec<Rc<Parameter>> {
         match self {

@@ -120,6 +120,11 @@ pub(super) fn apply<C: Smooth>(activation: Activation, x: C) -> C {
             }
         }
         Activation::Gelu => x * x.normal().0,
+        Activation::Sigmoid => {
+            // e to a power that is not positive: nothing overflows.
+            let e = (if x > C::zero() { -x } else { x }).exp_negative();
+            (if x > C::zero() { C::one() } else { e }) / (C::one() + e)
+        }
     }
 }
 
@@ -136,6 +141,7 @@ pub(super) fn slope<C: Smooth>(activation: Activation, saved: C) -> C {
             let (distribution, density) = saved.normal();
             distribution + saved * density
         }
+        Activation::Sigmoid => saved * (C::one() - saved),
     }
 }
 
@@ -153,6 +159,10 @@ macro_rules! specialise {
             }
             Activation::Elu => {
                 let $activation = Activation::Elu;
+                $body
+            }
+            Activation::Sigmoid => {
+                let $activation = Activation::Sigmoid;
                 $body
             }
             $activation => $body,

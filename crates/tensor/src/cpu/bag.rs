@@ -4,12 +4,16 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::elementwise::{Convert, Real};
+use super::share::Shared;
 use super::{Cpu, Isa, host, host_mut};
+use crate::adjacency::Adjacency;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::bag::BagKernels;
+use crate::ops::dropout::RowDropout;
+use crate::random::{GROUP, LOT};
 
 const OP: &str = "bag";
 /// Side of the squares in which a matrix is transposed: both sides of one stay in cache.
@@ -46,6 +50,63 @@ impl BagKernels for Cpu {
             (_, got) => Err(Error::Type { op: OP, what: "sum", got }),
         }
     }
+
+    fn drop_entries(
+        &self,
+        graph: &Adjacency,
+        entries: Option<&Matrix>,
+        drop: &RowDropout,
+        to: &mut Matrix,
+    ) -> Result<()> {
+        match to.dtype() {
+            DType::F64 => drop_entries::<f64>(self.isa, graph, entries, drop, to),
+            DType::F32 => drop_entries::<f32>(self.isa, graph, entries, drop, to),
+            got => Err(Error::Type { op: OP, what: "entries", got }),
+        }
+    }
+}
+
+/// Masks are made for a lot of entries at once, whatever rows they are in.
+fn drop_entries<C: Real>(
+    isa: Isa,
+    graph: &Adjacency,
+    entries: Option<&Matrix>,
+    drop: &RowDropout,
+    to: &mut Matrix,
+) -> Result<()> {
+    let csr = &graph.forward.csr;
+    to.expect(OP, "entries", csr.num_edges(), 1)?;
+    let entries = entries.map(|m| host::<C>(OP, "entries", m)).transpose()?;
+    let to = Shared::new(host_mut::<C>(OP, "entries", to)?);
+    let (ids, dropout, columns) = (drop.ids.view(), drop.dropout, &csr.indices()[..]);
+    graph.forward.tasks.all.par_iter().for_each(|task| {
+        // SAFETY: the edges of tasks are disjoint.
+        let to = unsafe { to.part(task.edges.clone()) };
+        isa.run(
+            #[inline(always)]
+            || {
+                let (mut nodes, mut groups, mut bits) = ([0; LOT], [0; LOT], [0; 2 * LOT]);
+                let mut row = task.rows.start;
+                for (lot, to) in to.chunks_mut(LOT).enumerate() {
+                    let first = task.edges.start + lot * LOT;
+                    for k in 0..to.len() {
+                        while csr.edges_of(row).end <= first + k {
+                            row += 1;
+                        }
+                        nodes[k] = ids.of(row);
+                        groups[k] = u64::from(columns[first + k]) / GROUP as u64;
+                    }
+                    dropout.row_bits(&nodes, &groups, &mut bits);
+                    let bits: &[u16] = bytemuck::cast_slice(&bits);
+                    for (k, to) in to.iter_mut().enumerate() {
+                        let factor = dropout.factor(bits[k * GROUP + columns[first + k] as usize % GROUP]);
+                        *to = entries.map_or(C::one(), |entries| entries[first + k]) * C::of(factor);
+                    }
+                }
+            },
+        );
+    });
+    Ok(())
 }
 
 fn transpose<T: Element>(from: &Matrix, to: &mut Matrix) -> Result<()> {

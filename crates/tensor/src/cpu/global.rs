@@ -150,6 +150,7 @@ fn apply<C: Compute, T: Convert>(
 ) -> Result<()> {
     let (heads, (m, d), q_width, width) = (a.heads, a.head_widths(), a.q.cols(), a.v.cols());
     let (own, beta, engine) = (C::of(a.own), beta::<C>(a)?, C::engine(isa, C::DTYPE));
+    let alone = C::of(a.own + a.epsilon);
     let (q, v, sums) = (host::<T>(OP, "q", a.q)?, host::<T>(OP, "v", a.v)?, host::<C>(OP, "sums", sums)?);
     let (out, den) = (host_mut::<T>(OP, "out", out)?, host_mut::<C>(OP, "den", den)?);
     let blocks = out.par_chunks_mut(BLOCK * width).zip(den.par_chunks_mut(BLOCK * heads)).enumerate();
@@ -165,7 +166,7 @@ fn apply<C: Compute, T: Convert>(
                 // SAFETY: the views describe `count` rows of one head, that head's sums, and `count` rows of the product.
                 unsafe { C::multiply(engine, [count, d + 1, m], l, r, c, false) };
                 for (i, product) in product.chunks(d + 1).take(count).enumerate() {
-                    let below = own + beta * product[d];
+                    let below = alone + beta * product[d];
                     den[i * heads + h] = below;
                     let v = &v[(start + i) * width + h * d..][..d];
                     for ((to, v), x) in out[i * width + h * d..][..d].iter_mut().zip(v).zip(product) {

@@ -10,10 +10,13 @@ use crate::ops::bag::BagKernels;
 use crate::ops::batch_norm::{BatchNormKernels, Normaliser};
 use crate::ops::combine::{Columns, CombineKernels};
 use crate::ops::dropout::{DropoutKernels, RowDropout};
+use crate::ops::epilogue::{Ending, EpilogueKernels};
 use crate::ops::global::{GlobalKernels, GlobalRows, GlobalSaved};
+use crate::ops::head_dot::HeadDotKernels;
 use crate::ops::l2norm::L2NormKernels;
 use crate::ops::loss::{LossKernels, LossOperands};
 use crate::ops::norm::{NormKernels, NormNumbers, NormSaved};
+use crate::ops::product::ProductKernels;
 use crate::ops::residual::{Branches, ResidualKernels};
 use crate::ops::rows::{RowIndex, RowKernels};
 use crate::ops::spmm::{Along, EdgeWeights, SpmmKernels};
@@ -39,6 +42,7 @@ not_yet! {
         fn transpose(&Matrix, &mut Matrix);
         fn spread_row(&Matrix, &mut Matrix);
         fn sum_rows(&Matrix, &mut Matrix);
+        fn drop_entries(&Adjacency, Option<&Matrix>, &RowDropout, &mut Matrix);
     }
     BatchNormKernels, "batch norm": {
         fn moment_sums(&Matrix, &Matrix, &mut Matrix);
@@ -55,12 +59,21 @@ not_yet! {
         fn dropout(&RowDropout, &Matrix, &mut Matrix);
         fn dropout_in_place(&RowDropout, &mut Matrix);
     }
+    EpilogueKernels, "the end of a layer": {
+        fn epilogue(&Ending<'_>, &Matrix, &mut Matrix, Option<&mut Matrix>);
+        fn epilogue_backward(&Ending<'_>, Option<&Matrix>, &mut Matrix, Option<&mut Matrix>);
+        fn spread_groups(&Matrix, usize, &mut Matrix);
+    }
     GlobalKernels, "global attention": {
         fn global_norms(&GlobalRows<'_>, &mut Matrix);
         fn global_sums(&GlobalRows<'_>, &mut Matrix);
         fn global_apply(&GlobalRows<'_>, &Matrix, &mut Matrix, &mut Matrix);
         fn global_back_sums(&GlobalRows<'_>, &GlobalSaved<'_>, &mut Matrix);
         fn global_back_rows(&GlobalRows<'_>, &GlobalSaved<'_>, &Matrix, &Matrix, [&mut Matrix; 3]);
+    }
+    HeadDotKernels, "products by head": {
+        fn head_dot(&Matrix, [&Matrix; 2], [&mut Matrix; 2]);
+        fn head_dot_backward(&Matrix, [&Matrix; 2], [&Matrix; 2], (&mut Matrix, Write), [&mut Matrix; 2]);
     }
     L2NormKernels, "the L2 norm": {
         fn l2_norm(&Matrix, &mut Matrix, &mut Matrix);
@@ -74,6 +87,9 @@ not_yet! {
         fn layer_norm_backward(
             &NormSaved<'_>, &mut Matrix, Option<&Matrix>, Option<(&RowDropout, &mut Matrix)>, &mut Matrix, &mut Matrix
         );
+    }
+    ProductKernels, "a product of elements": {
+        fn product(&Matrix, f64, &Matrix, &mut Matrix);
     }
     ResidualKernels, "a residual": {
         fn residual(&Branches<'_>, &mut Matrix);

@@ -27,6 +27,8 @@ pub enum Activation {
     Elu,
     /// x·Φ(x), exact (with erf), as PyTorch's default
     Gelu,
+    /// 1/(1 + e⁻ˣ)
+    Sigmoid,
 }
 
 impl Activation {
@@ -47,8 +49,8 @@ impl Activation {
 
     /// One of each, for tests.
     #[cfg(test)]
-    pub(crate) const EXAMPLES: [Self; 5] =
-        [Self::None, Self::Relu, Self::LeakyRelu { slope: 0.2 }, Self::Elu, Self::Gelu];
+    pub(crate) const EXAMPLES: [Self; 6] =
+        [Self::None, Self::Relu, Self::LeakyRelu { slope: 0.2 }, Self::Elu, Self::Gelu, Self::Sigmoid];
 }
 
 /// What a backend does for activations.

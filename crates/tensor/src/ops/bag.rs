@@ -4,6 +4,8 @@
 //! columns of W: forward adds up, for each row of X, the columns of W at its entries; dW is the same over the transposed X, which
 //! is made once, and so has a fixed order of summation. The columns of W are made rows beforehand: that is one pass over W,
 //! where X·Wᵀ has one over W for every row or so.
+//!
+//! Dropout of X drops entries, keyed as everywhere by original node id and column; the entries that are left are kept for backward.
 
 use std::rc::Rc;
 
@@ -17,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
+use crate::ops::dropout::RowDropout;
 use crate::ops::linear::Affine;
 use crate::ops::spmm::{Along, EdgeWeights};
 use crate::tape::{Backward, Grads, Tape, Var};
@@ -29,6 +32,7 @@ pub struct Bag {
     graph: Adjacency,
     /// The entries, E × 1; absent where all are 1.
     values: Option<Matrix>,
+    device: Device,
 }
 
 impl Bag {
@@ -40,11 +44,11 @@ impl Bag {
         let csr = Csr::new(features.indptr.clone(), features.indices.clone(), features.width)
             .map_err(|e| Error::Argument { op: OP, problem: e.to_string() })?;
         let Some(data) = &features.data else {
-            return Ok(Self { graph: Adjacency::new(device, csr), values: None });
+            return Ok(Self { graph: Adjacency::with_edges(device, csr), values: None, device: device.clone() });
         };
         let values = device.upload(csr.num_edges(), 1, &data[..], Tag::Graph)?;
         let values = if dtype == DType::F32 { values } else { device.convert(OP, &values, dtype)? };
-        Ok(Self { graph: Adjacency::with_edges(device, csr), values: Some(values) })
+        Ok(Self { graph: Adjacency::with_edges(device, csr), values: Some(values), device: device.clone() })
     }
 
     /// Rows.
@@ -57,9 +61,19 @@ impl Bag {
         self.graph.num_src()
     }
 
-    fn weights(&self) -> EdgeWeights<'_> {
-        EdgeWeights { edge: self.values.as_ref(), ..EdgeWeights::default() }
+    /// The entries after dropout, if anything is dropped: in f32, or f64 where `dtype` is.
+    fn entries(&self, drop: Option<&RowDropout>, dtype: DType) -> Result<Option<Matrix>> {
+        let Some(drop) = drop.filter(|d| d.dropout.is_active()) else { return Ok(self.values.clone()) };
+        drop.ids.expect(OP, self.rows())?;
+        let device = &self.device;
+        let mut entries = device.uninit(OP, self.graph.num_edges(), 1, dtype, Tag::Activations)?;
+        device.backend().drop_entries(&self.graph, self.values.as_ref(), drop, &mut entries)?;
+        Ok(Some(entries))
     }
+}
+
+fn weights(entries: Option<&Matrix>) -> EdgeWeights<'_> {
+    EdgeWeights { edge: entries, ..EdgeWeights::default() }
 }
 
 /// What a backend does beside aggregation.
@@ -72,13 +86,22 @@ pub trait BagKernels {
 
     /// Overwrites the only row of `to` with the sum of the rows of `from`.
     fn sum_rows(&self, from: &Matrix, to: &mut Matrix) -> Result<()>;
+
+    /// Overwrites `to` (E × 1) with the entries of sparse rows (1 where there are none) after dropout.
+    fn drop_entries(
+        &self,
+        graph: &Adjacency,
+        entries: Option<&Matrix>,
+        drop: &RowDropout,
+        to: &mut Matrix,
+    ) -> Result<()>;
 }
 
-/// Applies `layer` to `x`; the output's elements are of type `dtype`.
-pub fn bag(tape: &mut Tape, x: &Rc<Bag>, layer: &Affine, dtype: DType) -> Result<Var> {
+/// Applies `layer` to `x`, after dropout of its entries; the output's elements are of type `dtype`.
+pub fn bag(tape: &mut Tape, x: &Rc<Bag>, drop: Option<&RowDropout>, layer: &Affine, dtype: DType) -> Result<Var> {
     let weight = tape.parameter(&layer.weight);
     let bias = layer.bias.as_ref().map(|b| tape.parameter(b));
-    let (out, cols) = weight.value().shape();
+    let ((out, cols), parameters) = (weight.value().shape(), weight.value().dtype());
     weight.value().expect(OP, "weight", out, x.cols())?;
     let device = tape.device().clone();
     let mut y = device.uninit(OP, x.rows(), out, dtype, Tag::Activations)?;
@@ -90,14 +113,16 @@ pub fn bag(tape: &mut Tape, x: &Rc<Bag>, layer: &Affine, dtype: DType) -> Result
     }
     let mut columns = device.uninit(OP, cols, out, weight.value().dtype(), Tag::Workspace)?;
     device.backend().transpose(weight.value(), &mut columns)?;
-    device.backend().spmm(&x.graph, &x.weights(), Along::Edges, &columns, &mut y, write)?;
+    let entries = x.entries(drop, parameters)?;
+    device.backend().spmm(&x.graph, &weights(entries.as_ref()), Along::Edges, &columns, &mut y, write)?;
     let inputs: Vec<&Var> = std::iter::once(&weight).chain(&bias).collect();
-    let parameters = weight.value().dtype();
-    Ok(tape.push(&inputs, y, || BagBackward { x: Rc::clone(x), out, parameters, bias: layer.bias.is_some() }))
+    Ok(tape.push(&inputs, y, || BagBackward { x: Rc::clone(x), entries, out, parameters, bias: layer.bias.is_some() }))
 }
 
 struct BagBackward {
     x: Rc<Bag>,
+    /// Its entries after dropout.
+    entries: Option<Matrix>,
     out: usize,
     /// Type of the parameters.
     parameters: DType,
@@ -112,7 +137,7 @@ impl Backward for BagBackward {
         let mut dw = device.uninit(OP, self.out, cols, dtype, Tag::Gradients)?;
         {
             let mut columns = device.uninit(OP, cols, self.out, dtype, Tag::Workspace)?;
-            let (graph, weights) = (&self.x.graph, self.x.weights());
+            let (graph, weights) = (&self.x.graph, weights(self.entries.as_ref()));
             device.backend().spmm(graph, &weights, Along::Transpose, &dy, &mut columns, Write::Set)?;
             device.backend().transpose(&columns, &mut dw)?;
         }
@@ -131,7 +156,10 @@ mod tests {
     use super::*;
     use crate::cpu::{Cpu, Isa};
     use crate::gradcheck::check;
+    use crate::ops::dropout::dropout;
     use crate::ops::graphs::{f64s, near, same_bits_for_any_number_of_threads, upload};
+    use crate::ops::linear::linear;
+    use crate::random::{Dropout, Ids};
     use crate::tape::Parameter;
 
     /// Rows of entries; one row is empty, one column occurs in every other row (a hub from 8192 rows on).
@@ -151,6 +179,10 @@ mod tests {
         SparseFeatures { indptr: indptr.into(), indices: indices.into(), data, width }
     }
 
+    fn half() -> RowDropout {
+        RowDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), ids: Ids::Same }
+    }
+
     fn layer(device: &Device, out: usize, width: usize, bias: bool, dtype: DType) -> Affine {
         let parameter = |name: &str, seed, shape| Parameter::new(name, upload(device, seed, shape, dtype));
         let bias = bias.then(|| parameter("bias", 2, (1, out)));
@@ -164,17 +196,29 @@ mod tests {
             let x = Rc::new(Bag::new(&device, &features(rows, 4, values), DType::F64).unwrap());
             let layer = layer(&device, 3, 4, bias, DType::F64);
             let parameters: Vec<_> = std::iter::once(layer.weight.clone()).chain(layer.bias.clone()).collect();
-            check(&device, &[], &parameters, |tape, _| bag(tape, &x, &layer, DType::F64)).unwrap();
+            for drop in [None, Some(half())] {
+                check(&device, &[], &parameters, |tape, _| bag(tape, &x, drop.as_ref(), &layer, DType::F64)).unwrap();
+            }
         }
     }
 
     /// y, dW and db.
-    fn run(device: &Device, (rows, width, out): (usize, usize, usize), dtype: DType, values: bool) -> Vec<Vec<f64>> {
+    fn run(device: &Device, shape: (usize, usize, usize), dtype: DType, values: bool) -> Vec<Vec<f64>> {
+        run_dropped(device, shape, dtype, values, None)
+    }
+
+    fn run_dropped(
+        device: &Device,
+        (rows, width, out): (usize, usize, usize),
+        dtype: DType,
+        values: bool,
+        drop: Option<&RowDropout>,
+    ) -> Vec<Vec<f64>> {
         let compute = dtype.compute();
         let x = Rc::new(Bag::new(device, &features(rows, width, values), compute).unwrap());
         let layer = layer(device, out, width, true, compute);
         let mut tape = Tape::new(device);
-        let y = bag(&mut tape, &x, &layer, dtype).unwrap();
+        let y = bag(&mut tape, &x, drop, &layer, dtype).unwrap();
         let value = y.value().clone();
         let g = upload(device, 3, value.shape(), dtype);
         tape.backward(vec![(y, g)], &[], |_| Ok(())).unwrap();
@@ -212,6 +256,36 @@ mod tests {
     }
 
     #[test]
+    fn dropout_of_entries_is_dropout_of_the_dense_matrix() {
+        let device = Device::cpu();
+        let (rows, width, out) = (60, 70, 5);
+        let ids = Ids::Listed((0..rows as u64).rev().map(|k| 7 * k).collect());
+        let drop = RowDropout { ids, ..half() };
+        for values in [false, true] {
+            let x = features(rows, width, values);
+            let mut dense = vec![0.0; rows * width];
+            for i in 0..rows {
+                for e in x.indptr[i] as usize..x.indptr[i + 1] as usize {
+                    dense[i * width + x.indices[e] as usize] = x.data.as_ref().map_or(1.0, |d| f64::from(d[e]));
+                }
+            }
+            let layer = layer(&device, out, width, true, DType::F64);
+            let mut tape = Tape::new(&device);
+            let dense = tape.constant(device.upload(rows, width, &dense, Tag::Activations).unwrap());
+            let dense = dropout(&mut tape, &dense, &drop).unwrap();
+            let layers = std::slice::from_ref(&layer);
+            let y = linear(&mut tape, &dense, layers, Default::default(), DType::F64).unwrap();
+            let expected = f64s(y.value());
+            let g = upload(&device, 3, (rows, out), DType::F64);
+            tape.backward(vec![(y, g)], &[], |_| Ok(())).unwrap();
+            let dw = f64s(&layer.weight.take_grad().unwrap());
+            let found = run_dropped(&device, (rows, width, out), DType::F64, values, Some(&drop));
+            near(&found[0], &expected, 1e-12, "y");
+            near(&found[1], &dw, 1e-12, "dW");
+        }
+    }
+
+    #[test]
     fn every_instruction_set_and_type_agrees_with_f64() {
         for (shape, values) in [((9000, 50, 24), true), ((9000, 50, 16), false), ((33, 200, 3), true)] {
             let exact = run(&Device::cpu(), shape, DType::F64, values);
@@ -228,7 +302,10 @@ mod tests {
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {
-        same_bits_for_any_number_of_threads(|| run(&Device::cpu(), (9000, 50, 24), DType::F32, true), "bag");
+        same_bits_for_any_number_of_threads(
+            || run_dropped(&Device::cpu(), (9000, 50, 24), DType::F32, true, Some(&half())),
+            "bag",
+        );
     }
 
     #[test]
@@ -237,7 +314,7 @@ mod tests {
         let mut x = features(6, 4, false);
         let bad = layer(&device, 3, 5, true, DType::F32);
         let good = Rc::new(Bag::new(&device, &x, DType::F32).unwrap());
-        assert!(bag(&mut Tape::new(&device), &good, &bad, DType::F32).is_err());
+        assert!(bag(&mut Tape::new(&device), &good, None, &bad, DType::F32).is_err());
         x.width = 2;
         assert!(Bag::new(&device, &x, DType::F32).is_err());
         let mut x = features(6, 4, true);

@@ -2,10 +2,10 @@
 //!
 //! Per head, with S = Σ_j k_jᵀ·v_j and z = Σ_j k_j over *all* nodes:
 //!
-//! out_i = (c·v_i + β·q_i·S) / (c + β·q_i·z)
+//! out_i = (c·v_i + β·q_i·S) / (c + ε + β·q_i·z)
 //!
-//! c is the weight of a node's own value (SGFormer: the number of nodes; Polynormer: 0), β = 1 or, in SGFormer, 1 / (‖q‖·‖k‖) with
-//! the norms of the whole matrices. No matrix of nodes × nodes exists.
+//! c is the weight of a node's own value (SGFormer: the number of nodes; Polynormer: 0), ε keeps the denominator from zero (in
+//! Polynormer), β = 1 or, in the paper of SGFormer, 1 / (‖q‖·‖k‖) with the norms of the whole matrices. No matrix of nodes × nodes exists.
 //!
 //! Nodes meet only in S ‖ z, H·d_h·(d_h + 1) numbers (and in the two norms), so a rank computes these over its own rows, sums them
 //! over ranks through [`Reduce`], and goes on row by row. Backward is split the same way: with gn_i = g_i / den_i and
@@ -50,6 +50,8 @@ pub struct GlobalRows<'a> {
     pub v: &'a Matrix,
     /// c.
     pub own: f64,
+    /// ε.
+    pub epsilon: f64,
     /// ‖q‖² and ‖k‖² over all ranks, where β depends on them.
     pub norms: Option<&'a Matrix>,
 }
@@ -132,15 +134,17 @@ pub struct Global<'a> {
     pub v: &'a Var,
     /// c, the same on all ranks.
     pub own: f64,
+    /// ε.
+    pub epsilon: f64,
     /// β.
     pub scale: Scale,
 }
 
 /// Linear attention over the rows of all ranks. Every rank must call it, in forward and in backward, also without rows.
 pub fn global_attention(tape: &mut Tape, operands: Global<'_>, reduce: Rc<dyn Reduce>) -> Result<Var> {
-    let Global { heads, q, k, v, own, scale } = operands;
+    let Global { heads, q, k, v, own, epsilon, scale } = operands;
     let [q_value, k_value, v_value] = [q, k, v].map(|x| x.value().clone());
-    let mut saved = Call { heads, q: q_value, k: k_value, v: v_value, own, norms: None, reduce };
+    let mut saved = Call { heads, q: q_value, k: k_value, v: v_value, own, epsilon, norms: None, reduce };
     saved.rows().check()?;
     let device = tape.device().clone();
     let (n, dtype) = (saved.q.rows(), saved.q.dtype());
@@ -167,14 +171,15 @@ struct Call {
     k: Matrix,
     v: Matrix,
     own: f64,
+    epsilon: f64,
     norms: Option<Matrix>,
     reduce: Rc<dyn Reduce>,
 }
 
 impl Call {
     fn rows(&self) -> GlobalRows<'_> {
-        let (heads, own) = (self.heads, self.own);
-        GlobalRows { heads, q: &self.q, k: &self.k, v: &self.v, own, norms: self.norms.as_ref() }
+        let Self { heads, q, k, v, own, epsilon, .. } = self;
+        GlobalRows { heads: *heads, q, k, v, own: *own, epsilon: *epsilon, norms: self.norms.as_ref() }
     }
 
     fn sums(&self, device: &Device, dtype: DType) -> Result<Matrix> {
@@ -219,9 +224,12 @@ mod tests {
     use crate::reduce::Alone;
 
     fn run(tape: &mut Tape, heads: usize, x: &[Var], own: f64, scale: Scale) -> Result<Var> {
-        let operands = Global { heads, q: &x[0], k: &x[1], v: &x[2], own, scale };
+        let operands = Global { heads, q: &x[0], k: &x[1], v: &x[2], own, epsilon: EPSILON, scale };
         global_attention(tape, operands, Rc::new(Alone))
     }
+
+    /// Large enough to be seen.
+    const EPSILON: f64 = 0.5;
 
     /// c, which keeps denominators away from zero, and β.
     const MODELS: [(f64, Scale); 2] = [(7.0, Scale::Norms), (7.0, Scale::One)];
@@ -270,7 +278,7 @@ mod tests {
                     let product: f64 = (0..m).map(|c| q[at(i, c)] * k[at(j, c)]).sum();
                     beta * product + if i == j { own } else { 0.0 }
                 };
-                let total: f64 = (0..n).map(weight).sum();
+                let total: f64 = EPSILON + (0..n).map(weight).sum::<f64>();
                 for c in 0..d {
                     let sum: f64 = (0..n).map(|j| weight(j) * v[(j * heads + h) * d + c]).sum();
                     expected[(i * heads + h) * d + c] = sum / total;
@@ -290,7 +298,7 @@ mod tests {
     ) -> Vec<Vec<f64>> {
         let mut tape = Tape::new(device);
         let x = inputs.map(|x| tape.leaf(x));
-        let operands = Global { heads, q: &x[0], k: &x[1], v: &x[2], own: model.0, scale: model.1 };
+        let operands = Global { heads, q: &x[0], k: &x[1], v: &x[2], own: model.0, epsilon: EPSILON, scale: model.1 };
         let out = global_attention(&mut tape, operands, reduce).unwrap();
         let value = out.value().clone();
         let g = upload(device, 9, value.shape(), value.dtype());
@@ -366,7 +374,8 @@ mod tests {
                 let reduce = Rc::new(Rounds { known: known.clone(), heard: RefCell::default() });
                 let mut tape = Tape::new(&device);
                 let x = all.clone().map(|m| tape.leaf(rows_of(&m, rank.clone())));
-                let operands = Global { heads, q: &x[0], k: &x[1], v: &x[2], own: model.0, scale: model.1 };
+                let operands =
+                    Global { heads, q: &x[0], k: &x[1], v: &x[2], own: model.0, epsilon: EPSILON, scale: model.1 };
                 let out = global_attention(&mut tape, operands, Rc::clone(&reduce) as Rc<dyn Reduce>).unwrap();
                 let value = out.value().clone();
                 let back = tape.backward(vec![(out, rows_of(&g, rank))], &x.iter().collect::<Vec<_>>(), |_| Ok(()));

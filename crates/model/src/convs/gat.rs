@@ -1,0 +1,101 @@
+//! GAT: z = x·Wᵀ; attention over z with scores LeakyReLU(a_dst·z_i + a_src·z_j) per head; heads side by side, or their mean.
+
+use std::rc::Rc;
+
+use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::epilogue::epilogue;
+use graphweft_tensor::ops::head_dot::head_dot;
+use graphweft_tensor::ops::linear::Affine;
+use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
+
+use super::{Conv, End};
+use crate::graph_ops::{Attend, EdgeBias, Score};
+use crate::init::Init;
+use crate::network::Step;
+use crate::parts::head::parameters;
+use crate::parts::input::Input;
+use crate::parts::remat::attention_again;
+
+/// Of the LeakyReLU, as in the paper.
+pub(crate) const SLOPE: f64 = 0.2;
+
+/// What becomes of the heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heads {
+    /// They share the output's columns.
+    Concat(usize),
+    /// Each is as wide as the output, which is their mean.
+    Mean(usize),
+}
+
+impl Heads {
+    /// Their number, the width of one, and how many pieces a row of the output is the mean of.
+    pub(crate) fn of(self, outputs: usize) -> (usize, usize, usize) {
+        match self {
+            Self::Concat(heads) => (heads, outputs / heads.max(1), 1),
+            Self::Mean(heads) => (heads, outputs, heads),
+        }
+    }
+}
+
+/// `{name}.lin.weight`, `{name}.att_src`, `{name}.att_dst`, `{name}.bias`.
+pub struct GatConv {
+    groups: usize,
+    attention: Rc<Attention>,
+    bias: Option<Rc<Parameter>>,
+}
+
+struct Attention {
+    lin: Affine,
+    src: Rc<Parameter>,
+    dst: Rc<Parameter>,
+}
+
+impl GatConv {
+    /// A convolution called `name`, with a bias or without.
+    pub fn new(init: &Init<'_>, name: &str, inputs: usize, outputs: usize, heads: Heads, bias: Bias) -> Result<Self> {
+        let (heads, width, groups) = heads.of(outputs);
+        let lin = init.projection(&format!("{name}.lin"), inputs, heads * width)?;
+        let (src, dst) = (
+            init.attention(&format!("{name}.att_src"), heads, width)?,
+            init.attention(&format!("{name}.att_dst"), heads, width)?,
+        );
+        let bias = match bias {
+            Bias::Zeros => Some(init.vector(&format!("{name}.bias"), outputs, 0.0)?),
+            Bias::None => None,
+        };
+        Ok(Self { groups, attention: Rc::new(Attention { lin, src, dst }), bias })
+    }
+}
+
+/// Whether a convolution has a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bias {
+    /// It has none.
+    None,
+    /// It starts as zeros.
+    Zeros,
+}
+
+impl Attention {
+    fn run(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input) -> Result<Var> {
+        let z = x.linear(tape, &self.lin, Activation::None, step.dtype)?;
+        let [l, r] = head_dot(tape, &z, [&self.dst, &self.src])?;
+        let heads = self.src.value().rows();
+        let score = Score::Gat { l: &l, r: &r, z: &z, slope: SLOPE };
+        step.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: step.edges(layer) })
+    }
+}
+
+impl Conv for GatConv {
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        let Attention { lin, src, dst } = &*self.attention;
+        parameters(lin).chain([Rc::clone(src), Rc::clone(dst)]).chain(self.bias.clone()).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
+        let attention = Rc::clone(&self.attention);
+        let rows = attention_again(tape, step, x, move |tape, step, x| attention.run(tape, step, layer, x))?;
+        epilogue(tape, &rows, end.after(self.groups, self.bias.as_ref()), dtype)
+    }
+}

@@ -1,0 +1,72 @@
+//! GATv2: attention with scores a·LeakyReLU(x_i·W_rᵀ + x_j·W_lᵀ) over the values x_j·W_lᵀ; heads side by side, or their mean.
+//! (l and r as PyTorch Geometric names them: sources are left.)
+
+use std::rc::Rc;
+
+use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::epilogue::epilogue;
+use graphweft_tensor::ops::linear::Affine;
+use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
+
+use super::gat::{Heads, SLOPE};
+use super::{Conv, End};
+use crate::graph_ops::{Attend, EdgeBias, Score};
+use crate::init::Init;
+use crate::network::Step;
+use crate::parts::head::parameters;
+use crate::parts::input::Input;
+use crate::parts::remat::attention_again;
+
+/// `{name}.lin_l.*`, `{name}.lin_r.*`, `{name}.att`, `{name}.bias`.
+pub struct Gatv2Conv {
+    groups: usize,
+    attention: Rc<Attention>,
+    bias: Rc<Parameter>,
+}
+
+struct Attention {
+    source: Affine,
+    destination: Affine,
+    a: Rc<Parameter>,
+}
+
+impl Gatv2Conv {
+    /// A convolution called `name`.
+    pub fn new(init: &Init<'_>, name: &str, inputs: usize, outputs: usize, heads: Heads) -> Result<Self> {
+        let (heads, width, groups) = heads.of(outputs);
+        let lin = |side: &str| -> Result<Affine> {
+            let name = format!("{name}.{side}");
+            let bias = Some(init.vector(&format!("{name}.bias"), heads * width, 0.0)?);
+            Ok(Affine { bias, ..init.projection(&name, inputs, heads * width)? })
+        };
+        let a = init.attention(&format!("{name}.att"), heads, width)?;
+        let attention = Attention { source: lin("lin_l")?, destination: lin("lin_r")?, a };
+        let bias = init.vector(&format!("{name}.bias"), outputs, 0.0)?;
+        Ok(Self { groups, attention: Rc::new(attention), bias })
+    }
+}
+
+impl Attention {
+    fn run(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input) -> Result<Var> {
+        let r = x.linear(tape, &self.source, Activation::None, step.dtype)?;
+        let l = x.linear(tape, &self.destination, Activation::None, step.dtype)?;
+        let a = tape.parameter(&self.a);
+        let heads = a.value().rows();
+        let score = Score::Gatv2 { l: &l, r: &r, a: &a, slope: SLOPE };
+        step.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: step.edges(layer) })
+    }
+}
+
+impl Conv for Gatv2Conv {
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        let Attention { source, destination, a } = &*self.attention;
+        let ends = [source, destination].into_iter().flat_map(parameters);
+        ends.chain([Rc::clone(a), Rc::clone(&self.bias)]).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
+        let attention = Rc::clone(&self.attention);
+        let rows = attention_again(tape, step, x, move |tape, step, x| attention.run(tape, step, layer, x))?;
+        epilogue(tape, &rows, end.after(self.groups, Some(&self.bias)), dtype)
+    }
+}

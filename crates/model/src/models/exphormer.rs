@@ -1,0 +1,205 @@
+//! Exphormer of Shirzad et al.: the graph transformer on a graph that has more edges. Random expander edges let anything reach
+//! anything in a few layers; virtual nodes, or tokens, see all nodes and are seen by all. The kind of an edge gives its score a
+//! learned term per head.
+//!
+//! Layers are the [graph transformer](super::gt)'s. A token has rows of its own in every layer, made by the same weights as a
+//! node's; it attends to all nodes, and nodes attend to tokens and neighbours in one softmax.
+
+use std::rc::Rc;
+
+use graphweft_graph::Csr;
+use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::linear::{Affine, linear};
+use graphweft_tensor::{Error, Parameter, Result, Tape, Var};
+use serde::{Deserialize, Serialize};
+
+use super::{check_heads, check_layers};
+use crate::graph_ops::{Attend, EdgeBias, Score};
+use crate::init::Init;
+use crate::network::{Buffer, Layer, Mode, Network, Remat, Shape, Step};
+use crate::parts::head::{Head, parameters};
+use crate::parts::input::Embedding;
+use crate::parts::norm::{NormKind, Normalisation};
+use crate::prepare::{KINDS, Prepared};
+
+/// Keys of the `[model]` section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Columns.
+    pub hidden: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Normalisation after each half of a layer.
+    pub norm: NormKind,
+    /// Random permutations whose edges are added, in both directions: each node gets twice as many in-edges.
+    pub expander_degree: usize,
+    /// Virtual nodes.
+    pub virtual_nodes: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { hidden: 80, layers: 4, heads: 2, norm: NormKind::Layer, expander_degree: 3, virtual_nodes: 4 }
+    }
+}
+
+impl Config {
+    /// `csr` with the expander's edges, drawn from `seed`.
+    pub fn prepare(&self, csr: &Csr<u32>, seed: u64) -> Result<Prepared> {
+        Prepared::expander(csr, self.expander_degree, seed)
+    }
+}
+
+/// The embedding of nodes, and the first rows of tokens.
+struct First {
+    nodes: Embedding,
+    tokens: Option<Rc<Parameter>>,
+}
+
+impl Layer for First {
+    fn name(&self) -> String {
+        self.nodes.name()
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        self.nodes.parameters().into_iter().chain(self.tokens.clone()).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+        let mut state = self.nodes.forward(tape, step, state)?;
+        if let Some(tokens) = &self.tokens {
+            let rows = tape.parameter(tokens);
+            state.push(as_stored(tape, step, &rows)?);
+        }
+        Ok(state)
+    }
+}
+
+/// Rows of a parameter in the type of activations.
+fn as_stored(tape: &mut Tape, step: &Step, rows: &Var) -> Result<Var> {
+    graphweft_tensor::ops::convert::convert(tape, rows, step.dtype)
+}
+
+struct ExphormerLayer {
+    number: u32,
+    attention: Rc<Attention>,
+    o: Affine,
+    ffn: [Affine; 2],
+    norms: [Normalisation; 2],
+    /// Whose tokens nobody looks at.
+    last: bool,
+}
+
+struct Attention {
+    heads: usize,
+    q: Affine,
+    kv: [Affine; 2],
+    edge: Rc<Parameter>,
+}
+
+impl Attention {
+    /// From rows of nodes and tokens to what they attended to. Tokens come out only if `tokens_too`.
+    fn run(&self, tape: &mut Tape, step: &Step, layer: u32, state: &[Var], tokens_too: bool) -> Result<Vec<Var>> {
+        let q = |tape: &mut Tape, x: &Var| linear(tape, x, std::slice::from_ref(&self.q), Activation::None, step.dtype);
+        let kv = |tape: &mut Tape, x: &Var| linear(tape, x, &self.kv, Activation::None, step.dtype);
+        let (own_q, own_kv) = (q(tape, &state[0])?, kv(tape, &state[0])?);
+        let edge = tape.parameter(&self.edge);
+        let attend = Attend {
+            heads: self.heads,
+            score: Score::Dot { q: &own_q, kv: &own_kv },
+            bias: EdgeBias::Features(&edge),
+            dropout: step.edges(layer),
+        };
+        let Some(tokens) = state.get(1) else { return Ok(vec![step.ops.attend(tape, layer, attend)?]) };
+        let token_kv = kv(tape, tokens)?;
+        let mut out = vec![step.ops.attend_with_tokens(tape, layer, attend, &token_kv)?];
+        if tokens_too {
+            let token_q = q(tape, tokens)?;
+            out.push(step.ops.tokens_attend(tape, layer, self.heads, &token_q, &own_kv, step.edges(layer))?);
+        }
+        Ok(out)
+    }
+}
+
+impl ExphormerLayer {
+    /// What follows attention, row by row. `x` came in, `z` was found; tokens are not dropped, since they are no nodes.
+    fn after(&self, tape: &mut Tape, step: &Step, x: &Var, z: &Var) -> Result<Var> {
+        let one = std::slice::from_ref::<Affine>;
+        let z = linear(tape, z, one(&self.o), Activation::None, step.dtype)?;
+        let x = self.norms[0].forward_residual(tape, step, (self.number, 1), x, &z)?;
+        let h = linear(tape, &x, one(&self.ffn[0]), Activation::Gelu, step.dtype)?;
+        let z = linear(tape, &h, one(&self.ffn[1]), Activation::None, step.dtype)?;
+        drop(h);
+        self.norms[1].forward_residual(tape, step, (self.number, 2), &x, &z)
+    }
+}
+
+impl Layer for ExphormerLayer {
+    fn name(&self) -> String {
+        format!("layers.{}", self.number - 1)
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        let Attention { q, kv, edge, .. } = &*self.attention;
+        let affine = [q, &kv[0], &kv[1], &self.o, &self.ffn[0], &self.ffn[1]];
+        let norms = self.norms.iter().flat_map(Normalisation::parameters);
+        affine.into_iter().flat_map(parameters).chain(std::iter::once(Rc::clone(edge))).chain(norms).collect()
+    }
+
+    fn buffers(&self) -> Vec<Rc<Buffer>> {
+        self.norms.iter().flat_map(Normalisation::buffers).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+        let (attention, layer, tokens_too) = (Rc::clone(&self.attention), self.number, !self.last);
+        let found = if step.remat == Remat::Attention {
+            let again = step.clone();
+            let inputs: Vec<&Var> = state.iter().collect();
+            tape.checkpoint(&inputs, move |tape, state| attention.run(tape, &again, layer, state, tokens_too))?
+        } else {
+            attention.run(tape, step, layer, state, tokens_too)?
+        };
+        let quiet = Step { mode: Mode::Evaluate, ..step.clone() };
+        let steps = [step, &quiet];
+        let rows = state.iter().zip(&found).zip(steps);
+        rows.map(|((x, z), step)| self.after(tape, step, x, z)).collect()
+    }
+}
+
+/// Builds the model.
+pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+    let &Config { hidden: d, layers, heads, norm, virtual_nodes, .. } = config;
+    check_heads("exphormer", d, heads)?;
+    check_layers("exphormer", layers)?;
+    if virtual_nodes > 0 && norm == NormKind::Batch {
+        let problem =
+            "model.norm = \"batch\" has no moments for virtual nodes: take \"layer\", or model.virtual_nodes = 0";
+        return Err(Error::Argument { op: "exphormer", problem: problem.into() });
+    }
+    let tokens = (virtual_nodes > 0).then(|| init.uniform("tokens", virtual_nodes, d, 1.0)).transpose()?;
+    let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(First { nodes: Embedding::new(init, "input", shape, d)?, tokens })];
+    for k in 0..layers {
+        let lin = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
+        let normal = |name: &str| Normalisation::new(norm, init, &format!("layers.{k}.{name}"), d);
+        let bound = (KINDS as f64).sqrt().recip();
+        let attention = Attention {
+            heads,
+            q: lin("conv.lin_query", d, d)?,
+            kv: [lin("conv.lin_key", d, d)?, lin("conv.lin_value", d, d)?],
+            edge: init.uniform(&format!("layers.{k}.edge.weight"), heads, KINDS, bound)?,
+        };
+        all.push(Rc::new(ExphormerLayer {
+            number: k as u32 + 1,
+            attention: Rc::new(attention),
+            o: lin("o", d, d)?,
+            ffn: [lin("ffn1", d, 2 * d)?, lin("ffn2", 2 * d, d)?],
+            norms: [normal("norm1")?, normal("norm2")?],
+            last: k + 1 == layers,
+        }));
+    }
+    all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
+    Ok(Network::new(all))
+}

@@ -1,0 +1,108 @@
+//! GCNII of Chen, Wei, Huang, Ding and Li, with PyTorch Geometric's `GCN2Conv`: deep, since every layer sees the first one's rows.
+//!
+//! h⁰ = act(features·W + b) (`lins.0`); s = (1 − α)·Âh + α·h⁰; h = act((1 − β)·s + β·s·W_k) with β = ln(θ/k + 1) (`convs.k`); the
+//! logits are a linear function of h (`lins.1`). The graph should have self-loops (`data.self_loops = "add"`).
+
+use std::rc::Rc;
+
+use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::combine::combine;
+use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
+use graphweft_tensor::ops::linear::Affine;
+use graphweft_tensor::ops::right::times;
+use graphweft_tensor::{Parameter, Result, Tape, Var};
+use serde::{Deserialize, Serialize};
+
+use super::{check_layers, no_encodings};
+use crate::graph_ops::{Aggregation, EdgeWeight};
+use crate::init::Init;
+use crate::network::{Layer, Network, Shape, Step};
+use crate::parts::head::{Head, parameters};
+use crate::parts::input::Input;
+
+/// Keys of the `[model]` section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Columns between layers.
+    pub hidden: usize,
+    /// Convolutions.
+    pub layers: usize,
+    /// Weight of the first rows.
+    pub alpha: f64,
+    /// Of the weight of each convolution's own parameters, which decreases with depth.
+    pub theta: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { hidden: 64, layers: 16, alpha: 0.1, theta: 0.5 }
+    }
+}
+
+/// h⁰, before its dropout and after it.
+struct First {
+    affine: Affine,
+}
+
+impl Layer for First {
+    fn name(&self) -> String {
+        "lins.0".into()
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        parameters(&self.affine).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, _: &[Var]) -> Result<Vec<Var>> {
+        let first = Input::features(tape, step)?.linear(tape, &self.affine, Activation::Relu, step.dtype)?;
+        let drop = step.rows(step.rates.hidden, 0, 1);
+        let h = epilogue(tape, &first, Epilogue { dropout: drop.as_ref(), ..Epilogue::default() }, step.dtype)?;
+        Ok(vec![h, first])
+    }
+}
+
+struct Conv {
+    /// From 1.
+    number: u32,
+    weight: Rc<Parameter>,
+    alpha: f64,
+    beta: f64,
+}
+
+impl Layer for Conv {
+    fn name(&self) -> String {
+        format!("convs.{}", self.number - 1)
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        vec![Rc::clone(&self.weight)]
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+        let (h, first) = (&state[0], &state[1]);
+        let s = step.ops.aggregate(tape, self.number, h, Aggregation::Sum, EdgeWeight::Symmetric)?;
+        let s = combine(tape, 1.0 - self.alpha, &s, self.alpha, first)?;
+        let product = times(tape, &s, &self.weight)?;
+        let h = combine(tape, 1.0 - self.beta, &s, self.beta, &product)?;
+        drop((s, product));
+        let dropout = step.rows(step.rates.hidden, self.number, 1);
+        let end = Epilogue { activation: Activation::Relu, dropout: dropout.as_ref(), ..Epilogue::default() };
+        Ok(vec![epilogue(tape, &h, end, step.dtype)?, first.clone()])
+    }
+}
+
+/// Builds the model.
+pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+    let &Config { hidden, layers, alpha, theta } = config;
+    check_layers("gcnii", layers)?;
+    no_encodings("gcnii", shape)?;
+    let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(First { affine: init.linear("lins.0", shape.features, hidden)? })];
+    for k in 0..layers {
+        let weight = init.glorot(&format!("convs.{k}.weight1"), hidden, hidden)?;
+        let beta = (theta / (k as f64 + 1.0)).ln_1p();
+        all.push(Rc::new(Conv { number: k as u32 + 1, weight, alpha, beta }));
+    }
+    all.push(Rc::new(Head::new(init, "lins.1", hidden, shape.classes)?));
+    Ok(Network::new(all))
+}

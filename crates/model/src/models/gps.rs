@@ -1,0 +1,157 @@
+//! GraphGPS of Rampášek et al., with `torch_geometric.nn.GPSConv`: in every layer a convolution over edges beside attention to all
+//! nodes, which is linear here (queries and keys are positive, their products need no exponential).
+//!
+//! a = norm1(x + conv(x)); b = norm2(x + attention(x)); h = a + b; x = norm3(h + MLP(h)), with dropout of each branch.
+
+use std::rc::Rc;
+
+use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
+use graphweft_tensor::ops::global::{Global, Scale};
+use graphweft_tensor::ops::linear::{Affine, linear};
+use graphweft_tensor::{Parameter, Result, Tape, Var};
+use serde::{Deserialize, Serialize};
+
+use super::{check_heads, check_layers};
+use crate::convs::gat::{Bias, GatConv, Heads};
+use crate::convs::gcn::GcnConv;
+use crate::convs::gin::GinConv;
+use crate::convs::sage::SageConv;
+use crate::convs::{Conv, End};
+use crate::graph_ops::Aggregation;
+use crate::init::Init;
+use crate::network::{Buffer, Layer, Network, Shape, Step};
+use crate::parts::head::{Head, parameters};
+use crate::parts::input::{Embedding, Input};
+use crate::parts::norm::{NormKind, Normalisation};
+
+/// Keeps denominators from zero.
+const EPSILON: f64 = 1e-6;
+
+/// Keys of the `[model]` section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Columns.
+    pub hidden: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Heads of the attention to all nodes, and of a local GAT.
+    pub heads: usize,
+    /// The convolution over edges.
+    pub local: LocalKind,
+    /// All three normalisations of a layer.
+    pub norm: NormKind,
+}
+
+/// A convolution over edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LocalKind {
+    /// GCN.
+    #[default]
+    Gcn,
+    /// GraphSAGE with means.
+    Sage,
+    /// GAT.
+    Gat,
+    /// GIN.
+    Gin,
+}
+
+impl LocalKind {
+    fn conv(self, init: &Init<'_>, name: &str, d: usize, heads: usize) -> Result<Box<dyn Conv>> {
+        Ok(match self {
+            Self::Gcn => Box::new(GcnConv::new(init, name, d, d)?),
+            Self::Sage => Box::new(SageConv::new(init, name, d, d, Aggregation::Mean)?),
+            Self::Gat => Box::new(GatConv::new(init, name, d, d, Heads::Concat(heads), Bias::Zeros)?),
+            Self::Gin => Box::new(GinConv::new(init, name, d, d, NormKind::None, Activation::Relu)?),
+        })
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { hidden: 64, layers: 4, heads: 4, local: LocalKind::Gcn, norm: NormKind::Batch }
+    }
+}
+
+struct GpsLayer {
+    number: u32,
+    heads: usize,
+    conv: Box<dyn Conv>,
+    qkv: [Affine; 3],
+    out: Affine,
+    mlp: [Affine; 2],
+    norms: [Normalisation; 3],
+}
+
+impl Layer for GpsLayer {
+    fn name(&self) -> String {
+        format!("convs.{}", self.number - 1)
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        let linear = self.qkv.iter().chain(std::iter::once(&self.out)).chain(&self.mlp).flat_map(parameters);
+        let norms = self.norms.iter().flat_map(Normalisation::parameters);
+        self.conv.parameters().into_iter().chain(linear).chain(norms).collect()
+    }
+
+    fn buffers(&self) -> Vec<Rc<Buffer>> {
+        self.conv.buffers().into_iter().chain(self.norms.iter().flat_map(Normalisation::buffers)).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+        let (x, one) = (&state[0], std::slice::from_ref::<Affine>);
+        let near = self.conv.forward(tape, step, self.number, &Input::Dense(x.clone()), End::default(), step.dtype)?;
+        let near = self.norms[0].forward_residual(tape, step, (self.number, 1), x, &near)?;
+        let far = self.attend(tape, step, x)?;
+        let far = linear(tape, &far, one(&self.out), Activation::None, step.dtype)?;
+        let far = self.norms[1].forward_residual(tape, step, (self.number, 2), x, &far)?;
+        let h = epilogue(tape, &near, Epilogue { plus: Some(&far), ..Epilogue::default() }, step.dtype)?;
+        drop((near, far));
+        let inner = linear(tape, &h, one(&self.mlp[0]), Activation::Relu, step.dtype)?;
+        let dropout = step.rows(step.rates.hidden, self.number, 3);
+        let inner = epilogue(tape, &inner, Epilogue { dropout: dropout.as_ref(), ..Epilogue::default() }, step.dtype)?;
+        let z = linear(tape, &inner, one(&self.mlp[1]), Activation::None, step.dtype)?;
+        drop(inner);
+        Ok(vec![self.norms[2].forward_residual(tape, step, (self.number, 4), &h, &z)?])
+    }
+}
+
+impl GpsLayer {
+    fn attend(&self, tape: &mut Tape, step: &Step, x: &Var) -> Result<Var> {
+        let product = |tape: &mut Tape, k: usize, activation| {
+            linear(tape, x, std::slice::from_ref(&self.qkv[k]), activation, step.dtype)
+        };
+        let (q, k) = (product(tape, 0, Activation::Sigmoid)?, product(tape, 1, Activation::Sigmoid)?);
+        let v = product(tape, 2, Activation::None)?;
+        let heads = self.heads;
+        let operands = Global { heads, q: &q, k: &k, v: &v, own: 0.0, epsilon: EPSILON, scale: Scale::One };
+        step.ops.global(tape, self.number, operands)
+    }
+}
+
+/// Builds the model.
+pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+    let &Config { hidden: d, layers, heads, local, norm } = config;
+    check_heads("gps", d, heads)?;
+    check_layers("gps", layers)?;
+    let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
+    for k in 0..layers {
+        let name = |part: &str| format!("convs.{k}.{part}");
+        let lin = |part: &str, inputs, outputs| init.linear(&name(part), inputs, outputs);
+        let normal = |part: &str| Normalisation::wrapped(norm, init, &name(part), d);
+        all.push(Rc::new(GpsLayer {
+            number: k as u32 + 1,
+            heads,
+            conv: local.conv(init, &name("conv"), d, heads)?,
+            qkv: [lin("attn.q", d, d)?, lin("attn.k", d, d)?, lin("attn.v", d, d)?],
+            out: lin("attn.attn_out", d, d)?,
+            mlp: [lin("mlp.0", d, 2 * d)?, lin("mlp.3", 2 * d, d)?],
+            norms: [normal("norm1")?, normal("norm2")?, normal("norm3")?],
+        }));
+    }
+    all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
+    Ok(Network::new(all))
+}

@@ -1,0 +1,252 @@
+//! Polynormer of Deng, Yue and Zhang: `torch_geometric.nn.models.Polynormer`. Local layers, then layers that attend to all nodes;
+//! every layer multiplies what it finds by a function of its input, so that depth raises the degree of a polynomial.
+//!
+//! Local layer: h = relu(x·W + b); x = relu(norm(conv(x) + x·U + c)); x = (1 − β)·LN(h ∘ x) + β·x. The sum of all layers' x
+//! goes on. Layer over all nodes: x = relu(LN(attention(x)) ∘ (x·H + b + β)·W + c) with q, k = σ(x·Q), σ(x·K).
+//!
+//! The local half is trained alone for the first `warm_up` epochs, with logits of its own (`pred_local`); from then on the logits
+//! are those of `pred_global`. Steps say which epoch it is; after training any large number will do.
+
+use std::rc::Rc;
+
+use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::combine::combine;
+use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
+use graphweft_tensor::ops::global::{Global, Scale};
+use graphweft_tensor::ops::linear::{Affine, linear};
+use graphweft_tensor::ops::norm::{Norm, layer_norm};
+use graphweft_tensor::ops::product::product;
+use graphweft_tensor::{Parameter, Result, Tape, Var};
+use serde::{Deserialize, Serialize};
+
+use super::{check_heads, check_layers, check_share, no_encodings};
+use crate::convs::gat::{Bias, GatConv, Heads};
+use crate::convs::gcn::GcnConv;
+use crate::convs::{Conv, End};
+use crate::init::Init;
+use crate::network::{Buffer, Layer, Network, Shape, Step};
+use crate::parts::head::parameters;
+use crate::parts::input::Input;
+use crate::parts::norm::{NormKind, Normalisation};
+
+/// The small number that PyTorch Geometric adds to denominators.
+const EPSILON: f64 = 1e-6;
+
+/// Keys of the `[model]` section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Columns.
+    pub hidden: usize,
+    /// Local layers.
+    pub layers: usize,
+    /// Layers that attend to all nodes.
+    pub global_layers: usize,
+    /// Heads of both.
+    pub heads: usize,
+    /// How local layers look at neighbours.
+    pub local: LocalKind,
+    /// Weight of what is not multiplied.
+    pub beta: f64,
+    /// Epochs without the layers that attend to all nodes.
+    pub warm_up: u64,
+}
+
+/// How local layers look at neighbours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LocalKind {
+    /// GCN.
+    #[default]
+    Gcn,
+    /// GAT.
+    Gat,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let local = LocalKind::Gcn;
+        Self { hidden: 64, layers: 5, global_layers: 2, heads: 1, local, beta: 0.9, warm_up: 100 }
+    }
+}
+
+struct Local {
+    number: u32,
+    gate: Affine,
+    conv: Box<dyn Conv>,
+    branch: Affine,
+    post: Normalisation,
+    norm: Norm,
+    beta: f64,
+}
+
+impl Layer for Local {
+    fn name(&self) -> String {
+        format!("local_convs.{}", self.number - 1)
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        let norm = [Rc::clone(&self.norm.weight), Rc::clone(&self.norm.bias)];
+        let linear = parameters(&self.gate).chain(parameters(&self.branch));
+        linear.chain(self.conv.parameters()).chain(self.post.parameters()).chain(norm).collect()
+    }
+
+    fn buffers(&self) -> Vec<Rc<Buffer>> {
+        self.conv.buffers().into_iter().chain(self.post.buffers()).collect()
+    }
+
+    /// From x and the sum so far, or the features, to both.
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+        let x = Input::of(tape, step, state)?;
+        let gate = x.linear(tape, &self.gate, Activation::Relu, step.dtype)?;
+        let branch = x.linear(tape, &self.branch, Activation::None, step.dtype)?;
+        let end = End { plus: Some(&branch), ..End::default() };
+        let y = self.conv.forward(tape, step, self.number, &x, end, step.dtype)?;
+        drop((x, branch));
+        let y = self.post.forward(tape, step, self.number, &y)?;
+        let dropout = step.rows(step.rates.hidden, self.number, 1);
+        let end = Epilogue { activation: Activation::Relu, dropout: dropout.as_ref(), ..Epilogue::default() };
+        let y = epilogue(tape, &y, end, step.dtype)?;
+        let z = product(tape, &gate, 0.0, &y)?;
+        let z = layer_norm(tape, &z, &self.norm)?;
+        let y = combine(tape, 1.0 - self.beta, &z, self.beta, &y)?;
+        let sum = epilogue(tape, &y, Epilogue { plus: state.get(1), ..Epilogue::default() }, step.dtype)?;
+        Ok(vec![y, sum])
+    }
+}
+
+/// The sum of all local layers, normalised where it goes on to the layers over all nodes.
+struct Middle {
+    norm: Norm,
+    warm_up: u64,
+}
+
+impl Layer for Middle {
+    fn name(&self) -> String {
+        "ln".into()
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        vec![Rc::clone(&self.norm.weight), Rc::clone(&self.norm.bias)]
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+        let sum = &state[1];
+        Ok(vec![if step.epoch < self.warm_up { sum.clone() } else { layer_norm(tape, sum, &self.norm)? }])
+    }
+}
+
+/// Attention to all nodes.
+struct All {
+    number: u32,
+    name: String,
+    heads: usize,
+    gate: Affine,
+    qkv: [Affine; 3],
+    norm: Norm,
+    out: Affine,
+    beta: f64,
+    warm_up: u64,
+}
+
+impl Layer for All {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        let norm = [Rc::clone(&self.norm.weight), Rc::clone(&self.norm.bias)];
+        let linear = std::iter::once(&self.gate).chain(&self.qkv).chain(std::iter::once(&self.out));
+        linear.flat_map(parameters).chain(norm).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+        if step.epoch < self.warm_up {
+            return Ok(state.to_vec());
+        }
+        let (x, one) = (&state[0], std::slice::from_ref::<Affine>);
+        let gate = linear(tape, x, one(&self.gate), Activation::None, step.dtype)?;
+        let q = linear(tape, x, one(&self.qkv[0]), Activation::Sigmoid, step.dtype)?;
+        let k = linear(tape, x, one(&self.qkv[1]), Activation::Sigmoid, step.dtype)?;
+        let v = linear(tape, x, one(&self.qkv[2]), Activation::None, step.dtype)?;
+        let heads = self.heads;
+        let operands = Global { heads, q: &q, k: &k, v: &v, own: 0.0, epsilon: EPSILON, scale: Scale::One };
+        let z = step.ops.global(tape, self.number, operands)?;
+        drop((q, k, v));
+        let z = layer_norm(tape, &z, &self.norm)?;
+        let z = product(tape, &gate, self.beta, &z)?;
+        let y = linear(tape, &z, one(&self.out), Activation::Relu, step.dtype)?;
+        let dropout = step.rows(step.rates.hidden, self.number, 1);
+        Ok(vec![epilogue(tape, &y, Epilogue { dropout: dropout.as_ref(), ..Epilogue::default() }, step.dtype)?])
+    }
+}
+
+/// The logits of either half.
+struct Last {
+    local: Affine,
+    global: Affine,
+    warm_up: u64,
+}
+
+impl Layer for Last {
+    fn name(&self) -> String {
+        "pred".into()
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        parameters(&self.local).chain(parameters(&self.global)).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+        let affine = if step.epoch < self.warm_up { &self.local } else { &self.global };
+        let affine = std::slice::from_ref(affine);
+        Ok(vec![linear(tape, &state[0], affine, Activation::None, step.dtype.compute())?])
+    }
+}
+
+/// Builds the model.
+pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+    let &Config { hidden: d, layers, global_layers, heads, local, beta, warm_up } = config;
+    check_layers("polynormer", layers)?;
+    check_heads("polynormer", d, heads)?;
+    check_share("polynormer", "beta", beta)?;
+    no_encodings("polynormer", shape)?;
+    let mut all: Vec<Rc<dyn Layer>> = Vec::new();
+    for k in 0..layers {
+        let inputs = if k == 0 { shape.features } else { d };
+        let name = format!("local_convs.{k}");
+        let conv: Box<dyn Conv> = match local {
+            LocalKind::Gcn => Box::new(GcnConv::new(init, &name, inputs, d)?),
+            LocalKind::Gat => Box::new(GatConv::new(init, &name, inputs, d, Heads::Concat(heads), Bias::None)?),
+        };
+        all.push(Rc::new(Local {
+            number: k as u32 + 1,
+            gate: init.linear(&format!("h_lins.{k}"), inputs, d)?,
+            conv,
+            branch: init.linear(&format!("lins.{k}"), inputs, d)?,
+            post: Normalisation::new(NormKind::Batch, init, &format!("post_bns.{k}"), d)?,
+            norm: init.norm(&format!("lns.{k}"), d)?,
+            beta,
+        }));
+    }
+    all.push(Rc::new(Middle { norm: init.norm("ln", d)?, warm_up }));
+    for k in 0..global_layers {
+        let name = format!("global_attn.{k}");
+        let lin = |which: &str| init.linear(&format!("{name}.{which}"), d, d);
+        let plain = |which: &str| -> Result<Affine> { Ok(Affine { bias: None, ..lin(which)? }) };
+        all.push(Rc::new(All {
+            number: (layers + k) as u32 + 1,
+            heads,
+            gate: lin("h_lins")?,
+            qkv: [plain("q")?, plain("k")?, plain("v")?],
+            norm: init.norm(&format!("{name}.lns"), d)?,
+            out: lin("lin_out")?,
+            beta,
+            warm_up,
+            name,
+        }));
+    }
+    let (local, global) = (init.linear("pred_local", d, shape.classes)?, init.linear("pred_global", d, shape.classes)?);
+    all.push(Rc::new(Last { local, global, warm_up }));
+    Ok(Network::new(all))
+}

@@ -1,0 +1,241 @@
+//! Convolutions one after another: what GCN, GraphSAGE, GAT, GATv2 and GIN share. There are two shapes.
+//!
+//! *Plain*, PyTorch Geometric's `torch_geometric.nn.models`: x = dropout(act(norm(convs.k(x)))) for all layers but the last, which
+//! gives the logits. Parameters are called `convs.k.*` and `norms.k.*`.
+//!
+//! *Tuned*, after Luo, Shi and Wu, "Classic GNNs are strong baselines" (NeurIPS 2024):
+//! x = dropout(act(norm(local_convs.k(x) + lins.k(x)))), with residual branch and norm as asked for, then the linear layer
+//! `pred_local`; on request the linear layer `lin_in` and a dropout come first.
+
+use std::rc::Rc;
+
+use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::dropout::dropout;
+use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
+use graphweft_tensor::ops::linear::Affine;
+use graphweft_tensor::{Error, Parameter, Result, Tape, Var};
+use serde::{Deserialize, Serialize};
+
+use super::{check_layers, no_encodings};
+use crate::convs::{Conv, End};
+use crate::init::Init;
+use crate::network::{Buffer, Layer, Network, Shape, Step};
+use crate::parts::activation::ActivationKind;
+use crate::parts::head::{Head, parameters};
+use crate::parts::input::Input;
+use crate::parts::norm::{NormKind, Normalisation};
+
+/// Which shape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shell {
+    /// PyTorch Geometric's own models.
+    #[default]
+    Plain,
+    /// With residual branches and a linear layer at the end.
+    Tuned,
+}
+
+/// Keys of the `[model]` section that all stacks have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Columns between layers.
+    pub hidden: usize,
+    /// Convolutions.
+    pub layers: usize,
+    /// The shape.
+    pub stack: Shell,
+    /// Between layers.
+    pub norm: NormKind,
+    /// Between layers.
+    pub activation: ActivationKind,
+    /// A linear function of a layer's input is added to its output (`tuned`).
+    pub residual: bool,
+    /// A linear layer comes first (`tuned`).
+    pub input_linear: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            hidden: 128,
+            layers: 3,
+            stack: Shell::Plain,
+            norm: NormKind::None,
+            activation: ActivationKind::Relu,
+            residual: false,
+            input_linear: false,
+        }
+    }
+}
+
+/// A convolution to be made.
+pub struct Place<'a> {
+    /// Of its parameters.
+    pub name: &'a str,
+    /// Columns of its input.
+    pub inputs: usize,
+    /// Columns of its output.
+    pub outputs: usize,
+    /// Whether its output is the model's.
+    pub last: bool,
+}
+
+/// Builds `model`, a stack of what `conv` makes.
+pub fn build(
+    model: &'static str,
+    config: &Config,
+    init: &Init<'_>,
+    shape: &Shape,
+    conv: impl Fn(&Place<'_>) -> Result<Box<dyn Conv>>,
+) -> Result<Network> {
+    config.check(model, shape)?;
+    match config.stack {
+        Shell::Plain => plain(config, init, shape, conv),
+        Shell::Tuned => tuned(config, init, shape, conv),
+    }
+}
+
+impl Config {
+    fn check(&self, model: &'static str, shape: &Shape) -> Result<()> {
+        check_layers(model, self.layers)?;
+        no_encodings(model, shape)?;
+        let problem = if self.hidden == 0 {
+            "model.hidden = 0: it takes at least one column"
+        } else if self.stack == Shell::Plain && self.residual {
+            "model.residual = true needs model.stack = \"tuned\""
+        } else if self.stack == Shell::Plain && self.input_linear {
+            "model.input_linear = true needs model.stack = \"tuned\""
+        } else {
+            return Ok(());
+        };
+        Err(Error::Argument { op: model, problem: problem.into() })
+    }
+}
+
+fn plain(
+    config: &Config,
+    init: &Init<'_>,
+    shape: &Shape,
+    conv: impl Fn(&Place<'_>) -> Result<Box<dyn Conv>>,
+) -> Result<Network> {
+    let layer = |k: usize| -> Result<Rc<dyn Layer>> {
+        let last = k + 1 == config.layers;
+        let name = format!("convs.{k}");
+        let inputs = if k == 0 { shape.features } else { config.hidden };
+        let outputs = if last { shape.classes } else { config.hidden };
+        let norm = if last { NormKind::None } else { config.norm };
+        Ok(Rc::new(StackLayer {
+            number: k as u32 + 1,
+            conv: conv(&Place { name: &name, inputs, outputs, last })?,
+            name,
+            branch: None,
+            norm: Normalisation::wrapped(norm, init, &format!("norms.{k}"), outputs)?,
+            activation: if last { Activation::None } else { config.activation.into() },
+            last,
+        }))
+    };
+    Ok(Network::new((0..config.layers).map(layer).collect::<Result<_>>()?))
+}
+
+fn tuned(
+    config: &Config,
+    init: &Init<'_>,
+    shape: &Shape,
+    conv: impl Fn(&Place<'_>) -> Result<Box<dyn Conv>>,
+) -> Result<Network> {
+    let mut layers: Vec<Rc<dyn Layer>> = Vec::new();
+    if config.input_linear {
+        layers.push(Rc::new(First { affine: init.linear("lin_in", shape.features, config.hidden)? }));
+    }
+    for k in 0..config.layers {
+        let name = format!("local_convs.{k}");
+        let inputs = if layers.is_empty() { shape.features } else { config.hidden };
+        let outputs = config.hidden;
+        let branch = config.residual.then(|| init.linear(&format!("lins.{k}"), inputs, outputs)).transpose()?;
+        let norm = match config.norm {
+            NormKind::Batch => format!("bns.{k}"),
+            _ => format!("lns.{k}"),
+        };
+        layers.push(Rc::new(StackLayer {
+            number: k as u32 + 1,
+            conv: conv(&Place { name: &name, inputs, outputs, last: false })?,
+            name,
+            branch,
+            norm: Normalisation::new(config.norm, init, &norm, outputs)?,
+            activation: config.activation.into(),
+            last: false,
+        }));
+    }
+    layers.push(Rc::new(Head::new(init, "pred_local", config.hidden, shape.classes)?));
+    Ok(Network::new(layers))
+}
+
+/// A linear layer and a dropout over the features.
+struct First {
+    affine: Affine,
+}
+
+impl Layer for First {
+    fn name(&self) -> String {
+        "lin_in".into()
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        parameters(&self.affine).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, _: &[Var]) -> Result<Vec<Var>> {
+        let x = Input::features(tape, step)?.linear(tape, &self.affine, Activation::None, step.dtype)?;
+        Ok(vec![match step.rows(step.rates.hidden, 0, 1) {
+            Some(drop) => dropout(tape, &x, &drop)?,
+            None => x,
+        }])
+    }
+}
+
+struct StackLayer {
+    number: u32,
+    name: String,
+    conv: Box<dyn Conv>,
+    branch: Option<Affine>,
+    norm: Normalisation,
+    activation: Activation,
+    last: bool,
+}
+
+impl Layer for StackLayer {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        let branch = self.branch.iter().flat_map(parameters);
+        self.conv.parameters().into_iter().chain(branch).chain(self.norm.parameters()).collect()
+    }
+
+    fn buffers(&self) -> Vec<Rc<Buffer>> {
+        self.conv.buffers().into_iter().chain(self.norm.buffers()).collect()
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+        let x = Input::of(tape, step, state)?;
+        let branch = self.branch.as_ref().map(|a| x.linear(tape, a, Activation::None, step.dtype)).transpose()?;
+        let plus = branch.as_ref();
+        if self.last {
+            let end = End { plus, ..End::default() };
+            return Ok(vec![self.conv.forward(tape, step, self.number, &x, end, step.dtype.compute())?]);
+        }
+        let (activation, dropped) = (self.activation, step.rows(step.rates.hidden, self.number, 1));
+        let dropout = dropped.as_ref();
+        if self.norm.is_none() {
+            let end = End { plus, activation, dropout };
+            return Ok(vec![self.conv.forward(tape, step, self.number, &x, end, step.dtype)?]);
+        }
+        let y = self.conv.forward(tape, step, self.number, &x, End { plus, ..End::default() }, step.dtype)?;
+        drop((x, branch));
+        let y = self.norm.forward(tape, step, self.number, &y)?;
+        Ok(vec![epilogue(tape, &y, Epilogue { activation, dropout, ..Epilogue::default() }, step.dtype)?])
+    }
+}

@@ -1,0 +1,29 @@
+//! Attention that is computed again in backward, with the products of its operands, instead of being kept.
+
+use graphweft_tensor::{Result, Tape, Var};
+
+use crate::network::{Remat, Step};
+use crate::parts::input::Input;
+
+/// Runs `attention` on `x`; its inside is kept for backward, or computed again, as the step says.
+pub fn attention_again(
+    tape: &mut Tape,
+    step: &Step,
+    x: &Input,
+    attention: impl Fn(&mut Tape, &Step, &Input) -> Result<Var> + 'static,
+) -> Result<Var> {
+    if step.remat != Remat::Attention {
+        return attention(tape, step, x);
+    }
+    let again = step.clone();
+    let mut out = match x {
+        Input::Dense(x) => {
+            tape.checkpoint(&[x], move |tape, x| Ok(vec![attention(tape, &again, &Input::Dense(x[0].clone()))?]))?
+        }
+        Input::Sparse(bag, drop) => {
+            let x = Input::Sparse(bag.clone(), drop.clone());
+            tape.checkpoint(&[], move |tape, _| Ok(vec![attention(tape, &again, &x)?]))?
+        }
+    };
+    Ok(out.swap_remove(0))
+}

@@ -1,0 +1,195 @@
+//! Ten training steps of every model against PyTorch Geometric: losses and parameters in f64, losses in f32. `golden/make.py`
+//! made the numbers, and names the parameters: they are read by PyTorch's names and shapes.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use graphweft_graph::npy::NpyFile;
+use graphweft_graph::{Csr, SelfLoops};
+use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape, Step};
+use graphweft_parallel::Local;
+use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
+use graphweft_tensor::optim::{Optimizer, Rule};
+use graphweft_tensor::{DType, Device, Matrix, Tag, Tape};
+use safetensors::SafeTensors;
+
+const STEPS: u64 = 10;
+const LR: f64 = 0.01;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+fn array<T: graphweft_graph::npy::Element>(file: PathBuf) -> (Vec<usize>, Vec<T>) {
+    let file = NpyFile::open(file).unwrap();
+    (file.shape().to_vec(), file.elements::<T>().unwrap().to_vec())
+}
+
+fn graph(loops: bool) -> Csr<u32> {
+    let csr = Csr::new(
+        array::<u64>(folder("graph/indptr.npy")).1,
+        array::<u32>(folder("graph/indices.npy")).1,
+        array::<u64>(folder("graph/indptr.npy")).1.len() - 1,
+    )
+    .unwrap();
+    if loops { csr.with_self_loops(SelfLoops::Add) } else { csr }
+}
+
+/// Name → shape and elements.
+type State = BTreeMap<String, (Vec<usize>, Vec<f64>)>;
+
+fn state(file: PathBuf) -> State {
+    let bytes = std::fs::read(file).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let numbers = |data: &[u8]| data.chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
+    tensors.iter().map(|(name, t)| (name.to_string(), (t.shape().to_vec(), numbers(t.data())))).collect()
+}
+
+/// Every parameter and buffer gets the numbers of its name and shape, and no name is left over.
+fn load(network: &Network, device: &Device, dtype: DType, mut from: State) {
+    for p in network.parameters() {
+        let (shape, values) = from.remove(p.name()).unwrap_or_else(|| panic!("PyTorch has no {}", p.name()));
+        assert_eq!(p.dims(), shape, "{}", p.name());
+        let (rows, cols) = p.value().shape();
+        let m = device.upload(rows, cols, &values, Tag::Parameters).unwrap();
+        let m = device.convert("golden", &m, dtype).unwrap();
+        p.update(|value| {
+            *value = m;
+            Ok(())
+        })
+        .unwrap();
+    }
+    for b in network.buffers() {
+        b.set(from.remove(b.name()).unwrap_or_else(|| panic!("PyTorch has no {}", b.name())).1);
+    }
+    assert!(from.is_empty(), "not ours: {:?}", from.keys().collect::<Vec<_>>());
+}
+
+fn f64s(m: &Matrix) -> Vec<f64> {
+    m.device().convert("golden", m, DType::F64).unwrap().to_vec::<f64>().unwrap()
+}
+
+struct Case {
+    config: ModelConfig,
+    name: &'static str,
+    loops: bool,
+}
+
+impl Case {
+    fn new(name: &'static str, loops: bool) -> Self {
+        let text = std::fs::read_to_string(folder(name).join("model.toml")).unwrap();
+        Self { config: toml::from_str(&text).unwrap(), name, loops }
+    }
+
+    /// Trains ten steps and returns the losses and the model.
+    fn train(&self, device: &Device, dtype: DType) -> (Vec<f64>, Network) {
+        let (dims, feat) = array::<f64>(folder("graph/feat.npy"));
+        let labels = array::<i64>(folder("graph/label.npy")).1;
+        let rows: Vec<u32> = array::<i64>(folder("graph/train.npy")).1.iter().map(|i| *i as u32).collect();
+        let classes = *labels.iter().max().unwrap() as usize + 1;
+        let prepared = self.config.prepare(graph(self.loops), 0).unwrap();
+        let edge_features = prepared.features(device, dtype).unwrap();
+        let shape = Shape { features: dims[1], positional: 0, classes, edge_features: prepared.width };
+        let network = self.config.build(device, shape, dtype, 1).unwrap();
+        load(&network, device, dtype, state(folder(self.name).join("initial.safetensors")));
+        let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, prepared.csr, edge_features).unwrap());
+        let x = device.upload(dims[0], dims[1], &feat, Tag::Activations).unwrap();
+        let x = device.convert("golden", &x, dtype).unwrap();
+        let parameters = network.parameters();
+        let mut optimizer = Optimizer::new(Rule::adam(5e-4), &parameters).unwrap();
+        let rows = LossRows::new(rows).unwrap();
+        let mut losses = Vec::new();
+        for epoch in 0..STEPS {
+            let step = Step {
+                ops: Rc::clone(&ops),
+                features: Features::Dense(x.clone()),
+                positional: None,
+                mode: Mode::Train,
+                seed: 1,
+                epoch,
+                rates: Rates::default(),
+                remat: Remat::None,
+                dtype,
+            };
+            let mut tape = Tape::new(device);
+            let logits = network.forward(&mut tape, &step).unwrap().unwrap();
+            let total = rows.total(&labels);
+            let loss = softmax_cross_entropy(&mut tape, &logits, &labels, &rows, 0.0, total).unwrap();
+            losses.push(f64s(loss.value())[0]);
+            let one = device.upload(1, 1, &[1.0], Tag::Activations).unwrap();
+            let one = device.convert("golden", &one, loss.value().dtype()).unwrap();
+            tape.backward(vec![(loss, one)], &[], |_| Ok(())).unwrap();
+            optimizer.step(LR, 1.0).unwrap();
+        }
+        (losses, network)
+    }
+
+    fn check(&self) {
+        let device = Device::cpu();
+        let expected = array::<f64>(folder(self.name).join("losses.npy")).1;
+        let (losses, network) = self.train(&device, DType::F64);
+        for (k, (found, expected)) in losses.iter().zip(&expected).enumerate() {
+            assert!((found - expected).abs() <= 1e-9 * expected.max(1.0), "{} step {k}: {found} {expected}", self.name);
+        }
+        let last = state(folder(self.name).join("final.safetensors"));
+        for p in network.parameters() {
+            near(&format!("{} {}", self.name, p.name()), &f64s(&p.value()), &last[p.name()].1);
+        }
+        for b in network.buffers() {
+            near(&format!("{} {}", self.name, b.name()), &b.values(), &last[b.name()].1);
+        }
+        let (losses, _) = self.train(&device, DType::F32);
+        for (k, (found, expected)) in losses.iter().zip(&expected).enumerate() {
+            assert!(
+                (found - expected).abs() <= 1e-5 * expected.max(1.0),
+                "{} f32 step {k}: {found} {expected}",
+                self.name
+            );
+        }
+    }
+}
+
+/// In f64, to 1e-9 of the largest element.
+fn near(what: &str, found: &[f64], expected: &[f64]) {
+    let scale = expected.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+    let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(worst <= 1e-9 * scale, "{what}: {worst} of {scale}");
+}
+
+macro_rules! cases {
+    ($($test:ident: $name:literal, $loops:literal;)*) => { $(
+        #[test]
+        fn $test() {
+            Case::new($name, $loops).check();
+        }
+    )* };
+}
+
+cases! {
+    gcn: "gcn", true;
+    gcn_with_batch_norm: "gcn-narrow", true;
+    gcn_with_layer_norm: "gcn-layer", true;
+    sage: "sage", false;
+    sage_with_maximum: "sage-max", false;
+    gat: "gat", true;
+    gatv2: "gatv2", true;
+    gin: "gin", false;
+    gin_with_batch_norm: "gin-batch", false;
+    tuned_gcn: "tuned-gcn", true;
+    tuned_sage: "tuned-sage", false;
+    tuned_gat: "tuned-gat", true;
+    gt: "gt", false;
+    gt_with_batch_norm: "gt-batch", false;
+    gcnii: "gcnii", true;
+    sgformer: "sgformer-1", true;
+    sgformer_with_heads: "sgformer-2", true;
+    polynormer_in_its_local_phase: "polynormer-local", true;
+    polynormer: "polynormer", true;
+    polynormer_over_gat: "polynormer-gat", true;
+    gps: "gps", true;
+    gps_over_gat: "gps-gat", true;
+    exphormer: "exphormer", false;
+}

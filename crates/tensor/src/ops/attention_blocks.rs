@@ -1,0 +1,213 @@
+//! Attention over sources that stand in several matrices, in one softmax: neighbours and tokens, say.
+//!
+//! Each block has a graph with the same destinations, and keys and values of its own sources. Forward folds block after block
+//! into one state of the online softmax; backward goes through the blocks with the log-sum-exp of all of them.
+
+use std::rc::Rc;
+
+use crate::adjacency::Adjacency;
+use crate::error::{Error, Result};
+use crate::ledger::Tag;
+use crate::matrix::Matrix;
+use crate::ops::Write;
+use crate::ops::attention::{Attention, Bias, BiasVar, DstGrads, EdgeDropout, Saved, Score, SrcGrads};
+use crate::tape::{Backward, Grads, Tape, Var};
+
+const OP: &str = "attention over blocks";
+
+/// Some of the sources.
+#[derive(Clone)]
+pub struct Block<'a> {
+    /// Who attends to whom.
+    pub graph: &'a Rc<Adjacency>,
+    /// Keys and values side by side, a row per source.
+    pub kv: &'a Var,
+    /// A term added to the scores.
+    pub bias: BiasVar<'a>,
+    /// Dropout of weights.
+    pub dropout: Option<EdgeDropout>,
+}
+
+/// Attention of `q` over the sources of all `blocks`.
+pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<'_>]) -> Result<Var> {
+    let device = tape.device().clone();
+    let (rows, d, dtype) = (q.value().rows(), q.value().cols(), q.value().dtype());
+    if heads == 0 || d == 0 || !d.is_multiple_of(heads) {
+        return Err(Error::Argument { op: OP, problem: format!("{d} columns cannot be shared by {heads} heads") });
+    }
+    let empty: Vec<f64> = (0..2 * heads + d).map(|k| if k < heads { f64::NEG_INFINITY } else { 0.0 }).collect();
+    let empty = device.upload(1, empty.len(), &empty, Tag::Workspace)?;
+    let empty = device.convert(OP, &empty, dtype.compute())?;
+    let mut state = device.uninit(OP, rows, 2 * heads + d, dtype.compute(), Tag::Workspace)?;
+    device.backend().spread_row(&empty, &mut state)?;
+    let mut saved = Vec::with_capacity(blocks.len());
+    let mut vars = vec![q];
+    for block in blocks {
+        vars.push(block.kv);
+        let kv = block.kv.value().clone();
+        let bias = match block.bias {
+            BiasVar::None => None,
+            BiasVar::PerEdge(b) => Some((None, b.value().clone())),
+            BiasVar::Features { feat, weight } => Some((Some(feat.clone()), weight.value().clone())),
+        };
+        let (BiasVar::PerEdge(var) | BiasVar::Features { weight: var, .. }) = block.bias else {
+            saved.push(SavedBlock { graph: Rc::clone(block.graph), kv, bias: None, dropout: block.dropout.clone() });
+            continue;
+        };
+        vars.push(var);
+        saved.push(SavedBlock { graph: Rc::clone(block.graph), kv, bias, dropout: block.dropout.clone() });
+    }
+    for block in &saved {
+        let operands = block.operands(heads, q.value());
+        operands.check()?;
+        device.backend().attention_fold(&operands, &mut state)?;
+    }
+    let mut out = device.uninit(OP, rows, d, dtype, Tag::Activations)?;
+    let mut lse = device.uninit(OP, rows, heads, dtype.compute(), Tag::Activations)?;
+    device.backend().attention_finish(heads, &state, &mut out, &mut lse)?;
+    drop(state);
+    let kept = out.clone();
+    let q_value = q.value().clone();
+    Ok(tape.push(&vars, out, || BlocksBackward { heads, q: q_value, blocks: saved, out: kept, lse }))
+}
+
+struct SavedBlock {
+    graph: Rc<Adjacency>,
+    kv: Matrix,
+    /// Features of edges, where the bias is a function of these; the bias itself or the function's weight.
+    bias: Option<(Option<Matrix>, Matrix)>,
+    dropout: Option<EdgeDropout>,
+}
+
+impl SavedBlock {
+    fn operands<'a>(&'a self, heads: usize, q: &'a Matrix) -> Attention<'a> {
+        let bias = match &self.bias {
+            None => Bias::None,
+            Some((None, bias)) => Bias::PerEdge(bias),
+            Some((Some(feat), weight)) => Bias::Features { feat, weight },
+        };
+        let score = Score::Dot { q, kv: &self.kv };
+        Attention { graph: &self.graph, heads, score, bias, dropout: self.dropout.as_ref() }
+    }
+}
+
+struct BlocksBackward {
+    heads: usize,
+    q: Matrix,
+    blocks: Vec<SavedBlock>,
+    out: Matrix,
+    lse: Matrix,
+}
+
+impl Backward for BlocksBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(g) = grads.output(0) else { return Ok(()) };
+        let device = grads.device().clone();
+        let new = |m: &Matrix, tag| device.uninit(OP, m.rows(), m.cols(), m.dtype(), tag);
+        let mut d = new(&self.lse, Tag::Workspace)?;
+        device.backend().attention_d(self.heads, &g, &self.out, &mut d)?;
+        let saved = Saved { lse: &self.lse, g: &g, d: &d };
+        let mut dq = new(&self.q, Tag::Activations)?;
+        let (mut write, mut at) = (Write::Set, 1);
+        for block in &self.blocks {
+            let a = block.operands(self.heads, &self.q);
+            let mut dbias = block.bias.as_ref().map(|(_, bias)| new(bias, Tag::Activations)).transpose()?;
+            let to = DstGrads { row: &mut dq, write, shared: None, bias: dbias.as_mut() };
+            device.backend().attention_dst(&a, &saved, to)?;
+            write = Write::Add;
+            if grads.wants(at) {
+                let mut dkv = new(&block.kv, Tag::Activations)?;
+                device.backend().attention_src(&a, &saved, SrcGrads { row: &mut dkv, value: None })?;
+                grads.put(at, dkv)?;
+            }
+            at += 1;
+            if let Some(dbias) = dbias {
+                grads.put(at, dbias)?;
+                at += 1;
+            }
+        }
+        match write {
+            Write::Add => grads.put(0, dq),
+            Write::Set => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::dtype::DType;
+    use crate::gradcheck::check;
+    use crate::ops::attention::attention;
+    use crate::ops::graphs::Kind::{Computed, Stored};
+    use crate::ops::graphs::{
+        Case, blocks, dropout, f64s, from_rows, near, same_bits_for_any_number_of_threads, small, upload, with_hub,
+    };
+
+    /// Neighbours with a bias per edge, then three tokens that everyone sees. x: q, kv, bias, kv of tokens.
+    fn with_tokens(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]) -> Result<Var> {
+        let tokens = from_rows(tape.device(), vec![vec![0, 1, 2]; graph.num_dst()], 3);
+        let neighbours = Block { graph, kv: &x[1], bias: BiasVar::PerEdge(&x[2]), dropout: Some(dropout(graph)) };
+        let tokens = Block { graph: &tokens, kv: &x[3], bias: BiasVar::None, dropout: None };
+        attention_blocks(tape, 2, &x[0], &[neighbours, tokens])
+    }
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        let graph = small(&device);
+        let up = |seed, rows, cols| upload(&device, seed, (rows, cols), DType::F64);
+        let inputs = [up(1, 5, 6), up(2, 6, 12), up(3, graph.num_edges(), 2), up(4, 3, 12)];
+        check(&device, &inputs, &[], |tape, x| with_tokens(tape, &graph, x)).unwrap();
+    }
+
+    #[test]
+    fn blocks_of_one_matrix_are_attention_over_it() {
+        let device = Device::cpu();
+        let graph = with_hub(&device);
+        let n = graph.num_dst();
+        let (q, kv) = (upload(&device, 1, (n, 8), DType::F64), upload(&device, 2, (n, 16), DType::F64));
+        let mut tape = Tape::new(&device);
+        let (q, whole) = (tape.leaf(q), tape.leaf(kv.clone()));
+        let expected = attention(&mut tape, &graph, 2, &q, &whole, BiasVar::None, None).unwrap();
+        let parts: Vec<_> = blocks(&device, &graph, 77)
+            .into_iter()
+            .map(|(block, first, _)| {
+                let rows = first..first + block.num_src();
+                (block, tape.leaf(crate::ops::graphs::rows_of(&kv, rows)))
+            })
+            .collect();
+        let list: Vec<_> =
+            parts.iter().map(|(graph, kv)| Block { graph, kv, bias: BiasVar::None, dropout: None }).collect();
+        let found = attention_blocks(&mut tape, 2, &q, &list).unwrap();
+        near(&f64s(found.value()), &f64s(expected.value()), 1e-12, "out");
+    }
+
+    fn case() -> Case<'static> {
+        static INPUTS: std::sync::OnceLock<Vec<(usize, usize, crate::ops::graphs::Kind)>> = std::sync::OnceLock::new();
+        let inputs = INPUTS.get_or_init(|| {
+            let edges = with_hub(&Device::cpu()).num_edges();
+            vec![(300, 32, Stored), (300, 64, Stored), (edges, 2, Computed), (3, 64, Stored)]
+        });
+        Case { graph: &with_hub, inputs, f: &with_tokens }
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        case().agrees_with_f64("blocks", 2e-5, 2e-2);
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        same_bits_for_any_number_of_threads(|| case().run(&Device::cpu(), DType::F32), "blocks");
+    }
+
+    #[test]
+    fn heads_must_share_the_columns() {
+        let device = Device::cpu();
+        let mut tape = Tape::new(&device);
+        let q = tape.leaf(upload(&device, 1, (5, 6), DType::F64));
+        assert!(attention_blocks(&mut tape, 4, &q, &[]).is_err());
+    }
+}

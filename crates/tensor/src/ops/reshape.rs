@@ -1,0 +1,58 @@
+//! The same elements in rows of another length: the heads of a node as rows of their own, say. Costs nothing either way.
+
+use crate::error::Result;
+use crate::tape::{Backward, Grads, Tape, Var};
+
+/// The elements of `x` in `rows` rows.
+pub fn reshape(tape: &mut Tape, x: &Var, rows: usize, cols: usize) -> Result<Var> {
+    let y = x.value().reshaped(rows, cols)?;
+    let (rows, cols) = x.value().shape();
+    Ok(tape.push(&[x], y, || ReshapeBackward { rows, cols }))
+}
+
+/// The shape of x.
+struct ReshapeBackward {
+    rows: usize,
+    cols: usize,
+}
+
+impl Backward for ReshapeBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        match grads.output(0) {
+            Some(dy) => {
+                let dx = dy.reshaped(self.rows, self.cols)?;
+                drop(dy);
+                grads.put(0, dx)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::gradcheck::check;
+    use crate::ops::l2norm::l2_norm;
+    use crate::ops::tests::upload;
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        check(&device, &[upload(&device, 1, (4, 6), 1.0)], &[], |tape, x| {
+            let heads = reshape(tape, &x[0], 8, 3)?;
+            let heads = l2_norm(tape, &heads)?;
+            reshape(tape, &heads, 4, 6)
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn elements_are_neither_made_nor_lost() {
+        let device = Device::cpu();
+        let mut tape = Tape::new(&device);
+        let x = tape.leaf(upload(&device, 1, (4, 6), 1.0));
+        assert!(reshape(&mut tape, &x, 5, 5).is_err());
+    }
+}
