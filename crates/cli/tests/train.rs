@@ -1,5 +1,7 @@
 //! `graphweft train`, `eval` and `predict`, and how they are interrupted.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
 mod program;
 
 use std::collections::BTreeMap;

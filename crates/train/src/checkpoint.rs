@@ -32,7 +32,7 @@ use crate::metrics::read_score;
 use crate::schedule::Plateau;
 use manifest::{MANIFEST, Manifest};
 
-pub use folder::Checkpoints;
+pub use folder::{Checkpoints, Newest};
 pub use tensors::{Tensor, Tensors};
 
 const MODEL: &str = "model.safetensors";

@@ -223,8 +223,8 @@ impl Draft {
             let remedy = format!("{near}models are {}", known.join(", "));
             return Err(Error::setting("model.name", format!("there is no model {name:?}"), remedy));
         }
-        let others = model.iter().filter(|(key, _)| *key != "name");
-        others.map(|(key, value)| check_key::<ModelConfig>("model", &[("name", name)], key, value)).collect()
+        let mut others = model.iter().filter(|(key, _)| *key != "name");
+        others.try_for_each(|(key, value)| check_key::<ModelConfig>("model", &[("name", name)], key, value))
     }
 }
 

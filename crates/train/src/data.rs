@@ -65,7 +65,7 @@ impl Data {
     pub fn open(config: &DataConfig, progress: &dyn Progress) -> Result<Self> {
         let data = match (&config.path, &config.graph) {
             (Some(path), _) => Self::folder(&Dataset::open(path)?)?,
-            (None, Some(spec)) => Self::generated(spec.parse()?, config.graph_seed, progress)?,
+            (None, Some(spec)) => Self::generated(&spec.parse()?, config.graph_seed, progress)?,
             (None, None) => {
                 let remedy = "name a dataset folder with --data, or a graph to generate with --graph";
                 return Err(Error::setting("data.path", "there is no data", remedy));
@@ -96,7 +96,7 @@ impl Data {
         })
     }
 
-    fn generated(spec: Spec, seed: u64, progress: &dyn Progress) -> Result<Self> {
+    fn generated(spec: &Spec, seed: u64, progress: &dyn Progress) -> Result<Self> {
         let name = spec.to_string();
         let features = spec.features(seed).ok_or_else(|| no_features(Path::new(&name)))?;
         let target = match spec.labels(seed) {

@@ -58,7 +58,7 @@ impl Trained {
             let model = Tensors::read(&file)?;
             return Ok((file, config, model));
         }
-        if let Some((from, checkpoint)) = Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.0 {
+        if let Some((from, checkpoint)) = Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.found {
             let best = if checkpoint.best.is_empty() { checkpoint.model } else { checkpoint.best };
             return Ok((from, checkpoint.config, best));
         }
@@ -75,7 +75,7 @@ impl Trained {
         metric.check(&target.truth(), data.classes)?;
         let name = data.split_name(self.config.data.split.as_deref())?;
         let split = data.split(&name, self.config.run.seed)?;
-        let shard = Shard::local(&Device::cpu(), data, self.config.compute.dtype.into())?;
+        let shard = Shard::local(&Device::cpu(), data, &self.config)?;
         let lesson = Lesson::new(&shard, target, split)?;
         let scores = self.learner(&shard)?.evaluate(&lesson, metric, 0)?;
         Ok((metric, split.name.clone(), scores))
@@ -83,7 +83,7 @@ impl Trained {
 
     /// Logits of all nodes, row by row in original ids, and their columns.
     pub fn predict(&self, data: &Data) -> Result<(Vec<f32>, usize)> {
-        let shard = Shard::local(&Device::cpu(), data, self.config.compute.dtype.into())?;
+        let shard = Shard::local(&Device::cpu(), data, &self.config)?;
         let logits = self.learner(&shard)?.logits()?;
         Ok((shard.collect(&logits)?, logits.cols()))
     }

@@ -164,8 +164,10 @@ impl<'a> Learner<'a> {
 
     /// Parameters and running moments.
     pub fn model(&self) -> Result<Tensors> {
-        let named: Vec<(String, Matrix)> = self.parameters.iter().map(|p| (p.name().to_string(), p.value())).collect();
-        let mut all = Tensors::of(&named)?;
+        let mut all = Tensors::default();
+        for p in &self.parameters {
+            all.add(p.name(), p.dims(), &p.value())?;
+        }
         for buffer in self.network.buffers() {
             all.add_vector(buffer.name(), &buffer.values());
             if let Some(stem) = buffer.name().strip_suffix("running_mean") {
@@ -191,7 +193,14 @@ impl<'a> Learner<'a> {
 
     /// What the optimizer remembers, and its steps.
     pub fn optimizer(&self) -> Result<(Tensors, u64)> {
-        Ok((Tensors::of(&self.optimizer.state())?, self.optimizer.steps()))
+        let mut all = Tensors::default();
+        for (name, m) in self.optimizer.state() {
+            // `<parameter>.exp_avg` has the shape of the parameter.
+            let of = name.rsplit_once('.').map_or("", |(parameter, _)| parameter);
+            let parameter = self.parameters.iter().find(|p| p.name() == of);
+            all.add(&name, parameter.map_or(&[m.rows(), m.cols()][..], |p| p.dims()), &m)?;
+        }
+        Ok((all, self.optimizer.steps()))
     }
 
     /// Takes over what an optimizer remembered.

@@ -120,8 +120,10 @@ impl Scoring<'_> {
     /// The score of a part, in per cent; NaN where nothing can be scored.
     pub fn score(&self, logits: &Logits, part: &Part) -> Result<f64> {
         let score = match self.metric {
-            Metric::Accuracy => accuracy::score(&self.sum(accuracy::count(logits, self.truth, &part.rows))?),
-            Metric::MacroF1 => macro_f1::score(&self.sum(macro_f1::count(logits, self.truth, &part.rows))?, self.truth),
+            Metric::Accuracy => accuracy::score(&self.sum(&accuracy::count(logits, self.truth, &part.rows))?),
+            Metric::MacroF1 => {
+                macro_f1::score(&self.sum(&macro_f1::count(logits, self.truth, &part.rows))?, self.truth)
+            }
             Metric::RocAuc => self.mean_over_tasks(logits, part, roc_auc)?,
             Metric::AveragePrecision => self.mean_over_tasks(logits, part, average_precision)?,
         };
@@ -129,8 +131,8 @@ impl Scoring<'_> {
     }
 
     /// Adds up over ranks.
-    fn sum(&self, own: Vec<f64>) -> Result<Vec<f64>> {
-        let mut m = self.device.upload(1, own.len(), &own, Tag::Workspace)?;
+    fn sum(&self, own: &[f64]) -> Result<Vec<f64>> {
+        let mut m = self.device.upload(1, own.len(), own, Tag::Workspace)?;
         self.reduce.sum(&mut m)?;
         Ok(m.to_vec()?)
     }
@@ -148,7 +150,7 @@ impl Scoring<'_> {
                     (all[place], all[part.total + place]) = (score, if positive { 2.0 } else { 1.0 });
                 }
             }
-            let all = self.sum(all)?;
+            let all = self.sum(&all)?;
             let (scores, kinds) = all.split_at(part.total);
             let known = scores.iter().zip(kinds).filter(|(_, kind)| **kind > 0.0);
             let pairs: Vec<(f64, bool)> = known.map(|(score, kind)| (*score, *kind > 1.5)).collect();

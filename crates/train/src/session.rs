@@ -7,7 +7,7 @@ use graphweft_tensor::Device;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::checkpoint::{Checkpoint, Checkpoints};
+use crate::checkpoint::{Checkpoint, Checkpoints, Newest};
 use crate::config::{Config, Draft};
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -97,7 +97,7 @@ pub fn resumed(dir: &Path, start: &Start, given: &Draft) -> Result<Option<Config
         Start::At(path) => (Some(Checkpoint::read(path)?.config), path.join("config.toml")),
         Start::Newest => {
             // Which ones are complete does not depend on the settings.
-            let newest = Checkpoints::new(dir.join("checkpoints"), 1, 1).newest()?.0;
+            let newest = Checkpoints::new(dir.join("checkpoints"), 1, 1).newest()?.found;
             (newest.map(|(_, c)| c.config).or_else(|| RunDir::config(dir)), dir.join("config.toml"))
         }
     };
@@ -170,7 +170,7 @@ fn checkpoint(dir: &RunDir, config: &Config, start: &Start, observer: &dyn Obser
         Start::New => Ok(None),
         Start::At(path) => Ok(Some(Checkpoint::read(path)?)),
         Start::Newest => {
-            let (found, incomplete) = dir.checkpoints(&config.run).newest()?;
+            let Newest { found, incomplete } = dir.checkpoints(&config.run).newest()?;
             for path in incomplete {
                 observer.note(&format!("{} is incomplete and not used", path.display()));
             }

@@ -13,6 +13,7 @@ use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy, softmax_cross_entropy};
 use graphweft_tensor::{DType, Device, Ids, Matrix, Tag, Tape, Var};
 
+use crate::config::Config;
 use crate::data::{Data, Target, dense};
 use crate::error::{Error, Result};
 use crate::metrics::{Part, Truth};
@@ -32,8 +33,9 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Everything, on one rank.
-    pub fn local(device: &Device, data: &Data, dtype: DType) -> Result<Self> {
+    /// Everything, on one rank, with the edges that the model adds.
+    pub fn local(device: &Device, data: &Data, config: &Config) -> Result<Self> {
+        let dtype = DType::from(config.compute.dtype);
         let features = match &data.features {
             Stored::Dense(m) => {
                 let x = device.upload(data.graph.num_dst(), m.width(), &dense(m), Tag::Graph)?;
@@ -41,9 +43,10 @@ impl Shard {
             }
             Stored::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, m, dtype.compute())?)),
         };
-        let edge_features = match &data.edge_features {
-            Some(m) => Some(device.upload(data.graph.num_edges(), m.width(), &dense(m), Tag::Graph)?),
-            None => None,
+        let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
+        let edge_features = match (graph.features(device, dtype.compute())?, &data.edge_features) {
+            (None, Some(m)) => Some(device.upload(data.graph.num_edges(), m.width(), &dense(m), Tag::Graph)?),
+            (made, _) => made,
         };
         let shape = Shape {
             features: features.width(),
@@ -51,7 +54,7 @@ impl Shard {
             classes: data.classes,
             edge_features: edge_features.as_ref().map_or(0, Matrix::cols),
         };
-        let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, data.graph.clone(), edge_features)?);
+        let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, graph.csr, edge_features)?);
         Ok(Self { device: device.clone(), ops, features, shape, dtype })
     }
 

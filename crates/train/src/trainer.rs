@@ -111,7 +111,7 @@ impl Trainer<'_> {
         let checkpoints = self.dir.checkpoints(&config.run);
         checkpoints.clean()?;
 
-        let shard = Shard::local(device, self.data, config.compute.dtype.into())?;
+        let shard = Shard::local(device, self.data, config)?;
         let split_name = self.data.split_name(config.data.split.as_deref())?;
         let split = self.data.split(&split_name, config.run.seed)?;
         let lesson = Lesson::new(&shard, self.data.target()?, split)?;

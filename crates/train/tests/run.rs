@@ -1,5 +1,7 @@
 //! Whole runs: what they leave behind, that they can be interrupted anywhere, and how they fail.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -106,7 +106,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let config = args.config()?;
     let (data, split) = args.data(name, csr);
     let (device, dtype) = (Device::cpu(), DType::from(config.compute.dtype));
-    let shard = Shard::local(&device, &data, dtype)?;
+    let shard = Shard::local(&device, &data, &config)?;
     let lesson = Lesson::new(&shard, data.target()?, &split)?;
     let mut learner = Learner::new(&shard, &config)?;
 

@@ -21,6 +21,15 @@ pub struct Checkpoints {
     keep: usize,
 }
 
+/// Where a run can go on.
+#[derive(Debug)]
+pub struct Newest {
+    /// The newest complete checkpoint, if there is one.
+    pub found: Option<(PathBuf, Checkpoint)>,
+    /// Incomplete ones that are newer.
+    pub incomplete: Vec<PathBuf>,
+}
+
 impl Checkpoints {
     /// The folder `path`; it need not exist.
     pub fn new(path: PathBuf, every: u64, keep: u64) -> Self {
@@ -54,20 +63,20 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// The newest complete checkpoint, and the incomplete ones that are newer.
+    /// The newest complete checkpoint.
     ///
     /// # Errors
-    /// If the newest complete one is corrupt.
-    pub fn newest(&self) -> Result<(Option<(PathBuf, Checkpoint)>, Vec<PathBuf>)> {
+    /// If it is corrupt.
+    pub fn newest(&self) -> Result<Newest> {
         let mut incomplete = Vec::new();
         for (_, path) in self.list()?.into_iter().rev() {
             if Manifest::is_complete(&path, &FILES) {
                 let checkpoint = Checkpoint::read(&path)?;
-                return Ok((Some((path, checkpoint)), incomplete));
+                return Ok(Newest { found: Some((path, checkpoint)), incomplete });
             }
             incomplete.push(path);
         }
-        Ok((None, incomplete))
+        Ok(Newest { found: None, incomplete })
     }
 
     /// Removes what a run that was killed has left half-written, and what is incomplete.

@@ -100,7 +100,10 @@ impl Manifest {
 
     /// Whether every file is there with its full length. What is altered, not cut, is complete: whoever reads it will say so.
     pub(super) fn is_complete(folder: &Path, names: &[&str]) -> bool {
-        let length_of = |name: &str| fs::metadata(folder.join(name)).ok().filter(|m| m.is_file()).map(|m| m.len());
+        let length_of = |name: &str| {
+            let about = fs::metadata(folder.join(name)).ok().filter(fs::Metadata::is_file);
+            about.map(|about| about.len())
+        };
         if length_of(MANIFEST).is_none_or(|bytes| bytes < length(names) as u64) {
             return false;
         }

@@ -1,8 +1,6 @@
 //! Named tensors as safetensors files, with PyTorch's names and shapes.
 //!
-//! In memory everything is a matrix; PyTorch has vectors, and some tensors with three dimensions. On the way out a matrix of one
-//! row becomes a vector, unless it is the weight of a linear layer with a single output (its bias, if any, is then of another
-//! width); `att`, `att_src` and `att_dst` of attention layers get their leading dimension of 1. On the way in only the number
+//! In memory everything is a matrix; PyTorch has vectors, and some tensors with three dimensions. On the way in only the number
 //! of elements must fit, so that files from elsewhere load as well.
 
 use std::borrow::Cow;
@@ -46,19 +44,15 @@ impl View for &Tensor {
 pub struct Tensors(BTreeMap<String, Tensor>);
 
 impl Tensors {
-    /// Matrices, f32 or f64, by name.
-    pub fn of(matrices: &[(String, Matrix)]) -> Result<Self> {
-        let widths: HashMap<&str, usize> = matrices.iter().map(|(name, m)| (name.as_str(), m.cols())).collect();
-        let mut all = BTreeMap::new();
-        for (name, m) in matrices {
-            let (dtype, bytes) = match m.dtype() {
-                DType::F64 => (Dtype::F64, bytemuck::cast_slice(&m.to_vec::<f64>()?).to_vec()),
-                DType::F32 => (Dtype::F32, bytemuck::cast_slice(&m.to_vec::<f32>()?).to_vec()),
-                DType::Bf16 => (Dtype::BF16, bytemuck::cast_slice(&m.to_vec::<half::bf16>()?).to_vec()),
-            };
-            all.insert(name.clone(), Tensor { dtype, shape: shape(name, m, &widths), bytes });
-        }
-        Ok(Self(all))
+    /// Adds a matrix under the shape that PyTorch gives it.
+    pub fn add(&mut self, name: &str, shape: &[usize], m: &Matrix) -> Result<()> {
+        let (dtype, bytes) = match m.dtype() {
+            DType::F64 => (Dtype::F64, bytemuck::cast_slice(&m.to_vec::<f64>()?).to_vec()),
+            DType::F32 => (Dtype::F32, bytemuck::cast_slice(&m.to_vec::<f32>()?).to_vec()),
+            DType::Bf16 => (Dtype::BF16, bytemuck::cast_slice(&m.to_vec::<half::bf16>()?).to_vec()),
+        };
+        self.0.insert(name.into(), Tensor { dtype, shape: shape.to_vec(), bytes });
+        Ok(())
     }
 
     /// Adds a vector of f64.
@@ -142,61 +136,19 @@ impl Tensors {
     }
 }
 
-/// The shape that PyTorch gives to a matrix.
-fn shape(name: &str, m: &Matrix, widths: &HashMap<&str, usize>) -> Vec<usize> {
-    let (rows, cols) = m.shape();
-    // Optimizer state is named after its parameter, with one more part.
-    let parts: Vec<&str> = name.split('.').collect();
-    if parts.iter().rev().take(2).any(|part| ["att", "att_src", "att_dst"].contains(part)) {
-        return vec![1, rows, cols];
-    }
-    let weight = parts.iter().rposition(|part| *part == "weight");
-    let bias = weight.map(|at| [&parts[..at], &["bias"], &parts[at + 1..]].concat().join("."));
-    let is_linear = bias.is_some_and(|bias| widths.get(bias.as_str()).is_none_or(|width| *width != cols));
-    if rows == 1 && !is_linear { vec![cols] } else { vec![rows, cols] }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn tensors(device: &Device) -> Tensors {
-        let m = |rows: usize, cols: usize| {
+        let mut all = Tensors::default();
+        for (name, (rows, cols), shape) in
+            [("lin.weight", (4, 3), &[4, 3][..]), ("lin.bias", (1, 4), &[4]), ("conv.att_src", (2, 3), &[1, 2, 3])]
+        {
             let values: Vec<f32> = (0..rows * cols).map(|k| k as f32 / 3.0).collect();
-            device.upload(rows, cols, &values, Tag::Parameters).unwrap()
-        };
-        let shapes = [
-            ("lin.weight", (4, 3)),
-            ("lin.bias", (1, 4)),
-            ("norm.weight", (1, 5)),
-            ("norm.bias", (1, 5)),
-            ("one.weight", (1, 6)),
-            ("one.bias", (1, 1)),
-            ("none.weight", (1, 6)),
-            ("conv.att_src", (2, 3)),
-            ("norm.weight.exp_avg", (1, 5)),
-            ("norm.bias.exp_avg", (1, 5)),
-            ("conv.att_src.exp_avg", (2, 3)),
-        ];
-        Tensors::of(&shapes.map(|(name, (rows, cols))| (name.to_string(), m(rows, cols)))).unwrap()
-    }
-
-    #[test]
-    fn shapes_are_pytorchs() {
-        let all = tensors(&Device::cpu());
-        for (name, shape) in [
-            ("lin.weight", &[4, 3][..]),
-            ("lin.bias", &[4]),
-            ("norm.weight", &[5]),
-            ("one.weight", &[1, 6]),
-            ("one.bias", &[1]),
-            ("none.weight", &[1, 6]),
-            ("conv.att_src", &[1, 2, 3]),
-            ("norm.weight.exp_avg", &[5]),
-            ("conv.att_src.exp_avg", &[1, 2, 3]),
-        ] {
-            assert_eq!(all.0[name].shape, shape, "{name}");
+            all.add(name, shape, &device.upload(rows, cols, &values, Tag::Parameters).unwrap()).unwrap();
         }
+        all
     }
 
     #[test]
@@ -209,6 +161,7 @@ mod tests {
         assert_eq!(bytes, all.encode().unwrap());
         let read = Tensors::decode(Path::new("x"), &bytes).unwrap();
         assert_eq!(read, all);
+        assert_eq!(read.0["conv.att_src"].shape, [1, 2, 3]);
         assert_eq!(read.numbers("norm.running_mean", 2).unwrap(), [0.1, 0.2]);
         let like = device.zeros("test", 4, 3, DType::F32, Tag::Parameters).unwrap();
         let m = read.matrix(&device, "lin.weight", &like).unwrap();

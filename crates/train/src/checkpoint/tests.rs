@@ -90,25 +90,25 @@ fn a_truncated_or_missing_file_is_passed_over_by_auto_and_named_otherwise() {
             }
             let message = Checkpoint::read(&path).unwrap_err().to_string();
             assert!(message.contains(file.to_str().unwrap()), "{message}");
-            let (found, incomplete) = all.newest().unwrap();
+            let Newest { found, incomplete } = all.newest().unwrap();
             assert_eq!(found.unwrap().1, checkpoint(10), "{}", file.display());
             assert_eq!(incomplete, std::slice::from_ref(&path));
         }
         fs::write(&file, &good).unwrap();
     }
-    assert_eq!(all.newest().unwrap().0.unwrap().1, checkpoint(20));
+    assert_eq!(all.newest().unwrap().found.unwrap().1, checkpoint(20));
 }
 
 #[test]
 fn half_written_ones_are_ignored_and_cleaned_away() {
     let dir = tempfile::tempdir().unwrap();
     let all = folder(dir.path(), 10, 2);
-    assert!(all.newest().unwrap().0.is_none() && all.clean().is_ok());
+    assert!(all.newest().unwrap().found.is_none() && all.clean().is_ok());
     all.save(&checkpoint(10)).unwrap();
     fs::create_dir(all.path().join(".step-000020.partial")).unwrap();
     fs::create_dir(all.path().join("step-000030")).unwrap();
     fs::write(all.path().join("notes.txt"), "mine").unwrap();
-    let (found, incomplete) = all.newest().unwrap();
+    let Newest { found, incomplete } = all.newest().unwrap();
     assert_eq!((found.unwrap().1.state.epoch, incomplete.len()), (10, 1));
     all.clean().unwrap();
     assert_eq!(names(&all), ["notes.txt", "step-000010"]);
