@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "auto|CHECKPOINT", num_args = 0..=1, default_missing_value = "auto", requires = "output")]
     resume: Option<String>,
 
-    /// Run directory [default: runs/<data>-<model>, numbered]
+    /// Run directory [default: runs/DATA-MODEL, numbered]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }

@@ -52,8 +52,10 @@ pub struct Outcome {
 /// What it took, which no two runs agree on.
 #[derive(Clone, Debug, Default)]
 pub struct Cost {
-    /// Milliseconds of each epoch that this process ran, evaluation included.
+    /// Milliseconds of each epoch that this process ran: forward, backward and update.
     pub epoch_ms: Vec<f64>,
+    /// Seconds of everything, with evaluations and checkpoints.
+    pub seconds: f64,
     /// Memory when most was in use.
     pub peak: Usage,
 }
@@ -117,15 +119,13 @@ impl Trainer<'_> {
         let lesson = Lesson::new(&shard, self.data.target()?, split)?;
         let mut now = self.start(Learner::new(&shard, config)?, from)?;
         let mut events = Events::open(self.dir.path(), now.epoch)?;
-        let mut trace = Trace::open(self.dir.path())?;
-        let mut cost = Cost::default();
+        let mut trace = Trace::open(self.dir.path(), 1)?;
+        let (mut cost, started) = (Cost::default(), Instant::now());
         device.ledger().reset_peak();
 
         self.observer.begin(config.run.seed, now.epoch, config.train.epochs);
         while !self.is_over(&now) {
-            let start = Instant::now();
-            let line = self.epoch(&mut now, &lesson, metric, &mut trace)?;
-            let ms = start.elapsed().as_secs_f64() * 1e3;
+            let (line, ms) = self.epoch(&mut now, &lesson, metric, &mut trace)?;
             cost.epoch_ms.push(ms);
             now.metrics.add(&line)?;
             let mut scalars = vec![("loss", line.loss), ("lr", line.lr), ("epoch_ms", ms)];
@@ -146,7 +146,7 @@ impl Trainer<'_> {
                 }
             }
         }
-        cost.peak = device.ledger().peak();
+        (cost.peak, cost.seconds) = (device.ledger().peak(), started.elapsed().as_secs_f64());
         let run = self.finish(&now, &shard, &lesson, metric, &split.name, cost)?;
         trace.flush()?;
         Ok(run)
@@ -186,10 +186,18 @@ impl Trainer<'_> {
         now.epoch >= self.config.train.epochs || patience > 0 && waited >= patience
     }
 
-    fn epoch(&self, now: &mut Progressing<'_>, lesson: &Lesson, metric: Metric, trace: &mut Trace) -> Result<Line> {
-        let epoch = now.epoch + 1;
+    /// Learns and evaluates; also gives the milliseconds of learning.
+    fn epoch(
+        &self,
+        now: &mut Progressing<'_>,
+        lesson: &Lesson,
+        metric: Metric,
+        trace: &mut Trace,
+    ) -> Result<(Line, f64)> {
+        let (epoch, start) = (now.epoch + 1, Instant::now());
         let lr = now.schedule.lr(epoch);
         let report = now.learner.learn(lesson, epoch, lr, &mut |phase, start| trace.add(0, phase, epoch, start))?;
+        let ms = start.elapsed().as_secs_f64() * 1e3;
         now.epoch = epoch;
         let train = &self.config.train;
         let mut line = Line { epoch, loss: report.loss, lr, gradient_norm: report.gradient_norm, scores: None };
@@ -204,7 +212,7 @@ impl Trainer<'_> {
             line.scores = Some(scores.into());
             trace.add(0, "evaluate", epoch, start);
         }
-        Ok(line)
+        Ok((line, ms))
     }
 
     fn save(&self, now: &Progressing<'_>, config: &str, to: &Checkpoints) -> Result<PathBuf> {

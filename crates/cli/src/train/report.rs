@@ -6,7 +6,6 @@ use graphweft_tensor::{Tag, Usage};
 use graphweft_train::config::Config;
 use graphweft_train::data::Data;
 use graphweft_train::session::Summary;
-use graphweft_train::trainer::Run;
 use serde_json::{Value, json};
 
 use crate::ui::{self, Ui};
@@ -42,6 +41,7 @@ impl Report<'_> {
             "metric": s.metric.name(), "valid": s.valid.mean, "test": s.test.mean,
             "valid_std": s.valid.std, "test_std": s.test.std, "seeds": seeds,
             "loss": first.map_or(&[][..], |r| &r.losses), "epoch_ms": epoch_ms(s),
+            "seconds": s.runs.iter().map(|r| r.cost.seconds).sum::<f64>(),
             "parameters": first.map(|r| r.outcome.parameters),
             "peak_bytes": [peak.total()], "peak": ui::usage(peak), "bytes_sent_per_epoch": [0],
             "strategy": "local", "ranks": 1, "plan": self.dir.join("plan.json"),
@@ -77,10 +77,11 @@ impl Report<'_> {
         let peak = peak(s);
         let tags = Tag::ALL.into_iter().filter(|tag| peak.of(*tag) > 0);
         let tags: Vec<String> = tags.map(|tag| format!("{} {}", tag.name(), ui::bytes(peak.of(tag)))).collect();
-        let seconds: f64 = [Some(s), self.floor].into_iter().flatten().flat_map(|s| &s.runs).map(seconds).sum();
+        let seconds: f64 =
+            [Some(s), self.floor].into_iter().flatten().flat_map(|s| &s.runs).map(|r| r.cost.seconds).sum();
         format!(
             "{graph}\n{}, test at the best validation{}\n\n{}\n\nplan    local: one rank has every row, nothing \
-             moves\nmemory  {} at the peak: {}\ntime    {seconds:.1} s in epochs, {} threads\nrun     {}",
+             moves\nmemory  {} at the peak: {}\ntime    {seconds:.1} s, {} threads\nrun     {}",
             s.metric.name(),
             if s.runs.len() > 1 { format!(", mean ± deviation of {} seeds", s.runs.len()) } else { String::new() },
             ui::table(header, rows),
@@ -102,8 +103,4 @@ fn epoch_ms(s: &Summary) -> Option<f64> {
 /// Memory of the run that took most.
 fn peak(s: &Summary) -> Usage {
     s.runs.iter().map(|r| r.cost.peak).max_by_key(Usage::total).unwrap_or_default()
-}
-
-fn seconds(run: &Run) -> f64 {
-    run.cost.epoch_ms.iter().sum::<f64>() / 1e3
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use graphweft_graph::{Error, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const NAME: &str = "trace.json";
 const OPEN: &str = "[";
@@ -30,8 +30,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens or creates the trace in `folder`; what an earlier run has written stays.
-    pub fn open(folder: &Path) -> Result<Self> {
+    /// Opens or creates the trace in `folder`, with a row for each of `ranks`; what an earlier run has written stays.
+    pub fn open(folder: &Path, ranks: usize) -> Result<Self> {
         let path = folder.join(NAME);
         let write = || Error::write("write", &path);
         let old = std::fs::read_to_string(&path).unwrap_or_default();
@@ -40,7 +40,7 @@ impl Trace {
         // A line per event; one that was cut short ends it.
         for line in old.strip_prefix(OPEN).unwrap_or_default().lines().filter(|l| !l.is_empty() && *l != "]") {
             let event = line.trim_end_matches(',');
-            if serde_json::from_str::<serde_json::Value>(event).is_err() {
+            if serde_json::from_str::<Value>(event).is_err() {
                 break;
             }
             kept.push_str(if count > 0 { ",\n" } else { "\n" });
@@ -52,6 +52,10 @@ impl Trace {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut trace =
             Self { file, path, end: kept.len() as u64, count, pending: String::new(), start: (Instant::now(), now) };
+        for rank in (0..ranks).filter(|_| count == 0) {
+            let name = format!("rank {rank}");
+            trace.push(&json!({"name": "thread_name", "ph": "M", "pid": 0, "tid": rank, "args": {"name": name}}));
+        }
         trace.flush()?;
         Ok(trace)
     }
@@ -62,10 +66,13 @@ impl Trace {
             return;
         }
         let began = self.start.1 + start.saturating_duration_since(self.start.0);
-        let event = json!({
+        self.push(&json!({
             "name": phase, "cat": "train", "ph": "X", "pid": 0, "tid": rank,
             "ts": began.as_micros() as u64, "dur": start.elapsed().as_micros() as u64, "args": {"epoch": epoch},
-        });
+        }));
+    }
+
+    fn push(&mut self, event: &Value) {
         self.pending.push_str(if self.count > 0 { ",\n" } else { "\n" });
         self.pending.push_str(&event.to_string());
         self.count += 1;
@@ -91,10 +98,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
         let names = || -> Vec<String> {
-            let events: Vec<serde_json::Value> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-            events.iter().map(|e| e["name"].as_str().unwrap().to_string()).collect()
+            let events: Vec<Value> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            let phases = events.iter().filter(|e| e["ph"] == "X");
+            phases.map(|e| e["name"].as_str().unwrap().to_string()).collect()
         };
-        let mut trace = Trace::open(dir.path()).unwrap();
+        let mut trace = Trace::open(dir.path(), 1).unwrap();
         assert!(names().is_empty());
         for (phase, shown) in [("forward", 1), ("backward", 2)] {
             trace.add(0, phase, 1, Instant::now());
@@ -102,13 +110,13 @@ mod tests {
             assert_eq!(names().len(), shown);
         }
         drop(trace);
-        let mut trace = Trace::open(dir.path()).unwrap();
+        let mut trace = Trace::open(dir.path(), 1).unwrap();
         trace.add(1, "update", 1, Instant::now());
         trace.flush().unwrap();
         assert_eq!(names(), ["forward", "backward", "update"]);
         let bytes = std::fs::read(&path).unwrap();
         std::fs::write(&path, &bytes[..bytes.len() - 20]).unwrap();
-        Trace::open(dir.path()).unwrap();
+        Trace::open(dir.path(), 1).unwrap();
         assert_eq!(names(), ["forward", "backward"]);
     }
 }
