@@ -300,6 +300,11 @@ impl Grads<'_> {
         self.slots[slot].take_if(|m| m.is_unique())
     }
 
+    /// Takes what was collected for input `k` so far, shared or not.
+    fn collected(&mut self, k: usize) -> Option<Matrix> {
+        self.slots[self.inputs[k]?].take()
+    }
+
     /// Sets the gradient of input `k`, of which [`Grads::take`] has returned the previous part, or adds to what could not be
     /// taken.
     pub fn put(&mut self, k: usize, grad: Matrix) -> Result<()> {
@@ -342,7 +347,11 @@ impl Backward for Checkpoint {
         let again = |(k, m)| if grads.wants(k) { tape.leaf(m) } else { tape.constant(m) };
         let inputs: Vec<Var> = self.saved.into_iter().enumerate().map(again).collect();
         let outputs = (self.segment)(&mut tape, &inputs)?;
-        let received = outputs.into_iter().enumerate().filter_map(|(k, v)| grads.output(k).map(|g| (v, g))).collect();
+        // What was collected for the inputs so far goes in first, so that everything is added in the order of a tape that kept
+        // the segment: the same bits.
+        let mut received: Vec<(Var, Matrix)> =
+            inputs.iter().enumerate().filter_map(|(k, v)| grads.collected(k).map(|g| (v.clone(), g))).collect();
+        received.extend(outputs.into_iter().enumerate().filter_map(|(k, v)| grads.output(k).map(|g| (v, g))));
         let leaves: Vec<&Var> = inputs.iter().collect();
         let found = tape.backward(received, &leaves, |_| Ok(()))?;
         for (k, grad) in found.into_iter().enumerate() {

@@ -95,7 +95,7 @@ impl Layer for Local {
         self.conv.buffers().into_iter().chain(self.post.buffers()).collect()
     }
 
-    /// From x and the sum so far, or the features, to both.
+    /// From x and the sum so far, or the features, to both. After the first layer x is the sum.
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
         let x = Input::of(tape, step, state)?;
         let gate = x.linear(tape, &self.gate, Activation::Relu, step.dtype)?;
@@ -110,7 +110,8 @@ impl Layer for Local {
         let z = product(tape, &gate, 0.0, &y)?;
         let z = layer_norm(tape, &z, &self.norm)?;
         let y = combine(tape, 1.0 - self.beta, &z, self.beta, &y)?;
-        let sum = epilogue(tape, &y, Epilogue { plus: state.get(1), ..Epilogue::default() }, step.dtype)?;
+        let Some(before) = state.last() else { return Ok(vec![y]) };
+        let sum = epilogue(tape, &y, Epilogue { plus: Some(before), ..Epilogue::default() }, step.dtype)?;
         Ok(vec![y, sum])
     }
 }
@@ -131,7 +132,7 @@ impl Layer for Middle {
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        let sum = &state[1];
+        let sum = &state[state.len() - 1];
         Ok(vec![if step.epoch < self.warm_up { sum.clone() } else { layer_norm(tape, sum, &self.norm)? }])
     }
 }

@@ -1,0 +1,119 @@
+//! Positional encodings: where a node is, as a row of numbers that depend on the graph alone.
+//!
+//! Edges count in both directions, once, and without self-loops, whatever the data has: that is what [`undirected`] makes.
+
+mod degree;
+mod eigen;
+mod laplacian;
+mod random_walk;
+
+pub use degree::degree;
+pub use laplacian::laplacian;
+pub use random_walk::random_walk;
+
+use graphweft_graph::{Csr, SelfLoops};
+use graphweft_tensor::Result;
+use serde::{Deserialize, Serialize};
+
+/// Which encodings a run uses; their columns stand side by side in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Encodings {
+    /// Eigenvectors of the Laplacian.
+    pub laplacian: usize,
+    /// Steps of a random walk.
+    pub random_walk: usize,
+    /// Whether the degree is one.
+    pub degree: bool,
+}
+
+impl Encodings {
+    /// Columns.
+    pub fn width(&self) -> usize {
+        self.laplacian + self.random_walk + usize::from(self.degree)
+    }
+
+    /// The encodings of all nodes of `csr`, a row each.
+    pub fn compute(&self, csr: &Csr<u32>) -> Result<Vec<f32>> {
+        let width = self.width();
+        if width == 0 {
+            return Ok(Vec::new());
+        }
+        let graph = undirected(csr);
+        let mut rows = vec![0f32; graph.num_dst() * width];
+        let mut first = 0;
+        let mut place = |columns: usize, values: &[f64]| {
+            for (row, values) in rows.chunks_exact_mut(width).zip(values.chunks_exact(columns.max(1))) {
+                for (to, x) in row[first..].iter_mut().zip(values) {
+                    *to = *x as f32;
+                }
+            }
+            first += columns;
+        };
+        if self.laplacian > 0 {
+            place(self.laplacian, &laplacian(&graph, self.laplacian)?);
+        }
+        if self.random_walk > 0 {
+            place(self.random_walk, &random_walk(&graph, self.random_walk));
+        }
+        if self.degree {
+            place(1, &degree(&graph));
+        }
+        Ok(rows)
+    }
+}
+
+/// Edges in both directions, without duplicates and self-loops.
+pub fn undirected(csr: &Csr<u32>) -> Csr<u32> {
+    csr.symmetrise().merge_parallel().with_self_loops(SelfLoops::Remove)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A graph from pairs of nodes.
+    pub(super) fn graph(n: usize, edges: &[(u32, u32)]) -> Csr<u32> {
+        let mut rows = vec![Vec::new(); n];
+        for (a, b) in edges {
+            rows[*a as usize].push(*b);
+        }
+        let mut indptr = vec![0u64];
+        for row in &mut rows {
+            row.sort_unstable();
+            indptr.push(indptr[indptr.len() - 1] + row.len() as u64);
+        }
+        undirected(&Csr::new(indptr, rows.concat(), n).unwrap())
+    }
+
+    /// Two components, a hub, a tail and two isolated nodes.
+    pub(super) fn odd(n: usize) -> Csr<u32> {
+        let mut edges: Vec<(u32, u32)> =
+            (0..n as u32 - 10).map(|k| (k, (k * k + 3 * k + 1) % (n as u32 - 10))).collect();
+        edges.extend((1..12).map(|k| (0, k)));
+        edges.extend((n as u32 - 10..n as u32 - 3).map(|k| (k, k + 1)));
+        graph(n, &edges)
+    }
+
+    #[test]
+    fn columns_stand_side_by_side() {
+        let csr = odd(40);
+        let all = Encodings { laplacian: 3, random_walk: 2, degree: true };
+        let rows = all.compute(&csr).unwrap();
+        assert_eq!((all.width(), rows.len()), (6, 40 * 6));
+        let walk = random_walk(&csr, 2);
+        assert!((0..40).all(|i| rows[i * 6 + 3] == walk[i * 2] as f32 && rows[i * 6 + 4] == walk[i * 2 + 1] as f32));
+        assert!((0..40).all(|i| rows[i * 6 + 5] == degree(&csr)[i] as f32));
+        assert!(Encodings::default().compute(&csr).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| Encodings { laplacian: 4, random_walk: 5, degree: true }.compute(&odd(3000)).unwrap())
+        };
+        let one = run(1);
+        assert!(one == run(2) && one == run(3));
+    }
+}

@@ -1,0 +1,385 @@
+//! What holds for every model: finite numbers in every type, the same bits when computed again and for any number of threads,
+//! names and shapes of parameters, and errors that say what to do.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+use std::rc::Rc;
+
+use graphweft_graph::dataset::SparseFeatures;
+use graphweft_graph::{Csr, SelfLoops};
+use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape, Step};
+use graphweft_parallel::Local;
+use graphweft_tensor::gradcheck::numbers;
+use graphweft_tensor::ops::bag::Bag;
+use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
+use graphweft_tensor::{DType, Device, Matrix, Tag, Tape};
+
+const N: usize = 300;
+const FEATURES: usize = 20;
+const CLASSES: usize = 4;
+
+/// One of each, small; and what is different enough to be looked at.
+const MODELS: [&str; 19] = [
+    "name = 'gt'\nhidden = 16\nlayers = 2\nheads = 4",
+    "name = 'gt'\nhidden = 16\nlayers = 2\nheads = 2\nnorm = 'batch'",
+    "name = 'exphormer'\nhidden = 16\nlayers = 2\nheads = 4",
+    "name = 'exphormer'\nhidden = 16\nlayers = 2\nvirtual_nodes = 0\nnorm = 'batch'",
+    "name = 'gps'\nhidden = 16\nlayers = 2",
+    "name = 'gps'\nhidden = 16\nlayers = 2\nlocal = 'gin'\nnorm = 'layer'",
+    "name = 'sgformer'\nhidden = 16\nlayers = 2\nheads = 2",
+    "name = 'polynormer'\nhidden = 16\nlayers = 2\nheads = 2\nlocal = 'gat'\nwarm_up = 0",
+    "name = 'polynormer'\nhidden = 16\nlayers = 2",
+    "name = 'gcn'\nhidden = 16",
+    "name = 'gcn'\nhidden = 32\nnorm = 'batch'\nstack = 'tuned'\nresidual = true\ninput_linear = true",
+    "name = 'sage'\nhidden = 16\nnorm = 'layer'",
+    "name = 'sage'\nhidden = 16\nstack = 'tuned'\nresidual = true",
+    "name = 'gat'\nhidden = 32",
+    "name = 'gatv2'\nhidden = 32\nstack = 'tuned'\nresidual = true\nnorm = 'layer'",
+    "name = 'gin'\nhidden = 16\nnorm = 'batch'",
+    "name = 'gin'\nhidden = 32\nactivation = 'gelu'",
+    "name = 'gcnii'\nhidden = 16\nlayers = 4",
+    "name = 'mlp'\nhidden = 16\nlayers = 3",
+];
+
+fn config(text: &str) -> ModelConfig {
+    toml::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// A hub, isolated nodes, some self-loops.
+fn graph() -> Csr<u32> {
+    let rows = (0..N as u32).map(|i| -> Vec<u32> {
+        match i {
+            0 => (1..200).collect(),
+            i if i % 11 == 0 => Vec::new(),
+            i => (0..i % 6).map(|k| (i * 7 + k * 31) % N as u32).collect(),
+        }
+    });
+    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
+    for mut row in rows {
+        row.sort_unstable();
+        indices.extend(row);
+        indptr.push(indices.len() as u64);
+    }
+    Csr::new(indptr, indices, N).unwrap()
+}
+
+fn dense(device: &Device, dtype: DType) -> Features {
+    let x = device.upload(N, FEATURES, &numbers(3, N * FEATURES), Tag::Activations).unwrap();
+    Features::Dense(device.convert("test", &x, dtype.compute()).unwrap())
+}
+
+fn sparse(device: &Device, dtype: DType) -> Features {
+    let indices: Vec<u32> = (0..N as u32).flat_map(|i| [i % 5, 5 + i % 7, 12 + i % 8]).collect();
+    let indptr: Vec<u64> = (0..=N as u64).map(|i| 3 * i).collect();
+    let features = SparseFeatures { indptr: indptr.into(), indices: indices.into(), data: None, width: FEATURES };
+    Features::Sparse(Rc::new(Bag::new(device, &features, dtype.compute()).unwrap()))
+}
+
+struct Run<'a> {
+    model: &'a str,
+    dtype: DType,
+    remat: Remat,
+    features: &'a dyn Fn(&Device, DType) -> Features,
+    loops: SelfLoops,
+}
+
+impl<'a> Run<'a> {
+    fn new(model: &'a str, dtype: DType) -> Self {
+        Self { model, dtype, remat: Remat::None, features: &dense, loops: SelfLoops::Keep }
+    }
+
+    /// The loss, the gradients by name (or that there is none) and the buffers after one step with dropout.
+    fn train(&self) -> (f64, Vec<(String, Option<Vec<f64>>)>, Vec<Vec<f64>>) {
+        let device = Device::cpu();
+        let (network, step) = self.prepare(&device, Mode::Train);
+        let mut tape = Tape::new(&device);
+        let logits = network.forward(&mut tape, &step).unwrap().unwrap();
+        assert_eq!((logits.value().shape(), logits.value().dtype()), ((N, CLASSES), self.dtype.compute()));
+        let labels: Vec<i64> = (0..N as i64).map(|i| i % CLASSES as i64).collect();
+        let rows = LossRows::new((0..N as u32).step_by(3).collect::<Vec<_>>()).unwrap();
+        let loss = softmax_cross_entropy(&mut tape, &logits, &labels, &rows, 0.0, 100.0).unwrap();
+        let value = f64s(loss.value())[0];
+        let one = device.upload(1, 1, &[1.0], Tag::Activations).unwrap();
+        let one = device.convert("test", &one, loss.value().dtype()).unwrap();
+        tape.backward(vec![(loss, one)], &[], |_| Ok(())).unwrap();
+        let gradient = |p: Rc<graphweft_tensor::Parameter>| (p.name().to_string(), p.take_grad().map(|g| f64s(&g)));
+        let buffers = network.buffers().iter().map(|b| b.values().clone()).collect();
+        (value, network.parameters().into_iter().map(gradient).collect(), buffers)
+    }
+
+    fn prepare(&self, device: &Device, mode: Mode) -> (Network, Step) {
+        let config = config(self.model);
+        let prepared = config.prepare(graph().with_self_loops(self.loops), 5).unwrap();
+        let edge_features = prepared.features(device, self.dtype.compute()).unwrap();
+        let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: prepared.width };
+        let network = config.build(device, shape, self.dtype.compute(), 7).unwrap();
+        let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, prepared.csr, edge_features).unwrap());
+        let step = Step {
+            ops,
+            features: (self.features)(device, self.dtype),
+            positional: None,
+            mode,
+            seed: 11,
+            epoch: 3,
+            rates: Rates { input: 0.1, hidden: 0.3, attention: 0.2 },
+            remat: self.remat,
+            dtype: self.dtype,
+        };
+        (network, step)
+    }
+}
+
+fn f64s(m: &Matrix) -> Vec<f64> {
+    m.device().convert("test", m, DType::F64).unwrap().to_vec::<f64>().unwrap()
+}
+
+/// Parameters of the half of Polynormer that is not trained at this time.
+fn resting(model: &str, name: &str) -> bool {
+    let whole = model.contains("warm_up = 0");
+    model.contains("polynormer")
+        && if whole { name.starts_with("pred_local") } else { name.starts_with("ln.") || name.contains("global") }
+}
+
+#[test]
+fn gradients_are_finite_in_every_type_and_with_sparse_features() {
+    for model in MODELS {
+        let mut exact = None;
+        for (dtype, tolerance) in [(DType::F64, 0.0), (DType::F32, 1e-4), (DType::Bf16, 0.1)] {
+            for features in [&dense as &dyn Fn(&Device, DType) -> Features, &sparse] {
+                let (loss, gradients, buffers) = Run { features, ..Run::new(model, dtype) }.train();
+                assert!(loss.is_finite(), "{model} {dtype}");
+                for (name, gradient) in gradients {
+                    let Some(gradient) = gradient else {
+                        assert!(resting(model, &name), "{model} {dtype}: no gradient for {name}");
+                        continue;
+                    };
+                    assert!(!resting(model, &name), "{model}: {name}");
+                    assert!(gradient.iter().all(|x| x.is_finite()), "{model} {dtype} {name}");
+                }
+                assert!(buffers.iter().flatten().all(|x| x.is_finite()));
+            }
+            let loss = Run::new(model, dtype).train().0;
+            let exact = *exact.get_or_insert(loss);
+            assert!((loss - exact).abs() <= tolerance * exact, "{model} {dtype}: {loss}, in f64 {exact}");
+        }
+    }
+}
+
+#[test]
+fn computed_again_is_the_same_to_the_bit() {
+    for model in MODELS {
+        for dtype in [DType::F32, DType::Bf16] {
+            let kept = Run::new(model, dtype).train();
+            for remat in [Remat::Attention, Remat::Layer] {
+                let again = Run { remat, ..Run::new(model, dtype) }.train();
+                assert_eq!(kept.0, again.0, "{model} {remat:?}");
+                for (a, b) in kept.1.iter().zip(&again.1) {
+                    assert!(a == b, "{model} {dtype} {remat:?} {}", a.0);
+                }
+                assert_eq!(kept.2, again.2, "{model} {remat:?}: buffers");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_bits_for_any_number_of_threads() {
+    for model in MODELS {
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| Run { loops: SelfLoops::Add, ..Run::new(model, DType::F32) }.train())
+        };
+        let one = run(1);
+        assert!(one == run(2) && one == run(3), "{model}");
+    }
+}
+
+#[test]
+fn evaluation_drops_nothing_and_moves_no_buffers() {
+    for model in MODELS {
+        let device = Device::cpu();
+        let (network, step) = Run::new(model, DType::F32).prepare(&device, Mode::Evaluate);
+        let before: Vec<Vec<f64>> = network.buffers().iter().map(|b| b.values().clone()).collect();
+        let run = |epoch| {
+            let mut tape = Tape::without_gradients(&device);
+            let step = Step { seed: epoch, ..step.clone() };
+            f64s(network.forward(&mut tape, &step).unwrap().unwrap().value())
+        };
+        assert_eq!(run(1), run(2), "{model}");
+        let after: Vec<Vec<f64>> = network.buffers().iter().map(|b| b.values().clone()).collect();
+        assert_eq!(before, after, "{model}");
+    }
+}
+
+#[test]
+fn names_are_unique_and_weights_follow_from_seed_and_name() {
+    for model in MODELS {
+        let device = Device::cpu();
+        let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 2 };
+        let build = |seed| config(model).build(&device, shape, DType::F32, seed).unwrap();
+        let values = |network: &Network| -> Vec<(String, Vec<f64>)> {
+            network.parameters().iter().map(|p| (p.name().to_string(), f64s(&p.value()))).collect()
+        };
+        let (one, same, other) = (values(&build(1)), values(&build(1)), values(&build(2)));
+        assert_eq!(one, same);
+        assert_ne!(one, other);
+        let mut names: Vec<&String> = one.iter().map(|(name, _)| name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), one.len(), "{model}");
+        for p in build(1).parameters() {
+            assert_eq!(p.dims().iter().product::<usize>(), p.value().rows() * p.value().cols(), "{}", p.name());
+        }
+    }
+}
+
+/// What `state_dict()` of PyTorch Geometric's own model has, in its order or another.
+#[test]
+fn names_and_shapes_are_those_of_pytorch_geometric() {
+    let table = |text: &str| -> Vec<String> {
+        let shape = Shape { features: 20, positional: 0, classes: 4, edge_features: 0 };
+        let network = config(text).build(&Device::cpu(), shape, DType::F32, 1).unwrap();
+        let parameters = network.parameters();
+        let mut lines: Vec<String> = parameters.iter().map(|p| format!("{} {:?}", p.name(), p.dims())).collect();
+        lines.extend(network.buffers().iter().map(|b| format!("{} [{}]", b.name(), b.values().len())));
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        table("name = 'gcn'\nhidden = 16\nlayers = 2\nnorm = 'batch'"),
+        [
+            "convs.0.bias [16]",
+            "convs.0.lin.weight [16, 20]",
+            "convs.1.bias [4]",
+            "convs.1.lin.weight [4, 16]",
+            "norms.0.module.bias [16]",
+            "norms.0.module.running_mean [16]",
+            "norms.0.module.running_var [16]",
+            "norms.0.module.weight [16]",
+        ]
+    );
+    assert_eq!(
+        table("name = 'sage'\nhidden = 16\nlayers = 2"),
+        [
+            "convs.0.lin_l.bias [16]",
+            "convs.0.lin_l.weight [16, 20]",
+            "convs.0.lin_r.weight [16, 20]",
+            "convs.1.lin_l.bias [4]",
+            "convs.1.lin_l.weight [4, 16]",
+            "convs.1.lin_r.weight [4, 16]",
+        ]
+    );
+    assert_eq!(
+        table("name = 'gat'\nhidden = 16\nlayers = 2\nheads = 8"),
+        [
+            "convs.0.att_dst [1, 8, 2]",
+            "convs.0.att_src [1, 8, 2]",
+            "convs.0.bias [16]",
+            "convs.0.lin.weight [16, 20]",
+            "convs.1.att_dst [1, 8, 4]",
+            "convs.1.att_src [1, 8, 4]",
+            "convs.1.bias [4]",
+            "convs.1.lin.weight [32, 16]",
+        ]
+    );
+    assert_eq!(
+        table("name = 'gatv2'\nhidden = 16\nlayers = 1\nheads = 2"),
+        [
+            "convs.0.att [1, 2, 4]",
+            "convs.0.bias [4]",
+            "convs.0.lin_l.bias [8]",
+            "convs.0.lin_l.weight [8, 20]",
+            "convs.0.lin_r.bias [8]",
+            "convs.0.lin_r.weight [8, 20]",
+        ]
+    );
+    assert_eq!(
+        table("name = 'gin'\nhidden = 16\nlayers = 1"),
+        [
+            "convs.0.eps [1]",
+            "convs.0.nn.lins.0.bias [4]",
+            "convs.0.nn.lins.0.weight [4, 20]",
+            "convs.0.nn.lins.1.bias [4]",
+            "convs.0.nn.lins.1.weight [4, 4]",
+        ]
+    );
+}
+
+#[test]
+fn bad_configurations_name_the_key_and_the_remedy() {
+    let shape = Shape { features: 20, positional: 0, classes: 4, edge_features: 0 };
+    let failure = |text: &str, shape: Shape| match config(text).build(&Device::cpu(), shape, DType::F32, 1) {
+        Ok(_) => panic!("{text} was built"),
+        Err(e) => e.to_string(),
+    };
+    for model in ["gt", "gat", "gatv2", "gps", "exphormer", "polynormer"] {
+        for heads in [0, 3] {
+            let message = failure(&format!("name = '{model}'\nhidden = 16\nheads = {heads}"), shape);
+            assert!(message.contains("model.hidden = 16") && message.contains("divides it"), "{message}");
+        }
+    }
+    for model in
+        ["gt", "gcn", "sage", "gat", "gatv2", "gin", "gcnii", "sgformer", "polynormer", "gps", "exphormer", "mlp"]
+    {
+        let heads = if model == "exphormer" || model == "gt" { "hidden = 16\nheads = 2\n" } else { "" };
+        let message = failure(&format!("name = '{model}'\n{heads}layers = 0"), shape);
+        assert!(message.contains("model.layers = 0"), "{message}");
+    }
+    for (text, part) in [
+        ("name = 'gcn'\nresidual = true", "needs model.stack = \"tuned\""),
+        ("name = 'sage'\ninput_linear = true", "needs model.stack = \"tuned\""),
+        ("name = 'gin'\nhidden = 0", "model.hidden = 0"),
+        ("name = 'sgformer'\ngraph_weight = 1.5", "model.graph_weight = 1.5"),
+        ("name = 'polynormer'\nbeta = -0.5", "model.beta = -0.5"),
+        ("name = 'exphormer'\nnorm = 'batch'", "model.virtual_nodes = 0"),
+    ] {
+        let message = failure(text, shape);
+        assert!(message.contains(part), "{message}");
+    }
+    let message = failure("name = 'gcn'", Shape { positional: 3, ..shape });
+    assert!(message.contains("no positional encodings"), "{message}");
+    for text in ["name = 'gcn'\nheads = 2", "name = 'sage'\naggregation = 'median'", "name = 'gcnn'", "hidden = 3"] {
+        assert!(toml::from_str::<ModelConfig>(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn transformers_look_at_positional_encodings() {
+    let device = Device::cpu();
+    for model in ["gt", "gps", "exphormer"] {
+        let text = format!("name = '{model}'\nhidden = 16\nlayers = 1\nheads = 2");
+        let (_, step) = Run::new(&text, DType::F32).prepare(&device, Mode::Evaluate);
+        let shape = Shape { features: FEATURES, positional: 3, classes: CLASSES, edge_features: 2 };
+        let network = config(&text).build(&device, shape, DType::F32, 7).unwrap();
+        let logits = |seed| {
+            let encodings = device.upload(N, 3, &numbers(seed, 3 * N), Tag::Activations).unwrap();
+            let encodings = device.convert("test", &encodings, DType::F32).unwrap();
+            let step = Step { positional: Some(encodings), ..step.clone() };
+            f64s(network.forward(&mut Tape::without_gradients(&device), &step).unwrap().unwrap().value())
+        };
+        assert_ne!(logits(1), logits(2), "{model}");
+    }
+}
+
+#[test]
+fn an_expander_reaches_everyone_and_is_the_same_every_time() {
+    let model = config("name = 'exphormer'\nexpander_degree = 3");
+    let csr = graph();
+    let prepared = model.prepare(csr.clone(), 5).unwrap();
+    assert_eq!(prepared.csr, model.prepare(csr.clone(), 5).unwrap().csr);
+    assert_ne!(prepared.csr, model.prepare(csr.clone(), 6).unwrap().csr);
+    let kinds = prepared.features(&Device::cpu(), DType::F32).unwrap().unwrap().to_vec::<f32>().unwrap();
+    let own = kinds.chunks(2).filter(|k| k[0] == 1.0).count();
+    assert_eq!((own, kinds.len()), (csr.num_edges(), 2 * prepared.csr.num_edges()));
+    assert!(kinds.chunks(2).all(|k| k[0] + k[1] == 1.0));
+    let mut reached = vec![false; N];
+    let mut queue = vec![0usize];
+    while let Some(i) = queue.pop() {
+        if !std::mem::replace(&mut reached[i], true) {
+            let added = prepared.csr.edges_of(i).filter(|e| kinds[2 * e + 1] == 1.0);
+            queue.extend(added.map(|e| prepared.csr.indices()[e] as usize));
+        }
+    }
+    assert!(reached.iter().all(|x| *x));
+    assert!((0..N).all(|i| prepared.csr.degree(i) - csr.degree(i) <= 6));
+}
