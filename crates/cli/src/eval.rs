@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     if args.split.is_some() {
         trained.config.data.split.clone_from(&args.split);
     }
-    let data = Data::open(&trained.config.data, ui)?;
+    let data = Data::open(&trained.config.data, &trained.config.encoding, ui)?;
     let (metric, split, scores) = trained.evaluate(&data)?;
     let name = trained.config.model_name();
     let json = json!({

@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let mut trained = Trained::open(&args.model, args.config.as_deref())?;
     args.origin.apply(&mut trained.config);
-    let data = Data::open(&trained.config.data, ui)?;
+    let data = Data::open(&trained.config.data, &trained.config.encoding, ui)?;
     let (rows, cols) = trained.predict(&data)?;
     write_predictions(&args.output, &rows, cols)?;
     let nodes = data.graph.num_dst();

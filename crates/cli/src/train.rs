@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         None if nothing_named => settings(&DEFAULTS)?.and(&given)?.finish()?,
         None => given.finish()?,
     };
-    let data = Data::open(&config.data, ui)?;
+    let data = Data::open(&config.data, &config.encoding, ui)?;
     let name = config.model_name();
     let dir = args.output.clone().unwrap_or_else(|| free_folder(Path::new("runs"), &format!("{}-{name}", data.name)));
 

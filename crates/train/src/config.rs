@@ -28,6 +28,7 @@ use std::fs;
 use std::path::Path;
 
 use graphweft_model::ModelConfig;
+use graphweft_model::encoding::Encodings;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -43,7 +44,7 @@ pub use train::{OptimizerName, ScheduleName, TrainConfig};
 /// A key inside a section, what is wrong with its value, and what to do.
 type Problem = (&'static str, String, &'static str);
 
-const SECTIONS: [&str; 5] = ["data", "model", "train", "compute", "run"];
+const SECTIONS: [&str; 6] = ["data", "encoding", "model", "train", "compute", "run"];
 
 /// The model that a configuration without a name has.
 const DEFAULT_MODEL: &str = "gt";
@@ -55,6 +56,8 @@ const DEFAULT_MODEL: &str = "gt";
 pub struct Config {
     #[serde(default)]
     pub data: DataConfig,
+    #[serde(default)]
+    pub encoding: Encodings,
     pub model: ModelConfig,
     #[serde(default)]
     pub train: TrainConfig,
@@ -164,6 +167,7 @@ impl Draft {
         check_section(section, &format!("{section}.{key}"))?;
         match section {
             "data" => check_key::<DataConfig>(section, &[], key, &value)?,
+            "encoding" => check_key::<Encodings>(section, &[], key, &value)?,
             "train" => check_key::<TrainConfig>(section, &[], key, &value)?,
             "compute" => check_key::<ComputeConfig>(section, &[], key, &value)?,
             "run" => check_key::<RunConfig>(section, &[], key, &value)?,

@@ -6,6 +6,7 @@ use graphweft_graph::dataset::{Dense, Features, Labels, SparseFeatures, Split};
 use graphweft_graph::generate::Spec;
 use graphweft_graph::progress::Progress;
 use graphweft_graph::{AnyCsr, Csr, Dataset, Error as Bad};
+use graphweft_model::encoding::Encodings;
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
@@ -52,6 +53,8 @@ pub struct Data {
     pub features: Features,
     /// Edge features, if there are any and the graph is as it was.
     pub edge_features: Option<Dense>,
+    /// Positional encodings, row by row.
+    pub encodings: Vec<f32>,
     /// Labels; `None` if there are none.
     pub target: Option<Target>,
     /// Classes, or labels per node.
@@ -61,8 +64,8 @@ pub struct Data {
 }
 
 impl Data {
-    /// Opens or generates what the configuration names.
-    pub fn open(config: &DataConfig, progress: &dyn Progress) -> Result<Self> {
+    /// Opens or generates what the configuration names, and computes where its nodes are.
+    pub fn open(config: &DataConfig, encodings: &Encodings, progress: &dyn Progress) -> Result<Self> {
         let data = match (&config.path, &config.graph) {
             (Some(path), _) => Self::folder(&Dataset::open(path)?)?,
             (None, Some(spec)) => Self::generated(&spec.parse()?, config.graph_seed, progress)?,
@@ -71,7 +74,14 @@ impl Data {
                 return Err(Error::setting("data.path", "there is no data", remedy));
             }
         };
-        Ok(data.prepare(config))
+        let mut data = data.prepare(config);
+        data.encodings = encodings.compute(&data.graph)?;
+        Ok(data)
+    }
+
+    /// Columns of the positional encodings.
+    pub fn encoding_width(&self) -> usize {
+        self.encodings.len() / self.graph.num_dst().max(1)
     }
 
     fn folder(dataset: &Dataset) -> Result<Self> {
@@ -90,6 +100,7 @@ impl Data {
             graph: graph.clone(),
             features,
             edge_features: dataset.edge_features().cloned(),
+            encodings: Vec::new(),
             target,
             classes: meta.num_classes,
             splits: dataset.splits().to_vec(),
@@ -107,6 +118,7 @@ impl Data {
             graph: spec.graph(seed, progress)?,
             features,
             edge_features: None,
+            encodings: Vec::new(),
             target,
             classes: spec.num_classes(),
             splits: spec.split(seed).into_iter().collect(),
@@ -251,7 +263,7 @@ mod tests {
     fn open(change: impl FnOnce(&mut DataConfig)) -> Result<Data> {
         let mut config = DataConfig { graph: Some("sbm:60:3:4:f=8".into()), ..Default::default() };
         change(&mut config);
-        Data::open(&config, &Silent)
+        Data::open(&config, &Encodings::default(), &Silent)
     }
 
     fn named(names: &[&str]) -> Data {

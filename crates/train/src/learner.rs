@@ -64,7 +64,7 @@ impl<'a> Learner<'a> {
         Step {
             ops: Rc::clone(&self.shard.ops),
             features: self.shard.features.clone(),
-            positional: None,
+            positional: self.shard.positional.clone(),
             mode,
             seed: self.seed,
             epoch,

@@ -26,6 +26,8 @@ pub struct Shard {
     pub ops: Rc<dyn GraphOps>,
     /// Node features.
     pub features: Features,
+    /// Positional encodings.
+    pub positional: Option<Matrix>,
     /// What a model must know of the data.
     pub shape: Shape,
     /// Type of stored activations.
@@ -36,11 +38,12 @@ impl Shard {
     /// Everything, on one rank, with the edges that the model adds.
     pub fn local(device: &Device, data: &Data, config: &Config) -> Result<Self> {
         let dtype = DType::from(config.compute.dtype);
+        let rows = |values: &[f32], width: usize| -> Result<Matrix> {
+            let x = device.upload(data.graph.num_dst(), width, values, Tag::Graph)?;
+            Ok(if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? })
+        };
         let features = match &data.features {
-            Stored::Dense(m) => {
-                let x = device.upload(data.graph.num_dst(), m.width(), &dense(m), Tag::Graph)?;
-                Features::Dense(if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? })
-            }
+            Stored::Dense(m) => Features::Dense(rows(&dense(m), m.width())?),
             Stored::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, m, dtype.compute())?)),
         };
         let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
@@ -48,14 +51,16 @@ impl Shard {
             (None, Some(m)) => Some(device.upload(data.graph.num_edges(), m.width(), &dense(m), Tag::Graph)?),
             (made, _) => made,
         };
+        let width = data.encoding_width();
+        let positional = if width > 0 { Some(rows(&data.encodings, width)?) } else { None };
         let shape = Shape {
             features: features.width(),
-            positional: 0,
+            positional: width,
             classes: data.classes,
             edge_features: edge_features.as_ref().map_or(0, Matrix::cols),
         };
         let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, graph.csr, edge_features)?);
-        Ok(Self { device: device.clone(), ops, features, shape, dtype })
+        Ok(Self { device: device.clone(), ops, features, positional, shape, dtype })
     }
 
     /// Rows of all ranks in the order of original ids, from this rank's: each rank puts its own into zeros, and the sum has all.

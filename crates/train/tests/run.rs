@@ -71,7 +71,7 @@ fn train_on(data: &Data, config: Config, dir: &Path) -> Result<Summary> {
 }
 
 fn run(config: &Config, dir: &Path, start: &Start, watch: &Watch) -> Result<Summary> {
-    let data = Data::open(&config.data, &Silent)?;
+    let data = Data::open(&config.data, &config.encoding, &Silent)?;
     session::train(config.clone(), &data, dir, start, watch, &watch.stop)
 }
 
@@ -338,7 +338,7 @@ fn a_number_that_is_not_finite_stops_the_run_before_the_update() {
 #[test]
 fn the_first_layer_that_is_not_finite_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let mut data = Data::open(&config(&[]).data, &Silent).unwrap();
+    let mut data = Data::open(&config(&[]).data, &config(&[]).encoding, &Silent).unwrap();
     let Features::Dense(Dense::F32 { values, .. }) = &mut data.features else { panic!("dense features") };
     let mut spoiled = values.to_vec();
     spoiled[17] = f32::NAN;
@@ -353,7 +353,7 @@ fn a_trained_model_is_used_from_a_run_a_checkpoint_or_a_bare_file() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(&["model.norm=batch"]);
     let best = fresh(&config, dir.path()).runs[0].outcome.best;
-    let data = Data::open(&config.data, &Silent).unwrap();
+    let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
     let of_run = Trained::open(dir.path(), None).unwrap();
     let (metric, split, scores) = of_run.evaluate(&data).unwrap();
     assert_eq!((metric.name(), split.as_str()), ("accuracy", "default"));
@@ -382,7 +382,7 @@ fn a_trained_model_is_used_from_a_run_a_checkpoint_or_a_bare_file() {
 fn labels_of_several_kinds_are_learned() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(&["train.epochs=40"]);
-    let mut data = Data::open(&config.data, &Silent).unwrap();
+    let mut data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
     // Three labels per node: its class, whether it is not the first, and one that nobody knows.
     let Some(Target::Class(labels)) = &data.target else { panic!("classes") };
     let each = labels.iter().flat_map(|l| [f32::from(u8::from(*l == 1)), f32::from(u8::from(*l > 0)), f32::NAN]);
@@ -394,6 +394,17 @@ fn labels_of_several_kinds_are_learned() {
     }
     config.train.metric = None;
     assert_eq!(train_on(&data, config, &dir.path().join("unset")).unwrap().metric.name(), "roc-auc");
+}
+
+#[test]
+fn encodings_tell_nodes_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = ["encoding.laplacian=3", "encoding.random_walk=4", "encoding.degree=true", "train.epochs=3"];
+    let with = fresh(&config(&all), &dir.path().join("with"));
+    let without = fresh(&config(&["train.epochs=3"]), &dir.path().join("without"));
+    // A linear layer of eight columns over eight encodings.
+    assert_eq!(with.runs[0].outcome.parameters, without.runs[0].outcome.parameters + 8 * 8 + 8);
+    assert_ne!(with.runs[0].losses, without.runs[0].losses);
 }
 
 #[test]

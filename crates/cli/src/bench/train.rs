@@ -93,6 +93,7 @@ impl Args {
             graph,
             features: Features::Dense(features),
             edge_features: None,
+            encodings: Vec::new(),
             target: Some(Target::Class(labels)),
             classes: self.classes,
             splits: Vec::new(),

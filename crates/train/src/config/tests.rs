@@ -54,6 +54,7 @@ fn unknown_keys_are_errors_that_offer_the_nearest() {
     for (text, parts) in [
         ("train.epoch=5", ["train.epoch:", "did you mean train.epochs"]),
         ("train.weight-decay=5", ["train.weight-decay", "train.weight_decay"]),
+        ("encoding.laplace=5", ["no such key", "encoding.laplacian"]),
         ("compute.dytpe=f32", ["no such key", "compute.dtype"]),
         ("model.hiden=5", ["model.hiden: there is no such key of gt", "model.hidden"]),
         ("model.name=gtt", ["no model \"gtt\"", "did you mean gt?"]),
@@ -68,7 +69,7 @@ fn unknown_keys_are_errors_that_offer_the_nearest() {
     }
     for (text, parts) in [
         ("[train]\nepoch = 5\n", ["train.epoch:", "train.epochs"]),
-        ("[optim]\nlr = 5\n", ["no section [optim]", "data, model, train, compute, run"]),
+        ("[optim]\nlr = 5\n", ["no section [optim]", "data, encoding, model, train, compute, run"]),
         ("train = 5\n", ["a section, not a key", "[train]"]),
         ("[train]\nlr = = 5\n", ["run.toml", "line 2"]),
         ("[train]\nlr = 5\nlr = 6\n", ["run.toml", "line 3"]),
@@ -104,6 +105,8 @@ fn values_that_cannot_be_are_errors_that_name_their_key() {
         "train.evaluate_every=0",
         "model.hidden=wide",
         "model.norm=group",
+        "encoding.laplacian=-1",
+        "encoding.degree=3",
         "data.symmetrise=maybe",
         "data.self_loops=some",
         "data.normalise=column",
