@@ -222,6 +222,25 @@ fn half_precision_and_computing_again_are_exact_too() {
 }
 
 #[test]
+fn every_model_is_resumed_exactly() {
+    let names = "gt exphormer gps sgformer polynormer gcn sage gat gatv2 gin gcnii mlp";
+    for name in names.split(' ') {
+        let dir = tempfile::tempdir().unwrap();
+        let mut draft = Draft::default();
+        let model = [&format!("model.name={name}"), "model.hidden=8"];
+        let settings = SMALL.iter().filter(|s| !s.starts_with("model.")).copied().chain(model);
+        settings.chain(["train.epochs=5"]).for_each(|s| draft.assign(s).unwrap());
+        let config = draft.finish().unwrap();
+        let (whole, path) = (dir.path().join("whole"), dir.path().join("stopped"));
+        let losses = fresh(&config, &whole).runs.remove(0).losses;
+        assert!(losses[4] < losses[0], "{name}: {losses:?}");
+        stopped(&config, &path, &Start::New, 2);
+        resume(&config, &path);
+        same(&whole, &path, name);
+    }
+}
+
+#[test]
 fn a_power_cut_that_truncates_any_file_is_survived() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(&["model.norm=batch"]);
