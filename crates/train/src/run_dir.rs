@@ -137,6 +137,13 @@ impl RunDir {
     }
 }
 
+impl Drop for RunDir {
+    /// A run that was refused before it wrote anything leaves no empty folder.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
 /// Writes logits, a row per node, in one step.
 pub fn write_predictions(path: &Path, rows: &[f32], cols: usize) -> Result<()> {
     let partial = path.with_extension("npy.partial");
@@ -231,6 +238,9 @@ mod tests {
         let run = RunDir::create(&path).unwrap();
         let message = RunDir::open(&path).unwrap_err().to_string();
         assert!(message.contains("another process"), "{message}");
+        drop(run);
+        assert!(!path.exists(), "nothing was written");
+        let run = RunDir::create(&path).unwrap();
         run.describe("[run]\n", "{}\n").unwrap();
         assert_eq!(RunDir::config(&path).unwrap(), "[run]\n\n");
         drop(run);

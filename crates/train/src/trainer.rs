@@ -107,17 +107,19 @@ impl Trainer<'_> {
         let config = self.config;
         let metric = config.train.metric.unwrap_or(self.data.target()?.default_metric());
         metric.check(&self.data.target()?.truth(), self.data.classes)?;
+        let shard = Shard::local(device, self.data, config)?;
+        let split_name = self.data.split_name(config.data.split.as_deref())?;
+        let split = self.data.split(&split_name, config.run.seed)?;
+        let lesson = Lesson::new(&shard, self.data.target()?, split)?;
+        let learner = Learner::new(&shard, config)?;
+
+        // Everything that can be refused was: from here on, the directory is written to.
         let text = config.to_toml()?;
         self.dir.reopen()?;
         self.dir.describe(&text, self.plan)?;
         let checkpoints = self.dir.checkpoints(&config.run);
         checkpoints.clean()?;
-
-        let shard = Shard::local(device, self.data, config)?;
-        let split_name = self.data.split_name(config.data.split.as_deref())?;
-        let split = self.data.split(&split_name, config.run.seed)?;
-        let lesson = Lesson::new(&shard, self.data.target()?, split)?;
-        let mut now = self.start(Learner::new(&shard, config)?, from)?;
+        let mut now = self.start(learner, from)?;
         let mut events = Events::open(self.dir.path(), now.epoch)?;
         let mut trace = Trace::open(self.dir.path(), 1)?;
         let (mut cost, started) = (Cost::default(), Instant::now());

@@ -440,6 +440,7 @@ fn requests_that_make_no_sense_are_refused() {
         let path = dir.path().join(k.to_string());
         let message = run(&config(&[setting]), &path, &Start::New, &Watch::default()).unwrap_err().to_string();
         assert!(message.contains(part) && message.contains("remedy"), "{message}");
+        assert!(!path.exists(), "nothing is left behind");
     }
     let path = dir.path().join("twice");
     fresh(&config(&[]), &path);
