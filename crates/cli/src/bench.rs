@@ -3,6 +3,7 @@
 mod attention;
 mod gemm;
 mod layer;
+mod spmm;
 mod train;
 
 use std::time::Instant;
@@ -30,6 +31,8 @@ enum Op {
     Gemm(gemm::Args),
     /// A stack of graph-transformer layers: forward, backward and update
     Layer(layer::Args),
+    /// The sum over neighbours, forward and backward
+    Spmm(spmm::Args),
     /// One epoch of a whole model: forward, backward and update
     Train(train::Args),
 }
@@ -39,6 +42,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Op::Attention(args) => attention::run(args, ui),
         Op::Gemm(args) => gemm::run(args, ui),
         Op::Layer(args) => layer::run(args, ui),
+        Op::Spmm(args) => spmm::run(args, ui),
         Op::Train(args) => train::run(args, ui),
     }
 }
@@ -61,6 +65,25 @@ struct Common {
     /// Seed for --graph
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
+}
+
+/// Attention heads, for the benches that have them.
+#[derive(clap::Args)]
+struct Heads {
+    /// Attention heads
+    #[arg(long, default_value_t = 8, value_name = "H")]
+    heads: usize,
+}
+
+impl Heads {
+    /// Their number, if `hidden` columns can be shared equally among them.
+    fn of(&self, hidden: usize) -> anyhow::Result<usize> {
+        if self.heads == 0 || !hidden.is_multiple_of(self.heads) {
+            let what = format!("{hidden} columns cannot be shared by {} heads", self.heads);
+            return Err(Error::request(what, "choose --heads so that it divides --hidden").into());
+        }
+        Ok(self.heads)
+    }
 }
 
 /// Type of stored elements.

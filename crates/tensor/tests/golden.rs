@@ -1,22 +1,31 @@
-//! Every operation against PyTorch: outputs and gradients in f64 to 1e-9 and in f32 to 1e-5. `golden/make.py` made the numbers.
+//! Every operation against PyTorch and PyTorch Geometric: outputs and gradients in f64 to 1e-9 and in f32 to 1e-5.
+//! `golden/make.py` made the numbers.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use graphweft_graph::Csr;
+use graphweft_graph::dataset::SparseFeatures;
 use graphweft_graph::npy::NpyFile;
 use graphweft_tensor::ops::activation::{Activation, activate};
+use graphweft_tensor::ops::attention::{BiasVar, attention};
+use graphweft_tensor::ops::bag::{Bag, bag};
 use graphweft_tensor::ops::batch_norm::{Moments, batch_norm};
 use graphweft_tensor::ops::combine::{columns, combine, concat};
+use graphweft_tensor::ops::gat::{Gat, gat};
+use graphweft_tensor::ops::gatv2::{Gatv2, gatv2};
+use graphweft_tensor::ops::global::{Global, Scale, global_attention};
 use graphweft_tensor::ops::l2norm::l2_norm;
 use graphweft_tensor::ops::linear::{Affine, linear};
 use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy, softmax_cross_entropy};
 use graphweft_tensor::ops::norm::{Norm, layer_norm};
 use graphweft_tensor::ops::residual::post_norm;
 use graphweft_tensor::ops::rows::{RowIndex, gather, scatter};
+use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
 use graphweft_tensor::optim::{Optimizer, Rule, clip_factor, gradient_norm};
-use graphweft_tensor::{Alone, DType, Device, Matrix, Parameter, Result, Tag, Tape, Var};
+use graphweft_tensor::{Adjacency, Alone, DType, Device, Ids, Matrix, Parameter, Result, Tag, Tape, Var};
 
 /// The numbers of one operation.
 struct Golden(PathBuf);
@@ -33,6 +42,12 @@ impl Golden {
 
     fn list<T: graphweft_graph::npy::Element>(&self, name: &str) -> Vec<T> {
         self.array(name).1
+    }
+
+    /// Offsets and columns of a matrix by rows.
+    fn sparse(&self) -> (Vec<u64>, Vec<u32>) {
+        let (indptr, indices) = (self.list::<i64>("indptr"), self.list::<i64>("indices"));
+        (indptr.iter().map(|x| *x as u64).collect(), indices.iter().map(|x| *x as u32).collect())
     }
 
     fn matrix(&self, device: &Device, name: &str, dtype: DType) -> Matrix {
@@ -182,4 +197,100 @@ fn ten_steps_of_each_optimizer() {
             }
         }
     }
+}
+
+/// The graph of all operations over edges: isolated nodes, hubs both ways, self-loops, parallel edges.
+fn graph(device: &Device) -> Rc<Adjacency> {
+    let (indptr, indices) = Golden::new("graph").sparse();
+    let nodes = indptr.len() - 1;
+    Rc::new(Adjacency::with_edges(device, Csr::new(indptr, indices, nodes).unwrap()))
+}
+
+const HEADS: usize = 2;
+
+#[test]
+fn attention_with_and_without_a_term_in_the_scores() {
+    check("attention", &["q", "kv"], &[], |_, tape, x, _| {
+        let graph = graph(tape.device());
+        attention(tape, &graph, HEADS, &x[0], &x[1], BiasVar::None, None)
+    });
+    check("attention_bias", &["q", "kv", "bias"], &[], |_, tape, x, _| {
+        let graph = graph(tape.device());
+        attention(tape, &graph, HEADS, &x[0], &x[1], BiasVar::PerEdge(&x[2]), None)
+    });
+    check("attention_features", &["q", "kv", "weight"], &[], |golden, tape, x, _| {
+        let graph = graph(tape.device());
+        let feat = golden.matrix(tape.device(), "feat", x[2].value().dtype());
+        let bias = BiasVar::Features { feat: &feat, weight: &x[2] };
+        attention(tape, &graph, HEADS, &x[0], &x[1], bias, None)
+    });
+}
+
+#[test]
+fn attention_with_other_scores() {
+    check("gat", &["l", "r", "z"], &[], |_, tape, x, _| {
+        let graph = graph(tape.device());
+        gat(tape, &graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, BiasVar::None, None)
+    });
+    check("gatv2", &["l", "r", "a"], &[], |_, tape, x, _| {
+        let graph = graph(tape.device());
+        gatv2(tape, &graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, BiasVar::None, None)
+    });
+}
+
+#[test]
+fn aggregations() {
+    for (name, reduction) in
+        [("spmm_sum", Reduction::Sum), ("spmm_mean", Reduction::Mean), ("spmm_max", Reduction::Max(Ids::Same))]
+    {
+        check(name, &["x"], &[], |_, tape, x, _| {
+            let graph = graph(tape.device());
+            aggregate(tape, &graph, &x[0], reduction.clone(), WeightVar::None)
+        });
+        if let Reduction::Max(_) = reduction {
+            continue;
+        }
+        check(&format!("{name}_weights"), &["x", "weight"], &[], |_, tape, x, _| {
+            let graph = graph(tape.device());
+            aggregate(tape, &graph, &x[0], reduction.clone(), WeightVar::PerEdge(&x[1]))
+        });
+    }
+    check("spmm_sum_factors", &["x"], &[], |golden, tape, x, _| {
+        let graph = graph(tape.device());
+        let [dst, src] = ["dst", "src"].map(|name| golden.matrix(tape.device(), name, x[0].value().dtype()));
+        aggregate(tape, &graph, &x[0], Reduction::Sum, WeightVar::Factors { dst: &dst, src: &src })
+    });
+}
+
+#[test]
+fn sparse_features() {
+    check("bag", &[], &["weight", "bias"], |golden, tape, _, p| {
+        let (indptr, indices) = golden.sparse();
+        let data = Some(golden.list::<f32>("data").into());
+        let dtype = p[0].value().dtype();
+        let features = SparseFeatures { indptr: indptr.into(), indices: indices.into(), data, width: 9 };
+        let features = Rc::new(Bag::new(tape.device(), &features, dtype)?);
+        bag(tape, &features, &Affine { weight: p[0].clone(), bias: Some(p[1].clone()) }, dtype)
+    });
+}
+
+#[test]
+fn attention_of_all_to_all() {
+    for (name, scale) in [("global", Scale::One), ("global_sgformer", Scale::Norms)] {
+        check(name, &["q", "k", "v"], &[], |_, tape, x, _| {
+            let own = if scale == Scale::Norms { x[0].value().rows() as f64 } else { 0.0 };
+            let operands = Global { heads: HEADS, q: &x[0], k: &x[1], v: &x[2], own, scale };
+            global_attention(tape, operands, Rc::new(Alone))
+        });
+    }
+    check("global_sgformer_module", &["x"], &["q", "k", "v"], |_, tape, x, p| {
+        let dtype = x[0].value().dtype();
+        let [q, k, v] = [0, 1, 2].map(|at| {
+            let layer = Affine { weight: p[at].clone(), bias: None };
+            linear(tape, &x[0], &[layer], Activation::None, dtype)
+        });
+        let (q, k) = (l2_norm(tape, &q?)?, l2_norm(tape, &k?)?);
+        let own = x[0].value().rows() as f64;
+        global_attention(tape, Global { heads: 1, q: &q, k: &k, v: &v?, own, scale: Scale::One }, Rc::new(Alone))
+    });
 }

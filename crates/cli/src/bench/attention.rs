@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use graphweft_graph::Error;
 use graphweft_tensor::cpu::Cpu;
 use graphweft_tensor::ops::attention::{BiasVar, attention};
 use graphweft_tensor::{Adjacency, DType, Device, Tape};
 use serde_json::json;
 
-use super::{Common, Report, median, open, random, timed};
+use super::{Common, Heads, Report, median, open, random, timed};
 use crate::source::Source;
 use crate::ui::Ui;
 
@@ -20,18 +19,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
 
-    /// Attention heads
-    #[arg(long, default_value_t = 8, value_name = "H")]
-    heads: usize,
+    #[command(flatten)]
+    heads: Heads,
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
-    let (hidden, heads, dtype) = (args.common.hidden, args.heads, DType::from(args.common.dtype));
-    if heads == 0 || !hidden.is_multiple_of(heads) {
-        let what = format!("{hidden} columns cannot be shared by {heads} heads");
-        return Err(Error::request(what, "choose --heads so that it divides --hidden").into());
-    }
+    let (hidden, dtype) = (args.common.hidden, DType::from(args.common.dtype));
+    let heads = args.heads.of(hidden)?;
     let device = Device::cpu();
     let graph = Rc::new(Adjacency::new(&device, csr.clone()));
     let n = csr.num_dst();

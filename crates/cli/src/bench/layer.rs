@@ -6,7 +6,6 @@
 use std::rc::Rc;
 
 use clap::ValueEnum;
-use graphweft_graph::Error;
 use graphweft_tensor::ops::activation::Activation;
 use graphweft_tensor::ops::attention::{BiasVar, EdgeDropout, attention};
 use graphweft_tensor::ops::dropout::RowDropout;
@@ -17,7 +16,7 @@ use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{Adjacency, DType, Device, Dropout, Ids, Matrix, Parameter, Result as Computed, Tag, Tape, Var};
 use serde_json::json;
 
-use super::{Common, median, open, random, timed};
+use super::{Common, Heads, median, open, random, timed};
 use crate::source::Source;
 use crate::ui::{Ui, bytes, table, usage};
 
@@ -38,9 +37,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
 
-    /// Attention heads
-    #[arg(long, default_value_t = 8, value_name = "H")]
-    heads: usize,
+    #[command(flatten)]
+    heads: Heads,
 
     /// Layers
     #[arg(long, default_value_t = 4, value_name = "L")]
@@ -136,11 +134,8 @@ impl Layer {
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
-    let (d, heads, dtype) = (args.common.hidden, args.heads, DType::from(args.common.dtype));
-    if heads == 0 || !d.is_multiple_of(heads) {
-        let what = format!("{d} columns cannot be shared by {heads} heads");
-        return Err(Error::request(what, "choose --heads so that it divides --hidden").into());
-    }
+    let (d, dtype) = (args.common.hidden, DType::from(args.common.dtype));
+    let heads = args.heads.of(d)?;
     let device = Device::cpu();
     let (n, edges) = (csr.num_dst(), csr.num_edges());
     let graph = Rc::new(Adjacency::new(&device, csr));

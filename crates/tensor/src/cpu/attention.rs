@@ -8,13 +8,13 @@ mod portable;
 mod score;
 mod state;
 mod vector;
+mod wide;
 
 use half::bf16;
 
 use super::elementwise::Real;
 use super::neighbours::run;
 use super::share::Shared;
-use super::simd::Version;
 use super::{Cpu, Isa, host, host_mut};
 use crate::adjacency::Direction;
 use crate::dtype::{DType, Element};
@@ -27,7 +27,7 @@ use extras::{BiasGrad, Extras};
 use gat::Gat;
 use gatv2::Gatv2;
 use score::{Any, Operands};
-use vector::{ByDst, BySrc, Forward, Pass, Statistics, Target};
+use vector::{ByDst, BySrc, Forward, Pass, Passes, Statistics, Target};
 
 const OP: &str = "attention";
 
@@ -111,10 +111,6 @@ impl AttentionKernels for Cpu {
     }
 }
 
-fn version(isa: Isa, score: &impl Operands) -> Version {
-    Version::new(isa, |lanes| vector::fits(lanes, score.head_width()))
-}
-
 fn pass<'a, A: Any>(
     a: &Attention<'a>,
     direction: &'a Direction,
@@ -126,22 +122,22 @@ fn pass<'a, A: Any>(
 }
 
 fn finish<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
-    if version(isa, score) == Version::Portable {
+    let Some(passes) = Passes::new(isa, score) else {
         return portable::forward::<f32, A>(a, score, portable::Target::Finish { out, lse });
-    }
+    };
     let out = Shared::new(host_mut::<A::Out>(OP, "out", out)?);
-    forward(isa, a, score, Target::Finish { out, lse: Shared::new(host_mut(OP, "lse", lse)?) })
+    forward(&passes, a, score, Target::Finish { out, lse: Shared::new(host_mut(OP, "lse", lse)?) })
 }
 
 fn fold<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, state: &mut Matrix) -> Result<()> {
-    if version(isa, score) == Version::Portable {
+    let Some(passes) = Passes::new(isa, score) else {
         return portable::forward::<f32, A>(a, score, portable::Target::Carry(state));
-    }
-    forward(isa, a, score, Target::Carry(Shared::new(host_mut(OP, "state", state)?)))
+    };
+    forward(&passes, a, score, Target::Carry(Shared::new(host_mut(OP, "state", state)?)))
 }
 
-fn forward<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, target: Target<'_, A::Out>) -> Result<()> {
-    let (direction, version) = (&a.graph.forward, version(isa, score));
+fn forward<'a, A: Any>(passes: &Passes<A>, a: &Attention<'a>, score: &'a A, target: Target<'_, A::Out>) -> Result<()> {
+    let direction = &a.graph.forward;
     let o = pass(a, direction, None, score)?;
     let (heads, d) = (score.heads(), score.d());
     let size = 2 * heads + d;
@@ -150,13 +146,8 @@ fn forward<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, target: Target
     run(
         direction,
         |_, task| {
-            // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
-            unsafe {
-                match version {
-                    Version::Avx512 => vector::forward_avx512(&o, &f, task),
-                    _ => vector::forward_avx2(&o, &f, task),
-                }
-            }
+            // SAFETY: the passes were chosen by what the processor has; tasks write their own rows or pieces.
+            unsafe { (passes.forward)(&o, &f, task) };
         },
         |row, pieces| {
             // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
@@ -233,10 +224,8 @@ fn by_dst<'a, A: Any>(
     s: &Saved<'_>,
     mut to: portable::ByDst<'_, f32>,
 ) -> Result<()> {
-    let (direction, version) = (&a.graph.forward, version(isa, score));
-    if version == Version::Portable {
-        return portable::by_dst(a, score, s, &mut to);
-    }
+    let direction = &a.graph.forward;
+    let Some(passes) = Passes::new(isa, score) else { return portable::by_dst(a, score, s, &mut to) };
     let o = pass(a, direction, None, score)?;
     let size = score.dst_size();
     let mut partial = a.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
@@ -251,33 +240,21 @@ fn by_dst<'a, A: Any>(
     run(
         direction,
         |number, task| {
-            // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
-            unsafe {
-                match version {
-                    Version::Avx512 => vector::by_dst_avx512(&o, &b, number, task),
-                    _ => vector::by_dst_avx2(&o, &b, number, task),
-                }
-            }
+            // SAFETY: the passes were chosen by what the processor has; tasks write their own rows or pieces.
+            unsafe { (passes.by_dst)(&o, &b, number, task) };
         },
         |row, pieces| {
             // SAFETY: as in forward.
-            unsafe {
-                match version {
-                    Version::Avx512 => vector::merge_dst_avx512(&o, &b, row, pieces),
-                    _ => vector::merge_dst_avx2(&o, &b, row, pieces),
-                }
-            }
+            unsafe { (passes.merge_dst)(&o, &b, row, pieces) };
         },
     );
     Ok(())
 }
 
 fn by_src<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
-    let (direction, version) = (&a.graph.transpose, version(isa, score));
+    let direction = &a.graph.transpose;
     let places = score.places(to)?;
-    if version == Version::Portable {
-        return portable::by_src::<f32, A>(a, score, s, &places);
-    }
+    let Some(passes) = Passes::new(isa, score) else { return portable::by_src::<f32, A>(a, score, s, &places) };
     let (to, values) = places;
     let o = pass(a, direction, a.graph.edges.as_deref(), score)?;
     let size = score.src_size() + score.d();
@@ -287,22 +264,12 @@ fn by_src<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, s: &Saved<'_>, 
     run(
         direction,
         |_, task| {
-            // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
-            unsafe {
-                match version {
-                    Version::Avx512 => vector::by_src_avx512(&o, &b, task),
-                    _ => vector::by_src_avx2(&o, &b, task),
-                }
-            }
+            // SAFETY: the passes were chosen by what the processor has; tasks write their own rows or pieces.
+            unsafe { (passes.by_src)(&o, &b, task) };
         },
         |row, pieces| {
             // SAFETY: as in forward.
-            unsafe {
-                match version {
-                    Version::Avx512 => vector::merge_src_avx512(&o, &b, row, pieces),
-                    _ => vector::merge_src_avx2(&o, &b, row, pieces),
-                }
-            }
+            unsafe { (passes.merge_src)(&o, &b, row, pieces) };
         },
     );
     Ok(())

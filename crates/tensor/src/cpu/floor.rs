@@ -1,73 +1,101 @@
 //! The traffic floor: a kernel that makes the same passes over the same indices and only loads.
 //!
 //! What a sparse operation costs at least is fetching the rows that its edges name. This kernel fetches them in the same order,
-//! by the same tasks, with the same prefetching, and adds everything up so that no load can be left out.
+//! by the same tasks, prefetched as far ahead as pays, and takes the maximum of everything so that no load can be left out.
+
+#![allow(unsafe_op_in_unsafe_fn)]
+
+use std::ops::Range;
 
 use half::bf16;
 use rayon::prelude::*;
 
+use super::neighbours::{FAR_AHEAD, prefetch_far};
+use super::simd::{Avx2, Avx512, Simd, Version};
 use super::{Cpu, host};
 use crate::adjacency::Direction;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::matrix::Matrix;
 
-/// Edges ahead that are prefetched, as the kernels do.
-const AHEAD: usize = 8;
-
 impl Cpu {
-    /// Loads, for every edge of `direction`, the row that it names in each of `tables`. Returns a sum over everything loaded.
+    /// Loads, for every edge of `direction`, the row that it names in each of `tables`. Returns a number that depends on
+    /// everything loaded.
     ///
     /// # Errors
     /// If a table has fewer rows than the graph has columns, or is of f64.
     pub fn touch(&self, direction: &Direction, tables: &[&Matrix]) -> Result<u64> {
-        let mut views: Vec<(&[u32], usize)> = Vec::new();
+        let mut views: Vec<(&[f32], usize)> = Vec::new();
         for m in tables {
             m.expect("touch", "table", direction.csr.num_src(), m.cols())?;
-            let words: &[u32] = match m.dtype() {
+            let words: &[f32] = match m.dtype() {
                 DType::Bf16 => bytemuck::cast_slice(host::<bf16>("touch", "table", m)?),
-                _ => bytemuck::cast_slice(host::<f32>("touch", "table", m)?),
+                _ => host::<f32>("touch", "table", m)?,
             };
             views.push((words, m.cols() * m.dtype().size() / 4));
         }
-        let isa = self.isa;
+        let version = Version::new(self.isa, |_| true);
         let indices = direction.csr.indices();
         let tasks = direction.tasks.all.par_iter().with_max_len(1);
         Ok(tasks
             .map(|task| {
-                isa.run(|| {
-                    let mut sum = [0u32; 16];
-                    for at in task.edges.clone() {
-                        let row = indices[at] as usize;
-                        let next = indices.get(at + AHEAD).map_or(row, |&j| j as usize);
-                        for (table, width) in &views {
-                            prefetch(&table[next * width..][..*width]);
-                            let (lines, rest) = table[row * width..][..*width].as_chunks::<16>();
-                            for line in lines {
-                                for (s, w) in sum.iter_mut().zip(line) {
-                                    *s = s.wrapping_add(*w);
-                                }
-                            }
-                            for (s, w) in sum.iter_mut().zip(rest) {
-                                *s = s.wrapping_add(*w);
-                            }
-                        }
+                let edges = task.edges.clone();
+                // SAFETY: the version is one that the processor has.
+                let largest = unsafe {
+                    match version {
+                        Version::Avx512 => touch_avx512(&views, indices, edges),
+                        Version::Avx2 => touch_avx2(&views, indices, edges),
+                        Version::Portable => edges
+                            .flat_map(|at| {
+                                views.iter().map(move |(table, width)| (table, indices[at] as usize * width, width))
+                            })
+                            .flat_map(|(table, start, width)| &table[start..start + width])
+                            .fold(0.0, |m: f32, x| m.max(*x)),
                     }
-                    sum.iter().map(|&x| u64::from(x)).sum::<u64>()
-                })
+                };
+                u64::from(largest.to_bits())
             })
             .reduce(|| 0, u64::wrapping_add))
     }
 }
 
-/// Asks for the cache lines of a row.
+/// The largest of all numbers in the rows of `edges`.
 #[inline(always)]
-fn prefetch(row: &[u32]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in row.chunks(16) {
-        // SAFETY: prefetching any address is harmless, and this one is inside the slice.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast()) };
+unsafe fn touch<S: Simd>(views: &[(&[f32], usize)], indices: &[u32], edges: Range<usize>) -> f32 {
+    let (mut largest, mut rest) = ([S::splat(0.0); 4], 0f32);
+    for at in edges {
+        let row = indices[at] as usize;
+        let next = indices.get(at + FAR_AHEAD).map_or(row, |&j| j as usize);
+        for (table, width) in views {
+            prefetch_far(table.as_ptr().wrapping_add(next * width), *width);
+            let row = &table[row * width..][..*width];
+            let vectors = row.chunks_exact(S::LANES);
+            for x in vectors.remainder() {
+                rest = rest.max(*x);
+            }
+            for (k, vector) in vectors.enumerate() {
+                largest[k % 4] = S::max(S::load(vector.as_ptr()), largest[k % 4]);
+            }
+        }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = row;
+    let mut lanes = [0f32; 16];
+    for v in largest {
+        S::store(lanes.as_mut_ptr(), v);
+        rest = lanes.iter().fold(rest, |m, x| m.max(*x));
+    }
+    rest
+}
+
+/// # Safety
+/// The processor has AVX-512 F, BW, DQ and VL.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn touch_avx512(views: &[(&[f32], usize)], indices: &[u32], edges: Range<usize>) -> f32 {
+    touch::<Avx512>(views, indices, edges)
+}
+
+/// # Safety
+/// The processor has AVX2 and FMA.
+#[target_feature(enable = "avx2,fma")]
+unsafe fn touch_avx2(views: &[(&[f32], usize)], indices: &[u32], edges: Range<usize>) -> f32 {
+    touch::<Avx2>(views, indices, edges)
 }

@@ -1,11 +1,11 @@
 //! Matrix products for linear layers on the CPU.
 //!
-//! Rows are cut into blocks of fixed size, one task each; a block's product, bias and activation happen while it is in cache.
-//! dW sums over all rows: fixed chunks of rows give partial products, summed in order. With AVX-512 the products are our own
-//! ([`tile`]): they read tall operands where they lie. Elsewhere, and in f64, they are the `gemm` crate's.
+//! Rows are cut into blocks of fixed size, one task each; bias and activation are applied on the way out. dW sums over all rows:
+//! fixed chunks of rows give partial products, summed in order. With AVX-512 the products are our own ([`tile`]): they read tall
+//! operands where they lie. Elsewhere, and in f64, they are the `gemm` crate's.
 
-mod activate;
-#[cfg(target_arch = "x86_64")]
+mod finish;
+mod pack;
 mod tile;
 
 use half::bf16;
@@ -19,7 +19,12 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::Write;
+use crate::ops::activation::Activation;
 use crate::ops::linear::{LinearKernels, Weights};
+use finish::Finish;
+use pack::{Panels, Small, interleave};
+use tile::{Cell, Left, Right};
 
 const OP: &str = "linear";
 /// Rows per task: with 128 columns, input and output of a block share a core's L2 cache with the weights.
@@ -44,7 +49,8 @@ pub(super) enum Engine {
 pub(super) trait Compute: Smooth {
     fn engine(isa: Isa, storage: DType) -> Engine;
 
-    /// `c (+)= a·b` of `size` [m, n, k], element (i, j) of each operand at `start[i·row + j·col]`; b's columns are contiguous.
+    /// `c (+)= a·b` of `size` [m, n, k], element (i, j) of each operand at `start[i·row + j·col]`; one of a's strides is 1, and b's
+    /// columns are contiguous.
     ///
     /// # Safety
     /// The views lie within memory that may be read and, for `c`, written.
@@ -92,10 +98,16 @@ impl Compute for f32 {
             match e {
                 Engine::Crate => by_crate(size, a, b, c, add),
                 _ => {
-                    debug_assert_eq!(b.col, 1);
-                    let a = tile::Left { start: a.start.cast(), row: a.row, col: a.col };
-                    let b = tile::Right { start: b.start.cast(), row: b.row };
-                    tile::single(size[0], size[1], size[2], a, b, tile::Out { start: c.start, row: c.row }, add);
+                    debug_assert!(b.col == 1 && (a.row == 1 || a.col == 1));
+                    let start = a.start.cast();
+                    let a = if a.col == 1 {
+                        Left::Rows { start, stride: a.row }
+                    } else {
+                        Left::Columns { start, stride: a.col }
+                    };
+                    let b = Right { start: b.start.cast(), row: b.row, panel: tile::COLS };
+                    let write = if add { Write::Add } else { Write::Set };
+                    tile::single(size, a, b, &tile::Finish::plain(c.start, c.row, write));
                 }
             }
         }
@@ -133,11 +145,6 @@ unsafe fn by_crate<C: Compute>([m, n, k]: [usize; 3], a: View<C>, b: View<C>, c:
     }
 }
 
-/// Two bf16 as one 32-bit element, the first in the low half.
-fn pair(low: bf16, high: bf16) -> u32 {
-    u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16
-}
-
 /// The elements of `from` as `C`: themselves where they are, else converted into `scratch`.
 pub(super) fn widen<'a, C: Real, T: Convert>(from: &'a [T], scratch: &'a mut Vec<C>) -> &'a [C] {
     if let Ok(same) = bytemuck::try_cast_slice::<T, C>(from)
@@ -150,27 +157,27 @@ pub(super) fn widen<'a, C: Real, T: Convert>(from: &'a [T], scratch: &'a mut Vec
     scratch
 }
 
+/// Calls `$f` for the types of the tall operand and of the result, with what multiplies them.
+macro_rules! by_types {
+    ($a:expr, $y:expr, $what:literal, $f:ident ( $($x:expr),* )) => {
+        match ($a.dtype(), $y.dtype()) {
+            (DType::F64, DType::F64) => $f::<f64, f64, f64>($($x),*, by_crate_blocks),
+            (DType::F32, DType::F32) => $f::<f32, f32, f32>($($x),*, by_blocks),
+            (DType::F32, DType::Bf16) => $f::<f32, f32, bf16>($($x),*, by_blocks),
+            (DType::Bf16, DType::F32) => $f::<f32, bf16, f32>($($x),*, by_blocks),
+            (DType::Bf16, DType::Bf16) => $f::<f32, bf16, bf16>($($x),*, by_blocks),
+            (_, got) => Err(Error::Type { op: OP, what: $what, got }),
+        }
+    };
+}
+
 impl LinearKernels for Cpu {
     fn linear(&self, x: &Matrix, layer: &Weights<'_>, y: &mut Matrix, pre: Option<&mut Matrix>) -> Result<()> {
-        match (x.dtype(), y.dtype()) {
-            (DType::F64, DType::F64) => forward::<f64, f64, f64>(*self, x, layer, y, pre),
-            (DType::F32, DType::F32) => forward::<f32, f32, f32>(*self, x, layer, y, pre),
-            (DType::F32, DType::Bf16) => forward::<f32, f32, bf16>(*self, x, layer, y, pre),
-            (DType::Bf16, DType::F32) => forward::<f32, bf16, f32>(*self, x, layer, y, pre),
-            (DType::Bf16, DType::Bf16) => forward::<f32, bf16, bf16>(*self, x, layer, y, pre),
-            (_, got) => Err(Error::Type { op: OP, what: "y", got }),
-        }
+        by_types!(x, y, "y", forward(self.isa, x, layer, y, pre))
     }
 
     fn linear_dx(&self, dy: &Matrix, layer: &Weights<'_>, dx: &mut Matrix, add: bool) -> Result<()> {
-        match (dy.dtype(), dx.dtype()) {
-            (DType::F64, DType::F64) => backward_x::<f64, f64, f64>(*self, dy, layer, dx, add),
-            (DType::F32, DType::F32) => backward_x::<f32, f32, f32>(*self, dy, layer, dx, add),
-            (DType::F32, DType::Bf16) => backward_x::<f32, f32, bf16>(*self, dy, layer, dx, add),
-            (DType::Bf16, DType::F32) => backward_x::<f32, bf16, f32>(*self, dy, layer, dx, add),
-            (DType::Bf16, DType::Bf16) => backward_x::<f32, bf16, bf16>(*self, dy, layer, dx, add),
-            (_, got) => Err(Error::Type { op: OP, what: "dx", got }),
-        }
+        by_types!(dy, dx, "dx", backward_x(self.isa, dy, layer, dx, add))
     }
 
     fn linear_dw(&self, x: &Matrix, dy: &Matrix, first: usize, dw: &mut Matrix, db: Option<&mut Matrix>) -> Result<()> {
@@ -185,125 +192,143 @@ impl LinearKernels for Cpu {
     }
 }
 
-/// One row block of `a` (width `k`, row stride `row`), times a prepared right side.
-struct Panel<'a, C> {
-    engine: Engine,
-    /// k × n, in C; or empty where `pairs` is used.
-    plain: &'a [C],
-    /// k/2 × n.
-    pairs: &'a [u32],
+/// A tall matrix times a small one.
+struct Product<'a, C, A, Y> {
+    rows: usize,
+    /// Rows of `stride` elements; the product takes k of them, from `first` on.
+    a: &'a [A],
+    stride: usize,
+    first: usize,
+    /// k × n.
+    b: Small<'a, C>,
     k: usize,
     n: usize,
+    to: Finish<'a, C, Y>,
 }
 
-impl<C: Compute> Panel<'_, C> {
-    /// `c (+)= a·b` for `m` rows. `a` has row stride `row`; `c` has row stride `c.row`.
-    fn times<X: Convert>(&self, m: usize, a: &[X], row: usize, c: ViewMut<C>, add: bool, scratch: &mut Vec<C>) {
-        let (k, n) = (self.k, self.n);
-        if self.engine == Engine::Pairs {
-            let a = tile::Left { start: a.as_ptr().cast(), row: row / 2, col: 1 };
-            let b = tile::Right { start: self.pairs.as_ptr(), row: n };
-            // SAFETY: the engine is chosen by the processor; a has m rows of stride `row`, c as the caller says. Pairs are only
-            // chosen for bf16 operands with even k, row and offset, so that pairs do not straddle rows.
-            unsafe { tile::pairs(m, n, k / 2, a, b, tile::Out { start: c.start.cast(), row: c.row }, add) };
+impl<C, A: Sync, Y> Product<'_, C, A, Y> {
+    /// Runs `f` over all blocks, with a scratch of its own per thread: the rows of a block, and its part of `a` from `first` on.
+    fn blocks<S: Default>(&self, f: impl Fn(&mut S, std::ops::Range<usize>, &[A]) + Sync + Send)
+    where
+        Self: Sync,
+    {
+        if self.n == 0 {
             return;
         }
-        let a = widen::<C, X>(a, scratch);
-        let a = View { start: a.as_ptr(), row, col: 1 };
-        let b = View { start: self.plain.as_ptr(), row: n, col: 1 };
-        // SAFETY: as above.
-        unsafe { C::multiply(self.engine, [m, n, k], a, b, c, add) };
+        (0..self.rows.div_ceil(BLOCK)).into_par_iter().with_max_len(1).for_each_init(S::default, |scratch, at| {
+            let rows = at * BLOCK..self.rows.min((at + 1) * BLOCK);
+            let a = &self.a[rows.start * self.stride..rows.end * self.stride];
+            f(scratch, rows, &a[self.first..]);
+        });
+    }
+}
+
+/// By the `gemm` crate, through a buffer of one block.
+fn by_crate_blocks<C: Compute, A: Convert, Y: Convert>(isa: Isa, p: &Product<'_, C, A, Y>) {
+    let (k, n) = (p.k, p.n);
+    p.blocks(|(scratch, block): &mut (Vec<C>, Vec<C>), rows, a| {
+        block.clear();
+        block.resize(rows.len() * n, C::zero());
+        let a = View { start: widen::<C, A>(a, scratch).as_ptr(), row: p.stride, col: 1 };
+        let b = match p.b {
+            Small::Weight(w) => View { start: w.as_ptr(), row: n, col: 1 },
+            Small::Transposed(w) => View { start: w.as_ptr(), row: 1, col: k },
+        };
+        let c = ViewMut { start: block.as_mut_ptr(), row: n };
+        // SAFETY: a has these rows, b is k × n, c is the block; blocks have rows of their own.
+        unsafe {
+            by_crate([rows.len(), n, k], a, b, c, true);
+            p.to.block(isa, rows, block, n);
+        }
+    });
+}
+
+/// By tiles where the processor has AVX-512.
+fn by_blocks<A: Convert, Y: Convert + Cell>(isa: Isa, p: &Product<'_, f32, A, Y>) {
+    let (k, n, stride) = (p.k, p.n, p.stride);
+    // Pairs must not straddle rows.
+    let even = [k, stride, p.first].iter().all(|x| x.is_multiple_of(2));
+    match f32::engine(isa, if even { A::DTYPE } else { DType::F32 }) {
+        Engine::Crate => by_crate_blocks(isa, p),
+        Engine::Single => {
+            let b = Panels::single(p.b, k, n);
+            p.blocks(|scratch: &mut Vec<f32>, rows, a| {
+                let a = Left::Rows { start: widen::<f32, A>(a, scratch).as_ptr().cast(), stride };
+                // SAFETY: the engine is chosen by the processor; a has these rows, b is k × n, blocks have rows of their own.
+                unsafe { tile::single([rows.len(), n, k], a, b.right(), &p.to.tiles(rows)) };
+            });
+        }
+        Engine::Pairs => {
+            let b = Panels::pairs(p.b, k, n);
+            p.blocks(|_: &mut (), rows, a| {
+                let a = Left::Rows { start: a.as_ptr().cast(), stride: stride / 2 };
+                // SAFETY: as above, in pairs.
+                unsafe { tile::pairs([rows.len(), n, k / 2], a, b.right(), &p.to.tiles(rows)) };
+            });
+        }
     }
 }
 
 fn forward<C: Compute, X: Convert, Y: Convert>(
-    cpu: Cpu,
+    isa: Isa,
     x: &Matrix,
     layer: &Weights<'_>,
     y: &mut Matrix,
     pre: Option<&mut Matrix>,
+    multiply: impl FnOnce(Isa, &Product<'_, C, X, Y>),
 ) -> Result<()> {
     let (n, k) = layer.weight.shape();
-    let w = host::<C>(OP, "weight", layer.weight)?;
-    let bias = layer.bias.map(|b| host::<C>(OP, "bias", b)).transpose()?;
-    let even = k.is_multiple_of(2);
-    let engine = if even { C::engine(cpu.isa, X::DTYPE) } else { C::engine(cpu.isa, C::DTYPE) };
-    // Wᵀ, so that a row of the right side is contiguous over outputs.
-    let (mut plain, mut pairs) = (Vec::new(), Vec::new());
-    if engine == Engine::Pairs {
-        let b = |x: C| bf16::from_f64(x.widen());
-        pairs = (0..k / 2 * n)
-            .map(|at| (at / n, at % n))
-            .map(|(t, j)| pair(b(w[j * k + 2 * t]), b(w[j * k + 2 * t + 1])))
-            .collect();
-    } else {
-        plain = (0..k * n).map(|at| w[at % n * k + at / n]).collect();
-    }
-    let panel = Panel { engine, plain: &plain, pairs: &pairs, k, n };
-    let activation = layer.activation;
-
-    let x = host::<X>(OP, "x", x)?;
-    let (width, first) = (y.cols(), layer.first);
-    let y = host_mut::<Y>(OP, "y", y)?;
-    let pre = pre.map(|p| host_mut::<Y>(OP, "pre", p)).transpose()?;
-    let pre = pre.map(Shared::new);
-    let work = y.par_chunks_mut(BLOCK * width).zip(x.par_chunks(BLOCK * k)).enumerate();
-    work.for_each_init(
-        || (Vec::new(), vec![C::zero(); BLOCK * n]),
-        |(scratch, block), (at, (y, x))| {
-            let m = x.len() / k;
-            panel.times(m, x, k, ViewMut { start: block.as_mut_ptr(), row: n }, false, scratch);
-            // SAFETY: blocks of rows are disjoint.
-            let pre = pre.map(|p| unsafe { p.part(at * BLOCK * width..at * BLOCK * width + y.len()) });
-            let to = activate::Target { y, pre, width, first };
-            activate::finish(cpu.isa, activation, &mut block[..m * n], bias, n, to);
+    let (rows, width) = y.shape();
+    let product = Product {
+        rows,
+        a: host::<X>(OP, "x", x)?,
+        stride: k,
+        first: 0,
+        b: Small::Transposed(host::<C>(OP, "weight", layer.weight)?),
+        k,
+        n,
+        to: Finish {
+            y: Shared::new(host_mut::<Y>(OP, "y", y)?),
+            pre: pre.map(|p| host_mut::<Y>(OP, "pre", p)).transpose()?.map(Shared::new),
+            width,
+            first: layer.first,
+            bias: layer.bias.map(|b| host::<C>(OP, "bias", b)).transpose()?,
+            activation: layer.activation,
+            write: Write::Set,
         },
-    );
+    };
+    multiply(isa, &product);
     Ok(())
 }
 
 fn backward_x<C: Compute, D: Convert, X: Convert>(
-    cpu: Cpu,
+    isa: Isa,
     dy: &Matrix,
     layer: &Weights<'_>,
     dx: &mut Matrix,
     add: bool,
+    multiply: impl FnOnce(Isa, &Product<'_, C, D, X>),
 ) -> Result<()> {
     let (k, n) = layer.weight.shape();
-    let w = host::<C>(OP, "weight", layer.weight)?;
-    let (width, first) = (dy.cols(), layer.first);
-    let even = [k, width, first].iter().all(|x| x.is_multiple_of(2));
-    let engine = if even { C::engine(cpu.isa, D::DTYPE) } else { C::engine(cpu.isa, C::DTYPE) };
-    let pairs: Vec<u32> = if engine == Engine::Pairs {
-        let b = |x: C| bf16::from_f64(x.widen());
-        (0..k / 2 * n)
-            .map(|at| (at / n, at % n))
-            .map(|(t, j)| pair(b(w[2 * t * n + j]), b(w[(2 * t + 1) * n + j])))
-            .collect()
-    } else {
-        Vec::new()
-    };
-    let panel = Panel { engine, plain: w, pairs: &pairs, k, n };
-    let dy = host::<D>(OP, "dy", dy)?;
-    let dx = host_mut::<X>(OP, "dx", dx)?;
-    dx.par_chunks_mut(BLOCK * n).zip(dy.par_chunks(BLOCK * width)).for_each_init(
-        || (Vec::new(), Vec::new()),
-        |(scratch, block), (dx, dy)| {
-            let m = dx.len() / n;
-            if X::DTYPE == C::DTYPE {
-                let c = ViewMut { start: dx.as_mut_ptr().cast::<C>(), row: n };
-                panel.times(m, &dy[first..], width, c, add, scratch);
-                return;
-            }
-            block.clear();
-            block.resize(m * n, C::zero());
-            panel.times(m, &dy[first..], width, ViewMut { start: block.as_mut_ptr(), row: n }, false, scratch);
-            for (to, x) in dx.iter_mut().zip(&*block) {
-                let old = if add { C::of(*to) } else { C::zero() };
-                *to = X::narrow((old + *x).widen());
-            }
+    let product = Product {
+        rows: dx.rows(),
+        a: host::<D>(OP, "dy", dy)?,
+        stride: dy.cols(),
+        first: layer.first,
+        b: Small::Weight(host::<C>(OP, "weight", layer.weight)?),
+        k,
+        n,
+        to: Finish {
+            y: Shared::new(host_mut::<X>(OP, "dx", dx)?),
+            pre: None,
+            width: n,
+            first: 0,
+            bias: None,
+            activation: Activation::None,
+            write: if add { Write::Add } else { Write::Set },
         },
-    );
+    };
+    multiply(isa, &product);
     Ok(())
 }
 
@@ -321,6 +346,10 @@ fn backward_w<C: Compute, X: Convert, D: Convert>(
     let engine = C::engine(cpu.isa, if both_bf16 { DType::Bf16 } else { C::DTYPE });
     let (x, dy) = (host::<X>(OP, "x", x)?, host::<D>(OP, "dy", dy)?);
 
+    if out == 0 {
+        return Ok(());
+    }
+    let wants_bias = db.is_some();
     let chunk = rows.div_ceil(MOST_CHUNKS).next_multiple_of(STEP).max(8 * STEP);
     let mut partial = dw.device().zeros(OP, rows.div_ceil(chunk), out * k + out, C::DTYPE, Tag::Workspace)?;
     let partial = host_mut::<C>(OP, "partial", &mut partial)?;
@@ -331,20 +360,30 @@ fn backward_w<C: Compute, X: Convert, D: Convert>(
         for start in (at * chunk..rows.min((at + 1) * chunk)).step_by(STEP) {
             let m = STEP.min(rows - start);
             let (x, d) = (&x[start * k..][..m * k], &dy[start * width..][..m * width]);
-            for row in d.chunks(width) {
-                for (sum, x) in db.iter_mut().zip(&row[first..]) {
-                    *sum = *sum + C::of(*x);
-                }
+            if wants_bias {
+                cpu.isa.run(
+                    #[inline(always)]
+                    || {
+                        for row in d.chunks(width) {
+                            db.iter_mut().zip(&row[first..]).for_each(|(sum, x)| *sum = *sum + C::of(*x));
+                        }
+                    },
+                );
             }
-            if engine == Engine::Pairs {
+            if engine == Engine::Pairs && k > 0 {
                 let (x, d) = (bytemuck::cast_slice(x), bytemuck::cast_slice(d));
-                interleave(&mut xp, x, k, 0..k);
-                interleave(&mut dp, d, width, first..first + out);
-                let a = tile::Left { start: dp.as_ptr(), row: 1, col: out };
-                let b = tile::Right { start: xp.as_ptr(), row: k };
-                let c = tile::Out { start: dw.as_mut_ptr().cast(), row: k };
+                cpu.isa.run(
+                    #[inline(always)]
+                    || {
+                        interleave(&mut xp, x, k, 0..k);
+                        interleave(&mut dp, d, width, first..first + out);
+                    },
+                );
+                let a = Left::Columns { start: dp.as_ptr(), stride: out };
+                let b = Right { start: xp.as_ptr(), row: k, panel: tile::COLS };
+                let c = tile::Finish::plain(dw.as_mut_ptr().cast::<f32>(), k, Write::Add);
                 // SAFETY: the engine is chosen by the processor; the packed operands have ⌈m/2⌉ rows, C is f32 here.
-                unsafe { tile::pairs(out, k, m.div_ceil(2), a, b, c, true) };
+                unsafe { tile::pairs([out, k, m.div_ceil(2)], a, b, &c) };
                 continue;
             }
             let (x, d) = (widen::<C, X>(x, &mut xs), widen::<C, D>(d, &mut ds));
@@ -361,17 +400,4 @@ fn backward_w<C: Compute, X: Convert, D: Convert>(
         host_mut::<C>(OP, "db", db)?.iter_mut().enumerate().for_each(|(j, x)| *x = sum(out * k + j));
     }
     Ok(())
-}
-
-/// Rows 2t and 2t + 1 of some columns, element by element in pairs; a missing last row counts as zero.
-fn interleave(to: &mut Vec<u32>, from: &[bf16], width: usize, columns: std::ops::Range<usize>) {
-    to.clear();
-    for rows in from.chunks(2 * width) {
-        let (a, b) = rows.split_at(width);
-        if b.is_empty() {
-            to.extend(a[columns.clone()].iter().map(|x| pair(*x, bf16::ZERO)));
-        } else {
-            to.extend(a[columns.clone()].iter().zip(&b[columns.clone()]).map(|(x, y)| pair(*x, *y)));
-        }
-    }
 }

@@ -224,6 +224,23 @@ mod tests {
     }
 
     #[test]
+    fn without_input_columns_the_bias_is_all() {
+        for isa in [Isa::Portable, Isa::Avx512, Isa::Avx512Bf16] {
+            let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
+            for (compute, storage) in [(DType::F64, DType::F64), (DType::F32, DType::F32), (DType::F32, DType::Bf16)] {
+                let [y, dx, dw, db] = run(&device, (300, 0, 5), compute, storage).try_into().unwrap();
+                assert!(dx.is_empty() && dw.is_empty() && db.len() == 5, "{isa} {storage}");
+                assert!(y.chunks(5).all(|row| row == &y[..5]) && y[..5].iter().any(|x| *x != 0.0), "{isa} {storage}");
+                assert!(db.iter().any(|x| *x != 0.0), "{isa} {storage}");
+            }
+            // No outputs, no rows.
+            let nothing = run(&device, (300, 4, 0), DType::F32, DType::F32);
+            assert!(nothing[1].iter().all(|x| *x == 0.0) && nothing[1].len() == 1200);
+            run(&device, (0, 4, 5), DType::F32, DType::Bf16);
+        }
+    }
+
+    #[test]
     fn the_same_bits_for_any_number_of_threads() {
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -3,7 +3,9 @@
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use super::OP;
-use super::score::{Operands, Place, Places, Plain, Rows, Score, Widths, accumulate, add_scaled, dot, dots, store};
+use super::score::{
+    Any, Operands, Place, Places, Plain, Rows, Score, Widths, accumulate, add_scaled, dot, dots, store,
+};
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::neighbours::{FOUR, prefetch};
 use crate::cpu::share::Shared;
@@ -27,12 +29,12 @@ impl<'a, Q: Convert, K: Convert> Dot<'a, Q, K> {
     }
 
     #[inline(always)]
-    fn q(&self, i: usize) -> *const Q {
+    pub(super) fn q(&self, i: usize) -> *const Q {
         self.q.as_ptr().wrapping_add(i * self.d)
     }
 
     #[inline(always)]
-    fn k(&self, j: usize) -> *const K {
+    pub(super) fn k(&self, j: usize) -> *const K {
         self.kv.as_ptr().wrapping_add(2 * j * self.d)
     }
 
@@ -135,3 +137,5 @@ impl<S: Simd, Q: Convert + Sink<S>, K: Convert + Sink<S>> Score<S> for Dot<'_, Q
         store::<S, K>(self.d, collected, to, Write::Set);
     }
 }
+
+impl Any for Dot<'_, f32, half::bf16> {}

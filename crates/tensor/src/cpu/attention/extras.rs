@@ -83,6 +83,14 @@ impl<'a, C: Element + num_traits::Float> Extras<'a, C> {
         C::from(factors[h % GROUP]).unwrap_or_else(C::nan)
     }
 
+    /// The dropout factors of an edge for heads 8·`group` to 8·`group` + 7; left alone where there is no dropout.
+    #[inline(always)]
+    pub(super) fn factors_of_group(&self, src: usize, dst: usize, group: usize, to: &mut [f32]) {
+        if let Some((dropout, src_ids, dst_ids)) = self.dropout {
+            to.copy_from_slice(&dropout.edge(src_ids.of(src), dst_ids.of(dst), group as u32));
+        }
+    }
+
     /// The dropout factors of an edge, handed to `set(h, factor)`.
     #[inline(always)]
     pub(super) fn factors(&self, src: usize, dst: usize, mut set: impl FnMut(usize, f32)) {

@@ -5,11 +5,11 @@
 use std::arch::x86_64::*;
 
 use super::OP;
-use super::score::{Operands, Plain, Rows, Score, Widths};
+use super::score::{Any, Operands, Plain, Rows, Score, Widths};
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::host;
 use crate::cpu::neighbours::{FOUR, prefetch};
-use crate::cpu::simd::{Simd, Sink, by_heads};
+use crate::cpu::simd::{Simd, Sink, Stored, by_heads};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::Write;
@@ -173,3 +173,5 @@ impl<S: Simd, V: Convert + Sink<S>> Score<S> for Gat<'_, f32, V> {
         self.store(collected, to, Write::Set);
     }
 }
+
+impl<V: Stored> Any for Gat<'_, f32, V> {}

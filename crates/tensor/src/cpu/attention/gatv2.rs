@@ -3,11 +3,11 @@
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use super::OP;
-use super::score::{Operands, Plain, Rows, Score, Widths, store};
+use super::score::{Any, Operands, Plain, Rows, Score, Widths, store};
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::host;
 use crate::cpu::neighbours::{FOUR, prefetch};
-use crate::cpu::simd::{Simd, Sink, Source};
+use crate::cpu::simd::{Simd, Sink, Source, Stored};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::Write;
@@ -205,3 +205,5 @@ impl<S: Simd, L: Convert + Sink<S>, R: Convert + Sink<S>> Score<S> for Gatv2<'_,
         store::<S, R>(self.d, collected, to, Write::Set);
     }
 }
+
+impl<L: Stored, R: Stored> Any for Gatv2<'_, f32, L, R> {}

@@ -7,6 +7,8 @@
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use super::OP;
+use super::vector::Passes;
+use crate::cpu::Isa;
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::host_mut;
 use crate::cpu::neighbours::FOUR;
@@ -165,13 +167,12 @@ pub(super) trait Score<S: Simd>: Operands<Out: Sink<S>, Value: Sink<S>, Dst: Sin
 
 /// A score that every version of the passes can use.
 pub(super) trait Any:
-    Score<Avx512> + Score<Avx2> + Plain<f32> + Operands<Out: Stored, Value: Stored, Dst: Stored, Src: Stored>
+    Score<Avx512> + Score<Avx2> + Plain<f32> + Operands<Out: Stored, Value: Stored, Dst: Stored, Src: Stored> + Sized
 {
-}
-
-impl<A> Any for A where
-    A: Score<Avx512> + Score<Avx2> + Plain<f32> + Operands<Out: Stored, Value: Stored, Dst: Stored, Src: Stored>
-{
+    /// Passes that were written for this score alone, where the processor and the shape suit them.
+    fn own_passes(&self, _: Isa) -> Option<Passes<Self>> {
+        None
+    }
 }
 
 /// x·y, from storage, in the type of the computation.

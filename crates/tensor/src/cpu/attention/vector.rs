@@ -14,11 +14,12 @@ use std::arch::x86_64::_mm_storeu_ps;
 use std::ops::Range;
 
 use super::extras::{BiasGrad, Extras};
-use super::score::{Operands, Place, Score, accumulate, dots, store};
+use super::score::{Any, Operands, Place, Score, accumulate, dots, store};
 use crate::adjacency::Task;
+use crate::cpu::Isa;
 use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::share::Shared;
-use crate::cpu::simd::{Avx2, Avx512, Simd, Sink, by_heads};
+use crate::cpu::simd::{Avx2, Avx512, Simd, Sink, Version, by_heads};
 use crate::ops::Write;
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
@@ -35,14 +36,9 @@ pub(super) struct Pass<'a, A> {
 impl<A> Pass<'_, A> {
     /// The far ends of up to four edges; missing ones repeat the last, their weight is made zero.
     #[inline(always)]
-    unsafe fn four(&self, at: usize, count: usize) -> [usize; FOUR] {
+    pub(super) unsafe fn four(&self, at: usize, count: usize) -> [usize; FOUR] {
         std::array::from_fn(|e| *self.indices.get_unchecked(at + e.min(count - 1)) as usize)
     }
-}
-
-/// Whether vectors of `lanes` fit the heads: each head is whole vectors.
-pub(super) fn fits(lanes: usize, head_width: usize) -> bool {
-    head_width.is_multiple_of(lanes)
 }
 
 /// Groups of four lanes per head, padded to whole vectors.
@@ -408,20 +404,63 @@ unsafe fn merge_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, row
     store_src::<S, A>(o.score, b, row, add_pieces(&b.partial, size, pieces));
 }
 
+/// The passes, compiled for some instruction set. Safety: the processor has it; no two calls that run at the same time write the
+/// same rows or pieces.
+pub(super) struct Passes<A: Operands> {
+    pub(super) forward: unsafe fn(&Pass<'_, A>, &Forward<'_, A::Out>, &Task),
+    pub(super) by_dst: unsafe fn(&Pass<'_, A>, &ByDst<'_, A>, usize, &Task),
+    pub(super) merge_dst: unsafe fn(&Pass<'_, A>, &ByDst<'_, A>, usize, Range<usize>),
+    pub(super) by_src: unsafe fn(&Pass<'_, A>, &BySrc<'_, A>, &Task),
+    pub(super) merge_src: unsafe fn(&Pass<'_, A>, &BySrc<'_, A>, usize, Range<usize>),
+}
+
+impl<A: Any> Passes<A> {
+    /// The fastest for a score on a processor; `None` where only portable ones will do.
+    pub(super) fn new(isa: Isa, score: &A) -> Option<Self> {
+        // Each head must be whole vectors.
+        let version = Version::new(isa, |lanes| score.head_width().is_multiple_of(lanes));
+        score.own_passes(isa).or(match version {
+            Version::Avx512 => Some(Self::avx512()),
+            Version::Avx2 => Some(Self::avx2()),
+            Version::Portable => None,
+        })
+    }
+
+    pub(super) fn avx512() -> Self {
+        Self {
+            forward: forward_avx512,
+            by_dst: by_dst_avx512,
+            merge_dst: merge_dst_avx512,
+            by_src: by_src_avx512,
+            merge_src: merge_src_avx512,
+        }
+    }
+
+    fn avx2() -> Self {
+        Self {
+            forward: forward_avx2,
+            by_dst: by_dst_avx2,
+            merge_dst: merge_dst_avx2,
+            by_src: by_src_avx2,
+            merge_src: merge_src_avx2,
+        }
+    }
+}
+
 /// One function per instruction set: everything inlines into it and is compiled with its instructions.
 macro_rules! versions {
     ($($kernel:ident ( $($arg:ident : $type:ty),* ) => $avx512:ident, $avx2:ident;)*) => { $(
         /// # Safety
         /// The processor has AVX-512 F, BW, DQ and VL; no two calls that run at the same time write the same rows or pieces.
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        pub(super) unsafe fn $avx512<A: Score<Avx512>>(o: &Pass<'_, A>, $($arg: $type),*) {
+        unsafe fn $avx512<A: Score<Avx512>>(o: &Pass<'_, A>, $($arg: $type),*) {
             $kernel::<Avx512, A>(o, $($arg),*);
         }
 
         /// # Safety
         /// The processor has AVX2 and FMA; no two calls that run at the same time write the same rows or pieces.
         #[target_feature(enable = "avx2,fma")]
-        pub(super) unsafe fn $avx2<A: Score<Avx2>>(o: &Pass<'_, A>, $($arg: $type),*) {
+        unsafe fn $avx2<A: Score<Avx2>>(o: &Pass<'_, A>, $($arg: $type),*) {
             $kernel::<Avx2, A>(o, $($arg),*);
         }
     )* };

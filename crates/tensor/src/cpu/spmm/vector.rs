@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::{NOBODY, Weights};
 use crate::adjacency::Task;
-use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
+use crate::cpu::neighbours::{FAR_AHEAD, FOUR, prefetch_far};
 use crate::cpu::share::Shared;
 use crate::cpu::simd::{Avx2, Avx512, Simd, Sink};
 use crate::ops::Write;
@@ -44,12 +44,12 @@ fn column<S: Simd>(d: usize, k: usize) -> usize {
     (k * S::LANES).min(d - S::LANES)
 }
 
-/// Prefetches what panels of `vectors` from `first` on will read of the row `AHEAD` edges after `at`.
+/// Prefetches what panels of `vectors` from `first` on will read of the row `FAR_AHEAD` edges after `at`.
 #[inline(always)]
 fn look_ahead<S: Simd, T>(indices: &[u32], at: usize, from: &[T], d: usize, first: usize, vectors: usize) {
-    if let Some(&j) = indices.get(at + AHEAD) {
+    if let Some(&j) = indices.get(at + FAR_AHEAD) {
         let start = d * j as usize + column::<S>(d, first);
-        prefetch(from.as_ptr().wrapping_add(start), vectors * S::LANES);
+        prefetch_far(from.as_ptr().wrapping_add(start), vectors * S::LANES);
     }
 }
 

@@ -1,0 +1,49 @@
+//! `graphweft bench`: the keys that other programs read, and requests that make no sense.
+
+mod program;
+
+use program::Scratch;
+
+/// What every bench of a graph operation prints.
+const KEYS: [&str; 10] =
+    ["op", "graph", "nodes", "edges", "threads", "dtype", "forward_ms", "backward_ms", "peak_bytes", "floor_ms"];
+
+#[test]
+fn graph_operations_report_the_agreed_keys() {
+    let scratch = Scratch::new();
+    for op in ["attention", "spmm"] {
+        for dtype in ["f32", "bf16"] {
+            let flags = ["bench", op, "--graph", "rmat:8:4+loops", "--threads", "2", "--runs", "1", "--dtype", dtype];
+            let line = scratch.json(&flags);
+            for key in KEYS {
+                assert!(!line[key].is_null(), "{op} has no {key}: {line}");
+            }
+            assert_eq!((&line["op"], &line["dtype"]), (&op.into(), &dtype.into()));
+            assert_eq!((&line["nodes"], &line["threads"]), (&256.into(), &2.into()));
+            assert!(line["forward_ms"].as_f64() > Some(0.0) && line["floor_ms"].as_f64() > Some(0.0), "{line}");
+        }
+    }
+}
+
+#[test]
+fn products_report_the_time_of_each() {
+    let line = Scratch::new().json(&["bench", "gemm", "--rows", "500", "--out", "48", "--runs", "1"]);
+    for key in ["forward_ms", "backward_ms", "forward_gflops", "input_gradient_gflops", "weight_gradient_gflops"] {
+        assert!(line[key].as_f64() > Some(0.0), "{key}: {line}");
+    }
+    let flops = 2e-6 * 500.0 * 128.0 * 48.0;
+    let back: f64 =
+        ["input_gradient_gflops", "weight_gradient_gflops"].map(|key| flops / line[key].as_f64().unwrap()).iter().sum();
+    assert!((back / line["backward_ms"].as_f64().unwrap() - 1.0).abs() < 1e-6, "{line}");
+}
+
+#[test]
+fn heads_must_divide_the_width() {
+    let scratch = Scratch::new();
+    for op in ["attention", "layer"] {
+        for heads in ["0", "7"] {
+            let message = scratch.error(2, &["bench", op, "--graph", "rmat:5:2", "--heads", heads]);
+            assert!(message.contains("--heads"), "{message}");
+        }
+    }
+}
