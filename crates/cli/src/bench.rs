@@ -4,6 +4,7 @@ mod attention;
 mod gemm;
 mod layer;
 mod spmm;
+mod train;
 
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use graphweft_tensor::{DType, Device, Matrix, Tag, Usage};
 use serde_json::{Value, json};
 
 use crate::source::{Opened, Source};
-use crate::ui::{Ui, bytes, table};
+use crate::ui::{Ui, bytes, table, usage};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -32,6 +33,8 @@ enum Op {
     Layer(layer::Args),
     /// The sum over neighbours, forward and backward
     Spmm(spmm::Args),
+    /// One epoch of a whole model: forward, backward and update
+    Train(train::Args),
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
@@ -40,6 +43,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Op::Gemm(args) => gemm::run(args, ui),
         Op::Layer(args) => layer::run(args, ui),
         Op::Spmm(args) => spmm::run(args, ui),
+        Op::Train(args) => train::run(args, ui),
     }
 }
 
@@ -110,12 +114,15 @@ fn open(source: &Source, common: &Common, ui: &Ui) -> anyhow::Result<(String, Cs
     }
 }
 
-/// Normal random numbers as a matrix.
-fn random(device: &Device, rows: usize, cols: usize, dtype: DType, stream: u64) -> anyhow::Result<Matrix> {
+/// Normal random numbers.
+fn normals(len: usize, stream: u64) -> Vec<f32> {
     let random = Philox::new(1, stream);
-    let len = rows * cols;
-    let values: Vec<f32> = (0..len.div_ceil(4) as u64).flat_map(|k| random.normals(k)).take(len).collect();
-    let m = device.upload(rows, cols, &values, Tag::Activations)?;
+    (0..len.div_ceil(4) as u64).flat_map(|k| random.normals(k)).take(len).collect()
+}
+
+/// The same as a matrix.
+fn random(device: &Device, rows: usize, cols: usize, dtype: DType, stream: u64) -> anyhow::Result<Matrix> {
+    let m = device.upload(rows, cols, &normals(rows * cols, stream), Tag::Activations)?;
     Ok(if dtype == DType::F32 { m } else { device.convert("bench", &m, dtype)? })
 }
 
@@ -131,11 +138,6 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.remove(0);
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
-}
-
-/// A usage as JSON, by tag.
-fn usage(u: Usage) -> Value {
-    Tag::ALL.into_iter().map(|tag| (tag.name().to_string(), u.of(tag).into())).collect::<serde_json::Map<_, _>>().into()
 }
 
 /// What the benches of graph operations report.

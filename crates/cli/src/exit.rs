@@ -4,11 +4,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use graphweft_graph::Error;
+use graphweft_tensor::Error as Computation;
+use graphweft_train::Error as Training;
 
 const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
 const BAD_INPUT: u8 = 3;
 const DOES_NOT_FIT: u8 = 4;
+const STOPPED: u8 = 75;
 
 /// Prints the error and gives the exit code that belongs to it.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
@@ -26,10 +29,31 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn code(error: &anyhow::Error) -> u8 {
-    match error.downcast_ref::<Error>() {
-        Some(Error::BadInput { .. }) => BAD_INPUT,
-        Some(Error::Request { .. }) => USAGE,
-        Some(Error::Memory { .. }) => DOES_NOT_FIT,
-        Some(Error::Write { .. }) | None => FAILURE,
+    if let Some(e) = error.downcast_ref::<Training>() {
+        return match e {
+            Training::Setting { .. } => USAGE,
+            Training::Stopped { .. } => STOPPED,
+            Training::Graph(e) => of_graph(e),
+            Training::Tensor(e) => of_tensor(e),
+            Training::NotFinite { .. } => FAILURE,
+        };
+    }
+    let graph = error.downcast_ref::<Error>().map(of_graph);
+    graph.or_else(|| error.downcast_ref::<Computation>().map(of_tensor)).unwrap_or(FAILURE)
+}
+
+fn of_graph(error: &Error) -> u8 {
+    match error {
+        Error::BadInput { .. } => BAD_INPUT,
+        Error::Request { .. } => USAGE,
+        Error::Memory { .. } => DOES_NOT_FIT,
+        Error::Write { .. } => FAILURE,
+    }
+}
+
+fn of_tensor(error: &Computation) -> u8 {
+    match error {
+        Computation::OutOfMemory { .. } => DOES_NOT_FIT,
+        _ => FAILURE,
     }
 }

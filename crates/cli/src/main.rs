@@ -4,6 +4,7 @@
 
 mod bench;
 mod doctor;
+mod eval;
 mod exit;
 mod generate;
 mod import;
@@ -11,8 +12,10 @@ mod info;
 mod memory;
 mod partition;
 mod plot;
+mod predict;
 mod size;
 mod source;
+mod train;
 mod ui;
 
 use std::process::ExitCode;
@@ -43,6 +46,8 @@ enum Verb {
     Bench(bench::Args),
     /// Say what this build and this machine can do
     Doctor(doctor::Args),
+    /// Score a trained model
+    Eval(eval::Args),
     /// Make a graph and write it as a dataset folder
     Generate(generate::Args),
     /// Turn another format into a dataset folder
@@ -51,6 +56,10 @@ enum Verb {
     Info(info::Args),
     /// Divide a graph into parts and say what that costs
     Partition(partition::Args),
+    /// Write a trained model's logits for every node
+    Predict(predict::Args),
+    /// Train a model; without arguments, a graph transformer on a generated graph
+    Train(train::Args),
 }
 
 fn main() -> ExitCode {
@@ -69,9 +78,12 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.verb {
         Verb::Bench(args) => bench::run(args, &ui),
         Verb::Doctor(args) => doctor::run(args, &ui),
+        Verb::Eval(args) => eval::run(args, &ui),
         Verb::Generate(args) => generate::run(args, &ui),
         Verb::Import(args) => import::run(args, &ui),
         Verb::Info(args) => info::run(args, &ui),
         Verb::Partition(args) => partition::run(args, &ui),
+        Verb::Predict(args) => predict::run(args, &ui),
+        Verb::Train(args) => train::run(args, &ui),
     }
 }

@@ -1,35 +1,21 @@
 //! Figures as SVG: one or more panels side by side under a title.
 
-use std::error::Error as StdError;
 use std::fmt::Write as _;
-use std::fs::Permissions;
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use graphweft_graph::Error;
 use graphweft_graph::stats::Degrees;
-use plotters::coord::Shift;
+use graphweft_train::figure::{self, Area, Drawn, FAINT, INK, STRONG, axes, legend, mesh, text};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::info::Trial;
 use crate::ui;
 
-const PANEL: (u32, u32) = (760, 500);
-const TITLE_HEIGHT: u32 = 56;
 /// Where logarithmic axes of counts start, just below 1, and how much room they leave above the largest.
 const LEAST: f64 = 0.75;
 const ROOM: f64 = 1.6;
 /// The legend lies above everything drawn: the vertical axis is longer than needed by this factor.
 const LEGEND_ROOM: f64 = 1.25;
-const FONT: &str = "sans-serif";
-const INK: RGBColor = RGBColor(40, 44, 52);
-const FAINT: RGBColor = RGBColor(120, 128, 140);
-const STRONG: RGBColor = RGBColor(206, 84, 20);
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn StdError>>;
 
 /// One part of a figure.
 pub(crate) enum Panel<'a> {
@@ -46,34 +32,13 @@ pub(crate) enum Panel<'a> {
 
 /// Draws the panels side by side and writes them to `path`.
 pub(crate) fn write(path: &Path, title: &str, panels: &[Panel<'_>]) -> anyhow::Result<()> {
-    let svg = draw(title, panels).map_err(|e| anyhow::anyhow!("cannot draw {}: {e}", path.display()))?;
-    // A figure that cannot be written in full is not written at all.
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .map_err(Error::write("create a file in", folder))?;
-    file.write_all(svg.as_bytes()).map_err(Error::write("write", path))?;
-    file.persist(path).map_err(|e| Error::write("create", path)(e.error))?;
-    Ok(())
-}
-
-fn draw(title: &str, panels: &[Panel<'_>]) -> Result<String, Box<dyn StdError>> {
-    let mut svg = String::new();
-    let size = (PANEL.0 * panels.len() as u32, PANEL.1 + TITLE_HEIGHT);
-    {
-        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        root.fill(&WHITE)?;
-        let body = root.margin(12, 0, 0, 0).titled(title, (FONT, 24).into_font().color(&INK))?;
-        for (panel, area) in panels.iter().zip(body.split_evenly((1, panels.len()))) {
-            match panel {
-                Panel::Degrees { degrees, directed } => draw_degrees(&area, degrees, *directed)?,
-                Panel::Parts(trials) => draw_parts(&area, trials)?,
-            }
+    let draw = |panel| -> figure::Panel<'_> {
+        match panel {
+            &Panel::Degrees { degrees, directed } => Box::new(move |area| draw_degrees(area, degrees, directed)),
+            Panel::Parts(trials) => Box::new(move |area| draw_parts(area, trials)),
         }
-        root.present()?;
-    }
-    Ok(svg)
+    };
+    Ok(figure::write(path, title, &panels.iter().map(draw).collect::<Vec<_>>())?)
 }
 
 /// Each degree that occurs as a faint dot, and the number of nodes of at least that degree as a line: single degrees scatter
@@ -103,24 +68,10 @@ fn draw_degrees(area: &Area<'_>, degrees: &Degrees, directed: bool) -> Drawn {
 
     let x = LEAST..degrees.max().max(2) as f64 * ROOM;
     let y = LEAST..sum.max(2.0).powf(LEGEND_ROOM) * ROOM;
-    let mut chart = ChartBuilder::on(area)
-        .caption(caption, (FONT, 16).into_font().color(&INK))
-        .margin(16)
-        .margin_right(28)
-        .x_label_area_size(56)
-        .y_label_area_size(84)
-        .build_cartesian_2d(x.log_scale(), y.log_scale())?;
-    chart
-        .configure_mesh()
-        .x_desc(format!("{name} (log scale)"))
-        .y_desc("nodes (log scale)")
+    let mut chart = axes(area, &caption, 84, (x.log_scale(), y.log_scale()))?;
+    mesh(&mut chart, (&format!("{name} (log scale)"), "nodes (log scale)"))
         .x_label_formatter(&power)
         .y_label_formatter(&power)
-        .axis_desc_style((FONT, 18).into_font().color(&INK))
-        .label_style((FONT, 15).into_font().color(&INK))
-        .axis_style(INK)
-        .bold_line_style(BLACK.mix(0.12))
-        .light_line_style(BLACK.mix(0.04))
         .draw()?;
 
     chart
@@ -131,15 +82,7 @@ fn draw_degrees(area: &Area<'_>, degrees: &Degrees, directed: bool) -> Drawn {
         .draw_series(exactly.iter().map(|&p| Circle::new(p, 3, FAINT.mix(0.7).filled())))?
         .label(format!("of exactly this {name}"))
         .legend(|(x, y)| Circle::new((x + 10, y), 4, FAINT.filled()));
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .margin(12)
-        .background_style(WHITE.mix(0.9))
-        .border_style(BLACK.mix(0.2))
-        .label_font((FONT, 15).into_font().color(&INK))
-        .draw()?;
-    Ok(())
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
 /// A group of bars per partitioner, a bar per part, the largest first: what one rank has to do more than the mean, all wait for.
@@ -161,24 +104,9 @@ fn draw_parts(area: &Area<'_>, trials: &[&Trial]) -> Drawn {
     let bar = 0.8 / parts.max(1) as f64;
     let left = |group: usize, k: usize| group as f64 + 0.1 + k as f64 * bar;
 
-    let mut chart = ChartBuilder::on(area)
-        .caption(format!("{parts} parts: edges and rows of each"), (FONT, 16).into_font().color(&INK))
-        .margin(16)
-        .margin_right(28)
-        .x_label_area_size(56)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..trials.len() as f64, 0.0..top * LEGEND_ROOM)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(0)
-        .y_desc("relative to the mean")
-        .axis_desc_style((FONT, 18).into_font().color(&INK))
-        .label_style((FONT, 15).into_font().color(&INK))
-        .axis_style(INK)
-        .bold_line_style(BLACK.mix(0.12))
-        .light_line_style(BLACK.mix(0.04))
-        .draw()?;
+    let caption = format!("{parts} parts: edges and rows of each");
+    let mut chart = axes(area, &caption, 64, (0.0..trials.len() as f64, 0.0..top * LEGEND_ROOM))?;
+    mesh(&mut chart, ("", "relative to the mean")).disable_x_mesh().x_labels(0).draw()?;
     let bars = groups.iter().enumerate().flat_map(|(g, sizes)| {
         let one = move |(k, (edges, _)): (usize, &(f64, f64))| {
             Rectangle::new([(left(g, k), 0.0), (left(g, k) + 0.85 * bar, *edges)], STRONG.mix(0.75).filled())
@@ -195,15 +123,8 @@ fn draw_parts(area: &Area<'_>, trials: &[&Trial]) -> Drawn {
         sizes.iter().enumerate().map(one)
     });
     chart.draw_series(dots)?.label("rows").legend(|(x, y)| Circle::new((x + 10, y), 4, INK.filled()));
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .margin(12)
-        .background_style(WHITE.mix(0.9))
-        .border_style(BLACK.mix(0.2))
-        .label_font((FONT, 15).into_font().color(&INK))
-        .draw()?;
-    let style = (FONT, 15).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
+    legend(&mut chart, SeriesLabelPosition::UpperRight)?;
+    let style = text(15).pos(Pos::new(HPos::Center, VPos::Top));
     for (g, trial) in trials.iter().enumerate() {
         let (x, y) = chart.backend_coord(&(g as f64 + 0.5, 0.0));
         let (x0, y0) = area.get_base_pixel();

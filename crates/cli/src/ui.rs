@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use comfy_table::{CellAlignment, Table, presets};
 use graphweft_graph::progress::{Progress, Task, Unit};
+use graphweft_tensor::{Tag, Usage};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
@@ -35,6 +36,20 @@ impl Ui {
         Ok(out.flush()?)
     }
 
+    /// A display of work that counts from `from` to `total` and has something to say at each step.
+    pub(crate) fn live(&self, what: &str, from: u64, total: u64) -> Live {
+        let bar = self.terminal.then(|| {
+            let bar = ProgressBar::new(total).with_position(from);
+            let template = "{prefix} {pos}/{len} {bar:24} {msg}  {per_sec} {eta}";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            bar.set_prefix(what.to_string());
+            bar
+        });
+        Live { bar, what: what.to_string(), total, started: Instant::now(), printed: 0 }
+    }
+
     /// One line for people, on stderr.
     pub(crate) fn note(&self, line: &str) {
         // A user who closed stderr does not want notes.
@@ -45,6 +60,42 @@ impl Ui {
 impl Progress for Ui {
     fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task> {
         if self.terminal { Box::new(Bar::new(phase, total, unit)) } else { Box::new(Lines::new(phase, total, unit)) }
+    }
+}
+
+/// A bar with a message, or a line every few seconds.
+pub(crate) struct Live {
+    bar: Option<ProgressBar>,
+    what: String,
+    total: u64,
+    started: Instant,
+    printed: u64,
+}
+
+impl Live {
+    /// Step `position` is over.
+    pub(crate) fn at(&mut self, position: u64, message: &str) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_message(message.to_string());
+                bar.set_position(position);
+            }
+            None => {
+                let periods = self.started.elapsed().as_secs() / LINE_EVERY.as_secs();
+                if periods > self.printed {
+                    self.printed = periods;
+                    let _ = writeln!(io::stderr(), "{} {position} of {}: {message}", self.what, self.total);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }
 
@@ -138,6 +189,11 @@ pub(crate) fn count(n: u64) -> String {
         out.push(c);
     }
     out
+}
+
+/// Memory by purpose, as JSON.
+pub(crate) fn usage(u: Usage) -> Value {
+    Tag::ALL.into_iter().map(|tag| (tag.name().to_string(), u.of(tag).into())).collect::<serde_json::Map<_, _>>().into()
 }
 
 /// A size in binary units.

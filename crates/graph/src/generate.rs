@@ -33,7 +33,7 @@ use self::fields::Fields;
 use self::grid::Grid;
 use self::rmat::Rmat;
 use crate::csr::Csr;
-use crate::dataset::{DatasetWriter, Labels, Meta};
+use crate::dataset::{DatasetWriter, Features, Labels, Meta, Split};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 
@@ -145,6 +145,22 @@ impl Spec {
     pub fn labels(&self, seed: u64) -> Option<Labels> {
         match &self.kind {
             Kind::BlockModel(model) => Some(Labels::Single(model.labels(seed).into())),
+            Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => None,
+        }
+    }
+
+    /// The features that the graph of this seed has, if the generator makes any.
+    pub fn features(&self, seed: u64) -> Option<Features> {
+        match &self.kind {
+            Kind::BlockModel(model) => Some(Features::Dense(model.features(seed))),
+            Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => None,
+        }
+    }
+
+    /// The split that the graph of this seed has, if the generator makes any.
+    pub fn split(&self, seed: u64) -> Option<Split> {
+        match &self.kind {
+            Kind::BlockModel(model) => Some(model.split(seed)),
             Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => None,
         }
     }

@@ -16,9 +16,9 @@ use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{Adjacency, DType, Device, Dropout, Ids, Matrix, Parameter, Result as Computed, Tag, Tape, Var};
 use serde_json::json;
 
-use super::{Common, Heads, median, open, random, timed, usage};
+use super::{Common, Heads, median, open, random, timed};
 use crate::source::Source;
-use crate::ui::{Ui, bytes, table};
+use crate::ui::{Ui, bytes, table, usage};
 
 /// What is computed again in backward instead of being kept.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]

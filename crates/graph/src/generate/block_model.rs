@@ -16,7 +16,7 @@ use super::counting::Draws;
 use super::fields::Fields;
 use super::{MOST_DEGREE, MOST_NODES, Stream};
 use crate::buf::Buf;
-use crate::dataset::{DatasetWriter, Split};
+use crate::dataset::{DatasetWriter, Dense, Split};
 use crate::error::Result;
 use crate::random::{Bijection, Philox, join, scale};
 
@@ -84,6 +84,16 @@ impl BlockModel {
         (0..self.nodes).into_par_iter().map(|node| classes.of(node).0 as i64).collect()
     }
 
+    /// The features of each node, row by row.
+    pub(super) fn features(&self, seed: u64) -> Dense {
+        let (classes, features, width) = (self.members(seed), FeatureModel::new(self, seed), self.width());
+        let mut values = vec![0.0f32; self.nodes as usize * width];
+        values.par_chunks_mut(width).enumerate().for_each(|(node, row)| {
+            features.fill(node as u64, classes.of(node as u64).0, row);
+        });
+        Dense::F32 { values: values.into(), width }
+    }
+
     /// Writes features, labels and the split.
     pub(super) fn write(&self, seed: u64, out: &DatasetWriter) -> Result<()> {
         let (nodes, classes) = (self.nodes as usize, self.members(seed));
@@ -96,7 +106,7 @@ impl BlockModel {
     }
 
     /// The nodes in a random order, cut in three; ids ascend within each part.
-    fn split(&self, seed: u64) -> Split {
+    pub(super) fn split(&self, seed: u64) -> Split {
         let order = Bijection::new(self.nodes, &Philox::new(seed, Stream::Split.number()));
         let cut = |tenths: u64| (u128::from(self.nodes) * u128::from(tenths) / 10) as u64;
         let part = |places: Range<u64>| -> Buf<i64> {

@@ -272,3 +272,16 @@ fn the_block_model_has_equal_classes_its_homophily_and_a_60_20_20_split() {
     let share = same.filter(|&(i, j)| labels[i] == labels[j]).count() as f64 / g.num_edges() as f64;
     assert!((share - 0.8).abs() < 0.02, "{share}");
 }
+
+#[test]
+fn what_is_made_in_memory_is_what_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec: Spec = "sbm:300:4:6:f=5".parse().unwrap();
+    spec.write(7, dir.path().join("g"), &Silent).unwrap();
+    let written = crate::Dataset::open(dir.path().join("g")).unwrap();
+    assert_eq!(spec.features(7).as_ref(), written.features());
+    assert_eq!(spec.labels(7).as_ref(), written.labels());
+    assert_eq!(spec.split(7).as_ref(), written.splits().first());
+    let bare: Spec = "grid:3:3".parse().unwrap();
+    assert!(bare.features(7).is_none() && bare.split(7).is_none());
+}

@@ -1,0 +1,185 @@
+//! `graphweft train`: train a model, and say how good it became.
+
+mod report;
+mod watch;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use graphweft_graph::Error;
+use graphweft_train::Stop;
+use graphweft_train::config::{Config, Draft};
+use graphweft_train::data::Data;
+use graphweft_train::session::{self, Start, absolute};
+
+use crate::ui::Ui;
+use report::Report;
+use watch::Watch;
+
+/// What a run without any setting does: a graph on which features alone are not enough, and a small graph transformer.
+const DEFAULTS: [&str; 12] = [
+    "data.graph=sbm:10000:10:12:snr=1.2",
+    "data.self_loops=add",
+    "model.name=gt",
+    "model.hidden=64",
+    "model.layers=2",
+    "model.heads=4",
+    "train.epochs=80",
+    "train.lr=3e-3",
+    "train.schedule=cosine",
+    "train.warmup=5",
+    "train.weight_decay=0.01",
+    "train.dropout=0.3",
+];
+/// The floor that it is shown beside: the same features without the graph.
+const FLOOR: [&str; 2] = ["model.name=mlp", "model.hidden=64"];
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A TOML configuration, and settings section.key=value, e.g. train.lr=0.01 model.hidden=128
+    #[arg(value_name = "CONFIG | KEY=VALUE")]
+    settings: Vec<String>,
+
+    #[command(flatten)]
+    origin: Origin,
+
+    /// Model: gt, gcn, sage, gat, …, mlp
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+
+    /// Split, or a family such as public-* of which seed k takes the k-th
+    #[arg(long, value_name = "NAME")]
+    split: Option<String>,
+
+    /// The first seed
+    #[arg(long, value_name = "S")]
+    seed: Option<u32>,
+
+    /// How many seeds to run
+    #[arg(long, value_name = "K")]
+    seeds: Option<u32>,
+
+    /// Go on with the run in DIR, from its newest checkpoint (auto) or this one
+    #[arg(long, value_name = "auto|CHECKPOINT", num_args = 0..=1, default_missing_value = "auto", requires = "output")]
+    resume: Option<String>,
+
+    /// Run directory [default: runs/DATA-MODEL, numbered]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+/// Where the graph comes from: at most one of these.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+pub(crate) struct Origin {
+    /// Dataset folder
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+
+    /// Graph to generate, e.g. sbm:2000:5:10
+    #[arg(long, value_name = "SPEC")]
+    graph: Option<String>,
+}
+
+impl Origin {
+    /// Adds what was given to a configuration, in place of what it has.
+    pub(crate) fn apply(&self, config: &mut Config) {
+        if let Some(path) = &self.data {
+            (config.data.path, config.data.graph) = (Some(absolute(path)), None);
+        }
+        if let Some(spec) = &self.graph {
+            (config.data.path, config.data.graph) = (None, Some(spec.clone()));
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
+    let stop = Stop::on_signals()?;
+    let given = args.draft()?;
+    let start = match args.resume.as_deref() {
+        None => Start::New,
+        Some("auto") => Start::Newest,
+        Some(path) => Start::At(path.into()),
+    };
+    let stored = match &args.output {
+        Some(dir) => session::resumed(dir, &start, &given)?,
+        None => None,
+    };
+    let nothing_named = given.keys().iter().all(|key| !key.starts_with("data.") && !key.starts_with("model."));
+    let config = match stored {
+        Some(config) => config,
+        None if nothing_named => settings(&DEFAULTS)?.and(&given)?.finish()?,
+        None => given.finish()?,
+    };
+    let data = Data::open(&config.data, &config.encoding, ui)?;
+    let name = config.model_name();
+    let dir = args.output.clone().unwrap_or_else(|| free_folder(Path::new("runs"), &format!("{}-{name}", data.name)));
+
+    let watch = Watch::new(ui);
+    let summary = session::train(config.clone(), &data, &dir, &start, &watch, &stop)?;
+    let floor = match floor(&config)? {
+        Some(config) => {
+            ui.note("the same features without the graph:");
+            Some(session::train(config, &data, &dir.join("floor"), &start, &watch, &stop)?)
+        }
+        None => None,
+    };
+    drop(watch);
+    Report { config: &config, data: &data, dir: &dir, summary: &summary, floor: floor.as_ref() }.show(ui)
+}
+
+impl Args {
+    /// File, then flags, then settings.
+    fn draft(&self) -> anyhow::Result<Draft> {
+        let (settings, files): (Vec<&String>, Vec<&String>) = self.settings.iter().partition(|s| s.contains('='));
+        let mut draft = match files[..] {
+            [] => Draft::default(),
+            [file] => Draft::read(Path::new(file))?,
+            [first, second, ..] => {
+                let what = format!("two configurations, {first} and {second}");
+                return Err(Error::request(what, "name one file; settings are written section.key=value").into());
+            }
+        };
+        let origin = &self.origin;
+        for (section, key, value) in [
+            ("data", "path", origin.data.as_deref().map(absolute)),
+            ("data", "graph", origin.graph.clone()),
+            ("model", "name", self.model.clone()),
+            ("data", "split", self.split.clone()),
+        ] {
+            if let Some(value) = value {
+                draft.set(section, key, value)?;
+            }
+        }
+        for (key, value) in [("seed", self.seed), ("seeds", self.seeds)] {
+            if let Some(value) = value {
+                draft.set("run", key, i64::from(value))?;
+            }
+        }
+        settings.into_iter().try_for_each(|s| draft.assign(s))?;
+        Ok(draft)
+    }
+}
+
+fn settings(all: &[&str]) -> anyhow::Result<Draft> {
+    let mut draft = Draft::default();
+    all.iter().try_for_each(|s| draft.assign(s))?;
+    Ok(draft)
+}
+
+/// For the default task, a run of the same graph with a model that does not see it.
+fn floor(config: &Config) -> anyhow::Result<Option<Config>> {
+    let default = settings(&DEFAULTS)?.finish()?;
+    if (&config.data.graph, &config.model) != (&default.data.graph, &default.model) {
+        return Ok(None);
+    }
+    Ok(Some(Config { model: settings(&FLOOR)?.finish()?.model, ..config.clone() }))
+}
+
+/// The first of `name`, `name-2`, `name-3`, … that is not there.
+fn free_folder(parent: &Path, name: &str) -> PathBuf {
+    let name: String = name.chars().map(|c| if c == ':' || c == '/' { '_' } else { c }).collect();
+    let numbered = |k: u32| parent.join(if k == 1 { name.clone() } else { format!("{name}-{k}") });
+    let is_free = |path: &PathBuf| fs::symlink_metadata(path).is_err();
+    (1..u32::MAX).map(numbered).find(is_free).unwrap_or_else(|| numbered(u32::MAX))
+}

@@ -1,0 +1,57 @@
+//! What the user sees of a run while it lasts.
+
+use std::sync::Mutex;
+
+use graphweft_graph::progress::{Progress, Task, Unit};
+use graphweft_train::checkpoint::Scores;
+use graphweft_train::run_dir::Line;
+use graphweft_train::trainer::Observer;
+
+use crate::ui::{Live, Ui};
+
+pub(super) struct Watch<'a> {
+    ui: &'a Ui,
+    live: Mutex<Option<Live>>,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(ui: &'a Ui) -> Self {
+        Self { ui, live: Mutex::new(None) }
+    }
+
+    fn with(&self, f: impl FnOnce(&mut Option<Live>)) {
+        // A display that panicked is no reason to stop training.
+        f(&mut self.live.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+}
+
+impl Progress for Watch<'_> {
+    fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task> {
+        self.ui.start(phase, total, unit)
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn begin(&self, seed: u64, from: u64, epochs: u64) {
+        self.with(|live| *live = Some(self.ui.live(&format!("seed {seed}, epoch"), from, epochs)));
+    }
+
+    fn epoch(&self, line: &Line, best: Option<&Scores>) {
+        let mut text = format!("loss {:.4}", line.loss);
+        if let Some(scores) = &line.scores {
+            text.push_str(&format!("  valid {:.2}", scores.valid));
+        }
+        if let Some(best) = best {
+            text.push_str(&format!("  best {:.2}, then test {:.2}", best.valid, best.test));
+        }
+        self.with(|live| {
+            if let Some(live) = live {
+                live.at(line.epoch, &text);
+            }
+        });
+    }
+
+    fn note(&self, line: &str) {
+        self.ui.note(line);
+    }
+}

@@ -1,0 +1,115 @@
+//! The folder of a run's checkpoints: which there are, which to go on from, which to remove.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use graphweft_graph::Error as Bad;
+
+use super::manifest::Manifest;
+use super::{Checkpoint, FILES, hidden, remove};
+use crate::durable;
+use crate::error::Result;
+
+const PREFIX: &str = "step-";
+
+/// `checkpoints/` of a run.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    path: PathBuf,
+    /// Epochs between checkpoints that are kept; others are made when the run is asked to stop, or ends.
+    every: u64,
+    keep: usize,
+}
+
+/// Where a run can go on.
+#[derive(Debug)]
+pub struct Newest {
+    /// The newest complete checkpoint, if there is one.
+    pub found: Option<(PathBuf, Checkpoint)>,
+    /// Incomplete ones that are newer.
+    pub incomplete: Vec<PathBuf>,
+}
+
+impl Checkpoints {
+    /// The folder `path`; it need not exist.
+    pub fn new(path: PathBuf, every: u64, keep: u64) -> Self {
+        Self { path, every, keep: usize::try_from(keep).unwrap_or(usize::MAX) }
+    }
+
+    /// Whether a checkpoint is due after this epoch.
+    pub fn is_due(&self, epoch: u64) -> bool {
+        epoch.is_multiple_of(self.every)
+    }
+
+    /// Saves, then removes what is no longer wanted: all but the newest, and the last ones that were due. So a run that was
+    /// stopped in between ends with the same checkpoints as one that was not.
+    pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
+        durable::create_folder(&self.path)?;
+        let epoch = checkpoint.state.epoch;
+        let path = self.path.join(format!("{PREFIX}{epoch:06}"));
+        checkpoint.write(&path)?;
+        let mut due = 0;
+        for (step, path) in self.list()?.into_iter().rev() {
+            // Later ones are of a past that this run has left.
+            let stays = step == epoch || step < epoch && self.is_due(step) && due < self.keep;
+            due += usize::from(self.is_due(step) && step <= epoch);
+            if !stays {
+                let old = hidden(&path, "old");
+                remove(&old)?;
+                durable::rename(&path, &old)?;
+                remove(&old)?;
+            }
+        }
+        Ok(path)
+    }
+
+    /// The newest complete checkpoint.
+    ///
+    /// # Errors
+    /// If it is corrupt.
+    pub fn newest(&self) -> Result<Newest> {
+        let mut incomplete = Vec::new();
+        for (_, path) in self.list()?.into_iter().rev() {
+            if Manifest::is_complete(&path, &FILES) {
+                let checkpoint = Checkpoint::read(&path)?;
+                return Ok(Newest { found: Some((path, checkpoint)), incomplete });
+            }
+            incomplete.push(path);
+        }
+        Ok(Newest { found: None, incomplete })
+    }
+
+    /// Removes what a run that was killed has left half-written, and what is incomplete.
+    pub fn clean(&self) -> Result<()> {
+        let partial = self.names()?.into_iter().filter(|name| name.starts_with(&format!(".{PREFIX}")));
+        let partial: Vec<PathBuf> = partial.map(|name| self.path.join(name)).collect();
+        let incomplete = self.list()?.into_iter().map(|(_, path)| path).filter(|p| !Manifest::is_complete(p, &FILES));
+        partial.into_iter().chain(incomplete).try_for_each(|path| remove(&path))
+    }
+
+    /// All checkpoints by step, oldest first.
+    fn list(&self) -> Result<Vec<(u64, PathBuf)>> {
+        let step = |name: &String| name.strip_prefix(PREFIX).and_then(|digits| digits.parse::<u64>().ok());
+        let mut all: Vec<_> =
+            self.names()?.into_iter().filter_map(|name| Some((step(&name)?, self.path.join(name)))).collect();
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let unreadable = |e: std::io::Error| Bad::unreadable(&self.path, "folder", &e);
+        if !self.path.exists() {
+            return Ok(Vec::new());
+        }
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(unreadable)? {
+            names.extend(entry.map_err(unreadable)?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    /// Where they are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,132 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::config::TrainConfig;
+use crate::schedule::Schedule;
+
+fn checkpoint(epoch: u64) -> Checkpoint {
+    let mut model = Tensors::default();
+    model.add_vector("a.weight", &[1.0, 2.0, epoch as f64]);
+    let best = Scores { epoch: 1, train: 90.0, valid: 0.1 + 0.2, test: 80.0 };
+    let schedule = Schedule::new(&TrainConfig::default()).state();
+    Checkpoint {
+        state: State { epoch, steps: epoch, seed: 3, best: Some(best), schedule },
+        best: model.clone(),
+        optimizer: Tensors::default(),
+        model,
+        config: "[train]\nepochs = 5\n".into(),
+        plan: "{}\n".into(),
+        metrics: b"{\"epoch\":1}\n".to_vec(),
+    }
+}
+
+fn folder(dir: &Path, every: u64, keep: u64) -> Checkpoints {
+    Checkpoints::new(dir.join("checkpoints"), every, keep)
+}
+
+fn names(of: &Checkpoints) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(of.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn files(path: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(path).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn what_is_saved_is_read_back_and_written_the_same_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = folder(dir.path(), 10, 2);
+    let path = all.save(&checkpoint(10)).unwrap();
+    assert!(path.ends_with("step-000010"));
+    assert_eq!(Checkpoint::read(&path).unwrap(), checkpoint(10));
+    let bytes = || -> Vec<_> { files(&path).iter().map(|f| fs::read(f).unwrap()).collect() };
+    let first = bytes();
+    assert_eq!(first.len(), 8);
+    all.save(&checkpoint(10)).unwrap();
+    assert!(first == bytes());
+    assert_eq!(names(&all), ["step-000010"]);
+}
+
+#[test]
+fn a_flipped_byte_anywhere_is_an_error_that_names_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = folder(dir.path(), 10, 2);
+    all.save(&checkpoint(10)).unwrap();
+    let path = all.save(&checkpoint(20)).unwrap();
+    for file in files(&path) {
+        let good = fs::read(&file).unwrap();
+        for at in [0, good.len() / 3, good.len() / 2, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            fs::write(&file, &bad).unwrap();
+            for error in [Checkpoint::read(&path).unwrap_err(), all.newest().unwrap_err()] {
+                let message = error.to_string();
+                assert!(message.contains(file.to_str().unwrap()), "byte {at} of {}: {message}", file.display());
+                assert!(matches!(error, crate::Error::Graph(Bad::BadInput { .. })));
+            }
+        }
+        fs::write(&file, &good).unwrap();
+    }
+    assert!(Checkpoint::read(&path).is_ok());
+}
+
+#[test]
+fn a_truncated_or_missing_file_is_passed_over_by_auto_and_named_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = folder(dir.path(), 10, 2);
+    all.save(&checkpoint(10)).unwrap();
+    let path = all.save(&checkpoint(20)).unwrap();
+    for file in files(&path) {
+        let good = fs::read(&file).unwrap();
+        for length in [Some(0), Some(good.len() / 2), Some(good.len() - 2), None] {
+            match length {
+                Some(length) => fs::write(&file, &good[..length]).unwrap(),
+                None => fs::remove_file(&file).unwrap(),
+            }
+            let message = Checkpoint::read(&path).unwrap_err().to_string();
+            assert!(message.contains(file.to_str().unwrap()), "{message}");
+            let Newest { found, incomplete } = all.newest().unwrap();
+            assert_eq!(found.unwrap().1, checkpoint(10), "{}", file.display());
+            assert_eq!(incomplete, std::slice::from_ref(&path));
+        }
+        fs::write(&file, &good).unwrap();
+    }
+    assert_eq!(all.newest().unwrap().found.unwrap().1, checkpoint(20));
+}
+
+#[test]
+fn half_written_ones_are_ignored_and_cleaned_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = folder(dir.path(), 10, 2);
+    assert!(all.newest().unwrap().found.is_none() && all.clean().is_ok());
+    all.save(&checkpoint(10)).unwrap();
+    fs::create_dir(all.path().join(".step-000020.partial")).unwrap();
+    fs::create_dir(all.path().join("step-000030")).unwrap();
+    fs::write(all.path().join("notes.txt"), "mine").unwrap();
+    let Newest { found, incomplete } = all.newest().unwrap();
+    assert_eq!((found.unwrap().1.state.epoch, incomplete.len()), (10, 1));
+    all.clean().unwrap();
+    assert_eq!(names(&all), ["notes.txt", "step-000010"]);
+    all.save(&checkpoint(30)).unwrap();
+    all.save(&checkpoint(20)).unwrap();
+    assert_eq!(names(&all), ["notes.txt", "step-000010", "step-000020"], "a later one is of another past");
+}
+
+#[test]
+fn the_last_due_ones_and_the_newest_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = folder(dir.path(), 10, 2);
+    for epoch in [7, 10, 20, 23, 30] {
+        all.save(&checkpoint(epoch)).unwrap();
+    }
+    assert_eq!(names(&all), ["step-000020", "step-000030"]);
+    all.save(&checkpoint(37)).unwrap();
+    assert_eq!(names(&all), ["step-000020", "step-000030", "step-000037"]);
+    all.save(&checkpoint(40)).unwrap();
+    assert_eq!(names(&all), ["step-000030", "step-000040"]);
+}

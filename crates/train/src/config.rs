@@ -1,0 +1,285 @@
+//! One TOML file says everything about a run.
+//!
+//! ```toml
+//! [data]
+//! path = "cora"
+//! self_loops = "add"
+//!
+//! [model]
+//! name = "gcn"
+//!
+//! [train]
+//! epochs = 200
+//! lr = 0.01
+//! ```
+//!
+//! A [`Draft`] collects it: a file, then `section.key=value` from the command line. A key that does not exist is an error that
+//! names the nearest one that does. [`Draft::finish`] checks every value; what is written to a run directory has every key, so
+//! that the file reproduces the run wherever defaults go later.
+
+mod compute;
+mod data;
+mod keys;
+mod run;
+mod train;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use graphweft_model::ModelConfig;
+use graphweft_model::encoding::Encodings;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::error::{Error, Result};
+use keys::{fields_of, nearest, variants_of};
+
+pub use compute::{ComputeConfig, Storage};
+pub use data::{DataConfig, Normalise};
+pub use run::RunConfig;
+pub use train::{OptimizerName, ScheduleName, TrainConfig};
+
+/// A key inside a section, what is wrong with its value, and what to do.
+type Problem = (&'static str, String, &'static str);
+
+const SECTIONS: [&str; 6] = ["data", "encoding", "model", "train", "compute", "run"];
+
+/// The model that a configuration without a name has.
+const DEFAULT_MODEL: &str = "gt";
+
+/// Everything about a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Config {
+    #[serde(default)]
+    pub data: DataConfig,
+    #[serde(default)]
+    pub encoding: Encodings,
+    pub model: ModelConfig,
+    #[serde(default)]
+    pub train: TrainConfig,
+    #[serde(default)]
+    pub compute: ComputeConfig,
+    #[serde(default)]
+    pub run: RunConfig,
+}
+
+impl Config {
+    /// The file that reproduces this run.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|e| Error::setting("config", e.to_string(), "report this as a bug"))
+    }
+
+    /// The model's name.
+    pub fn model_name(&self) -> String {
+        let model = Table::try_from(&self.model).unwrap_or_default();
+        model.get("name").and_then(Value::as_str).unwrap_or("model").to_string()
+    }
+
+    /// `section.key` of every setting that differs.
+    pub fn differences(&self, other: &Self) -> Result<Vec<String>> {
+        let (ours, theirs) = (self.table()?, other.table()?);
+        let mut all = Vec::new();
+        for section in SECTIONS {
+            let keys = |t: &Table| -> BTreeSet<String> {
+                t.get(section).and_then(Value::as_table).into_iter().flat_map(|t| t.keys().cloned()).collect()
+            };
+            let value = |t: &Table, key: &str| t.get(section).and_then(|s| s.get(key)).cloned();
+            let differ = |key: &String| value(&ours, key) != value(&theirs, key);
+            all.extend(keys(&ours).union(&keys(&theirs)).filter(|k| differ(k)).map(|key| format!("{section}.{key}")));
+        }
+        Ok(all)
+    }
+
+    fn table(&self) -> Result<Table> {
+        Table::try_from(self).map_err(|e| Error::setting("config", e.to_string(), "report this as a bug"))
+    }
+
+    fn check(&self) -> Result<()> {
+        let in_section = |section: &str| {
+            let section = section.to_string();
+            move |(key, problem, remedy): Problem| Error::setting(format!("{section}.{key}"), problem, remedy)
+        };
+        self.data.check().map_err(in_section("data"))?;
+        self.train.check().map_err(in_section("train"))?;
+        self.run.check().map_err(in_section("run"))
+    }
+}
+
+/// A configuration in the making: settings that were given, and no others.
+#[derive(Clone, Debug, Default)]
+pub struct Draft(Table);
+
+impl Draft {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not TOML, or has an unknown key or a value of the wrong type.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|e| graphweft_graph::Error::unreadable(path, "config", &e))?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of the file `path`.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        let table: Table = toml::from_str(text).map_err(|e| {
+            let line = e.span().and_then(|s| text.get(..s.start)).map_or(1, |before| before.matches('\n').count() + 1);
+            let problem = format!("line {line}: {}", e.message().trim_end());
+            graphweft_graph::Error::bad(path, "config", problem, "write it as TOML: [section] and key = value")
+        })?;
+        let mut draft = Self::default();
+        for (section, content) in table {
+            check_section(&section, &section)?;
+            let Value::Table(content) = content else {
+                let remedy = format!("write [{section}] and keys below it");
+                return Err(Error::setting(section, "this is a section, not a key", remedy));
+            };
+            for (key, value) in content {
+                draft.set(&section, &key, value)?;
+            }
+        }
+        Ok(draft)
+    }
+
+    /// Takes `section.key=value` from a command line. Quotes around strings may be left out.
+    pub fn assign(&mut self, text: &str) -> Result<()> {
+        let malformed = |problem: &str| Error::setting(text, problem, "write section.key=value, e.g. train.lr=0.01");
+        let (name, raw) = text.split_once('=').ok_or_else(|| malformed("there is no ="))?;
+        let (section, key) = name.trim().split_once('.').ok_or_else(|| malformed("there is no section"))?;
+        let string = Value::String(raw.trim().to_string());
+        match raw.trim().parse::<Value>() {
+            // `data.split=5` means the string where a string is wanted.
+            Ok(value) => self.set(section, key, value).or_else(|e| self.set(section, key, string).map_err(|_| e)),
+            Err(_) => self.set(section, key, string),
+        }
+    }
+
+    /// Sets one value.
+    ///
+    /// # Errors
+    /// If there is no such key, or if it cannot have this value. Keys of `[model]` depend on its name and are looked at by
+    /// [`Draft::finish`].
+    pub fn set(&mut self, section: &str, key: &str, value: impl Into<Value>) -> Result<()> {
+        let value = value.into();
+        check_section(section, &format!("{section}.{key}"))?;
+        match section {
+            "data" => check_key::<DataConfig>(section, &[], key, &value)?,
+            "encoding" => check_key::<Encodings>(section, &[], key, &value)?,
+            "train" => check_key::<TrainConfig>(section, &[], key, &value)?,
+            "compute" => check_key::<ComputeConfig>(section, &[], key, &value)?,
+            "run" => check_key::<RunConfig>(section, &[], key, &value)?,
+            _ => {}
+        }
+        if let Value::Table(content) = self.0.entry(section).or_insert_with(|| Value::Table(Table::new())) {
+            content.insert(key.to_string(), value);
+        }
+        Ok(())
+    }
+
+    /// Sets one value unless it is set.
+    pub fn set_default(&mut self, section: &str, key: &str, value: impl Into<Value>) -> Result<()> {
+        if self.is_set(section, key) { Ok(()) } else { self.set(section, key, value) }
+    }
+
+    /// These settings, and those of `later` in place of the same ones.
+    pub fn and(mut self, later: &Self) -> Result<Self> {
+        for (section, content) in &later.0 {
+            for (key, value) in content.as_table().into_iter().flatten() {
+                self.set(section, key, value.clone())?;
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether a value was given.
+    pub fn is_set(&self, section: &str, key: &str) -> bool {
+        self.0.get(section).is_some_and(|s| s.get(key).is_some())
+    }
+
+    /// `section.key` of every setting that was given.
+    pub fn keys(&self) -> Vec<String> {
+        let of = |(section, content): (&String, &Value)| {
+            let keys = content.as_table().into_iter().flat_map(|t| t.keys());
+            keys.map(|key| format!("{section}.{key}")).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(of).collect()
+    }
+
+    /// Fills in defaults and checks every value.
+    pub fn finish(mut self) -> Result<Config> {
+        self.set_default("model", "name", DEFAULT_MODEL)?;
+        self.check_model()?;
+        let config = self.0.try_into::<Config>();
+        let config = config.map_err(|e| Error::setting("config", e.message().trim_end(), "check the values"))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check_model(&self) -> Result<()> {
+        let Some(Value::Table(model)) = self.0.get("model") else { return Ok(()) };
+        let name = model.get("name").and_then(Value::as_str).unwrap_or_default();
+        let known = variants_of::<ModelConfig>("name");
+        if !known.contains(&name) {
+            let near = nearest(name, known.iter().copied()).map_or(String::new(), |n| format!("did you mean {n}? "));
+            let remedy = format!("{near}models are {}", known.join(", "));
+            return Err(Error::setting("model.name", format!("there is no model {name:?}"), remedy));
+        }
+        let mut others = model.iter().filter(|(key, _)| *key != "name");
+        others.try_for_each(|(key, value)| check_key::<ModelConfig>("model", &[("name", name)], key, value))
+    }
+}
+
+/// Fails unless a section that has `given` already can have this key and this value.
+fn check_key<T: DeserializeOwned>(section: &str, given: &[(&str, &str)], key: &str, value: &Value) -> Result<()> {
+    let (name, known) = (format!("{section}.{key}"), fields_of::<T>(given));
+    if !known.contains(&key) {
+        let remedy = match nearest(key, known.iter().copied()) {
+            Some(near) => format!("did you mean {section}.{near}?"),
+            None => format!("keys of [{section}] are {}", known.join(", ")),
+        };
+        let whose = given.first().map_or(String::new(), |(_, model)| format!(" of {model}"));
+        return Err(Error::setting(name, format!("there is no such key{whose}"), remedy));
+    }
+    let given = given.iter().map(|(key, value)| (key.to_string(), Value::String((*value).into())));
+    let trial: Table = given.chain([(key.to_string(), value.clone())]).collect();
+    match trial.try_into::<T>() {
+        Ok(_) => Ok(()),
+        Err(e) => Err(Error::setting(name, e.message().trim_end(), "give it a value of this kind")),
+    }
+}
+
+fn check_section(section: &str, name: &str) -> Result<()> {
+    if SECTIONS.contains(&section) {
+        return Ok(());
+    }
+    let remedy = match nearest(section, SECTIONS) {
+        Some(near) => format!("did you mean [{near}]?"),
+        None => format!("sections are {}", SECTIONS.join(", ")),
+    };
+    Err(Error::setting(name, format!("there is no section [{section}]"), remedy))
+}
+
+fn at_least_one(key: &'static str, x: u64) -> std::result::Result<(), Problem> {
+    if x >= 1 { Ok(()) } else { Err((key, "0 is too few".into(), "set at least 1")) }
+}
+
+fn positive(key: &'static str, x: f64) -> std::result::Result<(), Problem> {
+    if x > 0.0 && x.is_finite() { Ok(()) } else { Err((key, format!("{x} is not positive"), "set a number above 0")) }
+}
+
+fn not_negative(key: &'static str, x: f64) -> std::result::Result<(), Problem> {
+    if x >= 0.0 && x.is_finite() { Ok(()) } else { Err((key, format!("{x} is negative"), "set 0 or more")) }
+}
+
+fn part_of_one(key: &'static str, x: f64) -> std::result::Result<(), Problem> {
+    match (0.0..1.0).contains(&x) {
+        true => Ok(()),
+        false => Err((key, format!("{x} is no part of one"), "set a number from 0 up to, but not, 1")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! `[compute]`: with which numbers, and what is kept.
+
+use graphweft_model::Remat;
+use graphweft_tensor::DType;
+use serde::{Deserialize, Serialize};
+
+/// `[compute]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ComputeConfig {
+    /// Type in which activations are stored. Parameters and sums are f32 for bf16.
+    pub dtype: Storage,
+    /// What is computed again in backward instead of being kept.
+    pub remat: Remat,
+}
+
+/// Type of stored activations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Storage {
+    #[default]
+    F32,
+    Bf16,
+    F64,
+}
+
+impl From<Storage> for DType {
+    fn from(s: Storage) -> Self {
+        match s {
+            Storage::F32 => Self::F32,
+            Storage::Bf16 => Self::Bf16,
+            Storage::F64 => Self::F64,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Config> {
+    Draft::parse(text, Path::new("run.toml"))?.finish()
+}
+
+fn with(assignments: &[&str]) -> Result<Config> {
+    let mut draft = Draft::default();
+    assignments.iter().try_for_each(|a| draft.assign(a))?;
+    draft.finish()
+}
+
+#[test]
+fn a_file_and_a_command_line_say_the_same() {
+    let text =
+        "[data]\npath = \"cora\"\nself_loops = \"add\"\nsplit = \"5\"\n[train]\nepochs = 7\nlr = 1\nclip = 0.5\n";
+    let line =
+        ["data.path=cora", "data.self_loops=add", "data.split=5", "train.epochs=7", "train.lr=1", "train.clip=5e-1"];
+    let (file, line) = (parse(text).unwrap(), with(&line).unwrap());
+    assert_eq!(file, line);
+    assert_eq!((line.train.epochs, line.train.lr, line.train.clip), (7, 1.0, 0.5));
+    assert_eq!(line.data.split.as_deref(), Some("5"));
+    assert_eq!(line.data.self_loops, graphweft_graph::SelfLoops::Add);
+}
+
+#[test]
+fn the_later_setting_wins() {
+    let mut draft = Draft::parse("[train]\nepochs = 7\nlr = 0.5\n", Path::new("a")).unwrap();
+    draft.assign("train.epochs=9").unwrap();
+    draft.set_default("train", "epochs", 1).unwrap();
+    draft.set_default("train", "warmup", 2).unwrap();
+    assert_eq!(draft.keys(), ["train.epochs", "train.lr", "train.warmup"]);
+    let config = draft.finish().unwrap();
+    assert_eq!((config.train.epochs, config.train.lr, config.train.warmup), (9, 0.5, 2));
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let config = with(&["train.metric=roc-auc", "compute.dtype=bf16", "data.graph=grid:2:2", "train.lr=0.1"]).unwrap();
+    let text = config.to_toml().unwrap();
+    assert_eq!(parse(&text).unwrap(), config);
+    assert!(text.contains("plateau_patience"), "defaults are written: {text}");
+}
+
+#[test]
+fn differences_are_named() {
+    let (a, b) = (with(&["train.lr=0.1"]).unwrap(), with(&["run.seed=3", "data.split=x"]).unwrap());
+    assert_eq!(a.differences(&b).unwrap(), ["data.split", "train.lr", "run.seed"]);
+    assert!(a.differences(&a).unwrap().is_empty());
+}
+
+#[test]
+fn unknown_keys_are_errors_that_offer_the_nearest() {
+    for (text, parts) in [
+        ("train.epoch=5", ["train.epoch:", "did you mean train.epochs"]),
+        ("train.weight-decay=5", ["train.weight-decay", "train.weight_decay"]),
+        ("encoding.laplace=5", ["no such key", "encoding.laplacian"]),
+        ("compute.dytpe=f32", ["no such key", "compute.dtype"]),
+        ("model.hiden=5", ["model.hiden: there is no such key of gt", "model.hidden"]),
+        ("model.name=gtt", ["no model \"gtt\"", "did you mean gt?"]),
+        ("model.name=resnet50", ["no model", "mlp"]),
+        ("run.xyzzyxyzzy=5", ["no such key", "seed, seeds, checkpoint_every, keep"]),
+        ("tarin.epochs=5", ["no section [tarin]", "[train]"]),
+        ("epochs=5", ["no section", "section.key=value"]),
+        ("train.epochs", ["no =", "section.key=value"]),
+    ] {
+        let message = with(&[text]).unwrap_err().to_string();
+        assert!(parts.iter().all(|p| message.contains(p)), "{text}: {message}");
+    }
+    for (text, parts) in [
+        ("[train]\nepoch = 5\n", ["train.epoch:", "train.epochs"]),
+        ("[optim]\nlr = 5\n", ["no section [optim]", "data, encoding, model, train, compute, run"]),
+        ("train = 5\n", ["a section, not a key", "[train]"]),
+        ("[train]\nlr = = 5\n", ["run.toml", "line 2"]),
+        ("[train]\nlr = 5\nlr = 6\n", ["run.toml", "line 3"]),
+    ] {
+        let message = parse(text).unwrap_err().to_string();
+        assert!(parts.iter().all(|p| message.contains(p)), "{text}: {message}");
+    }
+}
+
+#[test]
+fn values_that_cannot_be_are_errors_that_name_their_key() {
+    for text in [
+        "train.epochs=many",
+        "train.epochs=-1",
+        "train.epochs=0",
+        "train.epochs=1.5",
+        "train.lr=0",
+        "train.lr=nan",
+        "train.lr=inf",
+        "train.lr=-1",
+        "train.weight_decay=-0.1",
+        "train.clip=-1",
+        "train.dropout=1",
+        "train.dropout=-0.1",
+        "train.label_smoothing=2",
+        "train.momentum=0.9",
+        "train.optimizer=lion",
+        "train.schedule=step",
+        "train.metric=f2",
+        "train.warmup=201",
+        "train.plateau_factor=0",
+        "train.plateau_factor=2",
+        "train.evaluate_every=0",
+        "model.hidden=wide",
+        "model.norm=group",
+        "encoding.laplacian=-1",
+        "encoding.degree=3",
+        "data.symmetrise=maybe",
+        "data.self_loops=some",
+        "data.normalise=column",
+        "compute.dtype=f16",
+        "compute.remat=all",
+        "run.seeds=0",
+        "run.seed=-1",
+        "run.seed=9223372036854775807",
+        "run.checkpoint_every=0",
+        "run.keep=0",
+    ] {
+        let message = with(&[text]).unwrap_err().to_string();
+        assert!(
+            message.starts_with(text.split_once('=').unwrap().0) && message.contains("remedy"),
+            "{text}: {message}"
+        );
+    }
+    let message = with(&["data.path=a", "data.graph=grid:2:2"]).unwrap_err().to_string();
+    assert!(message.contains("data.graph"), "{message}");
+    assert!(with(&["train.optimizer=sgd", "train.momentum=0.9"]).is_ok());
+}
+
+#[test]
+fn keys_belong_to_the_model_that_is_named_last() {
+    let mut draft = Draft::parse("[model]\nname = \"gt\"\nheads = 4\n", Path::new("a")).unwrap();
+    assert!(draft.clone().finish().is_ok());
+    draft.assign("model.name=mlp").unwrap();
+    let message = draft.finish().unwrap_err().to_string();
+    assert!(message.contains("model.heads") && message.contains("of mlp"), "{message}");
+}
+
+#[test]
+fn a_config_that_is_not_there_is_named() {
+    let message = Draft::read(Path::new("/nowhere/run.toml")).unwrap_err().to_string();
+    assert!(message.contains("/nowhere/run.toml"), "{message}");
+}

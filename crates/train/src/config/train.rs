@@ -1,0 +1,137 @@
+//! `[train]`: how parameters are found.
+
+use graphweft_model::Rates;
+use graphweft_tensor::optim::Rule;
+use serde::{Deserialize, Serialize};
+
+use super::{Problem, at_least_one, not_negative, part_of_one, positive};
+use crate::metrics::Metric;
+
+/// `[train]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainConfig {
+    /// Passes over the graph; each is one update.
+    pub epochs: u64,
+    /// How parameters follow their gradients.
+    pub optimizer: OptimizerName,
+    /// Learning rate.
+    pub lr: f64,
+    /// How the learning rate changes.
+    pub schedule: ScheduleName,
+    /// Epochs over which the learning rate rises from 0.
+    pub warmup: u64,
+    /// What cosine and plateau do not go below.
+    pub min_lr: f64,
+    /// plateau: what the learning rate is multiplied by.
+    pub plateau_factor: f64,
+    /// plateau: epochs without a better validation score before that.
+    pub plateau_patience: u64,
+    /// Weight decay: with adamw on parameters, otherwise as part of the gradient.
+    pub weight_decay: f64,
+    /// sgd: momentum.
+    pub momentum: f64,
+    /// Gradients longer than this are shortened to it; 0: never.
+    pub clip: f64,
+    /// The part of the target that is spread over all classes.
+    pub label_smoothing: f64,
+    /// The share of elements of rows between and inside layers that is dropped.
+    pub dropout: f64,
+    /// The share of elements of the features that is dropped.
+    pub input_dropout: f64,
+    /// The share of attention weights that is dropped.
+    pub attention_dropout: f64,
+    /// Stop after this many epochs without a better validation score; 0: never.
+    pub patience: u64,
+    /// What is scored. Unset: accuracy for classes, ROC-AUC for many labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
+    /// Epochs between evaluations.
+    pub evaluate_every: u64,
+}
+
+/// The optimizers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum OptimizerName {
+    Adam,
+    AdamW,
+    Sgd,
+}
+
+/// The schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum ScheduleName {
+    Constant,
+    Cosine,
+    Plateau,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            epochs: 200,
+            optimizer: OptimizerName::AdamW,
+            lr: 1e-3,
+            schedule: ScheduleName::Constant,
+            warmup: 0,
+            min_lr: 0.0,
+            plateau_factor: 0.5,
+            plateau_patience: 10,
+            weight_decay: 0.0,
+            momentum: 0.0,
+            clip: 0.0,
+            label_smoothing: 0.0,
+            dropout: 0.0,
+            input_dropout: 0.0,
+            attention_dropout: 0.0,
+            patience: 0,
+            metric: None,
+            evaluate_every: 1,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// The optimizer's rule.
+    pub fn rule(&self) -> Rule {
+        let decay = self.weight_decay;
+        match self.optimizer {
+            OptimizerName::Adam => Rule::adam(decay),
+            OptimizerName::AdamW => Rule::adam_w(decay),
+            OptimizerName::Sgd => Rule::Sgd { momentum: self.momentum, weight_decay: decay },
+        }
+    }
+
+    /// The dropout rates.
+    pub fn rates(&self) -> Rates {
+        Rates { input: self.input_dropout, hidden: self.dropout, attention: self.attention_dropout }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        at_least_one("epochs", self.epochs)?;
+        at_least_one("evaluate_every", self.evaluate_every)?;
+        positive("lr", self.lr)?;
+        not_negative("min_lr", self.min_lr)?;
+        not_negative("weight_decay", self.weight_decay)?;
+        not_negative("clip", self.clip)?;
+        part_of_one("momentum", self.momentum)?;
+        part_of_one("label_smoothing", self.label_smoothing)?;
+        part_of_one("dropout", self.dropout)?;
+        part_of_one("input_dropout", self.input_dropout)?;
+        part_of_one("attention_dropout", self.attention_dropout)?;
+        positive("plateau_factor", self.plateau_factor)?;
+        part_of_one("plateau_factor", self.plateau_factor)?;
+        if self.momentum != 0.0 && self.optimizer != OptimizerName::Sgd {
+            return Err(("momentum", "only sgd has momentum".into(), "set train.optimizer=\"sgd\", or leave it out"));
+        }
+        if self.warmup > self.epochs {
+            let problem = format!("{} epochs of warm-up, but {} epochs in all", self.warmup, self.epochs);
+            return Err(("warmup", problem, "set fewer than train.epochs"));
+        }
+        Ok(())
+    }
+}

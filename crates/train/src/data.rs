@@ -1,0 +1,345 @@
+//! The data of a run: a dataset folder or a generated graph, changed as the configuration says and in no other way.
+
+use std::path::Path;
+
+use graphweft_graph::dataset::{Dense, Features, Labels, SparseFeatures, Split};
+use graphweft_graph::generate::Spec;
+use graphweft_graph::progress::Progress;
+use graphweft_graph::{AnyCsr, Csr, Dataset, Error as Bad};
+use graphweft_model::encoding::Encodings;
+
+use crate::config::{DataConfig, Normalise};
+use crate::error::{Error, Result};
+use crate::metrics::{Metric, Truth};
+
+/// Splits that are taken where none is named, before others.
+const PREFERRED: [&str; 2] = ["public", "default"];
+
+/// What is known of the nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// A class each, −1 if unknown.
+    Class(Vec<i64>),
+    /// Labels each, row by row, NaN if unknown.
+    Each(Vec<f32>),
+}
+
+impl Target {
+    /// As metrics want it.
+    pub fn truth(&self) -> Truth<'_> {
+        match self {
+            Self::Class(labels) => Truth::Class(labels),
+            Self::Each(labels) => Truth::Each(labels),
+        }
+    }
+
+    /// What is scored where nothing else is asked for.
+    pub fn default_metric(&self) -> Metric {
+        match self {
+            Self::Class(_) => Metric::Accuracy,
+            Self::Each(_) => Metric::RocAuc,
+        }
+    }
+}
+
+/// A graph with everything that a run needs of it; rows are nodes in original order.
+#[derive(Clone, Debug)]
+pub struct Data {
+    /// What people call it.
+    pub name: String,
+    /// The graph after the changes that were asked for.
+    pub graph: Csr<u32>,
+    /// Node features, normalised if that was asked for.
+    pub features: Features,
+    /// Edge features, if there are any and the graph is as it was.
+    pub edge_features: Option<Dense>,
+    /// Positional encodings, row by row.
+    pub encodings: Vec<f32>,
+    /// Labels; `None` if there are none.
+    pub target: Option<Target>,
+    /// Classes, or labels per node.
+    pub classes: usize,
+    /// All splits.
+    pub splits: Vec<Split>,
+}
+
+impl Data {
+    /// Opens or generates what the configuration names, and computes where its nodes are.
+    pub fn open(config: &DataConfig, encodings: &Encodings, progress: &dyn Progress) -> Result<Self> {
+        let data = match (&config.path, &config.graph) {
+            (Some(path), _) => Self::folder(&Dataset::open(path)?)?,
+            (None, Some(spec)) => Self::generated(&spec.parse()?, config.graph_seed, progress)?,
+            (None, None) => {
+                let remedy = "name a dataset folder with --data, or a graph to generate with --graph";
+                return Err(Error::setting("data.path", "there is no data", remedy));
+            }
+        };
+        let mut data = data.prepare(config);
+        data.encodings = encodings.compute(&data.graph)?;
+        Ok(data)
+    }
+
+    /// Columns of the positional encodings.
+    pub fn encoding_width(&self) -> usize {
+        self.encodings.len() / self.graph.num_dst().max(1)
+    }
+
+    fn folder(dataset: &Dataset) -> Result<Self> {
+        let meta = dataset.meta();
+        let AnyCsr::Narrow(graph) = dataset.graph() else {
+            return Err(Bad::request(format!("{} has more than 2³² nodes", meta.name), "divide it among ranks").into());
+        };
+        let features = dataset.features().cloned().ok_or_else(|| no_features(dataset.dir()))?;
+        let target = dataset.labels().map(|labels| match labels {
+            Labels::Single(y) => Target::Class(y.to_vec()),
+            Labels::MultiU8(y) => Target::Each(y.iter().map(|y| f32::from(*y)).collect()),
+            Labels::MultiF32(y) => Target::Each(y.to_vec()),
+        });
+        Ok(Self {
+            name: meta.name.clone(),
+            graph: graph.clone(),
+            features,
+            edge_features: dataset.edge_features().cloned(),
+            encodings: Vec::new(),
+            target,
+            classes: meta.num_classes,
+            splits: dataset.splits().to_vec(),
+        })
+    }
+
+    fn generated(spec: &Spec, seed: u64, progress: &dyn Progress) -> Result<Self> {
+        let name = spec.to_string();
+        let features = spec.features(seed).ok_or_else(|| no_features(Path::new(&name)))?;
+        let target = match spec.labels(seed) {
+            Some(Labels::Single(y)) => Some(Target::Class(y.to_vec())),
+            _ => None,
+        };
+        Ok(Self {
+            graph: spec.graph(seed, progress)?,
+            features,
+            edge_features: None,
+            encodings: Vec::new(),
+            target,
+            classes: spec.num_classes(),
+            splits: spec.split(seed).into_iter().collect(),
+            name,
+        })
+    }
+
+    fn prepare(mut self, config: &DataConfig) -> Self {
+        let before = self.graph.clone();
+        if config.symmetrise && !self.graph.is_symmetric() {
+            self.graph = self.graph.symmetrise();
+        }
+        self.graph = self.graph.with_self_loops(config.self_loops);
+        if self.graph != before {
+            // Edges moved; their features cannot follow to edges that had none.
+            self.edge_features = None;
+        }
+        if config.normalise == Normalise::Row {
+            self.features = normalised(&self.features);
+        }
+        self
+    }
+
+    /// The labels.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn target(&self) -> Result<&Target> {
+        self.target.as_ref().ok_or_else(|| {
+            let what = format!("{} has no labels to learn from", self.name);
+            Bad::request(what, "add label.npy to the folder, or generate a block model, e.g. sbm:2000:5:10").into()
+        })
+    }
+
+    /// The name of the split, or of the family of splits, that `wanted` means.
+    ///
+    /// # Errors
+    /// If it is not there, or if nothing is wanted and there is no obvious one: the message lists what there is.
+    pub fn split_name(&self, wanted: Option<&str>) -> Result<String> {
+        let names: Vec<&str> = self.splits.iter().map(|s| s.name.as_str()).collect();
+        let there = || match families(&names) {
+            all if all.is_empty() => "it has no split: add split/NAME/{train,valid,test}.npy".to_string(),
+            all => format!("choose one of {}", all.join(", ")),
+        };
+        match wanted {
+            Some(name) if names.contains(&name) => Ok(name.into()),
+            Some(name) if !self.members(name).is_empty() => Ok(name.into()),
+            Some(name) => {
+                let problem = format!("{} has no split {name:?}", self.name);
+                Err(Error::setting("data.split", problem, there()))
+            }
+            None => {
+                let preferred = PREFERRED.into_iter().find(|name| names.contains(name)).map(String::from);
+                let only = || families(&names).into_iter().next().filter(|_| families(&names).len() == 1);
+                preferred.or_else(only).ok_or_else(|| {
+                    let problem = format!("{} has no split that is the obvious one", self.name);
+                    Error::setting("data.split", problem, there())
+                })
+            }
+        }
+    }
+
+    /// The split for a seed: of a family, number `seed` modulo their count.
+    pub fn split(&self, name: &str, seed: u64) -> Result<&Split> {
+        if let Some(split) = self.splits.iter().find(|s| s.name == name) {
+            return Ok(split);
+        }
+        let members = self.members(name);
+        let count = members.len().max(1) as u64;
+        let split = members.get((seed % count) as usize).copied();
+        split.ok_or_else(|| {
+            Error::setting("data.split", format!("{} has no split {name:?}", self.name), "choose one that is there")
+        })
+    }
+
+    /// The splits of a family `x-*`, by number.
+    fn members(&self, family: &str) -> Vec<&Split> {
+        let Some(stem) = family.strip_suffix('*') else { return Vec::new() };
+        let number = |s: &Split| s.name.strip_prefix(stem).and_then(|rest| rest.parse::<u64>().ok());
+        let mut all: Vec<(u64, &Split)> = self.splits.iter().filter_map(|s| Some((number(s)?, s))).collect();
+        all.sort_by_key(|(number, _)| *number);
+        all.into_iter().map(|(_, split)| split).collect()
+    }
+}
+
+fn no_features(of: &Path) -> Error {
+    let what = format!("{} has no node features", of.display());
+    Bad::request(what, "add feat.npy to the folder, or generate a block model, e.g. sbm:2000:5:10").into()
+}
+
+/// Names with numbered ones as `stem-*`, each once.
+fn families(names: &[&str]) -> Vec<String> {
+    let family = |name: &&str| match name.rsplit_once('-') {
+        Some((stem, number)) if number.parse::<u64>().is_ok() => format!("{stem}-*"),
+        _ => (*name).to_string(),
+    };
+    let mut all: Vec<String> = names.iter().map(family).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Each row divided by the sum of its absolute values; rows of zeros stay.
+fn normalised(features: &Features) -> Features {
+    let divide = |row: &mut [f32]| {
+        let sum: f64 = row.iter().map(|x| f64::from(x.abs())).sum();
+        if sum > 0.0 {
+            row.iter_mut().for_each(|x| *x = (f64::from(*x) / sum) as f32);
+        }
+    };
+    match features {
+        Features::Dense(m) => {
+            let (mut values, width) = (dense(m), m.width());
+            values.chunks_mut(width.max(1)).for_each(divide);
+            Features::Dense(Dense::F32 { values: values.into(), width })
+        }
+        Features::Sparse(m) => {
+            let mut data = m.data.as_ref().map_or_else(|| vec![1.0; m.indices.len()], |d| d.to_vec());
+            for row in m.indptr.windows(2) {
+                divide(&mut data[row[0] as usize..row[1] as usize]);
+            }
+            Features::Sparse(SparseFeatures { data: Some(data.into()), ..m.clone() })
+        }
+    }
+}
+
+/// The elements as f32.
+pub(crate) fn dense(m: &Dense) -> Vec<f32> {
+    match m {
+        Dense::F32 { values, .. } => values.to_vec(),
+        Dense::F16 { values, .. } => values.iter().map(|x| x.to_f32()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphweft_graph::SelfLoops;
+    use graphweft_graph::progress::Silent;
+
+    use super::*;
+
+    fn open(change: impl FnOnce(&mut DataConfig)) -> Result<Data> {
+        let mut config = DataConfig { graph: Some("sbm:60:3:4:f=8".into()), ..Default::default() };
+        change(&mut config);
+        Data::open(&config, &Encodings::default(), &Silent)
+    }
+
+    fn named(names: &[&str]) -> Data {
+        let mut data = open(|_| {}).unwrap();
+        let split = data.splits[0].clone();
+        data.splits = names.iter().map(|name| Split { name: (*name).into(), ..split.clone() }).collect();
+        data
+    }
+
+    #[test]
+    fn nothing_changes_unless_it_is_asked_for() {
+        let spec: Spec = "sbm:60:3:4:f=8".parse().unwrap();
+        let data = open(|_| {}).unwrap();
+        assert_eq!(data.graph, spec.graph(0, &Silent).unwrap());
+        assert_eq!(Some(&data.features), spec.features(0).as_ref());
+        let looped = open(|c| c.self_loops = SelfLoops::Add).unwrap();
+        assert_eq!(looped.graph.num_self_loops(), 60);
+        assert_ne!(open(|c| c.graph_seed = 1).unwrap().graph, data.graph);
+    }
+
+    #[test]
+    fn rows_are_divided_by_their_sums() {
+        let width = 2;
+        let m = Features::Dense(Dense::F32 { values: vec![1.0, -3.0, 0.0, 0.0].into(), width });
+        let values = vec![0.25, -0.75, 0.0, 0.0].into();
+        assert_eq!(normalised(&m), Features::Dense(Dense::F32 { values, width }));
+        let indices = vec![0u32, 1, 0];
+        let sparse =
+            |data| SparseFeatures { indptr: vec![0, 2, 3, 3].into(), indices: indices.clone().into(), data, width };
+        let expected = Features::Sparse(sparse(Some(vec![0.5, 0.5, 1.0].into())));
+        assert_eq!(normalised(&Features::Sparse(sparse(None))), expected);
+        assert_eq!(normalised(&Features::Sparse(sparse(Some(vec![2.0, 2.0, 7.0].into())))), expected);
+    }
+
+    #[test]
+    fn the_obvious_split_is_taken_and_otherwise_all_are_listed() {
+        for (names, obvious) in [
+            (&["polynormer"][..], Some("polynormer")),
+            (&["geomgcn-0", "geomgcn-1", "public"], Some("public")),
+            (&["public-0", "public-1", "public-10", "public-2"], Some("public-*")),
+            (&["a", "b-0", "b-1"], None),
+            (&[], None),
+        ] {
+            let found = named(names).split_name(None);
+            match obvious {
+                Some(name) => assert_eq!(found.unwrap(), name),
+                None => assert!(found.unwrap_err().to_string().contains("data.split")),
+            }
+        }
+        let data = named(&["a", "b-0", "b-1"]);
+        let message = data.split_name(Some("c")).unwrap_err().to_string();
+        assert!(message.contains("no split \"c\"") && message.contains("a, b-*"), "{message}");
+        assert!(named(&[]).split_name(None).unwrap_err().to_string().contains("no split: add"));
+    }
+
+    #[test]
+    fn a_seed_takes_its_split_of_a_family_in_the_order_of_numbers() {
+        let data = named(&["b-0", "b-1", "b-10", "b-2", "other"]);
+        assert_eq!(data.split_name(Some("b-*")).unwrap(), "b-*");
+        for (seed, name) in [(0, "b-0"), (2, "b-2"), (3, "b-10"), (4, "b-0")] {
+            assert_eq!(data.split("b-*", seed).unwrap().name, name);
+        }
+        assert_eq!(data.split("other", 3).unwrap().name, "other");
+        assert!(data.split("x", 0).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_trained_on_is_refused_with_a_remedy() {
+        for (graph, part) in [(None, "no data"), (Some("grid:3:3"), "no node features"), (Some("gird:3"), "gird")] {
+            let message = open(|c| c.graph = graph.map(String::from)).unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("remedy"), "{message}");
+        }
+        let message = open(|c| (c.path, c.graph) = (Some("/nowhere".into()), None)).unwrap_err().to_string();
+        assert!(message.contains("/nowhere"), "{message}");
+        let mut data = open(|_| {}).unwrap();
+        data.target = None;
+        assert!(data.target().unwrap_err().to_string().contains("label.npy"));
+    }
+}

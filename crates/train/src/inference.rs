@@ -1,0 +1,99 @@
+//! Using a model that was trained: scores on a split, or logits of all nodes.
+
+use std::path::{Path, PathBuf};
+
+use graphweft_graph::Error as Bad;
+use graphweft_tensor::Device;
+
+use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
+use crate::config::{Config, Draft, OptimizerName};
+use crate::data::Data;
+use crate::error::Result;
+use crate::learner::Learner;
+use crate::metrics::Metric;
+use crate::run_dir::RunDir;
+use crate::shard::{Lesson, Shard};
+
+/// A model with its settings.
+#[derive(Clone, Debug)]
+pub struct Trained {
+    /// How it was trained, or as the given configuration says.
+    pub config: Config,
+    /// Its parameters.
+    pub model: Tensors,
+    /// The file or folder they came from.
+    pub source: PathBuf,
+}
+
+impl Trained {
+    /// Opens a run directory (the best epoch), a checkpoint (its own epoch), or a safetensors file with a configuration beside
+    /// it or given.
+    ///
+    /// # Errors
+    /// If it is none of these, or damaged.
+    pub fn open(path: &Path, config: Option<&Path>) -> Result<Self> {
+        let (source, text, model) = if path.is_file() {
+            let beside = path.with_file_name("config.toml");
+            let remedy = "name its configuration with --config";
+            let from = config.unwrap_or(&beside);
+            let text = std::fs::read_to_string(from).map_err(|e| Bad::bad(from, "config", e.to_string(), remedy))?;
+            (path.to_path_buf(), text, Tensors::read(path)?)
+        } else if path.join("manifest.sha256").exists() {
+            let checkpoint = Checkpoint::read(path)?;
+            (path.to_path_buf(), checkpoint.config, checkpoint.model)
+        } else {
+            Self::of_run(path)?
+        };
+        let draft = match config {
+            Some(config) => Draft::read(config)?,
+            None => Draft::parse(&text, &source)?,
+        };
+        Ok(Self { config: draft.finish()?, model, source })
+    }
+
+    /// The best epoch of a run that is over, or so far.
+    fn of_run(path: &Path) -> Result<(PathBuf, String, Tensors)> {
+        let file = path.join("model.safetensors");
+        if let (true, Some(config)) = (file.exists(), RunDir::config(path)) {
+            let model = Tensors::read(&file)?;
+            return Ok((file, config, model));
+        }
+        if let Some((from, checkpoint)) = Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.found {
+            let best = if checkpoint.best.is_empty() { checkpoint.model } else { checkpoint.best };
+            return Ok((from, checkpoint.config, best));
+        }
+        let problem = "this is neither a run directory, a checkpoint nor a safetensors file";
+        let seeds = path.join("result.json").exists();
+        let remedy = if seeds { "name the folder of one seed, e.g. seed-0, inside it" } else { "check the path" };
+        Err(Bad::bad(path, "model", problem, remedy).into())
+    }
+
+    /// Scores on the split that the configuration names, or the obvious one.
+    pub fn evaluate(&self, data: &Data) -> Result<(Metric, String, Scores)> {
+        let target = data.target()?;
+        let metric = self.config.train.metric.unwrap_or(target.default_metric());
+        metric.check(&target.truth(), data.classes)?;
+        let name = data.split_name(self.config.data.split.as_deref())?;
+        let split = data.split(&name, self.config.run.seed)?;
+        let shard = Shard::local(&Device::cpu(), data, &self.config)?;
+        let lesson = Lesson::new(&shard, target, split)?;
+        let scores = self.learner(&shard)?.evaluate(&lesson, metric, 0)?;
+        Ok((metric, split.name.clone(), scores))
+    }
+
+    /// Logits of all nodes, row by row in original ids, and their columns.
+    pub fn predict(&self, data: &Data) -> Result<(Vec<f32>, usize)> {
+        let shard = Shard::local(&Device::cpu(), data, &self.config)?;
+        let logits = self.learner(&shard)?.logits()?;
+        Ok((shard.collect(&logits)?, logits.cols()))
+    }
+
+    fn learner<'a>(&self, shard: &'a Shard) -> Result<Learner<'a>> {
+        let mut config = self.config.clone();
+        // An optimizer that keeps nothing: it will not be used.
+        (config.train.optimizer, config.train.momentum) = (OptimizerName::Sgd, 0.0);
+        let learner = Learner::new(shard, &config)?;
+        learner.load_model(&self.model)?;
+        Ok(learner)
+    }
+}

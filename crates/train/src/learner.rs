@@ -1,0 +1,222 @@
+//! A model that learns: one step forward, back and down, and how good it is.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Instant;
+
+use graphweft_model::{Mode, Network, Rates, Remat, Step};
+use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm};
+use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tag, Tape, Var};
+
+use crate::checkpoint::{Scores, Tensors};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::metrics::{Logits, Metric, Scoring};
+use crate::shard::{Lesson, Shard};
+
+/// What a step found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// The mean loss of the nodes learned from, before the update.
+    pub loss: f64,
+    /// The length of all gradients together.
+    pub gradient_norm: f64,
+}
+
+/// Hears of the phases of a step: a name, and when it began.
+pub type Phases<'a> = &'a mut dyn FnMut(&'static str, Instant);
+
+/// A network with its optimizer on one rank.
+pub struct Learner<'a> {
+    shard: &'a Shard,
+    network: Network,
+    parameters: Vec<Rc<Parameter>>,
+    optimizer: Optimizer,
+    seed: u64,
+    rates: Rates,
+    remat: Remat,
+    smoothing: f64,
+    clip: f64,
+}
+
+impl<'a> Learner<'a> {
+    /// Builds the model and its optimizer.
+    pub fn new(shard: &'a Shard, config: &Config) -> Result<Self> {
+        let seed = config.run.seed;
+        let network = config.model.build(&shard.device, shard.shape, shard.dtype.compute(), seed);
+        let network = network.map_err(|e| match e {
+            Computation::Argument { problem, .. } => Error::setting("model", problem, "change the keys of [model]"),
+            other => other.into(),
+        })?;
+        let parameters = network.parameters();
+        let optimizer = Optimizer::new(config.train.rule(), &parameters)?;
+        let (rates, remat) = (config.train.rates(), config.compute.remat);
+        let (smoothing, clip) = (config.train.label_smoothing, config.train.clip);
+        Ok(Self { shard, network, parameters, optimizer, seed, rates, remat, smoothing, clip })
+    }
+
+    /// Numbers that are trained.
+    pub fn size(&self) -> usize {
+        self.parameters.iter().map(|p| p.value().rows() * p.value().cols()).sum()
+    }
+
+    fn step_of(&self, mode: Mode, epoch: u64) -> Step {
+        Step {
+            ops: Rc::clone(&self.shard.ops),
+            features: self.shard.features.clone(),
+            positional: self.shard.positional.clone(),
+            mode,
+            seed: self.seed,
+            epoch,
+            rates: self.rates,
+            remat: self.remat,
+            dtype: self.shard.dtype,
+        }
+    }
+
+    fn forward(&self, tape: &mut Tape, step: &Step) -> Result<Var> {
+        let logits = self.network.forward(tape, step)?;
+        let none = || Computation::Argument { op: "model", problem: "it has no layers".into() };
+        Ok(logits.ok_or_else(none)?)
+    }
+
+    /// Learns from all nodes once.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] before anything is changed.
+    pub fn learn(&mut self, lesson: &Lesson, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
+        let (device, start) = (self.shard.device.clone(), Instant::now());
+        let mut tape = Tape::new(&device);
+        let logits = self.forward(&mut tape, &self.step_of(Mode::Train, epoch))?;
+        let loss = lesson.loss(&mut tape, &logits, self.smoothing)?;
+        drop(logits);
+        let value = self.sum(loss.value())?;
+        phase("forward", start);
+        if !value.is_finite() {
+            return Err(Error::NotFinite { epoch, place: self.diagnose(epoch)? });
+        }
+        let start = Instant::now();
+        let one = device.upload(1, 1, &[1.0f64], Tag::Workspace)?;
+        let one = device.convert("loss", &one, loss.value().dtype())?;
+        tape.backward(vec![(loss, one)], &[], |_| Ok(()))?;
+        phase("backward", start);
+
+        let start = Instant::now();
+        let reduce = self.shard.ops.reduce();
+        for p in &self.parameters {
+            if let Some(mut gradient) = p.take_grad() {
+                reduce.sum(&mut gradient)?;
+                p.set_grad(Some(gradient));
+            }
+        }
+        let gradient_norm = gradient_norm(&self.parameters).map_err(|e| match e {
+            Computation::NotFinite { what } => Error::NotFinite { epoch, place: what },
+            other => other.into(),
+        })?;
+        let scale = if self.clip > 0.0 { clip_factor(gradient_norm, self.clip) } else { 1.0 };
+        self.optimizer.step(lr, scale)?;
+        phase("update", start);
+        Ok(Report { loss: value, gradient_norm })
+    }
+
+    /// A single number summed over ranks.
+    fn sum(&self, m: &Matrix) -> Result<f64> {
+        let mut m = self.shard.device.convert("loss", m, DType::F64)?;
+        self.shard.ops.reduce().sum(&mut m)?;
+        Ok(m.to_vec::<f64>()?[0])
+    }
+
+    /// The first layer whose output is not finite, found by computing once more.
+    fn diagnose(&self, epoch: u64) -> Result<String> {
+        let device = &self.shard.device;
+        let mut place = None;
+        let mut tape = Tape::without_gradients(device);
+        let step = self.step_of(Mode::Train, epoch);
+        self.network.forward_watched(&mut tape, &step, |layer, state| {
+            let plain = |v: &Var| device.convert("diagnosis", v.value(), v.value().dtype().compute());
+            let wide = state.iter().map(plain).collect::<std::result::Result<Vec<Matrix>, _>>()?;
+            let sums = device.backend().square_sums(&wide.iter().collect::<Vec<_>>())?;
+            if place.is_none() && sums.iter().any(|s| !s.is_finite()) {
+                place = Some(format!("the output of layer {}", layer.name()));
+            }
+            Ok(())
+        })?;
+        Ok(place.unwrap_or_else(|| "the loss".into()))
+    }
+
+    /// Logits of this rank's rows, without dropout.
+    pub fn logits(&self) -> Result<Matrix> {
+        let mut tape = Tape::without_gradients(&self.shard.device);
+        let logits = self.forward(&mut tape, &self.step_of(Mode::Evaluate, 0))?;
+        Ok(logits.value().clone())
+    }
+
+    /// The scores of all three parts.
+    pub fn evaluate(&self, lesson: &Lesson, metric: Metric, epoch: u64) -> Result<Scores> {
+        let logits = Logits::of(&self.logits()?)?;
+        let reduce = self.shard.ops.reduce();
+        let truth = lesson.truth();
+        let scoring = Scoring { metric, truth, device: &self.shard.device, reduce: &*reduce };
+        let [train, valid, test] = &lesson.parts;
+        let score = |part| scoring.score(&logits, part);
+        Ok(Scores { epoch, train: score(train)?, valid: score(valid)?, test: score(test)? })
+    }
+
+    /// Parameters and running moments.
+    pub fn model(&self) -> Result<Tensors> {
+        let mut all = Tensors::default();
+        for p in &self.parameters {
+            all.add(p.name(), p.dims(), &p.value())?;
+        }
+        for buffer in self.network.buffers() {
+            all.add_vector(buffer.name(), &buffer.values());
+            if let Some(stem) = buffer.name().strip_suffix("running_mean") {
+                all.add_count(&format!("{stem}num_batches_tracked"), self.optimizer.steps() as i64);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Takes parameters and running moments over.
+    pub fn load_model(&self, from: &Tensors) -> Result<()> {
+        let device = &self.shard.device;
+        for p in &self.parameters {
+            let found = from.matrix(device, p.name(), &p.value())?;
+            p.update(|value| device.backend().convert(value, &found))?;
+        }
+        for buffer in self.network.buffers() {
+            let values = from.numbers(buffer.name(), buffer.values().len())?;
+            buffer.set(values);
+        }
+        Ok(())
+    }
+
+    /// What the optimizer remembers, and its steps.
+    pub fn optimizer(&self) -> Result<(Tensors, u64)> {
+        let mut all = Tensors::default();
+        for (name, m) in self.optimizer.state() {
+            // `<parameter>.exp_avg` has the shape of the parameter.
+            let of = name.rsplit_once('.').map_or("", |(parameter, _)| parameter);
+            let parameter = self.parameters.iter().find(|p| p.name() == of);
+            all.add(&name, parameter.map_or(&[m.rows(), m.cols()][..], |p| p.dims()), &m)?;
+        }
+        Ok((all, self.optimizer.steps()))
+    }
+
+    /// Takes over what an optimizer remembered.
+    pub fn load_optimizer(&mut self, from: &Tensors, steps: u64) -> Result<()> {
+        let device = self.shard.device.clone();
+        let shapes: HashMap<String, Matrix> = self.optimizer.state().into_iter().collect();
+        let mut found = HashMap::new();
+        for (name, like) in &shapes {
+            found.insert(name.clone(), from.matrix(&device, name, like)?);
+        }
+        drop(shapes);
+        Ok(self.optimizer.restore(steps, |name| {
+            found.remove(name).ok_or_else(|| Computation::Argument {
+                op: "optimizer",
+                problem: format!("the checkpoint has no {name}"),
+            })
+        })?)
+    }
+}

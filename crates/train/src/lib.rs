@@ -1,0 +1,32 @@
+//! Training for Graphweft.
+//!
+//! * [`config`]: one TOML file says everything about a run;
+//! * [`data`]: the graph it names, changed as it says;
+//! * [`shard`]: what one rank holds of it, and [`learner`]: a model that learns from it, epoch by epoch;
+//! * [`trainer`]: a run, from the first epoch to the last, and [`session`]: one run per seed, or going on with one;
+//! * [`inference`]: using what was trained;
+//! * [`schedule`], [`metrics`]: learning rates and scores;
+//! * [`checkpoint`]: what a run needs to go on, safe against power cuts and verified when read;
+//! * [`run_dir`]: where a run writes, with TensorBoard events, a trace and the training curve.
+//!
+//! A run is a function of its configuration: same settings, same bytes, for any number of threads, whether or not it was
+//! interrupted on the way.
+
+pub mod checkpoint;
+pub mod config;
+pub mod data;
+mod durable;
+mod error;
+pub mod figure;
+pub mod inference;
+pub mod learner;
+pub mod metrics;
+pub mod run_dir;
+pub mod schedule;
+pub mod session;
+pub mod shard;
+mod stop;
+pub mod trainer;
+
+pub use error::{Error, Result};
+pub use stop::Stop;

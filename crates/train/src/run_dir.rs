@@ -1,0 +1,277 @@
+//! The run directory.
+//!
+//! ```text
+//! runs/<name>/
+//!   config.toml        every setting, with its value
+//!   plan.json          how the work is spread
+//!   metrics.jsonl      a line per epoch: loss, learning rate, scores
+//!   result.json        the best epoch and its scores; its presence says that the run is over
+//!   model.safetensors  the parameters of the best epoch
+//!   predictions.npy    their logits, a row per node in original ids
+//!   curve.svg          loss and scores over epochs
+//!   checkpoints/       see [`crate::checkpoint`]
+//!   events.out.tfevents.0.graphweft, trace.json   TensorBoard and Chrome trace
+//! ```
+//!
+//! Of a run with several seeds, each has such a folder, `seed-<s>/`, of its own, and the directory has `config.toml`, `plan.json`
+//! and `result.json` with the mean. Everything but events and trace is a function of the configuration: a run that was
+//! interrupted and resumed ends with the same bytes as one that was not. Times are in events and trace only.
+
+pub mod curve;
+pub mod events;
+pub mod trace;
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use graphweft_graph::Error as Bad;
+use graphweft_graph::npy::write_npy;
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::{Checkpoints, Scores};
+use crate::config::RunConfig;
+use crate::durable;
+use crate::error::Result;
+use crate::metrics::read_score;
+
+const CONFIG: &str = "config.toml";
+/// The last line of a `config.toml` that is all there.
+const CONFIG_END: &str = "# end\n";
+const PLAN: &str = "plan.json";
+const METRICS: &str = "metrics.jsonl";
+const RESULT: &str = "result.json";
+const MODEL: &str = "model.safetensors";
+const PREDICTIONS: &str = "predictions.npy";
+
+/// A run directory that nobody else writes to while this lives.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    /// The folder itself, locked.
+    _lock: File,
+}
+
+impl RunDir {
+    /// Creates `path`.
+    ///
+    /// # Errors
+    /// [`Bad::Request`] if there is something already.
+    pub fn create(path: &Path) -> Result<Self> {
+        if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
+            let what = format!("{} exists already", path.display());
+            return Err(Bad::request(what, "go on with --resume, remove it, or name another with -o").into());
+        }
+        Self::open(path)
+    }
+
+    /// Opens `path`, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// [`Bad::Request`] if another process writes there.
+    pub fn open(path: &Path) -> Result<Self> {
+        durable::create_folder(path)?;
+        let lock = File::open(path).map_err(Bad::write("open", path))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_path_buf(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                let what = format!("another process is training in {}", path.display());
+                Err(Bad::request(what, "wait for it, or name another folder with -o").into())
+            }
+            Err(TryLockError::Error(e)) => Err(Bad::write("lock", path)(e).into()),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its checkpoints.
+    pub fn checkpoints(&self, config: &RunConfig) -> Checkpoints {
+        Checkpoints::new(self.path.join("checkpoints"), config.checkpoint_every, config.keep)
+    }
+
+    /// Writes the configuration and the plan.
+    pub fn describe(&self, config: &str, plan: &str) -> Result<()> {
+        self.replace(CONFIG, format!("{config}\n{CONFIG_END}").as_bytes())?;
+        self.replace(PLAN, plan.as_bytes())
+    }
+
+    /// The configuration that [`RunDir::describe`] wrote, unless it is missing or cut short.
+    pub fn config(path: &Path) -> Option<String> {
+        let text = fs::read_to_string(path.join(CONFIG)).ok()?;
+        text.strip_suffix(CONFIG_END).map(String::from)
+    }
+
+    /// Writes `predictions.npy`: a row per node.
+    pub fn predictions(&self, rows: &[f32], cols: usize) -> Result<()> {
+        write_predictions(&self.path.join(PREDICTIONS), rows, cols)
+    }
+
+    /// Writes `model.safetensors`.
+    pub fn model(&self, bytes: &[u8]) -> Result<()> {
+        self.replace(MODEL, bytes)
+    }
+
+    /// Writes `result.json`, which ends the run.
+    pub fn finish(&self, result: &impl Serialize) -> Result<()> {
+        let json = |e: serde_json::Error| Bad::request(format!("cannot write {RESULT}: {e}"), "report this as a bug");
+        let mut bytes = serde_json::to_vec_pretty(result).map_err(json)?;
+        bytes.push(b'\n');
+        self.replace(RESULT, &bytes)
+    }
+
+    /// Removes `result.json`: the run is not over.
+    pub fn reopen(&self) -> Result<()> {
+        match fs::remove_file(self.path.join(RESULT)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(Bad::write("remove", self.path.join(RESULT))(e).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        Ok(durable::replace(&self.path.join(name), bytes)?)
+    }
+}
+
+impl Drop for RunDir {
+    /// A run that was refused before it wrote anything leaves no empty folder.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Writes logits, a row per node, in one step.
+pub fn write_predictions(path: &Path, rows: &[f32], cols: usize) -> Result<()> {
+    let partial = path.with_extension("npy.partial");
+    write_npy(&partial, &[cols], rows)?;
+    Ok(durable::rename(&partial, path)?)
+}
+
+/// A line of `metrics.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// From 1.
+    pub epoch: u64,
+    /// Of the nodes learned from, before the update.
+    pub loss: f64,
+    /// Learning rate.
+    pub lr: f64,
+    /// The length of all gradients together.
+    pub gradient_norm: f64,
+    /// After the update, in the epochs that are evaluated.
+    #[serde(flatten)]
+    pub scores: Option<Evaluated>,
+}
+
+/// Scores in per cent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Evaluated {
+    #[serde(deserialize_with = "read_score")]
+    pub train: f64,
+    #[serde(deserialize_with = "read_score")]
+    pub valid: f64,
+    #[serde(deserialize_with = "read_score")]
+    pub test: f64,
+}
+
+impl From<Scores> for Evaluated {
+    fn from(s: Scores) -> Self {
+        Self { train: s.train, valid: s.valid, test: s.test }
+    }
+}
+
+/// `metrics.jsonl`: on disk as far as the system has written it, and whole in memory for checkpoints.
+#[derive(Debug)]
+pub struct MetricsLog {
+    file: File,
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl MetricsLog {
+    /// Starts from what a checkpoint kept, or from nothing.
+    pub fn start(dir: &RunDir, bytes: Vec<u8>) -> Result<Self> {
+        let path = dir.path.join(METRICS);
+        durable::replace(&path, &bytes)?;
+        let file = OpenOptions::new().append(true).open(&path).map_err(Bad::write("open", &path))?;
+        Ok(Self { file, path, bytes })
+    }
+
+    /// Adds an epoch.
+    pub fn add(&mut self, line: &Line) -> Result<()> {
+        let json = |e: serde_json::Error| Bad::request(format!("cannot write {METRICS}: {e}"), "report this as a bug");
+        let mut text = serde_json::to_vec(line).map_err(json)?;
+        text.push(b'\n');
+        self.file.write_all(&text).map_err(Bad::write("write", &self.path))?;
+        self.bytes.extend(text);
+        Ok(())
+    }
+
+    /// Everything so far, with its bytes on the disk.
+    pub fn sync(&self) -> Result<&[u8]> {
+        self.file.sync_all().map_err(Bad::write("write", &self.path))?;
+        Ok(&self.bytes)
+    }
+
+    /// The lines so far.
+    pub fn lines(&self) -> Result<Vec<Line>> {
+        let damaged =
+            |e: serde_json::Error| Bad::bad(&self.path, "line", e.to_string(), "go on from another checkpoint");
+        let lines = self.bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+        Ok(lines.map(|line| serde_json::from_slice(line).map_err(damaged)).collect::<std::result::Result<_, _>>()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_belongs_to_one_run_and_one_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("runs/a");
+        let run = RunDir::create(&path).unwrap();
+        let message = RunDir::open(&path).unwrap_err().to_string();
+        assert!(message.contains("another process"), "{message}");
+        drop(run);
+        assert!(!path.exists(), "nothing was written");
+        let run = RunDir::create(&path).unwrap();
+        run.describe("[run]\n", "{}\n").unwrap();
+        assert_eq!(RunDir::config(&path).unwrap(), "[run]\n\n");
+        drop(run);
+        let message = RunDir::create(&path).unwrap_err().to_string();
+        assert!(message.contains("exists already") && message.contains("--resume"), "{message}");
+        let run = RunDir::open(&path).unwrap();
+        run.finish(&7).unwrap();
+        assert_eq!(fs::read_to_string(path.join(RESULT)).unwrap(), "7\n");
+        run.reopen().unwrap();
+        run.reopen().unwrap();
+        assert!(!path.join(RESULT).exists());
+    }
+
+    #[test]
+    fn metrics_go_on_from_a_checkpoint_with_the_same_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(dir.path()).unwrap();
+        let line = |epoch| {
+            let scores = (epoch % 2 == 0).then_some(Evaluated { train: 1.0 / 3.0, valid: 0.1, test: 99.0 });
+            Line { epoch, loss: 0.1 * epoch as f64, lr: 1e-3, gradient_norm: 2.0, scores }
+        };
+        let mut log = MetricsLog::start(&run, Vec::new()).unwrap();
+        (1..=3).for_each(|e| log.add(&line(e)).unwrap());
+        let kept = log.sync().unwrap().to_vec();
+        (4..=6).for_each(|e| log.add(&line(e)).unwrap());
+        let whole = fs::read(dir.path().join(METRICS)).unwrap();
+        drop(log);
+        let mut log = MetricsLog::start(&run, kept.clone()).unwrap();
+        assert_eq!(fs::read(dir.path().join(METRICS)).unwrap(), kept);
+        (4..=6).for_each(|e| log.add(&line(e)).unwrap());
+        assert_eq!(fs::read(dir.path().join(METRICS)).unwrap(), whole);
+        assert_eq!(log.lines().unwrap(), (1..=6).map(line).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,449 @@
+//! Whole runs: what they leave behind, that they can be interrupted anywhere, and how they fail.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use graphweft_graph::dataset::{Dense, Features};
+use graphweft_graph::npy::NpyFile;
+use graphweft_graph::progress::{Progress, Silent, Task, Unit};
+use graphweft_train::checkpoint::Scores;
+use graphweft_train::config::{Config, Draft, RunConfig};
+use graphweft_train::data::{Data, Target};
+use graphweft_train::inference::Trained;
+use graphweft_train::run_dir::Line;
+use graphweft_train::session::{self, Start, Summary};
+use graphweft_train::trainer::Observer;
+use graphweft_train::{Error, Result, Stop};
+
+/// Asks for a stop after an epoch, and remembers notes.
+#[derive(Default)]
+struct Watch {
+    stop: Stop,
+    stop_after: Option<u64>,
+    notes: Mutex<Vec<String>>,
+}
+
+impl Progress for Watch {
+    fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task> {
+        Silent.start(phase, total, unit)
+    }
+}
+
+impl Observer for Watch {
+    fn begin(&self, _: u64, _: u64, _: u64) {}
+
+    fn epoch(&self, line: &Line, _: Option<&Scores>) {
+        if self.stop_after == Some(line.epoch) {
+            self.stop.request();
+        }
+    }
+
+    fn note(&self, line: &str) {
+        self.notes.lock().unwrap().push(line.into());
+    }
+}
+
+const SMALL: [&str; 10] = [
+    "data.graph=sbm:200:3:6:f=8",
+    "data.self_loops=add",
+    "model.hidden=8",
+    "model.layers=2",
+    "model.heads=2",
+    "train.epochs=12",
+    "train.lr=0.01",
+    "train.dropout=0.2",
+    "train.attention_dropout=0.1",
+    "run.checkpoint_every=4",
+];
+
+fn config(more: &[&str]) -> Config {
+    let mut draft = Draft::default();
+    SMALL.iter().chain(more).for_each(|s| draft.assign(s).unwrap());
+    draft.finish().unwrap()
+}
+
+fn train_on(data: &Data, config: Config, dir: &Path) -> Result<Summary> {
+    session::train(config, data, dir, &Start::New, &Watch::default(), &Stop::default())
+}
+
+fn run(config: &Config, dir: &Path, start: &Start, watch: &Watch) -> Result<Summary> {
+    let data = Data::open(&config.data, &config.encoding, &Silent)?;
+    session::train(config.clone(), &data, dir, start, watch, &watch.stop)
+}
+
+fn fresh(config: &Config, dir: &Path) -> Summary {
+    run(config, dir, &Start::New, &Watch::default()).unwrap()
+}
+
+fn resume(config: &Config, dir: &Path) -> Summary {
+    run(config, dir, &Start::Newest, &Watch::default()).unwrap()
+}
+
+/// Stops after an epoch and gives the error's checkpoint.
+fn stopped(config: &Config, dir: &Path, start: &Start, epoch: u64) -> PathBuf {
+    let watch = Watch { stop_after: Some(epoch), ..Default::default() };
+    match run(config, dir, start, &watch) {
+        Err(Error::Stopped { epoch: at, checkpoint }) => {
+            assert_eq!(at, epoch);
+            checkpoint
+        }
+        other => panic!("expected a stop, found {other:?}"),
+    }
+}
+
+/// Every file whose bytes are a function of the configuration.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn look(dir: &Path, root: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_string();
+            if path.is_dir() {
+                look(&path, root, all);
+            } else if name != "trace.json" && !name.starts_with("events.") {
+                all.insert(path.strip_prefix(root).unwrap().into(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    look(dir, dir, &mut all);
+    all
+}
+
+fn same(a: &Path, b: &Path, what: &str) {
+    same_contents(&contents(a), &contents(b), what);
+}
+
+fn same_contents(a: &BTreeMap<PathBuf, Vec<u8>>, b: &BTreeMap<PathBuf, Vec<u8>>, what: &str) {
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>(), "{what}");
+    for (name, bytes) in a {
+        assert!(*bytes == b[name], "{what}: {} differs", name.display());
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy_folder(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+#[test]
+fn a_run_learns_and_leaves_everything_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run");
+    let summary = fresh(&config(&["train.epochs=40"]), &path);
+    assert!(summary.test.mean > 55.0, "chance is 33 %: {}", summary.test.mean);
+    let losses = &summary.runs[0].losses;
+    assert!(losses.len() == 40 && losses[39] < 0.8 * losses[0], "{losses:?}");
+    let names: Vec<String> = contents(&path).keys().map(|p| p.display().to_string()).collect();
+    let expected = "config.toml plan.json metrics.jsonl result.json model.safetensors predictions.npy curve.svg";
+    for name in expected.split(' ') {
+        assert!(names.iter().any(|n| n == name), "{name} is missing: {names:?}");
+    }
+    assert!(path.join("trace.json").exists() && path.join("events.out.tfevents.0.graphweft").exists());
+    assert!(!names.iter().any(|n| n.contains("partial")), "{names:?}");
+
+    // The configuration reproduces the run.
+    let text = fs::read_to_string(path.join("config.toml")).unwrap();
+    let again = Draft::parse(&text, Path::new("config.toml")).unwrap().finish().unwrap();
+    fresh(&again, &dir.path().join("again"));
+    same(&path, &dir.path().join("again"), "the same configuration");
+}
+
+#[test]
+fn threads_do_not_change_a_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&["model.norm=batch"]);
+    for threads in [1, 3] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let path = dir.path().join(threads.to_string());
+        pool.install(|| fresh(&config, &path));
+    }
+    same(&dir.path().join("1"), &dir.path().join("3"), "threads");
+}
+
+fn stop_everywhere(more: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(more);
+    let whole = dir.path().join("whole");
+    let epochs = fresh(&config, &whole).runs[0].outcome.epochs;
+    assert!(epochs > 5);
+    for epoch in [1, 3, 4, 5, epochs - 1] {
+        let path = dir.path().join(format!("stopped-{epoch}"));
+        stopped(&config, &path, &Start::New, epoch);
+        if epoch + 2 < epochs {
+            stopped(&config, &path, &Start::Newest, epoch + 2);
+        }
+        resume(&config, &path);
+        same(&whole, &path, &format!("{more:?} stopped after {epoch}"));
+    }
+    // A run that is over is only finished again.
+    resume(&config, &whole);
+    same(&whole, &dir.path().join("stopped-1"), "finished twice");
+}
+
+#[test]
+fn a_run_that_was_stopped_ends_with_the_same_bytes() {
+    stop_everywhere(&["model.norm=batch", "train.schedule=cosine", "train.warmup=3"]);
+}
+
+#[test]
+fn a_plateau_and_momentum_are_remembered() {
+    stop_everywhere(&[
+        "train.schedule=plateau",
+        "train.plateau_patience=1",
+        "train.optimizer=sgd",
+        "train.momentum=0.9",
+    ]);
+}
+
+#[test]
+fn early_stopping_is_remembered() {
+    stop_everywhere(&["train.patience=4", "train.epochs=90", "train.clip=0.5", "train.evaluate_every=2"]);
+}
+
+#[test]
+fn half_precision_and_computing_again_are_exact_too() {
+    stop_everywhere(&[
+        "compute.dtype=bf16",
+        "compute.remat=layer",
+        "train.label_smoothing=0.1",
+        "train.optimizer=adam",
+    ]);
+}
+
+#[test]
+fn every_model_is_resumed_exactly() {
+    let names = "gt exphormer gps sgformer polynormer gcn sage gat gatv2 gin gcnii mlp";
+    for name in names.split(' ') {
+        let dir = tempfile::tempdir().unwrap();
+        let mut draft = Draft::default();
+        let model = [&format!("model.name={name}"), "model.hidden=8"];
+        let settings = SMALL.iter().filter(|s| !s.starts_with("model.")).copied().chain(model);
+        settings.chain(["train.epochs=5"]).for_each(|s| draft.assign(s).unwrap());
+        let config = draft.finish().unwrap();
+        let (whole, path) = (dir.path().join("whole"), dir.path().join("stopped"));
+        let losses = fresh(&config, &whole).runs.remove(0).losses;
+        assert!(losses[4] < losses[0], "{name}: {losses:?}");
+        stopped(&config, &path, &Start::New, 2);
+        resume(&config, &path);
+        same(&whole, &path, name);
+    }
+}
+
+#[test]
+fn a_power_cut_that_truncates_any_file_is_survived() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&["model.norm=batch"]);
+    let (whole, path) = (dir.path().join("whole"), dir.path().join("cut"));
+    fresh(&config, &whole);
+    stopped(&config, &path, &Start::New, 10);
+    let mut files: Vec<PathBuf> = contents(&path).into_keys().collect();
+    files.extend(["trace.json", "events.out.tfevents.0.graphweft"].map(PathBuf::from));
+    assert!(files.len() > 20, "three checkpoints: {files:?}");
+    for (k, file) in files.iter().enumerate() {
+        let copy = dir.path().join(format!("cut-{k}"));
+        copy_folder(&path, &copy);
+        let target = fs::OpenOptions::new().write(true).open(copy.join(file)).unwrap();
+        let length = target.metadata().unwrap().len();
+        target.set_len([0, length / 2, length.saturating_sub(1)][k % 3]).unwrap();
+        resume(&config, &copy);
+        let (mut expected, mut found) = (contents(&whole), contents(&copy));
+        if file.starts_with("checkpoints/step-000008") {
+            // An older checkpoint that nobody goes on from is not made again: one that is older still stays in its place.
+            expected.retain(|name, _| !name.starts_with("checkpoints/step-000008"));
+            found.retain(|name, _| !name.starts_with("checkpoints/step-000004"));
+        }
+        same_contents(&expected, &found, &file.display().to_string());
+    }
+    // Everything cut at once: from the beginning.
+    for file in &files {
+        fs::OpenOptions::new().write(true).open(path.join(file)).unwrap().set_len(3).unwrap();
+    }
+    resume(&config, &path);
+    same(&whole, &path, "everything");
+}
+
+#[test]
+fn a_damaged_checkpoint_is_never_gone_on_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&[]);
+    let checkpoint = stopped(&config, dir.path(), &Start::New, 6);
+    let file = checkpoint.join("optimizer.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    for start in [Start::Newest, Start::At(checkpoint)] {
+        let message = run(&config, dir.path(), &start, &Watch::default()).unwrap_err().to_string();
+        assert!(message.contains(file.to_str().unwrap()), "{message}");
+    }
+}
+
+#[test]
+fn an_older_checkpoint_can_be_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&[]);
+    let (whole, path) = (dir.path().join("whole"), dir.path().join("back"));
+    fresh(&config, &whole);
+    stopped(&config, &path, &Start::New, 10);
+    run(&config, &path, &Start::At(path.join("checkpoints/step-000004")), &Watch::default()).unwrap();
+    same(&whole, &path, "from epoch 4");
+}
+
+#[test]
+fn several_seeds_have_a_folder_each_and_are_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&["run.seed=5", "run.seeds=3"]);
+    let (whole, path) = (dir.path().join("whole"), dir.path().join("stopped"));
+    let summary = fresh(&config, &whole);
+    let tests: Vec<f64> = summary.runs.iter().map(|r| r.outcome.best.test).collect();
+    assert_eq!(summary.runs.iter().map(|r| r.outcome.seed).collect::<Vec<_>>(), [5, 6, 7]);
+    assert!((summary.test.mean - tests.iter().sum::<f64>() / 3.0).abs() < 1e-9);
+    assert_ne!(summary.runs[0].losses, summary.runs[1].losses);
+
+    // The second seed is stopped when the first is over.
+    stopped(&config, &path, &Start::New, 5);
+    stopped(&config, &path, &Start::Newest, 7);
+    resume(&config, &path);
+    same(&whole, &path, "three seeds");
+
+    // A seed of several is the run of that seed alone.
+    let alone = Config { run: RunConfig { seed: 6, seeds: 1, ..config.run }, ..config };
+    fresh(&alone, &dir.path().join("alone"));
+    same(&whole.join("seed-6"), &dir.path().join("alone"), "one seed");
+}
+
+#[test]
+fn only_some_settings_may_change_when_a_run_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    stopped(&config(&[]), dir.path(), &Start::New, 5);
+    let with = |s: &[&str]| {
+        let mut given = Draft::default();
+        s.iter().for_each(|s| given.assign(s).unwrap());
+        session::resumed(dir.path(), &Start::Newest, &given)
+    };
+    let longer = with(&["train.epochs=15"]).unwrap().unwrap();
+    assert_eq!((longer.train.epochs, longer.train.lr), (15, 0.01));
+    let message = with(&["train.lr=0.5"]).unwrap_err().to_string();
+    assert!(message.contains("train.lr") && message.contains("train.epochs"), "{message}");
+    assert!(session::resumed(&dir.path().join("none"), &Start::Newest, &Draft::default()).unwrap().is_none());
+    assert_eq!(resume(&longer, dir.path()).runs[0].losses.len(), 15);
+}
+
+#[test]
+fn a_number_that_is_not_finite_stops_the_run_before_the_update() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&["train.lr=1e30", "model.norm=none", "run.checkpoint_every=1"]);
+    let error = run(&config, dir.path(), &Start::New, &Watch::default()).unwrap_err();
+    let Error::NotFinite { epoch, place } = &error else { panic!("{error}") };
+    assert!(*epoch > 1 && place.contains("layer"), "{error}");
+    assert!(error.to_string().contains("train.lr"));
+    // What is saved is from before.
+    let metrics = fs::read_to_string(dir.path().join("metrics.jsonl")).unwrap();
+    assert_eq!(metrics.lines().count() as u64, epoch - 1);
+    assert!(!dir.path().join("result.json").exists());
+}
+
+#[test]
+fn the_first_layer_that_is_not_finite_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut data = Data::open(&config(&[]).data, &config(&[]).encoding, &Silent).unwrap();
+    let Features::Dense(Dense::F32 { values, .. }) = &mut data.features else { panic!("dense features") };
+    let mut spoiled = values.to_vec();
+    spoiled[17] = f32::NAN;
+    *values = spoiled.into();
+    let error = train_on(&data, config(&[]), dir.path()).unwrap_err();
+    let Error::NotFinite { epoch: 1, place } = &error else { panic!("{error}") };
+    assert!(place.contains("layer input"), "{error}");
+}
+
+#[test]
+fn a_trained_model_is_used_from_a_run_a_checkpoint_or_a_bare_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&["model.norm=batch"]);
+    let best = fresh(&config, dir.path()).runs[0].outcome.best;
+    let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+    let of_run = Trained::open(dir.path(), None).unwrap();
+    let (metric, split, scores) = of_run.evaluate(&data).unwrap();
+    assert_eq!((metric.name(), split.as_str()), ("accuracy", "default"));
+    assert_eq!((scores.train, scores.valid, scores.test), (best.train, best.valid, best.test));
+    let (rows, cols) = of_run.predict(&data).unwrap();
+    let stored = NpyFile::open(dir.path().join("predictions.npy")).unwrap();
+    assert_eq!((stored.shape(), cols), (&[200, 3][..], 3));
+    assert_eq!(&stored.elements::<f32>().unwrap()[..], rows);
+
+    let bare = Trained::open(&dir.path().join("model.safetensors"), None).unwrap();
+    assert_eq!(bare.predict(&data).unwrap().0, rows);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let file = elsewhere.path().join("m.safetensors");
+    fs::copy(dir.path().join("model.safetensors"), &file).unwrap();
+    assert!(Trained::open(&file, None).unwrap_err().to_string().contains("--config"));
+    let given = Trained::open(&file, Some(&dir.path().join("config.toml"))).unwrap();
+    assert_eq!(given.predict(&data).unwrap().0, rows);
+
+    let last = Trained::open(&dir.path().join("checkpoints/step-000012"), None).unwrap();
+    assert_eq!(last.predict(&data).unwrap().0 == rows, best.epoch == 12);
+    let message = Trained::open(elsewhere.path(), None).unwrap_err().to_string();
+    assert!(message.contains("neither a run directory"), "{message}");
+}
+
+#[test]
+fn labels_of_several_kinds_are_learned() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(&["train.epochs=40"]);
+    let mut data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+    // Three labels per node: its class, whether it is not the first, and one that nobody knows.
+    let Some(Target::Class(labels)) = &data.target else { panic!("classes") };
+    let each = labels.iter().flat_map(|l| [f32::from(u8::from(*l == 1)), f32::from(u8::from(*l > 0)), f32::NAN]);
+    data.target = Some(Target::Each(each.collect()));
+    for (metric, floor) in [("roc-auc", 65.0), ("average-precision", 60.0), ("accuracy", 60.0), ("macro-f1", 30.0)] {
+        config.train.metric = Some(serde_json::from_value(metric.into()).unwrap());
+        let summary = train_on(&data, config.clone(), &dir.path().join(metric)).unwrap();
+        assert!(summary.test.mean > floor, "{metric}: {}", summary.test.mean);
+    }
+    config.train.metric = None;
+    assert_eq!(train_on(&data, config, &dir.path().join("unset")).unwrap().metric.name(), "roc-auc");
+}
+
+#[test]
+fn encodings_tell_nodes_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = ["encoding.laplacian=3", "encoding.random_walk=4", "encoding.degree=true", "train.epochs=3"];
+    let with = fresh(&config(&all), &dir.path().join("with"));
+    let without = fresh(&config(&["train.epochs=3"]), &dir.path().join("without"));
+    // A linear layer of eight columns over eight encodings.
+    assert_eq!(with.runs[0].outcome.parameters, without.runs[0].outcome.parameters + 8 * 8 + 8);
+    assert_ne!(with.runs[0].losses, without.runs[0].losses);
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (k, (setting, part)) in [
+        ("train.metric=roc-auc", "this dataset has 3"),
+        ("data.split=none", "no split \"none\""),
+        ("model.heads=3", "cannot be shared"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = dir.path().join(k.to_string());
+        let message = run(&config(&[setting]), &path, &Start::New, &Watch::default()).unwrap_err().to_string();
+        assert!(message.contains(part) && message.contains("remedy"), "{message}");
+        assert!(!path.exists(), "nothing is left behind");
+    }
+    let path = dir.path().join("twice");
+    fresh(&config(&[]), &path);
+    let message = run(&config(&[]), &path, &Start::New, &Watch::default()).unwrap_err().to_string();
+    assert!(message.contains("exists already") && message.contains("--resume"), "{message}");
+}
