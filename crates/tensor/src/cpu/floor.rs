@@ -59,7 +59,8 @@ impl Cpu {
     }
 }
 
-/// The largest of all numbers in the rows of `edges`.
+/// The largest of all numbers in the rows of `edges`. Four vectors at a time, in as many registers; a line is asked for with each
+/// that is loaded.
 #[inline(always)]
 unsafe fn touch<S: Simd>(views: &[(&[f32], usize)], indices: &[u32], edges: Range<usize>) -> f32 {
     let (mut largest, mut rest) = ([S::splat(0.0); 4], 0f32);
@@ -67,14 +68,17 @@ unsafe fn touch<S: Simd>(views: &[(&[f32], usize)], indices: &[u32], edges: Rang
         let row = indices[at] as usize;
         let next = indices.get(at + AHEAD).map_or(row, |&j| j as usize);
         for (table, width) in views {
-            prefetch(table.as_ptr().wrapping_add(next * width), *width);
+            let next = table.as_ptr().wrapping_add(next * width);
             let row = &table[row * width..][..*width];
-            let vectors = row.chunks_exact(S::LANES);
-            for x in vectors.remainder() {
+            let fours = row.chunks_exact(4 * S::LANES);
+            for x in fours.remainder() {
                 rest = rest.max(*x);
             }
-            for (k, vector) in vectors.enumerate() {
-                largest[k % 4] = S::max(S::load(vector.as_ptr()), largest[k % 4]);
+            for (four, vectors) in fours.enumerate() {
+                for (k, largest) in largest.iter_mut().enumerate() {
+                    prefetch(next.wrapping_add((4 * four + k) * S::LANES), S::LANES);
+                    *largest = S::max(S::load(vectors.as_ptr().add(k * S::LANES)), *largest);
+                }
             }
         }
     }

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Trains on real graphs and compares test scores with published ones: run.py --data DIR [--jobs J] [--only TEXT] [--build BINARY]
+
+DIR holds the dataset folders. Every (row, seed) is a process of its own, J at a time with one thread each; what is done is kept in
+target/accuracy/results.jsonl and not run again with the same program and settings. The table goes to stdout and to RESULTS.md.
+
+Protocol: full-graph training, the test score at the best validation score, mean over seeds (or over the ten official splits, one
+seed each). Published values: Kipf and Welling 2017 and Velickovic et al. 2018 (Cora, PubMed, public split); Luo, Shi and Wu 2024
+(tuned GCN and GraphSAGE); NAGphormer's table (GT); Luo et al. 2025 (SGFormer, Polynormer); Luan et al. 2022 (Actor, other splits).
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE, KEPT = Path(__file__).parent, Path("target/accuracy/results.jsonl")
+ADAM = "train.optimizer=adam data.symmetrise=true"
+LOOPS = "data.self_loops=add"
+ROWS = "data.normalise=row"
+TUNED = "model.stack=tuned model.residual=true"
+PHOTO = f"{ADAM} {LOOPS} {ROWS} train.weight_decay=5e-5 train.lr=1e-3"
+CS = f"{ADAM} {LOOPS} {ROWS} train.weight_decay=5e-4 train.lr=1e-3"
+MINES = f"{ADAM} {LOOPS} {TUNED} model.norm=batch model.hidden=64 train.lr=0.01 train.dropout=0.2 train.epochs=2000 train.weight_decay=0"
+PLANETOID = f"{ADAM} {LOOPS} {ROWS} train.weight_decay=5e-4"
+KIPF = f"{PLANETOID} model.hidden=16 model.layers=2 train.dropout=0.5 train.input_dropout=0.5 train.lr=0.01 train.epochs=200"
+VELICKOVIC = f"{PLANETOID} model.hidden=64 model.heads=8 model.layers=2 model.activation=elu train.dropout=0.6 train.input_dropout=0.6 train.attention_dropout=0.6 train.lr=0.005"
+
+# dataset, split, model, settings, seeds, published
+TABLE = [
+    ("cora", "public", "gcn", KIPF, 10, 81.5),
+    ("cora", "public", "gat", f"{VELICKOVIC} train.epochs=1000 train.patience=200", 10, 83.0),
+    ("pubmed", "public", "gcn", KIPF, 10, 79.0),
+    ("amazon-photo", "polynormer", "gcn", f"{PHOTO} {TUNED} model.norm=layer model.hidden=256 model.layers=6 train.dropout=0.5 train.epochs=1000", 5, 96.10),
+    ("amazon-photo", "polynormer", "sage", f"{PHOTO} {TUNED} model.norm=layer model.hidden=64 model.layers=6 train.dropout=0.2 train.epochs=1000", 5, 96.78),
+    ("amazon-photo", "polynormer", "gt", f"{PHOTO} model.hidden=128 model.layers=2 train.dropout=0.5 train.epochs=500", 5, 94.74),
+    ("amazon-photo", "polynormer", "polynormer", f"{PHOTO} model.hidden=512 model.heads=8 model.layers=7 model.global_layers=2 model.local=gat model.warm_up=200 train.dropout=0.7 train.input_dropout=0.2 train.epochs=1200", 5, 96.46),
+    ("coauthor-cs", "polynormer", "gcn", f"{CS} {TUNED} model.norm=layer model.hidden=512 model.layers=2 train.dropout=0.3 train.epochs=1500", 5, 96.17),
+    ("coauthor-cs", "polynormer", "gt", f"{CS} model.hidden=128 model.layers=2 train.dropout=0.5 train.epochs=300", 5, 94.64),
+    ("coauthor-cs", "polynormer", "sgformer", f"{CS} model.hidden=256 model.graph_layers=2 train.dropout=0.5 train.epochs=500", 5, 95.71),
+    ("minesweeper", "public-*", "gcn", f"{MINES} model.layers=12", 10, 97.86),
+    ("minesweeper", "public-*", "sage", f"{MINES} model.layers=15", 10, 97.77),
+    ("chameleon-filtered", "public-*", "gcn", f"{ADAM} {LOOPS} model.stack=tuned model.hidden=512 model.layers=5 train.lr=0.005 train.dropout=0.2 train.epochs=200 train.weight_decay=1e-3", 10, 46.29),
+    ("actor", "public-*", "gcn", f"{ADAM} {LOOPS} model.hidden=64 model.layers=2 train.lr=0.01 train.dropout=0.5 train.epochs=200 train.weight_decay=5e-4", 10, 30.1),
+    ("actor", "public-*", "mlp", f"{ADAM} model.hidden=64 model.layers=2 train.lr=0.01 train.dropout=0.5 train.epochs=200 train.weight_decay=5e-4", 10, 36.5),
+]
+
+
+def command(build, data, row, seed):
+    dataset, split, model, settings, _, _ = row
+    return [build, "train", "--data", f"{data}/{dataset}", "--split", split, "--model", model, *settings.split(),
+            "--seed", str(seed), "--threads", "1", "--json"]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="", help="rows whose dataset and model contain this")
+    parser.add_argument("--build", default="target/release/graphweft")
+    args = parser.parse_args()
+    build = hashlib.sha256(Path(args.build).read_bytes()).hexdigest()[:12]
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    kept = {}
+    if KEPT.exists():
+        for line in KEPT.read_text().splitlines():
+            result = json.loads(line)
+            kept[result["key"]] = result
+
+    def key(row, seed):
+        return " ".join([build, *command("", "", row, seed)[2:]])
+
+    rows = [row for row in TABLE if args.only in f"{row[0]} {row[2]}"]
+    todo = [(row, seed) for row in rows for seed in range(row[4]) if key(row, seed) not in kept]
+
+    def one(job):
+        row, seed = job
+        work = KEPT.parent / "runs" / hashlib.sha256(key(row, seed).encode()).hexdigest()[:16]
+        subprocess.run(["rm", "-rf", work], check=True)
+        done = subprocess.run([*command(args.build, args.data, row, seed), "-o", work], capture_output=True, text=True)
+        if done.returncode:
+            return print(f"{row[0]} {row[2]} seed {seed}: {done.stderr.strip()}", file=sys.stderr)
+        result = json.loads(done.stdout)
+        result = {"key": key(row, seed), "test": result["test"], "valid": result["valid"], "metric": result["metric"], "epoch_ms": result["epoch_ms"]}
+        kept[result["key"]] = result
+        with KEPT.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        print(f"{row[0]} {row[2]} seed {seed}: {result['test']:.2f}", file=sys.stderr, flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(one, todo))
+
+    lines = ["| dataset | model | metric | seeds | test, mean ± deviation | published | difference | ms per epoch, 1 thread |", "|---|---|---|---|---|---|---|---|"]
+    notes = []
+    for row in rows:
+        found = [kept[key(row, seed)] for seed in range(row[4]) if key(row, seed) in kept]
+        if not found:
+            continue
+        tests = [r["test"] for r in found]
+        mean, spread = statistics.fmean(tests), statistics.stdev(tests) if len(tests) > 1 else 0.0
+        speed = statistics.median(r["epoch_ms"] for r in found)
+        lines.append(f"| {row[0]} ({row[1]}) | {row[2]} | {found[0]['metric']} | {len(tests)} | {mean:.2f} ± {spread:.2f} | {row[5]} | {mean - row[5]:+.2f} | {speed:.1f} |")
+        notes.append(f"graphweft train --data {row[0]} --split {row[1]} --model {row[2]} {row[3]} --seeds {row[4]}")
+    text = "\n".join(lines) + "\n\nEach row is the command, whose seeds the script runs one by one:\n\n```\n" + "\n".join(notes) + "\n```\n"
+    print(text)
+    if not args.only:
+        head = "# Accuracy on real graphs\n\nMade by `python3 benches/accuracy/run.py --data DIR`. Test score at the best validation score.\n\n"
+        (HERE / "RESULTS.md").write_text(head + text)
+
+
+main()
