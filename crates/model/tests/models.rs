@@ -307,6 +307,10 @@ fn names_and_shapes_are_those_of_pytorch_geometric() {
         ]
     );
     assert_eq!(
+        table("name = 'gat'\nhidden = 16\nlayers = 1\noutput_heads = 1"),
+        ["convs.0.att_dst [1, 1, 4]", "convs.0.att_src [1, 1, 4]", "convs.0.bias [4]", "convs.0.lin.weight [4, 20]"]
+    );
+    assert_eq!(
         table("name = 'gatv2'\nhidden = 16\nlayers = 1\nheads = 2"),
         [
             "convs.0.att [1, 2, 4]",
@@ -353,6 +357,8 @@ fn bad_configurations_name_the_key_and_the_remedy() {
         ("name = 'gcn'\nresidual = true", "needs model.stack = \"tuned\""),
         ("name = 'sage'\ninput_linear = true", "needs model.stack = \"tuned\""),
         ("name = 'gin'\nhidden = 0", "model.hidden = 0"),
+        ("name = 'gat'\noutput_heads = 0", "model.output_heads = 0"),
+        ("name = 'gatv2'\noutput_heads = 1\nstack = 'tuned'", "needs model.stack = \"plain\""),
         ("name = 'sgformer'\ngraph_weight = 1.5", "model.graph_weight = 1.5"),
         ("name = 'polynormer'\nbeta = -0.5", "model.beta = -0.5"),
         ("name = 'exphormer'\nnorm = 'batch'", "model.virtual_nodes = 0"),

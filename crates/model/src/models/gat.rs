@@ -1,7 +1,7 @@
 //! GAT of Veličković et al. and GATv2 of Brody, Alon and Yahav: `torch_geometric.nn.models.GAT`. The graph should have self-loops
 //! (`data.self_loops = "add"`). In the plain stack the last layer's output is the mean of its heads.
 
-use graphweft_tensor::Result;
+use graphweft_tensor::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::check_heads;
@@ -27,25 +27,49 @@ pub struct Config {
     pub input_linear: bool,
     /// Attention heads, which share the hidden columns.
     pub heads: usize,
+    /// Heads of the last layer of the plain stack, where they are not `heads`: the paper has 1 on Cora. PyTorch Geometric's own
+    /// model has the same number everywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_heads: Option<usize>,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let stack::Config { hidden, layers, stack, norm, residual, input_linear, .. } = Default::default();
-        Self { hidden, layers, stack, norm, activation: ActivationKind::Elu, residual, input_linear, heads: 8 }
+        Self {
+            hidden,
+            layers,
+            stack,
+            norm,
+            activation: ActivationKind::Elu,
+            residual,
+            input_linear,
+            heads: 8,
+            output_heads: None,
+        }
     }
 }
 
 impl Config {
-    fn split(&self, op: &'static str) -> Result<(stack::Config, usize)> {
-        let &Self { hidden, layers, stack, norm, activation, residual, input_linear, heads } = self;
+    fn split(&self, op: &'static str) -> Result<(stack::Config, [usize; 2])> {
+        let &Self { hidden, layers, stack, norm, activation, residual, input_linear, heads, output_heads } = self;
         check_heads(op, hidden, heads)?;
-        Ok((stack::Config { hidden, layers, stack, norm, activation, residual, input_linear }, heads))
+        let problem = match output_heads {
+            Some(0) => "model.output_heads = 0: it takes at least one",
+            Some(_) if stack == Shell::Tuned => {
+                "model.output_heads needs model.stack = \"plain\": no head is last in \"tuned\""
+            }
+            _ => {
+                let heads = [heads, output_heads.unwrap_or(heads)];
+                return Ok((stack::Config { hidden, layers, stack, norm, activation, residual, input_linear }, heads));
+            }
+        };
+        Err(Error::Argument { op, problem: problem.into() })
     }
 }
 
-fn heads_of(place: &Place<'_>, heads: usize) -> Heads {
-    if place.last { Heads::Mean(heads) } else { Heads::Concat(heads) }
+fn heads_of(place: &Place<'_>, [heads, last]: [usize; 2]) -> Heads {
+    if place.last { Heads::Mean(last) } else { Heads::Concat(heads) }
 }
 
 /// Builds GAT.
