@@ -270,7 +270,7 @@ fn sparse_features() {
         let dtype = p[0].value().dtype();
         let features = SparseFeatures { indptr: indptr.into(), indices: indices.into(), data, width: 9 };
         let features = Rc::new(Bag::new(tape.device(), &features, dtype)?);
-        bag(tape, &features, &Affine { weight: p[0].clone(), bias: Some(p[1].clone()) }, dtype)
+        bag(tape, &features, None, &Affine { weight: p[0].clone(), bias: Some(p[1].clone()) }, dtype)
     });
 }
 
@@ -279,7 +279,7 @@ fn attention_of_all_to_all() {
     for (name, scale) in [("global", Scale::One), ("global_sgformer", Scale::Norms)] {
         check(name, &["q", "k", "v"], &[], |_, tape, x, _| {
             let own = if scale == Scale::Norms { x[0].value().rows() as f64 } else { 0.0 };
-            let operands = Global { heads: HEADS, q: &x[0], k: &x[1], v: &x[2], own, scale };
+            let operands = Global { heads: HEADS, q: &x[0], k: &x[1], v: &x[2], own, epsilon: 0.0, scale };
             global_attention(tape, operands, Rc::new(Alone))
         });
     }
@@ -291,6 +291,10 @@ fn attention_of_all_to_all() {
         });
         let (q, k) = (l2_norm(tape, &q?)?, l2_norm(tape, &k?)?);
         let own = x[0].value().rows() as f64;
-        global_attention(tape, Global { heads: 1, q: &q, k: &k, v: &v?, own, scale: Scale::One }, Rc::new(Alone))
+        global_attention(
+            tape,
+            Global { heads: 1, q: &q, k: &k, v: &v?, own, epsilon: 0.0, scale: Scale::One },
+            Rc::new(Alone),
+        )
     });
 }

@@ -278,7 +278,7 @@ fn what_is_made_in_memory_is_what_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let spec: Spec = "sbm:300:4:6:f=5".parse().unwrap();
     spec.write(7, dir.path().join("g"), &Silent).unwrap();
-    let written = crate::Dataset::open(dir.path().join("g")).unwrap();
+    let written = Dataset::open(dir.path().join("g")).unwrap();
     assert_eq!(spec.features(7).as_ref(), written.features());
     assert_eq!(spec.labels(7).as_ref(), written.labels());
     assert_eq!(spec.split(7).as_ref(), written.splits().first());

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::ops::activation::Activation;
+use crate::ops::activation::{Activated, Activation};
 use crate::ops::linear::Weights;
 use crate::tape::{Backward, Grads, Parameter, Tape, Var};
 
@@ -39,7 +39,7 @@ impl Backward for TimesBackward {
         let device = grads.device().clone();
         let (rows, cols) = self.weight.shape();
         let mut dw = device.uninit(OP, rows, cols, self.weight.dtype(), Tag::Gradients)?;
-        device.backend().linear_dw(&g, &self.x, 0, &mut dw, None)?;
+        device.backend().linear_dw(&Activated::itself(g.clone()), &self.x, 0, &mut dw, None)?;
         grads.put(1, dw)?;
         if !grads.wants(0) {
             return Ok(());
