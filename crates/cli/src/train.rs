@@ -141,6 +141,11 @@ impl Args {
             }
         };
         let origin = &self.origin;
+        if origin.data.is_some() || origin.graph.is_some() {
+            // A flag takes the place of either key in the file.
+            draft.unset("data", "path");
+            draft.unset("data", "graph");
+        }
         for (section, key, value) in [
             ("data", "path", origin.data.as_deref().map(absolute)),
             ("data", "graph", origin.graph.clone()),

@@ -95,6 +95,12 @@ fn a_file_reproduces_a_run_and_settings_change_it() {
     let json =
         scratch.json(&["train", &format!("{first}/config.toml"), "train.epochs=3", "-o", &scratch.path("third")]);
     assert_eq!(json["loss"].as_array().unwrap().len(), 3);
+    // A flag takes the place of what the file says about the graph.
+    let folder = scratch.path("g");
+    scratch.json(&["generate", "sbm:100:4:6:f=8", "-o", &folder]);
+    let fourth = scratch.path("fourth");
+    let json = scratch.json(&["train", &format!("{first}/config.toml"), "--data", &folder, "-o", &fourth]);
+    assert_eq!(json["graph"], "sbm:100:4:6:f=8");
 }
 
 #[test]

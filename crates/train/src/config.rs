@@ -179,9 +179,11 @@ impl Draft {
         Ok(())
     }
 
-    /// Sets one value unless it is set.
-    pub fn set_default(&mut self, section: &str, key: &str, value: impl Into<Value>) -> Result<()> {
-        if self.is_set(section, key) { Ok(()) } else { self.set(section, key, value) }
+    /// Takes a setting away, if it was given.
+    pub fn unset(&mut self, section: &str, key: &str) {
+        if let Some(Value::Table(content)) = self.0.get_mut(section) {
+            content.remove(key);
+        }
     }
 
     /// These settings, and those of `later` in place of the same ones.
@@ -192,11 +194,6 @@ impl Draft {
             }
         }
         Ok(self)
-    }
-
-    /// Whether a value was given.
-    pub fn is_set(&self, section: &str, key: &str) -> bool {
-        self.0.get(section).is_some_and(|s| s.get(key).is_some())
     }
 
     /// `section.key` of every setting that was given.
@@ -210,7 +207,9 @@ impl Draft {
 
     /// Fills in defaults and checks every value.
     pub fn finish(mut self) -> Result<Config> {
-        self.set_default("model", "name", DEFAULT_MODEL)?;
+        let mut all = Self::default();
+        all.set("model", "name", DEFAULT_MODEL)?;
+        self = all.and(&self)?;
         self.check_model()?;
         let config = self.0.try_into::<Config>();
         let config = config.map_err(|e| Error::setting("config", e.message().trim_end(), "check the values"))?;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Newest};
 use crate::config::{Config, Draft};
-use crate::data::Data;
+use crate::data::{Data, Target};
 use crate::error::{Error, Result};
 use crate::metrics::Metric;
 use crate::run_dir::RunDir;
@@ -75,6 +75,10 @@ pub fn resolve(mut config: Config, data: &Data) -> Result<Config> {
     let metric = config.train.metric.unwrap_or(target.default_metric());
     metric.check(&target.truth(), data.classes)?;
     config.train.metric = Some(metric);
+    if config.train.label_smoothing > 0.0 && matches!(target, Target::Each(_)) {
+        let problem = format!("the nodes of {} have several labels each, of which none is the target", data.name);
+        return Err(Error::setting("train.label_smoothing", problem, "leave it out"));
+    }
     config.data.split = Some(data.split_name(config.data.split.as_deref())?);
     if let Some(path) = &config.data.path {
         config.data.path = Some(absolute(path));

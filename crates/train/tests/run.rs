@@ -11,7 +11,7 @@ use graphweft_graph::dataset::{Dense, Features};
 use graphweft_graph::npy::NpyFile;
 use graphweft_graph::progress::{Progress, Silent, Task, Unit};
 use graphweft_train::checkpoint::Scores;
-use graphweft_train::config::{Config, Draft, RunConfig};
+use graphweft_train::config::{Config, Draft, RunConfig, TrainConfig};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::inference::Trained;
 use graphweft_train::run_dir::Line;
@@ -412,6 +412,9 @@ fn labels_of_several_kinds_are_learned() {
         assert!(summary.test.mean > floor, "{metric}: {}", summary.test.mean);
     }
     config.train.metric = None;
+    let smoothed = Config { train: TrainConfig { label_smoothing: 0.1, ..config.train.clone() }, ..config.clone() };
+    let message = train_on(&data, smoothed, &dir.path().join("smoothed")).unwrap_err().to_string();
+    assert!(message.contains("train.label_smoothing"), "{message}");
     assert_eq!(train_on(&data, config, &dir.path().join("unset")).unwrap().metric.name(), "roc-auc");
 }
 

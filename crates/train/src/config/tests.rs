@@ -27,8 +27,10 @@ fn a_file_and_a_command_line_say_the_same() {
 fn the_later_setting_wins() {
     let mut draft = Draft::parse("[train]\nepochs = 7\nlr = 0.5\n", Path::new("a")).unwrap();
     draft.assign("train.epochs=9").unwrap();
-    draft.set_default("train", "epochs", 1).unwrap();
-    draft.set_default("train", "warmup", 2).unwrap();
+    draft.assign("train.warmup=2").unwrap();
+    draft.assign("data.split=x").unwrap();
+    draft.unset("data", "split");
+    draft.unset("run", "seed");
     assert_eq!(draft.keys(), ["train.epochs", "train.lr", "train.warmup"]);
     let config = draft.finish().unwrap();
     assert_eq!((config.train.epochs, config.train.lr, config.train.warmup), (9, 0.5, 2));

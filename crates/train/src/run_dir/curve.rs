@@ -20,10 +20,14 @@ fn last_epoch(lines: &[Line]) -> f64 {
     lines.last().map_or(2.0, |l| l.epoch.max(2) as f64)
 }
 
+fn whole(x: &f64) -> String {
+    format!("{x:.0}")
+}
+
 fn draw_loss(area: &Area<'_>, lines: &[Line]) -> Drawn {
     let top = lines.iter().map(|l| l.loss).fold(f64::MIN_POSITIVE, f64::max);
     let mut chart = axes(area, "training loss", 76, (1.0..last_epoch(lines), 0.0..top * 1.05))?;
-    mesh(&mut chart, ("epoch", "loss")).draw()?;
+    mesh(&mut chart, ("epoch", "loss")).x_label_formatter(&whole).draw()?;
     chart.draw_series(LineSeries::new(lines.iter().map(|l| (l.epoch as f64, l.loss)), STRONG.stroke_width(2)))?;
     Ok(())
 }
@@ -36,7 +40,7 @@ fn draw_scores(area: &Area<'_>, metric: Metric, lines: &[Line], best: u64) -> Dr
     let room = 0.05 * (high - low);
     let caption = format!("{}; reported at epoch {best}", metric.name());
     let mut chart = axes(area, &caption, 76, (1.0..last_epoch(lines), low - room..high + room))?;
-    mesh(&mut chart, ("epoch", "per cent")).draw()?;
+    mesh(&mut chart, ("epoch", "per cent")).x_label_formatter(&whole).draw()?;
     chart.draw_series(LineSeries::new([(best as f64, low - room), (best as f64, high + room)], FAINT.mix(0.5)))?;
     let series: [(&str, RGBColor, Vec<f64>); 3] = [
         ("train", FAINT, scored.iter().map(|(_, s)| s.train).collect()),
