@@ -500,10 +500,10 @@ mod tests {
     #[test]
     fn every_instruction_set_and_type_agrees_with_f64() {
         use DType::{Bf16, F32, F64};
-        let shapes = [(8, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)];
+        let shapes = [(8, 16), (16, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)];
         for ((heads, width), extras) in shapes.into_iter().flat_map(|s| [(s, false), (s, true)]) {
             let exact = run(&Device::cpu(), (heads, width), F64, F64, extras);
-            for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+            for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
                 let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
                 // Portable code adds up the hub's 20,000 edges one after another.
                 let single = if isa == Isa::Portable || width % 8 != 0 { 5e-5 } else { 2e-5 };
@@ -554,19 +554,19 @@ mod tests {
     }
 
     /// One of each score, with 2 heads of width `w`.
-    fn scores(device: &Device, n: usize, w: usize, dtype: DType) -> [SavedScore; 4] {
+    fn scores(device: &Device, n: usize, heads: usize, w: usize, dtype: DType) -> [SavedScore; 4] {
         let up = |seed, rows, cols, dtype| upload(device, seed, (rows, cols), dtype);
-        let (d, c) = (2 * w, dtype.compute());
+        let (d, c) = (heads * w, dtype.compute());
         let gatv2 = |value| SavedScore::Gatv2 {
             l: up(1, n, d, dtype),
             r: up(2, n, d, dtype),
             value,
-            a: up(3, 2, w, c),
+            a: up(3, heads, w, c),
             slope: 0.2,
         };
         [
             SavedScore::Dot { q: up(1, n, d, dtype), kv: up(2, n, 2 * d, dtype) },
-            SavedScore::Gat { l: up(1, n, 2, c), r: up(2, n, 2, c), z: up(3, n, d, dtype), slope: 0.2 },
+            SavedScore::Gat { l: up(1, n, heads, c), r: up(2, n, heads, c), z: up(3, n, d, dtype), slope: 0.2 },
             gatv2(None),
             gatv2(Some(up(4, n, d, dtype))),
         ]
@@ -617,13 +617,19 @@ mod tests {
     #[test]
     fn block_by_block_is_the_same() {
         let device = Device::cpu();
-        for (w, dtype, tolerance) in [(3, DType::F64, 1e-12), (16, DType::F32, 2e-5), (5, DType::F32, 5e-5)] {
-            let (graph, heads) = (with_hub(&device), 2);
+        for (heads, w, dtype, tolerance) in [
+            (2, 3, DType::F64, 1e-12),
+            (2, 16, DType::F32, 2e-5),
+            (16, 16, DType::F32, 2e-5),
+            (8, 16, DType::Bf16, 4e-2),
+            (2, 5, DType::F32, 5e-5),
+        ] {
+            let graph = with_hub(&device);
             let (n, d) = (graph.num_dst(), heads * w);
             let drop = dropout(&graph);
-            let bias = upload(&device, 9, (graph.num_edges(), heads), dtype);
-            let new = |cols| device.uninit("test", n, cols, dtype, Tag::Activations).unwrap();
-            for score in scores(&device, n, w, dtype) {
+            let bias = upload(&device, 9, (graph.num_edges(), heads), dtype.compute());
+            let new = |cols, dtype| device.uninit("test", n, cols, dtype, Tag::Activations).unwrap();
+            for score in scores(&device, n, heads, w, dtype) {
                 let cut: Vec<Call> = blocks(&device, &graph, 77)
                     .into_iter()
                     .map(|(block, first, edges)| {
@@ -640,13 +646,15 @@ mod tests {
                     .collect();
                 let bias = SavedBias::PerEdge(bias.clone());
                 let whole = Call { graph: graph.clone(), heads, score, bias, dropout: Some(drop.clone()) };
-                let (mut out, mut lse, mut out2, mut lse2) = (new(d), new(heads), new(d), new(heads));
+                let c = dtype.compute();
+                let (mut out, mut lse, mut out2, mut lse2) =
+                    (new(d, dtype), new(heads, c), new(d, dtype), new(heads, c));
                 device.backend().attention(&whole.operands(), &mut out, &mut lse).unwrap();
                 let start: Vec<f64> = (0..n * (2 * heads + d))
                     .map(|k| if k % (2 * heads + d) < heads { f64::NEG_INFINITY } else { 0.0 })
                     .collect();
                 let state = device.upload(n, 2 * heads + d, &start, Tag::Activations).unwrap();
-                let mut state = device.convert("test", &state, dtype).unwrap();
+                let mut state = device.convert("test", &state, c).unwrap();
                 for call in &cut {
                     device.backend().attention_fold(&call.operands(), &mut state).unwrap();
                 }

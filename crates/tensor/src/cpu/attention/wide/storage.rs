@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use half::bf16;
 
 use crate::cpu::neighbours::{FOUR, prefetch};
-use crate::cpu::simd::Stored;
+use crate::cpu::simd::{Avx512, Simd, Stored};
 use crate::ops::Write;
 
 /// Heads of a group, and their columns.
@@ -160,9 +160,10 @@ impl Storage for f32 {
     }
 }
 
-/// A vector of 32 bf16 has two heads, and is never widened element by element: its even elements are shifted into place, its odd
-/// ones are there but for a mask. Sums 2k and 2k + 1 are the even and odd columns of heads 2k and 2k + 1. Lanes are in the order
-/// of heads 0 2 4 6 1 3 5 7, as the sums over vectors give them.
+/// A vector of 32 bf16 has two heads. Products are those of the processor, which multiply pairs of neighbours and add: neighbours
+/// in a row for scores, the same column of two edges, interleaved, for sums; so weights are rounded to bf16 as well, as they are in
+/// every product of bf16 matrices. Sums 2k and 2k + 1 are columns 0–3, 8–11, 16–19, 24–27 and the others of heads 2k and 2k + 1, as
+/// interleaving leaves them. Lanes are in the order of heads 0 2 4 6 1 3 5 7, as the sums over vectors give them.
 impl Storage for bf16 {
     #[inline(always)]
     unsafe fn dots(x: *const bf16, rows: [*const bf16; FOUR], next: [*const bf16; FOUR]) -> Lanes {
@@ -172,11 +173,7 @@ impl Storage for bf16 {
             for (k, product) in products.iter_mut().enumerate() {
                 let column = 2 * HEAD * k;
                 prefetch(next[e].wrapping_add(column), 2 * HEAD);
-                // SAFETY: both are 512 bits of any content.
-                let [a, b] = std::mem::transmute::<[__m512i; 2], [__m512bh; 2]>([
-                    pairs(x.add(column)),
-                    pairs(rows[e].add(column)),
-                ]);
+                let (a, b) = (packed(pairs(x.add(column))), packed(pairs(rows[e].add(column))));
                 *product = _mm512_dpbf16_ps(_mm512_setzero_ps(), a, b);
             }
             *edge = quarters(products);
@@ -191,22 +188,24 @@ impl Storage for bf16 {
         rows: [*const bf16; FOUR],
         next: Option<[*const bf16; FOUR]>,
     ) {
-        for e in 0..FOUR {
-            let lanes = weights[e / 2];
-            // Each half of the lanes of this edge twice: evens below, odds above.
-            let both = if e % 2 == 0 {
-                _mm512_shuffle_f32x4::<0b01_01_00_00>(lanes, lanes)
-            } else {
-                _mm512_shuffle_f32x4::<0b11_11_10_10>(lanes, lanes)
-            };
+        for (two, lanes) in weights.into_iter().enumerate() {
+            // The weights of two edges in one lane; even heads in the lower half, odd ones in the upper one.
+            let narrow = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(lanes));
+            let (one, other) = (_mm256_castsi256_si128(narrow), _mm256_extracti128_si256::<1>(narrow));
+            let evens = _mm512_broadcast_i32x4(_mm_unpacklo_epi16(one, other));
+            let odds = _mm512_broadcast_i32x4(_mm_unpackhi_epi16(one, other));
+            let both = _mm512_castsi512_ps(_mm512_mask_blend_epi32(0xff00, evens, odds));
             for k in 0..HEADS / 2 {
+                let column = 2 * HEAD * k;
                 if let Some(next) = next {
-                    prefetch(next[e].wrapping_add(2 * HEAD * k), 2 * HEAD);
+                    prefetch(next[2 * two].wrapping_add(column), 2 * HEAD);
+                    prefetch(next[2 * two + 1].wrapping_add(column), 2 * HEAD);
                 }
-                let (even, odd) = widen(pairs(rows[e].add(2 * HEAD * k)));
-                let weight = nth_of_quarters(both, k);
-                sums[2 * k] = _mm512_fmadd_ps(weight, even, sums[2 * k]);
-                sums[2 * k + 1] = _mm512_fmadd_ps(weight, odd, sums[2 * k + 1]);
+                let (a, b) = (pairs(rows[2 * two].add(column)), pairs(rows[2 * two + 1].add(column)));
+                let weight = packed(_mm512_castps_si512(nth_of_quarters(both, k)));
+                let (low, high) = (packed(_mm512_unpacklo_epi16(a, b)), packed(_mm512_unpackhi_epi16(a, b)));
+                sums[2 * k] = _mm512_dpbf16_ps(sums[2 * k], low, weight);
+                sums[2 * k + 1] = _mm512_dpbf16_ps(sums[2 * k + 1], high, weight);
             }
         }
     }
@@ -232,57 +231,35 @@ impl Storage for bf16 {
 
     #[inline(always)]
     unsafe fn from_columns(v: Sums) -> Sums {
-        let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-        let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-        each_pair(v, even, odd)
+        let low = _mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+        each_pair(v, low, _mm512_add_epi32(low, _mm512_set1_epi32(4)))
     }
 
     #[inline(always)]
     unsafe fn to_columns(v: Sums) -> Sums {
-        let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-        let high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-        each_pair(v, low, high)
+        let low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+        each_pair(v, low, _mm512_add_epi32(low, _mm512_set1_epi32(8)))
     }
 
     #[inline(always)]
     unsafe fn write(sums: &Sums, to: *mut bf16, write: Write) {
-        for (k, [even, odd]) in sums.as_chunks::<2>().0.iter().enumerate() {
-            let to = to.add(2 * HEAD * k);
-            let (mut even, mut odd) = (*even, *odd);
-            if write == Write::Add {
-                let (a, b) = widen(pairs(to));
-                (even, odd) = (_mm512_add_ps(even, a), _mm512_add_ps(odd, b));
-            }
-            let low = _mm512_srli_epi32::<16>(rounded(even));
-            let high = _mm512_and_si512(rounded(odd), _mm512_set1_epi32(HIGH));
-            _mm512_storeu_si512(to.cast(), _mm512_or_si512(low, high));
+        for (h, sum) in Self::to_columns(*sums).into_iter().enumerate() {
+            let to = to.add(HEAD * h);
+            let sum = if write == Write::Add { _mm512_add_ps(sum, Avx512::load_bf16(to)) } else { sum };
+            Avx512::store_bf16(to, sum);
         }
     }
 }
-
-/// The upper half of 32 bits.
-const HIGH: i32 = 0xffff_0000_u32.cast_signed();
 
 #[inline(always)]
 unsafe fn pairs(p: *const bf16) -> __m512i {
     _mm512_loadu_si512(p.cast())
 }
 
-/// The even and the odd elements.
 #[inline(always)]
-unsafe fn widen(pairs: __m512i) -> (V, V) {
-    let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(HIGH));
-    (_mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs)), _mm512_castsi512_ps(odd))
-}
-
-/// The bits of numbers rounded to bf16, nearest even, in their upper halves; NaN stays NaN.
-#[inline(always)]
-unsafe fn rounded(v: V) -> __m512i {
-    let bits = _mm512_castps_si512(v);
-    let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-    let up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-    let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
-    _mm512_mask_blend_epi32(nan, up, _mm512_or_si512(bits, _mm512_set1_epi32(0x40_0000)))
+unsafe fn packed(bits: __m512i) -> __m512bh {
+    // SAFETY: both are 512 bits of any content.
+    std::mem::transmute::<__m512i, __m512bh>(bits)
 }
 
 /// In every quarter, its number k everywhere.
