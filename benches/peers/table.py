@@ -120,11 +120,11 @@ def document(lines):
         "# Graphweft beside its peers",
         f"Made by `benches/peers/run.sh`, {datetime.date.today()}, Graphweft {git}.",
         f"{machine()}; {', '.join(sorted(versions))}.",
-        "Medians of at least five runs. *Over f32* and so on: the peer's time over that variant of ours, as installed / "
-        "with tcmalloc. *Over the floor*: our time over that of a kernel that only loads what ours must load, measured in "
-        "the same process. Memory: for Graphweft the whole process, for the peers what it grew by after their libraries "
-        "were loaded, under the allocator that takes less; *ours / peer* in the order of the variants. `remat`: layers "
-        "are computed again in backward. `> 60 s`: stopped after that time.",
+        "Medians of at least five runs. *Over f32* and so on: the peer's time over that variant of ours, as installed "
+        "/ with tcmalloc. *Over the floor*: our time over that of a kernel that only loads what ours must load, in "
+        "the same process. Memory: for Graphweft the whole process, for the peers what it grew by after their "
+        "libraries were loaded, under the allocator that takes less; *ours / peer* in the order of the variants. "
+        "`remat`: layers are computed again in backward. `> 60 s`: stopped after that time.",
     ]
     for op, (title, _) in TITLES.items():
         chosen = [line for line in lines if line["key"]["op"] == op]
