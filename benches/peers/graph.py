@@ -34,10 +34,12 @@ class Graph:
         a[self.dst, self.src] = True
         return a
 
-    def dgl(self):
+    def dgl(self, numbered=False):
+        """With `numbered` the edge ids are written out: DGL's sum over a node's edges fails on a graph without them."""
         import dgl
 
-        csc = (self.indptr.int(), self.src.int(), torch.tensor([], dtype=torch.int32))
+        ids = torch.arange(self.edges if numbered else 0, dtype=torch.int32)
+        csc = (self.indptr.int(), self.src.int(), ids)
         return dgl.graph(("csc", csc), num_nodes=self.nodes)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import table
 HERE, PEERS = Path("benches/peers"), Path("target/peers")
 OURS, RESULTS = "target/release/graphweft", PEERS / "results.jsonl"
 LIMIT_S = float(os.environ.get("LIMIT_S", 120))
+ONLY = re.compile(os.environ.get("ONLY", ""))
 THREADS = (1, 2)
 SHAPES = ("128:128", "128:256", "256:128")
 # Which environment each implementation lives in, per operation over a graph.
@@ -22,7 +24,15 @@ IMPLEMENTATIONS = {
     "attention": {"pyg": "torch", "scatter": "torch", "compile": "torch", "csr": "torch", "dgl": "dgl"},
     "spmm": {"csr": "torch", "dgl": "dgl"},
     "layer": {"pyg": "torch", "compile": "torch", "csr": "torch", "dgl": "dgl"},
+    "gcn": {"pyg": "torch", "csr": "torch", "dgl": "dgl"},
+    "sage": {"pyg": "torch", "csr": "torch", "dgl": "dgl"},
+    "gat": {"pyg": "torch", "dgl": "dgl"},
 }
+# Operations that are an epoch of a whole model: `graphweft bench train` and models.py, on two threads.
+MODELS = ("gcn", "sage", "gat")
+# What `graphweft bench` is asked for, by the name of the variant.
+VARIANTS = {"f32": ["--dtype", "f32"], "bf16": ["--dtype", "bf16"]}
+REMAT = {f"{name} remat": [*flags, "--remat", "layer"] for name, flags in VARIANTS.items()}
 
 
 def has_bench(op):
@@ -33,29 +43,33 @@ def has_bench(op):
 def plan(graphs):
     """Every measurement as (key, command): what is compared stands together, so that it runs under the same load."""
     build = hashlib.sha256(Path(OURS).read_bytes()).hexdigest()[:12]
-    known = [op for op in (*IMPLEMENTATIONS, "gemm") if has_bench(op)]
+    verbs = {op: "train" if op in MODELS else op for op in (*IMPLEMENTATIONS, "gemm")}
+    known = [op for op, verb in verbs.items() if has_bench(verb)]
 
     def ours(op, graph, threads, flags):
         if op in known:
-            for dtype in ("f32", "bf16"):
+            flags = [verbs[op], *flags, *(["--model", op, "--layers", "3"] if op in MODELS else [])]
+            for dtype, variant in (VARIANTS | REMAT if op == "layer" else VARIANTS).items():
                 key = dict(op=op, graph=graph, threads=threads, impl="ours", dtype=dtype, allocator="-", build=build)
-                yield key, [OURS, "bench", op, *flags, "--threads", str(threads), "--dtype", dtype, "--json"]
+                yield key, [OURS, "bench", *flags, *variant, "--threads", str(threads), "--json"]
 
     def peer(op, graph, threads, impl, dtype, environment, arguments):
         for allocator in ("default", "tcmalloc") if os.environ.get("TCMALLOC") else ("default",):
             key = dict(op=op, graph=graph, threads=threads, impl=impl, dtype=dtype, allocator=allocator)
             python = str(PEERS / environment / "bin/python")
-            yield key, [python, "-W", "ignore", str(HERE / f"{op}.py"), *arguments, str(threads)]
+            script = HERE / ("models.py" if op in MODELS else f"{op}.py")
+            yield key, [python, "-W", "ignore", str(script), *arguments, str(threads)]
 
     for op, implementations in IMPLEMENTATIONS.items():
         if op not in known:
-            print(f"note: this build has no `graphweft bench {op}`: peers only", file=sys.stderr)
+            print(f"note: this build has no `graphweft bench {verbs[op]}`: peers only", file=sys.stderr)
         for graph in graphs:
             folder = str(PEERS / "graphs" / graph)
-            for threads in THREADS:
+            for threads in THREADS[1:] if op in MODELS else THREADS:
                 yield from ours(op, graph, threads, ["--data", folder])
                 for impl, environment in implementations.items():
-                    yield from peer(op, graph, threads, impl, "f32", environment, [impl, folder])
+                    name = f"{op}:{impl}" if op in MODELS else impl
+                    yield from peer(op, graph, threads, impl, "f32", environment, [name, folder])
     for shape in SHAPES:
         inner, outer = shape.split(":")
         for threads in THREADS:
@@ -140,14 +154,16 @@ def main():
     try:
         for number, (key, command) in enumerate(rows, 1):
             line = kept.get(json.dumps(key))
-            if line is None or not finished(line):
-                what = " ".join(str(key[k]) for k in ("op", "graph", "impl", "dtype", "allocator"))
-                print(f"[{number}/{len(rows)}] {what}, {key['threads']} threads", end="", file=sys.stderr, flush=True)
+            what = " ".join(str(key[k]) for k in ("op", "graph", "impl", "dtype", "allocator"))
+            what += f", {key['threads']} threads"
+            if ONLY.search(what) and (line is None or not finished(line)):
+                print(f"[{number}/{len(rows)}] {what}", end="", file=sys.stderr, flush=True)
                 line = {"key": key} | measured(key, command)
                 print(f": {line['status']} {line.get('error', '')}", file=sys.stderr)
                 with RESULTS.open("a") as f:
                     f.write(json.dumps(line) + "\n")
-            lines.append(line)
+            if line:
+                lines.append(line)
     except KeyboardInterrupt:
         print("\nstopped; what is finished is kept", file=sys.stderr)
     text = table.document(lines)

@@ -4,7 +4,8 @@
 # Everything is kept under target/peers: two Python environments, the graphs, and results.jsonl with one line per
 # finished measurement. A second run goes on where the first one stopped; --fresh measures all of it again, on newly
 # generated graphs. LIMIT_S (default 120) is the time that one process may take, PYTHON the interpreter for the
-# environments. The table goes to stdout and to RESULTS.md.
+# environments; ONLY, a regular expression over the lines of progress, leaves out what it does not match, e.g.
+# ONLY='^gat .* 2 threads' (what was measured earlier stays in the table). The table goes to stdout and to RESULTS.md.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

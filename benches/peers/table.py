@@ -7,7 +7,7 @@ from pathlib import Path
 
 NAMES = {
     "ours": "Graphweft",
-    "pyg": "PyG TransformerConv",
+    "pyg": "PyG",
     "scatter": "torch gather/scatter",
     "compile": "torch.compile",
     "csr": "torch sparse CSR",
@@ -18,12 +18,17 @@ TITLES = {
     "attention": ("Attention, 8 heads x 16, forward + backward", "ns per edge"),
     "spmm": ("Sum over neighbours, width 128, forward + backward", "ns per edge"),
     "layer": ("Training step of a 4-layer graph transformer, hidden 128", "seconds"),
+    "gcn": ("Epoch of a 3-layer GCN, hidden 128", "seconds"),
+    "sage": ("Epoch of a 3-layer GraphSAGE, hidden 128", "seconds"),
+    "gat": ("Epoch of a 3-layer GAT, hidden 128, 8 heads", "seconds"),
     "gemm": ("Dense products, 32768 rows, forward + dx + dW", "GFLOP/s"),
 }
 
 
 def milliseconds(line):
-    return line["epoch_ms"] if "epoch_ms" in line else line["forward_ms"] + line["backward_ms"]
+    """A whole training step where there is one, otherwise forward and backward."""
+    step = line.get("epoch_ms", line.get("step_ms"))
+    return line["forward_ms"] + line["backward_ms"] if step is None else step
 
 
 def value(op, line):
@@ -32,7 +37,7 @@ def value(op, line):
         return "–"
     if line["status"] != "ok":
         return f"> {line['limit_s']:.0f} s" if line["status"] == "out of time" else line["status"]
-    if op == "layer":
+    if TITLES[op][1] == "seconds":
         return f"{milliseconds(line) / 1e3:.3f}"
     if op == "gemm":
         parts = ("forward_gflops", "input_gradient_gflops", "weight_gradient_gflops")
@@ -40,22 +45,51 @@ def value(op, line):
     return f"{milliseconds(line) * 1e6 / line['edges']:.0f}"
 
 
-def rows(op, lines):
-    """One row per graph, threads, implementation and type; the allocators beside each other."""
+def ok(line):
+    return line is not None and line["status"] == "ok"
+
+
+def times(line, ours):
+    """How many times as long a peer takes."""
+    if ok(line) and ok(ours):
+        return f"{milliseconds(line) / milliseconds(ours):.2f}"
+    return "–"
+
+
+def table(op, lines):
+    """Header and rows, one per graph, threads, implementation and type; every ratio is over one of our variants."""
     groups = {}
     for line in lines:
         key = line["key"]
-        row = groups.setdefault((key["graph"], key["threads"], key["impl"], key["dtype"]), {})
+        group = groups.setdefault((key["graph"], key["threads"]), {})
+        row = group.setdefault((key["impl"], key["dtype"]), {})
         row["default" if key["allocator"] == "-" else key["allocator"]] = line
-    # What has finished, the faster allocator first.
-    ok = {k: sorted((x for x in row.values() if x["status"] == "ok"), key=milliseconds) for k, row in groups.items()}
-    for (graph, threads, impl, dtype), row in groups.items():
-        ours = ok.get((graph, threads, "ours", dtype))
-        best = ok[graph, threads, impl, dtype]
-        ratio = f"{milliseconds(best[0]) / milliseconds(ours[0]):.2f}" if impl != "ours" and ours and best else ""
-        tcmalloc = "" if impl == "ours" else value(op, row.get("tcmalloc"))
-        cells = [graph, str(threads), f"{NAMES[impl]}, {dtype}", value(op, row.get("default")), tcmalloc, ratio]
-        yield cells if op == "gemm" else cells + [f"{best[0]['peak_mib']:.0f}" if best else ""]
+    variants = list(dict.fromkeys(line["key"]["dtype"] for line in lines if line["key"]["impl"] == "ours"))
+    floor, memory = any("over_floor" in line for line in lines), op != "gemm"
+    header = ["in:out" if op == "gemm" else "graph", "threads", "implementation"]
+    header += [f"{TITLES[op][1]}, as installed", "with tcmalloc", *(f"over {variant}" for variant in variants)]
+    header += ["over the floor"] * floor + ["peak MiB", "ours / peer"] * memory
+
+    body = []
+    for (graph, threads), group in groups.items():
+        ours = {dtype: row["default"] for (impl, dtype), row in group.items() if impl == "ours"}
+        for (impl, dtype), row in group.items():
+            default, tcmalloc = row.get("default"), row.get("tcmalloc")
+            cells = [graph, str(threads), f"{NAMES[impl]}, {dtype}", value(op, default)]
+            if impl == "ours":
+                cells += [""] * (1 + len(variants))
+            else:
+                cells += [value(op, tcmalloc)]
+                cells += [f"{times(default, ours.get(v))} / {times(tcmalloc, ours.get(v))}" for v in variants]
+            if floor:
+                cells.append(f"{default['over_floor']:.2f}" if ok(default) and "over_floor" in default else "")
+            if memory:
+                peaks = [line["peak_mib"] for line in (default, tcmalloc) if ok(line)]
+                cells.append(f"{min(peaks):.0f}" if peaks else "")
+                shares = [f"{ours[v]['peak_mib'] / min(peaks):.2f}" for v in variants if peaks and ok(ours.get(v))]
+                cells.append("" if impl == "ours" else " / ".join(shares))
+            body.append(cells)
+    return header, body
 
 
 def markdown(header, body):
@@ -86,13 +120,14 @@ def document(lines):
         "# Graphweft beside its peers",
         f"Made by `benches/peers/run.sh`, {datetime.date.today()}, Graphweft {git}.",
         f"{machine()}; {', '.join(sorted(versions))}.",
-        "Medians of at least five runs. Ratio: the peer's time, with the faster allocator, over ours in the same type. "
-        "Memory: for Graphweft the whole process, for the peers what it grew by after their libraries were loaded.",
+        "Medians of at least five runs. *Over f32* and so on: the peer's time over that variant of ours, as installed "
+        "/ with tcmalloc. *Over the floor*: our time over that of a kernel that only loads what ours must load, in "
+        "the same process. Memory: for Graphweft the whole process, for the peers what it grew by after their "
+        "libraries were loaded, under the allocator that takes less; *ours / peer* in the order of the variants. "
+        "`remat`: layers are computed again in backward. `> 60 s`: stopped after that time.",
     ]
-    for op, (title, unit) in TITLES.items():
-        body = list(rows(op, [line for line in lines if line["key"]["op"] == op]))
-        if body:
-            header = ["in:out" if op == "gemm" else "graph", "threads", "implementation"]
-            header += [f"{unit}, as installed", "with tcmalloc", "peer / ours"] + ([] if op == "gemm" else ["peak MiB"])
-            text += [f"## {title}", markdown(header, body)]
+    for op, (title, _) in TITLES.items():
+        chosen = [line for line in lines if line["key"]["op"] == op]
+        if chosen:
+            text += [f"## {title}", markdown(*table(op, chosen))]
     return "\n\n".join(text) + "\n"

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-SECONDS = 10  # enough runs when this has passed, but never fewer than 5
+SECONDS = 4  # enough runs when this has passed, but never fewer than 5
 
 
 def median_ms(run):
