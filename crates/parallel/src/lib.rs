@@ -2,6 +2,8 @@
 //!
 //! * [`Local`]: one rank that has every row.
 
+mod link;
 mod local;
 
+pub use link::{Flight, Link, ranks};
 pub use local::Local;

@@ -33,7 +33,7 @@ pub use device::Device;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use ledger::{Ledger, Tag, Usage};
-pub use matrix::Matrix;
+pub use matrix::{Address, Matrix};
 pub use random::{Dropout, Ids};
 pub use reduce::{Alone, Reduce};
 pub use tape::{Backward, Grads, Parameter, Tape, Var};

@@ -1,0 +1,18 @@
+//! How ranks talk.
+//!
+//! Everything goes through one trait, [`Communicator`], which knows messages between ranks and nothing of graphs. What it moves
+//! are [`View`]s of memory, on the host or on a GPU. Collectives are made of messages in a fixed order, so that sums have the
+//! same bits on every rank and every time.
+//!
+//! * [`threads`]: ranks in this process; nothing to install.
+#![warn(missing_docs)]
+
+mod collective;
+mod communicator;
+mod error;
+pub mod threads;
+mod view;
+
+pub use communicator::{Communicator, Label, Message, Pending, Traffic};
+pub use error::{Error, Result};
+pub use view::{Place, Type, View};

@@ -1,0 +1,248 @@
+//! Matrices between ranks: the safe side of a communicator.
+//!
+//! A [`Flight`] owns what is sent and what is received until it has landed, so that nobody can touch either meanwhile.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use graphweft_comm::{Communicator, Label, Message, Pending, Place, Type, View};
+use graphweft_tensor::{Address, DType, Device, Error, Matrix, Result, Tag};
+
+/// A rank's communicator with its device.
+#[derive(Clone)]
+pub struct Link {
+    comm: Rc<dyn Communicator>,
+    device: Device,
+}
+
+/// Matrices under way. Dropped without waiting, the exchange is given up, which other ranks notice.
+pub struct Flight {
+    // Before the matrices: dropping it ends every use of their memory.
+    pending: Box<dyn Pending>,
+    received: Vec<Matrix>,
+    _sent: Vec<Matrix>,
+}
+
+impl Flight {
+    /// Blocks until everything has landed and gives what was received.
+    ///
+    /// # Errors
+    /// [`Error::Ranks`] if a rank was lost.
+    pub fn wait(self) -> Result<Vec<Matrix>> {
+        let Self { pending, received, _sent } = self;
+        pending.wait().map_err(ranks)?;
+        Ok(received)
+    }
+
+    /// The same for an exchange that receives one matrix.
+    pub fn wait_one(self) -> Result<Matrix> {
+        let one = self.wait()?.pop();
+        one.ok_or_else(|| Error::Argument { op: "exchange", problem: "nothing was received".into() })
+    }
+}
+
+/// What ranks could not agree on, as an error of computations.
+pub fn ranks(e: graphweft_comm::Error) -> Error {
+    Error::Ranks(Box::new(e))
+}
+
+/// Rows of a matrix, to or from a rank.
+struct Piece {
+    peer: usize,
+    matrix: usize,
+    rows: Range<usize>,
+}
+
+impl Link {
+    /// Matrices on `device`, moved by `comm`.
+    pub fn new(comm: Rc<dyn Communicator>, device: &Device) -> Self {
+        Self { comm, device: device.clone() }
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> usize {
+        self.comm.rank()
+    }
+
+    /// All ranks.
+    pub fn size(&self) -> usize {
+        self.comm.size()
+    }
+
+    /// Where the matrices are.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// What moves them.
+    pub fn comm(&self) -> &Rc<dyn Communicator> {
+        &self.comm
+    }
+
+    /// A link between some ranks; see [`Communicator::split`].
+    pub fn split(&self, members: &[usize]) -> Result<Self> {
+        Ok(Self { comm: self.comm.split(members).map_err(ranks)?, device: self.device.clone() })
+    }
+
+    /// Sends rows of `m`, those for rank 0 first, and receives a matrix with those of rank 0 first.
+    pub fn all_to_all(&self, label: Label, m: &Matrix, to: &[usize], from: &[usize]) -> Result<Flight> {
+        let total: usize = from.iter().sum();
+        let into = self.device.uninit(label.op, total, m.cols(), m.dtype(), Tag::Exchange)?;
+        self.fly(label, vec![m.clone()], &in_order(to), vec![into], &in_order(from))
+    }
+
+    /// Sends all of `m` to every other rank and receives a matrix with all ranks' rows, `rows[rank]` of each, in order.
+    pub fn all_gather(&self, label: Label, m: &Matrix, rows: &[usize]) -> Result<Flight> {
+        let total: usize = rows.iter().sum();
+        let into = self.device.uninit(label.op, total, m.cols(), m.dtype(), Tag::Exchange)?;
+        let sends: Vec<Piece> = (0..self.size()).map(|peer| Piece { peer, matrix: 0, rows: 0..m.rows() }).collect();
+        self.fly(label, vec![m.clone()], &sends, vec![into], &in_order(rows))
+    }
+
+    /// Sends `m` to rank `to` and receives a matrix of `rows` rows as wide from rank `from`.
+    pub fn shift(&self, label: Label, to: usize, m: &Matrix, from: usize, rows: usize) -> Result<Flight> {
+        let into = self.device.uninit(label.op, rows, m.cols(), m.dtype(), Tag::Exchange)?;
+        let send = Piece { peer: to, matrix: 0, rows: 0..m.rows() };
+        self.fly(label, vec![m.clone()], &[send], vec![into], &[Piece { peer: from, matrix: 0, rows: 0..rows }])
+    }
+
+    /// Sends matrices to ranks and receives some of the given shapes.
+    pub fn send_each(
+        &self,
+        label: Label,
+        sends: Vec<(usize, Matrix)>,
+        receives: &[(usize, (usize, usize), DType)],
+    ) -> Result<Flight> {
+        let piece = |peer, matrix, rows| Piece { peer, matrix, rows: 0..rows };
+        let out: Vec<Piece> = sends.iter().enumerate().map(|(k, (peer, m))| piece(*peer, k, m.rows())).collect();
+        let mut into = Vec::with_capacity(receives.len());
+        for (_, (rows, cols), dtype) in receives {
+            into.push(self.device.uninit(label.op, *rows, *cols, *dtype, Tag::Exchange)?);
+        }
+        let back: Vec<Piece> =
+            receives.iter().enumerate().map(|(k, (peer, (rows, _), _))| piece(*peer, k, *rows)).collect();
+        self.fly(label, sends.into_iter().map(|(_, m)| m).collect(), &out, into, &back)
+    }
+
+    /// Replaces `m` by its sum over ranks.
+    pub fn sum(&self, label: Label, m: &mut Matrix) -> Result<()> {
+        let view = view_mut(m)?;
+        // SAFETY: `m` is not shared and borrowed mutably until the call is over.
+        unsafe { self.comm.all_reduce(label, view) }.map_err(ranks)
+    }
+
+    /// The sum over ranks of `m`, of which this rank gets its share: `rows[rank]` rows, rank 0's first.
+    pub fn scatter_sum(&self, label: Label, m: &Matrix, rows: &[usize]) -> Result<Matrix> {
+        let mut own = self.device.uninit(label.op, rows[self.rank()], m.cols(), m.dtype(), Tag::Exchange)?;
+        let lengths: Vec<usize> = rows.iter().map(|r| r * m.cols()).collect();
+        let to = view_mut(&mut own)?;
+        // SAFETY: both are borrowed until the call is over, and `own` is not shared.
+        unsafe { self.comm.reduce_scatter(label, view(m)?, &lengths, to) }.map_err(ranks)?;
+        Ok(own)
+    }
+
+    fn fly(
+        &self,
+        label: Label,
+        sent: Vec<Matrix>,
+        sends: &[Piece],
+        mut received: Vec<Matrix>,
+        receives: &[Piece],
+    ) -> Result<Flight> {
+        let from = sent.iter().map(view).collect::<Result<Vec<View>>>()?;
+        let into = received.iter_mut().map(view_mut).collect::<Result<Vec<View>>>()?;
+        let messages = |pieces: &[Piece], matrices: &[Matrix], views: &[View]| -> Result<Vec<Message>> {
+            let message = |p: &Piece| {
+                let m = &matrices[p.matrix];
+                if p.rows.end > m.rows() {
+                    let problem = format!("rows {:?} of {m:?} for rank {}", p.rows, p.peer);
+                    return Err(Error::Argument { op: label.op, problem });
+                }
+                let row = m.cols() * m.dtype().size();
+                Ok(Message { peer: p.peer, view: views[p.matrix].part(p.rows.start * row, p.rows.len() * row) })
+            };
+            pieces.iter().filter(|p| !p.rows.is_empty()).map(message).collect()
+        };
+        let (sends, receives) = (messages(sends, &sent, &from)?, messages(receives, &received, &into)?);
+        // SAFETY: the flight owns both lists of matrices, which nobody else writes (shared ones never are), until it has landed.
+        let pending = unsafe { self.comm.post(label, &sends, &receives) }.map_err(ranks)?;
+        Ok(Flight { pending, received, _sent: sent })
+    }
+}
+
+/// Consecutive rows of one matrix, `counts[rank]` for each rank.
+fn in_order(counts: &[usize]) -> Vec<Piece> {
+    let mut end = 0;
+    let mut piece = |(peer, count): (usize, &usize)| {
+        end += count;
+        Piece { peer, matrix: 0, rows: end - count..end }
+    };
+    counts.iter().enumerate().map(&mut piece).collect()
+}
+
+fn view(m: &Matrix) -> Result<View> {
+    Ok(at(m.address()?, m))
+}
+
+fn view_mut(m: &mut Matrix) -> Result<View> {
+    Ok(at(m.address_mut()?, m))
+}
+
+fn at(address: Address, m: &Matrix) -> View {
+    let (place, pointer) = match address {
+        Address::Host(pointer) => (Place::Host, pointer),
+    };
+    let dtype = match m.dtype() {
+        DType::F32 => Type::F32,
+        DType::F64 => Type::F64,
+        DType::Bf16 => Type::Bf16,
+    };
+    View { place, pointer, bytes: m.bytes(), dtype }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use graphweft_comm::{Traffic, threads};
+
+    use super::*;
+
+    const LABEL: Label = Label { op: "test", traffic: Traffic::Rows, layer: 0 };
+
+    fn on_ranks<T: Send>(ranks: usize, body: impl Fn(Link) -> Result<T> + Sync) -> Vec<T> {
+        let options = threads::Options { ranks, threads: 1, deadline: Duration::from_secs(20) };
+        threads::run(options, |comm| {
+            body(Link::new(comm, &Device::cpu()))
+                .map_err(|e| graphweft_comm::Error::Library { library: "test", problem: e.to_string() })
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn rows_go_to_their_ranks_and_sums_are_the_same_everywhere() {
+        let found = on_ranks(3, |link| {
+            let (rank, device) = (link.rank(), link.device().clone());
+            // Rank r sends r + 1 rows to rank 0, none to rank 1, one to rank 2; each says who sent it and to whom.
+            let to = [rank + 1, 0, 1];
+            let rows: Vec<f32> = to.iter().enumerate().flat_map(|(p, n)| vec![(10 * rank + p) as f32; 2 * n]).collect();
+            let m = device.upload(rank + 2, 2, &rows, Tag::Activations)?;
+            let from: Vec<usize> = (0..3).map(|s| [s + 1, 0, 1][rank]).collect();
+            let got = link.all_to_all(LABEL, &m, &to, &from)?.wait_one()?.to_vec::<f32>()?;
+            let mut big = device.upload(1500, 2, &vec![rank as f64 + 0.5; 3000], Tag::Activations)?;
+            link.sum(LABEL, &mut big)?;
+            let share = link.scatter_sum(LABEL, &big, &[1000, 0, 500])?;
+            let mut small = device.upload(1, 1, &[1.0f32], Tag::Activations)?;
+            link.sum(LABEL, &mut small)?;
+            let all = link.all_gather(LABEL, &m, &[2, 3, 4])?.wait_one()?;
+            Ok((got, big.to_vec::<f64>()?, share.to_vec::<f64>()?, small.to_vec::<f32>()?, all.rows()))
+        });
+        assert_eq!(found[0].0, [0.0, 0.0, 10.0, 10.0, 10.0, 10.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0]);
+        assert!(found[1].0.is_empty());
+        assert_eq!(found[2].0, [2.0, 2.0, 12.0, 12.0, 22.0, 22.0]);
+        for (rank, (_, big, share, small, rows)) in found.into_iter().enumerate() {
+            assert_eq!((big, small, rows), (vec![4.5; 3000], vec![3.0], 9));
+            assert_eq!(share, vec![13.5; [2000, 0, 1000][rank]]);
+        }
+    }
+}
