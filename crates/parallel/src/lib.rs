@@ -5,5 +5,5 @@
 mod link;
 mod local;
 
-pub use link::{Flight, Link, ranks};
+pub use link::{Flight, Link, Summing, ranks};
 pub use local::Local;
