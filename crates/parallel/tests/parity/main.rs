@@ -4,6 +4,7 @@
 
 mod bytes;
 mod graphs;
+mod models;
 mod ops;
 
 use std::rc::Rc;
