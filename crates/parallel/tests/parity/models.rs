@@ -69,7 +69,7 @@ type Course = (Vec<f64>, Vec<(String, Vec<f64>)>);
 /// Trains on the rows of original ids `nodes`.
 fn train(
     config: &ModelConfig,
-    ops: Rc<dyn GraphOps>,
+    ops: &Rc<dyn GraphOps>,
     device: &Device,
     nodes: &[u64],
     (edge_features, remat, dtype): (usize, Remat, DType),
@@ -85,7 +85,7 @@ fn train(
     let rates = Rates { input: 0.5, hidden: 0.5, attention: 0.5 };
     let mut losses = Vec::new();
     for epoch in 0..EPOCHS {
-        let (ops, features) = (Rc::clone(&ops), features.clone());
+        let (ops, features) = (Rc::clone(ops), features.clone());
         let step = Step { ops, features, positional: None, mode: Mode::Train, seed: 11, epoch, rates, remat, dtype };
         let mut tape = Tape::new(device);
         let logits = network.forward(&mut tape, &step)?.expect("a model has layers");
@@ -128,7 +128,7 @@ fn on_ranks(model: &str, ranks: usize, strategies: &[Strategy], remat: Remat, dt
             let features = prepared.features(&device, dtype)?.map(|all| rows_of(&all, layout.edges()));
             let ops = spread(strategy, &layout, &link, features)?;
             let nodes = &layout.originals()[layout.own()];
-            let course = train(&config, ops, &device, nodes, (prepared.width, remat, dtype));
+            let course = train(&config, &ops, &device, nodes, (prepared.width, remat, dtype));
             found.push(course.map_err(|e| Failure(format!("{strategy}: {}", e.0)))?);
         }
         Ok(found)
@@ -144,9 +144,9 @@ fn check(model: &str, ranks: usize, remat: Remat, dtype: DType) {
     let prepared = config.prepare(graph(), 5).unwrap();
     let features = prepared.features(&device, dtype).unwrap();
     let width = prepared.width;
-    let local = Rc::new(Local::new(&device, prepared.csr, features).unwrap());
+    let local: Rc<dyn GraphOps> = Rc::new(Local::new(&device, prepared.csr, features).unwrap());
     let nodes: Vec<u64> = (0..N as u64).collect();
-    let wanted = train(&config, local, &device, &nodes, (width, Remat::None, dtype)).unwrap();
+    let wanted = train(&config, &local, &device, &nodes, (width, Remat::None, dtype)).unwrap();
     assert!(wanted.0[19] < wanted.0[0], "{model} learns: {:?}", wanted.0);
     let all = strategies(ranks);
     let [found, again] = [(); 2].map(|()| on_ranks(model, ranks, &all, remat, dtype));
