@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-use graphweft_model::{Mode, Network, Rates, Remat, Step};
+use graphweft_model::{Mode, Network, Rates, Remat, Step, Total};
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm};
 use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tag, Tape, Var};
 
@@ -102,7 +102,7 @@ impl<'a> Learner<'a> {
         phase("backward", start);
 
         let start = Instant::now();
-        let reduce = self.shard.ops.reduce();
+        let reduce = self.shard.ops.reduce(Total::Gradients, 0);
         for p in &self.parameters {
             if let Some(mut gradient) = p.take_grad() {
                 reduce.sum(&mut gradient)?;
@@ -122,7 +122,7 @@ impl<'a> Learner<'a> {
     /// A single number summed over ranks.
     fn sum(&self, m: &Matrix) -> Result<f64> {
         let mut m = self.shard.device.convert("loss", m, DType::F64)?;
-        self.shard.ops.reduce().sum(&mut m)?;
+        self.shard.ops.reduce(Total::Loss, 0).sum(&mut m)?;
         Ok(m.to_vec::<f64>()?[0])
     }
 
@@ -154,7 +154,7 @@ impl<'a> Learner<'a> {
     /// The scores of all three parts.
     pub fn evaluate(&self, lesson: &Lesson, metric: Metric, epoch: u64) -> Result<Scores> {
         let logits = Logits::of(&self.logits()?)?;
-        let reduce = self.shard.ops.reduce();
+        let reduce = self.shard.ops.reduce(Total::Metrics, 0);
         let truth = lesson.truth();
         let scoring = Scoring { metric, truth, device: &self.shard.device, reduce: &*reduce };
         let [train, valid, test] = &lesson.parts;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use graphweft_graph::dataset::{Features as Stored, Split};
-use graphweft_model::{Features, GraphOps, Shape};
+use graphweft_model::{Features, GraphOps, Shape, Total};
 use graphweft_parallel::Local;
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy, softmax_cross_entropy};
@@ -73,7 +73,7 @@ impl Shard {
             all[*id as usize * cols..][..cols].copy_from_slice(row);
         }
         let mut all = self.device.upload(total, cols, &all, Tag::Workspace)?;
-        self.ops.reduce().sum(&mut all)?;
+        self.ops.reduce(Total::Metrics, 0).sum(&mut all)?;
         Ok(all.to_vec()?)
     }
 }
@@ -116,7 +116,7 @@ impl Lesson {
             }
         };
         let mut total = device.upload(1, 1, &[own], Tag::Workspace)?;
-        shard.ops.reduce().sum(&mut total)?;
+        shard.ops.reduce(Total::Setup, 0).sum(&mut total)?;
         Ok(Self { labels, parts, rows, total: total.to_vec::<f64>()?[0] })
     }
 
