@@ -7,7 +7,7 @@
 use graphweft_model::{Attend, EdgeBias, Score};
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention::{self as kernel, Attention, DstGrads, EdgeDropout, Saved, SrcGrads};
-use graphweft_tensor::ops::attention_blocks::empty_state;
+use graphweft_tensor::ops::attention_blocks::empty_states;
 use graphweft_tensor::ops::head_dot::head_dot;
 use graphweft_tensor::{DType, Device, Dropout, Error, Grads, Matrix, Result, Tag, Tape, Var};
 
@@ -146,7 +146,7 @@ impl Call {
     /// A state of `rows` rows that nothing was folded into yet.
     pub(crate) fn empty_state(&self, rows: usize, tag: Tag) -> Result<Matrix> {
         let (d, dtype) = self.output();
-        empty_state(self.device(), rows, self.heads, d, dtype.compute(), tag)
+        empty_states(self.device(), rows, (self.heads, d), dtype.compute(), tag)
     }
 
     /// The operands of one block, of whose ends `dst` and `src` have a row each.

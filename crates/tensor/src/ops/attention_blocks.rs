@@ -30,16 +30,6 @@ pub struct Block<'a> {
     pub dropout: Option<EdgeDropout>,
 }
 
-/// A [state](crate::ops::attention::AttentionKernels::attention_fold) of `rows` destinations that nothing was folded into yet.
-pub fn empty_state(device: &Device, rows: usize, heads: usize, d: usize, dtype: DType, tag: Tag) -> Result<Matrix> {
-    let empty: Vec<f64> = (0..2 * heads + d).map(|k| if k < heads { f64::NEG_INFINITY } else { 0.0 }).collect();
-    let empty = device.upload(1, empty.len(), &empty, Tag::Workspace)?;
-    let empty = device.convert(OP, &empty, dtype)?;
-    let mut state = device.uninit(OP, rows, 2 * heads + d, dtype, tag)?;
-    device.backend().spread_row(&empty, &mut state)?;
-    Ok(state)
-}
-
 /// Attention of `q` over the sources of all `blocks`.
 pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<'_>]) -> Result<Var> {
     let device = tape.device().clone();
@@ -47,7 +37,7 @@ pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<
     if heads == 0 || d == 0 || !d.is_multiple_of(heads) {
         return Err(Error::Argument { op: OP, problem: format!("{d} columns cannot be shared by {heads} heads") });
     }
-    let mut state = empty_state(&device, rows, heads, d, dtype.compute(), Tag::Workspace)?;
+    let mut state = empty_states(&device, rows, (heads, d), dtype.compute(), Tag::Workspace)?;
     let mut saved = Vec::with_capacity(blocks.len());
     let mut vars = vec![q];
     for block in blocks {
@@ -77,6 +67,22 @@ pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<
     let kept = out.clone();
     let q_value = q.value().clone();
     Ok(tape.push(&vars, out, || BlocksBackward { heads, q: q_value, blocks: saved, out: kept, lse }))
+}
+
+/// States of `rows` rows, of `heads` heads and `d` columns, that no edge was folded into yet.
+pub fn empty_states(
+    device: &Device,
+    rows: usize,
+    (heads, d): (usize, usize),
+    dtype: DType,
+    tag: Tag,
+) -> Result<Matrix> {
+    let empty: Vec<f64> = (0..2 * heads + d).map(|k| if k < heads { f64::NEG_INFINITY } else { 0.0 }).collect();
+    let empty = device.upload(1, empty.len(), &empty, Tag::Workspace)?;
+    let empty = device.convert(OP, &empty, dtype)?;
+    let mut states = device.uninit(OP, rows, empty.cols(), dtype, tag)?;
+    device.backend().spread_row(&empty, &mut states)?;
+    Ok(states)
 }
 
 struct SavedBlock {
@@ -204,7 +210,7 @@ mod tests {
         let (list, there): (Vec<u32>, Vec<Vec<u32>>) = (0..n).rev().filter(|i| far(*i)).flat_map(pieces).unzip();
         let fold = |rows: Vec<Vec<u32>>, q: &Matrix| -> Result<Matrix> {
             let graph = from_rows(&device, rows, kv.rows());
-            let mut state = empty_state(&device, q.rows(), heads, d, dtype.compute(), Tag::Workspace)?;
+            let mut state = empty_states(&device, q.rows(), (heads, d), dtype.compute(), Tag::Workspace)?;
             let score = Score::Dot { q, kv };
             let a = Attention { graph: &graph, heads, score, bias: Bias::None, dropout: None };
             device.backend().attention_fold(&a, &mut state)?;
@@ -237,7 +243,7 @@ mod tests {
     fn states_that_do_not_fit_are_refused() {
         let device = Device::cpu();
         let index = RowIndex::new(&device, 3, vec![0, 2]).unwrap();
-        let states = |rows| empty_state(&device, rows, 1, 2, DType::F32, Tag::Workspace).unwrap();
+        let states = |rows| empty_states(&device, rows, (1, 2), DType::F32, Tag::Workspace).unwrap();
         let merge = |partial, state| device.backend().attention_merge(1, &states(partial), &index, &mut states(state));
         assert!(merge(2, 3).is_ok());
         assert!(merge(3, 3).is_err());
