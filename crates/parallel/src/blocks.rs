@@ -126,7 +126,8 @@ impl Edges {
     fn values(&self, all: &Matrix) -> Result<Matrix> {
         let device = all.device();
         let index = self.index(device, all.rows())?;
-        let mut some = device.uninit("values of edges", index.index().len(), all.cols(), all.dtype(), Tag::Workspace)?;
+        let mut some =
+            device.uninit("values of edges", index.index().len(), all.cols(), all.dtype(), Tag::Workspace)?;
         device.backend().gather_rows(all, &index, &mut some)?;
         Ok(some)
     }

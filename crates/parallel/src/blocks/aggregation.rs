@@ -37,14 +37,6 @@ impl Call {
         Ok(Self { how, symmetric, weight: per_edge, cols: x.value().cols(), dtype: x.value().dtype() })
     }
 
-    pub(crate) fn cols(&self) -> usize {
-        self.cols
-    }
-
-    pub(crate) fn dtype(&self) -> DType {
-        self.dtype
-    }
-
     /// Whether edges have values that only the rank of their destination has.
     pub(crate) fn has_values_per_edge(&self) -> bool {
         self.weight.is_some()
@@ -111,9 +103,9 @@ impl Call {
         let (device, graph) = (g.device().clone(), &*block.graph);
         match arg {
             Some(arg) => device.backend().spmm_max_dx(graph, block.src.ids(), arg, g, dx, write),
-            None => self.weighted(block, g, |weights| {
-                device.backend().spmm(graph, weights, Along::Transpose, g, dx, write)
-            }),
+            None => {
+                self.weighted(block, g, |weights| device.backend().spmm(graph, weights, Along::Transpose, g, dx, write))
+            }
         }
     }
 

@@ -252,9 +252,7 @@ impl OwnGradients {
     pub(crate) fn put(self, grads: &mut Grads<'_>, places: Places, sums: Sums) -> Result<()> {
         grads.put(0, self.dst)?;
         grads.put(1, self.src)?;
-        for (at, gradient) in
-            [(places.shared, sums.shared), (places.bias, sums.bias), (places.tokens, self.tokens)]
-        {
+        for (at, gradient) in [(places.shared, sums.shared), (places.bias, sums.bias), (places.tokens, self.tokens)] {
             if let (Some(at), Some(gradient)) = (at, gradient) {
                 grads.put(at, gradient)?;
             }
@@ -302,12 +300,7 @@ impl Operands<'_> {
     }
 
     /// The pass by destination.
-    pub(crate) fn by_dst(
-        &self,
-        saved: &Saved<'_>,
-        (row, write): (&mut Matrix, Write),
-        sums: &mut Sums,
-    ) -> Result<()> {
+    pub(crate) fn by_dst(&self, saved: &Saved<'_>, (row, write): (&mut Matrix, Write), sums: &mut Sums) -> Result<()> {
         let device = self.dst.device();
         let new = |m: &Matrix| device.uninit(OP, m.rows(), m.cols(), m.dtype(), Tag::Workspace);
         let mut shared = match (&self.call.kind, &sums.shared) {
