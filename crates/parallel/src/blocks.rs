@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use graphweft_graph::Csr;
 use graphweft_tensor::ops::rows::RowIndex;
-use graphweft_tensor::{Adjacency, DType, Device, Error, Ids, Matrix, Result, Tag};
+use graphweft_tensor::{Adjacency, Charge, DType, Device, Error, Ids, Matrix, Result, Tag};
 
 use crate::layout::Layout;
 
@@ -84,6 +84,7 @@ pub(crate) struct Block {
     dst: Rc<Nodes>,
     src: Rc<Nodes>,
     edges: Option<Edges>,
+    _charge: Option<Charge>,
 }
 
 /// What the edges of a block have values of their own from.
@@ -144,12 +145,13 @@ impl Block {
     /// The edges of `csr` between these nodes.
     pub(crate) fn new(device: &Device, csr: Csr<u32>, dst: &Rc<Nodes>, src: &Rc<Nodes>, edges: Edges) -> Self {
         let graph = Rc::new(Adjacency::with_edges(device, csr));
-        Self { graph, dst: Rc::clone(dst), src: Rc::clone(src), edges: Some(edges) }
+        let _charge = Some(device.charge(Tag::Graph, 4 * edges.positions.len() as u64));
+        Self { graph, dst: Rc::clone(dst), src: Rc::clone(src), edges: Some(edges), _charge }
     }
 
     /// Edges that no bias and no weight is given for.
     pub(crate) fn without_values(graph: &Rc<Adjacency>, dst: Rc<Nodes>, src: Rc<Nodes>) -> Self {
-        Self { graph: Rc::clone(graph), dst, src, edges: None }
+        Self { graph: Rc::clone(graph), dst, src, edges: None, _charge: None }
     }
 
     /// Its sources.

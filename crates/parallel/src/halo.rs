@@ -24,7 +24,7 @@ use graphweft_graph::partition::Weights;
 use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Total};
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention::Saved;
-use graphweft_tensor::{Backward, Dropout, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
+use graphweft_tensor::{Backward, Charge, Dropout, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
 
 use crate::blocks::attention::{Moved, Places};
 use crate::blocks::{Block, Edges, Nodes, aggregation, attention, cut_out};
@@ -41,6 +41,7 @@ pub struct Halo {
     /// The edges inside this rank.
     own: Rc<Block>,
     cut: Layout,
+    _charge: Charge,
     /// A row per edge of this rank.
     edge_features: Option<Matrix>,
     /// By weights; without any, everything is pulled.
@@ -56,7 +57,8 @@ impl Halo {
         let edges = Edges::of(positions, edge_features.as_ref())?;
         let own = Rc::new(Block::new(link.device(), csr, &nodes, &nodes, edges));
         let (member, cut) = (Member::new(link, layout), layout.cut());
-        Ok(Self { member, cover, own, cut, edge_features, plans: RefCell::default() })
+        let charge = link.device().charge(Tag::Graph, cut.csr().bytes() + 8 * cut.edges().len() as u64);
+        Ok(Self { member, cover, own, cut, _charge: charge, edge_features, plans: RefCell::default() })
     }
 
     /// The plan for rows that weigh this, or for pulling everything. All ranks ask for the same at the same time.
@@ -84,7 +86,7 @@ impl Halo {
         call.fold_own(&self.own, token_block.as_ref(), &mut state)?;
         let pushed = pushed.wait_one()?;
         let mut states = call.empty_state(pushed.rows(), Tag::Exchange)?;
-        call.fold(&plan.served, &pushed, &call.src, &mut states)?;
+        call.fold(&plan.served, &pushed, &plan.serving(label, &call.src)?, &mut states)?;
         let answers = plan.answer(label, &states)?;
         drop(states);
         let pulled = pulled.wait_one()?;
@@ -143,16 +145,15 @@ impl Backward for AttendBackward {
 
         let (g, lse, d) = (g_flight.wait_one()?, lse_flight.wait_one()?, d_flight.wait_one()?);
         let saved = Saved { lse: &lse, g: &g, d: &d };
-        let operands = call.operands(&plan.served, &pushed, &call.src)?;
+        let serving = plan.serving(label, &call.src)?;
+        let operands = call.operands(&plan.served, &pushed, &serving)?;
         let mut answer = device.uninit(label.op, pushed.rows(), pushed.cols(), pushed.dtype(), Tag::Exchange)?;
         operands.by_dst(&saved, (&mut answer, Write::Set), &mut sums)?;
         let answers = plan.answer(label, &answer)?;
         drop(answer);
-        if pushed.rows() > 0 {
-            let more = operands.by_src(&saved, &mut sums, Tag::Exchange)?;
-            device.backend().add(&mut found.src, &more)?;
-        }
+        plan.add_serving(&operands.by_src(&saved, &mut sums, Tag::Exchange)?, &mut found.src)?;
         drop(operands);
+        drop(serving);
         plan.add_given(&home.wait_one()?, &mut found.src)?;
         plan.add_answers(&answers.wait_one()?, &mut found.dst)?;
         found.put(grads, places, sums)
@@ -183,10 +184,11 @@ impl Backward for AggregateBackward {
             return Ok(());
         }
         let pushed = if call.is_maximum() { None } else { Some(plan.push(label, &g)?) };
-        let home = plan.give_back(label, &call.new_gradient(&plan.pulled, &g, arg, Tag::Exchange)?)?;
-        let mut dx = call.new_gradient(&own, &g, arg, Tag::Activations)?;
+        let home = plan.give_back(label, &call.gradient(&plan.pulled, &g, arg, Tag::Exchange)?)?;
+        let mut dx = call.gradient(&own, &g, arg, Tag::Activations)?;
         if let Some(pushed) = pushed {
-            call.gradient(&plan.served, &pushed.wait_one()?, None, (&mut dx, Write::Add))?;
+            let gradient = call.gradient(&plan.served, &pushed.wait_one()?, None, Tag::Exchange)?;
+            plan.add_serving(&gradient, &mut dx)?;
         }
         plan.add_given(&home.wait_one()?, &mut dx)?;
         grads.put(0, dx)
@@ -239,7 +241,10 @@ impl GraphOps for Halo {
         let pulled = plan.pull(label, here)?;
         let answers = match pulls_all {
             true => None,
-            false => Some(plan.answer(label, &call.begin(&plan.served, here, Tag::Exchange)?.out)?),
+            false => {
+                let sums = call.begin(&plan.served, &plan.serving(label, here)?, Tag::Exchange)?.out;
+                Some(plan.answer(label, &sums)?)
+            }
         };
         let mut folded = call.begin(&self.own, here, Tag::Activations)?;
         let pulled = pulled.wait_one()?;

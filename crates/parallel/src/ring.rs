@@ -250,7 +250,7 @@ impl Backward for AggregateBackward {
         let (arg, wanted) = (arg.as_ref(), grads.wants(0));
         let mut fetch = x.as_ref().map(|x| Fetch::new(shards, *label, x)).transpose()?;
         let mut dw = call.weight_sums(x.is_some())?;
-        let mut dx = wanted.then(|| call.new_gradient(&shards.own, &g, arg, Tag::Activations)).transpose()?;
+        let mut dx = wanted.then(|| call.gradient(&shards.own, &g, arg, Tag::Activations)).transpose()?;
         if let (Some(x), Some(dw)) = (x, &mut dw) {
             call.weight_gradient(&shards.own, x, &g, dw)?;
         }
@@ -261,7 +261,7 @@ impl Backward for AggregateBackward {
                 call.weight_gradient(&step.block, &rows, &g, dw)?;
             }
             if let Some(dx) = &mut dx {
-                let gradient = call.new_gradient(&step.block, &g, arg, Tag::Exchange)?;
+                let gradient = call.gradient(&step.block, &g, arg, Tag::Exchange)?;
                 home.land(dx)?;
                 home.send(k, &gradient)?;
             }

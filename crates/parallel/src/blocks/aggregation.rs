@@ -92,27 +92,16 @@ impl Call {
         }
     }
 
-    /// `dx (+)=` the gradient of the sources' rows, from that of the destinations'.
-    pub(crate) fn gradient(
-        &self,
-        block: &Block,
-        g: &Matrix,
-        arg: Option<&Matrix>,
-        (dx, write): (&mut Matrix, Write),
-    ) -> Result<()> {
+    /// The gradient of the sources' rows, from that of the destinations'.
+    pub(crate) fn gradient(&self, block: &Block, g: &Matrix, arg: Option<&Matrix>, tag: Tag) -> Result<Matrix> {
         let (device, graph) = (g.device().clone(), &*block.graph);
+        let mut dx = device.uninit(OP, block.num_src(), self.cols, self.dtype, tag)?;
         match arg {
-            Some(arg) => device.backend().spmm_max_dx(graph, block.src.ids(), arg, g, dx, write),
-            None => {
-                self.weighted(block, g, |weights| device.backend().spmm(graph, weights, Along::Transpose, g, dx, write))
-            }
+            Some(arg) => device.backend().spmm_max_dx(graph, block.src.ids(), arg, g, &mut dx, Write::Set)?,
+            None => self.weighted(block, g, |weights| {
+                device.backend().spmm(graph, weights, Along::Transpose, g, &mut dx, Write::Set)
+            })?,
         }
-    }
-
-    /// A matrix with the gradient of the sources' rows.
-    pub(crate) fn new_gradient(&self, block: &Block, g: &Matrix, arg: Option<&Matrix>, tag: Tag) -> Result<Matrix> {
-        let mut dx = g.device().uninit(OP, block.num_src(), self.cols, self.dtype, tag)?;
-        self.gradient(block, g, arg, (&mut dx, Write::Set))?;
         Ok(dx)
     }
 

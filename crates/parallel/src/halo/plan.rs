@@ -20,8 +20,9 @@ pub(super) struct Plan {
     pushed: Sent,
     /// Edges into this rank's rows from rows that are pulled.
     pub(super) pulled: Block,
-    /// Edges into rows that others push here, from this rank's.
+    /// Edges into rows that others push here, from those of this rank's that serve them.
     pub(super) served: Block,
+    serving: RowIndex,
 }
 
 /// Rows of this rank, those for rank 0 first, and how many come in turn from each.
@@ -80,10 +81,15 @@ impl Plan {
             *end += count;
             Some(*end)
         }));
-        let sources: Vec<u32> = orders.iter().flat_map(|o| &o.sources).copied().collect();
-        let served = Csr::new(indptr, sources, own.len()).map_err(|e| malformed(&e.to_string()))?;
-        let served = Block::new(device, served, &served_nodes, &own_nodes, Edges::of_others(served_features));
-        Ok(Self { link: link.clone(), given, pushed, pulled, served })
+        let mut serving: Vec<u32> = orders.iter().flat_map(|o| &o.sources).copied().collect();
+        serving.sort_unstable();
+        serving.dedup();
+        let place = |row: &u32| serving.partition_point(|other| other < row) as u32;
+        let sources: Vec<u32> = orders.iter().flat_map(|o| &o.sources).map(place).collect();
+        let served = Csr::new(indptr, sources, serving.len()).map_err(|e| malformed(&e.to_string()))?;
+        let serving_nodes = Nodes::new(cut, serving.iter().map(|row| own.start + *row as usize));
+        let served = Block::new(device, served, &served_nodes, &serving_nodes, Edges::of_others(served_features));
+        Ok(Self { link: link.clone(), given, pushed, pulled, served, serving: index(serving)? })
     }
 
     /// Gets the rows of `x` that are pulled.
@@ -106,6 +112,16 @@ impl Plan {
         self.pushed.send(&self.link, label, x)
     }
 
+    /// The rows of `x` that pushed rows look at.
+    pub(super) fn serving(&self, label: Label, x: &Matrix) -> Result<Matrix> {
+        rows_of(label, x, &self.serving)
+    }
+
+    /// Adds the gradient of these rows.
+    pub(super) fn add_serving(&self, gradient: &Matrix, to: &mut Matrix) -> Result<()> {
+        to.device().clone().backend().scatter_rows(gradient, &self.serving, to, true)
+    }
+
     /// Sends what was made of pushed rows back.
     pub(super) fn answer(&self, label: Label, made: &Matrix) -> Result<Flight> {
         self.pushed.answer(&self.link, label, made)
@@ -124,15 +140,19 @@ impl Plan {
 
 impl Sent {
     fn send(&self, link: &Link, label: Label, x: &Matrix) -> Result<Flight> {
-        let (device, rows) = (x.device(), self.index.index().len());
-        let mut some = device.uninit(label.op, rows, x.cols(), x.dtype(), Tag::Exchange)?;
-        device.backend().gather_rows(x, &self.index, &mut some)?;
-        link.all_to_all(label, &some, &self.to, &self.from)
+        link.all_to_all(label, &rows_of(label, x, &self.index)?, &self.to, &self.from)
     }
 
     fn answer(&self, link: &Link, label: Label, m: &Matrix) -> Result<Flight> {
         link.all_to_all(label, m, &self.from, &self.to)
     }
+}
+
+fn rows_of(label: Label, x: &Matrix, index: &RowIndex) -> Result<Matrix> {
+    let device = x.device();
+    let mut some = device.uninit(label.op, index.index().len(), x.cols(), x.dtype(), Tag::Exchange)?;
+    device.backend().gather_rows(x, index, &mut some)?;
+    Ok(some)
 }
 
 /// How this rank's cut edges are served.
