@@ -152,6 +152,26 @@ impl Link {
         Ok(bytemuck::cast_vec(all.to_vec::<f64>()?))
     }
 
+    /// Sends `lists[rank]` to each rank and receives theirs, in order.
+    pub fn all_to_all_ids(&self, label: Label, lists: &[Vec<u64>]) -> Result<Vec<Vec<u64>>> {
+        let move_all = |ids: &[u64], to: &[usize], from: &[usize]| -> Result<Vec<u64>> {
+            // Moved as they are, whatever the type says.
+            let ids = self.device.upload(ids.len(), 1, bytemuck::cast_slice::<u64, f64>(ids), Tag::Exchange)?;
+            Ok(bytemuck::cast_vec(self.all_to_all(label, &ids, to, from)?.wait_one()?.to_vec::<f64>()?))
+        };
+        let (ones, to): (Vec<usize>, Vec<usize>) = lists.iter().map(|list| (1, list.len())).unzip();
+        let lengths: Vec<u64> = to.iter().map(|len| *len as u64).collect();
+        let from: Vec<usize> = move_all(&lengths, &ones, &ones)?.into_iter().map(|len| len as usize).collect();
+        let all = move_all(&lists.concat(), &to, &from)?;
+        let mut rest = &all[..];
+        let mut next = |len: usize| {
+            let (list, after) = rest.split_at(len);
+            rest = after;
+            list.to_vec()
+        };
+        Ok(from.into_iter().map(&mut next).collect())
+    }
+
     /// Replaces `m` by its sum over ranks.
     pub fn sum(&self, label: Label, m: &mut Matrix) -> Result<()> {
         let view = view_mut(m)?;
