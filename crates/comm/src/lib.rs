@@ -7,12 +7,14 @@
 //! * [`threads`]: ranks in this process; nothing to install.
 #![warn(missing_docs)]
 
+mod bytes;
 mod collective;
 mod communicator;
 mod error;
 pub mod threads;
 mod view;
 
+pub use bytes::{broadcast, gather};
 pub use communicator::{Communicator, Label, Message, Pending, Traffic};
 pub use error::{Error, Result};
 pub use view::{Place, Type, View};

@@ -60,6 +60,21 @@ pub struct Scores {
     /// Of the nodes reported on.
     #[serde(deserialize_with = "read_score")]
     pub test: f64,
+    /// The mean loss of the nodes chosen by: decides among equal scores.
+    #[serde(deserialize_with = "read_score")]
+    pub valid_loss: f64,
+}
+
+impl Scores {
+    /// Whether validation is better than it was, for those who wait for that.
+    pub fn improves_on(&self, other: &Self) -> bool {
+        self.valid > other.valid || other.valid.is_nan()
+    }
+
+    /// Whether these are the scores to report rather than earlier ones: better ones, or equal ones with a lower loss.
+    pub fn beats(&self, other: &Self) -> bool {
+        self.improves_on(other) || self.valid == other.valid && self.valid_loss < other.valid_loss
+    }
 }
 
 /// What a run remembers beside its tensors.
@@ -74,6 +89,8 @@ pub struct State {
     pub seed: u64,
     /// The best evaluation so far, by validation.
     pub best: Option<Scores>,
+    /// The epoch in which the validation score last became better.
+    pub improved: u64,
     /// The schedule's memory.
     pub schedule: Plateau,
 }

@@ -159,7 +159,8 @@ impl<'a> Learner<'a> {
         let scoring = Scoring { metric, truth, device: &self.shard.device, reduce: &*reduce };
         let [train, valid, test] = &lesson.parts;
         let score = |part| scoring.score(&logits, part);
-        Ok(Scores { epoch, train: score(train)?, valid: score(valid)?, test: score(test)? })
+        let valid_loss = scoring.loss(&logits, valid)?;
+        Ok(Scores { epoch, train: score(train)?, valid: score(valid)?, test: score(test)?, valid_loss })
     }
 
     /// Parameters and running moments.
