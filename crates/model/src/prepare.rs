@@ -66,15 +66,8 @@ impl Prepared {
         Ok(Self { csr: Csr::from_valid(indptr, indices, n), width: KINDS, values })
     }
 
-    /// The features of the edges, a row each, if there are any: in f32, or f64 for tests.
-    pub fn features(&self, device: &Device, dtype: DType) -> Result<Option<Matrix>> {
-        if self.width == 0 {
-            return Ok(None);
-        }
-        let rows = device.upload(self.csr.num_edges(), self.width, &self.values, Tag::Graph)?;
-        match dtype {
-            DType::F64 => device.convert("edge features", &rows, dtype).map(Some),
-            _ => Ok(Some(rows)),
-        }
+    /// The features of the edges, a row each; nothing where there are none.
+    pub fn edge_rows(&self) -> &[f32] {
+        &self.values
     }
 }

@@ -7,6 +7,7 @@
 //!   optimizer.safetensors   <parameter>.exp_avg, …
 //!   state.json              epoch, best scores, early stopping, schedule, seed
 //!   config.toml, plan.json  as in the run directory
+//!   partition.safetensors   which rank has which nodes; empty for one rank
 //!   metrics.jsonl           the run's metrics so far
 //!   manifest.sha256         a hash of every file, and of itself
 //! ```
@@ -18,12 +19,15 @@
 
 mod folder;
 mod manifest;
+pub(crate) mod parts;
 mod tensors;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use graphweft_graph::Error as Bad;
+use graphweft_graph::partition::Partition;
 use serde::{Deserialize, Serialize};
 
 use crate::durable;
@@ -41,8 +45,9 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
 const CONFIG: &str = "config.toml";
 const PLAN: &str = "plan.json";
+const PARTITION: &str = "partition.safetensors";
 const METRICS: &str = "metrics.jsonl";
-const FILES: [&str; 7] = [MODEL, BEST, OPTIMIZER, STATE, CONFIG, PLAN, METRICS];
+const FILES: [&str; 8] = [MODEL, BEST, OPTIMIZER, STATE, CONFIG, PLAN, PARTITION, METRICS];
 
 const COPY_AGAIN: &str = "the checkpoint is damaged: go on from another one, or copy it again";
 
@@ -105,6 +110,7 @@ pub struct Checkpoint {
     pub optimizer: Tensors,
     pub config: String,
     pub plan: String,
+    pub partition: Option<Arc<Partition>>,
     pub metrics: Vec<u8>,
 }
 
@@ -124,6 +130,7 @@ impl Checkpoint {
             state,
             self.config.clone().into_bytes(),
             self.plan.clone().into_bytes(),
+            parts::encode(self.partition.as_deref())?,
             self.metrics.clone(),
         ];
         let mut manifest = Manifest::default();
@@ -171,6 +178,7 @@ impl Checkpoint {
             optimizer: tensors(OPTIMIZER)?,
             config: text(CONFIG)?,
             plan: text(PLAN)?,
+            partition: parts::decode(&path.join(PARTITION), &take(PARTITION)?)?,
             metrics: take(METRICS)?,
         })
     }

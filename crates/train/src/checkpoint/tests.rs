@@ -16,6 +16,7 @@ fn checkpoint(epoch: u64) -> Checkpoint {
         model,
         config: "[train]\nepochs = 5\n".into(),
         plan: "{}\n".into(),
+        partition: None,
         metrics: b"{\"epoch\":1}\n".to_vec(),
     }
 }
@@ -46,7 +47,7 @@ fn what_is_saved_is_read_back_and_written_the_same_again() {
     assert_eq!(Checkpoint::read(&path).unwrap(), checkpoint(10));
     let bytes = || -> Vec<_> { files(&path).iter().map(|f| fs::read(f).unwrap()).collect() };
     let first = bytes();
-    assert_eq!(first.len(), 8);
+    assert_eq!(first.len(), 9);
     all.save(&checkpoint(10)).unwrap();
     assert!(first == bytes());
     assert_eq!(names(&all), ["step-000010"]);

@@ -1,0 +1,103 @@
+//! Who the ranks of a run are: this thread alone, threads of this process, or processes that `mpirun` started.
+
+use std::time::Duration;
+
+use graphweft_comm::threads;
+use graphweft_tensor::Device;
+
+use crate::config::{CommName, ParallelConfig};
+use crate::error::{Error, Result};
+use crate::rank::Rank;
+
+/// The ranks, as this process sees them.
+pub struct World(Kind);
+
+enum Kind {
+    Alone,
+    Threads(threads::Options),
+    #[cfg(feature = "mpi")]
+    Mpi(std::rc::Rc<dyn graphweft_comm::Communicator>),
+}
+
+impl World {
+    /// One rank.
+    pub fn alone() -> Self {
+        Self(Kind::Alone)
+    }
+
+    /// The ranks that `config` asks for. Threads share the threads of the current rayon pool, at least one each.
+    ///
+    /// # Errors
+    /// If this build or this machine cannot have them.
+    pub fn new(config: &ParallelConfig) -> Result<Self> {
+        let deadline = Duration::from_secs(config.deadline);
+        match config.comm {
+            CommName::Threads => {
+                let ranks = config.ranks.unwrap_or(1) as usize;
+                let threads = (rayon::current_num_threads() / ranks).max(1);
+                Ok(Self(if ranks == 1 {
+                    Kind::Alone
+                } else {
+                    Kind::Threads(threads::Options { ranks, threads, deadline })
+                }))
+            }
+            CommName::Mpi => Self::mpi(config, deadline),
+        }
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    fn mpi(_: &ParallelConfig, _: Duration) -> Result<Self> {
+        let remedy = "build with `cargo build --release --features mpi` (it needs an MPI library and libclang), or leave \
+                      it out: ranks are then threads of one process";
+        Err(Error::setting("parallel.comm", "this build has no MPI", remedy))
+    }
+
+    /// How many ranks there are.
+    pub fn ranks(&self) -> usize {
+        match &self.0 {
+            Kind::Alone => 1,
+            Kind::Threads(options) => options.ranks,
+            #[cfg(feature = "mpi")]
+            Kind::Mpi(comm) => comm.size(),
+        }
+    }
+
+    /// Whether this process has the rank that writes and speaks for all.
+    pub fn leads(&self) -> bool {
+        match &self.0 {
+            Kind::Alone | Kind::Threads(_) => true,
+            #[cfg(feature = "mpi")]
+            Kind::Mpi(comm) => comm.rank() == 0,
+        }
+    }
+
+    /// Threads that each rank computes with.
+    pub fn threads(&self) -> usize {
+        match &self.0 {
+            Kind::Threads(options) => options.threads,
+            _ => rayon::current_num_threads(),
+        }
+    }
+
+    /// Runs `body` on every rank of this process and gives the result of the first of them.
+    ///
+    /// # Errors
+    /// The failure that came first. What all ranks agree on ([`Error::is_agreed`]) takes no other rank down.
+    pub fn run<T: Send>(&self, body: impl Fn(&Rank) -> Result<T> + Sync) -> Result<T> {
+        match &self.0 {
+            Kind::Alone => body(&Rank::alone(&Device::cpu())),
+            Kind::Threads(options) => {
+                let all = threads::run(*options, |comm| -> Result<Result<T>> {
+                    match body(&Rank::among(comm, &Device::cpu())) {
+                        Err(e) if !e.is_agreed() => Err(e),
+                        agreed => Ok(agreed),
+                    }
+                })?;
+                let none = graphweft_comm::Error::Argument { op: "threads", problem: "there is no rank".into() };
+                all.into_iter().next().unwrap_or(Err(none.into()))
+            }
+            #[cfg(feature = "mpi")]
+            Kind::Mpi(comm) => body(&Rank::among(std::rc::Rc::clone(comm), &Device::cpu())),
+        }
+    }
+}
