@@ -5,16 +5,19 @@
 //! same bits on every rank and every time.
 //!
 //! * [`threads`]: ranks in this process; nothing to install.
+//! * [`Metered`]: counts what another communicator sends.
 #![warn(missing_docs)]
 
 mod bytes;
 mod collective;
 mod communicator;
 mod error;
+mod metered;
 pub mod threads;
 mod view;
 
 pub use bytes::{broadcast, gather};
 pub use communicator::{Communicator, Label, Message, Pending, Traffic};
 pub use error::{Error, Result};
+pub use metered::{Account, Count, Counts, Metered};
 pub use view::{Place, Type, View};
