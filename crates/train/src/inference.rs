@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use graphweft_graph::Error as Bad;
-use graphweft_tensor::Device;
+use graphweft_graph::progress::Progress;
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::{Config, Draft, OptimizerName};
 use crate::data::Data;
+use crate::decision::Decision;
 use crate::error::Result;
 use crate::learner::Learner;
 use crate::metrics::Metric;
+use crate::plan::Plan;
 use crate::run_dir::RunDir;
 use crate::shard::{Lesson, Shard};
+use crate::world::World;
 
 /// A model with its settings.
 #[derive(Clone, Debug)]
@@ -69,23 +72,40 @@ impl Trained {
     }
 
     /// Scores on the split that the configuration names, or the obvious one.
-    pub fn evaluate(&self, data: &Data) -> Result<(Metric, String, Scores)> {
+    pub fn evaluate(&self, world: &World, data: &Data, progress: &dyn Progress) -> Result<(Metric, String, Scores)> {
         let target = data.target()?;
         let metric = self.config.train.metric.unwrap_or(target.default_metric());
         metric.check(&target.truth(), data.classes)?;
         let name = data.split_name(self.config.data.split.as_deref())?;
         let split = data.split(&name, self.config.run.seed)?;
-        let shard = Shard::local(&Device::cpu(), data, &self.config)?;
-        let lesson = Lesson::new(&shard, target, split)?;
-        let scores = self.learner(&shard)?.evaluate(&lesson, metric, 0)?;
+        let scores = self.on_ranks(world, data, progress, |shard| {
+            self.learner(shard)?.evaluate(&Lesson::new(shard, target, split)?, metric, 0)
+        })?;
         Ok((metric, split.name.clone(), scores))
     }
 
-    /// Logits of all nodes, row by row in original ids, and their columns.
-    pub fn predict(&self, data: &Data) -> Result<(Vec<f32>, usize)> {
-        let shard = Shard::local(&Device::cpu(), data, &self.config)?;
-        let logits = self.learner(&shard)?.logits()?;
-        Ok((shard.collect(&logits)?, logits.cols()))
+    /// Logits of all nodes, row by row in original ids, and their columns; nothing in a process that does not lead.
+    pub fn predict(&self, world: &World, data: &Data, progress: &dyn Progress) -> Result<Option<(Vec<f32>, usize)>> {
+        self.on_ranks(world, data, progress, |shard| {
+            let logits = self.learner(shard)?.logits()?;
+            Ok(shard.collect(&logits)?.map(|rows| (rows, logits.cols())))
+        })
+    }
+
+    /// Runs `body` on every rank's part of the data.
+    fn on_ranks<T: Send>(
+        &self,
+        world: &World,
+        data: &Data,
+        progress: &dyn Progress,
+        body: impl Fn(&Shard) -> Result<T> + Sync,
+    ) -> Result<T> {
+        let config = &self.config;
+        let plan = world.leads().then(|| Plan::make(config, world.ranks(), &data.graph, progress));
+        let decision = plan.map(|plan| Ok(Decision { folder: PathBuf::new(), plan: plan?, from: None }));
+        let plan = world.share(decision)?.plan;
+        let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
+        world.run(|rank| body(&Shard::new(rank, data, &graph, &plan, config)?))
     }
 
     fn learner<'a>(&self, shard: &'a Shard) -> Result<Learner<'a>> {

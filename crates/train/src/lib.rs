@@ -16,6 +16,7 @@
 pub mod checkpoint;
 pub mod config;
 pub mod data;
+mod decision;
 mod durable;
 mod error;
 pub mod figure;

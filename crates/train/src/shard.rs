@@ -177,8 +177,8 @@ impl Lesson {
 fn own_rows(target: &Target, ids: &Ids, classes: usize) -> Target {
     let Ids::Listed(ids) = ids else { return target.clone() };
     match target {
-        Target::Class(y) => Target::Class(rows::numbers(y, 1, Some(ids)).into_owned()),
-        Target::Each(y) => Target::Each(rows::numbers(y, classes, Some(ids)).into_owned()),
+        Target::Class(y) => Target::Class(rows::numbers(y, 1, Some(&ids[..])).into_owned()),
+        Target::Each(y) => Target::Each(rows::numbers(y, classes, Some(&ids[..])).into_owned()),
     }
 }
 

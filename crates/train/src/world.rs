@@ -6,6 +6,7 @@ use graphweft_comm::threads;
 use graphweft_tensor::Device;
 
 use crate::config::{CommName, ParallelConfig};
+use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::rank::Rank;
 
@@ -71,6 +72,18 @@ impl World {
         }
     }
 
+    /// What the process that leads has decided: it brings a result, the others nothing.
+    ///
+    /// # Errors
+    /// Its error, where it leads; [`Error::Refused`] elsewhere.
+    pub(crate) fn share(&self, own: Option<Result<Decision>>) -> Result<Decision> {
+        #[cfg(feature = "mpi")]
+        if let Kind::Mpi(comm) = &self.0 {
+            return share(&**comm, own);
+        }
+        own.unwrap_or(Err(Error::Refused))
+    }
+
     /// Threads that each rank computes with.
     pub fn threads(&self) -> usize {
         match &self.0 {
@@ -99,5 +112,21 @@ impl World {
             #[cfg(feature = "mpi")]
             Kind::Mpi(comm) => body(&Rank::among(std::rc::Rc::clone(comm), &Device::cpu())),
         }
+    }
+}
+
+/// No bytes stand for a refusal.
+#[cfg(feature = "mpi")]
+fn share(comm: &dyn graphweft_comm::Communicator, own: Option<Result<Decision>>) -> Result<Decision> {
+    let bytes = match &own {
+        Some(Ok(decision)) => decision.encode()?,
+        _ => Vec::new(),
+    };
+    let label = graphweft_comm::Label { op: "setup", traffic: graphweft_comm::Traffic::Setup, layer: 0 };
+    let bytes = graphweft_comm::broadcast(comm, label, bytes)?;
+    match own {
+        Some(own) => own,
+        None if bytes.is_empty() => Err(Error::Refused),
+        None => Decision::decode(&bytes),
     }
 }
