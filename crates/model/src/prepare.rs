@@ -2,7 +2,7 @@
 
 use graphweft_graph::Csr;
 use graphweft_graph::random::{Bijection, Philox};
-use graphweft_tensor::{DType, Device, Error, Matrix, Result, Tag};
+use graphweft_tensor::{Error, Result};
 use rayon::prelude::*;
 
 /// Kinds of edges in a graph with an expander: the data's own, and the expander's.

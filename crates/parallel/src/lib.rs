@@ -1,13 +1,23 @@
 //! How graph operations are spread over ranks: one file per strategy.
 //!
-//! * [`Local`]: one rank that has every row.
+//! A [`Layout`] says who has which rows, a [`Link`] moves matrices between ranks, and [`spread`] makes the operations of a
+//! [`Strategy`] out of both:
 //!
-//! A [`Layout`] says who has which rows; a [`Link`] moves matrices between ranks.
+//! * [`Local`]: one rank that has every row;
+//! * [`Gather`]: all rows of the sources' operand on every rank.
 
+mod at_hand;
+mod degrees;
+mod gather;
 mod layout;
 mod link;
 mod local;
+mod member;
+mod strategy;
+mod tokens;
 
+pub use gather::Gather;
 pub use layout::Layout;
 pub use link::{Flight, Link, ranks};
 pub use local::Local;
+pub use strategy::{Cover, Inside, Strategy, spread};

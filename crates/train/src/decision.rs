@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::checkpoint::Checkpoint;
+#[cfg(feature = "mpi")]
 use crate::error::Result;
 use crate::plan::Plan;
 

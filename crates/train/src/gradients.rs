@@ -6,17 +6,17 @@
 
 use std::rc::Rc;
 
-use graphweft_comm::Traffic;
+use graphweft_model::Total;
 use graphweft_tensor::{DType, Device, Element, Matrix, Parameter, Result, Tag};
 
-use crate::rank::Rank;
+use crate::shard::Shard;
 
 /// Bytes after which a bucket is sent: enough to make up for the latency of a message.
 const FULL: usize = 1 << 20;
 
 /// Collects gradients and sums them.
 pub(crate) struct Buckets<'a> {
-    rank: &'a Rank,
+    shard: &'a Shard,
     /// Complete gradients that wait for company.
     open: Vec<(Rc<Parameter>, Matrix)>,
     bytes: usize,
@@ -30,13 +30,13 @@ struct Bucket {
 }
 
 impl<'a> Buckets<'a> {
-    pub(crate) fn new(rank: &'a Rank) -> Self {
-        Self { rank, open: Vec::new(), bytes: 0, sums: Vec::new() }
+    pub(crate) fn new(shard: &'a Shard) -> Self {
+        Self { shard, open: Vec::new(), bytes: 0, sums: Vec::new() }
     }
 
     /// The gradient of `parameter` is complete.
     pub(crate) fn add(&mut self, parameter: &Rc<Parameter>) -> Result<()> {
-        if self.rank.count() == 1 {
+        if self.shard.rank.count() == 1 {
             return Ok(());
         }
         if let Some(gradient) = parameter.take_grad() {
@@ -50,8 +50,8 @@ impl<'a> Buckets<'a> {
         let gradients = std::mem::take(&mut self.open);
         self.bytes = 0;
         let Some(dtype) = gradients.first().map(|(_, g)| g.dtype()) else { return Ok(()) };
-        let mut row = side_by_side(self.rank, &gradients, dtype)?;
-        self.rank.reduce("gradients", Traffic::Gradients).sum(&mut row)?;
+        let mut row = side_by_side(self.shard.device(), &gradients, dtype)?;
+        self.shard.ops.reduce(Total::Gradients, 0).sum(&mut row)?;
         let shape = |(p, g): (Rc<Parameter>, Matrix)| (p, (g.rows(), g.cols()));
         self.sums.push(Bucket { parameters: gradients.into_iter().map(shape).collect(), row });
         Ok(())
@@ -70,7 +70,7 @@ impl<'a> Buckets<'a> {
     }
 }
 
-fn side_by_side(rank: &Rank, gradients: &[(Rc<Parameter>, Matrix)], dtype: DType) -> Result<Matrix> {
+fn side_by_side(device: &Device, gradients: &[(Rc<Parameter>, Matrix)], dtype: DType) -> Result<Matrix> {
     fn rows<T: Element>(gradients: &[(Rc<Parameter>, Matrix)]) -> Result<Vec<T>> {
         let mut all = Vec::new();
         for (_, g) in gradients {
@@ -78,12 +78,12 @@ fn side_by_side(rank: &Rank, gradients: &[(Rc<Parameter>, Matrix)], dtype: DType
         }
         Ok(all)
     }
-    fn upload<T: Element>(rank: &Rank, row: &[T]) -> Result<Matrix> {
-        rank.device().upload(1, row.len(), row, Tag::Gradients)
+    fn upload<T: Element>(device: &Device, row: &[T]) -> Result<Matrix> {
+        device.upload(1, row.len(), row, Tag::Gradients)
     }
     match dtype {
-        DType::F64 => upload(rank, &rows::<f64>(gradients)?),
-        _ => upload(rank, &rows::<f32>(gradients)?),
+        DType::F64 => upload(device, &rows::<f64>(gradients)?),
+        _ => upload(device, &rows::<f32>(gradients)?),
     }
 }
 

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-use graphweft_comm::Traffic;
-use graphweft_model::{Mode, Network, Rates, Remat, Step};
+use graphweft_model::{Mode, Network, Rates, Remat, Step, Total};
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm};
 use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tag, Tape, Var};
 
@@ -94,7 +93,7 @@ impl<'a> Learner<'a> {
         let loss = lesson.loss(&mut tape, &logits, self.smoothing)?;
         drop(logits);
         let own = device.convert("loss", loss.value(), DType::F64)?.to_vec::<f64>()?[0];
-        let value = self.shard.rank.sum("loss", &[own])?[0];
+        let value = self.shard.sum(Total::Loss, &[own])?[0];
         phase("forward", start);
         if !value.is_finite() {
             return Err(Error::NotFinite { epoch, place: self.diagnose(epoch)? });
@@ -102,7 +101,7 @@ impl<'a> Learner<'a> {
         let start = Instant::now();
         let one = device.upload(1, 1, &[1.0f64], Tag::Workspace)?;
         let one = device.convert("loss", &one, loss.value().dtype())?;
-        let mut buckets = Buckets::new(&self.shard.rank);
+        let mut buckets = Buckets::new(self.shard);
         tape.backward(vec![(loss, one)], &[], |parameter| buckets.add(parameter))?;
         phase("backward", start);
 
@@ -131,7 +130,7 @@ impl<'a> Learner<'a> {
             bad.push(f64::from(u8::from(sums.iter().any(|s| !s.is_finite()))));
             Ok(())
         })?;
-        let bad = self.shard.rank.sum("loss", &bad)?;
+        let bad = self.shard.sum(Total::Loss, &bad)?;
         let first = self.network.layers().iter().zip(bad).find(|(_, bad)| *bad > 0.0);
         Ok(first.map_or_else(|| "the loss".into(), |(layer, _)| format!("the output of layer {}", layer.name())))
     }
@@ -146,7 +145,7 @@ impl<'a> Learner<'a> {
     /// The scores of all three parts.
     pub fn evaluate(&self, lesson: &Lesson, metric: Metric, epoch: u64) -> Result<Scores> {
         let logits = Logits::of(&self.logits()?)?;
-        let reduce = self.shard.rank.reduce("metrics", Traffic::Metrics);
+        let reduce = self.shard.ops.reduce(Total::Metrics, 0);
         let truth = lesson.truth();
         let scoring = Scoring { metric, truth, device: self.shard.device(), reduce: &*reduce };
         let [train, valid, test] = &lesson.parts;

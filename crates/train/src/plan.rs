@@ -9,14 +9,14 @@ use std::sync::Arc;
 use graphweft_graph::partition::{self, Method, Options, Partition};
 use graphweft_graph::progress::Progress;
 use graphweft_graph::{Csr, Error as Bad};
-use graphweft_parallel::Strategy;
+use graphweft_parallel::{Cover, Strategy};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Choice, Config, ParallelConfig};
 use crate::error::Result;
 
 /// What `auto` takes where there are several ranks.
-const USUAL: Strategy = Strategy::Halo;
+const USUAL: Strategy = Strategy::Halo(Cover::Least);
 
 /// How the work is spread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ impl Plan {
             return Ok(Self::local());
         }
         let (strategy, why) = match &config.parallel.strategy {
-            Choice::Named(strategy) => (strategy.clone(), "it was asked for".to_string()),
+            Choice::Named(strategy) => (*strategy, "it was asked for".to_string()),
             Choice::Auto => {
                 let why = "of several ranks each takes a part and moves only the rows along cut edges; strategies are not \
                            compared yet";

@@ -2,11 +2,9 @@
 
 use std::rc::Rc;
 
-use graphweft_comm::metered::{Account, Metered};
-use graphweft_comm::{Communicator, Label, Traffic, broadcast, gather};
-use graphweft_parallel::Link;
-use graphweft_parallel::link::ranks;
-use graphweft_tensor::{Alone, Device, Matrix, Reduce, Result as Computed, Tag, Usage};
+use graphweft_comm::{Account, Communicator, Label, Metered, Traffic, gather};
+use graphweft_parallel::{Link, ranks};
+use graphweft_tensor::{Device, Tag, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -70,34 +68,11 @@ impl Rank {
         }
     }
 
-    /// Sums over ranks, accounted under this name.
-    pub fn reduce(&self, op: &'static str, traffic: Traffic) -> Rc<dyn Reduce> {
-        match &self.others {
-            None => Rc::new(Alone),
-            Some(o) => Rc::new(Sums { link: o.link.clone(), label: Label { op, traffic, layer: 0 } }),
-        }
-    }
-
-    /// A few numbers summed over ranks.
-    pub fn sum(&self, op: &'static str, values: &[f64]) -> Result<Vec<f64>> {
-        let mut m = self.device.upload(1, values.len(), values, Tag::Workspace)?;
-        self.reduce(op, Traffic::Metrics).sum(&mut m)?;
-        Ok(m.to_vec()?)
-    }
-
     /// The bytes of every rank, in order, on the rank that [leads](Rank::leads); nothing elsewhere.
     pub fn gather(&self, op: &'static str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         match &self.others {
             None => Ok(vec![bytes]),
             Some(o) => Ok(gather(&**o.link.comm(), metrics(op), bytes).map_err(ranks)?),
-        }
-    }
-
-    /// What the rank that [leads](Rank::leads) brings.
-    pub fn broadcast(&self, op: &'static str, bytes: Vec<u8>) -> Result<Vec<u8>> {
-        match &self.others {
-            None => Ok(bytes),
-            Some(o) => Ok(broadcast(&**o.link.comm(), metrics(op), bytes).map_err(ranks)?),
         }
     }
 
@@ -125,18 +100,6 @@ impl Rank {
 
 fn metrics(op: &'static str) -> Label {
     Label { op, traffic: Traffic::Metrics, layer: 0 }
-}
-
-/// Sums over a link.
-struct Sums {
-    link: Link,
-    label: Label,
-}
-
-impl Reduce for Sums {
-    fn sum(&self, m: &mut Matrix) -> Computed<()> {
-        self.link.sum(self.label, m)
-    }
 }
 
 /// What an operation sent, over all layers.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use graphweft_graph::dataset::{Features as Stored, Split};
-use graphweft_model::{Features, GraphOps, Prepared, Shape};
+use graphweft_model::{Features, GraphOps, Prepared, Shape, Total};
 use graphweft_parallel::{Layout, Local, spread};
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy, softmax_cross_entropy};
@@ -46,7 +46,7 @@ impl Shard {
         let (device, dtype) = (rank.device(), DType::from(config.compute.dtype));
         let layout = match (rank.link(), &plan.parts) {
             (Some(link), Some(parts)) => {
-                Some((Layout::new(&graph.csr, parts, link.size(), link.rank())?, link.clone()))
+                Some((Layout::new(&graph.csr, parts, link.size(), link.rank())?, link))
             }
             (None, _) => None,
             (Some(link), None) => {
@@ -86,7 +86,7 @@ impl Shard {
         let originals = layout.as_ref().map(|(layout, _)| Arc::clone(layout.originals()));
         let ops: Rc<dyn GraphOps> = match layout {
             None => Rc::new(Local::new(device, graph.csr.clone(), edge_features)?),
-            Some((layout, link)) => spread(&plan.strategy, layout, link, edge_features)?,
+            Some((layout, link)) => spread(&plan.strategy, &layout, link, edge_features)?,
         };
         Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals })
     }
@@ -94,6 +94,13 @@ impl Shard {
     /// Where its rows are.
     pub fn device(&self) -> &Device {
         self.rank.device()
+    }
+
+    /// A few numbers summed over ranks.
+    pub fn sum(&self, total: Total, values: &[f64]) -> Result<Vec<f64>> {
+        let mut m = self.device().upload(1, values.len(), values, Tag::Workspace)?;
+        self.ops.reduce(total, 0).sum(&mut m)?;
+        Ok(m.to_vec()?)
     }
 
     /// Rows of all ranks in the order of original ids, from everyone's own, on the rank that [leads](Rank::leads).
@@ -152,7 +159,7 @@ impl Lesson {
                 (known as f64, Labels::Each { host, device: labels })
             }
         };
-        let total = shard.rank.sum("setup", &[own])?[0];
+        let total = shard.sum(Total::Setup, &[own])?[0];
         Ok(Self { labels, parts, rows, total })
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use graphweft_graph::progress::Progress;
-use graphweft_model::Prepared;
+use graphweft_model::{Prepared, Total};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
@@ -146,7 +146,7 @@ impl Trainer<'_> {
                 record.epoch(&line, ms)?;
                 self.observer.epoch(&line, now.best.as_ref());
             }
-            let (over, stop) = (self.is_over(&now), self.is_stopped(rank)?);
+            let (over, stop) = (self.is_over(&now), self.is_stopped(&shard)?);
             if over || stop || checkpoints.is_due(now.epoch) {
                 if let Some(record) = &record {
                     self.save(record, &mut now, &checkpoints)?;
@@ -212,9 +212,9 @@ impl Trainer<'_> {
     }
 
     /// Whether somebody asked some rank to stop. A signal reaches ranks at different times; they act on it together.
-    fn is_stopped(&self, rank: &Rank) -> Result<bool> {
+    fn is_stopped(&self, shard: &Shard) -> Result<bool> {
         let asked = f64::from(u8::from(self.stop.is_requested()));
-        Ok(rank.sum("metrics", &[asked])?[0] > 0.0)
+        Ok(shard.sum(Total::Metrics, &[asked])?[0] > 0.0)
     }
 
     /// Learns and evaluates; also gives the milliseconds of learning.

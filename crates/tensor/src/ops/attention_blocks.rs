@@ -6,6 +6,8 @@
 use std::rc::Rc;
 
 use crate::adjacency::Adjacency;
+use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
@@ -28,6 +30,16 @@ pub struct Block<'a> {
     pub dropout: Option<EdgeDropout>,
 }
 
+/// A [state](crate::ops::attention::AttentionKernels::attention_fold) of `rows` destinations that nothing was folded into yet.
+pub fn empty_state(device: &Device, rows: usize, heads: usize, d: usize, dtype: DType) -> Result<Matrix> {
+    let empty: Vec<f64> = (0..2 * heads + d).map(|k| if k < heads { f64::NEG_INFINITY } else { 0.0 }).collect();
+    let empty = device.upload(1, empty.len(), &empty, Tag::Workspace)?;
+    let empty = device.convert(OP, &empty, dtype)?;
+    let mut state = device.uninit(OP, rows, 2 * heads + d, dtype, Tag::Workspace)?;
+    device.backend().spread_row(&empty, &mut state)?;
+    Ok(state)
+}
+
 /// Attention of `q` over the sources of all `blocks`.
 pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<'_>]) -> Result<Var> {
     let device = tape.device().clone();
@@ -35,11 +47,7 @@ pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<
     if heads == 0 || d == 0 || !d.is_multiple_of(heads) {
         return Err(Error::Argument { op: OP, problem: format!("{d} columns cannot be shared by {heads} heads") });
     }
-    let empty: Vec<f64> = (0..2 * heads + d).map(|k| if k < heads { f64::NEG_INFINITY } else { 0.0 }).collect();
-    let empty = device.upload(1, empty.len(), &empty, Tag::Workspace)?;
-    let empty = device.convert(OP, &empty, dtype.compute())?;
-    let mut state = device.uninit(OP, rows, 2 * heads + d, dtype.compute(), Tag::Workspace)?;
-    device.backend().spread_row(&empty, &mut state)?;
+    let mut state = empty_state(&device, rows, heads, d, dtype.compute())?;
     let mut saved = Vec::with_capacity(blocks.len());
     let mut vars = vec![q];
     for block in blocks {
@@ -136,8 +144,6 @@ impl Backward for BlocksBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::dtype::DType;
     use crate::gradcheck::check;
     use crate::ops::attention::attention;
     use crate::ops::graphs::Kind::{Computed, Stored};

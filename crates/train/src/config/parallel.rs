@@ -50,7 +50,7 @@ impl fmt::Display for CommName {
 }
 
 /// A strategy, or that one be chosen.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Choice {
     /// By Graphweft.
     #[default]
@@ -98,7 +98,7 @@ impl Default for ParallelConfig {
 impl ParallelConfig {
     /// Whether two runs spread their work in the same way, however their ranks talk.
     pub fn spreads_as(&self, other: &Self) -> bool {
-        let spread = |c: &Self| (c.ranks, c.strategy.clone(), c.partition, c.parts);
+        let spread = |c: &Self| (c.ranks, c.strategy, c.partition, c.parts);
         spread(self) == spread(other)
     }
 
