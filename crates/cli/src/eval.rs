@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
+use graphweft_train::world::World;
 use serde_json::json;
 
+use crate::ranks::Ranks;
 use crate::train::Origin;
 use crate::ui::{self, Ui};
 
@@ -24,6 +26,9 @@ pub(crate) struct Args {
     /// Split [default: the one it was trained with]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
+
+    #[command(flatten)]
+    ranks: Ranks,
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
@@ -32,12 +37,15 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     if args.split.is_some() {
         trained.config.data.split.clone_from(&args.split);
     }
+    args.ranks.apply(&mut trained.config.parallel)?;
+    let world = World::new(&trained.config.parallel)?;
+    let ui = &ui.of_rank(world.leads());
     let data = Data::open(&trained.config.data, &trained.config.encoding, ui)?;
-    let (metric, split, scores) = trained.evaluate(&data)?;
+    let (metric, split, scores) = trained.evaluate(&world, &data, ui)?;
     let name = trained.config.model_name();
     let json = json!({
         "metric": metric.name(), "split": split, "train": scores.train, "valid": scores.valid, "test": scores.test,
-        "graph": data.name, "model": name, "source": trained.source,
+        "graph": data.name, "model": name, "ranks": world.ranks(), "source": trained.source,
     });
     ui.result(&json, || {
         let rows = [("train", scores.train), ("valid", scores.valid), ("test", scores.test)];

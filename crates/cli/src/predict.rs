@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
 use graphweft_train::run_dir::write_predictions;
+use graphweft_train::world::World;
 use serde_json::json;
 
+use crate::ranks::Ranks;
 use crate::train::Origin;
 use crate::ui::{self, Ui};
 
@@ -25,13 +27,19 @@ pub(crate) struct Args {
     /// File to write: float32, a row of logits per node in original ids
     #[arg(short, long, value_name = "FILE.npy", default_value = "predictions.npy")]
     output: PathBuf,
+
+    #[command(flatten)]
+    ranks: Ranks,
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let mut trained = Trained::open(&args.model, args.config.as_deref())?;
     args.origin.apply(&mut trained.config);
+    args.ranks.apply(&mut trained.config.parallel)?;
+    let world = World::new(&trained.config.parallel)?;
+    let ui = &ui.of_rank(world.leads());
     let data = Data::open(&trained.config.data, &trained.config.encoding, ui)?;
-    let (rows, cols) = trained.predict(&data)?;
+    let Some((rows, cols)) = trained.predict(&world, &data, ui)? else { return Ok(()) };
     write_predictions(&args.output, &rows, cols)?;
     let nodes = data.graph.num_dst();
     let json = json!({

@@ -2,7 +2,7 @@
 
 use graphweft_graph::Csr;
 use graphweft_graph::random::{Bijection, Philox};
-use graphweft_tensor::{Error, Result};
+use graphweft_tensor::{DType, Device, Error, Matrix, Result, Tag};
 use rayon::prelude::*;
 
 /// Kinds of edges in a graph with an expander: the data's own, and the expander's.
@@ -66,8 +66,20 @@ impl Prepared {
         Ok(Self { csr: Csr::from_valid(indptr, indices, n), width: KINDS, values })
     }
 
-    /// The features of the edges, a row each; nothing where there are none.
+    /// The features of the edges, row by row; nothing where there are none.
     pub fn edge_rows(&self) -> &[f32] {
         &self.values
+    }
+
+    /// The same as a matrix, if there are any: in f32, or f64 for tests.
+    pub fn features(&self, device: &Device, dtype: DType) -> Result<Option<Matrix>> {
+        if self.width == 0 {
+            return Ok(None);
+        }
+        let rows = device.upload(self.csr.num_edges(), self.width, &self.values, Tag::Graph)?;
+        match dtype {
+            DType::F64 => device.convert("edge features", &rows, dtype).map(Some),
+            _ => Ok(Some(rows)),
+        }
     }
 }

@@ -149,10 +149,14 @@ impl Session<'_> {
         config.parallel.ranks = Some(self.world.ranks() as u64);
         let outer = if self.world.leads() { Some(self.open(dir)) } else { None };
         if config.run.seeds == 1 {
-            let (run, plan) = self.one(&config, outer)?;
+            let (run, plan) = self.one(&config, outer, None)?;
             return Ok(summary(vec![run], plan));
         }
-        let outer = outer.transpose()?;
+        let outer = match outer {
+            Some(Err(e)) => return self.world.share(Some(Err(e))).and(Err(Error::Refused)),
+            Some(Ok(outer)) => Some(outer),
+            None => None,
+        };
         if let Start::At(path) = self.start {
             let what = format!("{} is of one seed, but run.seeds is {}", path.display(), config.run.seeds);
             return Err(Bad::request(what, "resume without naming a checkpoint").into());
@@ -164,7 +168,7 @@ impl Session<'_> {
             let split = self.data.split(config.data.split.as_deref().unwrap_or_default(), seed)?;
             own.data.split = Some(split.name.clone());
             let inner = outer.as_ref().map(|outer| self.open(&outer.path().join(format!("seed-{seed}"))));
-            runs.push(self.one(&own, inner)?);
+            runs.push(self.one(&own, inner, outer.as_ref().map(|outer| (outer, &config)))?);
         }
         let Some((_, plan)) = runs.first().cloned() else { return Err(Error::Refused) };
         let all = summary(runs.into_iter().map(|(run, _)| run).collect(), plan);
@@ -179,8 +183,13 @@ impl Session<'_> {
         if *self.start == Start::New { RunDir::create(path) } else { RunDir::open(path) }
     }
 
-    /// One seed on all ranks; `dir` is for the process that leads.
-    fn one(&self, config: &Config, dir: Option<Result<RunDir>>) -> Result<(Run, Plan)> {
+    /// One seed on all ranks; `dir`, and the one above it where there are several seeds, are for the process that leads.
+    fn one(
+        &self,
+        config: &Config,
+        dir: Option<Result<RunDir>>,
+        above: Option<(&RunDir, &Config)>,
+    ) -> Result<(Run, Plan)> {
         let (dir, decision) = match dir {
             None => (None, None),
             Some(Ok(dir)) => {
@@ -199,6 +208,7 @@ impl Session<'_> {
             graph: &graph,
             folder: &folder,
             dir: dir.as_ref(),
+            above,
             observer: self.observer,
             stop: self.stop,
         };

@@ -90,6 +90,8 @@ pub struct Trainer<'a> {
     pub folder: &'a Path,
     /// The same to write to, where the rank that leads is.
     pub dir: Option<&'a RunDir>,
+    /// The directory above it and the configuration of all seeds, if there are several.
+    pub above: Option<(&'a RunDir, &'a Config)>,
     /// Who watches.
     pub observer: &'a dyn Observer,
     /// Who may stop it.
@@ -129,7 +131,13 @@ impl Trainer<'_> {
         // Everything that can be refused was: from here on, the directory is written to.
         let metrics = from.map_or(&[][..], |from| &from.metrics);
         let mut record = match self.dir.filter(|_| rank.leads()) {
-            Some(dir) => Some(Record::open(dir, config, self.plan, now.epoch, metrics)?),
+            Some(dir) => {
+                if let Some((above, config)) = self.above {
+                    above.reopen()?;
+                    above.describe(&config.to_toml()?, &self.plan.to_json()?)?;
+                }
+                Some(Record::open(dir, config, self.plan, now.epoch, metrics)?)
+            }
             None => None,
         };
         let checkpoints = Checkpoints::of(self.folder, &config.run);

@@ -15,8 +15,9 @@ use graphweft_train::config::{Config, Draft, RunConfig, TrainConfig};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::inference::Trained;
 use graphweft_train::run_dir::Line;
-use graphweft_train::session::{self, Start, Summary};
+use graphweft_train::session::{self, Session, Start, Summary};
 use graphweft_train::trainer::Observer;
+use graphweft_train::world::World;
 use graphweft_train::{Error, Result, Stop};
 
 /// Asks for a stop after an epoch, and remembers notes.
@@ -67,12 +68,13 @@ fn config(more: &[&str]) -> Config {
 }
 
 fn train_on(data: &Data, config: Config, dir: &Path) -> Result<Summary> {
-    session::train(config, data, dir, &Start::New, &Watch::default(), &Stop::default())
+    let (world, observer) = (&World::new(&config.parallel)?, &Watch::default());
+    Session { world, data, start: &Start::New, observer, stop: &Stop::default() }.train(config, dir)
 }
 
 fn run(config: &Config, dir: &Path, start: &Start, watch: &Watch) -> Result<Summary> {
-    let data = Data::open(&config.data, &config.encoding, &Silent)?;
-    session::train(config.clone(), &data, dir, start, watch, &watch.stop)
+    let (world, data) = (&World::new(&config.parallel)?, &Data::open(&config.data, &config.encoding, &Silent)?);
+    Session { world, data, start, observer: watch, stop: &watch.stop }.train(config.clone(), dir)
 }
 
 fn fresh(config: &Config, dir: &Path) -> Summary {
@@ -249,7 +251,7 @@ fn a_power_cut_that_truncates_any_file_is_survived() {
     stopped(&config, &path, &Start::New, 10);
     let mut files: Vec<PathBuf> = contents(&path).into_keys().collect();
     files.extend(["trace.json", "events.out.tfevents.0.graphweft"].map(PathBuf::from));
-    assert!(files.len() > 20, "three checkpoints: {files:?}");
+    assert!(files.len() > 23, "three checkpoints: {files:?}");
     for (k, file) in files.iter().enumerate() {
         let copy = dir.path().join(format!("cut-{k}"));
         copy_folder(&path, &copy);
@@ -374,25 +376,26 @@ fn a_trained_model_is_used_from_a_run_a_checkpoint_or_a_bare_file() {
     let best = fresh(&config, dir.path()).runs[0].outcome.best;
     let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
     let of_run = Trained::open(dir.path(), None).unwrap();
-    let (metric, split, scores) = of_run.evaluate(&data).unwrap();
+    let (metric, split, scores) = of_run.evaluate(&World::alone(), &data, &Silent).unwrap();
     assert_eq!((metric.name(), split.as_str()), ("accuracy", "default"));
     assert_eq!((scores.train, scores.valid, scores.test), (best.train, best.valid, best.test));
-    let (rows, cols) = of_run.predict(&data).unwrap();
+    let predict = |model: &Trained| model.predict(&World::alone(), &data, &Silent).unwrap().unwrap();
+    let (rows, cols) = predict(&of_run);
     let stored = NpyFile::open(dir.path().join("predictions.npy")).unwrap();
     assert_eq!((stored.shape(), cols), (&[200, 3][..], 3));
     assert_eq!(&stored.elements::<f32>().unwrap()[..], rows);
 
     let bare = Trained::open(&dir.path().join("model.safetensors"), None).unwrap();
-    assert_eq!(bare.predict(&data).unwrap().0, rows);
+    assert_eq!(predict(&bare).0, rows);
     let elsewhere = tempfile::tempdir().unwrap();
     let file = elsewhere.path().join("m.safetensors");
     fs::copy(dir.path().join("model.safetensors"), &file).unwrap();
     assert!(Trained::open(&file, None).unwrap_err().to_string().contains("--config"));
     let given = Trained::open(&file, Some(&dir.path().join("config.toml"))).unwrap();
-    assert_eq!(given.predict(&data).unwrap().0, rows);
+    assert_eq!(predict(&given).0, rows);
 
     let last = Trained::open(&dir.path().join("checkpoints/step-000012"), None).unwrap();
-    assert_eq!(last.predict(&data).unwrap().0 == rows, best.epoch == 12);
+    assert_eq!(predict(&last).0 == rows, best.epoch == 12);
     let message = Trained::open(elsewhere.path(), None).unwrap_err().to_string();
     assert!(message.contains("neither a run directory"), "{message}");
 }

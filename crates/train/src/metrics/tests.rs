@@ -118,9 +118,7 @@ fn losses_are_means_over_known_labels() {
     // −ln of the softmax, by hand; the second row would overflow if it were not shifted.
     close(loss(Truth::Class(&[0, 1, -1])), ((-1f64).exp().ln_1p() + 2000.0) / 2.0);
     let nan = f32::NAN;
-    close(loss(Truth::Each(&[1.0, nan, nan, nan, 0.0, 1.0])), {
-        let log = |x: f64| (1.0 + (-x).exp()).ln();
-        (log(1.0) + log(2.0) + log(3.0)) / 3.0
-    });
+    let (each, log) = ([1.0, nan, nan, nan, 0.0, 1.0], |x: f64| (1.0 + (-x).exp()).ln());
+    close(loss(Truth::Each(&each)), (log(1.0) + log(2.0) + log(3.0)) / 3.0);
     assert!(loss(Truth::Class(&[-1, -1, -1])).is_nan());
 }
