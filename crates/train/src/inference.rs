@@ -8,7 +8,6 @@ use graphweft_graph::progress::Progress;
 use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::{Config, Draft, OptimizerName};
 use crate::data::Data;
-use crate::decision::Decision;
 use crate::error::Result;
 use crate::learner::Learner;
 use crate::metrics::Metric;
@@ -101,9 +100,7 @@ impl Trained {
         body: impl Fn(&Shard) -> Result<T> + Sync,
     ) -> Result<T> {
         let config = &self.config;
-        let plan = world.leads().then(|| Plan::make(config, world.ranks(), &data.graph, progress));
-        let decision = plan.map(|plan| Ok(Decision { folder: PathBuf::new(), plan: plan?, from: None }));
-        let plan = world.share(decision)?.plan;
+        let plan = Plan::shared(config, world, &data.graph, progress)?;
         let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
         world.run(|rank| body(&Shard::new(rank, data, &graph, &plan, config)?))
     }

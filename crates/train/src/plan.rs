@@ -13,7 +13,9 @@ use graphweft_parallel::{Cover, Strategy};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Choice, Config, ParallelConfig};
+use crate::decision::Decision;
 use crate::error::Result;
+use crate::world::World;
 
 /// What `auto` takes where there are several ranks.
 const USUAL: Strategy = Strategy::Halo(Cover::Least);
@@ -72,6 +74,13 @@ impl Plan {
         };
         let (division, parts) = divide(config, ranks, graph, progress)?;
         Ok(Self { strategy, ranks, why, partition: Some(division), parts: Some(Arc::new(parts)) })
+    }
+
+    /// The same for the ranks of `world`, as decided by the process that leads.
+    pub fn shared(config: &Config, world: &World, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+        let plan = world.leads().then(|| Self::make(config, world.ranks(), graph, progress));
+        let decision = plan.map(|plan| Ok(Decision { folder: PathBuf::new(), plan: plan?, from: None }));
+        Ok(world.share(decision)?.plan)
     }
 
     /// The plan of a checkpoint, if `config` asks for nothing else than the checkpoint's configuration `before`.
