@@ -6,9 +6,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use graphweft_comm::Label;
 use graphweft_graph::Csr;
 use graphweft_graph::partition::Partition;
 use graphweft_tensor::{Error, Ids, Result};
+
+use crate::link::Link;
 
 /// One rank's part of a graph, and everyone's rows.
 #[derive(Clone, Debug)]
@@ -60,6 +63,37 @@ impl Layout {
             indptr.push(indices.len() as u64);
         }
         Ok(Self { rank, ranges, originals, degrees, csr: Csr::from_valid(indptr, indices, nodes), edges })
+    }
+
+    /// The layout in which the ranks of `across`, which follow one another, are one, as are as many others each, and how many
+    /// edges every rank of `across` brought into it.
+    pub(crate) fn joined(&self, across: &Link, label: Label) -> Result<(Self, Vec<usize>)> {
+        let size = across.size();
+        let (rank, first) = (self.rank / size, self.rank / size * size);
+        let ranges: Arc<[usize]> = self.ranges.iter().step_by(size).copied().collect();
+        let rows: Vec<usize> = self.counts()[first..first + size].to_vec();
+        let edges = across.all_gather_ids(label, &[self.csr.num_edges() as u64], &vec![1; size])?;
+        let edges: Vec<usize> = edges.into_iter().map(|count| count as usize).collect();
+        let degrees: Vec<u64> = (0..self.csr.num_dst()).map(|row| self.csr.degree(row) as u64).collect();
+        let mut end = 0;
+        let add = |degree: u64| {
+            end += degree;
+            end
+        };
+        let degrees = across.all_gather_ids(label, &degrees, &rows)?;
+        let indptr: Vec<u64> = std::iter::once(0).chain(degrees.into_iter().map(add)).collect();
+        let sources: Vec<u64> = self.csr.indices().iter().map(|id| u64::from(*id)).collect();
+        let sources = across.all_gather_ids(label, &sources, &edges)?;
+        let indices: Vec<u32> = sources.into_iter().map(|id| id as u32).collect();
+        let joined = Self {
+            rank,
+            ranges,
+            originals: Arc::clone(&self.originals),
+            degrees: Arc::clone(&self.degrees),
+            csr: Csr::from_valid(indptr, indices, self.total_rows()),
+            edges: across.all_gather_ids(label, &self.edges, &edges)?,
+        };
+        Ok((joined, edges))
     }
 
     /// This rank.

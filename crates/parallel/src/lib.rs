@@ -4,11 +4,15 @@
 //! [`Strategy`] out of both:
 //!
 //! * [`Local`]: one rank that has every row;
-//! * [`Gather`]: all rows of the sources' operand on every rank.
+//! * [`Gather`]: all rows of the sources' operand on every rank;
+//! * [`Heads`]: all rows of a group of ranks on each of them, for some of the heads.
 
 mod at_hand;
+mod columns;
 mod degrees;
 mod gather;
+mod grid;
+mod heads;
 mod layout;
 mod link;
 mod local;
@@ -17,6 +21,7 @@ mod strategy;
 mod tokens;
 
 pub use gather::Gather;
+pub use heads::Heads;
 pub use layout::Layout;
 pub use link::{Flight, Link, ranks};
 pub use local::Local;

@@ -9,6 +9,7 @@ use graphweft_tensor::{Error, Matrix, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::gather::Gather;
+use crate::grid;
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::local::Local;
@@ -179,7 +180,9 @@ pub fn spread(
         Strategy::Local if link.size() == 1 => Ok(Rc::new(Local::renumbered(link.device(), layout, edge_features)?)),
         Strategy::Local => refused(format!("local is for one rank, not {}", link.size())),
         Strategy::Gather => Ok(Rc::new(Gather::new(layout, link, edge_features)?)),
-        _ => refused(format!("{strategy} is not in this build")),
+        Strategy::Heads => grid::new((1, link.size()), Inside::Gather, layout, link, edge_features),
+        Strategy::Grid { nodes, heads, inside } => grid::new((nodes, heads), inside, layout, link, edge_features),
+        Strategy::Halo(_) | Strategy::Ring { .. } => refused(format!("{strategy} is not in this build")),
     }
 }
 

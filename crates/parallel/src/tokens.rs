@@ -12,8 +12,9 @@ use graphweft_comm::Label;
 use graphweft_graph::Csr;
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention::{Attention, Bias, BiasVar, DstGrads, EdgeDropout, Saved, Score, SrcGrads};
-use graphweft_tensor::ops::attention_blocks::{Block, empty_state};
-use graphweft_tensor::{Adjacency, Backward, DType, Device, Dropout, Grads, Ids, Matrix, Result, Tag, Tape, Var};
+use graphweft_tensor::ops::attention_blocks::{Block, empty_states};
+use graphweft_tensor::ops::rows::RowIndex;
+use graphweft_tensor::{Adjacency, Backward, Device, Dropout, Grads, Ids, Matrix, Result, Tag, Tape, Var};
 
 use crate::link::Link;
 
@@ -89,7 +90,7 @@ pub(crate) fn tokens_attend(
 ) -> Result<Var> {
     let device = tape.device().clone();
     let ((rows, d), dtype) = (q.value().shape(), q.value().dtype());
-    let call = TokensBackward {
+    let mut call = TokensBackward {
         link: link.clone(),
         label,
         graph: Rc::clone(graph),
@@ -101,44 +102,16 @@ pub(crate) fn tokens_attend(
         lse: device.uninit(OP, rows, heads, dtype.compute(), Tag::Activations)?,
     };
     call.operands().check()?;
-    let mut state = empty_state(&device, rows, heads, d, dtype.compute())?;
-    device.backend().attention_fold(&call.operands(), &mut state)?;
-    let states = link.all_gather(label, &state, &vec![rows; link.size()])?.wait_one()?;
-    drop(state);
-    let state = merged(&states, rows, heads)?;
-    let mut call = call;
+    let empty = || empty_states(&device, rows, (heads, d), dtype.compute(), Tag::Workspace);
+    let mut own = empty()?;
+    device.backend().attention_fold(&call.operands(), &mut own)?;
+    let states = link.all_gather(label, &own, &vec![rows; link.size()])?.wait_one()?;
+    let tokens = (0..link.size()).flat_map(|_| 0..rows as u32).collect();
+    let mut state = empty()?;
+    device.backend().attention_merge(heads, &states, &RowIndex::new(&device, rows, tokens)?, &mut state)?;
     device.backend().attention_finish(heads, &state, &mut call.out, &mut call.lse)?;
     let out = call.out.clone();
     Ok(tape.push(&[q, kv], out, || call))
-}
-
-/// One state of `rows` rows `m ‖ s ‖ acc`, from several below one another. Tokens are few: the host does it, in f64.
-fn merged(states: &Matrix, rows: usize, heads: usize) -> Result<Matrix> {
-    let (device, cols) = (states.device(), states.cols());
-    let width = (cols - 2 * heads) / heads;
-    let wide = device.convert(OP, states, DType::F64)?.to_vec::<f64>()?;
-    let mut to = Vec::with_capacity(rows * cols);
-    for row in 0..rows {
-        let parts = || wide.chunks_exact(cols).skip(row).step_by(rows);
-        let start = to.len();
-        to.resize(start + cols, 0.0);
-        let to = &mut to[start..];
-        for h in 0..heads {
-            let m = parts().map(|p| p[h]).fold(f64::NEG_INFINITY, f64::max);
-            to[h] = m;
-            // A part that nothing was folded into counts for nothing; so do all of them where m is −∞.
-            for part in parts().filter(|p| p[h] > f64::NEG_INFINITY) {
-                let factor = (part[h] - m).exp();
-                to[heads + h] += factor * part[heads + h];
-                let at = 2 * heads + h * width;
-                for (to, x) in to[at..at + width].iter_mut().zip(&part[at..]) {
-                    *to += factor * x;
-                }
-            }
-        }
-    }
-    let state = device.upload(rows, cols, &to, Tag::Workspace)?;
-    device.convert(OP, &state, states.dtype())
 }
 
 struct TokensBackward {
