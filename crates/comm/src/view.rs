@@ -52,6 +52,8 @@ pub struct View {
 
 // SAFETY: a view is an address; whoever reads or writes through it vouches for the memory (see `Communicator::post`).
 unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
 
 impl View {
     /// A view of host memory. It is for writing only if `elements` came from a mutable borrow.
@@ -63,6 +65,11 @@ impl View {
     /// A view of host memory for writing.
     pub fn host_mut<T: bytemuck::Pod>(elements: &mut [T], dtype: Type) -> Self {
         Self { pointer: elements.as_mut_ptr().cast(), ..Self::host(elements, dtype) }
+    }
+
+    /// Where element `k` of type `T` is.
+    pub(crate) fn element<T>(&self, k: usize) -> *mut T {
+        self.pointer.cast::<T>().wrapping_add(k)
     }
 
     /// `bytes` bytes from `start`.
