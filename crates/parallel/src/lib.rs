@@ -23,6 +23,6 @@ mod tokens;
 pub use gather::Gather;
 pub use heads::Heads;
 pub use layout::Layout;
-pub use link::{Flight, Link, ranks};
+pub use link::{Flight, Link, Summing, ranks};
 pub use local::Local;
 pub use strategy::{Cover, Inside, Strategy, spread};

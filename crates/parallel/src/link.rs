@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use graphweft_comm::{Communicator, Label, Message, Pending, Place, Type, View};
+use graphweft_comm::{Communicator, Label, Message, Pending, Place, Sum, Type, View};
 use graphweft_tensor::{Address, DType, Device, Error, Matrix, Result, Tag};
 
 /// A rank's communicator with its device.
@@ -38,6 +38,25 @@ impl Flight {
     pub fn wait_one(self) -> Result<Matrix> {
         let one = self.wait()?.pop();
         one.ok_or_else(|| Error::Argument { op: "exchange", problem: "nothing was received".into() })
+    }
+}
+
+/// A matrix that is being summed over ranks.
+pub struct Summing {
+    // Before the matrix: dropping it ends every use of its memory.
+    sum: Sum,
+    matrix: Matrix,
+}
+
+impl Summing {
+    /// Blocks until all of these are summed and gives the sums.
+    ///
+    /// # Errors
+    /// [`Error::Ranks`] if a rank was lost.
+    pub fn wait_all(all: Vec<Self>) -> Result<Vec<Matrix>> {
+        let (sums, matrices): (Vec<Sum>, Vec<Matrix>) = all.into_iter().map(|s| (s.sum, s.matrix)).unzip();
+        Sum::wait_all(sums).map_err(ranks)?;
+        Ok(matrices)
     }
 }
 
@@ -159,6 +178,15 @@ impl Link {
         unsafe { self.comm.all_reduce(label, view) }.map_err(ranks)
     }
 
+    /// Starts to replace `m` by its sum over ranks; others compute meanwhile.
+    pub fn start_sum(&self, label: Label, m: Matrix) -> Result<Summing> {
+        let mut matrix = if m.is_unique() { m } else { self.device.copy(label.op, &m)? };
+        let view = view_mut(&mut matrix)?;
+        // SAFETY: nobody else has the matrix, which stays where it is until it was summed or given up.
+        let sum = unsafe { Sum::start(&self.comm, label, view) }.map_err(ranks)?;
+        Ok(Summing { sum, matrix })
+    }
+
     /// The sum over ranks of `m`, of which this rank gets its share: `rows[rank]` rows, rank 0's first.
     pub fn scatter_sum(&self, label: Label, m: &Matrix, rows: &[usize]) -> Result<Matrix> {
         let mut own = self.device.uninit(label.op, rows[self.rank()], m.cols(), m.dtype(), Tag::Exchange)?;
@@ -261,6 +289,13 @@ mod tests {
             let mut big = device.upload(1500, 2, &vec![rank as f64 + 0.5; 3000], Tag::Activations)?;
             link.sum(LABEL, &mut big)?;
             let share = link.scatter_sum(LABEL, &big, &[1000, 0, 500])?;
+            let later = (0..3).map(|k| {
+                let m = device.upload(2, 700, &vec![(rank + k) as f32; 1400], Tag::Activations)?;
+                link.start_sum(LABEL, m)
+            });
+            for (k, m) in Summing::wait_all(later.collect::<Result<_>>()?)?.into_iter().enumerate() {
+                assert_eq!(m.to_vec::<f32>()?, vec![(3 + 3 * k) as f32; 1400]);
+            }
             let mut small = device.upload(1, 1, &[1.0f32], Tag::Activations)?;
             link.sum(LABEL, &mut small)?;
             let all = link.all_gather(LABEL, &m, &[2, 3, 4])?.wait_one()?;

@@ -6,7 +6,8 @@
 
 use std::rc::Rc;
 
-use graphweft_model::Total;
+use graphweft_comm::{Label, Traffic};
+use graphweft_parallel::Summing;
 use graphweft_tensor::{DType, Device, Element, Matrix, Parameter, Result, Tag};
 
 use crate::shard::Shard;
@@ -14,29 +15,27 @@ use crate::shard::Shard;
 /// Bytes after which a bucket is sent: enough to make up for the latency of a message.
 const FULL: usize = 1 << 20;
 
+const LABEL: Label = Label { op: "gradients", traffic: Traffic::Gradients, layer: 0 };
+
 /// Collects gradients and sums them.
 pub(crate) struct Buckets<'a> {
     shard: &'a Shard,
     /// Complete gradients that wait for company.
     open: Vec<(Rc<Parameter>, Matrix)>,
     bytes: usize,
-    sums: Vec<Bucket>,
-}
-
-/// Gradients side by side in one row.
-struct Bucket {
-    parameters: Vec<(Rc<Parameter>, (usize, usize))>,
-    row: Matrix,
+    /// Whose gradients are in each bucket under way, and their shapes.
+    parameters: Vec<Vec<(Rc<Parameter>, (usize, usize))>>,
+    sums: Vec<Summing>,
 }
 
 impl<'a> Buckets<'a> {
     pub(crate) fn new(shard: &'a Shard) -> Self {
-        Self { shard, open: Vec::new(), bytes: 0, sums: Vec::new() }
+        Self { shard, open: Vec::new(), bytes: 0, parameters: Vec::new(), sums: Vec::new() }
     }
 
     /// The gradient of `parameter` is complete.
     pub(crate) fn add(&mut self, parameter: &Rc<Parameter>) -> Result<()> {
-        if self.shard.rank.count() == 1 {
+        if self.shard.rank.link().is_none() {
             return Ok(());
         }
         if let Some(gradient) = parameter.take_grad() {
@@ -50,17 +49,19 @@ impl<'a> Buckets<'a> {
         let gradients = std::mem::take(&mut self.open);
         self.bytes = 0;
         let Some(dtype) = gradients.first().map(|(_, g)| g.dtype()) else { return Ok(()) };
-        let mut row = side_by_side(self.shard.device(), &gradients, dtype)?;
-        self.shard.ops.reduce(Total::Gradients, 0).sum(&mut row)?;
+        let Some(link) = self.shard.rank.link() else { return Ok(()) };
+        let row = side_by_side(self.shard.device(), &gradients, dtype)?;
+        self.sums.push(link.start_sum(LABEL, row)?);
         let shape = |(p, g): (Rc<Parameter>, Matrix)| (p, (g.rows(), g.cols()));
-        self.sums.push(Bucket { parameters: gradients.into_iter().map(shape).collect(), row });
+        self.parameters.push(gradients.into_iter().map(shape).collect());
         Ok(())
     }
 
     /// Puts the sums where the optimizer looks for them.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.send()?;
-        for Bucket { parameters, row } in self.sums {
+        let rows = Summing::wait_all(self.sums)?;
+        for (parameters, row) in self.parameters.into_iter().zip(rows) {
             match row.dtype() {
                 DType::F64 => hand_out(&parameters, &row.to_vec::<f64>()?, row.device())?,
                 _ => hand_out(&parameters, &row.to_vec::<f32>()?, row.device())?,

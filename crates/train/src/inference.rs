@@ -1,6 +1,7 @@
 //! Using a model that was trained: scores on a split, or logits of all nodes.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use graphweft_graph::Error as Bad;
 use graphweft_graph::progress::Progress;
@@ -71,38 +72,49 @@ impl Trained {
     }
 
     /// Scores on the split that the configuration names, or the obvious one.
-    pub fn evaluate(&self, world: &World, data: &Data, progress: &dyn Progress) -> Result<(Metric, String, Scores)> {
+    pub fn evaluate(
+        self: &Arc<Self>,
+        world: &World,
+        data: &Arc<Data>,
+        progress: &dyn Progress,
+    ) -> Result<(Metric, String, Scores)> {
         let target = data.target()?;
         let metric = self.config.train.metric.unwrap_or(target.default_metric());
         metric.check(&target.truth(), data.classes)?;
         let name = data.split_name(self.config.data.split.as_deref())?;
-        let split = data.split(&name, self.config.run.seed)?;
-        let scores = self.on_ranks(world, data, progress, |shard| {
-            self.learner(shard)?.evaluate(&Lesson::new(shard, target, split)?, metric, 0)
+        let (split, of) = (data.split(&name, self.config.run.seed)?.clone(), Arc::clone(data));
+        let name = split.name.clone();
+        let scores = self.on_ranks(world, data, progress, move |trained, shard| {
+            trained.learner(shard)?.evaluate(&Lesson::new(shard, of.target()?, &split)?, metric, 0)
         })?;
-        Ok((metric, split.name.clone(), scores))
+        Ok((metric, name, scores))
     }
 
     /// Logits of all nodes, row by row in original ids, and their columns; nothing in a process that does not lead.
-    pub fn predict(&self, world: &World, data: &Data, progress: &dyn Progress) -> Result<Option<(Vec<f32>, usize)>> {
-        self.on_ranks(world, data, progress, |shard| {
-            let logits = self.learner(shard)?.logits()?;
+    pub fn predict(
+        self: &Arc<Self>,
+        world: &World,
+        data: &Arc<Data>,
+        progress: &dyn Progress,
+    ) -> Result<Option<(Vec<f32>, usize)>> {
+        self.on_ranks(world, data, progress, |trained, shard| {
+            let logits = trained.learner(shard)?.logits()?;
             Ok(shard.collect(&logits)?.map(|rows| (rows, logits.cols())))
         })
     }
 
     /// Runs `body` on every rank's part of the data.
-    fn on_ranks<T: Send>(
-        &self,
+    fn on_ranks<T: Send + 'static>(
+        self: &Arc<Self>,
         world: &World,
-        data: &Data,
+        data: &Arc<Data>,
         progress: &dyn Progress,
-        body: impl Fn(&Shard) -> Result<T> + Sync,
+        body: impl Fn(&Self, &Shard) -> Result<T> + Send + Sync + 'static,
     ) -> Result<T> {
-        let config = &self.config;
-        let plan = Plan::shared(config, world, &data.graph, progress)?;
-        let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
-        world.run(|rank| body(&Shard::new(rank, data, &graph, &plan, config)?))
+        let plan = Plan::shared(&self.config, world, &data.graph, progress)?;
+        let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
+        let (trained, data) = (Arc::clone(self), Arc::clone(data));
+        world.run(move |rank| body(&trained, &Shard::new(rank, &data, &graph, &plan, &trained.config)?))
     }
 
     fn learner<'a>(&self, shard: &'a Shard) -> Result<Learner<'a>> {

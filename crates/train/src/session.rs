@@ -1,6 +1,7 @@
 //! A session: one run, or one per seed, and how to go on with it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use graphweft_graph::Error as Bad;
 use serde::Serialize;
@@ -130,13 +131,13 @@ pub struct Session<'a> {
     /// The ranks.
     pub world: &'a World,
     /// The nodes.
-    pub data: &'a Data,
+    pub data: Arc<Data>,
     /// Where runs start.
-    pub start: &'a Start,
+    pub start: Start,
     /// Who watches.
-    pub observer: &'a dyn Observer,
+    pub observer: Arc<dyn Observer>,
     /// Who may stop it.
-    pub stop: &'a Stop,
+    pub stop: Stop,
 }
 
 impl Session<'_> {
@@ -145,7 +146,7 @@ impl Session<'_> {
     /// # Errors
     /// As [`Trainer::run`]; [`Error::Graph`] if `dir` is taken, or a checkpoint is damaged; [`Error::RankLost`].
     pub fn train(&self, config: Config, dir: &Path) -> Result<Summary> {
-        let mut config = resolve(config, self.data)?;
+        let mut config = resolve(config, &self.data)?;
         config.parallel.ranks = Some(self.world.ranks() as u64);
         let outer = if self.world.leads() { Some(self.open(dir)) } else { None };
         if config.run.seeds == 1 {
@@ -154,10 +155,10 @@ impl Session<'_> {
         }
         let outer = match outer {
             Some(Err(e)) => return self.world.share(Some(Err(e))).and(Err(Error::Refused)),
-            Some(Ok(outer)) => Some(outer),
+            Some(Ok(outer)) => Some(Arc::new(outer)),
             None => None,
         };
-        if let Start::At(path) = self.start {
+        if let Start::At(path) = &self.start {
             let what = format!("{} is of one seed, but run.seeds is {}", path.display(), config.run.seeds);
             return Err(Bad::request(what, "resume without naming a checkpoint").into());
         }
@@ -168,7 +169,7 @@ impl Session<'_> {
             let split = self.data.split(config.data.split.as_deref().unwrap_or_default(), seed)?;
             own.data.split = Some(split.name.clone());
             let inner = outer.as_ref().map(|outer| self.open(&outer.path().join(format!("seed-{seed}"))));
-            runs.push(self.one(&own, inner, outer.as_ref().map(|outer| (outer, &config)))?);
+            runs.push(self.one(&own, inner, outer.as_ref().map(|outer| (Arc::clone(outer), config.clone())))?);
         }
         let Some((_, plan)) = runs.first().cloned() else { return Err(Error::Refused) };
         let all = summary(runs.into_iter().map(|(run, _)| run).collect(), plan);
@@ -180,7 +181,7 @@ impl Session<'_> {
     }
 
     fn open(&self, path: &Path) -> Result<RunDir> {
-        if *self.start == Start::New { RunDir::create(path) } else { RunDir::open(path) }
+        if self.start == Start::New { RunDir::create(path) } else { RunDir::open(path) }
     }
 
     /// One seed on all ranks; `dir`, and the one above it where there are several seeds, are for the process that leads.
@@ -188,7 +189,7 @@ impl Session<'_> {
         &self,
         config: &Config,
         dir: Option<Result<RunDir>>,
-        above: Option<(&RunDir, &Config)>,
+        above: Option<(Arc<RunDir>, Config)>,
     ) -> Result<(Run, Plan)> {
         let (dir, decision) = match dir {
             None => (None, None),
@@ -200,19 +201,19 @@ impl Session<'_> {
         };
         let Decision { folder, plan, from } = self.world.share(decision)?;
         let graph = config.model.prepare(self.data.graph.clone(), config.run.seed)?;
-        let from = from.map(|(_, checkpoint)| checkpoint);
         let trainer = Trainer {
-            config,
-            plan: &plan,
-            data: self.data,
-            graph: &graph,
-            folder: &folder,
-            dir: dir.as_ref(),
+            config: config.clone(),
+            plan: plan.clone(),
+            data: Arc::clone(&self.data),
+            graph,
+            from: from.map(|(_, checkpoint)| checkpoint),
+            folder: folder.clone(),
+            dir,
             above,
-            observer: self.observer,
-            stop: self.stop,
+            observer: Arc::clone(&self.observer),
+            stop: self.stop.clone(),
         };
-        match self.world.run(|rank| trainer.run(rank, from.as_ref())) {
+        match self.world.run(move |rank| trainer.run(rank)) {
             Ok(run) => Ok((run, plan)),
             Err(e) => Err(lost(e, &folder)),
         }
@@ -227,14 +228,14 @@ impl Session<'_> {
         });
         let plan = match again {
             Some(plan) => plan,
-            None => Plan::make(config, self.world.ranks(), &self.data.graph, self.observer)?,
+            None => Plan::make(config, self.world.ranks(), &self.data.graph, &*self.observer)?,
         };
         Ok(Decision { folder: dir.path().to_path_buf(), plan, from })
     }
 
     /// What a run goes on from.
     fn checkpoint(&self, dir: &RunDir, config: &Config) -> Result<Option<(PathBuf, Checkpoint)>> {
-        match self.start {
+        match &self.start {
             Start::New => Ok(None),
             Start::At(path) => Ok(Some((path.clone(), Checkpoint::read(path)?))),
             Start::Newest => {

@@ -3,7 +3,8 @@
 //! Every rank runs this. Losses and scores are sums over ranks, the same on each, so all come to the same decisions; whether
 //! somebody asked to stop is agreed on after every epoch. One rank writes.
 
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use graphweft_graph::progress::Progress;
@@ -76,26 +77,28 @@ pub struct Run {
     pub cost: Cost,
 }
 
-/// What a run works with; the configuration has one seed, its metric and its split.
-pub struct Trainer<'a> {
+/// What a run works with; the configuration has one seed, its metric and its split. All ranks of a process share one.
+pub struct Trainer {
     /// Settings.
-    pub config: &'a Config,
+    pub config: Config,
     /// How the work is spread.
-    pub plan: &'a Plan,
+    pub plan: Plan,
     /// The nodes.
-    pub data: &'a Data,
+    pub data: Arc<Data>,
     /// Their graph, with the edges that the model adds.
-    pub graph: &'a Prepared,
+    pub graph: Prepared,
+    /// What to go on from.
+    pub from: Option<Checkpoint>,
     /// Where the run is.
-    pub folder: &'a Path,
+    pub folder: PathBuf,
     /// The same to write to, where the rank that leads is.
-    pub dir: Option<&'a RunDir>,
+    pub dir: Option<RunDir>,
     /// The directory above it and the configuration of all seeds, if there are several.
-    pub above: Option<(&'a RunDir, &'a Config)>,
+    pub above: Option<(Arc<RunDir>, Config)>,
     /// Who watches.
-    pub observer: &'a dyn Observer,
+    pub observer: Arc<dyn Observer>,
     /// Who may stop it.
-    pub stop: &'a Stop,
+    pub stop: Stop,
 }
 
 /// What changes from epoch to epoch.
@@ -112,35 +115,35 @@ struct Progressing<'a> {
     toll: Toll,
 }
 
-impl Trainer<'_> {
-    /// Runs to the end on this rank, from the beginning or from a checkpoint.
+impl Trainer {
+    /// Runs to the end on this rank.
     ///
     /// # Errors
     /// [`Error::Stopped`] once everything is saved, if that was asked for; [`Error::NotFinite`] before a bad update. Both come
     /// to all ranks alike.
-    pub fn run(&self, rank: &Rank, from: Option<&Checkpoint>) -> Result<Run> {
-        let config = self.config;
+    pub fn run(&self, rank: &Rank) -> Result<Run> {
+        let config = &self.config;
         let metric = config.train.metric.unwrap_or(self.data.target()?.default_metric());
         metric.check(&self.data.target()?.truth(), self.data.classes)?;
-        let shard = Shard::new(rank, self.data, self.graph, self.plan, config)?;
+        let shard = Shard::new(rank, &self.data, &self.graph, &self.plan, config)?;
         let split_name = self.data.split_name(config.data.split.as_deref())?;
         let split = self.data.split(&split_name, config.run.seed)?;
         let lesson = Lesson::new(&shard, self.data.target()?, split)?;
-        let mut now = self.start(Learner::new(&shard, config)?, from)?;
+        let mut now = self.start(Learner::new(&shard, config)?)?;
 
         // Everything that can be refused was: from here on, the directory is written to.
-        let metrics = from.map_or(&[][..], |from| &from.metrics);
-        let mut record = match self.dir.filter(|_| rank.leads()) {
+        let metrics = self.from.as_ref().map_or(&[][..], |from| &from.metrics);
+        let mut record = match self.dir.as_ref().filter(|_| rank.leads()) {
             Some(dir) => {
-                if let Some((above, config)) = self.above {
+                if let Some((above, config)) = &self.above {
                     above.reopen()?;
                     above.describe(&config.to_toml()?, &self.plan.to_json()?)?;
                 }
-                Some(Record::open(dir, config, self.plan, now.epoch, metrics)?)
+                Some(Record::open(dir, config, &self.plan, now.epoch, metrics)?)
             }
             None => None,
         };
-        let checkpoints = Checkpoints::of(self.folder, &config.run);
+        let checkpoints = Checkpoints::of(&self.folder, &config.run);
         let (mut cost, started) = (Cost::default(), Instant::now());
         rank.device().ledger().reset_peak();
 
@@ -181,10 +184,10 @@ impl Trainer<'_> {
     }
 
     /// The state before the first epoch, or after that of a checkpoint.
-    fn start<'a>(&self, mut learner: Learner<'a>, from: Option<&Checkpoint>) -> Result<Progressing<'a>> {
+    fn start<'a>(&self, mut learner: Learner<'a>) -> Result<Progressing<'a>> {
         let train = &self.config.train;
         let (phases, toll) = (Phases::default(), Toll::default());
-        Ok(match from {
+        Ok(match &self.from {
             None => Progressing {
                 learner,
                 schedule: Schedule::new(train),
@@ -280,7 +283,7 @@ impl Trainer<'_> {
     ) -> Result<Vec<f64>> {
         let logits = now.learner.logits()?;
         let predictions = shard.collect(&logits)?;
-        let (Some(record), Some(dir), Some(predictions)) = (record, self.dir, predictions) else {
+        let (Some(record), Some(dir), Some(predictions)) = (record, &self.dir, predictions) else {
             return Ok(Vec::new());
         };
         dir.model(&now.learner.model()?.encode()?)?;

@@ -1,8 +1,10 @@
 //! Who the ranks of a run are: this thread alone, threads of this process, or processes that `mpirun` started.
 
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use graphweft_comm::threads;
+use graphweft_comm::{Fault, Faulty, threads};
 use graphweft_tensor::Device;
 
 use crate::config::{CommName, ParallelConfig};
@@ -15,9 +17,9 @@ pub struct World(Kind);
 
 enum Kind {
     Alone,
-    Threads(threads::Options),
+    Threads { options: threads::Options, faults: Arc<[Fault]> },
     #[cfg(feature = "mpi")]
-    Mpi(std::rc::Rc<dyn graphweft_comm::Communicator>),
+    Mpi(Rc<dyn graphweft_comm::Communicator>),
 }
 
 impl World {
@@ -39,7 +41,8 @@ impl World {
                 Ok(Self(if ranks == 1 {
                     Kind::Alone
                 } else {
-                    Kind::Threads(threads::Options { ranks, threads, deadline })
+                    let options = threads::Options { ranks, threads, deadline };
+                    Kind::Threads { options, faults: Arc::new([]) }
                 }))
             }
             CommName::Mpi => Self::mpi(config, deadline),
@@ -53,11 +56,19 @@ impl World {
         Err(Error::setting("parallel.comm", "this build has no MPI", remedy))
     }
 
+    /// The same with things that go wrong, on ranks that are threads: for tests.
+    pub fn with_faults(mut self, wrong: &[Fault]) -> Self {
+        if let Kind::Threads { faults, .. } = &mut self.0 {
+            *faults = wrong.into();
+        }
+        self
+    }
+
     /// How many ranks there are.
     pub fn ranks(&self) -> usize {
         match &self.0 {
             Kind::Alone => 1,
-            Kind::Threads(options) => options.ranks,
+            Kind::Threads { options, .. } => options.ranks,
             #[cfg(feature = "mpi")]
             Kind::Mpi(comm) => comm.size(),
         }
@@ -66,7 +77,7 @@ impl World {
     /// Whether this process has the rank that writes and speaks for all.
     pub fn leads(&self) -> bool {
         match &self.0 {
-            Kind::Alone | Kind::Threads(_) => true,
+            Kind::Alone | Kind::Threads { .. } => true,
             #[cfg(feature = "mpi")]
             Kind::Mpi(comm) => comm.rank() == 0,
         }
@@ -87,7 +98,7 @@ impl World {
     /// Threads that each rank computes with.
     pub fn threads(&self) -> usize {
         match &self.0 {
-            Kind::Threads(options) => options.threads,
+            Kind::Threads { options, .. } => options.threads,
             _ => rayon::current_num_threads(),
         }
     }
@@ -96,11 +107,17 @@ impl World {
     ///
     /// # Errors
     /// The failure that came first. What all ranks agree on ([`Error::is_agreed`]) takes no other rank down.
-    pub fn run<T: Send>(&self, body: impl Fn(&Rank) -> Result<T> + Sync) -> Result<T> {
+    pub fn run<T, F>(&self, body: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&Rank) -> Result<T> + Send + Sync + 'static,
+    {
         match &self.0 {
             Kind::Alone => body(&Rank::alone(&Device::cpu())),
-            Kind::Threads(options) => {
-                let all = threads::run(*options, |comm| -> Result<Result<T>> {
+            Kind::Threads { options, faults } => {
+                let faults = Arc::clone(faults);
+                let all = threads::launch(*options, move |comm| -> Result<Result<T>> {
+                    let comm = if faults.is_empty() { comm } else { Rc::new(Faulty::new(comm, &faults, 0)) };
                     match body(&Rank::among(comm, &Device::cpu())) {
                         Err(e) if !e.is_agreed() => Err(e),
                         agreed => Ok(agreed),
@@ -110,7 +127,7 @@ impl World {
                 all.into_iter().next().unwrap_or(Err(none.into()))
             }
             #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => body(&Rank::among(std::rc::Rc::clone(comm), &Device::cpu())),
+            Kind::Mpi(comm) => body(&Rank::among(Rc::clone(comm), &Device::cpu())),
         }
     }
 }
