@@ -1,6 +1,7 @@
 //! `graphweft eval`: how good a trained model is.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
@@ -40,7 +41,8 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     args.ranks.apply(&mut trained.config.parallel)?;
     let world = World::new(&trained.config.parallel)?;
     let ui = &ui.of_rank(world.leads());
-    let data = Data::open(&trained.config.data, &trained.config.encoding, ui)?;
+    let data = Arc::new(Data::open(&trained.config.data, &trained.config.encoding, ui)?);
+    let trained = Arc::new(trained);
     let (metric, split, scores) = trained.evaluate(&world, &data, ui)?;
     let name = trained.config.model_name();
     let json = json!({

@@ -1,6 +1,7 @@
 //! `graphweft predict`: the logits of a trained model for every node of a dataset.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
@@ -38,7 +39,8 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     args.ranks.apply(&mut trained.config.parallel)?;
     let world = World::new(&trained.config.parallel)?;
     let ui = &ui.of_rank(world.leads());
-    let data = Data::open(&trained.config.data, &trained.config.encoding, ui)?;
+    let data = Arc::new(Data::open(&trained.config.data, &trained.config.encoding, ui)?);
+    let trained = Arc::new(trained);
     let Some((rows, cols)) = trained.predict(&world, &data, ui)? else { return Ok(()) };
     write_predictions(&args.output, &rows, cols)?;
     let nodes = data.graph.num_dst();

@@ -5,6 +5,7 @@ mod watch;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use graphweft_graph::Error;
 use graphweft_train::Stop;
@@ -116,12 +117,12 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let wanted = given.finish()?.parallel.ranks;
     let world = ranks::world(&config.parallel, wanted)?;
     let ui = &ui.of_rank(world.leads());
-    let data = Data::open(&config.data, &config.encoding, ui)?;
+    let data = Arc::new(Data::open(&config.data, &config.encoding, ui)?);
     let name = config.model_name();
     let dir = args.output.clone().unwrap_or_else(|| free_folder(Path::new("runs"), &format!("{}-{name}", data.name)));
 
-    let watch = Watch::new(ui);
-    let session = Session { world: &world, data: &data, start: &start, observer: &watch, stop: &stop };
+    let watch = Arc::new(Watch::new(ui.clone()));
+    let session = Session { world: &world, data: Arc::clone(&data), start, observer: watch.clone(), stop };
     let summary = session.train(config.clone(), &dir)?;
     let floor = match floor(&config)? {
         Some(config) => {
@@ -130,7 +131,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         }
         None => None,
     };
-    drop(watch);
+    watch.end();
     let (threads, floor) = (world.threads(), floor.as_ref());
     Report { config: &config, data: &data, dir: &dir, threads, summary: &summary, floor }.show(ui)
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// The user's end of a verb.
+#[derive(Clone)]
 pub(crate) struct Ui {
     json: bool,
     terminal: bool,

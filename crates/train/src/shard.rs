@@ -86,7 +86,12 @@ impl Shard {
         let originals = layout.as_ref().map(|(layout, _)| Arc::clone(layout.originals()));
         let ops: Rc<dyn GraphOps> = match layout {
             None => Rc::new(Local::new(device, graph.csr.clone(), edge_features)?),
-            Some((layout, link)) => spread(&plan.strategy, &layout, link, edge_features)?,
+            Some((layout, link)) => spread(&plan.strategy, &layout, link, edge_features).map_err(|e| match e {
+                Computation::Argument { op: "strategy", problem } => {
+                    Error::setting("parallel.strategy", problem, "choose another one, or auto")
+                }
+                other => other.into(),
+            })?,
         };
         Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals })
     }

@@ -2,6 +2,8 @@
 //!
 //! The model is the one that `graphweft train` trains, input and output layers included, on random features and labels.
 
+use std::sync::Arc;
+
 use clap::ValueEnum;
 use graphweft_graph::Csr;
 use graphweft_graph::dataset::{Dense, Features, Split};
@@ -126,9 +128,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (data, split) = args.data(name, csr);
     let plan = Plan::shared(&config, &world, &data.graph, ui)?;
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
-    let Measured { times, parameters, tolls } = world.run(|rank| {
-        let shard = Shard::new(rank, &data, &graph, &plan, &config)?;
-        measure(&shard, &Lesson::new(&shard, data.target()?, &split)?, &config, args.common.runs)
+    let task = (Arc::new(data), config.clone(), plan.clone(), args.common.runs);
+    let data = Arc::clone(&task.0);
+    let Measured { times, parameters, tolls } = world.run(move |rank| {
+        let (data, config, plan, runs) = &task;
+        let shard = Shard::new(rank, data, &graph, plan, config)?;
+        measure(&shard, &Lesson::new(&shard, data.target()?, &split)?, config, *runs)
     })?;
     let dtype = DType::from(config.compute.dtype);
     let steps = (0..times[0].len()).map(|k| times.iter().map(|phase| phase[k]).sum()).collect();
