@@ -15,7 +15,10 @@ mod collective;
 mod communicator;
 mod error;
 mod faulty;
+mod launcher;
 mod metered;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 mod sync;
 pub mod threads;
 mod view;
@@ -26,5 +29,6 @@ pub use collective::Sum;
 pub use communicator::{Communicator, Label, Message, Pending, Traffic};
 pub use error::{Error, Result};
 pub use faulty::{Fault, Faulty};
+pub use launcher::Launcher;
 pub use metered::{Account, Count, Counts, Metered};
 pub use view::{Place, Type, View};

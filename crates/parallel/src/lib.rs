@@ -20,9 +20,12 @@ mod member;
 mod strategy;
 mod tokens;
 
+<<<<<<< HEAD
 pub use gather::Gather;
 pub use heads::Heads;
 pub use layout::Layout;
+=======
+>>>>>>> comm
 pub use link::{Flight, Link, Summing, ranks};
 pub use local::Local;
 pub use strategy::{Cover, Inside, Strategy, spread};

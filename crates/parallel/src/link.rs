@@ -41,7 +41,7 @@ impl Flight {
     }
 }
 
-/// A matrix that is being summed over ranks.
+/// A matrix whose sum over ranks is under way. Dropped without waiting, the sum is given up, which other ranks notice.
 pub struct Summing {
     // Before the matrix: dropping it ends every use of its memory.
     sum: Sum,
@@ -49,12 +49,12 @@ pub struct Summing {
 }
 
 impl Summing {
-    /// Blocks until all of these are summed and gives the sums.
+    /// Blocks until all of these have been summed, in the order in which they were started on all ranks.
     ///
     /// # Errors
     /// [`Error::Ranks`] if a rank was lost.
-    pub fn wait_all(all: Vec<Self>) -> Result<Vec<Matrix>> {
-        let (sums, matrices): (Vec<Sum>, Vec<Matrix>) = all.into_iter().map(|s| (s.sum, s.matrix)).unzip();
+    pub fn wait_all(sums: Vec<Self>) -> Result<Vec<Matrix>> {
+        let (sums, matrices): (Vec<Sum>, Vec<Matrix>) = sums.into_iter().map(|s| (s.sum, s.matrix)).unzip();
         Sum::wait_all(sums).map_err(ranks)?;
         Ok(matrices)
     }
@@ -143,34 +143,6 @@ impl Link {
         self.fly(label, sends.into_iter().map(|(_, m)| m).collect(), &out, into, &back)
     }
 
-    /// Sends `parts[rank]` to each rank and receives a matrix of `cols` columns with `rows[rank]` rows of each, in order.
-    pub fn stack(&self, label: Label, parts: Vec<Matrix>, rows: &[usize], cols: usize) -> Result<Flight> {
-        let dtype = parts.first().map_or(DType::F32, Matrix::dtype);
-        let into = self.device.uninit(label.op, rows.iter().sum(), cols, dtype, Tag::Exchange)?;
-        let whole = |(peer, m): (usize, &Matrix)| Piece { peer, matrix: peer, rows: 0..m.rows() };
-        let sends: Vec<Piece> = parts.iter().enumerate().map(whole).collect();
-        self.fly(label, parts, &sends, vec![into], &in_order(rows))
-    }
-
-    /// The way back: sends `to[rank]` rows of `m` to each rank, in order, and receives a matrix of `rows` rows and `cols[rank]`
-    /// columns from each.
-    pub fn unstack(&self, label: Label, m: &Matrix, to: &[usize], rows: usize, cols: &[usize]) -> Result<Flight> {
-        let mut parts = Vec::with_capacity(cols.len());
-        for cols in cols {
-            parts.push(self.device.uninit(label.op, rows, *cols, m.dtype(), Tag::Exchange)?);
-        }
-        let receives: Vec<Piece> = (0..cols.len()).map(|peer| Piece { peer, matrix: peer, rows: 0..rows }).collect();
-        self.fly(label, vec![m.clone()], &in_order(to), parts, &receives)
-    }
-
-    /// All ranks' numbers, `counts[rank]` of each, in order.
-    pub fn all_gather_ids(&self, label: Label, own: &[u64], counts: &[usize]) -> Result<Vec<u64>> {
-        // Moved as they are, whatever the type says.
-        let own = self.device.upload(own.len(), 1, bytemuck::cast_slice::<u64, f64>(own), Tag::Exchange)?;
-        let all = self.all_gather(label, &own, counts)?.wait_one()?;
-        Ok(bytemuck::cast_vec(all.to_vec::<f64>()?))
-    }
-
     /// Replaces `m` by its sum over ranks.
     pub fn sum(&self, label: Label, m: &mut Matrix) -> Result<()> {
         let view = view_mut(m)?;
@@ -178,13 +150,12 @@ impl Link {
         unsafe { self.comm.all_reduce(label, view) }.map_err(ranks)
     }
 
-    /// Starts to replace `m` by its sum over ranks; others compute meanwhile.
-    pub fn start_sum(&self, label: Label, m: Matrix) -> Result<Summing> {
-        let mut matrix = if m.is_unique() { m } else { self.device.copy(label.op, &m)? };
-        let view = view_mut(&mut matrix)?;
-        // SAFETY: nobody else has the matrix, which stays where it is until it was summed or given up.
+    /// Starts to replace `m` by its sum over ranks: gradients travel while others are computed.
+    pub fn start_sum(&self, label: Label, mut m: Matrix) -> Result<Summing> {
+        let view = view_mut(&mut m)?;
+        // SAFETY: the result owns `m`, which is not shared, until it was summed.
         let sum = unsafe { Sum::start(&self.comm, label, view) }.map_err(ranks)?;
-        Ok(Summing { sum, matrix })
+        Ok(Summing { sum, matrix: m })
     }
 
     /// The sum over ranks of `m`, of which this rank gets its share: `rows[rank]` rows, rank 0's first.
@@ -217,8 +188,7 @@ impl Link {
                 let row = m.cols() * m.dtype().size();
                 Ok(Message { peer: p.peer, view: views[p.matrix].part(p.rows.start * row, p.rows.len() * row) })
             };
-            let empty = |p: &&Piece| p.rows.is_empty() || matrices[p.matrix].cols() == 0;
-            pieces.iter().filter(|p| !empty(p)).map(message).collect()
+            pieces.iter().filter(|p| !p.rows.is_empty()).map(message).collect()
         };
         let (sends, receives) = (messages(sends, &sent, &from)?, messages(receives, &received, &into)?);
         // SAFETY: the flight owns both lists of matrices, which nobody else writes (shared ones never are), until it has landed.
@@ -289,16 +259,13 @@ mod tests {
             let mut big = device.upload(1500, 2, &vec![rank as f64 + 0.5; 3000], Tag::Activations)?;
             link.sum(LABEL, &mut big)?;
             let share = link.scatter_sum(LABEL, &big, &[1000, 0, 500])?;
-            let later = (0..3).map(|k| {
-                let m = device.upload(2, 700, &vec![(rank + k) as f32; 1400], Tag::Activations)?;
-                link.start_sum(LABEL, m)
-            });
-            for (k, m) in Summing::wait_all(later.collect::<Result<_>>()?)?.into_iter().enumerate() {
-                assert_eq!(m.to_vec::<f32>()?, vec![(3 + 3 * k) as f32; 1400]);
-            }
             let mut small = device.upload(1, 1, &[1.0f32], Tag::Activations)?;
             link.sum(LABEL, &mut small)?;
+            let bucket = |x: f32| device.upload(3000, 1, &vec![x; 3000], Tag::Activations);
+            let sums = [link.start_sum(LABEL, bucket(1.5)?)?, link.start_sum(LABEL, bucket(rank as f32)?)?];
             let all = link.all_gather(LABEL, &m, &[2, 3, 4])?.wait_one()?;
+            let sums = Summing::wait_all(sums.into())?;
+            assert_eq!([sums[0].to_vec::<f32>()?, sums[1].to_vec()?], [vec![4.5; 3000], vec![3.0; 3000]]);
             Ok((got, big.to_vec::<f64>()?, share.to_vec::<f64>()?, small.to_vec::<f32>()?, all.rows()))
         });
         assert_eq!(found[0].0, [0.0, 0.0, 10.0, 10.0, 10.0, 10.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0]);
