@@ -8,7 +8,7 @@ use graphweft_train::inference::Trained;
 use graphweft_train::world::World;
 use serde_json::json;
 
-use crate::ranks::Ranks;
+use crate::ranks::{self, Ranks};
 use crate::train::Origin;
 use crate::ui::{self, Ui};
 
@@ -39,11 +39,14 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         trained.config.data.split.clone_from(&args.split);
     }
     args.ranks.apply(&mut trained.config.parallel)?;
-    let world = World::new(&trained.config.parallel)?;
-    let ui = &ui.of_rank(world.leads());
+    let config = trained.config.parallel.clone();
+    ranks::enter(&config, None, ui, |world, ui| evaluate(trained, world, ui))
+}
+
+fn evaluate(trained: Trained, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let data = Arc::new(Data::open(&trained.config.data, &trained.config.encoding, ui)?);
     let trained = Arc::new(trained);
-    let (metric, split, scores) = trained.evaluate(&world, &data, ui)?;
+    let (metric, split, scores) = trained.evaluate(world, &data, ui)?;
     let name = trained.config.model_name();
     let json = json!({
         "metric": metric.name(), "split": split, "train": scores.train, "valid": scores.valid, "test": scores.test,

@@ -1,6 +1,6 @@
 //! `graphweft predict`: the logits of a trained model for every node of a dataset.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use graphweft_train::data::Data;
@@ -9,7 +9,7 @@ use graphweft_train::run_dir::write_predictions;
 use graphweft_train::world::World;
 use serde_json::json;
 
-use crate::ranks::Ranks;
+use crate::ranks::{self, Ranks};
 use crate::train::Origin;
 use crate::ui::{self, Ui};
 
@@ -37,18 +37,21 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let mut trained = Trained::open(&args.model, args.config.as_deref())?;
     args.origin.apply(&mut trained.config);
     args.ranks.apply(&mut trained.config.parallel)?;
-    let world = World::new(&trained.config.parallel)?;
-    let ui = &ui.of_rank(world.leads());
+    let config = trained.config.parallel.clone();
+    ranks::enter(&config, None, ui, |world, ui| predict(trained, &args.output, world, ui))
+}
+
+fn predict(trained: Trained, output: &Path, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let data = Arc::new(Data::open(&trained.config.data, &trained.config.encoding, ui)?);
     let trained = Arc::new(trained);
-    let Some((rows, cols)) = trained.predict(&world, &data, ui)? else { return Ok(()) };
-    write_predictions(&args.output, &rows, cols)?;
+    let Some((rows, cols)) = trained.predict(world, &data, ui)? else { return Ok(()) };
+    write_predictions(output, &rows, cols)?;
     let nodes = data.graph.num_dst();
     let json = json!({
-        "nodes": nodes, "classes": cols, "path": args.output, "graph": data.name, "source": trained.source,
+        "nodes": nodes, "classes": cols, "path": output, "graph": data.name, "source": trained.source,
     });
     ui.result(&json, || {
-        let (nodes, path) = (ui::count(nodes as u64), args.output.display());
+        let (nodes, path) = (ui::count(nodes as u64), output.display());
         format!("logits of {nodes} nodes and {cols} classes of {} written to {path}", data.name)
     })
 }

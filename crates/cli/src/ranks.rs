@@ -4,6 +4,8 @@ use graphweft_graph::Error;
 use graphweft_train::config::{CommName, Draft, ParallelConfig};
 use graphweft_train::world::World;
 
+use crate::ui::Ui;
+
 #[derive(clap::Args)]
 pub(crate) struct Ranks {
     /// Ranks that share the work [default: 1, or all processes of mpirun]
@@ -50,14 +52,19 @@ impl Ranks {
     }
 }
 
-/// The ranks of `config`. Under mpirun their number is that of the processes; `wanted`, if given, must be the same.
-pub(crate) fn world(config: &ParallelConfig, wanted: Option<u64>) -> anyhow::Result<World> {
-    let world = World::new(config)?;
-    match wanted.filter(|wanted| *wanted != world.ranks() as u64) {
-        Some(wanted) => {
+/// Runs a verb among the ranks of `config`. Under mpirun their number is that of the processes; `wanted`, if given, must be the
+/// same.
+pub(crate) fn enter(
+    config: &ParallelConfig,
+    wanted: Option<u64>,
+    ui: &Ui,
+    verb: impl FnOnce(&World, &Ui) -> anyhow::Result<()> + Send,
+) -> anyhow::Result<()> {
+    World::enter(config, |world| {
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != world.ranks() as u64) {
             let what = format!("{wanted} ranks are asked for, but there are {} processes", world.ranks());
-            Err(Error::request(what, format!("start it with mpirun -n {wanted}, or leave out --ranks")).into())
+            return Err(Error::request(what, format!("start it with mpirun -n {wanted}, or leave out --ranks")).into());
         }
-        None => Ok(world),
-    }
+        verb(world, &ui.of_rank(world.leads()))
+    })
 }

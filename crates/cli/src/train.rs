@@ -12,6 +12,7 @@ use graphweft_train::Stop;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::session::{self, Session, Start, absolute};
+use graphweft_train::world::World;
 
 use crate::ranks::{self, Ranks};
 use crate::ui::Ui;
@@ -115,14 +116,25 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         None => with_defaults(&given)?.finish()?,
     };
     let wanted = given.finish()?.parallel.ranks;
-    let world = ranks::world(&config.parallel, wanted)?;
-    let ui = &ui.of_rank(world.leads());
+    let output = args.output.as_deref();
+    ranks::enter(&config.parallel.clone(), wanted, ui, |world, ui| train(config, output, start, stop, world, ui))
+}
+
+fn train(
+    config: Config,
+    output: Option<&Path>,
+    start: Start,
+    stop: Stop,
+    world: &World,
+    ui: &Ui,
+) -> anyhow::Result<()> {
     let data = Arc::new(Data::open(&config.data, &config.encoding, ui)?);
     let name = config.model_name();
-    let dir = args.output.clone().unwrap_or_else(|| free_folder(Path::new("runs"), &format!("{}-{name}", data.name)));
+    let new = || free_folder(Path::new("runs"), &format!("{}-{name}", data.name));
+    let dir = output.map_or_else(new, Path::to_path_buf);
 
     let watch = Arc::new(Watch::new(ui.clone()));
-    let session = Session { world: &world, data: Arc::clone(&data), start, observer: watch.clone(), stop };
+    let session = Session { world, data: Arc::clone(&data), start, observer: watch.clone(), stop };
     let summary = session.train(config.clone(), &dir)?;
     let floor = match floor(&config)? {
         Some(config) => {
@@ -132,7 +144,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         None => None,
     };
     watch.end();
-    let (threads, floor) = (world.threads(), floor.as_ref());
+    let (threads, floor) = (world.threads_of_rank(), floor.as_ref());
     Report { config: &config, data: &data, dir: &dir, threads, summary: &summary, floor }.show(ui)
 }
 

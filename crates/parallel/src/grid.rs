@@ -6,18 +6,17 @@
 
 use std::rc::Rc;
 
-use graphweft_comm::{Label, Traffic};
 use graphweft_model::GraphOps;
 use graphweft_tensor::{Error, Matrix, Result};
 
 use crate::gather::Gather;
+use crate::halo::Halo;
 use crate::heads::Heads;
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::local::Local;
+use crate::member::SETUP;
 use crate::strategy::Inside;
-
-const SETUP: Label = Label { op: "setup", traffic: Traffic::Setup, layer: 0 };
 
 /// This rank's operations; `shape` is groups × ranks of a group.
 pub(crate) fn new(
@@ -41,10 +40,7 @@ pub(crate) fn new(
         let along = link.split(&(0..nodes).map(|group| group * heads + place).collect::<Vec<_>>())?;
         match inside {
             Inside::Gather => Rc::new(Gather::new(&joined, &along, features)?),
-            Inside::Halo(_) => {
-                let problem = "halo is not in this build".into();
-                return Err(Error::Argument { op: "strategy", problem });
-            }
+            Inside::Halo(cover) => Rc::new(Halo::new(&joined, &along, features, cover)?),
         }
     };
     let rows = layout.counts()[group * heads..(group + 1) * heads].into();

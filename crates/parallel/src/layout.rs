@@ -96,6 +96,46 @@ impl Layout {
         Ok((joined, edges))
     }
 
+    /// The same rows with only the edges from other ranks' rows; [`Layout::edges`] are then positions in this layout's.
+    pub(crate) fn cut(&self) -> Self {
+        let (own, csr) = (self.own(), &self.csr);
+        let (mut indptr, mut indices, mut edges) = (vec![0], Vec::new(), Vec::new());
+        for row in 0..csr.num_dst() {
+            for e in csr.edges_of(row).filter(|e| !own.contains(&(csr.indices()[*e] as usize))) {
+                indices.push(csr.indices()[e]);
+                edges.push(e as u64);
+            }
+            indptr.push(indices.len() as u64);
+        }
+        Self {
+            rank: self.rank,
+            ranges: Arc::clone(&self.ranges),
+            originals: Arc::clone(&self.originals),
+            degrees: Arc::clone(&self.degrees),
+            csr: Csr::from_valid(indptr, indices, self.total_rows()),
+            edges,
+        }
+    }
+
+    /// The rows of a rank that this rank's edges come from, ascending.
+    pub(crate) fn needed_of(&self, rank: usize) -> Vec<u32> {
+        let rows = self.rows_of(rank);
+        let mut needed = vec![false; rows.len()];
+        for row in 0..self.csr.num_dst() {
+            let sources = self.csr.row(row);
+            let first = sources.partition_point(|j| (*j as usize) < rows.start);
+            for j in sources[first..].iter().take_while(|j| (**j as usize) < rows.end) {
+                needed[*j as usize - rows.start] = true;
+            }
+        }
+        rows.zip(needed).filter(|(_, needed)| *needed).map(|(row, _)| row as u32).collect()
+    }
+
+    /// The first row of every rank, and the number of nodes.
+    pub(crate) fn ranges(&self) -> &[usize] {
+        &self.ranges
+    }
+
     /// This rank.
     pub fn rank(&self) -> usize {
         self.rank

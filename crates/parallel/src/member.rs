@@ -6,6 +6,7 @@ use graphweft_comm::{Label, Traffic};
 use graphweft_model::Total;
 use graphweft_tensor::{Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
 
+use crate::blocks::Block;
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::tokens::{TokenGraphs, Tokens, tokens_attend};
@@ -59,6 +60,11 @@ impl Member {
         self.tokens.graphs(count)
     }
 
+    /// The edges from tokens to this rank's rows.
+    pub(crate) fn token_block(&self, tokens: Option<&Var>) -> Option<Block> {
+        tokens.map(|tokens| self.tokens(tokens.value().rows()).edges_to(&self.ids))
+    }
+
     pub(crate) fn tokens_attend(
         &self,
         tape: &mut Tape,
@@ -73,6 +79,9 @@ impl Member {
         tokens_attend(tape, (&self.link, label), graphs.seeing(), heads, (q, kv), dropout)
     }
 }
+
+/// What is agreed on once.
+pub(crate) const SETUP: Label = Label { op: "setup", traffic: Traffic::Setup, layer: 0 };
 
 /// Rows of nodes, moved for an operation of a layer.
 pub(crate) fn rows(op: &'static str, layer: u32) -> Label {

@@ -10,9 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::gather::Gather;
 use crate::grid;
+use crate::halo::Halo;
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::local::Local;
+use crate::ring::Ring;
 
 /// How operations over the graph are spread over ranks.
 ///
@@ -182,7 +184,8 @@ pub fn spread(
         Strategy::Gather => Ok(Rc::new(Gather::new(layout, link, edge_features)?)),
         Strategy::Heads => grid::new((1, link.size()), Inside::Gather, layout, link, edge_features),
         Strategy::Grid { nodes, heads, inside } => grid::new((nodes, heads), inside, layout, link, edge_features),
-        Strategy::Halo(_) | Strategy::Ring { .. } => refused(format!("{strategy} is not in this build")),
+        Strategy::Halo(cover) => Ok(Rc::new(Halo::new(layout, link, edge_features, cover)?)),
+        Strategy::Ring { depth } => Ok(Rc::new(Ring::new(layout, link, edge_features, depth)?)),
     }
 }
 

@@ -16,6 +16,7 @@ use graphweft_tensor::ops::attention_blocks::{Block, empty_states};
 use graphweft_tensor::ops::rows::RowIndex;
 use graphweft_tensor::{Adjacency, Backward, Device, Dropout, Grads, Ids, Matrix, Result, Tag, Tape, Var};
 
+use crate::blocks::{self, Nodes};
 use crate::link::Link;
 
 const OP: &str = "tokens";
@@ -37,6 +38,11 @@ impl TokenGraphs {
     pub(crate) fn block<'a>(&'a self, kv: &'a Var, dropout: Option<Dropout>, rows: &Ids) -> Block<'a> {
         let dropout = dropout.map(|dropout| EdgeDropout { dropout, src: self.ids.clone(), dst: rows.clone() });
         Block { graph: &self.seen, kv, bias: BiasVar::None, dropout }
+    }
+
+    /// The edges from tokens to rows with these original ids.
+    pub(crate) fn edges_to(&self, rows: &Ids) -> blocks::Block {
+        blocks::Block::without_values(&self.seen, Nodes::others(rows.clone()), Nodes::others(self.ids.clone()))
     }
 
     /// From rows to tokens.

@@ -45,6 +45,9 @@ pub enum Error {
     /// The rank that speaks for all has refused the run, and said why.
     #[error("rank 0 has refused the run")]
     Refused,
+    /// What all ranks agree on, on one that leaves saying so to another.
+    #[error(transparent)]
+    Echo(Box<Error>),
     /// Graphs, datasets, files.
     #[error(transparent)]
     Graph(#[from] graphweft_graph::Error),

@@ -162,7 +162,7 @@ fn several_seeds_and_trained_models_work_on_ranks() {
     let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
     let best = summary.runs[1].outcome.best;
     for ranks in [1, 2, 3] {
-        let world = World::new(&on("gather", ranks, &[]).parallel).unwrap();
+        let world = World::threads(&on("gather", ranks, &[]).parallel);
         let (_, _, scores) = trained.evaluate(&world, &data, &Silent).unwrap();
         assert_eq!((scores.train, scores.valid, scores.test), (best.train, best.valid, best.test), "{ranks} ranks");
         let (rows, cols) = trained.predict(&world, &data, &Silent).unwrap().unwrap();
@@ -213,7 +213,7 @@ fn all_ranks_stop_at_a_number_that_is_not_finite() {
 /// Trains with faults, from the beginning.
 fn faulty(config: &Config, dir: &Path, faults: &[Fault]) -> Result<Summary> {
     let data = Data::open(&config.data, &config.encoding, &Silent)?;
-    let world = World::new(&config.parallel)?.with_faults(faults);
+    let world = World::threads(&config.parallel).with_faults(faults);
     on_world(&world, data, config, dir, &Start::New, Watch::default())
 }
 

@@ -14,6 +14,7 @@ use graphweft_train::learner::Learner;
 use graphweft_train::plan::Plan;
 use graphweft_train::rank::Toll;
 use graphweft_train::shard::{Lesson, Shard};
+use graphweft_train::world::World;
 use serde_json::json;
 
 use super::{Common, median, normals, open};
@@ -122,11 +123,14 @@ struct Measured {
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let config = args.config()?;
-    let world = ranks::world(&config.parallel, config.parallel.ranks)?;
-    let ui = &ui.of_rank(world.leads());
+    let parallel = config.parallel.clone();
+    ranks::enter(&parallel, parallel.ranks, ui, |world, ui| time(args, config, world, ui))
+}
+
+fn time(args: &Args, config: Config, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let (data, split) = args.data(name, csr);
-    let plan = Plan::shared(&config, &world, &data.graph, ui)?;
+    let plan = Plan::shared(&config, world, &data.graph, ui)?;
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
     let task = (Arc::new(data), config.clone(), plan.clone(), args.common.runs);
     let data = Arc::clone(&task.0);
@@ -143,7 +147,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let sent: Vec<u64> = tolls.iter().map(Toll::bytes_sent).collect();
     let json = json!({
         "op": "train", "model": config.model_name(), "graph": data.name, "nodes": data.graph.num_dst(),
-        "edges": data.graph.num_edges(), "threads": world.threads(), "dtype": dtype.to_string(),
+        "edges": data.graph.num_edges(), "threads": world.threads_of_rank(), "dtype": dtype.to_string(),
         "hidden": args.common.hidden, "layers": args.layers, "parameters": parameters, "dropout": args.dropout,
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
         "peak_bytes": peak.total(), "peak": usage(peak), "peak_bytes_by_rank": peaks,
@@ -159,7 +163,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
             args.layers,
             data.name,
             plan.ranks,
-            world.threads(),
+            world.threads_of_rank(),
             plan.strategy,
         );
         let (peak, sent) = (bytes(peak.total()), bytes(sent.iter().sum()));

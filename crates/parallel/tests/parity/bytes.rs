@@ -1,10 +1,11 @@
 //! What must travel, in elements over all ranks, forward and backward: the tables of the design, written once more.
 
 use graphweft_graph::partition::{Weights, covers};
+use graphweft_model::Aggregation;
 use graphweft_parallel::{Cover, Inside, Layout, Strategy};
 use graphweft_tensor::ops::global::Scale;
 
-use crate::ops::{Kind, Op, Size, TOKENS};
+use crate::ops::{Bias, Kind, Op, Size, TOKENS, Weight};
 
 /// What one direction moves: rows of nodes, and what is summed or gathered of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,18 +28,23 @@ struct Columns {
 
 fn columns(op: Op, s: Size) -> Option<Columns> {
     let (d, h) = (s.d(), s.heads);
-    Some(match op {
+    // Values on edges are with the destinations, and so are these edges.
+    let per_edge = matches!(op, Op::Attend(_, Bias::PerEdge) | Op::WithTokens(Bias::PerEdge));
+    let columns = match op {
         Op::Attend(Kind::Dot, _) | Op::WithTokens(_) => {
             Columns { pull: 2 * d, push: Some(2 * d + 2 * h), heads: 4 * d, again: true }
         }
         Op::Attend(Kind::Gat, _) => Columns { pull: d, push: Some(d + 3 * h), heads: 2 * d, again: true },
         Op::Attend(Kind::Gatv2, _) => Columns { pull: d, push: Some(2 * d + 2 * h), heads: 3 * d, again: true },
-        Op::Aggregate(how, _) => {
-            let push = (how != graphweft_model::Aggregation::Max).then_some(d);
-            Columns { pull: d, push, heads: 2 * d, again: false }
+        Op::Aggregate(how, weight) => {
+            let per_edge = weight == Weight::PerEdge;
+            let push = (how != Aggregation::Max && !per_edge).then_some(d);
+            // The gradient of a weight needs the source's row.
+            Columns { pull: d, push, heads: 2 * d, again: per_edge }
         }
         Op::TokensAttend | Op::Global(_) | Op::Moments => return None,
-    })
+    };
+    Some(if per_edge { Columns { push: None, ..columns } } else { columns })
 }
 
 /// Forward and backward.

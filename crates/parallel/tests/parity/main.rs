@@ -38,12 +38,13 @@ impl From<graphweft_tensor::Error> for Failure {
 
 /// All that are for so many ranks.
 fn strategies(ranks: usize) -> Vec<Strategy> {
-    let mut names = vec!["gather".to_string(), "heads".into()];
+    let mut names: Vec<String> = ["gather", "heads", "halo", "halo:plain", "ring", "ring:3"].map(Into::into).into();
     if ranks == 1 {
         names.push("local".into());
     }
     for nodes in (2..ranks).filter(|n| ranks.is_multiple_of(*n)) {
-        names.push(format!("grid:{nodes}x{}:gather", ranks / nodes));
+        let heads = ranks / nodes;
+        names.extend([format!("grid:{nodes}x{heads}:gather"), format!("grid:{nodes}x{heads}")]);
     }
     names.iter().map(|name| name.parse().unwrap()).collect()
 }

@@ -65,12 +65,12 @@ pub(crate) fn config(more: &[&str]) -> Config {
 }
 
 pub(crate) fn train_on(data: Data, config: Config, dir: &Path) -> Result<Summary> {
-    on_world(&World::new(&config.parallel)?, data, &config, dir, &Start::New, Watch::default())
+    on_world(&World::threads(&config.parallel), data, &config, dir, &Start::New, Watch::default())
 }
 
 pub(crate) fn run(config: &Config, dir: &Path, start: &Start, watch: Watch) -> Result<Summary> {
     let data = Data::open(&config.data, &config.encoding, &Silent)?;
-    on_world(&World::new(&config.parallel)?, data, config, dir, start, watch)
+    on_world(&World::threads(&config.parallel), data, config, dir, start, watch)
 }
 
 pub(crate) fn on_world(
