@@ -129,6 +129,7 @@ impl From<Label> for Name {
             Traffic::Global => 3,
             Traffic::Metrics => 4,
             Traffic::Setup => 5,
+            Traffic::Edges => 6,
         };
         Self { op: label.op[..end].to_owned(), traffic, layer: label.layer }
     }

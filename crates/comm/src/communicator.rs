@@ -11,6 +11,8 @@ use crate::view::View;
 pub enum Traffic {
     /// Rows of nodes: what the strategies' formulas count.
     Rows,
+    /// Biases and weights of edges that are computed elsewhere than where their destinations are.
+    Edges,
     /// Gradients of parameters.
     Gradients,
     /// Sums for batch norm.

@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod add;
+mod bytes;
 mod checked;
 mod collective;
 mod communicator;
@@ -22,6 +23,7 @@ mod sync;
 pub mod threads;
 mod view;
 
+pub use bytes::{broadcast, gather};
 pub use checked::Checked;
 pub use collective::Sum;
 pub use communicator::{Communicator, Label, Message, Pending, Traffic};

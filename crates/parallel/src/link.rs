@@ -143,6 +143,54 @@ impl Link {
         self.fly(label, sends.into_iter().map(|(_, m)| m).collect(), &out, into, &back)
     }
 
+    /// Sends `parts[rank]` to each rank and receives a matrix of `cols` columns with `rows[rank]` rows of each, in order.
+    pub fn stack(&self, label: Label, parts: Vec<Matrix>, rows: &[usize], cols: usize) -> Result<Flight> {
+        let dtype = parts.first().map_or(DType::F32, Matrix::dtype);
+        let into = self.device.uninit(label.op, rows.iter().sum(), cols, dtype, Tag::Exchange)?;
+        let whole = |(peer, m): (usize, &Matrix)| Piece { peer, matrix: peer, rows: 0..m.rows() };
+        let sends: Vec<Piece> = parts.iter().enumerate().map(whole).collect();
+        self.fly(label, parts, &sends, vec![into], &in_order(rows))
+    }
+
+    /// The way back: sends `to[rank]` rows of `m` to each rank, in order, and receives a matrix of `rows` rows and `cols[rank]`
+    /// columns from each.
+    pub fn unstack(&self, label: Label, m: &Matrix, to: &[usize], rows: usize, cols: &[usize]) -> Result<Flight> {
+        let mut parts = Vec::with_capacity(cols.len());
+        for cols in cols {
+            parts.push(self.device.uninit(label.op, rows, *cols, m.dtype(), Tag::Exchange)?);
+        }
+        let receives: Vec<Piece> = (0..cols.len()).map(|peer| Piece { peer, matrix: peer, rows: 0..rows }).collect();
+        self.fly(label, vec![m.clone()], &in_order(to), parts, &receives)
+    }
+
+    /// All ranks' numbers, `counts[rank]` of each, in order.
+    pub fn all_gather_ids(&self, label: Label, own: &[u64], counts: &[usize]) -> Result<Vec<u64>> {
+        // Moved as they are, whatever the type says.
+        let own = self.device.upload(own.len(), 1, bytemuck::cast_slice::<u64, f64>(own), Tag::Exchange)?;
+        let all = self.all_gather(label, &own, counts)?.wait_one()?;
+        Ok(bytemuck::cast_vec(all.to_vec::<f64>()?))
+    }
+
+    /// Sends `lists[rank]` to each rank and receives theirs, in order.
+    pub fn all_to_all_ids(&self, label: Label, lists: &[Vec<u64>]) -> Result<Vec<Vec<u64>>> {
+        let move_all = |ids: &[u64], to: &[usize], from: &[usize]| -> Result<Vec<u64>> {
+            // Moved as they are, whatever the type says.
+            let ids = self.device.upload(ids.len(), 1, bytemuck::cast_slice::<u64, f64>(ids), Tag::Exchange)?;
+            Ok(bytemuck::cast_vec(self.all_to_all(label, &ids, to, from)?.wait_one()?.to_vec::<f64>()?))
+        };
+        let (ones, to): (Vec<usize>, Vec<usize>) = lists.iter().map(|list| (1, list.len())).unzip();
+        let lengths: Vec<u64> = to.iter().map(|len| *len as u64).collect();
+        let from: Vec<usize> = move_all(&lengths, &ones, &ones)?.into_iter().map(|len| len as usize).collect();
+        let all = move_all(&lists.concat(), &to, &from)?;
+        let mut rest = &all[..];
+        let mut next = |len: usize| {
+            let (list, after) = rest.split_at(len);
+            rest = after;
+            list.to_vec()
+        };
+        Ok(from.into_iter().map(&mut next).collect())
+    }
+
     /// Replaces `m` by its sum over ranks.
     pub fn sum(&self, label: Label, m: &mut Matrix) -> Result<()> {
         let view = view_mut(m)?;
@@ -188,7 +236,8 @@ impl Link {
                 let row = m.cols() * m.dtype().size();
                 Ok(Message { peer: p.peer, view: views[p.matrix].part(p.rows.start * row, p.rows.len() * row) })
             };
-            pieces.iter().filter(|p| !p.rows.is_empty()).map(message).collect()
+            let empty = |p: &&Piece| p.rows.is_empty() || matrices[p.matrix].cols() == 0;
+            pieces.iter().filter(|p| !empty(p)).map(message).collect()
         };
         let (sends, receives) = (messages(sends, &sent, &from)?, messages(receives, &received, &into)?);
         // SAFETY: the flight owns both lists of matrices, which nobody else writes (shared ones never are), until it has landed.

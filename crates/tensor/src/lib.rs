@@ -29,7 +29,7 @@ mod tape;
 
 pub use adjacency::Adjacency;
 pub use backend::Backend;
-pub use device::Device;
+pub use device::{Charge, Device};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use ledger::{Ledger, Tag, Usage};

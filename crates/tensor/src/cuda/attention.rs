@@ -11,6 +11,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
+use crate::ops::rows::RowIndex;
 
 const OP: &str = "attention";
 const SOURCE: &str = include_str!("attention.cu");
@@ -72,6 +73,10 @@ impl AttentionKernels for Cuda {
     }
 
     fn attention_fold(&self, _: &Attention<'_>, _: &mut Matrix) -> Result<()> {
+        Err(self.unsupported("attention block by block"))
+    }
+
+    fn attention_merge(&self, _: usize, _: &Matrix, _: &RowIndex, _: &mut Matrix) -> Result<()> {
         Err(self.unsupported("attention block by block"))
     }
 

@@ -72,8 +72,8 @@ not_yet! {
         fn global_back_rows(&GlobalRows<'_>, &GlobalSaved<'_>, &Matrix, &Matrix, [&mut Matrix; 3]);
     }
     HeadDotKernels, "products by head": {
-        fn head_dot(&Matrix, [&Matrix; 2], [&mut Matrix; 2]);
-        fn head_dot_backward(&Matrix, [&Matrix; 2], [&Matrix; 2], (&mut Matrix, Write), [&mut Matrix; 2]);
+        fn head_dot(&Matrix, &[&Matrix], &mut [&mut Matrix]);
+        fn head_dot_backward(&Matrix, &[&Matrix], &[&Matrix], (&mut Matrix, Write), &mut [&mut Matrix]);
     }
     L2NormKernels, "the L2 norm": {
         fn l2_norm(&Matrix, &mut Matrix, &mut Matrix);
