@@ -13,6 +13,7 @@ mod memory;
 mod partition;
 mod plot;
 mod predict;
+mod ranks;
 mod size;
 mod source;
 mod train;

@@ -1,4 +1,5 @@
 //! Sums over ranks against sums on one, for any lengths, types and numbers of ranks.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use graphweft_comm::{Label, Traffic};
 use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Score, Total};
 use graphweft_tensor::ops::combine::{columns, concat};
 use graphweft_tensor::ops::rows::{RowIndex, gather};
-use graphweft_tensor::{Backward, Dropout, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
+use graphweft_tensor::{Backward, DType, Dropout, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
 
 use crate::columns::{Exchange, Shares};
 use crate::gather::all_gather;
@@ -35,12 +35,59 @@ pub struct Heads {
     inner: Rc<dyn GraphOps>,
 }
 
-/// Attention over the heads of this rank.
-struct Mine<'a> {
-    a: Attend<'a>,
+/// A score's operands, of this rank's heads.
+enum Operands {
+    Dot { q: Var, kv: Var },
+    Gat { z: Var, dst: Var, src: Var, slope: f64 },
+    Gatv2 { l: Var, r: Var, a: Var, slope: f64 },
+}
+
+impl Operands {
+    fn score(&self) -> Score<'_> {
+        match self {
+            Self::Dot { q, kv } => Score::Dot { q, kv },
+            Self::Gat { z, dst, src, slope } => Score::Gat { z, dst, src, slope: *slope },
+            Self::Gatv2 { l, r, a, slope } => Score::Gatv2 { l, r, a, slope: *slope },
+        }
+    }
+
+    /// All of them; the first has a row per destination.
+    fn vars(&self) -> Vec<&Var> {
+        match self {
+            Self::Dot { q, kv } => vec![q, kv],
+            Self::Gat { z, dst, src, .. } => vec![z, dst, src],
+            Self::Gatv2 { l, r, a, .. } => vec![l, r, a],
+        }
+    }
+}
+
+/// This rank's heads.
+struct Mine {
     rank: usize,
-    heads: Range<usize>,
     shares: Rc<Shares>,
+    all: usize,
+}
+
+impl Mine {
+    fn heads(&self) -> Range<usize> {
+        self.shares.of(self.rank)
+    }
+
+    /// Of a matrix with a row per head, which all ranks have, the rows of these heads.
+    fn rows(&self, tape: &mut Tape, of_heads: &Var) -> Result<Var> {
+        let index = self.heads().map(|head| head as u32).collect();
+        let index = RowIndex::new(tape.device(), self.all, index)?;
+        gather(tape, of_heads, &Rc::new(index))
+    }
+
+    /// Of keys and values, which all ranks have, the columns of these heads.
+    fn key_values(&self, tape: &mut Tape, kv: &Var) -> Result<Var> {
+        let d = kv.value().cols() / 2;
+        let own = self.shares.columns(self.rank, d);
+        let k = columns(tape, kv, own.clone())?;
+        let v = columns(tape, kv, d + own.start..d + own.end)?;
+        concat(tape, &[&k, &v])
+    }
 }
 
 impl Heads {
@@ -60,109 +107,73 @@ impl Heads {
         Exchange { link: self.across.clone(), label, counts: Rc::clone(counts), shares: Rc::clone(shares) }
     }
 
-    /// Runs `f` on this rank's heads of the operands of `a`, whose operands f gets as its own score and bias.
+    /// Attention by heads: `inner` computes it from this rank's heads of all operands.
     fn by_heads(
         &self,
         tape: &mut Tape,
         layer: u32,
         a: Attend<'_>,
         tokens: Option<&Var>,
-        f: impl FnOnce(&mut Tape, Attend<'_>, Option<&Var>) -> Result<Var>,
+        inner: impl FnOnce(&mut Tape, Attend<'_>, Option<&Var>) -> Result<Var>,
     ) -> Result<Var> {
         let shares = Rc::new(Shares::new(a.heads, self.across.size()));
-        let rank = self.across.rank();
         let there = self.exchange(rows("attend", layer), &self.rows, &shares);
-        let mine = Mine { a, rank, heads: shares.of(rank), shares };
-        let out = match a.score {
+        let mine = Mine { rank: self.across.rank(), shares, all: a.heads };
+        let (operands, cols) = match a.score {
             Score::Dot { q, kv } => {
+                let cols = q.value().cols();
                 let [q, kv] = there.split(tape, [(q, 1), (kv, 2)])?;
-                self.over_edges(tape, layer, &mine, Score::Dot { q: &q, kv: &kv }, tokens, f)
+                (Operands::Dot { q, kv }, cols)
             }
             Score::Gat { z, dst, src, slope } => {
+                let cols = z.value().cols();
                 let [z] = there.split(tape, [(z, 1)])?;
-                let [dst, src] = [mine.vector(tape, dst)?, mine.vector(tape, src)?];
-                self.over_edges(tape, layer, &mine, Score::Gat { z: &z, dst: &dst, src: &src, slope }, tokens, f)
+                (Operands::Gat { z, dst: mine.rows(tape, dst)?, src: mine.rows(tape, src)?, slope }, cols)
             }
             Score::Gatv2 { l, r, a, slope } => {
+                let cols = l.value().cols();
                 let [l, r] = there.split(tape, [(l, 1), (r, 1)])?;
-                let a = mine.vector(tape, a)?;
-                self.over_edges(tape, layer, &mine, Score::Gatv2 { l: &l, r: &r, a: &a, slope }, tokens, f)
+                (Operands::Gatv2 { l, r, a: mine.rows(tape, a)?, slope }, cols)
             }
-        }?;
-        there.join(
-            tape,
-            &out,
-            match a.score {
-                Score::Dot { q: x, .. } | Score::Gat { z: x, .. } | Score::Gatv2 { l: x, .. } => x.value().cols(),
-            },
-        )
-    }
-
-    /// The same with the operands of rows exchanged.
-    fn over_edges(
-        &self,
-        tape: &mut Tape,
-        layer: u32,
-        mine: &Mine<'_>,
-        score: Score<'_>,
-        tokens: Option<&Var>,
-        f: impl FnOnce(&mut Tape, Attend<'_>, Option<&Var>) -> Result<Var>,
-    ) -> Result<Var> {
-        let tokens = tokens.map(|kv| mine.key_values(tape, kv)).transpose()?;
-        let label = Label { op: "edges", traffic: Traffic::Edges, layer };
-        let bias = match mine.a.bias {
+        };
+        let bias = match a.bias {
             EdgeBias::None => None,
+            EdgeBias::Features(weight) => Some(mine.rows(tape, weight)?),
             EdgeBias::PerEdge(b) => {
-                let [b] = self.exchange(label, &self.edges, &mine.shares).split(tape, [(b, 1)])?;
+                let [b] = self.exchange(edges(layer), &self.edges, &mine.shares).split(tape, [(b, 1)])?;
                 Some(b)
             }
-            EdgeBias::Features(weight) => Some(mine.vector(tape, weight)?),
         };
-        if mine.heads.is_empty() {
-            let like = match score {
-                Score::Dot { q: x, .. } | Score::Gat { z: x, .. } | Score::Gatv2 { l: x, .. } => x.value(),
+        let tokens = tokens.map(|kv| mine.key_values(tape, kv)).transpose()?;
+        let out = if mine.heads().is_empty() {
+            let all: Vec<&Var> = operands.vars().into_iter().chain(&bias).chain(&tokens).collect();
+            nothing(tape, &all)?
+        } else {
+            let bias = match (a.bias, &bias) {
+                (EdgeBias::PerEdge(_), Some(b)) => EdgeBias::PerEdge(b),
+                (EdgeBias::Features(_), Some(weight)) => EdgeBias::Features(weight),
+                _ => EdgeBias::None,
             };
-            let none = tape.device().uninit("attend", like.rows(), 0, like.dtype(), Tag::Activations)?;
-            let operands = match score {
-                Score::Dot { q, kv } => vec![q, kv],
-                Score::Gat { z, dst, src, .. } => vec![z, dst, src],
-                Score::Gatv2 { l, r, a, .. } => vec![l, r, a],
-            };
-            return Ok(nothing(tape, operands.into_iter().chain(&bias).chain(&tokens).collect(), none));
-        }
-        let bias = match (mine.a.bias, &bias) {
-            (EdgeBias::PerEdge(_), Some(b)) => EdgeBias::PerEdge(b),
-            (EdgeBias::Features(_), Some(weight)) => EdgeBias::Features(weight),
-            _ => EdgeBias::None,
+            let dropout = a.dropout.map(|dropout| dropout.from_head(mine.heads().start as u32));
+            let a = Attend { heads: mine.heads().len(), score: operands.score(), bias, dropout };
+            inner(tape, a, tokens.as_ref())?
         };
-        let dropout = mine.a.dropout.map(|dropout| dropout.from_head(mine.heads.start as u32));
-        f(tape, Attend { heads: mine.heads.len(), score, bias, dropout }, tokens.as_ref())
+        there.join(tape, &out, cols)
     }
 }
 
-impl Mine<'_> {
-    /// Of a matrix with a row per head, which all ranks have, the rows of this rank's heads.
-    fn vector(&self, tape: &mut Tape, of_heads: &Var) -> Result<Var> {
-        let index = self.heads.clone().map(|head| head as u32).collect();
-        let index = RowIndex::new(tape.device(), self.a.heads, index)?;
-        gather(tape, of_heads, &Rc::new(index))
-    }
-
-    /// Of keys and values that all ranks have, this rank's heads.
-    fn key_values(&self, tape: &mut Tape, kv: &Var) -> Result<Var> {
-        let d = kv.value().cols() / 2;
-        let own = self.shares.columns(self.rank, d);
-        let k = columns(tape, kv, own.clone())?;
-        let v = columns(tape, kv, d + own.start..d + own.end)?;
-        concat(tape, &[&k, &v])
-    }
+/// Numbers of edges, moved for a layer.
+fn edges(layer: u32) -> Label {
+    Label { op: "edges", traffic: Traffic::Edges, layer }
 }
 
-/// `output`, which has no elements, as what became of `inputs`: backward gives them zeros, so that ranks without heads take part
-/// in what follows.
-fn nothing(tape: &mut Tape, inputs: Vec<&Var>, output: Matrix) -> Var {
-    let shapes = inputs.iter().map(|x| x.value().clone()).collect();
-    tape.push(&inputs, output, || NothingBackward(shapes))
+/// What no head comes to: a matrix without columns, a row for each of the first of `inputs`. Backward gives all of these zeros,
+/// so that a rank without heads takes part in what follows.
+fn nothing(tape: &mut Tape, inputs: &[&Var]) -> Result<Var> {
+    let inputs_of = inputs.iter().map(|x| x.value().clone()).collect::<Vec<Matrix>>();
+    let (rows, dtype) = inputs_of.first().map_or((0, DType::F32), |m| (m.rows(), m.dtype()));
+    let none = tape.device().uninit("heads", rows, 0, dtype, Tag::Activations)?;
+    Ok(tape.push(inputs, none, || NothingBackward(inputs_of)))
 }
 
 struct NothingBackward(Vec<Matrix>);
@@ -171,7 +182,7 @@ impl Backward for NothingBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let device = grads.device().clone();
         for (k, m) in self.0.into_iter().enumerate() {
-            grads.put(k, device.zeros("attend", m.rows(), m.cols(), m.dtype(), Tag::Activations)?)?;
+            grads.put(k, device.zeros("heads", m.rows(), m.cols(), m.dtype(), Tag::Activations)?)?;
         }
         Ok(())
     }
@@ -223,16 +234,11 @@ impl GraphOps for Heads {
             self.exchange(rows("aggregate", layer), &self.rows, &Rc::new(Shares::new(cols, self.across.size())));
         let [mine] = there.split(tape, [(x, 1)])?;
         let all = match weight {
-            EdgeWeight::PerEdge(w) => {
-                let label = Label { op: "edges", traffic: Traffic::Edges, layer };
-                Some(all_gather(tape, &self.across, label, w, &self.edges)?)
-            }
+            EdgeWeight::PerEdge(w) => Some(all_gather(tape, &self.across, edges(layer), w, &self.edges)?),
             _ => None,
         };
         let out = if mine.value().cols() == 0 {
-            let none =
-                tape.device().uninit("aggregate", mine.value().rows(), 0, x.value().dtype(), Tag::Activations)?;
-            nothing(tape, std::iter::once(&mine).chain(&all).collect(), none)
+            nothing(tape, &std::iter::once(&mine).chain(&all).collect::<Vec<_>>())?
         } else {
             let weight = all.as_ref().map_or(weight, EdgeWeight::PerEdge);
             self.inner.aggregate(tape, layer, &mine, how, weight)?

@@ -29,7 +29,7 @@ pub use gather::Gather;
 pub use halo::Halo;
 pub use heads::Heads;
 pub use layout::Layout;
-pub use link::{Flight, Link, ranks};
+pub use link::{Flight, Link, Summing, ranks};
 pub use local::Local;
 pub use ring::Ring;
 pub use strategy::{Cover, Inside, Strategy, spread};

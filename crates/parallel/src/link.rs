@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use graphweft_comm::{Communicator, Label, Message, Pending, Place, Type, View};
+use graphweft_comm::{Communicator, Label, Message, Pending, Place, Sum, Type, View};
 use graphweft_tensor::{Address, DType, Device, Error, Matrix, Result, Tag};
 
 /// A rank's communicator with its device.
@@ -38,6 +38,25 @@ impl Flight {
     pub fn wait_one(self) -> Result<Matrix> {
         let one = self.wait()?.pop();
         one.ok_or_else(|| Error::Argument { op: "exchange", problem: "nothing was received".into() })
+    }
+}
+
+/// A matrix whose sum over ranks is under way. Dropped without waiting, the sum is given up, which other ranks notice.
+pub struct Summing {
+    // Before the matrix: dropping it ends every use of its memory.
+    sum: Sum,
+    matrix: Matrix,
+}
+
+impl Summing {
+    /// Blocks until all of these have been summed, in the order in which they were started on all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Ranks`] if a rank was lost.
+    pub fn wait_all(sums: Vec<Self>) -> Result<Vec<Matrix>> {
+        let (sums, matrices): (Vec<Sum>, Vec<Matrix>) = sums.into_iter().map(|s| (s.sum, s.matrix)).unzip();
+        Sum::wait_all(sums).map_err(ranks)?;
+        Ok(matrices)
     }
 }
 
@@ -179,6 +198,14 @@ impl Link {
         unsafe { self.comm.all_reduce(label, view) }.map_err(ranks)
     }
 
+    /// Starts to replace `m` by its sum over ranks: gradients travel while others are computed.
+    pub fn start_sum(&self, label: Label, mut m: Matrix) -> Result<Summing> {
+        let view = view_mut(&mut m)?;
+        // SAFETY: the result owns `m`, which is not shared, until it was summed.
+        let sum = unsafe { Sum::start(&self.comm, label, view) }.map_err(ranks)?;
+        Ok(Summing { sum, matrix: m })
+    }
+
     /// The sum over ranks of `m`, of which this rank gets its share: `rows[rank]` rows, rank 0's first.
     pub fn scatter_sum(&self, label: Label, m: &Matrix, rows: &[usize]) -> Result<Matrix> {
         let mut own = self.device.uninit(label.op, rows[self.rank()], m.cols(), m.dtype(), Tag::Exchange)?;
@@ -283,7 +310,11 @@ mod tests {
             let share = link.scatter_sum(LABEL, &big, &[1000, 0, 500])?;
             let mut small = device.upload(1, 1, &[1.0f32], Tag::Activations)?;
             link.sum(LABEL, &mut small)?;
+            let bucket = |x: f32| device.upload(3000, 1, &vec![x; 3000], Tag::Activations);
+            let sums = [link.start_sum(LABEL, bucket(1.5)?)?, link.start_sum(LABEL, bucket(rank as f32)?)?];
             let all = link.all_gather(LABEL, &m, &[2, 3, 4])?.wait_one()?;
+            let sums = Summing::wait_all(sums.into())?;
+            assert_eq!([sums[0].to_vec::<f32>()?, sums[1].to_vec()?], [vec![4.5; 3000], vec![3.0; 3000]]);
             Ok((got, big.to_vec::<f64>()?, share.to_vec::<f64>()?, small.to_vec::<f32>()?, all.rows()))
         });
         assert_eq!(found[0].0, [0.0, 0.0, 10.0, 10.0, 10.0, 10.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0]);

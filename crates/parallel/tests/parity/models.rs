@@ -69,7 +69,7 @@ type Course = (Vec<f64>, Vec<(String, Vec<f64>)>);
 /// Trains on the rows of original ids `nodes`.
 fn train(
     config: &ModelConfig,
-    ops: Rc<dyn GraphOps>,
+    ops: &Rc<dyn GraphOps>,
     device: &Device,
     nodes: &[u64],
     (edge_features, remat, dtype): (usize, Remat, DType),
@@ -85,7 +85,7 @@ fn train(
     let rates = Rates { input: 0.5, hidden: 0.5, attention: 0.5 };
     let mut losses = Vec::new();
     for epoch in 0..EPOCHS {
-        let (ops, features) = (Rc::clone(&ops), features.clone());
+        let (ops, features) = (Rc::clone(ops), features.clone());
         let step = Step { ops, features, positional: None, mode: Mode::Train, seed: 11, epoch, rates, remat, dtype };
         let mut tape = Tape::new(device);
         let logits = network.forward(&mut tape, &step)?.expect("a model has layers");
@@ -128,7 +128,7 @@ fn on_ranks(model: &str, ranks: usize, strategies: &[Strategy], remat: Remat, dt
             let features = prepared.features(&device, dtype)?.map(|all| rows_of(&all, layout.edges()));
             let ops = spread(strategy, &layout, &link, features)?;
             let nodes = &layout.originals()[layout.own()];
-            let course = train(&config, ops, &device, nodes, (prepared.width, remat, dtype));
+            let course = train(&config, &ops, &device, nodes, (prepared.width, remat, dtype));
             found.push(course.map_err(|e| Failure(format!("{strategy}: {}", e.0)))?);
         }
         Ok(found)
@@ -144,9 +144,9 @@ fn check(model: &str, ranks: usize, remat: Remat, dtype: DType) {
     let prepared = config.prepare(graph(), 5).unwrap();
     let features = prepared.features(&device, dtype).unwrap();
     let width = prepared.width;
-    let local = Rc::new(Local::new(&device, prepared.csr, features).unwrap());
+    let local: Rc<dyn GraphOps> = Rc::new(Local::new(&device, prepared.csr, features).unwrap());
     let nodes: Vec<u64> = (0..N as u64).collect();
-    let wanted = train(&config, local, &device, &nodes, (width, Remat::None, dtype)).unwrap();
+    let wanted = train(&config, &local, &device, &nodes, (width, Remat::None, dtype)).unwrap();
     assert!(wanted.0[19] < wanted.0[0], "{model} learns: {:?}", wanted.0);
     let all = strategies(ranks);
     let [found, again] = [(); 2].map(|()| on_ranks(model, ranks, &all, remat, dtype));
@@ -163,30 +163,45 @@ fn check(model: &str, ranks: usize, remat: Remat, dtype: DType) {
     }
 }
 
-fn full(model: &str) {
-    for ranks in [1, 2, 3, 4, 8] {
-        for dtype in [DType::F64, DType::F32] {
-            check(model, ranks, Remat::None, dtype);
-        }
+fn on(ranks: usize, model: &str) {
+    for dtype in [DType::F64, DType::F32] {
+        check(model, ranks, Remat::None, dtype);
     }
-    check(model, 3, Remat::Attention, DType::F64);
-    check(model, 2, Remat::Layer, DType::F64);
 }
 
-#[test]
-fn gt() {
-    full(GT);
+/// A test of each number of ranks, and of what is computed again.
+macro_rules! in_full {
+    ($name:ident, $model:expr) => {
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn on_few_ranks() {
+                [1, 2, 3].into_iter().for_each(|ranks| on(ranks, $model));
+            }
+
+            #[test]
+            fn on_4_ranks() {
+                on(4, $model);
+            }
+
+            #[test]
+            fn on_8_ranks() {
+                on(8, $model);
+            }
+
+            #[test]
+            fn computed_again() {
+                check($model, 3, Remat::Attention, DType::F64);
+                check($model, 2, Remat::Layer, DType::F64);
+            }
+        }
+    };
 }
 
-#[test]
-fn gat() {
-    full(GAT);
-}
-
-#[test]
-fn sage() {
-    full(SAGE);
-}
+in_full!(gt, GT);
+in_full!(gat, GAT);
+in_full!(sage, SAGE);
 
 #[test]
 fn every_other_model_on_3_ranks() {
