@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains on real graphs and compares test scores with published ones: run.py --data DIR [--jobs J] [--only TEXT…] [--build BINARY]
+"""Trains on real graphs and compares test scores with published ones: run.py --data DIR [--jobs J] [--only TEXT…] [--build BINARY] [--device D]
 
 DIR holds the dataset folders. Every (row, seed) is a process of its own, J at a time with one thread each; what is done is kept in
 target/accuracy/results.jsonl and not run again: remove that file to start afresh. The table goes to stdout and to RESULTS.md.
@@ -44,7 +44,7 @@ TABLE = [
     ("coauthor-cs", "polynormer", "sgformer", f"{CS} model.hidden=256 model.graph_layers=2 train.dropout=0.5 train.epochs=200 train.evaluate_every=2", 5, 95.71),
     ("minesweeper", "public-*", "gcn", f"{MINES} model.layers=12", 10, 97.86),
     ("minesweeper", "public-*", "sage", f"{MINES} model.layers=15", 10, 97.77),
-    ("chameleon-filtered", "public-*", "gcn", f"{ADAM} {LOOPS} {ROWS} model.stack=tuned model.hidden=512 model.layers=5 train.lr=0.005 train.dropout=0.2 train.epochs=200 train.weight_decay=1e-3", 10, 46.29),
+    ("chameleon-filtered", "public-*", "gcn", f"{ADAM} {LOOPS} {ROWS} model.stack=tuned model.hidden=512 model.layers=5 train.lr=0.005 train.dropout=0.2 train.epochs=200 train.weight_decay=1e-3", 50, 46.29),
     ("actor", "public-*", "gcn", f"{ADAM} {LOOPS} model.hidden=64 model.layers=2 train.lr=0.01 train.dropout=0.5 train.epochs=200 train.weight_decay=5e-4", 10, None),
     ("actor", "public-*", "mlp", f"{ADAM} model.hidden=64 model.layers=2 train.lr=0.01 train.dropout=0.5 train.epochs=200 train.weight_decay=5e-4", 10, None),
 ]
@@ -62,6 +62,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=[""], help="rows whose dataset and model contain one of these")
     parser.add_argument("--build", default="target/release/graphweft")
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     KEPT.parent.mkdir(parents=True, exist_ok=True)
     kept = {}
@@ -80,11 +81,11 @@ def main():
         row, seed = job
         work = KEPT.parent / "runs" / hashlib.sha256(key(row, seed).encode()).hexdigest()[:16]
         subprocess.run(["rm", "-rf", work], check=True)
-        done = subprocess.run([*command(args.build, args.data, row, seed), "-o", work], capture_output=True, text=True)
+        done = subprocess.run([*command(args.build, args.data, row, seed), "--device", args.device, "-o", work], capture_output=True, text=True)
         if done.returncode:
             return print(f"{row[0]} {row[2]} seed {seed}: {done.stderr.strip()}", file=sys.stderr)
         result = json.loads(done.stdout)
-        result = {"key": key(row, seed), "test": result["test"], "valid": result["valid"], "metric": result["metric"], "epoch_ms": result["epoch_ms"]}
+        result = {"key": key(row, seed), "test": result["test"], "valid": result["valid"], "metric": result["metric"], "epoch_ms": result["epoch_ms"], "device": args.device}
         kept[result["key"]] = result
         with KEPT.open("a") as file:
             file.write(json.dumps(result) + "\n")
@@ -93,18 +94,19 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(one, todo))
 
-    lines = ["| dataset | model | metric | seeds | test, mean ± deviation | published | difference |", "|---|---|---|---|---|---|---|"]
+    lines = ["| dataset | model | metric | seeds | device | test, mean ± deviation | published | difference |", "|---|---|---|---|---|---|---|---|"]
     notes = []
     for row in rows:
         found = [kept[key(row, seed)] for seed in range(row[4]) if key(row, seed) in kept]
         notes.append(f"graphweft train --data {row[0]} --split {row[1]} --model {row[2]} {row[3]} --seeds {row[4]}")
         if not found:
-            lines.append(f"| {row[0]} ({row[1]}) | {row[2]} | | 0 | not run yet | {row[5] or '–'} | |")
+            lines.append(f"| {row[0]} ({row[1]}) | {row[2]} | | 0 | | not run yet | {row[5] or '–'} | |")
             continue
         tests = [r["test"] for r in found]
         mean, spread = statistics.fmean(tests), statistics.stdev(tests) if len(tests) > 1 else 0.0
+        devices = ", ".join(sorted({r.get("device", "cpu") for r in found}))
         difference = f"{mean - row[5]:+.2f}" if row[5] else "–"
-        lines.append(f"| {row[0]} ({row[1]}) | {row[2]} | {found[0]['metric']} | {len(tests)} | {mean:.2f} ± {spread:.2f} | {row[5] or '–'} | {difference} |")
+        lines.append(f"| {row[0]} ({row[1]}) | {row[2]} | {found[0]['metric']} | {len(tests)} | {devices} | {mean:.2f} ± {spread:.2f} | {row[5] or '–'} | {difference} |")
     text = "\n".join(lines) + "\n\nEach row is the command, whose seeds the script runs one by one:\n\n```\n" + "\n".join(notes) + "\n```\n"
     print(text)
     if args.only == [""]:
