@@ -4,7 +4,7 @@
 //! deadline: they never spin, so ranks may outnumber cores. Sums are made of messages as everywhere, because MPI's own have no
 //! fixed order.
 //!
-//! A process that is lost: others on the same machine notice within [a moment](LOOK), on other machines when their deadline has
+//! A process that is lost: others on the same machine notice within a tenth of a second, on other machines when their deadline has
 //! passed; both then say which rank it was. OpenMPI's `mpirun` asks the others to end (SIGTERM) when one was killed or ended with
 //! an error, and kills them a second later: a program that handles the signal has reported by then. `mpirun
 //! --enable-recovery` leaves them in peace (and ends with 0, whatever its processes end with). Where ranks have several threads each, `mpirun --bind-to none` (or `--map-by slot:PE=T`)
