@@ -59,7 +59,8 @@ fn people_see_the_ranks() {
     let scratch = Scratch::new();
     let out = scratch.run(&train(&["--ranks", "2", "-o", &scratch.path("run")]));
     let text = String::from_utf8(out.stdout).unwrap();
-    for part in ["halo on 2 ranks", "sent per epoch", "attend", "gradients", "exchange", "largest rank", "threads each"] {
+    for part in ["halo on 2 ranks", "sent per epoch", "attend", "gradients", "exchange", "largest rank", "threads each"]
+    {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }
 }
@@ -79,7 +80,10 @@ fn a_run_moves_to_other_ranks_and_is_used_on_any() {
         let found = scratch.json(&[&["eval", run.as_str()], more].concat());
         assert_eq!((&found["test"], &found["ranks"]), (&json["test"], &ranks.into()));
         scratch.json(&[&["predict", &run, "-o", &predictions], more].concat());
-        assert_eq!(fs::metadata(&predictions).unwrap().len(), fs::metadata(format!("{run}/predictions.npy")).unwrap().len());
+        assert_eq!(
+            fs::metadata(&predictions).unwrap().len(),
+            fs::metadata(format!("{run}/predictions.npy")).unwrap().len()
+        );
     }
 }
 
