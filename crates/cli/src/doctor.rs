@@ -25,7 +25,7 @@ struct Backend {
 const BACKENDS: &[Backend] = &[
     Backend { name: "cpu", what: "graphs on the CPU, all cores", built: true },
     Backend { name: "metis", what: "METIS partitioner", built: cfg!(feature = "metis") },
-    Backend { name: "mpi", what: "ranks as MPI processes", built: false },
+    Backend { name: "mpi", what: "ranks as MPI processes", built: cfg!(feature = "mpi") },
     Backend { name: "cuda", what: "kernels on NVIDIA GPUs, ranks over NCCL", built: false },
 ];
 
@@ -44,7 +44,7 @@ pub(crate) fn run(_: &Args, ui: &Ui) -> anyhow::Result<()> {
         }).collect::<Vec<Value>>(),
     });
     ui.result(&json, || {
-        let yes = |b: bool| if b { "yes" } else { "not in this version" }.to_string();
+        let yes = |b: bool| if b { "yes" } else { "not in this build" }.to_string();
         let backends = BACKENDS.iter().map(|b| [b.name.to_string(), yes(b.built), b.what.to_string()]);
         let libraries = found.iter().map(|(l, f)| match f {
             Some(f) => [l.name.into(), f.version.clone(), [&f.file, f.detail.as_str()].join(" ").trim().into()],

@@ -88,12 +88,8 @@ mod tests {
         for part in ["rank 2", "attend", "epoch 17", "step-000016", "--resume"] {
             assert!(wrapped.to_string().contains(part), "{wrapped}");
         }
-        let everywhere: [anyhow::Error; 4] = [
-            wrapped.into(),
-            Training::from(lost()).into(),
-            lost().into(),
-            Computation::Ranks(Box::new(lost())).into(),
-        ];
+        let everywhere: [anyhow::Error; 4] =
+            [wrapped.into(), Training::from(lost()).into(), lost().into(), Computation::Ranks(Box::new(lost())).into()];
         assert_eq!(everywhere.map(|e| code(&e)), [RANK_LOST; 4]);
         let other = Between::Library { library: "mpi", problem: "no".into() };
         assert_eq!(code(&Training::from(other).into()), FAILURE);

@@ -247,6 +247,18 @@ fn an_epoch_is_timed() {
     assert!(scratch.error(2, &[&bench[..], &["model.heds=2"]].concat()).contains("model.heads"));
 }
 
+#[test]
+fn without_a_graph_settings_are_for_the_default_one() {
+    let scratch = Scratch::new();
+    let short = ["train", "train.epochs=1", "train.warmup=0", "model.hidden=16"];
+    let json = scratch.json(&[&short[..], &["model.heads=8", "-o", &scratch.path("gt")]].concat());
+    assert_eq!((&json["graph"], &json["model"]), (&"sbm:10000:10:12:snr=1.2".into(), &"gt".into()));
+    let json = scratch.json(&[&short[..], &["--model", "mlp", "-o", &scratch.path("mlp")]].concat());
+    assert_eq!((&json["graph"], &json["model"]), (&"sbm:10000:10:12:snr=1.2".into(), &"mlp".into()));
+    let message = scratch.error(2, &[&short[..], &["model.heads=7", "-o", &scratch.path("seven")]].concat());
+    assert!(message.contains("model.heads = 7"), "{message}");
+}
+
 /// Cora, as everyone knows it.
 #[test]
 #[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]

@@ -31,8 +31,9 @@ pub fn gather(comm: &dyn Communicator, label: Label, bytes: Vec<u8>) -> Result<V
         return Ok(Vec::new());
     }
     let mut lengths = vec![0u64; comm.size()];
-    let place = |(peer, length): (usize, &mut u64)| {
-        Message { peer, view: View::host_mut(std::slice::from_mut(length), Type::Bytes) }
+    let place = |(peer, length): (usize, &mut u64)| Message {
+        peer,
+        view: View::host_mut(std::slice::from_mut(length), Type::Bytes),
     };
     let places: Vec<Message> = lengths.iter_mut().enumerate().skip(1).map(place).collect();
     exchange(comm, label, [], places)?;

@@ -84,7 +84,12 @@ impl Plan {
     }
 
     /// The plan of a checkpoint, if `config` asks for nothing else than the checkpoint's configuration `before`.
-    pub fn again(text: &str, parts: Option<Arc<Partition>>, before: &ParallelConfig, now: &ParallelConfig) -> Option<Self> {
+    pub fn again(
+        text: &str,
+        parts: Option<Arc<Partition>>,
+        before: &ParallelConfig,
+        now: &ParallelConfig,
+    ) -> Option<Self> {
         let plan: Self = serde_json::from_str(text).ok()?;
         let whole = plan.ranks == 1 || parts.is_some();
         (whole && before.spreads_as(now)).then_some(Self { parts, ..plan })
@@ -98,12 +103,7 @@ impl Plan {
 }
 
 /// A stored partition, or one made now.
-fn divide(
-    config: &Config,
-    ranks: usize,
-    graph: &Csr<u32>,
-    progress: &dyn Progress,
-) -> Result<(Division, Partition)> {
+fn divide(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<(Division, Partition)> {
     let ParallelConfig { partition: method, parts, .. } = config.parallel;
     let nodes = graph.num_dst();
     let parts = parts.map_or(ranks, |parts| parts as usize);

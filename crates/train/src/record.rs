@@ -96,12 +96,7 @@ pub(crate) fn trace(rank: &Rank, phases: &mut Phases, record: Option<&mut Record
 }
 
 /// Runs `work` and notes how long it took.
-pub(crate) fn timed<T>(
-    phases: &mut Phases,
-    name: &str,
-    epoch: u64,
-    work: impl FnOnce() -> Result<T>,
-) -> Result<T> {
+pub(crate) fn timed<T>(phases: &mut Phases, name: &str, epoch: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let done = work()?;
     phases.add(name, epoch, start);

@@ -49,12 +49,8 @@ mod tests {
         assert_eq!(*dense(&m, Some(&[3, 0, 3])), [6.0, 7.0, 0.0, 1.0, 6.0, 7.0]);
         assert_eq!(dense(&m, None).len(), 8);
         assert!(dense(&m, Some(&[])).is_empty());
-        let sparse_rows = |data| SparseFeatures {
-            indptr: vec![0, 2, 2, 3].into(),
-            indices: vec![0, 4, 1].into(),
-            data,
-            width: 5,
-        };
+        let sparse_rows =
+            |data| SparseFeatures { indptr: vec![0, 2, 2, 3].into(), indices: vec![0, 4, 1].into(), data, width: 5 };
         let some = sparse(&sparse_rows(Some(vec![0.5, 1.5, 2.5].into())), Some(&[2, 1, 0]));
         assert_eq!((&some.indptr[..], &some.indices[..]), (&[0, 1, 1, 3][..], &[1, 0, 4][..]));
         assert_eq!(some.data.unwrap()[..], [2.5, 0.5, 1.5]);

@@ -119,7 +119,8 @@ pub fn resumed(dir: &Path, start: &Start, given: &Draft) -> Result<Option<Config
     match changed {
         Some(key) => {
             let problem = format!("the run in {} has another value", dir.display());
-            let remedy = format!("leave it out; only {} and [parallel] may change when a run goes on", CHANGEABLE.join(", "));
+            let remedy =
+                format!("leave it out; only {} and [parallel] may change when a run goes on", CHANGEABLE.join(", "));
             Err(Error::setting(key, problem, remedy))
         }
         None => Ok(Some(after)),

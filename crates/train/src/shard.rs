@@ -45,9 +45,7 @@ impl Shard {
     pub fn new(rank: &Rank, data: &Data, graph: &Prepared, plan: &Plan, config: &Config) -> Result<Self> {
         let (device, dtype) = (rank.device(), DType::from(config.compute.dtype));
         let layout = match (rank.link(), &plan.parts) {
-            (Some(link), Some(parts)) => {
-                Some((Layout::new(&graph.csr, parts, link.size(), link.rank())?, link))
-            }
+            (Some(link), Some(parts)) => Some((Layout::new(&graph.csr, parts, link.size(), link.rank())?, link)),
             (None, _) => None,
             (Some(link), None) => {
                 let problem = format!("the plan does not say which of {} ranks has which rows", link.size());

@@ -19,7 +19,10 @@ pub struct World(Kind);
 
 enum Kind {
     Alone,
-    Threads { options: threads::Options, faults: Arc<[Fault]> },
+    Threads {
+        options: threads::Options,
+        faults: Arc<[Fault]>,
+    },
     #[cfg(feature = "mpi")]
     Mpi(Rc<dyn graphweft_comm::Communicator>),
 }

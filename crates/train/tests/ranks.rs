@@ -24,7 +24,8 @@ use serde_json::Value;
 use whole::{Watch, config, fresh, on_world, resume, run, same, stopped};
 
 /// With how many ranks each is used here.
-const STRATEGIES: [(&str, u64); 4] = [("gather", 2), ("gather", 3), ("heads", 2), ("grid:2x2:gather", 4)];
+const STRATEGIES: [(&str, u64); 7] =
+    [("gather", 3), ("halo", 2), ("halo:plain", 3), ("halo", 4), ("heads", 2), ("ring", 3), ("grid:2x2", 4)];
 
 fn on(strategy: &str, ranks: u64, more: &[&str]) -> Config {
     let settings = [format!("parallel.ranks={ranks}"), format!("parallel.strategy={strategy}")];
@@ -93,7 +94,7 @@ fn every_rank_tells_what_it_took() {
 #[test]
 fn a_run_on_ranks_is_stopped_and_resumed_bit_for_bit() {
     let dir = tempfile::tempdir().unwrap();
-    for (strategy, ranks) in [("gather", 3), ("heads", 2)] {
+    for (strategy, ranks) in [("auto", 3), ("heads", 2), ("ring:2", 3)] {
         let config = on(strategy, ranks, &["model.norm=batch", "train.patience=6", "train.epochs=30"]);
         let (whole, path) = (dir.path().join(format!("{strategy}-whole")), dir.path().join(strategy));
         fresh(&config, &whole);
@@ -111,9 +112,10 @@ fn a_checkpoint_goes_on_with_other_ranks_and_another_strategy() {
     let more = ["compute.dtype=f64", "model.norm=batch", "train.dropout=0.5"];
     let whole = fresh(&config(&more), &dir.path().join("whole")).runs.remove(0).losses;
     let path = dir.path().join("moves");
-    stopped(&on("gather", 2, &more), &path, &Start::New, 3);
+    stopped(&on("auto", 2, &more), &path, &Start::New, 3);
     stopped(&on("heads", 2, &more), &path, &Start::Newest, 5);
     stopped(&config(&more), &path, &Start::Newest, 7);
+    stopped(&on("ring", 3, &more), &path, &Start::Newest, 9);
     let found = resume(&on("grid:2x2:gather", 4, &more), &path).runs.remove(0).losses;
     assert!(difference(&whole, &found) < 1e-9);
     assert_eq!(plan(&path)["ranks"], 4);

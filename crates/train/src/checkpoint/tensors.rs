@@ -81,7 +81,9 @@ impl Tensors {
     pub fn ids(&self, name: &str) -> Option<Vec<u64>> {
         let tensor = self.0.get(name)?;
         match tensor.dtype {
-            Dtype::U32 => Some(bytemuck::pod_collect_to_vec::<u8, u32>(&tensor.bytes).iter().map(|id| (*id).into()).collect()),
+            Dtype::U32 => {
+                Some(bytemuck::pod_collect_to_vec::<u8, u32>(&tensor.bytes).iter().map(|id| (*id).into()).collect())
+            }
             Dtype::U64 => Some(bytemuck::pod_collect_to_vec(&tensor.bytes)),
             _ => None,
         }

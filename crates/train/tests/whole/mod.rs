@@ -145,4 +145,3 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) {
         }
     }
 }
-
