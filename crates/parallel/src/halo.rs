@@ -94,7 +94,8 @@ impl Halo {
         let answers = answers.wait_one()?;
         tape.device().backend().attention_merge(call.heads(), &answers, plan.pushed(), &mut state)?;
         drop(answers);
-        let (out, lse) = call.finish(state)?;
+        let (out, lse) = call.finish(&state)?;
+        drop(state);
         let (kept, places, own) = (out.clone(), inputs.places(), Rc::clone(&self.own));
         Ok(tape.push(&inputs.list(), out, || AttendBackward {
             own,

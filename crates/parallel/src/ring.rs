@@ -74,7 +74,7 @@ impl Give {
 
 impl Ring {
     /// Prepares the rows of `layout`, with `depth` steps, at least one, under way at a time; `edge_features` have a row per edge into them.
-    pub fn new(layout: &Layout, link: &Link, edge_features: Option<Matrix>, depth: usize) -> Result<Self> {
+    pub fn new(layout: &Layout, link: &Link, edge_features: Option<&Matrix>, depth: usize) -> Result<Self> {
         let (rank, size, device) = (link.rank(), link.size(), link.device());
         let dst = Nodes::new(layout, layout.own());
         let cut = |peer: usize, needed: &[u32], src: &Rc<Nodes>| -> Result<Block> {
@@ -85,7 +85,7 @@ impl Ring {
             }
             let rename = |j: u32| place[j as usize - start];
             let (csr, positions) = cut_out(layout.csr(), layout.rows_of(peer), needed.len(), rename)?;
-            Ok(Block::new(device, csr, &dst, src, Edges::of(positions, edge_features.as_ref())?))
+            Ok(Block::new(device, csr, &dst, src, Edges::of(positions, edge_features)?))
         };
         let needed: Vec<Vec<u32>> = (0..size).map(|peer| layout.needed_of(peer)).collect();
         let asked = needed.iter().enumerate().map(|(peer, list)| {
@@ -118,7 +118,8 @@ impl Ring {
             let rows = fetch.next(&call.src)?;
             call.fold(&step.block, &call.dst, &rows, &mut state)?;
         }
-        let (out, lse) = call.finish(state)?;
+        let (out, lse) = call.finish(&state)?;
+        drop(state);
         let (kept, places, shards) = (out.clone(), inputs.places(), Rc::clone(&self.shards));
         Ok(tape.push(&inputs.list(), out, || AttendBackward {
             shards,

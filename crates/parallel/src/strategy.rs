@@ -185,7 +185,7 @@ pub fn spread(
         Strategy::Heads => grid::new((1, link.size()), Inside::Gather, layout, link, edge_features),
         Strategy::Grid { nodes, heads, inside } => grid::new((nodes, heads), inside, layout, link, edge_features),
         Strategy::Halo(cover) => Ok(Rc::new(Halo::new(layout, link, edge_features, cover)?)),
-        Strategy::Ring { depth } => Ok(Rc::new(Ring::new(layout, link, edge_features, depth)?)),
+        Strategy::Ring { depth } => Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), depth)?)),
     }
 }
 

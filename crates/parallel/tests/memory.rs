@@ -100,3 +100,28 @@ fn a_ring_holds_little_more_than_its_share() {
 fn a_ring_holds_little_more_than_its_share_of_a_large_graph() {
     Graph::new("rmat:18:50").falls();
 }
+
+#[test]
+fn others_hold_what_their_formulas_say() {
+    let (graph, ranks, layers) = (Graph::new("rmat:13:50"), 4, 4.0);
+    let nodes = graph.0.num_dst() as f64;
+    let parts = graph.parts(ranks);
+    let pulled = |rank| {
+        let layout = Layout::new(&graph.0, &parts, ranks, rank).unwrap();
+        let remote = layout.csr().indices().iter().filter(|j| !layout.own().contains(&(**j as usize)));
+        remote.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    let halo = (0..ranks).map(pulled).max().unwrap() as f64;
+    let row = 4.0 * 128.0;
+    let share = graph.peak(GT, 1, "local") as f64 / ranks as f64;
+    for (strategy, more) in [
+        // Keys and values of all rows, or of those that were pulled, in every layer, and the gradient of one layer's.
+        ("gather", (layers + 1.0) * 2.0 * row * nodes * (1.0 - 1.0 / ranks as f64)),
+        ("halo:plain", (layers + 1.0) * 2.0 * row * halo),
+        // The output twice in every layer: for the rank's heads, and for its rows.
+        ("heads", layers * row * nodes / ranks as f64),
+    ] {
+        let found = graph.peak(GT, ranks, strategy) as f64 / (share + more);
+        assert!((found - 1.0).abs() <= 0.1, "{strategy}: {found} of what its formula says");
+    }
+}

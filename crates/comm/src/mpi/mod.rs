@@ -5,9 +5,9 @@
 //! fixed order.
 //!
 //! A process that is lost: others on the same machine notice within [a moment](LOOK), on other machines when their deadline has
-//! passed; both then say which rank it was. OpenMPI's `mpirun` kills the others at once if one is killed, and when one exits with
-//! an error; they have reported by then, but `mpirun --enable-recovery` leaves them all the time they need (and ends with 0,
-//! whatever its processes end with). Where ranks have several threads each, `mpirun --bind-to none` (or `--map-by slot:PE=T`)
+//! passed; both then say which rank it was. OpenMPI's `mpirun` asks the others to end (SIGTERM) when one was killed or ended with
+//! an error, and kills them two seconds later: a program that handles the signal has reported by then. `mpirun
+//! --enable-recovery` leaves them in peace (and ends with 0, whatever its processes end with). Where ranks have several threads each, `mpirun --bind-to none` (or `--map-by slot:PE=T`)
 //! lets them use more than one core.
 //!
 //! If an exchange is given up and MPI cannot take its requests back, MPI is never called again: only in its calls does it touch

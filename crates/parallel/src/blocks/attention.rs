@@ -185,11 +185,11 @@ impl Call {
     }
 
     /// What a state comes to: the output and the log-sum-exp.
-    pub(crate) fn finish(&self, state: Matrix) -> Result<(Matrix, Matrix)> {
+    pub(crate) fn finish(&self, state: &Matrix) -> Result<(Matrix, Matrix)> {
         let (device, rows, (d, dtype)) = (self.device(), state.rows(), self.output());
         let mut out = device.uninit(OP, rows, d, dtype, Tag::Activations)?;
         let mut lse = device.uninit(OP, rows, self.heads, dtype.compute(), Tag::Activations)?;
-        device.backend().attention_finish(self.heads, &state, &mut out, &mut lse)?;
+        device.backend().attention_finish(self.heads, state, &mut out, &mut lse)?;
         Ok((out, lse))
     }
 

@@ -163,30 +163,45 @@ fn check(model: &str, ranks: usize, remat: Remat, dtype: DType) {
     }
 }
 
-fn full(model: &str) {
-    for ranks in [1, 2, 3, 4, 8] {
-        for dtype in [DType::F64, DType::F32] {
-            check(model, ranks, Remat::None, dtype);
-        }
+fn on(ranks: usize, model: &str) {
+    for dtype in [DType::F64, DType::F32] {
+        check(model, ranks, Remat::None, dtype);
     }
-    check(model, 3, Remat::Attention, DType::F64);
-    check(model, 2, Remat::Layer, DType::F64);
 }
 
-#[test]
-fn gt() {
-    full(GT);
+/// A test of each number of ranks, and of what is computed again.
+macro_rules! in_full {
+    ($name:ident, $model:expr) => {
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn on_few_ranks() {
+                [1, 2, 3].into_iter().for_each(|ranks| on(ranks, $model));
+            }
+
+            #[test]
+            fn on_4_ranks() {
+                on(4, $model);
+            }
+
+            #[test]
+            fn on_8_ranks() {
+                on(8, $model);
+            }
+
+            #[test]
+            fn computed_again() {
+                check($model, 3, Remat::Attention, DType::F64);
+                check($model, 2, Remat::Layer, DType::F64);
+            }
+        }
+    };
 }
 
-#[test]
-fn gat() {
-    full(GAT);
-}
-
-#[test]
-fn sage() {
-    full(SAGE);
-}
+in_full!(gt, GT);
+in_full!(gat, GAT);
+in_full!(sage, SAGE);
 
 #[test]
 fn every_other_model_on_3_ranks() {
