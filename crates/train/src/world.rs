@@ -187,6 +187,10 @@ fn share(comm: &dyn graphweft_comm::Communicator, own: Option<Result<Decision>>)
         _ => Vec::new(),
     };
     let bytes = graphweft_comm::broadcast(comm, SETUP, bytes)?;
+    if bytes.is_empty() {
+        // Nobody leaves before all have heard it.
+        comm.barrier(SETUP)?;
+    }
     match own {
         Some(own) => own,
         None if bytes.is_empty() => Err(Error::Refused),
