@@ -18,7 +18,7 @@ const NOTE: usize = NUMBERS * 8 + NAME;
 /// every exchange each rank writes to every other which call this is and what it sends and expects; what differs is reported as
 /// [`Error::Mismatch`] with both sides.
 ///
-/// It costs a message to each rank per exchange, which a [`Metered`](crate::Metered) inside would count: check outside of it.
+/// It costs a message to each rank per exchange, which a [`Metered`](crate::Metered) around this does not see; one inside does.
 pub struct Checked {
     inner: Rc<dyn Communicator>,
     calls: Cell<u64>,

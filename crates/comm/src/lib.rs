@@ -2,10 +2,46 @@
 //!
 //! Everything goes through one trait, [`Communicator`], which knows messages between ranks and nothing of graphs. What it moves
 //! are [`View`]s of memory, on the host or on a GPU. Collectives are made of messages in a fixed order, so that sums have the
-//! same bits on every rank and every time.
+//! same bits on every rank, every time, and on every communicator:
 //!
 //! * [`threads`]: ranks in this process; nothing to install.
-//! * [`Metered`]: counts what another communicator sends.
+//! * `mpi` (feature `mpi`): ranks as processes, started by `mpirun` or `srun`; a [`Launcher`] is known without the feature.
+//!
+//! Around any of them, in any order:
+//!
+//! * [`Metered`] counts what is sent to other ranks, by [`Label`].
+//! * [`Checked`] tells ranks that make different calls so, instead of letting them hang.
+//! * [`Faulty`] lets things go wrong on purpose.
+//!
+//! Every wait has a deadline and every call a [`Result`]. A rank that dies, panics, fails or hangs becomes
+//! [`Error::RankLost`] on all others, with the rank that is to blame, not the one that happened to be waited for.
+//!
+//! A rank sends to the next one, counted and checked:
+//!
+//! ```
+//! use std::rc::Rc;
+//! use std::time::Duration;
+//! use graphweft_comm::{Checked, Communicator, Error, Label, Message, Metered, Traffic, Type, View, threads};
+//!
+//! let options = threads::Options { ranks: 3, threads: 1, deadline: Duration::from_secs(10) };
+//! let sent = threads::run(options, |comm| {
+//!     let metered = Metered::new(Rc::new(Checked::new(comm)));
+//!     let account = metered.account();
+//!     let (rank, size) = (metered.rank(), metered.size());
+//!     let (own, mut got) = ([rank as f32; 4], [0.0f32; 4]);
+//!     let send = Message { peer: (rank + 1) % size, view: View::host(&own, Type::F32) };
+//!     let receive = Message { peer: (rank + size - 1) % size, view: View::host_mut(&mut got, Type::F32) };
+//!     let label = Label { op: "shift", traffic: Traffic::Rows, layer: 0 };
+//!     // SAFETY: both arrays outlive the exchange and are left alone meanwhile.
+//!     let exchange = unsafe { metered.post(label, &[send], &[receive]) }?;
+//!     // … compute what needs no neighbour …
+//!     exchange.wait()?;
+//!     assert_eq!(got, [((rank + size - 1) % size) as f32; 4]);
+//!     Ok::<_, Error>(account.snapshot().total(|label| label.traffic == Traffic::Rows).bytes)
+//! })?;
+//! assert_eq!(sent, [16, 16, 16]);
+//! # Ok::<(), Error>(())
+//! ```
 #![warn(missing_docs)]
 
 mod add;

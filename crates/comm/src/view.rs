@@ -79,8 +79,7 @@ impl View {
     #[allow(clippy::panic)]
     pub fn part(self, start: usize, bytes: usize) -> Self {
         match start.checked_add(bytes) {
-            // SAFETY: inside the view, or one past its end for an empty part.
-            Some(end) if end <= self.bytes => Self { pointer: unsafe { self.pointer.add(start) }, bytes, ..self },
+            Some(end) if end <= self.bytes => Self { pointer: self.pointer.wrapping_add(start), bytes, ..self },
             _ => panic!("bytes {start}..{start}+{bytes} of a view of {} bytes", self.bytes),
         }
     }

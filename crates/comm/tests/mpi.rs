@@ -168,11 +168,14 @@ mod processes {
     fn a_killed_process_is_named_by_all_others_at_once() {
         for (ranks, victim, at) in [(2, 1, 5), (4, 0, 11), (4, 2, 40)] {
             let case = format!("kill:{victim}:{at}");
-            for recover in [true, false] {
-                let seen = mpirun(&case, ranks, recover);
-                assert!(seen[victim].is_none());
-                all_name(victim, &case, Duration::from_secs(10), &seen);
-            }
+            let seen = mpirun(&case, ranks, true);
+            assert!(seen[victim].is_none());
+            all_name(victim, &case, Duration::from_secs(10), &seen);
+            // Left to itself, `mpirun` kills the others a second later: on a busy machine some may be too late to tell.
+            let seen: Seen = mpirun(&case, ranks, false).into_iter().filter(Option::is_some).collect();
+            assert!(!seen.is_empty(), "{case}: nobody told");
+            let lost = format!("RankLost {{ rank: {victim}, ");
+            assert!(seen.iter().flatten().all(|(text, _)| text.starts_with(&lost)), "{case}: {seen:?}");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::view::{Type, View};
 const INQUEST: Duration = Duration::from_secs(1);
 
 /// How long a failed rank stays, so that all hear of it before the launcher ends them for its exit.
-const FAREWELL: Duration = Duration::from_millis(300);
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// What ranks say beside exchanges: a kind and ranks, ended by [`NOBODY`].
 type Word = [u64; 8];

@@ -4,9 +4,9 @@
 //! deadline: they never spin, so ranks may outnumber cores. Sums are made of messages as everywhere, because MPI's own have no
 //! fixed order.
 //!
-//! A process that is lost: others on the same machine notice within [a moment](LOOK), on other machines when their deadline has
+//! A process that is lost: others on the same machine notice within a tenth of a second, on other machines when their deadline has
 //! passed; both then say which rank it was. OpenMPI's `mpirun` asks the others to end (SIGTERM) when one was killed or ended with
-//! an error, and kills them two seconds later: a program that handles the signal has reported by then. `mpirun
+//! an error, and kills them a second later: a program that handles the signal has reported by then. `mpirun
 //! --enable-recovery` leaves them in peace (and ends with 0, whatever its processes end with). Where ranks have several threads each, `mpirun --bind-to none` (or `--map-by slot:PE=T`)
 //! lets them use more than one core.
 //!
@@ -38,10 +38,10 @@ use raw::End;
 const NAP: Duration = Duration::from_millis(1);
 
 /// How often a rank that waits looks whether the processes it waits for are still there.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How long MPI has to take requests back.
-const RETURN: Duration = Duration::from_millis(200);
+const RETURN: Duration = Duration::from_millis(50);
 
 const SETUP: Label = Label { op: "setup", traffic: Traffic::Setup, layer: 0 };
 

@@ -145,3 +145,22 @@ pub(super) unsafe fn next_numbers<const N: usize>(comm: ffi::MPI_Comm) -> Result
         Ok(Some((from as usize, numbers)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{Place, Type};
+
+    #[test]
+    fn long_messages_are_cut_where_mpi_stops_counting() {
+        let cut = |bytes: usize| -> Vec<(usize, usize)> {
+            // Never read or written: only addresses are computed.
+            let view = View { place: Place::Host, pointer: std::ptr::null_mut(), bytes, dtype: Type::Bytes };
+            chunks(view).map(|c| (c.pointer as usize, c.bytes)).collect()
+        };
+        assert_eq!(cut(0), [(0, 0)]);
+        assert_eq!(cut(CHUNK), [(0, CHUNK)]);
+        assert_eq!(cut(2 * CHUNK + 3), [(0, CHUNK), (CHUNK, CHUNK), (2 * CHUNK, 3)]);
+        assert!(CHUNK <= c_int::MAX as usize);
+    }
+}
