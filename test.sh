@@ -13,5 +13,5 @@ ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 && command -v mpirun >/dev/
   { as_root apt-get update -q && as_root apt-get install -qy libopenmpi-dev openmpi-bin libclang-dev; }
 cargo nextest --version >/dev/null 2>&1 || cargo install cargo-nextest --locked
 
-cargo nextest run --workspace --features graphweft-comm/mpi --locked "$@"
+cargo nextest run --workspace --features graphweft/mpi --locked "$@"
 cargo test --workspace --doc --locked --quiet

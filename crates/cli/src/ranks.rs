@@ -1,6 +1,7 @@
 //! How many ranks a verb runs on: the same flags everywhere.
 
 use graphweft_graph::Error;
+use graphweft_train::Error as Training;
 use graphweft_train::config::{CommName, Draft, ParallelConfig};
 use graphweft_train::world::World;
 
@@ -62,6 +63,9 @@ pub(crate) fn enter(
 ) -> anyhow::Result<()> {
     World::enter(config, |world| {
         if let Some(wanted) = wanted.filter(|wanted| *wanted != world.ranks() as u64) {
+            if !world.leads() {
+                return Err(Training::Refused.into());
+            }
             let what = format!("{wanted} ranks are asked for, but there are {} processes", world.ranks());
             return Err(Error::request(what, format!("start it with mpirun -n {wanted}, or leave out --ranks")).into());
         }

@@ -115,13 +115,13 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Some(config) => config,
         None => with_defaults(&given)?.finish()?,
     };
-    let wanted = given.finish()?.parallel.ranks;
+    let wanted = given.get("parallel", "ranks").and_then(|ranks| ranks.as_integer()?.try_into().ok());
     let output = args.output.as_deref();
-    ranks::enter(&config.parallel.clone(), wanted, ui, |world, ui| train(config, output, start, stop, world, ui))
+    ranks::enter(&config.parallel, wanted, ui, |world, ui| train(&config, output, start, stop, world, ui))
 }
 
 fn train(
-    config: Config,
+    config: &Config,
     output: Option<&Path>,
     start: Start,
     stop: Stop,
@@ -136,7 +136,7 @@ fn train(
     let watch = Arc::new(Watch::new(ui.clone()));
     let session = Session { world, data: Arc::clone(&data), start, observer: watch.clone(), stop };
     let summary = session.train(config.clone(), &dir)?;
-    let floor = match floor(&config)? {
+    let floor = match floor(config)? {
         Some(config) => {
             ui.note("the same features without the graph:");
             Some(session.train(config, &dir.join("floor"))?)
@@ -145,7 +145,7 @@ fn train(
     };
     watch.end();
     let (threads, floor) = (world.threads_of_rank(), floor.as_ref());
-    Report { config: &config, data: &data, dir: &dir, threads, summary: &summary, floor }.show(ui)
+    Report { config, data: &data, dir: &dir, threads, summary: &summary, floor }.show(ui)
 }
 
 impl Args {
@@ -190,13 +190,11 @@ impl Args {
 /// What was given and, unless that names a graph, the default graph with the settings that suit it; those of the default model
 /// only for that model.
 fn with_defaults(given: &Draft) -> anyhow::Result<Draft> {
-    let keys = given.keys();
-    let names = |key: &str| keys.iter().any(|k| k == key);
-    if names("data.path") || names("data.graph") {
+    if given.get("data", "path").or(given.get("data", "graph")).is_some() {
         return Ok(given.clone());
     }
-    let model = names("model.name") && given.clone().finish()?.model_name() != "gt";
-    let suits = |setting: &&&str| !(model && setting.starts_with("model."));
+    let other = given.get("model", "name").is_some_and(|name| name.as_str() != Some("gt"));
+    let suits = |setting: &&&str| !(other && setting.starts_with("model."));
     let defaults: Vec<&str> = DEFAULTS.iter().filter(suits).copied().collect();
     Ok(settings(&defaults)?.and(given)?)
 }

@@ -202,6 +202,11 @@ impl Draft {
         Ok(self)
     }
 
+    /// What was given for a setting.
+    pub fn get(&self, section: &str, key: &str) -> Option<&Value> {
+        self.0.get(section)?.get(key)
+    }
+
     /// `section.key` of every setting that was given.
     pub fn keys(&self) -> Vec<String> {
         let of = |(section, content): (&String, &Value)| {

@@ -17,14 +17,17 @@ const FULL: usize = 1 << 20;
 
 const LABEL: Label = Label { op: "gradients", traffic: Traffic::Gradients, layer: 0 };
 
+/// Whose gradient is somewhere in a row, and its rows and columns.
+type Place = (Rc<Parameter>, (usize, usize));
+
 /// Collects gradients and sums them.
 pub(crate) struct Buckets<'a> {
     shard: &'a Shard,
     /// Complete gradients that wait for company.
     open: Vec<(Rc<Parameter>, Matrix)>,
     bytes: usize,
-    /// Whose gradients are in each bucket under way, and their shapes.
-    parameters: Vec<Vec<(Rc<Parameter>, (usize, usize))>>,
+    /// What is in each bucket under way.
+    parameters: Vec<Vec<Place>>,
     sums: Vec<Summing>,
 }
 
@@ -88,7 +91,7 @@ fn side_by_side(device: &Device, gradients: &[(Rc<Parameter>, Matrix)], dtype: D
     }
 }
 
-fn hand_out<T: Element>(parameters: &[(Rc<Parameter>, (usize, usize))], mut row: &[T], device: &Device) -> Result<()> {
+fn hand_out<T: Element>(parameters: &[Place], mut row: &[T], device: &Device) -> Result<()> {
     for (parameter, (rows, cols)) in parameters {
         let (own, rest) = row.split_at(rows * cols);
         row = rest;

@@ -24,6 +24,7 @@ pub(crate) struct Record<'a> {
 }
 
 /// What a checkpoint keeps beside what the learner and the files know.
+#[derive(Clone, Copy)]
 pub(crate) struct Moment<'a> {
     pub(crate) epoch: u64,
     pub(crate) seed: u64,

@@ -142,16 +142,20 @@ impl World {
         match &self.0 {
             Kind::Alone => body(&Rank::alone(&Device::cpu())),
             Kind::Threads { options, faults } => {
-                let faults = Arc::clone(faults);
+                // Held here: what `body` owns, such as a directory, is given back when this returns, not when the last thread ends.
+                let body = Arc::new(body);
+                let (weak, faults) = (Arc::downgrade(&body), Arc::clone(faults));
+                let ended =
+                    || Error::from(graphweft_comm::Error::Argument { op: "threads", problem: "all is over".into() });
                 let all = threads::launch(*options, move |comm| -> Result<Result<T>> {
+                    let body = weak.upgrade().ok_or_else(ended)?;
                     let comm = if faults.is_empty() { comm } else { Rc::new(Faulty::new(comm, &faults, 0)) };
                     match body(&Rank::among(comm, &Device::cpu())) {
                         Err(e) if !e.is_agreed() => Err(e),
                         agreed => Ok(agreed),
                     }
                 })?;
-                let none = graphweft_comm::Error::Argument { op: "threads", problem: "there is no rank".into() };
-                all.into_iter().next().unwrap_or(Err(none.into()))
+                all.into_iter().next().unwrap_or_else(|| Err(ended()))
             }
             #[cfg(feature = "mpi")]
             Kind::Mpi(comm) => match body(&Rank::among(Rc::clone(comm), &Device::cpu())) {
@@ -183,6 +187,10 @@ fn share(comm: &dyn graphweft_comm::Communicator, own: Option<Result<Decision>>)
         _ => Vec::new(),
     };
     let bytes = graphweft_comm::broadcast(comm, SETUP, bytes)?;
+    if bytes.is_empty() {
+        // Nobody leaves before all have heard it.
+        comm.barrier(SETUP)?;
+    }
     match own {
         Some(own) => own,
         None if bytes.is_empty() => Err(Error::Refused),

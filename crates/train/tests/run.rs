@@ -245,7 +245,7 @@ fn the_first_layer_that_is_not_finite_is_named() {
     let mut spoiled = values.to_vec();
     spoiled[17] = f32::NAN;
     *values = spoiled.into();
-    let error = train_on(data.clone(), config(&[]), dir.path()).unwrap_err();
+    let error = train_on(data, &config(&[]), dir.path()).unwrap_err();
     let Error::NotFinite { epoch: 1, place } = &error else { panic!("{error}") };
     assert!(place.contains("layer input"), "{error}");
 }
@@ -292,14 +292,14 @@ fn labels_of_several_kinds_are_learned() {
     data.target = Some(Target::Each(each.collect()));
     for (metric, floor) in [("roc-auc", 65.0), ("average-precision", 60.0), ("accuracy", 60.0), ("macro-f1", 30.0)] {
         config.train.metric = Some(serde_json::from_value(metric.into()).unwrap());
-        let summary = train_on(data.clone(), config.clone(), &dir.path().join(metric)).unwrap();
+        let summary = train_on(data.clone(), &config, &dir.path().join(metric)).unwrap();
         assert!(summary.test.mean > floor, "{metric}: {}", summary.test.mean);
     }
     config.train.metric = None;
     let smoothed = Config { train: TrainConfig { label_smoothing: 0.1, ..config.train.clone() }, ..config.clone() };
-    let message = train_on(data.clone(), smoothed, &dir.path().join("smoothed")).unwrap_err().to_string();
+    let message = train_on(data.clone(), &smoothed, &dir.path().join("smoothed")).unwrap_err().to_string();
     assert!(message.contains("train.label_smoothing"), "{message}");
-    assert_eq!(train_on(data.clone(), config, &dir.path().join("unset")).unwrap().metric.name(), "roc-auc");
+    assert_eq!(train_on(data, &config, &dir.path().join("unset")).unwrap().metric.name(), "roc-auc");
 }
 
 #[test]

@@ -123,14 +123,13 @@ struct Measured {
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let config = args.config()?;
-    let parallel = config.parallel.clone();
-    ranks::enter(&parallel, parallel.ranks, ui, |world, ui| time(args, config, world, ui))
+    ranks::enter(&config.parallel, config.parallel.ranks, ui, |world, ui| time(args, &config, world, ui))
 }
 
-fn time(args: &Args, config: Config, world: &World, ui: &Ui) -> anyhow::Result<()> {
+fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let (data, split) = args.data(name, csr);
-    let plan = Plan::shared(&config, world, &data.graph, ui)?;
+    let plan = Plan::shared(config, world, &data.graph, ui)?;
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
     let task = (Arc::new(data), config.clone(), plan.clone(), args.common.runs);
     let data = Arc::clone(&task.0);

@@ -35,6 +35,7 @@ impl Scratch {
     }
 
     /// The message of a run that must fail with this exit code.
+    #[allow(dead_code)] // Not every test file needs it.
     pub(crate) fn error(&self, code: i32, args: &[&str]) -> String {
         let out = self.run(args);
         let message = String::from_utf8(out.stderr).unwrap();

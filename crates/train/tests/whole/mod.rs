@@ -64,8 +64,8 @@ pub(crate) fn config(more: &[&str]) -> Config {
     draft.finish().unwrap()
 }
 
-pub(crate) fn train_on(data: Data, config: Config, dir: &Path) -> Result<Summary> {
-    on_world(&World::threads(&config.parallel), data, &config, dir, &Start::New, Watch::default())
+pub(crate) fn train_on(data: Data, config: &Config, dir: &Path) -> Result<Summary> {
+    on_world(&World::threads(&config.parallel), data, config, dir, &Start::New, Watch::default())
 }
 
 pub(crate) fn run(config: &Config, dir: &Path, start: &Start, watch: Watch) -> Result<Summary> {
