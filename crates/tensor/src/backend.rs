@@ -66,6 +66,9 @@ pub trait Memory {
 
     /// `to += x`.
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()>;
+
+    /// Waits until everything that was asked of the device is done: for clocks.
+    fn wait(&self) -> Result<()>;
 }
 
 /// A device that runs every operation.

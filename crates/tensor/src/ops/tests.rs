@@ -106,10 +106,13 @@ pub(crate) fn on_a_gpu(case: &Case, single: f64, half: f64) {
     }
 }
 
-/// The GPU that ignored tests run on.
+/// The GPU that ignored tests run on, the same for all cases of a test.
 #[cfg(feature = "cuda")]
 pub(crate) fn gpu() -> Device {
-    Device::with_backend(Box::new(crate::cuda::Cuda::new(0).unwrap()))
+    thread_local! {
+        static GPU: Device = Device::with_backend(Box::new(crate::cuda::Cuda::new(0).unwrap()));
+    }
+    GPU.with(Clone::clone)
 }
 
 fn near(who: &str, found: &[Vec<f64>], exact: &[Vec<f64>], tolerance: f64) {
