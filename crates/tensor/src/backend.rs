@@ -49,9 +49,8 @@ pub trait Memory {
     /// What to call the device in messages.
     fn name(&self) -> String;
 
-    /// Memory of at least `bytes` bytes, contents unspecified; `Err` if there is none left.
-    #[allow(clippy::result_unit_err)]
-    fn allocate(&self, bytes: usize) -> std::result::Result<Block, ()>;
+    /// Memory of at least `bytes` bytes, contents unspecified; `None` if there is not enough left.
+    fn allocate(&self, bytes: usize) -> Result<Option<Block>>;
 
     /// Overwrites `to` with bytes from the host.
     fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()>;

@@ -1,8 +1,6 @@
 // Dot-product attention over the in-edges of each destination, with an online softmax: the output and the log-sum-exp.
 // One block per destination, one thread per column; the columns of a head agree on their score through shared memory.
 
-#define NEGATIVE_INFINITY __int_as_float(0xff800000)
-
 extern "C" __global__ void dot_attention_f32(const unsigned long long *indptr, const unsigned int *indices, const float *q,
                                              const float *kv, float *out, float *lse, int heads, int d, float scale) {
     extern __shared__ float products[];

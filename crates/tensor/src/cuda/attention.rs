@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaSlice, DevicePtr};
 
-use super::{Cuda, slice, slice_mut};
+use super::compile::{Defines, Source};
+use super::{Cuda, source};
 use crate::adjacency::Direction;
 use crate::backend::Memory;
 use crate::dtype::DType;
@@ -13,7 +14,7 @@ use crate::matrix::Matrix;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
 
 const OP: &str = "attention";
-const SOURCE: &str = include_str!("attention.cu");
+pub(super) static SOURCE: Source = source!("attention");
 /// Threads of a block, and so columns of a row, that any GPU allows.
 const MOST_COLUMNS: usize = 1024;
 
@@ -57,18 +58,22 @@ impl AttentionKernels for Cuda {
             return Ok(());
         }
         let graph = self.resident(&a.graph.forward)?;
-        let function = self.function(SOURCE, "dot_attention_f32")?;
         let (heads, columns) = (a.heads as i32, d as i32);
         let scale = 1.0 / ((d / a.heads) as f32).sqrt();
-        let mut launch = self.stream.launch_builder(&function);
-        launch.arg(&graph.indptr).arg(&graph.indices).arg(slice(OP, "q", q)?).arg(slice(OP, "kv", kv)?);
-        launch.arg(slice_mut(OP, "out", out)?).arg(slice_mut(OP, "lse", lse)?);
-        launch.arg(&heads).arg(&columns).arg(&scale);
-        let config =
-            LaunchConfig { grid_dim: (rows as u32, 1, 1), block_dim: (d as u32, 1, 1), shared_mem_bytes: 4 * d as u32 };
+        let launch = self
+            .kernel(OP, &SOURCE, Defines::of(DType::F32), "dot_attention_f32")?
+            .arg(graph.indptr.device_ptr(&self.stream).0)
+            .arg(graph.indices.device_ptr(&self.stream).0)
+            .read("q", q)?
+            .read("kv", kv)?
+            .write("out", out)?
+            .write("lse", lse)?
+            .arg(heads)
+            .arg(columns)
+            .arg(scale);
         // SAFETY: the arguments are those of the kernel, in order; ids in a CSR are below its number of sources, which is the
         // number of rows of kv by the operation's check.
-        unsafe { launch.launch(config) }.map(|_| ()).map_err(self.fail("run attention"))
+        unsafe { launch.run([rows, 1], d, 4 * d) }
     }
 
     fn attention_fold(&self, _: &Attention<'_>, _: &mut Matrix) -> Result<()> {

@@ -30,8 +30,6 @@ extern "C" __global__ void linear_f32(const float *x, const float *w, const floa
             float v = sum[i][j] + (bias ? bias[col] : 0.0f);
             long long at = (long long)row * width + first + col;
             if (pre) pre[at] = v;
-            if (activation == 1) v = v > 0.0f ? v : 0.0f;
-            if (activation == 2) v = 0.5f * v * (1.0f + erff(v * 0.70710678f));
-            y[at] = v;
+            y[at] = activate(activation, 0.0f, v);
         }
 }

@@ -1,8 +1,7 @@
 //! Linear layers on the GPU.
 
-use cudarc::driver::{LaunchConfig, PushKernelArg};
-
-use super::{Cuda, slice, slice_mut};
+use super::compile::{Defines, Source};
+use super::{Cuda, source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -10,9 +9,9 @@ use crate::ops::activation::{Activated, Activation};
 use crate::ops::linear::{LinearKernels, Weights};
 
 const OP: &str = "linear";
-const SOURCE: &str = include_str!("linear.cu");
+pub(super) static SOURCE: Source = source!("linear");
 /// Rows and columns of a block's tile, as in the source.
-const TILE: u32 = 64;
+const TILE: usize = 64;
 
 impl LinearKernels for Cuda {
     fn linear(&self, x: &Matrix, layer: &Weights<'_>, y: &mut Matrix, pre: Option<&mut Matrix>) -> Result<()> {
@@ -21,36 +20,27 @@ impl LinearKernels for Cuda {
                 return Err(Error::Type { op: OP, what, got: m.dtype() });
             }
         }
-        let function = self.function(SOURCE, "linear_f32")?;
         let (rows, k) = x.shape();
         let (out, width) = (layer.weight.rows(), y.cols());
         let activation = match layer.activation {
             Activation::None => 0i32,
             Activation::Relu => 1,
-            Activation::Gelu => 2,
+            Activation::Gelu => 4,
             _ => return Err(self.unsupported("this activation")),
         };
-        let sizes = [rows, k, out, width, layer.first].map(|n| n as i32);
-        let null = 0u64;
-        let mut launch = self.stream.launch_builder(&function);
-        launch.arg(slice(OP, "x", x)?).arg(slice(OP, "weight", layer.weight)?);
-        match layer.bias {
-            Some(bias) => launch.arg(slice(OP, "bias", bias)?),
-            None => launch.arg(&null),
-        };
-        launch.arg(slice_mut(OP, "y", y)?);
-        match pre {
-            Some(pre) => launch.arg(slice_mut(OP, "pre", pre)?),
-            None => launch.arg(&null),
-        };
-        for n in &sizes {
-            launch.arg(n);
+        let mut launch = self
+            .kernel(OP, &SOURCE, Defines::of(DType::F32), "linear_f32")?
+            .read("x", x)?
+            .read("weight", layer.weight)?
+            .maybe_read("bias", layer.bias)?
+            .write("y", y)?
+            .maybe_write("pre", pre)?;
+        for n in [rows, k, out, width, layer.first] {
+            launch = launch.arg(n as i32);
         }
-        launch.arg(&activation);
-        let grid = ((rows as u32).div_ceil(TILE).max(1), (out as u32).div_ceil(TILE).max(1), 1);
-        let config = LaunchConfig { grid_dim: grid, block_dim: (256, 1, 1), shared_mem_bytes: 0 };
+        let grid = [rows.div_ceil(TILE), out.div_ceil(TILE)];
         // SAFETY: the arguments are those of the kernel, in order; it stays inside the shapes that the operation checked.
-        unsafe { launch.launch(config) }.map(|_| ()).map_err(self.fail("run linear"))
+        unsafe { launch.arg(activation).run(grid, 256, 0) }
     }
 
     fn linear_dx(&self, _: &Matrix, _: &Weights<'_>, _: &mut Matrix, _: bool) -> Result<()> {

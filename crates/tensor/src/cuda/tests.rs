@@ -6,6 +6,7 @@ use std::rc::Rc;
 use graphweft_graph::Csr;
 
 use super::Cuda;
+use super::compile::{Defines, Source, machine_code};
 use crate::adjacency::Adjacency;
 use crate::device::Device;
 use crate::dtype::DType;
@@ -71,6 +72,24 @@ fn attention_on_a_gpu_equals_the_cpu() {
             out.value().to_vec::<f32>().unwrap()
         });
         assert_near(&results[0], &results[1], 1e-4);
+    }
+}
+
+/// Every source with the numbers that it is specialised for, beside the type of the elements.
+const SOURCES: &[(&Source, &[&[(&str, usize)]])] = &[(&super::attention::SOURCE, &[&[]]), (&super::linear::SOURCE, &[&[]])];
+
+#[test]
+#[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
+fn every_kernel_compiles_for_every_architecture() {
+    for (source, variants) in SOURCES {
+        for (variant, dtype) in variants.iter().flat_map(|v| [DType::F32, DType::F64, DType::Bf16].map(|t| (v, t))) {
+            for architecture in [(8, 0), (9, 0)] {
+                let defines = variant.iter().fold(Defines::of(dtype), |d, (name, value)| d.with(name, *value));
+                if let Err(problem) = machine_code(source, &defines, architecture, None) {
+                    panic!("{problem}");
+                }
+            }
+        }
     }
 }
 
