@@ -17,6 +17,7 @@ mod dropout;
 mod elementwise;
 mod epilogue;
 mod global;
+mod gpu;
 mod head_dot;
 mod l2norm;
 mod launch;
@@ -38,17 +39,20 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUmemPool_attribute};
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError,
+};
 use cudarc::nvrtc::Ptx;
 
 use crate::backend::{Block, Memory};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
+use crate::place::Precision;
 use crate::random::Ids;
 use blas::Blas;
 use compile::{Defines, Source, source};
 
-pub use blas::Precision;
+pub use gpu::Gpu;
 
 /// Memory on a GPU.
 pub struct CudaBlock(CudaSlice<u8>);
@@ -81,15 +85,6 @@ struct List {
 }
 
 impl Cuda {
-    /// How many GPUs there are; none where the driver is missing.
-    pub fn count() -> usize {
-        // SAFETY: this only tries to load the library.
-        if !unsafe { sys::is_culib_present() } || cudarc::driver::result::init().is_err() {
-            return 0;
-        }
-        CudaContext::device_count().ok().and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
-    }
-
     /// GPU number `index`.
     ///
     /// # Errors
@@ -110,11 +105,7 @@ impl Cuda {
         };
         // SAFETY: these only try to load the libraries.
         let [driver, nvrtc, blas] = unsafe {
-            [
-                sys::is_culib_present(),
-                cudarc::nvrtc::sys::is_culib_present(),
-                cudarc::cublaslt::sys::is_culib_present(),
-            ]
+            [sys::is_culib_present(), cudarc::nvrtc::sys::is_culib_present(), cudarc::cublaslt::sys::is_culib_present()]
         };
         if !driver {
             return Err(missing("the CUDA driver", "install NVIDIA's driver"));

@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let (hidden, dtype) = (args.common.hidden, DType::from(args.common.dtype));
     let heads = args.heads.of(hidden)?;
-    let device = Device::cpu();
+    let device = args.common.device.open(ui)?;
     let graph = Rc::new(Adjacency::new(&device, csr.clone()));
     let n = csr.num_dst();
     let q = random(&device, n, hidden, dtype, 1)?;
@@ -40,9 +40,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     for _ in 0..=args.common.runs {
         let mut tape = Tape::new(&device);
         let (q, kv) = (tape.leaf(q.clone()), tape.leaf(kv.clone()));
-        let (out, ms) = timed(|| Ok(attention(&mut tape, &graph, heads, &q, &kv, BiasVar::None, None)?))?;
+        let (out, ms) = timed(&device, || Ok(attention(&mut tape, &graph, heads, &q, &kv, BiasVar::None, None)?))?;
         forward.push(ms);
-        let (_, ms) = timed(|| Ok(tape.backward(vec![(out, g.clone())], &[&q, &kv], |_| Ok(()))?))?;
+        let (_, ms) = timed(&device, || Ok(tape.backward(vec![(out, g.clone())], &[&q, &kv], |_| Ok(()))?))?;
         backward.push(ms);
     }
     let peak = device.ledger().peak();
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
             let sum = cpu.touch(&graph.forward, &[&kv])?.wrapping_add(cpu.touch(&graph.forward, &[&kv])?);
             Ok(sum.wrapping_add(cpu.touch(&graph.transpose, &[&q, &g, &lse, &lse])?))
         };
-        let (sum, ms) = timed(touch)?;
+        let (sum, ms) = timed(&device, touch)?;
         std::hint::black_box(sum);
         floor.push(ms);
     }

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use cudarc::cublaslt::result as lt;
 use cudarc::cublaslt::sys::{
     self, cublasComputeType_t, cublasLtEpilogue_t, cublasLtMatmulDescAttributes_t as Attribute,
-    cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cudaDataType_t,
+    cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayoutAttribute_t as LayoutAttribute,
+    cudaDataType_t,
 };
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 
@@ -22,22 +23,13 @@ use super::{Cuda, source};
 use crate::backend::Memory;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::place::Precision;
 
 pub(super) static SOURCE: Source = source!("multiply");
 /// What NVIDIA recommends for Hopper.
 const WORKSPACE: usize = 32 << 20;
 /// Rows and columns of a block's tile in our own kernel.
 const TILE: usize = 64;
-
-/// How products of f32 are computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// In f32.
-    #[default]
-    Full,
-    /// On tensor cores: operands rounded to 10 bits of mantissa, sums in f32.
-    Tf32,
-}
 
 /// What is done to a product before it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -126,7 +126,9 @@ fn keep(file: &Path, code: &[u8]) -> std::io::Result<()> {
 fn version() -> Result<(i32, i32), String> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both point to numbers.
-    unsafe { sys::nvrtcVersion(&mut major, &mut minor) }.result().map_err(|e| format!("NVRTC has no version: {e:?}"))?;
+    unsafe { sys::nvrtcVersion(&mut major, &mut minor) }
+        .result()
+        .map_err(|e| format!("NVRTC has no version: {e:?}"))?;
     Ok((major, minor))
 }
 
@@ -163,7 +165,8 @@ fn compile(name: &str, text: &str, options: &[String]) -> Result<Vec<u8>, String
 mod tests {
     use super::*;
 
-    const EMPTY: Source = Source { name: "empty", text: "extern \"C\" __global__ void empty(T *x) { *x = store<T>((C)N); }" };
+    const EMPTY: Source =
+        Source { name: "empty", text: "extern \"C\" __global__ void empty(T *x) { *x = store<T>((C)N); }" };
 
     #[test]
     #[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]

@@ -95,8 +95,7 @@ impl Cuda {
     /// `m = a·m`.
     pub(super) fn scale_elements(&self, op: &'static str, a: f64, m: &mut Matrix) -> Result<()> {
         let place = super::place_mut(self, op, "matrix", m)?;
-        let launch =
-            self.elementwise(op, "combine", m.dtype())?.arg(a).arg(place).arg(0.0f64).arg(0u64).arg(place);
+        let launch = self.elementwise(op, "combine", m.dtype())?.arg(a).arg(place).arg(0.0f64).arg(0u64).arg(place);
         // SAFETY: as above.
         unsafe { over(launch, m) }
     }
@@ -119,12 +118,8 @@ impl ActivationKernels for Cuda {
         x.expect(OP, "x", y.rows(), y.cols())?;
         typed(OP, "y", y, x.dtype())?;
         let (number, slope) = numbered(activation);
-        let launch = self
-            .elementwise(OP, "activate_each", x.dtype())?
-            .arg(number)
-            .arg(slope)
-            .read("x", x)?
-            .write("y", y)?;
+        let launch =
+            self.elementwise(OP, "activate_each", x.dtype())?.arg(number).arg(slope).read("x", x)?.write("y", y)?;
         // SAFETY: as above.
         unsafe { over(launch, x) }
     }
@@ -152,12 +147,8 @@ impl ProductKernels for Cuda {
             m.expect(OP, what, y.rows(), y.cols())?;
             typed(OP, what, m, y.dtype())?;
         }
-        let launch = self
-            .elementwise(OP, "product", y.dtype())?
-            .read("a", a)?
-            .arg(shift)
-            .read("b", b)?
-            .write("y", y)?;
+        let launch =
+            self.elementwise(OP, "product", y.dtype())?.read("a", a)?.arg(shift).read("b", b)?.write("y", y)?;
         // SAFETY: as above.
         unsafe { over(launch, a) }
     }

@@ -83,7 +83,8 @@ impl LinearKernels for Cuda {
         // SAFETY: x is rows × k, the weight n × k, and y has n columns from `first` on: the operation checked it.
         let ended = unsafe { self.multiply(OP, &product) }?;
         let left_bias = layer.bias.filter(|_| !ended || bias.is_none());
-        let left = if ended && activation == Activation::Relu && dtype != DType::F64 { Activation::None } else { activation };
+        let left =
+            if ended && activation == Activation::Relu && dtype != DType::F64 { Activation::None } else { activation };
         if left_bias.is_none() && left == Activation::None && pre.is_none() {
             return Ok(());
         }

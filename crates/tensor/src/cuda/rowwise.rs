@@ -14,7 +14,13 @@ pub(super) static SOURCE: Source = source!("rowwise");
 
 impl Cuda {
     /// A kernel over rows of this shape.
-    pub(super) fn rowwise(&self, op: &'static str, name: &'static str, shape: RowShape, dtype: DType) -> Result<Launch<'_>> {
+    pub(super) fn rowwise(
+        &self,
+        op: &'static str,
+        name: &'static str,
+        shape: RowShape,
+        dtype: DType,
+    ) -> Result<Launch<'_>> {
         self.kernel(op, &SOURCE, shape.defines(dtype).with("WIDE", 0), name)
     }
 

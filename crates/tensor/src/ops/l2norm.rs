@@ -59,7 +59,11 @@ mod tests {
         }
     }
 
-    agrees_with_f64!([(2, 3), (700, 70), (50, 513)].map(|shape| (Case::new(vec![shape], vec![], |tape, x, _| Ok(vec![l2_norm(tape, &x[0])?])), 1e-6, 2e-2)));
+    agrees_with_f64!([(2, 3), (700, 70), (50, 513)].map(|shape| (
+        Case::new(vec![shape], vec![], |tape, x, _| Ok(vec![l2_norm(tape, &x[0])?])),
+        1e-6,
+        2e-2
+    )));
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

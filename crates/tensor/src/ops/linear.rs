@@ -222,9 +222,12 @@ mod tests {
 
     fn agrees_with_f64(device: &Device, shape: (usize, usize, usize)) {
         let exact = run(&Device::cpu(), shape, DType::F64, DType::F64);
-        let types = [(DType::F64, DType::F64, 1e-12), (DType::F32, DType::F32, 2e-6), (DType::F32, DType::Bf16, 1.5e-2)];
+        let types =
+            [(DType::F64, DType::F64, 1e-12), (DType::F32, DType::F32, 2e-6), (DType::F32, DType::Bf16, 1.5e-2)];
         for (compute, storage, tolerance) in types {
-            for (name, (x, e)) in ["y", "dx", "dw", "db"].iter().zip(run(device, shape, compute, storage).iter().zip(&exact)) {
+            for (name, (x, e)) in
+                ["y", "dx", "dw", "db"].iter().zip(run(device, shape, compute, storage).iter().zip(&exact))
+            {
                 let scale = e.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
                 let worst = x.iter().zip(e).map(|(x, e)| (x - e).abs()).fold(0.0, f64::max);
                 assert!(worst <= tolerance * scale, "{device:?} {shape:?} {storage} {name}: {worst} of {scale}");

@@ -288,7 +288,9 @@ mod tests {
             let logits = tape.leaf(logits);
             let rows = LossRows::new((0..(to - from) as u32).collect::<Vec<_>>()).unwrap();
             let total = LossRows::new((0..n as u32).collect::<Vec<_>>()).unwrap().total(&labels);
-            f64s(softmax_cross_entropy(&mut tape, &logits, &labels[from..to].into(), &rows, 0.0, total).unwrap().value())[0]
+            f64s(
+                softmax_cross_entropy(&mut tape, &logits, &labels[from..to].into(), &rows, 0.0, total).unwrap().value(),
+            )[0]
         };
         assert!((loss(0, n) - loss(0, cut) - loss(cut, n)).abs() < 1e-14);
     }
@@ -301,8 +303,9 @@ mod tests {
         let mut tape = Tape::new(&device);
         let logits = tape.leaf(upload(&device, 1, (3, 2), 1.0));
         let one = LossRows::new(vec![1]).unwrap();
-        let mut run =
-            |labels: &[i64], rows: &LossRows, s| softmax_cross_entropy(&mut tape, &logits, &labels.into(), rows, s, 1.0);
+        let mut run = |labels: &[i64], rows: &LossRows, s| {
+            softmax_cross_entropy(&mut tape, &logits, &labels.into(), rows, s, 1.0)
+        };
         assert!(run(&[0, 1], &one, 0.0).is_err(), "labels for two rows");
         assert!(run(&[0, 1, 0], &LossRows::new(vec![3]).unwrap(), 0.0).is_err(), "no such row");
         assert!(run(&[0, 1, 0], &one, 1.5).is_err(), "smoothing");
