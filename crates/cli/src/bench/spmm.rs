@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use graphweft_tensor::cpu::Cpu;
 use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
-use graphweft_tensor::{Adjacency, DType, Device, Tape};
+use graphweft_tensor::{Adjacency, DType, Tape};
 use serde_json::json;
 
 use super::{Common, Report, median, open, random, timed};
