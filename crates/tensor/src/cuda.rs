@@ -8,10 +8,16 @@
 //! same bits every time.
 
 mod attention;
+mod bag;
 mod compile;
+mod floor;
+mod graph;
 mod launch;
 mod linear;
+mod numbers;
 mod rest;
+mod spmm;
+mod sums;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -242,6 +248,10 @@ impl Memory for Cuda {
 
     fn add(&self, _: &mut Matrix, _: &Matrix) -> Result<()> {
         Err(self.unsupported("addition"))
+    }
+
+    fn wait(&self) -> Result<()> {
+        self.stream.synchronize().map_err(self.fail("finish"))
     }
 }
 

@@ -50,6 +50,12 @@ impl Dropout {
         self.threshold > 0
     }
 
+    /// Key, stream, threshold and scale, for kernels elsewhere that draw the same numbers.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn numbers(&self) -> ([u32; 2], u32, u32, f32) {
+        (self.key, self.stream, self.threshold, self.scale)
+    }
+
     /// What undoes the scale of an element that was kept.
     pub(crate) fn unscale(&self) -> f64 {
         if self.scale > 0.0 { 1.0 / f64::from(self.scale) } else { 0.0 }

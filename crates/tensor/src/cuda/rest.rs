@@ -1,12 +1,10 @@
 //! What the GPU cannot do yet: every call answers with an error that says so.
 
 use super::Cuda;
-use crate::adjacency::Adjacency;
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::activation::{Activation, ActivationKernels};
-use crate::ops::bag::BagKernels;
 use crate::ops::batch_norm::{BatchNormKernels, Normaliser};
 use crate::ops::combine::{Columns, CombineKernels};
 use crate::ops::dropout::{DropoutKernels, RowDropout};
@@ -19,9 +17,7 @@ use crate::ops::norm::{NormKernels, NormNumbers, NormSaved};
 use crate::ops::product::ProductKernels;
 use crate::ops::residual::{Branches, ResidualKernels};
 use crate::ops::rows::{RowIndex, RowKernels};
-use crate::ops::spmm::{Along, EdgeWeights, SpmmKernels};
 use crate::optim::{OptimizerKernels, Slot, Step};
-use crate::random::Ids;
 
 macro_rules! not_yet {
     ($($trait:ident, $what:literal: { $(fn $name:ident($($type:ty),*);)* })*) => { $(
@@ -37,12 +33,6 @@ not_yet! {
     ActivationKernels, "an activation": {
         fn activate(Activation, &Matrix, &mut Matrix);
         fn activation_backward(Activation, &Matrix, &mut Matrix);
-    }
-    BagKernels, "a layer over sparse features": {
-        fn transpose(&Matrix, &mut Matrix);
-        fn spread_row(&Matrix, &mut Matrix);
-        fn sum_rows(&Matrix, &mut Matrix);
-        fn drop_entries(&Adjacency, Option<&Matrix>, &RowDropout, &mut Matrix);
     }
     BatchNormKernels, "batch norm": {
         fn moment_sums(&Matrix, &Matrix, &mut Matrix);
@@ -98,13 +88,6 @@ not_yet! {
     RowKernels, "moving rows": {
         fn gather_rows(&Matrix, &RowIndex, &mut Matrix);
         fn scatter_rows(&Matrix, &RowIndex, &mut Matrix, bool);
-    }
-    SpmmKernels, "aggregation": {
-        fn inverse_degrees(&Adjacency, Option<&Matrix>, &mut Matrix);
-        fn spmm(&Adjacency, &EdgeWeights<'_>, Along, &Matrix, &mut Matrix, Write);
-        fn spmm_dw(&Adjacency, &EdgeWeights<'_>, &Matrix, &Matrix, &mut Matrix);
-        fn spmm_max(&Adjacency, &Matrix, &Ids, &mut Matrix, &mut Matrix, Write);
-        fn spmm_max_dx(&Adjacency, &Ids, &Matrix, &Matrix, &mut Matrix, Write);
     }
 }
 
