@@ -14,6 +14,7 @@ use graphweft_graph::{AnyCsr, Csr, Error};
 use graphweft_tensor::{DType, Device, Matrix, Tag, Usage};
 use serde_json::{Value, json};
 
+use crate::device::Choice;
 use crate::source::{Opened, Source};
 use crate::ui::{Ui, bytes, table, usage};
 
@@ -65,6 +66,9 @@ struct Common {
     /// Seed for --graph
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
+
+    #[command(flatten)]
+    device: Choice,
 }
 
 /// Attention heads, for the benches that have them.
@@ -126,10 +130,12 @@ fn random(device: &Device, rows: usize, cols: usize, dtype: DType, stream: u64) 
     Ok(if dtype == DType::F32 { m } else { device.convert("bench", &m, dtype)? })
 }
 
-/// Milliseconds of one run.
-fn timed<T>(f: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+/// Milliseconds of one run, until the device is done.
+fn timed<T>(device: &Device, f: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+    device.backend().wait()?;
     let start = Instant::now();
     let out = f()?;
+    device.backend().wait()?;
     Ok((out, start.elapsed().as_secs_f64() * 1e3))
 }
 

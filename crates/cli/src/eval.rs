@@ -6,6 +6,7 @@ use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
 use serde_json::json;
 
+use crate::device::Choice;
 use crate::train::Origin;
 use crate::ui::{self, Ui};
 
@@ -21,6 +22,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     origin: Origin,
 
+    #[command(flatten)]
+    device: Choice,
+
     /// Split [default: the one it was trained with]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
@@ -33,7 +37,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         trained.config.data.split.clone_from(&args.split);
     }
     let data = Data::open(&trained.config.data, &trained.config.encoding, ui)?;
-    let (metric, split, scores) = trained.evaluate(&data)?;
+    let (metric, split, scores) = trained.evaluate(&data, args.device.place(ui))?;
     let name = trained.config.model_name();
     let json = json!({
         "metric": metric.name(), "split": split, "train": scores.train, "valid": scores.valid, "test": scores.test,

@@ -7,6 +7,7 @@ use graphweft_train::inference::Trained;
 use graphweft_train::run_dir::write_predictions;
 use serde_json::json;
 
+use crate::device::Choice;
 use crate::train::Origin;
 use crate::ui::{self, Ui};
 
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     origin: Origin,
 
+    #[command(flatten)]
+    device: Choice,
+
     /// File to write: float32, a row of logits per node in original ids
     #[arg(short, long, value_name = "FILE.npy", default_value = "predictions.npy")]
     output: PathBuf,
@@ -31,7 +35,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let mut trained = Trained::open(&args.model, args.config.as_deref())?;
     args.origin.apply(&mut trained.config);
     let data = Data::open(&trained.config.data, &trained.config.encoding, ui)?;
-    let (rows, cols) = trained.predict(&data)?;
+    let (rows, cols) = trained.predict(&data, args.device.place(ui))?;
     write_predictions(&args.output, &rows, cols)?;
     let nodes = data.graph.num_dst();
     let json = json!({

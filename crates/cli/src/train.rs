@@ -12,6 +12,7 @@ use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::session::{self, Start, absolute};
 
+use crate::device::Choice;
 use crate::ui::Ui;
 use report::Report;
 use watch::Watch;
@@ -58,6 +59,9 @@ pub(crate) struct Args {
     /// How many seeds to run
     #[arg(long, value_name = "K")]
     seeds: Option<u32>,
+
+    #[command(flatten)]
+    device: Choice,
 
     /// Go on with the run in DIR, from its newest checkpoint (auto) or this one
     #[arg(long, value_name = "auto|CHECKPOINT", num_args = 0..=1, default_missing_value = "auto", requires = "output")]
@@ -115,17 +119,18 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let name = config.model_name();
     let dir = args.output.clone().unwrap_or_else(|| free_folder(Path::new("runs"), &format!("{}-{name}", data.name)));
 
+    let place = args.device.place(ui);
     let watch = Watch::new(ui);
-    let summary = session::train(config.clone(), &data, &dir, &start, &watch, &stop)?;
+    let summary = session::train(config.clone(), &data, &dir, &start, place, &watch, &stop)?;
     let floor = match floor(&config)? {
         Some(config) => {
             ui.note("the same features without the graph:");
-            Some(session::train(config, &data, &dir.join("floor"), &start, &watch, &stop)?)
+            Some(session::train(config, &data, &dir.join("floor"), &start, place, &watch, &stop)?)
         }
         None => None,
     };
     drop(watch);
-    Report { config: &config, data: &data, dir: &dir, summary: &summary, floor: floor.as_ref() }.show(ui)
+    Report { config: &config, data: &data, dir: &dir, place, summary: &summary, floor: floor.as_ref() }.show(ui)
 }
 
 impl Args {

@@ -87,7 +87,7 @@ impl Case {
     /// Trains ten steps and returns the losses and the model.
     fn train(&self, device: &Device, dtype: DType) -> (Vec<f64>, Network) {
         let (dims, feat) = array::<f64>(folder("graph/feat.npy"));
-        let labels = array::<i64>(folder("graph/label.npy")).1;
+        let labels: Rc<[i64]> = array::<i64>(folder("graph/label.npy")).1.into();
         let rows: Vec<u32> = array::<i64>(folder("graph/train.npy")).1.iter().map(|i| *i as u32).collect();
         let classes = *labels.iter().max().unwrap() as usize + 1;
         let prepared = self.config.prepare(graph(self.loops), 0).unwrap();

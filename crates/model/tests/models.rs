@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
         let mut tape = Tape::new(&device);
         let logits = network.forward(&mut tape, &step).unwrap().unwrap();
         assert_eq!((logits.value().shape(), logits.value().dtype()), ((N, CLASSES), self.dtype.compute()));
-        let labels: Vec<i64> = (0..N as i64).map(|i| i % CLASSES as i64).collect();
+        let labels: Rc<[i64]> = (0..N as i64).map(|i| i % CLASSES as i64).collect();
         let rows = LossRows::new((0..N as u32).step_by(3).collect::<Vec<_>>()).unwrap();
         let loss = softmax_cross_entropy(&mut tape, &logits, &labels, &rows, 0.0, 100.0).unwrap();
         let value = f64s(loss.value())[0];

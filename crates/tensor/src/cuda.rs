@@ -9,13 +9,30 @@
 
 mod attention;
 mod bag;
+mod batch_norm;
+mod blas;
+mod columns;
+mod combine;
 mod compile;
+mod dropout;
+mod elementwise;
+mod epilogue;
 mod floor;
+mod global;
+mod gpu;
 mod graph;
+mod head_dot;
+mod l2norm;
 mod launch;
 mod linear;
+mod loss;
+mod norm;
 mod numbers;
-mod rest;
+mod optim;
+mod parts;
+mod rows;
+mod rowwise;
+mod shape;
 mod spmm;
 mod sums;
 
@@ -27,14 +44,20 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUmemPool_attribute};
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DriverError};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError,
+};
 use cudarc::nvrtc::Ptx;
 
 use crate::backend::{Block, Memory};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
+use crate::place::Precision;
 use crate::random::Ids;
+use blas::Blas;
 use compile::{Defines, Source, source};
+
+pub use gpu::Gpu;
 
 /// Memory on a GPU.
 pub struct CudaBlock(CudaSlice<u8>);
@@ -49,6 +72,7 @@ impl CudaBlock {
 pub struct Cuda {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
+    blas: Blas,
     architecture: (i32, i32),
     cache: Option<PathBuf>,
     modules: RefCell<HashMap<(&'static str, Defines), Arc<CudaModule>>>,
@@ -66,33 +90,36 @@ struct List {
 }
 
 impl Cuda {
-    /// How many GPUs there are; none where the driver is missing.
-    pub fn count() -> usize {
-        // SAFETY: this only tries to load the library.
-        if !unsafe { sys::is_culib_present() } || cudarc::driver::result::init().is_err() {
-            return 0;
-        }
-        CudaContext::device_count().ok().and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
-    }
-
     /// GPU number `index`.
     ///
     /// # Errors
     /// [`Error::Device`] that says which library is missing or why the GPU does not answer.
     pub fn new(index: usize) -> Result<Self> {
+        Self::with_precision(index, Precision::default())
+    }
+
+    /// The same, with products of f32 computed as `precision` says.
+    ///
+    /// # Errors
+    /// As for [`Cuda::new`].
+    pub fn with_precision(index: usize, precision: Precision) -> Result<Self> {
         let device = || format!("cuda:{index}");
         let missing = |library: &str, remedy: &str| Error::Device {
             device: device(),
             problem: format!("{library} was not found; {remedy} (`graphweft doctor` tells more)"),
         };
         // SAFETY: these only try to load the libraries.
-        let (driver, nvrtc) =
-            unsafe { (sys::is_culib_present(), cudarc::nvrtc::sys::is_culib_present()) };
+        let [driver, nvrtc, blas] = unsafe {
+            [sys::is_culib_present(), cudarc::nvrtc::sys::is_culib_present(), cudarc::cublaslt::sys::is_culib_present()]
+        };
         if !driver {
             return Err(missing("the CUDA driver", "install NVIDIA's driver"));
         }
         if !nvrtc {
             return Err(missing("NVRTC", "pip install nvidia-cuda-nvrtc, or install the CUDA toolkit"));
+        }
+        if !blas {
+            return Err(missing("cuBLASLt", "pip install nvidia-cublas, or install the CUDA toolkit"));
         }
         let fail = |what: &'static str| {
             let device = device();
@@ -114,9 +141,11 @@ impl Cuda {
                 .result()
                 .map_err(fail("use its memory"))?;
         }
+        let blas = Blas::new(&stream, precision).map_err(|problem| Error::Device { device: device(), problem })?;
         Ok(Self {
             context,
             stream,
+            blas,
             architecture,
             cache: compile::cache_folder(),
             modules: RefCell::default(),
@@ -186,8 +215,8 @@ impl Cuda {
         }
     }
 
-    fn unsupported(&self, what: &str) -> Error {
-        Error::Device { device: self.name(), problem: format!("{what} is not available on this device yet") }
+    fn elsewhere(&self, what: &str) -> Error {
+        Error::Device { device: self.name(), problem: format!("{what} was prepared for another device") }
     }
 }
 
@@ -209,6 +238,16 @@ fn slice_mut<'a>(op: &'static str, what: &'static str, m: &'a mut Matrix) -> Res
         Some(Block::Cuda(CudaBlock(slice))) => Ok(slice),
         _ => Err(Error::Argument { op, problem: format!("{what} is not on the GPU, or is shared") }),
     }
+}
+
+/// Where the first element of a matrix is.
+fn place(cuda: &Cuda, op: &'static str, what: &'static str, m: &Matrix) -> Result<u64> {
+    Ok(slice(op, what, m)?.device_ptr(&cuda.stream).0)
+}
+
+/// The same for writing.
+fn place_mut(cuda: &Cuda, op: &'static str, what: &'static str, m: &mut Matrix) -> Result<u64> {
+    Ok(slice_mut(op, what, m)?.device_ptr_mut(&cuda.stream).0)
 }
 
 impl Memory for Cuda {
@@ -242,16 +281,16 @@ impl Memory for Cuda {
         self.stream.memset_zeros(slice_mut("zero", "matrix", m)?).map_err(self.fail("clear memory"))
     }
 
-    fn convert(&self, _: &mut Matrix, _: &Matrix) -> Result<()> {
-        Err(self.unsupported("conversion"))
+    fn convert(&self, to: &mut Matrix, from: &Matrix) -> Result<()> {
+        self.convert_elements(to, from)
     }
 
-    fn add(&self, _: &mut Matrix, _: &Matrix) -> Result<()> {
-        Err(self.unsupported("addition"))
+    fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {
+        self.add_elements(to, x)
     }
 
     fn wait(&self) -> Result<()> {
-        self.stream.synchronize().map_err(self.fail("finish"))
+        self.stream.synchronize().map_err(self.fail("finish its work"))
     }
 }
 

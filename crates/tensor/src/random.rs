@@ -50,7 +50,7 @@ impl Dropout {
         self.threshold > 0
     }
 
-    /// Key, stream, threshold and scale, for kernels elsewhere that draw the same numbers.
+    /// Key, stream, threshold and scale, for kernels elsewhere.
     #[cfg(feature = "cuda")]
     pub(crate) fn numbers(&self) -> ([u32; 2], u32, u32, f32) {
         (self.key, self.stream, self.threshold, self.scale)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use graphweft_graph::Error as Bad;
-use graphweft_tensor::Device;
+use graphweft_tensor::Place;
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::{Config, Draft, OptimizerName};
@@ -69,21 +69,21 @@ impl Trained {
     }
 
     /// Scores on the split that the configuration names, or the obvious one.
-    pub fn evaluate(&self, data: &Data) -> Result<(Metric, String, Scores)> {
+    pub fn evaluate(&self, data: &Data, place: Place) -> Result<(Metric, String, Scores)> {
         let target = data.target()?;
         let metric = self.config.train.metric.unwrap_or(target.default_metric());
         metric.check(&target.truth(), data.classes)?;
         let name = data.split_name(self.config.data.split.as_deref())?;
         let split = data.split(&name, self.config.run.seed)?;
-        let shard = Shard::local(&Device::cpu(), data, &self.config)?;
+        let shard = Shard::local(&place.open(self.config.compute.precision.into())?, data, &self.config)?;
         let lesson = Lesson::new(&shard, target, split)?;
         let scores = self.learner(&shard)?.evaluate(&lesson, metric, 0)?;
         Ok((metric, split.name.clone(), scores))
     }
 
     /// Logits of all nodes, row by row in original ids, and their columns.
-    pub fn predict(&self, data: &Data) -> Result<(Vec<f32>, usize)> {
-        let shard = Shard::local(&Device::cpu(), data, &self.config)?;
+    pub fn predict(&self, data: &Data, place: Place) -> Result<(Vec<f32>, usize)> {
+        let shard = Shard::local(&place.open(self.config.compute.precision.into())?, data, &self.config)?;
         let logits = self.learner(&shard)?.logits()?;
         Ok((shard.collect(&logits)?, logits.cols()))
     }

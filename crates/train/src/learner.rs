@@ -99,6 +99,7 @@ impl<'a> Learner<'a> {
         let one = device.upload(1, 1, &[1.0f64], Tag::Workspace)?;
         let one = device.convert("loss", &one, loss.value().dtype())?;
         tape.backward(vec![(loss, one)], &[], |_| Ok(()))?;
+        device.backend().wait()?;
         phase("backward", start);
 
         let start = Instant::now();
@@ -115,6 +116,7 @@ impl<'a> Learner<'a> {
         })?;
         let scale = if self.clip > 0.0 { clip_factor(gradient_norm, self.clip) } else { 1.0 };
         self.optimizer.step(lr, scale)?;
+        device.backend().wait()?;
         phase("update", start);
         Ok(Report { loss: value, gradient_norm })
     }

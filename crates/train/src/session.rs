@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use graphweft_graph::Error as Bad;
-use graphweft_tensor::Device;
+use graphweft_tensor::Place;
 use serde::Serialize;
 use serde_json::json;
 
@@ -125,7 +125,7 @@ pub fn local_plan() -> String {
     format!("{plan:#}\n")
 }
 
-/// Runs all seeds.
+/// Runs all seeds on the device at `place`.
 ///
 /// # Errors
 /// As [`Trainer::run`]; [`Error::Graph`] if `dir` is taken, or a checkpoint is damaged.
@@ -134,15 +134,17 @@ pub fn train(
     data: &Data,
     dir: &Path,
     start: &Start,
+    place: Place,
     observer: &dyn Observer,
     stop: &Stop,
 ) -> Result<Summary> {
     let config = resolve(config, data)?;
+    let device = place.open(config.compute.precision.into())?;
     let open = |path: &Path| if *start == Start::New { RunDir::create(path) } else { RunDir::open(path) };
     let plan = local_plan();
     let one = |config: &Config, dir: &RunDir| -> Result<Run> {
         let from = checkpoint(dir, config, start, observer)?;
-        Trainer { config, plan: &plan, data, dir, observer, stop }.run(&Device::cpu(), from)
+        Trainer { config, plan: &plan, data, dir, observer, stop }.run(&device, from)
     };
     let outer = open(dir)?;
     if config.run.seeds == 1 {

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use graphweft_graph::dataset::{Dense, Features};
 use graphweft_graph::npy::NpyFile;
 use graphweft_graph::progress::{Progress, Silent, Task, Unit};
+use graphweft_tensor::Place;
 use graphweft_train::checkpoint::Scores;
 use graphweft_train::config::{Config, Draft, RunConfig, TrainConfig};
 use graphweft_train::data::{Data, Target};
@@ -67,12 +68,12 @@ fn config(more: &[&str]) -> Config {
 }
 
 fn train_on(data: &Data, config: Config, dir: &Path) -> Result<Summary> {
-    session::train(config, data, dir, &Start::New, &Watch::default(), &Stop::default())
+    session::train(config, data, dir, &Start::New, Place::Cpu, &Watch::default(), &Stop::default())
 }
 
 fn run(config: &Config, dir: &Path, start: &Start, watch: &Watch) -> Result<Summary> {
     let data = Data::open(&config.data, &config.encoding, &Silent)?;
-    session::train(config.clone(), &data, dir, start, watch, &watch.stop)
+    session::train(config.clone(), &data, dir, start, Place::Cpu, watch, &watch.stop)
 }
 
 fn fresh(config: &Config, dir: &Path) -> Summary {
@@ -374,25 +375,25 @@ fn a_trained_model_is_used_from_a_run_a_checkpoint_or_a_bare_file() {
     let best = fresh(&config, dir.path()).runs[0].outcome.best;
     let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
     let of_run = Trained::open(dir.path(), None).unwrap();
-    let (metric, split, scores) = of_run.evaluate(&data).unwrap();
+    let (metric, split, scores) = of_run.evaluate(&data, Place::Cpu).unwrap();
     assert_eq!((metric.name(), split.as_str()), ("accuracy", "default"));
     assert_eq!((scores.train, scores.valid, scores.test), (best.train, best.valid, best.test));
-    let (rows, cols) = of_run.predict(&data).unwrap();
+    let (rows, cols) = of_run.predict(&data, Place::Cpu).unwrap();
     let stored = NpyFile::open(dir.path().join("predictions.npy")).unwrap();
     assert_eq!((stored.shape(), cols), (&[200, 3][..], 3));
     assert_eq!(&stored.elements::<f32>().unwrap()[..], rows);
 
     let bare = Trained::open(&dir.path().join("model.safetensors"), None).unwrap();
-    assert_eq!(bare.predict(&data).unwrap().0, rows);
+    assert_eq!(bare.predict(&data, Place::Cpu).unwrap().0, rows);
     let elsewhere = tempfile::tempdir().unwrap();
     let file = elsewhere.path().join("m.safetensors");
     fs::copy(dir.path().join("model.safetensors"), &file).unwrap();
     assert!(Trained::open(&file, None).unwrap_err().to_string().contains("--config"));
     let given = Trained::open(&file, Some(&dir.path().join("config.toml"))).unwrap();
-    assert_eq!(given.predict(&data).unwrap().0, rows);
+    assert_eq!(given.predict(&data, Place::Cpu).unwrap().0, rows);
 
     let last = Trained::open(&dir.path().join("checkpoints/step-000012"), None).unwrap();
-    assert_eq!(last.predict(&data).unwrap().0 == rows, best.epoch == 12);
+    assert_eq!(last.predict(&data, Place::Cpu).unwrap().0 == rows, best.epoch == 12);
     let message = Trained::open(elsewhere.path(), None).unwrap_err().to_string();
     assert!(message.contains("neither a run directory"), "{message}");
 }

@@ -5,7 +5,7 @@
 use clap::ValueEnum;
 use graphweft_graph::Csr;
 use graphweft_graph::dataset::{Dense, Features, Split};
-use graphweft_tensor::{DType, Device};
+use graphweft_tensor::DType;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::learner::Learner;
@@ -106,7 +106,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let config = args.config()?;
     let (data, split) = args.data(name, csr);
-    let (device, dtype) = (Device::cpu(), DType::from(config.compute.dtype));
+    let place = args.common.device.place(ui);
+    let (device, dtype) = (place.open(config.compute.precision.into())?, DType::from(config.compute.dtype));
     let shard = Shard::local(&device, &data, &config)?;
     let lesson = Lesson::new(&shard, data.target()?, &split)?;
     let mut learner = Learner::new(&shard, &config)?;
@@ -127,7 +128,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let peak = device.ledger().peak();
     let json = json!({
         "op": "train", "model": config.model_name(), "graph": data.name, "nodes": data.graph.num_dst(),
-        "edges": data.graph.num_edges(), "threads": rayon::current_num_threads(), "dtype": dtype.to_string(),
+        "edges": data.graph.num_edges(), "threads": rayon::current_num_threads(), "device": device.backend().name(), "dtype": dtype.to_string(),
         "hidden": args.common.hidden, "layers": args.layers, "parameters": learner.size(), "dropout": args.dropout,
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
         "peak_bytes": peak.total(), "peak": usage(peak), "bytes_sent": 0,

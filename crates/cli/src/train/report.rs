@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphweft_tensor::{Tag, Usage};
+use graphweft_tensor::{Place, Tag, Usage};
 use graphweft_train::config::Config;
 use graphweft_train::data::Data;
 use graphweft_train::session::Summary;
@@ -14,6 +14,7 @@ pub(super) struct Report<'a> {
     pub(super) config: &'a Config,
     pub(super) data: &'a Data,
     pub(super) dir: &'a Path,
+    pub(super) place: Place,
     pub(super) summary: &'a Summary,
     /// The same features without the graph.
     pub(super) floor: Option<&'a Summary>,
@@ -44,7 +45,7 @@ impl Report<'_> {
             "seconds": s.runs.iter().map(|r| r.cost.seconds).sum::<f64>(),
             "parameters": first.map(|r| r.outcome.parameters),
             "peak_bytes": [peak.total()], "peak": ui::usage(peak), "bytes_sent_per_epoch": [0],
-            "strategy": "local", "ranks": 1, "plan": self.dir.join("plan.json"),
+            "strategy": "local", "ranks": 1, "device": self.place.to_string(), "plan": self.dir.join("plan.json"),
             "graph": self.data.name, "model": self.config.model_name(), "run": self.dir,
         });
         if let (Some(floor), Value::Object(json)) = (self.floor, &mut json) {

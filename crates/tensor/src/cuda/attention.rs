@@ -6,8 +6,9 @@ use bytemuck::{Pod, Zeroable};
 
 use super::Cuda;
 use super::compile::{Defines, Source};
+use super::dropout::DropoutArg;
 use super::graph::Resident;
-use super::numbers::{DropoutNumbers, number};
+use super::numbers::number;
 use super::sums::{Part, Pieces};
 use crate::adjacency::Direction;
 use crate::dtype::DType;
@@ -16,6 +17,7 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
+use crate::random::Ids;
 
 const OP: &str = "attention";
 pub(super) static FORWARD: Source = Source {
@@ -189,7 +191,7 @@ struct Operands {
     weight: u64,
     src_ids: u64,
     dst_ids: u64,
-    dropout: DropoutNumbers,
+    dropout: DropoutArg,
     count: u32,
     pieces: u32,
     slope: f64,
@@ -266,9 +268,9 @@ impl Call {
             Some(d) => {
                 d.src.expect(OP, a.graph.num_src())?;
                 d.dst.expect(OP, a.graph.num_dst())?;
-                (cuda.ids(&d.src)?, cuda.ids(&d.dst)?, DropoutNumbers::of(&d.dropout))
+                (cuda.ids(&d.src)?, cuda.ids(&d.dst)?, cuda.dropout_arg(&d.dropout, &Ids::Same)?)
             }
-            None => (0, 0, DropoutNumbers::zeroed()),
+            None => (0, 0, DropoutArg::zeroed()),
         };
         let device = a.device();
         let graph = cuda.resident(device, direction)?;
@@ -378,8 +380,7 @@ impl AttentionKernels for Cuda {
         let (d, dtype) = a.output();
         out.expect(OP, "out", a.graph.num_dst(), d)?;
         lse.expect(OP, "lse", a.graph.num_dst(), a.heads)?;
-        let (out, lse) =
-            (self.address_mut(OP, "out", out, dtype)?, self.address_mut(OP, "lse", lse, dtype.compute())?);
+        let (out, lse) = (self.address_mut(OP, "out", out, dtype)?, self.address_mut(OP, "lse", lse, dtype.compute())?);
         self.attention_pass(a, Target { out, lse, ..Target::default() })
     }
 
@@ -438,7 +439,8 @@ impl AttentionKernels for Cuda {
         let (mut shared, mut weight) = (per_warp(&to.shared)?, None);
         let mut bias = to.bias;
         if let Bias::PerEdge(_) = a.bias {
-            gradients.bias = bias.take().map_or(Ok(0), |to| self.address_mut(OP, "gradient of the bias", to, compute))?;
+            gradients.bias =
+                bias.take().map_or(Ok(0), |to| self.address_mut(OP, "gradient of the bias", to, compute))?;
         } else {
             weight = per_warp(&bias)?;
         }
@@ -461,7 +463,8 @@ impl AttentionKernels for Cuda {
     fn attention_src(&self, a: &Attention<'_>, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
         let call = Call::new(self, a, &a.graph.transpose, true)?;
         let Types { value: value_type, src, .. } = call.types;
-        let row = Part { width: to.row.cols(), dtype: src, to: self.address_mut(OP, "gradient by source", to.row, src)? };
+        let row =
+            Part { width: to.row.cols(), dtype: src, to: self.address_mut(OP, "gradient by source", to.row, src)? };
         let value = match to.value {
             Some(m) => {
                 let to = self.address_mut(OP, "gradient of values", m, value_type)?;

@@ -3,7 +3,6 @@
 use super::Cuda;
 use super::compile::{Defines, Source};
 use super::launch::THREADS;
-use super::numbers::DropoutNumbers;
 use crate::adjacency::Adjacency;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -70,7 +69,7 @@ impl BagKernels for Cuda {
             .arg(resident.count as u32)
             .arg(at.indices)
             .arg(self.maybe_address(OP, "entries", entries, dtype)?)
-            .arg(DropoutNumbers::of_rows(&drop.dropout, self.ids(&drop.ids)?))
+            .arg(self.row_dropout(Some(drop))?)
             .arg(self.address_mut(OP, "entries", to, dtype)?);
         // SAFETY: as above; items cover the edges of the graph.
         unsafe { launch.run([resident.count.div_ceil(THREADS / 32), 1], THREADS, 0) }

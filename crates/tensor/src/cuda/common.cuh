@@ -98,15 +98,15 @@ __device__ __forceinline__ double magnitude(double x) { return fabs(x); }
 
 // ---- Sums over neighbouring lanes (a power of two of them), the same result in each.
 
-template <int LANES, class X> __device__ __forceinline__ X lane_sum(X x) {
+template <int COUNT, class X> __device__ __forceinline__ X lane_sum(X x) {
 #pragma unroll
-    for (int step = LANES / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+    for (int step = COUNT / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
     return x;
 }
 
-template <int LANES, class X> __device__ __forceinline__ X lane_max(X x) {
+template <int COUNT, class X> __device__ __forceinline__ X lane_max(X x) {
 #pragma unroll
-    for (int step = LANES / 2; step > 0; step /= 2) x = larger(x, __shfl_xor_sync(0xffffffffu, x, step));
+    for (int step = COUNT / 2; step > 0; step /= 2) x = larger(x, __shfl_xor_sync(0xffffffffu, x, step));
     return x;
 }
 
@@ -162,7 +162,7 @@ template <int N, class X> __device__ __forceinline__ void drop(const Dropout &d,
 #pragma unroll
     for (int k = 0; k < N; k++) {
         if (k % 8 == 0) words = row_numbers(d, node, (u32)(column + k) / 8);
-        x[k] *= (X)dropout_factor(d, words, (column + k) % 8);
+        x[k] *= (X)dropout_factor(d, words, N >= 8 ? k % 8 : column % 8 + k);
     }
 }
 
@@ -208,3 +208,32 @@ template <class X> __device__ __forceinline__ X derivative(int activation, X slo
 // ---- Where a thread stands.
 
 __device__ __forceinline__ i64 thread_number() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
+
+// ---- Rows, each in the hands of LANES neighbouring threads that take VEC columns at a time, TURNS times (cuda/rows.rs chooses).
+// The threads of a warp stay together, since they add up by shuffles: those without a row go along and touch nothing.
+
+#ifdef LANES
+#define THREADS 256
+#define GROUPS (THREADS / LANES)
+#define UNROLL (TURNS <= 16 ? TURNS : 1)
+
+__device__ __forceinline__ int lane() { return threadIdx.x % LANES; }
+__device__ __forceinline__ int group() { return threadIdx.x / LANES; }
+__device__ __forceinline__ i64 own_row() { return (i64)blockIdx.x * GROUPS + group(); }
+// First column of a turn.
+__device__ __forceinline__ int own_column(int turn) { return (turn * LANES + lane()) * VEC; }
+
+// Adds up what the groups of a block have for the columns of a turn, in the order of the groups, into to[0..cols].
+template <class X> __device__ __forceinline__ void sum_groups(X (&shared)[THREADS * VEC], const X (&x)[VEC], int turn, X *to, int cols) {
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < VEC; k++) shared[threadIdx.x * VEC + k] = x[k];
+    __syncthreads();
+    for (int at = threadIdx.x; at < LANES * VEC; at += THREADS) {
+        int column = turn * LANES * VEC + at;
+        X sum = (X)0;
+        for (int g = 0; g < GROUPS; g++) sum += shared[g * LANES * VEC + at];
+        if (column < cols) to[column] = sum;
+    }
+}
+#endif

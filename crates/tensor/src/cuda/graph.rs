@@ -235,7 +235,8 @@ mod tests {
         }
         assert!(seen.iter().all(|n| *n == 1));
         assert!(rows.iter().zip(degrees).all(|(n, d)| *n == d.div_ceil(PIECE).max(1)));
-        let whole: Vec<u32> = work.items[work.pieces..].iter().map(|i| i.count.checked_ilog2().map_or(0, |x| x + 1)).collect();
+        let whole: Vec<u32> =
+            work.items[work.pieces..].iter().map(|i| i.count.checked_ilog2().map_or(0, |x| x + 1)).collect();
         assert!(whole.is_sorted_by(|a, b| a >= b));
     }
 

@@ -1,10 +1,10 @@
 //! Kernel launches: arguments by value, in the order of the kernel's parameters.
 
 use bytemuck::Pod;
-use cudarc::driver::{CudaFunction, DevicePtr, DevicePtrMut, result};
+use cudarc::driver::{CudaFunction, result};
 
 use super::compile::{Defines, Source};
-use super::{Cuda, slice, slice_mut};
+use super::{Cuda, place, place_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
 
@@ -48,7 +48,7 @@ impl Launch<'_> {
 
     /// The elements of a matrix, which the kernel only reads.
     pub(super) fn read(self, what: &'static str, m: &Matrix) -> Result<Self> {
-        let at = slice(self.op, what, m)?.device_ptr(&self.cuda.stream).0;
+        let at = place(self.cuda, self.op, what, m)?;
         Ok(self.arg(at))
     }
 
@@ -62,7 +62,7 @@ impl Launch<'_> {
 
     /// The elements of a matrix, which the kernel writes.
     pub(super) fn write(self, what: &'static str, m: &mut Matrix) -> Result<Self> {
-        let at = slice_mut(self.op, what, m)?.device_ptr_mut(&self.cuda.stream).0;
+        let at = place_mut(self.cuda, self.op, what, m)?;
         Ok(self.arg(at))
     }
 

@@ -1,13 +1,10 @@
-//! What kernels are told, as they take it: addresses, numbers of types, dropouts.
+//! What kernels over edges are told, as they take it: addresses of a known type, numbers of types.
 
-use bytemuck::{Pod, Zeroable};
-use cudarc::driver::{DevicePtr, DevicePtrMut};
-
-use super::{Cuda, slice, slice_mut};
+use super::elementwise::typed;
+use super::{Cuda, place, place_mut};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::random::Dropout;
 
 /// The number of a type, as `STORAGE` in common.cuh.
 pub(super) fn number(dtype: DType) -> usize {
@@ -18,36 +15,11 @@ pub(super) fn number(dtype: DType) -> usize {
     }
 }
 
-/// `Dropout` of common.cuh.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-pub(super) struct DropoutNumbers {
-    key: [u32; 2],
-    stream: u32,
-    threshold: u32,
-    scale: f32,
-    unused: u32,
-    ids: u64,
-}
-
-impl DropoutNumbers {
-    /// Without ids of rows.
-    pub(super) fn of(dropout: &Dropout) -> Self {
-        let (key, stream, threshold, scale) = dropout.numbers();
-        Self { key, stream, threshold, scale, unused: 0, ids: 0 }
-    }
-
-    /// With ids of rows, or null.
-    pub(super) fn of_rows(dropout: &Dropout, ids: u64) -> Self {
-        Self { ids, ..Self::of(dropout) }
-    }
-}
-
 impl Cuda {
     /// Where the elements of a matrix are, which kernels only read.
     pub(super) fn address(&self, op: &'static str, what: &'static str, m: &Matrix, dtype: DType) -> Result<u64> {
-        expect_type(op, what, m, dtype)?;
-        Ok(slice(op, what, m)?.device_ptr(&self.stream).0)
+        typed(op, what, m, dtype)?;
+        place(self, op, what, m)
     }
 
     /// Where the elements of a matrix are, which kernels write.
@@ -58,8 +30,8 @@ impl Cuda {
         m: &mut Matrix,
         dtype: DType,
     ) -> Result<u64> {
-        expect_type(op, what, m, dtype)?;
-        Ok(slice_mut(op, what, m)?.device_ptr_mut(&self.stream).0)
+        typed(op, what, m, dtype)?;
+        place_mut(self, op, what, m)
     }
 
     /// [`Cuda::address`], null where there is no matrix.
@@ -72,8 +44,4 @@ impl Cuda {
     ) -> Result<u64> {
         m.map_or(Ok(0), |m| self.address(op, what, m, dtype))
     }
-}
-
-fn expect_type(op: &'static str, what: &'static str, m: &Matrix, dtype: DType) -> Result<()> {
-    if m.dtype() == dtype { Ok(()) } else { Err(Error::Type { op, what, got: m.dtype() }) }
 }

@@ -3,8 +3,8 @@
 
 use super::Cuda;
 use super::attention::{Types, Variant};
-use super::numbers::number;
 use super::compile::{Defines, Source, machine_code};
+use super::numbers::number;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::gradcheck::numbers;
@@ -46,8 +46,29 @@ fn linear_on_a_gpu_equals_the_cpu() {
     }
 }
 
-/// Every source with the numbers that it is specialised for, beside the type of the elements.
-const SOURCES: &[(&Source, &[&[(&str, usize)]])] = &[(&super::linear::SOURCE, &[&[]])];
+/// A source with the numbers that it is specialised for, beside the type of the elements.
+type Variants = (&'static Source, &'static [&'static [(&'static str, usize)]]);
+
+/// Rows of a few shapes: narrow, wide, not divisible.
+const ROWS: [[(&str, usize); 3]; 3] = [
+    [("VEC", 2), ("LANES", 16), ("TURNS", 1)],
+    [("VEC", 2), ("LANES", 32), ("TURNS", 4)],
+    [("VEC", 1), ("LANES", 32), ("TURNS", 17)],
+];
+
+const SOURCES: &[Variants] = &[
+    (&super::blas::SOURCE, &[&[("WIDE", 0)], &[("WIDE", 1)]]),
+    (&super::elementwise::SOURCE, &[&[("TARGET", 0)], &[("TARGET", 1)], &[("TARGET", 2)]]),
+    (&super::columns::SOURCE, &[&ROWS[0], &ROWS[1], &ROWS[2]]),
+    (&super::global::SOURCE, &[&[]]),
+    (&super::head_dot::SOURCE, &[&[]]),
+    (&super::loss::SOURCE, &[&[]]),
+    (&super::norm::SOURCE, &[&ROWS[0], &ROWS[1], &ROWS[2]]),
+    (&super::optim::SOURCE, &[&[("CHUNK", 4096)]]),
+    (&super::optim::SQUARES, &[&[("CHUNK", 4096)]]),
+    (&super::parts::SOURCE, &[&[]]),
+    (&super::rowwise::SOURCE, &[&ROWS[0], &ROWS[1], &ROWS[2]]),
+];
 
 #[test]
 #[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
@@ -78,7 +99,14 @@ fn compiles(source: &Source, defines: &Defines) {
 fn every_kind_of_attention_compiles() {
     use DType::{Bf16, F32, F64};
     let types = |out, value, dst, src| Types { out, value, dst, src };
-    let dot = Variant { score: 0, types: types(Bf16, Bf16, Bf16, Bf16), own_values: false, bias: 0, features: 1, dropout: false };
+    let dot = Variant {
+        score: 0,
+        types: types(Bf16, Bf16, Bf16, Bf16),
+        own_values: false,
+        bias: 0,
+        features: 1,
+        dropout: false,
+    };
     let gat = Variant { score: 1, types: types(Bf16, Bf16, F32, F32), ..dot };
     let gatv2 = Variant { score: 2, types: types(F32, Bf16, F32, Bf16), ..dot };
     for (variant, heads, width) in [

@@ -106,10 +106,13 @@ pub(crate) fn on_a_gpu(case: &Case, single: f64, half: f64) {
     }
 }
 
-/// The GPU that ignored tests run on.
+/// The GPU that ignored tests run on, the same for all cases of a test.
 #[cfg(feature = "cuda")]
 pub(crate) fn gpu() -> Device {
-    Device::with_backend(Box::new(crate::cuda::Cuda::new(0).unwrap()))
+    thread_local! {
+        static GPU: Device = Device::with_backend(Box::new(crate::cuda::Cuda::new(0).unwrap()));
+    }
+    GPU.with(Clone::clone)
 }
 
 fn near(who: &str, found: &[Vec<f64>], exact: &[Vec<f64>], tolerance: f64) {
@@ -145,6 +148,28 @@ macro_rules! agrees_with_f64 {
     };
 }
 pub(crate) use agrees_with_f64;
+
+/// Two tests of each function of a device: on the CPU, and on a GPU.
+macro_rules! on_every_device {
+    ($($name:ident),*) => {
+        mod on_the_cpu {
+            $(#[test]
+            fn $name() {
+                super::$name(&$crate::device::Device::cpu());
+            })*
+        }
+
+        #[cfg(feature = "cuda")]
+        mod on_a_gpu {
+            $(#[test]
+            #[ignore = "needs a GPU"]
+            fn $name() {
+                super::$name(&$crate::ops::tests::gpu());
+            })*
+        }
+    };
+}
+pub(crate) use on_every_device;
 
 /// The same bits with 1, 2 and 3 threads.
 pub(crate) fn on_any_threads(case: &Case) {
