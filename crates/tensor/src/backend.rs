@@ -3,6 +3,7 @@
 //! [`Backend`] is the sum of small traits: [`Memory`] here, and one per operation, declared beside the operation in
 //! [`ops`](crate::ops). A new device implements them in a folder of its own; nothing else changes.
 
+use crate::adjacency::Direction;
 use crate::cpu::HostBlock;
 use crate::error::Result;
 use crate::matrix::Matrix;
@@ -67,8 +68,18 @@ pub trait Memory {
     /// `to += x`.
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()>;
 
-    /// Waits until everything that was asked of the device is done: for clocks.
+    /// Returns when everything that was asked for so far is done: for clocks.
     fn wait(&self) -> Result<()>;
+}
+
+/// The traffic floor of operations over edges: the same passes over the same indices, and nothing but loads.
+pub trait Floor {
+    /// Loads, for every edge of `direction`, the row that it names in each of `tables`. Returns a number that depends on
+    /// what was loaded, so that no load can be left out.
+    ///
+    /// # Errors
+    /// If a table has fewer rows than the graph has columns, or is of a type that the device does not load here.
+    fn touch(&self, direction: &Direction, tables: &[&Matrix]) -> Result<u64>;
 }
 
 /// A device that runs every operation.
@@ -81,6 +92,7 @@ pub trait Backend:
     + CombineKernels
     + DropoutKernels
     + EpilogueKernels
+    + Floor
     + GlobalKernels
     + HeadDotKernels
     + L2NormKernels
@@ -104,6 +116,7 @@ impl<T> Backend for T where
         + CombineKernels
         + DropoutKernels
         + EpilogueKernels
+        + Floor
         + GlobalKernels
         + HeadDotKernels
         + L2NormKernels

@@ -8,6 +8,7 @@
 //! same bits every time.
 
 mod attention;
+mod bag;
 mod batch_norm;
 mod blas;
 mod columns;
@@ -16,20 +17,24 @@ mod compile;
 mod dropout;
 mod elementwise;
 mod epilogue;
+mod floor;
 mod global;
 mod gpu;
+mod graph;
 mod head_dot;
 mod l2norm;
 mod launch;
 mod linear;
 mod loss;
 mod norm;
+mod numbers;
 mod optim;
 mod parts;
-mod rest;
 mod rows;
 mod rowwise;
 mod shape;
+mod spmm;
+mod sums;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -212,10 +217,6 @@ impl Cuda {
 
     fn elsewhere(&self, what: &str) -> Error {
         Error::Device { device: self.name(), problem: format!("{what} was prepared for another device") }
-    }
-
-    fn unsupported(&self, what: &str) -> Error {
-        Error::Device { device: self.name(), problem: format!("{what} is not available on this device yet") }
     }
 }
 

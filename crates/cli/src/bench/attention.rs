@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use graphweft_tensor::cpu::Cpu;
 use graphweft_tensor::ops::attention::{BiasVar, attention};
 use graphweft_tensor::{Adjacency, DType, Tape};
 use serde_json::json;
@@ -47,11 +46,11 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     }
     let peak = device.ledger().peak();
     for _ in 0..=args.common.runs {
-        let cpu = Cpu::new();
+        let backend = device.backend();
         // The passes of forward, of backward by destination and of backward by source.
         let touch = || {
-            let sum = cpu.touch(&graph.forward, &[&kv])?.wrapping_add(cpu.touch(&graph.forward, &[&kv])?);
-            Ok(sum.wrapping_add(cpu.touch(&graph.transpose, &[&q, &g, &lse, &lse])?))
+            let sum = backend.touch(&graph.forward, &[&kv])?.wrapping_add(backend.touch(&graph.forward, &[&kv])?);
+            Ok(sum.wrapping_add(backend.touch(&graph.transpose, &[&q, &g, &lse, &lse])?))
         };
         let (sum, ms) = timed(&device, touch)?;
         std::hint::black_box(sum);

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use graphweft_tensor::cpu::Cpu;
 use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
 use graphweft_tensor::{Adjacency, DType, Tape};
 use serde_json::json;
@@ -40,9 +39,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     }
     let peak = device.ledger().peak();
     for _ in 0..=args.common.runs {
-        let cpu = Cpu::new();
+        let backend = device.backend();
         // The passes of forward and of backward.
-        let touch = || Ok(cpu.touch(&graph.forward, &[&x])?.wrapping_add(cpu.touch(&graph.transpose, &[&g])?));
+        let touch = || Ok(backend.touch(&graph.forward, &[&x])?.wrapping_add(backend.touch(&graph.transpose, &[&g])?));
         let (sum, ms) = timed(&device, touch)?;
         std::hint::black_box(sum);
         floor.push(ms);

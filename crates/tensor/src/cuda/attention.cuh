@@ -50,10 +50,9 @@ struct Operands {
     const u64 *src_ids;
     const u64 *dst_ids;
     Dropout dropout;
-    u32 count;    // of items
-    double slope; // of the LeakyReLU where it is flat
-    double scale; // of dot products
-    u32 pieces;   // how many of the items are pieces
+    u32 count, pieces; // items, and how many of them are pieces
+    double slope;      // of the LeakyReLU where it is flat
+    double scale;      // of dot products
 };
 
 __device__ __forceinline__ float exp_2(float x) {

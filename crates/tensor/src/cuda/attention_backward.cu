@@ -16,6 +16,7 @@ struct Gradients {
     u32 piece_size; // columns of a piece's row
     u32 warps;      // of the grid
     int add;        // whether the row's gradient is added to
+    u32 unused;
 };
 
 // How much of a gradient the score's factors hold back.

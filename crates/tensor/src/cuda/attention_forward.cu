@@ -26,31 +26,45 @@ struct State {
         }
     }
 
-    // From a row of m, s and acc.
-    __device__ __forceinline__ void load(const Lane &lane, const C *heads, const C *columns) {
+    // From a row of m, s and acc. ALIGNED: acc begins at a multiple of 8.
+    template <bool ALIGNED> __device__ __forceinline__ void load(const Lane &lane, const C *heads, const C *columns) {
+        constexpr int N = ALIGNED ? VEC : 1;
 #pragma unroll
         for (int t = 0; t < SLOTS; t++) {
             if (!lane.has(t)) continue;
             m[t] = heads[lane.head_of(t)], s[t] = heads[HEADS + lane.head_of(t)];
 #pragma unroll
-            for (int c = 0; c < CHUNKS; c++)
+            for (int c = 0; c < CHUNKS; c++) {
+                if (!lane.has(t, c)) continue;
 #pragma unroll
-                for (int k = 0; k < VEC; k++)
-                    if (lane.has(t, c)) acc[t][c][k] = columns[lane.column(t, c) + k];
+                for (int k = 0; k < VEC; k += N) {
+                    Packed<C, N> x;
+                    x.load_written(columns + lane.column(t, c) + k);
+#pragma unroll
+                    for (int n = 0; n < N; n++) acc[t][c][k + n] = x.get(n);
+                }
+            }
         }
     }
 
-    __device__ __forceinline__ void store(const Lane &lane, C *heads, C *columns) const {
+    template <bool ALIGNED> __device__ __forceinline__ void store(const Lane &lane, C *heads, C *columns) const {
+        constexpr int N = ALIGNED ? VEC : 1;
         if (lane.team != 0) return;
 #pragma unroll
         for (int t = 0; t < SLOTS; t++) {
             if (!lane.has(t)) continue;
             if (lane.part == 0) heads[lane.head_of(t)] = m[t], heads[HEADS + lane.head_of(t)] = s[t];
 #pragma unroll
-            for (int c = 0; c < CHUNKS; c++)
+            for (int c = 0; c < CHUNKS; c++) {
+                if (!lane.has(t, c)) continue;
 #pragma unroll
-                for (int k = 0; k < VEC; k++)
-                    if (lane.has(t, c)) columns[lane.column(t, c) + k] = acc[t][c][k];
+                for (int k = 0; k < VEC; k += N) {
+                    C x[N];
+#pragma unroll
+                    for (int n = 0; n < N; n++) x[n] = acc[t][c][k + n];
+                    put(columns + lane.column(t, c) + k, x, 0);
+                }
+            }
         }
     }
 
@@ -111,9 +125,9 @@ struct State {
         if (to.state) {
             C *carried = to.state + (u64)row * (2 * HEADS + D);
             State before;
-            before.load(lane, carried, carried + 2 * HEADS);
+            before.load<false>(lane, carried, carried + 2 * HEADS);
             before.merge(*this);
-            before.store(lane, carried, carried + 2 * HEADS);
+            before.store<false>(lane, carried, carried + 2 * HEADS);
         } else {
             finish(lane, to.out + (u64)row * D, to.lse + (u64)row * HEADS);
         }
@@ -122,7 +136,8 @@ struct State {
 
 __device__ __forceinline__ C *piece_at(const Target &to, u32 piece) { return to.pieces + (u64)piece * PIECE_SIZE; }
 
-extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const Operands o, const Target to) {
+// S and V are SRC and VALUE: what does not fit together for another score is left out only from a template.
+template <typename S, typename V> __device__ __forceinline__ void forward(const Operands &o, const Target &to) {
     u32 at = warp_id();
     if (at >= o.count) return;
     Item item = item_at(o.items, at);
@@ -143,13 +158,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const Op
         u32 count = min(32u, item.count - from);
         for (u32 first = 0; first < count; first += TEAMS * UNROLL) {
             Edge edges[UNROLL];
-            Far<SRC> far[SCORE == GAT ? 1 : UNROLL];
-            Far<VALUE> values[UNROLL];
+            Far<S> far[SCORE == GAT ? 1 : UNROLL];
+            Far<V> values[UNROLL];
             C scores[UNROLL][SLOTS];
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
                 edges[u].take(batch, first + u * TEAMS + lane.team, count);
-                const SRC *row = o.src + (u64)edges[u].node * SRC_STRIDE;
+                const S *row = o.src + (u64)edges[u].node * SRC_STRIDE;
                 if constexpr (SCORE == GAT) {
 #pragma unroll
                     for (int s = 0; s < SLOTS; s++) scores[u][s] = head_number(row, lane, s, edges[u].exists);
@@ -201,10 +216,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const Op
     state.merge_teams();
     if (at < o.pieces) {
         C *piece = piece_at(to, at);
-        state.store(lane, piece, piece + PIECE_HEAD);
+        state.store<true>(lane, piece, piece + PIECE_HEAD);
     } else {
         state.write(lane, to, item.row);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const Operands o, const Target to) {
+    forward<SRC, VALUE>(o, to);
 }
 
 // Merges the states of pieces, a warp per row.
@@ -218,13 +237,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_merge(const Merg
     for (u32 k = lane.team; k < merge.count; k += TEAMS) {
         const C *piece = piece_at(to, merge.first + k * merge.stride);
         State other;
-        other.load(lane, piece, piece + PIECE_HEAD);
+        other.load<true>(lane, piece, piece + PIECE_HEAD);
         state.merge(other);
     }
     state.merge_teams();
     if (merge.row == NO_ROW) {
         C *piece = piece_at(to, merge.first);
-        state.store(lane, piece, piece + PIECE_HEAD);
+        state.store<true>(lane, piece, piece + PIECE_HEAD);
     } else {
         state.write(lane, to, merge.row);
     }
@@ -238,6 +257,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_finish(const C *
     lane.team = 0;
     State state;
     const C *from = carried + (u64)row * (2 * HEADS + D);
-    state.load(lane, from, from + 2 * HEADS);
+    state.load<false>(lane, from, from + 2 * HEADS);
     state.finish(lane, to.out + (u64)row * D, to.lse + (u64)row * HEADS);
 }

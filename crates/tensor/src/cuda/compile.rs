@@ -12,6 +12,7 @@ use cudarc::nvrtc::result::{compile_program, create_program, destroy_program, ge
 use cudarc::nvrtc::sys;
 use sha2::{Digest, Sha256};
 
+use super::numbers::number;
 use crate::dtype::DType;
 
 /// What stands before every source.
@@ -43,12 +44,7 @@ pub(super) struct Defines(Vec<(&'static str, usize)>);
 impl Defines {
     /// Stored elements of this type.
     pub(super) fn of(storage: DType) -> Self {
-        let number = match storage {
-            DType::F32 => 0,
-            DType::F64 => 1,
-            DType::Bf16 => 2,
-        };
-        Self(vec![("STORAGE", number)])
+        Self(vec![("STORAGE", number(storage))])
     }
 
     /// And one more number.
@@ -166,13 +162,13 @@ mod tests {
     use super::*;
 
     const EMPTY: Source =
-        Source { name: "empty", text: "extern \"C\" __global__ void empty(T *x) { *x = store<T>((C)N); }" };
+        Source { name: "empty", text: "extern \"C\" __global__ void empty(T *x) { *x = store<T>((C)NUMBER); }" };
 
     #[test]
     #[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
     fn kernels_are_kept_and_damage_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let defines = |n| Defines::of(DType::Bf16).with("N", n);
+        let defines = |n| Defines::of(DType::Bf16).with("NUMBER", n);
         let code = |n| machine_code(&EMPTY, &defines(n), (9, 0), Some(folder.path())).unwrap();
         let files = || fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().path()).collect::<Vec<_>>();
         let first = code(1);

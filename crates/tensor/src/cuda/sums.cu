@@ -12,6 +12,7 @@ struct Sums {
     B *b;
     u32 count, size, a_width, b_width;
     int add; // to a
+    u32 unused;
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS) sum_pieces(const Sums o) {

@@ -1,19 +1,15 @@
 //! The same operations on the CPU and on a GPU. Without a GPU these tests are ignored; on a machine that has one, run the test
 //! binary with `--include-ignored`.
 
-use std::rc::Rc;
-
-use graphweft_graph::Csr;
-
 use super::Cuda;
+use super::attention::{Types, Variant};
 use super::compile::{Defines, Source, machine_code};
-use crate::adjacency::Adjacency;
+use super::numbers::number;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::gradcheck::numbers;
 use crate::ledger::Tag;
 use crate::ops::activation::Activation;
-use crate::ops::attention::{BiasVar, attention};
 use crate::ops::linear::{Affine, linear};
 use crate::tape::{Parameter, Tape};
 
@@ -50,31 +46,6 @@ fn linear_on_a_gpu_equals_the_cpu() {
     }
 }
 
-#[test]
-#[ignore = "needs a GPU"]
-fn attention_on_a_gpu_equals_the_cpu() {
-    let mut indptr = vec![0u64];
-    let mut indices = Vec::new();
-    for i in 0..500u32 {
-        let degree = if i == 3 { 9000 } else { i % 19 };
-        let mut row: Vec<u32> = (0..degree).map(|k| (i * 31 + k * 17) % 500).collect();
-        row.sort_unstable();
-        indices.extend(row);
-        indptr.push(indices.len() as u64);
-    }
-    for (heads, d) in [(8, 128), (3, 15), (1, 32)] {
-        let results = devices().map(|device| {
-            let graph = Rc::new(Adjacency::new(&device, Csr::new(indptr.clone(), indices.clone(), 500).unwrap()));
-            let up = |seed, c| device.upload(500, c, &floats(seed, 500 * c), Tag::Activations).unwrap();
-            let mut tape = Tape::without_gradients(&device);
-            let (q, kv) = (tape.constant(up(1, d)), tape.constant(up(2, 2 * d)));
-            let out = attention(&mut tape, &graph, heads, &q, &kv, BiasVar::None, None).unwrap();
-            out.value().to_vec::<f32>().unwrap()
-        });
-        assert_near(&results[0], &results[1], 1e-4);
-    }
-}
-
 /// A source with the numbers that it is specialised for, beside the type of the elements.
 type Variants = (&'static Source, &'static [&'static [(&'static str, usize)]]);
 
@@ -86,7 +57,6 @@ const ROWS: [[(&str, usize); 3]; 3] = [
 ];
 
 const SOURCES: &[Variants] = &[
-    (&super::attention::SOURCE, &[&[]]),
     (&super::blas::SOURCE, &[&[("WIDE", 0)], &[("WIDE", 1)]]),
     (&super::elementwise::SOURCE, &[&[("TARGET", 0)], &[("TARGET", 1)], &[("TARGET", 2)]]),
     (&super::columns::SOURCE, &[&ROWS[0], &ROWS[1], &ROWS[2]]),
@@ -113,6 +83,66 @@ fn every_kernel_compiles_for_every_architecture() {
             }
         }
     }
+}
+
+/// A source of operations over edges compiles for its defines.
+fn compiles(source: &Source, defines: &Defines) {
+    for architecture in [(8, 0), (9, 0)] {
+        if let Err(problem) = machine_code(source, defines, architecture, None) {
+            panic!("{problem}");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
+fn every_kind_of_attention_compiles() {
+    use DType::{Bf16, F32, F64};
+    let types = |out, value, dst, src| Types { out, value, dst, src };
+    let dot = Variant {
+        score: 0,
+        types: types(Bf16, Bf16, Bf16, Bf16),
+        own_values: false,
+        bias: 0,
+        features: 1,
+        dropout: false,
+    };
+    let gat = Variant { score: 1, types: types(Bf16, Bf16, F32, F32), ..dot };
+    let gatv2 = Variant { score: 2, types: types(F32, Bf16, F32, Bf16), ..dot };
+    for (variant, heads, width) in [
+        (dot, 8, 16),
+        (Variant { bias: 2, features: 3, dropout: true, ..dot }, 9, 8),
+        (Variant { types: types(F32, Bf16, F32, Bf16), bias: 1, dropout: true, ..dot }, 3, 40),
+        (Variant { types: types(F64, F64, F64, F64), ..dot }, 2, 3),
+        (gat, 8, 16),
+        (Variant { bias: 1, dropout: true, types: types(F64, F64, F64, F64), ..gat }, 1, 1),
+        (gatv2, 4, 32),
+        (Variant { own_values: true, bias: 2, features: 70, dropout: true, ..gatv2 }, 2, 5),
+    ] {
+        for source in [&super::attention::FORWARD, &super::attention::BACKWARD] {
+            compiles(source, &variant.defines(heads, width));
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
+fn every_kind_of_aggregation_compiles() {
+    use DType::{Bf16, F32, F64};
+    for (x, out, columns) in [(F32, F32, 128), (F32, Bf16, 16), (Bf16, F32, 8), (Bf16, Bf16, 47), (F64, F64, 1)] {
+        let defines = super::spmm::Shape::new(columns, x.size().min(out.size())).defines(x, out);
+        compiles(&super::spmm::SUMS, &defines);
+        if x == out {
+            compiles(&super::spmm::MAXIMA, &defines);
+            compiles(&super::bag::SOURCE, &Defines::of(x));
+            compiles(&super::sums::ROWS, &Defines::of(x));
+        }
+        let defines = Defines::of(x).with("A_TYPE", number(out)).with("B_TYPE", number(x)).with("THREADS", 256);
+        compiles(&super::sums::PIECES, &defines);
+    }
+    let sizes = [256, 20, 6, 0].into_iter().zip(super::floor::SIZES);
+    let defines = sizes.fold(Defines::of(F32).with("THREADS", 256), |d, (size, name)| d.with(name, size));
+    compiles(&super::floor::SOURCE, &defines);
 }
 
 #[test]

@@ -149,6 +149,28 @@ macro_rules! agrees_with_f64 {
 }
 pub(crate) use agrees_with_f64;
 
+/// Two tests of each function of a device: on the CPU, and on a GPU.
+macro_rules! on_every_device {
+    ($($name:ident),*) => {
+        mod on_the_cpu {
+            $(#[test]
+            fn $name() {
+                super::$name(&$crate::device::Device::cpu());
+            })*
+        }
+
+        #[cfg(feature = "cuda")]
+        mod on_a_gpu {
+            $(#[test]
+            #[ignore = "needs a GPU"]
+            fn $name() {
+                super::$name(&$crate::ops::tests::gpu());
+            })*
+        }
+    };
+}
+pub(crate) use on_every_device;
+
 /// The same bits with 1, 2 and 3 threads.
 pub(crate) fn on_any_threads(case: &Case) {
     let run = |threads| {
