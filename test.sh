@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need, then runs all of them. Tests over the real graphs run where these are (GRAPHWEFT_SHARED, or
-# ../shared beside this checkout) and are reported as skipped elsewhere.
+# ../shared beside this checkout) and are reported as skipped elsewhere. GPU kernels are compiled, not run, by NVIDIA's compiler
+# from its Python package, if that can be installed (GRAPHWEFT_NVRTC names a folder that has it already); tests that need a GPU are
+# reported as skipped: run the test binary with --ignored where there is one.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -9,6 +11,15 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 command -v cargo >/dev/null || { echo "install Rust first (rustup, stable toolchain)" >&2; exit 1; }
 command -v cc >/dev/null || { as_root apt-get update -q && as_root apt-get install -qy build-essential; }
 cargo nextest --version >/dev/null 2>&1 || cargo install cargo-nextest --locked
+
+if [ -z "${GRAPHWEFT_NVRTC:-}" ]; then
+    venv=target/venv
+    [ -x $venv/bin/python ] || python3 -m venv $venv 2>/dev/null || true
+    [ -x $venv/bin/pip ] && $venv/bin/pip install -q 'nvidia-cuda-nvrtc==13.0.*' || echo "NVRTC was not installed" >&2
+    found=$(find "$PWD/$venv" -name 'libnvrtc.so.13' -print -quit 2>/dev/null || true)
+    [ -z "$found" ] || export GRAPHWEFT_NVRTC=${found%/*}
+fi
+[ -z "${GRAPHWEFT_NVRTC:-}" ] || export LD_LIBRARY_PATH=$GRAPHWEFT_NVRTC${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 cargo nextest run --workspace --locked "$@"
 cargo test --workspace --doc --locked --quiet

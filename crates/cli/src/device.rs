@@ -13,26 +13,15 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// The place that was named; else a GPU, if one is there and answers, or the CPU.
+    /// The place that was named; else a GPU, if one is there with the libraries that it needs, or the CPU.
     pub(crate) fn place(&self, ui: &Ui) -> Place {
-        if let Some(place) = self.device {
-            if place != Place::Cpu {
-                doctor::load_cuda();
-            }
-            return place;
+        let place = self.device.unwrap_or_else(Place::best);
+        let missing = if place == Place::Cpu { Vec::new() } else { doctor::load_cuda() };
+        if self.device.is_none() && !missing.is_empty() {
+            ui.note(&format!("computing on the CPU: {} not found, see graphweft doctor", missing.join(", ")));
+            return Place::Cpu;
         }
-        let best = Place::best();
-        if best == Place::Cpu {
-            return best;
-        }
-        doctor::load_cuda();
-        match best.open(Precision::default()) {
-            Ok(_) => best,
-            Err(e) => {
-                ui.note(&format!("computing on the CPU: {e}"));
-                Place::Cpu
-            }
-        }
+        place
     }
 
     /// A device there, with products of f32 in f32.

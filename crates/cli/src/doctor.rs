@@ -31,11 +31,10 @@ const BACKENDS: &[Backend] = &[
     Backend { name: "cuda", what: "kernels on NVIDIA GPUs", built: cfg!(feature = "cuda") },
 ];
 
-/// Loads what CUDA needs beside the driver from where toolkits and wheels have it, so that the loader's own search finds it.
-pub(crate) fn load_cuda() {
-    for library in LIBRARIES.iter().filter(|l| l.with_cuda) {
-        library.find();
-    }
+/// Loads what CUDA needs beside the driver from where toolkits and wheels have it, so that the loader's own search finds it; gives
+/// the names of what is missing.
+pub(crate) fn load_cuda() -> Vec<&'static str> {
+    LIBRARIES.iter().filter(|l| l.with_cuda && l.find().is_none()).map(|l| l.name).collect()
 }
 
 pub(crate) fn run(_: &Args, ui: &Ui) -> anyhow::Result<()> {

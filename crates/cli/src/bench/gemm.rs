@@ -2,7 +2,7 @@
 
 use graphweft_tensor::ops::activation::{Activated, Activation};
 use graphweft_tensor::ops::linear::Weights;
-use graphweft_tensor::{DType, Device, Tag};
+use graphweft_tensor::{DType, Tag};
 use serde_json::json;
 
 use super::{Common, median, random, timed};

@@ -1,7 +1,6 @@
 //! Partial sums, added up in order.
 
 use super::compile::{Defines, Source};
-use super::launch::THREADS;
 use super::{Cuda, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
@@ -21,6 +20,6 @@ impl Cuda {
             .arg(count as i32)
             .write("sums", to)?;
         // SAFETY: the arguments are those of the kernel, which stays inside both shapes.
-        unsafe { launch.run([count.div_ceil(32), 1], THREADS, 0) }
+        unsafe { launch.run([count.div_ceil(32), 1], 32 * 32, 0) }
     }
 }

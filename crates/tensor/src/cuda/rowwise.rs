@@ -45,7 +45,8 @@ impl Cuda {
             .arg(pre.unwrap_or(place))
             .maybe_read("bias", bias)?
             .arg(place)
-            .arg(pre.unwrap_or(0))
+            // Without a bias it is what it will be.
+            .arg(pre.filter(|_| bias.is_some()).unwrap_or(0))
             .arg(rows as i64)
             .arg(cols as i32)
             .arg(width as i32)
