@@ -12,6 +12,7 @@ use clap::{Subcommand, ValueEnum};
 use graphweft_graph::random::Philox;
 use graphweft_graph::{AnyCsr, Csr, Error};
 use graphweft_tensor::{DType, Device, Matrix, Tag, Usage};
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use crate::device::Choice;
@@ -121,7 +122,10 @@ fn open(source: &Source, common: &Common, ui: &Ui) -> anyhow::Result<(String, Cs
 /// Normal random numbers.
 fn normals(len: usize, stream: u64) -> Vec<f32> {
     let random = Philox::new(1, stream);
-    (0..len.div_ceil(4) as u64).flat_map(|k| random.normals(k)).take(len).collect()
+    let mut numbers = vec![0.0; len.next_multiple_of(4)];
+    numbers.par_chunks_mut(4).enumerate().for_each(|(k, to)| to.copy_from_slice(&random.normals(k as u64)));
+    numbers.truncate(len);
+    numbers
 }
 
 /// The same as a matrix.

@@ -9,7 +9,7 @@
 //   DROPOUT                 whether weights are dropped
 //   VEC, PARTS, CHUNKS      a lane has VEC columns at a time; PARTS lanes share a head, with CHUNKS such vectors each
 //   SIDE, SLOTS             heads side by side in a team of lanes, heads one after another in a lane
-//   UNROLL                  edges in flight
+//   UNROLL, MIN_BLOCKS      edges in flight, and blocks that shall find room on a multiprocessor
 // A team of PARTS·SIDE lanes serves one edge, and a warp as many edges at a time as it has teams. Heads that do not fit into a team
 // are served by other blocks (y).
 
@@ -100,14 +100,13 @@ template <typename T> __device__ __forceinline__ void load_part(const Lane &lane
 template <typename T> struct Far {
     Packed<T, VEC> x[SLOTS][CHUNKS];
 
-    // Zeros where the edge does not exist.
-    __device__ __forceinline__ void load(const Lane &lane, const T *row, bool exists) {
+    __device__ __forceinline__ void load(const Lane &lane, const T *row) {
 #pragma unroll
         for (int s = 0; s < SLOTS; s++)
 #pragma unroll
             for (int c = 0; c < CHUNKS; c++) {
                 x[s][c].clear();
-                if (exists && lane.has(s, c)) x[s][c].load(row + lane.column(s, c));
+                if (lane.has(s, c)) x[s][c].load(row + lane.column(s, c));
             }
     }
 };
@@ -163,7 +162,8 @@ struct Batch {
     }
 };
 
-// One edge as its team sees it.
+// One edge as its team sees it. A team without an edge left loads what the last one names, so that loads need no conditions and
+// go out together; its weight is 0.
 struct Edge {
     u32 node;
     u64 edge;
@@ -173,9 +173,10 @@ struct Edge {
     __device__ __forceinline__ Edge() {}
     __device__ __forceinline__ void take(const Batch &batch, u32 at, u32 count) {
         exists = at < count;
-        node = __shfl_sync(ALL, batch.node, at & 31);
-        if (BIAS != NO_BIAS) edge = __shfl_sync(ALL, batch.edge, at & 31);
-        if (DROPOUT) kept = __shfl_sync(ALL, batch.kept, at & 31);
+        u32 from = min(at, count - 1);
+        node = __shfl_sync(ALL, batch.node, from);
+        if (BIAS != NO_BIAS) edge = __shfl_sync(ALL, batch.edge, from);
+        if (DROPOUT) kept = __shfl_sync(ALL, batch.kept, from);
     }
 
     // The dropout factor of a head.
@@ -187,7 +188,7 @@ struct Edge {
     // This lane's share of a head's bias.
     __device__ __forceinline__ C bias_part(const Operands &o, const Lane &lane, int s) const {
         C sum = 0;
-        if (BIAS == NO_BIAS || !exists || !lane.has(s)) return sum;
+        if (BIAS == NO_BIAS || !lane.has(s)) return sum;
         int head = lane.head_of(s);
         if (BIAS == PER_EDGE) return lane.part == 0 ? __ldg(o.bias + edge * HEADS + head) : sum;
 #pragma unroll
@@ -200,6 +201,6 @@ struct Edge {
 };
 
 // GAT's operands are a number per head.
-template <typename T> __device__ __forceinline__ C head_number(const T *row, const Lane &lane, int s, bool exists) {
-    return exists && lane.has(s) ? (C)__ldg((const C *)row + lane.head_of(s)) : (C)0;
+template <typename T> __device__ __forceinline__ C head_number(const T *row, const Lane &lane, int s) {
+    return lane.has(s) ? (C)__ldg((const C *)row + lane.head_of(s)) : (C)0;
 }

@@ -79,13 +79,12 @@ impl Shape {
         self.heads.div_ceil(self.side * self.slots)
     }
 
+    /// Registers that a lane needs for its columns of a row.
+    fn registers(&self, storage: DType) -> usize {
+        self.slots * self.chunks * self.vec * storage.compute().size() / 4
+    }
+
     fn defines(&self, storage: DType) -> Defines {
-        // More edges in flight hide more latency; more columns per lane leave fewer registers for them.
-        let unroll = match self.slots * self.chunks * self.vec * storage.compute().size() / 4 {
-            0..=8 => 4,
-            9..=16 => 2,
-            _ => 1,
-        };
         Defines::of(storage)
             .with("HEADS", self.heads)
             .with("WIDTH", self.width)
@@ -94,7 +93,6 @@ impl Shape {
             .with("CHUNKS", self.chunks)
             .with("SIDE", self.side)
             .with("SLOTS", self.slots)
-            .with("UNROLL", unroll.min(WARP / self.teams()))
             .with("THREADS", THREADS)
     }
 }
@@ -158,11 +156,39 @@ pub(super) struct Variant {
     pub(super) dropout: bool,
 }
 
+/// Which passes a source has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passes {
+    Forward,
+    Backward,
+}
+
 impl Variant {
-    pub(super) fn defines(&self, heads: usize, width: usize) -> Defines {
+    /// Edges in flight and blocks per multiprocessor. What is in flight hides latency, and so do warps, which share the registers:
+    /// these numbers were the best of many on an H200, for 8 heads of 16 columns over R-MAT graphs of 17 and 49 million edges.
+    fn tuning(&self, shape: &Shape, passes: Passes) -> (usize, usize) {
+        let registers = shape.registers(self.types.out);
+        let unroll = match (registers, passes) {
+            (0..=4, _) | (5..=8, Passes::Forward) => 2,
+            _ => 1,
+        };
+        let blocks = match self {
+            _ if registers > 8 || self.bias == 2 => 1,
+            Self { score: 2, .. } => 6,
+            Self { dropout: false, bias: 0, .. } => 8,
+            _ => 7,
+        };
+        (unroll.min(WARP / shape.teams()), blocks)
+    }
+
+    pub(super) fn defines(&self, heads: usize, width: usize, passes: Passes) -> Defines {
         let Types { out, value, dst, src } = self.types;
-        Shape::new(heads, width, self.types.smallest())
+        let shape = Shape::new(heads, width, self.types.smallest());
+        let (unroll, blocks) = self.tuning(&shape, passes);
+        shape
             .defines(out)
+            .with("UNROLL", unroll)
+            .with("MIN_BLOCKS", blocks)
             .with("SCORE", self.score)
             .with("OUT_TYPE", number(out))
             .with("VALUE_TYPE", number(value))
@@ -215,6 +241,7 @@ struct Gradients {
     g: u64,
     lse: u64,
     big_d: u64,
+    known: u64,
     row: u64,
     value: u64,
     shared: u64,
@@ -237,7 +264,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(cuda: &Cuda, a: &Attention<'_>, direction: &Direction, map: bool) -> Result<Self> {
+    fn new(cuda: &Cuda, a: &Attention<'_>, direction: &Direction, map: bool, passes: Passes) -> Result<Self> {
         let (types, (d, _)) = (Types::new(a)?, a.output());
         let (heads, width, compute) = (a.heads, d / a.heads, types.compute());
         let at = |what, m: &Matrix, dtype| cuda.address(OP, what, m, dtype);
@@ -297,7 +324,7 @@ impl Call {
         };
         let variant = Variant { score, types, own_values, bias: kind, features, dropout: dropout.is_some() };
         let shape = Shape::new(heads, width, types.smallest());
-        Ok(Self { shape, types, defines: variant.defines(heads, width), graph, operands })
+        Ok(Self { shape, types, defines: variant.defines(heads, width, passes), graph, operands })
     }
 
     /// Blocks for `count` warps.
@@ -312,16 +339,16 @@ impl Call {
 }
 
 /// Kernels for rows without edges, whose defines do not depend on the score.
-fn rows_only(heads: usize, out: &Matrix) -> (Shape, Defines) {
+fn rows_only(heads: usize, out: &Matrix, passes: Passes) -> (Shape, Defines) {
     let (width, out) = (out.cols() / heads.max(1), out.dtype());
     let types = Types { out, value: out, dst: out, src: out };
     let variant = Variant { score: 0, types, own_values: false, bias: 0, features: 1, dropout: false };
-    (Shape::new(heads, width, out.size()), variant.defines(heads, width))
+    (Shape::new(heads, width, out.size()), variant.defines(heads, width, passes))
 }
 
 impl Cuda {
     fn attention_pass(&self, a: &Attention<'_>, mut target: Target) -> Result<()> {
-        let call = Call::new(self, a, &a.graph.forward, false)?;
+        let call = Call::new(self, a, &a.graph.forward, false, Passes::Forward)?;
         let Shape { heads, width, .. } = call.shape;
         // As in the source: m and s, then the columns, each from a multiple of 8 on.
         let mut pieces = call.pieces(a, (2 * heads).next_multiple_of(8) + (heads * width).next_multiple_of(8))?;
@@ -362,6 +389,9 @@ impl Cuda {
     /// What both passes of backward are told.
     fn gradients(&self, call: &Call, s: &Saved<'_>, row: u64, value: u64, write: Write) -> Result<Gradients> {
         let compute = call.types.compute();
+        for (what, m) in [("lse", s.lse), ("d", s.d)] {
+            m.expect(OP, what, s.g.rows(), call.shape.heads)?;
+        }
         Ok(Gradients {
             g: self.address(OP, "g", s.g, call.types.out)?,
             lse: self.address(OP, "lse", s.lse, compute)?,
@@ -395,7 +425,7 @@ impl AttentionKernels for Cuda {
         let (rows, dtype) = (out.rows(), out.dtype());
         state.expect(OP, "state", rows, 2 * heads + out.cols())?;
         lse.expect(OP, "lse", rows, heads)?;
-        let (shape, defines) = rows_only(heads, out);
+        let (shape, defines) = rows_only(heads, out, Passes::Forward);
         let target = Target {
             out: self.address_mut(OP, "out", out, dtype)?,
             lse: self.address_mut(OP, "lse", lse, dtype.compute())?,
@@ -412,7 +442,7 @@ impl AttentionKernels for Cuda {
         let (rows, dtype) = (out.rows(), out.dtype());
         g.expect(OP, "g", rows, out.cols())?;
         d.expect(OP, "d", rows, heads)?;
-        let (shape, defines) = rows_only(heads, out);
+        let (shape, defines) = rows_only(heads, out, Passes::Backward);
         let launch = self
             .kernel(OP, &BACKWARD, defines, "attention_d")?
             .arg(self.address(OP, "g", g, dtype)?)
@@ -425,7 +455,7 @@ impl AttentionKernels for Cuda {
     }
 
     fn attention_dst(&self, a: &Attention<'_>, s: &Saved<'_>, to: DstGrads<'_>) -> Result<()> {
-        let call = Call::new(self, a, &a.graph.forward, false)?;
+        let call = Call::new(self, a, &a.graph.forward, false, Passes::Backward)?;
         let compute = call.types.compute();
         let (width, dtype) = (to.row.cols(), call.types.dst);
         let row = self.address_mut(OP, "gradient by destination", to.row, dtype)?;
@@ -461,7 +491,7 @@ impl AttentionKernels for Cuda {
     }
 
     fn attention_src(&self, a: &Attention<'_>, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
-        let call = Call::new(self, a, &a.graph.transpose, true)?;
+        let call = Call::new(self, a, &a.graph.transpose, true, Passes::Backward)?;
         let Types { value: value_type, src, .. } = call.types;
         let row =
             Part { width: to.row.cols(), dtype: src, to: self.address_mut(OP, "gradient by source", to.row, src)? };
@@ -477,7 +507,18 @@ impl AttentionKernels for Cuda {
             Score::Dot { .. } => row.to + (row.width / 2 * src.size()) as u64,
             _ => value.to,
         };
-        let gradients = self.gradients(&call, s, row.to, values_at, Write::Set)?;
+        let mut gradients = self.gradients(&call, s, row.to, values_at, Write::Set)?;
+        let (count, compute) = (s.lse.rows() * a.heads, call.types.compute());
+        let mut known = a.device().uninit(OP, count, 2, compute, Tag::Workspace)?;
+        gradients.known = self.address_mut(OP, "known", &mut known, compute)?;
+        let launch = self
+            .kernel(OP, &BACKWARD, call.defines.clone(), "attention_known")?
+            .arg(gradients.lse)
+            .arg(gradients.big_d)
+            .arg(gradients.known)
+            .arg(count as u64);
+        // SAFETY: the arguments are those of the kernel; lse and D have a number per destination and head.
+        unsafe { launch.run_each(count)? };
         // What is as wide as the values comes first in a piece.
         let parts = if let Score::Gat { .. } = a.score { [value, row] } else { [row, value] };
         self.backward_pass(a, &call, "attention_src", gradients, parts)

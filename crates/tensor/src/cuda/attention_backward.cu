@@ -7,6 +7,7 @@ struct Gradients {
     const OUT *g;
     const C *lse;
     const C *big_d;
+    const C *known; // by source: both side by side, for destinations and heads
     void *row;      // of the row's operand
     void *value;    // by source: of the values
     C *shared;   // by destination: for each warp, of GATv2's a
@@ -76,7 +77,7 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
         if constexpr (SCORE == GAT) {
 #pragma unroll
             for (int s = 0; s < SLOTS; s++)
-                number[s] = head_number(near_rows + (u64)item.row * near_stride, lane, s, true);
+                number[s] = head_number(near_rows + (u64)item.row * near_stride, lane, s);
         } else {
             load_part(lane, near_rows + (u64)item.row * near_stride,
                       SCORE == DOT ? (C)o.scale * LOG2_E : (C)1, near);
@@ -97,28 +98,28 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
                 Edge edges[UNROLL];
                 Far<FAR> far[SCORE == GAT ? 1 : UNROLL];
                 Far<PRODUCT> products[UNROLL];
-                C numbers[UNROLL][SLOTS], known[UNROLL][SLOTS][2];
+                C numbers[UNROLL][SLOTS];
+                Packed<C, 2> known[UNROLL][SLOTS];
 #pragma unroll
                 for (int u = 0; u < UNROLL; u++) {
                     edges[u].take(batch, first + u * TEAMS + lane.team, count);
                     const FAR *row = far_rows + (u64)edges[u].node * far_stride;
                     if constexpr (SCORE == GAT) {
 #pragma unroll
-                        for (int s = 0; s < SLOTS; s++) numbers[u][s] = head_number(row, lane, s, edges[u].exists);
+                        for (int s = 0; s < SLOTS; s++) numbers[u][s] = head_number(row, lane, s);
                     } else {
-                        far[u].load(lane, row, edges[u].exists);
+                        far[u].load(lane, row);
                     }
                     if constexpr (ONE_LOAD)
                         products[u] = far[u];
                     else
-                        products[u].load(lane, product_rows + (u64)edges[u].node * product_stride, edges[u].exists);
+                        products[u].load(lane, product_rows + (u64)edges[u].node * product_stride);
                     if (BY_SRC)
 #pragma unroll
                         for (int s = 0; s < SLOTS; s++) {
                             u64 place = (u64)edges[u].node * HEADS + lane.head_of(s);
-                            bool known_here = edges[u].exists && lane.has(s);
-                            known[u][s][0] = known_here ? __ldg(to.lse + place) : (C)0;
-                            known[u][s][1] = known_here ? __ldg(to.big_d + place) : (C)0;
+                            known[u][s].clear();
+                            if (lane.has(s)) known[u][s].load(to.known + 2 * place);
                         }
                 }
 #pragma unroll
@@ -135,7 +136,7 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
                             score = lane_sum<PARTS>(score_part(near[s], far[u].x[s], a[s], slope) + bias);
                         }
                         C product = lane_sum<PARTS>(dot_part(other[s], products[u].x[s]));
-                        C top = BY_SRC ? known[u][s][0] * LOG2_E : lse[s], mean = BY_SRC ? known[u][s][1] : big_d[s];
+                        C top = BY_SRC ? known[u][s].get(0) : lse[s], mean = BY_SRC ? known[u][s].get(1) : big_d[s];
                         C alpha = edges[u].exists && lane.has(s) ? exp_2(score - top) : (C)0;
                         C factor = edges[u].factor(o, lane.head_of(s));
                         C de = alpha * (product * factor - mean), direct = alpha * factor;
@@ -220,12 +221,20 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
             }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) attention_dst(const Operands o, const Gradients to) {
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_dst(const Operands o, const Gradients to) {
     backward<false>(o, to, o.dst, DST_STRIDE, to.g, D, o.src, SRC_STRIDE, o.value, VALUE_STRIDE);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) attention_src(const Operands o, const Gradients to) {
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_src(const Operands o, const Gradients to) {
     backward<true>(o, to, o.src, SRC_STRIDE, o.value, VALUE_STRIDE, o.dst, DST_STRIDE, to.g, D);
+}
+
+// The log-sum-exp, in units of log₂, and D side by side: a gather of both then touches one place.
+extern "C" __global__ void attention_known(const C *lse, const C *big_d, C *to, u64 count) {
+    u64 at = thread_number();
+    if (at >= count) return;
+    C pair[2] = {lse[at] * LOG2_E, big_d[at]};
+    put(to + 2 * at, pair, 0);
 }
 
 // D_i = g_i·out_i, a team per row.
@@ -237,7 +246,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     Far<OUT> y;
     u64 begin = (u64)min(row, rows - 1) * D;
     load_part(lane, g + begin, 1, x);
-    y.load(lane, out + begin, true);
+    y.load(lane, out + begin);
 #pragma unroll
     for (int s = 0; s < SLOTS; s++) {
         C sum = lane_sum<PARTS>(dot_part(x[s], y.x[s]));

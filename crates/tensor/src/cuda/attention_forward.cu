@@ -146,7 +146,7 @@ template <typename S, typename V> __device__ __forceinline__ void forward(const 
     C number[SLOTS], slope = o.slope;
     if constexpr (SCORE == GAT) {
 #pragma unroll
-        for (int s = 0; s < SLOTS; s++) number[s] = head_number(o.dst + (u64)item.row * DST_STRIDE, lane, s, true);
+        for (int s = 0; s < SLOTS; s++) number[s] = head_number(o.dst + (u64)item.row * DST_STRIDE, lane, s);
     } else {
         load_part(lane, o.dst + (u64)item.row * DST_STRIDE, SCORE == DOT ? (C)o.scale * LOG2_E : (C)1, near);
     }
@@ -167,12 +167,12 @@ template <typename S, typename V> __device__ __forceinline__ void forward(const 
                 const S *row = o.src + (u64)edges[u].node * SRC_STRIDE;
                 if constexpr (SCORE == GAT) {
 #pragma unroll
-                    for (int s = 0; s < SLOTS; s++) scores[u][s] = head_number(row, lane, s, edges[u].exists);
+                    for (int s = 0; s < SLOTS; s++) scores[u][s] = head_number(row, lane, s);
                 } else {
-                    far[u].load(lane, row, edges[u].exists);
+                    far[u].load(lane, row);
                 }
                 if constexpr (SCORE != GATV2 || OWN_VALUES)
-                    values[u].load(lane, o.value + (u64)edges[u].node * VALUE_STRIDE, edges[u].exists);
+                    values[u].load(lane, o.value + (u64)edges[u].node * VALUE_STRIDE);
                 else
                     values[u] = far[u];
             }
@@ -222,7 +222,7 @@ template <typename S, typename V> __device__ __forceinline__ void forward(const 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const Operands o, const Target to) {
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_forward(const Operands o, const Target to) {
     forward<SRC, VALUE>(o, to);
 }
 

@@ -21,7 +21,7 @@ use crate::ledger::Tag;
 
 const OP: &str = "graph";
 /// Edges of an item at most.
-const PIECE: usize = 128;
+const PIECE: usize = 256;
 /// Pieces that are merged at a time.
 const GROUP: u32 = 32;
 /// The row of a merge whose result is a piece again, as in edges.cuh.
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn items_cover_every_edge_once_and_every_row() {
-        let degrees = [0, 1, 128, 129, 3, 0, 5000, 64, 127, 256, 257];
+        let degrees = [0, 1, PIECE, PIECE + 1, 3, 0, 40 * PIECE - 7, 64, PIECE - 1, 2 * PIECE, 2 * PIECE + 1];
         let csr = csr(&degrees);
         let work = Work::new(&csr).unwrap();
         let mut seen = vec![0; csr.num_edges()];
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn merges_reach_every_piece_once_and_in_order() {
-        let work = Work::new(&csr(&[5000, 200, 7, 128 * 32, 128 * 33])).unwrap();
+        let work = Work::new(&csr(&[40 * PIECE - 7, PIECE + 1, 7, 32 * PIECE, 33 * PIECE])).unwrap();
         let mut found: Vec<Vec<u32>> = Vec::new();
         for merge in &work.rows {
             let firsts = (0..merge.count).map(|k| merge.first + k * merge.stride);

@@ -39,9 +39,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             C w[UNROLL];
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
-                u32 edge = first + u * TEAMS + lane.team;
-                w[u] = __shfl_sync(ALL, weight, edge & 31);
-                far[u].load(lane, x, __shfl_sync(ALL, mine, edge & 31), edge < count);
+                // A team without an edge left loads what the last one names: loads need no conditions and go out together.
+                u32 edge = first + u * TEAMS + lane.team, at = min(edge, count - 1);
+                w[u] = __shfl_sync(ALL, weight, at);
+                w[u] = edge < count ? w[u] : (C)0;
+                far[u].load(lane, x, __shfl_sync(ALL, mine, at));
             }
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
@@ -76,20 +78,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) max_gradient(const Graph g
         for (u32 first = 0; first < count; first += TEAMS * UNROLL) {
             Far<X> far[UNROLL];
             Far<u32> largest[UNROLL];
+            bool takes[UNROLL];
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
-                u32 edge = first + u * TEAMS + lane.team, node = __shfl_sync(ALL, mine, edge & 31);
-                bool exists = __shfl_sync(ALL, (int)counts, edge & 31) && edge < count;
-                far[u].load(lane, g, node, exists);
-                largest[u].load(lane, arg, node, exists);
+                u32 edge = first + u * TEAMS + lane.team, at = min(edge, count - 1), node = __shfl_sync(ALL, mine, at);
+                takes[u] = __shfl_sync(ALL, (int)counts, at) && edge < count;
+                far[u].load(lane, g, node);
+                largest[u].load(lane, arg, node);
             }
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
 #pragma unroll
                 for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
-                    // Where there is no edge, g is 0.
-                    for (int k = 0; k < VEC; k++) sum[c][k] += largest[u].x[c].w[k] == own ? far[u].x[c].get(k) : (C)0;
+                    for (int k = 0; k < VEC; k++)
+                        sum[c][k] += takes[u] && largest[u].x[c].w[k] == own ? far[u].x[c].get(k) : (C)0;
         }
     }
     write_sum(lane, graph, at, item.row, sum, 1, dx, add, pieces, piece_size);

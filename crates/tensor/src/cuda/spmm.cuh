@@ -28,12 +28,11 @@ struct Lane {
 template <typename S> struct Far {
     Packed<S, VEC> x[CHUNKS];
 
-    // Zeros where the edge does not exist.
-    __device__ __forceinline__ void load(const Lane &lane, const S *rows, u32 row, bool exists) {
+    __device__ __forceinline__ void load(const Lane &lane, const S *rows, u32 row) {
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             x[c].clear();
-            if (exists && lane.has(c)) x[c].load(rows + (u64)row * COLUMNS + lane.column(c));
+            if (lane.has(c)) x[c].load(rows + (u64)row * COLUMNS + lane.column(c));
         }
     }
 };

@@ -67,8 +67,8 @@ impl Shape {
     pub(super) fn defines(&self, x: DType, out: DType) -> Defines {
         // More edges in flight hide more latency; more columns per lane leave fewer registers for them.
         let unroll = match self.chunks * self.vec {
-            0..=8 => 4,
-            9..=16 => 2,
+            0..=4 => 4,
+            5..=16 => 2,
             _ => 1,
         };
         Defines::of(x)

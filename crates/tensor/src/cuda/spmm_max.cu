@@ -100,17 +100,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             u32 id[UNROLL];
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
-                u32 edge = first + u * TEAMS + lane.team;
-                id[u] = __shfl_sync(ALL, own, edge & 31);
-                far[u].load(lane, x, __shfl_sync(ALL, mine, edge & 31), edge < count);
+                // A team without an edge left sees the last one again, which changes nothing.
+                u32 at = min(first + u * TEAMS + lane.team, count - 1);
+                id[u] = __shfl_sync(ALL, own, at);
+                far[u].load(lane, x, __shfl_sync(ALL, mine, at));
             }
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
-                if (first + u * TEAMS + lane.team < count)
 #pragma unroll
-                    for (int c = 0; c < CHUNKS; c++)
+                for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
-                        for (int k = 0; k < VEC; k++) best.offer(c, k, far[u].x[c].get(k), id[u]);
+                    for (int k = 0; k < VEC; k++) best.offer(c, k, far[u].x[c].get(k), id[u]);
         }
     }
     best.merge_teams();

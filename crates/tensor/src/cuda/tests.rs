@@ -1,17 +1,27 @@
 //! The same operations on the CPU and on a GPU. Without a GPU these tests are ignored; on a machine that has one, run the test
 //! binary with `--include-ignored`.
 
+use std::rc::Rc;
+
 use super::Cuda;
-use super::attention::{Types, Variant};
+use super::attention::{Passes, Types, Variant};
 use super::compile::{Defines, Source, machine_code};
 use super::numbers::number;
+use crate::adjacency::Adjacency;
 use crate::device::Device;
 use crate::dtype::DType;
+use crate::error::Result;
 use crate::gradcheck::numbers;
 use crate::ledger::Tag;
 use crate::ops::activation::Activation;
+use crate::ops::attention::{BiasVar, attention};
+use crate::ops::attention_blocks::{Block, attention_blocks};
+use crate::ops::gat::{Gat, gat};
+use crate::ops::gatv2::{Gatv2, gatv2};
+use crate::ops::graphs::{Case, Kind, dropout, from_rows, renumbered, upload};
 use crate::ops::linear::{Affine, linear};
-use crate::tape::{Parameter, Tape};
+use crate::ops::spmm::{Reduction, WeightVar, aggregate};
+use crate::tape::{Parameter, Tape, Var};
 
 fn devices() -> [Device; 2] {
     [Device::cpu(), Device::with_backend(Box::new(Cuda::new(0).unwrap()))]
@@ -116,9 +126,8 @@ fn every_kind_of_attention_compiles() {
         (gatv2, 4, 32),
         (Variant { own_values: true, bias: 2, features: 70, dropout: true, ..gatv2 }, 2, 5),
     ] {
-        for source in [&super::attention::FORWARD, &super::attention::BACKWARD] {
-            compiles(source, &variant.defines(heads, width));
-        }
+        compiles(&super::attention::FORWARD, &variant.defines(heads, width, Passes::Forward));
+        compiles(&super::attention::BACKWARD, &variant.defines(heads, width, Passes::Backward));
     }
 }
 
@@ -140,6 +149,49 @@ fn every_kind_of_aggregation_compiles() {
     let sizes = [256, 20, 6, 0].into_iter().zip(super::floor::SIZES);
     let defines = sizes.fold(Defines::of(F32).with("THREADS", 256), |d, (size, name)| d.with(name, size));
     compiles(&super::floor::SOURCE, &defines);
+}
+
+/// Everything over edges once, in cases small enough for compute-sanitizer: hubs whose pieces are merged in two steps, both ways.
+#[test]
+#[ignore = "needs a GPU"]
+fn one_small_case_of_every_kernel_over_edges() {
+    let graph = |device: &Device| {
+        let rows = (0..40u32).map(|i| match i {
+            3 => (0..33 * 256).map(|k| if k % 100 == 0 { k % 40 } else { 5 }).collect(),
+            i => (0..i % 7).map(|k| (i * 31 + k * 17) % 40).collect(),
+        });
+        from_rows(device, rows, 40)
+    };
+    let edges = graph(&Device::cpu()).num_edges();
+    let (row, wide) = ((40, 32, Kind::Stored), (40, 64, Kind::Stored));
+    let (heads, per_edge) = ((40, 4, Kind::Computed), (edges, 4, Kind::Computed));
+    let check = |what: &str, inputs: &[_], f: &dyn Fn(&mut Tape, &Rc<Adjacency>, &[Var]) -> Result<Var>| {
+        Case { graph: &graph, inputs, f }.agrees_on_a_gpu(what, 5e-5, 3e-2);
+    };
+    check("dot", &[row, wide, (4, 3, Kind::Computed)], &|tape, graph, x| {
+        let feat = upload(tape.device(), 9, (edges, 3), x[2].value().dtype());
+        let bias = BiasVar::Features { feat: &feat, weight: &x[2] };
+        attention(tape, graph, 4, &x[0], &x[1], bias, Some(dropout(graph)))
+    });
+    check("gat", &[heads, heads, row, per_edge], &|tape, graph, x| {
+        gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, BiasVar::PerEdge(&x[3]), None)
+    });
+    check("gatv2", &[row, row, (4, 8, Kind::Computed)], &|tape, graph, x| {
+        gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, BiasVar::None, None)
+    });
+    check("blocks", &[row, wide], &|tape, graph, x| {
+        let block = Block { graph, kv: &x[1], bias: BiasVar::None, dropout: None };
+        attention_blocks(tape, 4, &x[0], &[block.clone(), block])
+    });
+    check("mean", &[row, (edges, 1, Kind::Computed)], &|tape, graph, x| {
+        aggregate(tape, graph, &x[0], Reduction::Mean, WeightVar::PerEdge(&x[1]))
+    });
+    check("max", &[row], &|tape, graph, x| {
+        aggregate(tape, graph, &x[0], Reduction::Max(renumbered(40)), WeightVar::None)
+    });
+    let device = crate::ops::tests::gpu();
+    let (on_gpu, tables) = (graph(&device), [64, 20, 6].map(|cols| upload(&device, 1, (40, cols), DType::Bf16)));
+    device.backend().touch(&on_gpu.forward, &tables.iter().collect::<Vec<_>>()).unwrap();
 }
 
 #[test]
