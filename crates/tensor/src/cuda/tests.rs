@@ -74,6 +74,7 @@ const SOURCES: &[Variants] = &[
     (&super::optim::SOURCE, &[&[("CHUNK", 4096)]]),
     (&super::optim::SQUARES, &[&[("CHUNK", 4096)]]),
     (&super::parts::SOURCE, &[&[]]),
+    (&super::rows::MERGE, &[&[]]),
     (&super::rowwise::SOURCE, &[&ROWS[0], &ROWS[1]]),
 ];
 
