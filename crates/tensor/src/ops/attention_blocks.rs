@@ -238,6 +238,14 @@ mod tests {
         same_bits_for_any_number_of_threads(|| case().run(&Device::cpu(), DType::F32), "merged");
     }
 
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn merged_states_agree_on_a_gpu() {
+        let inputs = [(300, 32, Stored), (300, 64, Stored)];
+        Case { graph: &with_hub, inputs: &inputs, f: &merged }.agrees_on_a_gpu("merged", 2e-5, 2e-2);
+    }
+
     #[test]
     fn states_that_do_not_fit_are_refused() {
         let device = Device::cpu();
