@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::ui::bytes;
 
-/// One GPU.
+/// One GPU; a build without CUDA sees none.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) memory: u64,
