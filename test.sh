@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need, then runs all of them. Tests over the real graphs run where these are (GRAPHWEFT_SHARED, or
-# ../shared beside this checkout) and are reported as skipped elsewhere.
+# ../shared beside this checkout) and are reported as skipped elsewhere. GPU kernels are compiled, not run, by NVIDIA's compiler
+# from its Python package, if that can be installed (GRAPHWEFT_NVRTC names a folder that has it already); tests that need a GPU are
+# reported as skipped: run the test binary with --ignored where there is one.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -12,6 +14,15 @@ command -v cc >/dev/null || { as_root apt-get update -q && as_root apt-get insta
 ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 && command -v mpirun >/dev/null && command -v mpicc >/dev/null ||
   { as_root apt-get update -q && as_root apt-get install -qy libopenmpi-dev openmpi-bin libclang-dev; }
 cargo nextest --version >/dev/null 2>&1 || cargo install cargo-nextest --locked
+
+if [ -z "${GRAPHWEFT_NVRTC:-}" ]; then
+    venv=target/venv
+    [ -x $venv/bin/python ] || python3 -m venv $venv 2>/dev/null || true
+    [ -x $venv/bin/pip ] && $venv/bin/pip install -q 'nvidia-cuda-nvrtc==13.0.*' || echo "NVRTC was not installed" >&2
+    found=$(find "$PWD/$venv" -name 'libnvrtc.so.13' -print -quit 2>/dev/null || true)
+    [ -z "$found" ] || export GRAPHWEFT_NVRTC=${found%/*}
+fi
+[ -z "${GRAPHWEFT_NVRTC:-}" ] || export LD_LIBRARY_PATH=$GRAPHWEFT_NVRTC${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 cargo nextest run --workspace --features graphweft/mpi --locked "$@"
 cargo test --workspace --doc --locked --quiet

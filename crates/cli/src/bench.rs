@@ -12,8 +12,10 @@ use clap::{Subcommand, ValueEnum};
 use graphweft_graph::random::Philox;
 use graphweft_graph::{AnyCsr, Csr, Error};
 use graphweft_tensor::{DType, Device, Matrix, Tag, Usage};
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
+use crate::device::Choice;
 use crate::source::{Opened, Source};
 use crate::ui::{Ui, bytes, table, usage};
 
@@ -65,6 +67,9 @@ struct Common {
     /// Seed for --graph
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
+
+    #[command(flatten)]
+    device: Choice,
 }
 
 /// Attention heads, for the benches that have them.
@@ -117,7 +122,10 @@ fn open(source: &Source, common: &Common, ui: &Ui) -> anyhow::Result<(String, Cs
 /// Normal random numbers.
 fn normals(len: usize, stream: u64) -> Vec<f32> {
     let random = Philox::new(1, stream);
-    (0..len.div_ceil(4) as u64).flat_map(|k| random.normals(k)).take(len).collect()
+    let mut numbers = vec![0.0; len.next_multiple_of(4)];
+    numbers.par_chunks_mut(4).enumerate().for_each(|(k, to)| to.copy_from_slice(&random.normals(k as u64)));
+    numbers.truncate(len);
+    numbers
 }
 
 /// The same as a matrix.
@@ -126,10 +134,12 @@ fn random(device: &Device, rows: usize, cols: usize, dtype: DType, stream: u64) 
     Ok(if dtype == DType::F32 { m } else { device.convert("bench", &m, dtype)? })
 }
 
-/// Milliseconds of one run.
-fn timed<T>(f: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+/// Milliseconds of one run, until the device is done.
+fn timed<T>(device: &Device, f: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+    device.backend().wait()?;
     let start = Instant::now();
     let out = f()?;
+    device.backend().wait()?;
     Ok((out, start.elapsed().as_secs_f64() * 1e3))
 }
 

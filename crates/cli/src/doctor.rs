@@ -3,12 +3,14 @@
 //! Optional libraries are looked for at run time, in the places where the loader, a CUDA toolkit or Python wheels put them,
 //! and asked for their version; nothing is started and no device is touched beyond counting.
 
+mod gpus;
 mod library;
 pub(crate) mod machine;
 
 use serde_json::{Value, json};
 
 use crate::ui::{Ui, bytes, table};
+use gpus::gpus;
 use library::{Found, LIBRARIES};
 use machine::Machine;
 
@@ -26,16 +28,26 @@ const BACKENDS: &[Backend] = &[
     Backend { name: "cpu", what: "graphs on the CPU, all cores", built: true },
     Backend { name: "metis", what: "METIS partitioner", built: cfg!(feature = "metis") },
     Backend { name: "mpi", what: "ranks as MPI processes", built: cfg!(feature = "mpi") },
-    Backend { name: "cuda", what: "kernels on NVIDIA GPUs, ranks over NCCL", built: false },
+    Backend { name: "cuda", what: "kernels on NVIDIA GPUs", built: cfg!(feature = "cuda") },
 ];
+
+/// Loads what CUDA needs beside the driver from where toolkits and wheels have it, so that the loader's own search finds it; gives
+/// the names of what is missing.
+pub(crate) fn load_cuda() -> Vec<&'static str> {
+    LIBRARIES.iter().filter(|l| l.with_cuda && l.find().is_none()).map(|l| l.name).collect()
+}
 
 pub(crate) fn run(_: &Args, ui: &Ui) -> anyhow::Result<()> {
     let machine = Machine::look();
     let found: Vec<_> = LIBRARIES.iter().map(|l| (l, l.find())).collect();
+    let gpus = gpus();
     let json = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "backends": BACKENDS.iter().map(|b| (b.name.to_string(), b.built.into())).collect::<serde_json::Map<_, _>>(),
         "machine": { "cpu": machine.cpu, "cores": machine.cores, "memory_bytes": machine.memory, "simd": machine.simd },
+        "gpus": gpus.iter().map(|g| json!({
+            "name": g.name, "memory_bytes": g.memory, "architecture": g.architecture, "processors": g.processors,
+        })).collect::<Vec<Value>>(),
         "libraries": found.iter().map(|(l, f)| match f {
             Some(Found { file, version, detail }) => {
                 json!({ "name": l.name, "found": true, "file": file, "version": version, "detail": detail })
@@ -51,12 +63,13 @@ pub(crate) fn run(_: &Args, ui: &Ui) -> anyhow::Result<()> {
             None => [l.name.into(), "not found".into(), format!("{}: {}", l.purpose, l.remedy)],
         });
         format!(
-            "graphweft {}\n\n{} × {}, {} of memory, {}\n\n{}\n\n{}",
+            "graphweft {}\n\n{} × {}, {} of memory, {}\n{}\n{}\n\n{}",
             env!("CARGO_PKG_VERSION"),
             machine.cores,
             machine.cpu,
             bytes(machine.memory),
             machine.simd.join(" "),
+            gpus.iter().map(gpus::Line::to_string).collect::<String>(),
             table(["backend", "built", "what"], backends),
             table(["library", "version", "where, or what to do"], libraries),
         )

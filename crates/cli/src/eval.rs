@@ -8,6 +8,7 @@ use graphweft_train::inference::Trained;
 use graphweft_train::world::World;
 use serde_json::json;
 
+use crate::device::Choice;
 use crate::ranks::{self, Ranks};
 use crate::train::Origin;
 use crate::ui::{self, Ui};
@@ -30,6 +31,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     ranks: Ranks,
+
+    #[command(flatten)]
+    device: Choice,
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
@@ -40,7 +44,8 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     }
     args.ranks.apply(&mut trained.config.parallel)?;
     let config = trained.config.parallel.clone();
-    ranks::enter(&config, None, ui, |world, ui| evaluate(trained, world, ui))
+    let place = (args.device.place_of(&config, ui), trained.config.compute.precision.into());
+    ranks::enter(&config, None, place, ui, |world, ui| evaluate(trained, world, ui))
 }
 
 fn evaluate(trained: Trained, world: &World, ui: &Ui) -> anyhow::Result<()> {

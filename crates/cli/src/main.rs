@@ -3,6 +3,7 @@
 //! One file per verb. Results go to stdout (a table, or one line of JSON with `--json`), everything else to stderr.
 
 mod bench;
+mod device;
 mod doctor;
 mod eval;
 mod exit;

@@ -9,6 +9,7 @@ use graphweft_train::run_dir::write_predictions;
 use graphweft_train::world::World;
 use serde_json::json;
 
+use crate::device::Choice;
 use crate::ranks::{self, Ranks};
 use crate::train::Origin;
 use crate::ui::{self, Ui};
@@ -31,6 +32,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     ranks: Ranks,
+
+    #[command(flatten)]
+    device: Choice,
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
@@ -38,7 +42,8 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     args.origin.apply(&mut trained.config);
     args.ranks.apply(&mut trained.config.parallel)?;
     let config = trained.config.parallel.clone();
-    ranks::enter(&config, None, ui, |world, ui| predict(trained, &args.output, world, ui))
+    let place = (args.device.place_of(&config, ui), trained.config.compute.precision.into());
+    ranks::enter(&config, None, place, ui, |world, ui| predict(trained, &args.output, world, ui))
 }
 
 fn predict(trained: Trained, output: &Path, world: &World, ui: &Ui) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 use graphweft_graph::Error;
 use graphweft_train::Error as Training;
+use graphweft_tensor::{Place, Precision};
 use graphweft_train::config::{CommName, Draft, ParallelConfig};
 use graphweft_train::world::World;
 
@@ -53,15 +54,17 @@ impl Ranks {
     }
 }
 
-/// Runs a verb among the ranks of `config`. Under mpirun their number is that of the processes; `wanted`, if given, must be the
+/// Runs a verb among the ranks of `config`, the first of which computes at `place`. Under mpirun their number is that of the processes; `wanted`, if given, must be the
 /// same.
 pub(crate) fn enter(
     config: &ParallelConfig,
     wanted: Option<u64>,
+    (place, precision): (Place, Precision),
     ui: &Ui,
     verb: impl FnOnce(&World, &Ui) -> anyhow::Result<()> + Send,
 ) -> anyhow::Result<()> {
     World::enter(config, |world| {
+        let world = world.at(place, precision);
         if let Some(wanted) = wanted.filter(|wanted| *wanted != world.ranks() as u64) {
             if !world.leads() {
                 return Err(Training::Refused.into());
@@ -69,6 +72,6 @@ pub(crate) fn enter(
             let what = format!("{wanted} ranks are asked for, but there are {} processes", world.ranks());
             return Err(Error::request(what, format!("start it with mpirun -n {wanted}, or leave out --ranks")).into());
         }
-        verb(world, &ui.of_rank(world.leads()))
+        verb(&world, &ui.of_rank(world.leads()))
     })
 }

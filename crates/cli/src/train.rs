@@ -14,6 +14,7 @@ use graphweft_train::data::Data;
 use graphweft_train::session::{self, Session, Start, absolute};
 use graphweft_train::world::World;
 
+use crate::device::Choice;
 use crate::ranks::{self, Ranks};
 use crate::ui::Ui;
 use report::Report;
@@ -64,6 +65,9 @@ pub(crate) struct Args {
     /// How many seeds to run
     #[arg(long, value_name = "K")]
     seeds: Option<u32>,
+
+    #[command(flatten)]
+    device: Choice,
 
     /// Go on with the run in DIR, from its newest checkpoint (auto) or this one
     #[arg(long, value_name = "auto|CHECKPOINT", num_args = 0..=1, default_missing_value = "auto", requires = "output")]
@@ -117,7 +121,8 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     };
     let wanted = given.get("parallel", "ranks").and_then(|ranks| ranks.as_integer()?.try_into().ok());
     let output = args.output.as_deref();
-    ranks::enter(&config.parallel, wanted, ui, |world, ui| train(&config, output, start, stop, world, ui))
+    let place = (args.device.place_of(&config.parallel, ui), config.compute.precision.into());
+    ranks::enter(&config.parallel, wanted, place, ui, |world, ui| train(&config, output, start, stop, world, ui))
 }
 
 fn train(
@@ -144,8 +149,8 @@ fn train(
         None => None,
     };
     watch.end();
-    let (threads, floor) = (world.threads_of_rank(), floor.as_ref());
-    Report { config, data: &data, dir: &dir, threads, summary: &summary, floor }.show(ui)
+    let (threads, place, floor) = (world.threads_of_rank(), world.place(), floor.as_ref());
+    Report { config, data: &data, dir: &dir, place, threads, summary: &summary, floor }.show(ui)
 }
 
 impl Args {

@@ -58,7 +58,7 @@ pub enum Remat {
     None,
     /// Attention, with the projections of its operands.
     Attention,
-    /// Everything inside a layer.
+    /// Everything inside a layer, and in that again its attention.
     Layer,
 }
 

@@ -13,7 +13,7 @@ use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Network, Rates, Rem
 use graphweft_parallel::Local;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
-use graphweft_tensor::{DType, Device, Matrix, Tag, Tape};
+use graphweft_tensor::{DType, Device, Matrix, Place, Precision, Tag, Tape};
 use safetensors::SafeTensors;
 
 const STEPS: u64 = 10;
@@ -87,7 +87,7 @@ impl Case {
     /// Trains ten steps and returns the losses and the model.
     fn train(&self, device: &Device, dtype: DType) -> (Vec<f64>, Network) {
         let (dims, feat) = array::<f64>(folder("graph/feat.npy"));
-        let labels = array::<i64>(folder("graph/label.npy")).1;
+        let labels: Rc<[i64]> = array::<i64>(folder("graph/label.npy")).1.into();
         let rows: Vec<u32> = array::<i64>(folder("graph/train.npy")).1.iter().map(|i| *i as u32).collect();
         let classes = *labels.iter().max().unwrap() as usize + 1;
         let prepared = self.config.prepare(graph(self.loops), 0).unwrap();
@@ -127,10 +127,9 @@ impl Case {
         (losses, network)
     }
 
-    fn check(&self) {
-        let device = Device::cpu();
+    fn check(&self, device: &Device) {
         let expected = array::<f64>(folder(self.name).join("losses.npy")).1;
-        let (losses, network) = self.train(&device, DType::F64);
+        let (losses, network) = self.train(device, DType::F64);
         for (k, (found, expected)) in losses.iter().zip(&expected).enumerate() {
             assert!((found - expected).abs() <= 1e-9 * expected.max(1.0), "{} step {k}: {found} {expected}", self.name);
         }
@@ -141,7 +140,7 @@ impl Case {
         for b in network.buffers() {
             near(&format!("{} {}", self.name, b.name()), &b.values(), &last[b.name()].1);
         }
-        let (losses, _) = self.train(&device, DType::F32);
+        let (losses, _) = self.train(device, DType::F32);
         for (k, (found, expected)) in losses.iter().zip(&expected).enumerate() {
             assert!(
                 (found - expected).abs() <= 1e-5 * expected.max(1.0),
@@ -159,13 +158,31 @@ fn near(what: &str, found: &[f64], expected: &[f64]) {
     assert!(worst <= 1e-9 * scale, "{what}: {worst} of {scale}");
 }
 
+fn gpu() -> Device {
+    Place::Cuda(0).open(Precision::Full).unwrap()
+}
+
 macro_rules! cases {
-    ($($test:ident: $name:literal, $loops:literal;)*) => { $(
-        #[test]
-        fn $test() {
-            Case::new($name, $loops).check();
+    ($($test:ident: $name:literal, $loops:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                Case::new($name, $loops).check(&Device::cpu());
+            }
+        )*
+
+        mod on_a_gpu {
+            use super::{Case, gpu};
+
+            $(
+                #[test]
+                #[ignore = "needs a GPU"]
+                fn $test() {
+                    Case::new($name, $loops).check(&gpu());
+                }
+            )*
         }
-    )* };
+    };
 }
 
 cases! {

@@ -12,7 +12,7 @@ use graphweft_parallel::Local;
 use graphweft_tensor::gradcheck::numbers;
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
-use graphweft_tensor::{DType, Device, Matrix, Tag, Tape};
+use graphweft_tensor::{DType, Device, Matrix, Place, Precision, Tag, Tape};
 
 const N: usize = 300;
 const FEATURES: usize = 20;
@@ -93,12 +93,15 @@ impl<'a> Run<'a> {
 
     /// The loss, the gradients by name (or that there is none) and the buffers after one step with dropout.
     fn train(&self) -> Outcome {
-        let device = Device::cpu();
-        let (network, step) = self.prepare(&device, Mode::Train);
-        let mut tape = Tape::new(&device);
+        self.train_on(&Device::cpu())
+    }
+
+    fn train_on(&self, device: &Device) -> Outcome {
+        let (network, step) = self.prepare(device, Mode::Train);
+        let mut tape = Tape::new(device);
         let logits = network.forward(&mut tape, &step).unwrap().unwrap();
         assert_eq!((logits.value().shape(), logits.value().dtype()), ((N, CLASSES), self.dtype.compute()));
-        let labels: Vec<i64> = (0..N as i64).map(|i| i % CLASSES as i64).collect();
+        let labels: Rc<[i64]> = (0..N as i64).map(|i| i % CLASSES as i64).collect();
         let rows = LossRows::new((0..N as u32).step_by(3).collect::<Vec<_>>()).unwrap();
         let loss = softmax_cross_entropy(&mut tape, &logits, &labels, &rows, 0.0, 100.0).unwrap();
         let value = f64s(loss.value())[0];
@@ -164,6 +167,37 @@ fn gradients_are_finite_in_every_type_and_with_sparse_features() {
             let loss = Run::new(model, dtype).train().0;
             let exact = *exact.get_or_insert(loss);
             assert!((loss - exact).abs() <= tolerance * exact, "{model} {dtype}: {loss}, in f64 {exact}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_gpu_computes_the_same_with_the_same_masks() {
+    let gpu = Place::Cuda(0).open(Precision::Full).unwrap();
+    for model in MODELS {
+        for features in [&dense as &dyn Fn(&Device, DType) -> Features, &sparse] {
+            let run = |dtype| Run { features, ..Run::new(model, dtype) };
+            let exact = run(DType::F64).train();
+            for (dtype, tolerance) in [(DType::F64, 1e-9), (DType::F32, 1e-4), (DType::Bf16, 0.1)] {
+                let found = run(dtype).train_on(&gpu);
+                assert!((found.0 - exact.0).abs() <= tolerance * exact.0, "{model} {dtype}: {} {}", found.0, exact.0);
+                for ((name, found), (_, exact)) in found.1.iter().zip(&exact.1) {
+                    let (Some(found), Some(exact)) = (found, exact) else {
+                        assert!(found.is_none() && exact.is_none(), "{model} {dtype} {name}");
+                        continue;
+                    };
+                    // Some gradients are zero but for rounding; and a rounded key may leave a ReLU on the other side.
+                    let length = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+                    let off = length(&found.iter().zip(exact).map(|(a, b)| a - b).collect::<Vec<_>>());
+                    let near = off <= 5.0 * tolerance * length(exact).max(1e-2);
+                    assert!(dtype == DType::Bf16 || near, "{model} {dtype} {name}: {off} of {}", length(exact));
+                }
+                assert!(found == run(dtype).train_on(&gpu), "{model} {dtype}: other bits the second time");
+                for remat in [Remat::Attention, Remat::Layer] {
+                    assert!(found == Run { remat, ..run(dtype) }.train_on(&gpu), "{model} {dtype} {remat:?}");
+                }
+            }
         }
     }
 }

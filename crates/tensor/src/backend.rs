@@ -3,6 +3,7 @@
 //! [`Backend`] is the sum of small traits: [`Memory`] here, and one per operation, declared beside the operation in
 //! [`ops`](crate::ops). A new device implements them in a folder of its own; nothing else changes.
 
+use crate::adjacency::Direction;
 use crate::cpu::HostBlock;
 use crate::error::Result;
 use crate::matrix::Matrix;
@@ -49,9 +50,8 @@ pub trait Memory {
     /// What to call the device in messages.
     fn name(&self) -> String;
 
-    /// Memory of at least `bytes` bytes, contents unspecified; `Err` if there is none left.
-    #[allow(clippy::result_unit_err)]
-    fn allocate(&self, bytes: usize) -> std::result::Result<Block, ()>;
+    /// Memory of at least `bytes` bytes, contents unspecified; `None` if there is not enough left.
+    fn allocate(&self, bytes: usize) -> Result<Option<Block>>;
 
     /// Overwrites `to` with bytes from the host.
     fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()>;
@@ -67,6 +67,19 @@ pub trait Memory {
 
     /// `to += x`.
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()>;
+
+    /// Returns when everything that was asked for so far is done: for clocks.
+    fn wait(&self) -> Result<()>;
+}
+
+/// The traffic floor of operations over edges: the same passes over the same indices, and nothing but loads.
+pub trait Floor {
+    /// Loads, for every edge of `direction`, the row that it names in each of `tables`. Returns a number that depends on
+    /// what was loaded, so that no load can be left out.
+    ///
+    /// # Errors
+    /// If a table has fewer rows than the graph has columns, or is of a type that the device does not load here.
+    fn touch(&self, direction: &Direction, tables: &[&Matrix]) -> Result<u64>;
 }
 
 /// A device that runs every operation.
@@ -79,6 +92,7 @@ pub trait Backend:
     + CombineKernels
     + DropoutKernels
     + EpilogueKernels
+    + Floor
     + GlobalKernels
     + HeadDotKernels
     + L2NormKernels
@@ -102,6 +116,7 @@ impl<T> Backend for T where
         + CombineKernels
         + DropoutKernels
         + EpilogueKernels
+        + Floor
         + GlobalKernels
         + HeadDotKernels
         + L2NormKernels

@@ -140,8 +140,8 @@ impl Memory for Cpu {
         format!("cpu ({}, {} threads)", self.isa, rayon::current_num_threads())
     }
 
-    fn allocate(&self, bytes: usize) -> std::result::Result<Block, ()> {
-        HostBlock::new(bytes).map(Block::Host).map_err(|_| ())
+    fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
+        Ok(HostBlock::new(bytes).ok().map(Block::Host))
     }
 
     fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()> {
@@ -182,5 +182,9 @@ impl Memory for Cpu {
 
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {
         elementwise::add(to, x)
+    }
+
+    fn wait(&self) -> Result<()> {
+        Ok(())
     }
 }

@@ -1,22 +1,63 @@
-//! The CUDA backend, begun: memory, linear layers and attention forward, enough to prove that the traits carry a GPU.
+//! The CUDA backend.
 //!
-//! Nothing of CUDA is needed to build this. The driver and NVRTC are loaded when a [`Cuda`] is made; kernels are CUDA C++ files
-//! beside this one, compiled at first use. What is not written yet answers with an error that says so.
+//! Nothing of CUDA is needed to build this. The driver, NVRTC and cuBLASLt are loaded when a [`Cuda`] is made; kernels are CUDA
+//! C++ files beside the Rust file of the same operation, compiled at first use and kept on disk ([`compile`]).
+//!
+//! Everything runs on one stream: memory is taken and given back in the order of the stream, and the host waits only where it
+//! reads. As on the CPU, work is cut by the data alone and sums over pieces are in the order of the pieces, without atomics: the
+//! same bits every time.
 
 mod attention;
+mod bag;
+mod batch_norm;
+mod blas;
+mod columns;
+mod combine;
+mod compile;
+mod dropout;
+mod elementwise;
+mod epilogue;
+mod floor;
+mod global;
+mod gpu;
+mod graph;
+mod head_dot;
+mod l2norm;
+mod launch;
 mod linear;
-mod rest;
+mod loss;
+mod norm;
+mod numbers;
+mod optim;
+mod parts;
+mod rows;
+mod rowwise;
+mod shape;
+mod spmm;
+mod sums;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverError};
-use cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
+use bytemuck::Pod;
+use cudarc::driver::sys::{self, CUmemPool_attribute};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError,
+};
+use cudarc::nvrtc::Ptx;
 
 use crate::backend::{Block, Memory};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
+use crate::place::Precision;
+use crate::random::Ids;
+use blas::Blas;
+use compile::{Defines, Source, source};
+
+pub use gpu::Gpu;
 
 /// Memory on a GPU.
 pub struct CudaBlock(CudaSlice<u8>);
@@ -31,7 +72,21 @@ impl CudaBlock {
 pub struct Cuda {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
-    functions: RefCell<HashMap<&'static str, CudaFunction>>,
+    blas: Blas,
+    architecture: (i32, i32),
+    cache: Option<PathBuf>,
+    modules: RefCell<HashMap<(&'static str, Defines), Arc<CudaModule>>>,
+    functions: RefCell<HashMap<(&'static str, &'static str, Defines), CudaFunction>>,
+    lists: RefCell<Vec<List>>,
+}
+
+/// A list of the host that kernels read, copied once.
+struct List {
+    /// Where it is on the host.
+    at: usize,
+    bytes: CudaSlice<u8>,
+    /// Whether somebody on the host still has it. What is behind holds a weak reference: the place is not used again.
+    alive: Box<dyn Fn() -> bool>,
 }
 
 impl Cuda {
@@ -40,23 +95,68 @@ impl Cuda {
     /// # Errors
     /// [`Error::Device`] that says which library is missing or why the GPU does not answer.
     pub fn new(index: usize) -> Result<Self> {
+        Self::with_precision(index, Precision::default())
+    }
+
+    /// The same, with products of f32 computed as `precision` says.
+    ///
+    /// # Errors
+    /// As for [`Cuda::new`].
+    pub fn with_precision(index: usize, precision: Precision) -> Result<Self> {
         let device = || format!("cuda:{index}");
         let missing = |library: &str, remedy: &str| Error::Device {
             device: device(),
             problem: format!("{library} was not found; {remedy} (`graphweft doctor` tells more)"),
         };
         // SAFETY: these only try to load the libraries.
-        let (driver, nvrtc) =
-            unsafe { (cudarc::driver::sys::is_culib_present(), cudarc::nvrtc::sys::is_culib_present()) };
+        let [driver, nvrtc, blas] = unsafe {
+            [sys::is_culib_present(), cudarc::nvrtc::sys::is_culib_present(), cudarc::cublaslt::sys::is_culib_present()]
+        };
         if !driver {
             return Err(missing("the CUDA driver", "install NVIDIA's driver"));
         }
         if !nvrtc {
             return Err(missing("NVRTC", "pip install nvidia-cuda-nvrtc, or install the CUDA toolkit"));
         }
-        let context = CudaContext::new(index).map_err(|e| failed(&device(), "initialise", e))?;
-        let stream = context.default_stream();
-        Ok(Self { context, stream, functions: RefCell::default() })
+        if !blas {
+            return Err(missing("cuBLASLt", "pip install nvidia-cublas, or install the CUDA toolkit"));
+        }
+        let fail = |what: &'static str| {
+            let device = device();
+            move |e| failed(&device, what, e)
+        };
+        let context = CudaContext::new(index).map_err(fail("initialise"))?;
+        // SAFETY: there is one stream, and no memory leaves it.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().map_err(fail("make a stream"))?;
+        let architecture = context.compute_capability().map_err(fail("ask for the architecture"))?;
+        let mut pool = std::ptr::null_mut();
+        let mut keep = u64::MAX;
+        // Freed memory stays with the process for the next request: giving it back to the system would wait for the GPU.
+        // SAFETY: the device is initialised; the attribute is a u64.
+        unsafe {
+            sys::cuDeviceGetDefaultMemPool(&mut pool, context.cu_device()).result().map_err(fail("use its memory"))?;
+            let keep = std::ptr::from_mut(&mut keep).cast();
+            sys::cuMemPoolSetAttribute(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, keep)
+                .result()
+                .map_err(fail("use its memory"))?;
+        }
+        let blas = Blas::new(&stream, precision).map_err(|problem| Error::Device { device: device(), problem })?;
+        Ok(Self {
+            context,
+            stream,
+            blas,
+            architecture,
+            cache: compile::cache_folder(),
+            modules: RefCell::default(),
+            functions: RefCell::default(),
+            lists: RefCell::default(),
+        })
+    }
+
+    /// Free and total bytes of the GPU's memory, whoever has taken the rest.
+    pub fn memory(&self) -> Result<(usize, usize)> {
+        self.context.mem_get_info().map_err(self.fail("ask for its memory"))
     }
 
     fn fail(&self, what: &str) -> impl FnOnce(DriverError) -> Error {
@@ -64,24 +164,59 @@ impl Cuda {
         move |e| failed(&device, &what, e)
     }
 
-    /// The kernel `name` of a CUDA source, compiled if it is asked for the first time.
-    fn function(&self, source: &'static str, name: &'static str) -> Result<CudaFunction> {
-        if let Some(f) = self.functions.borrow().get(name) {
+    /// The kernel `name` of a source, compiled if it is asked for the first time.
+    fn function(&self, source: &'static Source, defines: Defines, name: &'static str) -> Result<CudaFunction> {
+        let key = (source.name, name, defines);
+        if let Some(f) = self.functions.borrow().get(&key) {
             return Ok(f.clone());
         }
-        let (major, minor) = self.context.compute_capability().map_err(self.fail("ask for its architecture"))?;
-        let options = vec![format!("--gpu-architecture=compute_{major}{minor}")];
-        let ptx = compile_ptx_with_opts(source, CompileOptions { options, ..CompileOptions::default() });
-        let ptx =
-            ptx.map_err(|e| Error::Device { device: self.name(), problem: format!("cannot compile {name}: {e}") })?;
-        let module = self.context.load_module(ptx).map_err(self.fail("load a kernel"))?;
+        let module_key = (source.name, key.2.clone());
+        let found = self.modules.borrow().get(&module_key).cloned();
+        let module = match found {
+            Some(module) => module,
+            None => {
+                let problem = |problem| Error::Device { device: self.name(), problem };
+                let code = compile::machine_code(source, &key.2, self.architecture, self.cache.as_deref());
+                let code = Ptx::from_binary(code.map_err(problem)?);
+                let module = self.context.load_module(code).map_err(self.fail("load a kernel"))?;
+                self.modules.borrow_mut().insert(module_key, Arc::clone(&module));
+                module
+            }
+        };
         let f = module.load_function(name).map_err(self.fail("find a kernel"))?;
-        self.functions.borrow_mut().insert(name, f.clone());
+        self.functions.borrow_mut().insert(key, f.clone());
         Ok(f)
     }
 
-    fn unsupported(&self, what: &str) -> Error {
-        Error::Device { device: self.name(), problem: format!("{what} is not available on this device yet") }
+    /// Where a list of the host is on the GPU, copied there if it is asked for the first time.
+    fn list<T: Pod>(&self, list: &Rc<[T]>) -> Result<u64> {
+        let mut lists = self.lists.borrow_mut();
+        let at = list.as_ptr().addr();
+        let known = lists.iter().find(|known| known.at == at && known.bytes.len() == size_of_val(&**list).max(1));
+        if let Some(known) = known {
+            return Ok(known.bytes.device_ptr(&self.stream).0);
+        }
+        lists.retain(|known| (known.alive)());
+        let bytes: &[u8] = bytemuck::cast_slice(list);
+        // An empty list has a place too.
+        let bytes = self.stream.clone_htod(if bytes.is_empty() { &[0][..] } else { bytes });
+        let bytes = bytes.map_err(self.fail("copy a list to the GPU"))?;
+        let weak = Rc::downgrade(list);
+        let place = bytes.device_ptr(&self.stream).0;
+        lists.push(List { at, bytes, alive: Box::new(move || weak.strong_count() > 0) });
+        Ok(place)
+    }
+
+    /// Original ids as kernels take them: null where row k is node k.
+    fn ids(&self, ids: &Ids) -> Result<u64> {
+        match ids {
+            Ids::Same => Ok(0),
+            Ids::Listed(ids) => self.list(ids),
+        }
+    }
+
+    fn elsewhere(&self, what: &str) -> Error {
+        Error::Device { device: self.name(), problem: format!("{what} was prepared for another device") }
     }
 }
 
@@ -105,23 +240,35 @@ fn slice_mut<'a>(op: &'static str, what: &'static str, m: &'a mut Matrix) -> Res
     }
 }
 
+/// Where the first element of a matrix is.
+fn place(cuda: &Cuda, op: &'static str, what: &'static str, m: &Matrix) -> Result<u64> {
+    Ok(slice(op, what, m)?.device_ptr(&cuda.stream).0)
+}
+
+/// The same for writing.
+fn place_mut(cuda: &Cuda, op: &'static str, what: &'static str, m: &mut Matrix) -> Result<u64> {
+    Ok(slice_mut(op, what, m)?.device_ptr_mut(&cuda.stream).0)
+}
+
 impl Memory for Cuda {
     fn name(&self) -> String {
         let name = self.context.name().unwrap_or_else(|_| "GPU".into());
         format!("cuda:{} ({name})", self.context.ordinal())
     }
 
-    fn allocate(&self, bytes: usize) -> std::result::Result<Block, ()> {
+    fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
         // SAFETY: contents are unspecified by contract, and every bit pattern is a valid byte.
-        let slice = unsafe { self.stream.alloc::<u8>(bytes.max(1)) };
-        slice.map(|s| Block::Cuda(CudaBlock(s))).map_err(|_| ())
+        match unsafe { self.stream.alloc::<u8>(bytes.max(1)) } {
+            Ok(slice) => Ok(Some(Block::Cuda(CudaBlock(slice)))),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
+            Err(e) => Err(self.fail("take memory")(e)),
+        }
     }
 
     fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()> {
         let mut to = slice_mut("upload", "matrix", to)?.slice_mut(..bytes.len());
-        self.stream.memcpy_htod(bytes, &mut to).map_err(self.fail("copy to the GPU"))?;
-        // The host bytes may go when this returns.
-        self.stream.synchronize().map_err(self.fail("copy to the GPU"))
+        // Pageable bytes are staged before this returns.
+        self.stream.memcpy_htod(bytes, &mut to).map_err(self.fail("copy to the GPU"))
     }
 
     fn download(&self, from: &Matrix, bytes: &mut [u8]) -> Result<()> {
@@ -134,12 +281,16 @@ impl Memory for Cuda {
         self.stream.memset_zeros(slice_mut("zero", "matrix", m)?).map_err(self.fail("clear memory"))
     }
 
-    fn convert(&self, _: &mut Matrix, _: &Matrix) -> Result<()> {
-        Err(self.unsupported("conversion"))
+    fn convert(&self, to: &mut Matrix, from: &Matrix) -> Result<()> {
+        self.convert_elements(to, from)
     }
 
-    fn add(&self, _: &mut Matrix, _: &Matrix) -> Result<()> {
-        Err(self.unsupported("addition"))
+    fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {
+        self.add_elements(to, x)
+    }
+
+    fn wait(&self) -> Result<()> {
+        self.stream.synchronize().map_err(self.fail("finish its work"))
     }
 }
 

@@ -62,14 +62,27 @@ impl Device {
             Some(block) => block,
             None => {
                 pool.trim(ledger);
-                backend.allocate(bytes).map_err(|()| {
-                    let usage = ledger.now();
-                    ledger.remove(tag, bytes as u64);
-                    Error::OutOfMemory { op, device: backend.name(), requested: bytes as u64, usage }
-                })?
+                match self.allocate(bytes) {
+                    Ok(Some(block)) => block,
+                    other => {
+                        let usage = ledger.now();
+                        ledger.remove(tag, bytes as u64);
+                        other?;
+                        return Err(Error::OutOfMemory { op, device: backend.name(), requested: bytes as u64, usage });
+                    }
+                }
             }
         };
         Ok(Buffer { block: Some(block), bytes, tag, device: self.clone() })
+    }
+
+    /// Fresh memory; where there is not enough, idle blocks are given back for it.
+    fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
+        let Inner { backend, pool, .. } = &*self.0;
+        match backend.allocate(bytes)? {
+            None if pool.clear() => backend.allocate(bytes),
+            found => Ok(found),
+        }
     }
 
     /// A matrix whose elements are unspecified until written.

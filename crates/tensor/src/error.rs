@@ -17,7 +17,10 @@ pub enum Error {
     #[error("{op}: {problem}")]
     Argument { op: &'static str, problem: String },
     /// The device has no memory left.
-    #[error("out of memory: {requested} bytes for {op} on {device}\n{usage}")]
+    #[error(
+        "out of memory: {requested} more bytes for {op} on {device}, which holds\n{usage}\n  remedy: keep less with \
+         compute.remat=layer, store less with compute.dtype=bf16, or choose a smaller model"
+    )]
     OutOfMemory { op: &'static str, device: String, requested: u64, usage: Usage },
     /// A computation gave a NaN or an infinity.
     #[error("{what} has a number that is not finite")]

@@ -4,7 +4,8 @@
 //! * [`Tape`]: records what is computed, then walks back through it in reverse order;
 //! * [`ops`]: one file per operation, forward and backward, written against the trait [`Backend`];
 //! * [`optim`]: optimizers over lists of [`Parameter`]s;
-//! * [`cpu`]: the kernels of the CPU, dispatched at run time to what the processor has.
+//! * [`cpu`]: the kernels of the CPU, dispatched at run time to what the processor has;
+//! * `cuda`: those of NVIDIA GPUs, with the feature of that name. A [`Place`] names either.
 //!
 //! A rank owns its device, its tape and its parameters: there are no globals and no locks. No operation assumes that a matrix
 //! lies in host memory; only kernels of the CPU backend look at slices.
@@ -22,6 +23,7 @@ mod ledger;
 mod matrix;
 pub mod ops;
 pub mod optim;
+mod place;
 mod pool;
 mod random;
 mod reduce;
@@ -34,6 +36,7 @@ pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use ledger::{Ledger, Tag, Usage};
 pub use matrix::{Address, Matrix};
+pub use place::{Place, Precision};
 pub use random::{Dropout, Ids};
 pub use reduce::{Alone, Reduce};
 pub use tape::{Backward, Grads, Parameter, Tape, Var};

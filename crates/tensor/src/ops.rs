@@ -13,7 +13,7 @@ pub mod gat;
 pub mod gatv2;
 pub mod global;
 #[cfg(test)]
-mod graphs;
+pub(crate) mod graphs;
 pub mod head_dot;
 pub mod l2norm;
 pub mod linear;

@@ -284,6 +284,27 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_agrees_with_f64() {
+        let device = crate::ops::tests::gpu();
+        for rule in RULES {
+            let exact = run(&Device::cpu(), rule, DType::F64);
+            for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 1e-3)] {
+                let found = run(&device, rule, dtype);
+                for (x, e) in found.iter().flatten().zip(exact.iter().flatten()) {
+                    assert!((x - e).abs() < tolerance, "{rule:?} {dtype}: {x} {e}");
+                }
+            }
+        }
+        let parameters = parameters(&device, DType::F32);
+        give_gradients(&parameters, 1);
+        let all = parameters.iter().flat_map(|p| f64s(&p.grad().unwrap()));
+        let expected = all.map(|x| x * x).sum::<f64>().sqrt();
+        assert!((gradient_norm(&parameters).unwrap() - expected).abs() < 1e-9 * expected);
+    }
+
     #[test]
     fn the_same_bits_for_any_number_of_threads() {
         let run = |threads| {

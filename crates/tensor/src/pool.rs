@@ -51,6 +51,12 @@ impl<B> Pool<B> {
         }
     }
 
+    /// Gives all idle blocks back; whether there were any.
+    pub(crate) fn clear(&self) -> bool {
+        self.idle.borrow_mut().clear();
+        self.waiting.replace(0) > 0
+    }
+
     fn remove(&self, capacity: usize) -> Option<B> {
         let mut idle = self.idle.borrow_mut();
         let blocks = idle.get_mut(&capacity)?;
@@ -89,5 +95,14 @@ mod tests {
         pool.put(700, 'b');
         pool.trim(&ledger);
         assert_eq!((pool.take(700), pool.take(600)), (None, Some('a')), "1300 idle bytes were over 1250");
+    }
+
+    #[test]
+    fn a_cleared_pool_has_nothing() {
+        let pool = Pool::default();
+        assert!(!pool.clear());
+        pool.put(600, 'a');
+        assert!(pool.clear());
+        assert_eq!(pool.take(600), None);
     }
 }

@@ -57,6 +57,12 @@ impl Dropout {
         self.threshold > 0
     }
 
+    /// Key, stream, threshold, scale and first head, for kernels elsewhere.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn numbers(&self) -> ([u32; 2], u32, u32, f32, u32) {
+        (self.key, self.stream, self.threshold, self.scale, self.first_head)
+    }
+
     /// What undoes the scale of an element that was kept.
     pub(crate) fn unscale(&self) -> f64 {
         if self.scale > 0.0 { 1.0 / f64::from(self.scale) } else { 0.0 }

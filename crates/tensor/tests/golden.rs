@@ -143,7 +143,7 @@ fn losses() {
         LossRows::weighted(rows, golden.list::<f32>("weights"))
     };
     check("cross_entropy", &["x"], &[], |golden, tape, x, _| {
-        softmax_cross_entropy(tape, &x[0], &golden.list::<i64>("labels"), &rows(golden)?, 0.1, 4.5)
+        softmax_cross_entropy(tape, &x[0], &golden.list::<i64>("labels").into(), &rows(golden)?, 0.1, 4.5)
     });
     check("binary_cross_entropy", &["x"], &[], |golden, tape, x, _| {
         let targets = golden.matrix(tape.device(), "targets", x[0].value().dtype());

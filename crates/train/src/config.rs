@@ -37,7 +37,7 @@ use toml::{Table, Value};
 use crate::error::{Error, Result};
 use keys::{fields_of, nearest, variants_of};
 
-pub use compute::{ComputeConfig, Storage};
+pub use compute::{ComputeConfig, Precision, Storage};
 pub use data::{DataConfig, Normalise};
 pub use parallel::{Choice, CommName, ParallelConfig};
 pub use run::RunConfig;

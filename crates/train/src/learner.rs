@@ -103,6 +103,7 @@ impl<'a> Learner<'a> {
         let one = device.convert("loss", &one, loss.value().dtype())?;
         let mut buckets = Buckets::new(self.shard);
         tape.backward(vec![(loss, one)], &[], |parameter| buckets.add(parameter))?;
+        device.backend().wait()?;
         phase("backward", start);
 
         let start = Instant::now();
@@ -113,6 +114,7 @@ impl<'a> Learner<'a> {
         })?;
         let scale = if self.clip > 0.0 { clip_factor(gradient_norm, self.clip) } else { 1.0 };
         self.optimizer.step(lr, scale)?;
+        device.backend().wait()?;
         phase("update", start);
         Ok(Report { loss: value, gradient_norm })
     }

@@ -137,7 +137,7 @@ pub struct Lesson {
 
 /// Labels of a rank's rows, where losses and metrics want them.
 enum Labels {
-    Class(Vec<i64>),
+    Class(Rc<[i64]>),
     Each { host: Vec<f32>, device: Matrix },
 }
 
@@ -152,7 +152,7 @@ impl Lesson {
         let parts = split.parts().map(|(_, nodes)| part(nodes, ids));
         let rows = LossRows::new(parts[0].rows.clone())?;
         let (own, labels) = match own_rows(target, ids, classes) {
-            Target::Class(labels) => (rows.total(&labels), Labels::Class(labels)),
+            Target::Class(labels) => (rows.total(&labels), Labels::Class(labels.into())),
             Target::Each(host) => {
                 let row = |row: &u32| &host[*row as usize * classes..][..classes];
                 let known = rows.rows().iter().flat_map(row).filter(|y| **y >= 0.0).count();

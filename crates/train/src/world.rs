@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use graphweft_comm::{Fault, Faulty, Launcher, threads};
-use graphweft_tensor::Device;
+use graphweft_tensor::{Device, Place, Precision};
 
 use crate::config::{CommName, ParallelConfig};
 use crate::decision::Decision;
@@ -15,7 +15,12 @@ use crate::rank::Rank;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The ranks, as this process sees them.
-pub struct World(Kind);
+pub struct World {
+    kind: Kind,
+    /// Where the first computes, and how.
+    place: Place,
+    precision: Precision,
+}
 
 enum Kind {
     Alone,
@@ -30,7 +35,21 @@ enum Kind {
 impl World {
     /// One rank.
     pub fn alone() -> Self {
-        Self(Kind::Alone)
+        Self::of(Kind::Alone)
+    }
+
+    fn of(kind: Kind) -> Self {
+        Self { kind, place: Place::Cpu, precision: Precision::default() }
+    }
+
+    /// The same ranks, with the first computing at `place` and the others on the next GPUs; on the CPU if nothing is said.
+    pub fn at(self, place: Place, precision: Precision) -> Self {
+        Self { place, precision, ..self }
+    }
+
+    /// Where the first rank computes.
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// Ranks as threads, as many as `config` says. They share the threads of the current rayon pool, at least one each.
@@ -40,26 +59,26 @@ impl World {
             return Self::alone();
         }
         let (threads, deadline) = (share_of_threads(ranks), Duration::from_secs(config.deadline));
-        Self(Kind::Threads { options: threads::Options { ranks, threads, deadline }, faults: Arc::new([]) })
+        Self::of(Kind::Threads { options: threads::Options { ranks, threads, deadline }, faults: Arc::new([]) })
     }
 
     /// Runs `body` among the ranks that `config` asks for. MPI begins and ends with it, and can do so once in a process.
     ///
     /// # Errors
     /// Of `body`; or if this build cannot have such ranks.
-    pub fn enter<T, E>(config: &ParallelConfig, body: impl FnOnce(&Self) -> Result<T, E> + Send) -> Result<T, E>
+    pub fn enter<T, E>(config: &ParallelConfig, body: impl FnOnce(Self) -> Result<T, E> + Send) -> Result<T, E>
     where
         T: Send,
         E: From<Error> + From<graphweft_comm::Error> + Send,
     {
         match config.comm {
-            CommName::Threads => body(&Self::threads(config)),
+            CommName::Threads => body(Self::threads(config)),
             CommName::Mpi => Self::enter_mpi(config, body),
         }
     }
 
     #[cfg(feature = "mpi")]
-    fn enter_mpi<T, E>(config: &ParallelConfig, body: impl FnOnce(&Self) -> Result<T, E> + Send) -> Result<T, E>
+    fn enter_mpi<T, E>(config: &ParallelConfig, body: impl FnOnce(Self) -> Result<T, E> + Send) -> Result<T, E>
     where
         T: Send,
         E: From<Error> + From<graphweft_comm::Error> + Send,
@@ -72,11 +91,11 @@ impl World {
         let near = near.or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1);
         let deadline = Duration::from_secs(config.deadline);
         let options = graphweft_comm::mpi::Options { threads: share_of_threads(near), deadline };
-        graphweft_comm::mpi::run(options, |comm| body(&Self(Kind::Mpi(comm))))
+        graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Mpi(comm))))
     }
 
     #[cfg(not(feature = "mpi"))]
-    fn enter_mpi<T, E: From<Error>>(_: &ParallelConfig, _: impl FnOnce(&Self) -> Result<T, E>) -> Result<T, E> {
+    fn enter_mpi<T, E: From<Error>>(_: &ParallelConfig, _: impl FnOnce(Self) -> Result<T, E>) -> Result<T, E> {
         let started = Launcher::of_this_process().map_or(String::new(), |l| format!(", and {} started it", l.name));
         let remedy = "build with `cargo build --release --features mpi` (it needs an MPI library and libclang), or leave \
                       it out: ranks are then threads of one process";
@@ -85,7 +104,7 @@ impl World {
 
     /// The same with things that go wrong, on ranks that are threads: for tests.
     pub fn with_faults(mut self, wrong: &[Fault]) -> Self {
-        if let Kind::Threads { faults, .. } = &mut self.0 {
+        if let Kind::Threads { faults, .. } = &mut self.kind {
             *faults = wrong.into();
         }
         self
@@ -93,7 +112,7 @@ impl World {
 
     /// How many ranks there are.
     pub fn ranks(&self) -> usize {
-        match &self.0 {
+        match &self.kind {
             Kind::Alone => 1,
             Kind::Threads { options, .. } => options.ranks,
             #[cfg(feature = "mpi")]
@@ -103,7 +122,7 @@ impl World {
 
     /// Whether this process has the rank that writes and speaks for all.
     pub fn leads(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Alone | Kind::Threads { .. } => true,
             #[cfg(feature = "mpi")]
             Kind::Mpi(comm) => comm.rank() == 0,
@@ -116,7 +135,7 @@ impl World {
     /// Its error, where it leads; [`Error::Refused`] elsewhere.
     pub(crate) fn share(&self, own: Option<Result<Decision>>) -> Result<Decision> {
         #[cfg(feature = "mpi")]
-        if let Kind::Mpi(comm) = &self.0 {
+        if let Kind::Mpi(comm) = &self.kind {
             return share(&**comm, own);
         }
         own.unwrap_or(Err(Error::Refused))
@@ -124,7 +143,7 @@ impl World {
 
     /// Threads that each rank computes with.
     pub fn threads_of_rank(&self) -> usize {
-        match &self.0 {
+        match &self.kind {
             Kind::Threads { options, .. } => options.threads,
             _ => rayon::current_num_threads(),
         }
@@ -139,8 +158,10 @@ impl World {
         T: Send + 'static,
         F: Fn(&Rank) -> Result<T> + Send + Sync + 'static,
     {
-        match &self.0 {
-            Kind::Alone => body(&Rank::alone(&Device::cpu())),
+        let (place, precision) = (self.place, self.precision);
+        let open = move |rank: usize| -> Result<Device> { Ok(place.of_rank(rank).open(precision)?) };
+        match &self.kind {
+            Kind::Alone => body(&Rank::alone(&open(0)?)),
             Kind::Threads { options, faults } => {
                 // Held here: what `body` owns, such as a directory, is given back when this returns, not when the last thread ends.
                 let body = Arc::new(body);
@@ -150,7 +171,8 @@ impl World {
                 let all = threads::launch(*options, move |comm| -> Result<Result<T>> {
                     let body = weak.upgrade().ok_or_else(ended)?;
                     let comm = if faults.is_empty() { comm } else { Rc::new(Faulty::new(comm, &faults, 0)) };
-                    match body(&Rank::among(comm, &Device::cpu())) {
+                    let device = open(comm.rank())?;
+                    match body(&Rank::among(comm, &device)) {
                         Err(e) if !e.is_agreed() => Err(e),
                         agreed => Ok(agreed),
                     }
@@ -158,14 +180,16 @@ impl World {
                 all.into_iter().next().unwrap_or_else(|| Err(ended()))
             }
             #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => match body(&Rank::among(Rc::clone(comm), &Device::cpu())) {
-                Err(e) if e.is_agreed() => {
-                    // A launcher ends everyone when one process ends with an error: not before all are ready.
-                    comm.barrier(SETUP)?;
-                    Err(if self.leads() { e } else { Error::Echo(Box::new(e)) })
+            Kind::Mpi(comm) => {
+                match open(comm.rank()).and_then(|device| body(&Rank::among(Rc::clone(comm), &device))) {
+                    Err(e) if e.is_agreed() => {
+                        // A launcher ends everyone when one process ends with an error: not before all are ready.
+                        comm.barrier(SETUP)?;
+                        Err(if self.leads() { e } else { Error::Echo(Box::new(e)) })
+                    }
+                    other => other,
                 }
-                other => other,
-            },
+            }
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use std::rc::Rc;
 
-use graphweft_tensor::cpu::Cpu;
 use graphweft_tensor::ops::attention::{BiasVar, attention};
-use graphweft_tensor::{Adjacency, DType, Device, Tape};
+use graphweft_tensor::{Adjacency, DType, Tape};
 use serde_json::json;
 
 use super::{Common, Heads, Report, median, open, random, timed};
@@ -27,7 +26,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let (hidden, dtype) = (args.common.hidden, DType::from(args.common.dtype));
     let heads = args.heads.of(hidden)?;
-    let device = Device::cpu();
+    let device = args.common.device.open(ui)?;
     let graph = Rc::new(Adjacency::new(&device, csr.clone()));
     let n = csr.num_dst();
     let q = random(&device, n, hidden, dtype, 1)?;
@@ -40,20 +39,20 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     for _ in 0..=args.common.runs {
         let mut tape = Tape::new(&device);
         let (q, kv) = (tape.leaf(q.clone()), tape.leaf(kv.clone()));
-        let (out, ms) = timed(|| Ok(attention(&mut tape, &graph, heads, &q, &kv, BiasVar::None, None)?))?;
+        let (out, ms) = timed(&device, || Ok(attention(&mut tape, &graph, heads, &q, &kv, BiasVar::None, None)?))?;
         forward.push(ms);
-        let (_, ms) = timed(|| Ok(tape.backward(vec![(out, g.clone())], &[&q, &kv], |_| Ok(()))?))?;
+        let (_, ms) = timed(&device, || Ok(tape.backward(vec![(out, g.clone())], &[&q, &kv], |_| Ok(()))?))?;
         backward.push(ms);
     }
     let peak = device.ledger().peak();
     for _ in 0..=args.common.runs {
-        let cpu = Cpu::new();
+        let backend = device.backend();
         // The passes of forward, of backward by destination and of backward by source.
         let touch = || {
-            let sum = cpu.touch(&graph.forward, &[&kv])?.wrapping_add(cpu.touch(&graph.forward, &[&kv])?);
-            Ok(sum.wrapping_add(cpu.touch(&graph.transpose, &[&q, &g, &lse, &lse])?))
+            let sum = backend.touch(&graph.forward, &[&kv])?.wrapping_add(backend.touch(&graph.forward, &[&kv])?);
+            Ok(sum.wrapping_add(backend.touch(&graph.transpose, &[&q, &g, &lse, &lse])?))
         };
-        let (sum, ms) = timed(touch)?;
+        let (sum, ms) = timed(&device, touch)?;
         std::hint::black_box(sum);
         floor.push(ms);
     }

@@ -2,7 +2,7 @@
 
 use graphweft_tensor::ops::activation::{Activated, Activation};
 use graphweft_tensor::ops::linear::Weights;
-use graphweft_tensor::{DType, Device, Tag};
+use graphweft_tensor::{DType, Tag};
 use serde_json::json;
 
 use super::{Common, median, random, timed};
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (n, k, out, dtype) = (args.rows, args.common.hidden, args.out, DType::from(args.common.dtype));
-    let device = Device::cpu();
+    let device = args.common.device.open(ui)?;
     let (x, g) = (random(&device, n, k, dtype, 1)?, random(&device, n, out, dtype, 2)?);
     let weight = random(&device, out, k, DType::F32, 3)?;
     let layer = Weights { weight: &weight, bias: None, activation: Activation::None, first: 0 };
@@ -35,14 +35,15 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         // Each product makes its own result, as on a tape.
         let new = |rows, cols, dtype| device.uninit("bench", rows, cols, dtype, Tag::Activations);
         let kernels = device.backend();
-        forward.push(timed(|| Ok(kernels.linear(&x, &layer, &mut new(n, out, dtype)?, None)?))?.1);
-        input.push(timed(|| Ok(kernels.linear_dx(&g, &layer, &mut new(n, k, dtype)?, false)?))?.1);
-        weights.push(timed(|| Ok(kernels.linear_dw(&input_of, &g, 0, &mut new(out, k, DType::F32)?, None)?))?.1);
+        forward.push(timed(&device, || Ok(kernels.linear(&x, &layer, &mut new(n, out, dtype)?, None)?))?.1);
+        input.push(timed(&device, || Ok(kernels.linear_dx(&g, &layer, &mut new(n, k, dtype)?, false)?))?.1);
+        weights
+            .push(timed(&device, || Ok(kernels.linear_dw(&input_of, &g, 0, &mut new(out, k, DType::F32)?, None)?))?.1);
     }
     let (forward, input, weights) = (median(forward), median(input), median(weights));
     let gflops = |ms: f64| 2.0 * (n * k * out) as f64 / ms / 1e6;
     let json = json!({
-        "op": "gemm", "rows": n, "hidden": k, "out": out, "threads": rayon::current_num_threads(),
+        "op": "gemm", "rows": n, "hidden": k, "out": out, "threads": rayon::current_num_threads(), "device": device.backend().name(),
         "dtype": dtype.to_string(), "forward_ms": forward, "backward_ms": input + weights, "forward_gflops": gflops(forward),
         "input_gradient_gflops": gflops(input), "weight_gradient_gflops": gflops(weights),
     });

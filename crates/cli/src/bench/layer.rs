@@ -136,7 +136,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let (d, dtype) = (args.common.hidden, DType::from(args.common.dtype));
     let heads = args.heads.of(d)?;
-    let device = Device::cpu();
+    let device = args.common.device.open(ui)?;
     let (n, edges) = (csr.num_dst(), csr.num_edges());
     let graph = Rc::new(Adjacency::new(&device, csr));
     let x = random(&device, n, d, dtype, 1)?;
@@ -151,7 +151,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     for epoch in 0..=u64::from(args.common.runs) {
         setting.epoch = epoch;
         let mut tape = Tape::new(&device);
-        let (out, ms) = timed(|| {
+        let (out, ms) = timed(&device, || {
             let mut x = tape.constant(x.clone());
             for layer in &layers {
                 x = match args.remat {
@@ -168,16 +168,16 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         forward.push(ms);
         // The gradient of the mean of squares, up to a factor: the output itself.
         let seed: Matrix = device.copy("bench", out.value())?;
-        let (_, ms) = timed(|| Ok(tape.backward(vec![(out, seed)], &[], |_| Ok(()))?))?;
+        let (_, ms) = timed(&device, || Ok(tape.backward(vec![(out, seed)], &[], |_| Ok(()))?))?;
         backward.push(ms);
-        let (_, ms) = timed(|| Ok(optimizer.step(1e-4, 1.0 / (n * d) as f64)?))?;
+        let (_, ms) = timed(&device, || Ok(optimizer.step(1e-4, 1.0 / (n * d) as f64)?))?;
         update.push(ms);
     }
     let peak = device.ledger().peak();
     let (forward, backward, update) = (median(forward), median(backward), median(update));
     let total = forward + backward + update;
     let json = json!({
-        "op": "layer", "graph": name, "nodes": n, "edges": edges, "threads": rayon::current_num_threads(),
+        "op": "layer", "graph": name, "nodes": n, "edges": edges, "threads": rayon::current_num_threads(), "device": device.backend().name(),
         "dtype": dtype.to_string(), "hidden": d, "heads": heads, "layers": args.layers, "dropout": args.dropout,
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": total,
         "peak_bytes": peak.total(), "peak": usage(peak),

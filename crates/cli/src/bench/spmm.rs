@@ -2,9 +2,8 @@
 
 use std::rc::Rc;
 
-use graphweft_tensor::cpu::Cpu;
 use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
-use graphweft_tensor::{Adjacency, DType, Device, Tape};
+use graphweft_tensor::{Adjacency, DType, Tape};
 use serde_json::json;
 
 use super::{Common, Report, median, open, random, timed};
@@ -23,7 +22,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let (hidden, dtype) = (args.common.hidden, DType::from(args.common.dtype));
-    let device = Device::cpu();
+    let device = args.common.device.open(ui)?;
     let graph = Rc::new(Adjacency::new(&device, csr.clone()));
     let x = random(&device, csr.num_src(), hidden, dtype, 1)?;
     let g = random(&device, csr.num_dst(), hidden, dtype, 2)?;
@@ -33,17 +32,17 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     for _ in 0..=args.common.runs {
         let mut tape = Tape::new(&device);
         let x = tape.leaf(x.clone());
-        let (out, ms) = timed(|| Ok(aggregate(&mut tape, &graph, &x, Reduction::Sum, WeightVar::None)?))?;
+        let (out, ms) = timed(&device, || Ok(aggregate(&mut tape, &graph, &x, Reduction::Sum, WeightVar::None)?))?;
         forward.push(ms);
-        let (_, ms) = timed(|| Ok(tape.backward(vec![(out, g.clone())], &[&x], |_| Ok(()))?))?;
+        let (_, ms) = timed(&device, || Ok(tape.backward(vec![(out, g.clone())], &[&x], |_| Ok(()))?))?;
         backward.push(ms);
     }
     let peak = device.ledger().peak();
     for _ in 0..=args.common.runs {
-        let cpu = Cpu::new();
+        let backend = device.backend();
         // The passes of forward and of backward.
-        let touch = || Ok(cpu.touch(&graph.forward, &[&x])?.wrapping_add(cpu.touch(&graph.transpose, &[&g])?));
-        let (sum, ms) = timed(touch)?;
+        let touch = || Ok(backend.touch(&graph.forward, &[&x])?.wrapping_add(backend.touch(&graph.transpose, &[&g])?));
+        let (sum, ms) = timed(&device, touch)?;
         std::hint::black_box(sum);
         floor.push(ms);
     }

@@ -123,7 +123,8 @@ struct Measured {
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let config = args.config()?;
-    ranks::enter(&config.parallel, config.parallel.ranks, ui, |world, ui| time(args, &config, world, ui))
+    let place = (args.common.device.place_of(&config.parallel, ui), config.compute.precision.into());
+    ranks::enter(&config.parallel, config.parallel.ranks, place, ui, |world, ui| time(args, &config, world, ui))
 }
 
 fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<()> {
@@ -146,7 +147,7 @@ fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<
     let sent: Vec<u64> = tolls.iter().map(Toll::bytes_sent).collect();
     let json = json!({
         "op": "train", "model": config.model_name(), "graph": data.name, "nodes": data.graph.num_dst(),
-        "edges": data.graph.num_edges(), "threads": world.threads_of_rank(), "dtype": dtype.to_string(),
+        "edges": data.graph.num_edges(), "threads": world.threads_of_rank(), "device": world.place().to_string(), "dtype": dtype.to_string(),
         "hidden": args.common.hidden, "layers": args.layers, "parameters": parameters, "dropout": args.dropout,
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
         "peak_bytes": peak.total(), "peak": usage(peak), "peak_bytes_by_rank": peaks,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphweft_tensor::{Tag, Usage};
+use graphweft_tensor::{Place, Tag, Usage};
 use graphweft_train::config::Config;
 use graphweft_train::data::Data;
 use graphweft_train::rank::{Sent, Toll};
@@ -15,6 +15,8 @@ pub(super) struct Report<'a> {
     pub(super) config: &'a Config,
     pub(super) data: &'a Data,
     pub(super) dir: &'a Path,
+    /// Where the first rank computed.
+    pub(super) place: Place,
     /// Of each rank.
     pub(super) threads: usize,
     pub(super) summary: &'a Summary,
@@ -50,7 +52,7 @@ impl Report<'_> {
             "seconds": s.runs.iter().map(|r| r.cost.seconds).sum::<f64>(),
             "parameters": first.map(|r| r.outcome.parameters),
             "peak_bytes": peaks, "peak": ui::usage(largest(tolls)), "peak_by_rank": by_rank,
-            "bytes_sent_per_epoch": sent, "sent": operations(tolls), "threads": self.threads,
+            "bytes_sent_per_epoch": sent, "sent": operations(tolls), "threads": self.threads, "device": self.place.to_string(),
             "strategy": s.plan.strategy, "ranks": s.plan.ranks, "plan": self.dir.join("plan.json"),
             "graph": self.data.name, "model": self.config.model_name(), "run": self.dir,
         });

@@ -155,7 +155,7 @@ impl Layer for ExphormerLayer {
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
         let (attention, layer, tokens_too) = (Rc::clone(&self.attention), self.number, !self.last);
-        let found = if step.remat == Remat::Attention {
+        let found = if step.remat != Remat::None {
             let again = step.clone();
             let inputs: Vec<&Var> = state.iter().collect();
             tape.checkpoint(&inputs, move |tape, state| attention.run(tape, &again, layer, state, tokens_too))?

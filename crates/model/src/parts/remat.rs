@@ -1,4 +1,5 @@
-//! Attention that is computed again in backward, with the products of its operands, instead of being kept.
+//! Attention that is computed again in backward, with the products of its operands, instead of being kept: also inside a layer that
+//! is computed again as a whole, so that its operands do not lie beside what the feed-forward network needs.
 
 use graphweft_tensor::{Result, Tape, Var};
 
@@ -12,7 +13,7 @@ pub fn attention_again(
     x: &Input,
     attention: impl Fn(&mut Tape, &Step, &Input) -> Result<Var> + 'static,
 ) -> Result<Var> {
-    if step.remat != Remat::Attention {
+    if step.remat == Remat::None {
         return attention(tape, step, x);
     }
     let again = step.clone();

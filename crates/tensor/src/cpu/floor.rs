@@ -14,17 +14,13 @@ use super::neighbours::{AHEAD, prefetch};
 use super::simd::{Avx2, Avx512, Simd, Version};
 use super::{Cpu, host};
 use crate::adjacency::Direction;
+use crate::backend::Floor;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::matrix::Matrix;
 
-impl Cpu {
-    /// Loads, for every edge of `direction`, the row that it names in each of `tables`. Returns a number that depends on
-    /// everything loaded.
-    ///
-    /// # Errors
-    /// If a table has fewer rows than the graph has columns, or is of f64.
-    pub fn touch(&self, direction: &Direction, tables: &[&Matrix]) -> Result<u64> {
+impl Floor for Cpu {
+    fn touch(&self, direction: &Direction, tables: &[&Matrix]) -> Result<u64> {
         let mut views: Vec<(&[f32], usize)> = Vec::new();
         for m in tables {
             m.expect("touch", "table", direction.csr.num_src(), m.cols())?;

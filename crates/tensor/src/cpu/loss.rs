@@ -32,7 +32,7 @@ fn run<T: Storage<C: Smooth>>(
         Target::Class { .. } => &[],
     };
     let class = match operands.target {
-        Target::Class { labels, smoothing } => Some((labels, smoothing)),
+        Target::Class { labels, smoothing } => Some((&labels[..], smoothing)),
         Target::Each(_) => None,
     };
     let gradient = gradient.map(|g| host_mut::<T>(OP, "gradient", g)).transpose()?.map(Shared::new);

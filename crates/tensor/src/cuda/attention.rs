@@ -1,98 +1,559 @@
-//! Attention on the GPU.
+//! Attention on the GPU: one set of kernels for all scores, compiled for each shape and kind of attention.
 
 use std::rc::Rc;
 
-use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use bytemuck::{Pod, Zeroable};
 
-use super::{Cuda, slice, slice_mut};
+use super::Cuda;
+use super::compile::{Defines, Source};
+use super::dropout::DropoutArg;
+use super::graph::Resident;
+use super::numbers::number;
+use super::sums::{Part, Pieces};
 use crate::adjacency::Direction;
-use crate::backend::Memory;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
 use crate::ops::rows::RowIndex;
+use crate::random::Ids;
 
 const OP: &str = "attention";
-const SOURCE: &str = include_str!("attention.cu");
-/// Threads of a block, and so columns of a row, that any GPU allows.
-const MOST_COLUMNS: usize = 1024;
+pub(super) static FORWARD: Source = Source {
+    name: "attention_forward",
+    text: concat!(include_str!("edges.cuh"), include_str!("attention.cuh"), include_str!("attention_forward.cu")),
+};
+pub(super) static BACKWARD: Source = Source {
+    name: "attention_backward",
+    text: concat!(include_str!("edges.cuh"), include_str!("attention.cuh"), include_str!("attention_backward.cu")),
+};
+/// Threads of a block.
+const THREADS: usize = 128;
+const WARP: usize = 32;
+/// Bytes of the widest load.
+const LOAD: usize = 16;
+/// Columns that a lane has of a row at most, where heads are not wider than that takes.
+const LANE_COLUMNS: usize = 16;
+/// Warps that make sums over all edges, each over its share of the items.
+const SUMMING_WARPS: usize = 4096;
 
-/// A CSR on the GPU.
-struct Resident {
-    indptr: CudaSlice<u64>,
-    indices: CudaSlice<u32>,
+/// How the lanes of a warp share the columns of a row; see attention.cuh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    heads: usize,
+    width: usize,
+    vec: usize,
+    parts: usize,
+    chunks: usize,
+    side: usize,
+    slots: usize,
+}
+
+impl Shape {
+    /// For elements of `size` bytes.
+    pub(super) fn new(heads: usize, width: usize, size: usize) -> Self {
+        let vec = (1 << width.trailing_zeros()).min(LOAD / size);
+        let vectors = width / vec;
+        let parts = vectors.next_power_of_two().min(WARP);
+        let chunks = vectors.div_ceil(parts);
+        let side = heads.next_power_of_two().min(WARP / parts);
+        let mut slots = 1;
+        // A lane serves more heads as long as they fit into it and into a word of dropout bits, and none is left over by that.
+        while side * slots < heads && 2 * side * slots <= WARP && 2 * slots * chunks * vec <= LANE_COLUMNS {
+            if heads.is_multiple_of(side * slots) && !heads.is_multiple_of(2 * side * slots) {
+                break;
+            }
+            slots *= 2;
+        }
+        Self { heads, width, vec, parts, chunks, side, slots }
+    }
+
+    /// Rows or edges that a warp serves at a time.
+    fn teams(&self) -> usize {
+        WARP / (self.parts * self.side)
+    }
+
+    /// Blocks that share the heads.
+    fn tiles(&self) -> usize {
+        self.heads.div_ceil(self.side * self.slots)
+    }
+
+    /// Registers that a lane needs for its columns of a row.
+    fn registers(&self, storage: DType) -> usize {
+        self.slots * self.chunks * self.vec * storage.compute().size() / 4
+    }
+
+    fn defines(&self, storage: DType) -> Defines {
+        Defines::of(storage)
+            .with("HEADS", self.heads)
+            .with("WIDTH", self.width)
+            .with("VEC", self.vec)
+            .with("PARTS", self.parts)
+            .with("CHUNKS", self.chunks)
+            .with("SIDE", self.side)
+            .with("SLOTS", self.slots)
+            .with("THREADS", THREADS)
+    }
+}
+
+/// The types of the operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Types {
+    pub(super) out: DType,
+    pub(super) value: DType,
+    pub(super) dst: DType,
+    pub(super) src: DType,
+}
+
+impl Types {
+    fn new(a: &Attention<'_>) -> Result<Self> {
+        use DType::{Bf16, F32, F64};
+        let refused = |what, m: &Matrix| Err(Error::Type { op: OP, what, got: m.dtype() });
+        match a.score {
+            Score::Dot { q, kv } => match (q.dtype(), kv.dtype()) {
+                (F64, F64) | (F32, F32 | Bf16) | (Bf16, Bf16) => {
+                    Ok(Self { out: q.dtype(), value: kv.dtype(), dst: q.dtype(), src: kv.dtype() })
+                }
+                _ => refused("kv", kv),
+            },
+            Score::Gat { l, r, z, .. } => match (l.dtype(), z.dtype()) {
+                (F64, F64) | (F32, F32 | Bf16) if r.dtype() == l.dtype() => {
+                    Ok(Self { out: z.dtype(), value: z.dtype(), dst: l.dtype(), src: l.dtype() })
+                }
+                _ => refused("z", z),
+            },
+            Score::Gatv2 { l, r, .. } => match (l.dtype(), r.dtype()) {
+                (F64, F64) | (F32, F32 | Bf16) | (Bf16, Bf16) => {
+                    Ok(Self { out: l.dtype(), value: r.dtype(), dst: l.dtype(), src: r.dtype() })
+                }
+                _ => refused("r", r),
+            },
+        }
+    }
+
+    fn compute(&self) -> DType {
+        self.out.compute()
+    }
+
+    /// Bytes of the smallest element of a row.
+    fn smallest(&self) -> usize {
+        self.out.size().min(self.value.size())
+    }
+}
+
+/// What the kernels are compiled for, beside the shape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variant {
+    /// 0 dot products, 1 GAT, 2 GATv2.
+    pub(super) score: usize,
+    pub(super) types: Types,
+    /// GATv2's values are not the sources' operand.
+    pub(super) own_values: bool,
+    /// 0 none, 1 per edge, 2 from features.
+    pub(super) bias: usize,
+    pub(super) features: usize,
+    pub(super) dropout: bool,
+}
+
+/// Which passes a source has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passes {
+    Forward,
+    Backward,
+}
+
+impl Variant {
+    /// Edges in flight and blocks per multiprocessor. What is in flight hides latency, and so do warps, which share the registers:
+    /// these numbers were the best of many on an H200, for 8 heads of 16 columns over R-MAT graphs of 17 and 49 million edges.
+    fn tuning(&self, shape: &Shape, passes: Passes) -> (usize, usize) {
+        let registers = shape.registers(self.types.out);
+        let unroll = match (registers, passes) {
+            (0..=4, _) | (5..=8, Passes::Forward) => 2,
+            _ => 1,
+        };
+        let blocks = match self {
+            _ if registers > 8 || self.bias == 2 => 1,
+            Self { score: 2, .. } => 6,
+            Self { dropout: false, bias: 0, .. } => 8,
+            _ => 7,
+        };
+        (unroll.min(WARP / shape.teams()), blocks)
+    }
+
+    pub(super) fn defines(&self, heads: usize, width: usize, passes: Passes) -> Defines {
+        let Types { out, value, dst, src } = self.types;
+        let shape = Shape::new(heads, width, self.types.smallest());
+        let (unroll, blocks) = self.tuning(&shape, passes);
+        shape
+            .defines(out)
+            .with("UNROLL", unroll)
+            .with("MIN_BLOCKS", blocks)
+            .with("SCORE", self.score)
+            .with("OUT_TYPE", number(out))
+            .with("VALUE_TYPE", number(value))
+            .with("DST_TYPE", number(dst))
+            .with("SRC_TYPE", number(src))
+            .with("OWN_VALUES", self.own_values.into())
+            .with("BIAS", self.bias)
+            .with("FEATURE_COUNT", self.features)
+            .with("DROPOUT", self.dropout.into())
+    }
+}
+
+/// As in attention.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Operands {
+    items: u64,
+    indices: u64,
+    map: u64,
+    dst: u64,
+    src: u64,
+    value: u64,
+    a: u64,
+    bias: u64,
+    feat: u64,
+    weight: u64,
+    src_ids: u64,
+    dst_ids: u64,
+    dropout: DropoutArg,
+    count: u32,
+    pieces: u32,
+    slope: f64,
+    scale: f64,
+}
+
+/// As in attention_forward.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+struct Target {
+    out: u64,
+    lse: u64,
+    state: u64,
+    pieces: u64,
+}
+
+/// As in attention_backward.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Gradients {
+    g: u64,
+    lse: u64,
+    big_d: u64,
+    known: u64,
+    row: u64,
+    value: u64,
+    shared: u64,
+    bias: u64,
+    weight: u64,
+    pieces: u64,
+    piece_size: u32,
+    warps: u32,
+    add: u32,
+    unused: u32,
+}
+
+/// One attention, made ready for one direction of its graph.
+struct Call {
+    shape: Shape,
+    types: Types,
+    defines: Defines,
+    graph: Rc<Resident>,
+    operands: Operands,
+}
+
+impl Call {
+    fn new(cuda: &Cuda, a: &Attention<'_>, direction: &Direction, map: bool, passes: Passes) -> Result<Self> {
+        let (types, (d, _)) = (Types::new(a)?, a.output());
+        let (heads, width, compute) = (a.heads, d / a.heads, types.compute());
+        let at = |what, m: &Matrix, dtype| cuda.address(OP, what, m, dtype);
+        let (score, own_values, slope, [dst, src, value, shared]) = match a.score {
+            Score::Dot { q, kv } => {
+                let (q, kv) = (at("q", q, types.dst)?, at("kv", kv, types.src)?);
+                (0, false, 0.0, [q, kv, kv + (d * types.src.size()) as u64, 0])
+            }
+            Score::Gat { l, r, z, slope } => {
+                (1, false, slope, [at("l", l, types.dst)?, at("r", r, types.src)?, at("z", z, types.value)?, 0])
+            }
+            Score::Gatv2 { l, r, value, a, slope } => {
+                let (l, r, a) = (at("l", l, types.dst)?, at("r", r, types.src)?, at("a", a, compute)?);
+                let own = value.map(|m| at("value", m, types.value)).transpose()?;
+                (2, own.is_some(), slope, [l, r, own.unwrap_or(r), a])
+            }
+        };
+        let (kind, features, [bias, feat, weight]) = match a.bias {
+            Bias::None => (0, 1, [0; 3]),
+            Bias::PerEdge(bias) => (1, 1, [at("bias", bias, compute)?, 0, 0]),
+            Bias::Features { feat, weight } => {
+                let places = [0, at("edge features", feat, compute)?, at("edge weight", weight, compute)?];
+                (2, feat.cols(), places)
+            }
+        };
+        let dropout = a.dropout.filter(|d| d.dropout.is_active());
+        let (src_ids, dst_ids, numbers) = match dropout {
+            Some(d) => {
+                d.src.expect(OP, a.graph.num_src())?;
+                d.dst.expect(OP, a.graph.num_dst())?;
+                (cuda.ids(&d.src)?, cuda.ids(&d.dst)?, cuda.dropout_arg(&d.dropout, &Ids::Same)?)
+            }
+            None => (0, 0, DropoutArg::zeroed()),
+        };
+        let device = a.device();
+        let graph = cuda.resident(device, direction)?;
+        let map = if map { cuda.edge_map(device, a.graph, &graph)? } else { 0 };
+        let places = graph.places(cuda);
+        let operands = Operands {
+            items: places.items,
+            indices: places.indices,
+            map,
+            dst,
+            src,
+            value,
+            a: shared,
+            bias,
+            feat,
+            weight,
+            src_ids,
+            dst_ids,
+            dropout: numbers,
+            count: graph.count as u32,
+            pieces: graph.pieces as u32,
+            slope,
+            scale: 1.0 / (width as f64).sqrt(),
+        };
+        let variant = Variant { score, types, own_values, bias: kind, features, dropout: dropout.is_some() };
+        let shape = Shape::new(heads, width, types.smallest());
+        Ok(Self { shape, types, defines: variant.defines(heads, width, passes), graph, operands })
+    }
+
+    /// Blocks for `count` warps.
+    fn grid(&self, count: usize) -> [usize; 2] {
+        [count.div_ceil(THREADS / WARP), self.shape.tiles()]
+    }
+
+    /// Memory for what pieces come to.
+    fn pieces(&self, a: &Attention<'_>, size: usize) -> Result<Matrix> {
+        a.device().uninit(OP, self.graph.pieces, size, self.types.compute(), Tag::Workspace)
+    }
+}
+
+/// Kernels for rows without edges, whose defines do not depend on the score.
+fn rows_only(heads: usize, out: &Matrix, passes: Passes) -> (Shape, Defines) {
+    let (width, out) = (out.cols() / heads.max(1), out.dtype());
+    let types = Types { out, value: out, dst: out, src: out };
+    let variant = Variant { score: 0, types, own_values: false, bias: 0, features: 1, dropout: false };
+    (Shape::new(heads, width, out.size()), variant.defines(heads, width, passes))
 }
 
 impl Cuda {
-    fn resident(&self, direction: &Direction) -> Result<Rc<Resident>> {
-        let wrong =
-            || Error::Device { device: self.name(), problem: "the graph was prepared for another device".into() };
-        if direction.resident.get().is_none() {
-            let copy = |e| super::failed(&self.name(), "copy the graph to the GPU", e);
-            let resident = Resident {
-                indptr: self.stream.clone_htod(&direction.csr.indptr()[..]).map_err(copy)?,
-                indices: self.stream.clone_htod(&direction.csr.indices()[..]).map_err(copy)?,
-            };
-            // The cell was empty just now, and a rank is one thread.
-            let _ = direction.resident.set(Rc::new(resident));
+    fn attention_pass(&self, a: &Attention<'_>, mut target: Target) -> Result<()> {
+        let call = Call::new(self, a, &a.graph.forward, false, Passes::Forward)?;
+        let Shape { heads, width, .. } = call.shape;
+        // As in the source: m and s, then the columns, each from a multiple of 8 on.
+        let mut pieces = call.pieces(a, (2 * heads).next_multiple_of(8) + (heads * width).next_multiple_of(8))?;
+        target.pieces = self.address_mut(OP, "pieces", &mut pieces, call.types.compute())?;
+        let kernel = |name| self.kernel(OP, &FORWARD, call.defines.clone(), name);
+        let launch = kernel("attention_forward")?.arg(call.operands).arg(target);
+        // SAFETY: the arguments are those of the kernel; shapes were checked by the operation, ids in a CSR are below the number of
+        // rows of the operands, and there is memory for every piece.
+        unsafe { launch.run(call.grid(call.graph.count), THREADS, 0)? };
+        for (merges, count) in call.graph.merges(self) {
+            let launch = kernel("attention_merge")?.arg(merges).arg(count as u32).arg(target);
+            // SAFETY: as above; merges name pieces and rows of this graph.
+            unsafe { launch.run(call.grid(count), THREADS, 0)? };
         }
-        let held = direction.resident.get().ok_or_else(wrong)?;
-        Rc::clone(held).downcast::<Resident>().map_err(|_| wrong())
+        Ok(())
+    }
+
+    /// Runs a pass of backward, then adds up the pieces of rows into `parts`.
+    fn backward_pass(
+        &self,
+        a: &Attention<'_>,
+        call: &Call,
+        name: &'static str,
+        mut gradients: Gradients,
+        parts: [Part; 2],
+    ) -> Result<()> {
+        let size = (parts[0].width + parts[1].width).next_multiple_of(8);
+        let mut pieces = call.pieces(a, size)?;
+        gradients.pieces = self.address_mut(OP, "pieces", &mut pieces, call.types.compute())?;
+        gradients.piece_size = size as u32;
+        let launch = self.kernel(OP, &BACKWARD, call.defines.clone(), name)?.arg(call.operands).arg(gradients);
+        // SAFETY: as in `attention_pass`.
+        unsafe { launch.run(call.grid(gradients.warps as usize), THREADS, 0)? };
+        let pieces = Pieces { of: &pieces, factors: 0, parts, add: gradients.add != 0 };
+        self.sum_pieces(OP, &call.graph, &pieces)
+    }
+
+    /// What both passes of backward are told.
+    fn gradients(&self, call: &Call, s: &Saved<'_>, row: u64, value: u64, write: Write) -> Result<Gradients> {
+        let compute = call.types.compute();
+        for (what, m) in [("lse", s.lse), ("d", s.d)] {
+            m.expect(OP, what, s.g.rows(), call.shape.heads)?;
+        }
+        Ok(Gradients {
+            g: self.address(OP, "g", s.g, call.types.out)?,
+            lse: self.address(OP, "lse", s.lse, compute)?,
+            big_d: self.address(OP, "d", s.d, compute)?,
+            row,
+            value,
+            warps: (call.grid(call.graph.count)[0] * (THREADS / WARP)) as u32,
+            add: (write == Write::Add).into(),
+            ..Gradients::zeroed()
+        })
     }
 }
 
 impl AttentionKernels for Cuda {
     fn attention(&self, a: &Attention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
-        let Score::Dot { q, kv } = a.score else { return Err(self.unsupported("this kind of attention")) };
-        for (what, m) in [("q", q), ("kv", kv)] {
-            if m.dtype() != DType::F32 {
-                return Err(Error::Type { op: OP, what, got: m.dtype() });
+        let (d, dtype) = a.output();
+        out.expect(OP, "out", a.graph.num_dst(), d)?;
+        lse.expect(OP, "lse", a.graph.num_dst(), a.heads)?;
+        let (out, lse) = (self.address_mut(OP, "out", out, dtype)?, self.address_mut(OP, "lse", lse, dtype.compute())?);
+        self.attention_pass(a, Target { out, lse, ..Target::default() })
+    }
+
+    fn attention_fold(&self, a: &Attention<'_>, state: &mut Matrix) -> Result<()> {
+        let (d, dtype) = a.output();
+        state.expect(OP, "state", a.graph.num_dst(), 2 * a.heads + d)?;
+        let state = self.address_mut(OP, "state", state, dtype.compute())?;
+        self.attention_pass(a, Target { state, ..Target::default() })
+    }
+
+    fn attention_merge(&self, heads: usize, partial: &Matrix, index: &RowIndex, state: &mut Matrix) -> Result<()> {
+        self.merge_states(heads, partial, index, state)
+    }
+
+    fn attention_finish(&self, heads: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
+        let (rows, dtype) = (out.rows(), out.dtype());
+        state.expect(OP, "state", rows, 2 * heads + out.cols())?;
+        lse.expect(OP, "lse", rows, heads)?;
+        let (shape, defines) = rows_only(heads, out, Passes::Forward);
+        let target = Target {
+            out: self.address_mut(OP, "out", out, dtype)?,
+            lse: self.address_mut(OP, "lse", lse, dtype.compute())?,
+            ..Target::default()
+        };
+        let state = self.address(OP, "state", state, dtype.compute())?;
+        let launch = self.kernel(OP, &FORWARD, defines, "attention_finish")?.arg(state).arg(rows as u32).arg(target);
+        let blocks = rows.div_ceil(shape.teams() * (THREADS / WARP));
+        // SAFETY: the arguments are those of the kernel, and shapes were checked above.
+        unsafe { launch.run([blocks, shape.tiles()], THREADS, 0) }
+    }
+
+    fn attention_d(&self, heads: usize, g: &Matrix, out: &Matrix, d: &mut Matrix) -> Result<()> {
+        let (rows, dtype) = (out.rows(), out.dtype());
+        g.expect(OP, "g", rows, out.cols())?;
+        d.expect(OP, "d", rows, heads)?;
+        let (shape, defines) = rows_only(heads, out, Passes::Backward);
+        let launch = self
+            .kernel(OP, &BACKWARD, defines, "attention_d")?
+            .arg(self.address(OP, "g", g, dtype)?)
+            .arg(self.address(OP, "out", out, dtype)?)
+            .arg(self.address_mut(OP, "d", d, dtype.compute())?)
+            .arg(rows as u32);
+        let blocks = rows.div_ceil(shape.teams() * (THREADS / WARP));
+        // SAFETY: the arguments are those of the kernel, and shapes were checked above.
+        unsafe { launch.run([blocks, shape.tiles()], THREADS, 0) }
+    }
+
+    fn attention_dst(&self, a: &Attention<'_>, s: &Saved<'_>, to: DstGrads<'_>) -> Result<()> {
+        let call = Call::new(self, a, &a.graph.forward, false, Passes::Backward)?;
+        let compute = call.types.compute();
+        let (width, dtype) = (to.row.cols(), call.types.dst);
+        let row = self.address_mut(OP, "gradient by destination", to.row, dtype)?;
+        let mut gradients = self.gradients(&call, s, row, 0, to.write)?;
+        // Sums over all edges: each warp makes one over its items.
+        let per_warp = |sum: &Option<&mut Matrix>| -> Result<Option<Matrix>> {
+            let Some(sum) = sum else { return Ok(None) };
+            let warps = call.grid(call.graph.count.min(SUMMING_WARPS))[0] * (THREADS / WARP);
+            a.device().uninit(OP, warps, sum.rows() * sum.cols(), compute, Tag::Workspace).map(Some)
+        };
+        let (mut shared, mut weight) = (per_warp(&to.shared)?, None);
+        let mut bias = to.bias;
+        if let Bias::PerEdge(_) = a.bias {
+            gradients.bias =
+                bias.take().map_or(Ok(0), |to| self.address_mut(OP, "gradient of the bias", to, compute))?;
+        } else {
+            weight = per_warp(&bias)?;
+        }
+        for (sum, at) in [(&mut shared, &mut gradients.shared), (&mut weight, &mut gradients.weight)] {
+            if let Some(sum) = sum {
+                gradients.warps = sum.rows() as u32;
+                *at = self.address_mut(OP, "sums", sum, compute)?;
             }
         }
-        let (rows, d) = q.shape();
-        if !matches!(a.bias, Bias::None) || a.dropout.is_some() || d > MOST_COLUMNS {
-            return Err(self.unsupported("attention with bias or dropout, or wider than 1024 columns,"));
+        let part = Part { to: row, width, dtype };
+        self.backward_pass(a, &call, "attention_dst", gradients, [part, Part::NONE])?;
+        for (sum, to) in [(shared, to.shared), (weight, bias)] {
+            if let (Some(sum), Some(to)) = (sum, to) {
+                self.add_up_rows(OP, &sum, to)?;
+            }
         }
-        if rows == 0 {
-            return Ok(());
+        Ok(())
+    }
+
+    fn attention_src(&self, a: &Attention<'_>, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
+        let call = Call::new(self, a, &a.graph.transpose, true, Passes::Backward)?;
+        let Types { value: value_type, src, .. } = call.types;
+        let row =
+            Part { width: to.row.cols(), dtype: src, to: self.address_mut(OP, "gradient by source", to.row, src)? };
+        let value = match to.value {
+            Some(m) => {
+                let to = self.address_mut(OP, "gradient of values", m, value_type)?;
+                Part { to, width: m.cols(), dtype: value_type }
+            }
+            None => Part::NONE,
+        };
+        // Where keys and values are one row, so are their gradients.
+        let values_at = match a.score {
+            Score::Dot { .. } => row.to + (row.width / 2 * src.size()) as u64,
+            _ => value.to,
+        };
+        let mut gradients = self.gradients(&call, s, row.to, values_at, Write::Set)?;
+        let (count, compute) = (s.lse.rows() * a.heads, call.types.compute());
+        let mut known = a.device().uninit(OP, count, 2, compute, Tag::Workspace)?;
+        gradients.known = self.address_mut(OP, "known", &mut known, compute)?;
+        let launch = self
+            .kernel(OP, &BACKWARD, call.defines.clone(), "attention_known")?
+            .arg(gradients.lse)
+            .arg(gradients.big_d)
+            .arg(gradients.known)
+            .arg(count as u64);
+        // SAFETY: the arguments are those of the kernel; lse and D have a number per destination and head.
+        unsafe { launch.run_each(count)? };
+        // What is as wide as the values comes first in a piece.
+        let parts = if let Score::Gat { .. } = a.score { [value, row] } else { [row, value] };
+        self.backward_pass(a, &call, "attention_src", gradients, parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_cover_every_column() {
+        for heads in 1..=40 {
+            for (width, size) in (1..=130).chain([160, 255, 256, 512]).flat_map(|w| [(w, 2), (w, 4), (w, 8)]) {
+                let s = Shape::new(heads, width, size);
+                let what = format!("{s:?} of {size} bytes");
+                assert!(s.vec * size <= LOAD && width % s.vec == 0 && s.vec * s.parts * s.chunks >= width, "{what}");
+                assert!(s.parts.is_power_of_two() && s.side.is_power_of_two() && s.parts * s.side <= WARP, "{what}");
+                assert!(s.tiles() * s.side * s.slots >= heads && (s.side * s.slots).is_power_of_two(), "{what}");
+                assert!(s.side * s.slots <= WARP, "{what}: one word of dropout bits");
+            }
         }
-        let graph = self.resident(&a.graph.forward)?;
-        let function = self.function(SOURCE, "dot_attention_f32")?;
-        let (heads, columns) = (a.heads as i32, d as i32);
-        let scale = 1.0 / ((d / a.heads) as f32).sqrt();
-        let mut launch = self.stream.launch_builder(&function);
-        launch.arg(&graph.indptr).arg(&graph.indices).arg(slice(OP, "q", q)?).arg(slice(OP, "kv", kv)?);
-        launch.arg(slice_mut(OP, "out", out)?).arg(slice_mut(OP, "lse", lse)?);
-        launch.arg(&heads).arg(&columns).arg(&scale);
-        let config =
-            LaunchConfig { grid_dim: (rows as u32, 1, 1), block_dim: (d as u32, 1, 1), shared_mem_bytes: 4 * d as u32 };
-        // SAFETY: the arguments are those of the kernel, in order; ids in a CSR are below its number of sources, which is the
-        // number of rows of kv by the operation's check.
-        unsafe { launch.launch(config) }.map(|_| ()).map_err(self.fail("run attention"))
     }
 
-    fn attention_fold(&self, _: &Attention<'_>, _: &mut Matrix) -> Result<()> {
-        Err(self.unsupported("attention block by block"))
-    }
-
-    fn attention_merge(&self, _: usize, _: &Matrix, _: &RowIndex, _: &mut Matrix) -> Result<()> {
-        Err(self.unsupported("attention block by block"))
-    }
-
-    fn attention_finish(&self, _: usize, _: &Matrix, _: &mut Matrix, _: &mut Matrix) -> Result<()> {
-        Err(self.unsupported("attention block by block"))
-    }
-
-    fn attention_d(&self, _: usize, _: &Matrix, _: &Matrix, _: &mut Matrix) -> Result<()> {
-        Err(self.unsupported("the gradient of attention"))
-    }
-
-    fn attention_dst(&self, _: &Attention<'_>, _: &Saved<'_>, _: DstGrads<'_>) -> Result<()> {
-        Err(self.unsupported("the gradient of attention"))
-    }
-
-    fn attention_src(&self, _: &Attention<'_>, _: &Saved<'_>, _: SrcGrads<'_>) -> Result<()> {
-        Err(self.unsupported("the gradient of attention"))
+    #[test]
+    fn the_usual_shapes_leave_no_lane_idle() {
+        for (heads, width, size, teams) in [(8, 16, 2, 2), (8, 16, 4, 1), (4, 8, 2, 8), (1, 128, 2, 2), (32, 8, 2, 1)] {
+            let s = Shape::new(heads, width, size);
+            assert_eq!(s.vec * s.parts * s.chunks, width);
+            assert_eq!((s.teams(), s.tiles(), heads % (s.side * s.slots)), (teams, 1, 0), "{s:?}");
+        }
     }
 }

@@ -1,63 +1,157 @@
 //! Linear layers on the GPU.
+//!
+//! Where rows are stored as bf16, products are of bf16 operands with sums in f32: the weights are rounded for it, their gradients
+//! are f32 as they are.
 
-use cudarc::driver::{LaunchConfig, PushKernelArg};
+use std::borrow::Cow;
 
-use super::{Cuda, slice, slice_mut};
+use super::blas::{Ending, Operand, Product};
+use super::{Cuda, place, place_mut};
+use crate::backend::Memory;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::ops::activation::{Activated, Activation};
+use crate::ops::activation::{Activated, Activation, ActivationKernels};
 use crate::ops::linear::{LinearKernels, Weights};
 
 const OP: &str = "linear";
-const SOURCE: &str = include_str!("linear.cu");
-/// Rows and columns of a block's tile, as in the source.
-const TILE: u32 = 64;
+
+impl Cuda {
+    /// The same numbers as elements of this type.
+    fn of_type<'a>(&self, m: &'a Matrix, dtype: DType) -> Result<Cow<'a, Matrix>> {
+        if m.dtype() == dtype {
+            return Ok(Cow::Borrowed(m));
+        }
+        let mut to = m.device().uninit(OP, m.rows(), m.cols(), dtype, Tag::Workspace)?;
+        self.convert(&mut to, m)?;
+        Ok(Cow::Owned(to))
+    }
+
+    /// A matrix in a product, from column `first` on.
+    fn operand(&self, what: &'static str, m: &Matrix, first: usize, transposed: bool) -> Result<Operand> {
+        let at = place(self, OP, what, m)? + (first * m.dtype().size()) as u64;
+        Ok(Operand { at, dtype: m.dtype(), row: m.cols().max(1), next: 0, transposed })
+    }
+
+    /// The same for the result.
+    fn target(&self, what: &'static str, m: &mut Matrix, first: usize) -> Result<Operand> {
+        let at = place_mut(self, OP, what, m)? + (first * m.dtype().size()) as u64;
+        Ok(Operand { at, dtype: m.dtype(), row: m.cols().max(1), next: 0, transposed: false })
+    }
+}
+
+/// The type in which two matrices meet: bf16 if one of them is that.
+fn meeting(a: DType, b: DType) -> DType {
+    if a == DType::Bf16 { a } else { b }
+}
 
 impl LinearKernels for Cuda {
-    fn linear(&self, x: &Matrix, layer: &Weights<'_>, y: &mut Matrix, pre: Option<&mut Matrix>) -> Result<()> {
-        for (what, m) in [("x", x), ("weight", layer.weight), ("y", &*y)] {
-            if m.dtype() != DType::F32 {
-                return Err(Error::Type { op: OP, what, got: m.dtype() });
+    fn linear(&self, x: &Matrix, layer: &Weights<'_>, y: &mut Matrix, mut pre: Option<&mut Matrix>) -> Result<()> {
+        let ((n, k), rows, activation) = (layer.weight.shape(), x.rows(), layer.activation);
+        if rows * n == 0 {
+            return Ok(());
+        }
+        let columns = (layer.first, n);
+        if k == 0 {
+            self.zero(y)?;
+            if let Some(pre) = pre.as_deref_mut() {
+                self.zero(pre)?;
             }
+            return self.finish_product(OP, layer.bias, activation, columns, y, pre);
         }
-        let function = self.function(SOURCE, "linear_f32")?;
-        let (rows, k) = x.shape();
-        let (out, width) = (layer.weight.rows(), y.cols());
-        let activation = match layer.activation {
-            Activation::None => 0i32,
-            Activation::Relu => 1,
-            Activation::Gelu => 2,
-            _ => return Err(self.unsupported("this activation")),
+        let dtype = meeting(x.dtype(), y.dtype());
+        let (x, weight) = (self.of_type(x, dtype)?, self.of_type(layer.weight, dtype)?);
+        // f64 has no endings.
+        let bias = layer.bias.filter(|_| dtype != DType::F64).map(|b| self.of_type(b, y.dtype())).transpose()?;
+        let ending = match (bias.is_some(), activation == Activation::Relu && dtype != DType::F64) {
+            (true, true) => Ending::BiasRelu,
+            (true, false) => Ending::Bias,
+            (false, true) => Ending::Relu,
+            (false, false) => Ending::Plain,
         };
-        let sizes = [rows, k, out, width, layer.first].map(|n| n as i32);
-        let null = 0u64;
-        let mut launch = self.stream.launch_builder(&function);
-        launch.arg(slice(OP, "x", x)?).arg(slice(OP, "weight", layer.weight)?);
-        match layer.bias {
-            Some(bias) => launch.arg(slice(OP, "bias", bias)?),
-            None => launch.arg(&null),
+        let product = Product {
+            shape: [rows, n, k],
+            batch: 1,
+            a: self.operand("x", &x, 0, false)?,
+            b: self.operand("weight", &weight, 0, true)?,
+            to: self.target("y", pre.as_deref_mut().unwrap_or(y), layer.first)?,
+            add: false,
+            ending,
+            bias: bias.as_deref().map_or(Ok(0), |b| place(self, OP, "bias", b))?,
         };
-        launch.arg(slice_mut(OP, "y", y)?);
-        match pre {
-            Some(pre) => launch.arg(slice_mut(OP, "pre", pre)?),
-            None => launch.arg(&null),
-        };
-        for n in &sizes {
-            launch.arg(n);
+        // SAFETY: x is rows × k, the weight n × k, and y has n columns from `first` on: the operation checked it.
+        let ended = unsafe { self.multiply(OP, &product) }?;
+        let left_bias = layer.bias.filter(|_| !ended || bias.is_none());
+        let left =
+            if ended && activation == Activation::Relu && dtype != DType::F64 { Activation::None } else { activation };
+        if left_bias.is_none() && left == Activation::None && pre.is_none() {
+            return Ok(());
         }
-        launch.arg(&activation);
-        let grid = ((rows as u32).div_ceil(TILE).max(1), (out as u32).div_ceil(TILE).max(1), 1);
-        let config = LaunchConfig { grid_dim: grid, block_dim: (256, 1, 1), shared_mem_bytes: 0 };
-        // SAFETY: the arguments are those of the kernel, in order; it stays inside the shapes that the operation checked.
-        unsafe { launch.launch(config) }.map(|_| ()).map_err(self.fail("run linear"))
+        self.finish_product(OP, left_bias, left, columns, y, pre)
     }
 
-    fn linear_dx(&self, _: &Matrix, _: &Weights<'_>, _: &mut Matrix, _: bool) -> Result<()> {
-        Err(self.unsupported("the gradient of a linear layer"))
+    fn linear_dx(&self, dy: &Matrix, layer: &Weights<'_>, dx: &mut Matrix, add: bool) -> Result<()> {
+        let ((k, n), rows) = (layer.weight.shape(), dx.rows());
+        if rows * n == 0 {
+            return Ok(());
+        }
+        if k == 0 {
+            return if add { Ok(()) } else { self.zero(dx) };
+        }
+        let dtype = meeting(dy.dtype(), dx.dtype());
+        let (dy, weight) = (self.of_type(dy, dtype)?, self.of_type(layer.weight, dtype)?);
+        let product = Product {
+            shape: [rows, n, k],
+            batch: 1,
+            a: self.operand("dy", &dy, layer.first, false)?,
+            b: self.operand("weight", &weight, 0, false)?,
+            to: self.target("dx", dx, 0)?,
+            add,
+            ending: Ending::Plain,
+            bias: 0,
+        };
+        // SAFETY: dy has k columns from `first` on, the weight is k × n, dx rows × n.
+        unsafe { self.multiply(OP, &product) }.map(|_| ())
     }
 
-    fn linear_dw(&self, _: &Activated, _: &Matrix, _: usize, _: &mut Matrix, _: Option<&mut Matrix>) -> Result<()> {
-        Err(self.unsupported("the gradient of a linear layer"))
+    fn linear_dw(
+        &self,
+        x: &Activated,
+        dy: &Matrix,
+        first: usize,
+        dw: &mut Matrix,
+        db: Option<&mut Matrix>,
+    ) -> Result<()> {
+        let ((out, k), rows) = (dw.shape(), dy.rows());
+        if let Some(db) = db {
+            self.column_sums(OP, dy, first, db)?;
+        }
+        if out * k == 0 {
+            return Ok(());
+        }
+        if rows == 0 {
+            return self.zero(dw);
+        }
+        let mut activated = Cow::Borrowed(&x.of);
+        if x.activation != Activation::None {
+            let mut to = dw.device().uninit(OP, rows, k, x.of.dtype(), Tag::Workspace)?;
+            self.activate(x.activation, &x.of, &mut to)?;
+            activated = Cow::Owned(to);
+        }
+        let dtype = meeting(x.of.dtype(), dy.dtype());
+        let (x, dy) = (self.of_type(&activated, dtype)?, self.of_type(dy, dtype)?);
+        let product = Product {
+            shape: [out, k, rows],
+            batch: 1,
+            a: self.operand("dy", &dy, first, true)?,
+            b: self.operand("x", &x, 0, false)?,
+            to: self.target("dw", dw, 0)?,
+            add: false,
+            ending: Ending::Plain,
+            bias: 0,
+        };
+        // SAFETY: dy has `out` columns from `first` on, x is rows × k, dw is out × k.
+        unsafe { self.multiply(OP, &product) }.map(|_| ())
     }
 }

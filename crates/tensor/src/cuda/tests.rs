@@ -3,18 +3,25 @@
 
 use std::rc::Rc;
 
-use graphweft_graph::Csr;
-
 use super::Cuda;
+use super::attention::{Passes, Types, Variant};
+use super::compile::{Defines, Source, machine_code};
+use super::numbers::number;
 use crate::adjacency::Adjacency;
 use crate::device::Device;
 use crate::dtype::DType;
+use crate::error::Result;
 use crate::gradcheck::numbers;
 use crate::ledger::Tag;
 use crate::ops::activation::Activation;
 use crate::ops::attention::{BiasVar, attention};
+use crate::ops::attention_blocks::{Block, attention_blocks};
+use crate::ops::gat::{Gat, gat};
+use crate::ops::gatv2::{Gatv2, gatv2};
+use crate::ops::graphs::{Case, Kind, dropout, from_rows, renumbered, upload};
 use crate::ops::linear::{Affine, linear};
-use crate::tape::{Parameter, Tape};
+use crate::ops::spmm::{Reduction, WeightVar, aggregate};
+use crate::tape::{Parameter, Tape, Var};
 
 fn devices() -> [Device; 2] {
     [Device::cpu(), Device::with_backend(Box::new(Cuda::new(0).unwrap()))]
@@ -49,29 +56,143 @@ fn linear_on_a_gpu_equals_the_cpu() {
     }
 }
 
+/// A source with the numbers that it is specialised for, beside the type of the elements.
+type Variants = (&'static Source, &'static [&'static [(&'static str, usize)]]);
+
+/// Rows of two shapes: narrow, and wide and not divisible.
+const ROWS: [[(&str, usize); 3]; 2] =
+    [[("VEC", 2), ("LANES", 16), ("TURNS", 1)], [("VEC", 1), ("LANES", 32), ("TURNS", 17)]];
+
+const SOURCES: &[Variants] = &[
+    (&super::blas::SOURCE, &[&[("WIDE", 0)], &[("WIDE", 1)]]),
+    (&super::elementwise::SOURCE, &[&[("TARGET", 0)], &[("TARGET", 1)], &[("TARGET", 2)]]),
+    (&super::columns::SOURCE, &[&ROWS[0], &ROWS[1]]),
+    (&super::global::SOURCE, &[&[]]),
+    (&super::head_dot::SOURCE, &[&[]]),
+    (&super::loss::SOURCE, &[&[]]),
+    (&super::norm::SOURCE, &[&ROWS[0], &ROWS[1]]),
+    (&super::optim::SOURCE, &[&[("CHUNK", 4096)]]),
+    (&super::optim::SQUARES, &[&[("CHUNK", 4096)]]),
+    (&super::parts::SOURCE, &[&[]]),
+    (&super::rows::MERGE, &[&[]]),
+    (&super::rowwise::SOURCE, &[&ROWS[0], &ROWS[1]]),
+];
+
+#[test]
+#[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
+fn every_kernel_compiles_for_every_architecture() {
+    for (source, variants) in SOURCES {
+        for (variant, dtype) in variants.iter().flat_map(|v| [DType::F32, DType::F64, DType::Bf16].map(|t| (v, t))) {
+            for architecture in [(8, 0), (9, 0)] {
+                let defines = variant.iter().fold(Defines::of(dtype), |d, (name, value)| d.with(name, *value));
+                if let Err(problem) = machine_code(source, &defines, architecture, None) {
+                    panic!("{problem}");
+                }
+            }
+        }
+    }
+}
+
+/// A source of operations over edges compiles for its defines.
+fn compiles(source: &Source, defines: &Defines) {
+    for architecture in [(8, 0), (9, 0)] {
+        if let Err(problem) = machine_code(source, defines, architecture, None) {
+            panic!("{problem}");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
+fn every_kind_of_attention_compiles() {
+    use DType::{Bf16, F32, F64};
+    let types = |out, value, dst, src| Types { out, value, dst, src };
+    let dot = Variant {
+        score: 0,
+        types: types(Bf16, Bf16, Bf16, Bf16),
+        own_values: false,
+        bias: 0,
+        features: 1,
+        dropout: false,
+    };
+    let gat = Variant { score: 1, types: types(Bf16, Bf16, F32, F32), ..dot };
+    let gatv2 = Variant { score: 2, types: types(F32, Bf16, F32, Bf16), ..dot };
+    for (variant, heads, width) in [
+        (dot, 8, 16),
+        (Variant { bias: 2, features: 3, dropout: true, ..dot }, 9, 8),
+        (Variant { types: types(F32, Bf16, F32, Bf16), bias: 1, dropout: true, ..dot }, 3, 40),
+        (Variant { types: types(F64, F64, F64, F64), ..dot }, 2, 3),
+        (gat, 8, 16),
+        (Variant { bias: 1, dropout: true, types: types(F64, F64, F64, F64), ..gat }, 1, 1),
+        (gatv2, 4, 32),
+        (Variant { own_values: true, bias: 2, features: 70, dropout: true, ..gatv2 }, 2, 5),
+    ] {
+        compiles(&super::attention::FORWARD, &variant.defines(heads, width, Passes::Forward));
+        compiles(&super::attention::BACKWARD, &variant.defines(heads, width, Passes::Backward));
+    }
+}
+
+#[test]
+#[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
+fn every_kind_of_aggregation_compiles() {
+    use DType::{Bf16, F32, F64};
+    for (x, out, columns) in [(F32, F32, 128), (F32, Bf16, 16), (Bf16, F32, 8), (Bf16, Bf16, 47), (F64, F64, 1)] {
+        let defines = super::spmm::Shape::new(columns, x.size().min(out.size())).defines(x, out);
+        compiles(&super::spmm::SUMS, &defines);
+        if x == out {
+            compiles(&super::spmm::MAXIMA, &defines);
+            compiles(&super::bag::SOURCE, &Defines::of(x));
+            compiles(&super::sums::ROWS, &Defines::of(x));
+        }
+        let defines = Defines::of(x).with("A_TYPE", number(out)).with("B_TYPE", number(x)).with("THREADS", 256);
+        compiles(&super::sums::PIECES, &defines);
+    }
+    let sizes = [256, 20, 6, 0].into_iter().zip(super::floor::SIZES);
+    let defines = sizes.fold(Defines::of(F32).with("THREADS", 256), |d, (size, name)| d.with(name, size));
+    compiles(&super::floor::SOURCE, &defines);
+}
+
+/// Everything over edges once, in cases small enough for compute-sanitizer: hubs whose pieces are merged in two steps, both ways.
 #[test]
 #[ignore = "needs a GPU"]
-fn attention_on_a_gpu_equals_the_cpu() {
-    let mut indptr = vec![0u64];
-    let mut indices = Vec::new();
-    for i in 0..500u32 {
-        let degree = if i == 3 { 9000 } else { i % 19 };
-        let mut row: Vec<u32> = (0..degree).map(|k| (i * 31 + k * 17) % 500).collect();
-        row.sort_unstable();
-        indices.extend(row);
-        indptr.push(indices.len() as u64);
-    }
-    for (heads, d) in [(8, 128), (3, 15), (1, 32)] {
-        let results = devices().map(|device| {
-            let graph = Rc::new(Adjacency::new(&device, Csr::new(indptr.clone(), indices.clone(), 500).unwrap()));
-            let up = |seed, c| device.upload(500, c, &floats(seed, 500 * c), Tag::Activations).unwrap();
-            let mut tape = Tape::without_gradients(&device);
-            let (q, kv) = (tape.constant(up(1, d)), tape.constant(up(2, 2 * d)));
-            let out = attention(&mut tape, &graph, heads, &q, &kv, BiasVar::None, None).unwrap();
-            out.value().to_vec::<f32>().unwrap()
+fn one_small_case_of_every_kernel_over_edges() {
+    let graph = |device: &Device| {
+        let rows = (0..40u32).map(|i| match i {
+            3 => (0..33 * 256).map(|k| if k % 100 == 0 { k % 40 } else { 5 }).collect(),
+            i => (0..i % 7).map(|k| (i * 31 + k * 17) % 40).collect(),
         });
-        assert_near(&results[0], &results[1], 1e-4);
-    }
+        from_rows(device, rows, 40)
+    };
+    let edges = graph(&Device::cpu()).num_edges();
+    let (row, wide) = ((40, 32, Kind::Stored), (40, 64, Kind::Stored));
+    let (heads, per_edge) = ((40, 4, Kind::Computed), (edges, 4, Kind::Computed));
+    let check = |what: &str, inputs: &[_], f: &dyn Fn(&mut Tape, &Rc<Adjacency>, &[Var]) -> Result<Var>| {
+        Case { graph: &graph, inputs, f }.agrees_on_a_gpu(what, 5e-5, 3e-2);
+    };
+    check("dot", &[row, wide, (4, 3, Kind::Computed)], &|tape, graph, x| {
+        let feat = upload(tape.device(), 9, (edges, 3), x[2].value().dtype());
+        let bias = BiasVar::Features { feat: &feat, weight: &x[2] };
+        attention(tape, graph, 4, &x[0], &x[1], bias, Some(dropout(graph)))
+    });
+    check("gat", &[heads, heads, row, per_edge], &|tape, graph, x| {
+        gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, BiasVar::PerEdge(&x[3]), None)
+    });
+    check("gatv2", &[row, row, (4, 8, Kind::Computed)], &|tape, graph, x| {
+        gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, BiasVar::None, None)
+    });
+    check("blocks", &[row, wide], &|tape, graph, x| {
+        let block = Block { graph, kv: &x[1], bias: BiasVar::None, dropout: None };
+        attention_blocks(tape, 4, &x[0], &[block.clone(), block])
+    });
+    check("mean", &[row, (edges, 1, Kind::Computed)], &|tape, graph, x| {
+        aggregate(tape, graph, &x[0], Reduction::Mean, WeightVar::PerEdge(&x[1]))
+    });
+    check("max", &[row], &|tape, graph, x| {
+        aggregate(tape, graph, &x[0], Reduction::Max(renumbered(40)), WeightVar::None)
+    });
+    let device = crate::ops::tests::gpu();
+    let (on_gpu, tables) = (graph(&device), [64, 20, 6].map(|cols| upload(&device, 1, (40, cols), DType::Bf16)));
+    device.backend().touch(&on_gpu.forward, &tables.iter().collect::<Vec<_>>()).unwrap();
 }
 
 #[test]

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::device::Device;
     use crate::gradcheck::check;
-    use crate::ops::tests::{Case, everywhere, on_any_threads, upload};
+    use crate::ops::tests::{Case, agrees_with_f64, on_any_threads, upload};
 
     #[test]
     fn gradients() {
@@ -127,12 +127,7 @@ mod tests {
         Case::new(vec![(700, 70)], vec![], move |tape, x, _| Ok(vec![activate(tape, &x[0], activation)?]))
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        for activation in Activation::EXAMPLES {
-            everywhere(&case(activation), 1e-6, 2e-2);
-        }
-    }
+    agrees_with_f64!(Activation::EXAMPLES.map(|activation| (case(activation), 1e-6, 2e-2)));
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

@@ -401,34 +401,39 @@ mod tests {
     use crate::cpu::{Cpu, Isa};
     use crate::gradcheck::{check, numbers};
     use crate::ops::graphs::{blocks, dropout, empty, f64s, near, rows_of, small, upload, with_hub};
+    use crate::ops::tests::on_every_device;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
-        let graph = small(&device);
+    on_every_device!(
+        gradients,
+        gradients_with_bias_and_dropout,
+        equals_dense_softmax_in_f64,
+        block_by_block_is_the_same,
+        blocks_without_edges_or_rows
+    );
+
+    fn gradients(device: &Device) {
+        let graph = small(device);
         let upload = |seed, r, c| device.upload(r, c, &numbers(seed, r * c), Tag::Activations).unwrap();
         for heads in [1, 2, 3] {
             let inputs = [upload(1, 5, 6), upload(2, 6, 12)];
-            check(&device, &inputs, &[], |tape, x| attention(tape, &graph, heads, &x[0], &x[1], BiasVar::None, None))
+            check(device, &inputs, &[], |tape, x| attention(tape, &graph, heads, &x[0], &x[1], BiasVar::None, None))
                 .unwrap();
         }
     }
 
-    #[test]
-    fn gradients_with_bias_and_dropout() {
-        let device = Device::cpu();
-        let graph = small(&device);
+    fn gradients_with_bias_and_dropout(device: &Device) {
+        let graph = small(device);
         let upload = |seed, r, c| device.upload(r, c, &numbers(seed, r * c), Tag::Activations).unwrap();
         let (edges, heads) = (graph.num_edges(), 2);
         let feat = upload(4, edges, 3);
         for drop in [None, Some(dropout(&graph))] {
             let inputs = [upload(1, 5, 6), upload(2, 6, 12), upload(3, edges, heads)];
-            check(&device, &inputs, &[], |tape, x| {
+            check(device, &inputs, &[], |tape, x| {
                 attention(tape, &graph, heads, &x[0], &x[1], BiasVar::PerEdge(&x[2]), drop.clone())
             })
             .unwrap();
             let inputs = [upload(1, 5, 6), upload(2, 6, 12), upload(3, heads, 3)];
-            check(&device, &inputs, &[], |tape, x| {
+            check(device, &inputs, &[], |tape, x| {
                 let bias = BiasVar::Features { feat: &feat, weight: &x[2] };
                 attention(tape, &graph, heads, &x[0], &x[1], bias, drop.clone())
             })
@@ -436,14 +441,12 @@ mod tests {
         }
     }
 
-    #[test]
-    fn equals_dense_softmax_in_f64() {
-        let device = Device::cpu();
-        let (graph, heads, w) = (small(&device), 2, 3);
+    fn equals_dense_softmax_in_f64(device: &Device) {
+        let (graph, heads, w) = (small(device), 2, 3);
         let (d, n) = (heads * w, graph.num_dst());
         let (q, kv) = (numbers(1, n * d), numbers(2, graph.num_src() * 2 * d));
         let up = |rows, cols, x: &[f64]| device.upload(rows, cols, x, Tag::Activations).unwrap();
-        let mut tape = Tape::new(&device);
+        let mut tape = Tape::new(device);
         let (qv, kvv) = (tape.leaf(up(n, d, &q)), tape.leaf(up(graph.num_src(), 2 * d, &kv)));
         let out = attention(&mut tape, &graph, heads, &qv, &kvv, BiasVar::None, None)
             .unwrap()
@@ -514,17 +517,41 @@ mod tests {
                 let single = if isa == Isa::Portable || width % 8 != 0 { 5e-5 } else { 2e-5 };
                 for (q, kv, tolerance) in [(F32, F32, single), (F32, Bf16, 2e-2), (Bf16, Bf16, 2e-2)] {
                     let found = run(&device, (heads, width), q, kv, extras);
-                    for (name, (x, e)) in ["out", "dq", "dkv", "dweight"].iter().zip(found.iter().zip(&exact)) {
-                        let scale = e.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
-                        let worst = x.iter().zip(e).map(|(x, e)| (x - e).abs()).fold(0.0, f64::max);
-                        assert!(
-                            worst <= tolerance * scale,
-                            "{heads}×{width} {isa} {q} {kv} {name}: {worst} of {scale}"
-                        );
-                    }
+                    agree(&found, &exact, tolerance, &format!("{heads}×{width} {isa} {q} {kv}"));
                 }
             }
         }
+    }
+
+    fn agree(found: &[Vec<f64>], exact: &[Vec<f64>], tolerance: f64, what: &str) {
+        for (name, (x, e)) in ["out", "dq", "dkv", "dweight"].iter().zip(found.iter().zip(exact)) {
+            near(x, e, tolerance, &format!("{what} {name}"));
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_agrees_with_f64() {
+        use DType::{Bf16, F32, F64};
+        let usual = [(8, 16), (16, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)];
+        let shapes = usual.into_iter().chain([(32, 8), (1, 1), (4, 128), (2, 96), (12, 64), (3, 40), (1, 300)]);
+        let case = |(heads, width), extras| {
+            let exact = run(&Device::cpu(), (heads, width), F64, F64, extras);
+            let device = crate::ops::tests::gpu();
+            for (q, kv, tolerance) in [(F64, F64, 1e-11), (F32, F32, 5e-5), (F32, Bf16, 2e-2), (Bf16, Bf16, 2e-2)] {
+                let found = run(&device, (heads, width), q, kv, extras);
+                agree(&found, &exact, tolerance, &format!("{heads}×{width} {q} {kv}"));
+                let again = run(&device, (heads, width), q, kv, extras);
+                assert!(found == again, "{heads}×{width} {q} {kv}: other bits the second time");
+            }
+        };
+        // Side by side: most of the time goes to compiling kernels.
+        std::thread::scope(|scope| {
+            for (shape, extras) in shapes.flat_map(|s| [(s, false), (s, true)]) {
+                scope.spawn(move || case(shape, extras));
+            }
+        });
     }
 
     #[test]
@@ -619,9 +646,7 @@ mod tests {
         ([row, dshared, dbias], std::iter::once(by_src).chain(dvalue).collect())
     }
 
-    #[test]
-    fn block_by_block_is_the_same() {
-        let device = Device::cpu();
+    fn block_by_block_is_the_same(device: &Device) {
         for (heads, w, dtype, tolerance) in [
             (2, 3, DType::F64, 1e-12),
             (2, 16, DType::F32, 2e-5),
@@ -629,13 +654,13 @@ mod tests {
             (8, 16, DType::Bf16, 4e-2),
             (2, 5, DType::F32, 5e-5),
         ] {
-            let graph = with_hub(&device);
+            let graph = with_hub(device);
             let (n, d) = (graph.num_dst(), heads * w);
             let drop = dropout(&graph);
-            let bias = upload(&device, 9, (graph.num_edges(), heads), dtype.compute());
+            let bias = upload(device, 9, (graph.num_edges(), heads), dtype.compute());
             let new = |cols, dtype| device.uninit("test", n, cols, dtype, Tag::Activations).unwrap();
-            for score in scores(&device, n, heads, w, dtype) {
-                let cut: Vec<Call> = blocks(&device, &graph, 77)
+            for score in scores(device, n, heads, w, dtype) {
+                let cut: Vec<Call> = blocks(device, &graph, 77)
                     .into_iter()
                     .map(|(block, first, edges)| {
                         let sources = first..first + block.num_src();
@@ -687,16 +712,14 @@ mod tests {
         }
     }
 
-    #[test]
-    fn blocks_without_edges_or_rows() {
-        let device = Device::cpu();
-        for (graph, dtype) in empty(&device).into_iter().flat_map(|g| [(g.clone(), DType::F32), (g, DType::F64)]) {
-            let mut tape = Tape::new(&device);
-            let mut leaf = |rows, cols| tape.leaf(upload(&device, 1, (rows, cols), dtype));
+    fn blocks_without_edges_or_rows(device: &Device) {
+        for (graph, dtype) in empty(device).into_iter().flat_map(|g| [(g.clone(), DType::F32), (g, DType::F64)]) {
+            let mut tape = Tape::new(device);
+            let mut leaf = |rows, cols| tape.leaf(upload(device, 1, (rows, cols), dtype));
             let (q, kv) = (leaf(graph.num_dst(), 16), leaf(graph.num_src(), 32));
             let out = attention(&mut tape, &graph, 1, &q, &kv, BiasVar::None, None).unwrap();
             assert!(f64s(out.value()).iter().all(|x| *x == 0.0));
-            let g = upload(&device, 2, out.value().shape(), dtype);
+            let g = upload(device, 2, out.value().shape(), dtype);
             for found in tape.backward(vec![(out, g)], &[&q, &kv], |_| Ok(())).unwrap() {
                 assert!(f64s(&found.unwrap()).iter().all(|x| *x == 0.0));
             }

@@ -158,6 +158,9 @@ mod tests {
         with_hub,
     };
     use crate::ops::rows::RowIndex;
+    use crate::ops::tests::on_every_device;
+
+    on_every_device!(gradients, blocks_of_one_matrix_are_attention_over_it);
 
     /// Neighbours with a bias per edge, then three tokens that everyone sees. x: q, kv, bias, kv of tokens.
     fn with_tokens(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]) -> Result<Var> {
@@ -167,25 +170,21 @@ mod tests {
         attention_blocks(tape, 2, &x[0], &[neighbours, tokens])
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
-        let graph = small(&device);
-        let up = |seed, rows, cols| upload(&device, seed, (rows, cols), DType::F64);
+    fn gradients(device: &Device) {
+        let graph = small(device);
+        let up = |seed, rows, cols| upload(device, seed, (rows, cols), DType::F64);
         let inputs = [up(1, 5, 6), up(2, 6, 12), up(3, graph.num_edges(), 2), up(4, 3, 12)];
-        check(&device, &inputs, &[], |tape, x| with_tokens(tape, &graph, x)).unwrap();
+        check(device, &inputs, &[], |tape, x| with_tokens(tape, &graph, x)).unwrap();
     }
 
-    #[test]
-    fn blocks_of_one_matrix_are_attention_over_it() {
-        let device = Device::cpu();
-        let graph = with_hub(&device);
+    fn blocks_of_one_matrix_are_attention_over_it(device: &Device) {
+        let graph = with_hub(device);
         let n = graph.num_dst();
-        let (q, kv) = (upload(&device, 1, (n, 8), DType::F64), upload(&device, 2, (n, 16), DType::F64));
-        let mut tape = Tape::new(&device);
+        let (q, kv) = (upload(device, 1, (n, 8), DType::F64), upload(device, 2, (n, 16), DType::F64));
+        let mut tape = Tape::new(device);
         let (q, whole) = (tape.leaf(q), tape.leaf(kv.clone()));
         let expected = attention(&mut tape, &graph, 2, &q, &whole, BiasVar::None, None).unwrap();
-        let parts: Vec<_> = blocks(&device, &graph, 77)
+        let parts: Vec<_> = blocks(device, &graph, 77)
             .into_iter()
             .map(|(block, first, _)| {
                 let rows = first..first + block.num_src();
@@ -239,6 +238,14 @@ mod tests {
         same_bits_for_any_number_of_threads(|| case().run(&Device::cpu(), DType::F32), "merged");
     }
 
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn merged_states_agree_on_a_gpu() {
+        let inputs = [(300, 32, Stored), (300, 64, Stored)];
+        Case { graph: &with_hub, inputs: &inputs, f: &merged }.agrees_on_a_gpu("merged", 2e-5, 2e-2);
+    }
+
     #[test]
     fn states_that_do_not_fit_are_refused() {
         let device = Device::cpu();
@@ -262,6 +269,13 @@ mod tests {
     #[test]
     fn every_instruction_set_and_type_agrees_with_f64() {
         case().agrees_with_f64("blocks", 2e-5, 2e-2);
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_agrees_with_f64() {
+        case().agrees_on_a_gpu("blocks", 2e-5, 2e-2);
     }
 
     #[test]

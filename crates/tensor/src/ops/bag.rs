@@ -159,8 +159,11 @@ mod tests {
     use crate::ops::dropout::dropout;
     use crate::ops::graphs::{f64s, near, same_bits_for_any_number_of_threads, upload};
     use crate::ops::linear::linear;
+    use crate::ops::tests::on_every_device;
     use crate::random::{Dropout, Ids};
     use crate::tape::Parameter;
+
+    on_every_device!(gradients, equals_a_dense_product_in_f64, dropout_of_entries_is_dropout_of_the_dense_matrix);
 
     /// Rows of entries; one row is empty, one column occurs in every other row (a hub from 8192 rows on).
     fn features(rows: usize, width: usize, values: bool) -> SparseFeatures {
@@ -189,15 +192,13 @@ mod tests {
         Affine { weight: parameter("weight", 1, (out, width)), bias }
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    fn gradients(device: &Device) {
         for (rows, values, bias) in [(6, true, true), (6, false, false), (1, true, true), (0, true, true)] {
-            let x = Rc::new(Bag::new(&device, &features(rows, 4, values), DType::F64).unwrap());
-            let layer = layer(&device, 3, 4, bias, DType::F64);
+            let x = Rc::new(Bag::new(device, &features(rows, 4, values), DType::F64).unwrap());
+            let layer = layer(device, 3, 4, bias, DType::F64);
             let parameters: Vec<_> = std::iter::once(layer.weight.clone()).chain(layer.bias.clone()).collect();
             for drop in [None, Some(half())] {
-                check(&device, &[], &parameters, |tape, _| bag(tape, &x, drop.as_ref(), &layer, DType::F64)).unwrap();
+                check(device, &[], &parameters, |tape, _| bag(tape, &x, drop.as_ref(), &layer, DType::F64)).unwrap();
             }
         }
     }
@@ -227,9 +228,7 @@ mod tests {
         [value, dw, db].iter().map(f64s).collect()
     }
 
-    #[test]
-    fn equals_a_dense_product_in_f64() {
-        let device = Device::cpu();
+    fn equals_a_dense_product_in_f64(device: &Device) {
         let (rows, width, out) = (40, 9, 5);
         for values in [false, true] {
             let x = features(rows, width, values);
@@ -239,25 +238,23 @@ mod tests {
                     dense[i * width + x.indices[e] as usize] = x.data.as_ref().map_or(1.0, |d| f64::from(d[e]));
                 }
             }
-            let w = f64s(&upload(&device, 1, (out, width), DType::F64));
-            let b = f64s(&upload(&device, 2, (1, out), DType::F64));
-            let g = f64s(&upload(&device, 3, (rows, out), DType::F64));
+            let w = f64s(&upload(device, 1, (out, width), DType::F64));
+            let b = f64s(&upload(device, 2, (1, out), DType::F64));
+            let g = f64s(&upload(device, 3, (rows, out), DType::F64));
             let product =
                 |i: usize, o: usize| b[o] + (0..width).map(|c| dense[i * width + c] * w[o * width + c]).sum::<f64>();
             let y: Vec<f64> = (0..rows * out).map(|k| product(k / out, k % out)).collect();
             let entry = |o: usize, c: usize| (0..rows).map(|i| g[i * out + o] * dense[i * width + c]).sum();
             let dw: Vec<f64> = (0..out * width).map(|k| entry(k / width, k % width)).collect();
             let db: Vec<f64> = (0..out).map(|o| (0..rows).map(|i| g[i * out + o]).sum()).collect();
-            let found = run(&device, (rows, width, out), DType::F64, values);
+            let found = run(device, (rows, width, out), DType::F64, values);
             for (found, expected) in found.iter().zip([y, dw, db]) {
                 near(found, &expected, 1e-12, "bag");
             }
         }
     }
 
-    #[test]
-    fn dropout_of_entries_is_dropout_of_the_dense_matrix() {
-        let device = Device::cpu();
+    fn dropout_of_entries_is_dropout_of_the_dense_matrix(device: &Device) {
         let (rows, width, out) = (60, 70, 5);
         let ids = Ids::Listed((0..rows as u64).rev().map(|k| 7 * k).collect());
         let drop = RowDropout { ids, ..half() };
@@ -269,17 +266,17 @@ mod tests {
                     dense[i * width + x.indices[e] as usize] = x.data.as_ref().map_or(1.0, |d| f64::from(d[e]));
                 }
             }
-            let layer = layer(&device, out, width, true, DType::F64);
-            let mut tape = Tape::new(&device);
+            let layer = layer(device, out, width, true, DType::F64);
+            let mut tape = Tape::new(device);
             let dense = tape.constant(device.upload(rows, width, &dense, Tag::Activations).unwrap());
             let dense = dropout(&mut tape, &dense, &drop).unwrap();
             let layers = std::slice::from_ref(&layer);
             let y = linear(&mut tape, &dense, layers, Default::default(), DType::F64).unwrap();
             let expected = f64s(y.value());
-            let g = upload(&device, 3, (rows, out), DType::F64);
+            let g = upload(device, 3, (rows, out), DType::F64);
             tape.backward(vec![(y, g)], &[], |_| Ok(())).unwrap();
             let dw = f64s(&layer.weight.take_grad().unwrap());
-            let found = run_dropped(&device, (rows, width, out), DType::F64, values, Some(&drop));
+            let found = run_dropped(device, (rows, width, out), DType::F64, values, Some(&drop));
             near(&found[0], &expected, 1e-12, "y");
             near(&found[1], &dw, 1e-12, "dW");
         }
@@ -296,6 +293,23 @@ mod tests {
                         near(found, exact, tolerance, &format!("{shape:?} {isa} {dtype}"));
                     }
                 }
+            }
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_agrees_with_f64() {
+        let device = crate::ops::tests::gpu();
+        for (shape, values) in [((9000, 50, 24), true), ((9000, 50, 16), false), ((33, 200, 3), true)] {
+            let exact = run(&Device::cpu(), shape, DType::F64, values);
+            for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F32, 2e-5), (DType::Bf16, 1e-2)] {
+                let found = run(&device, shape, dtype, values);
+                for (found, exact) in found.iter().zip(&exact) {
+                    near(found, exact, tolerance, &format!("{shape:?} {dtype}"));
+                }
+                assert!(found == run(&device, shape, dtype, values), "other bits the second time");
             }
         }
     }

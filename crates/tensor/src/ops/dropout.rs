@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::device::Device;
     use crate::gradcheck::check;
-    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, upload};
+    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, upload};
 
     fn half(ids: Ids) -> RowDropout {
         RowDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), ids }
@@ -89,12 +89,7 @@ mod tests {
         Case::new(vec![(1500, cols)], vec![], |tape, x, _| Ok(vec![dropout(tape, &x[0], &half(Ids::Same))?]))
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        for cols in [1, 7, 40, 128, 1030] {
-            everywhere(&case(cols), 1e-6, 1e-2);
-        }
-    }
+    agrees_with_f64!([1, 7, 40, 128, 1030].map(|cols| (case(cols), 1e-6, 1e-2)));
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

@@ -171,7 +171,7 @@ mod tests {
     use crate::ops::activation::activate;
     use crate::ops::dropout::dropout;
     use crate::ops::residual::residual;
-    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, parameter, upload};
+    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
     use crate::random::{Dropout, Ids};
 
     fn half() -> RowDropout {
@@ -238,13 +238,11 @@ mod tests {
         })
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        for activation in Activation::EXAMPLES {
-            everywhere(&case((600, 40), 1, activation), 5e-6, 4e-2);
-            everywhere(&case((70, 13), 8, activation), 5e-6, 4e-2);
-        }
-    }
+    agrees_with_f64!(
+        Activation::EXAMPLES
+            .into_iter()
+            .flat_map(|a| [case((600, 40), 1, a), case((70, 13), 8, a)].map(|case| (case, 5e-6, 4e-2)))
+    );
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

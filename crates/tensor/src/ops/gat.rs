@@ -56,6 +56,9 @@ mod tests {
     use crate::ops::graphs::{
         Case, dense_attention, dropout, empty, f64s, near, same_bits_for_any_number_of_threads, small, upload, with_hub,
     };
+    use crate::ops::tests::on_every_device;
+
+    on_every_device!(gradients, gradients_with_edge_features, equals_dense_softmax_in_f64);
 
     /// x: l, r, z and a bias per edge or an edge weight.
     fn run(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], drop: bool) -> Result<Var> {
@@ -64,43 +67,37 @@ mod tests {
         gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, bias, drop)
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
-        for graph in [vec![small(&device)], empty(&device).to_vec()].concat() {
+    fn gradients(device: &Device) {
+        for graph in [vec![small(device)], empty(device).to_vec()].concat() {
             let (n, m) = (graph.num_dst(), graph.num_src());
             for (heads, inputs, drop) in [(1, 3, false), (2, 3, false), (3, 4, false), (2, 4, true)] {
                 let shapes = [(n, heads), (m, heads), (m, 2 * heads), (graph.num_edges(), heads)];
-                let up = |(k, shape): (usize, &_)| upload(&device, k as u64 + 1, *shape, DType::F64);
+                let up = |(k, shape): (usize, &_)| upload(device, k as u64 + 1, *shape, DType::F64);
                 let inputs: Vec<_> = shapes[..inputs].iter().enumerate().map(up).collect();
-                check(&device, &inputs, &[], |tape, x| run(tape, &graph, x, drop)).unwrap();
+                check(device, &inputs, &[], |tape, x| run(tape, &graph, x, drop)).unwrap();
             }
         }
     }
 
-    #[test]
-    fn gradients_with_edge_features() {
-        let device = Device::cpu();
-        let graph = small(&device);
-        let up = |seed, rows, cols| upload(&device, seed, (rows, cols), DType::F64);
+    fn gradients_with_edge_features(device: &Device) {
+        let graph = small(device);
+        let up = |seed, rows, cols| upload(device, seed, (rows, cols), DType::F64);
         let feat = up(5, graph.num_edges(), 3);
-        check(&device, &[up(1, 5, 2), up(2, 6, 2), up(3, 6, 4), up(4, 2, 3)], &[], |tape, x| {
+        check(device, &[up(1, 5, 2), up(2, 6, 2), up(3, 6, 4), up(4, 2, 3)], &[], |tape, x| {
             let bias = BiasVar::Features { feat: &feat, weight: &x[3] };
             gat(tape, &graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.0 }, bias, None)
         })
         .unwrap();
     }
 
-    #[test]
-    fn equals_dense_softmax_in_f64() {
-        let device = Device::cpu();
-        let (graph, heads) = (small(&device), 2);
+    fn equals_dense_softmax_in_f64(device: &Device) {
+        let (graph, heads) = (small(device), 2);
         let inputs: Vec<_> = [(5, 2), (6, 2), (6, 6), (12, 2)]
             .into_iter()
             .enumerate()
-            .map(|(k, shape)| upload(&device, k as u64, shape, DType::F64))
+            .map(|(k, shape)| upload(device, k as u64, shape, DType::F64))
             .collect();
-        let mut tape = Tape::new(&device);
+        let mut tape = Tape::new(device);
         let vars: Vec<Var> = inputs.iter().map(|m| tape.leaf(m.clone())).collect();
         let out = run(&mut tape, &graph, &vars, true).unwrap();
         let [l, r, z, bias] = [0, 1, 2, 3].map(|k| f64s(&inputs[k]));
@@ -111,8 +108,8 @@ mod tests {
         near(&f64s(out.value()), &expected, 1e-12, "out");
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
+    /// With tolerances for f32 and bf16.
+    fn cases(check: impl Fn(&Case<'_>, &str, f64, f64)) {
         let edges = with_hub(&Device::cpu()).num_edges();
         for (heads, width) in [(8, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)] {
             // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after another.
@@ -122,9 +119,21 @@ mod tests {
                 let all = [(n, heads, Computed), (n, heads, Computed), (n, c, Stored), (edges, heads, Computed)];
                 let inputs = if extras { &all[..] } else { &all[..3] };
                 let f = &|tape: &mut Tape, graph: &_, x: &[Var]| run(tape, graph, x, extras);
-                Case { graph: &with_hub, inputs, f }.agrees_with_f64(&format!("{heads}×{width}"), single, 2e-2);
+                check(&Case { graph: &with_hub, inputs, f }, &format!("{heads}×{width}"), single, 2e-2);
             }
         }
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        cases(|case, what, single, half| case.agrees_with_f64(what, single, half));
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_agrees_with_f64() {
+        cases(|case, what, single, half| case.agrees_on_a_gpu(what, single, half));
     }
 
     #[test]

@@ -60,6 +60,9 @@ mod tests {
     use crate::ops::graphs::{
         Case, dense_attention, dropout, empty, f64s, near, same_bits_for_any_number_of_threads, small, upload, with_hub,
     };
+    use crate::ops::tests::on_every_device;
+
+    on_every_device!(gradients, equals_dense_softmax_in_f64);
 
     /// x: l, r, a, then a bias per edge, then values, as far as they are given.
     fn run(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], drop: bool) -> Result<Var> {
@@ -68,32 +71,28 @@ mod tests {
         gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: x.get(4), a: &x[2], slope: 0.2 }, bias, drop)
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
-        for graph in [vec![small(&device)], empty(&device).to_vec()].concat() {
+    fn gradients(device: &Device) {
+        for graph in [vec![small(device)], empty(device).to_vec()].concat() {
             let (n, m) = (graph.num_dst(), graph.num_src());
             for (heads, inputs, drop) in [(1, 3, false), (2, 3, true), (3, 4, false), (2, 5, true)] {
                 let d = 2 * heads;
                 let shapes = [(n, d), (m, d), (heads, 2), (graph.num_edges(), heads), (m, d)];
-                let up = |(k, shape): (usize, &_)| upload(&device, k as u64 + 1, *shape, DType::F64);
+                let up = |(k, shape): (usize, &_)| upload(device, k as u64 + 1, *shape, DType::F64);
                 let inputs: Vec<_> = shapes[..inputs].iter().enumerate().map(up).collect();
-                check(&device, &inputs, &[], |tape, x| run(tape, &graph, x, drop)).unwrap();
+                check(device, &inputs, &[], |tape, x| run(tape, &graph, x, drop)).unwrap();
             }
         }
     }
 
-    #[test]
-    fn equals_dense_softmax_in_f64() {
-        let device = Device::cpu();
-        let (graph, heads, w) = (small(&device), 2, 3);
+    fn equals_dense_softmax_in_f64(device: &Device) {
+        let (graph, heads, w) = (small(device), 2, 3);
         let inputs: Vec<_> = [(5, 6), (6, 6), (2, 3), (12, 2), (6, 6)]
             .into_iter()
             .enumerate()
-            .map(|(k, shape)| upload(&device, k as u64, shape, DType::F64))
+            .map(|(k, shape)| upload(device, k as u64, shape, DType::F64))
             .collect();
         for given in [4, 5] {
-            let mut tape = Tape::new(&device);
+            let mut tape = Tape::new(device);
             let vars: Vec<Var> = inputs[..given].iter().map(|m| tape.leaf(m.clone())).collect();
             let out = run(&mut tape, &graph, &vars, true).unwrap();
             let [l, r, a, bias] = [0, 1, 2, 3].map(|k| f64s(&inputs[k]));
@@ -109,8 +108,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
+    /// With tolerances for f32 and bf16.
+    fn cases(check: impl Fn(&Case<'_>, &str, f64, f64)) {
         let edges = with_hub(&Device::cpu()).num_edges();
         for (heads, width) in [(8, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)] {
             // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after another.
@@ -121,9 +120,21 @@ mod tests {
                 let all = [row, row, (heads, width, Computed), (edges, heads, Computed), row];
                 let f = &|tape: &mut Tape, graph: &_, x: &[Var]| run(tape, graph, x, drop);
                 let case = Case { graph: &with_hub, inputs: &all[..given], f };
-                case.agrees_with_f64(&format!("{heads}×{width}, {given} given"), single, 3e-2);
+                check(&case, &format!("{heads}×{width}, {given} given"), single, 3e-2);
             }
         }
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        cases(|case, what, single, half| case.agrees_with_f64(what, single, half));
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_agrees_with_f64() {
+        cases(|case, what, single, half| case.agrees_on_a_gpu(what, single, half));
     }
 
     #[test]

@@ -306,8 +306,7 @@ mod tests {
         std::iter::once(&value).chain(found.iter().flatten()).map(f64s).collect()
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
+    fn agrees_with_f64(device: &Device) {
         for (n, heads, widths) in [(5000, 2, (16, 16)), (700, 1, (33, 65)), (300, 3, (5, 7)), (1, 1, (1, 1))] {
             for (own, scale) in [(n as f64, Scale::Norms), (5.0 * n as f64, Scale::One)] {
                 let run = |device: &Device, dtype| {
@@ -315,16 +314,29 @@ mod tests {
                     results(device, inputs, heads, (own, scale), Rc::new(Alone))
                 };
                 let exact = run(&Device::cpu(), DType::F64);
-                for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
-                    let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
-                    for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::Bf16, 2e-2)] {
-                        for (k, (x, e)) in run(&device, dtype).iter().zip(&exact).enumerate() {
-                            near(x, e, tolerance, &format!("{n} {widths:?} {scale:?} {isa} {dtype} result {k}"));
-                        }
+                for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::Bf16, 2e-2)] {
+                    let found = run(device, dtype);
+                    for (k, (x, e)) in found.iter().zip(&exact).enumerate() {
+                        near(x, e, tolerance, &format!("{n} {widths:?} {scale:?} {device:?} {dtype} result {k}"));
                     }
+                    assert!(found == run(device, dtype), "{device:?} {dtype}: other bits the second time");
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
+            agrees_with_f64(&Device::with_backend(Box::new(Cpu::with_isa(isa))));
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_agrees_with_f64() {
+        agrees_with_f64(&crate::ops::tests::gpu());
     }
 
     #[test]

@@ -147,6 +147,23 @@ impl Case<'_> {
     }
 }
 
+#[cfg(feature = "cuda")]
+impl Case<'_> {
+    /// A GPU in every type against f64 on the CPU; the same bits every time.
+    pub(crate) fn agrees_on_a_gpu(&self, what: &str, single: f64, half: f64) {
+        let exact = self.run(&Device::cpu(), DType::F64);
+        let device = crate::ops::tests::gpu();
+        for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F32, single), (DType::Bf16, half)] {
+            let found = self.run(&device, dtype);
+            assert_eq!(found.len(), exact.len());
+            for (k, (x, e)) in found.iter().zip(&exact).enumerate() {
+                near(x, e, tolerance, &format!("{what} {dtype} result {k}"));
+            }
+            assert!(found == self.run(&device, dtype), "{what} {dtype}: other bits the second time");
+        }
+    }
+}
+
 /// What `case` gives is the same for one, two and three threads.
 pub(crate) fn same_bits_for_any_number_of_threads(case: impl Fn() -> Vec<Vec<f64>> + Sync, what: &str) {
     let run = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(&case);
@@ -158,7 +175,9 @@ pub(crate) fn same_bits_for_any_number_of_threads(case: impl Fn() -> Vec<Vec<f64
 pub(crate) fn near(x: &[f64], expected: &[f64], tolerance: f64, what: &str) {
     assert_eq!(x.len(), expected.len(), "{what}");
     let scale = expected.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
-    let worst = x.iter().zip(expected).map(|(x, e)| (x - e).abs()).fold(0.0, f64::max);
+    // A NaN is as far off as can be.
+    let off = |(x, e): (&f64, &f64)| Some((x - e).abs()).filter(|d| !d.is_nan()).unwrap_or(f64::INFINITY);
+    let worst = x.iter().zip(expected).map(off).fold(0.0, f64::max);
     assert!(worst <= tolerance * scale, "{what}: {worst} of {scale}");
 }
 

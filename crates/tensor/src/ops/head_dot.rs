@@ -89,7 +89,7 @@ mod tests {
     use crate::dtype::DType;
     use crate::gradcheck::check;
     use crate::ops::combine::concat;
-    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, parameter, upload};
+    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
     use crate::tape::Parameter;
 
     fn both(tape: &mut Tape, z: &Var, [a, b]: [&Rc<Parameter>; 2]) -> Result<[Var; 2]> {
@@ -147,12 +147,7 @@ mod tests {
         })
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        for shape in [(600, 8, 16), (300, 3, 7), (1000, 1, 40)] {
-            everywhere(&case(shape), 5e-6, 2e-2);
-        }
-    }
+    agrees_with_f64!([(600, 8, 16), (300, 3, 7), (1000, 1, 40)].map(|shape| (case(shape), 5e-6, 2e-2)));
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

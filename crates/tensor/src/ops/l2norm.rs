@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::device::Device;
     use crate::gradcheck::check;
-    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, upload};
+    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, upload};
 
     #[test]
     fn gradients() {
@@ -59,12 +59,11 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        for shape in [(2, 3), (700, 70), (50, 513)] {
-            everywhere(&Case::new(vec![shape], vec![], |tape, x, _| Ok(vec![l2_norm(tape, &x[0])?])), 1e-6, 2e-2);
-        }
-    }
+    agrees_with_f64!([(2, 3), (700, 70), (50, 513)].map(|shape| (
+        Case::new(vec![shape], vec![], |tape, x, _| Ok(vec![l2_norm(tape, &x[0])?])),
+        1e-6,
+        2e-2
+    )));
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

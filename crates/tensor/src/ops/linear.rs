@@ -220,22 +220,44 @@ mod tests {
         [value, dx, dw, db].iter().map(f64s).collect()
     }
 
+    fn agrees_with_f64(device: &Device, shape: (usize, usize, usize)) {
+        let exact = run(&Device::cpu(), shape, DType::F64, DType::F64);
+        let types =
+            [(DType::F64, DType::F64, 1e-12), (DType::F32, DType::F32, 2e-6), (DType::F32, DType::Bf16, 1.5e-2)];
+        for (compute, storage, tolerance) in types {
+            for (name, (x, e)) in
+                ["y", "dx", "dw", "db"].iter().zip(run(device, shape, compute, storage).iter().zip(&exact))
+            {
+                let scale = e.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+                let worst = x.iter().zip(e).map(|(x, e)| (x - e).abs()).fold(0.0, f64::max);
+                assert!(worst <= tolerance * scale, "{device:?} {shape:?} {storage} {name}: {worst} of {scale}");
+            }
+        }
+    }
+
+    const SHAPES: [(usize, usize, usize); 5] = [(1, 1, 1), (3, 5, 7), (400, 128, 130), (2500, 33, 48), (777, 6, 2)];
+
     #[test]
     fn every_instruction_set_and_type_agrees_with_f64() {
-        for shape in [(1, 1, 1), (3, 5, 7), (400, 128, 130), (2500, 33, 48), (777, 6, 2)] {
-            let exact = run(&Device::cpu(), shape, DType::F64, DType::F64);
-            for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
-                let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
-                for (storage, tolerance) in [(DType::F32, 2e-6), (DType::Bf16, 1.5e-2)] {
-                    for (name, (x, e)) in
-                        ["y", "dx", "dw", "db"].iter().zip(run(&device, shape, DType::F32, storage).iter().zip(&exact))
-                    {
-                        let scale = e.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
-                        let worst = x.iter().zip(e).map(|(x, e)| (x - e).abs()).fold(0.0, f64::max);
-                        assert!(worst <= tolerance * scale, "{shape:?} {isa} {storage} {name}: {worst} of {scale}");
-                    }
-                }
-            }
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
+            let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
+            SHAPES.into_iter().for_each(|shape| agrees_with_f64(&device, shape));
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_agrees_with_f64() {
+        let device = crate::ops::tests::gpu();
+        for shape in SHAPES {
+            agrees_with_f64(&device, shape);
+            let again = || run(&device, shape, DType::F32, DType::Bf16);
+            assert!(again() == again(), "{shape:?}: other bits the second time");
+        }
+        // Nothing but the bias; no outputs; no rows.
+        for shape in [(300, 0, 5), (300, 4, 0), (0, 4, 5)] {
+            agrees_with_f64(&device, shape);
         }
     }
 

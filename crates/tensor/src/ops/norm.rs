@@ -123,7 +123,7 @@ mod tests {
     use crate::dtype::DType;
     use crate::gradcheck::check;
     use crate::ops::residual::residual;
-    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, parameter, upload};
+    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
 
     fn norm(device: &Device, cols: usize) -> Norm {
         let new = |name| parameter(device, name, (1, cols), DType::F64);
@@ -168,12 +168,7 @@ mod tests {
         })
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        for shape in [(1, 2), (3, 7), (2000, 40), (600, 128), (70, 513)] {
-            everywhere(&case(shape), 3e-6, 2e-2);
-        }
-    }
+    agrees_with_f64!([(1, 2), (3, 7), (2000, 40), (600, 128), (70, 513)].map(|shape| (case(shape), 3e-6, 2e-2)));
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::device::Device;
     use crate::gradcheck::check;
-    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, upload};
+    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, upload};
 
     #[test]
     fn gradients() {
@@ -68,10 +68,7 @@ mod tests {
         Case::new(vec![(700, 70); 2], vec![], |tape, x, _| Ok(vec![product(tape, &x[0], 0.9, &x[1])?]))
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        everywhere(&case(), 1e-6, 2e-2);
-    }
+    agrees_with_f64!([(case(), 1e-6, 2e-2)]);
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

@@ -163,7 +163,7 @@ mod tests {
     use crate::gradcheck::check;
     use crate::ops::dropout::dropout;
     use crate::ops::norm::layer_norm;
-    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, parameter, upload};
+    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
     use crate::random::{Dropout, Ids};
 
     fn half() -> RowDropout {
@@ -229,12 +229,7 @@ mod tests {
         })
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        for shape in [(3, 7), (2000, 40), (600, 128), (70, 513)] {
-            everywhere(&case(shape), 3e-6, 4e-2);
-        }
-    }
+    agrees_with_f64!([(3, 7), (2000, 40), (600, 128), (70, 513)].map(|shape| (case(shape), 3e-6, 4e-2)));
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

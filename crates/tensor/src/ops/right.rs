@@ -56,7 +56,7 @@ mod tests {
     use crate::device::Device;
     use crate::dtype::DType;
     use crate::gradcheck::check;
-    use crate::ops::tests::{Case, everywhere, f64s, on_any_threads, parameter, upload};
+    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
 
     #[test]
     fn gradients() {
@@ -82,10 +82,7 @@ mod tests {
         Case::new(vec![(700, 40)], vec![(40, 33)], |tape, x, p| Ok(vec![times(tape, &x[0], &p[0])?]))
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        everywhere(&case(), 5e-6, 2e-2);
-    }
+    agrees_with_f64!([(case(), 5e-6, 2e-2)]);
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

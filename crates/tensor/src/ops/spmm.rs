@@ -269,6 +269,17 @@ mod tests {
     use crate::ops::graphs::{
         Case, blocks, empty, f64s, near, renumbered, same_bits_for_any_number_of_threads, small, upload, with_hub,
     };
+    use crate::ops::tests::on_every_device;
+
+    on_every_device!(
+        gradients,
+        equals_a_dense_product_in_f64,
+        the_smallest_original_id_wins_among_equals,
+        block_by_block_is_the_same,
+        gradients_are_added_to_what_is_there,
+        nonsense_is_refused,
+        a_nan_is_the_maximum
+    );
 
     /// Every reduction and weight, by number.
     const MODES: usize = 7;
@@ -289,14 +300,12 @@ mod tests {
         aggregate(tape, graph, &x[0], reduction, weight)
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
-        for graph in [vec![small(&device)], empty(&device).to_vec()].concat() {
+    fn gradients(device: &Device) {
+        for graph in [vec![small(device)], empty(device).to_vec()].concat() {
             for (k, width) in (0..MODES).flat_map(|k| [(k, 1), (k, 5)]) {
-                let up = |seed, rows, cols| upload(&device, seed, (rows, cols), DType::F64);
+                let up = |seed, rows, cols| upload(device, seed, (rows, cols), DType::F64);
                 let inputs = [up(1, graph.num_src(), width), up(2, graph.num_edges(), 1)];
-                check(&device, &inputs, &[], |tape, x| mode(tape, &graph, x, k)).unwrap();
+                check(device, &inputs, &[], |tape, x| mode(tape, &graph, x, k)).unwrap();
             }
         }
     }
@@ -313,14 +322,12 @@ mod tests {
         w
     }
 
-    #[test]
-    fn equals_a_dense_product_in_f64() {
-        let device = Device::cpu();
-        let (graph, d) = (with_hub(&device), 3);
+    fn equals_a_dense_product_in_f64(device: &Device) {
+        let (graph, d) = (with_hub(device), 3);
         let (n, edges) = (graph.num_dst(), graph.num_edges());
-        let x = upload(&device, 1, (n, d), DType::F64);
-        let factors = f64s(&upload(&device, 9, (n, 1), DType::F64));
-        let per_edge = f64s(&upload(&device, 2, (edges, 1), DType::F64));
+        let x = upload(device, 1, (n, d), DType::F64);
+        let factors = f64s(&upload(device, 9, (n, 1), DType::F64));
+        let per_edge = f64s(&upload(device, 2, (edges, 1), DType::F64));
         let mean: Vec<f64> = (0..n).map(|i| 1.0 / graph.forward.csr.degree(i).max(1) as f64).collect();
         let both: Vec<f64> = mean.iter().zip(&factors).map(|(a, b)| a * b).collect();
         let (ones, one) = (vec![1.0; edges], vec![1.0; n]);
@@ -333,8 +340,8 @@ mod tests {
             dense(&graph, &ones, &both, &factors),
         ];
         for (k, w) in matrices.iter().enumerate() {
-            let mut tape = Tape::new(&device);
-            let vars = [tape.leaf(x.clone()), tape.leaf(upload(&device, 2, (edges, 1), DType::F64))];
+            let mut tape = Tape::new(device);
+            let vars = [tape.leaf(x.clone()), tape.leaf(upload(device, 2, (edges, 1), DType::F64))];
             let out = mode(&mut tape, &graph, &vars, k).unwrap();
             let rows = f64s(&x);
             let expected: Vec<f64> =
@@ -343,10 +350,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_smallest_original_id_wins_among_equals() {
-        let device = Device::cpu();
-        let graph = small(&device);
+    fn the_smallest_original_id_wins_among_equals(device: &Device) {
+        let graph = small(device);
         // Renumbered ids descend, so the last source wins; sources 0 and 5 are equal in column 0, all in column 1.
         let x: Vec<f32> = [7.0, 1.0, 2.0, 3.0, 4.0, 7.0].iter().flat_map(|x| [*x, 1.0]).collect();
         for (ids, row, first, second) in [
@@ -357,7 +362,7 @@ mod tests {
             (Ids::Same, 3, 0, 0),
             (renumbered(6), 3, 5, 5),
         ] {
-            let mut tape = Tape::new(&device);
+            let mut tape = Tape::new(device);
             let x = tape.leaf(device.upload(6, 2, &x, Tag::Activations).unwrap());
             let out = aggregate(&mut tape, &graph, &x, Reduction::Max(ids), WeightVar::None).unwrap();
             let mut g = [0f32; 10];
@@ -371,8 +376,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
+    /// With tolerances for f32 and bf16.
+    fn cases(check: impl Fn(&Case<'_>, &str, f64, f64)) {
         let edges = with_hub(&Device::cpu()).num_edges();
         for (k, width) in (0..MODES).flat_map(|k| [1, 5, 8, 13, 16, 47, 128, 260].map(|w| (k, w))) {
             let case = Case {
@@ -381,8 +386,20 @@ mod tests {
                 f: &|tape, graph, x| mode(tape, graph, x, k),
             };
             // The hub adds up 20,000 numbers of both signs.
-            case.agrees_with_f64(&format!("mode {k}, width {width}:"), 5e-5, 1e-2);
+            check(&case, &format!("mode {k}, width {width}:"), 5e-5, 1e-2);
         }
+    }
+
+    #[test]
+    fn every_instruction_set_and_type_agrees_with_f64() {
+        cases(|case, what, single, half| case.agrees_with_f64(what, single, half));
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_agrees_with_f64() {
+        cases(|case, what, single, half| case.agrees_on_a_gpu(what, single, half));
     }
 
     #[test]
@@ -398,13 +415,11 @@ mod tests {
         }
     }
 
-    #[test]
-    fn block_by_block_is_the_same() {
-        let device = Device::cpu();
+    fn block_by_block_is_the_same(device: &Device) {
         for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 1e-5)] {
-            let (graph, d) = (with_hub(&device), 21);
+            let (graph, d) = (with_hub(device), 21);
             let n = graph.num_dst();
-            let x = upload(&device, 1, (n, d), dtype);
+            let x = upload(device, 1, (n, d), dtype);
             let new = || device.zeros(OP, n, d, dtype, Tag::Activations).unwrap();
             let (mut whole, mut sum, mut parts) = (new(), new(), new());
             let ids = |first: usize, rows: usize| Ids::Listed((first..first + rows).map(|j| 999 - j as u64).collect());
@@ -413,7 +428,7 @@ mod tests {
             let backend = device.backend();
             let none = EdgeWeights::default();
             backend.spmm(&graph, &none, Along::Edges, &x, &mut whole, Write::Set).unwrap();
-            for (block, first, _) in blocks(&device, &graph, 77) {
+            for (block, first, _) in blocks(device, &graph, 77) {
                 let rows = block.num_src();
                 let x: Vec<f64> = f64s(&x)[first * d..(first + rows) * d].to_vec();
                 let x = device.upload(rows, d, &x, Tag::Activations).unwrap();
@@ -429,10 +444,10 @@ mod tests {
                 bytemuck::cast_vec::<f32, u32>(args.to_vec().unwrap()),
                 bytemuck::cast_vec::<f32, u32>(arg.to_vec().unwrap())
             );
-            let g = upload(&device, 3, (n, d), dtype);
+            let g = upload(device, 3, (n, d), dtype);
             let mut dx = new();
             backend.spmm_max_dx(&graph, &ids(0, n), &arg, &g, &mut dx, Write::Set).unwrap();
-            for (block, first, _) in blocks(&device, &graph, 77) {
+            for (block, first, _) in blocks(device, &graph, 77) {
                 let rows = block.num_src();
                 let mut part = device.uninit(OP, rows, d, dtype, Tag::Activations).unwrap();
                 backend.spmm_max_dx(&block, &ids(first, rows), &args, &g, &mut part, Write::Set).unwrap();
@@ -441,18 +456,16 @@ mod tests {
         }
     }
 
-    #[test]
-    fn gradients_are_added_to_what_is_there() {
-        let device = Device::cpu();
+    fn gradients_are_added_to_what_is_there(device: &Device) {
         for (k, dtype) in (0..MODES).flat_map(|k| [(k, DType::F64), (k, DType::F32)]) {
-            let graph = with_hub(&device);
+            let graph = with_hub(device);
             let gradient = |times: usize| {
-                let mut tape = Tape::new(&device);
-                let x = tape.leaf(upload(&device, 1, (300, 21), dtype));
-                let weight = tape.leaf(upload(&device, 2, (graph.num_edges(), 1), dtype));
+                let mut tape = Tape::new(device);
+                let x = tape.leaf(upload(device, 1, (300, 21), dtype));
+                let weight = tape.leaf(upload(device, 2, (graph.num_edges(), 1), dtype));
                 let vars = [x, weight];
                 let outs: Vec<Var> = (0..times).map(|_| mode(&mut tape, &graph, &vars, k).unwrap()).collect();
-                let g = upload(&device, 3, (300, 21), dtype);
+                let g = upload(device, 3, (300, 21), dtype);
                 let outs = outs.into_iter().map(|o| (o, g.clone())).collect();
                 f64s(tape.backward(outs, &[&vars[0]], |_| Ok(())).unwrap()[0].as_ref().unwrap())
             };
@@ -461,12 +474,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn nonsense_is_refused() {
-        let device = Device::cpu();
-        let graph = small(&device);
-        let mut tape = Tape::new(&device);
-        let mut leaf = |rows, cols| tape.leaf(upload(&device, 1, (rows, cols), DType::F32));
+    fn nonsense_is_refused(device: &Device) {
+        let graph = small(device);
+        let mut tape = Tape::new(device);
+        let mut leaf = |rows, cols| tape.leaf(upload(device, 1, (rows, cols), DType::F32));
         let (good, short, weight) = (leaf(6, 2), leaf(5, 2), leaf(12, 1));
         let mut run = |x: &Var, reduction, weight| aggregate(&mut tape, &graph, x, reduction, weight);
         assert!(run(&good, Reduction::Sum, WeightVar::PerEdge(&weight)).is_ok());
@@ -478,13 +489,11 @@ mod tests {
         assert!(run(&good, Reduction::Max(renumbered(5)), WeightVar::None).is_err());
     }
 
-    #[test]
-    fn a_nan_is_the_maximum() {
-        let device = Device::cpu();
-        let graph = small(&device);
+    fn a_nan_is_the_maximum(device: &Device) {
+        let graph = small(device);
         for width in [1, 16] {
             let x: Vec<f32> = (0..6 * width).map(|k| if k / width == 2 { f32::NAN } else { 1.0 }).collect();
-            let mut tape = Tape::new(&device);
+            let mut tape = Tape::new(device);
             let x = tape.leaf(device.upload(6, width, &x, Tag::Activations).unwrap());
             let out = aggregate(&mut tape, &graph, &x, Reduction::Max(Ids::Same), WeightVar::None).unwrap();
             let out = out.value().to_vec::<f32>().unwrap();

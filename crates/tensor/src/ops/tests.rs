@@ -89,18 +89,87 @@ pub(crate) fn everywhere(case: &Case, single: f64, half: f64) {
     for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
         let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
         for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, single), (DType::Bf16, half)] {
-            let found = case.run(&device, dtype);
-            assert_eq!(found.len(), exact.len());
-            for (k, (x, e)) in found.iter().zip(&exact).enumerate() {
-                let scale = e.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
-                // A NaN is as far off as can be.
-                let off = |(x, e): (&f64, &f64)| Some((x - e).abs()).filter(|d| !d.is_nan()).unwrap_or(f64::INFINITY);
-                let worst = x.iter().zip(e).map(off).fold(0.0, f64::max);
-                assert!(worst <= tolerance * scale, "{isa} {dtype} result {k}: {worst} of {scale}");
-            }
+            near(&format!("{isa} {dtype}"), &case.run(&device, dtype), &exact, tolerance);
         }
     }
 }
+
+/// The same on a GPU, where all types also have the same bits every time.
+#[cfg(feature = "cuda")]
+pub(crate) fn on_a_gpu(case: &Case, single: f64, half: f64) {
+    let exact = case.run(&Device::cpu(), DType::F64);
+    let device = gpu();
+    for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, single), (DType::Bf16, half)] {
+        let found = case.run(&device, dtype);
+        near(&format!("cuda {dtype}"), &found, &exact, tolerance);
+        assert!(found == case.run(&device, dtype), "{dtype}: other bits the second time");
+    }
+}
+
+/// The GPU that ignored tests run on, the same for all cases of a test.
+#[cfg(feature = "cuda")]
+pub(crate) fn gpu() -> Device {
+    thread_local! {
+        static GPU: Device = Device::with_backend(Box::new(crate::cuda::Cuda::new(0).unwrap()));
+    }
+    GPU.with(Clone::clone)
+}
+
+fn near(who: &str, found: &[Vec<f64>], exact: &[Vec<f64>], tolerance: f64) {
+    assert_eq!(found.len(), exact.len());
+    for (k, (x, e)) in found.iter().zip(exact).enumerate() {
+        assert_eq!(x.len(), e.len());
+        let scale = e.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+        // A NaN is as far off as can be.
+        let off = |(x, e): (&f64, &f64)| Some((x - e).abs()).filter(|d| !d.is_nan()).unwrap_or(f64::INFINITY);
+        let worst = x.iter().zip(e).map(off).fold(0.0, f64::max);
+        assert!(worst <= tolerance * scale, "{who} result {k}: {worst} of {scale}");
+    }
+}
+
+/// Two tests of the same cases, each with its tolerances for f32 and bf16: on every instruction set of the CPU, and on a GPU.
+macro_rules! agrees_with_f64 {
+    ($cases:expr) => {
+        #[test]
+        fn every_instruction_set_and_type_agrees_with_f64() {
+            for (case, single, half) in $cases {
+                $crate::ops::tests::everywhere(&case, single, half);
+            }
+        }
+
+        #[cfg(feature = "cuda")]
+        #[test]
+        #[ignore = "needs a GPU"]
+        fn a_gpu_agrees_with_f64() {
+            for (case, single, half) in $cases {
+                $crate::ops::tests::on_a_gpu(&case, single, half);
+            }
+        }
+    };
+}
+pub(crate) use agrees_with_f64;
+
+/// Two tests of each function of a device: on the CPU, and on a GPU.
+macro_rules! on_every_device {
+    ($($name:ident),*) => {
+        mod on_the_cpu {
+            $(#[test]
+            fn $name() {
+                super::$name(&$crate::device::Device::cpu());
+            })*
+        }
+
+        #[cfg(feature = "cuda")]
+        mod on_a_gpu {
+            $(#[test]
+            #[ignore = "needs a GPU"]
+            fn $name() {
+                super::$name(&$crate::ops::tests::gpu());
+            })*
+        }
+    };
+}
+pub(crate) use on_every_device;
 
 /// The same bits with 1, 2 and 3 threads.
 pub(crate) fn on_any_threads(case: &Case) {

@@ -1,7 +1,7 @@
 //! `[compute]`: with which numbers, and what is kept.
 
 use graphweft_model::Remat;
-use graphweft_tensor::DType;
+use graphweft_tensor::{DType, Precision as Products};
 use serde::{Deserialize, Serialize};
 
 /// `[compute]`.
@@ -12,6 +12,27 @@ pub struct ComputeConfig {
     pub dtype: Storage,
     /// What is computed again in backward instead of being kept.
     pub remat: Remat,
+    /// How products of f32 are computed on a GPU.
+    pub precision: Precision,
+}
+
+/// How products of f32 are computed on a GPU: in f32, or on tensor cores from operands of TF32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Precision {
+    #[default]
+    Full,
+    Tf32,
+}
+
+impl From<Precision> for Products {
+    fn from(p: Precision) -> Self {
+        match p {
+            Precision::Full => Self::Full,
+            Precision::Tf32 => Self::Tf32,
+        }
+    }
 }
 
 /// Type of stored activations.

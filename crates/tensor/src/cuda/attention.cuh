@@ -1,0 +1,206 @@
+// Sparse attention: how lanes share a row, and how an edge gets its score.
+//
+// Compiled for one shape and one kind of attention. Given by defines:
+//   SCORE                   DOT, GAT or GATV2 (ops/attention.rs, gat.rs, gatv2.rs)
+//   HEADS, WIDTH            heads and their width
+//   OUT_TYPE, VALUE_TYPE, DST_TYPE, SRC_TYPE    of the output, the values, the operands of destinations and of sources
+//   OWN_VALUES              GATV2: values are not the sources' operand
+//   BIAS                    NO_BIAS, PER_EDGE or FEATURES; FEATURE_COUNT
+//   DROPOUT                 whether weights are dropped
+//   VEC, PARTS, CHUNKS      a lane has VEC columns at a time; PARTS lanes share a head, with CHUNKS such vectors each
+//   SIDE, SLOTS             heads side by side in a team of lanes, heads one after another in a lane
+//   UNROLL, MIN_BLOCKS      edges in flight, and blocks that shall find room on a multiprocessor
+// A team of PARTS·SIDE lanes serves one edge, and a warp as many edges at a time as it has teams. Heads that do not fit into a team
+// are served by other blocks (y).
+
+#define DOT 0
+#define GAT 1
+#define GATV2 2
+#define NO_BIAS 0
+#define PER_EDGE 1
+#define FEATURES 2
+
+typedef Type<OUT_TYPE>::Stored OUT;
+typedef Type<VALUE_TYPE>::Stored VALUE;
+typedef Type<DST_TYPE>::Stored DST;
+typedef Type<SRC_TYPE>::Stored SRC;
+
+constexpr int D = HEADS * WIDTH;
+constexpr int PER_HEAD = WIDTH / VEC; // vectors
+constexpr int TEAM = PARTS * SIDE;
+constexpr int TEAMS = 32 / TEAM;
+constexpr int TILE = SIDE * SLOTS; // heads of a block
+constexpr int SRC_STRIDE = SCORE == DOT ? 2 * D : SCORE == GAT ? HEADS : D;
+constexpr int DST_STRIDE = SCORE == GAT ? HEADS : D;
+constexpr int VALUE_STRIDE = SCORE == DOT ? 2 * D : D;
+constexpr bool ALL_HEADS = HEADS % TILE == 0, WHOLE_HEADS = PER_HEAD == PARTS * CHUNKS;
+constexpr C LOG2_E = 1.4426950408889634074, LN_2 = 0.69314718055994530942;
+
+struct Operands {
+    const Item *items;
+    const u32 *indices;
+    const u64 *map; // from positions in the transpose to edges
+    const DST *dst;
+    const SRC *src;
+    const VALUE *value;
+    const C *a;
+    const C *bias;
+    const C *feat;
+    const C *weight;
+    const u64 *src_ids;
+    const u64 *dst_ids;
+    Dropout dropout;
+    u32 count, pieces; // items, and how many of them are pieces
+    double slope;      // of the LeakyReLU where it is flat
+    double scale;      // of dot products
+};
+
+__device__ __forceinline__ float exp_2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ double exp_2(double x) { return exp2(x); }
+
+// What this lane has of a row.
+struct Lane {
+    int team, part, head;
+
+    __device__ __forceinline__ Lane() {
+        int lane = lane_id();
+        team = lane / TEAM;
+        part = lane % PARTS;
+        head = blockIdx.y * TILE + lane % TEAM / PARTS;
+    }
+
+    __device__ __forceinline__ int head_of(int s) const { return head + s * SIDE; }
+    __device__ __forceinline__ bool has(int s) const { return ALL_HEADS || head_of(s) < HEADS; }
+    __device__ __forceinline__ bool has(int s, int c) const {
+        return has(s) && (WHOLE_HEADS || c * PARTS + part < PER_HEAD);
+    }
+    __device__ __forceinline__ int column(int s, int c) const { return head_of(s) * WIDTH + (c * PARTS + part) * VEC; }
+};
+
+typedef C Part[SLOTS][CHUNKS][VEC];
+
+// A row's columns that are this lane's, times `factor`.
+template <typename T> __device__ __forceinline__ void load_part(const Lane &lane, const T *row, C factor, Part &to) {
+#pragma unroll
+    for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            Packed<T, VEC> x;
+            x.clear();
+            if (lane.has(s, c)) x.load(row + lane.column(s, c));
+#pragma unroll
+            for (int k = 0; k < VEC; k++) to[s][c][k] = x.get(k) * factor;
+        }
+}
+
+template <typename T> struct Far {
+    Packed<T, VEC> x[SLOTS][CHUNKS];
+
+    __device__ __forceinline__ void load(const Lane &lane, const T *row) {
+#pragma unroll
+        for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++) {
+                x[s][c].clear();
+                if (lane.has(s, c)) x[s][c].load(row + lane.column(s, c));
+            }
+    }
+};
+
+__device__ __forceinline__ C leaky(C x, C slope) { return x > 0 ? x : x * slope; }
+
+// This lane's share of x·y for a head.
+template <typename T>
+__device__ __forceinline__ C dot_part(const C (&x)[CHUNKS][VEC], const Packed<T, VEC> (&y)[CHUNKS]) {
+    C sum = 0;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+        for (int k = 0; k < VEC; k++) sum += x[c][k] * y[c].get(k);
+    return sum;
+}
+
+// This lane's share of a head's score between the row's operand and the far one's. Dot products and sums are symmetric: the
+// same serves both passes of backward.
+template <typename T>
+__device__ __forceinline__ C score_part(const C (&near)[CHUNKS][VEC], const Packed<T, VEC> (&far)[CHUNKS],
+                                           const C (&a)[CHUNKS][VEC], C slope) {
+    if (SCORE == DOT) return dot_part(near, far);
+    C sum = 0;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+        for (int k = 0; k < VEC; k++) sum += a[c][k] * leaky(near[c][k] + far[c].get(k), slope);
+    return sum;
+}
+
+// What lane l knows of edge l among the next 32.
+struct Batch {
+    u32 node;
+    u64 edge;
+    u32 kept; // by head of the block, from the multiple of 8 below its first
+
+    template <bool BY_SRC> __device__ __forceinline__ void load(const Operands &o, const Item &item, u32 from) {
+        u32 at = from + lane_id();
+        node = 0, edge = 0, kept = 0;
+        if (at >= item.count) return;
+        u64 position = item.begin + at;
+        node = __ldg(o.indices + position);
+        if (BIAS != NO_BIAS) edge = BY_SRC ? __ldg(o.map + position) : position;
+        if (DROPOUT) {
+            u32 src = BY_SRC ? item.row : node, dst = BY_SRC ? node : item.row;
+            u64 source = original(o.src_ids, src), destination = original(o.dst_ids, dst);
+            u32 group = blockIdx.y * TILE / 8;
+#pragma unroll
+            for (int g = 0; g < (TILE + 7) / 8; g++)
+                kept |= kept_heads(o.dropout, source, destination, group + g) << (8 * g);
+        }
+    }
+};
+
+// One edge as its team sees it. A team without an edge left loads what the last one names, so that loads need no conditions and
+// go out together; its weight is 0.
+struct Edge {
+    u32 node;
+    u64 edge;
+    u32 kept;
+    bool exists;
+
+    __device__ __forceinline__ Edge() {}
+    __device__ __forceinline__ void take(const Batch &batch, u32 at, u32 count) {
+        exists = at < count;
+        u32 from = min(at, count - 1);
+        node = __shfl_sync(ALL, batch.node, from);
+        if (BIAS != NO_BIAS) edge = __shfl_sync(ALL, batch.edge, from);
+        if (DROPOUT) kept = __shfl_sync(ALL, batch.kept, from);
+    }
+
+    // The dropout factor of a head.
+    __device__ __forceinline__ C factor(const Operands &o, int head) const {
+        if (!DROPOUT) return 1;
+        return kept >> (head - (blockIdx.y * TILE & ~7u)) & 1 ? (C)o.dropout.scale : (C)0;
+    }
+
+    // This lane's share of a head's bias.
+    __device__ __forceinline__ C bias_part(const Operands &o, const Lane &lane, int s) const {
+        C sum = 0;
+        if (BIAS == NO_BIAS || !lane.has(s)) return sum;
+        int head = lane.head_of(s);
+        if (BIAS == PER_EDGE) return lane.part == 0 ? __ldg(o.bias + edge * HEADS + head) : sum;
+#pragma unroll
+        for (int f = 0; f < FEATURE_COUNT; f += PARTS)
+            if (f + lane.part < FEATURE_COUNT)
+                sum += __ldg(o.feat + edge * FEATURE_COUNT + f + lane.part) *
+                       __ldg(o.weight + head * FEATURE_COUNT + f + lane.part);
+        return sum;
+    }
+};
+
+// GAT's operands are a number per head.
+template <typename T> __device__ __forceinline__ C head_number(const T *row, const Lane &lane, int s) {
+    return lane.has(s) ? (C)__ldg((const C *)row + lane.head_of(s)) : (C)0;
+}

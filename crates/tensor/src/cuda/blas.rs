@@ -1,0 +1,331 @@
+//! Dense products by cuBLASLt, of matrices that are stored row by row.
+//!
+//! cuBLASLt counts columns first, so it is given the transposed product: toᵀ = bᵀ·aᵀ, for which nothing has to be moved. What it
+//! has to find out about a shape (which of its kernels is fastest) is found once and kept. Shapes that it does not take go to a
+//! plain kernel of our own.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::cublaslt::result as lt;
+use cudarc::cublaslt::sys::{
+    self, cublasComputeType_t, cublasLtEpilogue_t, cublasLtMatmulDescAttributes_t as Attribute,
+    cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayoutAttribute_t as LayoutAttribute,
+    cudaDataType_t,
+};
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
+
+use super::compile::{Defines, Source};
+use super::launch::THREADS;
+use super::{Cuda, source};
+use crate::backend::Memory;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::place::Precision;
+
+pub(super) static SOURCE: Source = source!("multiply");
+/// What NVIDIA recommends for Hopper.
+const WORKSPACE: usize = 32 << 20;
+/// Rows and columns of a block's tile in our own kernel.
+const TILE: usize = 64;
+
+/// What is done to a product before it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Ending {
+    Plain,
+    Bias,
+    Relu,
+    BiasRelu,
+}
+
+/// A matrix as a product sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Operand {
+    /// Where its first element is.
+    pub(super) at: u64,
+    pub(super) dtype: DType,
+    /// Elements from one row to the next, as stored.
+    pub(super) row: usize,
+    /// Elements from one matrix of a batch to the next.
+    pub(super) next: usize,
+    /// Whether what is stored is the transpose of what is meant.
+    pub(super) transposed: bool,
+}
+
+/// `to = a·b`, of which a is m × k and b is k × n, for each of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Product {
+    pub(super) shape: [usize; 3],
+    pub(super) batch: usize,
+    pub(super) a: Operand,
+    pub(super) b: Operand,
+    pub(super) to: Operand,
+    /// Whether the product is added to what `to` holds.
+    pub(super) add: bool,
+    pub(super) ending: Ending,
+    /// A bias of the type of `to`, where the ending has one.
+    pub(super) bias: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    shape: [usize; 3],
+    batch: usize,
+    operands: [Operand; 3],
+    add: bool,
+    ending: Ending,
+}
+
+/// cuBLASLt, with what it found out about shapes.
+pub(super) struct Blas {
+    handle: sys::cublasLtHandle_t,
+    workspace: CudaSlice<u8>,
+    precision: Precision,
+    /// `None` where it has no kernel.
+    plans: RefCell<HashMap<Key, Option<Arc<Plan>>>>,
+}
+
+struct Plan {
+    description: sys::cublasLtMatmulDesc_t,
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: they were created with the plan, and only it has them.
+        unsafe {
+            let _ = lt::destroy_matmul_desc(self.description);
+            for layout in self.layouts {
+                let _ = lt::destroy_matrix_layout(layout);
+            }
+        }
+    }
+}
+
+impl Drop for Blas {
+    fn drop(&mut self) {
+        self.plans.borrow_mut().clear();
+        // SAFETY: it was created, and nobody has destroyed it.
+        let _ = unsafe { lt::destroy_handle(self.handle) };
+    }
+}
+
+fn element(dtype: DType) -> cudaDataType_t {
+    match dtype {
+        DType::F32 => cudaDataType_t::CUDA_R_32F,
+        DType::F64 => cudaDataType_t::CUDA_R_64F,
+        DType::Bf16 => cudaDataType_t::CUDA_R_16BF,
+    }
+}
+
+/// The largest power of two, up to 256, that divides the place of an operand.
+fn alignment(at: u64) -> u32 {
+    1 << (at | 256).trailing_zeros()
+}
+
+impl Blas {
+    pub(super) fn new(stream: &Arc<CudaStream>, precision: Precision) -> std::result::Result<Self, String> {
+        // SAFETY: contents are not read before they are written.
+        let workspace = unsafe { stream.alloc::<u8>(WORKSPACE) }.map_err(|e| format!("no memory for cuBLASLt: {e}"))?;
+        let handle = lt::create_handle().map_err(|e| format!("cannot start cuBLASLt: {e}"))?;
+        Ok(Self { handle, workspace, precision, plans: RefCell::default() })
+    }
+
+    /// How to compute a product, from what is known or by asking.
+    fn plan(&self, p: &Product) -> Option<Arc<Plan>> {
+        let place = |o: Operand| Operand { at: alignment(o.at).into(), ..o };
+        let operands = [place(p.a), place(p.b), place(p.to)];
+        let key = Key { shape: p.shape, batch: p.batch, operands, add: p.add, ending: p.ending };
+        if let Some(plan) = self.plans.borrow().get(&key) {
+            return plan.clone();
+        }
+        let plan = self.search(p).ok().map(Arc::new);
+        self.plans.borrow_mut().insert(key, plan.clone());
+        plan
+    }
+
+    fn search(&self, p: &Product) -> std::result::Result<Plan, lt::CublasError> {
+        let [m, n, k] = p.shape.map(|x| x as u64);
+        let (compute, scale) = match (p.a.dtype, self.precision) {
+            (DType::F64, _) => (cublasComputeType_t::CUBLAS_COMPUTE_64F, cudaDataType_t::CUDA_R_64F),
+            (DType::F32, Precision::Tf32) => {
+                (cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32, cudaDataType_t::CUDA_R_32F)
+            }
+            _ => (cublasComputeType_t::CUBLAS_COMPUTE_32F, cudaDataType_t::CUDA_R_32F),
+        };
+        let layout = |o: Operand, rows: u64, cols: u64| -> std::result::Result<_, lt::CublasError> {
+            let (rows, cols) = if o.transposed { (cols, rows) } else { (rows, cols) };
+            // Rows of ours are its columns.
+            let layout = lt::create_matrix_layout(element(o.dtype), cols, rows, o.row as i64)?;
+            if p.batch > 1 {
+                let (count, next) = (p.batch as i32, o.next as i64);
+                // SAFETY: the layout was just made; the attributes have these types.
+                unsafe {
+                    set_layout(layout, LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count)?;
+                    set_layout(layout, LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &next)?;
+                }
+            }
+            Ok(layout)
+        };
+        // b comes first in the transposed product.
+        let layouts = [layout(p.b, k, n)?, layout(p.a, m, k)?, layout(p.to, m, n)?];
+        let description = lt::create_matmul_desc(compute, scale)?;
+        let mut plan = Plan { description, layouts, algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] } };
+        let ending = match p.ending {
+            Ending::Plain => cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
+            Ending::Bias => cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
+            Ending::Relu => cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU,
+            Ending::BiasRelu => cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU_BIAS,
+        };
+        let [first, second] = [p.b, p.a].map(|o| i32::from(o.transposed));
+        let preference = Wishes(lt::create_matmul_pref()?);
+        // SAFETY: descriptions live here; each attribute is given a number of its type.
+        unsafe {
+            set(description, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &first)?;
+            set(description, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &second)?;
+            set(description, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &ending)?;
+            if matches!(p.ending, Ending::Bias | Ending::BiasRelu) {
+                set(description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias)?;
+            }
+            preference.set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &WORKSPACE)?;
+            for (attribute, o) in [
+                (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b),
+                (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a),
+                (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.to),
+                (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.to),
+            ] {
+                preference.set(attribute, &alignment(o.at))?;
+            }
+            let [a, b, c] = plan.layouts;
+            let found = lt::get_matmul_algo_heuristic(self.handle, description, a, b, c, c, preference.0)?;
+            plan.algorithm = found.algo;
+        }
+        Ok(plan)
+    }
+
+    /// Computes a product; `false` if there is no kernel for it.
+    fn run(&self, stream: &CudaStream, p: &Product) -> std::result::Result<bool, lt::CublasError> {
+        let Some(plan) = self.plan(p) else { return Ok(false) };
+        let wide = p.a.dtype == DType::F64;
+        let (one, add) = (1.0f64, f64::from(u8::from(p.add)));
+        let (one_single, add_single) = (1.0f32, f32::from(u8::from(p.add)));
+        let number = |wide_one: &f64, single: &f32| -> *const c_void {
+            if wide { std::ptr::from_ref(wide_one).cast() } else { std::ptr::from_ref(single).cast() }
+        };
+        let [a, b, c] = plan.layouts;
+        let (workspace, _guard) = self.workspace.device_ptr(stream);
+        // SAFETY: the plan is for operands of these shapes, whose memory is freed in the order of the stream.
+        unsafe {
+            if matches!(p.ending, Ending::Bias | Ending::BiasRelu) {
+                set(plan.description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias)?;
+            }
+            lt::matmul(
+                self.handle,
+                plan.description,
+                number(&one, &one_single),
+                number(&add, &add_single),
+                p.b.at as *const c_void,
+                a,
+                p.a.at as *const c_void,
+                b,
+                p.to.at as *const c_void,
+                c,
+                p.to.at as *mut c_void,
+                c,
+                &plan.algorithm,
+                workspace as *mut c_void,
+                WORKSPACE,
+                stream.cu_stream().cast(),
+            )?;
+        }
+        Ok(true)
+    }
+}
+
+/// What a search looks for.
+struct Wishes(sys::cublasLtMatmulPreference_t);
+
+impl Wishes {
+    /// # Safety
+    /// The attribute has the type `V`.
+    unsafe fn set<V>(&self, attribute: Preference, value: &V) -> std::result::Result<(), lt::CublasError> {
+        // SAFETY: passed on.
+        unsafe { lt::set_matmul_pref_attribute(self.0, attribute, std::ptr::from_ref(value).cast(), size_of::<V>()) }
+    }
+}
+
+impl Drop for Wishes {
+    fn drop(&mut self) {
+        // SAFETY: it was created, and nobody has destroyed it.
+        let _ = unsafe { lt::destroy_matmul_pref(self.0) };
+    }
+}
+
+/// # Safety
+/// The attribute has the type `V`.
+unsafe fn set<V>(
+    description: sys::cublasLtMatmulDesc_t,
+    attribute: Attribute,
+    value: &V,
+) -> std::result::Result<(), lt::CublasError> {
+    // SAFETY: passed on.
+    unsafe { lt::set_matmul_desc_attribute(description, attribute, std::ptr::from_ref(value).cast(), size_of::<V>()) }
+}
+
+/// # Safety
+/// The attribute has the type `V`.
+unsafe fn set_layout<V>(
+    layout: sys::cublasLtMatrixLayout_t,
+    attribute: LayoutAttribute,
+    value: &V,
+) -> std::result::Result<(), lt::CublasError> {
+    // SAFETY: passed on.
+    unsafe { lt::set_matrix_layout_attribute(layout, attribute, std::ptr::from_ref(value).cast(), size_of::<V>()) }
+}
+
+impl Cuda {
+    /// Computes a product that has elements; whether its ending was applied too.
+    ///
+    /// # Safety
+    /// The operands must be where and as large as the product says.
+    pub(super) unsafe fn multiply(&self, op: &'static str, p: &Product) -> Result<bool> {
+        let failed = |e: lt::CublasError| Error::Device { device: self.name(), problem: format!("{op}: {e}") };
+        self.context.bind_to_thread().map_err(self.fail("multiply"))?;
+        if self.blas.run(&self.stream, p).map_err(failed)? {
+            return Ok(true);
+        }
+        if p.ending != Ending::Plain {
+            let plain = Product { ending: Ending::Plain, ..*p };
+            // SAFETY: passed on.
+            unsafe { self.multiply(op, &plain) }?;
+            return Ok(false);
+        }
+        let wide = p.to.dtype != p.a.dtype;
+        let strides = |o: Operand| if o.transposed { [1, o.row as i64] } else { [o.row as i64, 1] };
+        let [m, n, k] = p.shape;
+        for number in 0..p.batch {
+            let place = |o: Operand| o.at + (number * o.next * o.dtype.size()) as u64;
+            let (a, b) = (strides(p.a), strides(p.b));
+            let launch = self
+                .kernel(op, &SOURCE, Defines::of(p.a.dtype).with("WIDE", usize::from(wide)), "multiply")?
+                .arg(place(p.a))
+                .arg(a[0])
+                .arg(a[1])
+                .arg(place(p.b))
+                .arg(b[0])
+                .arg(b[1])
+                .arg(place(p.to))
+                .arg(p.to.row as i64)
+                .arg(m as i64)
+                .arg(n as i64)
+                .arg(k as i64)
+                .arg(i32::from(p.add));
+            // SAFETY: passed on.
+            unsafe { launch.run([m.div_ceil(TILE), n.div_ceil(TILE)], THREADS, 0) }?;
+        }
+        Ok(true)
+    }
+}

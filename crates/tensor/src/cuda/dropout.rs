@@ -1,0 +1,75 @@
+//! Dropout on the GPU.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::elementwise::typed;
+use super::launch::THREADS;
+use super::shape::RowShape;
+use super::{Cuda, place_mut};
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::ops::dropout::{DropoutKernels, RowDropout};
+use crate::random::{Dropout, Ids};
+
+const OP: &str = "dropout";
+
+/// A dropout as kernels take it.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct DropoutArg {
+    key: [u32; 2],
+    stream: u32,
+    threshold: u32,
+    scale: f32,
+    first_head: u32,
+    ids: u64,
+}
+
+impl Cuda {
+    /// Dropout of rows, or of nothing.
+    pub(super) fn row_dropout(&self, d: Option<&RowDropout>) -> Result<DropoutArg> {
+        match d {
+            Some(d) => self.dropout_arg(&d.dropout, &d.ids),
+            None => Ok(DropoutArg::zeroed()),
+        }
+    }
+
+    /// Dropout keyed by these ids.
+    pub(super) fn dropout_arg(&self, d: &Dropout, ids: &Ids) -> Result<DropoutArg> {
+        let (key, stream, threshold, scale, first_head) = d.numbers();
+        Ok(DropoutArg { key, stream, threshold, scale, first_head, ids: self.ids(ids)? })
+    }
+}
+
+impl DropoutKernels for Cuda {
+    fn dropout(&self, d: &RowDropout, x: &Matrix, y: &mut Matrix) -> Result<()> {
+        let ((rows, cols), dtype) = (x.shape(), x.dtype());
+        y.expect(OP, "y", rows, cols)?;
+        typed(OP, "y", y, dtype)?;
+        let shape = RowShape::new(rows, cols, dtype);
+        let launch = self
+            .rowwise(OP, "dropout", shape, dtype)?
+            .read("x", x)?
+            .write("y", y)?
+            .arg(rows as i64)
+            .arg(cols as i32)
+            .arg(self.row_dropout(Some(d))?);
+        // SAFETY: the arguments are those of the kernel, which stays inside the shapes; so below.
+        unsafe { launch.run(shape.grid(), THREADS, 0) }
+    }
+
+    fn dropout_in_place(&self, d: &RowDropout, m: &mut Matrix) -> Result<()> {
+        let ((rows, cols), dtype) = (m.shape(), m.dtype());
+        let shape = RowShape::new(rows, cols, dtype);
+        let place = place_mut(self, OP, "matrix", m)?;
+        let launch = self
+            .rowwise(OP, "dropout", shape, dtype)?
+            .arg(place)
+            .arg(place)
+            .arg(rows as i64)
+            .arg(cols as i32)
+            .arg(self.row_dropout(Some(d))?);
+        // SAFETY: as above.
+        unsafe { launch.run(shape.grid(), THREADS, 0) }
+    }
+}
