@@ -10,6 +10,9 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 command -v cargo >/dev/null || { echo "install Rust first (rustup, stable toolchain)" >&2; exit 1; }
 command -v cc >/dev/null || { as_root apt-get update -q && as_root apt-get install -qy build-essential; }
+# Ranks as processes: an MPI, its launcher, and what reads its headers.
+ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 && command -v mpirun >/dev/null && command -v mpicc >/dev/null ||
+  { as_root apt-get update -q && as_root apt-get install -qy libopenmpi-dev openmpi-bin libclang-dev; }
 cargo nextest --version >/dev/null 2>&1 || cargo install cargo-nextest --locked
 
 if [ -z "${GRAPHWEFT_NVRTC:-}" ]; then
@@ -21,5 +24,5 @@ if [ -z "${GRAPHWEFT_NVRTC:-}" ]; then
 fi
 [ -z "${GRAPHWEFT_NVRTC:-}" ] || export LD_LIBRARY_PATH=$GRAPHWEFT_NVRTC${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-cargo nextest run --workspace --locked "$@"
+cargo nextest run --workspace --features graphweft-comm/mpi --locked "$@"
 cargo test --workspace --doc --locked --quiet

@@ -1,6 +1,7 @@
 //! `--device`: where a verb computes.
 
 use graphweft_tensor::{Device, Place, Precision};
+use graphweft_train::config::{CommName, ParallelConfig};
 
 use crate::doctor;
 use crate::ui::Ui;
@@ -13,6 +14,12 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
+    /// Where the ranks of `config` compute. Several do so on the CPU if nothing is said: between GPUs they cannot talk yet.
+    pub(crate) fn place_of(&self, config: &ParallelConfig, ui: &Ui) -> Place {
+        let several = config.ranks.unwrap_or(1) > 1 || config.comm == CommName::Mpi;
+        if self.device.is_none() && several { Place::Cpu } else { self.place(ui) }
+    }
+
     /// The place that was named; else a GPU, if one is there with the libraries that it needs, or the CPU.
     pub(crate) fn place(&self, ui: &Ui) -> Place {
         let place = self.device.unwrap_or_else(Place::best);

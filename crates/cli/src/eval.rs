@@ -1,12 +1,15 @@
 //! `graphweft eval`: how good a trained model is.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
+use graphweft_train::world::World;
 use serde_json::json;
 
 use crate::device::Choice;
+use crate::ranks::{self, Ranks};
 use crate::train::Origin;
 use crate::ui::{self, Ui};
 
@@ -22,12 +25,15 @@ pub(crate) struct Args {
     #[command(flatten)]
     origin: Origin,
 
-    #[command(flatten)]
-    device: Choice,
-
     /// Split [default: the one it was trained with]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
+
+    #[command(flatten)]
+    ranks: Ranks,
+
+    #[command(flatten)]
+    device: Choice,
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
@@ -36,12 +42,20 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     if args.split.is_some() {
         trained.config.data.split.clone_from(&args.split);
     }
-    let data = Data::open(&trained.config.data, &trained.config.encoding, ui)?;
-    let (metric, split, scores) = trained.evaluate(&data, args.device.place(ui))?;
+    args.ranks.apply(&mut trained.config.parallel)?;
+    let config = trained.config.parallel.clone();
+    let place = (args.device.place_of(&config, ui), trained.config.compute.precision.into());
+    ranks::enter(&config, None, place, ui, |world, ui| evaluate(trained, world, ui))
+}
+
+fn evaluate(trained: Trained, world: &World, ui: &Ui) -> anyhow::Result<()> {
+    let data = Arc::new(Data::open(&trained.config.data, &trained.config.encoding, ui)?);
+    let trained = Arc::new(trained);
+    let (metric, split, scores) = trained.evaluate(world, &data, ui)?;
     let name = trained.config.model_name();
     let json = json!({
         "metric": metric.name(), "split": split, "train": scores.train, "valid": scores.valid, "test": scores.test,
-        "graph": data.name, "model": name, "source": trained.source,
+        "graph": data.name, "model": name, "ranks": world.ranks(), "source": trained.source,
     });
     ui.result(&json, || {
         let rows = [("train", scores.train), ("valid", scores.valid), ("test", scores.test)];

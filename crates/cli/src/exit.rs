@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use graphweft_comm::Error as Between;
 use graphweft_graph::Error;
 use graphweft_tensor::Error as Computation;
 use graphweft_train::Error as Training;
@@ -11,6 +12,7 @@ const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
 const BAD_INPUT: u8 = 3;
 const DOES_NOT_FIT: u8 = 4;
+const RANK_LOST: u8 = 5;
 const STOPPED: u8 = 75;
 
 /// Prints the error and gives the exit code that belongs to it.
@@ -18,6 +20,10 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_pipe(error) {
         // The reader has seen enough, as with `graphweft info … | head -1`.
         return ExitCode::SUCCESS;
+    }
+    if matches!(error.downcast_ref::<Training>(), Some(Training::Refused | Training::Echo(_))) {
+        // Another rank says why.
+        return ExitCode::from(code(error));
     }
     // Nothing useful can be done if stderr is gone as well.
     let _ = writeln!(io::stderr(), "error: {error:#}");
@@ -29,17 +35,22 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn code(error: &anyhow::Error) -> u8 {
-    if let Some(e) = error.downcast_ref::<Training>() {
-        return match e {
-            Training::Setting { .. } => USAGE,
-            Training::Stopped { .. } => STOPPED,
-            Training::Graph(e) => of_graph(e),
-            Training::Tensor(e) => of_tensor(e),
-            Training::NotFinite { .. } => FAILURE,
-        };
+    let training = error.downcast_ref::<Training>().map(of_training);
+    let graph = training.or_else(|| error.downcast_ref::<Error>().map(of_graph));
+    let tensor = graph.or_else(|| error.downcast_ref::<Computation>().map(of_tensor));
+    tensor.or_else(|| error.downcast_ref::<Between>().map(of_ranks)).unwrap_or(FAILURE)
+}
+
+fn of_training(error: &Training) -> u8 {
+    match error {
+        Training::Setting { .. } | Training::Refused => USAGE,
+        Training::Stopped { .. } => STOPPED,
+        Training::Graph(e) => of_graph(e),
+        Training::Tensor(e) => of_tensor(e),
+        Training::RankLost { lost, .. } => of_ranks(lost),
+        Training::Echo(e) => of_training(e),
+        Training::NotFinite { .. } => FAILURE,
     }
-    let graph = error.downcast_ref::<Error>().map(of_graph);
-    graph.or_else(|| error.downcast_ref::<Computation>().map(of_tensor)).unwrap_or(FAILURE)
 }
 
 fn of_graph(error: &Error) -> u8 {
@@ -54,6 +65,35 @@ fn of_graph(error: &Error) -> u8 {
 fn of_tensor(error: &Computation) -> u8 {
     match error {
         Computation::OutOfMemory { .. } => DOES_NOT_FIT,
+        Computation::Ranks(e) => e.downcast_ref().map_or(FAILURE, of_ranks),
         _ => FAILURE,
+    }
+}
+
+fn of_ranks(error: &Between) -> u8 {
+    match error {
+        Between::RankLost { .. } => RANK_LOST,
+        _ => FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_rank_exits_with_5_wherever_it_was_noticed() {
+        let lost = || Between::RankLost { rank: 2, op: "attend", step: 17 };
+        let wrapped = Training::RankLost { lost: lost(), checkpoint: Some("runs/a/checkpoints/step-000016".into()) };
+        for part in ["rank 2", "attend", "epoch 17", "step-000016", "--resume"] {
+            assert!(wrapped.to_string().contains(part), "{wrapped}");
+        }
+        let everywhere: [anyhow::Error; 4] =
+            [wrapped.into(), Training::from(lost()).into(), lost().into(), Computation::Ranks(Box::new(lost())).into()];
+        assert_eq!(everywhere.map(|e| code(&e)), [RANK_LOST; 4]);
+        let other = Between::Library { library: "mpi", problem: "no".into() };
+        assert_eq!(code(&Training::from(other).into()), FAILURE);
+        let stopped = Training::Stopped { epoch: 3, checkpoint: "x".into() };
+        assert_eq!(code(&Training::Echo(Box::new(stopped)).into()), STOPPED);
     }
 }

@@ -14,6 +14,7 @@ mod memory;
 mod partition;
 mod plot;
 mod predict;
+mod ranks;
 mod size;
 mod source;
 mod train;

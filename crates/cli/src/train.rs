@@ -5,14 +5,17 @@ mod watch;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use graphweft_graph::Error;
 use graphweft_train::Stop;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
-use graphweft_train::session::{self, Start, absolute};
+use graphweft_train::session::{self, Session, Start, absolute};
+use graphweft_train::world::World;
 
 use crate::device::Choice;
+use crate::ranks::{self, Ranks};
 use crate::ui::Ui;
 use report::Report;
 use watch::Watch;
@@ -43,6 +46,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     origin: Origin,
+
+    #[command(flatten)]
+    ranks: Ranks,
 
     /// Model: gt, gcn, sage, gat, …, mlp
     #[arg(long, value_name = "NAME")]
@@ -109,28 +115,43 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Some(dir) => session::resumed(dir, &start, &given)?,
         None => None,
     };
-    let nothing_named = given.keys().iter().all(|key| !key.starts_with("data.") && !key.starts_with("model."));
     let config = match stored {
         Some(config) => config,
-        None if nothing_named => settings(&DEFAULTS)?.and(&given)?.finish()?,
-        None => given.finish()?,
+        None => with_defaults(&given)?.finish()?,
     };
-    let data = Data::open(&config.data, &config.encoding, ui)?;
-    let name = config.model_name();
-    let dir = args.output.clone().unwrap_or_else(|| free_folder(Path::new("runs"), &format!("{}-{name}", data.name)));
+    let wanted = given.finish()?.parallel.ranks;
+    let output = args.output.as_deref();
+    let parallel = config.parallel.clone();
+    let place = (args.device.place_of(&parallel, ui), config.compute.precision.into());
+    ranks::enter(&parallel, wanted, place, ui, |world, ui| train(config, output, start, stop, world, ui))
+}
 
-    let place = args.device.place(ui);
-    let watch = Watch::new(ui);
-    let summary = session::train(config.clone(), &data, &dir, &start, place, &watch, &stop)?;
+fn train(
+    config: Config,
+    output: Option<&Path>,
+    start: Start,
+    stop: Stop,
+    world: &World,
+    ui: &Ui,
+) -> anyhow::Result<()> {
+    let data = Arc::new(Data::open(&config.data, &config.encoding, ui)?);
+    let name = config.model_name();
+    let new = || free_folder(Path::new("runs"), &format!("{}-{name}", data.name));
+    let dir = output.map_or_else(new, Path::to_path_buf);
+
+    let watch = Arc::new(Watch::new(ui.clone()));
+    let session = Session { world, data: Arc::clone(&data), start, observer: watch.clone(), stop };
+    let summary = session.train(config.clone(), &dir)?;
     let floor = match floor(&config)? {
         Some(config) => {
             ui.note("the same features without the graph:");
-            Some(session::train(config, &data, &dir.join("floor"), &start, place, &watch, &stop)?)
+            Some(session.train(config, &dir.join("floor"))?)
         }
         None => None,
     };
-    drop(watch);
-    Report { config: &config, data: &data, dir: &dir, place, summary: &summary, floor: floor.as_ref() }.show(ui)
+    watch.end();
+    let (threads, place, floor) = (world.threads_of_rank(), world.place(), floor.as_ref());
+    Report { config: &config, data: &data, dir: &dir, place, threads, summary: &summary, floor }.show(ui)
 }
 
 impl Args {
@@ -166,9 +187,24 @@ impl Args {
                 draft.set("run", key, i64::from(value))?;
             }
         }
+        self.ranks.set(&mut draft)?;
         settings.into_iter().try_for_each(|s| draft.assign(s))?;
         Ok(draft)
     }
+}
+
+/// What was given and, unless that names a graph, the default graph with the settings that suit it; those of the default model
+/// only for that model.
+fn with_defaults(given: &Draft) -> anyhow::Result<Draft> {
+    let keys = given.keys();
+    let names = |key: &str| keys.iter().any(|k| k == key);
+    if names("data.path") || names("data.graph") {
+        return Ok(given.clone());
+    }
+    let model = names("model.name") && given.clone().finish()?.model_name() != "gt";
+    let suits = |setting: &&&str| !(model && setting.starts_with("model."));
+    let defaults: Vec<&str> = DEFAULTS.iter().filter(suits).copied().collect();
+    Ok(settings(&defaults)?.and(given)?)
 }
 
 fn settings(all: &[&str]) -> anyhow::Result<Draft> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use comfy_table::{CellAlignment, Table, presets};
-use graphweft_graph::progress::{Progress, Task, Unit};
+use graphweft_graph::progress::{Progress, Silent, Task, Unit};
 use graphweft_tensor::{Tag, Usage};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
@@ -15,18 +15,29 @@ use serde_json::Value;
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// The user's end of a verb.
+#[derive(Clone)]
 pub(crate) struct Ui {
     json: bool,
     terminal: bool,
+    /// For the processes of a run that leave the talking to another.
+    silent: bool,
 }
 
 impl Ui {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, terminal: io::stderr().is_terminal() }
+        Self { json, terminal: io::stderr().is_terminal(), silent: false }
+    }
+
+    /// One that says nothing but errors, unless this process speaks for all.
+    pub(crate) fn of_rank(&self, leads: bool) -> Self {
+        Self { json: self.json, terminal: self.terminal, silent: !leads }
     }
 
     /// Prints the verb's result: `json` as one line, or what `text` makes for people.
     pub(crate) fn result(&self, json: &Value, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        if self.silent {
+            return Ok(());
+        }
         let mut out = io::stdout().lock();
         if self.json {
             writeln!(out, "{json}")?;
@@ -52,6 +63,9 @@ impl Ui {
 
     /// One line for people, on stderr.
     pub(crate) fn note(&self, line: &str) {
+        if self.silent {
+            return;
+        }
         // A user who closed stderr does not want notes.
         let _ = writeln!(io::stderr(), "{line}");
     }
@@ -59,7 +73,11 @@ impl Ui {
 
 impl Progress for Ui {
     fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task> {
-        if self.terminal { Box::new(Bar::new(phase, total, unit)) } else { Box::new(Lines::new(phase, total, unit)) }
+        match (self.silent, self.terminal) {
+            (true, _) => Box::new(Silent),
+            (_, true) => Box::new(Bar::new(phase, total, unit)),
+            (_, false) => Box::new(Lines::new(phase, total, unit)),
+        }
     }
 }
 

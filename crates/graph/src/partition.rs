@@ -24,6 +24,7 @@
 
 mod balance;
 mod contiguous;
+mod cover;
 mod halo;
 mod ladder;
 #[cfg(feature = "metis")]
@@ -44,6 +45,7 @@ use crate::error::{Error, Result};
 use crate::progress::Progress;
 
 pub use balance::Balance;
+pub use cover::{Cover, Weights, covers};
 pub use halo::{Imbalance, PartitionStats, halo_lists, statistics};
 pub use order::Order;
 pub use store::{About, Existing, Stored, check_target, folder, load, save};

@@ -7,11 +7,12 @@ mod arbitrary;
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use arbitrary::{Edges, edges, on_any_threads};
 use graphweft_graph::partition::{
-    About, Balance, Existing, Method, Options, Order, Partition, check_target, halo_lists, load, partition, save,
-    statistics,
+    About, Balance, Existing, Method, Options, Order, Partition, Weights, check_target, covers, halo_lists, load,
+    partition, save, statistics,
 };
 use graphweft_graph::progress::Silent;
 use graphweft_graph::{AnyCsr, Csr, Dataset, Error, NodeId};
@@ -322,5 +323,47 @@ fn small_graphs_in_eight() {
             let a = Method::ALL.map(|m| alpha(&g, m, balance));
             assert!(a[2] <= most && a[3] <= most, "{name} by {balance:?}: {a:?}");
         }
+    }
+}
+
+/// The rows that the covers of all parts move for a graph transformer of width 128 with 8 heads, and how long they took.
+fn covered(g: &Csr<u32>, p: &Partition) -> (u64, Duration) {
+    let permuted = g.permute(p.permutation());
+    let ranges: Vec<usize> = p.ranges().iter().map(|r| *r as usize).collect();
+    let weights = Weights { pull: 4 * 128, push: 4 * 128 + 4 * 8 };
+    let (mut moved, mut time) = (0, Duration::ZERO);
+    for part in 0..p.num_parts() {
+        let rows = p.rows(part);
+        let first = permuted.indptr()[rows.start];
+        let indptr: Vec<u64> = permuted.indptr()[rows.start..=rows.end].iter().map(|x| x - first).collect();
+        let indices = permuted.indices()[first as usize..permuted.indptr()[rows.end] as usize].to_vec();
+        let own = Csr::new(indptr, indices, permuted.num_src()).unwrap();
+        let start = Instant::now();
+        let covers = covers(&own, &ranges, part, weights);
+        time += start.elapsed();
+        moved += covers.iter().map(|c| (c.pulled.len() + c.pushed.len()) as u64).sum::<u64>();
+    }
+    (moved, time)
+}
+
+#[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
+fn a_cover_moves_fewer_rows_than_a_halo_in_less_time_than_the_partition_took() {
+    for (name, least) in [
+        ("pubmed", 1.25),
+        ("coauthor-cs", 1.33),
+        ("amazon-photo", 1.45),
+        ("law-cnr2000", 2.5),
+        ("snap-web-google", 1.4),
+    ] {
+        let g = real(name);
+        let start = Instant::now();
+        let p = partition(&g, &Options { order: Order::None, ..Options::new(Method::Metis, 8) }, &Silent).unwrap();
+        let partitioning = start.elapsed();
+        let halo = statistics(&g, &p).halo.iter().flatten().sum::<u64>();
+        let (moved, covering) = covered(&g, &p);
+        let ratio = halo as f64 / moved as f64;
+        eprintln!("{name}: {halo} rows by halo, {moved} by cover: {ratio:.2}; METIS {partitioning:?}, {covering:?}");
+        assert!(ratio >= least && covering < partitioning, "{name}: {ratio} {covering:?} {partitioning:?}");
     }
 }

@@ -19,14 +19,14 @@ pub enum Score<'a> {
         /// Keys and values side by side.
         kv: &'a Var,
     },
-    /// LeakyReLU(l_i + r_j), with values z.
+    /// LeakyReLU(z_i·dst + z_j·src) by head, with values z. The products are made where rows arrive: only z travels.
     Gat {
-        /// As destination, a column per head.
-        l: &'a Var,
-        /// As source, a column per head.
-        r: &'a Var,
         /// Values.
         z: &'a Var,
+        /// A row per head, for the destination; the same on all ranks.
+        dst: &'a Var,
+        /// A row per head, for the source; the same on all ranks.
+        src: &'a Var,
         /// Of the LeakyReLU.
         slope: f64,
     },
@@ -36,7 +36,7 @@ pub enum Score<'a> {
         l: &'a Var,
         /// As source, and the values.
         r: &'a Var,
-        /// A row per head.
+        /// A row per head; the same on all ranks.
         a: &'a Var,
         /// Of the LeakyReLU.
         slope: f64,
@@ -91,6 +91,23 @@ pub enum EdgeWeight<'a> {
     PerEdge(&'a Var),
 }
 
+/// What is summed over ranks: accounts are kept by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Total {
+    /// What linear attention knows of all nodes.
+    Global,
+    /// Moments of columns.
+    Moments,
+    /// Gradients of parameters.
+    Gradients,
+    /// Losses.
+    Loss,
+    /// Scores, and what ranks agree on between steps.
+    Metrics,
+    /// What is counted or collected once.
+    Setup,
+}
+
 /// Operations over the edges and over all nodes, on the rows of this rank. Every rank calls the same ones in the same order.
 pub trait GraphOps {
     /// Nodes of this rank: rows of every operand.
@@ -102,8 +119,8 @@ pub trait GraphOps {
     /// Original ids of this rank's nodes.
     fn ids(&self) -> &Ids;
 
-    /// Sums over ranks.
-    fn reduce(&self) -> Rc<dyn Reduce>;
+    /// Sums over ranks, for a layer; those that no layer asks for count as layer 0's.
+    fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce>;
 
     /// Softmax attention of each node over its in-edges.
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var>;
@@ -128,12 +145,12 @@ pub trait GraphOps {
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var>;
 
     /// Linear attention of every node over all nodes.
-    fn global(&self, tape: &mut Tape, _layer: u32, operands: Global<'_>) -> Result<Var> {
-        global_attention(tape, operands, self.reduce())
+    fn global(&self, tape: &mut Tape, layer: u32, operands: Global<'_>) -> Result<Var> {
+        global_attention(tape, operands, self.reduce(Total::Global, layer))
     }
 
     /// The moments of the columns of `x` over all nodes, around `shift`, which is the same on all ranks.
-    fn moments(&self, _layer: u32, x: &Matrix, shift: &[f64]) -> Result<Moments> {
-        Moments::of(x, shift, &*self.reduce())
+    fn moments(&self, layer: u32, x: &Matrix, shift: &[f64]) -> Result<Moments> {
+        Moments::of(x, shift, &*self.reduce(Total::Moments, layer))
     }
 }

@@ -66,7 +66,12 @@ impl Prepared {
         Ok(Self { csr: Csr::from_valid(indptr, indices, n), width: KINDS, values })
     }
 
-    /// The features of the edges, a row each, if there are any: in f32, or f64 for tests.
+    /// The features of the edges, row by row; nothing where there are none.
+    pub fn edge_rows(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// The same as a matrix, if there are any: in f32, or f64 for tests.
     pub fn features(&self, device: &Device, dtype: DType) -> Result<Option<Matrix>> {
         if self.width == 0 {
             return Ok(None);

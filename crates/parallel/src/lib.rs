@@ -1,7 +1,35 @@
 //! How graph operations are spread over ranks: one file per strategy.
 //!
-//! * [`Local`]: one rank that has every row.
+//! A [`Layout`] says who has which rows, a [`Link`] moves matrices between ranks, and [`spread`] makes the operations of a
+//! [`Strategy`] out of both:
+//!
+//! * [`Local`]: one rank that has every row;
+//! * [`Gather`]: all rows of the sources' operand on every rank;
+//! * [`Halo`]: what cut edges need, pulled or pushed;
+//! * [`Heads`]: all rows of a group of ranks on each of them, for some of the heads;
+//! * [`Ring`]: one rank's rows at a time.
 
+mod at_hand;
+mod blocks;
+mod columns;
+mod degrees;
+mod gather;
+mod grid;
+mod halo;
+mod heads;
+mod layout;
+mod link;
 mod local;
+mod member;
+mod ring;
+mod strategy;
+mod tokens;
 
+pub use gather::Gather;
+pub use halo::Halo;
+pub use heads::Heads;
+pub use layout::Layout;
+pub use link::{Flight, Link, Summing, ranks};
 pub use local::Local;
+pub use ring::Ring;
+pub use strategy::{Cover, Inside, Strategy, spread};

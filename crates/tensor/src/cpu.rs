@@ -87,6 +87,10 @@ impl HostBlock {
     pub(crate) fn capacity(&self) -> usize {
         self.pages.len()
     }
+
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.pages.as_ptr().cast_mut()
+    }
 }
 
 /// The elements of a matrix in host memory.

@@ -28,6 +28,9 @@ pub enum Error {
     /// The device failed.
     #[error("{device}: {problem}")]
     Device { device: String, problem: String },
+    /// Ranks could not agree: what their communicator says.
+    #[error(transparent)]
+    Ranks(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// A result of this crate.

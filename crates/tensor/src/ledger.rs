@@ -53,6 +53,11 @@ impl Tag {
 pub struct Usage([u64; Tag::ALL.len()]);
 
 impl Usage {
+    /// Bytes by tag, e.g. of another rank.
+    pub fn new(of: impl Fn(Tag) -> u64) -> Self {
+        Self(Tag::ALL.map(of))
+    }
+
     /// Bytes of one purpose.
     pub fn of(&self, tag: Tag) -> u64 {
         self.0[tag as usize]

@@ -31,11 +31,11 @@ mod tape;
 
 pub use adjacency::Adjacency;
 pub use backend::Backend;
-pub use device::Device;
+pub use device::{Charge, Device};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use ledger::{Ledger, Tag, Usage};
-pub use matrix::Matrix;
+pub use matrix::{Address, Matrix};
 pub use place::{Place, Precision};
 pub use random::{Dropout, Ids};
 pub use reduce::{Alone, Reduce};

@@ -3,9 +3,17 @@
 use std::fmt;
 use std::rc::Rc;
 
+use crate::backend::Block;
 use crate::device::{Buffer, Device};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+
+/// Where a matrix's first element is.
+#[derive(Clone, Copy, Debug)]
+pub enum Address {
+    /// In this process's own memory.
+    Host(*mut u8),
+}
 
 /// A dense matrix, row by row, in the memory of one device. Cloning shares the memory; nothing shared is ever written.
 ///
@@ -81,6 +89,32 @@ impl Matrix {
     /// The memory for writing, or `None` if it is shared.
     pub(crate) fn buffer_mut(&mut self) -> Option<&mut Buffer> {
         Rc::get_mut(&mut self.buffer)
+    }
+
+    /// Where the elements are, for those who move bytes. Valid while this matrix, or a clone of it, lives.
+    ///
+    /// # Errors
+    /// If the device does not tell.
+    pub fn address(&self) -> Result<Address> {
+        match self.buffer.block() {
+            Some(Block::Host(block)) => Ok(Address::Host(block.address())),
+            _ => Err(self.no_address("its device does not tell where it is")),
+        }
+    }
+
+    /// The same for writing.
+    ///
+    /// # Errors
+    /// If the memory is shared: nothing shared is ever written.
+    pub fn address_mut(&mut self) -> Result<Address> {
+        if !self.is_unique() {
+            return Err(self.no_address("it is shared, and cannot be received into"));
+        }
+        self.address()
+    }
+
+    fn no_address(&self, why: &str) -> Error {
+        Error::Argument { op: "address", problem: format!("{self:?}: {why}") }
     }
 
     /// A copy of the elements on the host.

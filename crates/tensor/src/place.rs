@@ -35,6 +35,24 @@ impl Place {
         Self::Cpu
     }
 
+    /// Where rank `rank` computes if the first computes here: on the next GPU, all in turn.
+    pub fn of_rank(self, rank: usize) -> Self {
+        match self {
+            Self::Cpu => Self::Cpu,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(first) => match crate::cuda::Gpu::all().len() {
+                // A GPU that is not there is for `open` to tell.
+                count if first < count => Self::Cuda((first + rank) % count),
+                _ => self,
+            },
+            #[cfg(not(feature = "cuda"))]
+            Self::Cuda(_) => {
+                let _ = rank;
+                self
+            }
+        }
+    }
+
     /// A device there, for one rank.
     ///
     /// # Errors

@@ -25,6 +25,8 @@ pub struct Dropout {
     /// Elements whose 16-bit number is below this are dropped.
     threshold: u32,
     scale: f32,
+    /// The first head, where only some heads of edges are computed.
+    first_head: u32,
 }
 
 impl Dropout {
@@ -42,7 +44,12 @@ impl Dropout {
         }
         let kept = 65536 - threshold;
         let scale = if kept == 0 { 0.0 } else { 65536.0 / kept as f32 };
-        Self { key: [key as u32, (key >> 32) as u32], stream, threshold, scale }
+        Self { key: [key as u32, (key >> 32) as u32], stream, threshold, scale, first_head: 0 }
+    }
+
+    /// The same for attention whose head 0 is head `first` of all: heads keep their masks wherever they are computed.
+    pub fn from_head(self, first: u32) -> Self {
+        Self { first_head: self.first_head + first, ..self }
     }
 
     /// Whether anything is dropped at all.
@@ -50,10 +57,10 @@ impl Dropout {
         self.threshold > 0
     }
 
-    /// Key, stream, threshold and scale, for kernels elsewhere.
+    /// Key, stream, threshold, scale and first head, for kernels elsewhere.
     #[cfg(feature = "cuda")]
-    pub(crate) fn numbers(&self) -> ([u32; 2], u32, u32, f32) {
-        (self.key, self.stream, self.threshold, self.scale)
+    pub(crate) fn numbers(&self) -> ([u32; 2], u32, u32, f32, u32) {
+        (self.key, self.stream, self.threshold, self.scale, self.first_head)
     }
 
     /// What undoes the scale of an element that was kept.
@@ -72,7 +79,15 @@ impl Dropout {
     #[inline(always)]
     pub(crate) fn edge(&self, source: u64, destination: u64, group: u32) -> [f32; GROUP] {
         let high = (source >> 32) as u32 ^ ((destination >> 32) as u32).rotate_left(16);
-        self.factors([source as u32, destination as u32, high, ((self.stream << 8 | group) << 1) | 1])
+        let of =
+            |group: u32| self.factors([source as u32, destination as u32, high, ((self.stream << 8 | group) << 1) | 1]);
+        let (group, skipped) = (group + self.first_head / GROUP as u32, self.first_head as usize % GROUP);
+        let factors = of(group);
+        if skipped == 0 {
+            return factors;
+        }
+        let next = of(group + 1);
+        std::array::from_fn(|k| if k + skipped < GROUP { factors[k + skipped] } else { next[k + skipped - GROUP] })
     }
 
     /// The numbers of columns 8·group to 8·group + 7 of a node's row, for many pairs of a node and a group at once: those of pair
@@ -228,5 +243,15 @@ mod tests {
         let edge = masks(d, &|d, n| d.edge(n, 7, 0));
         assert_ne!(edge, base);
         assert_ne!(edge, masks(d, &|d, n| d.edge(7, n, 0)), "direction");
+    }
+
+    #[test]
+    fn heads_keep_their_masks_wherever_they_are_computed() {
+        let d = Dropout::new(0.5, 1, 2, 3, 4);
+        let all: Vec<f32> = (0..4).flat_map(|group| d.edge(5, 6, group)).collect();
+        for first in 0..16 {
+            let some: Vec<f32> = (0..2).flat_map(|group| d.from_head(first).edge(5, 6, group)).collect();
+            assert_eq!(some, all[first as usize..][..16], "from head {first}");
+        }
     }
 }

@@ -240,7 +240,8 @@ impl Tape {
                 Node::Op { inputs, outputs, op } => {
                     let received: Vec<_> = outputs.iter().map(|&slot| slots[slot].take()).collect();
                     if received.iter().any(Option::is_some) {
-                        op.backward(&mut Grads { device: &device, slots: &mut slots, inputs: &inputs, received })?;
+                        let slots = &mut slots;
+                        op.backward(&mut Grads { device: &device, slots, inputs: &inputs, received, done: &mut done })?;
                     }
                 }
             }
@@ -284,6 +285,8 @@ pub struct Grads<'a> {
     slots: &'a mut [Option<Matrix>],
     inputs: &'a [Option<usize>],
     received: Vec<Option<Matrix>>,
+    /// Hears of parameters whose gradient is complete.
+    done: &'a mut dyn FnMut(&Rc<Parameter>) -> Result<()>,
 }
 
 impl Grads<'_> {
@@ -370,7 +373,7 @@ impl Backward for Checkpoint {
             inputs.iter().enumerate().filter_map(|(k, v)| grads.collected(k).map(|g| (v.clone(), g))).collect();
         received.extend(outputs.into_iter().enumerate().filter_map(|(k, v)| grads.output(k).map(|g| (v, g))));
         let leaves: Vec<&Var> = inputs.iter().collect();
-        let found = tape.backward(received, &leaves, |_| Ok(()))?;
+        let found = tape.backward(received, &leaves, &mut *grads.done)?;
         for (k, grad) in found.into_iter().enumerate() {
             if let Some(grad) = grad {
                 grads.put(k, grad)?;

@@ -7,6 +7,7 @@
 //!   optimizer.safetensors   <parameter>.exp_avg, …
 //!   state.json              epoch, best scores, early stopping, schedule, seed
 //!   config.toml, plan.json  as in the run directory
+//!   partition.safetensors   which rank has which nodes; empty for one rank
 //!   metrics.jsonl           the run's metrics so far
 //!   manifest.sha256         a hash of every file, and of itself
 //! ```
@@ -18,12 +19,15 @@
 
 mod folder;
 mod manifest;
+pub(crate) mod parts;
 mod tensors;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use graphweft_graph::Error as Bad;
+use graphweft_graph::partition::Partition;
 use serde::{Deserialize, Serialize};
 
 use crate::durable;
@@ -41,8 +45,9 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
 const CONFIG: &str = "config.toml";
 const PLAN: &str = "plan.json";
+const PARTITION: &str = "partition.safetensors";
 const METRICS: &str = "metrics.jsonl";
-const FILES: [&str; 7] = [MODEL, BEST, OPTIMIZER, STATE, CONFIG, PLAN, METRICS];
+const FILES: [&str; 8] = [MODEL, BEST, OPTIMIZER, STATE, CONFIG, PLAN, PARTITION, METRICS];
 
 const COPY_AGAIN: &str = "the checkpoint is damaged: go on from another one, or copy it again";
 
@@ -60,6 +65,21 @@ pub struct Scores {
     /// Of the nodes reported on.
     #[serde(deserialize_with = "read_score")]
     pub test: f64,
+    /// The mean loss of the nodes chosen by: decides among equal scores.
+    #[serde(deserialize_with = "read_score")]
+    pub valid_loss: f64,
+}
+
+impl Scores {
+    /// Whether validation is better than it was, for those who wait for that.
+    pub fn improves_on(&self, other: &Self) -> bool {
+        self.valid > other.valid || other.valid.is_nan()
+    }
+
+    /// Whether these are the scores to report rather than earlier ones: better ones, or equal ones with a lower loss.
+    pub fn beats(&self, other: &Self) -> bool {
+        self.improves_on(other) || self.valid == other.valid && self.valid_loss < other.valid_loss
+    }
 }
 
 /// What a run remembers beside its tensors.
@@ -74,6 +94,8 @@ pub struct State {
     pub seed: u64,
     /// The best evaluation so far, by validation.
     pub best: Option<Scores>,
+    /// The epoch in which the validation score last became better.
+    pub improved: u64,
     /// The schedule's memory.
     pub schedule: Plateau,
 }
@@ -88,6 +110,7 @@ pub struct Checkpoint {
     pub optimizer: Tensors,
     pub config: String,
     pub plan: String,
+    pub partition: Option<Arc<Partition>>,
     pub metrics: Vec<u8>,
 }
 
@@ -107,6 +130,7 @@ impl Checkpoint {
             state,
             self.config.clone().into_bytes(),
             self.plan.clone().into_bytes(),
+            parts::encode(self.partition.as_deref())?,
             self.metrics.clone(),
         ];
         let mut manifest = Manifest::default();
@@ -154,6 +178,7 @@ impl Checkpoint {
             optimizer: tensors(OPTIMIZER)?,
             config: text(CONFIG)?,
             plan: text(PLAN)?,
+            partition: parts::decode(&path.join(PARTITION), &take(PARTITION)?)?,
             metrics: take(METRICS)?,
         })
     }

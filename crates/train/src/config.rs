@@ -20,6 +20,7 @@
 mod compute;
 mod data;
 mod keys;
+mod parallel;
 mod run;
 mod train;
 
@@ -38,13 +39,14 @@ use keys::{fields_of, nearest, variants_of};
 
 pub use compute::{ComputeConfig, Precision, Storage};
 pub use data::{DataConfig, Normalise};
+pub use parallel::{Choice, CommName, ParallelConfig};
 pub use run::RunConfig;
 pub use train::{OptimizerName, ScheduleName, TrainConfig};
 
 /// A key inside a section, what is wrong with its value, and what to do.
 type Problem = (&'static str, String, &'static str);
 
-const SECTIONS: [&str; 6] = ["data", "encoding", "model", "train", "compute", "run"];
+const SECTIONS: [&str; 7] = ["data", "encoding", "model", "train", "compute", "parallel", "run"];
 
 /// The model that a configuration without a name has.
 const DEFAULT_MODEL: &str = "gt";
@@ -63,6 +65,8 @@ pub struct Config {
     pub train: TrainConfig,
     #[serde(default)]
     pub compute: ComputeConfig,
+    #[serde(default)]
+    pub parallel: ParallelConfig,
     #[serde(default)]
     pub run: RunConfig,
 }
@@ -105,6 +109,7 @@ impl Config {
         };
         self.data.check().map_err(in_section("data"))?;
         self.train.check().map_err(in_section("train"))?;
+        self.parallel.check().map_err(in_section("parallel"))?;
         self.run.check().map_err(in_section("run"))
     }
 }
@@ -170,6 +175,7 @@ impl Draft {
             "encoding" => check_key::<Encodings>(section, &[], key, &value)?,
             "train" => check_key::<TrainConfig>(section, &[], key, &value)?,
             "compute" => check_key::<ComputeConfig>(section, &[], key, &value)?,
+            "parallel" => check_key::<ParallelConfig>(section, &[], key, &value)?,
             "run" => check_key::<RunConfig>(section, &[], key, &value)?,
             _ => {}
         }

@@ -11,6 +11,7 @@ use graphweft_model::encoding::Encodings;
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
 use crate::metrics::{Metric, Truth};
+use crate::rows;
 
 /// Splits that are taken where none is named, before others.
 const PREFERRED: [&str; 2] = ["public", "default"];
@@ -231,7 +232,7 @@ fn normalised(features: &Features) -> Features {
     };
     match features {
         Features::Dense(m) => {
-            let (mut values, width) = (dense(m), m.width());
+            let (mut values, width) = (rows::dense(m, None).into_owned(), m.width());
             values.chunks_mut(width.max(1)).for_each(divide);
             Features::Dense(Dense::F32 { values: values.into(), width })
         }
@@ -242,14 +243,6 @@ fn normalised(features: &Features) -> Features {
             }
             Features::Sparse(SparseFeatures { data: Some(data.into()), ..m.clone() })
         }
-    }
-}
-
-/// The elements as f32.
-pub(crate) fn dense(m: &Dense) -> Vec<f32> {
-    match m {
-        Dense::F32 { values, .. } => values.to_vec(),
-        Dense::F16 { values, .. } => values.iter().map(|x| x.to_f32()).collect(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can go wrong in training, said so that the reader knows what to do next.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Every failure of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +34,33 @@ pub enum Error {
         /// Where to go on from.
         checkpoint: PathBuf,
     },
+    /// A rank ended, died or did not answer: what its communicator says, and where to go on from.
+    #[error("{lost}\n  remedy: {}", go_on(checkpoint.as_deref()))]
+    RankLost {
+        /// Which, during what, in which epoch.
+        lost: graphweft_comm::Error,
+        /// The last checkpoint of the run.
+        checkpoint: Option<PathBuf>,
+    },
+    /// The rank that speaks for all has refused the run, and said why.
+    #[error("rank 0 has refused the run")]
+    Refused,
+    /// What all ranks agree on, on one that leaves saying so to another.
+    #[error(transparent)]
+    Echo(Box<Error>),
     /// Graphs, datasets, files.
     #[error(transparent)]
     Graph(#[from] graphweft_graph::Error),
     /// Computation.
     #[error(transparent)]
     Tensor(#[from] graphweft_tensor::Error),
+}
+
+fn go_on(checkpoint: Option<&Path>) -> String {
+    match checkpoint {
+        Some(path) => format!("go on from {} with --resume", path.display()),
+        None => "start again: there is no checkpoint yet; run.checkpoint_every says how often there is one".into(),
+    }
 }
 
 /// A result of this crate.
@@ -49,5 +70,25 @@ impl Error {
     /// A setting that cannot be.
     pub fn setting(key: impl Into<String>, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Setting { key: key.into(), problem: problem.into(), remedy: remedy.into() }
+    }
+
+    /// Whether every rank comes to this error at the same place, so that none is lost by it.
+    pub fn is_agreed(&self) -> bool {
+        matches!(self, Self::NotFinite { .. } | Self::Stopped { .. })
+    }
+
+    /// What ranks could not agree on, if that is what this is.
+    pub fn of_ranks(&self) -> Option<&graphweft_comm::Error> {
+        match self {
+            Self::Tensor(graphweft_tensor::Error::Ranks(e)) => e.downcast_ref(),
+            Self::RankLost { lost, .. } => Some(lost),
+            _ => None,
+        }
+    }
+}
+
+impl From<graphweft_comm::Error> for Error {
+    fn from(e: graphweft_comm::Error) -> Self {
+        graphweft_tensor::Error::Ranks(Box::new(e)).into()
     }
 }

@@ -1,9 +1,10 @@
 //! Using a model that was trained: scores on a split, or logits of all nodes.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use graphweft_graph::Error as Bad;
-use graphweft_tensor::Place;
+use graphweft_graph::progress::Progress;
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::{Config, Draft, OptimizerName};
@@ -11,8 +12,10 @@ use crate::data::Data;
 use crate::error::Result;
 use crate::learner::Learner;
 use crate::metrics::Metric;
+use crate::plan::Plan;
 use crate::run_dir::RunDir;
 use crate::shard::{Lesson, Shard};
+use crate::world::World;
 
 /// A model with its settings.
 #[derive(Clone, Debug)]
@@ -69,23 +72,49 @@ impl Trained {
     }
 
     /// Scores on the split that the configuration names, or the obvious one.
-    pub fn evaluate(&self, data: &Data, place: Place) -> Result<(Metric, String, Scores)> {
+    pub fn evaluate(
+        self: &Arc<Self>,
+        world: &World,
+        data: &Arc<Data>,
+        progress: &dyn Progress,
+    ) -> Result<(Metric, String, Scores)> {
         let target = data.target()?;
         let metric = self.config.train.metric.unwrap_or(target.default_metric());
         metric.check(&target.truth(), data.classes)?;
         let name = data.split_name(self.config.data.split.as_deref())?;
-        let split = data.split(&name, self.config.run.seed)?;
-        let shard = Shard::local(&place.open(self.config.compute.precision.into())?, data, &self.config)?;
-        let lesson = Lesson::new(&shard, target, split)?;
-        let scores = self.learner(&shard)?.evaluate(&lesson, metric, 0)?;
-        Ok((metric, split.name.clone(), scores))
+        let (split, of) = (data.split(&name, self.config.run.seed)?.clone(), Arc::clone(data));
+        let name = split.name.clone();
+        let scores = self.on_ranks(world, data, progress, move |trained, shard| {
+            trained.learner(shard)?.evaluate(&Lesson::new(shard, of.target()?, &split)?, metric, 0)
+        })?;
+        Ok((metric, name, scores))
     }
 
-    /// Logits of all nodes, row by row in original ids, and their columns.
-    pub fn predict(&self, data: &Data, place: Place) -> Result<(Vec<f32>, usize)> {
-        let shard = Shard::local(&place.open(self.config.compute.precision.into())?, data, &self.config)?;
-        let logits = self.learner(&shard)?.logits()?;
-        Ok((shard.collect(&logits)?, logits.cols()))
+    /// Logits of all nodes, row by row in original ids, and their columns; nothing in a process that does not lead.
+    pub fn predict(
+        self: &Arc<Self>,
+        world: &World,
+        data: &Arc<Data>,
+        progress: &dyn Progress,
+    ) -> Result<Option<(Vec<f32>, usize)>> {
+        self.on_ranks(world, data, progress, |trained, shard| {
+            let logits = trained.learner(shard)?.logits()?;
+            Ok(shard.collect(&logits)?.map(|rows| (rows, logits.cols())))
+        })
+    }
+
+    /// Runs `body` on every rank's part of the data.
+    fn on_ranks<T: Send + 'static>(
+        self: &Arc<Self>,
+        world: &World,
+        data: &Arc<Data>,
+        progress: &dyn Progress,
+        body: impl Fn(&Self, &Shard) -> Result<T> + Send + Sync + 'static,
+    ) -> Result<T> {
+        let plan = Plan::shared(&self.config, world, &data.graph, progress)?;
+        let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
+        let (trained, data) = (Arc::clone(self), Arc::clone(data));
+        world.run(move |rank| body(&trained, &Shard::new(rank, &data, &graph, &plan, &trained.config)?))
     }
 
     fn learner<'a>(&self, shard: &'a Shard) -> Result<Learner<'a>> {

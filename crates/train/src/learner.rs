@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-use graphweft_model::{Mode, Network, Rates, Remat, Step};
+use graphweft_model::{Mode, Network, Rates, Remat, Step, Total};
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm};
 use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tag, Tape, Var};
 
 use crate::checkpoint::{Scores, Tensors};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::gradients::Buckets;
 use crate::metrics::{Logits, Metric, Scoring};
 use crate::shard::{Lesson, Shard};
 
@@ -43,7 +44,7 @@ impl<'a> Learner<'a> {
     /// Builds the model and its optimizer.
     pub fn new(shard: &'a Shard, config: &Config) -> Result<Self> {
         let seed = config.run.seed;
-        let network = config.model.build(&shard.device, shard.shape, shard.dtype.compute(), seed);
+        let network = config.model.build(shard.device(), shard.shape, shard.dtype.compute(), seed);
         let network = network.map_err(|e| match e {
             Computation::Argument { problem, .. } => Error::setting("model", problem, "change the keys of [model]"),
             other => other.into(),
@@ -85,12 +86,14 @@ impl<'a> Learner<'a> {
     /// # Errors
     /// [`Error::NotFinite`] before anything is changed.
     pub fn learn(&mut self, lesson: &Lesson, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
-        let (device, start) = (self.shard.device.clone(), Instant::now());
+        let (device, start) = (self.shard.device().clone(), Instant::now());
+        self.shard.rank.set_epoch(epoch);
         let mut tape = Tape::new(&device);
         let logits = self.forward(&mut tape, &self.step_of(Mode::Train, epoch))?;
         let loss = lesson.loss(&mut tape, &logits, self.smoothing)?;
         drop(logits);
-        let value = self.sum(loss.value())?;
+        let own = device.convert("loss", loss.value(), DType::F64)?.to_vec::<f64>()?[0];
+        let value = self.shard.sum(Total::Loss, &[own])?[0];
         phase("forward", start);
         if !value.is_finite() {
             return Err(Error::NotFinite { epoch, place: self.diagnose(epoch)? });
@@ -98,18 +101,13 @@ impl<'a> Learner<'a> {
         let start = Instant::now();
         let one = device.upload(1, 1, &[1.0f64], Tag::Workspace)?;
         let one = device.convert("loss", &one, loss.value().dtype())?;
-        tape.backward(vec![(loss, one)], &[], |_| Ok(()))?;
+        let mut buckets = Buckets::new(self.shard);
+        tape.backward(vec![(loss, one)], &[], |parameter| buckets.add(parameter))?;
         device.backend().wait()?;
         phase("backward", start);
 
         let start = Instant::now();
-        let reduce = self.shard.ops.reduce();
-        for p in &self.parameters {
-            if let Some(mut gradient) = p.take_grad() {
-                reduce.sum(&mut gradient)?;
-                p.set_grad(Some(gradient));
-            }
-        }
+        buckets.finish()?;
         let gradient_norm = gradient_norm(&self.parameters).map_err(|e| match e {
             Computation::NotFinite { what } => Error::NotFinite { epoch, place: what },
             other => other.into(),
@@ -121,34 +119,27 @@ impl<'a> Learner<'a> {
         Ok(Report { loss: value, gradient_norm })
     }
 
-    /// A single number summed over ranks.
-    fn sum(&self, m: &Matrix) -> Result<f64> {
-        let mut m = self.shard.device.convert("loss", m, DType::F64)?;
-        self.shard.ops.reduce().sum(&mut m)?;
-        Ok(m.to_vec::<f64>()?[0])
-    }
-
-    /// The first layer whose output is not finite, found by computing once more.
+    /// The first layer whose output is not finite on some rank, found by computing once more.
     fn diagnose(&self, epoch: u64) -> Result<String> {
-        let device = &self.shard.device;
-        let mut place = None;
+        let device = self.shard.device();
+        let mut bad = Vec::new();
         let mut tape = Tape::without_gradients(device);
         let step = self.step_of(Mode::Train, epoch);
-        self.network.forward_watched(&mut tape, &step, |layer, state| {
+        self.network.forward_watched(&mut tape, &step, |_, state| {
             let plain = |v: &Var| device.convert("diagnosis", v.value(), v.value().dtype().compute());
             let wide = state.iter().map(plain).collect::<std::result::Result<Vec<Matrix>, _>>()?;
             let sums = device.backend().square_sums(&wide.iter().collect::<Vec<_>>())?;
-            if place.is_none() && sums.iter().any(|s| !s.is_finite()) {
-                place = Some(format!("the output of layer {}", layer.name()));
-            }
+            bad.push(f64::from(u8::from(sums.iter().any(|s| !s.is_finite()))));
             Ok(())
         })?;
-        Ok(place.unwrap_or_else(|| "the loss".into()))
+        let bad = self.shard.sum(Total::Loss, &bad)?;
+        let first = self.network.layers().iter().zip(bad).find(|(_, bad)| *bad > 0.0);
+        Ok(first.map_or_else(|| "the loss".into(), |(layer, _)| format!("the output of layer {}", layer.name())))
     }
 
     /// Logits of this rank's rows, without dropout.
     pub fn logits(&self) -> Result<Matrix> {
-        let mut tape = Tape::without_gradients(&self.shard.device);
+        let mut tape = Tape::without_gradients(self.shard.device());
         let logits = self.forward(&mut tape, &self.step_of(Mode::Evaluate, 0))?;
         Ok(logits.value().clone())
     }
@@ -156,12 +147,13 @@ impl<'a> Learner<'a> {
     /// The scores of all three parts.
     pub fn evaluate(&self, lesson: &Lesson, metric: Metric, epoch: u64) -> Result<Scores> {
         let logits = Logits::of(&self.logits()?)?;
-        let reduce = self.shard.ops.reduce();
+        let reduce = self.shard.ops.reduce(Total::Metrics, 0);
         let truth = lesson.truth();
-        let scoring = Scoring { metric, truth, device: &self.shard.device, reduce: &*reduce };
+        let scoring = Scoring { metric, truth, device: self.shard.device(), reduce: &*reduce };
         let [train, valid, test] = &lesson.parts;
         let score = |part| scoring.score(&logits, part);
-        Ok(Scores { epoch, train: score(train)?, valid: score(valid)?, test: score(test)? })
+        let valid_loss = scoring.loss(&logits, valid)?;
+        Ok(Scores { epoch, train: score(train)?, valid: score(valid)?, test: score(test)?, valid_loss })
     }
 
     /// Parameters and running moments.
@@ -181,7 +173,7 @@ impl<'a> Learner<'a> {
 
     /// Takes parameters and running moments over.
     pub fn load_model(&self, from: &Tensors) -> Result<()> {
-        let device = &self.shard.device;
+        let device = self.shard.device();
         for p in &self.parameters {
             let found = from.matrix(device, p.name(), &p.value())?;
             p.update(|value| device.backend().convert(value, &found))?;
@@ -207,7 +199,7 @@ impl<'a> Learner<'a> {
 
     /// Takes over what an optimizer remembered.
     pub fn load_optimizer(&mut self, from: &Tensors, steps: u64) -> Result<()> {
-        let device = self.shard.device.clone();
+        let device = self.shard.device().clone();
         let shapes: HashMap<String, Matrix> = self.optimizer.state().into_iter().collect();
         let mut found = HashMap::new();
         for (name, like) in &shapes {

@@ -2,6 +2,7 @@
 //!
 //! * [`config`]: one TOML file says everything about a run;
 //! * [`data`]: the graph it names, changed as it says;
+//! * [`world`]: who the ranks are, [`rank`]: one of them, [`plan`]: how the work is spread over them;
 //! * [`shard`]: what one rank holds of it, and [`learner`]: a model that learns from it, epoch by epoch;
 //! * [`trainer`]: a run, from the first epoch to the last, and [`session`]: one run per seed, or going on with one;
 //! * [`inference`]: using what was trained;
@@ -15,18 +16,25 @@
 pub mod checkpoint;
 pub mod config;
 pub mod data;
+mod decision;
 mod durable;
 mod error;
 pub mod figure;
+mod gradients;
 pub mod inference;
 pub mod learner;
 pub mod metrics;
+pub mod plan;
+pub mod rank;
+mod record;
+mod rows;
 pub mod run_dir;
 pub mod schedule;
 pub mod session;
 pub mod shard;
 mod stop;
 pub mod trainer;
+pub mod world;
 
 pub use error::{Error, Result};
 pub use stop::Stop;

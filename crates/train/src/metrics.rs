@@ -5,6 +5,7 @@
 
 mod accuracy;
 mod average_precision;
+mod loss;
 mod macro_f1;
 mod roc_auc;
 
@@ -128,6 +129,12 @@ impl Scoring<'_> {
             Metric::AveragePrecision => self.mean_over_tasks(logits, part, average_precision)?,
         };
         Ok(100.0 * score)
+    }
+
+    /// The mean loss of a part; NaN where no label is known.
+    pub fn loss(&self, logits: &Logits, part: &Part) -> Result<f64> {
+        let sums = self.sum(&loss::count(logits, self.truth, &part.rows))?;
+        Ok(sums[0] / sums[1])
     }
 
     /// Adds up over ranks.

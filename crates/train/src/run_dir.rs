@@ -89,7 +89,7 @@ impl RunDir {
 
     /// Its checkpoints.
     pub fn checkpoints(&self, config: &RunConfig) -> Checkpoints {
-        Checkpoints::new(self.path.join("checkpoints"), config.checkpoint_every, config.keep)
+        Checkpoints::of(&self.path, config)
     }
 
     /// Writes the configuration and the plan.

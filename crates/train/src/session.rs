@@ -1,23 +1,27 @@
 //! A session: one run, or one per seed, and how to go on with it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use graphweft_graph::Error as Bad;
-use graphweft_tensor::Place;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Newest};
-use crate::config::{Config, Draft};
+use crate::config::{Config, Draft, RunConfig};
 use crate::data::{Data, Target};
+use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::metrics::Metric;
+use crate::plan::Plan;
 use crate::run_dir::RunDir;
 use crate::stop::Stop;
 use crate::trainer::{Observer, Outcome, Run, Trainer};
+use crate::world::World;
 
 /// Settings that may change when a run goes on; all others would make it another run.
 const CHANGEABLE: [&str; 3] = ["train.epochs", "run.checkpoint_every", "run.keep"];
+/// Of this section all may change: every strategy computes the same.
+const PARALLEL: &str = "parallel.";
 
 /// Where a run starts.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +60,8 @@ pub struct Summary {
     pub valid: Spread,
     /// At the best validation.
     pub test: Spread,
+    /// How the work was spread.
+    pub plan: Plan,
     /// One per seed.
     pub runs: Vec<Run>,
 }
@@ -108,90 +114,161 @@ pub fn resumed(dir: &Path, start: &Start, given: &Draft) -> Result<Option<Config
     let Some(stored) = stored else { return Ok(None) };
     let draft = Draft::parse(&stored, &file)?;
     let (before, after) = (draft.clone().finish()?, draft.and(given)?.finish()?);
-    let changed = before.differences(&after)?.into_iter().find(|key| !CHANGEABLE.contains(&key.as_str()));
+    let stays = |key: &String| !CHANGEABLE.contains(&key.as_str()) && !key.starts_with(PARALLEL);
+    let changed = before.differences(&after)?.into_iter().find(stays);
     match changed {
         Some(key) => {
             let problem = format!("the run in {} has another value", dir.display());
-            let remedy = format!("leave it out; only {} may change when a run goes on", CHANGEABLE.join(", "));
+            let remedy =
+                format!("leave it out; only {} and [parallel] may change when a run goes on", CHANGEABLE.join(", "));
             Err(Error::setting(key, problem, remedy))
         }
         None => Ok(Some(after)),
     }
 }
 
-/// How the work of one rank is spread: not at all.
-pub fn local_plan() -> String {
-    let plan = json!({ "strategy": "local", "ranks": 1, "why": "one rank has every row: nothing moves" });
-    format!("{plan:#}\n")
+/// What all runs of a session share.
+pub struct Session<'a> {
+    /// The ranks.
+    pub world: &'a World,
+    /// The nodes.
+    pub data: Arc<Data>,
+    /// Where runs start.
+    pub start: Start,
+    /// Who watches.
+    pub observer: Arc<dyn Observer>,
+    /// Who may stop it.
+    pub stop: Stop,
 }
 
-/// Runs all seeds on the device at `place`.
-///
-/// # Errors
-/// As [`Trainer::run`]; [`Error::Graph`] if `dir` is taken, or a checkpoint is damaged.
-pub fn train(
-    config: Config,
-    data: &Data,
-    dir: &Path,
-    start: &Start,
-    place: Place,
-    observer: &dyn Observer,
-    stop: &Stop,
-) -> Result<Summary> {
-    let config = resolve(config, data)?;
-    let device = place.open(config.compute.precision.into())?;
-    let open = |path: &Path| if *start == Start::New { RunDir::create(path) } else { RunDir::open(path) };
-    let plan = local_plan();
-    let one = |config: &Config, dir: &RunDir| -> Result<Run> {
-        let from = checkpoint(dir, config, start, observer)?;
-        Trainer { config, plan: &plan, data, dir, observer, stop }.run(&device, from)
-    };
-    let outer = open(dir)?;
-    if config.run.seeds == 1 {
-        return Ok(summary(vec![one(&config, &outer)?]));
+impl Session<'_> {
+    /// Runs all seeds in `dir`.
+    ///
+    /// # Errors
+    /// As [`Trainer::run`]; [`Error::Graph`] if `dir` is taken, or a checkpoint is damaged; [`Error::RankLost`].
+    pub fn train(&self, config: Config, dir: &Path) -> Result<Summary> {
+        let mut config = resolve(config, &self.data)?;
+        config.parallel.ranks = Some(self.world.ranks() as u64);
+        let outer = if self.world.leads() { Some(self.open(dir)) } else { None };
+        if config.run.seeds == 1 {
+            let (run, plan) = self.one(&config, outer, None)?;
+            return Ok(summary(vec![run], plan));
+        }
+        let outer = match outer {
+            Some(Err(e)) => return self.world.share(Some(Err(e))).and(Err(Error::Refused)),
+            Some(Ok(outer)) => Some(Arc::new(outer)),
+            None => None,
+        };
+        if let Start::At(path) = &self.start {
+            let what = format!("{} is of one seed, but run.seeds is {}", path.display(), config.run.seeds);
+            return Err(Bad::request(what, "resume without naming a checkpoint").into());
+        }
+        let mut runs = Vec::new();
+        for seed in config.run.seed..config.run.seed + config.run.seeds {
+            let mut own = config.clone();
+            (own.run.seed, own.run.seeds) = (seed, 1);
+            let split = self.data.split(config.data.split.as_deref().unwrap_or_default(), seed)?;
+            own.data.split = Some(split.name.clone());
+            let inner = outer.as_ref().map(|outer| self.open(&outer.path().join(format!("seed-{seed}"))));
+            runs.push(self.one(&own, inner, outer.as_ref().map(|outer| (Arc::clone(outer), config.clone())))?);
+        }
+        let Some((_, plan)) = runs.first().cloned() else { return Err(Error::Refused) };
+        let all = summary(runs.into_iter().map(|(run, _)| run).collect(), plan);
+        if let Some(outer) = outer {
+            let seeds = all.runs.iter().map(|r| &r.outcome).collect();
+            outer.finish(&Together { metric: all.metric, valid: all.valid, test: all.test, seeds })?;
+        }
+        Ok(all)
     }
-    if let Start::At(path) = start {
-        let what = format!("{} is the checkpoint of one seed, but run.seeds is {}", path.display(), config.run.seeds);
-        return Err(Bad::request(what, "resume without naming a checkpoint").into());
-    }
-    outer.reopen()?;
-    outer.describe(&config.to_toml()?, &plan)?;
-    let mut runs = Vec::new();
-    for seed in config.run.seed..config.run.seed + config.run.seeds {
-        let mut config = config.clone();
-        (config.run.seed, config.run.seeds) = (seed, 1);
-        let split = data.split(config.data.split.as_deref().unwrap_or_default(), seed)?;
-        config.data.split = Some(split.name.clone());
-        runs.push(one(&config, &open(&dir.join(format!("seed-{seed}")))?)?);
-    }
-    let all = summary(runs);
-    let seeds = all.runs.iter().map(|r| &r.outcome).collect();
-    outer.finish(&Together { metric: all.metric, valid: all.valid, test: all.test, seeds })?;
-    Ok(all)
-}
 
-/// What a run goes on from.
-fn checkpoint(dir: &RunDir, config: &Config, start: &Start, observer: &dyn Observer) -> Result<Option<Checkpoint>> {
-    match start {
-        Start::New => Ok(None),
-        Start::At(path) => Ok(Some(Checkpoint::read(path)?)),
-        Start::Newest => {
-            let Newest { found, incomplete } = dir.checkpoints(&config.run).newest()?;
-            for path in incomplete {
-                observer.note(&format!("{} is incomplete and not used", path.display()));
+    fn open(&self, path: &Path) -> Result<RunDir> {
+        if self.start == Start::New { RunDir::create(path) } else { RunDir::open(path) }
+    }
+
+    /// One seed on all ranks; `dir`, and the one above it where there are several seeds, are for the process that leads.
+    fn one(
+        &self,
+        config: &Config,
+        dir: Option<Result<RunDir>>,
+        above: Option<(Arc<RunDir>, Config)>,
+    ) -> Result<(Run, Plan)> {
+        let (dir, decision) = match dir {
+            None => (None, None),
+            Some(Ok(dir)) => {
+                let decision = self.decide(config, &dir);
+                (Some(dir), Some(decision))
             }
-            Ok(found.map(|(path, checkpoint)| {
-                observer.note(&format!("going on from {}", path.display()));
-                checkpoint
-            }))
+            Some(Err(e)) => (None, Some(Err(e))),
+        };
+        let Decision { folder, plan, from } = self.world.share(decision)?;
+        let graph = config.model.prepare(self.data.graph.clone(), config.run.seed)?;
+        let trainer = Trainer {
+            config: config.clone(),
+            plan: plan.clone(),
+            data: Arc::clone(&self.data),
+            graph,
+            from: from.map(|(_, checkpoint)| checkpoint),
+            folder: folder.clone(),
+            dir,
+            above,
+            observer: Arc::clone(&self.observer),
+            stop: self.stop.clone(),
+        };
+        match self.world.run(move |rank| trainer.run(rank)) {
+            Ok(run) => Ok((run, plan)),
+            Err(e) => Err(lost(e, &folder)),
+        }
+    }
+
+    /// What to go on from, and how to spread the work.
+    fn decide(&self, config: &Config, dir: &RunDir) -> Result<Decision> {
+        let from = self.checkpoint(dir, config)?;
+        let again = from.as_ref().and_then(|(path, saved)| {
+            let before = Draft::parse(&saved.config, path).and_then(Draft::finish).ok()?;
+            Plan::again(&saved.plan, saved.partition.clone(), &before.parallel, &config.parallel)
+        });
+        let plan = match again {
+            Some(plan) => plan,
+            None => Plan::make(config, self.world.ranks(), &self.data.graph, &*self.observer)?,
+        };
+        Ok(Decision { folder: dir.path().to_path_buf(), plan, from })
+    }
+
+    /// What a run goes on from.
+    fn checkpoint(&self, dir: &RunDir, config: &Config) -> Result<Option<(PathBuf, Checkpoint)>> {
+        match &self.start {
+            Start::New => Ok(None),
+            Start::At(path) => Ok(Some((path.clone(), Checkpoint::read(path)?))),
+            Start::Newest => {
+                let Newest { found, incomplete } = dir.checkpoints(&config.run).newest()?;
+                for path in incomplete {
+                    self.observer.note(&format!("{} is incomplete and not used", path.display()));
+                }
+                if let Some((path, _)) = &found {
+                    self.observer.note(&format!("going on from {}", path.display()));
+                }
+                Ok(found)
+            }
         }
     }
 }
 
-fn summary(runs: Vec<Run>) -> Summary {
+/// Adds where to go on from to the loss of a rank.
+fn lost(error: Error, folder: &Path) -> Error {
+    match error.of_ranks() {
+        Some(lost @ graphweft_comm::Error::RankLost { .. }) => {
+            let newest = Checkpoints::of(folder, &RunConfig::default()).newest();
+            let checkpoint = newest.ok().and_then(|newest| newest.found).map(|(path, _)| path);
+            Error::RankLost { lost: lost.clone(), checkpoint }
+        }
+        _ => error,
+    }
+}
+
+fn summary(runs: Vec<Run>, plan: Plan) -> Summary {
     let best = |part: fn(&Outcome) -> f64| Spread::of(runs.iter().map(move |r| part(&r.outcome)));
     let metric = runs.first().map_or(Metric::Accuracy, |r| r.outcome.metric);
-    Summary { metric, valid: best(|o| o.best.valid), test: best(|o| o.best.test), runs }
+    Summary { metric, valid: best(|o| o.best.valid), test: best(|o| o.best.test), plan, runs }
 }
 
 #[cfg(test)]

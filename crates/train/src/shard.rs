@@ -5,23 +5,27 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use graphweft_graph::dataset::{Features as Stored, Split};
-use graphweft_model::{Features, GraphOps, Shape};
-use graphweft_parallel::Local;
+use graphweft_model::{Features, GraphOps, Prepared, Shape, Total};
+use graphweft_parallel::{Layout, Local, spread};
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy, softmax_cross_entropy};
-use graphweft_tensor::{DType, Device, Ids, Matrix, Tag, Tape, Var};
+use graphweft_tensor::{DType, Device, Error as Computation, Ids, Matrix, Tag, Tape, Var};
 
 use crate::config::Config;
-use crate::data::{Data, Target, dense};
+use crate::data::{Data, Target};
 use crate::error::{Error, Result};
 use crate::metrics::{Part, Truth};
+use crate::plan::Plan;
+use crate::rank::Rank;
+use crate::rows;
 
 /// A rank's rows.
 pub struct Shard {
-    /// Where they are.
-    pub device: Device,
+    /// Whose they are.
+    pub rank: Rank,
     /// The graph.
     pub ops: Rc<dyn GraphOps>,
     /// Node features.
@@ -32,49 +36,92 @@ pub struct Shard {
     pub shape: Shape,
     /// Type of stored activations.
     pub dtype: DType,
+    /// Original ids of all ranks' rows, where there are several ranks.
+    originals: Option<Arc<[u64]>>,
 }
 
 impl Shard {
-    /// Everything, on one rank, with the edges that the model adds.
-    pub fn local(device: &Device, data: &Data, config: &Config) -> Result<Self> {
-        let dtype = DType::from(config.compute.dtype);
-        let rows = |values: &[f32], width: usize| -> Result<Matrix> {
-            let x = device.upload(data.graph.num_dst(), width, values, Tag::Graph)?;
+    /// What `rank` holds of `data` as `plan` has it; `graph` is that of the data with the edges that the model adds.
+    pub fn new(rank: &Rank, data: &Data, graph: &Prepared, plan: &Plan, config: &Config) -> Result<Self> {
+        let (device, dtype) = (rank.device(), DType::from(config.compute.dtype));
+        let layout = match (rank.link(), &plan.parts) {
+            (Some(link), Some(parts)) => Some((Layout::new(&graph.csr, parts, link.size(), link.rank())?, link)),
+            (None, _) => None,
+            (Some(link), None) => {
+                let problem = format!("the plan does not say which of {} ranks has which rows", link.size());
+                return Err(Computation::Argument { op: "shard", problem }.into());
+            }
+        };
+        let own = layout.as_ref().map(|(layout, _)| &layout.originals()[layout.own()]);
+        let count = own.map_or(graph.csr.num_dst(), <[u64]>::len);
+        let upload = |values: &[f32], width: usize, dtype: DType| -> Result<Matrix> {
+            let x = device.upload(values.len() / width.max(1), width, values, Tag::Graph)?;
             Ok(if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? })
         };
         let features = match &data.features {
-            Stored::Dense(m) => Features::Dense(rows(&dense(m), m.width())?),
-            Stored::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, m, dtype.compute())?)),
+            Stored::Dense(m) if m.width() == 0 => {
+                Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?)
+            }
+            Stored::Dense(m) => Features::Dense(upload(&rows::dense(m, own), m.width(), dtype)?),
+            Stored::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, &rows::sparse(m, own), dtype.compute())?)),
         };
-        let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
-        let edge_features = match (graph.features(device, dtype.compute())?, &data.edge_features) {
-            (None, Some(m)) => Some(device.upload(data.graph.num_edges(), m.width(), &dense(m), Tag::Graph)?),
-            (made, _) => made,
+        let edges = layout.as_ref().map(|(layout, _)| layout.edges());
+        let edge_features = match &data.edge_features {
+            _ if graph.width > 0 => Some((rows::numbers(graph.edge_rows(), graph.width, edges), graph.width)),
+            Some(m) => Some((rows::dense(m, edges), m.width())),
+            None => None,
         };
+        let edge_features = edge_features.map(|(x, width)| upload(&x, width, dtype.compute())).transpose()?;
         let width = data.encoding_width();
-        let positional = if width > 0 { Some(rows(&data.encodings, width)?) } else { None };
+        let encodings = || upload(&rows::numbers(&data.encodings, width, own), width, dtype);
+        let positional = if width > 0 { Some(encodings()?) } else { None };
         let shape = Shape {
             features: features.width(),
             positional: width,
             classes: data.classes,
             edge_features: edge_features.as_ref().map_or(0, Matrix::cols),
         };
-        let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, graph.csr, edge_features)?);
-        Ok(Self { device: device.clone(), ops, features, positional, shape, dtype })
+        let originals = layout.as_ref().map(|(layout, _)| Arc::clone(layout.originals()));
+        let ops: Rc<dyn GraphOps> = match layout {
+            None => Rc::new(Local::new(device, graph.csr.clone(), edge_features)?),
+            Some((layout, link)) => spread(&plan.strategy, &layout, link, edge_features).map_err(|e| match e {
+                Computation::Argument { op: "strategy", problem } => {
+                    Error::setting("parallel.strategy", problem, "choose another one, or auto")
+                }
+                other => other.into(),
+            })?,
+        };
+        Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals })
     }
 
-    /// Rows of all ranks in the order of original ids, from this rank's: each rank puts its own into zeros, and the sum has all.
-    pub fn collect(&self, own: &Matrix) -> Result<Vec<f32>> {
-        let values = self.device.convert("collect", own, DType::F32)?.to_vec::<f32>()?;
-        let Ids::Listed(ids) = self.ops.ids() else { return Ok(values) };
-        let (total, cols) = (self.ops.total_rows() as usize, own.cols());
-        let mut all = vec![0.0f32; total * cols];
-        for (row, id) in values.chunks_exact(cols.max(1)).zip(ids.iter()) {
+    /// Where its rows are.
+    pub fn device(&self) -> &Device {
+        self.rank.device()
+    }
+
+    /// A few numbers summed over ranks.
+    pub fn sum(&self, total: Total, values: &[f64]) -> Result<Vec<f64>> {
+        let mut m = self.device().upload(1, values.len(), values, Tag::Workspace)?;
+        self.ops.reduce(total, 0).sum(&mut m)?;
+        Ok(m.to_vec()?)
+    }
+
+    /// Rows of all ranks in the order of original ids, from everyone's own, on the rank that [leads](Rank::leads).
+    pub fn collect(&self, own: &Matrix) -> Result<Option<Vec<f32>>> {
+        let values = self.device().convert("collect", own, DType::F32)?.to_vec::<f32>()?;
+        let Some(originals) = &self.originals else { return Ok(Some(values)) };
+        let parts = self.rank.gather("metrics", bytemuck::cast_slice(&values).to_vec())?;
+        if !self.rank.leads() {
+            return Ok(None);
+        }
+        let cols = own.cols();
+        let mut all = vec![0.0f32; originals.len() * cols];
+        // Ranks have their rows in the order of new ids, rank after rank.
+        let rows: Vec<f32> = bytemuck::pod_collect_to_vec(&parts.concat());
+        for (row, id) in rows.chunks_exact(cols.max(1)).zip(originals.iter()) {
             all[*id as usize * cols..][..cols].copy_from_slice(row);
         }
-        let mut all = self.device.upload(total, cols, &all, Tag::Workspace)?;
-        self.ops.reduce().sum(&mut all)?;
-        Ok(all.to_vec()?)
+        Ok(Some(all))
     }
 }
 
@@ -101,7 +148,7 @@ impl Lesson {
             let problem = format!("split {:?} has no node in {name}", split.name);
             return Err(Error::setting("data.split", problem, "choose another one"));
         }
-        let (classes, ids, device) = (shard.shape.classes, shard.ops.ids(), &shard.device);
+        let (classes, ids, device) = (shard.shape.classes, shard.ops.ids(), shard.device());
         let parts = split.parts().map(|(_, nodes)| part(nodes, ids));
         let rows = LossRows::new(parts[0].rows.clone())?;
         let (own, labels) = match own_rows(target, ids, classes) {
@@ -115,9 +162,8 @@ impl Lesson {
                 (known as f64, Labels::Each { host, device: labels })
             }
         };
-        let mut total = device.upload(1, 1, &[own], Tag::Workspace)?;
-        shard.ops.reduce().sum(&mut total)?;
-        Ok(Self { labels, parts, rows, total: total.to_vec::<f64>()?[0] })
+        let total = shard.sum(Total::Setup, &[own])?[0];
+        Ok(Self { labels, parts, rows, total })
     }
 
     /// As metrics want the labels.
@@ -141,10 +187,8 @@ impl Lesson {
 fn own_rows(target: &Target, ids: &Ids, classes: usize) -> Target {
     let Ids::Listed(ids) = ids else { return target.clone() };
     match target {
-        Target::Class(y) => Target::Class(ids.iter().map(|id| y[*id as usize]).collect()),
-        Target::Each(y) => {
-            Target::Each(ids.iter().flat_map(|id| &y[*id as usize * classes..][..classes]).copied().collect())
-        }
+        Target::Class(y) => Target::Class(rows::numbers(y, 1, Some(&ids[..])).into_owned()),
+        Target::Each(y) => Target::Each(rows::numbers(y, classes, Some(&ids[..])).into_owned()),
     }
 }
 

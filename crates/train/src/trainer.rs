@@ -1,21 +1,27 @@
 //! One run: epochs until the last or until validation no longer gets better, with checkpoints on the way.
+//!
+//! Every rank runs this. Losses and scores are sums over ranks, the same on each, so all come to the same decisions; whether
+//! somebody asked to stop is agreed on after every epoch. One rank writes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use graphweft_graph::progress::Progress;
-use graphweft_tensor::{Device, Usage};
+use graphweft_model::{Prepared, Total};
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{Checkpoint, Checkpoints, Scores, State, Tensors};
+use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::Config;
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::metrics::Metric;
-use crate::run_dir::events::Events;
-use crate::run_dir::trace::Trace;
-use crate::run_dir::{Line, MetricsLog, RunDir, curve};
+use crate::plan::Plan;
+use crate::rank::{Rank, Toll};
+use crate::record::{Moment, Record, timed, trace};
+use crate::run_dir::trace::Phases;
+use crate::run_dir::{Line, RunDir, curve};
 use crate::schedule::Schedule;
 use crate::shard::{Lesson, Shard};
 use crate::stop::Stop;
@@ -56,8 +62,8 @@ pub struct Cost {
     pub epoch_ms: Vec<f64>,
     /// Seconds of everything, with evaluations and checkpoints.
     pub seconds: f64,
-    /// Memory when most was in use.
-    pub peak: Usage,
+    /// Memory and messages of every rank, where the rank that leads is.
+    pub tolls: Vec<Toll>,
 }
 
 /// A run that is over.
@@ -71,20 +77,28 @@ pub struct Run {
     pub cost: Cost,
 }
 
-/// What a run works with; the configuration has one seed, its metric and its split.
-pub struct Trainer<'a> {
+/// What a run works with; the configuration has one seed, its metric and its split. All ranks of a process share one.
+pub struct Trainer {
     /// Settings.
-    pub config: &'a Config,
-    /// How the work is spread, as `plan.json` has it.
-    pub plan: &'a str,
-    /// The graph.
-    pub data: &'a Data,
-    /// Where to write.
-    pub dir: &'a RunDir,
+    pub config: Config,
+    /// How the work is spread.
+    pub plan: Plan,
+    /// The nodes.
+    pub data: Arc<Data>,
+    /// Their graph, with the edges that the model adds.
+    pub graph: Prepared,
+    /// What to go on from.
+    pub from: Option<Checkpoint>,
+    /// Where the run is.
+    pub folder: PathBuf,
+    /// The same to write to, where the rank that leads is.
+    pub dir: Option<RunDir>,
+    /// The directory above it and the configuration of all seeds, if there are several.
+    pub above: Option<(Arc<RunDir>, Config)>,
     /// Who watches.
-    pub observer: &'a dyn Observer,
+    pub observer: Arc<dyn Observer>,
     /// Who may stop it.
-    pub stop: &'a Stop,
+    pub stop: Stop,
 }
 
 /// What changes from epoch to epoch.
@@ -93,78 +107,96 @@ struct Progressing<'a> {
     schedule: Schedule,
     epoch: u64,
     best: Option<Scores>,
-    /// Parameters at that time.
+    /// The epoch in which the validation score last became better.
+    improved: u64,
+    /// Parameters at the best evaluation.
     best_model: Tensors,
-    metrics: MetricsLog,
+    phases: Phases,
+    toll: Toll,
 }
 
-impl Trainer<'_> {
-    /// Runs to the end, from the beginning or from a checkpoint.
+impl Trainer {
+    /// Runs to the end on this rank.
     ///
     /// # Errors
-    /// [`Error::Stopped`] once everything is saved, if that was asked for; [`Error::NotFinite`] before a bad update.
-    pub fn run(&self, device: &Device, from: Option<Checkpoint>) -> Result<Run> {
-        let config = self.config;
+    /// [`Error::Stopped`] once everything is saved, if that was asked for; [`Error::NotFinite`] before a bad update. Both come
+    /// to all ranks alike.
+    pub fn run(&self, rank: &Rank) -> Result<Run> {
+        let config = &self.config;
         let metric = config.train.metric.unwrap_or(self.data.target()?.default_metric());
         metric.check(&self.data.target()?.truth(), self.data.classes)?;
-        let shard = Shard::local(device, self.data, config)?;
+        let shard = Shard::new(rank, &self.data, &self.graph, &self.plan, config)?;
         let split_name = self.data.split_name(config.data.split.as_deref())?;
         let split = self.data.split(&split_name, config.run.seed)?;
         let lesson = Lesson::new(&shard, self.data.target()?, split)?;
-        let learner = Learner::new(&shard, config)?;
+        let mut now = self.start(Learner::new(&shard, config)?)?;
 
         // Everything that can be refused was: from here on, the directory is written to.
-        let text = config.to_toml()?;
-        self.dir.reopen()?;
-        self.dir.describe(&text, self.plan)?;
-        let checkpoints = self.dir.checkpoints(&config.run);
-        checkpoints.clean()?;
-        let mut now = self.start(learner, from)?;
-        let mut events = Events::open(self.dir.path(), now.epoch)?;
-        let mut trace = Trace::open(self.dir.path(), 1)?;
-        let (mut cost, started) = (Cost::default(), Instant::now());
-        device.ledger().reset_peak();
-
-        self.observer.begin(config.run.seed, now.epoch, config.train.epochs);
-        while !self.is_over(&now) {
-            let (line, ms) = self.epoch(&mut now, &lesson, metric, &mut trace)?;
-            cost.epoch_ms.push(ms);
-            now.metrics.add(&line)?;
-            let mut scalars = vec![("loss", line.loss), ("lr", line.lr), ("epoch_ms", ms)];
-            if let Some(s) = line.scores {
-                scalars.extend([("train", s.train), ("valid", s.valid), ("test", s.test)]);
+        let metrics = self.from.as_ref().map_or(&[][..], |from| &from.metrics);
+        let mut record = match self.dir.as_ref().filter(|_| rank.leads()) {
+            Some(dir) => {
+                if let Some((above, config)) = &self.above {
+                    above.reopen()?;
+                    above.describe(&config.to_toml()?, &self.plan.to_json()?)?;
+                }
+                Some(Record::open(dir, config, &self.plan, now.epoch, metrics)?)
             }
-            events.add(now.epoch, &scalars)?;
-            self.observer.epoch(&line, now.best.as_ref());
+            None => None,
+        };
+        let checkpoints = Checkpoints::of(&self.folder, &config.run);
+        let (mut cost, started) = (Cost::default(), Instant::now());
+        rank.device().ledger().reset_peak();
 
-            let (over, stop) = (self.is_over(&now), self.stop.is_requested());
+        if record.is_some() {
+            self.observer.begin(config.run.seed, now.epoch, config.train.epochs);
+        }
+        while !self.is_over(&now) {
+            let (line, ms) = self.epoch(rank, &mut now, &lesson, metric)?;
+            cost.epoch_ms.push(ms);
+            if let Some(record) = &mut record {
+                record.epoch(&line, ms)?;
+                self.observer.epoch(&line, now.best.as_ref());
+            }
+            let (over, stop) = (self.is_over(&now), self.is_stopped(&shard)?);
             if over || stop || checkpoints.is_due(now.epoch) {
-                let start = Instant::now();
-                let checkpoint = self.save(&now, &text, &checkpoints)?;
-                trace.add(0, "checkpoint", now.epoch, start);
-                trace.flush()?;
+                if let Some(record) = &record {
+                    self.save(record, &mut now, &checkpoints)?;
+                }
+                trace(rank, &mut now.phases, record.as_mut())?;
                 if stop && !over {
+                    let checkpoint = checkpoints.path_of(now.epoch);
                     return Err(Error::Stopped { epoch: now.epoch, checkpoint });
                 }
             }
         }
-        (cost.peak, cost.seconds) = (device.ledger().peak(), started.elapsed().as_secs_f64());
-        let run = self.finish(&now, &shard, &lesson, metric, &split.name, cost)?;
-        trace.flush()?;
-        Ok(run)
+        now.toll.peak = rank.device().ledger().peak();
+        (cost.tolls, cost.seconds) = (now.toll.gather(rank)?, started.elapsed().as_secs_f64());
+        let outcome = Outcome {
+            seed: config.run.seed,
+            metric,
+            split: split.name.clone(),
+            epochs: now.epoch,
+            parameters: now.learner.size(),
+            best: self.to_best(&now, &lesson, metric)?,
+        };
+        let losses = self.finish(&shard, &now, record.as_ref(), &outcome)?;
+        Ok(Run { outcome, losses, cost })
     }
 
     /// The state before the first epoch, or after that of a checkpoint.
-    fn start<'a>(&self, mut learner: Learner<'a>, from: Option<Checkpoint>) -> Result<Progressing<'a>> {
+    fn start<'a>(&self, mut learner: Learner<'a>) -> Result<Progressing<'a>> {
         let train = &self.config.train;
-        Ok(match from {
+        let (phases, toll) = (Phases::default(), Toll::default());
+        Ok(match &self.from {
             None => Progressing {
                 learner,
                 schedule: Schedule::new(train),
                 epoch: 0,
                 best: None,
+                improved: 0,
                 best_model: Tensors::default(),
-                metrics: MetricsLog::start(self.dir, Vec::new())?,
+                phases,
+                toll,
             },
             Some(saved) => {
                 learner.load_model(&saved.model)?;
@@ -174,8 +206,10 @@ impl Trainer<'_> {
                     schedule: Schedule::resume(train, saved.state.schedule),
                     epoch: saved.state.epoch,
                     best: saved.state.best,
-                    best_model: saved.best,
-                    metrics: MetricsLog::start(self.dir, saved.metrics)?,
+                    improved: saved.state.improved,
+                    best_model: saved.best.clone(),
+                    phases,
+                    toll,
                 }
             }
         })
@@ -184,85 +218,80 @@ impl Trainer<'_> {
     /// Whether the last epoch was run, or validation has not become better for long enough.
     fn is_over(&self, now: &Progressing<'_>) -> bool {
         let patience = self.config.train.patience;
-        let waited = now.best.map_or(0, |best| now.epoch - best.epoch);
+        let waited = now.best.map_or(0, |_| now.epoch - now.improved);
         now.epoch >= self.config.train.epochs || patience > 0 && waited >= patience
     }
 
+    /// Whether somebody asked some rank to stop. A signal reaches ranks at different times; they act on it together.
+    fn is_stopped(&self, shard: &Shard) -> Result<bool> {
+        let asked = f64::from(u8::from(self.stop.is_requested()));
+        Ok(shard.sum(Total::Metrics, &[asked])?[0] > 0.0)
+    }
+
     /// Learns and evaluates; also gives the milliseconds of learning.
-    fn epoch(
-        &self,
-        now: &mut Progressing<'_>,
-        lesson: &Lesson,
-        metric: Metric,
-        trace: &mut Trace,
-    ) -> Result<(Line, f64)> {
+    fn epoch(&self, rank: &Rank, now: &mut Progressing<'_>, lesson: &Lesson, metric: Metric) -> Result<(Line, f64)> {
         let (epoch, start) = (now.epoch + 1, Instant::now());
-        let lr = now.schedule.lr(epoch);
-        let report = now.learner.learn(lesson, epoch, lr, &mut |phase, start| trace.add(0, phase, epoch, start))?;
+        let (lr, phases) = (now.schedule.lr(epoch), &mut now.phases);
+        rank.reset_sent();
+        let report = now.learner.learn(lesson, epoch, lr, &mut |phase, start| phases.add(phase, epoch, start))?;
         let ms = start.elapsed().as_secs_f64() * 1e3;
+        now.toll.sent = rank.sent();
         now.epoch = epoch;
         let train = &self.config.train;
         let mut line = Line { epoch, loss: report.loss, lr, gradient_norm: report.gradient_norm, scores: None };
         if epoch.is_multiple_of(train.evaluate_every) || epoch == train.epochs {
-            let start = Instant::now();
-            let scores = now.learner.evaluate(lesson, metric, epoch)?;
+            let learner = &now.learner;
+            let scores = timed(&mut now.phases, "evaluate", epoch, || learner.evaluate(lesson, metric, epoch))?;
             now.schedule.observe(scores.valid);
-            if now.best.is_none_or(|best| scores.valid > best.valid || best.valid.is_nan()) {
+            if now.best.is_none_or(|best| scores.improves_on(&best)) {
+                now.improved = epoch;
+            }
+            if now.best.is_none_or(|best| scores.beats(&best)) {
                 now.best = Some(scores);
                 now.best_model = now.learner.model()?;
             }
             line.scores = Some(scores.into());
-            trace.add(0, "evaluate", epoch, start);
         }
         Ok((line, ms))
     }
 
-    fn save(&self, now: &Progressing<'_>, config: &str, to: &Checkpoints) -> Result<PathBuf> {
-        let (optimizer, steps) = now.learner.optimizer()?;
-        let schedule = now.schedule.state();
-        to.save(&Checkpoint {
-            state: State { epoch: now.epoch, steps, seed: self.config.run.seed, best: now.best, schedule },
-            model: now.learner.model()?,
-            best: now.best_model.clone(),
-            optimizer,
-            config: config.to_string(),
-            plan: self.plan.to_string(),
-            metrics: now.metrics.sync()?.to_vec(),
-        })
+    fn save(&self, record: &Record<'_>, now: &mut Progressing<'_>, to: &Checkpoints) -> Result<()> {
+        let Progressing { learner, schedule, epoch, best, improved, best_model, phases, .. } = now;
+        let (seed, schedule) = (self.config.run.seed, schedule.state());
+        let moment = Moment { epoch: *epoch, seed, best: *best, best_model, improved: *improved, schedule };
+        timed(phases, "checkpoint", *epoch, || record.save(learner, moment, to))
     }
 
-    /// Writes what a run leaves behind, `result.json` last.
-    fn finish(
-        &self,
-        now: &Progressing<'_>,
-        shard: &Shard,
-        lesson: &Lesson,
-        metric: Metric,
-        split: &str,
-        cost: Cost,
-    ) -> Result<Run> {
-        let best = match now.best {
+    /// Goes back to the best epoch and gives its scores.
+    fn to_best(&self, now: &Progressing<'_>, lesson: &Lesson, metric: Metric) -> Result<Scores> {
+        match now.best {
             Some(best) => {
                 now.learner.load_model(&now.best_model)?;
-                best
+                Ok(best)
             }
-            None => now.learner.evaluate(lesson, metric, now.epoch)?,
-        };
-        self.dir.model(&now.learner.model()?.encode()?)?;
+            None => now.learner.evaluate(lesson, metric, now.epoch),
+        }
+    }
+
+    /// Writes what a run leaves behind, `result.json` last, and gives the loss of every epoch.
+    fn finish(
+        &self,
+        shard: &Shard,
+        now: &Progressing<'_>,
+        record: Option<&Record<'_>>,
+        outcome: &Outcome,
+    ) -> Result<Vec<f64>> {
         let logits = now.learner.logits()?;
-        self.dir.predictions(&shard.collect(&logits)?, logits.cols())?;
-        let lines = now.metrics.lines()?;
-        let title = format!("{}, {} at epoch {}: {:.2} %", self.data.name, metric.name(), best.epoch, best.test);
-        curve::write(self.dir.path(), &title, metric, &lines, best.epoch)?;
-        let outcome = Outcome {
-            seed: self.config.run.seed,
-            metric,
-            split: split.to_string(),
-            epochs: now.epoch,
-            parameters: now.learner.size(),
-            best,
+        let predictions = shard.collect(&logits)?;
+        let (Some(record), Some(dir), Some(predictions)) = (record, &self.dir, predictions) else {
+            return Ok(Vec::new());
         };
-        self.dir.finish(&outcome)?;
-        Ok(Run { outcome, losses: lines.iter().map(|l| l.loss).collect(), cost })
+        dir.model(&now.learner.model()?.encode()?)?;
+        dir.predictions(&predictions, logits.cols())?;
+        let (lines, best, metric) = (record.lines()?, &outcome.best, outcome.metric);
+        let title = format!("{}, {} at epoch {}: {:.2} %", self.data.name, metric.name(), best.epoch, best.test);
+        curve::write(dir.path(), &title, metric, &lines, best.epoch)?;
+        dir.finish(outcome)?;
+        Ok(lines.iter().map(|l| l.loss).collect())
     }
 }

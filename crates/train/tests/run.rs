@@ -2,140 +2,22 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
-use std::collections::BTreeMap;
+mod whole;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use graphweft_graph::dataset::{Dense, Features};
 use graphweft_graph::npy::NpyFile;
-use graphweft_graph::progress::{Progress, Silent, Task, Unit};
-use graphweft_tensor::Place;
-use graphweft_train::checkpoint::Scores;
+use graphweft_graph::progress::Silent;
+use graphweft_train::Error;
 use graphweft_train::config::{Config, Draft, RunConfig, TrainConfig};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::inference::Trained;
-use graphweft_train::run_dir::Line;
-use graphweft_train::session::{self, Start, Summary};
-use graphweft_train::trainer::Observer;
-use graphweft_train::{Error, Result, Stop};
-
-/// Asks for a stop after an epoch, and remembers notes.
-#[derive(Default)]
-struct Watch {
-    stop: Stop,
-    stop_after: Option<u64>,
-    notes: Mutex<Vec<String>>,
-}
-
-impl Progress for Watch {
-    fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task> {
-        Silent.start(phase, total, unit)
-    }
-}
-
-impl Observer for Watch {
-    fn begin(&self, _: u64, _: u64, _: u64) {}
-
-    fn epoch(&self, line: &Line, _: Option<&Scores>) {
-        if self.stop_after == Some(line.epoch) {
-            self.stop.request();
-        }
-    }
-
-    fn note(&self, line: &str) {
-        self.notes.lock().unwrap().push(line.into());
-    }
-}
-
-const SMALL: [&str; 10] = [
-    "data.graph=sbm:200:3:6:f=8",
-    "data.self_loops=add",
-    "model.hidden=8",
-    "model.layers=2",
-    "model.heads=2",
-    "train.epochs=12",
-    "train.lr=0.01",
-    "train.dropout=0.2",
-    "train.attention_dropout=0.1",
-    "run.checkpoint_every=4",
-];
-
-fn config(more: &[&str]) -> Config {
-    let mut draft = Draft::default();
-    SMALL.iter().chain(more).for_each(|s| draft.assign(s).unwrap());
-    draft.finish().unwrap()
-}
-
-fn train_on(data: &Data, config: Config, dir: &Path) -> Result<Summary> {
-    session::train(config, data, dir, &Start::New, Place::Cpu, &Watch::default(), &Stop::default())
-}
-
-fn run(config: &Config, dir: &Path, start: &Start, watch: &Watch) -> Result<Summary> {
-    let data = Data::open(&config.data, &config.encoding, &Silent)?;
-    session::train(config.clone(), &data, dir, start, Place::Cpu, watch, &watch.stop)
-}
-
-fn fresh(config: &Config, dir: &Path) -> Summary {
-    run(config, dir, &Start::New, &Watch::default()).unwrap()
-}
-
-fn resume(config: &Config, dir: &Path) -> Summary {
-    run(config, dir, &Start::Newest, &Watch::default()).unwrap()
-}
-
-/// Stops after an epoch and gives the error's checkpoint.
-fn stopped(config: &Config, dir: &Path, start: &Start, epoch: u64) -> PathBuf {
-    let watch = Watch { stop_after: Some(epoch), ..Default::default() };
-    match run(config, dir, start, &watch) {
-        Err(Error::Stopped { epoch: at, checkpoint }) => {
-            assert_eq!(at, epoch);
-            checkpoint
-        }
-        other => panic!("expected a stop, found {other:?}"),
-    }
-}
-
-/// Every file whose bytes are a function of the configuration.
-fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    fn look(dir: &Path, root: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap().to_string();
-            if path.is_dir() {
-                look(&path, root, all);
-            } else if name != "trace.json" && !name.starts_with("events.") {
-                all.insert(path.strip_prefix(root).unwrap().into(), fs::read(&path).unwrap());
-            }
-        }
-    }
-    let mut all = BTreeMap::new();
-    look(dir, dir, &mut all);
-    all
-}
-
-fn same(a: &Path, b: &Path, what: &str) {
-    same_contents(&contents(a), &contents(b), what);
-}
-
-fn same_contents(a: &BTreeMap<PathBuf, Vec<u8>>, b: &BTreeMap<PathBuf, Vec<u8>>, what: &str) {
-    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>(), "{what}");
-    for (name, bytes) in a {
-        assert!(*bytes == b[name], "{what}: {} differs", name.display());
-    }
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy_folder(&entry.path(), &target),
-            false => drop(fs::copy(entry.path(), target).unwrap()),
-        }
-    }
-}
+use graphweft_train::session::{self, Start};
+use graphweft_train::world::World;
+use whole::{SMALL, Watch, config, contents, copy_folder, fresh, resume, run, same, same_contents, stopped, train_on};
 
 #[test]
 fn a_run_learns_and_leaves_everything_behind() {
@@ -250,7 +132,7 @@ fn a_power_cut_that_truncates_any_file_is_survived() {
     stopped(&config, &path, &Start::New, 10);
     let mut files: Vec<PathBuf> = contents(&path).into_keys().collect();
     files.extend(["trace.json", "events.out.tfevents.0.graphweft"].map(PathBuf::from));
-    assert!(files.len() > 20, "three checkpoints: {files:?}");
+    assert!(files.len() > 23, "three checkpoints: {files:?}");
     for (k, file) in files.iter().enumerate() {
         let copy = dir.path().join(format!("cut-{k}"));
         copy_folder(&path, &copy);
@@ -285,7 +167,7 @@ fn a_damaged_checkpoint_is_never_gone_on_from() {
     bytes[middle] ^= 1;
     fs::write(&file, bytes).unwrap();
     for start in [Start::Newest, Start::At(checkpoint)] {
-        let message = run(&config, dir.path(), &start, &Watch::default()).unwrap_err().to_string();
+        let message = run(&config, dir.path(), &start, Watch::default()).unwrap_err().to_string();
         assert!(message.contains(file.to_str().unwrap()), "{message}");
     }
 }
@@ -297,7 +179,7 @@ fn an_older_checkpoint_can_be_named() {
     let (whole, path) = (dir.path().join("whole"), dir.path().join("back"));
     fresh(&config, &whole);
     stopped(&config, &path, &Start::New, 10);
-    run(&config, &path, &Start::At(path.join("checkpoints/step-000004")), &Watch::default()).unwrap();
+    run(&config, &path, &Start::At(path.join("checkpoints/step-000004")), Watch::default()).unwrap();
     same(&whole, &path, "from epoch 4");
 }
 
@@ -345,7 +227,7 @@ fn only_some_settings_may_change_when_a_run_goes_on() {
 fn a_number_that_is_not_finite_stops_the_run_before_the_update() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(&["train.lr=1e30", "model.norm=none", "run.checkpoint_every=1"]);
-    let error = run(&config, dir.path(), &Start::New, &Watch::default()).unwrap_err();
+    let error = run(&config, dir.path(), &Start::New, Watch::default()).unwrap_err();
     let Error::NotFinite { epoch, place } = &error else { panic!("{error}") };
     assert!(*epoch > 1 && place.contains("layer"), "{error}");
     assert!(error.to_string().contains("train.lr"));
@@ -363,7 +245,7 @@ fn the_first_layer_that_is_not_finite_is_named() {
     let mut spoiled = values.to_vec();
     spoiled[17] = f32::NAN;
     *values = spoiled.into();
-    let error = train_on(&data, config(&[]), dir.path()).unwrap_err();
+    let error = train_on(data.clone(), config(&[]), dir.path()).unwrap_err();
     let Error::NotFinite { epoch: 1, place } = &error else { panic!("{error}") };
     assert!(place.contains("layer input"), "{error}");
 }
@@ -373,27 +255,28 @@ fn a_trained_model_is_used_from_a_run_a_checkpoint_or_a_bare_file() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(&["model.norm=batch"]);
     let best = fresh(&config, dir.path()).runs[0].outcome.best;
-    let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
-    let of_run = Trained::open(dir.path(), None).unwrap();
-    let (metric, split, scores) = of_run.evaluate(&data, Place::Cpu).unwrap();
+    let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
+    let of_run = Arc::new(Trained::open(dir.path(), None).unwrap());
+    let (metric, split, scores) = of_run.evaluate(&World::alone(), &data, &Silent).unwrap();
     assert_eq!((metric.name(), split.as_str()), ("accuracy", "default"));
     assert_eq!((scores.train, scores.valid, scores.test), (best.train, best.valid, best.test));
-    let (rows, cols) = of_run.predict(&data, Place::Cpu).unwrap();
+    let predict = |model: Trained| Arc::new(model).predict(&World::alone(), &data, &Silent).unwrap().unwrap();
+    let (rows, cols) = predict(Trained::clone(&of_run));
     let stored = NpyFile::open(dir.path().join("predictions.npy")).unwrap();
     assert_eq!((stored.shape(), cols), (&[200, 3][..], 3));
     assert_eq!(&stored.elements::<f32>().unwrap()[..], rows);
 
     let bare = Trained::open(&dir.path().join("model.safetensors"), None).unwrap();
-    assert_eq!(bare.predict(&data, Place::Cpu).unwrap().0, rows);
+    assert_eq!(predict(bare).0, rows);
     let elsewhere = tempfile::tempdir().unwrap();
     let file = elsewhere.path().join("m.safetensors");
     fs::copy(dir.path().join("model.safetensors"), &file).unwrap();
     assert!(Trained::open(&file, None).unwrap_err().to_string().contains("--config"));
     let given = Trained::open(&file, Some(&dir.path().join("config.toml"))).unwrap();
-    assert_eq!(given.predict(&data, Place::Cpu).unwrap().0, rows);
+    assert_eq!(predict(given).0, rows);
 
     let last = Trained::open(&dir.path().join("checkpoints/step-000012"), None).unwrap();
-    assert_eq!(last.predict(&data, Place::Cpu).unwrap().0 == rows, best.epoch == 12);
+    assert_eq!(predict(last).0 == rows, best.epoch == 12);
     let message = Trained::open(elsewhere.path(), None).unwrap_err().to_string();
     assert!(message.contains("neither a run directory"), "{message}");
 }
@@ -409,14 +292,14 @@ fn labels_of_several_kinds_are_learned() {
     data.target = Some(Target::Each(each.collect()));
     for (metric, floor) in [("roc-auc", 65.0), ("average-precision", 60.0), ("accuracy", 60.0), ("macro-f1", 30.0)] {
         config.train.metric = Some(serde_json::from_value(metric.into()).unwrap());
-        let summary = train_on(&data, config.clone(), &dir.path().join(metric)).unwrap();
+        let summary = train_on(data.clone(), config.clone(), &dir.path().join(metric)).unwrap();
         assert!(summary.test.mean > floor, "{metric}: {}", summary.test.mean);
     }
     config.train.metric = None;
     let smoothed = Config { train: TrainConfig { label_smoothing: 0.1, ..config.train.clone() }, ..config.clone() };
-    let message = train_on(&data, smoothed, &dir.path().join("smoothed")).unwrap_err().to_string();
+    let message = train_on(data.clone(), smoothed, &dir.path().join("smoothed")).unwrap_err().to_string();
     assert!(message.contains("train.label_smoothing"), "{message}");
-    assert_eq!(train_on(&data, config, &dir.path().join("unset")).unwrap().metric.name(), "roc-auc");
+    assert_eq!(train_on(data.clone(), config, &dir.path().join("unset")).unwrap().metric.name(), "roc-auc");
 }
 
 #[test]
@@ -442,12 +325,12 @@ fn requests_that_make_no_sense_are_refused() {
     .enumerate()
     {
         let path = dir.path().join(k.to_string());
-        let message = run(&config(&[setting]), &path, &Start::New, &Watch::default()).unwrap_err().to_string();
+        let message = run(&config(&[setting]), &path, &Start::New, Watch::default()).unwrap_err().to_string();
         assert!(message.contains(part) && message.contains("remedy"), "{message}");
         assert!(!path.exists(), "nothing is left behind");
     }
     let path = dir.path().join("twice");
     fresh(&config(&[]), &path);
-    let message = run(&config(&[]), &path, &Start::New, &Watch::default()).unwrap_err().to_string();
+    let message = run(&config(&[]), &path, &Start::New, Watch::default()).unwrap_err().to_string();
     assert!(message.contains("exists already") && message.contains("--resume"), "{message}");
 }

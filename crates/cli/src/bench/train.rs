@@ -2,17 +2,23 @@
 //!
 //! The model is the one that `graphweft train` trains, input and output layers included, on random features and labels.
 
+use std::sync::Arc;
+
 use clap::ValueEnum;
 use graphweft_graph::Csr;
 use graphweft_graph::dataset::{Dense, Features, Split};
-use graphweft_tensor::DType;
+use graphweft_tensor::{DType, Usage};
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::learner::Learner;
+use graphweft_train::plan::Plan;
+use graphweft_train::rank::Toll;
 use graphweft_train::shard::{Lesson, Shard};
+use graphweft_train::world::World;
 use serde_json::json;
 
 use super::{Common, median, normals, open};
+use crate::ranks::{self, Ranks};
 use crate::source::Source;
 use crate::ui::{Ui, bytes, table, usage};
 
@@ -23,7 +29,7 @@ enum Remat {
     None,
     /// Attention, with the projections of its operands
     Attention,
-    /// Everything inside a layer, and in that again its attention
+    /// Everything inside a layer
     Layer,
 }
 
@@ -59,6 +65,9 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Remat::None)]
     remat: Remat,
 
+    #[command(flatten)]
+    ranks: Ranks,
+
     /// Other keys of the model and of training, e.g. model.heads=4
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -76,6 +85,7 @@ impl Args {
         if let Some(remat) = self.remat.to_possible_value() {
             draft.set("compute", "remat", remat.get_name())?;
         }
+        self.ranks.set(&mut draft)?;
         self.settings.iter().try_for_each(|s| draft.assign(s))?;
         Ok(draft.finish()?)
     }
@@ -102,20 +112,76 @@ impl Args {
     }
 }
 
-pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let (name, csr) = open(&args.source, &args.common, ui)?;
-    let config = args.config()?;
-    let (data, split) = args.data(name, csr);
-    let place = args.common.device.place(ui);
-    let (device, dtype) = (place.open(config.compute.precision.into())?, DType::from(config.compute.dtype));
-    let shard = Shard::local(&device, &data, &config)?;
-    let lesson = Lesson::new(&shard, data.target()?, &split)?;
-    let mut learner = Learner::new(&shard, &config)?;
+/// What one rank measured.
+struct Measured {
+    /// Forward, backward and update of each epoch.
+    times: [Vec<f64>; 3],
+    parameters: usize,
+    /// Of all ranks, on the first.
+    tolls: Vec<Toll>,
+}
 
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
+    let config = args.config()?;
+    let parallel = config.parallel.clone();
+    let place = (args.common.device.place_of(&parallel, ui), config.compute.precision.into());
+    ranks::enter(&parallel, parallel.ranks, place, ui, |world, ui| time(args, config, world, ui))
+}
+
+fn time(args: &Args, config: Config, world: &World, ui: &Ui) -> anyhow::Result<()> {
+    let (name, csr) = open(&args.source, &args.common, ui)?;
+    let (data, split) = args.data(name, csr);
+    let plan = Plan::shared(&config, world, &data.graph, ui)?;
+    let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
+    let task = (Arc::new(data), config.clone(), plan.clone(), args.common.runs);
+    let data = Arc::clone(&task.0);
+    let Measured { times, parameters, tolls } = world.run(move |rank| {
+        let (data, config, plan, runs) = &task;
+        let shard = Shard::new(rank, data, &graph, plan, config)?;
+        measure(&shard, &Lesson::new(&shard, data.target()?, &split)?, config, *runs)
+    })?;
+    let dtype = DType::from(config.compute.dtype);
+    let steps = (0..times[0].len()).map(|k| times.iter().map(|phase| phase[k]).sum()).collect();
+    let (step, [forward, backward, update]) = (median(steps), times.map(median));
+    let peak = tolls.iter().map(|t| t.peak).max_by_key(Usage::total).unwrap_or_default();
+    let peaks: Vec<u64> = tolls.iter().map(|t| t.peak.total()).collect();
+    let sent: Vec<u64> = tolls.iter().map(Toll::bytes_sent).collect();
+    let json = json!({
+        "op": "train", "model": config.model_name(), "graph": data.name, "nodes": data.graph.num_dst(),
+        "edges": data.graph.num_edges(), "threads": world.threads_of_rank(), "device": world.place().to_string(), "dtype": dtype.to_string(),
+        "hidden": args.common.hidden, "layers": args.layers, "parameters": parameters, "dropout": args.dropout,
+        "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
+        "peak_bytes": peak.total(), "peak": usage(peak), "peak_bytes_by_rank": peaks,
+        "bytes_sent": sent.iter().sum::<u64>(), "bytes_sent_by_rank": sent,
+        "strategy": plan.strategy, "ranks": plan.ranks,
+    });
+    ui.result(&json, || {
+        let row = |name: &str, ms: f64| [name.to_string(), format!("{ms:.1}")];
+        let rows = [row("forward", forward), row("backward", backward), row("update", update), row("epoch", step)];
+        let title = format!(
+            "{} with {} layers on {}, {} × {} threads, {}, {dtype}",
+            config.model_name(),
+            args.layers,
+            data.name,
+            plan.ranks,
+            world.threads_of_rank(),
+            plan.strategy,
+        );
+        let (peak, sent) = (bytes(peak.total()), bytes(sent.iter().sum()));
+        let whose = if plan.ranks > 1 { format!(" of the largest rank, {sent} sent by all") } else { String::new() };
+        format!("{title}\n\n{}\n\n{peak} at the peak{whose}", table(["", "ms"], rows))
+    })
+}
+
+/// Runs epochs on one rank.
+fn measure(shard: &Shard, lesson: &Lesson, config: &Config, runs: u32) -> graphweft_train::Result<Measured> {
+    let (rank, ledger) = (&shard.rank, shard.device().ledger());
+    let mut learner = Learner::new(shard, config)?;
     let mut times: [Vec<f64>; 3] = Default::default();
-    device.ledger().reset_peak();
-    for epoch in 1..=u64::from(args.common.runs) + 1 {
-        learner.learn(&lesson, epoch, config.train.lr, &mut |phase, start| {
+    ledger.reset_peak();
+    for epoch in 1..=u64::from(runs) + 1 {
+        rank.reset_sent();
+        learner.learn(lesson, epoch, config.train.lr, &mut |phase, start| {
             let ms = start.elapsed().as_secs_f64() * 1e3;
             let which = ["forward", "backward", "update"].iter().position(|name| *name == phase);
             if let Some(times) = which.and_then(|k| times.get_mut(k)) {
@@ -123,26 +189,6 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
             }
         })?;
     }
-    let steps = (0..times[0].len()).map(|k| times.iter().map(|phase| phase[k]).sum()).collect();
-    let (step, [forward, backward, update]) = (median(steps), times.map(median));
-    let peak = device.ledger().peak();
-    let json = json!({
-        "op": "train", "model": config.model_name(), "graph": data.name, "nodes": data.graph.num_dst(),
-        "edges": data.graph.num_edges(), "threads": rayon::current_num_threads(), "device": device.backend().name(), "dtype": dtype.to_string(),
-        "hidden": args.common.hidden, "layers": args.layers, "parameters": learner.size(), "dropout": args.dropout,
-        "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
-        "peak_bytes": peak.total(), "peak": usage(peak), "bytes_sent": 0,
-    });
-    ui.result(&json, || {
-        let row = |name: &str, ms: f64| [name.to_string(), format!("{ms:.1}")];
-        let rows = [row("forward", forward), row("backward", backward), row("update", update), row("epoch", step)];
-        let title = format!(
-            "{} with {} layers on {}, {} threads, {dtype}",
-            config.model_name(),
-            args.layers,
-            data.name,
-            rayon::current_num_threads()
-        );
-        format!("{title}\n\n{}\n\n{} at the peak", table(["", "ms"], rows), bytes(peak.total()))
-    })
+    let toll = Toll { peak: ledger.peak(), sent: rank.sent() };
+    Ok(Measured { times, parameters: learner.size(), tolls: toll.gather(rank)? })
 }

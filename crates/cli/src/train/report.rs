@@ -5,6 +5,7 @@ use std::path::Path;
 use graphweft_tensor::{Place, Tag, Usage};
 use graphweft_train::config::Config;
 use graphweft_train::data::Data;
+use graphweft_train::rank::{Sent, Toll};
 use graphweft_train::session::Summary;
 use serde_json::{Value, json};
 
@@ -14,7 +15,10 @@ pub(super) struct Report<'a> {
     pub(super) config: &'a Config,
     pub(super) data: &'a Data,
     pub(super) dir: &'a Path,
+    /// Where the first rank computed.
     pub(super) place: Place,
+    /// Of each rank.
+    pub(super) threads: usize,
     pub(super) summary: &'a Summary,
     /// The same features without the graph.
     pub(super) floor: Option<&'a Summary>,
@@ -37,15 +41,19 @@ impl Report<'_> {
             })
             .collect();
         let first = s.runs.first();
-        let peak = peak(s);
+        let tolls = tolls(s);
+        let peaks: Vec<u64> = tolls.iter().map(|t| t.peak.total()).collect();
+        let sent: Vec<u64> = tolls.iter().map(Toll::bytes_sent).collect();
+        let by_rank: Vec<Value> = tolls.iter().map(|t| ui::usage(t.peak)).collect();
         let mut json = json!({
             "metric": s.metric.name(), "valid": s.valid.mean, "test": s.test.mean,
             "valid_std": s.valid.std, "test_std": s.test.std, "seeds": seeds,
             "loss": first.map_or(&[][..], |r| &r.losses), "epoch_ms": epoch_ms(s),
             "seconds": s.runs.iter().map(|r| r.cost.seconds).sum::<f64>(),
             "parameters": first.map(|r| r.outcome.parameters),
-            "peak_bytes": [peak.total()], "peak": ui::usage(peak), "bytes_sent_per_epoch": [0],
-            "strategy": "local", "ranks": 1, "device": self.place.to_string(), "plan": self.dir.join("plan.json"),
+            "peak_bytes": peaks, "peak": ui::usage(largest(tolls)), "peak_by_rank": by_rank,
+            "bytes_sent_per_epoch": sent, "sent": operations(tolls), "threads": self.threads, "device": self.place.to_string(),
+            "strategy": s.plan.strategy, "ranks": s.plan.ranks, "plan": self.dir.join("plan.json"),
             "graph": self.data.name, "model": self.config.model_name(), "run": self.dir,
         });
         if let (Some(floor), Value::Object(json)) = (self.floor, &mut json) {
@@ -75,23 +83,67 @@ impl Report<'_> {
         };
         let rows = std::iter::once(row(&name, s)).chain(self.floor.map(|f| row("mlp, without the graph", f)));
         let header = ["model", "parameters", "valid %", "test %", "epochs", "ms per epoch"];
-        let peak = peak(s);
-        let tags = Tag::ALL.into_iter().filter(|tag| peak.of(*tag) > 0);
-        let tags: Vec<String> = tags.map(|tag| format!("{} {}", tag.name(), ui::bytes(peak.of(tag)))).collect();
+        let (tolls, plan) = (tolls(s), &s.plan);
         let seconds: f64 =
             [Some(s), self.floor].into_iter().flatten().flat_map(|s| &s.runs).map(|r| r.cost.seconds).sum();
+        let plan = match plan.ranks {
+            1 => format!("{}: {}", plan.strategy, plan.why),
+            ranks => format!("{} on {ranks} ranks: {}", plan.strategy, plan.why),
+        };
         format!(
-            "{graph}\n{}, test at the best validation{}\n\n{}\n\nplan    local: one rank has every row, nothing \
-             moves\nmemory  {} at the peak: {}\ntime    {seconds:.1} s, {} threads\nrun     {}",
+            "{graph}\n{}, test at the best validation{}\n\n{}\n\n{}plan    {plan}\nmemory  {}\ntime    {seconds:.1} s, \
+             {}\nrun     {}",
             s.metric.name(),
             if s.runs.len() > 1 { format!(", mean ± deviation of {} seeds", s.runs.len()) } else { String::new() },
             ui::table(header, rows),
-            ui::bytes(peak.total()),
-            tags.join(", "),
-            rayon::current_num_threads(),
+            between_ranks(tolls),
+            memory(tolls),
+            match tolls.len() {
+                0 | 1 => format!("{} threads", self.threads),
+                ranks => format!("{ranks} ranks with {} threads each", self.threads),
+            },
             self.dir.display(),
         )
     }
+}
+
+/// Memory at the peak of the rank that needed most, by purpose.
+fn memory(tolls: &[Toll]) -> String {
+    let peak = largest(tolls);
+    let tags = Tag::ALL.into_iter().filter(|tag| peak.of(*tag) > 0);
+    let tags: Vec<String> = tags.map(|tag| format!("{} {}", tag.name(), ui::bytes(peak.of(tag)))).collect();
+    let whose = if tolls.len() > 1 { " of the largest rank" } else { "" };
+    format!("{} at the peak{whose}: {}", ui::bytes(peak.total()), tags.join(", "))
+}
+
+/// What each rank needed and sent, and for which operations; nothing for one rank.
+fn between_ranks(tolls: &[Toll]) -> String {
+    if tolls.len() < 2 {
+        return String::new();
+    }
+    let rank = |(rank, t): (usize, &Toll)| {
+        let of = |tag| ui::bytes(t.peak.of(tag));
+        let (peak, sent) = (ui::bytes(t.peak.total()), ui::bytes(t.bytes_sent()));
+        [rank.to_string(), peak, of(Tag::Activations), of(Tag::Exchange), of(Tag::Graph), sent]
+    };
+    let header = ["rank", "peak", "activations", "exchange", "graph", "sent per epoch"];
+    let ranks = ui::table(header, tolls.iter().enumerate().map(rank));
+    let operation = |s: &Sent| [s.op.clone(), s.traffic.clone(), ui::bytes(s.bytes), ui::count(s.calls)];
+    let header = ["operation", "carries", "sent per epoch, all ranks", "exchanges"];
+    let operations = ui::table(header, operations(tolls).iter().map(operation));
+    format!("{ranks}\n\n{operations}\n\n")
+}
+
+/// What all ranks together sent, by operation.
+fn operations(tolls: &[Toll]) -> Vec<Sent> {
+    let mut all: Vec<Sent> = Vec::new();
+    for sent in tolls.iter().flat_map(|t| &t.sent) {
+        match all.iter_mut().find(|s| (&s.op, &s.traffic) == (&sent.op, &sent.traffic)) {
+            Some(sum) => (sum.bytes, sum.calls) = (sum.bytes + sent.bytes, sum.calls + sent.calls),
+            None => all.push(sent.clone()),
+        }
+    }
+    all
 }
 
 /// The median epoch; nothing where all was done before.
@@ -101,7 +153,13 @@ fn epoch_ms(s: &Summary) -> Option<f64> {
     all.get(all.len() / 2).copied()
 }
 
-/// Memory of the run that took most.
-fn peak(s: &Summary) -> Usage {
-    s.runs.iter().map(|r| r.cost.peak).max_by_key(Usage::total).unwrap_or_default()
+/// What the run that took most memory took on each rank.
+fn tolls(s: &Summary) -> &[Toll] {
+    let all = s.runs.iter().map(|r| &r.cost.tolls[..]);
+    all.max_by_key(|tolls| largest(tolls).total()).unwrap_or_default()
+}
+
+/// Memory of the rank that needed most.
+fn largest(tolls: &[Toll]) -> Usage {
+    tolls.iter().map(|t| t.peak).max_by_key(Usage::total).unwrap_or_default()
 }

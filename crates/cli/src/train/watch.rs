@@ -9,14 +9,19 @@ use graphweft_train::trainer::Observer;
 
 use crate::ui::{Live, Ui};
 
-pub(super) struct Watch<'a> {
-    ui: &'a Ui,
+pub(super) struct Watch {
+    ui: Ui,
     live: Mutex<Option<Live>>,
 }
 
-impl<'a> Watch<'a> {
-    pub(super) fn new(ui: &'a Ui) -> Self {
+impl Watch {
+    pub(super) fn new(ui: Ui) -> Self {
         Self { ui, live: Mutex::new(None) }
+    }
+
+    /// Takes the display away.
+    pub(super) fn end(&self) {
+        self.with(|live| *live = None);
     }
 
     fn with(&self, f: impl FnOnce(&mut Option<Live>)) {
@@ -25,13 +30,13 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Progress for Watch<'_> {
+impl Progress for Watch {
     fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task> {
         self.ui.start(phase, total, unit)
     }
 }
 
-impl Observer for Watch<'_> {
+impl Observer for Watch {
     fn begin(&self, seed: u64, from: u64, epochs: u64) {
         self.with(|live| *live = Some(self.ui.live(&format!("seed {seed}, epoch"), from, epochs)));
     }

@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use graphweft_tensor::ops::activation::Activation;
 use graphweft_tensor::ops::epilogue::epilogue;
-use graphweft_tensor::ops::head_dot::head_dot;
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 
@@ -80,9 +79,9 @@ pub enum Bias {
 impl Attention {
     fn run(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input) -> Result<Var> {
         let z = x.linear(tape, &self.lin, Activation::None, step.dtype)?;
-        let [l, r] = head_dot(tape, &z, [&self.dst, &self.src])?;
-        let heads = self.src.value().rows();
-        let score = Score::Gat { l: &l, r: &r, z: &z, slope: SLOPE };
+        let (dst, src) = (tape.parameter(&self.dst), tape.parameter(&self.src));
+        let heads = src.value().rows();
+        let score = Score::Gat { z: &z, dst: &dst, src: &src, slope: SLOPE };
         step.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: step.edges(layer) })
     }
 }

@@ -8,6 +8,7 @@ use graphweft_tensor::ops::residual::{post_norm, residual};
 use graphweft_tensor::{Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
+use crate::graph_ops::Total;
 use crate::init::Init;
 use crate::network::{Buffer, Mode, Step};
 
@@ -107,7 +108,7 @@ impl Normalisation {
                     mean.set(m);
                     variance.set(v);
                 }
-                batch_norm(tape, x, norm, &moments, step.ops.reduce())
+                batch_norm(tape, x, norm, &moments, step.ops.reduce(Total::Moments, layer))
             }
         }
     }

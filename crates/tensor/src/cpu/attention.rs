@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
+use crate::ops::rows::RowIndex;
 use dot::Dot;
 use extras::{BiasGrad, Extras};
 use gat::Gat;
@@ -75,6 +76,13 @@ impl AttentionKernels for Cpu {
         by_score!(a, s =>
             portable::forward::<f64, _>(a, s, portable::Target::Carry(state)),
             fold(self.isa, a, s, state))
+    }
+
+    fn attention_merge(&self, heads: usize, partial: &Matrix, index: &RowIndex, state: &mut Matrix) -> Result<()> {
+        match state.dtype() {
+            DType::F64 => state::merge_rows::<f64>(self.isa, heads, partial, index, state),
+            _ => state::merge_rows::<f32>(self.isa, heads, partial, index, state),
+        }
     }
 
     fn attention_finish(&self, heads: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {

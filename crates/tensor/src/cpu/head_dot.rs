@@ -6,7 +6,7 @@ use super::rowwise::{Blocks, Storage, by_dtype, dot, span};
 use super::share::Shared;
 use super::{Cpu, host, host_mut};
 use crate::dtype::Element;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
@@ -15,30 +15,55 @@ use crate::ops::head_dot::HeadDotKernels;
 const OP: &str = "products by head";
 
 impl HeadDotKernels for Cpu {
-    fn head_dot(&self, z: &Matrix, vectors: [&Matrix; 2], to: [&mut Matrix; 2]) -> Result<()> {
-        by_dtype!(z.dtype(), T => forward::<T>(*self, z, vectors, to))
+    fn head_dot(&self, z: &Matrix, vectors: &[&Matrix], to: &mut [&mut Matrix]) -> Result<()> {
+        match (vectors, to) {
+            ([a], [l]) => by_dtype!(z.dtype(), T => forward::<T, 1>(*self, z, [a], [l])),
+            ([a, b], [l, r]) => by_dtype!(z.dtype(), T => forward::<T, 2>(*self, z, [a, b], [l, r])),
+            _ => Err(neither_one_nor_two(vectors.len())),
+        }
     }
 
     fn head_dot_backward(
         &self,
         z: &Matrix,
-        vectors: [&Matrix; 2],
-        g: [&Matrix; 2],
+        vectors: &[&Matrix],
+        g: &[&Matrix],
         dz: (&mut Matrix, Write),
-        to: [&mut Matrix; 2],
+        to: &mut [&mut Matrix],
     ) -> Result<()> {
-        by_dtype!(z.dtype(), T => backward::<T>(*self, z, vectors, g, dz, to))
+        match (vectors, g, to) {
+            ([a], [dl], [da]) => by_dtype!(z.dtype(), T => backward::<T, 1>(*self, z, [a], [dl], dz, [da])),
+            ([a, b], [dl, dr], [da, db]) => {
+                by_dtype!(z.dtype(), T => backward::<T, 2>(*self, z, [a, b], [dl, dr], dz, [da, db]))
+            }
+            _ => Err(neither_one_nor_two(vectors.len())),
+        }
     }
 }
 
-fn forward<T: Storage>(cpu: Cpu, z: &Matrix, [a, b]: [&Matrix; 2], [l, r]: [&mut Matrix; 2]) -> Result<()> {
-    let ((rows, cols), (heads, width)) = (z.shape(), a.shape());
+fn neither_one_nor_two(vectors: usize) -> Error {
+    Error::Argument { op: OP, problem: format!("{vectors} vectors: there may be one or two") }
+}
+
+/// `f` of each, unless one fails.
+fn each<A, B, const K: usize>(of: [A; K], f: impl Fn(A) -> Result<B>) -> Result<[B; K]> {
+    let all = of.into_iter().map(f).collect::<Result<Vec<B>>>()?;
+    all.try_into().map_err(|_| neither_one_nor_two(K))
+}
+
+fn forward<T: Storage, const K: usize>(
+    cpu: Cpu,
+    z: &Matrix,
+    vectors: [&Matrix; K],
+    to: [&mut Matrix; K],
+) -> Result<()> {
+    let ((rows, cols), (heads, width)) = (z.shape(), vectors[0].shape());
     let z = host::<T>(OP, "z", z)?;
-    let (a, b) = (host::<T::C>(OP, "vectors", a)?, host::<T::C>(OP, "vectors", b)?);
-    let (l, r) = (Shared::new(host_mut::<T::C>(OP, "l", l)?), Shared::new(host_mut::<T::C>(OP, "r", r)?));
+    let vectors = each(vectors, |v| host::<T::C>(OP, "vectors", v))?;
+    let to = each(to, |m| Ok(Shared::new(host_mut::<T::C>(OP, "products", m)?)))?;
     Blocks::new(rows, cols).each(|_, rows| {
         // SAFETY: blocks of rows are disjoint.
-        let (l, r) = unsafe { (l.part(span(&rows, heads)), r.part(span(&rows, heads))) };
+        let mut to = to.each_ref().map(|to| unsafe { to.part(span(&rows, heads)) });
         let mut buffer = vec![T::C::zero(); cols];
         cpu.isa.run(
             #[inline(always)]
@@ -49,8 +74,9 @@ fn forward<T: Storage>(cpu: Cpu, z: &Matrix, [a, b]: [&Matrix; 2], [l, r]: [&mut
                     }
                     for h in 0..heads {
                         let at = h * width..(h + 1) * width;
-                        l[k * heads + h] = dot(&buffer[at.clone()], &a[at.clone()]);
-                        r[k * heads + h] = dot(&buffer[at.clone()], &b[at]);
+                        for (to, vector) in to.iter_mut().zip(&vectors) {
+                            to[k * heads + h] = dot(&buffer[at.clone()], &vector[at.clone()]);
+                        }
                     }
                 }
             },
@@ -59,44 +85,49 @@ fn forward<T: Storage>(cpu: Cpu, z: &Matrix, [a, b]: [&Matrix; 2], [l, r]: [&mut
     Ok(())
 }
 
-fn backward<T: Storage>(
+fn backward<T: Storage, const K: usize>(
     cpu: Cpu,
     z: &Matrix,
-    [a, b]: [&Matrix; 2],
-    [dl, dr]: [&Matrix; 2],
+    vectors: [&Matrix; K],
+    g: [&Matrix; K],
     (dz, write): (&mut Matrix, Write),
-    [da, db]: [&mut Matrix; 2],
+    to: [&mut Matrix; K],
 ) -> Result<()> {
-    let ((rows, cols), (heads, width)) = (z.shape(), a.shape());
-    dl.expect(OP, "gradient", rows, heads)?;
-    dr.expect(OP, "gradient", rows, heads)?;
+    let ((rows, cols), (heads, width)) = (z.shape(), vectors[0].shape());
     let blocks = Blocks::few(rows, cols);
-    let mut partial = z.device().zeros(OP, blocks.count(), 2 * cols, T::C::DTYPE, Tag::Workspace)?;
+    let mut partial = z.device().zeros(OP, blocks.count(), K * cols, T::C::DTYPE, Tag::Workspace)?;
     let sums = Shared::new(host_mut::<T::C>(OP, "partial sums", &mut partial)?);
     let z = host::<T>(OP, "z", z)?;
-    let (a, b) = (host::<T::C>(OP, "vectors", a)?, host::<T::C>(OP, "vectors", b)?);
-    let (dl, dr) = (host::<T::C>(OP, "gradient", dl)?, host::<T::C>(OP, "gradient", dr)?);
+    let vectors = each(vectors, |v| host::<T::C>(OP, "vectors", v))?;
+    let g = each(g, |g| {
+        g.expect(OP, "gradient", rows, heads)?;
+        host::<T::C>(OP, "gradient", g)
+    })?;
     let dz = Shared::new(host_mut::<T>(OP, "dz", dz)?);
     blocks.each(|number, rows| {
         // SAFETY: blocks of rows, and their sums, are disjoint.
-        let (dz, sums) = unsafe { (dz.part(span(&rows, cols)), sums.part(span(&(number..number + 1), 2 * cols))) };
-        let (da, db) = sums.split_at_mut(cols);
+        let (dz, sums) = unsafe { (dz.part(span(&rows, cols)), sums.part(span(&(number..number + 1), K * cols))) };
         cpu.isa.run(
             #[inline(always)]
             || {
                 for (row, dz) in rows.zip(dz.chunks_exact_mut(cols.max(1))) {
                     let z = &z[row * cols..][..cols];
                     for h in 0..heads {
-                        let (at, l, r) = (h * width..(h + 1) * width, dl[row * heads + h], dr[row * heads + h]);
-                        let (da, db) = (&mut da[at.clone()], &mut db[at.clone()]);
-                        for ((da, db), z) in da.iter_mut().zip(db).zip(&z[at.clone()]) {
-                            *da = *da + l * z.load();
-                            *db = *db + r * z.load();
+                        let at = h * width..(h + 1) * width;
+                        let g = g.map(|g| g[row * heads + h]);
+                        for (sums, g) in sums.chunks_exact_mut(cols.max(1)).zip(g) {
+                            for (sum, z) in sums[at.clone()].iter_mut().zip(&z[at.clone()]) {
+                                *sum = *sum + g * z.load();
+                            }
                         }
-                        let parts = dz[at.clone()].iter_mut().zip(a[at.clone()].iter().zip(&b[at]));
-                        match write {
-                            Write::Set => parts.for_each(|(dz, (a, b))| *dz = T::store(l * *a + r * *b)),
-                            Write::Add => parts.for_each(|(dz, (a, b))| *dz = T::store(dz.load() + l * *a + r * *b)),
+                        let vectors = vectors.map(|v| &v[at.clone()]);
+                        for (c, dz) in dz[at].iter_mut().enumerate() {
+                            let start = match write {
+                                Write::Set => T::C::zero(),
+                                Write::Add => dz.load(),
+                            };
+                            let sum = |sum: T::C, k: usize| sum + g[k] * vectors[k][c];
+                            *dz = T::store((0..K).fold(start, sum));
                         }
                     }
                 }
@@ -104,11 +135,11 @@ fn backward<T: Storage>(
         );
     });
     let partial = host::<T::C>(OP, "partial sums", &partial)?;
-    for (first, to) in [(0, da), (cols, db)] {
+    for (k, to) in to.into_iter().enumerate() {
         let to = host_mut::<T::C>(OP, "gradient", to)?;
         to.fill(T::C::zero());
-        for part in partial.chunks_exact((2 * cols).max(1)) {
-            to.iter_mut().zip(&part[first..]).for_each(|(sum, x)| *sum = *sum + *x);
+        for part in partial.chunks_exact((K * cols).max(1)) {
+            to.iter_mut().zip(&part[k * cols..]).for_each(|(sum, x)| *sum = *sum + *x);
         }
     }
     Ok(())

@@ -157,7 +157,7 @@ struct Batch {
             u32 group = blockIdx.y * TILE / 8;
 #pragma unroll
             for (int g = 0; g < (TILE + 7) / 8; g++)
-                kept |= kept_bits(o.dropout, edge_numbers(o.dropout, source, destination, group + g)) << (8 * g);
+                kept |= kept_heads(o.dropout, source, destination, group + g) << (8 * g);
         }
     }
 };

@@ -17,6 +17,7 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
+use crate::ops::rows::RowIndex;
 use crate::random::Ids;
 
 const OP: &str = "attention";
@@ -419,6 +420,10 @@ impl AttentionKernels for Cuda {
         state.expect(OP, "state", a.graph.num_dst(), 2 * a.heads + d)?;
         let state = self.address_mut(OP, "state", state, dtype.compute())?;
         self.attention_pass(a, Target { state, ..Target::default() })
+    }
+
+    fn attention_merge(&self, heads: usize, partial: &Matrix, index: &RowIndex, state: &mut Matrix) -> Result<()> {
+        self.merge_states(heads, partial, index, state)
     }
 
     fn attention_finish(&self, heads: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {

@@ -88,7 +88,7 @@ extern "C" __global__ void epilogue_backward(const T *saved, T *g, S *partial, i
     });
 }
 
-// dz = dl_h·a + dr_h·b, set or added, and Σ dl_h·z and Σ dr_h·z; `width` columns a head.
+// dz = dl_h·a + dr_h·b, set or added, and Σ dl_h·z and Σ dr_h·z; `width` columns a head. b and dr may be null.
 extern "C" __global__ void head_dot_backward(const T *z, const C *a, const C *b, const C *dl, const C *dr, T *dz, S *partial,
                                              i64 rows, int cols, i64 per, int heads, int width, int add) {
     each<2>(rows, cols, per, partial, [&](i64 row, int c, S(&to)[2][VEC]) {
@@ -99,10 +99,10 @@ extern "C" __global__ void head_dot_backward(const T *z, const C *a, const C *b,
 #pragma unroll
         for (int k = 0; k < VEC; k++) {
             int h = (c + k) / width;
-            C l = dl[row * heads + h], r = dr[row * heads + h];
+            C l = dl[row * heads + h], r = dr ? dr[row * heads + h] : (C)0;
             to[0][k] = (S)(l * v[k]);
             to[1][k] = (S)(r * v[k]);
-            old[k] = old[k] + l * a[c + k] + r * b[c + k];
+            old[k] = old[k] + l * a[c + k] + (b ? r * b[c + k] : (C)0);
         }
         store_many(dz + at, old);
     });

@@ -117,7 +117,8 @@ struct Dropout {
     // Elements whose 16-bit number is below this are dropped; 0 if nothing is dropped.
     u32 threshold;
     float scale;
-    u32 unused;
+    // Head 0 of an edge is this one of all.
+    u32 first_head;
     // Original ids of rows, null where row k is node k.
     const u64 *ids;
 };

@@ -21,7 +21,7 @@ pub(super) struct DropoutArg {
     stream: u32,
     threshold: u32,
     scale: f32,
-    unused: u32,
+    first_head: u32,
     ids: u64,
 }
 
@@ -36,8 +36,8 @@ impl Cuda {
 
     /// Dropout keyed by these ids.
     pub(super) fn dropout_arg(&self, d: &Dropout, ids: &Ids) -> Result<DropoutArg> {
-        let (key, stream, threshold, scale) = d.numbers();
-        Ok(DropoutArg { key, stream, threshold, scale, unused: 0, ids: self.ids(ids)? })
+        let (key, stream, threshold, scale, first_head) = d.numbers();
+        Ok(DropoutArg { key, stream, threshold, scale, first_head, ids: self.ids(ids)? })
     }
 }
 

@@ -159,4 +159,13 @@ __device__ __forceinline__ u32 kept_bits(const Dropout &d, uint4 numbers) {
     return bits;
 }
 
+// The same for heads 8·group to 8·group + 7 of an edge, counted from the first head that is here.
+__device__ __forceinline__ u32 kept_heads(const Dropout &d, u64 source, u64 destination, u32 group) {
+    u32 first = group + d.first_head / 8, skipped = d.first_head % 8;
+    u32 bits = kept_bits(d, edge_numbers(d, source, destination, first));
+    if (skipped == 0) return bits;
+    u32 next = kept_bits(d, edge_numbers(d, source, destination, first + 1));
+    return (bits | next << 8) >> skipped & 0xffu;
+}
+
 __device__ __forceinline__ u64 original(const u64 *ids, u32 row) { return ids ? __ldg(ids + row) : row; }

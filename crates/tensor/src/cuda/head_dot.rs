@@ -5,7 +5,7 @@ use super::elementwise::typed;
 use super::launch::THREADS;
 use super::shape::{Parts, RowShape};
 use super::{Cuda, columns, source};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::head_dot::HeadDotKernels;
@@ -13,17 +13,27 @@ use crate::ops::head_dot::HeadDotKernels;
 const OP: &str = "products by head";
 pub(super) static SOURCE: Source = source!("head_dot");
 
+/// One thing of a kind, or two.
+fn one_or_two<X>(things: impl IntoIterator<Item = X>) -> Result<(X, Option<X>)> {
+    let mut things = things.into_iter();
+    match (things.next(), things.next(), things.next()) {
+        (Some(first), second, None) => Ok((first, second)),
+        _ => Err(Error::Argument { op: OP, problem: "there is one vector, or there are two".into() }),
+    }
+}
+
 impl HeadDotKernels for Cuda {
-    fn head_dot(&self, z: &Matrix, [a, b]: [&Matrix; 2], [l, r]: [&mut Matrix; 2]) -> Result<()> {
+    fn head_dot(&self, z: &Matrix, vectors: &[&Matrix], to: &mut [&mut Matrix]) -> Result<()> {
+        let ((a, b), (l, r)) = (one_or_two(vectors)?, one_or_two(to)?);
         let (heads, width) = a.shape();
         let count = z.rows() * heads;
         let launch = self
             .kernel(OP, &SOURCE, Defines::of(z.dtype()), "head_dot")?
             .read("z", z)?
             .read("vectors", a)?
-            .read("vectors", b)?
+            .maybe_read("vectors", b.copied())?
             .write("l", l)?
-            .write("r", r)?
+            .maybe_write("r", r.map(|r| &mut **r))?
             .arg(count as i64)
             .arg(heads as i32)
             .arg(width as i32);
@@ -34,14 +44,16 @@ impl HeadDotKernels for Cuda {
     fn head_dot_backward(
         &self,
         z: &Matrix,
-        [a, b]: [&Matrix; 2],
-        [dl, dr]: [&Matrix; 2],
+        vectors: &[&Matrix],
+        g: &[&Matrix],
         (dz, write): (&mut Matrix, Write),
-        [da, db]: [&mut Matrix; 2],
+        to: &mut [&mut Matrix],
     ) -> Result<()> {
+        let ((a, b), (dl, dr)) = (one_or_two(vectors)?, one_or_two(g)?);
         let ((rows, cols), (heads, width), dtype) = (z.shape(), a.shape(), z.dtype());
-        dl.expect(OP, "gradient", rows, heads)?;
-        dr.expect(OP, "gradient", rows, heads)?;
+        for g in g {
+            g.expect(OP, "gradient", rows, heads)?;
+        }
         typed(OP, "dz", dz, dtype)?;
         let (parts, shape) = (Parts::of(rows), RowShape::new(rows, cols, dtype));
         let mut partial = parts.room(z.device(), OP, 2 * cols, dtype.compute())?;
@@ -49,9 +61,9 @@ impl HeadDotKernels for Cuda {
             .kernel(OP, &columns::SOURCE, shape.defines(dtype).with("SUMS", 0), "head_dot_backward")?
             .read("z", z)?
             .read("vectors", a)?
-            .read("vectors", b)?
+            .maybe_read("vectors", b.copied())?
             .read("gradient", dl)?
-            .read("gradient", dr)?
+            .maybe_read("gradient", dr.copied())?
             .write("dz", dz)?
             .write("partial sums", &mut partial)?
             .arg(rows as i64)
@@ -62,7 +74,6 @@ impl HeadDotKernels for Cuda {
             .arg(i32::from(write == Write::Add));
         // SAFETY: as above; a block has a row of partial sums.
         unsafe { launch.run([parts.count, 1], THREADS, 0) }?;
-        self.add_parts(OP, &partial, 0, da)?;
-        self.add_parts(OP, &partial, cols, db)
+        to.iter_mut().enumerate().try_for_each(|(k, to)| self.add_parts(OP, &partial, k * cols, to))
     }
 }

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use bytemuck::Zeroable;
 use cudarc::driver::{CudaSlice, DevicePtr};
 
-use super::Cuda;
+use super::compile::{Defines, Source};
 use super::elementwise::typed;
 use super::launch::THREADS;
 use super::shape::RowShape;
+use super::{Cuda, source};
 use crate::backend::Memory;
 use crate::error::Result;
 use crate::ledger::Tag;
@@ -17,6 +18,7 @@ use crate::matrix::Matrix;
 use crate::ops::rows::{RowIndex, RowKernels};
 
 const OP: &str = "rows";
+pub(super) static MERGE: Source = source!("merge");
 /// Positions that one thread group adds up; rows that are listed more often are cut.
 const PIECE: usize = 128;
 /// A piece that is its row's only one.
@@ -30,6 +32,8 @@ struct Resident {
     pieces: CudaSlice<[u32; 4]>,
     /// (row, first place among the partial sums, end, 0).
     hubs: CudaSlice<[u32; 4]>,
+    /// (row, first position, end, 0) of every listed row.
+    targets: CudaSlice<[u32; 4]>,
     counts: Counts,
 }
 
@@ -38,6 +42,7 @@ struct Counts {
     pieces: usize,
     hubs: usize,
     partial: usize,
+    targets: usize,
 }
 
 impl Cuda {
@@ -46,7 +51,10 @@ impl Cuda {
             return Rc::clone(held).downcast().map_err(|_| self.elsewhere("the list of rows"));
         }
         let (mut pieces, mut hubs, mut partial, mut positions) = (Vec::new(), Vec::new(), 0u32, Vec::new());
+        let mut targets = Vec::new();
         for (row, list) in index.groups().within(0..index.num_rows()) {
+            let first = positions.len() as u32;
+            targets.push([row as u32, first, first + list.len() as u32, 0]);
             let count = list.len().div_ceil(PIECE) as u32;
             if count > 1 {
                 hubs.push([row as u32, partial, partial + count, 0]);
@@ -59,19 +67,50 @@ impl Cuda {
                 positions.extend_from_slice(chunk);
             }
         }
-        let counts = Counts { pieces: pieces.len(), hubs: hubs.len(), partial: partial as usize };
+        let counts =
+            Counts { pieces: pieces.len(), hubs: hubs.len(), partial: partial as usize, targets: targets.len() };
         let copy = |e| self.fail("copy a list of rows to the GPU")(e);
         let held = Rc::new(Resident {
             index: self.stream.clone_htod(&padded(index.index().to_vec())).map_err(copy)?,
             positions: self.stream.clone_htod(&padded(positions)).map_err(copy)?,
             pieces: self.stream.clone_htod(&padded(pieces)).map_err(copy)?,
             hubs: self.stream.clone_htod(&padded(hubs)).map_err(copy)?,
+            targets: self.stream.clone_htod(&padded(targets)).map_err(copy)?,
             counts,
         });
         let any: Rc<dyn Any> = Rc::clone(&held) as _;
         // The cell was empty just now, and a rank is one thread.
         let _ = index.resident().set(any);
         Ok(held)
+    }
+}
+
+impl Cuda {
+    /// Merges states of attention of listed rows, one after the other.
+    pub(super) fn merge_states(
+        &self,
+        heads: usize,
+        partial: &Matrix,
+        index: &RowIndex,
+        state: &mut Matrix,
+    ) -> Result<()> {
+        let (size, dtype) = (state.cols(), state.dtype());
+        state.expect(OP, "state", index.num_rows(), size)?;
+        partial.expect(OP, "partial states", index.index().len(), size)?;
+        typed(OP, "partial states", partial, dtype)?;
+        let held = self.resident_rows(index)?;
+        let count = held.counts.targets * heads;
+        let launch = self
+            .kernel(OP, &MERGE, Defines::of(dtype), "attention_merge")?
+            .read("partial states", partial)?
+            .arg(held.targets.device_ptr(&self.stream).0)
+            .arg(held.positions.device_ptr(&self.stream).0)
+            .write("state", state)?
+            .arg(count as i64)
+            .arg(heads as i32)
+            .arg((size - 2 * heads) as i32);
+        // SAFETY: the arguments are those of the kernel; positions are below the rows of partial, targets below those of state.
+        unsafe { launch.run_each(count) }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
+use crate::ops::rows::RowIndex;
 use crate::random::{Dropout, Ids};
 use crate::tape::{Backward, Grads, Tape, Var};
 
@@ -171,6 +172,10 @@ pub trait AttentionKernels {
     /// Folds the edges of one block into `state`, a row `m ‖ s ‖ acc` of 2·heads + d numbers per destination. A state starts
     /// as −∞, 0, 0 and after all blocks is made an output by [`AttentionKernels::attention_finish`].
     fn attention_fold(&self, a: &Attention<'_>, state: &mut Matrix) -> Result<()>;
+
+    /// Merges states of some rows, which were folded elsewhere over other edges, into `state`: row k of `partial` into row k of the
+    /// list `index`. A row that is listed more than once takes them in order of k.
+    fn attention_merge(&self, heads: usize, partial: &Matrix, index: &RowIndex, state: &mut Matrix) -> Result<()>;
 
     /// Overwrites `out` and `lse` with what a state comes to.
     fn attention_finish(&self, heads: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()>;

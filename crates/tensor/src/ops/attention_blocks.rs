@@ -6,6 +6,8 @@
 use std::rc::Rc;
 
 use crate::adjacency::Adjacency;
+use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
@@ -35,11 +37,7 @@ pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<
     if heads == 0 || d == 0 || !d.is_multiple_of(heads) {
         return Err(Error::Argument { op: OP, problem: format!("{d} columns cannot be shared by {heads} heads") });
     }
-    let empty: Vec<f64> = (0..2 * heads + d).map(|k| if k < heads { f64::NEG_INFINITY } else { 0.0 }).collect();
-    let empty = device.upload(1, empty.len(), &empty, Tag::Workspace)?;
-    let empty = device.convert(OP, &empty, dtype.compute())?;
-    let mut state = device.uninit(OP, rows, 2 * heads + d, dtype.compute(), Tag::Workspace)?;
-    device.backend().spread_row(&empty, &mut state)?;
+    let mut state = empty_states(&device, rows, (heads, d), dtype.compute(), Tag::Workspace)?;
     let mut saved = Vec::with_capacity(blocks.len());
     let mut vars = vec![q];
     for block in blocks {
@@ -69,6 +67,22 @@ pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<
     let kept = out.clone();
     let q_value = q.value().clone();
     Ok(tape.push(&vars, out, || BlocksBackward { heads, q: q_value, blocks: saved, out: kept, lse }))
+}
+
+/// States of `rows` rows, of `heads` heads and `d` columns, that no edge was folded into yet.
+pub fn empty_states(
+    device: &Device,
+    rows: usize,
+    (heads, d): (usize, usize),
+    dtype: DType,
+    tag: Tag,
+) -> Result<Matrix> {
+    let empty: Vec<f64> = (0..2 * heads + d).map(|k| if k < heads { f64::NEG_INFINITY } else { 0.0 }).collect();
+    let empty = device.upload(1, empty.len(), &empty, Tag::Workspace)?;
+    let empty = device.convert(OP, &empty, dtype)?;
+    let mut states = device.uninit(OP, rows, empty.cols(), dtype, tag)?;
+    device.backend().spread_row(&empty, &mut states)?;
+    Ok(states)
 }
 
 struct SavedBlock {
@@ -136,14 +150,14 @@ impl Backward for BlocksBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::dtype::DType;
     use crate::gradcheck::check;
     use crate::ops::attention::attention;
     use crate::ops::graphs::Kind::{Computed, Stored};
     use crate::ops::graphs::{
-        Case, blocks, dropout, f64s, from_rows, near, same_bits_for_any_number_of_threads, small, upload, with_hub,
+        Case, blocks, dropout, f64s, from_rows, near, rows_of, same_bits_for_any_number_of_threads, small, upload,
+        with_hub,
     };
+    use crate::ops::rows::RowIndex;
     use crate::ops::tests::on_every_device;
 
     on_every_device!(gradients, blocks_of_one_matrix_are_attention_over_it);
@@ -174,13 +188,65 @@ mod tests {
             .into_iter()
             .map(|(block, first, _)| {
                 let rows = first..first + block.num_src();
-                (block, tape.leaf(crate::ops::graphs::rows_of(&kv, rows)))
+                (block, tape.leaf(rows_of(&kv, rows)))
             })
             .collect();
         let list: Vec<_> =
             parts.iter().map(|(graph, kv)| Block { graph, kv, bias: BiasVar::None, dropout: None }).collect();
         let found = attention_blocks(&mut tape, 2, &q, &list).unwrap();
         near(&f64s(found.value()), &f64s(expected.value()), 1e-12, "out");
+    }
+
+    /// The same as attention: every third row's edges are folded into states elsewhere, in pieces, and these are merged.
+    fn merged(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]) -> Result<Var> {
+        let (device, heads, csr) = (tape.device().clone(), 2, &graph.forward.csr);
+        let (q, kv, n) = (x[0].value(), x[1].value(), graph.num_dst());
+        let (d, dtype) = (q.cols(), q.dtype());
+        let far = |i: usize| i % 3 == 2;
+        let here: Vec<Vec<u32>> = (0..n).map(|i| if far(i) { vec![] } else { csr.row(i).to_vec() }).collect();
+        let pieces = |i: usize| csr.row(i).chunks(500).map(move |piece| (i as u32, piece.to_vec()));
+        // Those of the last rows first, and each row's in pieces: rows are listed many times and out of order.
+        let (list, there): (Vec<u32>, Vec<Vec<u32>>) = (0..n).rev().filter(|i| far(*i)).flat_map(pieces).unzip();
+        let fold = |rows: Vec<Vec<u32>>, q: &Matrix| -> Result<Matrix> {
+            let graph = from_rows(&device, rows, kv.rows());
+            let mut state = empty_states(&device, q.rows(), (heads, d), dtype.compute(), Tag::Workspace)?;
+            let score = Score::Dot { q, kv };
+            let a = Attention { graph: &graph, heads, score, bias: Bias::None, dropout: None };
+            device.backend().attention_fold(&a, &mut state)?;
+            Ok(state)
+        };
+        let mut state = fold(here, q)?;
+        let partial = fold(there, &rows_of(q, list.iter().map(|i| *i as usize)))?;
+        let index = RowIndex::new(&device, n, list)?;
+        device.backend().attention_merge(heads, &partial, &index, &mut state)?;
+        let mut out = device.uninit(OP, n, d, dtype, Tag::Activations)?;
+        let mut lse = device.uninit(OP, n, heads, dtype.compute(), Tag::Activations)?;
+        device.backend().attention_finish(heads, &state, &mut out, &mut lse)?;
+        Ok(tape.constant(out))
+    }
+
+    #[test]
+    fn merged_states_are_attention_over_all_edges() {
+        let inputs = [(300, 32, Stored), (300, 64, Stored)];
+        let whole = |tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]| {
+            attention(tape, graph, 2, &x[0], &x[1], BiasVar::None, None)
+        };
+        let exact = Case { graph: &with_hub, inputs: &inputs, f: &whole }.run(&Device::cpu(), DType::F64);
+        let case = || Case { graph: &with_hub, inputs: &inputs, f: &merged };
+        near(&case().run(&Device::cpu(), DType::F64)[0], &exact[0], 1e-12, "merged");
+        case().agrees_with_f64("merged", 2e-5, 2e-2);
+        same_bits_for_any_number_of_threads(|| case().run(&Device::cpu(), DType::F32), "merged");
+    }
+
+    #[test]
+    fn states_that_do_not_fit_are_refused() {
+        let device = Device::cpu();
+        let index = RowIndex::new(&device, 3, vec![0, 2]).unwrap();
+        let states = |rows| empty_states(&device, rows, (1, 2), DType::F32, Tag::Workspace).unwrap();
+        let merge = |partial, state| device.backend().attention_merge(1, &states(partial), &index, &mut states(state));
+        assert!(merge(2, 3).is_ok());
+        assert!(merge(3, 3).is_err());
+        assert!(merge(2, 4).is_err());
     }
 
     fn case() -> Case<'static> {

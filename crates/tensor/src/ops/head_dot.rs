@@ -1,84 +1,101 @@
-//! Products of a row's heads with vectors: l_ih = z_ih·a_h and r_ih = z_ih·b_h, both in one pass over z.
+//! Products of a row's heads with vectors, in one pass over the rows: l_ih = z_ih·a_h, or that and r_ih = z_ih·b_h.
 //!
 //! GAT's scores are made of these. Backward, in one pass too: dz_ih = dl_ih·a_h + dr_ih·b_h, da_h = Σ_i dl_ih·z_ih,
 //! db_h = Σ_i dr_ih·z_ih.
 
-use std::rc::Rc;
-
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::tape::{Backward, Grads, Parameter, Tape, Var};
+use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "products by head";
 
-/// What a backend does for it. z has H·C columns, vectors are H × C, products are N × H; the last two in the compute type.
+/// What a backend does for it, with one vector or two. z has H·C columns, vectors are H × C, products are N × H; the last two in
+/// the compute type.
 pub trait HeadDotKernels {
     /// Overwrites `to` with the products of z with each of `vectors`.
-    fn head_dot(&self, z: &Matrix, vectors: [&Matrix; 2], to: [&mut Matrix; 2]) -> Result<()>;
+    fn head_dot(&self, z: &Matrix, vectors: &[&Matrix], to: &mut [&mut Matrix]) -> Result<()>;
 
     /// From the gradients `g` of the products: that of z, and overwrites those of the vectors.
     fn head_dot_backward(
         &self,
         z: &Matrix,
-        vectors: [&Matrix; 2],
-        g: [&Matrix; 2],
+        vectors: &[&Matrix],
+        g: &[&Matrix],
         dz: (&mut Matrix, Write),
-        to: [&mut Matrix; 2],
+        to: &mut [&mut Matrix],
     ) -> Result<()>;
 }
 
-/// The products of the heads of `z` with the rows of each of two vectors.
-pub fn head_dot(tape: &mut Tape, z: &Var, vectors: [&Rc<Parameter>; 2]) -> Result<[Var; 2]> {
-    let vars = vectors.map(|v| tape.parameter(v));
-    let [a, b] = [vars[0].value(), vars[1].value()];
-    let (heads, width) = a.shape();
-    let (rows, dtype, device) = (z.value().rows(), a.dtype(), tape.device().clone());
-    b.expect(OP, "vectors", heads, width)?;
-    z.value().expect(OP, "z", rows, heads * width)?;
-    let new = || device.uninit(OP, rows, heads, dtype, Tag::Activations);
-    let (mut l, mut r) = (new()?, new()?);
-    device.backend().head_dot(z.value(), [a, b], [&mut l, &mut r])?;
-    let saved = [a.clone(), b.clone()];
-    Ok(tape.push_many(&[z, &vars[0], &vars[1]], [l, r], || HeadDotBackward { z: z.value().clone(), vectors: saved }))
+/// The products of the heads of `z` with the rows of each of one or two `vectors`.
+pub fn head_dot<const K: usize>(tape: &mut Tape, z: &Var, vectors: [&Var; K]) -> Result<[Var; K]> {
+    let (rows, device) = (z.value().rows(), tape.device().clone());
+    let values = vectors.map(Var::value);
+    let mut products = Vec::with_capacity(K);
+    for vector in values {
+        let (heads, width) = vector.shape();
+        vector.expect(OP, "vectors", values[0].rows(), values[0].cols())?;
+        z.value().expect(OP, "z", rows, heads * width)?;
+        products.push(device.uninit(OP, rows, heads, vector.dtype(), Tag::Activations)?);
+    }
+    device.backend().head_dot(z.value(), &values, &mut products.iter_mut().collect::<Vec<_>>())?;
+    let inputs: Vec<&Var> = std::iter::once(z).chain(vectors).collect();
+    let count = |products: Vec<Matrix>| Error::Argument { op: OP, problem: format!("{} products", products.len()) };
+    let products: [Matrix; K] = products.try_into().map_err(count)?;
+    let vectors = values.map(Matrix::clone);
+    Ok(tape.push_many(&inputs, products, || HeadDotBackward { z: z.value().clone(), vectors }))
 }
 
-struct HeadDotBackward {
+struct HeadDotBackward<const K: usize> {
     z: Matrix,
-    vectors: [Matrix; 2],
+    vectors: [Matrix; K],
 }
 
-impl Backward for HeadDotBackward {
+impl<const K: usize> Backward for HeadDotBackward<K> {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let device = grads.device().clone();
-        let [a, b] = &self.vectors;
-        let mut incoming = |k| match grads.output(k) {
-            Some(g) => Ok(g),
-            None => device.zeros(OP, self.z.rows(), a.rows(), a.dtype(), Tag::Activations),
-        };
-        let (dl, dr) = (incoming(0)?, incoming(1)?);
         let new = |m: &Matrix, tag| device.uninit(OP, m.rows(), m.cols(), m.dtype(), tag);
-        let (mut da, mut db) = (new(a, Tag::Gradients)?, new(b, Tag::Gradients)?);
+        let (mut incoming, mut found) = (Vec::with_capacity(K), Vec::with_capacity(K));
+        for (k, vector) in self.vectors.iter().enumerate() {
+            incoming.push(match grads.output(k) {
+                Some(g) => g,
+                None => device.zeros(OP, self.z.rows(), vector.rows(), vector.dtype(), Tag::Activations)?,
+            });
+            found.push(new(vector, Tag::Gradients)?);
+        }
         let (mut dz, write) = match grads.take(0) {
             Some(dz) => (dz, Write::Add),
             None => (new(&self.z, Tag::Activations)?, Write::Set),
         };
-        device.backend().head_dot_backward(&self.z, [a, b], [&dl, &dr], (&mut dz, write), [&mut da, &mut db])?;
+        device.backend().head_dot_backward(
+            &self.z,
+            &self.vectors.each_ref(),
+            &incoming.iter().collect::<Vec<_>>(),
+            (&mut dz, write),
+            &mut found.iter_mut().collect::<Vec<_>>(),
+        )?;
         grads.put(0, dz)?;
-        grads.put(1, da)?;
-        grads.put(2, db)
+        found.into_iter().enumerate().try_for_each(|(k, gradient)| grads.put(k + 1, gradient))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
     use crate::device::Device;
     use crate::dtype::DType;
     use crate::gradcheck::check;
     use crate::ops::combine::concat;
     use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
+    use crate::tape::Parameter;
+
+    fn both(tape: &mut Tape, z: &Var, [a, b]: [&Rc<Parameter>; 2]) -> Result<[Var; 2]> {
+        let (a, b) = (tape.parameter(a), tape.parameter(b));
+        head_dot(tape, z, [&a, &b])
+    }
 
     #[test]
     fn gradients() {
@@ -87,14 +104,21 @@ mod tests {
             let new = |name| parameter(&device, name, (heads, width), DType::F64);
             let [a, b] = [new("a"), new("other")];
             let z = upload(&device, 1, (rows, heads * width), 1.0);
-            let both = [a.clone(), b.clone()];
-            check(&device, std::slice::from_ref(&z), &both, |tape, x| {
-                let [l, r] = head_dot(tape, &x[0], [&a, &b])?;
+            let vectors = [a.clone(), b.clone()];
+            check(&device, std::slice::from_ref(&z), &vectors, |tape, x| {
+                let [l, r] = both(tape, &x[0], [&a, &b])?;
                 concat(tape, &[&l, &x[0], &r])
             })
             .unwrap();
             // One of the two is not used.
-            check(&device, &[z], &both, |tape, x| Ok(head_dot(tape, &x[0], [&a, &b])?[1].clone())).unwrap();
+            let one = std::slice::from_ref(&z);
+            check(&device, one, &vectors, |tape, x| Ok(both(tape, &x[0], [&a, &b])?[1].clone())).unwrap();
+            check(&device, one, &vectors[..1], |tape, x| {
+                let a = tape.parameter(&a);
+                let [l] = head_dot(tape, &x[0], [&a])?;
+                concat(tape, &[&l, &x[0]])
+            })
+            .unwrap();
         }
     }
 
@@ -106,7 +130,7 @@ mod tests {
         let [a, b] = [new("a"), new("other")];
         let mut tape = Tape::new(&device);
         let z = tape.leaf(upload(&device, 1, (rows, heads * width), 1.0));
-        let found = head_dot(&mut tape, &z, [&a, &b]).unwrap();
+        let found = both(&mut tape, &z, [&a, &b]).unwrap();
         let z = f64s(z.value());
         for (found, vector) in found.iter().zip([a, b]) {
             let vector = f64s(&vector.value());
@@ -119,7 +143,7 @@ mod tests {
 
     fn case((rows, heads, width): (usize, usize, usize)) -> Case {
         Case::new(vec![(rows, heads * width)], vec![(heads, width); 2], |tape, x, p| {
-            Ok(head_dot(tape, &x[0], [&p[0], &p[1]])?.to_vec())
+            Ok(both(tape, &x[0], [&p[0], &p[1]])?.to_vec())
         })
     }
 
@@ -136,7 +160,7 @@ mod tests {
         let new = |cols| parameter(&device, "a", (2, cols), DType::F64);
         let mut tape = Tape::new(&device);
         let z = tape.leaf(upload(&device, 1, (4, 6), 1.0));
-        assert!(head_dot(&mut tape, &z, [&new(3), &new(4)]).is_err());
-        assert!(head_dot(&mut tape, &z, [&new(4), &new(4)]).is_err());
+        assert!(both(&mut tape, &z, [&new(3), &new(4)]).is_err());
+        assert!(both(&mut tape, &z, [&new(4), &new(4)]).is_err());
     }
 }

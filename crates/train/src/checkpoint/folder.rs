@@ -7,6 +7,7 @@ use graphweft_graph::Error as Bad;
 
 use super::manifest::Manifest;
 use super::{Checkpoint, FILES, hidden, remove};
+use crate::config::RunConfig;
 use crate::durable;
 use crate::error::Result;
 
@@ -36,6 +37,11 @@ impl Checkpoints {
         Self { path, every, keep: usize::try_from(keep).unwrap_or(usize::MAX) }
     }
 
+    /// Those of the run in the folder `run`.
+    pub fn of(run: &Path, config: &RunConfig) -> Self {
+        Self::new(run.join("checkpoints"), config.checkpoint_every, config.keep)
+    }
+
     /// Whether a checkpoint is due after this epoch.
     pub fn is_due(&self, epoch: u64) -> bool {
         epoch.is_multiple_of(self.every)
@@ -46,7 +52,7 @@ impl Checkpoints {
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
         durable::create_folder(&self.path)?;
         let epoch = checkpoint.state.epoch;
-        let path = self.path.join(format!("{PREFIX}{epoch:06}"));
+        let path = self.path_of(epoch);
         checkpoint.write(&path)?;
         let mut due = 0;
         for (step, path) in self.list()?.into_iter().rev() {
@@ -106,6 +112,11 @@ impl Checkpoints {
             names.extend(entry.map_err(unreadable)?.file_name().into_string().ok());
         }
         Ok(names)
+    }
+
+    /// Where the checkpoint of an epoch is, if there is one.
+    pub fn path_of(&self, epoch: u64) -> PathBuf {
+        self.path.join(format!("{PREFIX}{epoch:06}"))
     }
 
     /// Where they are.

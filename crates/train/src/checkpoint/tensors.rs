@@ -67,6 +67,28 @@ impl Tensors {
         self.0.insert(name.into(), Tensor { dtype: Dtype::I64, shape: Vec::new(), bytes });
     }
 
+    /// Adds a list of ids, in as few bytes as they need.
+    pub fn add_ids(&mut self, name: &str, ids: &[u64]) {
+        let narrow: std::result::Result<Vec<u32>, _> = ids.iter().map(|id| u32::try_from(*id)).collect();
+        let (dtype, bytes) = match narrow {
+            Ok(ids) => (Dtype::U32, bytemuck::cast_slice(&ids).to_vec()),
+            Err(_) => (Dtype::U64, bytemuck::cast_slice(ids).to_vec()),
+        };
+        self.0.insert(name.into(), Tensor { dtype, shape: vec![ids.len()], bytes });
+    }
+
+    /// A list of ids, if there is one under this name.
+    pub fn ids(&self, name: &str) -> Option<Vec<u64>> {
+        let tensor = self.0.get(name)?;
+        match tensor.dtype {
+            Dtype::U32 => {
+                Some(bytemuck::pod_collect_to_vec::<u8, u32>(&tensor.bytes).iter().map(|id| (*id).into()).collect())
+            }
+            Dtype::U64 => Some(bytemuck::pod_collect_to_vec(&tensor.bytes)),
+            _ => None,
+        }
+    }
+
     /// The names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)

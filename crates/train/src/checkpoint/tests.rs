@@ -7,15 +7,16 @@ use crate::schedule::Schedule;
 fn checkpoint(epoch: u64) -> Checkpoint {
     let mut model = Tensors::default();
     model.add_vector("a.weight", &[1.0, 2.0, epoch as f64]);
-    let best = Scores { epoch: 1, train: 90.0, valid: 0.1 + 0.2, test: 80.0 };
+    let best = Scores { epoch: 1, train: 90.0, valid: 0.1 + 0.2, test: 80.0, valid_loss: 0.5 };
     let schedule = Schedule::new(&TrainConfig::default()).state();
     Checkpoint {
-        state: State { epoch, steps: epoch, seed: 3, best: Some(best), schedule },
+        state: State { epoch, steps: epoch, seed: 3, best: Some(best), improved: 1, schedule },
         best: model.clone(),
         optimizer: Tensors::default(),
         model,
         config: "[train]\nepochs = 5\n".into(),
         plan: "{}\n".into(),
+        partition: None,
         metrics: b"{\"epoch\":1}\n".to_vec(),
     }
 }
@@ -46,7 +47,7 @@ fn what_is_saved_is_read_back_and_written_the_same_again() {
     assert_eq!(Checkpoint::read(&path).unwrap(), checkpoint(10));
     let bytes = || -> Vec<_> { files(&path).iter().map(|f| fs::read(f).unwrap()).collect() };
     let first = bytes();
-    assert_eq!(first.len(), 8);
+    assert_eq!(first.len(), 9);
     all.save(&checkpoint(10)).unwrap();
     assert!(first == bytes());
     assert_eq!(names(&all), ["step-000010"]);
@@ -129,4 +130,20 @@ fn the_last_due_ones_and_the_newest_stay() {
     assert_eq!(names(&all), ["step-000020", "step-000030", "step-000037"]);
     all.save(&checkpoint(40)).unwrap();
     assert_eq!(names(&all), ["step-000030", "step-000040"]);
+}
+
+#[test]
+fn among_equal_scores_the_lower_loss_is_reported_but_is_no_improvement() {
+    let scores = |valid, valid_loss| Scores { epoch: 1, train: 0.0, valid, test: 0.0, valid_loss };
+    let before = scores(80.0, 0.5);
+    for (now, improves, beats) in [
+        (scores(81.0, 0.9), true, true),
+        (scores(80.0, 0.4), false, true),
+        (scores(80.0, 0.5), false, false),
+        (scores(80.0, f64::NAN), false, false),
+        (scores(79.0, 0.1), false, false),
+    ] {
+        assert_eq!((now.improves_on(&before), now.beats(&before)), (improves, beats), "{now:?}");
+    }
+    assert!(scores(1.0, 1.0).improves_on(&scores(f64::NAN, 1.0)), "anything is better than nothing");
 }

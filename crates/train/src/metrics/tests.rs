@@ -106,3 +106,19 @@ fn ranking_needs_two_kinds() {
     assert!(message.contains("has 7"), "{message}");
     assert!(Metric::RocAuc.check(&Truth::Class(&[]), 2).is_ok() && Metric::RocAuc.check(&Truth::Each(&[]), 7).is_ok());
 }
+
+#[test]
+fn losses_are_means_over_known_labels() {
+    let device = Device::cpu();
+    let logits = Logits { values: vec![1.0, 0.0, 1000.0, -1000.0, -2.0, 3.0], cols: 2 };
+    let loss = |truth| {
+        Scoring { metric: Metric::Accuracy, truth, device: &device, reduce: &Alone }.loss(&logits, &all(3)).unwrap()
+    };
+    let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+    // −ln of the softmax, by hand; the second row would overflow if it were not shifted.
+    close(loss(Truth::Class(&[0, 1, -1])), ((-1f64).exp().ln_1p() + 2000.0) / 2.0);
+    let nan = f32::NAN;
+    let (each, log) = ([1.0, nan, nan, nan, 0.0, 1.0], |x: f64| (1.0 + (-x).exp()).ln());
+    close(loss(Truth::Each(&each)), (log(1.0) + log(2.0) + log(3.0)) / 3.0);
+    assert!(loss(Truth::Class(&[-1, -1, -1])).is_nan());
+}

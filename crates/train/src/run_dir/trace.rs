@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use graphweft_graph::{Error, Result};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 const NAME: &str = "trace.json";
@@ -16,7 +17,55 @@ const CLOSE: &str = "\n]\n";
 /// Later phases are not recorded: viewers slow down, and epochs look alike.
 const MOST: usize = 20_000;
 
-/// Collects phases and writes them now and then.
+/// What a rank did, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phase {
+    /// What.
+    pub name: String,
+    /// In which epoch.
+    pub epoch: u64,
+    /// Microseconds since 1970: the clock that processes share.
+    pub start: u64,
+    /// How many microseconds it took.
+    pub duration: u64,
+}
+
+/// The phases of one rank, until they are written.
+#[derive(Debug)]
+pub struct Phases {
+    /// The same moment by both clocks.
+    origin: (Instant, Duration),
+    all: Vec<Phase>,
+    /// With those that were written.
+    count: usize,
+}
+
+impl Default for Phases {
+    fn default() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { origin: (Instant::now(), now), all: Vec::new(), count: 0 }
+    }
+}
+
+impl Phases {
+    /// Adds a phase that began at `start` and is over now.
+    pub fn add(&mut self, name: &str, epoch: u64, start: Instant) {
+        if self.count >= MOST {
+            return;
+        }
+        self.count += 1;
+        let began = self.origin.1 + start.saturating_duration_since(self.origin.0);
+        let (start, duration) = (began.as_micros() as u64, start.elapsed().as_micros() as u64);
+        self.all.push(Phase { name: name.into(), epoch, start, duration });
+    }
+
+    /// Takes those that were added since the last time.
+    pub fn take(&mut self) -> Vec<Phase> {
+        std::mem::take(&mut self.all)
+    }
+}
+
+/// The file, written now and then.
 #[derive(Debug)]
 pub struct Trace {
     file: File,
@@ -25,8 +74,6 @@ pub struct Trace {
     end: u64,
     count: usize,
     pending: String,
-    /// The same moment by both clocks.
-    start: (Instant, Duration),
 }
 
 impl Trace {
@@ -49,9 +96,7 @@ impl Trace {
         }
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path).map_err(write())?;
         file.write_all(kept.as_bytes()).map_err(write())?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut trace =
-            Self { file, path, end: kept.len() as u64, count, pending: String::new(), start: (Instant::now(), now) };
+        let mut trace = Self { file, path, end: kept.len() as u64, count, pending: String::new() };
         for rank in (0..ranks).filter(|_| count == 0) {
             let name = format!("rank {rank}");
             trace.push(&json!({"name": "thread_name", "ph": "M", "pid": 0, "tid": rank, "args": {"name": name}}));
@@ -60,15 +105,15 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Adds a phase of a rank that began at `start` and is over now.
-    pub fn add(&mut self, rank: usize, phase: &str, epoch: u64, start: Instant) {
+    /// Adds what a rank did.
+    pub fn add(&mut self, rank: usize, phase: &Phase) {
         if self.count >= MOST {
             return;
         }
-        let began = self.start.1 + start.saturating_duration_since(self.start.0);
+        let Phase { name, epoch, start, duration } = phase;
         self.push(&json!({
-            "name": phase, "cat": "train", "ph": "X", "pid": 0, "tid": rank,
-            "ts": began.as_micros() as u64, "dur": start.elapsed().as_micros() as u64, "args": {"epoch": epoch},
+            "name": name, "cat": "train", "ph": "X", "pid": 0, "tid": rank, "ts": start, "dur": duration,
+            "args": {"epoch": epoch},
         }));
     }
 
@@ -93,6 +138,14 @@ impl Trace {
 mod tests {
     use super::*;
 
+    fn did(name: &str) -> Phase {
+        let mut phases = Phases::default();
+        phases.add(name, 1, Instant::now());
+        let all = phases.take();
+        assert!(phases.take().is_empty(), "each is given once");
+        all[0].clone()
+    }
+
     #[test]
     fn it_is_valid_json_at_any_time_and_goes_on_after_a_cut() {
         let dir = tempfile::tempdir().unwrap();
@@ -105,13 +158,13 @@ mod tests {
         let mut trace = Trace::open(dir.path(), 1).unwrap();
         assert!(names().is_empty());
         for (phase, shown) in [("forward", 1), ("backward", 2)] {
-            trace.add(0, phase, 1, Instant::now());
+            trace.add(0, &did(phase));
             trace.flush().unwrap();
             assert_eq!(names().len(), shown);
         }
         drop(trace);
         let mut trace = Trace::open(dir.path(), 1).unwrap();
-        trace.add(1, "update", 1, Instant::now());
+        trace.add(1, &did("update"));
         trace.flush().unwrap();
         assert_eq!(names(), ["forward", "backward", "update"]);
         let bytes = std::fs::read(&path).unwrap();

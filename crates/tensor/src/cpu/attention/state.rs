@@ -5,11 +5,15 @@ use rayon::prelude::*;
 
 use super::OP;
 use crate::cpu::elementwise::{Convert, Real};
+use crate::cpu::rowwise::Blocks;
+use crate::cpu::share::Shared;
 use crate::cpu::{Isa, host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
+use crate::ops::rows::RowIndex;
 
 /// `to` becomes the state over both sets of edges.
+#[inline(always)]
 pub(super) fn merge<C: Real>(heads: usize, to: &mut [C], from: &[C]) {
     let w = (to.len() - 2 * heads) / heads;
     for h in 0..heads {
@@ -25,6 +29,36 @@ pub(super) fn merge<C: Real>(heads: usize, to: &mut [C], from: &[C]) {
             to[c] = to[c] * a + from[c] * b;
         }
     }
+}
+
+/// [`merge`] of row k of `partial` into row `index[k]` of `state`, in order of k.
+pub(super) fn merge_rows<C: Real>(
+    isa: Isa,
+    heads: usize,
+    partial: &Matrix,
+    index: &RowIndex,
+    state: &mut Matrix,
+) -> Result<()> {
+    let (rows, size) = state.shape();
+    state.expect(OP, "state", index.num_rows(), size)?;
+    partial.expect(OP, "partial states", index.index().len(), size)?;
+    let (partial, groups) = (host::<C>(OP, "partial states", partial)?, index.groups());
+    let state = Shared::new(host_mut::<C>(OP, "state", state)?);
+    Blocks::new(rows, size).each(|_, rows| {
+        isa.run(
+            #[inline(always)]
+            || {
+                for (row, positions) in groups.within(rows) {
+                    // SAFETY: blocks of rows are disjoint, and a row is in its block once.
+                    let to = unsafe { state.part(row * size..(row + 1) * size) };
+                    for k in positions {
+                        merge(heads, to, &partial[*k as usize * size..][..size]);
+                    }
+                }
+            },
+        );
+    });
+    Ok(())
 }
 
 /// The output and the log-sum-exp of one row. Without edges these are 0 and −∞.

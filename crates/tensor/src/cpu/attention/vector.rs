@@ -108,6 +108,10 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
 
     for row in task.rows.clone() {
         let edges = task.edges_of(o.indptr, row);
+        // A row that this block has nothing for stays as it is.
+        if edges.is_empty() && matches!(f.target, Target::Carry(_)) {
+            continue;
+        }
         m.fill(f32::NEG_INFINITY);
         s.fill(0.0);
         acc.fill(0.0);
@@ -224,6 +228,9 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
 
     for row in task.rows.clone() {
         let edges = task.edges_of(o.indptr, row);
+        if edges.is_empty() && b.write == Write::Add {
+            continue;
+        }
         let g = b.known.g.as_ptr().add(row * d);
         for h in 0..heads {
             big_d[FOUR * h..FOUR * (h + 1)].fill(b.known.big_d[row * heads + h]);

@@ -115,6 +115,10 @@ unsafe fn forward<T: Storage, const PLAIN: bool>(o: &Pass<'_, Dot<'_, T, T>>, f:
     let (values, size) = (score.values(), 2 * heads + d);
     for row in task.rows.clone() {
         let edges = task.edges_of(o.indptr, row);
+        // A row that this block has nothing for stays as it is.
+        if edges.is_empty() && matches!(f.target, Target::Carry(_)) {
+            continue;
+        }
         for group in 0..heads / HEADS {
             let (first, column) = (HEADS * group, COLUMNS * group);
             let q = score.q(row).add(column);
@@ -202,6 +206,9 @@ unsafe fn by_dst<'a, T: Storage, const PLAIN: bool>(
     let values = score.values();
     for row in task.rows.clone() {
         let edges = task.edges_of(o.indptr, row);
+        if edges.is_empty() && b.write == Write::Add {
+            continue;
+        }
         for group in 0..heads / HEADS {
             let (first, column) = (HEADS * group, COLUMNS * group);
             let (q, g) = (score.q(row).add(column), b.known.g.as_ptr().add(row * d + column));

@@ -131,6 +131,9 @@ unsafe fn sum<S: Simd, T: Sink<S>, O: Sink<S>>(o: &Sum<'_, T, O>, task: &Task) {
     let (d, uniform) = (o.d, o.weights.is_uniform());
     for row in task.rows.clone() {
         let edges = task.edges_of(o.indptr, row);
+        if edges.is_empty() && o.write == Write::Add {
+            continue;
+        }
         match task.piece {
             Some(piece) => {
                 let to = Target::<S, f32>::new(o.partial.part(piece * d..(piece + 1) * d), Write::Set, 1.0);
@@ -239,6 +242,9 @@ unsafe fn max<S: Simd, T: Sink<S>>(o: &Max<'_, T>, task: &Task) {
     let (nobody, least, zero) = (S::splat_bits(NOBODY), S::splat(f32::NEG_INFINITY), S::splat(0.0));
     for row in task.rows.clone() {
         let edges = task.edges_of(o.indptr, row);
+        if edges.is_empty() && o.write == Write::Add {
+            continue;
+        }
         if let Some(piece) = task.piece {
             let to = o.partial.part(2 * piece * d..2 * (piece + 1) * d).as_mut_ptr();
             panels!(S, d, |first, V| {
@@ -320,6 +326,9 @@ unsafe fn max_back<S: Simd, T: Sink<S>>(o: &MaxBack<'_, T>, task: &Task) {
     let d = o.d;
     for row in task.rows.clone() {
         let edges = task.edges_of(o.indptr, row);
+        if edges.is_empty() && o.write == Write::Add {
+            continue;
+        }
         match task.piece {
             Some(piece) => {
                 let to = Target::<S, f32>::new(o.partial.part(piece * d..(piece + 1) * d), Write::Set, 1.0);

@@ -1,0 +1,161 @@
+//! What was sent, by purpose.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use crate::communicator::{Communicator, Label, Message, Pending};
+use crate::error::Result;
+
+/// What one rank sent under one [`Label`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Payload to other ranks; what a rank sends to itself is not counted.
+    pub bytes: u64,
+    /// Exchanges in which something went to another rank.
+    pub calls: u64,
+}
+
+/// What one rank sent, by label; a table when it is displayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts(BTreeMap<Label, Count>);
+
+impl Counts {
+    /// All labels under which something was sent, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Label, &Count)> {
+        self.0.iter()
+    }
+
+    /// The sum over the labels that `which` takes.
+    pub fn total(&self, which: impl Fn(&Label) -> bool) -> Count {
+        self.0
+            .iter()
+            .filter(|(label, _)| which(label))
+            .fold(Count::default(), |sum, (_, c)| Count { bytes: sum.bytes + c.bytes, calls: sum.calls + c.calls })
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.0.keys().map(|label| label.op.len()).max().unwrap_or(0).max("operation".len());
+        writeln!(f, "{:width$}  {:9}  {:>5}  {:>9}  {:>15}", "operation", "traffic", "layer", "calls", "bytes")?;
+        for (label, count) in &self.0 {
+            let traffic = format!("{:?}", label.traffic).to_lowercase();
+            let (op, layer) = (label.op, label.layer);
+            writeln!(f, "{op:width$}  {traffic:9}  {layer:>5}  {:>9}  {:>15}", count.calls, count.bytes)?;
+        }
+        let all = self.total(|_| true);
+        write!(f, "{:width$}  {:9}  {:>5}  {:>9}  {:>15}", "all", "", "", all.calls, all.bytes)
+    }
+}
+
+/// A rank's account, shared by all groups that were split from a [`Metered`] communicator.
+#[derive(Clone, Debug, Default)]
+pub struct Account(Rc<RefCell<Counts>>);
+
+impl Account {
+    /// What was sent since the last reset.
+    pub fn snapshot(&self) -> Counts {
+        self.0.borrow().clone()
+    }
+
+    /// Starts again from nothing.
+    pub fn reset(&self) {
+        self.0.borrow_mut().0.clear();
+    }
+}
+
+/// Counts what goes through another communicator.
+pub struct Metered {
+    inner: Rc<dyn Communicator>,
+    account: Account,
+}
+
+impl Metered {
+    /// Counts what `inner` sends, into an account of its own.
+    pub fn new(inner: Rc<dyn Communicator>) -> Self {
+        Self { inner, account: Account::default() }
+    }
+
+    /// Where it is counted.
+    pub fn account(&self) -> Account {
+        self.account.clone()
+    }
+}
+
+impl Communicator for Metered {
+    fn rank(&self) -> usize {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn set_step(&self, step: u64) {
+        self.inner.set_step(step);
+    }
+
+    unsafe fn post(&self, label: Label, sends: &[Message], receives: &[Message]) -> Result<Box<dyn Pending>> {
+        // SAFETY: as promised by the caller.
+        let pending = unsafe { self.inner.post(label, sends, receives) }?;
+        let mut others = sends.iter().filter(|m| m.peer != self.rank()).peekable();
+        if others.peek().is_some() {
+            let mut counts = self.account.0.borrow_mut();
+            let count = counts.0.entry(label).or_default();
+            count.calls += 1;
+            count.bytes += others.map(|m| m.view.bytes as u64).sum::<u64>();
+        }
+        Ok(pending)
+    }
+
+    fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {
+        Ok(Rc::new(Self { inner: self.inner.split(members)?, account: self.account.clone() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Traffic, Type, View, threads};
+
+    const SUM: Label = Label { op: "gradients", traffic: Traffic::Gradients, layer: 3 };
+    const ROWS: Label = Label { op: "attend", traffic: Traffic::Rows, layer: 1 };
+
+    #[test]
+    fn only_what_others_get_counts_and_groups_share_the_account() {
+        let options = threads::Options { ranks: 3, threads: 1, deadline: Duration::from_secs(20) };
+        let counts = threads::run(options, |comm| {
+            let metered = Metered::new(comm);
+            let account = metered.account();
+            let group = metered.split(&[2, 0, 1])?;
+            let (mut sum, mut own) = ([1.0f64; 5], [0u8; 7]);
+            let (view, here) = (View::host_mut(&mut sum, Type::F64), View::host_mut(&mut own, Type::Bytes));
+            let to_itself = [Message { peer: metered.rank(), view: here.part(0, 3) }];
+            let from_itself = [Message { peer: metered.rank(), view: here.part(3, 3) }];
+            // SAFETY: the arrays outlive the exchanges and nothing else touches them.
+            unsafe {
+                metered.all_reduce(SUM, view)?;
+                group.all_reduce(SUM, view)?;
+                metered.post(ROWS, &to_itself, &from_itself)?.wait()?;
+            }
+            let first = account.snapshot();
+            account.reset();
+            group.barrier(ROWS)?;
+            Ok::<_, crate::Error>((first, account.snapshot()))
+        })
+        .unwrap();
+        for (first, second) in counts {
+            assert_eq!(first.iter().collect::<Vec<_>>(), [(&SUM, &Count { bytes: 2 * 2 * 40, calls: 2 })]);
+            assert_eq!(second.iter().collect::<Vec<_>>(), [(&ROWS, &Count { bytes: 2, calls: 1 })]);
+            assert_eq!(first.total(|label| label.traffic == Traffic::Rows), Count::default());
+            let table = first.to_string();
+            assert_eq!(table.lines().count(), 3, "{table}");
+            let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+            assert_eq!(row, ["gradients", "gradients", "3", "2", "160"]);
+        }
+    }
+}

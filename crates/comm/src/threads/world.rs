@@ -1,0 +1,434 @@
+//! Where ranks of one process meet: messages are matched here and copied once, from the sender's memory to the receiver's.
+//!
+//! Sends and receives of a route are matched in the order in which they were posted. Who copies a matched message is whichever
+//! of the two ranks waits first, so that a rank that still computes is not held up and waits may come in any order. All states
+//! are kept under one lock, which is never held during a copy that takes long; a rank that has to wait sleeps on a condition
+//! variable of its own and is woken only when there is something to do for it.
+//!
+//! Memory: a message that is being copied cannot be withdrawn (its owner waits until the copy is over), one that was withdrawn
+//! is never copied. Blame: the first loss is kept and told to everyone; if a deadline passes, it is the rank that others wait
+//! for, directly or not, that waits for nobody itself, and that was not heard of for the longest time.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::view::View;
+
+/// Up to this many bytes are copied at once by whoever comes second: cheaper than waking the other.
+const SMALL: usize = 2048;
+
+/// Why an exchange failed; ranks are those of the whole world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Lost(usize),
+    Unequal { from: usize, sent: usize, to: usize, expected: usize },
+}
+
+/// A message of a posted exchange, to or from `peer`.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) peer: usize,
+    pub(crate) view: View,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Route {
+    group: usize,
+    from: usize,
+    to: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Send,
+    Receive,
+}
+
+/// One end of a message.
+#[derive(Clone, Copy)]
+struct End {
+    rank: usize,
+    exchange: u64,
+    view: View,
+}
+
+/// A message under way.
+#[derive(Clone, Copy)]
+enum Transfer {
+    /// One end was posted; `peer` has not come yet.
+    Open { end: End, peer: usize },
+    /// Nobody copies it yet.
+    Ready { from: End, to: End },
+    /// Somebody does.
+    Copying,
+    /// The end that was posted is gone.
+    Withdrawn { by: usize },
+}
+
+/// Messages with one end, all of the same side, first come first.
+struct Line {
+    side: Side,
+    transfers: VecDeque<u64>,
+}
+
+struct Exchange {
+    /// Messages that have not arrived.
+    left: usize,
+    transfers: Vec<u64>,
+    failure: Option<Failure>,
+}
+
+/// What is known of a rank.
+struct Seat {
+    /// Messages that it could copy.
+    ready: VecDeque<u64>,
+    /// The exchange that it waits for.
+    waits_for: Option<u64>,
+    asleep: bool,
+    /// It sleeps because something that it wants back is being copied.
+    withdraws: bool,
+    ended: bool,
+    heard: Instant,
+    step: u64,
+}
+
+struct State {
+    lines: HashMap<Route, Line>,
+    /// Those that have arrived are not here any more.
+    transfers: HashMap<u64, Transfer>,
+    exchanges: HashMap<u64, Exchange>,
+    /// The number of the next transfer or exchange.
+    next: u64,
+    /// By members and by how often these were asked for.
+    groups: HashMap<(Vec<usize>, usize), usize>,
+    /// The rank whose loss came first.
+    lost: Option<usize>,
+    seats: Vec<Seat>,
+}
+
+/// All ranks of a process.
+pub(crate) struct World {
+    state: Mutex<State>,
+    /// One per rank.
+    alarms: Vec<Condvar>,
+    deadline: Duration,
+}
+
+impl World {
+    pub(crate) fn new(ranks: usize, deadline: Duration) -> Self {
+        let seat = || Seat {
+            ready: VecDeque::new(),
+            waits_for: None,
+            asleep: false,
+            withdraws: false,
+            ended: false,
+            heard: Instant::now(),
+            step: 0,
+        };
+        let state = State {
+            lines: HashMap::new(),
+            transfers: HashMap::new(),
+            exchanges: HashMap::new(),
+            next: 0,
+            groups: HashMap::new(),
+            lost: None,
+            seats: (0..ranks).map(|_| seat()).collect(),
+        };
+        Self { state: Mutex::new(state), alarms: (0..ranks).map(|_| Condvar::new()).collect(), deadline }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code panics while it holds this lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the group of `members` that is asked for the `count`-th time.
+    pub(crate) fn group(&self, members: Vec<usize>, count: usize) -> usize {
+        let mut state = self.lock();
+        let next = state.groups.len() + 1;
+        *state.groups.entry((members, count)).or_insert(next)
+    }
+
+    pub(crate) fn set_step(&self, me: usize, step: u64) {
+        self.lock().seats[me].step = step;
+    }
+
+    pub(crate) fn step(&self, me: usize) -> u64 {
+        self.lock().seats[me].step
+    }
+
+    /// The rank whose loss came first.
+    pub(crate) fn lost(&self) -> Option<usize> {
+        self.lock().lost
+    }
+
+    /// Tells everyone that `me` failed, unless another did before.
+    pub(crate) fn fail(&self, me: usize) {
+        let mut state = self.lock();
+        state.lost.get_or_insert(me);
+        self.wake_all(&mut state);
+    }
+
+    /// `me` will make no more calls.
+    pub(crate) fn end(&self, me: usize) {
+        let mut state = self.lock();
+        state.seats[me].ended = true;
+        self.wake_all(&mut state);
+    }
+
+    fn wake(&self, state: &mut State, rank: usize) {
+        // Taken back by whoever wakes: one signal per sleep.
+        if std::mem::take(&mut state.seats[rank].asleep) {
+            self.alarms[rank].notify_one();
+        }
+    }
+
+    fn wake_all(&self, state: &mut State) {
+        (0..self.alarms.len()).for_each(|rank| self.wake(state, rank));
+    }
+
+    /// Starts an exchange and gives its number.
+    ///
+    /// # Safety
+    /// All views are valid, those received for writing, until `wait` or `withdraw` of this number has returned.
+    pub(crate) unsafe fn post(&self, me: usize, group: usize, sends: &[Part], receives: &[Part]) -> u64 {
+        let mut state = self.lock();
+        state.seats[me].heard = Instant::now();
+        let exchange = state.number();
+        let left = sends.len() + receives.len();
+        state.exchanges.insert(exchange, Exchange { left, transfers: Vec::with_capacity(left), failure: None });
+        for part in sends {
+            let route = Route { group, from: me, to: part.peer };
+            self.add(&mut state, route, Side::Send, part.peer, End { rank: me, exchange, view: part.view });
+        }
+        for part in receives {
+            let route = Route { group, from: part.peer, to: me };
+            self.add(&mut state, route, Side::Receive, part.peer, End { rank: me, exchange, view: part.view });
+        }
+        exchange
+    }
+
+    /// One end of a message has come: it meets the other or stands in line for it.
+    fn add(&self, state: &mut State, route: Route, side: Side, peer: usize, end: End) {
+        let line = state.lines.entry(route).or_insert_with(|| Line { side, transfers: VecDeque::new() });
+        let other = if line.side == side { None } else { line.transfers.pop_front() };
+        let Some(id) = other else {
+            let id = state.next;
+            state.next += 1;
+            line.side = side;
+            line.transfers.push_back(id);
+            state.transfers.insert(id, Transfer::Open { end, peer });
+            state.note(end.exchange, id);
+            return;
+        };
+        match state.transfers.remove(&id) {
+            Some(Transfer::Open { end: first, .. }) => {
+                let (from, to) = if side == Side::Send { (end, first) } else { (first, end) };
+                self.meet(state, id, from, to);
+            }
+            Some(Transfer::Withdrawn { by }) => self.refuse(state, end, Failure::Lost(by)),
+            // Messages in lines are in no other state.
+            Some(Transfer::Ready { .. } | Transfer::Copying) | None => {}
+        }
+    }
+
+    fn meet(&self, state: &mut State, id: u64, from: End, to: End) {
+        if from.view.bytes != to.view.bytes {
+            let (sent, expected) = (from.view.bytes, to.view.bytes);
+            let failure = Failure::Unequal { from: from.rank, sent, to: to.rank, expected };
+            self.refuse(state, from, failure);
+            self.refuse(state, to, failure);
+        } else if from.view.bytes <= SMALL {
+            // SAFETY: both ends are posted and neither can be withdrawn while the state is locked.
+            unsafe { copy(from.view, to.view) };
+            self.arrived(state, from);
+            self.arrived(state, to);
+        } else {
+            state.transfers.insert(id, Transfer::Ready { from, to });
+            for end in [from, to] {
+                state.note(end.exchange, id);
+                state.seats[end.rank].ready.push_back(id);
+                self.wake(state, end.rank);
+            }
+        }
+    }
+
+    fn refuse(&self, state: &mut State, end: End, failure: Failure) {
+        if let Some(exchange) = state.exchanges.get_mut(&end.exchange) {
+            exchange.failure.get_or_insert(failure);
+        }
+        self.wake(state, end.rank);
+    }
+
+    fn arrived(&self, state: &mut State, end: End) {
+        let Some(exchange) = state.exchanges.get_mut(&end.exchange) else { return };
+        exchange.left -= 1;
+        if exchange.left == 0 {
+            self.wake(state, end.rank);
+        }
+    }
+
+    /// Blocks until all messages of an exchange have arrived; meanwhile copies whatever can be copied for this rank.
+    pub(crate) fn wait(&self, me: usize, exchange: u64) -> Result<(), Failure> {
+        let mut end = Instant::now().checked_add(self.deadline);
+        let mut state = self.lock();
+        state.seats[me].waits_for = Some(exchange);
+        let result = loop {
+            match state.exchanges.get(&exchange) {
+                Some(Exchange { failure: Some(failure), .. }) => break Err(*failure),
+                Some(Exchange { left: 1.., .. }) => {}
+                Some(Exchange { left: 0, .. }) | None => break Ok(()),
+            }
+            if let Some(id) = state.seats[me].ready.pop_front() {
+                state = self.carry(state, id);
+                continue;
+            }
+            if let Some(lost) = state.lost.or_else(|| state.ended_peer(exchange)) {
+                break Err(Failure::Lost(lost));
+            }
+            let now = Instant::now();
+            let left = match end {
+                Some(end) => end.saturating_duration_since(now),
+                None => Duration::MAX,
+            };
+            if left.is_zero() {
+                match state.culprit(exchange) {
+                    Some(lost) => break Err(Failure::Lost(lost)),
+                    // Everything is here and being copied.
+                    None => end = now.checked_add(self.deadline),
+                }
+            }
+            state.seats[me].asleep = true;
+            state = self.alarms[me].wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.seats[me].asleep = false;
+        };
+        let seat = &mut state.seats[me];
+        (seat.waits_for, seat.heard) = (None, Instant::now());
+        match result {
+            Ok(()) => {
+                state.exchanges.remove(&exchange);
+                state.forget_copied(me);
+                Ok(())
+            }
+            Err(Failure::Lost(rank)) => {
+                // The first loss is everyone's: what follows from it has no other cause.
+                let first = *state.lost.get_or_insert(rank);
+                self.wake_all(&mut state);
+                Err(Failure::Lost(first))
+            }
+            Err(unequal) => Err(unequal),
+        }
+    }
+
+    /// Copies message `id` if nobody else does.
+    fn carry<'a>(&'a self, mut state: MutexGuard<'a, State>, id: u64) -> MutexGuard<'a, State> {
+        let Some(&Transfer::Ready { from, to }) = state.transfers.get(&id) else { return state };
+        state.transfers.insert(id, Transfer::Copying);
+        drop(state);
+        // SAFETY: both ends are posted, and whoever wants to withdraw one waits until this is over.
+        unsafe { copy(from.view, to.view) };
+        let mut state = self.lock();
+        state.transfers.remove(&id);
+        for end in [from, to] {
+            self.arrived(&mut state, end);
+            if state.seats[end.rank].withdraws {
+                self.wake(&mut state, end.rank);
+            }
+        }
+        state
+    }
+
+    /// Takes an exchange back: afterwards nobody uses its views. Does nothing if it is complete.
+    pub(crate) fn withdraw(&self, me: usize, exchange: u64) {
+        let mut state = self.lock();
+        let Some(transfers) = state.exchanges.get(&exchange).map(|e| e.transfers.clone()) else { return };
+        for id in &transfers {
+            match state.transfers.get(id) {
+                Some(Transfer::Open { .. }) => {
+                    state.transfers.insert(*id, Transfer::Withdrawn { by: me });
+                }
+                Some(&Transfer::Ready { from, to }) => {
+                    state.transfers.remove(id);
+                    let other = if from.exchange == exchange { to } else { from };
+                    self.refuse(&mut state, other, Failure::Lost(me));
+                }
+                Some(Transfer::Copying | Transfer::Withdrawn { .. }) | None => {}
+            }
+        }
+        state.seats[me].withdraws = true;
+        while transfers.iter().any(|id| matches!(state.transfers.get(id), Some(Transfer::Copying))) {
+            state.seats[me].asleep = true;
+            state = self.alarms[me].wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.seats[me].asleep = false;
+        }
+        state.seats[me].withdraws = false;
+        state.exchanges.remove(&exchange);
+    }
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn note(&mut self, exchange: u64, transfer: u64) {
+        if let Some(exchange) = self.exchanges.get_mut(&exchange) {
+            exchange.transfers.push(transfer);
+        }
+    }
+
+    /// Others may have copied what this rank could have.
+    fn forget_copied(&mut self, rank: usize) {
+        let ready = &mut self.seats[rank].ready;
+        while ready.front().is_some_and(|id| !matches!(self.transfers.get(id), Some(Transfer::Ready { .. }))) {
+            ready.pop_front();
+        }
+    }
+
+    /// Ranks that must still come for an exchange, in the order in which they were named.
+    fn absent(&self, exchange: u64) -> impl Iterator<Item = usize> {
+        let transfers = self.exchanges.get(&exchange).map_or(&[][..], |e| &e.transfers);
+        transfers.iter().filter_map(|id| match self.transfers.get(id) {
+            Some(Transfer::Open { peer, .. }) => Some(*peer),
+            _ => None,
+        })
+    }
+
+    fn ended_peer(&self, exchange: u64) -> Option<usize> {
+        self.absent(exchange).find(|peer| self.seats[*peer].ended)
+    }
+
+    /// Whom to blame that an exchange does not end: see the top of this file. Where all wait for each other, the first one
+    /// that this exchange misses.
+    fn culprit(&self, exchange: u64) -> Option<usize> {
+        let mut seen = HashSet::new();
+        let mut next: VecDeque<usize> = self.absent(exchange).collect();
+        let first = next.front().copied();
+        let mut silent: Option<usize> = None;
+        while let Some(rank) = next.pop_front() {
+            if !seen.insert(rank) {
+                continue;
+            }
+            match self.seats[rank].waits_for {
+                Some(exchange) => next.extend(self.absent(exchange)),
+                None => {
+                    silent = match silent {
+                        Some(other) if self.seats[other].heard <= self.seats[rank].heard => silent,
+                        _ => Some(rank),
+                    };
+                }
+            }
+        }
+        silent.or(first)
+    }
+}
+
+/// # Safety
+/// Both views are valid host memory of the same length, `to` for writing.
+unsafe fn copy(from: View, to: View) {
+    // SAFETY: as promised by the caller. A rank may send to itself what it receives.
+    unsafe { std::ptr::copy(from.pointer, to.pointer, from.bytes) }
+}

@@ -1,0 +1,87 @@
+//! Memory of a rank, as communicators see it.
+
+/// Type of the elements, for sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Type {
+    F32,
+    F64,
+    Bf16,
+    /// Never summed.
+    Bytes,
+}
+
+impl Type {
+    /// Bytes of an element.
+    pub fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F64 => 8,
+            Self::Bf16 => 2,
+            Self::Bytes => 1,
+        }
+    }
+}
+
+/// Where memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In this process.
+    Host,
+    /// On a GPU; what is enqueued on `stream` before an exchange is posted comes first.
+    Cuda {
+        /// Its number.
+        device: usize,
+        /// A `CUstream`.
+        stream: usize,
+    },
+}
+
+/// A contiguous piece of memory that its owner keeps valid while an exchange uses it.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// Where it is.
+    pub place: Place,
+    /// Its first byte.
+    pub pointer: *mut u8,
+    /// How many bytes.
+    pub bytes: usize,
+    /// What they are.
+    pub dtype: Type,
+}
+
+// SAFETY: a view is an address; whoever reads or writes through it vouches for the memory (see `Communicator::post`).
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    /// A view of host memory. It is for writing only if `elements` came from a mutable borrow.
+    pub fn host<T: bytemuck::Pod>(elements: &[T], dtype: Type) -> Self {
+        let (pointer, bytes) = (elements.as_ptr().cast::<u8>().cast_mut(), size_of_val(elements));
+        Self { place: Place::Host, pointer, bytes, dtype }
+    }
+
+    /// A view of host memory for writing.
+    pub fn host_mut<T: bytemuck::Pod>(elements: &mut [T], dtype: Type) -> Self {
+        Self { pointer: elements.as_mut_ptr().cast(), ..Self::host(elements, dtype) }
+    }
+
+    /// Where element `k` of type `T` is.
+    pub(crate) fn element<T>(&self, k: usize) -> *mut T {
+        self.pointer.cast::<T>().wrapping_add(k)
+    }
+
+    /// `bytes` bytes from `start`.
+    ///
+    /// # Panics
+    /// If the view has no such part: that is a mistake in a list of lengths, which must not become a wild pointer.
+    #[allow(clippy::panic)]
+    pub fn part(self, start: usize, bytes: usize) -> Self {
+        match start.checked_add(bytes) {
+            // SAFETY: inside the view, or one past its end for an empty part.
+            Some(end) if end <= self.bytes => Self { pointer: unsafe { self.pointer.add(start) }, bytes, ..self },
+            _ => panic!("bytes {start}..{start}+{bytes} of a view of {} bytes", self.bytes),
+        }
+    }
+}

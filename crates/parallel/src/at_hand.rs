@@ -1,0 +1,150 @@
+//! Operations on some rows whose sources are all at hand: on one rank because it has every row, on many once the rows that are
+//! needed have arrived.
+//!
+//! What is at hand is made by a [`Bring`]: a function on the tape that turns this rank's rows of an operand into those of all
+//! sources, and whose backward takes the gradients home. GAT's products with the source vector are made of what arrived, so
+//! that z alone travels.
+
+use std::rc::Rc;
+
+use graphweft_graph::Csr;
+use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, Score};
+use graphweft_tensor::ops::attention::{BiasVar, EdgeDropout, attention};
+use graphweft_tensor::ops::attention_blocks::{Block, attention_blocks};
+use graphweft_tensor::ops::gat::{Gat, gat};
+use graphweft_tensor::ops::gatv2::{Gatv2, gatv2};
+use graphweft_tensor::ops::head_dot::head_dot;
+use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
+use graphweft_tensor::{Adjacency, Device, Dropout, Error, Ids, Matrix, Result, Tape, Var};
+
+use crate::degrees::InverseRoots;
+use crate::tokens::TokenGraphs;
+
+/// How the rows of all sources are had from this rank's; `None` where these are all.
+pub(crate) type Bring<'a> = Option<&'a dyn Fn(&mut Tape, &Var) -> Result<Var>>;
+
+/// Destinations with all their sources.
+pub(crate) struct AtHand {
+    graph: Rc<Adjacency>,
+    /// A row per edge.
+    edge_features: Option<Matrix>,
+    /// Original ids.
+    dst: Ids,
+    src: Ids,
+    dst_roots: InverseRoots,
+    src_roots: InverseRoots,
+}
+
+impl AtHand {
+    /// Prepares the edges of `csr`; original ids and in-degrees in the whole graph are of its destinations and of its sources.
+    pub(crate) fn new(
+        device: &Device,
+        csr: Csr<u32>,
+        edge_features: Option<Matrix>,
+        (dst, dst_degrees): (Ids, &[u32]),
+        (src, src_degrees): (Ids, &[u32]),
+    ) -> Result<Self> {
+        Ok(Self {
+            graph: Rc::new(Adjacency::with_edges(device, csr)),
+            edge_features,
+            dst,
+            src,
+            dst_roots: InverseRoots::new(device, dst_degrees)?,
+            src_roots: InverseRoots::new(device, src_degrees)?,
+        })
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.graph.num_dst()
+    }
+
+    pub(crate) fn ids(&self) -> &Ids {
+        &self.dst
+    }
+
+    fn dropout(&self, dropout: Option<Dropout>) -> Option<EdgeDropout> {
+        dropout.map(|dropout| EdgeDropout { dropout, src: self.src.clone(), dst: self.dst.clone() })
+    }
+
+    fn bias<'a>(&'a self, bias: EdgeBias<'a>) -> Result<BiasVar<'a>> {
+        Ok(match bias {
+            EdgeBias::None => BiasVar::None,
+            EdgeBias::PerEdge(b) => BiasVar::PerEdge(b),
+            EdgeBias::Features(weight) => {
+                let problem = || Error::Argument { op: "attend", problem: "the graph has no edge features".into() };
+                BiasVar::Features { feat: self.edge_features.as_ref().ok_or_else(problem)?, weight }
+            }
+        })
+    }
+
+    pub(crate) fn attend(&self, tape: &mut Tape, a: Attend<'_>, bring: Bring<'_>) -> Result<Var> {
+        let (graph, bias, dropout) = (&self.graph, self.bias(a.bias)?, self.dropout(a.dropout));
+        match a.score {
+            Score::Dot { q, kv } => {
+                let kv = brought(tape, bring, kv)?;
+                attention(tape, graph, a.heads, q, &kv, bias, dropout)
+            }
+            Score::Gat { z, dst, src, slope } => {
+                let ([l, r], z) = match bring {
+                    None => (head_dot(tape, z, [dst, src])?, z.clone()),
+                    Some(bring) => {
+                        let [l] = head_dot(tape, z, [dst])?;
+                        let z = bring(tape, z)?;
+                        let [r] = head_dot(tape, &z, [src])?;
+                        ([l, r], z)
+                    }
+                };
+                gat(tape, graph, Gat { l: &l, r: &r, z: &z, slope }, bias, dropout)
+            }
+            Score::Gatv2 { l, r, a, slope } => {
+                let r = brought(tape, bring, r)?;
+                gatv2(tape, graph, Gatv2 { l, r: &r, value: None, a, slope }, bias, dropout)
+            }
+        }
+    }
+
+    pub(crate) fn attend_with_tokens(
+        &self,
+        tape: &mut Tape,
+        a: Attend<'_>,
+        (graphs, tokens): (&TokenGraphs, &Var),
+        bring: Bring<'_>,
+    ) -> Result<Var> {
+        let Score::Dot { q, kv } = a.score else {
+            let problem = "tokens are attended to by dot products only".into();
+            return Err(Error::Argument { op: "attend", problem });
+        };
+        let kv = brought(tape, bring, kv)?;
+        let near = Block { graph: &self.graph, kv: &kv, bias: self.bias(a.bias)?, dropout: self.dropout(a.dropout) };
+        attention_blocks(tape, a.heads, q, &[near, graphs.block(tokens, a.dropout, &self.dst)])
+    }
+
+    pub(crate) fn aggregate(
+        &self,
+        tape: &mut Tape,
+        x: &Var,
+        how: Aggregation,
+        weight: EdgeWeight<'_>,
+        bring: Bring<'_>,
+    ) -> Result<Var> {
+        let reduction = match how {
+            Aggregation::Sum => Reduction::Sum,
+            Aggregation::Mean => Reduction::Mean,
+            Aggregation::Max => Reduction::Max(self.src.clone()),
+        };
+        let dtype = x.value().dtype();
+        let weight = match weight {
+            EdgeWeight::None => WeightVar::None,
+            EdgeWeight::PerEdge(w) => WeightVar::PerEdge(w),
+            EdgeWeight::Symmetric => {
+                WeightVar::Factors { dst: self.dst_roots.of(dtype), src: self.src_roots.of(dtype) }
+            }
+        };
+        let x = brought(tape, bring, x)?;
+        aggregate(tape, &self.graph, &x, reduction, weight)
+    }
+}
+
+fn brought(tape: &mut Tape, bring: Bring<'_>, x: &Var) -> Result<Var> {
+    bring.map_or_else(|| Ok(x.clone()), |bring| bring(tape, x))
+}

@@ -1,0 +1,139 @@
+//! Sums, means and maxima over blocks of sources.
+//!
+//! Out of a block come sums that are added to those of other blocks; the mean is a sum weighted by 1/degree in the whole graph.
+//! Backward of a sum needs no row of a source, except for the gradient of weights on edges. The maximum carries the original id
+//! of its source from block to block.
+
+use graphweft_model::{Aggregation, EdgeWeight};
+use graphweft_tensor::ops::Write;
+use graphweft_tensor::ops::spmm::{Along, EdgeWeights};
+use graphweft_tensor::{DType, Error, Matrix, Result, Tag, Tape, Var};
+
+use super::{Block, Factor};
+
+const OP: &str = "aggregate";
+
+/// How rows become one.
+#[derive(Clone)]
+pub(crate) struct Call {
+    how: Aggregation,
+    symmetric: bool,
+    /// A number per edge of this rank.
+    weight: Option<Matrix>,
+    cols: usize,
+    dtype: DType,
+}
+
+impl Call {
+    pub(crate) fn new(x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Self> {
+        if how == Aggregation::Max && !matches!(weight, EdgeWeight::None) {
+            return Err(Error::Argument { op: OP, problem: "the maximum takes no weights".into() });
+        }
+        let per_edge = match weight {
+            EdgeWeight::PerEdge(w) => Some(w.value().clone()),
+            EdgeWeight::None | EdgeWeight::Symmetric => None,
+        };
+        let symmetric = matches!(weight, EdgeWeight::Symmetric);
+        Ok(Self { how, symmetric, weight: per_edge, cols: x.value().cols(), dtype: x.value().dtype() })
+    }
+
+    /// Whether edges have values that only the rank of their destination has.
+    pub(crate) fn has_values_per_edge(&self) -> bool {
+        self.weight.is_some()
+    }
+
+    pub(crate) fn is_maximum(&self) -> bool {
+        self.how == Aggregation::Max
+    }
+
+    /// Calls `kernel` with the weights of a block's edges.
+    fn weighted<T>(&self, block: &Block, x: &Matrix, kernel: impl FnOnce(&EdgeWeights<'_>) -> Result<T>) -> Result<T> {
+        let device = x.device();
+        let dst = match (self.how == Aggregation::Mean, self.symmetric) {
+            (false, false) => None,
+            (false, true) => Some(Factor::Root),
+            (true, false) => Some(Factor::Mean),
+            (true, true) => Some(Factor::MeanRoot),
+        };
+        let dst = dst.map(|factor| block.dst.factors(device, factor, self.dtype)).transpose()?;
+        let src = self.symmetric.then(|| block.src.factors(device, Factor::Root, self.dtype)).transpose()?;
+        let edge = match (&self.weight, &block.edges) {
+            (Some(all), Some(edges)) => Some(edges.values(all)?),
+            _ => None,
+        };
+        kernel(&EdgeWeights { edge: edge.as_ref(), dst: dst.as_ref(), src: src.as_ref() })
+    }
+
+    /// What the first block makes of `x`: sums or maxima of the block's destinations, with the ids of the latter.
+    pub(crate) fn begin(&self, block: &Block, x: &Matrix, tag: Tag) -> Result<Folded> {
+        let new = |dtype| x.device().uninit(OP, block.num_dst(), self.cols, dtype, tag);
+        let arg = self.is_maximum().then(|| new(DType::F32)).transpose()?;
+        let mut folded = Folded { out: new(self.dtype)?, arg };
+        self.fold_as(block, x, &mut folded, Write::Set)?;
+        Ok(folded)
+    }
+
+    /// Adds another block.
+    pub(crate) fn fold(&self, block: &Block, x: &Matrix, to: &mut Folded) -> Result<()> {
+        self.fold_as(block, x, to, Write::Add)
+    }
+
+    fn fold_as(&self, block: &Block, x: &Matrix, to: &mut Folded, write: Write) -> Result<()> {
+        if x.shape() != (block.num_src(), self.cols) {
+            let (got, expected) = (x.shape(), (block.num_src(), self.cols));
+            return Err(Error::Shape { op: OP, what: "x", got, expected });
+        }
+        let (device, graph) = (x.device().clone(), &*block.graph);
+        match &mut to.arg {
+            Some(arg) => device.backend().spmm_max(graph, x, block.src.ids(), &mut to.out, arg, write),
+            None => self.weighted(block, x, |weights| {
+                device.backend().spmm(graph, weights, Along::Edges, x, &mut to.out, write)
+            }),
+        }
+    }
+
+    /// The gradient of the sources' rows, from that of the destinations'.
+    pub(crate) fn gradient(&self, block: &Block, g: &Matrix, arg: Option<&Matrix>, tag: Tag) -> Result<Matrix> {
+        let (device, graph) = (g.device().clone(), &*block.graph);
+        let mut dx = device.uninit(OP, block.num_src(), self.cols, self.dtype, tag)?;
+        match arg {
+            Some(arg) => device.backend().spmm_max_dx(graph, block.src.ids(), arg, g, &mut dx, Write::Set)?,
+            None => self.weighted(block, g, |weights| {
+                device.backend().spmm(graph, weights, Along::Transpose, g, &mut dx, Write::Set)
+            })?,
+        }
+        Ok(dx)
+    }
+
+    /// Adds the gradients of the weights of a block's edges, whose sources have the rows `x`, to `dw`.
+    pub(crate) fn weight_gradient(&self, block: &Block, x: &Matrix, g: &Matrix, dw: &mut Matrix) -> Result<()> {
+        let Some(edges) = &block.edges else { return Ok(()) };
+        let device = g.device();
+        let mut some = device.uninit(OP, block.graph.num_edges(), 1, dw.dtype(), Tag::Workspace)?;
+        self.weighted(block, x, |weights| device.backend().spmm_dw(&block.graph, weights, x, g, &mut some))?;
+        edges.add_values(&some, dw)
+    }
+
+    /// Zeros as the weights, if these want a gradient.
+    pub(crate) fn weight_sums(&self, tape_wants: bool) -> Result<Option<Matrix>> {
+        match &self.weight {
+            Some(w) if tape_wants => w.device().zeros(OP, w.rows(), 1, w.dtype(), Tag::Activations).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Sums or maxima over some blocks.
+pub(crate) struct Folded {
+    pub(crate) out: Matrix,
+    /// Of maxima: the original ids of their sources.
+    pub(crate) arg: Option<Matrix>,
+}
+
+/// What the tape sees of a call: x, and the weights if they are given by edge.
+pub(crate) fn inputs<'a>(tape: &Tape, x: &'a Var, weight: EdgeWeight<'a>) -> (Vec<&'a Var>, bool) {
+    match weight {
+        EdgeWeight::PerEdge(w) => (vec![x, w], tape.wants(&[w])),
+        EdgeWeight::None | EdgeWeight::Symmetric => (vec![x], false),
+    }
+}

@@ -1,0 +1,108 @@
+//! `gather`: every rank gets all rows of the sources' operand, and computes its own destinations.
+//!
+//! Forward: an all-gather of kv (2d), z, r or x (d): N·(P − 1) rows in all. Backward: a reduce-scatter of its gradient, as many
+//! bytes again, added up in the order of ranks. A rank holds N·2d numbers of the operand, whatever its share of the graph is:
+//! for small graphs, and for two ranks.
+
+use std::rc::Rc;
+
+use graphweft_comm::Label;
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Total};
+use graphweft_tensor::{Backward, Dropout, Grads, Ids, Matrix, Reduce, Result, Tape, Var};
+
+use crate::at_hand::AtHand;
+use crate::layout::Layout;
+use crate::link::Link;
+use crate::member::{Member, rows};
+
+/// All rows of the sources' operand on every rank.
+pub struct Gather {
+    member: Member,
+    /// Rows of every rank.
+    counts: Rc<[usize]>,
+    own: AtHand,
+}
+
+impl Gather {
+    /// Prepares the rows of `layout`; `edge_features` have a row per edge into them, in its order.
+    pub fn new(layout: &Layout, link: &Link, edge_features: Option<Matrix>) -> Result<Self> {
+        let (own, all) = (layout.own(), 0..layout.total_rows());
+        let own = AtHand::new(
+            link.device(),
+            layout.csr().clone(),
+            edge_features,
+            (layout.ids(own.clone()), &layout.degrees()[own]),
+            (layout.ids(all), layout.degrees()),
+        )?;
+        Ok(Self { member: Member::new(link, layout), counts: layout.counts().into(), own })
+    }
+
+    fn all_rows(&self, tape: &mut Tape, label: Label, x: &Var) -> Result<Var> {
+        all_gather(tape, self.member.link(), label, x, &self.counts)
+    }
+}
+
+/// The rows of all ranks, `counts[rank]` of each, in order. Backward sums each rank's over all.
+pub(crate) fn all_gather(tape: &mut Tape, link: &Link, label: Label, x: &Var, counts: &Rc<[usize]>) -> Result<Var> {
+    let all = link.all_gather(label, x.value(), counts)?.wait_one()?;
+    Ok(tape.push(&[x], all, || AllGatherBackward { link: link.clone(), label, counts: Rc::clone(counts) }))
+}
+
+struct AllGatherBackward {
+    link: Link,
+    label: Label,
+    counts: Rc<[usize]>,
+}
+
+impl Backward for AllGatherBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(g) = grads.output(0) else { return Ok(()) };
+        let own = self.link.scatter_sum(self.label, &g, &self.counts)?;
+        drop(g);
+        grads.put(0, own)
+    }
+}
+
+impl GraphOps for Gather {
+    fn rows(&self) -> usize {
+        self.member.rows()
+    }
+
+    fn total_rows(&self) -> u64 {
+        self.member.total_rows()
+    }
+
+    fn ids(&self) -> &Ids {
+        self.member.ids()
+    }
+
+    fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
+        self.member.reduce(total, layer)
+    }
+
+    fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
+        self.own.attend(tape, a, Some(&|tape, x| self.all_rows(tape, rows("attend", layer), x)))
+    }
+
+    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
+        let graphs = self.member.tokens(tokens.value().rows());
+        let bring = |tape: &mut Tape, x: &Var| self.all_rows(tape, rows("attend", layer), x);
+        self.own.attend_with_tokens(tape, a, (&graphs, tokens), Some(&bring))
+    }
+
+    fn tokens_attend(
+        &self,
+        tape: &mut Tape,
+        layer: u32,
+        heads: usize,
+        q: &Var,
+        kv: &Var,
+        dropout: Option<Dropout>,
+    ) -> Result<Var> {
+        self.member.tokens_attend(tape, layer, heads, (q, kv), dropout)
+    }
+
+    fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
+        self.own.aggregate(tape, x, how, weight, Some(&|tape, x| self.all_rows(tape, rows("aggregate", layer), x)))
+    }
+}

@@ -1,0 +1,261 @@
+//! `halo`: what cut edges need moves, and nothing else.
+//!
+//! A cut edge j → i is served in one of two ways. Its source can be *pulled*: row j of kv, z, r or x comes here, forward, and its
+//! gradient goes home, backward. Or its destination can be *pushed*: q_i or l_i goes to the rank of j, which attends over its own
+//! rows and answers with the state (m, s, acc) of the softmax over them; states merge exactly. Backward g_i, LSE_i and D_i follow
+//! (q_i was kept there), and dq_i or dl_i comes back. A sum needs no query: the partial sum comes, and g_i goes. Which way serves
+//! an edge is the least in all, by a minimum cut ([`graphweft_graph::partition::covers`]), chosen for each operation by what its
+//! rows weigh; `halo:plain` pulls everything, as do maxima, and operations whose edges have values that only the rank of the
+//! destination has.
+//!
+//! Elements per row, forward and backward together: pulled, attention 4d, all else 2d; pushed, attention 4d + 4H, GAT 2d + 6H,
+//! GATv2 4d + 4H, sums 2d.
+//!
+//! While the first messages fly, edges inside the rank are computed. Pulled and pushed rows are kept for backward.
+
+mod plan;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use graphweft_comm::Label;
+use graphweft_graph::partition::Weights;
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Total};
+use graphweft_tensor::ops::Write;
+use graphweft_tensor::ops::attention::Saved;
+use graphweft_tensor::{Backward, Charge, Dropout, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
+
+use crate::blocks::attention::{Moved, Places};
+use crate::blocks::{Block, Edges, Nodes, aggregation, attention, cut_out};
+use crate::layout::Layout;
+use crate::link::Link;
+use crate::member::{Member, rows};
+use crate::strategy::Cover;
+use plan::Plan;
+
+/// What cut edges need, pulled or pushed.
+pub struct Halo {
+    member: Member,
+    cover: Cover,
+    /// The edges inside this rank.
+    own: Rc<Block>,
+    cut: Layout,
+    _charge: Charge,
+    /// A row per edge of this rank.
+    edge_features: Option<Matrix>,
+    /// By weights; without any, everything is pulled.
+    plans: RefCell<BTreeMap<Option<Weights>, Rc<Plan>>>,
+}
+
+impl Halo {
+    /// Prepares the rows of `layout`; `edge_features` have a row per edge into them, in its order.
+    pub fn new(layout: &Layout, link: &Link, edge_features: Option<Matrix>, cover: Cover) -> Result<Self> {
+        let (own, nodes) = (layout.own(), Nodes::new(layout, layout.own()));
+        let rename = |j: u32| j - own.start as u32;
+        let (csr, positions) = cut_out(layout.csr(), own.clone(), own.len(), rename)?;
+        let edges = Edges::of(positions, edge_features.as_ref())?;
+        let own = Rc::new(Block::new(link.device(), csr, &nodes, &nodes, edges));
+        let (member, cut) = (Member::new(link, layout), layout.cut());
+        let charge = link.device().charge(Tag::Graph, cut.csr().bytes() + 8 * cut.edges().len() as u64);
+        Ok(Self { member, cover, own, cut, _charge: charge, edge_features, plans: RefCell::default() })
+    }
+
+    /// The plan for rows that weigh this, or for pulling everything. All ranks ask for the same at the same time.
+    fn plan(&self, moved: Option<Moved>) -> Result<Rc<Plan>> {
+        let weights = moved.filter(|_| self.cover == Cover::Least).map(|moved| {
+            let weight = |elements: usize| u32::try_from(elements).unwrap_or(u32::MAX);
+            Weights { pull: weight(moved.pull), push: weight(moved.push) }.reduced()
+        });
+        let mut plans = self.plans.borrow_mut();
+        if let Some(plan) = plans.get(&weights) {
+            return Ok(Rc::clone(plan));
+        }
+        let plan = Rc::new(Plan::new(&self.cut, self.member.link(), self.edge_features.as_ref(), weights)?);
+        plans.insert(weights, Rc::clone(&plan));
+        Ok(plan)
+    }
+
+    fn attend_all(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: Option<&Var>) -> Result<Var> {
+        let (call, inputs) = attention::Call::new(tape, a, tokens)?;
+        let (label, token_block) = (rows("attend", layer), self.member.token_block(tokens));
+        let plan = self.plan((!call.has_values_per_edge()).then(|| call.moved()))?;
+        let pushed = plan.push(label, &call.dst)?;
+        let pulled = plan.pull(label, &call.src)?;
+        let mut state = call.empty_state(self.member.rows(), Tag::Activations)?;
+        call.fold_own(&self.own, token_block.as_ref(), &mut state)?;
+        let pushed = pushed.wait_one()?;
+        let mut states = call.empty_state(pushed.rows(), Tag::Exchange)?;
+        call.fold(&plan.served, &pushed, &plan.serving(label, &call.src)?, &mut states)?;
+        let answers = plan.answer(label, &states)?;
+        drop(states);
+        let pulled = pulled.wait_one()?;
+        call.fold(&plan.pulled, &call.dst, &pulled, &mut state)?;
+        let answers = answers.wait_one()?;
+        tape.device().backend().attention_merge(call.heads(), &answers, plan.pushed(), &mut state)?;
+        drop(answers);
+        let (out, lse) = call.finish(&state)?;
+        drop(state);
+        let (kept, places, own) = (out.clone(), inputs.places(), Rc::clone(&self.own));
+        Ok(tape.push(&inputs.list(), out, || AttendBackward {
+            own,
+            plan,
+            label,
+            call,
+            tokens: token_block,
+            pulled,
+            pushed,
+            out: kept,
+            lse,
+            places,
+        }))
+    }
+}
+
+struct AttendBackward {
+    own: Rc<Block>,
+    plan: Rc<Plan>,
+    label: Label,
+    call: attention::Call,
+    tokens: Option<Block>,
+    /// Rows of others as sources.
+    pulled: Matrix,
+    /// Rows of others as destinations.
+    pushed: Matrix,
+    out: Matrix,
+    lse: Matrix,
+    places: Places,
+}
+
+impl Backward for AttendBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(g) = grads.output(0) else { return Ok(()) };
+        let Self { own, plan, label, call, tokens, pulled, pushed, out, lse, places } = *self;
+        let (device, mut sums) = (grads.device().clone(), call.sums()?);
+        let d = call.products(&g, &out, &lse)?;
+        drop(out);
+        let [g_flight, lse_flight, d_flight] = [plan.push(label, &g)?, plan.push(label, &lse)?, plan.push(label, &d)?];
+        let saved = Saved { lse: &lse, g: &g, d: &d };
+        // The gradient of pulled rows comes first: it travels while the rest is computed.
+        let operands = call.operands(&plan.pulled, &call.dst, &pulled)?;
+        let home = plan.give_back(label, &operands.by_src(&saved, &mut sums, Tag::Exchange)?)?;
+        let mut found = call.own_gradients(&own, tokens.as_ref(), &saved, &mut sums)?;
+        operands.by_dst(&saved, (&mut found.dst, Write::Add), &mut sums)?;
+        drop(operands);
+        drop(pulled);
+
+        let (g, lse, d) = (g_flight.wait_one()?, lse_flight.wait_one()?, d_flight.wait_one()?);
+        let saved = Saved { lse: &lse, g: &g, d: &d };
+        let serving = plan.serving(label, &call.src)?;
+        let operands = call.operands(&plan.served, &pushed, &serving)?;
+        let mut answer = device.uninit(label.op, pushed.rows(), pushed.cols(), pushed.dtype(), Tag::Exchange)?;
+        operands.by_dst(&saved, (&mut answer, Write::Set), &mut sums)?;
+        let answers = plan.answer(label, &answer)?;
+        drop(answer);
+        plan.add_serving(&operands.by_src(&saved, &mut sums, Tag::Exchange)?, &mut found.src)?;
+        drop(operands);
+        drop(serving);
+        plan.add_given(&home.wait_one()?, &mut found.src)?;
+        plan.add_answers(&answers.wait_one()?, &mut found.dst)?;
+        found.put(grads, places, sums)
+    }
+}
+
+struct AggregateBackward {
+    own: Rc<Block>,
+    plan: Rc<Plan>,
+    label: Label,
+    call: aggregation::Call,
+    /// This rank's rows and those that were pulled, where weights of edges want a gradient.
+    x: Option<[Matrix; 2]>,
+    arg: Option<Matrix>,
+}
+
+impl Backward for AggregateBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(g) = grads.output(0) else { return Ok(()) };
+        let Self { own, plan, label, call, x, arg } = *self;
+        let arg = arg.as_ref();
+        if let (Some([here, pulled]), Some(mut dw)) = (&x, call.weight_sums(x.is_some())?) {
+            call.weight_gradient(&own, here, &g, &mut dw)?;
+            call.weight_gradient(&plan.pulled, pulled, &g, &mut dw)?;
+            grads.put(1, dw)?;
+        }
+        if !grads.wants(0) {
+            return Ok(());
+        }
+        let pushed = if call.is_maximum() { None } else { Some(plan.push(label, &g)?) };
+        let home = plan.give_back(label, &call.gradient(&plan.pulled, &g, arg, Tag::Exchange)?)?;
+        let mut dx = call.gradient(&own, &g, arg, Tag::Activations)?;
+        if let Some(pushed) = pushed {
+            let gradient = call.gradient(&plan.served, &pushed.wait_one()?, None, Tag::Exchange)?;
+            plan.add_serving(&gradient, &mut dx)?;
+        }
+        plan.add_given(&home.wait_one()?, &mut dx)?;
+        grads.put(0, dx)
+    }
+}
+
+impl GraphOps for Halo {
+    fn rows(&self) -> usize {
+        self.member.rows()
+    }
+
+    fn total_rows(&self) -> u64 {
+        self.member.total_rows()
+    }
+
+    fn ids(&self) -> &Ids {
+        self.member.ids()
+    }
+
+    fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
+        self.member.reduce(total, layer)
+    }
+
+    fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
+        self.attend_all(tape, layer, a, None)
+    }
+
+    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
+        self.attend_all(tape, layer, a, Some(tokens))
+    }
+
+    fn tokens_attend(
+        &self,
+        tape: &mut Tape,
+        layer: u32,
+        heads: usize,
+        q: &Var,
+        kv: &Var,
+        dropout: Option<Dropout>,
+    ) -> Result<Var> {
+        self.member.tokens_attend(tape, layer, heads, (q, kv), dropout)
+    }
+
+    fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
+        let call = aggregation::Call::new(x, how, weight)?;
+        let (label, here) = (rows("aggregate", layer), x.value());
+        let pulls_all = call.is_maximum() || call.has_values_per_edge();
+        let both = Moved { pull: 2 * here.cols(), push: 2 * here.cols() };
+        let plan = self.plan((!pulls_all).then_some(both))?;
+        let pulled = plan.pull(label, here)?;
+        let answers = match pulls_all {
+            true => None,
+            false => {
+                let sums = call.begin(&plan.served, &plan.serving(label, here)?, Tag::Exchange)?.out;
+                Some(plan.answer(label, &sums)?)
+            }
+        };
+        let mut folded = call.begin(&self.own, here, Tag::Activations)?;
+        let pulled = pulled.wait_one()?;
+        call.fold(&plan.pulled, &pulled, &mut folded)?;
+        if let Some(answers) = answers {
+            plan.add_answers(&answers.wait_one()?, &mut folded.out)?;
+        }
+        let aggregation::Folded { out, arg } = folded;
+        let (inputs, weight_wanted) = aggregation::inputs(tape, x, weight);
+        let (own, x) = (Rc::clone(&self.own), weight_wanted.then(|| [here.clone(), pulled]));
+        Ok(tape.push(&inputs, out, || AggregateBackward { own, plan, label, call, x, arg }))
+    }
+}

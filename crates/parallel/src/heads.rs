@@ -1,0 +1,248 @@
+//! `heads`: ranks exchange rows for heads. Each has some rows with all columns; for an operation over the graph it gets some
+//! columns of all rows of its group, computes these heads by an inner strategy, and gives the rows of the result back.
+//!
+//! Forward, of rows that are not its own and heads that are: q and kv there and the output back, 4d; GAT z and the output, 2d;
+//! GATv2 l, r and the output, 3d; aggregation x and the output, 2d. Backward the same again, the other way round. In all that is
+//! a multiple of d_h·(N·H − Σ_p N_p·H_p), and every rank holds N·d/P of each operand and the structure of the whole group.
+//!
+//! Heads are shared as evenly as they go, rank p of P having those from p·H/P up to (p+1)·H/P: with fewer heads than ranks some
+//! have none. Aggregation knows no heads and shares columns in the same way. Vectors and tokens are the same on all ranks: each
+//! takes its heads' part. Biases and weights of edges travel like rows, one per edge.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use graphweft_comm::{Label, Traffic};
+use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Score, Total};
+use graphweft_tensor::ops::combine::{columns, concat};
+use graphweft_tensor::ops::rows::{RowIndex, gather};
+use graphweft_tensor::{Backward, DType, Dropout, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
+
+use crate::columns::{Exchange, Shares};
+use crate::gather::all_gather;
+use crate::layout::Layout;
+use crate::link::Link;
+use crate::member::{Member, rows};
+
+/// Some heads of all rows of a group of ranks, computed by `inner`.
+pub struct Heads {
+    member: Member,
+    /// The ranks of the group.
+    across: Link,
+    /// Rows of each of them, and edges into these.
+    rows: Rc<[usize]>,
+    edges: Rc<[usize]>,
+    inner: Rc<dyn GraphOps>,
+}
+
+/// A score's operands, of this rank's heads.
+enum Operands {
+    Dot { q: Var, kv: Var },
+    Gat { z: Var, dst: Var, src: Var, slope: f64 },
+    Gatv2 { l: Var, r: Var, a: Var, slope: f64 },
+}
+
+impl Operands {
+    fn score(&self) -> Score<'_> {
+        match self {
+            Self::Dot { q, kv } => Score::Dot { q, kv },
+            Self::Gat { z, dst, src, slope } => Score::Gat { z, dst, src, slope: *slope },
+            Self::Gatv2 { l, r, a, slope } => Score::Gatv2 { l, r, a, slope: *slope },
+        }
+    }
+
+    /// All of them; the first has a row per destination.
+    fn vars(&self) -> Vec<&Var> {
+        match self {
+            Self::Dot { q, kv } => vec![q, kv],
+            Self::Gat { z, dst, src, .. } => vec![z, dst, src],
+            Self::Gatv2 { l, r, a, .. } => vec![l, r, a],
+        }
+    }
+}
+
+/// This rank's heads.
+struct Mine {
+    rank: usize,
+    shares: Rc<Shares>,
+    all: usize,
+}
+
+impl Mine {
+    fn heads(&self) -> Range<usize> {
+        self.shares.of(self.rank)
+    }
+
+    /// Of a matrix with a row per head, which all ranks have, the rows of these heads.
+    fn rows(&self, tape: &mut Tape, of_heads: &Var) -> Result<Var> {
+        let index = self.heads().map(|head| head as u32).collect();
+        let index = RowIndex::new(tape.device(), self.all, index)?;
+        gather(tape, of_heads, &Rc::new(index))
+    }
+
+    /// Of keys and values, which all ranks have, the columns of these heads.
+    fn key_values(&self, tape: &mut Tape, kv: &Var) -> Result<Var> {
+        let d = kv.value().cols() / 2;
+        let own = self.shares.columns(self.rank, d);
+        let k = columns(tape, kv, own.clone())?;
+        let v = columns(tape, kv, d + own.start..d + own.end)?;
+        concat(tape, &[&k, &v])
+    }
+}
+
+impl Heads {
+    /// The rows of `layout` on a rank of `link`, whose group is `across` with these rows and edges, all of which are those of
+    /// `inner`.
+    pub(crate) fn new(
+        layout: &Layout,
+        link: &Link,
+        across: Link,
+        (rows, edges): (Rc<[usize]>, Rc<[usize]>),
+        inner: Rc<dyn GraphOps>,
+    ) -> Self {
+        Self { member: Member::new(link, layout), across, rows, edges, inner }
+    }
+
+    fn exchange(&self, label: Label, counts: &Rc<[usize]>, shares: &Rc<Shares>) -> Exchange {
+        Exchange { link: self.across.clone(), label, counts: Rc::clone(counts), shares: Rc::clone(shares) }
+    }
+
+    /// Attention by heads: `inner` computes it from this rank's heads of all operands.
+    fn by_heads(
+        &self,
+        tape: &mut Tape,
+        layer: u32,
+        a: Attend<'_>,
+        tokens: Option<&Var>,
+        inner: impl FnOnce(&mut Tape, Attend<'_>, Option<&Var>) -> Result<Var>,
+    ) -> Result<Var> {
+        let shares = Rc::new(Shares::new(a.heads, self.across.size()));
+        let there = self.exchange(rows("attend", layer), &self.rows, &shares);
+        let mine = Mine { rank: self.across.rank(), shares, all: a.heads };
+        let (operands, cols) = match a.score {
+            Score::Dot { q, kv } => {
+                let cols = q.value().cols();
+                let [q, kv] = there.split(tape, [(q, 1), (kv, 2)])?;
+                (Operands::Dot { q, kv }, cols)
+            }
+            Score::Gat { z, dst, src, slope } => {
+                let cols = z.value().cols();
+                let [z] = there.split(tape, [(z, 1)])?;
+                (Operands::Gat { z, dst: mine.rows(tape, dst)?, src: mine.rows(tape, src)?, slope }, cols)
+            }
+            Score::Gatv2 { l, r, a, slope } => {
+                let cols = l.value().cols();
+                let [l, r] = there.split(tape, [(l, 1), (r, 1)])?;
+                (Operands::Gatv2 { l, r, a: mine.rows(tape, a)?, slope }, cols)
+            }
+        };
+        let bias = match a.bias {
+            EdgeBias::None => None,
+            EdgeBias::Features(weight) => Some(mine.rows(tape, weight)?),
+            EdgeBias::PerEdge(b) => {
+                let [b] = self.exchange(edges(layer), &self.edges, &mine.shares).split(tape, [(b, 1)])?;
+                Some(b)
+            }
+        };
+        let tokens = tokens.map(|kv| mine.key_values(tape, kv)).transpose()?;
+        let out = if mine.heads().is_empty() {
+            let all: Vec<&Var> = operands.vars().into_iter().chain(&bias).chain(&tokens).collect();
+            nothing(tape, &all)?
+        } else {
+            let bias = match (a.bias, &bias) {
+                (EdgeBias::PerEdge(_), Some(b)) => EdgeBias::PerEdge(b),
+                (EdgeBias::Features(_), Some(weight)) => EdgeBias::Features(weight),
+                _ => EdgeBias::None,
+            };
+            let dropout = a.dropout.map(|dropout| dropout.from_head(mine.heads().start as u32));
+            let a = Attend { heads: mine.heads().len(), score: operands.score(), bias, dropout };
+            inner(tape, a, tokens.as_ref())?
+        };
+        there.join(tape, &out, cols)
+    }
+}
+
+/// Numbers of edges, moved for a layer.
+fn edges(layer: u32) -> Label {
+    Label { op: "edges", traffic: Traffic::Edges, layer }
+}
+
+/// What no head comes to: a matrix without columns, a row for each of the first of `inputs`. Backward gives all of these zeros,
+/// so that a rank without heads takes part in what follows.
+fn nothing(tape: &mut Tape, inputs: &[&Var]) -> Result<Var> {
+    let inputs_of = inputs.iter().map(|x| x.value().clone()).collect::<Vec<Matrix>>();
+    let (rows, dtype) = inputs_of.first().map_or((0, DType::F32), |m| (m.rows(), m.dtype()));
+    let none = tape.device().uninit("heads", rows, 0, dtype, Tag::Activations)?;
+    Ok(tape.push(inputs, none, || NothingBackward(inputs_of)))
+}
+
+struct NothingBackward(Vec<Matrix>);
+
+impl Backward for NothingBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let device = grads.device().clone();
+        for (k, m) in self.0.into_iter().enumerate() {
+            grads.put(k, device.zeros("heads", m.rows(), m.cols(), m.dtype(), Tag::Activations)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl GraphOps for Heads {
+    fn rows(&self) -> usize {
+        self.member.rows()
+    }
+
+    fn total_rows(&self) -> u64 {
+        self.member.total_rows()
+    }
+
+    fn ids(&self) -> &Ids {
+        self.member.ids()
+    }
+
+    fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
+        self.member.reduce(total, layer)
+    }
+
+    fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
+        self.by_heads(tape, layer, a, None, |tape, a, _| self.inner.attend(tape, layer, a))
+    }
+
+    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
+        self.by_heads(tape, layer, a, Some(tokens), |tape, a, tokens| match tokens {
+            Some(tokens) => self.inner.attend_with_tokens(tape, layer, a, tokens),
+            None => self.inner.attend(tape, layer, a),
+        })
+    }
+
+    fn tokens_attend(
+        &self,
+        tape: &mut Tape,
+        layer: u32,
+        heads: usize,
+        q: &Var,
+        kv: &Var,
+        dropout: Option<Dropout>,
+    ) -> Result<Var> {
+        self.member.tokens_attend(tape, layer, heads, (q, kv), dropout)
+    }
+
+    fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
+        let cols = x.value().cols();
+        let there =
+            self.exchange(rows("aggregate", layer), &self.rows, &Rc::new(Shares::new(cols, self.across.size())));
+        let [mine] = there.split(tape, [(x, 1)])?;
+        let all = match weight {
+            EdgeWeight::PerEdge(w) => Some(all_gather(tape, &self.across, edges(layer), w, &self.edges)?),
+            _ => None,
+        };
+        let out = if mine.value().cols() == 0 {
+            nothing(tape, &std::iter::once(&mine).chain(&all).collect::<Vec<_>>())?
+        } else {
+            let weight = all.as_ref().map_or(weight, EdgeWeight::PerEdge);
+            self.inner.aggregate(tape, layer, &mine, how, weight)?
+        };
+        there.join(tape, &out, cols)
+    }
+}

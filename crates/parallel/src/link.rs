@@ -1,0 +1,328 @@
+//! Matrices between ranks: the safe side of a communicator.
+//!
+//! A [`Flight`] owns what is sent and what is received until it has landed, so that nobody can touch either meanwhile.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use graphweft_comm::{Communicator, Label, Message, Pending, Place, Sum, Type, View};
+use graphweft_tensor::{Address, DType, Device, Error, Matrix, Result, Tag};
+
+/// A rank's communicator with its device.
+#[derive(Clone)]
+pub struct Link {
+    comm: Rc<dyn Communicator>,
+    device: Device,
+}
+
+/// Matrices under way. Dropped without waiting, the exchange is given up, which other ranks notice.
+pub struct Flight {
+    // Before the matrices: dropping it ends every use of their memory.
+    pending: Box<dyn Pending>,
+    received: Vec<Matrix>,
+    _sent: Vec<Matrix>,
+}
+
+impl Flight {
+    /// Blocks until everything has landed and gives what was received.
+    ///
+    /// # Errors
+    /// [`Error::Ranks`] if a rank was lost.
+    pub fn wait(self) -> Result<Vec<Matrix>> {
+        let Self { pending, received, _sent } = self;
+        pending.wait().map_err(ranks)?;
+        Ok(received)
+    }
+
+    /// The same for an exchange that receives one matrix.
+    pub fn wait_one(self) -> Result<Matrix> {
+        let one = self.wait()?.pop();
+        one.ok_or_else(|| Error::Argument { op: "exchange", problem: "nothing was received".into() })
+    }
+}
+
+/// A matrix whose sum over ranks is under way. Dropped without waiting, the sum is given up, which other ranks notice.
+pub struct Summing {
+    // Before the matrix: dropping it ends every use of its memory.
+    sum: Sum,
+    matrix: Matrix,
+}
+
+impl Summing {
+    /// Blocks until all of these have been summed, in the order in which they were started on all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Ranks`] if a rank was lost.
+    pub fn wait_all(sums: Vec<Self>) -> Result<Vec<Matrix>> {
+        let (sums, matrices): (Vec<Sum>, Vec<Matrix>) = sums.into_iter().map(|s| (s.sum, s.matrix)).unzip();
+        Sum::wait_all(sums).map_err(ranks)?;
+        Ok(matrices)
+    }
+}
+
+/// What ranks could not agree on, as an error of computations.
+pub fn ranks(e: graphweft_comm::Error) -> Error {
+    Error::Ranks(Box::new(e))
+}
+
+/// Rows of a matrix, to or from a rank.
+struct Piece {
+    peer: usize,
+    matrix: usize,
+    rows: Range<usize>,
+}
+
+impl Link {
+    /// Matrices on `device`, moved by `comm`.
+    pub fn new(comm: Rc<dyn Communicator>, device: &Device) -> Self {
+        Self { comm, device: device.clone() }
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> usize {
+        self.comm.rank()
+    }
+
+    /// All ranks.
+    pub fn size(&self) -> usize {
+        self.comm.size()
+    }
+
+    /// Where the matrices are.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// What moves them.
+    pub fn comm(&self) -> &Rc<dyn Communicator> {
+        &self.comm
+    }
+
+    /// A link between some ranks; see [`Communicator::split`].
+    pub fn split(&self, members: &[usize]) -> Result<Self> {
+        Ok(Self { comm: self.comm.split(members).map_err(ranks)?, device: self.device.clone() })
+    }
+
+    /// Sends rows of `m`, those for rank 0 first, and receives a matrix with those of rank 0 first.
+    pub fn all_to_all(&self, label: Label, m: &Matrix, to: &[usize], from: &[usize]) -> Result<Flight> {
+        let total: usize = from.iter().sum();
+        let into = self.device.uninit(label.op, total, m.cols(), m.dtype(), Tag::Exchange)?;
+        self.fly(label, vec![m.clone()], &in_order(to), vec![into], &in_order(from))
+    }
+
+    /// Sends all of `m` to every other rank and receives a matrix with all ranks' rows, `rows[rank]` of each, in order.
+    pub fn all_gather(&self, label: Label, m: &Matrix, rows: &[usize]) -> Result<Flight> {
+        let total: usize = rows.iter().sum();
+        let into = self.device.uninit(label.op, total, m.cols(), m.dtype(), Tag::Exchange)?;
+        let sends: Vec<Piece> = (0..self.size()).map(|peer| Piece { peer, matrix: 0, rows: 0..m.rows() }).collect();
+        self.fly(label, vec![m.clone()], &sends, vec![into], &in_order(rows))
+    }
+
+    /// Sends `m` to rank `to` and receives a matrix of `rows` rows as wide from rank `from`.
+    pub fn shift(&self, label: Label, to: usize, m: &Matrix, from: usize, rows: usize) -> Result<Flight> {
+        let into = self.device.uninit(label.op, rows, m.cols(), m.dtype(), Tag::Exchange)?;
+        let send = Piece { peer: to, matrix: 0, rows: 0..m.rows() };
+        self.fly(label, vec![m.clone()], &[send], vec![into], &[Piece { peer: from, matrix: 0, rows: 0..rows }])
+    }
+
+    /// Sends matrices to ranks and receives some of the given shapes.
+    pub fn send_each(
+        &self,
+        label: Label,
+        sends: Vec<(usize, Matrix)>,
+        receives: &[(usize, (usize, usize), DType)],
+    ) -> Result<Flight> {
+        let piece = |peer, matrix, rows| Piece { peer, matrix, rows: 0..rows };
+        let out: Vec<Piece> = sends.iter().enumerate().map(|(k, (peer, m))| piece(*peer, k, m.rows())).collect();
+        let mut into = Vec::with_capacity(receives.len());
+        for (_, (rows, cols), dtype) in receives {
+            into.push(self.device.uninit(label.op, *rows, *cols, *dtype, Tag::Exchange)?);
+        }
+        let back: Vec<Piece> =
+            receives.iter().enumerate().map(|(k, (peer, (rows, _), _))| piece(*peer, k, *rows)).collect();
+        self.fly(label, sends.into_iter().map(|(_, m)| m).collect(), &out, into, &back)
+    }
+
+    /// Sends `parts[rank]` to each rank and receives a matrix of `cols` columns with `rows[rank]` rows of each, in order.
+    pub fn stack(&self, label: Label, parts: Vec<Matrix>, rows: &[usize], cols: usize) -> Result<Flight> {
+        let dtype = parts.first().map_or(DType::F32, Matrix::dtype);
+        let into = self.device.uninit(label.op, rows.iter().sum(), cols, dtype, Tag::Exchange)?;
+        let whole = |(peer, m): (usize, &Matrix)| Piece { peer, matrix: peer, rows: 0..m.rows() };
+        let sends: Vec<Piece> = parts.iter().enumerate().map(whole).collect();
+        self.fly(label, parts, &sends, vec![into], &in_order(rows))
+    }
+
+    /// The way back: sends `to[rank]` rows of `m` to each rank, in order, and receives a matrix of `rows` rows and `cols[rank]`
+    /// columns from each.
+    pub fn unstack(&self, label: Label, m: &Matrix, to: &[usize], rows: usize, cols: &[usize]) -> Result<Flight> {
+        let mut parts = Vec::with_capacity(cols.len());
+        for cols in cols {
+            parts.push(self.device.uninit(label.op, rows, *cols, m.dtype(), Tag::Exchange)?);
+        }
+        let receives: Vec<Piece> = (0..cols.len()).map(|peer| Piece { peer, matrix: peer, rows: 0..rows }).collect();
+        self.fly(label, vec![m.clone()], &in_order(to), parts, &receives)
+    }
+
+    /// All ranks' numbers, `counts[rank]` of each, in order.
+    pub fn all_gather_ids(&self, label: Label, own: &[u64], counts: &[usize]) -> Result<Vec<u64>> {
+        // Moved as they are, whatever the type says.
+        let own = self.device.upload(own.len(), 1, bytemuck::cast_slice::<u64, f64>(own), Tag::Exchange)?;
+        let all = self.all_gather(label, &own, counts)?.wait_one()?;
+        Ok(bytemuck::cast_vec(all.to_vec::<f64>()?))
+    }
+
+    /// Sends `lists[rank]` to each rank and receives theirs, in order.
+    pub fn all_to_all_ids(&self, label: Label, lists: &[Vec<u64>]) -> Result<Vec<Vec<u64>>> {
+        let move_all = |ids: &[u64], to: &[usize], from: &[usize]| -> Result<Vec<u64>> {
+            // Moved as they are, whatever the type says.
+            let ids = self.device.upload(ids.len(), 1, bytemuck::cast_slice::<u64, f64>(ids), Tag::Exchange)?;
+            Ok(bytemuck::cast_vec(self.all_to_all(label, &ids, to, from)?.wait_one()?.to_vec::<f64>()?))
+        };
+        let (ones, to): (Vec<usize>, Vec<usize>) = lists.iter().map(|list| (1, list.len())).unzip();
+        let lengths: Vec<u64> = to.iter().map(|len| *len as u64).collect();
+        let from: Vec<usize> = move_all(&lengths, &ones, &ones)?.into_iter().map(|len| len as usize).collect();
+        let all = move_all(&lists.concat(), &to, &from)?;
+        let mut rest = &all[..];
+        let mut next = |len: usize| {
+            let (list, after) = rest.split_at(len);
+            rest = after;
+            list.to_vec()
+        };
+        Ok(from.into_iter().map(&mut next).collect())
+    }
+
+    /// Replaces `m` by its sum over ranks.
+    pub fn sum(&self, label: Label, m: &mut Matrix) -> Result<()> {
+        let view = view_mut(m)?;
+        // SAFETY: `m` is not shared and borrowed mutably until the call is over.
+        unsafe { self.comm.all_reduce(label, view) }.map_err(ranks)
+    }
+
+    /// Starts to replace `m` by its sum over ranks: gradients travel while others are computed.
+    pub fn start_sum(&self, label: Label, mut m: Matrix) -> Result<Summing> {
+        let view = view_mut(&mut m)?;
+        // SAFETY: the result owns `m`, which is not shared, until it was summed.
+        let sum = unsafe { Sum::start(&self.comm, label, view) }.map_err(ranks)?;
+        Ok(Summing { sum, matrix: m })
+    }
+
+    /// The sum over ranks of `m`, of which this rank gets its share: `rows[rank]` rows, rank 0's first.
+    pub fn scatter_sum(&self, label: Label, m: &Matrix, rows: &[usize]) -> Result<Matrix> {
+        let mut own = self.device.uninit(label.op, rows[self.rank()], m.cols(), m.dtype(), Tag::Exchange)?;
+        let lengths: Vec<usize> = rows.iter().map(|r| r * m.cols()).collect();
+        let to = view_mut(&mut own)?;
+        // SAFETY: both are borrowed until the call is over, and `own` is not shared.
+        unsafe { self.comm.reduce_scatter(label, view(m)?, &lengths, to) }.map_err(ranks)?;
+        Ok(own)
+    }
+
+    fn fly(
+        &self,
+        label: Label,
+        sent: Vec<Matrix>,
+        sends: &[Piece],
+        mut received: Vec<Matrix>,
+        receives: &[Piece],
+    ) -> Result<Flight> {
+        let from = sent.iter().map(view).collect::<Result<Vec<View>>>()?;
+        let into = received.iter_mut().map(view_mut).collect::<Result<Vec<View>>>()?;
+        let messages = |pieces: &[Piece], matrices: &[Matrix], views: &[View]| -> Result<Vec<Message>> {
+            let message = |p: &Piece| {
+                let m = &matrices[p.matrix];
+                if p.rows.end > m.rows() {
+                    let problem = format!("rows {:?} of {m:?} for rank {}", p.rows, p.peer);
+                    return Err(Error::Argument { op: label.op, problem });
+                }
+                let row = m.cols() * m.dtype().size();
+                Ok(Message { peer: p.peer, view: views[p.matrix].part(p.rows.start * row, p.rows.len() * row) })
+            };
+            let empty = |p: &&Piece| p.rows.is_empty() || matrices[p.matrix].cols() == 0;
+            pieces.iter().filter(|p| !empty(p)).map(message).collect()
+        };
+        let (sends, receives) = (messages(sends, &sent, &from)?, messages(receives, &received, &into)?);
+        // SAFETY: the flight owns both lists of matrices, which nobody else writes (shared ones never are), until it has landed.
+        let pending = unsafe { self.comm.post(label, &sends, &receives) }.map_err(ranks)?;
+        Ok(Flight { pending, received, _sent: sent })
+    }
+}
+
+/// Consecutive rows of one matrix, `counts[rank]` for each rank.
+fn in_order(counts: &[usize]) -> Vec<Piece> {
+    let mut end = 0;
+    let mut piece = |(peer, count): (usize, &usize)| {
+        end += count;
+        Piece { peer, matrix: 0, rows: end - count..end }
+    };
+    counts.iter().enumerate().map(&mut piece).collect()
+}
+
+fn view(m: &Matrix) -> Result<View> {
+    Ok(at(m.address()?, m))
+}
+
+fn view_mut(m: &mut Matrix) -> Result<View> {
+    Ok(at(m.address_mut()?, m))
+}
+
+fn at(address: Address, m: &Matrix) -> View {
+    let (place, pointer) = match address {
+        Address::Host(pointer) => (Place::Host, pointer),
+    };
+    let dtype = match m.dtype() {
+        DType::F32 => Type::F32,
+        DType::F64 => Type::F64,
+        DType::Bf16 => Type::Bf16,
+    };
+    View { place, pointer, bytes: m.bytes(), dtype }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use graphweft_comm::{Traffic, threads};
+
+    use super::*;
+
+    const LABEL: Label = Label { op: "test", traffic: Traffic::Rows, layer: 0 };
+
+    fn on_ranks<T: Send>(ranks: usize, body: impl Fn(Link) -> Result<T> + Sync) -> Vec<T> {
+        let options = threads::Options { ranks, threads: 1, deadline: Duration::from_secs(20) };
+        threads::run(options, |comm| {
+            body(Link::new(comm, &Device::cpu()))
+                .map_err(|e| graphweft_comm::Error::Library { library: "test", problem: e.to_string() })
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn rows_go_to_their_ranks_and_sums_are_the_same_everywhere() {
+        let found = on_ranks(3, |link| {
+            let (rank, device) = (link.rank(), link.device().clone());
+            // Rank r sends r + 1 rows to rank 0, none to rank 1, one to rank 2; each says who sent it and to whom.
+            let to = [rank + 1, 0, 1];
+            let rows: Vec<f32> = to.iter().enumerate().flat_map(|(p, n)| vec![(10 * rank + p) as f32; 2 * n]).collect();
+            let m = device.upload(rank + 2, 2, &rows, Tag::Activations)?;
+            let from: Vec<usize> = (0..3).map(|s| [s + 1, 0, 1][rank]).collect();
+            let got = link.all_to_all(LABEL, &m, &to, &from)?.wait_one()?.to_vec::<f32>()?;
+            let mut big = device.upload(1500, 2, &vec![rank as f64 + 0.5; 3000], Tag::Activations)?;
+            link.sum(LABEL, &mut big)?;
+            let share = link.scatter_sum(LABEL, &big, &[1000, 0, 500])?;
+            let mut small = device.upload(1, 1, &[1.0f32], Tag::Activations)?;
+            link.sum(LABEL, &mut small)?;
+            let bucket = |x: f32| device.upload(3000, 1, &vec![x; 3000], Tag::Activations);
+            let sums = [link.start_sum(LABEL, bucket(1.5)?)?, link.start_sum(LABEL, bucket(rank as f32)?)?];
+            let all = link.all_gather(LABEL, &m, &[2, 3, 4])?.wait_one()?;
+            let sums = Summing::wait_all(sums.into())?;
+            assert_eq!([sums[0].to_vec::<f32>()?, sums[1].to_vec()?], [vec![4.5; 3000], vec![3.0; 3000]]);
+            Ok((got, big.to_vec::<f64>()?, share.to_vec::<f64>()?, small.to_vec::<f32>()?, all.rows()))
+        });
+        assert_eq!(found[0].0, [0.0, 0.0, 10.0, 10.0, 10.0, 10.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0]);
+        assert!(found[1].0.is_empty());
+        assert_eq!(found[2].0, [2.0, 2.0, 12.0, 12.0, 22.0, 22.0]);
+        for (rank, (_, big, share, small, rows)) in found.into_iter().enumerate() {
+            assert_eq!((big, small, rows), (vec![4.5; 3000], vec![3.0], 9));
+            assert_eq!(share, vec![13.5; [2000, 0, 1000][rank]]);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! `ring`: one rank's rows at a time (SAR: sequential aggregation and rematerialisation).
+//!
+//! In step t of P − 1, rank p sends to rank p + t the rows that this one needs and receives what it needs of rank p − t itself;
+//! they are folded into what is carried (the state of an online softmax, a sum, a maximum) and freed. `depth` steps are under way
+//! while one is computed, the first of them behind the rank's own rows.
+//!
+//! Forward moves α·N rows of kv (2d), z, r or x (d). Backward gets rows again only where a gradient needs them, and sends theirs
+//! home: attention 2d + 2d, GAT and GATv2 d + d, sums and maxima d (who was largest is kept); d more where weights of edges want
+//! a gradient. Nothing that was received is kept between the two.
+//!
+//! With depth 1 a rank holds at most three times its share of the sources forward: its own, those in use, those under way.
+//! Backward five times: its own and their gradient, the rows in use, and either the gradient of the last step in both directions
+//! (while this step's pass by destination runs) or the next rows and this step's gradient (while its pass by source runs). Where
+//! a peer needs every row, what is sent is the matrix itself and no copy.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use graphweft_comm::Label;
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Total};
+use graphweft_tensor::ops::Write;
+use graphweft_tensor::ops::attention::Saved;
+use graphweft_tensor::ops::rows::RowIndex;
+use graphweft_tensor::{Backward, Dropout, Error, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
+
+use crate::blocks::aggregation::{self, Folded};
+use crate::blocks::attention::{self, Places};
+use crate::blocks::{Block, Edges, Nodes, cut_out};
+use crate::layout::Layout;
+use crate::link::{Flight, Link};
+use crate::member::{Member, SETUP, rows};
+
+/// One rank's rows at a time.
+pub struct Ring {
+    member: Member,
+    shards: Rc<Shards>,
+}
+
+/// The edges into this rank's rows, by the rank of their sources.
+struct Shards {
+    link: Link,
+    depth: usize,
+    own: Block,
+    /// Step t is entry t − 1.
+    steps: Vec<Step>,
+}
+
+/// The edges from one other rank, and the rows for another.
+struct Step {
+    from: usize,
+    block: Block,
+    to: usize,
+    give: Give,
+}
+
+/// Rows of this rank that another one needs.
+struct Give {
+    index: RowIndex,
+    /// They are all rows, in order.
+    all: bool,
+}
+
+impl Give {
+    fn of(&self, label: Label, x: &Matrix) -> Result<Matrix> {
+        if self.all {
+            return Ok(x.clone());
+        }
+        let (device, rows) = (x.device(), self.index.index().len());
+        let mut some = device.uninit(label.op, rows, x.cols(), x.dtype(), Tag::Exchange)?;
+        device.backend().gather_rows(x, &self.index, &mut some)?;
+        Ok(some)
+    }
+}
+
+impl Ring {
+    /// Prepares the rows of `layout`, with `depth` steps, at least one, under way at a time; `edge_features` have a row per edge into them.
+    pub fn new(layout: &Layout, link: &Link, edge_features: Option<&Matrix>, depth: usize) -> Result<Self> {
+        let (rank, size, device) = (link.rank(), link.size(), link.device());
+        let dst = Nodes::new(layout, layout.own());
+        let cut = |peer: usize, needed: &[u32], src: &Rc<Nodes>| -> Result<Block> {
+            let mut place = vec![0; layout.rows_of(peer).len()];
+            let start = layout.rows_of(peer).start;
+            for (k, j) in (0..).zip(needed) {
+                place[*j as usize - start] = k;
+            }
+            let rename = |j: u32| place[j as usize - start];
+            let (csr, positions) = cut_out(layout.csr(), layout.rows_of(peer), needed.len(), rename)?;
+            Ok(Block::new(device, csr, &dst, src, Edges::of(positions, edge_features)?))
+        };
+        let needed: Vec<Vec<u32>> = (0..size).map(|peer| layout.needed_of(peer)).collect();
+        let asked = needed.iter().enumerate().map(|(peer, list)| {
+            let start = layout.rows_of(peer).start as u64;
+            if peer == rank { Vec::new() } else { list.iter().map(|j| u64::from(*j) - start).collect() }
+        });
+        let given = link.all_to_all_ids(SETUP, &asked.collect::<Vec<Vec<u64>>>())?;
+        let own_rows: Vec<u32> = layout.own().map(|row| row as u32).collect();
+        let own = cut(rank, &own_rows, &dst)?;
+        let mut steps = Vec::with_capacity(size - 1);
+        for t in 1..size {
+            let (from, to) = ((rank + size - t) % size, (rank + t) % size);
+            let src = Nodes::new(layout, needed[from].iter().map(|j| *j as usize));
+            let give: Vec<u32> = given[to].iter().map(|row| *row as u32).collect();
+            let all = give.len() == own_rows.len();
+            let give = Give { index: RowIndex::new(device, own_rows.len(), give)?, all };
+            steps.push(Step { from, block: cut(from, &needed[from], &src)?, to, give });
+        }
+        let shards = Shards { link: link.clone(), depth: depth.max(1), own, steps };
+        Ok(Self { member: Member::new(link, layout), shards: Rc::new(shards) })
+    }
+
+    fn attend_all(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: Option<&Var>) -> Result<Var> {
+        let (call, inputs) = attention::Call::new(tape, a, tokens)?;
+        let (label, token_block) = (rows("attend", layer), self.member.token_block(tokens));
+        let mut fetch = Fetch::new(&self.shards, label, &call.src)?;
+        let mut state = call.empty_state(self.member.rows(), Tag::Activations)?;
+        call.fold_own(&self.shards.own, token_block.as_ref(), &mut state)?;
+        for step in &self.shards.steps {
+            let rows = fetch.next(&call.src)?;
+            call.fold(&step.block, &call.dst, &rows, &mut state)?;
+        }
+        let (out, lse) = call.finish(&state)?;
+        drop(state);
+        let (kept, places, shards) = (out.clone(), inputs.places(), Rc::clone(&self.shards));
+        Ok(tape.push(&inputs.list(), out, || AttendBackward {
+            shards,
+            label,
+            call,
+            tokens: token_block,
+            out: kept,
+            lse,
+            places,
+        }))
+    }
+}
+
+/// Rows on their way from other ranks, step after step.
+struct Fetch<'a> {
+    shards: &'a Shards,
+    label: Label,
+    under_way: VecDeque<Flight>,
+    /// The step that is asked for next.
+    next: usize,
+}
+
+impl<'a> Fetch<'a> {
+    /// Asks for the rows of the first steps, and sends `x`'s.
+    fn new(shards: &'a Shards, label: Label, x: &Matrix) -> Result<Self> {
+        let mut fetch = Self { shards, label, under_way: VecDeque::new(), next: 0 };
+        (0..shards.depth).try_for_each(|_| fetch.ask(x))?;
+        Ok(fetch)
+    }
+
+    fn ask(&mut self, x: &Matrix) -> Result<()> {
+        let Some(step) = self.shards.steps.get(self.next) else { return Ok(()) };
+        let (give, take) = (step.give.of(self.label, x)?, step.block.num_src());
+        self.under_way.push_back(self.shards.link.shift(self.label, step.to, &give, step.from, take)?);
+        self.next += 1;
+        Ok(())
+    }
+
+    /// The rows of the next step, when they are here.
+    fn land(&mut self) -> Result<Matrix> {
+        let nothing = || Error::Argument { op: self.label.op, problem: "nothing is under way".into() };
+        self.under_way.pop_front().ok_or_else(nothing)?.wait_one()
+    }
+
+    /// The same, and asks for more.
+    fn next(&mut self, x: &Matrix) -> Result<Matrix> {
+        let rows = self.land()?;
+        self.ask(x)?;
+        Ok(rows)
+    }
+}
+
+/// Gradients of other ranks' rows on their way home, and of this rank's coming back.
+struct Return<'a> {
+    shards: &'a Shards,
+    label: Label,
+    under_way: Option<(usize, Flight)>,
+}
+
+impl Return<'_> {
+    /// Sends the gradient of the rows of step `k`.
+    fn send(&mut self, k: usize, gradient: &Matrix) -> Result<()> {
+        let step = &self.shards.steps[k];
+        let back = step.give.index.index().len();
+        let flight = self.shards.link.shift(self.label, step.from, gradient, step.to, back)?;
+        self.under_way = Some((k, flight));
+        Ok(())
+    }
+
+    /// Adds what came back for the rows that were given in the last step.
+    fn land(&mut self, to: &mut Matrix) -> Result<()> {
+        let Some((k, flight)) = self.under_way.take() else { return Ok(()) };
+        let rows = flight.wait_one()?;
+        let device = to.device().clone();
+        device.backend().scatter_rows(&rows, &self.shards.steps[k].give.index, to, true)
+    }
+}
+
+struct AttendBackward {
+    shards: Rc<Shards>,
+    label: Label,
+    call: attention::Call,
+    tokens: Option<Block>,
+    out: Matrix,
+    lse: Matrix,
+    places: Places,
+}
+
+impl Backward for AttendBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(g) = grads.output(0) else { return Ok(()) };
+        let Self { shards, label, call, tokens, out, lse, places } = *self;
+        let d = call.products(&g, &out, &lse)?;
+        drop(out);
+        let saved = Saved { lse: &lse, g: &g, d: &d };
+        let mut sums = call.sums()?;
+        let mut fetch = Fetch::new(&shards, label, &call.src)?;
+        let mut own = call.own_gradients(&shards.own, tokens.as_ref(), &saved, &mut sums)?;
+        let mut home = Return { shards: &shards, label, under_way: None };
+        for (k, step) in shards.steps.iter().enumerate() {
+            let rows = fetch.land()?;
+            let operands = call.operands(&step.block, &call.dst, &rows)?;
+            operands.by_dst(&saved, (&mut own.dst, Write::Add), &mut sums)?;
+            home.land(&mut own.src)?;
+            fetch.ask(&call.src)?;
+            let gradient = operands.by_src(&saved, &mut sums, Tag::Exchange)?;
+            drop(operands);
+            drop(rows);
+            home.send(k, &gradient)?;
+        }
+        home.land(&mut own.src)?;
+        own.put(grads, places, sums)
+    }
+}
+
+struct AggregateBackward {
+    shards: Rc<Shards>,
+    label: Label,
+    call: aggregation::Call,
+    /// This rank's rows, where weights of edges want a gradient.
+    x: Option<Matrix>,
+    arg: Option<Matrix>,
+}
+
+impl Backward for AggregateBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(g) = grads.output(0) else { return Ok(()) };
+        let Self { shards, label, call, x, arg } = &*self;
+        let (arg, wanted) = (arg.as_ref(), grads.wants(0));
+        let mut fetch = x.as_ref().map(|x| Fetch::new(shards, *label, x)).transpose()?;
+        let mut dw = call.weight_sums(x.is_some())?;
+        let mut dx = wanted.then(|| call.gradient(&shards.own, &g, arg, Tag::Activations)).transpose()?;
+        if let (Some(x), Some(dw)) = (x, &mut dw) {
+            call.weight_gradient(&shards.own, x, &g, dw)?;
+        }
+        let mut home = Return { shards, label: *label, under_way: None };
+        for (k, step) in shards.steps.iter().enumerate() {
+            if let (Some(x), Some(dw), Some(fetch)) = (x, &mut dw, &mut fetch) {
+                let rows = fetch.next(x)?;
+                call.weight_gradient(&step.block, &rows, &g, dw)?;
+            }
+            if let Some(dx) = &mut dx {
+                let gradient = call.gradient(&step.block, &g, arg, Tag::Exchange)?;
+                home.land(dx)?;
+                home.send(k, &gradient)?;
+            }
+        }
+        if let Some(mut dx) = dx {
+            home.land(&mut dx)?;
+            grads.put(0, dx)?;
+        }
+        dw.map_or(Ok(()), |dw| grads.put(1, dw))
+    }
+}
+
+impl GraphOps for Ring {
+    fn rows(&self) -> usize {
+        self.member.rows()
+    }
+
+    fn total_rows(&self) -> u64 {
+        self.member.total_rows()
+    }
+
+    fn ids(&self) -> &Ids {
+        self.member.ids()
+    }
+
+    fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
+        self.member.reduce(total, layer)
+    }
+
+    fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
+        self.attend_all(tape, layer, a, None)
+    }
+
+    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
+        self.attend_all(tape, layer, a, Some(tokens))
+    }
+
+    fn tokens_attend(
+        &self,
+        tape: &mut Tape,
+        layer: u32,
+        heads: usize,
+        q: &Var,
+        kv: &Var,
+        dropout: Option<Dropout>,
+    ) -> Result<Var> {
+        self.member.tokens_attend(tape, layer, heads, (q, kv), dropout)
+    }
+
+    fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
+        let call = aggregation::Call::new(x, how, weight)?;
+        let (label, rows) = (rows("aggregate", layer), x.value());
+        let mut fetch = Fetch::new(&self.shards, label, rows)?;
+        let mut folded = call.begin(&self.shards.own, rows, Tag::Activations)?;
+        for step in &self.shards.steps {
+            let arrived = fetch.next(rows)?;
+            call.fold(&step.block, &arrived, &mut folded)?;
+        }
+        let Folded { out, arg } = folded;
+        let (inputs, weight_wanted) = aggregation::inputs(tape, x, weight);
+        let (shards, x) = (Rc::clone(&self.shards), weight_wanted.then(|| rows.clone()));
+        Ok(tape.push(&inputs, out, || AggregateBackward { shards, label, call, x, arg }))
+    }
+}

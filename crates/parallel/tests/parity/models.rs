@@ -1,0 +1,211 @@
+//! Whole models: twenty epochs with dropout 0.5 on ranks are twenty epochs on one.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use graphweft_comm::{Communicator, threads};
+use graphweft_graph::partition::Partition;
+use graphweft_graph::{Csr, Permutation};
+use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape, Step, Total};
+use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
+use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
+use graphweft_tensor::optim::{Optimizer, Rule};
+use graphweft_tensor::{DType, Device, Matrix, Tag, Tape};
+
+use crate::ops::{f64s, operand};
+use crate::{Failure, near, strategies};
+
+const N: usize = 60;
+const FEATURES: usize = 8;
+const CLASSES: usize = 3;
+const EPOCHS: u64 = 20;
+
+const GT: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3";
+const GAT: &str = "name = 'gat'\nhidden = 12\nheads = 3";
+const SAGE: &str = "name = 'sage'\nhidden = 12\nnorm = 'layer'";
+
+/// One of each other, and what is different enough.
+const OTHERS: [&str; 13] = [
+    "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 2\nnorm = 'batch'",
+    "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 2",
+    "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 3\nvirtual_nodes = 0\nnorm = 'batch'",
+    "name = 'gps'\nhidden = 12\nlayers = 2\nheads = 3",
+    "name = 'sgformer'\nhidden = 12\nlayers = 2\nheads = 2",
+    "name = 'polynormer'\nhidden = 12\nlayers = 2\nheads = 2\nlocal = 'gat'\nwarm_up = 0",
+    "name = 'gcn'\nhidden = 12\nnorm = 'batch'\nstack = 'tuned'\nresidual = true\ninput_linear = true",
+    "name = 'sage'\nhidden = 12\nstack = 'tuned'\nresidual = true",
+    "name = 'gatv2'\nhidden = 12\nheads = 3\nstack = 'tuned'\nresidual = true\nnorm = 'layer'",
+    "name = 'gin'\nhidden = 12\nnorm = 'batch'",
+    "name = 'gin'\nhidden = 12\nactivation = 'gelu'",
+    "name = 'gcnii'\nhidden = 12\nlayers = 4",
+    "name = 'mlp'\nhidden = 12\nlayers = 3",
+];
+
+/// A hub, nodes without in-edges, parallel edges, self-loops.
+fn graph() -> Csr<u32> {
+    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
+    for i in 0..N as u32 {
+        let mut row: Vec<u32> = match i {
+            0 => (1..40).collect(),
+            i if i % 11 == 0 => Vec::new(),
+            i => (0..i % 6).map(|k| (i * 7 + k * 31) % N as u32).chain([i, i / 2, i / 2]).collect(),
+        };
+        row.sort_unstable();
+        indices.extend(row);
+        indptr.push(indices.len() as u64);
+    }
+    Csr::new(indptr, indices, N).unwrap()
+}
+
+/// The last nodes come first: these are not learned from, so that some ranks have nothing to learn.
+fn partition(ranks: usize) -> Partition {
+    let backwards = Permutation::from_old_of_new((0..N as u64).rev().collect()).unwrap();
+    Partition::new(backwards, (0..=ranks).map(|p| (p * N / ranks) as u64).collect()).unwrap()
+}
+
+/// Losses, then parameters after the last epoch.
+type Course = (Vec<f64>, Vec<(String, Vec<f64>)>);
+
+/// Trains on the rows of original ids `nodes`.
+fn train(
+    config: &ModelConfig,
+    ops: &Rc<dyn GraphOps>,
+    device: &Device,
+    nodes: &[u64],
+    (edge_features, remat, dtype): (usize, Remat, DType),
+) -> Result<Course, Failure> {
+    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features };
+    let network = config.build(device, shape, dtype, 7)?;
+    let parameters = network.parameters();
+    let mut optimizer = Optimizer::new(Rule::adam_w(1e-3), &parameters)?;
+    let labels: Vec<i64> = nodes.iter().map(|id| (id * id % 7 % CLASSES as u64) as i64).collect();
+    let learned = (0..nodes.len() as u32).filter(|k| nodes[*k as usize] < 36);
+    let rows = LossRows::new(learned.collect::<Vec<_>>())?;
+    let features = Features::Dense(operand(device, 3, N, FEATURES, Some(nodes), dtype));
+    let rates = Rates { input: 0.5, hidden: 0.5, attention: 0.5 };
+    let mut losses = Vec::new();
+    for epoch in 0..EPOCHS {
+        let (ops, features) = (Rc::clone(ops), features.clone());
+        let step = Step { ops, features, positional: None, mode: Mode::Train, seed: 11, epoch, rates, remat, dtype };
+        let mut tape = Tape::new(device);
+        let logits = network.forward(&mut tape, &step)?.expect("a model has layers");
+        let loss = softmax_cross_entropy(&mut tape, &logits, &labels, &rows, 0.1, 36.0)?;
+        let mut sum = device.convert("loss", loss.value(), DType::F64)?;
+        step.ops.reduce(Total::Loss, 0).sum(&mut sum)?;
+        losses.push(sum.to_vec::<f64>()?[0]);
+        let one = device.convert("loss", &device.upload(1, 1, &[1.0f64], Tag::Workspace)?, loss.value().dtype())?;
+        tape.backward(vec![(loss, one)], &[], |_| Ok(()))?;
+        for p in &parameters {
+            if let Some(mut gradient) = p.take_grad() {
+                step.ops.reduce(Total::Gradients, 0).sum(&mut gradient)?;
+                p.set_grad(Some(gradient));
+            }
+        }
+        optimizer.step(0.01, 1.0)?;
+    }
+    Ok((losses, parameters.iter().map(|p| (p.name().to_string(), f64s(&p.value()))).collect()))
+}
+
+/// Some rows of a matrix.
+fn rows_of(m: &Matrix, rows: &[u64]) -> Matrix {
+    let (all, cols) = (f64s(m), m.cols());
+    let some: Vec<f64> = rows.iter().flat_map(|row| all[*row as usize * cols..][..cols].to_vec()).collect();
+    let some = m.device().upload(rows.len(), cols, &some, Tag::Graph).unwrap();
+    m.device().convert("test", &some, m.dtype()).unwrap()
+}
+
+/// What every strategy comes to on `ranks` ranks, the same on all of them.
+fn on_ranks(model: &str, ranks: usize, strategies: &[Strategy], remat: Remat, dtype: DType) -> Vec<Course> {
+    let config: ModelConfig = toml::from_str(model).unwrap();
+    let options = threads::Options { ranks, threads: 1, deadline: Duration::from_secs(60) };
+    let body = |comm: Rc<dyn Communicator>| -> Result<Vec<Course>, Failure> {
+        let prepared = config.prepare(graph(), 5)?;
+        let layout = Layout::new(&prepared.csr, &partition(ranks), ranks, comm.rank())?;
+        let mut found = Vec::new();
+        for strategy in strategies {
+            let device = Device::cpu();
+            let link = Link::new(Rc::clone(&comm), &device);
+            let features = prepared.features(&device, dtype)?.map(|all| rows_of(&all, layout.edges()));
+            let ops = spread(strategy, &layout, &link, features)?;
+            let nodes = &layout.originals()[layout.own()];
+            let course = train(&config, &ops, &device, nodes, (prepared.width, remat, dtype));
+            found.push(course.map_err(|e| Failure(format!("{strategy}: {}", e.0)))?);
+        }
+        Ok(found)
+    };
+    let mut found = threads::run(options, body).unwrap_or_else(|e| panic!("{model} on {ranks} ranks: {}", e.0));
+    let first = found.swap_remove(0);
+    assert!(found.iter().all(|other| *other == first), "{model} on {ranks} ranks: ranks have come apart");
+    first
+}
+
+fn check(model: &str, ranks: usize, remat: Remat, dtype: DType) {
+    let (config, device): (ModelConfig, _) = (toml::from_str(model).unwrap(), Device::cpu());
+    let prepared = config.prepare(graph(), 5).unwrap();
+    let features = prepared.features(&device, dtype).unwrap();
+    let width = prepared.width;
+    let local: Rc<dyn GraphOps> = Rc::new(Local::new(&device, prepared.csr, features).unwrap());
+    let nodes: Vec<u64> = (0..N as u64).collect();
+    let wanted = train(&config, &local, &device, &nodes, (width, Remat::None, dtype)).unwrap();
+    assert!(wanted.0[19] < wanted.0[0], "{model} learns: {:?}", wanted.0);
+    let all = strategies(ranks);
+    let [found, again] = [(); 2].map(|()| on_ranks(model, ranks, &all, remat, dtype));
+    for (k, strategy) in all.iter().enumerate() {
+        let what = format!("{model}\n{strategy} on {ranks} ranks, {dtype}");
+        assert!(found[k] == again[k], "{what}: not the same bits twice");
+        let tolerance = if dtype == DType::F64 { 1e-9 } else { 1e-4 };
+        near(&found[k].0, &wanted.0, tolerance, &format!("{what}: losses"));
+        if dtype == DType::F64 {
+            for ((name, found), (_, wanted)) in found[k].1.iter().zip(&wanted.1) {
+                near(found, wanted, tolerance, &format!("{what}: {name}"));
+            }
+        }
+    }
+}
+
+fn on(ranks: usize, model: &str) {
+    for dtype in [DType::F64, DType::F32] {
+        check(model, ranks, Remat::None, dtype);
+    }
+}
+
+/// A test of each number of ranks, and of what is computed again.
+macro_rules! in_full {
+    ($name:ident, $model:expr) => {
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn on_few_ranks() {
+                [1, 2, 3].into_iter().for_each(|ranks| on(ranks, $model));
+            }
+
+            #[test]
+            fn on_4_ranks() {
+                on(4, $model);
+            }
+
+            #[test]
+            fn on_8_ranks() {
+                on(8, $model);
+            }
+
+            #[test]
+            fn computed_again() {
+                check($model, 3, Remat::Attention, DType::F64);
+                check($model, 2, Remat::Layer, DType::F64);
+            }
+        }
+    };
+}
+
+in_full!(gt, GT);
+in_full!(gat, GAT);
+in_full!(sage, SAGE);
+
+#[test]
+fn every_other_model_on_3_ranks() {
+    for model in OTHERS {
+        check(model, 3, Remat::None, DType::F64);
+    }
+}

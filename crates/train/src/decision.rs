@@ -1,0 +1,56 @@
+//! What the rank that leads decides before a run, for all of them.
+
+use std::path::PathBuf;
+
+use crate::checkpoint::Checkpoint;
+#[cfg(feature = "mpi")]
+use crate::error::Result;
+use crate::plan::Plan;
+
+/// Where a run is, how its work is spread, and what it goes on from.
+pub(crate) struct Decision {
+    pub(crate) folder: PathBuf,
+    pub(crate) plan: Plan,
+    /// A checkpoint and its folder.
+    pub(crate) from: Option<(PathBuf, Checkpoint)>,
+}
+
+/// The same on its way to another process, which reads the checkpoint by itself.
+#[cfg(feature = "mpi")]
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Letter {
+    folder: PathBuf,
+    plan: Plan,
+    from: Option<PathBuf>,
+    parts: Vec<u8>,
+}
+
+impl Decision {
+    /// The bytes that other processes get.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        let letter = Letter {
+            folder: self.folder.clone(),
+            plan: self.plan.clone(),
+            from: self.from.as_ref().map(|(path, _)| path.clone()),
+            parts: crate::checkpoint::parts::encode(self.plan.parts.as_deref())?,
+        };
+        Ok(serde_json::to_vec(&letter).map_err(unreadable)?)
+    }
+
+    /// From these bytes.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let Letter { folder, plan, from, parts } = serde_json::from_slice(bytes).map_err(unreadable)?;
+        let parts = crate::checkpoint::parts::decode(std::path::Path::new("the plan of rank 0"), &parts)?;
+        let from = from.map(|path| Checkpoint::read(&path).map(|checkpoint| (path, checkpoint))).transpose()?;
+        Ok(Self { folder, plan: Plan { parts, ..plan }, from })
+    }
+}
+
+#[cfg(feature = "mpi")]
+#[allow(clippy::needless_pass_by_value)] // As `map_err` wants it.
+fn unreadable(e: serde_json::Error) -> graphweft_graph::Error {
+    let what = format!("the plan of rank 0 cannot be understood: {e}");
+    graphweft_graph::Error::request(what, "start the same build on every node")
+}

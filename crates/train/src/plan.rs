@@ -1,0 +1,166 @@
+//! How the work of a run is spread: `plan.json`.
+//!
+//! A checkpoint keeps the plan and the partition that a run began with, so that a run which goes on does so bit for bit, even
+//! where another choice would be made today.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use graphweft_graph::partition::{self, Method, Options, Partition};
+use graphweft_graph::progress::Progress;
+use graphweft_graph::{Csr, Error as Bad};
+use graphweft_parallel::{Cover, Strategy};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Choice, Config, ParallelConfig};
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::world::World;
+
+/// What `auto` takes where there are several ranks.
+const USUAL: Strategy = Strategy::Halo(Cover::Least);
+
+/// How the work is spread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What moves between ranks.
+    pub strategy: Strategy,
+    /// How many there are.
+    pub ranks: usize,
+    /// Why so, in one sentence.
+    pub why: String,
+    /// How the graph is divided; nothing for one rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Division>,
+    /// The parts themselves.
+    #[serde(skip)]
+    pub parts: Option<Arc<Partition>>,
+}
+
+/// How a graph was divided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Division {
+    /// The method.
+    pub method: Method,
+    /// Parts.
+    pub parts: usize,
+    /// The folder, if it was stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored: Option<PathBuf>,
+}
+
+impl Plan {
+    /// One rank has every row.
+    pub fn local() -> Self {
+        let why = "one rank has every row: nothing moves".to_string();
+        Self { strategy: Strategy::Local, ranks: 1, why, partition: None, parts: None }
+    }
+
+    /// What `config` asks for, or the usual choice, for a graph whose dataset folder, if it has one, may hold a partition.
+    ///
+    /// # Errors
+    /// If the graph cannot be divided so, or a stored partition is damaged.
+    pub fn make(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+        if ranks == 1 {
+            return Ok(Self::local());
+        }
+        let (strategy, why) = match &config.parallel.strategy {
+            Choice::Named(strategy) => (*strategy, "it was asked for".to_string()),
+            Choice::Auto => {
+                let why = "of several ranks each takes a part and moves only the rows along cut edges; strategies are not \
+                           compared yet";
+                (USUAL, why.to_string())
+            }
+        };
+        let (division, parts) = divide(config, ranks, graph, progress)?;
+        Ok(Self { strategy, ranks, why, partition: Some(division), parts: Some(Arc::new(parts)) })
+    }
+
+    /// The same for the ranks of `world`, as decided by the process that leads.
+    pub fn shared(config: &Config, world: &World, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+        let plan = world.leads().then(|| Self::make(config, world.ranks(), graph, progress));
+        let decision = plan.map(|plan| Ok(Decision { folder: PathBuf::new(), plan: plan?, from: None }));
+        Ok(world.share(decision)?.plan)
+    }
+
+    /// The plan of a checkpoint, if `config` asks for nothing else than the checkpoint's configuration `before`.
+    pub fn again(
+        text: &str,
+        parts: Option<Arc<Partition>>,
+        before: &ParallelConfig,
+        now: &ParallelConfig,
+    ) -> Option<Self> {
+        let plan: Self = serde_json::from_str(text).ok()?;
+        let whole = plan.ranks == 1 || parts.is_some();
+        (whole && before.spreads_as(now)).then_some(Self { parts, ..plan })
+    }
+
+    /// As `plan.json` has it.
+    pub fn to_json(&self) -> Result<String> {
+        let bug = |e: serde_json::Error| Bad::request(format!("cannot write plan.json: {e}"), "report this as a bug");
+        Ok(serde_json::to_string_pretty(self).map_err(bug)? + "\n")
+    }
+}
+
+/// A stored partition, or one made now.
+fn divide(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<(Division, Partition)> {
+    let ParallelConfig { partition: method, parts, .. } = config.parallel;
+    let nodes = graph.num_dst();
+    let parts = parts.map_or(ranks, |parts| parts as usize);
+    let folder = config.data.path.as_ref().map(|path| Path::new(path).join("part").join(format!("{method}-{parts}")));
+    if let Some(folder) = folder.filter(|folder| folder.exists()) {
+        let partition = partition::load(&folder, nodes)?.partition;
+        return Ok((Division { method, parts, stored: Some(folder) }, partition));
+    }
+    // Ranks beyond the last node have none.
+    let options = Options::new(method, parts.min(nodes.max(1)));
+    let partition = partition::partition(graph, &options, progress)?;
+    Ok((Division { method, parts, stored: None }, partition))
+}
+
+#[cfg(test)]
+mod tests {
+    use graphweft_graph::generate::Spec;
+    use graphweft_graph::progress::Silent;
+
+    use super::*;
+    use crate::config::Draft;
+
+    fn config(settings: &[&str]) -> Config {
+        let mut draft = Draft::default();
+        settings.iter().for_each(|s| draft.assign(s).unwrap());
+        draft.finish().unwrap()
+    }
+
+    fn graph() -> Csr<u32> {
+        "sbm:60:3:4".parse::<Spec>().unwrap().graph(0, &Silent).unwrap()
+    }
+
+    #[test]
+    fn what_is_asked_for_is_planned_and_the_rest_is_usual() {
+        assert_eq!(Plan::make(&config(&[]), 1, &graph(), &Silent).unwrap(), Plan::local());
+        let plan = |settings: &[&str], ranks| Plan::make(&config(settings), ranks, &graph(), &Silent).unwrap();
+        let usual = plan(&[], 3);
+        assert_eq!((&usual.strategy, usual.ranks), (&USUAL, 3));
+        assert_eq!(usual.parts.unwrap().num_parts(), 3);
+        let asked = plan(&["parallel.strategy=gather", "parallel.parts=8", "parallel.partition=contiguous"], 3);
+        assert_eq!((asked.strategy.to_string(), asked.parts.unwrap().num_parts()), ("gather".into(), 8));
+        assert_eq!(plan(&[], 100).parts.unwrap().num_parts(), 60, "no part is empty");
+    }
+
+    #[test]
+    fn a_plan_holds_until_something_else_is_asked_for() {
+        let plan = Plan::make(&config(&[]), 2, &graph(), &Silent).unwrap();
+        let text = plan.to_json().unwrap();
+        let again = |parts, now: &[&str]| {
+            let before = config(&["parallel.ranks=2"]).parallel;
+            Plan::again(&text, parts, &before, &config(now).parallel)
+        };
+        let parts = plan.parts.clone();
+        assert_eq!(again(parts.clone(), &["parallel.ranks=2", "parallel.deadline=3"]), Some(plan));
+        for other in ["parallel.ranks=3", "parallel.strategy=ring", "parallel.parts=4", "parallel.partition=random"] {
+            assert_eq!(again(parts.clone(), &[other]), None, "{other}");
+        }
+        assert_eq!(again(None, &["parallel.ranks=2"]), None, "parts are missing");
+    }
+}

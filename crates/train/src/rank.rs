@@ -1,0 +1,150 @@
+//! One rank: where it computes, and how it talks to the others.
+
+use std::rc::Rc;
+
+use graphweft_comm::{Account, Communicator, Label, Metered, Traffic, gather};
+use graphweft_parallel::{Link, ranks};
+use graphweft_tensor::{Device, Tag, Usage};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+
+/// A rank of a run. Ranks that are alone need nobody.
+#[derive(Clone)]
+pub struct Rank {
+    device: Device,
+    others: Option<Others>,
+}
+
+/// The rest of the world.
+#[derive(Clone)]
+struct Others {
+    link: Link,
+    account: Account,
+}
+
+impl Rank {
+    /// The only one.
+    pub fn alone(device: &Device) -> Self {
+        Self { device: device.clone(), others: None }
+    }
+
+    /// One of those that `comm` connects; what it sends is counted.
+    pub fn among(comm: Rc<dyn Communicator>, device: &Device) -> Self {
+        let metered = Metered::new(comm);
+        let account = metered.account();
+        Self { device: device.clone(), others: Some(Others { link: Link::new(Rc::new(metered), device), account }) }
+    }
+
+    /// Its number, from 0.
+    pub fn index(&self) -> usize {
+        self.others.as_ref().map_or(0, |o| o.link.rank())
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.others.as_ref().map_or(1, |o| o.link.size())
+    }
+
+    /// Whether it is the one that writes and speaks for all.
+    pub fn leads(&self) -> bool {
+        self.index() == 0
+    }
+
+    /// Where it computes.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Matrices to and from the others, if there are any.
+    pub fn link(&self) -> Option<&Link> {
+        self.others.as_ref().map(|o| &o.link)
+    }
+
+    /// Says which epoch it is, for errors.
+    pub fn set_epoch(&self, epoch: u64) {
+        if let Some(others) = &self.others {
+            others.link.comm().set_step(epoch);
+        }
+    }
+
+    /// The bytes of every rank, in order, on the rank that [leads](Rank::leads); nothing elsewhere.
+    pub fn gather(&self, op: &'static str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+        match &self.others {
+            None => Ok(vec![bytes]),
+            Some(o) => Ok(gather(&**o.link.comm(), metrics(op), bytes).map_err(ranks)?),
+        }
+    }
+
+    /// Forgets what was sent so far.
+    pub fn reset_sent(&self) {
+        if let Some(others) = &self.others {
+            others.account.reset();
+        }
+    }
+
+    /// What was sent to other ranks since then, by operation.
+    pub fn sent(&self) -> Vec<Sent> {
+        let Some(others) = &self.others else { return Vec::new() };
+        let mut all: Vec<Sent> = Vec::new();
+        for (label, count) in others.account.snapshot().iter() {
+            let traffic = format!("{:?}", label.traffic).to_lowercase();
+            match all.iter_mut().find(|s| s.op == label.op && s.traffic == traffic) {
+                Some(sent) => (sent.bytes, sent.calls) = (sent.bytes + count.bytes, sent.calls + count.calls),
+                None => all.push(Sent { op: label.op.into(), traffic, bytes: count.bytes, calls: count.calls }),
+            }
+        }
+        all
+    }
+}
+
+fn metrics(op: &'static str) -> Label {
+    Label { op, traffic: Traffic::Metrics, layer: 0 }
+}
+
+/// What an operation sent, over all layers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Its name: attend, aggregate, gradients, …
+    pub op: String,
+    /// What it carried.
+    pub traffic: String,
+    /// Payload to other ranks.
+    pub bytes: u64,
+    /// Exchanges.
+    pub calls: u64,
+}
+
+/// What a run took on one rank.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Toll {
+    /// Memory when most was in use.
+    pub peak: Usage,
+    /// What was sent in the last epoch, while learning.
+    pub sent: Vec<Sent>,
+}
+
+/// A toll on its way to the rank that leads.
+#[derive(Serialize, Deserialize)]
+struct Letter {
+    peak: Vec<u64>,
+    sent: Vec<Sent>,
+}
+
+impl Toll {
+    /// The tolls of all ranks, on the one that leads.
+    pub fn gather(&self, rank: &Rank) -> Result<Vec<Self>> {
+        let peak = Tag::ALL.iter().map(|tag| self.peak.of(*tag)).collect();
+        let letter = serde_json::to_vec(&Letter { peak, sent: self.sent.clone() }).unwrap_or_default();
+        let open = |bytes: Vec<u8>| {
+            let Letter { peak, sent } = serde_json::from_slice(&bytes).unwrap_or(Letter { peak: vec![], sent: vec![] });
+            Self { peak: Usage::new(|tag| peak.get(tag as usize).copied().unwrap_or(0)), sent }
+        };
+        Ok(rank.gather("metrics", letter)?.into_iter().map(open).collect())
+    }
+
+    /// Bytes sent in an epoch.
+    pub fn bytes_sent(&self) -> u64 {
+        self.sent.iter().map(|s| s.bytes).sum()
+    }
+}

@@ -1,0 +1,215 @@
+//! Who the ranks of a run are: this thread alone, threads of this process, or processes that `mpirun` started.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use graphweft_comm::{Fault, Faulty, Launcher, threads};
+use graphweft_tensor::{Device, Place, Precision};
+
+use crate::config::{CommName, ParallelConfig};
+use crate::decision::Decision;
+use crate::error::Error;
+use crate::rank::Rank;
+
+type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The ranks, as this process sees them.
+pub struct World {
+    kind: Kind,
+    /// Where the first computes, and how.
+    place: Place,
+    precision: Precision,
+}
+
+enum Kind {
+    Alone,
+    Threads {
+        options: threads::Options,
+        faults: Arc<[Fault]>,
+    },
+    #[cfg(feature = "mpi")]
+    Mpi(Rc<dyn graphweft_comm::Communicator>),
+}
+
+impl World {
+    /// One rank.
+    pub fn alone() -> Self {
+        Self::of(Kind::Alone)
+    }
+
+    fn of(kind: Kind) -> Self {
+        Self { kind, place: Place::Cpu, precision: Precision::default() }
+    }
+
+    /// The same ranks, with the first computing at `place` and the others on the next GPUs; on the CPU if nothing is said.
+    pub fn at(self, place: Place, precision: Precision) -> Self {
+        Self { place, precision, ..self }
+    }
+
+    /// Where the first rank computes.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Ranks as threads, as many as `config` says. They share the threads of the current rayon pool, at least one each.
+    pub fn threads(config: &ParallelConfig) -> Self {
+        let ranks = config.ranks.unwrap_or(1) as usize;
+        if ranks == 1 {
+            return Self::alone();
+        }
+        let (threads, deadline) = (share_of_threads(ranks), Duration::from_secs(config.deadline));
+        Self::of(Kind::Threads { options: threads::Options { ranks, threads, deadline }, faults: Arc::new([]) })
+    }
+
+    /// Runs `body` among the ranks that `config` asks for. MPI begins and ends with it, and can do so once in a process.
+    ///
+    /// # Errors
+    /// Of `body`; or if this build cannot have such ranks.
+    pub fn enter<T, E>(config: &ParallelConfig, body: impl FnOnce(Self) -> Result<T, E> + Send) -> Result<T, E>
+    where
+        T: Send,
+        E: From<Error> + From<graphweft_comm::Error> + Send,
+    {
+        match config.comm {
+            CommName::Threads => body(Self::threads(config)),
+            CommName::Mpi => Self::enter_mpi(config, body),
+        }
+    }
+
+    #[cfg(feature = "mpi")]
+    fn enter_mpi<T, E>(config: &ParallelConfig, body: impl FnOnce(Self) -> Result<T, E> + Send) -> Result<T, E>
+    where
+        T: Send,
+        E: From<Error> + From<graphweft_comm::Error> + Send,
+    {
+        // What is here shares what is here.
+        let near = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"].into_iter().find_map(|name| {
+            let count: usize = std::env::var(name).ok()?.parse().ok()?;
+            (count > 0).then_some(count)
+        });
+        let near = near.or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1);
+        let deadline = Duration::from_secs(config.deadline);
+        let options = graphweft_comm::mpi::Options { threads: share_of_threads(near), deadline };
+        graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Mpi(comm))))
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    fn enter_mpi<T, E: From<Error>>(_: &ParallelConfig, _: impl FnOnce(Self) -> Result<T, E>) -> Result<T, E> {
+        let started = Launcher::of_this_process().map_or(String::new(), |l| format!(", and {} started it", l.name));
+        let remedy = "build with `cargo build --release --features mpi` (it needs an MPI library and libclang), or leave \
+                      it out: ranks are then threads of one process";
+        Err(Error::setting("parallel.comm", format!("this build has no MPI{started}"), remedy).into())
+    }
+
+    /// The same with things that go wrong, on ranks that are threads: for tests.
+    pub fn with_faults(mut self, wrong: &[Fault]) -> Self {
+        if let Kind::Threads { faults, .. } = &mut self.kind {
+            *faults = wrong.into();
+        }
+        self
+    }
+
+    /// How many ranks there are.
+    pub fn ranks(&self) -> usize {
+        match &self.kind {
+            Kind::Alone => 1,
+            Kind::Threads { options, .. } => options.ranks,
+            #[cfg(feature = "mpi")]
+            Kind::Mpi(comm) => comm.size(),
+        }
+    }
+
+    /// Whether this process has the rank that writes and speaks for all.
+    pub fn leads(&self) -> bool {
+        match &self.kind {
+            Kind::Alone | Kind::Threads { .. } => true,
+            #[cfg(feature = "mpi")]
+            Kind::Mpi(comm) => comm.rank() == 0,
+        }
+    }
+
+    /// What the process that leads has decided: it brings a result, the others nothing.
+    ///
+    /// # Errors
+    /// Its error, where it leads; [`Error::Refused`] elsewhere.
+    pub(crate) fn share(&self, own: Option<Result<Decision>>) -> Result<Decision> {
+        #[cfg(feature = "mpi")]
+        if let Kind::Mpi(comm) = &self.kind {
+            return share(&**comm, own);
+        }
+        own.unwrap_or(Err(Error::Refused))
+    }
+
+    /// Threads that each rank computes with.
+    pub fn threads_of_rank(&self) -> usize {
+        match &self.kind {
+            Kind::Threads { options, .. } => options.threads,
+            _ => rayon::current_num_threads(),
+        }
+    }
+
+    /// Runs `body` on every rank of this process and gives the result of the first of them.
+    ///
+    /// # Errors
+    /// The failure that came first. What all ranks agree on ([`Error::is_agreed`]) takes no other rank down.
+    pub fn run<T, F>(&self, body: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(&Rank) -> Result<T> + Send + Sync + 'static,
+    {
+        let (place, precision) = (self.place, self.precision);
+        let open = move |rank: usize| -> Result<Device> { Ok(place.of_rank(rank).open(precision)?) };
+        match &self.kind {
+            Kind::Alone => body(&Rank::alone(&open(0)?)),
+            Kind::Threads { options, faults } => {
+                let faults = Arc::clone(faults);
+                let all = threads::launch(*options, move |comm| -> Result<Result<T>> {
+                    let comm = if faults.is_empty() { comm } else { Rc::new(Faulty::new(comm, &faults, 0)) };
+                    let device = open(comm.rank())?;
+                    match body(&Rank::among(comm, &device)) {
+                        Err(e) if !e.is_agreed() => Err(e),
+                        agreed => Ok(agreed),
+                    }
+                })?;
+                let none = graphweft_comm::Error::Argument { op: "threads", problem: "there is no rank".into() };
+                all.into_iter().next().unwrap_or(Err(none.into()))
+            }
+            #[cfg(feature = "mpi")]
+            Kind::Mpi(comm) => {
+                match open(comm.rank()).and_then(|device| body(&Rank::among(Rc::clone(comm), &device))) {
+                    Err(e) if e.is_agreed() => {
+                        // A launcher ends everyone when one process ends with an error: not before all are ready.
+                        comm.barrier(SETUP)?;
+                        Err(if self.leads() { e } else { Error::Echo(Box::new(e)) })
+                    }
+                    other => other,
+                }
+            }
+        }
+    }
+}
+
+/// Threads of one of `ranks` that share those of the current pool.
+fn share_of_threads(ranks: usize) -> usize {
+    (rayon::current_num_threads() / ranks.max(1)).max(1)
+}
+
+#[cfg(feature = "mpi")]
+const SETUP: graphweft_comm::Label =
+    graphweft_comm::Label { op: "setup", traffic: graphweft_comm::Traffic::Setup, layer: 0 };
+
+/// No bytes stand for a refusal.
+#[cfg(feature = "mpi")]
+fn share(comm: &dyn graphweft_comm::Communicator, own: Option<Result<Decision>>) -> Result<Decision> {
+    let bytes = match &own {
+        Some(Ok(decision)) => decision.encode()?,
+        _ => Vec::new(),
+    };
+    let bytes = graphweft_comm::broadcast(comm, SETUP, bytes)?;
+    match own {
+        Some(own) => own,
+        None if bytes.is_empty() => Err(Error::Refused),
+        None => Decision::decode(&bytes),
+    }
+}

@@ -1,0 +1,249 @@
+//! Runs on several ranks: the same results as on one, the same bytes every time, resumed anywhere, and what is left when a rank
+//! is lost.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+mod whole;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use graphweft_comm::Fault;
+use graphweft_graph::npy::NpyFile;
+use graphweft_graph::progress::Silent;
+use graphweft_train::checkpoint::Checkpoint;
+use graphweft_train::config::{Config, Draft};
+use graphweft_train::data::Data;
+use graphweft_train::inference::Trained;
+use graphweft_train::session::{self, Start, Summary};
+use graphweft_train::world::World;
+use graphweft_train::{Error, Result};
+use serde_json::Value;
+use whole::{Watch, config, fresh, on_world, resume, run, same, stopped};
+
+/// With how many ranks each is used here.
+const STRATEGIES: [(&str, u64); 4] = [("gather", 2), ("gather", 3), ("heads", 2), ("grid:2x2:gather", 4)];
+
+fn on(strategy: &str, ranks: u64, more: &[&str]) -> Config {
+    let settings = [format!("parallel.ranks={ranks}"), format!("parallel.strategy={strategy}")];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    config(&settings)
+}
+
+/// The largest difference between two lists, relative to the numbers.
+fn difference(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs() / a.abs().max(1.0)).fold(0.0, f64::max)
+}
+
+fn predictions(dir: &Path) -> Vec<f64> {
+    let file = NpyFile::open(dir.join("predictions.npy")).unwrap();
+    file.elements::<f32>().unwrap().iter().map(|x| f64::from(*x)).collect()
+}
+
+fn plan(dir: &Path) -> Value {
+    serde_json::from_slice(&fs::read(dir.join("plan.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn ranks_learn_what_one_learns_with_the_same_bytes_every_time() {
+    let dir = tempfile::tempdir().unwrap();
+    for (dtype, tolerance) in [("f64", 1e-9), ("f32", 1e-4)] {
+        let more = [&format!("compute.dtype={dtype}"), "model.norm=batch", "encoding.degree=true", "train.dropout=0.5"];
+        let alone = dir.path().join(format!("{dtype}-alone"));
+        let one = fresh(&config(&more), &alone);
+        for (strategy, ranks) in STRATEGIES {
+            let path = |again| dir.path().join(format!("{dtype}-{strategy}-{ranks}-{again}"));
+            let [found, _] = ["a", "b"].map(|again| fresh(&on(strategy, ranks, &more), &path(again)));
+            same(&path("a"), &path("b"), strategy);
+            let apart = difference(&one.runs[0].losses, &found.runs[0].losses);
+            assert!(apart < tolerance, "{dtype} {strategy} on {ranks}: {apart}");
+            let apart = difference(&predictions(&alone), &predictions(&path("a")));
+            // Predictions are stored as f32.
+            assert!(apart < tolerance.max(1e-6) * 10.0, "{dtype} {strategy} on {ranks}: predictions {apart}");
+            assert_eq!((&plan(&path("a"))["strategy"], &plan(&path("a"))["ranks"]), (&strategy.into(), &ranks.into()));
+        }
+    }
+}
+
+#[test]
+fn every_rank_tells_what_it_took() {
+    let dir = tempfile::tempdir().unwrap();
+    let tolls = fresh(&on("gather", 3, &[]), dir.path()).runs.remove(0).cost.tolls;
+    assert_eq!(tolls.len(), 3);
+    for toll in &tolls {
+        assert!(toll.peak.total() > 10_000, "{toll:?}");
+        let sent = |op: &str| toll.sent.iter().find(|s| s.op == op).unwrap_or_else(|| panic!("{op}: {toll:?}"));
+        assert!(sent("attend").bytes > 0 && sent("gradients").bytes > 0 && sent("loss").bytes == 16, "{toll:?}");
+        assert_eq!(toll.bytes_sent(), toll.sent.iter().map(|s| s.bytes).sum::<u64>());
+    }
+    let events: Vec<Value> = serde_json::from_slice(&fs::read(dir.path().join("trace.json")).unwrap()).unwrap();
+    for rank in 0..3 {
+        let phases = events.iter().filter(|e| e["ph"] == "X" && e["tid"] == rank);
+        let count = |name: &str| phases.clone().filter(|e| e["name"] == name).count();
+        assert_eq!([count("forward"), count("backward"), count("update"), count("evaluate")], [12; 4], "rank {rank}");
+        assert_eq!(count("checkpoint"), if rank == 0 { 3 } else { 0 });
+    }
+    let alone = fresh(&config(&[]), &dir.path().join("alone")).runs.remove(0).cost.tolls;
+    assert!(alone.len() == 1 && alone[0].sent.is_empty() && alone[0].peak.total() > tolls[0].peak.total());
+}
+
+#[test]
+fn a_run_on_ranks_is_stopped_and_resumed_bit_for_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    for (strategy, ranks) in [("gather", 3), ("heads", 2)] {
+        let config = on(strategy, ranks, &["model.norm=batch", "train.patience=6", "train.epochs=30"]);
+        let (whole, path) = (dir.path().join(format!("{strategy}-whole")), dir.path().join(strategy));
+        fresh(&config, &whole);
+        for epoch in [1, 4, 5] {
+            stopped(&config, &path, if epoch == 1 { &Start::New } else { &Start::Newest }, epoch);
+        }
+        resume(&config, &path);
+        same(&whole, &path, strategy);
+    }
+}
+
+#[test]
+fn a_checkpoint_goes_on_with_other_ranks_and_another_strategy() {
+    let dir = tempfile::tempdir().unwrap();
+    let more = ["compute.dtype=f64", "model.norm=batch", "train.dropout=0.5"];
+    let whole = fresh(&config(&more), &dir.path().join("whole")).runs.remove(0).losses;
+    let path = dir.path().join("moves");
+    stopped(&on("gather", 2, &more), &path, &Start::New, 3);
+    stopped(&on("heads", 2, &more), &path, &Start::Newest, 5);
+    stopped(&config(&more), &path, &Start::Newest, 7);
+    let found = resume(&on("grid:2x2:gather", 4, &more), &path).runs.remove(0).losses;
+    assert!(difference(&whole, &found) < 1e-9);
+    assert_eq!(plan(&path)["ranks"], 4);
+    // Only what is asked for changes: the settings of the run are those of the last time.
+    let stored = session::resumed(&path, &Start::Newest, &Draft::default()).unwrap().unwrap();
+    assert_eq!((stored.parallel.ranks, stored.parallel.strategy.to_string()), (Some(4), "grid:2x2:gather".into()));
+}
+
+#[test]
+fn a_checkpoint_keeps_its_partition_and_a_stored_one_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("data");
+    let spec: graphweft_graph::generate::Spec = "sbm:200:3:6:f=8".parse().unwrap();
+    spec.write(0, &folder, &Silent).unwrap();
+    let data = graphweft_graph::Dataset::open(&folder).unwrap();
+    let graphweft_graph::AnyCsr::Narrow(graph) = data.graph() else { panic!("a small graph") };
+    let store = |seed| {
+        use graphweft_graph::partition::{About, Existing, Method, Options, folder, partition, save, statistics};
+        let options = Options { seed, ..Options::new(Method::Random, 2) };
+        let parts = partition(graph, &options, &Silent).unwrap();
+        let about = About::new(&options, false, statistics(graph, &parts));
+        save(&folder(&data, Method::Random, 2), &parts, &about, Existing::Replace).unwrap();
+        parts
+    };
+    let first = store(1);
+    let mut config = on("gather", 2, &["parallel.partition=random"]);
+    (config.data.graph, config.data.path) = (None, Some(folder.to_str().unwrap().into()));
+    let (whole, path) = (dir.path().join("whole"), dir.path().join("stopped"));
+    fresh(&config, &whole);
+    assert!(plan(&whole)["partition"]["stored"].as_str().unwrap().ends_with("part/random-2"));
+    let checkpoint = stopped(&config, &path, &Start::New, 5);
+    // The run goes on as it began, whatever is stored now.
+    store(2);
+    resume(&config, &path);
+    same(&whole, &path, "another partition is stored");
+    assert_eq!(*Checkpoint::read(&checkpoint.with_file_name("step-000012")).unwrap().partition.unwrap(), first);
+}
+
+#[test]
+fn several_seeds_and_trained_models_work_on_ranks() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = on("gather", 2, &["run.seeds=2", "model.norm=batch"]);
+    let summary = fresh(&config, dir.path());
+    assert_eq!((summary.runs.len(), summary.plan.ranks), (2, 2));
+    let trained = Arc::new(Trained::open(&dir.path().join("seed-1"), None).unwrap());
+    let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
+    let best = summary.runs[1].outcome.best;
+    for ranks in [1, 2, 3] {
+        let world = World::threads(&on("gather", ranks, &[]).parallel);
+        let (_, _, scores) = trained.evaluate(&world, &data, &Silent).unwrap();
+        assert_eq!((scores.train, scores.valid, scores.test), (best.train, best.valid, best.test), "{ranks} ranks");
+        let (rows, cols) = trained.predict(&world, &data, &Silent).unwrap().unwrap();
+        let rows: Vec<f64> = rows.into_iter().map(f64::from).collect();
+        assert_eq!(cols, 3);
+        assert!(difference(&rows, &predictions(&dir.path().join("seed-1"))) < 1e-4);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_on_ranks_is_refused_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for (k, (config, part)) in [
+        (on("local", 2, &[]), "one rank"),
+        (on("grid:2x2:gather", 3, &[]), "2 × 2"),
+        (on("gather", 2, &["model.heads=3"]), "cannot be shared"),
+        (on("gather", 2, &["model.heads=3", "run.seeds=2"]), "cannot be shared"),
+        (config(&["model.heads=3", "run.seeds=2"]), "cannot be shared"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = dir.path().join(k.to_string());
+        let message = run(&config, &path, &Start::New, Watch::default()).unwrap_err().to_string();
+        assert!(message.contains(part) && message.contains("remedy"), "{message}");
+        assert!(!path.exists(), "{k}: nothing is left behind");
+    }
+    let mut draft = Draft::default();
+    for (setting, part) in [
+        ("parallel.strategy=halos", "there is no strategy"),
+        ("parallel.comm=smoke", "threads"),
+        ("parallel.ranks=-1", "parallel.ranks"),
+    ] {
+        let message = draft.assign(setting).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn all_ranks_stop_at_a_number_that_is_not_finite() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = on("gather", 3, &["train.lr=1e30", "model.norm=none"]);
+    let error = run(&config, dir.path(), &Start::New, Watch::default()).unwrap_err();
+    let Error::NotFinite { epoch, place } = &error else { panic!("{error}") };
+    assert!(*epoch > 1 && place.contains("layer"), "{error}");
+}
+
+/// Trains with faults, from the beginning.
+fn faulty(config: &Config, dir: &Path, faults: &[Fault]) -> Result<Summary> {
+    let data = Data::open(&config.data, &config.encoding, &Silent)?;
+    let world = World::threads(&config.parallel).with_faults(faults);
+    on_world(&world, data, config, dir, &Start::New, Watch::default())
+}
+
+#[test]
+fn a_lost_rank_is_named_and_the_last_checkpoint_loads() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = on("gather", 3, &["parallel.deadline=2", "run.checkpoint_every=1", "train.epochs=9"]);
+    let whole = dir.path().join("whole");
+    fresh(&config, &whole);
+    for (k, fault) in [
+        Fault::Panic { rank: 0, at: 120 },
+        Fault::Panic { rank: 2, at: 121 },
+        Fault::Hang { rank: 1, at: 122, time: Duration::from_secs(3600) },
+        Fault::Drop { from: 1, to: 2, at: 123 },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (path, rank) = (dir.path().join(k.to_string()), [0, 2, 1, 1][k]);
+        let error = faulty(&config, &path, &[fault]).unwrap_err();
+        let Error::RankLost { lost, checkpoint } = &error else { panic!("{fault:?}: {error}") };
+        let graphweft_comm::Error::RankLost { rank: named, step, .. } = lost else { panic!("{lost}") };
+        assert!(*named == rank && *step > 1, "{fault:?}: {error}");
+        let checkpoint = checkpoint.as_ref().unwrap_or_else(|| panic!("{error}"));
+        assert!(error.to_string().contains(checkpoint.to_str().unwrap()), "{error}");
+        assert!(Checkpoint::read(checkpoint).unwrap().state.epoch + 1 >= *step);
+        if !matches!(fault, Fault::Hang { .. }) {
+            // A rank that hangs in this process still holds the directory.
+            resume(&config, &path);
+            same(&whole, &path, "a rank was lost");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Whole runs and what they leave, for the tests of training.
+
+#![allow(clippy::unwrap_used, clippy::panic, dead_code)] // Only tests come here, and not all of them need everything.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use graphweft_graph::progress::{Progress, Silent, Task, Unit};
+use graphweft_train::checkpoint::Scores;
+use graphweft_train::config::{Config, Draft};
+use graphweft_train::data::Data;
+use graphweft_train::run_dir::Line;
+use graphweft_train::session::{Session, Start, Summary};
+use graphweft_train::trainer::Observer;
+use graphweft_train::world::World;
+use graphweft_train::{Error, Result, Stop};
+
+/// Asks for a stop after an epoch, and remembers notes.
+#[derive(Default)]
+pub(crate) struct Watch {
+    pub(crate) stop: Stop,
+    pub(crate) stop_after: Option<u64>,
+    pub(crate) notes: Mutex<Vec<String>>,
+}
+
+impl Progress for Watch {
+    fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task> {
+        Silent.start(phase, total, unit)
+    }
+}
+
+impl Observer for Watch {
+    fn begin(&self, _: u64, _: u64, _: u64) {}
+
+    fn epoch(&self, line: &Line, _: Option<&Scores>) {
+        if self.stop_after == Some(line.epoch) {
+            self.stop.request();
+        }
+    }
+
+    fn note(&self, line: &str) {
+        self.notes.lock().unwrap().push(line.into());
+    }
+}
+
+pub(crate) const SMALL: [&str; 10] = [
+    "data.graph=sbm:200:3:6:f=8",
+    "data.self_loops=add",
+    "model.hidden=8",
+    "model.layers=2",
+    "model.heads=2",
+    "train.epochs=12",
+    "train.lr=0.01",
+    "train.dropout=0.2",
+    "train.attention_dropout=0.1",
+    "run.checkpoint_every=4",
+];
+
+pub(crate) fn config(more: &[&str]) -> Config {
+    let mut draft = Draft::default();
+    SMALL.iter().chain(more).for_each(|s| draft.assign(s).unwrap());
+    draft.finish().unwrap()
+}
+
+pub(crate) fn train_on(data: Data, config: Config, dir: &Path) -> Result<Summary> {
+    on_world(&World::threads(&config.parallel), data, &config, dir, &Start::New, Watch::default())
+}
+
+pub(crate) fn run(config: &Config, dir: &Path, start: &Start, watch: Watch) -> Result<Summary> {
+    let data = Data::open(&config.data, &config.encoding, &Silent)?;
+    on_world(&World::threads(&config.parallel), data, config, dir, start, watch)
+}
+
+pub(crate) fn on_world(
+    world: &World,
+    data: Data,
+    config: &Config,
+    dir: &Path,
+    start: &Start,
+    watch: Watch,
+) -> Result<Summary> {
+    let (stop, observer) = (watch.stop.clone(), Arc::new(watch));
+    Session { world, data: Arc::new(data), start: start.clone(), observer, stop }.train(config.clone(), dir)
+}
+
+pub(crate) fn fresh(config: &Config, dir: &Path) -> Summary {
+    run(config, dir, &Start::New, Watch::default()).unwrap()
+}
+
+pub(crate) fn resume(config: &Config, dir: &Path) -> Summary {
+    run(config, dir, &Start::Newest, Watch::default()).unwrap()
+}
+
+/// Stops after an epoch and gives the error's checkpoint.
+pub(crate) fn stopped(config: &Config, dir: &Path, start: &Start, epoch: u64) -> PathBuf {
+    let watch = Watch { stop_after: Some(epoch), ..Default::default() };
+    match run(config, dir, start, watch) {
+        Err(Error::Stopped { epoch: at, checkpoint }) => {
+            assert_eq!(at, epoch);
+            checkpoint
+        }
+        other => panic!("expected a stop, found {other:?}"),
+    }
+}
+
+/// Every file whose bytes are a function of the configuration.
+pub(crate) fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn look(dir: &Path, root: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_string();
+            if path.is_dir() {
+                look(&path, root, all);
+            } else if name != "trace.json" && !name.starts_with("events.") {
+                all.insert(path.strip_prefix(root).unwrap().into(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    look(dir, dir, &mut all);
+    all
+}
+
+pub(crate) fn same(a: &Path, b: &Path, what: &str) {
+    same_contents(&contents(a), &contents(b), what);
+}
+
+pub(crate) fn same_contents(a: &BTreeMap<PathBuf, Vec<u8>>, b: &BTreeMap<PathBuf, Vec<u8>>, what: &str) {
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>(), "{what}");
+    for (name, bytes) in a {
+        assert!(*bytes == b[name], "{what}: {} differs", name.display());
+    }
+}
+
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy_folder(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
