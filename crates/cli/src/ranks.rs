@@ -1,8 +1,8 @@
 //! How many ranks a verb runs on: the same flags everywhere.
 
 use graphweft_graph::Error;
-use graphweft_train::Error as Training;
 use graphweft_tensor::{Place, Precision};
+use graphweft_train::Error as Training;
 use graphweft_train::config::{CommName, Draft, ParallelConfig};
 use graphweft_train::world::World;
 
