@@ -1,16 +1,12 @@
 //! The same operations on the CPU and on a GPU. Without a GPU these tests are ignored; on a machine that has one, run the test
 //! binary with `--include-ignored`.
 
-use std::rc::Rc;
-
 use super::Cuda;
 use super::attention::{Passes, Types, Variant};
 use super::compile::{Defines, Source, machine_code};
 use super::numbers::number;
-use crate::adjacency::Adjacency;
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::Result;
 use crate::gradcheck::numbers;
 use crate::ledger::Tag;
 use crate::ops::activation::Activation;
@@ -18,10 +14,10 @@ use crate::ops::attention::{BiasVar, attention};
 use crate::ops::attention_blocks::{Block, attention_blocks};
 use crate::ops::gat::{Gat, gat};
 use crate::ops::gatv2::{Gatv2, gatv2};
-use crate::ops::graphs::{Case, Kind, dropout, from_rows, renumbered, upload};
+use crate::ops::graphs::{Case, Function, Kind, dropout, from_rows, renumbered, upload};
 use crate::ops::linear::{Affine, linear};
 use crate::ops::spmm::{Reduction, WeightVar, aggregate};
-use crate::tape::{Parameter, Tape, Var};
+use crate::tape::{Parameter, Tape};
 
 fn devices() -> [Device; 2] {
     [Device::cpu(), Device::with_backend(Box::new(Cuda::new(0).unwrap()))]
@@ -166,7 +162,7 @@ fn one_small_case_of_every_kernel_over_edges() {
     let edges = graph(&Device::cpu()).num_edges();
     let (row, wide) = ((40, 32, Kind::Stored), (40, 64, Kind::Stored));
     let (heads, per_edge) = ((40, 4, Kind::Computed), (edges, 4, Kind::Computed));
-    let check = |what: &str, inputs: &[_], f: &dyn Fn(&mut Tape, &Rc<Adjacency>, &[Var]) -> Result<Var>| {
+    let check = |what: &str, inputs: &[_], f: &Function<'_>| {
         Case { graph: &graph, inputs, f }.agrees_on_a_gpu(what, 5e-5, 3e-2);
     };
     check("dot", &[row, wide, (4, 3, Kind::Computed)], &|tape, graph, x| {

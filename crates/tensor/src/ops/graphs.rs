@@ -103,7 +103,8 @@ pub(crate) struct Case<'a> {
     pub(crate) f: &'a Function<'a>,
 }
 
-type Function<'a> = dyn Fn(&mut Tape, &Rc<Adjacency>, &[Var]) -> Result<Var> + 'a;
+/// From the graph and the inputs to the output.
+pub(crate) type Function<'a> = dyn Fn(&mut Tape, &Rc<Adjacency>, &[Var]) -> Result<Var> + 'a;
 
 /// How an operand is stored.
 #[derive(Clone, Copy, Debug)]

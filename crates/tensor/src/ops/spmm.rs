@@ -392,14 +392,18 @@ mod tests {
 
     #[test]
     fn every_instruction_set_and_type_agrees_with_f64() {
-        cases(|case, what, single, half| case.agrees_with_f64(what, single, half));
+        cases(|case, what, single, half| {
+            case.agrees_with_f64(what, single, half);
+        });
     }
 
     #[cfg(feature = "cuda")]
     #[test]
     #[ignore = "needs a GPU"]
     fn a_gpu_agrees_with_f64() {
-        cases(|case, what, single, half| case.agrees_on_a_gpu(what, single, half));
+        cases(|case, what, single, half| {
+            case.agrees_on_a_gpu(what, single, half);
+        });
     }
 
     #[test]
