@@ -36,8 +36,12 @@ impl Graph {
         self.rows.iter().map(Vec::len).sum()
     }
 
+    /// Multiples of 1/1024, and for the first operand numbers between them: a sum of the first two is never near 0, where a
+    /// LeakyReLU has no derivative.
     fn numbers(&self, salt: u64, len: usize) -> Vec<f64> {
-        numbers(self.seed.wrapping_mul(31).wrapping_add(salt), len)
+        let between = if salt == 0 { 1.0 / 2048.0 } else { 0.0 };
+        let numbers = numbers(self.seed.wrapping_mul(31).wrapping_add(salt), len);
+        numbers.into_iter().map(|x| (x * 1024.0).round() / 1024.0 + between).collect()
     }
 }
 
