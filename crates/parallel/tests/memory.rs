@@ -66,7 +66,7 @@ impl Graph {
             let mut tape = Tape::new(&device);
             let logits = network.forward(&mut tape, &step)?.expect("a model has layers");
             let learned = LossRows::new((0..rows as u32).collect::<Vec<_>>())?;
-            let loss = softmax_cross_entropy(&mut tape, &logits, &vec![1; rows], &learned, 0.0, 1.0)?;
+            let loss = softmax_cross_entropy(&mut tape, &logits, &vec![1; rows].into(), &learned, 0.0, 1.0)?;
             drop(logits);
             let one = device.upload(1, 1, &[1.0f32], Tag::Workspace)?;
             tape.backward(vec![(loss, one)], &[], |_| Ok(()))?;

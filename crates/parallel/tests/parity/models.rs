@@ -78,7 +78,7 @@ fn train(
     let network = config.build(device, shape, dtype, 7)?;
     let parameters = network.parameters();
     let mut optimizer = Optimizer::new(Rule::adam_w(1e-3), &parameters)?;
-    let labels: Vec<i64> = nodes.iter().map(|id| (id * id % 7 % CLASSES as u64) as i64).collect();
+    let labels: Rc<[i64]> = nodes.iter().map(|id| (id * id % 7 % CLASSES as u64) as i64).collect();
     let learned = (0..nodes.len() as u32).filter(|k| nodes[*k as usize] < 36);
     let rows = LossRows::new(learned.collect::<Vec<_>>())?;
     let features = Features::Dense(operand(device, 3, N, FEATURES, Some(nodes), dtype));
