@@ -37,6 +37,8 @@ use raw::End;
 /// How long a rank that waits sleeps at most before it looks again.
 const NAP: Duration = Duration::from_millis(1);
 
+/// How long an exchange may still come to its end after a rank was lost.
+const GRACE: Duration = Duration::from_millis(30);
 /// How often a rank that waits looks whether the processes it waits for are still there.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -267,12 +269,18 @@ impl Pending for Exchange {
         let member = Rc::clone(&self.member);
         let start = Instant::now();
         let (mut looked, mut nap) = (start, Duration::from_micros(10));
+        let mut heard = None;
         loop {
-            if let Some(lost) = member.lost(self.op) {
-                return Err(lost);
-            }
             if self.requests.is_empty() {
                 return Ok(());
+            }
+            if let Some(lost) = member.lost(self.op) {
+                // What was sent before the loss is still on its way: a rank that takes its leave after an exchange must not take
+                // the others out of it.
+                let since = *heard.get_or_insert_with(Instant::now);
+                if member.is_closed() || since.elapsed() >= GRACE {
+                    return Err(lost);
+                }
             }
             if member.is_closed() {
                 return Err(Error::Library { library: "MPI", problem: "it is over".into() });
