@@ -73,6 +73,7 @@ def main():
              "|---|---|---|---|---|---|---|---|---|---|"]
     for model in MODELS:
         seconds, peak = dgl(model)
+        print(f"{model} DGL {seconds:.2f} s", file=sys.stderr, flush=True)
         lines.append(f"| {model} | 1 × 2 threads | DGL | | {seconds:.2f} | {peak:.0f} | | | | |")
         for workers, figures in SAR.items():
             time, memory = figures[model]
