@@ -1,7 +1,7 @@
 //! The CUDA backend.
 //!
 //! Nothing of CUDA is needed to build this. The driver, NVRTC and cuBLASLt are loaded when a [`Cuda`] is made; kernels are CUDA
-//! C++ files beside the Rust file of the same operation, compiled at first use and kept on disk ([`compile`]).
+//! C++ files beside the Rust file of the same operation, compiled at first use and kept on disk (`compile.rs`).
 //!
 //! Everything runs on one stream: memory is taken and given back in the order of the stream, and the host waits only where it
 //! reads. As on the CPU, work is cut by the data alone and sums over pieces are in the order of the pieces, without atomics: the
