@@ -7,7 +7,9 @@
 //!
 //! Memory: a message that is being copied cannot be withdrawn (its owner waits until the copy is over), one that was withdrawn
 //! is never copied. Blame: the first loss is kept and told to everyone; if a deadline passes, it is the rank that others wait
-//! for, directly or not, that waits for nobody itself, and that was not heard of for the longest time.
+//! for, directly or not, that waits for nobody itself, and that was not heard of for the longest time. Where all wait for each
+//! other, a message was lost on its way: ranks make the same calls in the same order, so it is one that the rank at the earliest
+//! call misses.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::PoisonError;
@@ -74,6 +76,8 @@ struct Line {
 }
 
 struct Exchange {
+    /// How many its rank had posted before.
+    call: u64,
     /// Messages that have not arrived.
     left: usize,
     transfers: Vec<u64>,
@@ -91,6 +95,8 @@ struct Seat {
     withdraws: bool,
     ended: bool,
     heard: Instant,
+    /// Exchanges that it has posted.
+    posted: u64,
     step: u64,
 }
 
@@ -125,6 +131,7 @@ impl World {
             withdraws: false,
             ended: false,
             heard: Instant::now(),
+            posted: 0,
             step: 0,
         };
         let state = State {
@@ -195,10 +202,12 @@ impl World {
     /// All views are valid, those received for writing, until `wait` or `withdraw` of this number has returned.
     pub(crate) unsafe fn post(&self, me: usize, group: usize, sends: &[Part], receives: &[Part]) -> u64 {
         let mut state = self.lock();
-        state.seats[me].heard = Instant::now();
+        let seat = &mut state.seats[me];
+        let call = seat.posted;
+        (seat.heard, seat.posted) = (Instant::now(), call + 1);
         let exchange = state.number();
         let left = sends.len() + receives.len();
-        state.exchanges.insert(exchange, Exchange { left, transfers: Vec::with_capacity(left), failure: None });
+        state.exchanges.insert(exchange, Exchange { call, left, transfers: Vec::with_capacity(left), failure: None });
         for part in sends {
             let route = Route { group, from: me, to: part.peer };
             self.add(&mut state, route, Side::Send, part.peer, End { rank: me, exchange, view: part.view });
@@ -294,7 +303,7 @@ impl World {
                 None => Duration::MAX,
             };
             if left.is_zero() {
-                match state.culprit(exchange) {
+                match state.culprit(me) {
                     Some(lost) => break Err(Failure::Lost(lost)),
                     // Everything is here and being copied.
                     None => end = now.checked_add(self.deadline),
@@ -401,28 +410,28 @@ impl State {
         self.absent(exchange).find(|peer| self.seats[*peer].ended)
     }
 
-    /// Whom to blame that an exchange does not end: see the top of this file. Where all wait for each other, the first one
-    /// that this exchange misses.
-    fn culprit(&self, exchange: u64) -> Option<usize> {
-        let mut seen = HashSet::new();
-        let mut next: VecDeque<usize> = self.absent(exchange).collect();
-        let first = next.front().copied();
+    /// Whom to blame that what `me` waits for does not come: see the top of this file.
+    fn culprit(&self, me: usize) -> Option<usize> {
+        let (mut seen, mut next) = (HashSet::new(), VecDeque::from([me]));
         let mut silent: Option<usize> = None;
+        let mut missed: Option<(u64, usize)> = None;
         while let Some(rank) = next.pop_front() {
             if !seen.insert(rank) {
                 continue;
             }
-            match self.seats[rank].waits_for {
-                Some(exchange) => next.extend(self.absent(exchange)),
-                None => {
-                    silent = match silent {
-                        Some(other) if self.seats[other].heard <= self.seats[rank].heard => silent,
-                        _ => Some(rank),
-                    };
-                }
-            }
+            let Some(exchange) = self.seats[rank].waits_for else {
+                silent = match silent {
+                    Some(other) if self.seats[other].heard <= self.seats[rank].heard => silent,
+                    _ => Some(rank),
+                };
+                continue;
+            };
+            let call = self.exchanges.get(&exchange).map_or(u64::MAX, |e| e.call);
+            let first = self.absent(exchange).next();
+            missed = [missed, first.map(|peer| (call, peer))].into_iter().flatten().min_by_key(|(call, _)| *call);
+            next.extend(self.absent(exchange));
         }
-        silent.or(first)
+        silent.or(missed.map(|(_, peer)| peer))
     }
 }
 
