@@ -108,8 +108,8 @@ pub enum Total {
     Setup,
 }
 
-/// Operations over the edges and over all nodes, on the rows of this rank. Every rank calls the same ones in the same order.
-pub trait GraphOps {
+/// A rank among all, whatever the strategy: its rows, sums over ranks, and what tokens see.
+pub trait Membership {
     /// Nodes of this rank: rows of every operand.
     fn rows(&self) -> usize;
 
@@ -121,6 +121,43 @@ pub trait GraphOps {
 
     /// Sums over ranks, for a layer; those that no layer asks for count as layer 0's.
     fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce>;
+
+    /// As [`GraphOps::tokens_attend`].
+    fn tokens_attend(
+        &self,
+        tape: &mut Tape,
+        layer: u32,
+        heads: usize,
+        q: &Var,
+        kv: &Var,
+        dropout: Option<Dropout>,
+    ) -> Result<Var>;
+}
+
+/// Operations over the edges and over all nodes, on the rows of this rank. Every rank calls the same ones in the same order.
+pub trait GraphOps {
+    /// What does not depend on the strategy.
+    fn member(&self) -> &dyn Membership;
+
+    /// Nodes of this rank: rows of every operand.
+    fn rows(&self) -> usize {
+        self.member().rows()
+    }
+
+    /// Nodes of all ranks.
+    fn total_rows(&self) -> u64 {
+        self.member().total_rows()
+    }
+
+    /// Original ids of this rank's nodes.
+    fn ids(&self) -> &Ids {
+        self.member().ids()
+    }
+
+    /// Sums over ranks, for a layer; those that no layer asks for count as layer 0's.
+    fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
+        self.member().reduce(total, layer)
+    }
 
     /// Softmax attention of each node over its in-edges.
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var>;
@@ -139,7 +176,9 @@ pub trait GraphOps {
         q: &Var,
         kv: &Var,
         dropout: Option<Dropout>,
-    ) -> Result<Var>;
+    ) -> Result<Var> {
+        self.member().tokens_attend(tape, layer, heads, q, kv, dropout)
+    }
 
     /// Aggregates the rows of `x` along the edges.
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var>;

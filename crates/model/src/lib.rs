@@ -21,7 +21,7 @@ pub mod parts;
 mod prepare;
 
 pub use config::ModelConfig;
-pub use graph_ops::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Score, Total};
+pub use graph_ops::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Membership, Score, Total};
 pub use init::Init;
 pub use network::{Buffer, Features, Layer, Mode, Network, Rates, Remat, Shape, Step};
 pub use prepare::Prepared;

@@ -7,8 +7,8 @@
 use std::rc::Rc;
 
 use graphweft_comm::Label;
-use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Total};
-use graphweft_tensor::{Backward, Dropout, Grads, Ids, Matrix, Reduce, Result, Tape, Var};
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership};
+use graphweft_tensor::{Backward, Grads, Matrix, Result, Tape, Var};
 
 use crate::at_hand::AtHand;
 use crate::layout::Layout;
@@ -64,20 +64,8 @@ impl Backward for AllGatherBackward {
 }
 
 impl GraphOps for Gather {
-    fn rows(&self) -> usize {
-        self.member.rows()
-    }
-
-    fn total_rows(&self) -> u64 {
-        self.member.total_rows()
-    }
-
-    fn ids(&self) -> &Ids {
-        self.member.ids()
-    }
-
-    fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
-        self.member.reduce(total, layer)
+    fn member(&self) -> &dyn Membership {
+        &self.member
     }
 
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
@@ -88,18 +76,6 @@ impl GraphOps for Gather {
         let graphs = self.member.tokens(tokens.value().rows());
         let bring = |tape: &mut Tape, x: &Var| self.all_rows(tape, rows("attend", layer), x);
         self.own.attend_with_tokens(tape, a, (&graphs, tokens), Some(&bring))
-    }
-
-    fn tokens_attend(
-        &self,
-        tape: &mut Tape,
-        layer: u32,
-        heads: usize,
-        q: &Var,
-        kv: &Var,
-        dropout: Option<Dropout>,
-    ) -> Result<Var> {
-        self.member.tokens_attend(tape, layer, heads, (q, kv), dropout)
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

@@ -13,10 +13,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_comm::{Label, Traffic};
-use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Score, Total};
+use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Membership, Score};
 use graphweft_tensor::ops::combine::{columns, concat};
 use graphweft_tensor::ops::rows::{RowIndex, gather};
-use graphweft_tensor::{Backward, DType, Dropout, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
+use graphweft_tensor::{Backward, DType, Grads, Matrix, Result, Tag, Tape, Var};
 
 use crate::columns::{Exchange, Shares};
 use crate::gather::all_gather;
@@ -189,20 +189,8 @@ impl Backward for NothingBackward {
 }
 
 impl GraphOps for Heads {
-    fn rows(&self) -> usize {
-        self.member.rows()
-    }
-
-    fn total_rows(&self) -> u64 {
-        self.member.total_rows()
-    }
-
-    fn ids(&self) -> &Ids {
-        self.member.ids()
-    }
-
-    fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
-        self.member.reduce(total, layer)
+    fn member(&self) -> &dyn Membership {
+        &self.member
     }
 
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
@@ -214,18 +202,6 @@ impl GraphOps for Heads {
             Some(tokens) => self.inner.attend_with_tokens(tape, layer, a, tokens),
             None => self.inner.attend(tape, layer, a),
         })
-    }
-
-    fn tokens_attend(
-        &self,
-        tape: &mut Tape,
-        layer: u32,
-        heads: usize,
-        q: &Var,
-        kv: &Var,
-        dropout: Option<Dropout>,
-    ) -> Result<Var> {
-        self.member.tokens_attend(tape, layer, heads, (q, kv), dropout)
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Total};
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, Total};
 use graphweft_tensor::ops::attention::{BiasVar, attention};
 use graphweft_tensor::{Alone, Device, Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
 
@@ -35,7 +35,7 @@ impl Local {
     }
 }
 
-impl GraphOps for Local {
+impl Membership for Local {
     fn rows(&self) -> usize {
         self.rows.rows()
     }
@@ -52,15 +52,6 @@ impl GraphOps for Local {
         Rc::new(Alone)
     }
 
-    fn attend(&self, tape: &mut Tape, _: u32, a: Attend<'_>) -> Result<Var> {
-        self.rows.attend(tape, a, None)
-    }
-
-    fn attend_with_tokens(&self, tape: &mut Tape, _: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
-        let graphs = self.tokens.graphs(tokens.value().rows());
-        self.rows.attend_with_tokens(tape, a, (&graphs, tokens), None)
-    }
-
     fn tokens_attend(
         &self,
         tape: &mut Tape,
@@ -71,8 +62,23 @@ impl GraphOps for Local {
         dropout: Option<Dropout>,
     ) -> Result<Var> {
         let graphs = self.tokens.graphs(q.value().rows());
-        let dropout = graphs.dropout_of_seeing(dropout, self.ids());
+        let dropout = graphs.dropout_of_seeing(dropout, self.rows.ids());
         attention(tape, graphs.seeing(), heads, q, kv, BiasVar::None, dropout)
+    }
+}
+
+impl GraphOps for Local {
+    fn member(&self) -> &dyn Membership {
+        self
+    }
+
+    fn attend(&self, tape: &mut Tape, _: u32, a: Attend<'_>) -> Result<Var> {
+        self.rows.attend(tape, a, None)
+    }
+
+    fn attend_with_tokens(&self, tape: &mut Tape, _: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
+        let graphs = self.tokens.graphs(tokens.value().rows());
+        self.rows.attend_with_tokens(tape, a, (&graphs, tokens), None)
     }
 
     fn aggregate(&self, tape: &mut Tape, _: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

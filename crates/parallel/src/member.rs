@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use graphweft_comm::{Label, Traffic};
-use graphweft_model::Total;
+use graphweft_model::{Membership, Total};
 use graphweft_tensor::{Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
 
 use crate::blocks::Block;
@@ -31,19 +31,31 @@ impl Member {
         &self.link
     }
 
-    pub(crate) fn rows(&self) -> usize {
+    /// The graphs between this rank's rows and `count` tokens.
+    pub(crate) fn tokens(&self, count: usize) -> Rc<TokenGraphs> {
+        self.tokens.graphs(count)
+    }
+
+    /// The edges from tokens to this rank's rows.
+    pub(crate) fn token_block(&self, tokens: Option<&Var>) -> Option<Block> {
+        tokens.map(|tokens| self.tokens(tokens.value().rows()).edges_to(&self.ids))
+    }
+}
+
+impl Membership for Member {
+    fn rows(&self) -> usize {
         self.rows
     }
 
-    pub(crate) fn total_rows(&self) -> u64 {
+    fn total_rows(&self) -> u64 {
         self.total
     }
 
-    pub(crate) fn ids(&self) -> &Ids {
+    fn ids(&self) -> &Ids {
         &self.ids
     }
 
-    pub(crate) fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
+    fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
         let (op, traffic) = match total {
             Total::Global => ("global", Traffic::Global),
             Total::Moments => ("moments", Traffic::Moments),
@@ -55,22 +67,13 @@ impl Member {
         Rc::new(Sums { link: self.link.clone(), label: Label { op, traffic, layer } })
     }
 
-    /// The graphs between this rank's rows and `count` tokens.
-    pub(crate) fn tokens(&self, count: usize) -> Rc<TokenGraphs> {
-        self.tokens.graphs(count)
-    }
-
-    /// The edges from tokens to this rank's rows.
-    pub(crate) fn token_block(&self, tokens: Option<&Var>) -> Option<Block> {
-        tokens.map(|tokens| self.tokens(tokens.value().rows()).edges_to(&self.ids))
-    }
-
-    pub(crate) fn tokens_attend(
+    fn tokens_attend(
         &self,
         tape: &mut Tape,
         layer: u32,
         heads: usize,
-        (q, kv): (&Var, &Var),
+        q: &Var,
+        kv: &Var,
         dropout: Option<Dropout>,
     ) -> Result<Var> {
         let graphs = self.tokens(q.value().rows());

@@ -17,11 +17,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use graphweft_comm::Label;
-use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Total};
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership};
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention::Saved;
 use graphweft_tensor::ops::rows::RowIndex;
-use graphweft_tensor::{Backward, Dropout, Error, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
+use graphweft_tensor::{Backward, Error, Grads, Matrix, Result, Tag, Tape, Var};
 
 use crate::blocks::aggregation::{self, Folded};
 use crate::blocks::attention::{self, Places};
@@ -276,20 +276,8 @@ impl Backward for AggregateBackward {
 }
 
 impl GraphOps for Ring {
-    fn rows(&self) -> usize {
-        self.member.rows()
-    }
-
-    fn total_rows(&self) -> u64 {
-        self.member.total_rows()
-    }
-
-    fn ids(&self) -> &Ids {
-        self.member.ids()
-    }
-
-    fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
-        self.member.reduce(total, layer)
+    fn member(&self) -> &dyn Membership {
+        &self.member
     }
 
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
@@ -298,18 +286,6 @@ impl GraphOps for Ring {
 
     fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
         self.attend_all(tape, layer, a, Some(tokens))
-    }
-
-    fn tokens_attend(
-        &self,
-        tape: &mut Tape,
-        layer: u32,
-        heads: usize,
-        q: &Var,
-        kv: &Var,
-        dropout: Option<Dropout>,
-    ) -> Result<Var> {
-        self.member.tokens_attend(tape, layer, heads, (q, kv), dropout)
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
