@@ -51,10 +51,14 @@ mod collective;
 mod communicator;
 mod error;
 mod faulty;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod launcher;
 mod metered;
+mod moving;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+mod scratch;
 mod sync;
 pub mod threads;
 mod view;
@@ -67,4 +71,4 @@ pub use error::{Error, Result};
 pub use faulty::{Fault, Faulty};
 pub use launcher::Launcher;
 pub use metered::{Account, Count, Counts, Metered};
-pub use view::{Place, Type, View};
+pub use view::{Gpu, Place, Type, View};

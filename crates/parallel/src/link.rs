@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use graphweft_comm::{Communicator, Label, Message, Pending, Place, Sum, Type, View};
-use graphweft_tensor::{Address, DType, Device, Error, Matrix, Result, Tag};
+use graphweft_comm::{Communicator, Gpu, Label, Message, Pending, Place, Sum, Type, View};
+use graphweft_tensor::{Address, DType, Device, Error, Matrix, OnGpu, Result, Tag};
 
 /// A rank's communicator with its device.
 #[derive(Clone)]
@@ -267,6 +267,10 @@ fn view_mut(m: &mut Matrix) -> Result<View> {
 fn at(address: Address, m: &Matrix) -> View {
     let (place, pointer) = match address {
         Address::Host(pointer) => (Place::Host, pointer),
+        Address::Cuda(OnGpu { pointer, device, context, stream, aside, add_up }) => {
+            let gpu = Gpu { device, context, stream, aside, add_up };
+            (Place::Cuda(gpu), std::ptr::without_provenance_mut(pointer as usize))
+        }
     };
     let dtype = match m.dtype() {
         DType::F32 => Type::F32,
