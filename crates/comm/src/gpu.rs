@@ -78,6 +78,16 @@ impl Moment {
         unsafe { result::stream::wait_event(stream(on), self.0, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }?;
         Ok(())
     }
+
+    /// Whether it has come.
+    pub(crate) fn is_past(&self) -> Result<bool, Fault> {
+        // SAFETY: the event exists.
+        match unsafe { result::event::query(self.0) } {
+            Ok(()) => Ok(true),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
 }
 
 impl Drop for Moment {

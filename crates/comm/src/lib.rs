@@ -6,6 +6,7 @@
 //!
 //! * [`threads`]: ranks in this process; nothing to install.
 //! * `mpi` (feature `mpi`): ranks as processes, started by `mpirun` or `srun`; a [`Launcher`] is known without the feature.
+//! * `nccl` (feature `cuda`): ranks as processes with a GPU each.
 //!
 //! Around any of them, in any order:
 //!
@@ -58,6 +59,8 @@ mod metered;
 mod moving;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+#[cfg(feature = "cuda")]
+pub mod nccl;
 mod scratch;
 mod sync;
 pub mod threads;

@@ -13,11 +13,11 @@ impl Cuda {
         Ok(Address::Cuda(OnGpu {
             pointer: place(self, "address", "matrix", m)?,
             device: self.context.ordinal(),
-            context: self.context.cu_ctx().addr(),
-            stream: self.stream.cu_stream().addr(),
-            aside: self.aside.cu_stream().addr(),
+            context: self.context.cu_ctx().expose_provenance(),
+            stream: self.stream.cu_stream().expose_provenance(),
+            aside: self.aside.cu_stream().expose_provenance(),
             // It stays loaded as long as this device.
-            add_up: add_up.cu_function().addr(),
+            add_up: add_up.cu_function().expose_provenance(),
         }))
     }
 }
