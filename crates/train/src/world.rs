@@ -106,7 +106,9 @@ impl World {
         E: From<Error> + From<graphweft_comm::Error> + Send,
     {
         use graphweft_comm::nccl::{Options, Rendezvous, run};
-        let rendezvous = Rendezvous::of_this_process()?;
+        let rendezvous = Rendezvous::of_this_process().map_err(|e| {
+            Error::setting("parallel.comm", e.to_string(), "start it as torchrun, mpirun or srun do, or leave it out")
+        })?;
         let near = processes_here().unwrap_or(rendezvous.ranks);
         let deadline = Duration::from_secs(config.deadline);
         let options = Options { rendezvous, threads: share_of_threads(near), deadline };

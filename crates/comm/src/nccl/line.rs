@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 /// How often a rank that is early looks whether rank 0 listens.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How much longer than the hub a rank waits for those that do not come.
+const LATE: Duration = Duration::from_secs(1);
+
 /// How long the hub has to find who is to blame.
 const VERDICT: Duration = Duration::from_secs(3);
 
@@ -65,7 +68,8 @@ impl Line {
         let line = Self(Arc::clone(&shared));
         let listen = move || shared.listen(&mut reader);
         thread::Builder::new().name("line".into()).spawn(listen).map_err(|e| failed(e.to_string()))?;
-        let come = line.wait_until(end, |inbox| inbox.welcome.then_some(()));
+        // The hub notices first who has not come.
+        let come = line.wait_until(end + LATE, |inbox| inbox.welcome.then_some(()));
         match come {
             Ok(Some(())) => Ok(line),
             Ok(None) => Err(failed(format!("{where_to} does not say that all {} ranks have come", to.ranks))),

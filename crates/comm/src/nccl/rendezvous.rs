@@ -45,9 +45,9 @@ impl Rendezvous {
             (Some(rank), Some(ranks), _) => (rank, ranks),
             (None, None, Some(launcher)) => (launcher.rank, launcher.ranks),
             _ => {
-                let remedy = "start one process per rank with RANK and WORLD_SIZE set (and MASTER_ADDR and MASTER_PORT, \
-                              where rank 0 listens), as torchrun, mpirun and srun do";
-                return Err(wrong(format!("which rank this process is, is not said: {remedy}")));
+                let problem = "nothing says which rank this process is: RANK and WORLD_SIZE must be set (and MASTER_ADDR \
+                               and MASTER_PORT, where rank 0 listens)";
+                return Err(wrong(problem.into()));
             }
         };
         if rank >= ranks {
