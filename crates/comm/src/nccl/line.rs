@@ -18,6 +18,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How much longer than the hub a rank waits for those that do not come.
 const LATE: Duration = Duration::from_secs(1);
 
+/// How long what was sent before a rank was lost may still be on its way.
+const GRACE: Duration = Duration::from_millis(50);
+
 /// How long the hub has to find who is to blame.
 const VERDICT: Duration = Duration::from_secs(3);
 
@@ -26,7 +29,8 @@ struct Inbox {
     /// Bytes of other ranks, in the order in which they wrote them.
     data: HashMap<usize, VecDeque<Vec<u8>>>,
     welcome: bool,
-    lost: Option<usize>,
+    /// Who was lost first, and when this was heard.
+    lost: Option<(usize, Instant)>,
 }
 
 struct Shared {
@@ -85,14 +89,16 @@ impl Line {
     ) -> std::result::Result<Option<T>, usize> {
         let mut inbox = self.0.lock();
         loop {
-            // What was sent before a loss still counts.
             if let Some(found) = find(&mut inbox) {
                 return Ok(Some(found));
             }
-            if let Some(lost) = inbox.lost {
+            let now = Instant::now();
+            // What was sent before a loss is still on its way.
+            let until = inbox.lost.map_or(end, |(_, heard)| end.min(heard + GRACE));
+            if let Some((lost, _)) = inbox.lost.filter(|_| now >= until) {
                 return Err(lost);
             }
-            let left = end.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(now);
             if left.is_zero() {
                 return Ok(None);
             }
@@ -115,9 +121,9 @@ impl Line {
         self.wait_until(end, |inbox| inbox.data.get_mut(&from)?.pop_front())
     }
 
-    /// The rank that was lost, if one was.
+    /// The rank that was lost, if one was, and what was sent before has had time to come.
     pub(super) fn lost(&self) -> Option<usize> {
-        self.0.lock().lost
+        self.0.lock().lost.filter(|(_, heard)| heard.elapsed() >= GRACE).map(|(rank, _)| rank)
     }
 
     /// Whoever is to blame that rank `suspect` does not come: everyone hears of it.
@@ -164,16 +170,15 @@ impl Shared {
 
     fn listen(&self, line: &mut TcpStream) {
         loop {
+            let frame = Frame::read(line);
             // Without the hub there is nobody; it is in rank 0's process.
-            let frame = Frame::read(line).unwrap_or(Frame::of(Kind::Lost, 0));
+            let (over, frame) = (frame.is_err(), frame.unwrap_or(Frame::of(Kind::Lost, 0)));
             let mut inbox = self.lock();
             match frame.kind {
                 Kind::Welcome => inbox.welcome = true,
                 Kind::Data => inbox.data.entry(frame.peer).or_default().push_back(frame.bytes),
                 Kind::Lost => {
-                    inbox.lost.get_or_insert(frame.peer);
-                    self.changed.notify_all();
-                    return;
+                    inbox.lost.get_or_insert((frame.peer, Instant::now()));
                 }
                 Kind::Ask => {
                     let posted = self.posted.load(Ordering::Relaxed);
@@ -184,6 +189,9 @@ impl Shared {
                 Kind::Hello | Kind::Leave | Kind::Complain | Kind::Count => {}
             }
             self.changed.notify_all();
+            if over {
+                return;
+            }
         }
     }
 }
