@@ -200,7 +200,9 @@ impl World {
             }
             #[cfg(any(feature = "mpi", feature = "cuda"))]
             Kind::Processes(comm) => {
-                match open(comm.rank()).and_then(|device| body(&Rank::among(Rc::clone(comm), &device))) {
+                match open(number_here().unwrap_or(comm.rank()))
+                    .and_then(|device| body(&Rank::among(Rc::clone(comm), &device)))
+                {
                     Err(e) if e.is_agreed() => {
                         // A launcher ends everyone when one process ends with an error: not before all are ready.
                         comm.barrier(SETUP)?;
@@ -216,10 +218,19 @@ impl World {
 /// How many processes the launcher has started on this machine, if it tells: these share what is here.
 #[cfg(any(feature = "mpi", feature = "cuda"))]
 fn processes_here() -> Option<usize> {
-    ["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"].into_iter().find_map(|name| {
-        let count: usize = std::env::var(name).ok()?.parse().ok()?;
-        (count > 0).then_some(count)
-    })
+    variable(&["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]).filter(|count| *count > 0)
+}
+
+/// Which of them this one is.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn number_here() -> Option<usize> {
+    variable(&["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"])
+}
+
+/// The first of these variables that is a number.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn variable(names: &[&str]) -> Option<usize> {
+    names.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
 }
 
 /// Threads of one of `ranks` that share those of the current pool.
