@@ -31,6 +31,8 @@ enum Remat {
     Attention,
     /// Everything inside a layer
     Layer,
+    /// The same, and in that again its attention
+    Both,
 }
 
 #[derive(clap::Args)]
