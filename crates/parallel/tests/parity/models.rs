@@ -204,6 +204,7 @@ macro_rules! in_full {
 fn again(at: Where, model: &str) {
     check(at, model, 3, Remat::Attention, DType::F64);
     check(at, model, 2, Remat::Layer, DType::F64);
+    check(at, model, 2, Remat::Both, DType::F64);
 }
 
 in_full!(gt, GT);
