@@ -82,8 +82,8 @@ impl Device {
                 match self.allocate(bytes) {
                     Ok(Some(block)) => block,
                     other => {
-                        let usage = ledger.now();
                         ledger.remove(tag, bytes as u64);
+                        let usage = ledger.now();
                         other?;
                         return Err(Error::OutOfMemory { op, device: backend.name(), requested: bytes as u64, usage });
                     }

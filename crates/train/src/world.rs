@@ -1,4 +1,4 @@
-//! Who the ranks of a run are: this thread alone, threads of this process, or processes that `mpirun` started.
+//! Who the ranks of a run are: this thread alone, threads of this process, or processes that MPI or NCCL connects.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,8 +30,9 @@ enum Kind {
         options: threads::Options,
         faults: Arc<[Fault]>,
     },
-    #[cfg(feature = "mpi")]
-    Mpi(Rc<dyn graphweft_comm::Communicator>),
+    /// This process is one of them.
+    #[cfg(any(feature = "mpi", feature = "cuda"))]
+    Processes(Rc<dyn graphweft_comm::Communicator>),
 }
 
 impl World {
@@ -92,6 +93,7 @@ impl World {
         match config.comm {
             CommName::Threads => body(Self::threads(config)),
             CommName::Mpi => Self::enter_mpi(config, body),
+            CommName::Nccl => Self::enter_nccl(config, body),
         }
     }
 
@@ -101,15 +103,10 @@ impl World {
         T: Send,
         E: From<Error> + From<graphweft_comm::Error> + Send,
     {
-        // What is here shares what is here.
-        let near = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"].into_iter().find_map(|name| {
-            let count: usize = std::env::var(name).ok()?.parse().ok()?;
-            (count > 0).then_some(count)
-        });
-        let near = near.or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1);
         let deadline = Duration::from_secs(config.deadline);
+        let near = processes_here().or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1);
         let options = graphweft_comm::mpi::Options { threads: share_of_threads(near), deadline };
-        graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Mpi(comm))))
+        graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Processes(comm))))
     }
 
     #[cfg(not(feature = "mpi"))]
@@ -118,6 +115,28 @@ impl World {
         let remedy = "build with `cargo build --release --features mpi` (it needs an MPI library and libclang), or leave \
                       it out: ranks are then threads of one process";
         Err(Error::setting("parallel.comm", format!("this build has no MPI{started}"), remedy).into())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn enter_nccl<T, E>(config: &ParallelConfig, body: impl FnOnce(Self) -> Result<T, E> + Send) -> Result<T, E>
+    where
+        T: Send,
+        E: From<Error> + From<graphweft_comm::Error> + Send,
+    {
+        use graphweft_comm::nccl::{Options, Rendezvous, run};
+        let rendezvous = Rendezvous::of_this_process().map_err(|e| {
+            Error::setting("parallel.comm", e.to_string(), "start it as torchrun, mpirun or srun do, or leave it out")
+        })?;
+        let near = processes_here().unwrap_or(rendezvous.ranks);
+        let deadline = Duration::from_secs(config.deadline);
+        let options = Options { rendezvous, threads: share_of_threads(near), deadline };
+        run(&options, |comm| body(Self::of(Kind::Processes(comm))))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn enter_nccl<T, E: From<Error>>(_: &ParallelConfig, _: impl FnOnce(Self) -> Result<T, E>) -> Result<T, E> {
+        let remedy = "build it with the feature cuda";
+        Err(Error::setting("parallel.comm", "this build has no NCCL: it knows no GPUs", remedy).into())
     }
 
     /// The same with things that go wrong, on ranks that are threads: for tests.
@@ -133,8 +152,8 @@ impl World {
         match &self.kind {
             Kind::Alone => 1,
             Kind::Threads { options, .. } => options.ranks,
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => comm.size(),
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm) => comm.size(),
         }
     }
 
@@ -150,8 +169,8 @@ impl World {
     pub fn leads(&self) -> bool {
         match &self.kind {
             Kind::Alone | Kind::Threads { .. } => true,
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => comm.rank() == 0,
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm) => comm.rank() == 0,
         }
     }
 
@@ -160,8 +179,8 @@ impl World {
     /// # Errors
     /// Its error, where it leads; [`Error::Refused`] elsewhere.
     pub(crate) fn share(&self, own: Option<Result<Decision>>) -> Result<Decision> {
-        #[cfg(feature = "mpi")]
-        if let Kind::Mpi(comm) = &self.kind {
+        #[cfg(any(feature = "mpi", feature = "cuda"))]
+        if let Kind::Processes(comm) = &self.kind {
             return share(&**comm, own);
         }
         own.unwrap_or(Err(Error::Refused))
@@ -209,9 +228,11 @@ impl World {
                 })?;
                 all.into_iter().next().unwrap_or_else(|| Err(ended()))
             }
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => {
-                match open(comm.rank()).and_then(|device| body(&Rank::among(Rc::clone(comm), &device))) {
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm) => {
+                match open(number_here().unwrap_or(comm.rank()))
+                    .and_then(|device| body(&Rank::among(Rc::clone(comm), &device)))
+                {
                     Err(e) if e.is_agreed() => {
                         // A launcher ends everyone when one process ends with an error: not before all are ready.
                         comm.barrier(SETUP)?;
@@ -224,17 +245,35 @@ impl World {
     }
 }
 
+/// How many processes the launcher has started on this machine, if it tells: these share what is here.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn processes_here() -> Option<usize> {
+    variable(&["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]).filter(|count| *count > 0)
+}
+
+/// Which of them this one is.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn number_here() -> Option<usize> {
+    variable(&["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"])
+}
+
+/// The first of these variables that is a number.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn variable(names: &[&str]) -> Option<usize> {
+    names.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
+}
+
 /// Threads of one of `ranks` that share those of the current pool.
 fn share_of_threads(ranks: usize) -> usize {
     (rayon::current_num_threads() / ranks.max(1)).max(1)
 }
 
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", feature = "cuda"))]
 const SETUP: graphweft_comm::Label =
     graphweft_comm::Label { op: "setup", traffic: graphweft_comm::Traffic::Setup, layer: 0 };
 
 /// No bytes stand for a refusal.
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", feature = "cuda"))]
 fn share(comm: &dyn graphweft_comm::Communicator, own: Option<Result<Decision>>) -> Result<Decision> {
     let bytes = match &own {
         Some(Ok(decision)) => decision.encode()?,
