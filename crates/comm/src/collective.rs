@@ -170,7 +170,7 @@ fn regions(view: View, size: usize) -> Vec<View> {
 /// Nobody else touches the views meanwhile; `to` is no part of the regions, or this rank's own.
 unsafe fn scatter<C: Communicator + ?Sized>(comm: &C, label: Label, regions: &[View], to: View) -> Result<()> {
     let element = to.dtype.size();
-    let round = if to.place == Place::Host { ROUND } else { ROUND_GPU };
+    let round = if matches!(to.place, Place::Cuda(_)) { ROUND_GPU } else { ROUND };
     let step = (round / comm.size() / element).max(SMALL) * element;
     let longest = regions.iter().map(|r| r.bytes).max().unwrap_or(0);
     let mut before: Option<Round> = None;
@@ -241,7 +241,9 @@ impl Round {
         let Self { pending, others, own, to } = self;
         pending.wait()?;
         // SAFETY: all of them are valid, as long as each other, and nobody else's.
-        unsafe { others.add_up(to, own, comm.rank(), comm.size()) }
+        unsafe { others.add_up(to, own, comm.rank(), comm.size()) }?;
+        comm.added(to, comm.size());
+        Ok(())
     }
 }
 

@@ -50,7 +50,7 @@ impl From<Fault> for Error {
 /// The end of what has been enqueued so far for memory at `place`: nobody else may touch it earlier.
 pub(crate) fn now(place: Place) -> Result<Option<Arc<Moment>>, Fault> {
     match place {
-        Place::Host => Ok(None),
+        Place::Host | Place::Nowhere => Ok(None),
         #[cfg(feature = "cuda")]
         Place::Cuda(gpu) => Moment::of(gpu, gpu.stream).map(|moment| Some(Arc::new(moment))),
         #[cfg(not(feature = "cuda"))]
@@ -61,7 +61,7 @@ pub(crate) fn now(place: Place) -> Result<Option<Arc<Moment>>, Fault> {
 /// What is enqueued for memory at `place` from now on comes after `moment`.
 pub(crate) fn hold_up(place: Place, moment: &Moment) -> Result<(), Fault> {
     match place {
-        Place::Host => Ok(()),
+        Place::Host | Place::Nowhere => Ok(()),
         #[cfg(feature = "cuda")]
         Place::Cuda(gpu) => moment.hold_up(gpu, gpu.stream),
         #[cfg(not(feature = "cuda"))]
@@ -98,6 +98,7 @@ pub(crate) unsafe fn copy(
             let _ = (ready, free);
             Err(Fault::Unknown)
         }
+        (Place::Nowhere, _) | (_, Place::Nowhere) => Ok(None),
         (Place::Host, Place::Cuda(_)) | (Place::Cuda(_), Place::Host) => Err(Fault::Mixed),
     }
 }

@@ -11,6 +11,8 @@ pub(crate) enum Scratch {
     Host(Vec<u64>),
     #[cfg(feature = "cuda")]
     Gpu(gpu::Memory),
+    /// Of so many bytes.
+    Nowhere(usize),
 }
 
 impl Scratch {
@@ -22,6 +24,7 @@ impl Scratch {
             Place::Cuda(gpu) => Ok(Self::Gpu(gpu::Memory::take(gpu, bytes)?)),
             #[cfg(not(feature = "cuda"))]
             Place::Cuda(_) => Err(crate::moving::Fault::Unknown.into()),
+            Place::Nowhere => Ok(Self::Nowhere(bytes)),
         }
     }
 
@@ -31,6 +34,7 @@ impl Scratch {
             Self::Host(words) => View::host_mut(words, beside.dtype),
             #[cfg(feature = "cuda")]
             Self::Gpu(memory) => View { pointer: memory.pointer(), bytes: memory.bytes(), ..beside },
+            Self::Nowhere(bytes) => View::nowhere(*bytes, beside.dtype),
         }
     }
 
@@ -51,6 +55,7 @@ impl Scratch {
             #[cfg(feature = "cuda")]
             // SAFETY: as promised by the caller.
             Self::Gpu(memory) => Ok(unsafe { memory.add_up(to, own, rank, ranks) }?),
+            Self::Nowhere(_) => Ok(()),
         }
     }
 }

@@ -31,6 +31,8 @@ pub enum Place {
     /// On a GPU, in the order of a stream: what was enqueued there before an exchange is posted comes first, and what is enqueued
     /// after it was waited for comes later. Nobody waits for the GPU itself.
     Cuda(Gpu),
+    /// Nowhere: what is moved or summed has a size and no contents.
+    Nowhere,
 }
 
 /// What moves and adds up memory of a GPU: handles of the CUDA driver, which whoever owns the memory keeps as long as that.
@@ -78,6 +80,11 @@ impl View {
     /// A view of host memory for writing.
     pub fn host_mut<T: bytemuck::Pod>(elements: &mut [T], dtype: Type) -> Self {
         Self { pointer: elements.as_mut_ptr().cast(), ..Self::host(elements, dtype) }
+    }
+
+    /// A view of what has a size and no contents.
+    pub fn nowhere(bytes: usize, dtype: Type) -> Self {
+        Self { place: Place::Nowhere, pointer: std::ptr::null_mut(), bytes, dtype }
     }
 
     /// Where element `k` of type `T` is.

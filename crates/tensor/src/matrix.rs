@@ -14,6 +14,8 @@ pub enum Address {
     Host(*mut u8),
     /// On an NVIDIA GPU.
     Cuda(OnGpu),
+    /// Nowhere: it has a size and no contents.
+    Nowhere,
 }
 
 /// Memory of a GPU, with what is needed to move and to add up such memory: handles of the CUDA driver, which live as long as the

@@ -30,7 +30,7 @@ struct Flight {
 fn gpu(message: &Message) -> Option<Gpu> {
     match message.view.place {
         Place::Cuda(gpu) => Some(gpu),
-        Place::Host => None,
+        Place::Host | Place::Nowhere => None,
     }
 }
 

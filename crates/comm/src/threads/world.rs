@@ -482,7 +482,7 @@ impl State {
 /// Whether what is enqueued for one place is in order with what is enqueued for the other.
 fn same_order(a: Place, b: Place) -> bool {
     match (a, b) {
-        (Place::Host, Place::Host) => true,
+        (Place::Host, Place::Host) | (Place::Nowhere, Place::Nowhere) => true,
         (Place::Cuda(a), Place::Cuda(b)) => (a.context, a.stream) == (b.context, b.stream),
         _ => false,
     }

@@ -1,0 +1,176 @@
+//! How long a run would take elsewhere: real numerics, computing as measured here, messages as on a network that is not here.
+//!
+//! Each rank is a thread with one thread to compute with. What it computes is the time that the processor gave it, times a
+//! factor; when messages arrive follows from the logs of all ranks and a [`Network`]: see [`graphweft_comm::Clocked`]. One run
+//! gives the times on any number of networks.
+
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use graphweft_comm::{Clocked, Communicator, Meeting, Network, Recorder, Times, replay};
+use graphweft_graph::Error as Bad;
+use graphweft_tensor::Device;
+use serde::Deserialize;
+
+use crate::error::Result;
+use crate::rank::Rank;
+
+/// Somewhere else.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Emulation {
+    /// What people call it.
+    pub name: String,
+    /// What is between ranks there.
+    pub network: Network,
+    /// What times of computing here are multiplied by.
+    pub compute: f64,
+}
+
+/// What an emulation needs of a profile of hardware; other keys are for those who plan.
+#[derive(Deserialize)]
+struct Profile {
+    network: Network,
+    #[serde(default)]
+    compute: Compute,
+}
+
+/// How fast ranks compute.
+#[derive(Default, Deserialize)]
+#[serde(untagged)]
+enum Compute {
+    /// Times are multiplied by this.
+    Factor(f64),
+    /// As fast as here.
+    #[default]
+    #[serde(deserialize_with = "probe")]
+    Probe,
+}
+
+/// The word that stands for [`Compute::Probe`].
+fn probe<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<(), D::Error> {
+    match String::deserialize(from)?.as_str() {
+        "probe" => Ok(()),
+        other => Err(serde::de::Error::custom(format!("{other:?} is neither \"probe\" nor a number"))),
+    }
+}
+
+impl Emulation {
+    /// What the profile in a TOML file says: `compute`, a factor or `"probe"`, and `[network]`, see [`Network`].
+    ///
+    /// # Errors
+    /// [`Bad::BadInput`] that names the file and what is wrong in it.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|e| Bad::unreadable(path, "profile", &e))?;
+        let bad = |problem: String| {
+            let remedy = "write compute = \"probe\" or a factor, and [network] with ranks_per_node, inside and between, each \
+                          { latency = SECONDS, bandwidth = BYTES_PER_SECOND }";
+            Bad::bad(path, "profile", problem, remedy)
+        };
+        let Profile { network, compute } = toml::from_str(&text).map_err(|e| {
+            let line = e.span().and_then(|s| text.get(..s.start)).map_or(1, |before| before.matches('\n').count() + 1);
+            bad(format!("line {line}: {}", e.message().trim_end()))
+        })?;
+        network.check().map_err(|problem| bad(format!("network.{problem}")))?;
+        let compute = match compute {
+            Compute::Probe => 1.0,
+            Compute::Factor(x) if x.is_finite() && x > 0.0 => x,
+            Compute::Factor(x) => return Err(bad(format!("compute is {x}, which is no factor above 0")).into()),
+        };
+        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok(Self { name, network, compute })
+    }
+}
+
+/// What the ranks of an emulation share.
+pub(crate) struct Emulated {
+    elsewhere: Vec<Emulation>,
+    meeting: Meeting<f64>,
+}
+
+impl Emulated {
+    pub(crate) fn new(ranks: usize, elsewhere: Vec<Emulation>) -> Self {
+        Self { elsewhere, meeting: Meeting::new(ranks) }
+    }
+
+    /// The rank of this thread.
+    pub(crate) fn rank(self: &Arc<Self>, comm: Rc<dyn Communicator>, device: &Device) -> Rank {
+        let recorder = Recorder::measuring();
+        let rank = match comm.size() {
+            1 => Rank::alone(device),
+            _ => Rank::among(Rc::new(Clocked::new(Rc::clone(&comm), &recorder)), device),
+        };
+        rank.timed_by(Clock { recorder, comm, shared: Arc::clone(self) })
+    }
+}
+
+/// The clock of one rank of an emulation.
+#[derive(Clone)]
+pub struct Clock {
+    recorder: Recorder<f64>,
+    /// What is not timed.
+    comm: Rc<dyn Communicator>,
+    shared: Arc<Emulated>,
+}
+
+impl Clock {
+    /// Time begins; all ranks say so.
+    pub fn start(&self) {
+        self.recorder.take();
+    }
+
+    /// The times of all ranks since then, in each of the places elsewhere: on the rank that leads, while all ask.
+    ///
+    /// # Errors
+    /// If a rank was lost.
+    pub fn stop(&self) -> Result<Option<Vec<Vec<Times>>>> {
+        let Some(logs) = self.shared.meeting.bring(&*self.comm, &self.recorder)? else { return Ok(None) };
+        let times = |to: &Emulation| replay(&logs, &to.network, |_, seconds| to.compute * seconds);
+        let all = self.shared.elsewhere.iter().map(times).collect::<graphweft_comm::Result<_>>()?;
+        self.recorder.take();
+        Ok(Some(all))
+    }
+
+    /// What everyone's times come to: when the last rank was ready.
+    pub fn seconds(times: &[Times]) -> f64 {
+        times.iter().map(|t| t.end).fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Emulation> {
+        let dir = tempfile::tempdir().map_err(|e| Bad::unreadable("", "", &e))?;
+        let path = dir.path().join("slow.toml");
+        fs::write(&path, text).map_err(|e| Bad::unreadable(&path, "", &e))?;
+        Emulation::read(&path)
+    }
+
+    const WIRE: &str = "[network]\nbetween = { latency = 1e-5, bandwidth = 1e9 }";
+
+    #[test]
+    fn profiles_are_read_with_what_is_for_others_left_alone() {
+        let found = read(&format!("about = 'x'\nmemory = 64e9\n{WIRE}\n[[kernel]]\nkind = 'gemm'")).unwrap();
+        assert_eq!((found.name.as_str(), found.compute, found.network.ranks_per_node), ("slow", 1.0, 1));
+        assert_eq!(read(&format!("compute = 0.5\n{WIRE}")).unwrap().compute, 0.5);
+        assert_eq!(read(&format!("compute = 'probe'\n{WIRE}")).unwrap().compute, 1.0);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_the_file() {
+        for (text, problem) in [
+            ("compute = 1", "network"),
+            ("[network]\nbetween = { latency = 1e-5, bandwidth = 0 }", "between.bandwidth"),
+            (&format!("compute = -1\n{WIRE}"), "compute"),
+            (&format!("compute = 'fast'\n{WIRE}"), "compute"),
+            (&format!("{WIRE}\nlatency = 3"), "latency"),
+        ] {
+            let e = read(text).unwrap_err().to_string();
+            assert!(e.contains("slow.toml") && e.contains(problem) && e.contains("remedy"), "{text}: {e}");
+        }
+        assert!(Emulation::read(Path::new("not there.toml")).unwrap_err().to_string().contains("not there.toml"));
+    }
+}
