@@ -27,6 +27,7 @@ use std::time::Duration;
 use crate::communicator::{Communicator, Label, Message, Pending, Traffic};
 use crate::error::{Error, Result};
 use crate::threads::chosen;
+use crate::view::Place;
 use exchange::Exchange;
 use member::Member;
 
@@ -108,9 +109,12 @@ impl Communicator for Nccl {
         }
         let in_world = |messages: &[Message]| -> Result<Vec<Message>> {
             let peer = |m: &Message| {
-                let problem = || format!("there is no rank {} among {}", m.peer, self.members.len());
-                let peer = self.members.get(m.peer).copied();
-                Ok(Message { peer: peer.ok_or_else(|| Error::Argument { op: label.op, problem: problem() })?, ..*m })
+                let problem = match (self.members.get(m.peer), m.view.place) {
+                    (_, Place::Nowhere) => "processes move what is somewhere".into(),
+                    (Some(peer), _) => return Ok(Message { peer: *peer, ..*m }),
+                    (None, _) => format!("there is no rank {} among {}", m.peer, self.members.len()),
+                };
+                Err(Error::Argument { op: label.op, problem })
             };
             messages.iter().map(peer).collect()
         };

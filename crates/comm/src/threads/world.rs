@@ -269,7 +269,7 @@ impl World {
             // SAFETY: both ends are posted and neither can be withdrawn while the state is locked; whoever takes memory of a GPU
             // back waits for the moment that is noted.
             let copied = unsafe { moving::copy((from.view, ready.as_deref()), (to.view, free.as_deref())) };
-            self.settle(state, [from, to], copied);
+            self.settle(state, [from, to], &copied);
         } else {
             state.transfers.insert(id, Transfer::Ready { from, to });
             for end in [from, to] {
@@ -281,9 +281,9 @@ impl World {
     }
 
     /// A message was copied, or cannot be.
-    fn settle(&self, state: &mut State, ends: [End; 2], copied: Result<Option<Arc<Moment>>, Fault>) {
+    fn settle(&self, state: &mut State, ends: [End; 2], copied: &Result<Option<Arc<Moment>>, Fault>) {
         for end in ends {
-            match &copied {
+            match copied {
                 Ok(over) => {
                     if let (Some(over), Some(exchange)) = (over, state.exchanges.get_mut(&end.exchange)) {
                         exchange.over.push((end.view.place, Arc::clone(over)));
@@ -373,7 +373,7 @@ impl World {
         let copied = unsafe { moving::copy((from.view, None), (to.view, None)) };
         let mut state = self.lock();
         state.transfers.remove(&id);
-        self.settle(&mut state, [from, to], copied);
+        self.settle(&mut state, [from, to], &copied);
         for end in [from, to] {
             if state.seats[end.rank].withdraws {
                 self.wake(&mut state, end.rank);
