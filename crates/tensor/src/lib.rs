@@ -28,6 +28,7 @@ mod pool;
 mod random;
 mod reduce;
 mod tape;
+mod timed;
 
 pub use adjacency::Adjacency;
 pub use backend::Backend;
@@ -40,3 +41,4 @@ pub use place::{Place, Precision};
 pub use random::{Dropout, Ids};
 pub use reduce::{Alone, Reduce};
 pub use tape::{Backward, Grads, Parameter, Tape, Var};
+pub use timed::{Timing, Timings};
