@@ -147,7 +147,7 @@ impl Cuda {
             stream,
             blas,
             architecture,
-            cache: compile::cache_folder(),
+            cache: compile::kernel_folder(),
             modules: RefCell::default(),
             functions: RefCell::default(),
             lists: RefCell::default(),

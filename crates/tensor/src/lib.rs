@@ -12,6 +12,7 @@
 
 pub mod adjacency;
 mod backend;
+mod cache;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -32,6 +33,7 @@ mod timed;
 
 pub use adjacency::Adjacency;
 pub use backend::Backend;
+pub use cache::cache_folder;
 pub use device::{Charge, Device};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
