@@ -5,6 +5,7 @@
 
 use crate::adjacency::Direction;
 use crate::cpu::HostBlock;
+use crate::dry::DryBlock;
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::activation::ActivationKernels;
@@ -30,6 +31,8 @@ use crate::optim::OptimizerKernels;
 pub enum Block {
     /// In this process's own memory.
     Host(HostBlock),
+    /// Nowhere: only counted.
+    Dry(DryBlock),
     /// On an NVIDIA GPU.
     #[cfg(feature = "cuda")]
     Cuda(crate::cuda::CudaBlock),
@@ -39,6 +42,7 @@ impl Block {
     pub(crate) fn capacity(&self) -> usize {
         match self {
             Self::Host(block) => block.capacity(),
+            Self::Dry(block) => block.capacity(),
             #[cfg(feature = "cuda")]
             Self::Cuda(block) => block.capacity(),
         }
@@ -52,6 +56,11 @@ pub trait Memory {
 
     /// Memory of at least `bytes` bytes, contents unspecified; `None` if there is not enough left.
     fn allocate(&self, bytes: usize) -> Result<Option<Block>>;
+
+    /// Whether what is written can be read again.
+    fn keeps_contents(&self) -> bool {
+        true
+    }
 
     /// Overwrites `to` with bytes from the host.
     fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()>;

@@ -28,6 +28,7 @@ mod product;
 mod residual;
 mod rows;
 mod rowwise;
+pub(crate) mod scratch;
 mod share;
 mod simd;
 mod spmm;
@@ -104,6 +105,7 @@ pub(crate) fn host<'a, T: Element>(op: &'static str, what: &'static str, m: &'a 
     let buffer = m.buffer();
     match buffer.block() {
         Some(Block::Host(block)) => Ok(bytemuck::cast_slice(&block.pages[..buffer.bytes()])),
+        Some(Block::Dry(_)) => Err(elsewhere(op, what)),
         #[cfg(feature = "cuda")]
         Some(Block::Cuda(_)) => Err(elsewhere(op, what)),
         None => Ok(&[]),
@@ -124,13 +126,13 @@ pub(crate) fn host_mut<'a, T: Element>(op: &'static str, what: &'static str, m: 
     let bytes = buffer.bytes();
     match buffer.block_mut() {
         Some(Block::Host(block)) => Ok(bytemuck::cast_slice_mut(&mut block.pages[..bytes])),
+        Some(Block::Dry(_)) => Err(elsewhere(op, what)),
         #[cfg(feature = "cuda")]
         Some(Block::Cuda(_)) => Err(elsewhere(op, what)),
         None => Ok(&mut []),
     }
 }
 
-#[cfg(feature = "cuda")]
 fn elsewhere(op: &'static str, what: &'static str) -> Error {
     Error::Argument { op, problem: format!("{what} is on another device") }
 }

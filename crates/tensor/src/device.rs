@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use crate::backend::{Backend, Block};
 use crate::cpu::Cpu;
+use crate::dry::{Dry, Sink};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::ledger::{Ledger, Tag};
@@ -33,6 +34,22 @@ impl Device {
     /// The CPU, with the current rayon pool.
     pub fn cpu() -> Self {
         Self::with_backend(Box::new(Cpu::new()))
+    }
+
+    /// A device that has `capacity` bytes, or no end of them, and computes nothing: `sink` hears of what it would have done. See
+    /// [`dry`](crate::dry).
+    ///
+    /// ```
+    /// use std::rc::Rc;
+    /// use graphweft_tensor::{Device, Tag};
+    /// let device = Device::dry(Some(1000), Rc::new(|work| println!("{work:?}")));
+    /// let m = device.upload(2, 2, &[1.0f32, 2.0, 3.0, 4.0], Tag::Activations)?;
+    /// assert_eq!((m.to_vec::<f32>()?, device.ledger().now().total()), (vec![0.0; 4], 16));
+    /// assert!(device.zeros("too much", 10, 100, m.dtype(), Tag::Activations).is_err());
+    /// # Ok::<(), graphweft_tensor::Error>(())
+    /// ```
+    pub fn dry(capacity: Option<u64>, sink: Sink) -> Self {
+        Self::with_backend(Box::new(Dry::new(capacity, sink)))
     }
 
     /// A device run by `backend`.
@@ -105,6 +122,22 @@ impl Device {
         }
         let mut m = self.uninit("upload", rows, cols, T::DTYPE, tag)?;
         self.backend().upload(&mut m, bytemuck::cast_slice(elements))?;
+        Ok(m)
+    }
+
+    /// The same from elements that are dear to get: they are not asked for where nothing is kept.
+    pub fn upload_from<T: Element, V: AsRef<[T]>>(
+        &self,
+        rows: usize,
+        cols: usize,
+        tag: Tag,
+        elements: impl FnOnce() -> V,
+    ) -> Result<Matrix> {
+        if self.backend().keeps_contents() {
+            return self.upload(rows, cols, elements().as_ref(), tag);
+        }
+        let mut m = self.uninit("upload", rows, cols, T::DTYPE, tag)?;
+        self.backend().upload(&mut m, &[])?;
         Ok(m)
     }
 

@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 pub enum Address {
     /// In this process's own memory.
     Host(*mut u8),
+    /// Nowhere: it has a size and no contents.
+    Nowhere,
 }
 
 /// A dense matrix, row by row, in the memory of one device. Cloning shares the memory; nothing shared is ever written.
@@ -98,6 +100,7 @@ impl Matrix {
     pub fn address(&self) -> Result<Address> {
         match self.buffer.block() {
             Some(Block::Host(block)) => Ok(Address::Host(block.address())),
+            Some(Block::Dry(_)) => Ok(Address::Nowhere),
             _ => Err(self.no_address("its device does not tell where it is")),
         }
     }
