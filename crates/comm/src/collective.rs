@@ -146,7 +146,10 @@ pub(crate) fn barrier<C: Communicator + ?Sized>(comm: &C, label: Label) -> Resul
 }
 
 fn summable(op: &'static str, view: View) -> Result<()> {
-    if view.place == Place::Host && view.dtype != Type::Bytes && view.bytes.is_multiple_of(view.dtype.size()) {
+    if matches!(view.place, Place::Host | Place::Nowhere)
+        && view.dtype != Type::Bytes
+        && view.bytes.is_multiple_of(view.dtype.size())
+    {
         return Ok(());
     }
     let problem = format!("{} bytes of {:?} at {:?} cannot be summed here", view.bytes, view.dtype, view.place);
@@ -205,7 +208,9 @@ unsafe fn gather<C: Communicator + ?Sized>(comm: &C, label: Label, regions: &[Vi
 struct Round {
     // Before the memory that it receives into.
     pending: Box<dyn Pending>,
-    others: Vec<u64>,
+    /// What the others send, in `_memory` or nowhere.
+    others: View,
+    _memory: Vec<u64>,
     own: View,
     to: View,
 }
@@ -217,16 +222,20 @@ impl Round {
     /// Nobody else touches the views until the round was added or dropped.
     unsafe fn post<C: Communicator + ?Sized>(comm: &C, label: Label, pieces: &[View], to: View) -> Result<Self> {
         let (rank, own) = (comm.rank(), pieces[comm.rank()]);
-        let mut others = vec![0u64; ((comm.size() - 1) * own.bytes).div_ceil(8)];
-        let into = View::host_mut(&mut others, own.dtype);
+        let bytes = (comm.size() - 1) * own.bytes;
+        let mut memory = vec![0u64; if own.place == Place::Host { bytes.div_ceil(8) } else { 0 }];
+        let others = match own.place {
+            Place::Host => View::host_mut(&mut memory, own.dtype),
+            _ => View::nowhere(bytes, own.dtype),
+        };
         let peers = (0..comm.size()).filter(|p| *p != rank);
         let send = |peer: usize| Message { peer, view: pieces[peer] };
-        let receive = |peer: usize| Message { peer, view: into.part(place(peer, rank) * own.bytes, own.bytes) };
+        let receive = |peer: usize| Message { peer, view: others.part(place(peer, rank) * own.bytes, own.bytes) };
         let sends: Vec<Message> = peers.clone().map(send).filter(|m| m.view.bytes > 0).collect();
         let receives: Vec<Message> = peers.map(receive).filter(|m| m.view.bytes > 0).collect();
-        // SAFETY: `others` is kept with the exchange; the rest by the caller's promise.
+        // SAFETY: `memory` is kept with the exchange; the rest by the caller's promise.
         let pending = unsafe { comm.post(label, &sends, &receives) }?;
-        Ok(Self { pending, others, own, to })
+        Ok(Self { pending, others, _memory: memory, own, to })
     }
 
     /// Waits for the pieces and leaves their sum in `to`.
@@ -234,14 +243,14 @@ impl Round {
     /// # Safety
     /// As for `post`.
     unsafe fn add<C: Communicator + ?Sized>(self, comm: &C) -> Result<()> {
-        let Self { pending, mut others, own, to } = self;
+        let Self { pending, others, _memory, own, to } = self;
         pending.wait()?;
         let rank = comm.rank();
-        let others = View::host_mut(&mut others, own.dtype);
         let theirs = |p: usize| others.part(place(p, rank) * own.bytes, own.bytes);
         let pieces: Vec<View> = (0..comm.size()).map(|p| if p == rank { own } else { theirs(p) }).collect();
         // SAFETY: all of them are valid, as long as each other, and nobody else's.
         unsafe { add_up(to, &pieces) };
+        comm.added(to, pieces.len());
         Ok(())
     }
 }

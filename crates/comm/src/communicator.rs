@@ -95,6 +95,9 @@ pub trait Communicator {
         unsafe { collective::reduce_scatter(self, label, from, lengths, to) }
     }
 
+    /// Hears that this rank leaves the sum of so many pieces in a view, as collectives do: for those who keep a clock.
+    fn added(&self, _to: View, _pieces: usize) {}
+
     /// Waits until all ranks are here.
     fn barrier(&self, label: Label) -> Result<()> {
         collective::barrier(self, label)

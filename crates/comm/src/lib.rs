@@ -1,8 +1,8 @@
 //! How ranks talk.
 //!
 //! Everything goes through one trait, [`Communicator`], which knows messages between ranks and nothing of graphs. What it moves
-//! are [`View`]s of memory, on the host or on a GPU. Collectives are made of messages in a fixed order, so that sums have the
-//! same bits on every rank, every time, and on every communicator:
+//! are [`View`]s of memory, on the host or on a GPU (or, in a rehearsal, nowhere). Collectives are made of messages in a fixed
+//! order, so that sums have the same bits on every rank, every time, and on every communicator:
 //!
 //! * [`threads`]: ranks in this process; nothing to install.
 //! * `mpi` (feature `mpi`): ranks as processes, started by `mpirun` or `srun`; a [`Launcher`] is known without the feature.
@@ -10,6 +10,7 @@
 //! Around any of them, in any order:
 //!
 //! * [`Metered`] counts what is sent to other ranks, by [`Label`].
+//! * [`Clocked`] notes what a rank does, for the times that it would take on another [`Network`].
 //! * [`Checked`] tells ranks that make different calls so, instead of letting them hang.
 //! * [`Faulty`] lets things go wrong on purpose.
 //!
@@ -47,6 +48,7 @@
 mod add;
 mod bytes;
 mod checked;
+mod clocked;
 mod collective;
 mod communicator;
 mod error;
@@ -61,6 +63,7 @@ mod view;
 
 pub use bytes::{broadcast, gather};
 pub use checked::Checked;
+pub use clocked::{Clocked, Event, Log, Meeting, Network, Parcel, Recorder, Times, Wire, replay};
 pub use collective::Sum;
 pub use communicator::{Communicator, Label, Message, Pending, Traffic};
 pub use error::{Error, Result};

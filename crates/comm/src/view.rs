@@ -35,6 +35,8 @@ pub enum Place {
         /// A `CUstream`.
         stream: usize,
     },
+    /// Nowhere: what is moved or summed has a size and no contents.
+    Nowhere,
 }
 
 /// A contiguous piece of memory that its owner keeps valid while an exchange uses it.
@@ -65,6 +67,11 @@ impl View {
     /// A view of host memory for writing.
     pub fn host_mut<T: bytemuck::Pod>(elements: &mut [T], dtype: Type) -> Self {
         Self { pointer: elements.as_mut_ptr().cast(), ..Self::host(elements, dtype) }
+    }
+
+    /// A view of what has a size and no contents.
+    pub fn nowhere(bytes: usize, dtype: Type) -> Self {
+        Self { place: Place::Nowhere, pointer: std::ptr::null_mut(), bytes, dtype }
     }
 
     /// Where element `k` of type `T` is.

@@ -7,7 +7,7 @@ mod sync {
 }
 
 mod view {
-    pub(crate) use graphweft_comm::View;
+    pub(crate) use graphweft_comm::{Place, View};
 }
 
 #[allow(dead_code)]

@@ -204,7 +204,7 @@ struct Threads {
 impl Threads {
     fn parts(&self, op: &'static str, messages: &[Message]) -> Result<Vec<Part>> {
         let part = |m: &Message| match (self.members.get(m.peer), m.view) {
-            (Some(peer), View { place: Place::Host, .. }) => Ok(Part { peer: *peer, view: m.view }),
+            (Some(peer), View { place: Place::Host | Place::Nowhere, .. }) => Ok(Part { peer: *peer, view: m.view }),
             (None, _) => {
                 let problem = format!("there is no rank {} among {}", m.peer, self.members.len());
                 Err(Error::Argument { op, problem })

@@ -16,7 +16,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::view::View;
+use crate::view::{Place, View};
 
 /// Up to this many bytes are copied at once by whoever comes second: cheaper than waking the other.
 const SMALL: usize = 2048;
@@ -249,7 +249,7 @@ impl World {
             let failure = Failure::Unequal { from: from.rank, sent, to: to.rank, expected };
             self.refuse(state, from, failure);
             self.refuse(state, to, failure);
-        } else if from.view.bytes <= SMALL {
+        } else if from.view.bytes <= SMALL || !has_contents(from.view, to.view) {
             // SAFETY: both ends are posted and neither can be withdrawn while the state is locked.
             unsafe { copy(from.view, to.view) };
             self.arrived(state, from);
@@ -435,9 +435,16 @@ impl State {
     }
 }
 
+/// Whether there is something to copy.
+fn has_contents(from: View, to: View) -> bool {
+    (from.place, to.place) == (Place::Host, Place::Host)
+}
+
 /// # Safety
-/// Both views are valid host memory of the same length, `to` for writing.
+/// Both views are valid host memory of the same length, `to` for writing, unless one of them is nowhere.
 unsafe fn copy(from: View, to: View) {
-    // SAFETY: as promised by the caller. A rank may send to itself what it receives.
-    unsafe { std::ptr::copy(from.pointer, to.pointer, from.bytes) }
+    if has_contents(from, to) {
+        // SAFETY: as promised by the caller. A rank may send to itself what it receives.
+        unsafe { std::ptr::copy(from.pointer, to.pointer, from.bytes) }
+    }
 }
