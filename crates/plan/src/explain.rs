@@ -61,7 +61,7 @@ fn family(strategy: Strategy) -> Family {
 pub(crate) fn why(choice: &Candidate, p: &Prediction, all: &[Assessed], facts: &Facts) -> String {
     let mut parts = Vec::new();
     match family(choice.strategy) {
-        Family::Alone => parts.push(format!("one rank has every row, and {} of its {} are enough", bytes(p.peak.total()), bytes(facts.memory))),
+        Family::Alone => parts.push("one rank has every row: nothing moves".to_string()),
         _ => parts.push(moves(choice, p, facts)),
     }
     if choice.remat != graphweft_model::Remat::None {

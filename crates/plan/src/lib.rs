@@ -9,7 +9,7 @@
 //! * [`candidates`], [`search`](mod@search): what there is to choose from, and which is the fastest that fits;
 //! * [`explain`]: the choice in a sentence and in JSON.
 //!
-//! Who rehearses is not known here: a [`Stage`](search::Stage) does.
+//! Who rehearses is not known here: whatever can [`Rehearse`](search::Rehearse).
 
 pub mod cache;
 pub mod candidates;

@@ -12,9 +12,10 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use graphweft_comm::{Communicator, Label, Traffic};
+use graphweft_comm::{Communicator, Label, Traffic, cpu_time};
 use graphweft_graph::Csr;
 use graphweft_graph::progress::{Progress, Unit};
 use graphweft_parallel::Link;
@@ -82,10 +83,13 @@ impl Probe {
     ) -> Result<Measured> {
         let rank = comm.map_or(0, |comm| comm.rank());
         let cache = cache_bytes(place) / comm.map_or(1, |comm| comm.size()) as f64;
-        let task = progress.start("probing this machine", self.programs.len() as u64, Unit::Items);
+        let task = progress.start("timing this machine, once", self.programs.len() as u64, Unit::Items);
+        // A thread's own time is not disturbed by what else the machine does.
+        let alone = place == Place::Cpu && rayon::current_num_threads() == 1 && rayon::current_thread_index().is_some();
+        let clock = if alone { cpu_time } else { since_first_asked };
         let mut samples = Vec::new();
         for ((program, graph), works) in self.programs.iter().zip(&self.graphs).zip(&self.works) {
-            let (device, timings) = Device::timed(place.backend(precision)?);
+            let (device, timings) = Device::timed(place.backend(precision)?, clock);
             if let Some(comm) = comm {
                 comm.barrier(LABEL)?;
             }
@@ -108,6 +112,11 @@ impl Probe {
         let message = comm.map(|comm| messages::measure(comm)).transpose()?;
         Ok(Measured { kernels: rates(&samples, cache), cache, message })
     }
+}
+
+fn since_first_asked() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
 }
 
 /// What tells kernels apart.
@@ -255,53 +264,5 @@ mod tests {
         let other = Work { op: "other", ..copy(200_000) };
         let found = crate::kernels::kernel_for(&kernels, &other).unwrap();
         assert!(found.op.is_none() && (found.ps_per_byte / 40.0 - 1.0).abs() < 0.05);
-    }
-}
-
-/// TEMPORARY
-#[allow(clippy::print_stdout, clippy::unwrap_used)]
-pub fn compare(m: &Measured) {
-    use std::collections::BTreeMap;
-    for k in &m.kernels { println!("{k:?}"); }
-    if m.kernels.is_empty() {
-        let program = program::Program::custom("rmat:11:12", "name='gt'\nhidden=32\nlayers=2\nheads=4", 64, 0.1);
-        let g = program.graph().unwrap();
-        let works = rehearse(&program, &g, 1).unwrap();
-        let (device, timings) = Device::timed(Place::Cpu.backend(Precision::default()).unwrap());
-        let mut ops = Vec::new();
-        play(&program, &g, &device, None, 2, |_| ops = timings.take()).unwrap();
-        for k in 0..ops.len().max(works[0].len()) { println!("{:?} | {:?}", ops.get(k).map(|o| o.op), works[0].get(k).map(|w| w.op)); }
-        return;
-    }
-    for (graph, model, f, drop) in [
-        ("rmat:13:20", "name='gt'\nhidden=96\nlayers=3\nheads=6", 100, 0.1),
-        ("grid:200:200", "name='gt'\nhidden=64\nlayers=2\nheads=8", 64, 0.1),
-        ("rmat:16:16", "name='gt'\nhidden=128\nlayers=1\nheads=8", 128, 0.1),
-        ("sbm:30000:10:20", "name='gcn'\nhidden=128\nlayers=3", 64, 0.1),
-        ("sbm:30000:10:20", "name='gat'\nhidden=64\nlayers=3\nheads=8", 64, 0.1),
-        ("rmat:15:16", "name='sage'\nhidden=64\nlayers=3", 64, 0.5),
-    ] {
-        let program = program::Program::custom(graph, model, f, drop);
-        let g = program.graph().unwrap();
-        let works = rehearse(&program, &g, 1).unwrap();
-        let (device, timings) = Device::timed(Place::Cpu.backend(Precision::default()).unwrap());
-        let mut best: Vec<f64> = Vec::new();
-        play(&program, &g, &device, None, 4, |step| {
-            let times: Vec<f64> = timings.take().iter().map(|t| t.seconds).collect();
-            match step { 0 => {} 1 => best = times, _ => best.iter_mut().zip(&times).for_each(|(b, t)| *b = b.min(*t)) }
-        }).unwrap();
-        let (mut sum, mut pred) = (0.0, 0.0);
-        let mut by: BTreeMap<String, (f64, f64, usize)> = BTreeMap::new();
-        for (w, t) in works[0].iter().zip(&best) {
-            let k = crate::kernels::kernel_for(&m.kernels, w).unwrap();
-            let p = k.seconds(&Amounts::of(w, m.cache));
-            sum += t; pred += p;
-            let e = by.entry(format!("{} {:?} {}", w.op, pass_of(w), w.dropout)).or_default();
-            e.0 += t; e.1 += p; e.2 += 1;
-        }
-        println!("\n{graph} {model:?}: calls {} {}: measured {:.2} ms predicted {:.2} ms: {:+.1} %", best.len(), works[0].len(), sum*1e3, pred*1e3, (pred/sum-1.0)*100.0);
-        let mut rows: Vec<_> = by.into_iter().collect();
-        rows.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
-        for (op, (t, p, n)) in rows.iter().take(9) { println!("   {op:40} x{n:3} {:8.3} ms  predicted {:8.3}  {:+.0} %", t*1e3, p*1e3, (p/t-1.0)*100.0); }
     }
 }

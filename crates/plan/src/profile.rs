@@ -183,3 +183,57 @@ impl Profile {
         kernel_for(&self.kernels, work).map_or(0.0, |kernel| kernel.seconds(&amounts))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use graphweft_tensor::DType;
+    use graphweft_tensor::dry::{Kind, Pass};
+
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        Profile::parse(text, Path::new("mine.toml")).unwrap_err().to_string()
+    }
+
+    const NETWORK: &str = "[network]\nbetween = { latency = 1e-6, bandwidth = 1e9 }\n";
+
+    #[test]
+    fn every_shipped_profile_is_one() {
+        for name in Profile::names() {
+            let profile = Profile::find(name).unwrap();
+            assert!(!profile.about.is_empty(), "{name}");
+            assert_eq!(Profile::parse(&profile.to_toml().unwrap(), Path::new(name)).unwrap(), profile);
+        }
+        let profile = Profile::find("h200x8").unwrap();
+        // 2 M rows of 128 columns by 128 × 128: more flops per byte in bf16 than memory can follow.
+        let product = |dtype| Work { op: "linear", dtype, dropout: false, kind: Kind::Gemm { m: 2 << 20, n: 128, k: 128 } };
+        let [wide, narrow] = [DType::F32, DType::Bf16].map(|dtype| profile.seconds(&product(dtype)));
+        assert!(wide > 1.5 * narrow && narrow > 100e-6, "{wide} {narrow}");
+        let kind = Kind::Edges { pass: Pass::Forward, edges: 1 << 24, rows: 1 << 20, sources: 1 << 20, width: 128, heads: 8 };
+        let edges = profile.seconds(&Work { op: "attention", dtype: DType::Bf16, dropout: false, kind });
+        assert!((1e-3..1e-2).contains(&edges), "{edges}");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        assert!(wrong("memory = 1e9\n").contains("network"));
+        let unknown = wrong(&format!("memroy = 1\n{NETWORK}"));
+        assert!(unknown.contains("mine.toml: line 1") && unknown.contains("memroy"), "{unknown}");
+        assert!(wrong(&format!("memory = -1.0\n{NETWORK}")).contains("memory: -1"));
+        assert!(wrong(&format!("compute = \"fast\"\n{NETWORK}")).contains("line 1"));
+        assert!(wrong("[network]\nbetween = { latency = 1e-6, bandwidth = 0.0 }\n").contains("between.bandwidth"));
+        let kernel = |rest: &str| wrong(&format!("{NETWORK}[[kernel]]\nkind = \"gemm\"\n{rest}"));
+        assert!(kernel("ps_per_flop = -3.0\n").contains("kernel 1: ps_per_flop"));
+        assert!(kernel("ps_per_flop = 3.0\n").contains("edges"));
+        assert!(Profile::find("nowhere").unwrap_err().to_string().contains("h200x8"));
+    }
+
+    #[test]
+    fn what_a_profile_does_not_say_is_that_of_the_machine_at_hand() {
+        let here = Profile::find("16-cpu-10g").unwrap();
+        let slow = Profile::parse(&format!("compute = 2.0\n{NETWORK}"), Path::new("x")).unwrap().computing_as(&here);
+        let copy = Work { op: "add", dtype: DType::F32, dropout: false, kind: Kind::Stream { read: 1 << 20, written: 1 } };
+        assert!((slow.seconds(&copy) / here.seconds(&copy) - 2.0).abs() < 1e-9);
+        assert_eq!((slow.memory, slow.network.between.bandwidth), (here.memory, 1e9));
+    }
+}

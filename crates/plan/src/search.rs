@@ -65,7 +65,7 @@ impl Prediction {
 }
 
 /// Plays one step of training.
-pub trait Stage {
+pub trait Rehearse {
     /// What `candidate` would take on each rank.
     ///
     /// # Errors
@@ -80,6 +80,8 @@ pub struct Space {
     pub strategies: Vec<Strategy>,
     /// Ways to divide the graph; none for one rank.
     pub partitions: Vec<Method>,
+    /// Ways to divide it that are not worth rehearsing, and why.
+    pub hopeless: Vec<(Method, String)>,
     /// At least this is computed again.
     pub remat: Remat,
 }
@@ -88,7 +90,7 @@ impl Space {
     /// All exact strategies for a number of ranks; `shares` as for [`strategies`].
     pub fn exact(ranks: usize, shares: usize, partitions: Vec<Method>, remat: Remat) -> Self {
         let partitions = if ranks == 1 { Vec::new() } else { partitions };
-        Self { strategies: strategies(ranks, shares), partitions, remat }
+        Self { strategies: strategies(ranks, shares), partitions, hopeless: Vec::new(), remat }
     }
 }
 
@@ -120,7 +122,7 @@ pub struct Found {
 ///
 /// # Errors
 /// [`Error::DoesNotFit`] with what would.
-pub fn search(space: &Space, stage: &dyn Stage, facts: &Facts, progress: &dyn Progress) -> Result<Found> {
+pub fn search(space: &Space, stage: &dyn Rehearse, facts: &Facts, progress: &dyn Progress) -> Result<Found> {
     let divisions: Vec<Option<Method>> = match &space.partitions[..] {
         [] => vec![None],
         some => some.iter().copied().map(Some).collect(),
@@ -134,6 +136,10 @@ pub fn search(space: &Space, stage: &dyn Stage, facts: &Facts, progress: &dyn Pr
         }
     }
     drop(task);
+    for (strategy, (method, reason)) in space.strategies.iter().flat_map(|s| space.hopeless.iter().map(move |h| (s, h))) {
+        let candidate = Candidate { strategy: *strategy, partition: Some(*method), remat: space.remat };
+        all.push(Assessed { candidate, prediction: None, feasible: false, reason: Some(reason.clone()) });
+    }
     all.sort_by(order);
     let best = all.first().filter(|a| a.feasible);
     let Some((candidate, Some(prediction))) = best.map(|a| (a.candidate, a.prediction)) else {
@@ -148,7 +154,7 @@ fn assess(
     strategy: Strategy,
     partition: Option<Method>,
     least: Remat,
-    stage: &dyn Stage,
+    stage: &dyn Rehearse,
     memory: u64,
 ) -> Vec<Assessed> {
     let mut all = Vec::new();
@@ -232,7 +238,7 @@ mod tests {
     /// Takes what it is told to, less memory for what is computed again and more time.
     struct Told(fn(&Candidate) -> std::result::Result<(f64, u64), String>);
 
-    impl Stage for Told {
+    impl Rehearse for Told {
         fn rehearse(&self, candidate: &Candidate) -> std::result::Result<Vec<Part>, String> {
             let (ms, peak) = (self.0)(candidate)?;
             let (times, factor) = match candidate.remat {

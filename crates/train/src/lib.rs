@@ -2,7 +2,7 @@
 //!
 //! * [`config`]: one TOML file says everything about a run;
 //! * [`data`]: the graph it names, changed as it says;
-//! * [`world`]: who the ranks are, [`rank`]: one of them, [`plan`]: how the work is spread over them;
+//! * [`world`]: who the ranks are, [`rank`]: one of them, [`plan`]: how the work is spread over them, [`planner`]: who decides that;
 //! * [`shard`]: what one rank holds of it, and [`learner`]: a model that learns from it, epoch by epoch;
 //! * [`trainer`]: a run, from the first epoch to the last, and [`session`]: one run per seed, or going on with one;
 //! * [`inference`]: using what was trained;
@@ -25,6 +25,7 @@ pub mod inference;
 pub mod learner;
 pub mod metrics;
 pub mod plan;
+pub mod planner;
 pub mod rank;
 mod record;
 mod rows;

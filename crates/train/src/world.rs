@@ -11,6 +11,8 @@ use crate::config::{CommName, ParallelConfig};
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::rank::Rank;
+#[cfg(feature = "mpi")]
+use crate::rank::SETUP;
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -52,6 +54,11 @@ impl World {
         self.place
     }
 
+    /// How products are computed there.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
     /// Ranks as threads, as many as `config` says. They share the threads of the current rayon pool, at least one each.
     pub fn threads(config: &ParallelConfig) -> Self {
         let ranks = config.ranks.unwrap_or(1) as usize;
@@ -83,14 +90,8 @@ impl World {
         T: Send,
         E: From<Error> + From<graphweft_comm::Error> + Send,
     {
-        // What is here shares what is here.
-        let near = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"].into_iter().find_map(|name| {
-            let count: usize = std::env::var(name).ok()?.parse().ok()?;
-            (count > 0).then_some(count)
-        });
-        let near = near.or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1);
         let deadline = Duration::from_secs(config.deadline);
-        let options = graphweft_comm::mpi::Options { threads: share_of_threads(near), deadline };
+        let options = graphweft_comm::mpi::Options { threads: share_of_threads(processes_here()), deadline };
         graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Mpi(comm))))
     }
 
@@ -149,6 +150,24 @@ impl World {
         }
     }
 
+    /// Ranks that share this machine.
+    pub fn ranks_here(&self) -> usize {
+        match &self.kind {
+            Kind::Alone | Kind::Threads { .. } => self.ranks(),
+            #[cfg(feature = "mpi")]
+            Kind::Mpi(_) => processes_here(),
+        }
+    }
+
+    /// How they talk.
+    pub fn comm_name(&self) -> CommName {
+        match &self.kind {
+            Kind::Alone | Kind::Threads { .. } => CommName::Threads,
+            #[cfg(feature = "mpi")]
+            Kind::Mpi(_) => CommName::Mpi,
+        }
+    }
+
     /// Runs `body` on every rank of this process and gives the result of the first of them.
     ///
     /// # Errors
@@ -199,9 +218,15 @@ fn share_of_threads(ranks: usize) -> usize {
     (rayon::current_num_threads() / ranks.max(1)).max(1)
 }
 
+/// Processes of the run that are on this machine.
 #[cfg(feature = "mpi")]
-const SETUP: graphweft_comm::Label =
-    graphweft_comm::Label { op: "setup", traffic: graphweft_comm::Traffic::Setup, layer: 0 };
+fn processes_here() -> usize {
+    let near = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"].into_iter().find_map(|name| {
+        let count: usize = std::env::var(name).ok()?.parse().ok()?;
+        (count > 0).then_some(count)
+    });
+    near.or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1)
+}
 
 /// No bytes stand for a refusal.
 #[cfg(feature = "mpi")]

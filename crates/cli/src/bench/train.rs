@@ -7,11 +7,12 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use graphweft_graph::Csr;
 use graphweft_graph::dataset::{Dense, Features, Split};
+use graphweft_graph::progress::Progress;
 use graphweft_tensor::{DType, Usage};
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::learner::Learner;
-use graphweft_train::plan::Plan;
+use graphweft_train::planner;
 use graphweft_train::rank::Toll;
 use graphweft_train::shard::{Lesson, Shard};
 use graphweft_train::world::World;
@@ -130,10 +131,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
 fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let (data, split) = args.data(name, csr);
-    let plan = Plan::shared(config, world, &data.graph, ui)?;
+    let data = Arc::new(data);
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
-    let task = (Arc::new(data), config.clone(), plan.clone(), args.common.runs);
-    let data = Arc::clone(&task.0);
+    let plan = planner::shared(config, world, &data, &graph, &(Arc::new(ui.clone()) as Arc<dyn Progress>))?;
+    let mut config = config.clone();
+    config.compute.remat = plan.remat;
+    let task = (Arc::clone(&data), config.clone(), plan.clone(), args.common.runs);
     let Measured { times, parameters, tolls } = world.run(move |rank| {
         let (data, config, plan, runs) = &task;
         let shard = Shard::new(rank, data, &graph, plan, config)?;
@@ -152,7 +155,7 @@ fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
         "peak_bytes": peak.total(), "peak": usage(peak), "peak_bytes_by_rank": peaks,
         "bytes_sent": sent.iter().sum::<u64>(), "bytes_sent_by_rank": sent,
-        "strategy": plan.strategy, "ranks": plan.ranks,
+        "strategy": plan.strategy, "ranks": plan.ranks, "remat": plan.remat, "predicted": plan.predicted, "why": plan.why,
     });
     ui.result(&json, || {
         let row = |name: &str, ms: f64| [name.to_string(), format!("{ms:.1}")];

@@ -163,4 +163,3 @@ pub(super) fn rehearse(program: &Program, graph: &Csr<u32>, ranks: usize) -> Res
         one(Some(&|device: &Device| Link::new(Rc::clone(&comm), device)))
     })
 }
-impl Program { pub(super) fn custom(graph: &'static str, model: &str, features: usize, dropout: f64) -> Self { Self { graph, model: model.into(), features, dtype: DType::F32, dropout, strategy: None } } }
