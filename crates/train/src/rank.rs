@@ -7,6 +7,7 @@ use graphweft_parallel::{Link, ranks};
 use graphweft_tensor::{Device, Tag, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::emulation::Clock;
 use crate::error::Result;
 
 /// A rank of a run. Ranks that are alone need nobody.
@@ -14,6 +15,7 @@ use crate::error::Result;
 pub struct Rank {
     device: Device,
     others: Option<Others>,
+    clock: Option<Clock>,
 }
 
 /// The rest of the world.
@@ -26,14 +28,20 @@ struct Others {
 impl Rank {
     /// The only one.
     pub fn alone(device: &Device) -> Self {
-        Self { device: device.clone(), others: None }
+        Self { device: device.clone(), others: None, clock: None }
     }
 
     /// One of those that `comm` connects; what it sends is counted.
     pub fn among(comm: Rc<dyn Communicator>, device: &Device) -> Self {
         let metered = Metered::new(comm);
         let account = metered.account();
-        Self { device: device.clone(), others: Some(Others { link: Link::new(Rc::new(metered), device), account }) }
+        let others = Others { link: Link::new(Rc::new(metered), device), account };
+        Self { device: device.clone(), others: Some(others), clock: None }
+    }
+
+    /// The same with a clock, which is not of this world.
+    pub(crate) fn timed_by(self, clock: Clock) -> Self {
+        Self { clock: Some(clock), ..self }
     }
 
     /// Its number, from 0.
@@ -81,6 +89,11 @@ impl Rank {
         if let Some(others) = &self.others {
             others.account.reset();
         }
+    }
+
+    /// Its clock, where times are [emulated](crate::emulation).
+    pub fn clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
     }
 
     /// What was sent to other ranks since then, by operation.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::Config;
 use crate::data::Data;
+use crate::emulation::Clock;
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::metrics::Metric;
@@ -58,7 +59,7 @@ pub struct Outcome {
 /// What it took, which no two runs agree on.
 #[derive(Clone, Debug, Default)]
 pub struct Cost {
-    /// Milliseconds of each epoch that this process ran: forward, backward and update.
+    /// Milliseconds of each epoch that this process ran: forward, backward and update. Emulated, if the world is.
     pub epoch_ms: Vec<f64>,
     /// Seconds of everything, with evaluations and checkpoints.
     pub seconds: f64,
@@ -234,8 +235,12 @@ impl Trainer {
         let (epoch, start) = (now.epoch + 1, Instant::now());
         let (lr, phases) = (now.schedule.lr(epoch), &mut now.phases);
         rank.reset_sent();
+        rank.clock().inspect(|clock| clock.start());
         let report = now.learner.learn(lesson, epoch, lr, &mut |phase, start| phases.add(phase, epoch, start))?;
-        let ms = start.elapsed().as_secs_f64() * 1e3;
+        let ms = match rank.clock().map(Clock::stop).transpose()?.flatten() {
+            Some(elsewhere) => elsewhere.first().map_or(0.0, |times| Clock::seconds(times)) * 1e3,
+            None => start.elapsed().as_secs_f64() * 1e3,
+        };
         now.toll.sent = rank.sent();
         now.epoch = epoch;
         let train = &self.config.train;

@@ -9,6 +9,7 @@ use graphweft_tensor::{Device, Place, Precision};
 
 use crate::config::{CommName, ParallelConfig};
 use crate::decision::Decision;
+use crate::emulation::{Emulated, Emulation};
 use crate::error::Error;
 use crate::rank::Rank;
 #[cfg(feature = "mpi")]
@@ -22,6 +23,7 @@ pub struct World {
     /// Where the first computes, and how.
     place: Place,
     precision: Precision,
+    emulation: Option<Arc<Emulated>>,
 }
 
 enum Kind {
@@ -41,7 +43,7 @@ impl World {
     }
 
     fn of(kind: Kind) -> Self {
-        Self { kind, place: Place::Cpu, precision: Precision::default() }
+        Self { kind, place: Place::Cpu, precision: Precision::default(), emulation: None }
     }
 
     /// The same ranks, with the first computing at `place` and the others on the next GPUs; on the CPU if nothing is said.
@@ -67,6 +69,22 @@ impl World {
         }
         let (threads, deadline) = (share_of_threads(ranks), Duration::from_secs(config.deadline));
         Self::of(Kind::Threads { options: threads::Options { ranks, threads, deadline }, faults: Arc::new([]) })
+    }
+
+    /// Ranks as threads, as many as `config` says, that compute with one thread each, as if they were on other machines. A machine
+    /// with two cores can have many of them.
+    ///
+    /// # Errors
+    /// If ranks are no threads.
+    pub fn emulated(config: &ParallelConfig, elsewhere: Vec<Emulation>) -> Result<Self> {
+        if config.comm != CommName::Threads {
+            let remedy = "leave it out: ranks of an emulation are threads of one process";
+            return Err(Error::setting("parallel.comm", format!("{} cannot be emulated", config.comm), remedy));
+        }
+        let ranks = config.ranks.unwrap_or(1) as usize;
+        let options = threads::Options { ranks, threads: 1, deadline: Duration::from_secs(config.deadline) };
+        let world = Self::of(Kind::Threads { options, faults: Arc::new([]) });
+        Ok(Self { emulation: Some(Arc::new(Emulated::new(ranks, elsewhere))), ..world })
     }
 
     /// Runs `body` among the ranks that `config` asks for. MPI begins and ends with it, and can do so once in a process.
@@ -184,14 +202,18 @@ impl World {
             Kind::Threads { options, faults } => {
                 // Held here: what `body` owns, such as a directory, is given back when this returns, not when the last thread ends.
                 let body = Arc::new(body);
-                let (weak, faults) = (Arc::downgrade(&body), Arc::clone(faults));
+                let (weak, faults, emulation) = (Arc::downgrade(&body), Arc::clone(faults), self.emulation.clone());
                 let ended =
                     || Error::from(graphweft_comm::Error::Argument { op: "threads", problem: "all is over".into() });
                 let all = threads::launch(*options, move |comm| -> Result<Result<T>> {
                     let body = weak.upgrade().ok_or_else(ended)?;
                     let comm = if faults.is_empty() { comm } else { Rc::new(Faulty::new(comm, &faults, 0)) };
                     let device = open(comm.rank())?;
-                    match body(&Rank::among(comm, &device)) {
+                    let rank = match &emulation {
+                        None => Rank::among(comm, &device),
+                        Some(emulation) => emulation.rank(comm, &device),
+                    };
+                    match body(&rank) {
                         Err(e) if !e.is_agreed() => Err(e),
                         agreed => Ok(agreed),
                     }

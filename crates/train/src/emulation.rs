@@ -1,0 +1,80 @@
+//! How long a run would take elsewhere: real numerics, computing as measured here, messages as on a network that is not here.
+//!
+//! Each rank is a thread with one thread to compute with. What it computes is the time that the processor gave it, times a
+//! factor; when messages arrive follows from the logs of all ranks and a [`Network`]: see [`graphweft_comm::Clocked`]. One run
+//! gives the times on any number of networks.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use graphweft_comm::{Clocked, Communicator, Meeting, Network, Recorder, Times, replay};
+use graphweft_tensor::Device;
+
+use crate::error::Result;
+use crate::rank::Rank;
+
+/// Somewhere else.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Emulation {
+    /// What people call it.
+    pub name: String,
+    /// What is between ranks there.
+    pub network: Network,
+    /// What times of computing here are multiplied by.
+    pub compute: f64,
+}
+
+/// What the ranks of an emulation share.
+pub(crate) struct Emulated {
+    elsewhere: Vec<Emulation>,
+    meeting: Meeting<f64>,
+}
+
+impl Emulated {
+    pub(crate) fn new(ranks: usize, elsewhere: Vec<Emulation>) -> Self {
+        Self { elsewhere, meeting: Meeting::new(ranks) }
+    }
+
+    /// The rank of this thread.
+    pub(crate) fn rank(self: &Arc<Self>, comm: Rc<dyn Communicator>, device: &Device) -> Rank {
+        let recorder = Recorder::measuring();
+        let rank = match comm.size() {
+            1 => Rank::alone(device),
+            _ => Rank::among(Rc::new(Clocked::new(Rc::clone(&comm), &recorder)), device),
+        };
+        rank.timed_by(Clock { recorder, comm, shared: Arc::clone(self) })
+    }
+}
+
+/// The clock of one rank of an emulation.
+#[derive(Clone)]
+pub struct Clock {
+    recorder: Recorder<f64>,
+    /// What is not timed.
+    comm: Rc<dyn Communicator>,
+    shared: Arc<Emulated>,
+}
+
+impl Clock {
+    /// Time begins; all ranks say so.
+    pub fn start(&self) {
+        self.recorder.take();
+    }
+
+    /// The times of all ranks since then, in each of the places elsewhere: on the rank that leads, while all ask.
+    ///
+    /// # Errors
+    /// If a rank was lost.
+    pub fn stop(&self) -> Result<Option<Vec<Vec<Times>>>> {
+        let Some(logs) = self.shared.meeting.bring(&*self.comm, &self.recorder)? else { return Ok(None) };
+        let times = |to: &Emulation| replay(&logs, &to.network, |_, seconds| to.compute * seconds);
+        let all = self.shared.elsewhere.iter().map(times).collect::<graphweft_comm::Result<_>>()?;
+        self.recorder.take();
+        Ok(Some(all))
+    }
+
+    /// What everyone's times come to: when the last rank was ready.
+    pub fn seconds(times: &[Times]) -> f64 {
+        times.iter().map(|t| t.end).fold(0.0, f64::max)
+    }
+}
