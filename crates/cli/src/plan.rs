@@ -1,15 +1,17 @@
 //! `graphweft plan`: what every way to spread a training run would take, which one is best, and why.
 
 mod figure;
+mod simulate;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use graphweft_graph::progress::Progress;
-use graphweft_plan::Profile;
+use graphweft_plan::{Found, Profile};
 use graphweft_plan::candidates::name_of;
 use graphweft_plan::explain::{self, ms};
-use graphweft_plan::search::Assessed;
+use graphweft_plan::search::{Assessed, Prediction};
+use graphweft_plan::simulate::Description;
 use graphweft_tensor::DType;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
@@ -50,6 +52,14 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 40, value_name = "C")]
     classes: usize,
 
+    /// Plan for a graph that is only described: nodes=2.4e6,edges=1.2e8,features=100,classes=47,alpha=0.3
+    #[arg(long, alias = "describe", value_name = "STATISTICS")]
+    simulate: Option<Description>,
+
+    /// Also draw, for --simulate, the time of an epoch on 1, 2, 4, … ranks as SVG
+    #[arg(long, value_name = "FILE", requires = "simulate")]
+    scaling: Option<PathBuf>,
+
     /// Also draw all candidates as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -76,7 +86,10 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let place = (args.device.place_of(&config.parallel, ui), config.compute.precision.into());
     ranks::enter(&config.parallel, config.parallel.ranks, place, ui, |world, ui| match &args.output {
         Some(file) => probe(world, file, ui),
-        None => plan(args, &config, world, ui),
+        None => match &args.simulate {
+            Some(graph) => simulate::run(args, &config, graph, world, ui),
+            None => plan(args, &config, world, ui),
+        },
     })
 }
 
@@ -104,36 +117,36 @@ fn plan(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
     let Some(profile) = planner::profile(config, world, world.leads(), &progress)? else { return Ok(()) };
     let planner = Planner { config, ranks: world.ranks(), data: &data, graph: &graph, profile: &profile };
-    let planned = planner.plan(ui)?;
-    let title = title(config, &data, world, &profile);
+    let Planned { found, memory, .. } = planner.plan(ui)?;
+    let (nodes, edges) = (data.graph.num_dst() as u64, data.graph.num_edges() as u64);
+    let size = format!("{}: {} nodes, {} edges", data.name, count(nodes), count(edges));
+    let title = title(config, &size, world.ranks(), &profile);
     if let Some(path) = &args.plot {
-        figure::write(path, &title, &planned.found, planned.memory)?;
+        figure::write(path, &title, &found, memory)?;
     }
-    ui.result(&to_json(&planned, &data, world, &profile), || text(&planned, &title, &profile))
+    ui.result(&to_json(&found, &data.name, world.ranks(), memory, &profile), || text(&found, &title, &profile))
 }
 
-fn title(config: &Config, data: &Data, world: &World, profile: &Profile) -> String {
-    let (nodes, edges) = (count(data.graph.num_dst() as u64), count(data.graph.num_edges() as u64));
-    let machine = config.parallel.profile.as_deref().unwrap_or(&profile.about);
-    format!("{} on {}: {nodes} nodes, {edges} edges; {} ranks; {machine}", config.model_name(), data.name, world.ranks())
+fn title(config: &Config, graph: &str, ranks: usize, profile: &Profile) -> String {
+    format!("{} on {graph}; {ranks} ranks; {}", config.model_name(), profile.about)
 }
 
-fn to_json(planned: &Planned, data: &Data, world: &World, profile: &Profile) -> Value {
-    let mut json = explain::to_json(&planned.found);
+fn to_json(found: &Found, graph: &str, ranks: usize, memory: u64, profile: &Profile) -> Value {
+    let mut json = explain::to_json(found);
     if let Value::Object(json) = &mut json {
-        json.insert("graph".into(), json!(data.name));
-        json.insert("ranks".into(), json!(world.ranks()));
-        json.insert("memory".into(), json!(planned.memory));
+        json.insert("graph".into(), json!(graph));
+        json.insert("ranks".into(), json!(ranks));
+        json.insert("memory".into(), json!(memory));
         json.insert("profile".into(), json!(profile.about));
     }
     json
 }
 
-fn text(planned: &Planned, title: &str, profile: &Profile) -> String {
+fn text(found: &Found, title: &str, profile: &Profile) -> String {
     let timed = !profile.kernels.is_empty();
     let row = |a: &Assessed| {
         let p = a.prediction.as_ref();
-        let time = |of: fn(&graphweft_plan::search::Prediction) -> f64| match p {
+        let time = |of: fn(&Prediction) -> f64| match p {
             Some(p) if timed => ms(of(p)),
             _ => "–".into(),
         };
@@ -151,7 +164,6 @@ fn text(planned: &Planned, title: &str, profile: &Profile) -> String {
         ]
     };
     let header = ["strategy", "parts", "again", "epoch", "kernels", "imbalance", "waiting", "sent", "peak", "why not"];
-    let (choice, _) = planned.found.choice;
-    let shown = table(header, planned.found.candidates.iter().map(row));
-    format!("{title}\n\n{shown}\n\n{choice}: {}", planned.found.why)
+    let (choice, _) = found.choice;
+    format!("{title}\n\n{}\n\n{choice}: {}", table(header, found.candidates.iter().map(row)), found.why)
 }

@@ -35,6 +35,12 @@ pub enum Error {
         /// What would fit.
         remedy: String,
     },
+    /// Every way to spread the work is refused.
+    #[error("no strategy can be used: {reasons}\n  remedy: choose one by name to see what it lacks")]
+    Impossible {
+        /// Why, each.
+        reasons: String,
+    },
     /// Computation, while probing.
     #[error(transparent)]
     Tensor(#[from] graphweft_tensor::Error),

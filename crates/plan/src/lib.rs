@@ -7,7 +7,8 @@
 //! * [`profile`]: what is known of a machine, from a file or measured by the [`probe`] (and [kept](cache));
 //! * [`kernels`]: rates of kernels, and the amounts of work that they are multiplied with;
 //! * [`candidates`], [`search`](mod@search): what there is to choose from, and which is the fastest that fits;
-//! * [`explain`]: the choice in a sentence and in JSON.
+//! * [`explain`]: the choice in a sentence and in JSON;
+//! * [`simulate`]: the same for graphs that are only described.
 //!
 //! Who rehearses is not known here: whatever can [`Rehearse`](search::Rehearse).
 
@@ -20,6 +21,7 @@ pub mod kernels;
 pub mod probe;
 pub mod profile;
 pub mod search;
+pub mod simulate;
 
 pub use candidates::Candidate;
 pub use error::{Error, Result};

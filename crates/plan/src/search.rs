@@ -121,7 +121,7 @@ pub struct Found {
 /// Rehearses all of `space` and chooses.
 ///
 /// # Errors
-/// [`Error::DoesNotFit`] with what would.
+/// [`Error::DoesNotFit`] with what would; [`Error::Impossible`] if nothing could be rehearsed.
 pub fn search(space: &Space, stage: &dyn Rehearse, facts: &Facts, progress: &dyn Progress) -> Result<Found> {
     let divisions: Vec<Option<Method>> = match &space.partitions[..] {
         [] => vec![None],
@@ -200,9 +200,9 @@ fn order(a: &Assessed, b: &Assessed) -> Ordering {
 fn nothing_fits(all: &[Assessed], facts: &Facts) -> Error {
     let rehearsed = all.iter().filter_map(|a| Some((a.candidate, a.prediction?)));
     let Some((candidate, p)) = rehearsed.min_by_key(|(_, p)| p.peak.total()) else {
-        let reasons: Vec<String> = all.iter().filter_map(|a| a.reason.clone()).collect();
-        let short = format!("no strategy can be used ({})", reasons.join("; "));
-        return Error::DoesNotFit { short, remedy: "choose a strategy by name to see why".into() };
+        let mut reasons: Vec<String> = all.iter().filter_map(|a| a.reason.clone()).collect();
+        reasons.dedup();
+        return Error::Impossible { reasons: reasons.join("; ") };
     };
     let (peak, memory) = (p.peak.total(), facts.memory);
     let short = format!(
@@ -291,7 +291,8 @@ mod tests {
         let Err(Error::DoesNotFit { short, remedy }) = run(40, by_strategy) else { panic!("it cannot fit") };
         assert!(short.contains("ring") && short.contains("50 B") && short.contains("10 B more"), "{short}");
         assert!(remedy.contains("about 3 ranks instead of 2") && remedy.contains("bf16"), "{remedy}");
-        assert!(run(40, |_| Err("no".into())).unwrap_err().to_string().contains("by name"));
+        let message = run(40, |_| Err("heads are missing".into())).unwrap_err().to_string();
+        assert_eq!(message.matches("heads are missing").count(), 1, "{message}");
     }
 
     #[test]

@@ -105,18 +105,22 @@ impl Data {
             (None, None) => None,
         };
         let Some((name, graph)) = bare else { return Self::open(config, encodings, progress) };
-        let features = Features::Dense(Dense::F32 { values: Vec::new().into(), width });
-        let data = Self {
+        let data = Self::unread(name, graph, (width, classes));
+        Ok(data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() }))
+    }
+
+    /// A graph with features and labels that nobody will read.
+    pub(crate) fn unread(name: String, graph: Csr<u32>, (width, classes): (usize, usize)) -> Self {
+        Self {
             name,
             graph,
-            features,
+            features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
             edge_features: None,
             encodings: Vec::new(),
             target: None,
             classes,
             splits: Vec::new(),
-        };
-        Ok(data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() }))
+        }
     }
 
     /// Columns of the positional encodings.

@@ -1,8 +1,10 @@
 //! What `--strategy auto` means: every way to spread a run is rehearsed, and the fastest that fits is taken.
 
+mod described;
 mod here;
 mod trial;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use graphweft_graph::partition::{Method, Partition, statistics};
@@ -11,16 +13,17 @@ use graphweft_model::{Prepared, Remat};
 use graphweft_parallel::Strategy;
 use graphweft_plan::explain::Facts;
 use graphweft_plan::search::{Part, Rehearse, Space};
-use graphweft_plan::{Candidate, Found, Profile, search};
+use graphweft_plan::{Candidate, Error as Planning, Found, Profile, search};
 use graphweft_tensor::DType;
 
 use crate::config::{Choice, Config};
 use crate::data::Data;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::{Division, Plan, Predicted, divide};
 use crate::rehearsal::Stage;
 use crate::world::World;
 
+pub use described::simulate;
 pub use here::{probe, profile};
 pub(crate) use trial::decide_by_measuring;
 
@@ -68,8 +71,8 @@ impl Planner<'_> {
         let best = divided.iter().map(|d| d.alpha).fold(f64::INFINITY, f64::min);
         let (hopeful, hopeless): (Vec<&Divided>, Vec<&Divided>) =
             divided.iter().partition(|d| d.division.method == self.config.parallel.partition || d.alpha <= HOPELESS * best);
-        let memory = self.profile.memory.unwrap_or(f64::MAX).min(u64::MAX as f64) as u64;
-        let (shares, heads) = self.shares();
+        let memory = memory_of(self.profile);
+        let (shares, heads) = shares(self.config);
         let mut space = Space::exact(
             self.ranks,
             shares,
@@ -93,7 +96,12 @@ impl Planner<'_> {
             bandwidth: wire.bandwidth,
         };
         let stage = Stage::new(self.data, self.graph);
-        let found = search(&space, &Actors { planner: self, stage, divided: &divided }, &facts, progress)?;
+        let actors = Actors { planner: self, stage, divided: &divided, refusal: RefCell::default() };
+        let found = search(&space, &actors, &facts, progress).map_err(|e| match (e, actors.refusal.take()) {
+            // What a run would say.
+            (Planning::Impossible { .. }, Some(refusal)) => refusal,
+            (e, _) => e.into(),
+        })?;
         let (candidate, prediction) = found.choice;
         let chosen = divided.into_iter().find(|d| Some(d.division.method) == candidate.partition);
         let timed = !self.profile.kernels.is_empty();
@@ -130,15 +138,24 @@ impl Planner<'_> {
         }
         Ok(all)
     }
+}
 
-    /// Heads that ranks can share, or columns where there are none.
-    fn shares(&self) -> (usize, bool) {
-        let key = |name| self.config.model_number(name);
-        match (key("heads"), key("hidden")) {
-            (Some(heads), _) => (heads, true),
-            (None, hidden) => (hidden.unwrap_or(1), false),
-        }
+/// Bytes of a rank.
+fn memory_of(profile: &Profile) -> u64 {
+    profile.memory.unwrap_or(f64::MAX) as u64
+}
+
+/// Heads that ranks can share, or columns where there are none, and which of the two.
+fn shares(config: &Config) -> (usize, bool) {
+    match config.model_number("heads") {
+        Some(heads) => (heads, true),
+        None => (config.model_number("hidden").unwrap_or(1), false),
     }
+}
+
+/// The first line of an error.
+fn in_words(e: &Error) -> String {
+    e.to_string().lines().next().unwrap_or_default().to_string()
 }
 
 /// The best `count`, as far as they need the same parts as the choice.
@@ -197,6 +214,8 @@ struct Actors<'a> {
     planner: &'a Planner<'a>,
     stage: Stage<'a>,
     divided: &'a [Divided],
+    /// The last one.
+    refusal: RefCell<Option<Error>>,
 }
 
 impl Rehearse for Actors<'_> {
@@ -212,9 +231,12 @@ impl Rehearse for Actors<'_> {
             parts: divided.map(|d| Arc::clone(&d.parts)),
             ..Plan::local(candidate.remat)
         };
-        let in_words = |e: crate::Error| e.to_string().lines().next().unwrap_or_default().to_string();
-        let rehearsal = self.stage.rehearse(&config, &plan).map_err(in_words)?;
-        let times = rehearsal.times(&profile.network, |work| profile.seconds(work)).map_err(in_words)?;
+        let rehearsal = self.stage.rehearse(&config, &plan).map_err(|e| {
+            let words = in_words(&e);
+            self.refusal.replace(Some(e));
+            words
+        })?;
+        let times = rehearsal.times(&profile.network, |work| profile.seconds(work)).map_err(|e| in_words(&e))?;
         let part = |(rank, times): (&crate::rehearsal::Rehearsed, &graphweft_comm::Times)| Part {
             compute: times.computing,
             seconds: times.end,

@@ -163,3 +163,39 @@ pub(super) fn rehearse(program: &Program, graph: &Csr<u32>, ranks: usize) -> Res
         one(Some(&|device: &Device| Link::new(Rc::clone(&comm), device)))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use graphweft_tensor::{Place, Precision};
+
+    use super::*;
+
+    #[test]
+    fn a_device_makes_the_calls_that_were_rehearsed() {
+        let ranks = 2;
+        for program in programs(ranks, &[DType::F32, DType::Bf16]).iter().filter(|p| p.graph == SMALL) {
+            let graph = program.graph().unwrap();
+            let works = rehearse(program, &graph, ranks).unwrap();
+            let options = threads::Options { ranks, threads: 1, deadline: DEADLINE };
+            let calls = threads::run(options, |comm| {
+                let (device, timings) =
+                    Device::timed(Place::Cpu.backend(Precision::default()).unwrap(), || Duration::ZERO);
+                let mut ops = Vec::new();
+                let link = Link::new(comm, &device);
+                play(program, &graph, &device, Some(&link), 2, |_| ops = timings.take())?;
+                Ok::<_, Error>(ops)
+            });
+            for (calls, works) in calls.unwrap().iter().zip(&works) {
+                let names = |all: Vec<&str>| all.iter().map(|op| op.replace('_', " ")).collect::<Vec<_>>();
+                let (calls, works) =
+                    (names(calls.iter().map(|c| c.op).collect()), names(works.iter().map(|w| w.op).collect()));
+                // Both name what they do; a few by other words.
+                let known = |op: &&String| works.contains(*op);
+                assert_eq!(calls.len(), works.len(), "{program:?}");
+                assert!(calls.iter().filter(known).zip(works.iter().filter(|w| calls.contains(w))).all(|(a, b)| a == b));
+            }
+        }
+    }
+}

@@ -24,7 +24,7 @@ const NOBODY: Wire = Wire { latency: 1e-6, bandwidth: 1e10 };
 const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Bytes that each of `ranks` ranks at `place` may use.
-pub fn memory_here(place: Place, ranks: usize) -> Option<f64> {
+fn memory_here(place: Place, ranks: usize) -> Option<f64> {
     match place {
         Place::Cpu => {
             let text = fs::read_to_string("/proc/meminfo").ok()?;

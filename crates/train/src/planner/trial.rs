@@ -22,7 +22,7 @@ const STEPS: u64 = 4;
 ///
 /// # Errors
 /// Of a run.
-pub fn decide_by_measuring(
+pub(crate) fn decide_by_measuring(
     mut plan: Plan,
     config: &Config,
     world: &World,
