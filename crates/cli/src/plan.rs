@@ -165,5 +165,22 @@ fn text(found: &Found, title: &str, profile: &Profile) -> String {
     };
     let header = ["strategy", "parts", "again", "epoch", "kernels", "imbalance", "waiting", "sent", "peak", "why not"];
     let (choice, _) = found.choice;
-    format!("{title}\n\n{}\n\n{choice}: {}", table(header, found.candidates.iter().map(row)), found.why)
+    let (shown, others): (Vec<&Assessed>, Vec<&Assessed>) = found.candidates.iter().partition(|a| a.prediction.is_some());
+    let others = match others.len() {
+        0 => String::new(),
+        n => format!("\nnot rehearsed: {n} (--json has each with its reason)\n{}", reasons(&others)),
+    };
+    format!("{title}\n\n{}\n{others}\n{choice}: {}", table(header, shown.into_iter().map(row)), found.why)
+}
+
+/// Why candidates were not rehearsed, each reason once.
+fn reasons(others: &[&Assessed]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for reason in others.iter().filter_map(|a| a.reason.as_deref()) {
+        match counts.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((reason, 1)),
+        }
+    }
+    counts.iter().map(|(reason, count)| format!("  {count} × {reason}\n")).collect()
 }

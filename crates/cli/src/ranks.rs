@@ -4,6 +4,7 @@ use graphweft_graph::Error;
 use graphweft_tensor::{Place, Precision};
 use graphweft_train::Error as Training;
 use graphweft_train::config::{CommName, Draft, ParallelConfig};
+use graphweft_train::emulation::Emulation;
 use graphweft_train::world::World;
 
 use crate::ui::Ui;
@@ -52,6 +53,21 @@ impl Ranks {
         stored.comm = given.comm;
         Ok(())
     }
+}
+
+/// Runs a verb among the ranks of `config` as if they were elsewhere: each computes with one thread, which is timed.
+pub(crate) fn emulate(
+    config: &ParallelConfig,
+    elsewhere: Vec<Emulation>,
+    place: Place,
+    ui: &Ui,
+    verb: impl FnOnce(&World, &Ui) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    if place != Place::Cpu {
+        let what = format!("an emulation times computing on processors, not on {place}");
+        return Err(Error::request(what, "add --device cpu").into());
+    }
+    verb(&World::emulated(config, elsewhere)?, ui)
 }
 
 /// Runs a verb among the ranks of `config`, the first of which computes at `place`. Under mpirun their number is that of the processes; `wanted`, if given, must be the

@@ -11,6 +11,7 @@ use graphweft_graph::Error;
 use graphweft_train::Stop;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
+use graphweft_train::emulation::Emulation;
 use graphweft_train::session::{self, Session, Start, absolute};
 use graphweft_train::world::World;
 
@@ -69,6 +70,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     device: Choice,
 
+    /// Time epochs as if ranks were elsewhere: a TOML file with the network and how fast ranks compute
+    #[arg(long, value_name = "PROFILE")]
+    emulate: Option<PathBuf>,
+
     /// Go on with the run in DIR, from its newest checkpoint (auto) or this one
     #[arg(long, value_name = "auto|CHECKPOINT", num_args = 0..=1, default_missing_value = "auto", requires = "output")]
     resume: Option<String>,
@@ -115,24 +120,37 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Some(dir) => session::resumed(dir, &start, &given)?,
         None => None,
     };
-    let config = match stored {
+    let mut config = match stored {
         Some(config) => config,
         None => with_defaults(&given)?.finish()?,
     };
     let wanted = given.get("parallel", "ranks").and_then(|ranks| ranks.as_integer()?.try_into().ok());
     let output = args.output.as_deref();
-    let place = (args.device.place_of(&config.parallel, ui), config.compute.precision.into());
-    ranks::enter(&config.parallel, wanted, place, ui, |world, ui| train(&config, output, start, stop, world, ui))
+    let place = args.device.place_of(&config.parallel, ui);
+    if let Some(path) = &args.emulate {
+        // What is planned is planned for there.
+        config.parallel.profile.get_or_insert_with(|| path.display().to_string());
+        let elsewhere = Emulation::read(path)?;
+        let job = Job { config: &config, output, start, stop, emulated: Some(elsewhere.name.clone()) };
+        return ranks::emulate(&config.parallel, vec![elsewhere], place, ui, |world, ui| train(job, world, ui));
+    }
+    let job = Job { config: &config, output, start, stop, emulated: None };
+    let place = (place, config.compute.precision.into());
+    ranks::enter(&config.parallel, wanted, place, ui, |world, ui| train(job, world, ui))
 }
 
-fn train(
-    config: &Config,
-    output: Option<&Path>,
+/// What is to be done, wherever the ranks are.
+struct Job<'a> {
+    config: &'a Config,
+    output: Option<&'a Path>,
     start: Start,
     stop: Stop,
-    world: &World,
-    ui: &Ui,
-) -> anyhow::Result<()> {
+    /// Where ranks are as if, by name.
+    emulated: Option<String>,
+}
+
+fn train(job: Job<'_>, world: &World, ui: &Ui) -> anyhow::Result<()> {
+    let Job { config, output, start, stop, emulated } = job;
     let data = Arc::new(Data::open(&config.data, &config.encoding, ui)?);
     let name = config.model_name();
     let new = || free_folder(Path::new("runs"), &format!("{}-{name}", data.name));
@@ -150,7 +168,7 @@ fn train(
     };
     watch.end();
     let (threads, place, floor) = (world.threads_of_rank(), world.place(), floor.as_ref());
-    Report { config, data: &data, dir: &dir, place, threads, summary: &summary, floor }.show(ui)
+    Report { config, data: &data, dir: &dir, place, threads, summary: &summary, floor, emulated }.show(ui)
 }
 
 impl Args {

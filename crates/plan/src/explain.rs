@@ -22,7 +22,7 @@ pub struct Facts {
     /// Whether rows are stored in f32 or wider.
     pub wide: bool,
     /// Of every way to divide the graph: α, rows of others that are needed over the number of nodes.
-    pub alphas: Vec<(Method, f64)>,
+    pub alphas: Vec<(Option<Method>, f64)>,
     /// Seconds until an empty message arrives, and bytes per second of a large one, between most ranks.
     pub latency: f64,
     /// As above.
@@ -31,7 +31,7 @@ pub struct Facts {
 
 impl Facts {
     fn alpha(&self, method: Option<Method>) -> Option<f64> {
-        self.alphas.iter().find(|(m, _)| Some(*m) == method).map(|(_, alpha)| *alpha)
+        self.alphas.iter().find(|(m, _)| *m == method).map(|(_, alpha)| *alpha)
     }
 }
 
@@ -180,7 +180,7 @@ pub(crate) mod tests {
             shares: 8,
             heads: true,
             wide: true,
-            alphas: vec![(Method::Contiguous, 0.25)],
+            alphas: vec![(Some(Method::Contiguous), 0.25)],
             latency: 2e-6,
             bandwidth: 1.25e8,
         }

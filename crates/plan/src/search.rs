@@ -56,7 +56,7 @@ impl Prediction {
         Self {
             seconds,
             compute,
-            imbalance: busiest - compute,
+            imbalance: (busiest - compute).max(0.0),
             exposed: (seconds - busiest).max(0.0),
             sent: parts.iter().map(|p| p.sent).sum(),
             peak,

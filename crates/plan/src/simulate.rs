@@ -31,6 +31,8 @@ pub use describe::Description;
 pub const MOST: usize = 16;
 /// Rows of a rank of the smallest proxy.
 const ROWS: usize = 512;
+/// The same where the rows of all ranks are summed up: what is larger would go in several rounds, whose number depends on it.
+const GATHERED_ROWS: usize = 64;
 /// Edges into each of its rows.
 const DEGREE: usize = 8;
 
@@ -99,7 +101,7 @@ impl Cast {
                     return Err(format!("every one of {nodes} groups would have all rows of a column"));
                 }
                 // Groups that are few may be large.
-                let groups = nodes.min((2 * MOST / heads).max(2));
+                let groups = nodes.min((MOST / heads).max(2));
                 let strategy = Strategy::Grid { nodes: groups, heads, inside };
                 Ok(Self { strategy, ranks: groups * heads, groups, of: nodes })
             }
@@ -115,9 +117,11 @@ impl Simulation<'_> {
             let graph = proxy::graph(cast.groups, rows * cast.ranks / cast.groups, degree, alpha)?;
             self.theatre.play(graph, cast.ranks, &Candidate { strategy: cast.strategy, ..*candidate })
         };
-        let points = [play(ROWS, DEGREE)?, play(2 * ROWS, DEGREE)?, play(ROWS, 2 * DEGREE)?];
+        let gathers = matches!(cast.strategy, Strategy::Gather | Strategy::Grid { inside: Inside::Gather, .. });
+        let rows = if gathers { GATHERED_ROWS } else { ROWS };
+        let points = [play(rows, DEGREE)?, play(2 * rows, DEGREE)?, play(rows, 2 * DEGREE)?];
         let scale = Scale {
-            rows: self.graph.nodes / self.ranks as f64 / ROWS as f64,
+            rows: self.graph.nodes / self.ranks as f64 / rows as f64,
             degree: self.graph.edges / self.graph.nodes / DEGREE as f64,
         };
         magnified(&points, scale)

@@ -4,10 +4,12 @@
 //! factor; when messages arrive follows from the logs of all ranks and a [`Network`]: see [`graphweft_comm::Clocked`]. One run
 //! gives the times on any number of networks.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use graphweft_comm::{Clocked, Communicator, Meeting, Network, Recorder, Times, replay};
+use graphweft_plan::Profile;
 use graphweft_tensor::Device;
 
 use crate::error::Result;
@@ -22,6 +24,18 @@ pub struct Emulation {
     pub network: Network,
     /// What times of computing here are multiplied by.
     pub compute: f64,
+}
+
+impl Emulation {
+    /// What a profile says, by its name or file.
+    ///
+    /// # Errors
+    /// What is wrong in it.
+    pub fn read(path: &Path) -> Result<Self> {
+        let profile = Profile::find(&path.to_string_lossy())?;
+        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok(Self { name, network: profile.network, compute: profile.compute.factor() })
+    }
 }
 
 /// What the ranks of an emulation share.
@@ -76,5 +90,42 @@ impl Clock {
     /// What everyone's times come to: when the last rank was ready.
     pub fn seconds(times: &[Times]) -> f64 {
         times.iter().map(|t| t.end).fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Emulation> {
+        let dir = tempfile::tempdir().map_err(|e| Bad::unreadable("", "", &e))?;
+        let path = dir.path().join("slow.toml");
+        fs::write(&path, text).map_err(|e| Bad::unreadable(&path, "", &e))?;
+        Emulation::read(&path)
+    }
+
+    const WIRE: &str = "[network]\nbetween = { latency = 1e-5, bandwidth = 1e9 }";
+
+    #[test]
+    fn profiles_are_read_with_what_is_for_others_left_alone() {
+        let found = read(&format!("about = 'x'\nmemory = 64e9\n{WIRE}\n[[kernel]]\nkind = 'gemm'")).unwrap();
+        assert_eq!((found.name.as_str(), found.compute, found.network.ranks_per_node), ("slow", 1.0, 1));
+        assert_eq!(read(&format!("compute = 0.5\n{WIRE}")).unwrap().compute, 0.5);
+        assert_eq!(read(&format!("compute = 'probe'\n{WIRE}")).unwrap().compute, 1.0);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_the_file() {
+        for (text, problem) in [
+            ("compute = 1", "network"),
+            ("[network]\nbetween = { latency = 1e-5, bandwidth = 0 }", "between.bandwidth"),
+            (&format!("compute = -1\n{WIRE}"), "compute"),
+            (&format!("compute = 'fast'\n{WIRE}"), "compute"),
+            (&format!("{WIRE}\nlatency = 3"), "latency"),
+        ] {
+            let e = read(text).unwrap_err().to_string();
+            assert!(e.contains("slow.toml") && e.contains(problem) && e.contains("remedy"), "{text}: {e}");
+        }
+        assert!(Emulation::read(Path::new("not there.toml")).unwrap_err().to_string().contains("not there.toml"));
     }
 }

@@ -91,7 +91,7 @@ impl Planner<'_> {
             shares,
             heads,
             wide: DType::from(self.config.compute.dtype) != DType::Bf16,
-            alphas: divided.iter().map(|d| (d.division.method, d.alpha)).collect(),
+            alphas: divided.iter().map(|d| (Some(d.division.method), d.alpha)).collect(),
             latency: wire.latency,
             bandwidth: wire.bandwidth,
         };

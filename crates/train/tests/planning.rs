@@ -8,6 +8,7 @@ use graphweft_graph::partition::statistics;
 use graphweft_graph::progress::Silent;
 use graphweft_parallel::Strategy;
 use graphweft_plan::Profile;
+use graphweft_plan::search::Assessed;
 use graphweft_tensor::Tag;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
@@ -35,9 +36,13 @@ fn chosen(graph: &str, ranks: usize, profile: &Profile) -> Strategy {
     planned(&settings(graph, &[]), ranks, profile).unwrap().plan.strategy
 }
 
-/// Slow links beside fast cores: what moves decides.
 fn slow() -> Profile {
     Profile::find("16-cpu-10g").unwrap()
+}
+
+/// Links that are so slow that what moves decides.
+fn slower() -> Profile {
+    Profile { network: Profile::find("1g").unwrap().network, ..slow() }
 }
 
 #[test]
@@ -49,7 +54,7 @@ fn where_few_rows_are_needed_elsewhere_they_alone_move() {
 #[test]
 fn where_rows_are_needed_everywhere_heads_are_shared() {
     // Every part needs nearly all rows of the others; 8 heads for 8 ranks.
-    let found = planned(&settings("rmat:12:64", &[]), 8, &slow()).unwrap();
+    let found = planned(&settings("rmat:12:64", &[]), 8, &slower()).unwrap();
     assert_eq!(found.plan.strategy, Strategy::Heads, "{}", found.plan.why);
     assert!(found.plan.why.contains("α = ") && found.plan.why.contains("8 heads"), "{}", found.plan.why);
 }
@@ -136,7 +141,8 @@ fn a_description_is_planned_like_the_graph_that_it_describes() {
     let simulated = simulate(&config, 8, &described.parse().unwrap(), &profile, &Silent).unwrap();
     let mut compared = 0;
     for a in &simulated.candidates {
-        let same = real.found.candidates.iter().find(|b| b.candidate == a.candidate);
+        let is = |b: &&Assessed| (b.candidate.strategy, b.candidate.remat) == (a.candidate.strategy, a.candidate.remat);
+        let same = real.found.candidates.iter().find(is);
         let Some((p, q)) = same.and_then(|b| Some((a.prediction?, b.prediction?))) else { continue };
         let apart = p.peak.total() as f64 / q.peak.total() as f64 - 1.0;
         assert!(apart.abs() < 0.05, "{}: {} for {}", a.candidate, p.peak, q.peak);

@@ -23,6 +23,8 @@ pub(super) struct Report<'a> {
     pub(super) summary: &'a Summary,
     /// The same features without the graph.
     pub(super) floor: Option<&'a Summary>,
+    /// Where epochs are timed as if, by name.
+    pub(super) emulated: Option<String>,
 }
 
 impl Report<'_> {
@@ -61,6 +63,10 @@ impl Report<'_> {
         if let (Some(floor), Value::Object(json)) = (self.floor, &mut json) {
             json.insert("floor".into(), json!({ "model": "mlp", "valid": floor.valid.mean, "test": floor.test.mean }));
         }
+        if let (Some(name), Value::Object(json)) = (&self.emulated, &mut json) {
+            // Whose times of epochs are those of elsewhere.
+            json.insert("emulated".into(), json!(name));
+        }
         json
     }
 
@@ -84,7 +90,9 @@ impl Report<'_> {
             [name.into(), ui::count(parameters as u64), score(s.valid), score(s.test), epochs.to_string(), ms]
         };
         let rows = std::iter::once(row(&name, s)).chain(self.floor.map(|f| row("mlp, without the graph", f)));
-        let header = ["model", "parameters", "valid %", "test %", "epochs", "ms per epoch"];
+        let per_epoch = self.emulated.as_ref().map(|name| format!("ms per epoch, emulated on {name}"));
+        let per_epoch = per_epoch.as_deref().unwrap_or("ms per epoch");
+        let header = ["model", "parameters", "valid %", "test %", "epochs", per_epoch];
         let (tolls, plan) = (tolls(s), &s.plan);
         let seconds: f64 =
             [Some(s), self.floor].into_iter().flatten().flat_map(|s| &s.runs).map(|r| r.cost.seconds).sum();

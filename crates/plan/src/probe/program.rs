@@ -40,7 +40,7 @@ pub(super) struct Program {
 /// A graph that fits into the second cache, one that fits into the last, and one that fits into none.
 const SMALL: &str = "rmat:11:12";
 const MEDIUM: &str = "rmat:14:16";
-const LARGE: &str = "rmat:17:8";
+const LARGE: &str = "rmat:16:8";
 
 /// All programs for `ranks` ranks.
 pub(super) fn programs(ranks: usize, dtypes: &[DType]) -> Vec<Program> {

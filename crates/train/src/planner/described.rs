@@ -34,7 +34,7 @@ pub fn simulate(
         Choice::Auto => simulated(ranks, shares),
         Choice::Named(strategy) => vec![strategy],
     };
-    let space = Space { strategies, ..Space::exact(ranks, shares, vec![Method::Contiguous], config.compute.remat) };
+    let space = Space { strategies, ..Space::exact(ranks, shares, Vec::new(), config.compute.remat) };
     let wire = profile.network.wire(0, ranks - 1);
     let facts = Facts {
         ranks,
@@ -42,7 +42,7 @@ pub fn simulate(
         shares,
         heads,
         wide: DType::from(config.compute.dtype) != DType::Bf16,
-        alphas: vec![(Method::Contiguous, graph.alpha(ranks))],
+        alphas: vec![(None, graph.alpha(ranks))],
         latency: wire.latency,
         bandwidth: wire.bandwidth,
     };
