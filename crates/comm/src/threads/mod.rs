@@ -1,8 +1,8 @@
 //! Ranks as threads of this process.
 //!
 //! A message is copied once, straight from the sender's memory to the receiver's, on the host or between GPUs; how is told in
-//! `world.rs`. Waits block, they never spin. [`run`] borrows what its ranks use and waits for all of them; [`launch`] is for programs: it does not wait for a
-//! rank that hangs, and pins ranks to cores of their own where there are enough.
+//! `world.rs`. Waits block, they never spin. [`run`] borrows what its ranks use and waits for all of them; [`launch`] is for
+//! programs: it does not wait for a rank that hangs, and pins ranks to cores of their own where there are enough.
 
 mod pin;
 mod world;
