@@ -10,6 +10,7 @@ use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::{Config, Draft, OptimizerName};
 use crate::data::Data;
 use crate::error::Result;
+use crate::handout::Handout;
 use crate::learner::Learner;
 use crate::metrics::Metric;
 use crate::plan::Plan;
@@ -113,8 +114,8 @@ impl Trained {
     ) -> Result<T> {
         let plan = Plan::shared(&self.config, world, &data.graph, progress)?;
         let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
-        let (trained, data) = (Arc::clone(self), Arc::clone(data));
-        world.run(move |rank| body(&trained, &Shard::new(rank, &data, &graph, &plan, &trained.config)?))
+        let (trained, data, graph) = (Arc::clone(self), Arc::clone(data), Handout::new(graph, world.ranks_here()));
+        world.run(move |rank| body(&trained, &Shard::new(rank, &data, &*graph.take()?, &plan, &trained.config)?))
     }
 
     fn learner<'a>(&self, shard: &'a Shard) -> Result<Learner<'a>> {

@@ -105,6 +105,9 @@ impl Shard {
                 other => other.into(),
             })?,
         };
+        if let Features::Dense(rows) = &features {
+            ops.keep(rows);
+        }
         Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals })
     }
 

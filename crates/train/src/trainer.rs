@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::data::Data;
 use crate::emulation::Clock;
 use crate::error::{Error, Result};
+use crate::handout::Handout;
 use crate::learner::Learner;
 use crate::metrics::Metric;
 use crate::plan::Plan;
@@ -87,7 +88,7 @@ pub struct Trainer {
     /// The nodes.
     pub data: Arc<Data>,
     /// Their graph, with the edges that the model adds.
-    pub graph: Prepared,
+    pub graph: Handout<Prepared>,
     /// What to go on from.
     pub from: Option<Checkpoint>,
     /// Where the run is.
@@ -126,7 +127,7 @@ impl Trainer {
         let config = &self.config;
         let metric = config.train.metric.unwrap_or(self.data.target()?.default_metric());
         metric.check(&self.data.target()?.truth(), self.data.classes)?;
-        let shard = Shard::new(rank, &self.data, &self.graph, &self.plan, config)?;
+        let shard = Shard::new(rank, &self.data, &*self.graph.take()?, &self.plan, config)?;
         let split_name = self.data.split_name(config.data.split.as_deref())?;
         let split = self.data.split(&split_name, config.run.seed)?;
         let lesson = Lesson::new(&shard, self.data.target()?, split)?;
