@@ -3,7 +3,6 @@
 //! The model is the one that `graphweft train` trains, input and output layers included, on random features and labels.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::ValueEnum;
 use graphweft_comm::Times;
