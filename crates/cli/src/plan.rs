@@ -3,15 +3,15 @@
 mod figure;
 mod simulate;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use graphweft_graph::progress::Progress;
-use graphweft_plan::{Found, Profile};
 use graphweft_plan::candidates::name_of;
 use graphweft_plan::explain::{self, ms};
 use graphweft_plan::search::{Assessed, Prediction};
 use graphweft_plan::simulate::Description;
+use graphweft_plan::{Found, Profile};
 use graphweft_tensor::DType;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
 }
 
 /// Writes what is measured here.
-fn probe(world: &World, file: &PathBuf, ui: &Ui) -> anyhow::Result<()> {
+fn probe(world: &World, file: &Path, ui: &Ui) -> anyhow::Result<()> {
     let progress: Arc<dyn Progress> = Arc::new(ui.clone());
     let found = planner::probe(world, &[DType::F32, DType::Bf16], world.leads(), &progress)?;
     let Some(profile) = found else { return Ok(()) };
@@ -107,7 +107,12 @@ fn probe(world: &World, file: &PathBuf, ui: &Ui) -> anyhow::Result<()> {
     ui.result(&json, || {
         let between = format!("{:.1} µs and {:.2} GB/s between ranks", wire.latency * 1e6, wire.bandwidth / 1e9);
         let memory = bytes(profile.memory.unwrap_or(0.0) as u64);
-        format!("{}\n{} kernels, {between}, {memory} per rank\nwritten to {}", profile.about, profile.kernels.len(), file.display())
+        format!(
+            "{}\n{} kernels, {between}, {memory} per rank\nwritten to {}",
+            profile.about,
+            profile.kernels.len(),
+            file.display()
+        )
     })
 }
 
@@ -165,7 +170,8 @@ fn text(found: &Found, title: &str, profile: &Profile) -> String {
     };
     let header = ["strategy", "parts", "again", "epoch", "kernels", "imbalance", "waiting", "sent", "peak", "why not"];
     let (choice, _) = found.choice;
-    let (shown, others): (Vec<&Assessed>, Vec<&Assessed>) = found.candidates.iter().partition(|a| a.prediction.is_some());
+    let (shown, others): (Vec<&Assessed>, Vec<&Assessed>) =
+        found.candidates.iter().partition(|a| a.prediction.is_some());
     let others = match others.len() {
         0 => String::new(),
         n => format!("\nnot rehearsed: {n} (--json has each with its reason)\n{}", reasons(&others)),

@@ -189,12 +189,7 @@ impl Args {
 }
 
 /// The file among `settings`, if there is one, then `flags`, then the other settings.
-pub(crate) fn draft(
-    settings: &[String],
-    origin: &Origin,
-    model: Option<&str>,
-    flags: &Draft,
-) -> anyhow::Result<Draft> {
+pub(crate) fn draft(settings: &[String], origin: &Origin, model: Option<&str>, flags: &Draft) -> anyhow::Result<Draft> {
     let (settings, files): (Vec<&String>, Vec<&String>) = settings.iter().partition(|s| s.contains('='));
     let mut draft = match files[..] {
         [] => Draft::default(),

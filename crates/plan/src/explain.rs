@@ -65,12 +65,16 @@ pub(crate) fn why(choice: &Candidate, p: &Prediction, all: &[Assessed], facts: &
         _ => parts.push(moves(choice, p, facts)),
     }
     if choice.remat != graphweft_model::Remat::None {
-        let kept = all.iter().filter(|a| a.candidate.strategy == choice.strategy && a.candidate.partition == choice.partition);
+        let kept =
+            all.iter().filter(|a| a.candidate.strategy == choice.strategy && a.candidate.partition == choice.partition);
         let larger = kept.filter(|a| !a.feasible).filter_map(|a| a.prediction).map(|p| p.peak.total()).max();
         if let Some(larger) = larger {
             parts.push(format!(
                 "computing {} again makes it fit: {} instead of {} on ranks of {}",
-                name_of(choice.remat), bytes(p.peak.total()), bytes(larger), bytes(facts.memory)
+                name_of(choice.remat),
+                bytes(p.peak.total()),
+                bytes(larger),
+                bytes(facts.memory)
             ));
         }
     }
@@ -92,11 +96,7 @@ pub(crate) fn why(choice: &Candidate, p: &Prediction, all: &[Assessed], facts: &
 fn moves(choice: &Candidate, p: &Prediction, facts: &Facts) -> String {
     let alpha = facts.alpha(choice.partition);
     let alpha = |with: &str| alpha.map_or(String::new(), |alpha| format!("α = {alpha:.2}{with}, so "));
-    let network = format!(
-        "on a network of {} and {:.1} µs",
-        rate(facts.bandwidth),
-        facts.latency * 1e6
-    );
+    let network = format!("on a network of {} and {:.1} µs", rate(facts.bandwidth), facts.latency * 1e6);
     let sent = format!("{} are sent per epoch", bytes(p.sent));
     let shares = if facts.heads { "heads" } else { "columns" };
     let reason = match choice.strategy {
@@ -104,7 +104,12 @@ fn moves(choice: &Candidate, p: &Prediction, facts: &Facts) -> String {
         Strategy::Gather => "the graph is small enough for every rank to have all rows in one round of messages".into(),
         Strategy::Halo(_) => format!("{}few rows are needed elsewhere", alpha("")),
         Strategy::Heads => {
-            format!("{}rows are needed nearly everywhere, and {} {shares} are enough for {} ranks", alpha(" is high"), facts.shares, facts.ranks)
+            format!(
+                "{}rows are needed nearly everywhere, and {} {shares} are enough for {} ranks",
+                alpha(" is high"),
+                facts.shares,
+                facts.ranks
+            )
         }
         Strategy::Ring { .. } => "a rank holds the rows of one other at a time, while the next are under way".into(),
         Strategy::Grid { nodes, heads, inside } => {
@@ -215,7 +220,15 @@ pub(crate) mod tests {
         };
         let all = [assessed("halo", 0.01, true), assessed("heads", 0.02, true), assessed("gather", 0.005, false)];
         let text = why(&candidate("halo"), &p(0.01), &all, &facts(4, 1 << 30));
-        for part in ["α = 0.25", "10.0 ms", "125.0 MB/s", "2.0 µs", "1.0 MiB", "next is heads with 20.0 ms", "gather would take 5.0 ms"] {
+        for part in [
+            "α = 0.25",
+            "10.0 ms",
+            "125.0 MB/s",
+            "2.0 µs",
+            "1.0 MiB",
+            "next is heads with 20.0 ms",
+            "gather would take 5.0 ms",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
         let text = why(&candidate("heads"), &p(0.01), &all, &facts(4, 1 << 30));

@@ -12,9 +12,8 @@ pub(crate) fn rates<const K: usize>(samples: &[([f64; K], f64)]) -> [f64; K] {
         samples.iter().filter(|(_, t)| *t > 0.0).map(|(amounts, t)| amounts.map(|a| a / t)).collect();
     let lengths: [f64; K] = std::array::from_fn(|k| rows.iter().map(|r| r[k] * r[k]).sum::<f64>().sqrt());
     let scaled = |k: usize, r: &[f64; K]| if lengths[k] > 0.0 { r[k] / lengths[k] } else { 0.0 };
-    let gram: [[f64; K]; K] = std::array::from_fn(|i| {
-        std::array::from_fn(|j| rows.iter().map(|r| scaled(i, r) * scaled(j, r)).sum())
-    });
+    let gram: [[f64; K]; K] =
+        std::array::from_fn(|i| std::array::from_fn(|j| rows.iter().map(|r| scaled(i, r) * scaled(j, r)).sum()));
     let right: [f64; K] = std::array::from_fn(|k| rows.iter().map(|r| scaled(k, r)).sum());
     let mut x = [0.0f64; K];
     for _ in 0..ROUNDS {

@@ -4,8 +4,8 @@
 //! every kernel, from a dense product to a pass over edges; what differs are the rates. A table has a row for each kind of work,
 //! and more particular rows where more is known: the one that says most about a piece of work is the one that counts.
 
-use graphweft_tensor::dry::{Kind, Pass, Work};
 use graphweft_tensor::DType;
+use graphweft_tensor::dry::{Kind, Pass, Work};
 use serde::{Deserialize, Serialize};
 
 /// A unit in which rates are written.

@@ -186,7 +186,8 @@ fn rates(samples: &[(Work, f64)], cache: f64) -> Vec<Kernel> {
             ..general.unwrap_or(Kernel::of(kind))
         };
         let amounts = |work: &Work| Amounts::of(work, cache);
-        let mut different: Vec<u64> = samples.iter().map(|(work, _)| amounts(work).list()[1..].iter().sum::<f64>() as u64).collect();
+        let mut different: Vec<u64> =
+            samples.iter().map(|(work, _)| amounts(work).list()[1..].iter().sum::<f64>() as u64).collect();
         different.sort_unstable();
         different.dedup();
         if different.len() >= ENOUGH {
@@ -231,12 +232,8 @@ mod tests {
     #[test]
     fn rates_of_kernels_come_out_of_their_times() {
         // A machine on which a product takes 2 µs and 5 ps per flop, and a copy 1 µs and 40 ps per byte.
-        let product = |m: usize| Work {
-            op: "linear",
-            dtype: DType::F32,
-            dropout: false,
-            kind: Kind::Gemm { m, n: 64, k: 128 },
-        };
+        let product =
+            |m: usize| Work { op: "linear", dtype: DType::F32, dropout: false, kind: Kind::Gemm { m, n: 64, k: 128 } };
         let copy = |bytes: usize| Work {
             op: "convert",
             dtype: DType::F32,

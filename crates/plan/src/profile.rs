@@ -162,7 +162,8 @@ impl Profile {
 
     /// As a file.
     pub fn to_toml(&self) -> Result<String> {
-        let bug = |e: toml::ser::Error| Error::profile(Path::new("profile"), "all", e.to_string(), "report this as a bug");
+        let bug =
+            |e: toml::ser::Error| Error::profile(Path::new("profile"), "all", e.to_string(), "report this as a bug");
         toml::to_string(self).map_err(bug)
     }
 
@@ -206,10 +207,12 @@ mod tests {
         }
         let profile = Profile::find("h200x8").unwrap();
         // 2 M rows of 128 columns by 128 × 128: more flops per byte in bf16 than memory can follow.
-        let product = |dtype| Work { op: "linear", dtype, dropout: false, kind: Kind::Gemm { m: 2 << 20, n: 128, k: 128 } };
+        let product =
+            |dtype| Work { op: "linear", dtype, dropout: false, kind: Kind::Gemm { m: 2 << 20, n: 128, k: 128 } };
         let [wide, narrow] = [DType::F32, DType::Bf16].map(|dtype| profile.seconds(&product(dtype)));
         assert!(wide > 1.5 * narrow && narrow > 100e-6, "{wide} {narrow}");
-        let kind = Kind::Edges { pass: Pass::Forward, edges: 1 << 24, rows: 1 << 20, sources: 1 << 20, width: 128, heads: 8 };
+        let kind =
+            Kind::Edges { pass: Pass::Forward, edges: 1 << 24, rows: 1 << 20, sources: 1 << 20, width: 128, heads: 8 };
         let edges = profile.seconds(&Work { op: "attention", dtype: DType::Bf16, dropout: false, kind });
         assert!((1e-3..1e-2).contains(&edges), "{edges}");
     }
@@ -232,7 +235,8 @@ mod tests {
     fn what_a_profile_does_not_say_is_that_of_the_machine_at_hand() {
         let here = Profile::find("16-cpu-10g").unwrap();
         let slow = Profile::parse(&format!("compute = 2.0\n{NETWORK}"), Path::new("x")).unwrap().computing_as(&here);
-        let copy = Work { op: "add", dtype: DType::F32, dropout: false, kind: Kind::Stream { read: 1 << 20, written: 1 } };
+        let copy =
+            Work { op: "add", dtype: DType::F32, dropout: false, kind: Kind::Stream { read: 1 << 20, written: 1 } };
         assert!((slow.seconds(&copy) / here.seconds(&copy) - 2.0).abs() < 1e-9);
         assert_eq!((slow.memory, slow.network.between.bandwidth), (here.memory, 1e9));
     }

@@ -136,7 +136,8 @@ pub fn search(space: &Space, stage: &dyn Rehearse, facts: &Facts, progress: &dyn
         }
     }
     drop(task);
-    for (strategy, (method, reason)) in space.strategies.iter().flat_map(|s| space.hopeless.iter().map(move |h| (s, h))) {
+    for (strategy, (method, reason)) in space.strategies.iter().flat_map(|s| space.hopeless.iter().map(move |h| (s, h)))
+    {
         let candidate = Candidate { strategy: *strategy, partition: Some(*method), remat: space.remat };
         all.push(Assessed { candidate, prediction: None, feasible: false, reason: Some(reason.clone()) });
     }

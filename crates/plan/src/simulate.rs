@@ -17,8 +17,8 @@ mod proxy;
 use graphweft_comm::{Log, Network, replay};
 use graphweft_graph::Csr;
 use graphweft_parallel::{Cover, Inside, Strategy};
-use graphweft_tensor::dry::Work;
 use graphweft_tensor::Usage;
+use graphweft_tensor::dry::Work;
 
 use crate::candidates::{Candidate, strategies};
 use crate::profile::Profile;
@@ -157,4 +157,3 @@ impl Rehearse for Simulation<'_> {
         Ok(played.iter().zip(&times).map(part).collect())
     }
 }
-

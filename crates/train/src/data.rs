@@ -91,11 +91,7 @@ impl Data {
         let bare = match (&config.path, &config.graph) {
             (Some(path), _) => {
                 let dataset = Dataset::open(path)?;
-                if dataset.features().is_some() {
-                    None
-                } else {
-                    Some((dataset.meta().name.clone(), narrow(&dataset)?))
-                }
+                if dataset.features().is_some() { None } else { Some((dataset.meta().name.clone(), narrow(&dataset)?)) }
             }
             (None, Some(spec)) => {
                 let spec: Spec = spec.parse()?;

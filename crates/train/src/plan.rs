@@ -138,7 +138,12 @@ impl Plan {
 }
 
 /// A stored partition, or one made now.
-pub(crate) fn divide(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<(Division, Partition)> {
+pub(crate) fn divide(
+    config: &Config,
+    ranks: usize,
+    graph: &Csr<u32>,
+    progress: &dyn Progress,
+) -> Result<(Division, Partition)> {
     let ParallelConfig { partition: method, parts, .. } = config.parallel;
     let nodes = graph.num_dst();
     let parts = parts.map_or(ranks, |parts| parts as usize);

@@ -69,8 +69,9 @@ impl Planner<'_> {
     pub fn plan(&self, progress: &dyn Progress) -> Result<Planned> {
         let divided = if self.ranks == 1 { Vec::new() } else { self.divisions(progress)? };
         let best = divided.iter().map(|d| d.alpha).fold(f64::INFINITY, f64::min);
-        let (hopeful, hopeless): (Vec<&Divided>, Vec<&Divided>) =
-            divided.iter().partition(|d| d.division.method == self.config.parallel.partition || d.alpha <= HOPELESS * best);
+        let (hopeful, hopeless): (Vec<&Divided>, Vec<&Divided>) = divided
+            .iter()
+            .partition(|d| d.division.method == self.config.parallel.partition || d.alpha <= HOPELESS * best);
         let memory = memory_of(self.profile);
         let (shares, heads) = shares(self.config);
         let mut space = Space::exact(
@@ -177,7 +178,7 @@ pub fn shared(
     progress: &Arc<dyn Progress>,
 ) -> Result<Plan> {
     let profile = profile_for(config, world, world.leads(), progress);
-    let plan = world.leads().then(|| decide(config, world.ranks(), data, graph, profile?, &**progress));
+    let plan = world.leads().then(|| decide(config, world.ranks(), data, graph, profile?.as_ref(), &**progress));
     decide_by_measuring(Plan::share(world, plan)?, config, world, data, graph)
 }
 
@@ -200,10 +201,10 @@ pub(crate) fn decide(
     ranks: usize,
     data: &Data,
     graph: &Prepared,
-    profile: Option<Profile>,
+    profile: Option<&Profile>,
     progress: &dyn Progress,
 ) -> Result<Plan> {
-    match &profile {
+    match profile {
         Some(profile) => Ok(Planner { config, ranks, data, graph, profile }.plan(progress)?.plan),
         None => Plan::unplanned(config, ranks, &data.graph, progress),
     }

@@ -10,10 +10,10 @@ use graphweft_parallel::Strategy;
 use graphweft_plan::Profile;
 use graphweft_plan::search::Assessed;
 use graphweft_tensor::Tag;
+use graphweft_train::Error;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::planner::{Planned, Planner, simulate};
-use graphweft_train::Error;
 use whole::{config, fresh};
 
 const WIDTH: usize = 64;
@@ -130,7 +130,8 @@ fn a_description_is_planned_like_the_graph_that_it_describes() {
     let config = settings("sbm:12000:10:16:f=64", &["parallel.partition=contiguous"]);
     let data = Data::open_unread(&config.data, &config.encoding, (WIDTH, CLASSES), &Silent).unwrap();
     let graph = config.model.prepare(data.graph.clone(), 0).unwrap();
-    let real = Planner { config: &config, ranks: 8, data: &data, graph: &graph, profile: &profile }.plan(&Silent).unwrap();
+    let real =
+        Planner { config: &config, ranks: 8, data: &data, graph: &graph, profile: &profile }.plan(&Silent).unwrap();
     let alpha = statistics(&data.graph, real.plan.parts.as_ref().unwrap()).alpha;
     let described = format!(
         "nodes={},edges={},features={WIDTH},classes={},alpha={alpha}",

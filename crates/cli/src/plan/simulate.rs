@@ -17,13 +17,7 @@ use plotters::prelude::*;
 use super::{Args, figure as bars, text, title, to_json};
 use crate::ui::Ui;
 
-pub(super) fn run(
-    args: &Args,
-    config: &Config,
-    graph: &Description,
-    world: &World,
-    ui: &Ui,
-) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args, config: &Config, graph: &Description, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let progress: Arc<dyn Progress> = Arc::new(ui.clone());
     let Some(profile) = planner::profile(config, world, world.leads(), &progress)? else { return Ok(()) };
     let ranks = world.ranks();

@@ -194,7 +194,9 @@ mod tests {
                 // Both name what they do; a few by other words.
                 let known = |op: &&String| works.contains(*op);
                 assert_eq!(calls.len(), works.len(), "{program:?}");
-                assert!(calls.iter().filter(known).zip(works.iter().filter(|w| calls.contains(w))).all(|(a, b)| a == b));
+                assert!(
+                    calls.iter().filter(known).zip(works.iter().filter(|w| calls.contains(w))).all(|(a, b)| a == b)
+                );
             }
         }
     }

@@ -51,8 +51,7 @@ impl FromStr for Description {
         let example = "write e.g. nodes=2.4e6,edges=1.2e8,features=100,classes=47,alpha=0.3";
         let (mut numbers, names) = ([None; 6], ["nodes", "edges", "features", "classes", "alpha", "growth"]);
         for part in text.split(',') {
-            let (name, value) =
-                part.split_once('=').ok_or_else(|| wrong(part, "there is no =".into(), example))?;
+            let (name, value) = part.split_once('=').ok_or_else(|| wrong(part, "there is no =".into(), example))?;
             let place = names.iter().position(|known| *known == name.trim());
             let place = place.ok_or_else(|| wrong(name, "there is no such number".into(), example))?;
             let number = value.trim().parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);

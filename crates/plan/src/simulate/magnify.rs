@@ -2,8 +2,8 @@
 //! edge.
 
 use graphweft_comm::{Event, Parcel};
-use graphweft_tensor::dry::{Kind, Work};
 use graphweft_tensor::Usage;
+use graphweft_tensor::dry::{Kind, Work};
 
 use super::Played;
 
@@ -67,7 +67,8 @@ fn of_rank(points: [&Played; 3], scale: Scale) -> Result<Played, String> {
 fn parcels(points: [&Vec<Parcel>; 3], scale: Scale) -> Option<Vec<Parcel>> {
     let [a, b, c] = points;
     let same = a.len() == b.len() && a.len() == c.len();
-    let one = |((a, b), c): ((&Parcel, &Parcel), &Parcel)| Parcel { bytes: scale.count([a.bytes, b.bytes, c.bytes]), ..*a };
+    let one =
+        |((a, b), c): ((&Parcel, &Parcel), &Parcel)| Parcel { bytes: scale.count([a.bytes, b.bytes, c.bytes]), ..*a };
     same.then(|| a.iter().zip(b).zip(c).map(one).collect())
 }
 

@@ -33,9 +33,7 @@ fn memory_here(place: Place, ranks: usize) -> Option<f64> {
             Some(kib * 1024.0 * USABLE / ranks.max(1) as f64)
         }
         #[cfg(feature = "cuda")]
-        Place::Cuda(index) => {
-            Some(graphweft_tensor::cuda::Gpu::all().get(index)?.memory as f64 * USABLE)
-        }
+        Place::Cuda(index) => Some(graphweft_tensor::cuda::Gpu::all().get(index)?.memory as f64 * USABLE),
         #[cfg(not(feature = "cuda"))]
         Place::Cuda(_) => None,
     }
@@ -102,7 +100,8 @@ pub fn probe(world: &World, dtypes: &[DType], wanted: bool, progress: &Arc<dyn P
         CommName::Mpi => among(world, wanted, dtypes, progress)?,
     };
     let Some(measured) = measured.filter(|_| wanted) else { return Ok(kept) };
-    let between = measured.message.map_or(NOBODY, |(latency, byte)| Wire { latency, bandwidth: byte.max(1e-15).recip() });
+    let between =
+        measured.message.map_or(NOBODY, |(latency, byte)| Wire { latency, bandwidth: byte.max(1e-15).recip() });
     let profile = Profile {
         about: format!("measured: {ranks} ranks of {} threads at {}", machine.threads, machine.place),
         memory: memory_here(world.place(), world.ranks_here()),
@@ -119,10 +118,8 @@ pub fn probe(world: &World, dtypes: &[DType], wanted: bool, progress: &Arc<dyn P
 fn on_threads(world: &World, ranks: usize, dtypes: &[DType], progress: &Arc<dyn Progress>) -> Result<Measured> {
     let (place, precision) = (world.place(), world.precision());
     let probe = Arc::new(Probe::prepare(ranks, dtypes)?);
-    let (options, watching) = (
-        threads::Options { ranks, threads: world.threads_of_rank(), deadline: DEADLINE },
-        Arc::clone(progress),
-    );
+    let (options, watching) =
+        (threads::Options { ranks, threads: world.threads_of_rank(), deadline: DEADLINE }, Arc::clone(progress));
     let all = threads::launch(options, move |comm| -> Result<Measured> {
         let rank = comm.rank();
         let progress: &dyn Progress = if rank == 0 { &*watching } else { &graphweft_graph::progress::Silent };
