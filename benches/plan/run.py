@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 KEPT = ROOT / "target" / "plan-study"
 NETWORKS = ["nvlink", "10g", "1g"]
-MODEL = ["model.heads=8"]
+MODEL = ["model.heads=4"]
 HIDDEN, LAYERS, FEATURES, CLASSES, DROPOUT = 32, 2, 32, 40, 0.1
 
 # Graphs, the ranks they are spread over, and counted epochs.
