@@ -3,7 +3,7 @@
 mod figure;
 mod simulate;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use graphweft_graph::progress::Progress;
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
 }
 
 /// Writes what is measured here.
-fn probe(world: &World, file: &PathBuf, ui: &Ui) -> anyhow::Result<()> {
+fn probe(world: &World, file: &Path, ui: &Ui) -> anyhow::Result<()> {
     let progress: Arc<dyn Progress> = Arc::new(ui.clone());
     let found = planner::probe(world, &[DType::F32, DType::Bf16], world.leads(), &progress)?;
     let Some(profile) = found else { return Ok(()) };

@@ -43,6 +43,9 @@ pub struct Kernel {
     /// Whether random masks are drawn on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropout: Option<bool>,
+    /// Columns of a head: attention has other kernels for some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<usize>,
     /// Microseconds of every call.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub us_per_call: f64,
@@ -134,6 +137,14 @@ pub(crate) fn pass_of(work: &Work) -> Option<PassName> {
     }
 }
 
+/// Columns of a head, if there are heads.
+pub(crate) fn columns_of(work: &Work) -> Option<usize> {
+    match work.kind {
+        Kind::Edges { width, heads, .. } if heads > 1 => Some(width / heads),
+        _ => None,
+    }
+}
+
 impl Kernel {
     /// Rates of zero for a kind.
     pub fn of(kind: Class) -> Self {
@@ -143,6 +154,7 @@ impl Kernel {
             pass: None,
             dtype: None,
             dropout: None,
+            columns: None,
             us_per_call: 0.0,
             ps_per_flop: 0.0,
             ps_per_byte: 0.0,
@@ -159,6 +171,7 @@ impl Kernel {
             self.pass.map(|pass| Some(pass) == pass_of(work)),
             self.dtype.map(|dtype| dtype == work.dtype.into()),
             self.dropout.map(|dropout| dropout == work.dropout),
+            self.columns.map(|columns| Some(columns) == columns_of(work)),
         ];
         let fits = self.kind == Class::of(work) && about.into_iter().all(agrees);
         // The operation says more than everything else about it.

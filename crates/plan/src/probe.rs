@@ -24,7 +24,7 @@ use graphweft_tensor::{DType, Device, Place, Precision};
 
 use crate::error::Result;
 use crate::fit;
-use crate::kernels::{Amounts, Class, Kernel, PassName, TypeName, pass_of};
+use crate::kernels::{Amounts, Class, Kernel, PassName, TypeName, columns_of, pass_of};
 use program::{Program, play, programs, rehearse};
 
 /// Steps of each program; the first, which meets cold caches and a new pool, is not counted.
@@ -127,6 +127,8 @@ struct Key {
     pass: Option<PassName>,
     dtype: TypeName,
     dropout: bool,
+    /// Columns of a head; nothing where those of all widths are meant.
+    columns: Option<usize>,
 }
 
 impl Key {
@@ -137,7 +139,13 @@ impl Key {
             pass: pass_of(work),
             dtype: work.dtype.into(),
             dropout: work.dropout,
+            columns: columns_of(work),
         }
+    }
+
+    /// The same for heads of any width.
+    fn of_any_width(work: &Work) -> Self {
+        Self { columns: None, ..Self::of(work) }
     }
 }
 
@@ -175,14 +183,21 @@ fn rates(samples: &[(Work, f64)], cache: f64) -> Vec<Kernel> {
         kernel.set_rates(fitted(&samples));
         kernels.push(kernel);
     }
-    for (key, samples) in grouped(samples, Key::of) {
-        let Key { kind, op, pass, dtype, dropout } = key;
-        let general = kernels.iter().find(|k| k.kind == kind && k.dtype == Some(dtype) && k.op.is_none()).cloned();
+    let of_any_width = grouped(samples, Key::of_any_width);
+    let of_one_width = grouped(samples, Key::of).into_iter().filter(|(key, _)| key.columns.is_some());
+    for (key, samples) in of_any_width.into_iter().chain(of_one_width) {
+        let Key { kind, op, pass, dtype, dropout, columns } = key;
+        // What is known more generally: of heads of any width, or of the kind.
+        let any = |k: &&Kernel| k.kind == kind && k.dtype == Some(dtype) && k.columns.is_none();
+        let same = |k: &&Kernel| k.op.as_deref() == Some(op) && k.pass == pass && k.dropout == Some(dropout);
+        let wider = kernels.iter().filter(any).find(same);
+        let general = wider.or_else(|| kernels.iter().filter(any).find(|k| k.op.is_none())).cloned();
         let mut kernel = Kernel {
             op: Some(op.into()),
             pass,
             dtype: Some(dtype),
             dropout: Some(dropout),
+            columns,
             ..general.unwrap_or(Kernel::of(kind))
         };
         let amounts = |work: &Work| Amounts::of(work, cache);

@@ -178,7 +178,7 @@ pub fn shared(
     progress: &Arc<dyn Progress>,
 ) -> Result<Plan> {
     let profile = profile_for(config, world, world.leads(), progress);
-    let plan = world.leads().then(|| decide(config, world.ranks(), data, graph, profile?, &**progress));
+    let plan = world.leads().then(|| decide(config, world.ranks(), data, graph, profile?.as_ref(), &**progress));
     decide_by_measuring(Plan::share(world, plan)?, config, world, data, graph)
 }
 
@@ -201,10 +201,10 @@ pub(crate) fn decide(
     ranks: usize,
     data: &Data,
     graph: &Prepared,
-    profile: Option<Profile>,
+    profile: Option<&Profile>,
     progress: &dyn Progress,
 ) -> Result<Plan> {
-    match &profile {
+    match profile {
         Some(profile) => Ok(Planner { config, ranks, data, graph, profile }.plan(progress)?.plan),
         None => Plan::unplanned(config, ranks, &data.graph, progress),
     }

@@ -220,7 +220,7 @@ impl Session<'_> {
                 let ranks = self.world.ranks();
                 let plan = match plan {
                     Some(plan) => plan,
-                    None => planner::decide(config, ranks, &self.data, &graph, profile?, &*self.observer)?,
+                    None => planner::decide(config, ranks, &self.data, &graph, profile?.as_ref(), &*self.observer)?,
                 };
                 Ok(Decision { folder, plan, from })
             })),

@@ -58,6 +58,9 @@ pub(super) fn programs(ranks: usize, dtypes: &[DType]) -> Vec<Program> {
         add(MEDIUM, "gt", 128, 8, 128, 0.1, None);
         add(MEDIUM, "gt", 64, 4, 256, 0.0, None);
         add(LARGE, "gt", 64, 8, 64, 0.1, None);
+        // Heads that are narrow and wide have kernels of their own.
+        add(MEDIUM, "gt", 32, 8, 32, 0.1, None);
+        add(MEDIUM, "gt", 64, 2, 32, 0.1, None);
         // Of networks that only aggregate, and of other scores.
         for name in ["gcn", "sage", "gin"] {
             add(SMALL, name, 64, 0, 64, 0.1, None);
