@@ -70,7 +70,7 @@ mod view;
 
 pub use bytes::{broadcast, gather};
 pub use checked::Checked;
-pub use clocked::{Clocked, Event, Log, Meeting, Network, Parcel, Recorder, Times, Wire, replay};
+pub use clocked::{Clocked, Event, Log, Meeting, Network, Parcel, Recorder, Times, Wire, cpu_time, replay};
 pub use collective::Sum;
 pub use communicator::{Communicator, Label, Message, Pending, Traffic};
 pub use error::{Error, Result};

@@ -152,7 +152,7 @@ impl Cuda {
             aside,
             blas,
             architecture,
-            cache: compile::cache_folder(),
+            cache: compile::kernel_folder(),
             modules: RefCell::default(),
             functions: RefCell::default(),
             lists: RefCell::default(),

@@ -12,6 +12,8 @@ use crate::decision::Decision;
 use crate::emulation::{Emulated, Emulation};
 use crate::error::Error;
 use crate::rank::Rank;
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+use crate::rank::SETUP;
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -30,9 +32,9 @@ enum Kind {
         options: threads::Options,
         faults: Arc<[Fault]>,
     },
-    /// This process is one of them.
+    /// This process is one of those that something connects.
     #[cfg(any(feature = "mpi", feature = "cuda"))]
-    Processes(Rc<dyn graphweft_comm::Communicator>),
+    Processes(Rc<dyn graphweft_comm::Communicator>, CommName),
 }
 
 impl World {
@@ -53,6 +55,11 @@ impl World {
     /// Where the first rank computes.
     pub fn place(&self) -> Place {
         self.place
+    }
+
+    /// How products are computed there.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// Ranks as threads, as many as `config` says. They share the threads of the current rayon pool, at least one each.
@@ -106,7 +113,7 @@ impl World {
         let deadline = Duration::from_secs(config.deadline);
         let near = processes_here().or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1);
         let options = graphweft_comm::mpi::Options { threads: share_of_threads(near), deadline };
-        graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Processes(comm))))
+        graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Processes(comm, CommName::Mpi))))
     }
 
     #[cfg(not(feature = "mpi"))]
@@ -130,7 +137,7 @@ impl World {
         let near = processes_here().unwrap_or(rendezvous.ranks);
         let deadline = Duration::from_secs(config.deadline);
         let options = Options { rendezvous, threads: share_of_threads(near), deadline };
-        run(&options, |comm| body(Self::of(Kind::Processes(comm))))
+        run(&options, |comm| body(Self::of(Kind::Processes(comm, CommName::Nccl))))
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -153,12 +160,12 @@ impl World {
             Kind::Alone => 1,
             Kind::Threads { options, .. } => options.ranks,
             #[cfg(any(feature = "mpi", feature = "cuda"))]
-            Kind::Processes(comm) => comm.size(),
+            Kind::Processes(comm, _) => comm.size(),
         }
     }
 
     /// How many of them are in this process.
-    pub fn ranks_here(&self) -> usize {
+    pub fn ranks_inside(&self) -> usize {
         match &self.kind {
             Kind::Threads { options, .. } => options.ranks,
             _ => 1,
@@ -170,7 +177,7 @@ impl World {
         match &self.kind {
             Kind::Alone | Kind::Threads { .. } => true,
             #[cfg(any(feature = "mpi", feature = "cuda"))]
-            Kind::Processes(comm) => comm.rank() == 0,
+            Kind::Processes(comm, _) => comm.rank() == 0,
         }
     }
 
@@ -180,7 +187,7 @@ impl World {
     /// Its error, where it leads; [`Error::Refused`] elsewhere.
     pub(crate) fn share(&self, own: Option<Result<Decision>>) -> Result<Decision> {
         #[cfg(any(feature = "mpi", feature = "cuda"))]
-        if let Kind::Processes(comm) = &self.kind {
+        if let Kind::Processes(comm, _) = &self.kind {
             return share(&**comm, own);
         }
         own.unwrap_or(Err(Error::Refused))
@@ -191,6 +198,24 @@ impl World {
         match &self.kind {
             Kind::Threads { options, .. } => options.threads,
             _ => rayon::current_num_threads(),
+        }
+    }
+
+    /// Ranks that share this machine.
+    pub fn ranks_here(&self) -> usize {
+        match &self.kind {
+            Kind::Alone | Kind::Threads { .. } => self.ranks(),
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm, _) => processes_here().unwrap_or(comm.size()),
+        }
+    }
+
+    /// How they talk.
+    pub fn comm_name(&self) -> CommName {
+        match &self.kind {
+            Kind::Alone | Kind::Threads { .. } => CommName::Threads,
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(_, name) => *name,
         }
     }
 
@@ -229,10 +254,9 @@ impl World {
                 all.into_iter().next().unwrap_or_else(|| Err(ended()))
             }
             #[cfg(any(feature = "mpi", feature = "cuda"))]
-            Kind::Processes(comm) => {
-                match open(number_here().unwrap_or(comm.rank()))
-                    .and_then(|device| body(&Rank::among(Rc::clone(comm), &device)))
-                {
+            Kind::Processes(comm, _) => {
+                let device = open(number_here().unwrap_or(comm.rank()));
+                match device.and_then(|device| body(&Rank::among(Rc::clone(comm), &device))) {
                     Err(e) if e.is_agreed() => {
                         // A launcher ends everyone when one process ends with an error: not before all are ready.
                         comm.barrier(SETUP)?;
@@ -267,10 +291,6 @@ fn variable(names: &[&str]) -> Option<usize> {
 fn share_of_threads(ranks: usize) -> usize {
     (rayon::current_num_threads() / ranks.max(1)).max(1)
 }
-
-#[cfg(any(feature = "mpi", feature = "cuda"))]
-const SETUP: graphweft_comm::Label =
-    graphweft_comm::Label { op: "setup", traffic: graphweft_comm::Traffic::Setup, layer: 0 };
 
 /// No bytes stand for a refusal.
 #[cfg(any(feature = "mpi", feature = "cuda"))]

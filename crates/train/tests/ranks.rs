@@ -30,7 +30,9 @@ const STRATEGIES: [(&str, u64); 7] =
     [("gather", 3), ("halo", 2), ("halo:plain", 3), ("halo", 4), ("heads", 2), ("ring", 3), ("grid:2x2", 4)];
 
 fn on(strategy: &str, ranks: u64, more: &[&str]) -> Config {
-    let settings = [format!("parallel.ranks={ranks}"), format!("parallel.strategy={strategy}")];
+    // A profile that is shipped: choices in tests do not depend on the machine.
+    let profile = "parallel.profile=16-cpu-10g".to_string();
+    let settings = [format!("parallel.ranks={ranks}"), format!("parallel.strategy={strategy}"), profile];
     let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
     config(&settings)
 }

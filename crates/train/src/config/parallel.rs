@@ -25,6 +25,11 @@ pub struct ParallelConfig {
     /// Into how many parts. Unset: as many as there are ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<u64>,
+    /// The machine that auto plans for: a shipped profile or a file. Unset: the one at hand, which is measured once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// How many of the best strategies auto tries for a few epochs before it decides.
+    pub measure: u64,
     /// Seconds after which a rank that does not answer is taken for lost.
     pub deadline: u64,
 }
@@ -94,7 +99,16 @@ impl<'de> Deserialize<'de> for Choice {
 impl Default for ParallelConfig {
     fn default() -> Self {
         let partition = if Method::Metis.is_available() { Method::Metis } else { Method::Streaming };
-        Self { ranks: None, strategy: Choice::Auto, comm: CommName::Threads, partition, parts: None, deadline: 600 }
+        Self {
+            ranks: None,
+            strategy: Choice::Auto,
+            comm: CommName::Threads,
+            partition,
+            parts: None,
+            profile: None,
+            measure: 0,
+            deadline: 600,
+        }
     }
 }
 
