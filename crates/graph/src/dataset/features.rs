@@ -19,7 +19,7 @@ pub enum Dense {
 
 impl Dense {
     /// Maps `path` if it exists: a matrix of `rows` rows.
-    pub(super) fn map(path: &Path, field: &str, rows: usize) -> Result<Option<Self>> {
+    pub(crate) fn map(path: &Path, field: &str, rows: usize) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
         }
