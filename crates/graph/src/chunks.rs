@@ -30,8 +30,9 @@ mod store;
 use std::ops::Range;
 
 use crate::buf::Buf;
-use crate::csr::Csr;
+use crate::csr::{Csr, Permutation};
 use crate::dataset::Dense;
+use crate::error::{Error, Result};
 use crate::partition::Partition;
 
 pub use piece::{Halo, Piece};
@@ -66,6 +67,17 @@ impl Chunks {
         Self { ranges, originals, graph: graph.permute(permutation), features: None }
     }
 
+    /// The same as a partition.
+    ///
+    /// # Errors
+    /// If ids are not what they should be.
+    pub fn partition(&self) -> Result<Partition> {
+        let bad = |what: String| Error::request(format!("these chunks are damaged: {what}"), "create them again");
+        let ids = (0..self.num_nodes()).map(|new| self.original(new)).collect();
+        let permutation = Permutation::from_old_of_new(ids).map_err(|e| bad(e.to_string()))?;
+        Partition::new(permutation, self.ranges.clone()).map_err(bad)
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.ranges.len() - 1
@@ -89,6 +101,14 @@ impl Chunks {
     /// Dense features in the order of new ids, if they are stored so.
     pub fn features(&self) -> Option<&Dense> {
         self.features.as_ref()
+    }
+
+    /// Gives the pages of mapped files back; see [`Buf::release`].
+    pub fn release(&self) {
+        self.graph.indptr().release();
+        self.graph.indices().release();
+        self.originals.iter().for_each(Buf::release);
+        self.features.iter().for_each(Dense::release);
     }
 
     /// The original id of a node.

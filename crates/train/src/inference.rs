@@ -85,7 +85,7 @@ impl Trained {
         let (split, of) = (data.split(&name, self.config.run.seed)?.clone(), Arc::clone(data));
         let name = split.name.clone();
         let scores = self.on_ranks(world, data, progress, move |trained, shard| {
-            trained.learner(shard)?.evaluate(&Lesson::new(shard, of.target()?, &split)?, metric, 0)
+            trained.learner(shard)?.evaluate(shard, &Lesson::new(shard, of.target()?, &split)?, metric, 0)
         })?;
         Ok((metric, name, scores))
     }
@@ -98,7 +98,7 @@ impl Trained {
         progress: &dyn Progress,
     ) -> Result<Option<(Vec<f32>, usize)>> {
         self.on_ranks(world, data, progress, |trained, shard| {
-            let logits = trained.learner(shard)?.logits()?;
+            let logits = trained.learner(shard)?.logits(shard)?;
             Ok(shard.collect(&logits)?.map(|rows| (rows, logits.cols())))
         })
     }
@@ -117,11 +117,11 @@ impl Trained {
         world.run(move |rank| body(&trained, &Shard::new(rank, &data, &graph, &plan, &trained.config)?))
     }
 
-    fn learner<'a>(&self, shard: &'a Shard) -> Result<Learner<'a>> {
+    fn learner(&self, shard: &Shard) -> Result<Learner> {
         let mut config = self.config.clone();
         // An optimizer that keeps nothing: it will not be used.
         (config.train.optimizer, config.train.momentum) = (OptimizerName::Sgd, 0.0);
-        let learner = Learner::new(shard, &config)?;
+        let learner = Learner::new(&shard.rank, shard.shape, &config)?;
         learner.load_model(&self.model)?;
         Ok(learner)
     }

@@ -49,11 +49,7 @@ impl Piece {
         let (graph, other) = (chunks.graph(), other.unwrap_or(0..0));
         debug_assert!(base.is_empty() || other.is_empty() || base.end <= other.start || other.end <= base.start);
         let is_inner = |new: usize| base.contains(&new) || other.contains(&new);
-        let mut marks = Marks::new(graph.num_dst());
-        for row in base.clone().chain(other.clone()) {
-            marks.set(row);
-            graph.row(row).iter().for_each(|j| marks.set(*j as usize));
-        }
+        let mut marks = Marks::of(graph, base.clone().chain(other.clone()));
         let drawn = match halo {
             Halo::All => 1.0,
             Halo::Drawn { rows, random } => {
@@ -98,6 +94,11 @@ impl Piece {
         }
     }
 
+    /// How many rows a piece of these rows and their whole halo has.
+    pub fn reach(chunks: &Chunks, rows: &Range<usize>) -> usize {
+        Marks::of(chunks.graph(), rows.clone()).count()
+    }
+
     /// Whether a row has all its edges, or all that come from nodes which are here: whether it is of one of the chunks.
     pub fn is_inner(&self, row: usize) -> bool {
         self.base.contains(&row) || self.other.contains(&row)
@@ -116,8 +117,14 @@ impl Piece {
 struct Marks(Vec<u64>);
 
 impl Marks {
-    fn new(len: usize) -> Self {
-        Self(vec![0; len.div_ceil(64)])
+    /// Rows and the sources of their edges.
+    fn of(graph: &Csr<u32>, rows: impl Iterator<Item = usize>) -> Self {
+        let mut marks = Self(vec![0; graph.num_dst().div_ceil(64)]);
+        for row in rows {
+            marks.set(row);
+            graph.row(row).iter().for_each(|j| marks.set(*j as usize));
+        }
+        marks
     }
 
     fn set(&mut self, k: usize) {

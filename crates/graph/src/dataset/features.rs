@@ -53,6 +53,14 @@ impl Dense {
         }
     }
 
+    /// Gives the pages of a mapped file back; see [`Buf::release`].
+    pub fn release(&self) {
+        match self {
+            Self::F32 { values, .. } => values.release(),
+            Self::F16 { values, .. } => values.release(),
+        }
+    }
+
     /// Whether the matrix has no element.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
