@@ -148,6 +148,11 @@ pub trait GraphOps {
     /// What does not depend on the strategy.
     fn member(&self) -> &dyn Membership;
 
+    /// Says that `rows`, the features, are the same at every step: what others have of them may be fetched once and kept.
+    fn keep(&self, rows: &Matrix) {
+        let _ = rows;
+    }
+
     /// Nodes of this rank: rows of every operand.
     fn rows(&self) -> usize {
         self.member().rows()

@@ -81,8 +81,7 @@ impl Default for Inside {
 
 impl Strategy {
     /// What may be asked for.
-    pub const NAMES: &'static str =
-        "local, gather, halo, halo:plain, heads, ring, ring:DEPTH, grid:NODESxHEADS, \
+    pub const NAMES: &'static str = "local, gather, halo, halo:plain, heads, ring, ring:DEPTH, grid:NODESxHEADS, \
          grid:NODESxHEADS:gather, isolated";
 
     /// Whether it computes the same function as one rank would.
@@ -190,7 +189,9 @@ pub fn spread(
         return refused(format!("{} edge features for {} edges", features.rows(), layout.csr().num_edges()));
     }
     match *strategy {
-        Strategy::Local | Strategy::Isolated if link.size() == 1 => Ok(Rc::new(Local::renumbered(link.device(), layout, edge_features)?)),
+        Strategy::Local | Strategy::Isolated if link.size() == 1 => {
+            Ok(Rc::new(Local::renumbered(link.device(), layout, edge_features)?))
+        }
         Strategy::Local => refused(format!("local is for one rank, not {}", link.size())),
         Strategy::Gather => Ok(Rc::new(Gather::new(layout, link, edge_features)?)),
         Strategy::Heads => grid::new((1, link.size()), Inside::Gather, layout, link, edge_features),

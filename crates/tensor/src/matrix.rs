@@ -74,6 +74,11 @@ impl Matrix {
         Rc::strong_count(&self.buffer) == 1
     }
 
+    /// Whether both are the same memory.
+    pub fn shares(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.buffer, &other.buffer)
+    }
+
     /// The same elements, in the same memory, in rows of another length.
     pub(crate) fn reshaped(&self, rows: usize, cols: usize) -> Result<Self> {
         if rows * cols != self.rows * self.cols {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use graphweft_graph::build::Scratch;
 use graphweft_graph::chunks::{Chunks, Halo, Piece};
 use graphweft_graph::dataset::{Features, Split};
-use graphweft_model::{Prepared, Total};
+use graphweft_model::{Prepared, Shape, Total};
 use graphweft_tensor::{DType, Ids, Matrix};
 
 use crate::checkpoint::Scores;
@@ -56,13 +56,7 @@ pub(crate) struct Scored {
 
 impl LayerWise {
     /// Prepares blocks that fit; states go to unnamed files in `folder`.
-    pub(crate) fn new(
-        rank: &Rank,
-        data: &Arc<Data>,
-        chunks: &Chunks,
-        config: &Config,
-        folder: &Path,
-    ) -> Result<Self> {
+    pub(crate) fn new(rank: &Rank, data: &Arc<Data>, chunks: &Chunks, config: &Config, folder: &Path) -> Result<Self> {
         let mut blocks: Vec<Range<usize>> = (0..chunks.count()).map(|chunk| chunks.rows(chunk)).collect();
         if let Some(memory) = config.isolated.memory {
             let demand = Demand::of_inference(data, config)?;
@@ -77,6 +71,17 @@ impl LayerWise {
             dtype: config.compute.dtype.into(),
             in_order: config.data.normalise == Normalise::None,
         })
+    }
+
+    /// What a model must know of the data.
+    pub(crate) fn shape(&self) -> Shape {
+        let Data { features, classes, .. } = &*self.data;
+        Shape {
+            features: features.width(),
+            positional: self.data.encoding_width(),
+            classes: *classes,
+            edge_features: 0,
+        }
     }
 
     /// Finds the nodes of a split.
@@ -132,7 +137,8 @@ impl LayerWise {
             for block in &self.blocks {
                 let (shard, piece) = self.shard(block, layer == 0)?;
                 let device = self.rank.device();
-                let before = state.iter().map(|table| table.rows(device, &piece.nodes)).collect::<Result<Vec<Matrix>>>()?;
+                let before =
+                    state.iter().map(|table| table.rows(device, &piece.nodes)).collect::<Result<Vec<Matrix>>>()?;
                 let found = learner.layer(layer, &shard, before)?;
                 if after.is_empty() {
                     after = found.iter().map(|m| Writer::new(&self.scratch, m)).collect();

@@ -3,7 +3,7 @@
 //! * [`config`]: one TOML file says everything about a run;
 //! * [`data`]: the graph it names, changed as it says;
 //! * [`world`]: who the ranks are, [`rank`]: one of them, [`plan`]: how the work is spread over them;
-//! * [`shard`]: what one rank holds of it, and [`learner`]: a model that learns from it, epoch by epoch;
+//! * [`shard`]: what one rank holds of it, cut out of what [`handout`] gives it, and [`learner`]: a model that learns from it, epoch by epoch;
 //! * [`trainer`]: a run, from the first epoch to the last, and [`session`]: one run per seed, or going on with one;
 //! * `isolated`: learning from pieces of the graph, and `layer_wise`: exact logits of one that does not fit;
 //! * [`inference`]: using what was trained;
@@ -23,6 +23,7 @@ mod durable;
 mod error;
 pub mod figure;
 mod gradients;
+pub mod handout;
 pub mod inference;
 mod isolated;
 mod layer_wise;

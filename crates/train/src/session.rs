@@ -11,6 +11,7 @@ use crate::config::{Config, Draft, RunConfig};
 use crate::data::{Data, Target};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::handout::Handout;
 use crate::isolated;
 use crate::metrics::Metric;
 use crate::plan::Plan;
@@ -209,7 +210,7 @@ impl Session<'_> {
             config: config.clone(),
             plan: plan.clone(),
             data: Arc::clone(&self.data),
-            graph,
+            graph: Handout::new(graph, self.world.ranks_here()),
             chunks,
             from: from.map(|(_, checkpoint)| checkpoint),
             folder: folder.clone(),

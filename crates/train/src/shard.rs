@@ -82,6 +82,9 @@ impl Shard {
                 other => other.into(),
             })?,
         };
+        if let Features::Dense(rows) = &features {
+            ops.keep(rows);
+        }
         Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals })
     }
 
@@ -189,7 +192,8 @@ impl Lesson {
         let (own, labels) = match labels {
             Target::Class(labels) => (rows.total(&labels), Labels::Class(labels.into())),
             Target::Each(host) => {
-                let known = |row: &u32| host[*row as usize * classes..][..classes].iter().filter(|y| **y >= 0.0).count();
+                let known =
+                    |row: &u32| host[*row as usize * classes..][..classes].iter().filter(|y| **y >= 0.0).count();
                 let weight = |k: usize| rows.weights().map_or(1.0, |w| f64::from(w[k]));
                 let own = rows.rows().iter().enumerate().map(|(k, row)| weight(k) * known(row) as f64).sum();
                 let labels = device.upload(shard.ops.rows(), classes, &host, Tag::Graph)?;

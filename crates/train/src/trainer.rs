@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::course::{Course, Material};
 use crate::data::Data;
 use crate::error::{Error, Result};
+use crate::handout::Handout;
 use crate::learner::Learner;
 use crate::metrics::Metric;
 use crate::plan::Plan;
@@ -87,8 +88,8 @@ pub struct Trainer {
     /// The nodes.
     pub data: Arc<Data>,
     /// Their graph, with the edges that the model adds.
-    pub graph: Prepared,
-    /// The same in chunks, for learning from pieces.
+    pub graph: Handout<Prepared>,
+    /// The graph in chunks, for learning from pieces.
     pub chunks: Option<Chunks>,
     /// What to go on from.
     pub from: Option<Checkpoint>,
@@ -130,16 +131,18 @@ impl Trainer {
         metric.check(&self.data.target()?.truth(), self.data.classes)?;
         let split_name = self.data.split_name(config.data.split.as_deref())?;
         let split = self.data.split(&split_name, config.run.seed)?;
+        let whole = self.graph.take()?;
         let material = Material {
             config,
             plan: &self.plan,
             data: &self.data,
-            graph: &self.graph,
+            graph: &whole,
             chunks: self.chunks.as_ref(),
             split,
             folder: &self.folder,
         };
         let mut course = Course::new(rank, &material)?;
+        drop(whole);
         let mut now = self.start(Learner::new(rank, course.shape()?, config)?)?;
 
         // Everything that can be refused was: from here on, the directory is written to.

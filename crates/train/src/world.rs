@@ -120,6 +120,14 @@ impl World {
         }
     }
 
+    /// How many of them are in this process.
+    pub fn ranks_here(&self) -> usize {
+        match &self.kind {
+            Kind::Threads { options, .. } => options.ranks,
+            _ => 1,
+        }
+    }
+
     /// Whether this process has the rank that writes and speaks for all.
     pub fn leads(&self) -> bool {
         match &self.kind {

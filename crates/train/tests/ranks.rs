@@ -18,10 +18,11 @@ use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
 use graphweft_train::session::{self, Start, Summary};
+use graphweft_train::trainer::Run;
 use graphweft_train::world::World;
 use graphweft_train::{Error, Result};
 use serde_json::Value;
-use whole::{Watch, config, fresh, on_world, resume, run, same, stopped};
+use whole::{SMALL, Watch, config, fresh, on_world, resume, run, same, stopped};
 
 /// With how many ranks each is used here.
 const STRATEGIES: [(&str, u64); 7] =
@@ -89,6 +90,29 @@ fn every_rank_tells_what_it_took() {
     }
     let alone = fresh(&config(&[]), &dir.path().join("alone")).runs.remove(0).cost.tolls;
     assert!(alone.len() == 1 && alone[0].sent.is_empty() && alone[0].peak.total() > tolls[0].peak.total());
+}
+
+#[test]
+fn features_that_are_aggregated_as_they_are_travel_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let sage = |ranks: u64, input_dropout: &str| {
+        let mut draft = Draft::default();
+        let ranks = format!("parallel.ranks={ranks}");
+        let more = ["model.name=sage", "compute.dtype=f64", "parallel.strategy=halo:plain", &ranks, input_dropout];
+        let settings = SMALL.iter().filter(|s| !s.starts_with("model.heads")).chain(&more);
+        settings.for_each(|s| draft.assign(s).unwrap());
+        let config = draft.finish().unwrap();
+        fresh(&config, &dir.path().join(format!("{ranks} {input_dropout}"))).runs.remove(0)
+    };
+    let [one, kept] = [1, 3].map(|ranks| sage(ranks, "train.input_dropout=0"));
+    let dropped = sage(3, "train.input_dropout=0.1");
+    let bytes = |run: &Run| {
+        let sent = run.cost.tolls.iter().flat_map(|toll| &toll.sent).filter(|sent| sent.op == "aggregate");
+        sent.map(|sent| sent.bytes).sum::<u64>()
+    };
+    // The second layer's 3 columns and their gradients; and each time the first's 8 columns, if dropout makes them new.
+    assert_eq!(bytes(&kept) * (2 * 3 + 8), bytes(&dropped) * (2 * 3));
+    assert!(bytes(&kept) > 0 && difference(&one.losses, &kept.losses) < 1e-9);
 }
 
 #[test]

@@ -2,14 +2,13 @@
 //!
 //! The model is the one that `graphweft train` trains, input and output layers included, on random features and labels.
 
-use std::sync::Arc;
-
 use clap::ValueEnum;
 use graphweft_graph::Csr;
 use graphweft_graph::dataset::{Dense, Features, Split};
 use graphweft_tensor::{DType, Usage};
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{Data, Target};
+use graphweft_train::handout::Handout;
 use graphweft_train::learner::Learner;
 use graphweft_train::plan::Plan;
 use graphweft_train::rank::Toll;
@@ -31,6 +30,8 @@ enum Remat {
     Attention,
     /// Everything inside a layer
     Layer,
+    /// The same, and in that again its attention
+    Both,
 }
 
 #[derive(clap::Args)]
@@ -132,12 +133,16 @@ fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<
     let (data, split) = args.data(name, csr);
     let plan = Plan::shared(config, world, &data.graph, ui)?;
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
-    let task = (Arc::new(data), config.clone(), plan.clone(), args.common.runs);
-    let data = Arc::clone(&task.0);
+    let (name, nodes, edges) = (data.name.clone(), data.graph.num_dst(), data.graph.num_edges());
+    let whole = Handout::new((data, graph, split), world.ranks_here());
+    let task = (config.clone(), plan.clone(), args.common.runs);
     let Measured { times, parameters, tolls } = world.run(move |rank| {
-        let (data, config, plan, runs) = &task;
-        let shard = Shard::new(rank, data, &graph, plan, config)?;
-        measure(&shard, &Lesson::new(&shard, data.target()?, &split)?, config, *runs)
+        let (whole, (config, plan, runs)) = (whole.take()?, &task);
+        let (data, graph, split) = &*whole;
+        let shard = Shard::new(rank, data, graph, plan, config)?;
+        let lesson = Lesson::new(&shard, data.target()?, split)?;
+        drop(whole);
+        measure(&shard, &lesson, config, *runs)
     })?;
     let dtype = DType::from(config.compute.dtype);
     let steps = (0..times[0].len()).map(|k| times.iter().map(|phase| phase[k]).sum()).collect();
@@ -146,8 +151,8 @@ fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<
     let peaks: Vec<u64> = tolls.iter().map(|t| t.peak.total()).collect();
     let sent: Vec<u64> = tolls.iter().map(Toll::bytes_sent).collect();
     let json = json!({
-        "op": "train", "model": config.model_name(), "graph": data.name, "nodes": data.graph.num_dst(),
-        "edges": data.graph.num_edges(), "threads": world.threads_of_rank(), "device": world.place().to_string(), "dtype": dtype.to_string(),
+        "op": "train", "model": config.model_name(), "graph": name, "nodes": nodes,
+        "edges": edges, "threads": world.threads_of_rank(), "device": world.place().to_string(), "dtype": dtype.to_string(),
         "hidden": args.common.hidden, "layers": args.layers, "parameters": parameters, "dropout": args.dropout,
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
         "peak_bytes": peak.total(), "peak": usage(peak), "peak_bytes_by_rank": peaks,
@@ -161,7 +166,7 @@ fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<
             "{} with {} layers on {}, {} × {} threads, {}, {dtype}",
             config.model_name(),
             args.layers,
-            data.name,
+            name,
             plan.ranks,
             world.threads_of_rank(),
             plan.strategy,

@@ -194,6 +194,7 @@ macro_rules! in_full {
             fn computed_again() {
                 check($model, 3, Remat::Attention, DType::F64);
                 check($model, 2, Remat::Layer, DType::F64);
+                check($model, 2, Remat::Both, DType::F64);
             }
         }
     };
