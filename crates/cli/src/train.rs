@@ -11,6 +11,7 @@ use graphweft_graph::Error;
 use graphweft_train::Stop;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
+use graphweft_train::emulation::Emulation;
 use graphweft_train::session::{self, Session, Start, absolute};
 use graphweft_train::world::World;
 
@@ -74,6 +75,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     device: Choice,
 
+    /// Time epochs as if ranks were elsewhere: a TOML file with the network and how fast ranks compute
+    #[arg(long, value_name = "PROFILE")]
+    emulate: Option<PathBuf>,
+
     /// Go on with the run in DIR, from its newest checkpoint (auto) or this one
     #[arg(long, value_name = "auto|CHECKPOINT", num_args = 0..=1, default_missing_value = "auto", requires = "output")]
     resume: Option<String>,
@@ -120,24 +125,37 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Some(dir) => session::resumed(dir, &start, &given)?,
         None => None,
     };
-    let config = match stored {
+    let mut config = match stored {
         Some(config) => config,
         None => with_defaults(&given)?.finish()?,
     };
     let wanted = given.get("parallel", "ranks").and_then(|ranks| ranks.as_integer()?.try_into().ok());
     let output = args.output.as_deref();
-    let place = (args.device.place_of(&config.parallel, ui), config.compute.precision.into());
-    ranks::enter(&config.parallel, wanted, place, ui, |world, ui| train(&config, output, start, stop, world, ui))
+    let place = args.device.place_of(&config.parallel, ui);
+    if let Some(path) = &args.emulate {
+        // What is planned is planned for there.
+        config.parallel.profile.get_or_insert_with(|| path.display().to_string());
+        let elsewhere = Emulation::read(path)?;
+        let job = Job { config: &config, output, start, stop, emulated: Some(elsewhere.name.clone()) };
+        return ranks::emulate(&config.parallel, vec![elsewhere], place, ui, |world, ui| train(job, world, ui));
+    }
+    let job = Job { config: &config, output, start, stop, emulated: None };
+    let place = (place, config.compute.precision.into());
+    ranks::enter(&config.parallel, wanted, place, ui, |world, ui| train(job, world, ui))
 }
 
-fn train(
-    config: &Config,
-    output: Option<&Path>,
+/// What is to be done, wherever the ranks are.
+struct Job<'a> {
+    config: &'a Config,
+    output: Option<&'a Path>,
     start: Start,
     stop: Stop,
-    world: &World,
-    ui: &Ui,
-) -> anyhow::Result<()> {
+    /// Where ranks are as if, by name.
+    emulated: Option<String>,
+}
+
+fn train(job: Job<'_>, world: &World, ui: &Ui) -> anyhow::Result<()> {
+    let Job { config, output, start, stop, emulated } = job;
     let data = Arc::new(Data::open(&config.data, &config.encoding, ui)?);
     let name = config.model_name();
     let new = || free_folder(Path::new("runs"), &format!("{}-{name}", data.name));
@@ -155,49 +173,57 @@ fn train(
     };
     watch.end();
     let (threads, place, floor) = (world.threads_of_rank(), world.place(), floor.as_ref());
-    Report { config, data: &data, dir: &dir, place, threads, summary: &summary, floor }.show(ui)
+    Report { config, data: &data, dir: &dir, place, threads, summary: &summary, floor, emulated }.show(ui)
 }
 
 impl Args {
     /// File, then flags, then settings.
     fn draft(&self) -> anyhow::Result<Draft> {
-        let (settings, files): (Vec<&String>, Vec<&String>) = self.settings.iter().partition(|s| s.contains('='));
-        let mut draft = match files[..] {
-            [] => Draft::default(),
-            [file] => Draft::read(Path::new(file))?,
-            [first, second, ..] => {
-                let what = format!("two configurations, {first} and {second}");
-                return Err(Error::request(what, "name one file; settings are written section.key=value").into());
-            }
-        };
-        let origin = &self.origin;
-        if origin.data.is_some() || origin.graph.is_some() {
-            // A flag takes the place of either key in the file.
-            draft.unset("data", "path");
-            draft.unset("data", "graph");
-        }
-        for (section, key, value) in [
-            ("data", "path", origin.data.as_deref().map(absolute)),
-            ("data", "graph", origin.graph.clone()),
-            ("model", "name", self.model.clone()),
-            ("data", "split", self.split.clone()),
-        ] {
-            if let Some(value) = value {
-                draft.set(section, key, value)?;
-            }
+        let mut flags = Draft::default();
+        if let Some(split) = &self.split {
+            flags.set("data", "split", split.as_str())?;
         }
         for (key, value) in [("seed", self.seed), ("seeds", self.seeds)] {
             if let Some(value) = value {
-                draft.set("run", key, i64::from(value))?;
+                flags.set("run", key, i64::from(value))?;
             }
         }
         if let Some(memory) = self.memory {
-            draft.set("isolated", "memory", i64::try_from(memory)?)?;
+            flags.set("isolated", "memory", i64::try_from(memory)?)?;
         }
-        self.ranks.set(&mut draft)?;
-        settings.into_iter().try_for_each(|s| draft.assign(s))?;
-        Ok(draft)
+        self.ranks.set(&mut flags)?;
+        draft(&self.settings, &self.origin, self.model.as_deref(), &flags)
     }
+}
+
+/// The file among `settings`, if there is one, then `flags`, then the other settings.
+pub(crate) fn draft(settings: &[String], origin: &Origin, model: Option<&str>, flags: &Draft) -> anyhow::Result<Draft> {
+    let (settings, files): (Vec<&String>, Vec<&String>) = settings.iter().partition(|s| s.contains('='));
+    let mut draft = match files[..] {
+        [] => Draft::default(),
+        [file] => Draft::read(Path::new(file))?,
+        [first, second, ..] => {
+            let what = format!("two configurations, {first} and {second}");
+            return Err(Error::request(what, "name one file; settings are written section.key=value").into());
+        }
+    };
+    if origin.data.is_some() || origin.graph.is_some() {
+        // A flag takes the place of either key in the file.
+        draft.unset("data", "path");
+        draft.unset("data", "graph");
+    }
+    for (section, key, value) in [
+        ("data", "path", origin.data.as_deref().map(absolute)),
+        ("data", "graph", origin.graph.clone()),
+        ("model", "name", model.map(String::from)),
+    ] {
+        if let Some(value) = value {
+            draft.set(section, key, value)?;
+        }
+    }
+    let mut draft = draft.and(flags)?;
+    settings.into_iter().try_for_each(|s| draft.assign(s))?;
+    Ok(draft)
 }
 
 /// What was given and, unless that names a graph, the default graph with the settings that suit it; those of the default model

@@ -47,3 +47,33 @@ fn heads_must_divide_the_width() {
         }
     }
 }
+
+#[test]
+fn one_run_is_timed_on_any_number_of_networks_that_are_not_here() {
+    let scratch = Scratch::new();
+    let profile = |name: &str, bandwidth: &str| {
+        let path = scratch.path(name);
+        let wire = format!("{{ latency = 1e-6, bandwidth = {bandwidth} }}");
+        std::fs::write(&path, format!("compute = 0.5\n[network]\nbetween = {wire}\n")).unwrap();
+        path
+    };
+    let (fast, slow) = (profile("fast.toml", "1e12"), profile("slow.toml", "1e5"));
+    let bench = ["bench", "train", "--graph", "rmat:8:4+loops", "--hidden", "16", "--runs", "1", "--layers", "1"];
+    let more = ["--ranks", "3", "--strategy", "gather", "--emulate", &fast, "--emulate", &slow];
+    let line = scratch.json(&[&bench[..], &more].concat());
+    let emulated = line["emulated"].as_array().unwrap();
+    assert_eq!((&emulated[0]["profile"], &emulated[1]["profile"]), (&"fast".into(), &"slow".into()));
+    assert!(line["forward_ms"].is_null() && line["step_ms"] == emulated[0]["step_ms"] && line["threads"] == 1);
+    assert_eq!(emulated[0]["computing_ms"], emulated[1]["computing_ms"], "it is the same run");
+    let ms = |k: usize| emulated[k]["step_ms"].as_f64().unwrap();
+    let sent = line["bytes_sent_by_rank"][0].as_f64().unwrap();
+    assert!(ms(0) > 0.0 && ms(1) > ms(0) && ms(1) >= sent / 1e5 * 1e3, "{line}");
+    let out = scratch.run(&[&bench[..], &["--emulate", &fast]].concat());
+    assert!(String::from_utf8_lossy(&out.stdout).contains("emulated on fast"), "{out:?}");
+
+    let wrong = profile("wrong.toml", "0");
+    for verb in [&bench[..], &["train", "-o", &scratch.path("run")]] {
+        let message = scratch.error(3, &[verb, &["--emulate", &wrong]].concat());
+        assert!(message.contains("wrong.toml") && message.contains("between.bandwidth"), "{message}");
+    }
+}

@@ -71,6 +71,10 @@ impl Communicator for Checked {
         Ok(Box::new(Examined { notes, payload, ours, read, _written: written, rank, step: self.step.get() }))
     }
 
+    fn added(&self, to: View, pieces: usize) {
+        self.inner.added(to, pieces);
+    }
+
     fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {
         let inner = self.inner.split(members)?;
         Ok(Rc::new(Self { inner, calls: Cell::new(0), step: Rc::clone(&self.step) }))

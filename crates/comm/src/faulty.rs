@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::communicator::{Communicator, Label, Message, Pending};
 use crate::error::Result;
+use crate::view::View;
 
 /// What goes wrong. Operations are the exchanges that a rank posts, in all its groups together, from 0; ranks are those of the
 /// communicator that was made faulty.
@@ -121,6 +122,10 @@ impl Communicator for Faulty {
         }
         // SAFETY: as promised by the caller.
         unsafe { self.inner.post(label, &sends, receives) }
+    }
+
+    fn added(&self, to: View, pieces: usize) {
+        self.inner.added(to, pieces);
     }
 
     fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {

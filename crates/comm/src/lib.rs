@@ -1,15 +1,17 @@
 //! How ranks talk.
 //!
 //! Everything goes through one trait, [`Communicator`], which knows messages between ranks and nothing of graphs. What it moves
-//! are [`View`]s of memory, on the host or on a GPU. Collectives are made of messages in a fixed order, so that sums have the
-//! same bits on every rank, every time, and on every communicator:
+//! are [`View`]s of memory, on the host or on a GPU (or, in a rehearsal, nowhere). Collectives are made of messages in a fixed
+//! order, so that sums have the same bits on every rank, every time, and on every communicator:
 //!
 //! * [`threads`]: ranks in this process; nothing to install.
 //! * `mpi` (feature `mpi`): ranks as processes, started by `mpirun` or `srun`; a [`Launcher`] is known without the feature.
+//! * `nccl` (feature `cuda`): ranks as processes with a GPU each.
 //!
 //! Around any of them, in any order:
 //!
 //! * [`Metered`] counts what is sent to other ranks, by [`Label`].
+//! * [`Clocked`] notes what a rank does, for the times that it would take on another [`Network`].
 //! * [`Checked`] tells ranks that make different calls so, instead of letting them hang.
 //! * [`Faulty`] lets things go wrong on purpose.
 //!
@@ -47,24 +49,32 @@
 mod add;
 mod bytes;
 mod checked;
+mod clocked;
 mod collective;
 mod communicator;
 mod error;
 mod faulty;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod launcher;
 mod metered;
+mod moving;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+#[cfg(feature = "cuda")]
+pub mod nccl;
+mod scratch;
 mod sync;
 pub mod threads;
 mod view;
 
 pub use bytes::{broadcast, gather};
 pub use checked::Checked;
+pub use clocked::{Clocked, Event, Log, Meeting, Network, Parcel, Recorder, Times, Wire, cpu_time, replay};
 pub use collective::Sum;
 pub use communicator::{Communicator, Label, Message, Pending, Traffic};
 pub use error::{Error, Result};
 pub use faulty::{Fault, Faulty};
 pub use launcher::Launcher;
 pub use metered::{Account, Count, Counts, Metered};
-pub use view::{Place, Type, View};
+pub use view::{Gpu, Place, Type, View};

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use crate::communicator::{Communicator, Label, Message, Pending};
 use crate::error::Result;
+use crate::view::View;
 
 /// What one rank sent under one [`Label`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,6 +109,10 @@ impl Communicator for Metered {
             count.bytes += others.map(|m| m.view.bytes as u64).sum::<u64>();
         }
         Ok(pending)
+    }
+
+    fn added(&self, to: View, pieces: usize) {
+        self.inner.added(to, pieces);
     }
 
     fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use graphweft_comm::Label;
-use graphweft_graph::Csr;
 use graphweft_graph::partition::Partition;
+use graphweft_graph::{Csr, Permutation};
 use graphweft_tensor::{Error, Ids, Result};
 
 use crate::link::Link;
@@ -25,32 +25,37 @@ pub struct Layout {
     edges: Vec<u64>,
 }
 
-impl Layout {
-    /// The part of `graph`, which has original ids, that belongs to `rank` of `ranks`. Of K parts, rank r of P has those from
-    /// r·K/P up to (r+1)·K/P; a rank that has none has no rows.
-    ///
-    /// # Errors
-    /// If the partition is of another graph, or there is no such rank.
-    pub fn new(graph: &Csr<u32>, partition: &Partition, ranks: usize, rank: usize) -> Result<Self> {
+/// What all ranks' layouts are made from.
+struct Whole<'a> {
+    graph: &'a Csr<u32>,
+    permutation: &'a Permutation,
+    ranges: Arc<[usize]>,
+    originals: Arc<[u64]>,
+    degrees: Arc<[u32]>,
+}
+
+impl<'a> Whole<'a> {
+    fn new(graph: &'a Csr<u32>, partition: &'a Partition, ranks: usize) -> Result<Self> {
         let nodes = partition.num_nodes();
-        let problem = |problem| Err(Error::Argument { op: "layout", problem });
         if graph.num_dst() != nodes || graph.num_src() != nodes {
             let shape = format!("{} × {}", graph.num_dst(), graph.num_src());
-            return problem(format!("a partition of {nodes} nodes does not divide a graph of {shape}"));
-        }
-        if rank >= ranks {
-            return problem(format!("there is no rank {rank} of {ranks}"));
+            return refused(format!("a partition of {nodes} nodes does not divide a graph of {shape}"));
         }
         let (permutation, parts) = (partition.permutation(), partition.num_parts());
-        let ranges: Arc<[usize]> = (0..=ranks).map(|r| partition.ranges()[r * parts / ranks] as usize).collect();
+        let ranges = (0..=ranks).map(|r| partition.ranges()[r * parts / ranks.max(1)] as usize).collect();
         let originals: Arc<[u64]> = permutation.old_of_new().into();
-        let degree = |id: &u64| graph.degree(*id as usize);
         // A node has fewer than 2³² neighbours but may have more edges; its weight in a mean is as small either way.
-        let degrees = originals.iter().map(|id| degree(id).min(u32::MAX as usize) as u32).collect();
+        let degree = |id: &u64| graph.degree(*id as usize).min(u32::MAX as usize) as u32;
+        let degrees = originals.iter().map(degree).collect();
+        Ok(Self { graph, permutation, ranges, originals, degrees })
+    }
+
+    fn layout(&self, rank: usize) -> Layout {
+        let Self { graph, permutation, ranges, originals, degrees } = self;
         let own = &originals[ranges[rank]..ranges[rank + 1]];
         let mut indptr = Vec::with_capacity(own.len() + 1);
         indptr.push(0u64);
-        let total: usize = own.iter().map(degree).sum();
+        let total: usize = own.iter().map(|id| graph.degree(*id as usize)).sum();
         let (mut indices, mut edges) = (Vec::with_capacity(total), Vec::with_capacity(total));
         let mut row: Vec<(u32, u64)> = Vec::new();
         for &id in own {
@@ -62,7 +67,36 @@ impl Layout {
             edges.extend(row.iter().map(|(_, edge)| *edge));
             indptr.push(indices.len() as u64);
         }
-        Ok(Self { rank, ranges, originals, degrees, csr: Csr::from_valid(indptr, indices, nodes), edges })
+        let csr = Csr::from_valid(indptr, indices, graph.num_src());
+        let (ranges, originals, degrees) = (Arc::clone(ranges), Arc::clone(originals), Arc::clone(degrees));
+        Layout { rank, ranges, originals, degrees, csr, edges }
+    }
+}
+
+fn refused<T>(problem: String) -> Result<T> {
+    Err(Error::Argument { op: "layout", problem })
+}
+
+impl Layout {
+    /// The part of `graph`, which has original ids, that belongs to `rank` of `ranks`. Of K parts, rank r of P has those from
+    /// r·K/P up to (r+1)·K/P; a rank that has none has no rows.
+    ///
+    /// # Errors
+    /// If the partition is of another graph, or there is no such rank.
+    pub fn new(graph: &Csr<u32>, partition: &Partition, ranks: usize, rank: usize) -> Result<Self> {
+        if rank >= ranks {
+            return refused(format!("there is no rank {rank} of {ranks}"));
+        }
+        Ok(Whole::new(graph, partition, ranks)?.layout(rank))
+    }
+
+    /// The parts of all ranks, in order, at less than the cost of each.
+    ///
+    /// # Errors
+    /// If the partition is of another graph.
+    pub fn all(graph: &Csr<u32>, partition: &Partition, ranks: usize) -> Result<Vec<Self>> {
+        let whole = Whole::new(graph, partition, ranks)?;
+        Ok((0..ranks).map(|rank| whole.layout(rank)).collect())
     }
 
     /// The layout in which the ranks of `across`, which follow one another, are one, as are as many others each, and how many

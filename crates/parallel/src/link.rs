@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use graphweft_comm::{Communicator, Label, Message, Pending, Place, Sum, Type, View};
-use graphweft_tensor::{Address, DType, Device, Error, Matrix, Result, Tag};
+use graphweft_comm::{Communicator, Gpu, Label, Message, Pending, Place, Sum, Type, View};
+use graphweft_tensor::{Address, Charge, DType, Device, Error, Matrix, OnGpu, Result, Tag};
 
 /// A rank's communicator with its device.
 #[derive(Clone)]
@@ -174,18 +174,30 @@ impl Link {
 
     /// All ranks' numbers, `counts[rank]` of each, in order.
     pub fn all_gather_ids(&self, label: Label, own: &[u64], counts: &[usize]) -> Result<Vec<u64>> {
-        // Moved as they are, whatever the type says.
-        let own = self.device.upload(own.len(), 1, bytemuck::cast_slice::<u64, f64>(own), Tag::Exchange)?;
-        let all = self.all_gather(label, &own, counts)?.wait_one()?;
+        let (own, _counted) = self.numbers(own, counts)?;
+        let all = self.on_the_host().all_gather(label, &own, counts)?.wait_one()?;
         Ok(bytemuck::cast_vec(all.to_vec::<f64>()?))
+    }
+
+    /// Numbers that are to be moved, and the memory that this takes, with what is received.
+    fn numbers(&self, own: &[u64], from: &[usize]) -> Result<(Matrix, Charge)> {
+        let bytes = 8 * (own.len() + from.iter().sum::<usize>()) as u64;
+        // Moved as they are, whatever the type says.
+        let own = Device::cpu().upload(own.len(), 1, bytemuck::cast_slice::<u64, f64>(own), Tag::Exchange)?;
+        Ok((own, self.device.charge(Tag::Exchange, bytes)))
+    }
+
+    /// For what lies on the host, wherever the matrices are.
+    fn on_the_host(&self) -> Self {
+        Self::new(Rc::clone(&self.comm), &Device::cpu())
     }
 
     /// Sends `lists[rank]` to each rank and receives theirs, in order.
     pub fn all_to_all_ids(&self, label: Label, lists: &[Vec<u64>]) -> Result<Vec<Vec<u64>>> {
         let move_all = |ids: &[u64], to: &[usize], from: &[usize]| -> Result<Vec<u64>> {
-            // Moved as they are, whatever the type says.
-            let ids = self.device.upload(ids.len(), 1, bytemuck::cast_slice::<u64, f64>(ids), Tag::Exchange)?;
-            Ok(bytemuck::cast_vec(self.all_to_all(label, &ids, to, from)?.wait_one()?.to_vec::<f64>()?))
+            let (ids, _counted) = self.numbers(ids, from)?;
+            let all = self.on_the_host().all_to_all(label, &ids, to, from)?.wait_one()?;
+            Ok(bytemuck::cast_vec(all.to_vec::<f64>()?))
         };
         let (ones, to): (Vec<usize>, Vec<usize>) = lists.iter().map(|list| (1, list.len())).unzip();
         let lengths: Vec<u64> = to.iter().map(|len| *len as u64).collect();
@@ -274,15 +286,19 @@ fn view_mut(m: &mut Matrix) -> Result<View> {
 }
 
 fn at(address: Address, m: &Matrix) -> View {
-    let (place, pointer) = match address {
-        Address::Host(pointer) => (Place::Host, pointer),
-    };
     let dtype = match m.dtype() {
         DType::F32 => Type::F32,
         DType::F64 => Type::F64,
         DType::Bf16 => Type::Bf16,
     };
-    View { place, pointer, bytes: m.bytes(), dtype }
+    match address {
+        Address::Host(pointer) => View { place: Place::Host, pointer, bytes: m.bytes(), dtype },
+        Address::Cuda(OnGpu { pointer, device, context, stream, aside, add_up }) => {
+            let place = Place::Cuda(Gpu { device, context, stream, aside, add_up });
+            View { place, pointer: std::ptr::without_provenance_mut(pointer as usize), bytes: m.bytes(), dtype }
+        }
+        Address::Nowhere => View::nowhere(m.bytes(), dtype),
+    }
 }
 
 #[cfg(test)]

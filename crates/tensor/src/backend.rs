@@ -5,8 +5,9 @@
 
 use crate::adjacency::Direction;
 use crate::cpu::HostBlock;
+use crate::dry::DryBlock;
 use crate::error::Result;
-use crate::matrix::Matrix;
+use crate::matrix::{Address, Matrix};
 use crate::ops::activation::ActivationKernels;
 use crate::ops::attention::AttentionKernels;
 use crate::ops::bag::BagKernels;
@@ -30,6 +31,8 @@ use crate::optim::OptimizerKernels;
 pub enum Block {
     /// In this process's own memory.
     Host(HostBlock),
+    /// Nowhere: only counted.
+    Dry(DryBlock),
     /// On an NVIDIA GPU.
     #[cfg(feature = "cuda")]
     Cuda(crate::cuda::CudaBlock),
@@ -39,6 +42,7 @@ impl Block {
     pub(crate) fn capacity(&self) -> usize {
         match self {
             Self::Host(block) => block.capacity(),
+            Self::Dry(block) => block.capacity(),
             #[cfg(feature = "cuda")]
             Self::Cuda(block) => block.capacity(),
         }
@@ -53,6 +57,11 @@ pub trait Memory {
     /// Memory of at least `bytes` bytes, contents unspecified; `None` if there is not enough left.
     fn allocate(&self, bytes: usize) -> Result<Option<Block>>;
 
+    /// Whether what is written can be read again.
+    fn keeps_contents(&self) -> bool {
+        true
+    }
+
     /// Overwrites `to` with bytes from the host.
     fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()>;
 
@@ -65,8 +74,14 @@ pub trait Memory {
     /// Overwrites `to` with the elements of `from`, converted to `to`'s type.
     fn convert(&self, to: &mut Matrix, from: &Matrix) -> Result<()>;
 
+    /// Overwrites `count` elements of `to`, from element `at` on, with those of `from`, of the same type, from element `start` on.
+    fn copy_part(&self, from: &Matrix, start: usize, to: &mut Matrix, at: usize, count: usize) -> Result<()>;
+
     /// `to += x`.
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()>;
+
+    /// Where the elements of a matrix are, for those who move bytes.
+    fn address(&self, m: &Matrix) -> Result<Address>;
 
     /// Returns when everything that was asked for so far is done: for clocks.
     fn wait(&self) -> Result<()>;

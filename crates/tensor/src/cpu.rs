@@ -28,6 +28,7 @@ mod product;
 mod residual;
 mod rows;
 mod rowwise;
+pub(crate) mod scratch;
 mod share;
 mod simd;
 mod spmm;
@@ -38,7 +39,7 @@ use memmap2::{Advice, MmapMut};
 use crate::backend::{Block, Memory};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::matrix::{Address, Matrix};
 
 pub use isa::Isa;
 
@@ -104,6 +105,7 @@ pub(crate) fn host<'a, T: Element>(op: &'static str, what: &'static str, m: &'a 
     let buffer = m.buffer();
     match buffer.block() {
         Some(Block::Host(block)) => Ok(bytemuck::cast_slice(&block.pages[..buffer.bytes()])),
+        Some(Block::Dry(_)) => Err(elsewhere(op, what)),
         #[cfg(feature = "cuda")]
         Some(Block::Cuda(_)) => Err(elsewhere(op, what)),
         None => Ok(&[]),
@@ -124,13 +126,13 @@ pub(crate) fn host_mut<'a, T: Element>(op: &'static str, what: &'static str, m: 
     let bytes = buffer.bytes();
     match buffer.block_mut() {
         Some(Block::Host(block)) => Ok(bytemuck::cast_slice_mut(&mut block.pages[..bytes])),
+        Some(Block::Dry(_)) => Err(elsewhere(op, what)),
         #[cfg(feature = "cuda")]
         Some(Block::Cuda(_)) => Err(elsewhere(op, what)),
         None => Ok(&mut []),
     }
 }
 
-#[cfg(feature = "cuda")]
 fn elsewhere(op: &'static str, what: &'static str) -> Error {
     Error::Argument { op, problem: format!("{what} is on another device") }
 }
@@ -180,8 +182,19 @@ impl Memory for Cpu {
         elementwise::convert(to, from)
     }
 
+    fn copy_part(&self, from: &Matrix, start: usize, to: &mut Matrix, at: usize, count: usize) -> Result<()> {
+        elementwise::copy_part(from, start, to, at, count)
+    }
+
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {
         elementwise::add(to, x)
+    }
+
+    fn address(&self, m: &Matrix) -> Result<Address> {
+        match m.buffer().block() {
+            Some(Block::Host(block)) => Ok(Address::Host(block.address())),
+            _ => Err(Error::Argument { op: "address", problem: format!("{m:?} is not in this process's memory") }),
+        }
     }
 
     fn wait(&self) -> Result<()> {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use crate::backend::{Backend, Block};
 use crate::cpu::Cpu;
+use crate::dry::{Dry, Sink};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::ledger::{Ledger, Tag};
@@ -33,6 +34,22 @@ impl Device {
     /// The CPU, with the current rayon pool.
     pub fn cpu() -> Self {
         Self::with_backend(Box::new(Cpu::new()))
+    }
+
+    /// A device that has `capacity` bytes, or no end of them, and computes nothing: `sink` hears of what it would have done. See
+    /// [`dry`](crate::dry).
+    ///
+    /// ```
+    /// use std::rc::Rc;
+    /// use graphweft_tensor::{Device, Tag};
+    /// let device = Device::dry(Some(1000), Rc::new(|work| println!("{work:?}")));
+    /// let m = device.upload(2, 2, &[1.0f32, 2.0, 3.0, 4.0], Tag::Activations)?;
+    /// assert_eq!((m.to_vec::<f32>()?, device.ledger().now().total()), (vec![0.0; 4], 16));
+    /// assert!(device.zeros("too much", 10, 100, m.dtype(), Tag::Activations).is_err());
+    /// # Ok::<(), graphweft_tensor::Error>(())
+    /// ```
+    pub fn dry(capacity: Option<u64>, sink: Sink) -> Self {
+        Self::with_backend(Box::new(Dry::new(capacity, sink)))
     }
 
     /// A device run by `backend`.
@@ -65,8 +82,8 @@ impl Device {
                 match self.allocate(bytes) {
                     Ok(Some(block)) => block,
                     other => {
-                        let usage = ledger.now();
                         ledger.remove(tag, bytes as u64);
+                        let usage = ledger.now();
                         other?;
                         return Err(Error::OutOfMemory { op, device: backend.name(), requested: bytes as u64, usage });
                     }
@@ -105,6 +122,22 @@ impl Device {
         }
         let mut m = self.uninit("upload", rows, cols, T::DTYPE, tag)?;
         self.backend().upload(&mut m, bytemuck::cast_slice(elements))?;
+        Ok(m)
+    }
+
+    /// The same from elements that are dear to get: they are not asked for where nothing is kept.
+    pub fn upload_from<T: Element, V: AsRef<[T]>>(
+        &self,
+        rows: usize,
+        cols: usize,
+        tag: Tag,
+        elements: impl FnOnce() -> V,
+    ) -> Result<Matrix> {
+        if self.backend().keeps_contents() {
+            return self.upload(rows, cols, elements().as_ref(), tag);
+        }
+        let mut m = self.uninit("upload", rows, cols, T::DTYPE, tag)?;
+        self.backend().upload(&mut m, &[])?;
         Ok(m)
     }
 
@@ -173,4 +206,32 @@ impl Drop for Buffer {
             pool.put(block.capacity(), block);
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+
+    use super::*;
+
+    fn parts_are_copied_and_nonsense_is_refused(device: &Device) {
+        fn check<T: Element + PartialEq + fmt::Debug>(device: &Device, of: impl Fn(u16) -> T) {
+            let from = device.upload(7, 3, &(0..21).map(&of).collect::<Vec<T>>(), Tag::Activations).unwrap();
+            let mut to = device.upload(2, 5, &vec![of(100); 10], Tag::Activations).unwrap();
+            device.backend().copy_part(&from, 13, &mut to, 4, 6).unwrap();
+            let expected: Vec<T> = [100, 100, 100, 100, 13, 14, 15, 16, 17, 18].map(&of).into();
+            assert_eq!(to.to_vec::<T>().unwrap(), expected);
+            for (start, at, count) in [(16, 0, 6), (0, 5, 6), (usize::MAX, 0, 2)] {
+                assert!(device.backend().copy_part(&from, start, &mut to, at, count).is_err(), "{start} {at} {count}");
+            }
+            assert_eq!(to.to_vec::<T>().unwrap(), expected);
+        }
+        check(device, f32::from);
+        check(device, f64::from);
+        check(device, |x| bf16::from_f32(f32::from(x)));
+        let [from, mut to] = [DType::F32, DType::F64].map(|t| device.zeros("test", 1, 1, t, Tag::Activations).unwrap());
+        assert!(device.backend().copy_part(&from, 0, &mut to, 0, 1).is_err(), "of another type");
+    }
+
+    crate::ops::tests::on_every_device!(parts_are_copied_and_nonsense_is_refused);
 }

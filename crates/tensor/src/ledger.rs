@@ -83,6 +83,9 @@ impl fmt::Display for Usage {
 pub struct Ledger {
     now: Cell<Usage>,
     peak: Cell<Usage>,
+    /// All that was ever added.
+    #[cfg(test)]
+    requested: Cell<Usage>,
 }
 
 impl Ledger {
@@ -90,6 +93,12 @@ impl Ledger {
         let mut now = self.now.get();
         now.0[tag as usize] += bytes;
         self.now.set(now);
+        #[cfg(test)]
+        {
+            let mut requested = self.requested.get();
+            requested.0[tag as usize] += bytes;
+            self.requested.set(requested);
+        }
         if now.total() > self.peak.get().total() {
             self.peak.set(now);
         }
@@ -99,6 +108,11 @@ impl Ledger {
         let mut now = self.now.get();
         now.0[tag as usize] -= bytes;
         self.now.set(now);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn requested(&self) -> Usage {
+        self.requested.get()
     }
 
     /// What is held now.

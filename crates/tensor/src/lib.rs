@@ -5,6 +5,7 @@
 //! * [`ops`]: one file per operation, forward and backward, written against the trait [`Backend`];
 //! * [`optim`]: optimizers over lists of [`Parameter`]s;
 //! * [`cpu`]: the kernels of the CPU, dispatched at run time to what the processor has;
+//! * [`dry`]: a device that only counts, for rehearsals;
 //! * `cuda`: those of NVIDIA GPUs, with the feature of that name. A [`Place`] names either.
 //!
 //! A rank owns its device, its tape and its parameters: there are no globals and no locks. No operation assumes that a matrix
@@ -12,10 +13,12 @@
 
 pub mod adjacency;
 mod backend;
+mod cache;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod device;
+pub mod dry;
 mod dtype;
 mod error;
 pub mod gradcheck;
@@ -28,15 +31,19 @@ mod pool;
 mod random;
 mod reduce;
 mod tape;
+mod timed;
 
 pub use adjacency::Adjacency;
 pub use backend::Backend;
+pub use cache::cache_folder;
 pub use device::{Charge, Device};
+pub use dry::Work;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use ledger::{Ledger, Tag, Usage};
-pub use matrix::{Address, Matrix};
+pub use matrix::{Address, Matrix, OnGpu};
 pub use place::{Place, Precision};
 pub use random::{Dropout, Ids};
 pub use reduce::{Alone, Reduce};
 pub use tape::{Backward, Grads, Parameter, Tape, Var};
+pub use timed::{Timing, Timings};

@@ -191,6 +191,7 @@ mod tests {
     use super::*;
     use crate::cpu::{Cpu, Isa};
     use crate::device::Device;
+    use crate::dry::tests::takes_as_much;
     use crate::dtype::DType;
     use crate::gradcheck::numbers;
     use crate::ops::tests::f64s;
@@ -273,6 +274,7 @@ mod tests {
     #[test]
     fn every_instruction_set_agrees_with_f64() {
         for rule in RULES {
+            takes_as_much(&format!("{rule:?}"), |device| run(device, rule, DType::F32));
             let exact = run(&Device::cpu(), rule, DType::F64);
             for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
                 let found = run(&Device::with_backend(Box::new(Cpu::with_isa(isa))), rule, DType::F32);

@@ -143,7 +143,7 @@ impl Trained {
         if world.ranks() > 1 || !self.config.model.follows_edges() {
             return Ok(None);
         }
-        let chunks = Plan::shared(&self.config, world, &data.graph, progress)?.chunks(&data.graph)?;
+        let chunks = Plan::shared_unplanned(&self.config, world, &data.graph, progress)?.chunks(&data.graph)?;
         Ok(chunks.filter(|chunks| chunks.count() > 1))
     }
 
@@ -170,9 +170,9 @@ impl Trained {
         progress: &dyn Progress,
         body: impl Fn(&Self, &Shard) -> Result<T> + Send + Sync + 'static,
     ) -> Result<T> {
-        let plan = Plan::shared(&self.config, world, &data.graph, progress)?;
+        let plan = Plan::shared_unplanned(&self.config, world, &data.graph, progress)?;
         let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
-        let (trained, data, graph) = (Arc::clone(self), Arc::clone(data), Handout::new(graph, world.ranks_here()));
+        let (trained, data, graph) = (Arc::clone(self), Arc::clone(data), Handout::new(graph, world.ranks_inside()));
         world.run(move |rank| body(&trained, &Shard::new(rank, &data, &*graph.take()?, &plan, &trained.config)?))
     }
 

@@ -8,6 +8,7 @@ use graphweft_parallel::{Link, ranks, sums};
 use graphweft_tensor::{Alone, Device, Reduce, Tag, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::emulation::Clock;
 use crate::error::Result;
 
 /// A rank of a run. Ranks that are alone need nobody.
@@ -15,6 +16,7 @@ use crate::error::Result;
 pub struct Rank {
     device: Device,
     others: Option<Others>,
+    clock: Option<Clock>,
 }
 
 /// The rest of the world.
@@ -27,14 +29,20 @@ struct Others {
 impl Rank {
     /// The only one.
     pub fn alone(device: &Device) -> Self {
-        Self { device: device.clone(), others: None }
+        Self { device: device.clone(), others: None, clock: None }
     }
 
     /// One of those that `comm` connects; what it sends is counted.
     pub fn among(comm: Rc<dyn Communicator>, device: &Device) -> Self {
         let metered = Metered::new(comm);
         let account = metered.account();
-        Self { device: device.clone(), others: Some(Others { link: Link::new(Rc::new(metered), device), account }) }
+        let others = Others { link: Link::new(Rc::new(metered), device), account };
+        Self { device: device.clone(), others: Some(others), clock: None }
+    }
+
+    /// The same with a clock, which is not of this world.
+    pub(crate) fn timed_by(self, clock: Clock) -> Self {
+        Self { clock: Some(clock), ..self }
     }
 
     /// Its number, from 0.
@@ -99,6 +107,11 @@ impl Rank {
         }
     }
 
+    /// Its clock, where times are [emulated](crate::emulation).
+    pub fn clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
+    }
+
     /// What was sent to other ranks since then, by operation.
     pub fn sent(&self) -> Vec<Sent> {
         let Some(others) = &self.others else { return Vec::new() };
@@ -113,6 +126,9 @@ impl Rank {
         all
     }
 }
+
+/// What is agreed on once.
+pub(crate) const SETUP: Label = Label { op: "setup", traffic: Traffic::Setup, layer: 0 };
 
 fn metrics(op: &'static str) -> Label {
     Label { op, traffic: Traffic::Metrics, layer: 0 }

@@ -3,13 +3,14 @@
 //! Nothing here assumes that all rows are present. A split names original ids; a rank keeps those it has, with their places in
 //! the whole, and totals are sums over ranks.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use graphweft_graph::dataset::Split;
+use graphweft_graph::dataset::{Features as Stored, Split};
 use graphweft_model::{Features, GraphOps, Prepared, Shape, Total};
-use graphweft_parallel::{Layout, Local, spread};
+use graphweft_parallel::{Layout, Local, Strategy, spread};
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy, softmax_cross_entropy};
 use graphweft_tensor::{DType, Device, Error as Computation, Ids, Matrix, Tag, Tape, Var};
@@ -44,27 +45,50 @@ pub struct Shard {
 impl Shard {
     /// What `rank` holds of `data` as `plan` has it; `graph` is that of the data with the edges that the model adds.
     pub fn new(rank: &Rank, data: &Data, graph: &Prepared, plan: &Plan, config: &Config) -> Result<Self> {
-        let (device, dtype) = (rank.device(), DType::from(config.compute.dtype));
         let layout = match (rank.link(), &plan.parts) {
-            (Some(link), Some(parts)) => Some((Layout::new(&graph.csr, parts, link.size(), link.rank())?, link)),
+            (Some(link), Some(parts)) => Some(Layout::new(&graph.csr, parts, link.size(), link.rank())?),
             (None, _) => None,
             (Some(link), None) => {
                 let problem = format!("the plan does not say which of {} ranks has which rows", link.size());
                 return Err(Computation::Argument { op: "shard", problem }.into());
             }
         };
-        let own = layout.as_ref().map(|(layout, _)| &layout.originals()[layout.own()]);
+        Self::with_layout(rank, data, graph, (&plan.strategy, layout.as_ref()), config)
+    }
+
+    /// The same with the rank's layout at hand, which it needs where there are others.
+    pub(crate) fn with_layout<'d>(
+        rank: &Rank,
+        data: &'d Data,
+        graph: &'d Prepared,
+        (strategy, layout): (&Strategy, Option<&Layout>),
+        config: &Config,
+    ) -> Result<Self> {
+        let (device, dtype) = (rank.device(), DType::from(config.compute.dtype));
+        let own = layout.map(|layout| &layout.originals()[layout.own()]);
         let count = own.map_or(graph.csr.num_dst(), <[u64]>::len);
-        let features = upload_features(device, &rows::features(&data.features, own), count, dtype)?;
-        let edges = layout.as_ref().map(|(layout, _)| layout.edges());
+        let upload = |rows: usize, width: usize, dtype: DType, values: &dyn Fn() -> Cow<'d, [f32]>| -> Result<Matrix> {
+            let x = device.upload_from(rows, width, Tag::Graph, values)?;
+            Ok(if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? })
+        };
+        let features = match &data.features {
+            Stored::Dense(m) if m.width() == 0 => {
+                Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?)
+            }
+            Stored::Dense(m) => Features::Dense(upload(count, m.width(), dtype, &|| rows::dense(m, own))?),
+            Stored::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, &rows::sparse(m, own), dtype.compute())?)),
+        };
+        let edges = layout.map(Layout::edges);
+        let of_edges = |width: usize, values: &dyn Fn() -> Cow<'d, [f32]>| {
+            upload(edges.map_or(graph.csr.num_edges(), <[u64]>::len), width, dtype.compute(), values).map(Some)
+        };
         let edge_features = match &data.edge_features {
-            _ if graph.width > 0 => Some((rows::numbers(graph.edge_rows(), graph.width, edges), graph.width)),
-            Some(m) => Some((rows::dense(m, edges), m.width())),
+            _ if graph.width > 0 => of_edges(graph.width, &|| rows::numbers(graph.edge_rows(), graph.width, edges))?,
+            Some(m) => of_edges(m.width(), &|| rows::dense(m, edges))?,
             None => None,
         };
-        let edge_features = edge_features.map(|(x, width)| upload(device, &x, width, dtype.compute())).transpose()?;
         let width = data.encoding_width();
-        let encodings = || upload(device, &rows::numbers(&data.encodings, width, own), width, dtype);
+        let encodings = || upload(count, width, dtype, &|| rows::numbers(&data.encodings, width, own));
         let positional = if width > 0 { Some(encodings()?) } else { None };
         let shape = Shape {
             features: features.width(),
@@ -72,10 +96,10 @@ impl Shard {
             classes: data.classes,
             edge_features: edge_features.as_ref().map_or(0, Matrix::cols),
         };
-        let originals = layout.as_ref().map(|(layout, _)| Arc::clone(layout.originals()));
-        let ops: Rc<dyn GraphOps> = match layout {
+        let originals = layout.map(|layout| Arc::clone(layout.originals()));
+        let ops: Rc<dyn GraphOps> = match layout.zip(rank.link()) {
             None => Rc::new(Local::new(device, graph.csr.clone(), edge_features)?),
-            Some((layout, link)) => spread(&plan.strategy, &layout, link, edge_features).map_err(|e| match e {
+            Some((layout, link)) => spread(strategy, layout, link, edge_features).map_err(|e| match e {
                 Computation::Argument { op: "strategy", problem } => {
                     Error::setting("parallel.strategy", problem, "choose another one, or auto")
                 }
@@ -160,6 +184,17 @@ enum Labels {
     Each { host: Vec<f32>, device: Matrix },
 }
 
+impl Labels {
+    /// Numbers for every row and class.
+    fn each(shard: &Shard, host: Vec<f32>) -> Result<Self> {
+        let (device, rows, classes) = (shard.device(), shard.ops.rows(), shard.shape.classes);
+        let labels = device.upload_from(rows, classes, Tag::Graph, || &host)?;
+        let wide = shard.dtype.compute() == DType::F64;
+        let labels = if wide { device.convert("labels", &labels, DType::F64)? } else { labels };
+        Ok(Self::Each { host, device: labels })
+    }
+}
+
 impl Lesson {
     /// Prepares `target`, in original order, and `split` for the rows of `shard`.
     pub fn new(shard: &Shard, target: &Target, split: &Split) -> Result<Self> {
@@ -185,7 +220,7 @@ impl Lesson {
     }
 
     fn build(shard: &Shard, labels: Target, parts: [Part; 3], rows: LossRows) -> Result<Self> {
-        let (classes, device) = (shard.shape.classes, shard.device());
+        let classes = shard.shape.classes;
         let (own, labels) = match labels {
             Target::Class(labels) => (rows.total(&labels), Labels::Class(labels.into())),
             Target::Each(host) => {
@@ -193,10 +228,7 @@ impl Lesson {
                     |row: &u32| host[*row as usize * classes..][..classes].iter().filter(|y| **y >= 0.0).count();
                 let weight = |k: usize| rows.weights().map_or(1.0, |w| f64::from(w[k]));
                 let own = rows.rows().iter().enumerate().map(|(k, row)| weight(k) * known(row) as f64).sum();
-                let labels = device.upload(shard.ops.rows(), classes, &host, Tag::Graph)?;
-                let wide = shard.dtype.compute() == DType::F64;
-                let labels = if wide { device.convert("labels", &labels, DType::F64)? } else { labels };
-                (own, Labels::Each { host, device: labels })
+                (own, Labels::each(shard, host)?)
             }
         };
         let total = shard.rank.sum(Total::Setup, &[own])?[0];
@@ -206,6 +238,19 @@ impl Lesson {
     /// What the loss is divided by: how much this lesson counts among several.
     pub(crate) fn total(&self) -> f64 {
         self.total
+    }
+
+    /// What stands for the labels of `shard` in a rehearsal, in which nobody looks at them: as many numbers, with a part `learned`
+    /// of the rows to learn from.
+    pub(crate) fn unread(shard: &Shard, target: Option<&Target>, learned: f64) -> Result<Self> {
+        let rows = shard.ops.rows();
+        let labels = match target {
+            None | Some(Target::Class(_)) => Labels::Class(vec![0; rows].into()),
+            Some(Target::Each(_)) => Labels::each(shard, Vec::new())?,
+        };
+        let counted = (rows as f64 * learned.clamp(0.0, 1.0)).round() as u32;
+        let parts = [(); 3].map(|()| Part { rows: Vec::new(), places: Vec::new(), total: 0 });
+        Ok(Self { labels, parts, rows: LossRows::new((0..counted).collect::<Vec<u32>>())?, total: 1.0 })
     }
 
     /// As metrics want the labels.

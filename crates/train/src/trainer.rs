@@ -16,11 +16,12 @@ use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::Config;
 use crate::course::{Course, Material};
 use crate::data::Data;
+use crate::emulation::Clock;
 use crate::error::{Error, Result};
 use crate::handout::Handout;
 use crate::learner::Learner;
 use crate::metrics::Metric;
-use crate::plan::Plan;
+use crate::plan::{Plan, Predicted};
 use crate::rank::{Rank, Toll};
 use crate::record::{Moment, Record, timed, trace};
 use crate::run_dir::trace::Phases;
@@ -60,7 +61,7 @@ pub struct Outcome {
 /// What it took, which no two runs agree on.
 #[derive(Clone, Debug, Default)]
 pub struct Cost {
-    /// Milliseconds of each epoch that this process ran: forward, backward and update.
+    /// Milliseconds of each epoch that this process ran: forward, backward and update. Emulated, if the world is.
     pub epoch_ms: Vec<f64>,
     /// Seconds of everything, with evaluations and checkpoints.
     pub seconds: f64,
@@ -125,7 +126,7 @@ impl Trainer {
     /// # Errors
     /// [`Error::Stopped`] once everything is saved, if that was asked for; [`Error::NotFinite`] before a bad update. Both come
     /// to all ranks alike.
-    pub fn run(&self, rank: &Rank) -> Result<Run> {
+    pub fn run(&self, rank: &Rank) -> Result<(Run, Plan)> {
         let config = &self.config;
         let metric = config.train.metric.unwrap_or(self.data.target()?.default_metric());
         metric.check(&self.data.target()?.truth(), self.data.classes)?;
@@ -193,8 +194,9 @@ impl Trainer {
             parameters: now.learner.size(),
             best: self.to_best(&now, &course, metric)?,
         };
-        let losses = self.finish(&course, &now, record.as_ref(), &outcome)?;
-        Ok(Run { outcome, losses, cost })
+        let plan = self.compared(&cost);
+        let losses = self.finish(&course, &now, record.as_ref(), &plan, &outcome)?;
+        Ok((Run { outcome, losses, cost }, plan))
     }
 
     /// The state before the first epoch, or after that of a checkpoint.
@@ -247,9 +249,13 @@ impl Trainer {
         let (epoch, start) = (now.epoch + 1, Instant::now());
         let (lr, phases) = (now.schedule.lr(epoch), &mut now.phases);
         rank.reset_sent();
+        rank.clock().inspect(|clock| clock.start());
         let phase = &mut |phase, start| phases.add(phase, epoch, start);
         let report = course.learn(&mut now.learner, epoch, lr, phase)?;
-        let ms = start.elapsed().as_secs_f64() * 1e3;
+        let ms = match rank.clock().map(Clock::stop).transpose()?.flatten() {
+            Some(elsewhere) => elsewhere.first().map_or(0.0, |times| Clock::seconds(times)) * 1e3,
+            None => start.elapsed().as_secs_f64() * 1e3,
+        };
         now.toll.sent = rank.sent();
         now.epoch = epoch;
         let train = &self.config.train;
@@ -288,12 +294,22 @@ impl Trainer {
         }
     }
 
+    /// The plan with what it came to, where something was predicted.
+    fn compared(&self, cost: &Cost) -> Plan {
+        let mut epochs = cost.epoch_ms.clone();
+        epochs.sort_by(f64::total_cmp);
+        let peak_bytes = cost.tolls.iter().map(|t| t.peak.total()).max().unwrap_or(0);
+        let measured = Predicted { epoch_ms: epochs.get(epochs.len() / 2).copied(), peak_bytes };
+        Plan { measured: self.plan.predicted.map(|_| measured), ..self.plan.clone() }
+    }
+
     /// Writes what a run leaves behind, `result.json` last, and gives the loss of every epoch.
     fn finish(
         &self,
         course: &Course,
         now: &Progressing,
         record: Option<&Record<'_>>,
+        plan: &Plan,
         outcome: &Outcome,
     ) -> Result<Vec<f64>> {
         course.predict(&now.learner, self.dir.as_ref().filter(|_| record.is_some()))?;
@@ -302,6 +318,7 @@ impl Trainer {
         let (lines, best, metric) = (record.lines()?, &outcome.best, outcome.metric);
         let title = format!("{}, {} at epoch {}: {:.2} %", self.data.name, metric.name(), best.epoch, best.test);
         curve::write(dir.path(), &title, metric, &lines, best.epoch)?;
+        dir.plan(&plan.to_json()?)?;
         dir.finish(outcome)?;
         Ok(lines.iter().map(|l| l.loss).collect())
     }

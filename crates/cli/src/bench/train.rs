@@ -2,19 +2,26 @@
 //!
 //! The model is the one that `graphweft train` trains, input and output layers included, on random features and labels.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use clap::ValueEnum;
+use graphweft_comm::Times;
 use graphweft_graph::Csr;
 use graphweft_graph::dataset::{Dense, Features, Split};
+use graphweft_graph::progress::Progress;
 use graphweft_tensor::{DType, Usage};
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{Data, Target};
+use graphweft_train::emulation::{Clock, Emulation};
 use graphweft_train::handout::Handout;
 use graphweft_train::learner::Learner;
-use graphweft_train::plan::Plan;
+use graphweft_train::planner;
 use graphweft_train::rank::Toll;
 use graphweft_train::shard::{Lesson, Shard};
 use graphweft_train::world::World;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Common, median, normals, open};
 use crate::ranks::{self, Ranks};
@@ -69,6 +76,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     ranks: Ranks,
 
+    /// Time epochs as if ranks were elsewhere: TOML files with the network and how fast ranks compute; one run serves all
+    #[arg(long, value_name = "PROFILE")]
+    emulate: Vec<PathBuf>,
+
     /// Other keys of the model and of training, e.g. model.heads=4
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -120,23 +131,38 @@ struct Measured {
     parameters: usize,
     /// Of all ranks, on the first.
     tolls: Vec<Toll>,
+    /// Of each epoch, on the first rank: of each place elsewhere, the times of all ranks.
+    elsewhere: Vec<Vec<Vec<Times>>>,
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let config = args.config()?;
-    let place = (args.common.device.place_of(&config.parallel, ui), config.compute.precision.into());
-    ranks::enter(&config.parallel, config.parallel.ranks, place, ui, |world, ui| time(args, &config, world, ui))
+    let mut config = args.config()?;
+    let place = args.common.device.place_of(&config.parallel, ui);
+    if let Some(first) = args.emulate.first() {
+        // What is planned is planned for there.
+        config.parallel.profile.get_or_insert_with(|| first.display().to_string());
+        let places = args.emulate.iter().map(|path| Emulation::read(path)).collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<String> = places.iter().map(|place| place.name.clone()).collect();
+        let verb = |world: &World, ui: &Ui| time(args, &config, &names, world, ui);
+        return ranks::emulate(&config.parallel, places, place, ui, verb);
+    }
+    let place = (place, config.compute.precision.into());
+    ranks::enter(&config.parallel, config.parallel.ranks, place, ui, |world, ui| time(args, &config, &[], world, ui))
 }
 
-fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<()> {
+/// `places` are the names of those elsewhere.
+fn time(args: &Args, config: &Config, places: &[String], world: &World, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let (data, split) = args.data(name, csr);
-    let plan = Plan::shared(config, world, &data.graph, ui)?;
+    let data = Arc::new(data);
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
+    let plan = planner::shared(config, world, &data, &graph, &(Arc::new(ui.clone()) as Arc<dyn Progress>))?;
+    let mut config = config.clone();
+    config.compute.remat = plan.remat;
     let (name, nodes, edges) = (data.name.clone(), data.graph.num_dst(), data.graph.num_edges());
-    let whole = Handout::new((data, graph, split), world.ranks_here());
+    let whole = Handout::new((data, graph, split), world.ranks_inside());
     let task = (config.clone(), plan.clone(), args.common.runs);
-    let Measured { times, parameters, tolls } = world.run(move |rank| {
+    let Measured { times, parameters, tolls, elsewhere } = world.run(move |rank| {
         let (whole, (config, plan, runs)) = (whole.take()?, &task);
         let (data, graph, split) = &*whole;
         let shard = Shard::new(rank, data, graph, plan, config)?;
@@ -150,18 +176,31 @@ fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<
     let peak = tolls.iter().map(|t| t.peak).max_by_key(Usage::total).unwrap_or_default();
     let peaks: Vec<u64> = tolls.iter().map(|t| t.peak.total()).collect();
     let sent: Vec<u64> = tolls.iter().map(Toll::bytes_sent).collect();
-    let json = json!({
+    let elsewhere: Vec<Elsewhere> =
+        places.iter().enumerate().map(|(k, name)| Elsewhere::new(name, &elsewhere, k)).collect();
+    let mut json = json!({
         "op": "train", "model": config.model_name(), "graph": name, "nodes": nodes,
         "edges": edges, "threads": world.threads_of_rank(), "device": world.place().to_string(), "dtype": dtype.to_string(),
         "hidden": args.common.hidden, "layers": args.layers, "parameters": parameters, "dropout": args.dropout,
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
         "peak_bytes": peak.total(), "peak": usage(peak), "peak_bytes_by_rank": peaks,
         "bytes_sent": sent.iter().sum::<u64>(), "bytes_sent_by_rank": sent,
-        "strategy": plan.strategy, "ranks": plan.ranks,
+        "strategy": plan.strategy, "ranks": plan.ranks, "remat": plan.remat, "predicted": plan.predicted, "why": plan.why,
     });
+    if let (Some(first), Value::Object(json)) = (elsewhere.first(), &mut json) {
+        // Phases are not emulated, and how long they took here says nothing.
+        ["forward_ms", "backward_ms", "update_ms"]
+            .into_iter()
+            .for_each(|key| drop(json.insert(key.into(), Value::Null)));
+        json.insert("step_ms".into(), json!(first.step_ms));
+        json.insert("emulated".into(), json!(elsewhere));
+    }
     ui.result(&json, || {
         let row = |name: &str, ms: f64| [name.to_string(), format!("{ms:.1}")];
-        let rows = [row("forward", forward), row("backward", backward), row("update", update), row("epoch", step)];
+        let rows = match &elsewhere[..] {
+            [] => vec![row("forward", forward), row("backward", backward), row("update", update), row("epoch", step)],
+            all => all.iter().map(|e| row(&format!("epoch, emulated on {}", e.profile), e.step_ms)).collect(),
+        };
         let title = format!(
             "{} with {} layers on {}, {} × {} threads, {}, {dtype}",
             config.model_name(),
@@ -177,14 +216,41 @@ fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<
     })
 }
 
+/// An epoch elsewhere, in milliseconds: the median one.
+#[derive(Serialize)]
+struct Elsewhere {
+    profile: String,
+    step_ms: f64,
+    /// Of each rank.
+    computing_ms: Vec<f64>,
+    waiting_ms: Vec<f64>,
+}
+
+impl Elsewhere {
+    /// From what `epochs` took at `place`; the first, in which ranks agree on what they send, does not count.
+    fn new(name: &str, epochs: &[Vec<Vec<Times>>], place: usize) -> Self {
+        let mut epochs: Vec<&[Times]> = epochs.iter().skip(1).filter_map(|e| e.get(place).map(Vec::as_slice)).collect();
+        epochs.sort_by(|a, b| Clock::seconds(a).total_cmp(&Clock::seconds(b)));
+        let times = epochs.get(epochs.len() / 2).copied().unwrap_or_default();
+        let each = |of: fn(&Times) -> f64| times.iter().map(|t| of(t) * 1e3).collect();
+        Self {
+            profile: name.into(),
+            step_ms: Clock::seconds(times) * 1e3,
+            computing_ms: each(|t| t.computing),
+            waiting_ms: each(|t| t.waiting),
+        }
+    }
+}
+
 /// Runs epochs on one rank.
 fn measure(shard: &Shard, lesson: &Lesson, config: &Config, runs: u32) -> graphweft_train::Result<Measured> {
     let (rank, ledger) = (&shard.rank, shard.device().ledger());
     let mut learner = Learner::new(rank, shard.shape, config)?;
-    let mut times: [Vec<f64>; 3] = Default::default();
+    let (mut times, mut elsewhere): ([Vec<f64>; 3], Vec<_>) = Default::default();
     ledger.reset_peak();
     for epoch in 1..=u64::from(runs) + 1 {
         rank.reset_sent();
+        rank.clock().inspect(|clock| clock.start());
         learner.learn(shard, lesson, epoch, config.train.lr, &mut |phase, start| {
             let ms = start.elapsed().as_secs_f64() * 1e3;
             let which = ["forward", "backward", "update"].iter().position(|name| *name == phase);
@@ -192,7 +258,10 @@ fn measure(shard: &Shard, lesson: &Lesson, config: &Config, runs: u32) -> graphw
                 times.push(ms);
             }
         })?;
+        if let Some(clock) = rank.clock() {
+            elsewhere.extend(clock.stop()?);
+        }
     }
     let toll = Toll { peak: ledger.peak(), sent: rank.sent() };
-    Ok(Measured { times, parameters: learner.size(), tolls: toll.gather(rank)? })
+    Ok(Measured { times, parameters: learner.size(), tolls: toll.gather(rank)?, elsewhere })
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use graphweft_tensor::{Place, Tag, Usage};
 use graphweft_train::config::Config;
 use graphweft_train::data::Data;
+use graphweft_train::plan::Plan;
 use graphweft_train::rank::{Sent, Toll};
 use graphweft_train::session::Summary;
 use serde_json::{Value, json};
@@ -23,6 +24,8 @@ pub(super) struct Report<'a> {
     pub(super) summary: &'a Summary,
     /// The same features without the graph.
     pub(super) floor: Option<&'a Summary>,
+    /// Where epochs are timed as if, by name.
+    pub(super) emulated: Option<String>,
 }
 
 impl Report<'_> {
@@ -56,10 +59,15 @@ impl Report<'_> {
             "bytes_sent_per_epoch": sent, "sent": operations(tolls), "threads": self.threads, "device": self.place.to_string(),
             "strategy": s.plan.strategy, "ranks": s.plan.ranks, "plan": self.dir.join("plan.json"),
             "resident_bytes": memory::peak_bytes(), "read_bytes": memory::read_bytes(),
+            "remat": s.plan.remat, "predicted": s.plan.predicted, "measured": s.plan.measured,
             "graph": self.data.name, "model": self.config.model_name(), "run": self.dir,
         });
         if let (Some(floor), Value::Object(json)) = (self.floor, &mut json) {
             json.insert("floor".into(), json!({ "model": "mlp", "valid": floor.valid.mean, "test": floor.test.mean }));
+        }
+        if let (Some(name), Value::Object(json)) = (&self.emulated, &mut json) {
+            // Whose times of epochs are those of elsewhere.
+            json.insert("emulated".into(), json!(name));
         }
         json
     }
@@ -84,7 +92,9 @@ impl Report<'_> {
             [name.into(), ui::count(parameters as u64), score(s.valid), score(s.test), epochs.to_string(), ms]
         };
         let rows = std::iter::once(row(&name, s)).chain(self.floor.map(|f| row("mlp, without the graph", f)));
-        let header = ["model", "parameters", "valid %", "test %", "epochs", "ms per epoch"];
+        let per_epoch = self.emulated.as_ref().map(|name| format!("ms per epoch, emulated on {name}"));
+        let per_epoch = per_epoch.as_deref().unwrap_or("ms per epoch");
+        let header = ["model", "parameters", "valid %", "test %", "epochs", per_epoch];
         let (tolls, plan) = (tolls(s), &s.plan);
         let seconds: f64 =
             [Some(s), self.floor].into_iter().flatten().flat_map(|s| &s.runs).map(|r| r.cost.seconds).sum();
@@ -92,8 +102,9 @@ impl Report<'_> {
             1 => format!("{}: {}", plan.strategy, plan.why),
             ranks => format!("{} on {ranks} ranks: {}", plan.strategy, plan.why),
         };
+        let compared = compared(&s.plan);
         format!(
-            "{graph}\n{}, test at the best validation{}\n\n{}\n\n{}plan    {plan}\nmemory  {}\ntime    {seconds:.1} s, \
+            "{graph}\n{}, test at the best validation{}\n\n{}\n\n{}plan    {plan}\n{compared}memory  {}\ntime    {seconds:.1} s, \
              {}\nrun     {}",
             s.metric.name(),
             if s.runs.len() > 1 { format!(", mean ± deviation of {} seeds", s.runs.len()) } else { String::new() },
@@ -106,6 +117,16 @@ impl Report<'_> {
             },
             self.dir.display(),
         )
+    }
+}
+
+/// What the planner expected beside what came.
+fn compared(plan: &Plan) -> String {
+    let (Some(predicted), Some(measured)) = (plan.predicted, plan.measured) else { return String::new() };
+    let peaks = format!("{} at the peak, measured {}", ui::bytes(predicted.peak_bytes), ui::bytes(measured.peak_bytes));
+    match (predicted.epoch_ms, measured.epoch_ms) {
+        (Some(p), Some(m)) => format!("        predicted {p:.1} ms per epoch, measured {m:.1}; {peaks}\n"),
+        _ => format!("        predicted {peaks}\n"),
     }
 }
 

@@ -15,11 +15,11 @@ use half::bf16;
 use super::elementwise::Real;
 use super::neighbours::run;
 use super::share::Shared;
-use super::{Cpu, Isa, host, host_mut};
+use super::{Cpu, Isa, host, host_mut, scratch};
 use crate::adjacency::Direction;
+use crate::dry;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
 use crate::ops::rows::RowIndex;
@@ -104,10 +104,10 @@ impl AttentionKernels for Cpu {
     fn attention_dst(&self, a: &Attention<'_>, saved: &Saved<'_>, to: DstGrads<'_>) -> Result<()> {
         let DstGrads { row, write, shared, bias } = to;
         by_score!(a, s =>
-        with_partials::<f64>(a, s.widths().shared, shared, bias, |shared, bias| {
+        with_partials::<f64>(a, shared, bias, |shared, bias| {
             portable::by_dst(a, s, saved, &mut portable::ByDst { to: row, write, bias, shared })
         }),
-        with_partials::<f32>(a, s.widths().shared, shared, bias, |shared, bias| {
+        with_partials::<f32>(a, shared, bias, |shared, bias| {
             by_dst(self.isa, a, s, saved, portable::ByDst { to: row, write, bias, shared })
         }))
     }
@@ -148,8 +148,8 @@ fn forward<'a, A: Any>(passes: &Passes<A>, a: &Attention<'a>, score: &'a A, targ
     let direction = &a.graph.forward;
     let o = pass(a, direction, None, score)?;
     let (heads, d) = (score.heads(), score.d());
-    let size = 2 * heads + d;
-    let mut partial = a.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
+    let mut partial = scratch::attention_pieces(a, dry::Pass::Forward)?;
+    let size = partial.cols();
     let f = Forward { target, partial: Shared::new(host_mut(OP, "partial", &mut partial)?) };
     run(
         direction,
@@ -181,24 +181,21 @@ fn forward<'a, A: Any>(passes: &Passes<A>, a: &Attention<'a>, score: &'a A, targ
     Ok(())
 }
 
-/// Runs `kernel` with places for what tasks find separately, the gradients of the shared parameter (`width` numbers per head)
-/// and of the bias's weight, which are then summed in task order.
+/// Runs `kernel` with places for what tasks find separately, the gradients of the shared parameter and of the bias's weight,
+/// which are then summed in task order.
 fn with_partials<C: Real>(
     a: &Attention<'_>,
-    width: usize,
     shared: Option<&mut Matrix>,
     bias: Option<&mut Matrix>,
     kernel: impl FnOnce(Shared<'_, C>, BiasGrad<'_, C>) -> Result<()>,
 ) -> Result<()> {
-    let (tasks, heads) = (a.graph.forward.tasks.all.len(), a.heads);
-    let zeros = |cols| a.device().zeros(OP, tasks, cols, C::DTYPE, Tag::Workspace);
-    let mut shared_parts = zeros(heads * width)?;
+    let mut shared_parts = scratch::attention_shared(a)?;
     let place = Shared::new(host_mut(OP, "partial", &mut shared_parts)?);
     match (a.bias, bias) {
         (Bias::None, _) | (_, None) => kernel(place, BiasGrad::None)?,
         (Bias::PerEdge(_), Some(to)) => kernel(place, BiasGrad::PerEdge(Shared::new(host_mut(OP, "dbias", to)?)))?,
         (Bias::Features { feat, .. }, Some(to)) => {
-            let mut parts = zeros(heads * feat.cols())?;
+            let mut parts = scratch::attention_bias(a, feat.cols())?;
             let partial = Shared::new(host_mut(OP, "partial", &mut parts)?);
             let features = host(OP, "edge features", feat)?;
             kernel(place, BiasGrad::Features { partial, feat: features, width: feat.cols() })?;
@@ -235,8 +232,7 @@ fn by_dst<'a, A: Any>(
     let direction = &a.graph.forward;
     let Some(passes) = Passes::new(isa, score) else { return portable::by_dst(a, score, s, &mut to) };
     let o = pass(a, direction, None, score)?;
-    let size = score.dst_size();
-    let mut partial = a.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
+    let mut partial = scratch::attention_pieces(a, dry::Pass::ByDestination)?;
     let b = ByDst::<A> {
         known: statistics(s)?,
         to: Shared::new(host_mut(OP, "gradient by destination", to.to)?),
@@ -265,8 +261,7 @@ fn by_src<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, s: &Saved<'_>, 
     let Some(passes) = Passes::new(isa, score) else { return portable::by_src::<f32, A>(a, score, s, &places) };
     let (to, values) = places;
     let o = pass(a, direction, a.graph.edges.as_deref(), score)?;
-    let size = score.src_size() + score.d();
-    let mut partial = a.device().uninit(OP, direction.tasks.pieces, size, DType::F32, Tag::Workspace)?;
+    let mut partial = scratch::attention_pieces(a, dry::Pass::BySource)?;
     let b =
         BySrc::<A> { known: statistics(s)?, to, values, partial: Shared::new(host_mut(OP, "partial", &mut partial)?) };
     run(

@@ -5,11 +5,10 @@ use rayon::prelude::*;
 
 use super::elementwise::{Convert, Real};
 use super::share::Shared;
-use super::{Cpu, Isa, host, host_mut};
+use super::{Cpu, Isa, host, host_mut, scratch};
 use crate::adjacency::Adjacency;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::bag::BagKernels;
 use crate::ops::dropout::RowDropout;
@@ -19,7 +18,7 @@ const OP: &str = "bag";
 /// Side of the squares in which a matrix is transposed: both sides of one stay in cache.
 const SIDE: usize = 32;
 /// Rows per partial sum.
-const ROWS: usize = 2048;
+pub(super) const ROWS: usize = 2048;
 
 impl BagKernels for Cpu {
     fn transpose(&self, from: &Matrix, to: &mut Matrix) -> Result<()> {
@@ -139,8 +138,8 @@ fn spread<A: Convert, B: Convert>(row: &Matrix, to: &mut Matrix) -> Result<()> {
 }
 
 fn sum_rows<C: Real, T: Convert>(isa: Isa, from: &Matrix, to: &mut Matrix) -> Result<()> {
-    let (rows, cols) = from.shape();
-    let mut parts = from.device().zeros(OP, rows.div_ceil(ROWS), cols, C::DTYPE, Tag::Workspace)?;
+    let cols = from.cols();
+    let mut parts = scratch::sum_rows(from)?;
     let (from, to) = (host::<T>(OP, "matrix", from)?, host_mut::<C>(OP, "sum", to)?);
     if cols == 0 {
         return Ok(());

@@ -3,10 +3,8 @@
 use super::elementwise::Convert;
 use super::rowwise::{Blocks, Storage, by_dtype, span};
 use super::share::Shared;
-use super::{Cpu, host, host_mut};
-use crate::dtype::DType;
+use super::{Cpu, host, host_mut, scratch};
 use crate::error::Result;
-use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::batch_norm::{BatchNormKernels, Normaliser};
 use crate::ops::norm::NormNumbers;
@@ -16,12 +14,13 @@ const OP: &str = "batch norm";
 /// Adds to two sums per column over all rows: `add(row, first sums, second sums)`.
 fn column_sums(
     cpu: Cpu,
-    (rows, cols): (usize, usize),
+    x: &Matrix,
     sums: &mut Matrix,
     add: impl Fn(usize, &mut [f64], &mut [f64]) + Sync + Send,
 ) -> Result<()> {
+    let (rows, cols) = x.shape();
     let blocks = Blocks::few(rows, cols);
-    let mut partial = sums.device().zeros(OP, blocks.count(), 2 * cols, DType::F64, Tag::Workspace)?;
+    let mut partial = scratch::batch_norm(x)?;
     let shared = Shared::new(host_mut::<f64>(OP, "partial sums", &mut partial)?);
     blocks.each(|number, rows| {
         // SAFETY: each block has sums of its own.
@@ -47,7 +46,7 @@ impl BatchNormKernels for Cpu {
         let cols = x.cols();
         by_dtype!(x.dtype(), T => {
             let (values, shift) = (host::<T>(OP, "x", x)?, host::<<T as Storage>::C>(OP, "shift", shift)?);
-            column_sums(*self, x.shape(), sums, #[inline(always)] |row, a, b| {
+            column_sums(*self, x, sums, #[inline(always)] |row, a, b| {
                 for ((x, s), (a, b)) in values[row * cols..][..cols].iter().zip(shift).zip(a.iter_mut().zip(b)) {
                     let x = x.widen() - s.widen();
                     *a += x;
@@ -84,7 +83,7 @@ impl BatchNormKernels for Cpu {
             let (values, dy) = (host::<T>(OP, "x", x)?, host::<T>(OP, "dy", dy)?);
             let mean = host::<<T as Storage>::C>(OP, "mean", by.mean)?;
             let scale = host::<<T as Storage>::C>(OP, "scale", by.scale)?;
-            column_sums(*self, x.shape(), sums, #[inline(always)] |row, a, b| {
+            column_sums(*self, x, sums, #[inline(always)] |row, a, b| {
                 let (x, dy) = (&values[row * cols..][..cols], &dy[row * cols..][..cols]);
                 for (((x, dy), (m, s)), (a, b)) in x.iter().zip(dy).zip(mean.iter().zip(scale)).zip(a.iter_mut().zip(b)) {
                     let dy = dy.widen();

@@ -8,10 +8,9 @@ use super::dropout::{Drop, Masks};
 use super::elementwise::Real;
 use super::rowwise::{Blocks, Storage, by_dtype, span};
 use super::share::Shared;
-use super::{Cpu, host, host_mut};
-use crate::dtype::{DType, Element};
+use super::{Cpu, host, host_mut, scratch};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::activation::Activation;
 use crate::ops::epilogue::{Ending, EpilogueKernels};
@@ -165,7 +164,7 @@ fn backward<T: Storage<C: Smooth>>(
     };
     let blocks = Blocks::few(rows, cols);
     let wide = usize::from(db.is_some()) * cols;
-    let mut partial = g.device().zeros(OP, blocks.count(), wide, T::C::DTYPE, Tag::Workspace)?;
+    let mut partial = scratch::epilogue_backward(g, db.is_some())?;
     let sums = Shared::new(host_mut::<T::C>(OP, "partial sums", &mut partial)?);
     let g = Shared::new(host_mut::<T>(OP, "gradient", g)?);
     blocks.each(|number, rows| {

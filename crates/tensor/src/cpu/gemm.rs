@@ -15,10 +15,9 @@ use super::activation::{self, Smooth};
 use super::elementwise::{Convert, Real};
 use super::rowwise::Storage;
 use super::share::Shared;
-use super::{Cpu, Isa, host, host_mut};
+use super::{Cpu, Isa, host, host_mut, scratch};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::activation::{Activated, Activation};
@@ -31,9 +30,7 @@ const OP: &str = "linear";
 /// Rows per task: with 128 columns, input and output of a block share a core's L2 cache with the weights.
 const BLOCK: usize = 192;
 /// Rows per step of dW: what one pass of all tiles reads must stay in L2.
-const STEP: usize = 256;
-/// dW has at most this many partial products, however many rows there are.
-const MOST_CHUNKS: usize = 64;
+pub(super) const STEP: usize = 256;
 
 /// Who multiplies.
 #[derive(Clone, Copy, PartialEq)]
@@ -358,8 +355,7 @@ fn backward_w<C: Compute, X: Storage<C = C>, D: Convert>(
         return Ok(());
     }
     let wants_bias = db.is_some();
-    let chunk = rows.div_ceil(MOST_CHUNKS).next_multiple_of(STEP).max(8 * STEP);
-    let mut partial = dw.device().zeros(OP, rows.div_ceil(chunk), out * k + out, C::DTYPE, Tag::Workspace)?;
+    let (chunk, mut partial) = scratch::linear_dw(dw, rows)?;
     let partial = host_mut::<C>(OP, "partial", &mut partial)?;
     partial.par_chunks_mut(out * k + out).enumerate().with_max_len(1).for_each(|(at, partial)| {
         let (dw, db) = partial.split_at_mut(out * k);

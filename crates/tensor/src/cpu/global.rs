@@ -9,18 +9,15 @@ use rayon::prelude::*;
 use super::elementwise::Convert;
 use super::gemm::{Compute, View, ViewMut, widen};
 use super::share::Shared;
-use super::{Cpu, Isa, host, host_mut};
+use super::{Cpu, Isa, host, host_mut, scratch};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::global::{GlobalKernels, GlobalRows, GlobalSaved};
 
 const OP: &str = "global attention";
 /// Rows per block: what is laid out of one stays in cache.
-const BLOCK: usize = 128;
-/// Sums have at most this many partial sums, however many rows there are.
-const MOST_CHUNKS: usize = 64;
+pub(super) const BLOCK: usize = 128;
 
 /// Calls a function for the type of the rows: in f64, or in f32 with storage in f32 or bf16.
 macro_rules! by_type {
@@ -103,8 +100,7 @@ fn sum_products<C: Compute, T: Convert>(
     let (rows, cols) = a.sums_shape();
     to.expect(OP, "sums", rows, cols)?;
     let size = rows * cols;
-    let chunk = n.div_ceil(MOST_CHUNKS).next_multiple_of(BLOCK).max(8 * BLOCK);
-    let mut partial = left.device().zeros(OP, n.div_ceil(chunk), size, C::DTYPE, Tag::Workspace)?;
+    let (chunk, mut partial) = scratch::global_sums(a)?;
     let partial = host_mut::<C>(OP, "partial", &mut partial)?;
     let left = host::<T>(OP, "rows", left)?;
     let engine = C::engine(isa, C::DTYPE);

@@ -4,10 +4,8 @@ use num_traits::Zero;
 
 use super::rowwise::{Blocks, Storage, by_dtype, dot, span};
 use super::share::Shared;
-use super::{Cpu, host, host_mut};
-use crate::dtype::Element;
+use super::{Cpu, host, host_mut, scratch};
 use crate::error::{Error, Result};
-use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::head_dot::HeadDotKernels;
@@ -95,7 +93,7 @@ fn backward<T: Storage, const K: usize>(
 ) -> Result<()> {
     let ((rows, cols), (heads, width)) = (z.shape(), vectors[0].shape());
     let blocks = Blocks::few(rows, cols);
-    let mut partial = z.device().zeros(OP, blocks.count(), K * cols, T::C::DTYPE, Tag::Workspace)?;
+    let mut partial = scratch::head_dot_backward(z, K)?;
     let sums = Shared::new(host_mut::<T::C>(OP, "partial sums", &mut partial)?);
     let z = host::<T>(OP, "z", z)?;
     let vectors = each(vectors, |v| host::<T::C>(OP, "vectors", v))?;

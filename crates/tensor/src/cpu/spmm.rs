@@ -10,11 +10,10 @@ use super::elementwise::{Convert, Real};
 use super::neighbours::run;
 use super::share::Shared;
 use super::simd::{Stored, Version};
-use super::{Cpu, Isa, host, host_mut};
+use super::{Cpu, Isa, host, host_mut, scratch};
 use crate::adjacency::{Adjacency, Direction};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::spmm::{Along, EdgeWeights, SpmmKernels};
@@ -90,7 +89,7 @@ fn check_ids(ids: &Ids, rows: usize) -> Result<IdsView<'_>> {
 }
 
 /// Vectors suit rows that are at least as long: the last one overlaps the one before.
-fn version(isa: Isa, d: usize) -> Version {
+pub(super) fn version(isa: Isa, d: usize) -> Version {
     Version::new(isa, |lanes| d >= lanes)
 }
 
@@ -225,7 +224,7 @@ fn sum<T: Stored, O: Stored>(
     if version == Version::Portable {
         return portable::sum::<f32, T, O>(graph, weights, along, x, out, write);
     }
-    let mut partial = x.device().uninit(OP, direction.tasks.pieces, d, DType::F32, Tag::Workspace)?;
+    let mut partial = scratch::spmm_pieces(x, direction, d)?;
     let o = Sum {
         indptr: direction.csr.indptr(),
         indices: direction.csr.indices(),
@@ -309,7 +308,7 @@ fn max<T: Stored>(
     if version == Version::Portable {
         return portable::max::<T>(graph, x, ids, out, arg, write);
     }
-    let mut partial = x.device().uninit(OP, direction.tasks.pieces, 2 * d, DType::F32, Tag::Workspace)?;
+    let mut partial = scratch::spmm_pieces(x, direction, 2 * d)?;
     let o = Max {
         indptr: direction.csr.indptr(),
         indices: direction.csr.indices(),
@@ -366,7 +365,7 @@ fn max_back<T: Stored>(
     if version == Version::Portable {
         return portable::max_back::<f32, T>(graph, ids, arg, g, dx, write);
     }
-    let mut partial = g.device().uninit(OP, direction.tasks.pieces, d, DType::F32, Tag::Workspace)?;
+    let mut partial = scratch::spmm_pieces(g, direction, d)?;
     let o = MaxBack {
         indptr: direction.csr.indptr(),
         indices: direction.csr.indices(),

@@ -399,6 +399,7 @@ mod tests {
 
     use super::*;
     use crate::cpu::{Cpu, Isa};
+    use crate::dry::tests::takes_as_much;
     use crate::gradcheck::{check, numbers};
     use crate::ops::graphs::{blocks, dropout, empty, f64s, near, rows_of, small, upload, with_hub};
     use crate::ops::tests::on_every_device;
@@ -510,6 +511,10 @@ mod tests {
         use DType::{Bf16, F32, F64};
         let shapes = [(8, 16), (16, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)];
         for ((heads, width), extras) in shapes.into_iter().flat_map(|s| [(s, false), (s, true)]) {
+            for (q, kv) in [(F64, F64), (F32, F32), (F32, Bf16), (Bf16, Bf16)] {
+                let what = format!("{heads}×{width} {q} {kv}");
+                takes_as_much(&what, |device| run(device, (heads, width), q, kv, extras));
+            }
             let exact = run(&Device::cpu(), (heads, width), F64, F64, extras);
             for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
                 let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));

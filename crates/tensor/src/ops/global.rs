@@ -219,6 +219,7 @@ mod tests {
 
     use super::*;
     use crate::cpu::{Cpu, Isa};
+    use crate::dry::tests::takes_as_much;
     use crate::gradcheck::check;
     use crate::ops::graphs::{f64s, near, rows_of, same_bits_for_any_number_of_threads, upload};
     use crate::reduce::Alone;
@@ -313,6 +314,7 @@ mod tests {
                     let inputs = inputs(device, n, heads, widths, dtype);
                     results(device, inputs, heads, (own, scale), Rc::new(Alone))
                 };
+                takes_as_much(&format!("{n} {widths:?} {scale:?}"), |device| run(device, DType::F32));
                 let exact = run(&Device::cpu(), DType::F64);
                 for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::Bf16, 2e-2)] {
                     let found = run(device, dtype);

@@ -8,6 +8,7 @@ use graphweft_graph::Csr;
 use crate::adjacency::Adjacency;
 use crate::cpu::{Cpu, Isa};
 use crate::device::Device;
+use crate::dry::tests::takes_as_much;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::gradcheck::numbers;
@@ -132,6 +133,9 @@ impl Case<'_> {
 
     /// Every instruction set, in f32 and in bf16, against f64.
     pub(crate) fn agrees_with_f64(&self, what: &str, single: f64, half: f64) {
+        for dtype in [DType::F64, DType::F32, DType::Bf16] {
+            takes_as_much(&format!("{what} {dtype}"), |device| self.run(device, dtype));
+        }
         let exact = self.run(&Device::cpu(), DType::F64);
         for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
             let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));

@@ -173,6 +173,7 @@ mod tests {
     use super::*;
     use crate::cpu::{Cpu, Isa};
     use crate::device::Device;
+    use crate::dry::tests::takes_as_much;
     use crate::gradcheck::{check, numbers};
 
     fn parameter(device: &Device, name: &str, rows: usize, cols: usize) -> Rc<Parameter> {
@@ -242,6 +243,9 @@ mod tests {
         for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
             let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
             SHAPES.into_iter().for_each(|shape| agrees_with_f64(&device, shape));
+        }
+        for shape in SHAPES {
+            takes_as_much(&format!("{shape:?}"), |device| run(device, shape, DType::F32, DType::Bf16));
         }
     }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::cpu::{Cpu, Isa};
 use crate::device::Device;
+use crate::dry::tests::takes_as_much;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::gradcheck::numbers;
@@ -85,6 +86,9 @@ impl Case {
 
 /// f32 and bf16 against f64 on every instruction set, errors relative to the largest element.
 pub(crate) fn everywhere(case: &Case, single: f64, half: f64) {
+    for dtype in [DType::F64, DType::F32, DType::Bf16] {
+        takes_as_much(&format!("{dtype}"), |device| case.run(device, dtype));
+    }
     let exact = case.run(&Device::cpu(), DType::F64);
     for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
         let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));

@@ -123,7 +123,7 @@ fn peak(rows: usize, data: &Data, config: &Config, learn: bool) -> Result<u64> {
     let graph = Prepared::plain(like.graph.clone());
     let mut config = config.clone();
     config.isolated.memory = None;
-    let shard = Shard::new(&rank, &like, &graph, &Plan::local(), &config)?;
+    let shard = Shard::new(&rank, &like, &graph, &Plan::local(config.compute.remat), &config)?;
     let mut learner = Learner::new(&rank, shard.shape, &config)?;
     if !learn {
         let _ = learner.logits(&shard)?;

@@ -1,0 +1,141 @@
+//! A device that has no memory and computes nothing: on it, the code that trains can be rehearsed.
+//!
+//! Everything that a real device would hold is counted by the same ledger and kept by the same pool, to the byte, because the
+//! same operations ask for it; what a kernel of the CPU would take for the time of a call is taken here too
+//! ([`scratch`](crate::cpu)). Every call of a kernel becomes a [`Work`] that somebody hears of, in order: a cost model, say. What
+//! is read back are zeros, and messages between ranks have their sizes and no contents ([`Address::Nowhere`]).
+//!
+
+mod dense;
+mod edges;
+mod rows;
+mod work;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::backend::{Block, Memory};
+use crate::cpu::Cpu;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::matrix::{Address, Matrix};
+
+pub use work::{Kind, Pass, Work};
+
+/// Hears of every kernel that would have run.
+pub type Sink = Rc<dyn Fn(Work)>;
+
+/// See the top of this file.
+pub(crate) struct Dry {
+    sink: Sink,
+    memory: Rc<Account>,
+    /// The processor whose kernels would take scratch.
+    like: Cpu,
+}
+
+/// Memory that a device would have.
+struct Account {
+    capacity: u64,
+    taken: Cell<u64>,
+}
+
+/// Memory that a device would give.
+pub struct DryBlock {
+    bytes: usize,
+    of: Rc<Account>,
+}
+
+impl DryBlock {
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for DryBlock {
+    fn drop(&mut self) {
+        self.of.taken.set(self.of.taken.get() - self.bytes as u64);
+    }
+}
+
+impl Dry {
+    pub(crate) fn new(capacity: Option<u64>, sink: Sink) -> Self {
+        let memory = Rc::new(Account { capacity: capacity.unwrap_or(u64::MAX), taken: Cell::new(0) });
+        Self { sink, memory, like: Cpu::new() }
+    }
+
+    fn tell(&self, op: &'static str, dtype: DType, dropout: bool, kind: Kind) -> Result<()> {
+        (self.sink)(Work { op, dtype, dropout, kind });
+        Ok(())
+    }
+
+    /// A pass over matrices from end to end.
+    fn stream(&self, op: &'static str, read: &[&Matrix], written: &[&Matrix]) -> Result<()> {
+        self.dropping(op, false, read, written)
+    }
+
+    /// The same, with random masks if something is dropped.
+    fn dropping(&self, op: &'static str, dropout: bool, read: &[&Matrix], written: &[&Matrix]) -> Result<()> {
+        let bytes = |all: &[&Matrix]| all.iter().map(|m| m.bytes()).sum();
+        // The first written is as large as any.
+        let dtype = written.first().or(read.first()).map_or(DType::F32, |m| m.dtype());
+        self.tell(op, dtype, dropout, Kind::Stream { read: bytes(read), written: bytes(written) })
+    }
+}
+
+impl Memory for Dry {
+    fn name(&self) -> String {
+        "a rehearsal".into()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
+        // As the CPU rounds.
+        let bytes = bytes.max(64);
+        let Account { capacity, taken } = &*self.memory;
+        let after = taken.get().checked_add(bytes as u64).filter(|after| after <= capacity);
+        Ok(after.map(|after| {
+            taken.set(after);
+            Block::Dry(DryBlock { bytes, of: Rc::clone(&self.memory) })
+        }))
+    }
+
+    fn keeps_contents(&self) -> bool {
+        false
+    }
+
+    fn upload(&self, to: &mut Matrix, _: &[u8]) -> Result<()> {
+        self.stream("upload", &[to], &[to])
+    }
+
+    fn download(&self, from: &Matrix, bytes: &mut [u8]) -> Result<()> {
+        bytes.fill(0);
+        self.stream("download", &[from], &[from])
+    }
+
+    fn zero(&self, m: &mut Matrix) -> Result<()> {
+        self.stream("zero", &[], &[m])
+    }
+
+    fn convert(&self, to: &mut Matrix, from: &Matrix) -> Result<()> {
+        self.stream("convert", &[from], &[to])
+    }
+
+    fn copy_part(&self, _: &Matrix, _: usize, to: &mut Matrix, _: usize, count: usize) -> Result<()> {
+        let bytes = count * to.dtype().size();
+        self.tell("copy part", to.dtype(), false, Kind::Stream { read: bytes, written: bytes })
+    }
+
+    fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {
+        self.stream("add", &[to, x], &[to])
+    }
+
+    fn address(&self, _: &Matrix) -> Result<Address> {
+        Ok(Address::Nowhere)
+    }
+
+    fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,154 @@
+//! Passes over edges, rehearsed.
+
+use super::{Dry, Kind, Pass};
+use crate::adjacency::{Adjacency, Direction};
+use crate::backend::Floor;
+use crate::cpu::scratch;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::ops::Write;
+use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
+use crate::ops::bag::BagKernels;
+use crate::ops::dropout::RowDropout;
+use crate::ops::rows::RowIndex;
+use crate::ops::spmm::{Along, EdgeWeights, SpmmKernels};
+use crate::random::Ids;
+
+impl Dry {
+    /// A pass of attention, with what it takes for the time of the call.
+    fn attend(&self, a: &Attention<'_>, pass: Pass) -> Result<()> {
+        let _pieces = self.like.attention_pieces(a, pass)?;
+        let (op, table) = match (a.score, a.bias) {
+            (Score::Dot { kv, .. }, Bias::None) => ("attention", kv),
+            (Score::Dot { kv, .. }, _) => ("attention with bias", kv),
+            (Score::Gat { z, .. }, Bias::None) => ("gat", z),
+            (Score::Gat { z, .. }, _) => ("gat with bias", z),
+            (Score::Gatv2 { r, .. }, Bias::None) => ("gatv2", r),
+            (Score::Gatv2 { r, .. }, _) => ("gatv2 with bias", r),
+        };
+        let direction = if pass == Pass::BySource { &a.graph.transpose } else { &a.graph.forward };
+        let dropout = a.dropout.is_some_and(|d| d.dropout.is_active());
+        self.tell(op, table.dtype(), dropout, edges(pass, direction, a.output().0, a.heads))
+    }
+
+    fn sum(&self, op: &'static str, pass: Pass, direction: &Direction, x: &Matrix) -> Result<()> {
+        self.tell(op, x.dtype(), false, edges(pass, direction, x.cols(), 1))
+    }
+}
+
+fn edges(pass: Pass, direction: &Direction, width: usize, heads: usize) -> Kind {
+    let csr = &direction.csr;
+    Kind::Edges { pass, edges: csr.num_edges(), rows: csr.num_dst(), sources: csr.num_src(), width, heads }
+}
+
+impl AttentionKernels for Dry {
+    fn attention(&self, a: &Attention<'_>, _: &mut Matrix, _: &mut Matrix) -> Result<()> {
+        self.attend(a, Pass::Forward)
+    }
+
+    fn attention_fold(&self, a: &Attention<'_>, _: &mut Matrix) -> Result<()> {
+        self.attend(a, Pass::Forward)
+    }
+
+    fn attention_merge(&self, _: usize, partial: &Matrix, _: &RowIndex, _: &mut Matrix) -> Result<()> {
+        // As many rows of the state are read and written as are merged into it.
+        self.stream("attention merge", &[partial, partial], &[partial])
+    }
+
+    fn attention_finish(&self, _: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
+        self.stream("attention finish", &[state], &[out, lse])
+    }
+
+    fn attention_d(&self, _: usize, g: &Matrix, out: &Matrix, d: &mut Matrix) -> Result<()> {
+        self.stream("attention d", &[g, out], &[d])
+    }
+
+    fn attention_dst(&self, a: &Attention<'_>, _: &Saved<'_>, to: DstGrads<'_>) -> Result<()> {
+        let _shared = scratch::attention_shared(a)?;
+        let _bias = match a.bias {
+            Bias::Features { feat, .. } if to.bias.is_some() => Some(scratch::attention_bias(a, feat.cols())?),
+            _ => None,
+        };
+        self.attend(a, Pass::ByDestination)
+    }
+
+    fn attention_src(&self, a: &Attention<'_>, _: &Saved<'_>, _: SrcGrads<'_>) -> Result<()> {
+        self.attend(a, Pass::BySource)
+    }
+}
+
+impl SpmmKernels for Dry {
+    fn inverse_degrees(&self, graph: &Adjacency, numerator: Option<&Matrix>, to: &mut Matrix) -> Result<()> {
+        let read = 8 * graph.num_dst() + numerator.map_or(0, Matrix::bytes);
+        self.tell("inverse degrees", to.dtype(), false, Kind::Stream { read, written: to.bytes() })
+    }
+
+    fn spmm(
+        &self,
+        graph: &Adjacency,
+        weights: &EdgeWeights<'_>,
+        along: Along,
+        x: &Matrix,
+        _: &mut Matrix,
+        _: Write,
+    ) -> Result<()> {
+        let (direction, pass) = match along {
+            Along::Edges => (&graph.forward, Pass::Forward),
+            Along::Transpose => (&graph.transpose, Pass::BySource),
+        };
+        let _pieces = self.like.spmm_pieces(x, direction, x.cols())?;
+        let op = if weights.edge.is_some() { "weighted sum" } else { "sum" };
+        self.sum(op, pass, direction, x)
+    }
+
+    fn spmm_dw(&self, graph: &Adjacency, _: &EdgeWeights<'_>, x: &Matrix, _: &Matrix, _: &mut Matrix) -> Result<()> {
+        self.sum("sum dw", Pass::ByDestination, &graph.forward, x)
+    }
+
+    fn spmm_max(&self, graph: &Adjacency, x: &Matrix, _: &Ids, _: &mut Matrix, _: &mut Matrix, _: Write) -> Result<()> {
+        let _pieces = self.like.spmm_pieces(x, &graph.forward, 2 * x.cols())?;
+        self.sum("max", Pass::Forward, &graph.forward, x)
+    }
+
+    fn spmm_max_dx(&self, graph: &Adjacency, _: &Ids, _: &Matrix, g: &Matrix, _: &mut Matrix, _: Write) -> Result<()> {
+        let _pieces = self.like.spmm_pieces(g, &graph.transpose, g.cols())?;
+        self.sum("max", Pass::BySource, &graph.transpose, g)
+    }
+}
+
+impl BagKernels for Dry {
+    fn transpose(&self, from: &Matrix, to: &mut Matrix) -> Result<()> {
+        self.stream("transpose", &[from], &[to])
+    }
+
+    fn spread_row(&self, row: &Matrix, to: &mut Matrix) -> Result<()> {
+        self.stream("spread row", &[row], &[to])
+    }
+
+    fn sum_rows(&self, from: &Matrix, to: &mut Matrix) -> Result<()> {
+        let _parts = scratch::sum_rows(from)?;
+        self.stream("sum rows", &[from], &[to])
+    }
+
+    fn drop_entries(
+        &self,
+        graph: &Adjacency,
+        entries: Option<&Matrix>,
+        drop: &RowDropout,
+        to: &mut Matrix,
+    ) -> Result<()> {
+        let read = 4 * graph.num_edges() + entries.map_or(0, Matrix::bytes);
+        let kind = Kind::Stream { read, written: to.bytes() };
+        self.tell("drop entries", to.dtype(), drop.dropout.is_active(), kind)
+    }
+}
+
+impl Floor for Dry {
+    fn touch(&self, direction: &Direction, tables: &[&Matrix]) -> Result<u64> {
+        let dtype = tables.first().map_or(DType::F32, |m| m.dtype());
+        let width = tables.iter().map(|m| m.cols()).sum();
+        self.tell("floor", dtype, false, edges(Pass::Forward, direction, width, 1))?;
+        Ok(0)
+    }
+}

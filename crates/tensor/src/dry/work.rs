@@ -1,0 +1,63 @@
+//! What a kernel has to do: all that its duration depends on.
+
+use crate::dtype::DType;
+
+/// One call of one kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Work {
+    /// The kernel.
+    pub op: &'static str,
+    /// Type of the elements that it goes through.
+    pub dtype: DType,
+    /// Whether random masks are computed on the way.
+    pub dropout: bool,
+    /// How much there is to do.
+    pub kind: Kind,
+}
+
+/// How much there is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A product of dense matrices, m × k and k × n.
+    Gemm {
+        /// Rows of the result.
+        m: usize,
+        /// Columns of the result.
+        n: usize,
+        /// What is summed over.
+        k: usize,
+    },
+    /// A pass over the edges of a graph.
+    Edges {
+        /// Which.
+        pass: Pass,
+        /// Edges.
+        edges: usize,
+        /// Rows that are made, in whose order edges are visited.
+        rows: usize,
+        /// Rows of the table that edges read at random.
+        sources: usize,
+        /// Columns of the values that move along an edge.
+        width: usize,
+        /// Heads that share these columns; 1 for an aggregation.
+        heads: usize,
+    },
+    /// Matrices from end to end, in bytes.
+    Stream {
+        /// Read.
+        read: usize,
+        /// Written.
+        written: usize,
+    },
+}
+
+/// A pass over edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// From sources to destinations.
+    Forward,
+    /// Backward, in the order of destinations.
+    ByDestination,
+    /// Backward, in the order of sources.
+    BySource,
+}

@@ -1,0 +1,155 @@
+//! What a run would take, without computing: the code that trains, on devices that only count.
+//!
+//! Every rank is a thread that makes its [`Shard`] and its [`Learner`] on a [dry device](graphweft_tensor::dry) and learns twice:
+//! once with what is done only once, such as agreeing on who sends what, and once more, which is what is reported. No feature,
+//! label or weight is read; of the data, only sizes, the graph and the structure of sparse features matter. Memory and messages
+//! are those of a real run, to the byte; times come from what a [`Work`] costs and from a [`Network`], any number of them
+//! ([`Rehearsal::times`]).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use graphweft_comm::{Clocked, Communicator, Log, Network, Recorder, Times, Type, View, replay, threads};
+use graphweft_graph::partition::Partition;
+use graphweft_model::Prepared;
+use graphweft_parallel::{Layout, Strategy};
+use graphweft_tensor::dry::Kind;
+use graphweft_tensor::{DType, Device, Usage, Work};
+
+use crate::config::Config;
+use crate::data::Data;
+use crate::error::Result;
+use crate::learner::Learner;
+use crate::plan::Plan;
+use crate::rank::{Rank, Sent};
+use crate::shard::{Lesson, Shard};
+
+/// Ranks that compute nothing never wait long.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// An epoch that was rehearsed.
+#[derive(Clone, Debug)]
+pub struct Rehearsal {
+    /// What each rank would do, in order.
+    pub ranks: Vec<Rehearsed>,
+    /// Numbers that would be trained.
+    pub parameters: usize,
+}
+
+/// What one rank would do.
+#[derive(Clone, Debug)]
+pub struct Rehearsed {
+    /// Memory when most is in use, from the first epoch on.
+    pub peak: Usage,
+    /// What is sent in an epoch.
+    pub sent: Vec<Sent>,
+    /// All that is computed, posted and waited for in an epoch.
+    pub log: Log<Work>,
+}
+
+impl Rehearsal {
+    /// How long the epoch takes each rank on a network, if computing takes `cost` seconds.
+    ///
+    /// # Errors
+    /// None for what [`Stage::rehearse`] gave.
+    pub fn times(&self, network: &Network, cost: impl Fn(&Work) -> f64) -> Result<Vec<Times>> {
+        let logs: Vec<&Log<Work>> = self.ranks.iter().map(|rank| &rank.log).collect();
+        Ok(replay(&logs, network, |_, work| cost(work))?)
+    }
+}
+
+/// Where runs over the same data are rehearsed. What does not depend on the strategy is made once.
+pub struct Stage<'a> {
+    data: &'a Data,
+    graph: &'a Prepared,
+    layouts: RefCell<Vec<(Arc<Partition>, Arc<[Layout]>)>>,
+}
+
+impl<'a> Stage<'a> {
+    /// For `data`; `graph` is its graph with the edges that the model adds.
+    pub fn new(data: &'a Data, graph: &'a Prepared) -> Self {
+        Self { data, graph, layouts: RefCell::default() }
+    }
+
+    /// Rehearses an epoch of `config`, spread as `plan` says.
+    ///
+    /// # Errors
+    /// Where a run would refuse: the strategy is not for this number of ranks, say.
+    pub fn rehearse(&self, config: &Config, plan: &Plan) -> Result<Rehearsal> {
+        let Self { data, graph, .. } = *self;
+        let learned = data.split_name(config.data.split.as_deref()).and_then(|name| data.split(&name, config.run.seed));
+        // Where there are no labels, all rows count.
+        let learned = learned.map_or(1.0, |split| split.train.len() as f64 / graph.csr.num_dst().max(1) as f64);
+        let scene = Scene { config, data, graph, strategy: &plan.strategy, learned };
+        let ranks = match &plan.parts {
+            None => vec![scene.play(None, None)?],
+            Some(parts) => {
+                let layouts = self.layouts(parts, plan.ranks)?;
+                let options = threads::Options { ranks: plan.ranks, threads: 1, deadline: DEADLINE };
+                threads::run(options, |comm| {
+                    let layout = &layouts[comm.rank()];
+                    scene.play(Some(comm), Some(layout))
+                })?
+            }
+        };
+        let parameters = ranks.first().map_or(0, |(_, parameters)| *parameters);
+        Ok(Rehearsal { ranks: ranks.into_iter().map(|(rank, _)| rank).collect(), parameters })
+    }
+
+    fn layouts(&self, parts: &Arc<Partition>, ranks: usize) -> Result<Arc<[Layout]>> {
+        let mut known = self.layouts.borrow_mut();
+        if let Some((_, layouts)) = known.iter().find(|(p, l)| Arc::ptr_eq(p, parts) && l.len() == ranks) {
+            return Ok(Arc::clone(layouts));
+        }
+        let layouts: Arc<[Layout]> = Layout::all(&self.graph.csr, parts, ranks)?.into();
+        known.push((Arc::clone(parts), Arc::clone(&layouts)));
+        Ok(layouts)
+    }
+}
+
+/// What all ranks of a rehearsal play.
+struct Scene<'a> {
+    config: &'a Config,
+    data: &'a Data,
+    graph: &'a Prepared,
+    strategy: &'a Strategy,
+    /// The part of the rows that is learned from.
+    learned: f64,
+}
+
+impl Scene<'_> {
+    /// One rank; also gives the number of parameters.
+    fn play(&self, comm: Option<Rc<dyn Communicator>>, layout: Option<&Layout>) -> Result<(Rehearsed, usize)> {
+        let recorder = Recorder::told(sum);
+        let heard = recorder.clone();
+        let device = Device::dry(None, Rc::new(move |work| heard.compute(work)));
+        let rank = match comm {
+            None => Rank::alone(&device),
+            Some(comm) => Rank::among(Rc::new(Clocked::new(comm, &recorder)), &device),
+        };
+        let shard = Shard::with_layout(&rank, self.data, self.graph, (self.strategy, layout), self.config)?;
+        let lesson = Lesson::unread(&shard, self.data.target.as_ref(), self.learned)?;
+        let mut learner = Learner::new(&rank, shard.shape, self.config)?;
+        device.ledger().reset_peak();
+        for epoch in 1..=2 {
+            recorder.take();
+            rank.reset_sent();
+            learner.learn(&shard, &lesson, epoch, self.config.train.lr, &mut |_, _| ())?;
+        }
+        let (peak, sent, log) = (device.ledger().peak(), rank.sent(), recorder.take());
+        Ok((Rehearsed { peak, sent, log }, learner.size()))
+    }
+}
+
+/// The sum of pieces that ranks have sent, left in a view.
+fn sum(to: View, pieces: usize) -> Work {
+    let dtype = match to.dtype {
+        Type::F64 => DType::F64,
+        Type::Bf16 => DType::Bf16,
+        Type::F32 | Type::Bytes => DType::F32,
+    };
+    let kind = Kind::Stream { read: to.bytes.saturating_mul(pieces), written: to.bytes };
+    Work { op: "sum over ranks", dtype, dropout: false, kind }
+}

@@ -1,0 +1,156 @@
+//! What is rehearsed is what happens: memory by purpose and messages of every rank, to the byte. And emulated runs are real
+//! ones, with times of elsewhere.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+mod whole;
+
+use graphweft_comm::{Event, Network, Wire};
+use graphweft_graph::progress::Silent;
+use graphweft_tensor::Work;
+use graphweft_tensor::dry::Kind;
+use graphweft_train::config::{Config, Draft};
+use graphweft_train::data::Data;
+use graphweft_train::emulation::Emulation;
+use graphweft_train::plan::Plan;
+use graphweft_train::rehearsal::{Rehearsal, Stage};
+use graphweft_train::session::Start;
+use graphweft_train::world::World;
+use whole::{Watch, fresh, on_world, same};
+
+fn config(settings: &[&str]) -> Config {
+    let mut draft = Draft::default();
+    let usual = [
+        "data.graph=sbm:300:3:6:f=8",
+        "data.self_loops=add",
+        "model.hidden=16",
+        "model.layers=2",
+        "train.epochs=2",
+        "train.dropout=0.2",
+    ];
+    usual.iter().chain(settings).for_each(|s| draft.assign(s).unwrap());
+    draft.finish().unwrap()
+}
+
+fn on(strategy: &str, ranks: usize, more: &[&str]) -> Config {
+    let settings = [format!("parallel.ranks={ranks}"), format!("parallel.strategy={strategy}")];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    config(&settings)
+}
+
+fn rehearse(config: &Config) -> Rehearsal {
+    let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+    let plan = Plan::unplanned(config, config.parallel.ranks.unwrap_or(1) as usize, &data.graph, &Silent).unwrap();
+    let graph = config.model.prepare(data.graph.clone(), config.run.seed).unwrap();
+    Stage::new(&data, &graph).rehearse(config, &plan).unwrap()
+}
+
+/// A run takes what its rehearsal says.
+fn comes_true(config: &Config, what: &str) {
+    let (dir, found) = (tempfile::tempdir().unwrap(), rehearse(config));
+    let run = fresh(config, dir.path()).runs.remove(0);
+    assert_eq!((found.parameters, found.ranks.len()), (run.outcome.parameters, run.cost.tolls.len()));
+    for (rank, (found, toll)) in found.ranks.iter().zip(&run.cost.tolls).enumerate() {
+        assert_eq!(found.sent, toll.sent, "{what}: sent by rank {rank}");
+        assert_eq!(found.peak, toll.peak, "{what}: peak of rank {rank}");
+    }
+}
+
+#[test]
+fn every_strategy_takes_what_was_rehearsed() {
+    let models = [
+        &["model.name=gt", "model.heads=4", "train.attention_dropout=0.1"][..],
+        &["model.name=gcn", "model.norm=batch"],
+        &["model.name=gatv2", "model.heads=2"],
+        &["model.name=sage", "model.aggregation=max"],
+    ];
+    for model in models {
+        for (strategy, ranks) in [
+            ("local", 1),
+            ("gather", 3),
+            ("halo", 3),
+            ("halo:plain", 3),
+            ("heads", 3),
+            ("ring", 3),
+            ("ring:2", 3),
+            ("grid:2x2", 4),
+            ("grid:2x2:gather", 4),
+        ] {
+            comes_true(&on(strategy, ranks, model), &format!("{} with {strategy}", model[0]));
+        }
+    }
+}
+
+#[test]
+fn every_model_takes_what_was_rehearsed() {
+    for model in ["gt", "gat", "gin", "gcnii", "gps", "exphormer", "sgformer", "polynormer", "mlp"] {
+        let model = format!("model.name={model}");
+        for (dtype, remat) in [("f32", "none"), ("bf16", "attention"), ("bf16", "layer")] {
+            let more = [model.as_str(), &format!("compute.dtype={dtype}"), &format!("compute.remat={remat}")];
+            comes_true(&config(&more), &format!("{more:?}"));
+        }
+        let more = [model.as_str(), "compute.dtype=bf16", "compute.remat=layer"];
+        comes_true(&on("halo", 2, &more), &format!("{more:?} on two ranks"));
+    }
+}
+
+/// A nanosecond per edge and column, per product of a thousand numbers, per byte.
+fn cost(work: &Work) -> f64 {
+    1e-9 * match work.kind {
+        Kind::Gemm { m, n, k } => (m * n * k) as f64 * 1e-3,
+        Kind::Edges { edges, width, .. } => (edges * width) as f64,
+        Kind::Stream { read, written } => (read + written) as f64,
+    }
+}
+
+fn network(bandwidth: f64) -> Network {
+    Network { ranks_per_node: 1, inside: None, between: Wire { latency: 1e-6, bandwidth } }
+}
+
+#[test]
+fn times_follow_from_costs_and_the_network() {
+    let gt = &["model.name=gt", "model.heads=4"];
+    let alone = rehearse(&on("local", 1, gt)).times(&network(1e9), cost).unwrap();
+    assert!(alone[0].computing > 0.0 && alone[0].waiting == 0.0);
+    for strategy in ["gather", "halo", "ring"] {
+        let found = rehearse(&on(strategy, 3, gt));
+        let times = |bandwidth| found.times(&network(bandwidth), cost).unwrap();
+        assert_eq!(times(1e9), rehearse(&on(strategy, 3, gt)).times(&network(1e9), cost).unwrap(), "the same again");
+        for (rank, (slow, fast)) in times(1e6).iter().zip(times(1e9)).enumerate() {
+            let rehearsed = &found.ranks[rank];
+            let sent: u64 = rehearsed.sent.iter().map(|s| s.bytes).sum();
+            assert!(slow.end >= sent as f64 / 1e6 && slow.end > fast.end, "{strategy} {rank}: {slow:?} {fast:?}");
+            assert_eq!(slow.computing, fast.computing);
+            assert!(fast.computing < alone[0].computing, "a share of the work");
+            let logged: usize = rehearsed
+                .log
+                .iter()
+                .filter_map(|e| if let Event::Post { sends, .. } = e { Some(sends) } else { None })
+                .flatten()
+                .map(|parcel| parcel.bytes)
+                .sum();
+            assert_eq!(logged as u64, sent);
+        }
+    }
+}
+
+#[test]
+fn an_emulated_run_is_the_same_run_with_other_times() {
+    let dir = tempfile::tempdir().unwrap();
+    for ranks in [1, 3] {
+        let config = on(if ranks == 1 { "local" } else { "gather" }, ranks, &["model.name=gt", "model.heads=4"]);
+        let [here, there] = ["here", "there"].map(|name| dir.path().join(format!("{name}-{ranks}")));
+        let real = fresh(&config, &here);
+        let slow = Emulation { name: "slow".into(), network: network(1e4), compute: 2.0 };
+        let world = World::emulated(&config.parallel, vec![slow]).unwrap();
+        let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+        let found = on_world(&world, data, &config, &there, &Start::New, Watch::default()).unwrap();
+        same(&here, &there, "an emulation");
+        let sent = real.runs[0].cost.tolls.iter().map(|t| t.bytes_sent()).max().unwrap_or(0);
+        for ms in &found.runs[0].cost.epoch_ms {
+            assert!(*ms > sent as f64 / 1e4 * 1e3 && *ms < 60_000.0 + sent as f64, "{ms} ms for {sent} bytes");
+        }
+    }
+    let mpi = config(&["model.name=gt", "parallel.comm=mpi"]);
+    assert!(World::emulated(&mpi.parallel, Vec::new()).is_err_and(|e| e.to_string().contains("parallel.comm")));
+}
