@@ -8,6 +8,8 @@
 //! * [`Halo`]: what cut edges need, pulled or pushed;
 //! * [`Heads`]: all rows of a group of ranks on each of them, for some of the heads;
 //! * [`Ring`]: one rank's rows at a time.
+//!
+//! [`Chunks`] is approximate and not one of these: chunk after chunk through some of the layers, of which every rank has others.
 
 mod at_hand;
 mod blocks;
@@ -21,6 +23,7 @@ mod layout;
 mod link;
 mod local;
 mod member;
+mod pipeline;
 mod ring;
 mod strategy;
 mod tokens;
@@ -31,5 +34,6 @@ pub use heads::Heads;
 pub use layout::Layout;
 pub use link::{Flight, Link, Summing, ranks};
 pub use local::Local;
+pub use pipeline::{Across, Chunks};
 pub use ring::Ring;
 pub use strategy::{Cover, Inside, Strategy, spread};
