@@ -9,12 +9,13 @@
 //! * [`Heads`]: all rows of a group of ranks on each of them, for some of the heads;
 //! * [`Ring`]: one rank's rows at a time.
 //!
-//! [`Chunks`] is approximate and not one of these: chunk after chunk through some of the layers, of which every rank has others.
+//! [`Pipeline`] is approximate and not one of these: chunk after chunk through some of the layers, of which every rank has others.
 
 mod at_hand;
 mod blocks;
 mod columns;
 mod degrees;
+mod drawn;
 mod gather;
 mod grid;
 mod halo;
@@ -34,6 +35,7 @@ pub use heads::Heads;
 pub use layout::Layout;
 pub use link::{Flight, Link, Summing, ranks};
 pub use local::Local;
-pub use pipeline::{Across, Chunks};
+pub use member::sums;
+pub use pipeline::{Across, Pipeline};
 pub use ring::Ring;
 pub use strategy::{Cover, Inside, Strategy, spread};

@@ -1,6 +1,6 @@
 //! `pipeline`: chunk after chunk of the graph through some layers of a model (GNNPipe). Approximate.
 //!
-//! Ranks are stages: each has some consecutive layers and all rows, in chunks. Chunks follow one another through the stages, in an
+//! Ranks are stages: each has some consecutive layers and all rows, in chunks. Pipeline follow one another through the stages, in an
 //! order that may be drawn anew every epoch; all go forward, then all come back the other way round. A rank sends a chunk's state to
 //! the next stage and its gradient to the one before, and nothing else: 2·(S − 1)·N rows an epoch, however many edges are cut.
 //!
@@ -9,10 +9,10 @@
 //!
 //! * *fresh* rows, of chunks that came earlier in this epoch, are as exact as the chunk's own. Gradients go back to them: since
 //!   chunks come back in the opposite order, those of a chunk are complete before its own backward;
-//! * *historical* rows, of chunks that come later, are those of the last [snapshot](Chunks::remember), taken while all rows went
+//! * *historical* rows, of chunks that come later, are those of the last [snapshot](Pipeline::remember), taken while all rows went
 //!   through the layers at once. They are constants.
 //!
-//! An edge between chunks is fresh half of the time if the order is drawn, so its gradient may be counted [twice](Chunks::begin).
+//! An edge between chunks is fresh half of the time if the order is drawn, so its gradient may be counted [twice](Pipeline::begin).
 //! Which rows are fresh depends on the order alone, so a layer that is computed again in backward sees what it saw the first time.
 //! With one chunk there are no others, and everything is exact.
 //!
@@ -41,7 +41,7 @@ use tables::Tables;
 use whole::Whole;
 
 /// A graph in chunks, as a stage works on them.
-pub struct Chunks {
+pub struct Pipeline {
     chunks: Vec<Rc<Chunk>>,
     /// The first row of every chunk, and the number of nodes.
     ranges: Vec<usize>,
@@ -59,7 +59,7 @@ pub enum Across {
     Twice,
 }
 
-impl Chunks {
+impl Pipeline {
     /// Prepares `graph`, which has original ids, with a chunk for every part of `partition`. `edge_features` makes a row for each of
     /// these edges, by their positions in the graph.
     ///

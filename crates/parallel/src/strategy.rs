@@ -49,12 +49,15 @@ pub enum Strategy {
         /// What the ranks that have the same heads do.
         inside: Inside,
     },
-    /// Approximate: layers in stages, the graph in [chunks](crate::Chunks) that pass through them. Where all rows are needed at
+    /// Approximate: layers in stages, the graph in [chunks](crate::Pipeline) that pass through them. Where all rows are needed at
     /// once, for scores of a model that was trained, it is [`Strategy::Ring`], or [`Strategy::Local`] on one rank.
     Pipeline {
         /// Stages, and ranks of a stage. Unset: a stage for every rank.
         shape: Option<(usize, usize)>,
     },
+    /// Approximate: each rank learns from pieces of its own, and only gradients move. Where all rows are needed at once, for
+    /// exact scores, it is [`Strategy::Ring`], or [`Strategy::Local`] on one rank.
+    Isolated,
 }
 
 /// How `halo` serves cut edges.
@@ -85,11 +88,11 @@ impl Default for Inside {
 impl Strategy {
     /// What may be asked for.
     pub const NAMES: &'static str = "local, gather, halo, halo:plain, heads, ring, ring:DEPTH, grid:NODESxHEADS, \
-         grid:NODESxHEADS:gather, pipeline";
+         grid:NODESxHEADS:gather, pipeline, isolated";
 
     /// Whether it computes the same function as one rank would.
     pub fn is_exact(&self) -> bool {
-        !matches!(self, Self::Pipeline { .. })
+        !matches!(self, Self::Pipeline { .. } | Self::Isolated)
     }
 }
 
@@ -106,6 +109,7 @@ impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("local"),
+            Self::Isolated => f.write_str("isolated"),
             Self::Gather => f.write_str("gather"),
             Self::Halo(cover) => cover.fmt(f),
             Self::Heads => f.write_str("heads"),
@@ -137,6 +141,7 @@ impl FromStr for Strategy {
         let (first, rest) = name.split_once(':').map_or((name, None), |(first, rest)| (first, Some(rest)));
         match (first, rest) {
             ("local", None) => Ok(Self::Local),
+            ("isolated", None) => Ok(Self::Isolated),
             ("gather", None) => Ok(Self::Gather),
             ("halo", None) => Ok(Self::Halo(Cover::Least)),
             ("halo", Some("plain")) => Ok(Self::Halo(Cover::Plain)),
@@ -197,14 +202,16 @@ pub fn spread(
         return refused(format!("{} edge features for {} edges", features.rows(), layout.csr().num_edges()));
     }
     match *strategy {
-        Strategy::Local | Strategy::Pipeline { .. } if link.size() == 1 => Ok(Rc::new(Local::renumbered(link.device(), layout, edge_features)?)),
+        Strategy::Local | Strategy::Pipeline { .. } | Strategy::Isolated if link.size() == 1 => {
+            Ok(Rc::new(Local::renumbered(link.device(), layout, edge_features)?))
+        }
         Strategy::Local => refused(format!("local is for one rank, not {}", link.size())),
         Strategy::Gather => Ok(Rc::new(Gather::new(layout, link, edge_features)?)),
         Strategy::Heads => grid::new((1, link.size()), Inside::Gather, layout, link, edge_features),
         Strategy::Grid { nodes, heads, inside } => grid::new((nodes, heads), inside, layout, link, edge_features),
         Strategy::Halo(cover) => Ok(Rc::new(Halo::new(layout, link, edge_features, cover)?)),
         Strategy::Ring { depth } => Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), depth)?)),
-        Strategy::Pipeline { .. } => Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), 1)?)),
+        Strategy::Pipeline { .. } | Strategy::Isolated => Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), 1)?)),
     }
 }
 
@@ -227,6 +234,7 @@ mod tests {
             "grid:1x3:halo:plain",
             "pipeline",
             "pipeline:4x2",
+            "isolated",
         ] {
             assert_eq!(name.parse::<Strategy>().unwrap().to_string(), name);
         }

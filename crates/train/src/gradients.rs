@@ -10,7 +10,7 @@ use graphweft_comm::{Label, Traffic};
 use graphweft_parallel::Summing;
 use graphweft_tensor::{DType, Device, Element, Matrix, Parameter, Result, Tag};
 
-use crate::shard::Shard;
+use crate::rank::Rank;
 
 /// Bytes after which a bucket is sent: enough to make up for the latency of a message.
 const FULL: usize = 1 << 20;
@@ -22,7 +22,7 @@ type Place = (Rc<Parameter>, (usize, usize));
 
 /// Collects gradients and sums them.
 pub(crate) struct Buckets<'a> {
-    shard: &'a Shard,
+    rank: &'a Rank,
     /// Complete gradients that wait for company.
     open: Vec<(Rc<Parameter>, Matrix)>,
     bytes: usize,
@@ -32,13 +32,13 @@ pub(crate) struct Buckets<'a> {
 }
 
 impl<'a> Buckets<'a> {
-    pub(crate) fn new(shard: &'a Shard) -> Self {
-        Self { shard, open: Vec::new(), bytes: 0, parameters: Vec::new(), sums: Vec::new() }
+    pub(crate) fn new(rank: &'a Rank) -> Self {
+        Self { rank, open: Vec::new(), bytes: 0, parameters: Vec::new(), sums: Vec::new() }
     }
 
     /// The gradient of `parameter` is complete.
     pub(crate) fn add(&mut self, parameter: &Rc<Parameter>) -> Result<()> {
-        if self.shard.rank.link().is_none() {
+        if self.rank.link().is_none() {
             return Ok(());
         }
         if let Some(gradient) = parameter.take_grad() {
@@ -52,8 +52,8 @@ impl<'a> Buckets<'a> {
         let gradients = std::mem::take(&mut self.open);
         self.bytes = 0;
         let Some(dtype) = gradients.first().map(|(_, g)| g.dtype()) else { return Ok(()) };
-        let Some(link) = self.shard.rank.link() else { return Ok(()) };
-        let row = side_by_side(self.shard.device(), &gradients, dtype)?;
+        let Some(link) = self.rank.link() else { return Ok(()) };
+        let row = side_by_side(self.rank.device(), &gradients, dtype)?;
         self.sums.push(link.start_sum(LABEL, row)?);
         let shape = |(p, g): (Rc<Parameter>, Matrix)| (p, (g.rows(), g.cols()));
         self.parameters.push(gradients.into_iter().map(shape).collect());

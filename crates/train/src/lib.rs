@@ -5,6 +5,7 @@
 //! * [`world`]: who the ranks are, [`rank`]: one of them, [`plan`]: how the work is spread over them;
 //! * [`shard`]: what one rank holds of it, cut out of what [`handout`] gives it, and [`learner`]: a model that learns from it, epoch by epoch;
 //! * [`trainer`]: a run, from the first epoch to the last, and [`session`]: one run per seed, or going on with one;
+//! * `isolated`: learning from pieces of the graph, and `layer_wise`: exact logits of one that does not fit;
 //! * [`inference`]: using what was trained;
 //! * [`schedule`], [`metrics`]: learning rates and scores;
 //! * [`checkpoint`]: what a run needs to go on, safe against power cuts and verified when read;
@@ -15,6 +16,7 @@
 
 pub mod checkpoint;
 pub mod config;
+mod course;
 pub mod data;
 mod decision;
 mod durable;
@@ -23,8 +25,11 @@ pub mod figure;
 mod gradients;
 pub mod handout;
 pub mod inference;
+mod isolated;
+mod layer_wise;
 pub mod learner;
 pub mod metrics;
+pub mod pipeline;
 pub mod plan;
 pub mod rank;
 mod record;

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use graphweft_graph::chunks::{self, Chunks};
 use graphweft_graph::partition::{self, Method, Options, Partition};
 use graphweft_graph::progress::Progress;
 use graphweft_graph::{Csr, Error as Bad};
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Choice, Config, ParallelConfig};
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::world::World;
 
 /// What `auto` takes where there are several ranks.
@@ -32,6 +33,9 @@ pub struct Plan {
     /// How the graph is divided; nothing for one rank.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Division>,
+    /// The folder with the graph in chunks, if they are stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunks: Option<PathBuf>,
     /// The parts themselves.
     #[serde(skip)]
     pub parts: Option<Arc<Partition>>,
@@ -53,7 +57,7 @@ impl Plan {
     /// One rank has every row.
     pub fn local() -> Self {
         let why = "one rank has every row: nothing moves".to_string();
-        Self { strategy: Strategy::Local, ranks: 1, why, partition: None, parts: None }
+        Self { strategy: Strategy::Local, ranks: 1, why, partition: None, chunks: None, parts: None }
     }
 
     /// What `config` asks for, or the usual choice, for a graph whose dataset folder, if it has one, may hold a partition.
@@ -61,6 +65,22 @@ impl Plan {
     /// # Errors
     /// If the graph cannot be divided so, or a stored partition is damaged.
     pub fn make(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+        if config.parallel.strategy == Choice::Named(Strategy::Isolated) {
+            return Self::isolated(config, ranks, graph, progress);
+        }
+        if let Choice::Named(strategy @ Strategy::Pipeline { shape }) = config.parallel.strategy {
+            check_stages(shape, ranks)?;
+            let why = "it was asked for: approximate, chunks pass through layers that ranks share".to_string();
+            let (division, parts) = divide(config, config.pipeline.chunks_for(ranks), graph, progress)?;
+            return Ok(Self {
+                strategy,
+                ranks,
+                why,
+                partition: Some(division),
+                chunks: None,
+                parts: Some(Arc::new(parts)),
+            });
+        }
         if ranks == 1 {
             return Ok(Self::local());
         }
@@ -72,8 +92,47 @@ impl Plan {
                 (USUAL, why.to_string())
             }
         };
-        let (division, parts) = divide(config, ranks, graph, progress)?;
-        Ok(Self { strategy, ranks, why, partition: Some(division), parts: Some(Arc::new(parts)) })
+        let (division, parts) = divide(config, config.parallel.parts_for(ranks), graph, progress)?;
+        Ok(Self { strategy, ranks, why, partition: Some(division), chunks: None, parts: Some(Arc::new(parts)) })
+    }
+
+    /// Pieces of the graph, with gradients alone on the wire. Chunks that are stored for this graph are taken.
+    fn isolated(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+        let (method, count) = (config.parallel.partition, config.parallel.parts_for(ranks));
+        let why = format!("it was asked for: approximate, each rank learns from pieces of {count} chunks");
+        let strategy = Strategy::Isolated;
+        let division = Division { method, parts: count, stored: None };
+        let plan = Self { strategy, ranks, why, partition: Some(division), chunks: None, parts: None };
+        let folder = config.data.path.as_ref().map(|path| chunks::folder(Path::new(path), method, count));
+        if let Some(folder) = folder.filter(|folder| folder.exists()) {
+            let (stored, recipe) = Chunks::open(&folder)?;
+            let same = (recipe.symmetrise, recipe.self_loops) == (config.data.symmetrise, config.data.self_loops);
+            if !same || stored.graph().num_edges() != graph.num_edges() {
+                let problem = "these chunks are of another graph, or were made with other data.symmetrise or \
+                               data.self_loops";
+                return Err(Bad::bad(&folder, "chunks", problem, "remove the folder and create it again").into());
+            }
+            let parts = if ranks > 1 { Some(Arc::new(stored.partition()?)) } else { None };
+            return Ok(Self { chunks: Some(folder), parts, ..plan });
+        }
+        // One rank needs no partition where ids are ranges already.
+        if ranks == 1 && (count == 1 || method == Method::Contiguous) {
+            return Ok(plan);
+        }
+        let (division, parts) = divide(config, count, graph, progress)?;
+        Ok(Self { partition: Some(division), parts: Some(Arc::new(parts)), ..plan })
+    }
+
+    /// The graph in chunks, where the strategy learns from pieces.
+    pub(crate) fn chunks(&self, graph: &Csr<u32>) -> Result<Option<Chunks>> {
+        if self.strategy != Strategy::Isolated {
+            return Ok(None);
+        }
+        Ok(Some(match (&self.chunks, &self.parts) {
+            (Some(folder), _) => Chunks::open(folder)?.0,
+            (None, Some(parts)) => Chunks::divided(graph, parts),
+            (None, None) => Chunks::contiguous(graph.clone(), self.partition.as_ref().map_or(1, |p| p.parts)),
+        }))
     }
 
     /// The same for the ranks of `world`, as decided by the process that leads.
@@ -102,11 +161,23 @@ impl Plan {
     }
 }
 
+/// Fails unless so many ranks can be these stages.
+fn check_stages(shape: Option<(usize, usize)>, ranks: usize) -> Result<()> {
+    let Some((stages, ways)) = shape else { return Ok(()) };
+    if ways > 1 {
+        let problem = format!("stages of {ways} ranks each are not there yet");
+        return Err(Error::setting("parallel.strategy", problem, format!("choose pipeline: {ranks} stages of one rank")));
+    }
+    if stages != ranks {
+        let problem = format!("{stages} stages are not for {ranks} ranks");
+        return Err(Error::setting("parallel.strategy", problem, "choose pipeline: a stage for every rank"));
+    }
+    Ok(())
+}
+
 /// A stored partition, or one made now.
-fn divide(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<(Division, Partition)> {
-    let ParallelConfig { partition: method, parts, .. } = config.parallel;
-    let nodes = graph.num_dst();
-    let parts = parts.map_or(ranks, |parts| parts as usize);
+fn divide(config: &Config, parts: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<(Division, Partition)> {
+    let (method, nodes) = (config.parallel.partition, graph.num_dst());
     let folder = config.data.path.as_ref().map(|path| Path::new(path).join("part").join(format!("{method}-{parts}")));
     if let Some(folder) = folder.filter(|folder| folder.exists()) {
         let partition = partition::load(&folder, nodes)?.partition;

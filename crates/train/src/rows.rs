@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use graphweft_graph::dataset::{Dense, SparseFeatures};
+use graphweft_graph::dataset::{Dense, Features, SparseFeatures};
 
 /// The rows with these ids, in this order; all of them, as they are, where `None` is given.
 pub(crate) type Which<'a> = Option<&'a [u64]>;
@@ -37,6 +37,20 @@ pub(crate) fn sparse(m: &SparseFeatures, which: Which<'_>) -> SparseFeatures {
     let indices: Vec<u32> = ids.iter().flat_map(|id| &m.indices[entries(id)]).copied().collect();
     let data = m.data.as_ref().map(|data| ids.iter().flat_map(|id| &data[entries(id)]).copied().collect::<Vec<f32>>());
     SparseFeatures { indptr: indptr.into(), indices: indices.into(), data: data.map(Into::into), width: m.width }
+}
+
+/// Rows of features, on the host.
+pub(crate) enum Rows<'a> {
+    Dense { values: Cow<'a, [f32]>, width: usize },
+    Sparse(SparseFeatures),
+}
+
+/// Rows of features.
+pub(crate) fn features<'a>(stored: &'a Features, which: Which<'_>) -> Rows<'a> {
+    match stored {
+        Features::Dense(m) => Rows::Dense { values: dense(m, which), width: m.width() },
+        Features::Sparse(m) => Rows::Sparse(sparse(m, which)),
+    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use graphweft_graph::Error as Bad;
-use graphweft_graph::npy::write_npy;
+use graphweft_graph::npy::NpyWriter;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoints, Scores};
@@ -34,6 +34,7 @@ use crate::config::RunConfig;
 use crate::durable;
 use crate::error::Result;
 use crate::metrics::read_score;
+use crate::pipeline::Divergence;
 
 const CONFIG: &str = "config.toml";
 /// The last line of a `config.toml` that is all there.
@@ -106,7 +107,12 @@ impl RunDir {
 
     /// Writes `predictions.npy`: a row per node.
     pub fn predictions(&self, rows: &[f32], cols: usize) -> Result<()> {
-        write_predictions(&self.path.join(PREDICTIONS), rows, cols)
+        write_predictions(&self.predictions_path(), rows, cols)
+    }
+
+    /// Where [`RunDir::predictions`] are.
+    pub fn predictions_path(&self) -> PathBuf {
+        self.path.join(PREDICTIONS)
     }
 
     /// Writes `model.safetensors`.
@@ -146,8 +152,21 @@ impl Drop for RunDir {
 
 /// Writes logits, a row per node, in one step.
 pub fn write_predictions(path: &Path, rows: &[f32], cols: usize) -> Result<()> {
+    write_predictions_in_lots(path, cols, std::iter::once(Ok(rows)))
+}
+
+/// The same for rows that come some at a time.
+pub(crate) fn write_predictions_in_lots(
+    path: &Path,
+    cols: usize,
+    lots: impl Iterator<Item = Result<impl AsRef<[f32]>>>,
+) -> Result<()> {
     let partial = path.with_extension("npy.partial");
-    write_npy(&partial, &[cols], rows)?;
+    let mut out = NpyWriter::create(&partial, &[cols])?;
+    for lot in lots {
+        out.push(lot?.as_ref())?;
+    }
+    out.finish()?;
     Ok(durable::rename(&partial, path)?)
 }
 
@@ -165,6 +184,9 @@ pub struct Line {
     /// After the update, in the epochs that are evaluated.
     #[serde(flatten)]
     pub scores: Option<Evaluated>,
+    /// How far an approximate forward pass was from an exact one, in the epochs in which that is looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Divergence>,
 }
 
 /// Scores in per cent.
@@ -260,7 +282,7 @@ mod tests {
         let run = RunDir::create(dir.path()).unwrap();
         let line = |epoch| {
             let scores = (epoch % 2 == 0).then_some(Evaluated { train: 1.0 / 3.0, valid: 0.1, test: 99.0 });
-            Line { epoch, loss: 0.1 * epoch as f64, lr: 1e-3, gradient_norm: 2.0, scores }
+            Line { epoch, loss: 0.1 * epoch as f64, lr: 1e-3, gradient_norm: 2.0, scores, guard: None }
         };
         let mut log = MetricsLog::start(&run, Vec::new()).unwrap();
         (1..=3).for_each(|e| log.add(&line(e)).unwrap());

@@ -12,6 +12,7 @@ use crate::data::{Data, Target};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::handout::Handout;
+use crate::isolated;
 use crate::metrics::Metric;
 use crate::plan::Plan;
 use crate::run_dir::RunDir;
@@ -150,6 +151,7 @@ impl Session<'_> {
     pub fn train(&self, config: Config, dir: &Path) -> Result<Summary> {
         let mut config = resolve(config, &self.data)?;
         config.parallel.ranks = Some(self.world.ranks() as u64);
+        isolated::size(&mut config, &self.data)?;
         let outer = if self.world.leads() { Some(self.open(dir)) } else { None };
         if config.run.seeds == 1 {
             let (run, plan) = self.one(&config, outer, None)?;
@@ -203,11 +205,13 @@ impl Session<'_> {
         };
         let Decision { folder, plan, from } = self.world.share(decision)?;
         let graph = config.model.prepare(self.data.graph.clone(), config.run.seed)?;
+        let chunks = plan.chunks(&self.data.graph)?;
         let trainer = Trainer {
             config: config.clone(),
             plan: plan.clone(),
             data: Arc::clone(&self.data),
             graph: Handout::new(graph, self.world.ranks_here()),
+            chunks,
             from: from.map(|(_, checkpoint)| checkpoint),
             folder: folder.clone(),
             dir,

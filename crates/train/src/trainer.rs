@@ -7,12 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use graphweft_graph::chunks::Chunks;
 use graphweft_graph::progress::Progress;
 use graphweft_model::{Prepared, Total};
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
+use crate::checkpoint::{Checkpoint, Checkpoints, Scores, State, Tensors};
 use crate::config::Config;
+use crate::course::{Course, Material};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::handout::Handout;
@@ -20,11 +22,11 @@ use crate::learner::Learner;
 use crate::metrics::Metric;
 use crate::plan::Plan;
 use crate::rank::{Rank, Toll};
-use crate::record::{Moment, Record, timed, trace};
+use crate::pipeline::Divergence;
+use crate::record::{Record, Saved, timed, trace};
 use crate::run_dir::trace::Phases;
 use crate::run_dir::{Line, RunDir, curve};
 use crate::schedule::Schedule;
-use crate::shard::{Lesson, Shard};
 use crate::stop::Stop;
 
 /// Who watches a run.
@@ -88,6 +90,8 @@ pub struct Trainer {
     pub data: Arc<Data>,
     /// Their graph, with the edges that the model adds.
     pub graph: Handout<Prepared>,
+    /// The graph in chunks, for learning from pieces.
+    pub chunks: Option<Chunks>,
     /// What to go on from.
     pub from: Option<Checkpoint>,
     /// Where the run is.
@@ -103,8 +107,8 @@ pub struct Trainer {
 }
 
 /// What changes from epoch to epoch.
-struct Progressing<'a> {
-    learner: Learner<'a>,
+struct Progressing {
+    learner: Learner,
     schedule: Schedule,
     epoch: u64,
     best: Option<Scores>,
@@ -126,11 +130,24 @@ impl Trainer {
         let config = &self.config;
         let metric = config.train.metric.unwrap_or(self.data.target()?.default_metric());
         metric.check(&self.data.target()?.truth(), self.data.classes)?;
-        let shard = Shard::new(rank, &self.data, &*self.graph.take()?, &self.plan, config)?;
         let split_name = self.data.split_name(config.data.split.as_deref())?;
         let split = self.data.split(&split_name, config.run.seed)?;
-        let lesson = Lesson::new(&shard, self.data.target()?, split)?;
-        let mut now = self.start(Learner::new(&shard, config)?)?;
+        let whole = self.graph.take()?;
+        let material = Material {
+            config,
+            plan: &self.plan,
+            data: &self.data,
+            graph: &whole,
+            chunks: self.chunks.as_ref(),
+            split,
+            folder: &self.folder,
+        };
+        let mut course = Course::new(rank, &material)?;
+        drop(whole);
+        let mut now = self.start(course.learner(rank, config)?)?;
+        if let Some(saved) = &self.from {
+            course.restore(&saved.optimizer)?;
+        }
 
         // Everything that can be refused was: from here on, the directory is written to.
         let metrics = self.from.as_ref().map_or(&[][..], |from| &from.metrics);
@@ -152,17 +169,18 @@ impl Trainer {
             self.observer.begin(config.run.seed, now.epoch, config.train.epochs);
         }
         while !self.is_over(&now) {
-            let (line, ms) = self.epoch(rank, &mut now, &lesson, metric)?;
+            let (line, ms) = self.epoch(rank, &mut now, &mut course, metric)?;
             cost.epoch_ms.push(ms);
             if let Some(record) = &mut record {
+                if let Some(seen) = line.guard.filter(Divergence::is_much) {
+                    self.observer.note(&format!("epoch {}: {seen}", line.epoch));
+                }
                 record.epoch(&line, ms)?;
                 self.observer.epoch(&line, now.best.as_ref());
             }
-            let (over, stop) = (self.is_over(&now), self.is_stopped(&shard)?);
+            let (over, stop) = (self.is_over(&now), self.is_stopped(rank)?);
             if over || stop || checkpoints.is_due(now.epoch) {
-                if let Some(record) = &record {
-                    self.save(record, &mut now, &checkpoints)?;
-                }
+                self.save(rank, &course, record.as_ref(), &mut now, &checkpoints)?;
                 trace(rank, &mut now.phases, record.as_mut())?;
                 if stop && !over {
                     let checkpoint = checkpoints.path_of(now.epoch);
@@ -177,15 +195,15 @@ impl Trainer {
             metric,
             split: split.name.clone(),
             epochs: now.epoch,
-            parameters: now.learner.size(),
-            best: self.to_best(&now, &lesson, metric)?,
+            parameters: course.size(&now.learner)?,
+            best: self.to_best(&now, &course, metric)?,
         };
-        let losses = self.finish(&shard, &now, record.as_ref(), &outcome)?;
+        let losses = self.finish(rank, &course, &now, record.as_ref(), &outcome)?;
         Ok(Run { outcome, losses, cost })
     }
 
     /// The state before the first epoch, or after that of a checkpoint.
-    fn start<'a>(&self, mut learner: Learner<'a>) -> Result<Progressing<'a>> {
+    fn start(&self, mut learner: Learner) -> Result<Progressing> {
         let train = &self.config.train;
         let (phases, toll) = (Phases::default(), Toll::default());
         Ok(match &self.from {
@@ -217,32 +235,34 @@ impl Trainer {
     }
 
     /// Whether the last epoch was run, or validation has not become better for long enough.
-    fn is_over(&self, now: &Progressing<'_>) -> bool {
+    fn is_over(&self, now: &Progressing) -> bool {
         let patience = self.config.train.patience;
         let waited = now.best.map_or(0, |_| now.epoch - now.improved);
         now.epoch >= self.config.train.epochs || patience > 0 && waited >= patience
     }
 
     /// Whether somebody asked some rank to stop. A signal reaches ranks at different times; they act on it together.
-    fn is_stopped(&self, shard: &Shard) -> Result<bool> {
+    fn is_stopped(&self, rank: &Rank) -> Result<bool> {
         let asked = f64::from(u8::from(self.stop.is_requested()));
-        Ok(shard.sum(Total::Metrics, &[asked])?[0] > 0.0)
+        Ok(rank.sum(Total::Metrics, &[asked])?[0] > 0.0)
     }
 
     /// Learns and evaluates; also gives the milliseconds of learning.
-    fn epoch(&self, rank: &Rank, now: &mut Progressing<'_>, lesson: &Lesson, metric: Metric) -> Result<(Line, f64)> {
+    fn epoch(&self, rank: &Rank, now: &mut Progressing, course: &mut Course, metric: Metric) -> Result<(Line, f64)> {
         let (epoch, start) = (now.epoch + 1, Instant::now());
         let (lr, phases) = (now.schedule.lr(epoch), &mut now.phases);
         rank.reset_sent();
-        let report = now.learner.learn(lesson, epoch, lr, &mut |phase, start| phases.add(phase, epoch, start))?;
+        let phase = &mut |phase, start| phases.add(phase, epoch, start);
+        let report = course.learn(&mut now.learner, epoch, lr, phase)?;
         let ms = start.elapsed().as_secs_f64() * 1e3;
         now.toll.sent = rank.sent();
         now.epoch = epoch;
         let train = &self.config.train;
-        let mut line = Line { epoch, loss: report.loss, lr, gradient_norm: report.gradient_norm, scores: None };
+        let guard = report.guard;
+        let mut line = Line { epoch, loss: report.loss, lr, gradient_norm: report.gradient_norm, scores: None, guard };
         if epoch.is_multiple_of(train.evaluate_every) || epoch == train.epochs {
             let learner = &now.learner;
-            let scores = timed(&mut now.phases, "evaluate", epoch, || learner.evaluate(lesson, metric, epoch))?;
+            let scores = timed(&mut now.phases, "evaluate", epoch, || course.evaluate(learner, metric, epoch))?;
             now.schedule.observe(scores.valid);
             if now.best.is_none_or(|best| scores.improves_on(&best)) {
                 now.improved = epoch;
@@ -256,39 +276,53 @@ impl Trainer {
         Ok((line, ms))
     }
 
-    fn save(&self, record: &Record<'_>, now: &mut Progressing<'_>, to: &Checkpoints) -> Result<()> {
-        let Progressing { learner, schedule, epoch, best, improved, best_model, phases, .. } = now;
-        let (seed, schedule) = (self.config.run.seed, schedule.state());
-        let moment = Moment { epoch: *epoch, seed, best: *best, best_model, improved: *improved, schedule };
-        timed(phases, "checkpoint", *epoch, || record.save(learner, moment, to))
+    /// Brings the model together and saves it, where the record is.
+    fn save(
+        &self,
+        rank: &Rank,
+        course: &Course,
+        record: Option<&Record<'_>>,
+        now: &mut Progressing,
+        to: &Checkpoints,
+    ) -> Result<()> {
+        let (learner, start) = (&now.learner, Instant::now());
+        let model = course.together(rank, || learner.model())?;
+        let best_model = course.together(rank, || Ok(now.best_model.clone()))?;
+        let memory = course.together(rank, || course.memory(learner))?;
+        let (Some(record), Some(model), Some(best_model), Some(memory)) = (record, model, best_model, memory) else {
+            return Ok(());
+        };
+        let (epoch, best, improved) = (now.epoch, now.best, now.improved);
+        let (steps, seed, schedule) = (learner.steps(), self.config.run.seed, now.schedule.state());
+        record.save(State { epoch, steps, seed, best, improved, schedule }, Saved { model, best_model, memory }, to)?;
+        now.phases.add("checkpoint", epoch, start);
+        Ok(())
     }
 
     /// Goes back to the best epoch and gives its scores.
-    fn to_best(&self, now: &Progressing<'_>, lesson: &Lesson, metric: Metric) -> Result<Scores> {
+    fn to_best(&self, now: &Progressing, course: &Course, metric: Metric) -> Result<Scores> {
         match now.best {
             Some(best) => {
                 now.learner.load_model(&now.best_model)?;
                 Ok(best)
             }
-            None => now.learner.evaluate(lesson, metric, now.epoch),
+            None => course.evaluate(&now.learner, metric, now.epoch),
         }
     }
 
     /// Writes what a run leaves behind, `result.json` last, and gives the loss of every epoch.
     fn finish(
         &self,
-        shard: &Shard,
-        now: &Progressing<'_>,
+        rank: &Rank,
+        course: &Course,
+        now: &Progressing,
         record: Option<&Record<'_>>,
         outcome: &Outcome,
     ) -> Result<Vec<f64>> {
-        let logits = now.learner.logits()?;
-        let predictions = shard.collect(&logits)?;
-        let (Some(record), Some(dir), Some(predictions)) = (record, &self.dir, predictions) else {
-            return Ok(Vec::new());
-        };
-        dir.model(&now.learner.model()?.encode()?)?;
-        dir.predictions(&predictions, logits.cols())?;
+        course.predict(&now.learner, self.dir.as_ref().filter(|_| record.is_some()))?;
+        let model = course.together(rank, || now.learner.model())?;
+        let (Some(record), Some(dir), Some(model)) = (record, &self.dir, model) else { return Ok(Vec::new()) };
+        dir.model(&model.encode()?)?;
         let (lines, best, metric) = (record.lines()?, &outcome.best, outcome.metric);
         let title = format!("{}, {} at epoch {}: {:.2} %", self.data.name, metric.name(), best.epoch, best.test);
         curve::write(dir.path(), &title, metric, &lines, best.epoch)?;

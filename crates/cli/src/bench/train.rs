@@ -180,12 +180,12 @@ fn time(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<
 /// Runs epochs on one rank.
 fn measure(shard: &Shard, lesson: &Lesson, config: &Config, runs: u32) -> graphweft_train::Result<Measured> {
     let (rank, ledger) = (&shard.rank, shard.device().ledger());
-    let mut learner = Learner::new(shard, config)?;
+    let mut learner = Learner::new(rank, shard.shape, config)?;
     let mut times: [Vec<f64>; 3] = Default::default();
     ledger.reset_peak();
     for epoch in 1..=u64::from(runs) + 1 {
         rank.reset_sent();
-        learner.learn(lesson, epoch, config.train.lr, &mut |phase, start| {
+        learner.learn(shard, lesson, epoch, config.train.lr, &mut |phase, start| {
             let ms = start.elapsed().as_secs_f64() * 1e3;
             let which = ["forward", "backward", "update"].iter().position(|name| *name == phase);
             if let Some(times) = which.and_then(|k| times.get_mut(k)) {

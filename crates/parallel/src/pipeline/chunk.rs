@@ -36,7 +36,7 @@ impl Chunk {
     /// The chunk whose number is the rank of `layout`.
     pub(super) fn new(device: &Device, layout: &Layout, edge_features: Option<Matrix>) -> Result<Self> {
         let number = layout.rank();
-        // Chunks are ranges of rows, and what is needed of each is in order: so are all sources, as those of an edge list must be.
+        // Pipeline are ranges of rows, and what is needed of each is in order: so are all sources, as those of an edge list must be.
         let (mut place, mut sources) = (vec![0u32; layout.total_rows()], Vec::new());
         let (mut own, mut others) = (0..0, Vec::new());
         for chunk in 0..layout.ranks() {
