@@ -16,6 +16,7 @@ use graphweft_train::world::World;
 
 use crate::device::Choice;
 use crate::ranks::{self, Ranks};
+use crate::size;
 use crate::ui::Ui;
 use report::Report;
 use watch::Watch;
@@ -65,6 +66,10 @@ pub(crate) struct Args {
     /// How many seeds to run
     #[arg(long, value_name = "K")]
     seeds: Option<u32>,
+
+    /// Bytes that a rank may use, with --strategy isolated, e.g. 8GiB: what does not fit stays on disk
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<u64>,
 
     #[command(flatten)]
     device: Choice,
@@ -185,6 +190,9 @@ impl Args {
             if let Some(value) = value {
                 draft.set("run", key, i64::from(value))?;
             }
+        }
+        if let Some(memory) = self.memory {
+            draft.set("isolated", "memory", i64::try_from(memory)?)?;
         }
         self.ranks.set(&mut draft)?;
         settings.into_iter().try_for_each(|s| draft.assign(s))?;

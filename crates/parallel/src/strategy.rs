@@ -211,7 +211,9 @@ pub fn spread(
         Strategy::Grid { nodes, heads, inside } => grid::new((nodes, heads), inside, layout, link, edge_features),
         Strategy::Halo(cover) => Ok(Rc::new(Halo::new(layout, link, edge_features, cover)?)),
         Strategy::Ring { depth } => Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), depth)?)),
-        Strategy::Pipeline { .. } | Strategy::Isolated => Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), 1)?)),
+        Strategy::Pipeline { .. } | Strategy::Isolated => {
+            Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), 1)?))
+        }
     }
 }
 
@@ -244,9 +246,19 @@ mod tests {
 
     #[test]
     fn other_names_are_refused() {
-        for name in
-            ["", "halos", "ring:0", "ring:x", "grid", "grid:2", "grid:0x2", "grid:2x2:ring", "heads:2", "local:", "pipeline:2"]
-        {
+        for name in [
+            "",
+            "halos",
+            "ring:0",
+            "ring:x",
+            "grid",
+            "grid:2",
+            "grid:0x2",
+            "grid:2x2:ring",
+            "heads:2",
+            "local:",
+            "pipeline:2",
+        ] {
             let e = name.parse::<Strategy>().unwrap_err().to_string();
             assert!(e.contains("halo:plain"), "{name:?}: {e}");
         }

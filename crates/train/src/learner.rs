@@ -120,14 +120,7 @@ impl Learner {
     ///
     /// # Errors
     /// [`Error::NotFinite`] before anything is changed.
-    pub fn learn(
-        &mut self,
-        shard: &Shard,
-        lesson: &Lesson,
-        epoch: u64,
-        lr: f64,
-        phase: Phases<'_>,
-    ) -> Result<Report> {
+    pub fn learn(&mut self, shard: &Shard, lesson: &Lesson, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
         let (device, start) = (shard.device().clone(), Instant::now());
         self.rank.set_epoch(epoch);
         let mut tape = Tape::new(&device);

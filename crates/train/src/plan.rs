@@ -166,7 +166,11 @@ fn check_stages(shape: Option<(usize, usize)>, ranks: usize) -> Result<()> {
     let Some((stages, ways)) = shape else { return Ok(()) };
     if ways > 1 {
         let problem = format!("stages of {ways} ranks each are not there yet");
-        return Err(Error::setting("parallel.strategy", problem, format!("choose pipeline: {ranks} stages of one rank")));
+        return Err(Error::setting(
+            "parallel.strategy",
+            problem,
+            format!("choose pipeline: {ranks} stages of one rank"),
+        ));
     }
     if stages != ranks {
         let problem = format!("{stages} stages are not for {ranks} ranks");

@@ -101,7 +101,8 @@ impl Shard {
         (shape, dtype, first): (Shape, DType, bool),
     ) -> Result<Self> {
         let (device, own) = (rank.device(), Some(ids));
-        let none = || -> Result<Features> { Ok(Features::Dense(device.zeros("features", ids.len(), 0, dtype, Tag::Graph)?)) };
+        let none =
+            || -> Result<Features> { Ok(Features::Dense(device.zeros("features", ids.len(), 0, dtype, Tag::Graph)?)) };
         let features = || upload_features(device, &rows::features(&data.features, own), ids.len(), dtype);
         let width = shape.positional;
         let encodings = || upload(device, &rows::numbers(&data.encodings, width, own), width, dtype);
@@ -215,7 +216,8 @@ impl Lesson {
         let (own, labels) = match labels {
             Target::Class(labels) => (rows.total(&labels), Labels::Class(labels.into())),
             Target::Each(host) => {
-                let known = |row: &u32| host[*row as usize * classes..][..classes].iter().filter(|y| **y >= 0.0).count();
+                let known =
+                    |row: &u32| host[*row as usize * classes..][..classes].iter().filter(|y| **y >= 0.0).count();
                 let weight = |k: usize| rows.weights().map_or(1.0, |w| f64::from(w[k]));
                 let own = rows.rows().iter().enumerate().map(|(k, row)| weight(k) * known(row) as f64).sum();
                 let labels = device.upload(shard.ops.rows(), classes, &host, Tag::Graph)?;

@@ -196,7 +196,9 @@ fn memory_decides_the_chunks_and_is_kept_to() {
     let enough = fresh(&of(&(4 * whole).to_string(), &[]), &dir.path().join("enough"));
     assert_eq!(enough.plan.partition.unwrap().parts, 1);
     for (k, (config, part)) in
-        [(of("1000", &[]), "memory"), (of("10000000", &["model.name=sgformer"]), "all nodes at once")].iter().enumerate()
+        [(of("1000", &[]), "memory"), (of("10000000", &["model.name=sgformer"]), "all nodes at once")]
+            .iter()
+            .enumerate()
     {
         let path = dir.path().join(format!("refused-{k}"));
         let message = run(config, &path, &Start::New, Watch::default()).unwrap_err().to_string();

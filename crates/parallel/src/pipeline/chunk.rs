@@ -183,15 +183,7 @@ impl Membership for Member {
         Rc::new(Refused(total))
     }
 
-    fn tokens_attend(
-        &self,
-        _: &mut Tape,
-        _: u32,
-        _: usize,
-        _: &Var,
-        _: &Var,
-        _: Option<Dropout>,
-    ) -> Result<Var> {
+    fn tokens_attend(&self, _: &mut Tape, _: u32, _: usize, _: &Var, _: &Var, _: Option<Dropout>) -> Result<Var> {
         Err(refused("virtual nodes"))
     }
 }

@@ -84,7 +84,8 @@ impl Tables {
     pub(super) fn give(&mut self, call: Call, chunk: usize, rows: &Matrix) -> Result<()> {
         let slot = &mut self.table(call).fresh[chunk];
         if slot.is_some() {
-            let problem = format!("layer {} of the model calls {} twice: give its layers numbers of their own", call.0, call.1);
+            let problem =
+                format!("layer {} of the model calls {} twice: give its layers numbers of their own", call.0, call.1);
             return Err(Error::Argument { op: OP, problem });
         }
         *slot = Some(rows.clone());

@@ -48,7 +48,11 @@ impl Default for IsolatedConfig {
 impl IsolatedConfig {
     pub(super) fn check(&self) -> Result<(), Problem> {
         if !(0.0..=1.0).contains(&self.shrinkage) {
-            return Err(("shrinkage", format!("{} is not between 0 and 1", self.shrinkage), "set a number from 0 to 1"));
+            return Err((
+                "shrinkage",
+                format!("{} is not between 0 and 1", self.shrinkage),
+                "set a number from 0 to 1",
+            ));
         }
         not_negative("halo", self.halo.unwrap_or(0.0))?;
         at_least_one("memory", self.memory.unwrap_or(1))

@@ -159,7 +159,12 @@ fn ring(rows: usize, data: &Data) -> Data {
             let filled = (m.indices.len() / (m.indptr.len() - 1).max(1)).clamp(1, m.width.max(1)) as u64;
             let indptr: Vec<u64> = (0..=rows as u64).map(|row| row * filled).collect();
             let indices: Vec<u32> = (0..rows).flat_map(|_| 0..filled as u32).collect();
-            Features::Sparse(SparseFeatures { indptr: indptr.into(), indices: indices.into(), data: None, width: m.width })
+            Features::Sparse(SparseFeatures {
+                indptr: indptr.into(),
+                indices: indices.into(),
+                data: None,
+                width: m.width,
+            })
         }
     };
     let target = match &data.target {

@@ -40,7 +40,11 @@ impl Divergence {
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { loss, exact_loss, changed } = self;
-        let of = if self.is_much() { "pipeline has diverged from exact training" } else { "pipeline is near exact training" };
+        let of = if self.is_much() {
+            "pipeline has diverged from exact training"
+        } else {
+            "pipeline is near exact training"
+        };
         write!(f, "{of}: loss {loss:.4}, exactly {exact_loss:.4}; {:.1} % of predictions differ", 100.0 * changed)
     }
 }

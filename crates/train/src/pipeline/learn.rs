@@ -125,9 +125,11 @@ impl Stage {
             };
             arriving = ask(passed.last())?;
             let start = Instant::now();
-            let found = tape.backward(outputs.into_iter().zip(gradients).collect(), &inputs.iter().collect::<Vec<_>>(), |_| {
-                Ok(())
-            })?;
+            let found = tape.backward(
+                outputs.into_iter().zip(gradients).collect(),
+                &inputs.iter().collect::<Vec<_>>(),
+                |_| Ok(()),
+            )?;
             // A matrix that nobody has used, such as h⁰ before the last layer alone, has no gradient.
             let of_input = |(found, input): (Option<Matrix>, &Var)| match found {
                 Some(gradient) => Ok(gradient),

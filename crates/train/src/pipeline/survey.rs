@@ -60,17 +60,21 @@ impl Survey {
             dtype,
         };
         let (mut layers, mut before) = (Vec::new(), 0);
-        let passed = network(rank, shape, config)?.forward_watched(&mut Tape::without_gradients(device), &step, |layer, state| {
-            let elements = |p: &std::rc::Rc<graphweft_tensor::Parameter>| p.value().rows() * p.value().cols();
-            let width = graph.operand_width();
-            layers.push(Surveyed {
-                state: state.iter().map(|v| (v.value().cols(), v.value().dtype())).collect(),
-                numbers: layer.parameters().iter().map(elements).sum(),
-                width: width - before,
-            });
-            before = width;
-            Ok(())
-        });
+        let passed = network(rank, shape, config)?.forward_watched(
+            &mut Tape::without_gradients(device),
+            &step,
+            |layer, state| {
+                let elements = |p: &std::rc::Rc<graphweft_tensor::Parameter>| p.value().rows() * p.value().cols();
+                let width = graph.operand_width();
+                layers.push(Surveyed {
+                    state: state.iter().map(|v| (v.value().cols(), v.value().dtype())).collect(),
+                    numbers: layer.parameters().iter().map(elements).sum(),
+                    width: width - before,
+                });
+                before = width;
+                Ok(())
+            },
+        );
         match passed {
             Err(Computation::Argument { op: "pipeline", problem }) => {
                 Err(Error::setting("parallel.strategy", problem, "choose another one, or auto"))
