@@ -74,6 +74,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     device: Choice,
 
+    /// What to do where a pipeline diverges from exact training: warn or stop
+    #[arg(long, value_name = "NAME")]
+    guard: Option<String>,
+
     /// Go on with the run in DIR, from its newest checkpoint (auto) or this one
     #[arg(long, value_name = "auto|CHECKPOINT", num_args = 0..=1, default_missing_value = "auto", requires = "output")]
     resume: Option<String>,
@@ -181,6 +185,7 @@ impl Args {
             ("data", "graph", origin.graph.clone()),
             ("model", "name", self.model.clone()),
             ("data", "split", self.split.clone()),
+            ("pipeline", "guard", self.guard.clone()),
         ] {
             if let Some(value) = value {
                 draft.set(section, key, value)?;

@@ -215,7 +215,7 @@ fn what_cannot_be_a_pipeline_is_refused_before_anything_is_written() {
         let _ = fs::remove_dir_all(path);
     };
     refused(&stages(&gt("model.norm=batch"), 2, &[]), &["parallel.strategy", "batch normalisation"]);
-    refused(&stages(&["model.name=sgformer"], 2, &[]), &["attention to all nodes"]);
+    refused(&stages(&["model.name=sgformer"], 2, &[]), &["all of them at once"]);
     refused(&stages(&["model.name=exphormer", "model.heads=2"], 2, &[]), &["virtual nodes"]);
     refused(&stages(MODELS[0], 4, &[]), &["parallel.ranks", "4 stages for the 3 layers"]);
     refused(&config(MODELS[0], &["parallel.ranks=4", "parallel.strategy=pipeline:2x2"]), &["not there yet"]);

@@ -202,9 +202,6 @@ impl Reduce for Refused {
 }
 
 fn refused(what: &str) -> Error {
-    let problem = format!(
-        "pipeline has one chunk of the rows at a time, but {what} needs all of them at once: choose an exact strategy, or a \
-         model without it (e.g. model.norm = \"layer\")"
-    );
+    let problem = format!("a pipeline has one chunk of the rows at a time, but {what} needs all of them at once");
     Error::Argument { op: OP, problem }
 }

@@ -77,7 +77,8 @@ impl Survey {
         );
         match passed {
             Err(Computation::Argument { op: "pipeline", problem }) => {
-                Err(Error::setting("parallel.strategy", problem, "choose another one, or auto"))
+                let remedy = "choose an exact strategy, or a model without it, e.g. model.norm=layer";
+                Err(Error::setting("parallel.strategy", problem, remedy))
             }
             Err(other) => Err(other.into()),
             Ok(_) => Ok(Self { layers }),
