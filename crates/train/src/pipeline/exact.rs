@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use graphweft_model::{Mode, Total};
+use graphweft_parallel::Flight;
 use graphweft_tensor::{DType, Matrix, Tape, Var};
 
 use super::{History, Stage};
@@ -20,7 +21,7 @@ impl Stage {
     pub(super) fn exact(&self, learner: &Learner, mode: Mode, epoch: u64) -> Result<Option<Matrix>> {
         let (stage, rows) = (self.rank.index(), self.graph.originals().len());
         let state = match &self.before {
-            Some(state) => self.ask(OP, stage - 1, rows, state)?.map_or(Ok(Vec::new()), |flight| flight.wait())?,
+            Some(state) => self.ask(OP, stage - 1, rows, state)?.map_or(Ok(Vec::new()), Flight::wait)?,
             None => Vec::new(),
         };
         let mut tape = Tape::without_gradients(self.rank.device());
@@ -43,19 +44,21 @@ impl Stage {
         if self.graph.count() == 1 {
             return Ok(false);
         }
-        let (every, model) = (self.settings.refresh_every, learner.model()?);
-        match &mut self.history {
-            Some(history) if epoch < history.epoch + every => {
-                if std::mem::replace(&mut history.made, true) {
-                    return Ok(false);
-                }
-            }
-            _ => self.history = Some(History { epoch, model: model.clone(), made: true }),
+        let every = self.settings.refresh_every;
+        let due = self.history.as_ref().is_none_or(|history| epoch >= history.epoch + every);
+        if due {
+            self.history = Some(History { epoch, model: learner.model()?, made: false });
         }
-        let Some(history) = &self.history else { return Ok(false) };
-        learner.load_model(&history.model)?;
-        self.graph.remember(|| self.exact(learner, Mode::Train, history.epoch))?;
-        learner.load_model(&model)?;
+        let then = match &mut self.history {
+            Some(history) if !std::mem::replace(&mut history.made, true) => history.epoch,
+            _ => return Ok(false),
+        };
+        let now = if due { None } else { Some(learner.model()?) };
+        if let (Some(_), Some(history)) = (&now, &self.history) {
+            learner.load_model(&history.model)?;
+        }
+        self.graph.remember(|| self.exact(learner, Mode::Train, then))?;
+        now.map_or(Ok(()), |now| learner.load_model(&now))?;
         Ok(true)
     }
 
