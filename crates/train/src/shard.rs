@@ -187,10 +187,7 @@ enum Labels {
 impl Lesson {
     /// Prepares `target`, in original order, and `split` for the rows of `shard`.
     pub fn new(shard: &Shard, target: &Target, split: &Split) -> Result<Self> {
-        if let Some((name, _)) = split.parts().into_iter().take(2).find(|(_, ids)| ids.is_empty()) {
-            let problem = format!("split {:?} has no node in {name}", split.name);
-            return Err(Error::setting("data.split", problem, "choose another one"));
-        }
+        check_split(split)?;
         let ids = shard.ops.ids();
         let parts = split.parts().map(|(_, nodes)| part(nodes, ids));
         let rows = LossRows::new(parts[0].rows.clone())?;
@@ -255,6 +252,15 @@ impl Lesson {
             Labels::Each { device, .. } => binary_cross_entropy(tape, logits, device, &self.rows, self.total)?,
         })
     }
+}
+
+/// Fails unless there are nodes to learn from and to choose by.
+pub(crate) fn check_split(split: &Split) -> Result<()> {
+        if let Some((name, _)) = split.parts().into_iter().take(2).find(|(_, ids)| ids.is_empty()) {
+            let problem = format!("split {:?} has no node in {name}", split.name);
+            return Err(Error::setting("data.split", problem, "choose another one"));
+        }
+    Ok(())
 }
 
 /// The labels of a rank's rows.

@@ -16,7 +16,7 @@ use crate::config::{Config, Correction, IsolatedConfig, Normalise};
 use crate::data::{Data, Target};
 use crate::error::Result;
 use crate::rows::{self, Rows};
-use crate::shard::own_rows;
+use crate::shard::{check_split, own_rows};
 
 /// Keeps draws of the halo apart from others of the same seed.
 const HALO: u64 = 0x4a10_0000_0000;
@@ -59,6 +59,7 @@ pub(crate) struct Loader {
 impl Loader {
     pub(crate) fn new(data: &Arc<Data>, chunks: &Chunks, split: &Split, config: &Config) -> Result<Self> {
         data.target()?;
+        check_split(split)?;
         let mut seeds = chunks.new_ids(&split.train);
         seeds.sort_unstable();
         let demand = config.isolated.memory.map(|_| Demand::of_training(data, config)).transpose()?;
