@@ -49,10 +49,11 @@ impl Stage {
         if due {
             self.history = Some(History { epoch, model: learner.model()?, made: false });
         }
-        let then = match &mut self.history {
-            Some(history) if !std::mem::replace(&mut history.made, true) => history.epoch,
-            _ => return Ok(false),
-        };
+        let Some(history) = &mut self.history else { return Ok(false) };
+        if std::mem::replace(&mut history.made, true) {
+            return Ok(false);
+        }
+        let then = history.epoch;
         let now = if due { None } else { Some(learner.model()?) };
         if let (Some(_), Some(history)) = (&now, &self.history) {
             learner.load_model(&history.model)?;
