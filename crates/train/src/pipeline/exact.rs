@@ -53,9 +53,8 @@ impl Stage {
         if std::mem::replace(&mut history.made, true) {
             return Ok(false);
         }
-        let then = history.epoch;
-        let now = if due { None } else { Some(learner.model()?) };
-        if let (Some(_), Some(history)) = (&now, &self.history) {
+        let (then, now) = (history.epoch, if due { None } else { Some(learner.model()?) });
+        if now.is_some() {
             learner.load_model(&history.model)?;
         }
         self.graph.remember(|| self.exact(learner, Mode::Train, then))?;
