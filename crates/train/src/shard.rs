@@ -256,10 +256,10 @@ impl Lesson {
 
 /// Fails unless there are nodes to learn from and to choose by.
 pub(crate) fn check_split(split: &Split) -> Result<()> {
-        if let Some((name, _)) = split.parts().into_iter().take(2).find(|(_, ids)| ids.is_empty()) {
-            let problem = format!("split {:?} has no node in {name}", split.name);
-            return Err(Error::setting("data.split", problem, "choose another one"));
-        }
+    if let Some((name, _)) = split.parts().into_iter().take(2).find(|(_, ids)| ids.is_empty()) {
+        let problem = format!("split {:?} has no node in {name}", split.name);
+        return Err(Error::setting("data.split", problem, "choose another one"));
+    }
     Ok(())
 }
 

@@ -33,7 +33,12 @@ fn config(more: &[&str]) -> Config {
 
 fn isolated(ranks: u64, parts: u64, more: &[&str]) -> Config {
     let settings = [format!("parallel.ranks={ranks}"), format!("parallel.parts={parts}")];
-    let usual = ["parallel.strategy=isolated", "parallel.partition=random", "isolated.rotate_every=3"];
+    let usual = [
+        "parallel.strategy=isolated",
+        "parallel.partition=random",
+        "isolated.rotate_every=3",
+        "isolated.correction=depth-aware",
+    ];
     let settings = settings.iter().map(String::as_str).chain(usual).chain(more.iter().copied());
     config(&settings.collect::<Vec<_>>())
 }

@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn quadrants_are_chosen_as_often_as_they_should_be_at_every_level() {
         // Without the permutation the bits of the ids are the choices.
-        let rmat = Rmat { scale: 6, degree: 1 << 12 };
+        let rmat = Rmat { scale: 6, degree: 1 << 12, task: None };
         let random = Philox::new(3, Stream::Edges.number());
         let table = AliasTable::new();
         let len = rmat.degree << 5;

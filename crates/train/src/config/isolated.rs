@@ -28,12 +28,12 @@ pub struct IsolatedConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Correction {
-    /// All equal.
+    /// All equal: what measured best.
+    #[default]
     None,
     /// The share of a node's in-edges.
     FirstHop,
     /// The share of walks against the edges, of as many steps as the model has layers, that stay.
-    #[default]
     DepthAware,
     /// The mean of that over the rank's nodes, for all of them.
     BatchScalar,
