@@ -9,6 +9,7 @@ use std::path::Path;
 
 use graphweft_train::Error;
 use graphweft_train::config::{Config, Draft};
+use graphweft_train::pipeline::Divergence;
 use graphweft_train::run_dir::Line;
 use graphweft_train::session::Start;
 use graphweft_train::trainer::Run;
@@ -178,7 +179,7 @@ fn the_guard_speaks_up_and_stops() {
     let warned = dir.path().join("warned");
     let config = stages(MODELS[0], 2, &wild);
     fresh(&config, &warned);
-    let much = |path: &Path| lines(path).iter().filter_map(|l| l.guard).filter(|g| g.is_much()).count();
+    let much = |path: &Path| lines(path).iter().filter_map(|l| l.guard).filter(Divergence::is_much).count();
     assert!(much(&warned) > 0, "{:?}", lines(&warned).iter().filter_map(|l| l.guard).collect::<Vec<_>>());
     let stop: Vec<&str> = wild.iter().copied().chain(["pipeline.guard=stop"]).collect();
     let path = dir.path().join("stopped");
