@@ -51,7 +51,7 @@ fn of_training(error: &Training) -> u8 {
         Training::Tensor(e) => of_tensor(e),
         Training::RankLost { lost, .. } => of_ranks(lost),
         Training::Echo(e) => of_training(e),
-        Training::NotFinite { .. } => FAILURE,
+        Training::NotFinite { .. } | Training::Diverged { .. } => FAILURE,
         Training::Plan(e) => of_planning(e),
     }
 }

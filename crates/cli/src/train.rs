@@ -79,6 +79,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PROFILE")]
     emulate: Option<PathBuf>,
 
+    /// What to do where a pipeline diverges from exact training: warn or stop
+    #[arg(long, value_name = "NAME")]
+    guard: Option<String>,
+
     /// Go on with the run in DIR, from its newest checkpoint (auto) or this one
     #[arg(long, value_name = "auto|CHECKPOINT", num_args = 0..=1, default_missing_value = "auto", requires = "output")]
     resume: Option<String>,
@@ -180,8 +184,10 @@ impl Args {
     /// File, then flags, then settings.
     fn draft(&self) -> anyhow::Result<Draft> {
         let mut flags = Draft::default();
-        if let Some(split) = &self.split {
-            flags.set("data", "split", split.as_str())?;
+        for (section, key, value) in [("data", "split", &self.split), ("pipeline", "guard", &self.guard)] {
+            if let Some(value) = value {
+                flags.set(section, key, value.as_str())?;
+            }
         }
         for (key, value) in [("seed", self.seed), ("seeds", self.seeds)] {
             if let Some(value) = value {

@@ -68,6 +68,11 @@ impl Remat {
     /// Every level.
     pub const ALL: [Self; 4] = [Self::None, Self::Attention, Self::Layer, Self::Both];
 
+    /// The same, with whole layers computed again.
+    pub fn with_layers(self) -> Self {
+        if self.of_attention() { Self::Both } else { Self::Layer }
+    }
+
     /// Whether whole layers are computed again.
     pub fn of_layers(self) -> bool {
         matches!(self, Self::Layer | Self::Both)
@@ -215,9 +220,20 @@ impl Network {
         &self,
         tape: &mut Tape,
         step: &Step,
-        mut watch: impl FnMut(&dyn Layer, &[Var]) -> Result<()>,
+        watch: impl FnMut(&dyn Layer, &[Var]) -> Result<()>,
     ) -> Result<Option<Var>> {
-        let mut state = Vec::new();
+        let state = self.forward_from(tape, step, Vec::new(), watch)?;
+        Ok(state.into_iter().next())
+    }
+
+    /// From the state before the first of these layers to the state after the last; `watch` sees each layer with the state after it.
+    pub fn forward_from(
+        &self,
+        tape: &mut Tape,
+        step: &Step,
+        mut state: Vec<Var>,
+        mut watch: impl FnMut(&dyn Layer, &[Var]) -> Result<()>,
+    ) -> Result<Vec<Var>> {
         for layer in &self.layers {
             state = if step.remat.of_layers() {
                 let (segment, step) = (Rc::clone(layer), step.clone());
@@ -228,6 +244,6 @@ impl Network {
             };
             watch(&**layer, &state)?;
         }
-        Ok(state.into_iter().next())
+        Ok(state)
     }
 }

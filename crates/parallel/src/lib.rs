@@ -8,6 +8,8 @@
 //! * [`Halo`]: what cut edges need, pulled or pushed;
 //! * [`Heads`]: all rows of a group of ranks on each of them, for some of the heads;
 //! * [`Ring`]: one rank's rows at a time.
+//!
+//! [`Pipeline`] is approximate and not one of these: chunk after chunk through some of the layers, of which every rank has others.
 
 mod at_hand;
 mod blocks;
@@ -22,6 +24,7 @@ mod layout;
 mod link;
 mod local;
 mod member;
+mod pipeline;
 mod ring;
 mod strategy;
 mod tokens;
@@ -33,5 +36,6 @@ pub use layout::Layout;
 pub use link::{Flight, Link, Summing, ranks};
 pub use local::Local;
 pub use member::sums;
+pub use pipeline::{Across, Pipeline};
 pub use ring::Ring;
 pub use strategy::{Cover, Inside, Strategy, spread};

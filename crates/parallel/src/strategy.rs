@@ -1,4 +1,4 @@
-//! The strategies by name. All but the one that is called approximate compute the same function.
+//! The strategies by name. All but those that are called approximate compute the same function.
 
 use std::fmt;
 use std::rc::Rc;
@@ -49,6 +49,12 @@ pub enum Strategy {
         /// What the ranks that have the same heads do.
         inside: Inside,
     },
+    /// Approximate: layers in stages, the graph in [chunks](crate::Pipeline) that pass through them. Where all rows are needed at
+    /// once, for scores of a model that was trained, it is [`Strategy::Ring`], or [`Strategy::Local`] on one rank.
+    Pipeline {
+        /// Stages, and ranks of a stage. Unset: a stage for every rank.
+        shape: Option<(usize, usize)>,
+    },
     /// Approximate: each rank learns from pieces of its own, and only gradients move. Where all rows are needed at once, for
     /// exact scores, it is [`Strategy::Ring`], or [`Strategy::Local`] on one rank.
     Isolated,
@@ -82,11 +88,11 @@ impl Default for Inside {
 impl Strategy {
     /// What may be asked for.
     pub const NAMES: &'static str = "local, gather, halo, halo:plain, heads, ring, ring:DEPTH, grid:NODESxHEADS, \
-         grid:NODESxHEADS:gather, isolated";
+         grid:NODESxHEADS:gather, pipeline, isolated";
 
     /// Whether it computes the same function as one rank would.
     pub fn is_exact(&self) -> bool {
-        *self != Self::Isolated
+        !matches!(self, Self::Pipeline { .. } | Self::Isolated)
     }
 }
 
@@ -109,6 +115,8 @@ impl fmt::Display for Strategy {
             Self::Heads => f.write_str("heads"),
             Self::Ring { depth: 1 } => f.write_str("ring"),
             Self::Ring { depth } => write!(f, "ring:{depth}"),
+            Self::Pipeline { shape: None } => f.write_str("pipeline"),
+            Self::Pipeline { shape: Some((stages, ways)) } => write!(f, "pipeline:{stages}x{ways}"),
             Self::Grid { nodes, heads, inside } => {
                 write!(f, "grid:{nodes}x{heads}")?;
                 match inside {
@@ -140,6 +148,11 @@ impl FromStr for Strategy {
             ("heads", None) => Ok(Self::Heads),
             ("ring", None) => Ok(Self::Ring { depth: 1 }),
             ("ring", Some(depth)) => Ok(Self::Ring { depth: number(depth)? }),
+            ("pipeline", None) => Ok(Self::Pipeline { shape: None }),
+            ("pipeline", Some(shape)) => {
+                let (stages, ways) = shape.split_once('x').ok_or_else(unknown)?;
+                Ok(Self::Pipeline { shape: Some((number(stages)?, number(ways)?)) })
+            }
             ("grid", Some(rest)) => {
                 let (shape, inside) = rest.split_once(':').unwrap_or((rest, "halo"));
                 let (nodes, heads) = shape.split_once('x').ok_or_else(unknown)?;
@@ -189,7 +202,7 @@ pub fn spread(
         return refused(format!("{} edge features for {} edges", features.rows(), layout.csr().num_edges()));
     }
     match *strategy {
-        Strategy::Local | Strategy::Isolated if link.size() == 1 => {
+        Strategy::Local | Strategy::Pipeline { .. } | Strategy::Isolated if link.size() == 1 => {
             Ok(Rc::new(Local::renumbered(link.device(), layout, edge_features)?))
         }
         Strategy::Local => refused(format!("local is for one rank, not {}", link.size())),
@@ -197,8 +210,10 @@ pub fn spread(
         Strategy::Heads => grid::new((1, link.size()), Inside::Gather, layout, link, edge_features),
         Strategy::Grid { nodes, heads, inside } => grid::new((nodes, heads), inside, layout, link, edge_features),
         Strategy::Halo(cover) => Ok(Rc::new(Halo::new(layout, link, edge_features, cover)?)),
-        Strategy::Isolated => Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), 1)?)),
         Strategy::Ring { depth } => Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), depth)?)),
+        Strategy::Pipeline { .. } | Strategy::Isolated => {
+            Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), 1)?))
+        }
     }
 }
 
@@ -219,6 +234,8 @@ mod tests {
             "grid:2x4",
             "grid:2x4:gather",
             "grid:1x3:halo:plain",
+            "pipeline",
+            "pipeline:4x2",
             "isolated",
         ] {
             assert_eq!(name.parse::<Strategy>().unwrap().to_string(), name);
@@ -229,9 +246,19 @@ mod tests {
 
     #[test]
     fn other_names_are_refused() {
-        for name in
-            ["", "halos", "ring:0", "ring:x", "grid", "grid:2", "grid:0x2", "grid:2x2:ring", "heads:2", "local:"]
-        {
+        for name in [
+            "",
+            "halos",
+            "ring:0",
+            "ring:x",
+            "grid",
+            "grid:2",
+            "grid:0x2",
+            "grid:2x2:ring",
+            "heads:2",
+            "local:",
+            "pipeline:2",
+        ] {
             let e = name.parse::<Strategy>().unwrap_err().to_string();
             assert!(e.contains("halo:plain"), "{name:?}: {e}");
         }

@@ -45,6 +45,7 @@ enum Family {
     Ring,
     Grid,
     Isolated,
+    Pipeline,
 }
 
 fn family(strategy: Strategy) -> Family {
@@ -56,6 +57,7 @@ fn family(strategy: Strategy) -> Family {
         Strategy::Ring { .. } => Family::Ring,
         Strategy::Grid { .. } => Family::Grid,
         Strategy::Isolated => Family::Isolated,
+        Strategy::Pipeline { .. } => Family::Pipeline,
     }
 }
 
@@ -115,6 +117,7 @@ fn moves(choice: &Candidate, p: &Prediction, facts: &Facts) -> String {
         }
         Strategy::Ring { .. } => "a rank holds the rows of one other at a time, while the next are under way".into(),
         Strategy::Isolated => "ranks learn from pieces of their own, and only gradients move".into(),
+        Strategy::Pipeline { .. } => "ranks share layers, and chunks of the graph pass through them".into(),
         Strategy::Grid { nodes, heads, inside } => {
             let inside = if inside == Inside::Gather { "all rows of a column" } else { "few rows" };
             format!("{}{nodes} groups exchange {inside} and {heads} ranks of a group share {shares}", alpha(""))

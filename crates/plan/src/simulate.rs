@@ -91,6 +91,7 @@ impl Cast {
         match strategy {
             Strategy::Local => all(strategy, 1, 1),
             Strategy::Isolated => Err("pieces of a graph are not simulated".into()),
+            Strategy::Pipeline { .. } => Err("pipelines are not simulated".into()),
             Strategy::Halo(_) | Strategy::Ring { .. } => all(strategy, few, ranks),
             Strategy::Gather | Strategy::Heads if ranks > MOST => {
                 Err(format!("every one of {ranks} ranks would work on all nodes"))

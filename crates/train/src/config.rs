@@ -22,6 +22,7 @@ mod data;
 mod isolated;
 mod keys;
 mod parallel;
+mod pipeline;
 mod run;
 mod train;
 
@@ -42,13 +43,15 @@ pub use compute::{ComputeConfig, Precision, Storage};
 pub use data::{DataConfig, Normalise};
 pub use isolated::{Correction, IsolatedConfig};
 pub use parallel::{Choice, CommName, ParallelConfig};
+pub use pipeline::{Guard, PipelineConfig};
 pub use run::RunConfig;
 pub use train::{OptimizerName, ScheduleName, TrainConfig};
 
 /// A key inside a section, what is wrong with its value, and what to do.
 type Problem = (&'static str, String, &'static str);
 
-const SECTIONS: [&str; 8] = ["data", "encoding", "model", "train", "compute", "parallel", "isolated", "run"];
+const SECTIONS: [&str; 9] =
+    ["data", "encoding", "model", "train", "compute", "parallel", "pipeline", "isolated", "run"];
 
 /// The model that a configuration without a name has.
 const DEFAULT_MODEL: &str = "gt";
@@ -69,6 +72,8 @@ pub struct Config {
     pub compute: ComputeConfig,
     #[serde(default)]
     pub parallel: ParallelConfig,
+    #[serde(default)]
+    pub pipeline: PipelineConfig,
     #[serde(default)]
     pub isolated: IsolatedConfig,
     #[serde(default)]
@@ -120,6 +125,7 @@ impl Config {
         self.data.check().map_err(in_section("data"))?;
         self.train.check().map_err(in_section("train"))?;
         self.parallel.check().map_err(in_section("parallel"))?;
+        self.pipeline.check().map_err(in_section("pipeline"))?;
         self.isolated.check().map_err(in_section("isolated"))?;
         self.run.check().map_err(in_section("run"))
     }
@@ -187,6 +193,7 @@ impl Draft {
             "train" => check_key::<TrainConfig>(section, &[], key, &value)?,
             "compute" => check_key::<ComputeConfig>(section, &[], key, &value)?,
             "parallel" => check_key::<ParallelConfig>(section, &[], key, &value)?,
+            "pipeline" => check_key::<PipelineConfig>(section, &[], key, &value)?,
             "isolated" => check_key::<IsolatedConfig>(section, &[], key, &value)?,
             "run" => check_key::<RunConfig>(section, &[], key, &value)?,
             _ => {}

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use graphweft_graph::chunks::Chunks;
 use graphweft_graph::dataset::Split;
-use graphweft_model::{Prepared, Shape};
+use graphweft_model::Prepared;
+use graphweft_parallel::Strategy;
 
-use crate::checkpoint::Scores;
+use crate::checkpoint::{Scores, Tensors};
 use crate::config::Config;
 use crate::data::Data;
 use crate::error::Result;
@@ -15,6 +16,7 @@ use crate::isolated::Pieces;
 use crate::layer_wise::{LayerWise, Scored};
 use crate::learner::{Learner, Phases, Report};
 use crate::metrics::Metric;
+use crate::pipeline::Stage;
 use crate::plan::Plan;
 use crate::rank::Rank;
 use crate::run_dir::RunDir;
@@ -26,6 +28,8 @@ pub(crate) enum Course {
     Whole(Whole),
     /// Pieces, and all rows for exams.
     Pieces(Box<Pieces>, Whole),
+    /// Chunks that pass through layers, of which this rank has some.
+    Stage(Box<Stage>),
     /// Pieces, and some rows after others for exams.
     OutOfCore(Box<Pieces>, Box<LayerWise>, Scored),
 }
@@ -53,6 +57,9 @@ pub(crate) struct Material<'a> {
 impl Course {
     pub(crate) fn new(rank: &Rank, material: &Material<'_>) -> Result<Self> {
         let Material { config, plan, data, graph, chunks, split, folder } = *material;
+        if let Strategy::Pipeline { .. } = plan.strategy {
+            return Ok(Self::Stage(Box::new(Stage::new(rank, material)?)));
+        }
         let whole = || -> Result<Whole> {
             let shard = Shard::new(rank, data, graph, plan, config)?;
             let lesson = Lesson::new(&shard, data.target()?, split)?;
@@ -68,11 +75,45 @@ impl Course {
         Ok(Self::OutOfCore(pieces, Box::new(rows), scored))
     }
 
-    /// What a model must know of the data.
-    pub(crate) fn shape(&self) -> Result<Shape> {
+    /// The model, or what this rank has of it, before it has learned anything.
+    pub(crate) fn learner(&self, rank: &Rank, config: &Config) -> Result<Learner> {
         match self {
-            Self::Whole(whole) => Ok(whole.shard.shape),
-            Self::Pieces(pieces, _) | Self::OutOfCore(pieces, ..) => pieces.shape(),
+            Self::Whole(whole) => Learner::new(rank, whole.shard.shape, config),
+            Self::Stage(stage) => stage.learner(config),
+            Self::Pieces(pieces, _) | Self::OutOfCore(pieces, ..) => Learner::new(rank, pieces.shape()?, config),
+        }
+    }
+
+    /// Numbers that are trained, on all ranks.
+    pub(crate) fn size(&self, learner: &Learner) -> Result<usize> {
+        match self {
+            Self::Stage(stage) => stage.size(learner),
+            _ => Ok(learner.size()),
+        }
+    }
+
+    /// What the optimizer of this rank remembers, with what else the next epoch depends on.
+    pub(crate) fn memory(&self, learner: &Learner) -> Result<Tensors> {
+        let mut all = learner.optimizer()?;
+        if let Self::Stage(stage) = self {
+            all.extend(stage.memory());
+        }
+        Ok(all)
+    }
+
+    /// Takes over what else the next epoch depends on.
+    pub(crate) fn restore(&mut self, from: &Tensors) -> Result<()> {
+        match self {
+            Self::Stage(stage) => stage.restore(from),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tensors of the whole model, where the rank that leads is, from what each rank has of them.
+    pub(crate) fn together(&self, rank: &Rank, own: impl FnOnce() -> Result<Tensors>) -> Result<Option<Tensors>> {
+        match self {
+            Self::Stage(stage) => stage.together(&own()?),
+            _ => rank.leads().then(own).transpose(),
         }
     }
 
@@ -80,6 +121,7 @@ impl Course {
     pub(crate) fn learn(&mut self, learner: &mut Learner, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
         match self {
             Self::Whole(Whole { shard, lesson }) => learner.learn(shard, lesson, epoch, lr, phase),
+            Self::Stage(stage) => stage.learn(learner, epoch, lr, phase),
             Self::Pieces(pieces, _) | Self::OutOfCore(pieces, ..) => pieces.learn(learner, epoch, lr, phase),
         }
     }
@@ -90,6 +132,7 @@ impl Course {
             Self::Whole(Whole { shard, lesson }) | Self::Pieces(_, Whole { shard, lesson }) => {
                 learner.evaluate(shard, lesson, metric, epoch)
             }
+            Self::Stage(stage) => stage.evaluate(learner, metric, epoch),
             Self::OutOfCore(_, rows, scored) => rows.evaluate(learner, scored, metric, epoch),
         }
     }
@@ -104,6 +147,7 @@ impl Course {
                     _ => Ok(()),
                 }
             }
+            Self::Stage(stage) => stage.predict(learner, dir),
             Self::OutOfCore(_, rows, _) => dir.map_or(Ok(()), |dir| rows.predict(learner, &dir.predictions_path())),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::pipeline::Divergence;
+
 /// Every failure of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -25,6 +27,17 @@ pub enum Error {
         epoch: u64,
         /// The first layer whose output is not finite, or the parameter whose gradient is not.
         place: String,
+    },
+    /// An approximate strategy has gone its own way, and was told to stop then.
+    #[error(
+        "epoch {epoch}: {seen}\n  remedy: take an exact strategy, lower pipeline.refresh_every or pipeline.chunks, or go on \
+         with pipeline.guard=warn"
+    )]
+    Diverged {
+        /// The epoch, from 1.
+        epoch: u64,
+        /// How far.
+        seen: Divergence,
     },
     /// A signal asked to stop; everything is saved.
     #[error("stopped after epoch {epoch}; saved in {}\n  remedy: go on with --resume", checkpoint.display())]
@@ -77,7 +90,7 @@ impl Error {
 
     /// Whether every rank comes to this error at the same place, so that none is lost by it.
     pub fn is_agreed(&self) -> bool {
-        matches!(self, Self::NotFinite { .. } | Self::Stopped { .. })
+        matches!(self, Self::NotFinite { .. } | Self::Diverged { .. } | Self::Stopped { .. })
     }
 
     /// What ranks could not agree on, if that is what this is.

@@ -125,7 +125,7 @@ impl Pieces {
 fn mean(reports: &[(f64, Report)]) -> Report {
     let total: f64 = reports.iter().map(|(weight, _)| weight).sum();
     let of = |part: fn(&Report) -> f64| reports.iter().map(|(weight, r)| weight * part(r)).sum::<f64>() / total;
-    Report { loss: of(|r| r.loss), gradient_norm: of(|r| r.gradient_norm) }
+    Report { loss: of(|r| r.loss), gradient_norm: of(|r| r.gradient_norm), guard: None }
 }
 
 fn lost(problem: &str) -> Error {

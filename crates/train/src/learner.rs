@@ -1,6 +1,7 @@
 //! A model that learns: one step forward, back and down, and how good it is.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gradients::Buckets;
 use crate::metrics::{Logits, Metric, Scoring};
+use crate::pipeline::Divergence;
 use crate::rank::Rank;
 use crate::shard::{Lesson, Shard};
 
@@ -23,6 +25,8 @@ pub struct Report {
     pub loss: f64,
     /// The length of all gradients together.
     pub gradient_norm: f64,
+    /// How far an approximate forward pass is from an exact one, if that was looked at.
+    pub guard: Option<Divergence>,
 }
 
 /// Hears of the phases of a step: a name, and when it began.
@@ -44,12 +48,17 @@ pub struct Learner {
 impl Learner {
     /// Builds the model and its optimizer, for data of this shape.
     pub fn new(rank: &Rank, shape: Shape, config: &Config) -> Result<Self> {
-        let (seed, dtype) = (config.run.seed, DType::from(config.compute.dtype));
-        let network = config.model.build(rank.device(), shape, dtype.compute(), seed);
-        let network = network.map_err(|e| match e {
-            Computation::Argument { problem, .. } => Error::setting("model", problem, "change the keys of [model]"),
-            other => other.into(),
-        })?;
+        Self::of_network(rank, network(rank, shape, config)?, config)
+    }
+
+    /// The same with some of the layers.
+    pub(crate) fn of_layers(rank: &Rank, shape: Shape, config: &Config, layers: Range<usize>) -> Result<Self> {
+        let all = network(rank, shape, config)?;
+        Self::of_network(rank, Network::new(all.layers()[layers].to_vec()), config)
+    }
+
+    fn of_network(rank: &Rank, network: Network, config: &Config) -> Result<Self> {
+        let seed = config.run.seed;
         let parameters = network.parameters();
         let optimizer = Optimizer::new(config.train.rule(), &parameters)?;
         let (rates, remat) = (config.train.rates(), config.compute.remat);
@@ -62,7 +71,8 @@ impl Learner {
         self.parameters.iter().map(|p| p.value().rows() * p.value().cols()).sum()
     }
 
-    fn step_of(&self, shard: &Shard, mode: Mode, epoch: u64) -> Step {
+    /// What layers are told of the rows of `shard`.
+    pub(crate) fn step_of(&self, shard: &Shard, mode: Mode, epoch: u64) -> Step {
         Step {
             ops: Rc::clone(&shard.ops),
             features: shard.features.clone(),
@@ -74,6 +84,30 @@ impl Learner {
             remat: self.remat,
             dtype: shard.dtype,
         }
+    }
+
+    /// From the state before the first of its layers to the state after the last.
+    pub(crate) fn through(&self, tape: &mut Tape, step: &Step, state: Vec<Var>) -> Result<Vec<Var>> {
+        Ok(self.network.forward_from(tape, step, state, |_, _| Ok(()))?)
+    }
+
+    /// Label smoothing.
+    pub(crate) fn smoothing(&self) -> f64 {
+        self.smoothing
+    }
+
+    /// The length of the gradients that were collected.
+    ///
+    /// # Errors
+    /// [`Computation::NotFinite`] names the parameter.
+    pub(crate) fn gradient_norm(&self) -> std::result::Result<f64, Computation> {
+        gradient_norm(&self.parameters)
+    }
+
+    /// Moves the parameters, where all gradients, here and elsewhere, have this length.
+    pub(crate) fn descend(&mut self, lr: f64, gradient_norm: f64) -> Result<()> {
+        let scale = if self.clip > 0.0 { clip_factor(gradient_norm, self.clip) } else { 1.0 };
+        Ok(self.optimizer.step(lr, scale)?)
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step) -> Result<Var> {
@@ -109,15 +143,14 @@ impl Learner {
 
         let start = Instant::now();
         buckets.finish()?;
-        let gradient_norm = gradient_norm(&self.parameters).map_err(|e| match e {
+        let gradient_norm = self.gradient_norm().map_err(|e| match e {
             Computation::NotFinite { what } => Error::NotFinite { epoch, place: what },
             other => other.into(),
         })?;
-        let scale = if self.clip > 0.0 { clip_factor(gradient_norm, self.clip) } else { 1.0 };
-        self.optimizer.step(lr, scale)?;
+        self.descend(lr, gradient_norm)?;
         device.backend().wait()?;
         phase("update", start);
-        Ok(Report { loss: value, gradient_norm })
+        Ok(Report { loss: value, gradient_norm, guard: None })
     }
 
     /// The first layer whose output is not finite on some rank, found by computing once more.
@@ -206,8 +239,8 @@ impl Learner {
         Ok(())
     }
 
-    /// What the optimizer remembers, and its steps.
-    pub fn optimizer(&self) -> Result<(Tensors, u64)> {
+    /// What the optimizer remembers.
+    pub fn optimizer(&self) -> Result<Tensors> {
         let mut all = Tensors::default();
         for (name, m) in self.optimizer.state() {
             // `<parameter>.exp_avg` has the shape of the parameter.
@@ -215,7 +248,12 @@ impl Learner {
             let parameter = self.parameters.iter().find(|p| p.name() == of);
             all.add(&name, parameter.map_or(&[m.rows(), m.cols()][..], |p| p.dims()), &m)?;
         }
-        Ok((all, self.optimizer.steps()))
+        Ok(all)
+    }
+
+    /// Updates that were made.
+    pub(crate) fn steps(&self) -> u64 {
+        self.optimizer.steps()
     }
 
     /// Takes over what an optimizer remembered.
@@ -234,4 +272,13 @@ impl Learner {
             })
         })?)
     }
+}
+
+/// The model of a configuration, for data of this shape.
+pub(crate) fn network(rank: &Rank, shape: Shape, config: &Config) -> Result<Network> {
+    let (seed, dtype) = (config.run.seed, DType::from(config.compute.dtype));
+    config.model.build(rank.device(), shape, dtype.compute(), seed).map_err(|e| match e {
+        Computation::Argument { problem, .. } => Error::setting("model", problem, "change the keys of [model]"),
+        other => other.into(),
+    })
 }

@@ -31,6 +31,7 @@ mod isolated;
 mod layer_wise;
 pub mod learner;
 pub mod metrics;
+pub mod pipeline;
 pub mod plan;
 pub mod planner;
 pub mod rank;

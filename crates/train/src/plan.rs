@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Choice, Config, ParallelConfig};
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::world::World;
 
 /// What is taken for a strategy that nobody named, where planning is not worth its time.
@@ -102,6 +102,13 @@ impl Plan {
             return Self::isolated(config, ranks, graph, progress);
         }
         let local = Self::local(config.compute.remat);
+        if let Choice::Named(strategy @ Strategy::Pipeline { shape }) = config.parallel.strategy {
+            check_stages(shape, ranks)?;
+            let why = "it was asked for: approximate, chunks pass through layers that ranks share".to_string();
+            let (division, parts) = divide(config, config.pipeline.chunks_for(ranks), graph, progress)?;
+            let (partition, parts) = (Some(division), Some(Arc::new(parts)));
+            return Ok(Self { strategy, ranks, why, partition, parts, ..local });
+        }
         if ranks == 1 {
             return Ok(local);
         }
@@ -109,15 +116,14 @@ impl Plan {
             Choice::Named(strategy) => (strategy, "it was asked for"),
             Choice::Auto => (USUAL, "of several ranks each takes a part and moves only the rows along cut edges"),
         };
-        let (division, parts) = divide(config, ranks, graph, progress)?;
+        let (division, parts) = divide(config, config.parallel.parts_for(ranks), graph, progress)?;
         let (partition, parts) = (Some(division), Some(Arc::new(parts)));
         Ok(Self { strategy, ranks, why: why.to_string(), partition, parts, ..local })
     }
 
     /// Pieces of the graph, with gradients alone on the wire. Chunks that are stored for this graph are taken.
     fn isolated(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
-        let ParallelConfig { partition: method, parts, .. } = config.parallel;
-        let count = parts.map_or(ranks, |parts| parts as usize);
+        let (method, count) = (config.parallel.partition, config.parallel.parts_for(ranks));
         let why = format!("it was asked for: approximate, each rank learns from pieces of {count} chunks");
         let strategy = Strategy::Isolated;
         let division = Division { method, parts: count, stored: None };
@@ -138,13 +144,13 @@ impl Plan {
         if ranks == 1 && (count == 1 || method == Method::Contiguous) {
             return Ok(plan);
         }
-        let (division, parts) = divide(config, ranks, graph, progress)?;
+        let (division, parts) = divide(config, count, graph, progress)?;
         Ok(Self { partition: Some(division), parts: Some(Arc::new(parts)), ..plan })
     }
 
     /// The graph in chunks, where the strategy learns from pieces.
     pub(crate) fn chunks(&self, graph: &Csr<u32>) -> Result<Option<Chunks>> {
-        if self.strategy.is_exact() {
+        if self.strategy != Strategy::Isolated {
             return Ok(None);
         }
         Ok(Some(match (&self.chunks, &self.parts) {
@@ -185,16 +191,32 @@ impl Plan {
     }
 }
 
+/// Fails unless so many ranks can be these stages.
+fn check_stages(shape: Option<(usize, usize)>, ranks: usize) -> Result<()> {
+    let Some((stages, ways)) = shape else { return Ok(()) };
+    if ways > 1 {
+        let problem = format!("stages of {ways} ranks each are not there yet");
+        return Err(Error::setting(
+            "parallel.strategy",
+            problem,
+            format!("choose pipeline: {ranks} stages of one rank"),
+        ));
+    }
+    if stages != ranks {
+        let problem = format!("{stages} stages are not for {ranks} ranks");
+        return Err(Error::setting("parallel.strategy", problem, "choose pipeline: a stage for every rank"));
+    }
+    Ok(())
+}
+
 /// A stored partition, or one made now.
 pub(crate) fn divide(
     config: &Config,
-    ranks: usize,
+    parts: usize,
     graph: &Csr<u32>,
     progress: &dyn Progress,
 ) -> Result<(Division, Partition)> {
-    let ParallelConfig { partition: method, parts, .. } = config.parallel;
-    let nodes = graph.num_dst();
-    let parts = parts.map_or(ranks, |parts| parts as usize);
+    let (method, nodes) = (config.parallel.partition, graph.num_dst());
     let folder = config.data.path.as_ref().map(|path| Path::new(path).join("part").join(format!("{method}-{parts}")));
     if let Some(folder) = folder.filter(|folder| folder.exists()) {
         let partition = partition::load(&folder, nodes)?.partition;

@@ -138,7 +138,7 @@ impl Planner<'_> {
             }
             let mut config = self.config.clone();
             config.parallel.partition = method;
-            let (division, parts) = divide(&config, self.ranks, &self.data.graph, progress)?;
+            let (division, parts) = divide(&config, config.parallel.parts_for(self.ranks), &self.data.graph, progress)?;
             let alpha = statistics(&self.data.graph, &parts).alpha;
             all.push(Divided { division, parts: Arc::new(parts), alpha });
         }

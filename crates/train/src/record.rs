@@ -2,16 +2,14 @@
 
 use std::time::Instant;
 
-use crate::checkpoint::{Checkpoint, Checkpoints, Scores, State, Tensors};
+use crate::checkpoint::{Checkpoint, Checkpoints, State, Tensors};
 use crate::config::Config;
 use crate::error::Result;
-use crate::learner::Learner;
 use crate::plan::Plan;
 use crate::rank::Rank;
 use crate::run_dir::events::Events;
 use crate::run_dir::trace::{Phase, Phases, Trace};
 use crate::run_dir::{Line, MetricsLog, RunDir};
-use crate::schedule::Plateau;
 
 /// The files of a run under way.
 pub(crate) struct Record<'a> {
@@ -23,15 +21,12 @@ pub(crate) struct Record<'a> {
     trace: Trace,
 }
 
-/// What a checkpoint keeps beside what the learner and the files know.
-#[derive(Clone, Copy)]
-pub(crate) struct Moment<'a> {
-    pub(crate) epoch: u64,
-    pub(crate) seed: u64,
-    pub(crate) best: Option<Scores>,
-    pub(crate) best_model: &'a Tensors,
-    pub(crate) improved: u64,
-    pub(crate) schedule: Plateau,
+/// The tensors of a checkpoint.
+pub(crate) struct Saved {
+    pub(crate) model: Tensors,
+    pub(crate) best_model: Tensors,
+    /// Of the optimizer, and what else the next epoch depends on.
+    pub(crate) memory: Tensors,
 }
 
 impl<'a> Record<'a> {
@@ -62,13 +57,12 @@ impl<'a> Record<'a> {
     }
 
     /// Saves a checkpoint.
-    pub(crate) fn save(&self, learner: &Learner, now: Moment<'_>, to: &Checkpoints) -> Result<()> {
-        let (optimizer, steps) = learner.optimizer()?;
-        let Moment { epoch, seed, best, best_model, improved, schedule } = now;
+    pub(crate) fn save(&self, state: State, saved: Saved, to: &Checkpoints) -> Result<()> {
+        let Saved { model, best_model: best, memory: optimizer } = saved;
         to.save(&Checkpoint {
-            state: State { epoch, steps, seed, best, improved, schedule },
-            model: learner.model()?,
-            best: best_model.clone(),
+            state,
+            model,
+            best,
             optimizer,
             config: self.config.clone(),
             plan: self.plan_text.clone(),

@@ -34,6 +34,7 @@ use crate::config::RunConfig;
 use crate::durable;
 use crate::error::Result;
 use crate::metrics::read_score;
+use crate::pipeline::Divergence;
 
 const CONFIG: &str = "config.toml";
 /// The last line of a `config.toml` that is all there.
@@ -188,6 +189,9 @@ pub struct Line {
     /// After the update, in the epochs that are evaluated.
     #[serde(flatten)]
     pub scores: Option<Evaluated>,
+    /// How far an approximate forward pass was from an exact one, in the epochs in which that is looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Divergence>,
 }
 
 /// Scores in per cent.
@@ -283,7 +287,7 @@ mod tests {
         let run = RunDir::create(dir.path()).unwrap();
         let line = |epoch| {
             let scores = (epoch % 2 == 0).then_some(Evaluated { train: 1.0 / 3.0, valid: 0.1, test: 99.0 });
-            Line { epoch, loss: 0.1 * epoch as f64, lr: 1e-3, gradient_norm: 2.0, scores }
+            Line { epoch, loss: 0.1 * epoch as f64, lr: 1e-3, gradient_norm: 2.0, scores, guard: None }
         };
         let mut log = MetricsLog::start(&run, Vec::new()).unwrap();
         (1..=3).for_each(|e| log.add(&line(e)).unwrap());

@@ -117,6 +117,30 @@ impl Shard {
         self.rank.device()
     }
 
+    /// Rows by themselves, with these original ids, on which `ops` work. Features are where the first layer is.
+    pub(crate) fn of_rows(
+        rank: &Rank,
+        data: &Data,
+        (ops, ids): (Rc<dyn GraphOps>, &[u64]),
+        (shape, dtype, first): (Shape, DType, bool),
+    ) -> Result<Self> {
+        let (device, own) = (rank.device(), Some(ids));
+        let none =
+            || -> Result<Features> { Ok(Features::Dense(device.zeros("features", ids.len(), 0, dtype, Tag::Graph)?)) };
+        let features = || upload_features(device, &rows::features(&data.features, own), ids.len(), dtype);
+        let width = shape.positional;
+        let encodings = || upload(device, &rows::numbers(&data.encodings, width, own), width, dtype);
+        Ok(Self {
+            rank: rank.clone(),
+            ops,
+            features: if first { features()? } else { none()? },
+            positional: if first && width > 0 { Some(encodings()?) } else { None },
+            shape,
+            dtype,
+            originals: None,
+        })
+    }
+
     /// The rows of a piece of the graph, by themselves.
     pub(crate) fn of_piece(rank: &Rank, loaded: Loaded, dtype: DType, classes: usize) -> Result<(Self, Seeds)> {
         let (device, Loaded { piece, graph, features, encodings, seeds }) = (rank.device(), loaded);
@@ -233,6 +257,11 @@ impl Lesson {
         };
         let total = shard.rank.sum(Total::Setup, &[own])?[0];
         Ok(Self { labels, parts, rows, total })
+    }
+
+    /// The same as a part of lessons that count `total` together.
+    pub(crate) fn of(self, total: f64) -> Self {
+        Self { total, ..self }
     }
 
     /// What the loss is divided by: how much this lesson counts among several.

@@ -12,7 +12,7 @@ use graphweft_graph::progress::Progress;
 use graphweft_model::{Prepared, Total};
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
+use crate::checkpoint::{Checkpoint, Checkpoints, Scores, State, Tensors};
 use crate::config::Config;
 use crate::course::{Course, Material};
 use crate::data::Data;
@@ -21,9 +21,10 @@ use crate::error::{Error, Result};
 use crate::handout::Handout;
 use crate::learner::Learner;
 use crate::metrics::Metric;
+use crate::pipeline::Divergence;
 use crate::plan::{Plan, Predicted};
 use crate::rank::{Rank, Toll};
-use crate::record::{Moment, Record, timed, trace};
+use crate::record::{Record, Saved, timed, trace};
 use crate::run_dir::trace::Phases;
 use crate::run_dir::{Line, RunDir, curve};
 use crate::schedule::Schedule;
@@ -144,7 +145,10 @@ impl Trainer {
         };
         let mut course = Course::new(rank, &material)?;
         drop(whole);
-        let mut now = self.start(Learner::new(rank, course.shape()?, config)?)?;
+        let mut now = self.start(course.learner(rank, config)?)?;
+        if let Some(saved) = &self.from {
+            course.restore(&saved.optimizer)?;
+        }
 
         // Everything that can be refused was: from here on, the directory is written to.
         let metrics = self.from.as_ref().map_or(&[][..], |from| &from.metrics);
@@ -169,14 +173,15 @@ impl Trainer {
             let (line, ms) = self.epoch(rank, &mut now, &mut course, metric)?;
             cost.epoch_ms.push(ms);
             if let Some(record) = &mut record {
+                if let Some(seen) = line.guard.filter(Divergence::is_much) {
+                    self.observer.note(&format!("epoch {}: {seen}", line.epoch));
+                }
                 record.epoch(&line, ms)?;
                 self.observer.epoch(&line, now.best.as_ref());
             }
             let (over, stop) = (self.is_over(&now), self.is_stopped(rank)?);
             if over || stop || checkpoints.is_due(now.epoch) {
-                if let Some(record) = &record {
-                    self.save(record, &mut now, &checkpoints)?;
-                }
+                self.save(rank, &course, record.as_ref(), &mut now, &checkpoints)?;
                 trace(rank, &mut now.phases, record.as_mut())?;
                 if stop && !over {
                     let checkpoint = checkpoints.path_of(now.epoch);
@@ -191,11 +196,11 @@ impl Trainer {
             metric,
             split: split.name.clone(),
             epochs: now.epoch,
-            parameters: now.learner.size(),
+            parameters: course.size(&now.learner)?,
             best: self.to_best(&now, &course, metric)?,
         };
         let plan = self.compared(&cost);
-        let losses = self.finish(&course, &now, record.as_ref(), &plan, &outcome)?;
+        let losses = self.finish(rank, &course, &now, record.as_ref(), &plan, &outcome)?;
         Ok((Run { outcome, losses, cost }, plan))
     }
 
@@ -259,7 +264,8 @@ impl Trainer {
         now.toll.sent = rank.sent();
         now.epoch = epoch;
         let train = &self.config.train;
-        let mut line = Line { epoch, loss: report.loss, lr, gradient_norm: report.gradient_norm, scores: None };
+        let guard = report.guard;
+        let mut line = Line { epoch, loss: report.loss, lr, gradient_norm: report.gradient_norm, scores: None, guard };
         if epoch.is_multiple_of(train.evaluate_every) || epoch == train.epochs {
             let learner = &now.learner;
             let scores = timed(&mut now.phases, "evaluate", epoch, || course.evaluate(learner, metric, epoch))?;
@@ -276,11 +282,27 @@ impl Trainer {
         Ok((line, ms))
     }
 
-    fn save(&self, record: &Record<'_>, now: &mut Progressing, to: &Checkpoints) -> Result<()> {
-        let Progressing { learner, schedule, epoch, best, improved, best_model, phases, .. } = now;
-        let (seed, schedule) = (self.config.run.seed, schedule.state());
-        let moment = Moment { epoch: *epoch, seed, best: *best, best_model, improved: *improved, schedule };
-        timed(phases, "checkpoint", *epoch, || record.save(learner, moment, to))
+    /// Brings the model together and saves it, where the record is.
+    fn save(
+        &self,
+        rank: &Rank,
+        course: &Course,
+        record: Option<&Record<'_>>,
+        now: &mut Progressing,
+        to: &Checkpoints,
+    ) -> Result<()> {
+        let (learner, start) = (&now.learner, Instant::now());
+        let model = course.together(rank, || learner.model())?;
+        let best_model = course.together(rank, || Ok(now.best_model.clone()))?;
+        let memory = course.together(rank, || course.memory(learner))?;
+        let (Some(record), Some(model), Some(best_model), Some(memory)) = (record, model, best_model, memory) else {
+            return Ok(());
+        };
+        let (epoch, best, improved) = (now.epoch, now.best, now.improved);
+        let (steps, seed, schedule) = (learner.steps(), self.config.run.seed, now.schedule.state());
+        record.save(State { epoch, steps, seed, best, improved, schedule }, Saved { model, best_model, memory }, to)?;
+        now.phases.add("checkpoint", epoch, start);
+        Ok(())
     }
 
     /// Goes back to the best epoch and gives its scores.
@@ -306,6 +328,7 @@ impl Trainer {
     /// Writes what a run leaves behind, `result.json` last, and gives the loss of every epoch.
     fn finish(
         &self,
+        rank: &Rank,
         course: &Course,
         now: &Progressing,
         record: Option<&Record<'_>>,
@@ -313,8 +336,9 @@ impl Trainer {
         outcome: &Outcome,
     ) -> Result<Vec<f64>> {
         course.predict(&now.learner, self.dir.as_ref().filter(|_| record.is_some()))?;
-        let (Some(record), Some(dir)) = (record, &self.dir) else { return Ok(Vec::new()) };
-        dir.model(&now.learner.model()?.encode()?)?;
+        let model = course.together(rank, || now.learner.model())?;
+        let (Some(record), Some(dir), Some(model)) = (record, &self.dir, model) else { return Ok(Vec::new()) };
+        dir.model(&model.encode()?)?;
         let (lines, best, metric) = (record.lines()?, &outcome.best, outcome.metric);
         let title = format!("{}, {} at epoch {}: {:.2} %", self.data.name, metric.name(), best.epoch, best.test);
         curve::write(dir.path(), &title, metric, &lines, best.epoch)?;

@@ -66,6 +66,7 @@ fn fastest(found: &Found) -> BTreeMap<&'static str, f64> {
             Strategy::Ring { .. } => "ring",
             Strategy::Grid { .. } => "grid",
             Strategy::Isolated => "isolated",
+            Strategy::Pipeline { .. } => "pipeline",
         };
         if let Some(p) = &a.prediction {
             // The fastest comes first.

@@ -94,6 +94,22 @@ impl Tensors {
         self.0.keys().map(String::as_str)
     }
 
+    /// Takes those of `other` over.
+    pub fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// The same tensors with `prefix` before their names.
+    pub fn prefixed(&self, prefix: &str) -> Self {
+        Self(self.0.iter().map(|(name, tensor)| (format!("{prefix}{name}"), tensor.clone())).collect())
+    }
+
+    /// The tensors whose names begin with `prefix`, without it.
+    pub fn below(&self, prefix: &str) -> Self {
+        let own = |(name, tensor): (&String, &Tensor)| Some((name.strip_prefix(prefix)?.to_string(), tensor.clone()));
+        Self(self.0.iter().filter_map(own).collect())
+    }
+
     /// Whether there is no tensor.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

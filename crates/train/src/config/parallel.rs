@@ -119,6 +119,11 @@ impl ParallelConfig {
         spread(self) == spread(other)
     }
 
+    /// Into how many parts the graph is divided for so many ranks.
+    pub fn parts_for(&self, ranks: usize) -> usize {
+        self.parts.map_or(ranks, |parts| parts as usize)
+    }
+
     pub(super) fn check(&self) -> Result<(), Problem> {
         let (ranks, most) = (self.ranks.unwrap_or(1), MOST_PARTS as u64);
         at_least_one("ranks", ranks)?;

@@ -65,7 +65,10 @@ mod tests {
     #[test]
     fn every_series_is_drawn_and_odd_runs_do_not_fail() {
         let dir = tempfile::tempdir().unwrap();
-        let line = |epoch: u64, scores| Line { epoch, loss: 1.0 / epoch as f64, lr: 0.1, gradient_norm: 1.0, scores };
+        let line = |epoch: u64, scores| {
+            let loss = 1.0 / epoch as f64;
+            Line { epoch, loss, lr: 0.1, gradient_norm: 1.0, scores, guard: None }
+        };
         let scores = |x: f64| Some(Evaluated { train: 50.0 + x, valid: 45.0 + x, test: f64::NAN });
         let runs: [Vec<Line>; 4] = [
             (1..50).map(|e| line(e, scores(e as f64 / 2.0))).collect(),

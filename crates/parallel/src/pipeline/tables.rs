@@ -1,0 +1,134 @@
+//! What operations over edges were given, chunk by chunk: fresh, historical, and the gradients of what was fresh.
+
+use std::collections::BTreeMap;
+
+use graphweft_tensor::ops::rows::RowIndex;
+use graphweft_tensor::{Error, Matrix, Result, Tag};
+
+use super::Across;
+
+const OP: &str = "pipeline";
+
+/// An operation of a layer.
+pub(super) type Call = (u32, &'static str);
+
+/// The rows of one operand, by chunk.
+#[derive(Default)]
+struct Table {
+    fresh: Vec<Option<Matrix>>,
+    history: Vec<Option<Matrix>>,
+    gradient: Vec<Option<Matrix>>,
+}
+
+/// All tables of a stage.
+pub(super) struct Tables {
+    calls: BTreeMap<Call, Table>,
+    /// When each chunk comes in this epoch.
+    turns: Vec<usize>,
+    across: Across,
+    remembering: bool,
+}
+
+impl Tables {
+    pub(super) fn new(chunks: usize) -> Self {
+        let turns = (0..chunks).collect();
+        Self { calls: BTreeMap::new(), turns, across: Across::Once, remembering: false }
+    }
+
+    fn table(&mut self, call: Call) -> &mut Table {
+        let chunks = self.turns.len();
+        self.calls.entry(call).or_insert_with(|| Table {
+            fresh: vec![None; chunks],
+            history: vec![None; chunks],
+            gradient: vec![None; chunks],
+        })
+    }
+
+    /// A new epoch: nothing is fresh, and no gradient waits.
+    pub(super) fn begin(&mut self, order: &[usize], across: Across) {
+        for (turn, chunk) in order.iter().enumerate() {
+            self.turns[*chunk] = turn;
+        }
+        self.across = across;
+        for table in self.calls.values_mut() {
+            table.fresh.fill(None);
+            table.gradient.fill(None);
+        }
+    }
+
+    /// From now on, or no longer, what all rows give is kept. What was kept before is let go first.
+    pub(super) fn remember(&mut self, remembering: bool) {
+        self.remembering = remembering;
+        if remembering {
+            self.calls.values_mut().for_each(|table| table.history.fill(None));
+        }
+    }
+
+    pub(super) fn is_remembering(&self) -> bool {
+        self.remembering
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.calls.values().filter_map(|table| table.fresh.first()?.as_ref()).map(Matrix::cols).sum()
+    }
+
+    /// Keeps what a chunk gave as history.
+    pub(super) fn keep(&mut self, call: Call, chunk: usize, rows: Matrix) {
+        self.table(call).history[chunk] = Some(rows);
+    }
+
+    /// Keeps what a chunk has given in this epoch.
+    ///
+    /// # Errors
+    /// If it has given something already: rows of two operations would be mixed up.
+    pub(super) fn give(&mut self, call: Call, chunk: usize, rows: &Matrix) -> Result<()> {
+        let slot = &mut self.table(call).fresh[chunk];
+        if slot.is_some() {
+            let problem =
+                format!("layer {} of the model calls {} twice: give its layers numbers of their own", call.0, call.1);
+            return Err(Error::Argument { op: OP, problem });
+        }
+        *slot = Some(rows.clone());
+        Ok(())
+    }
+
+    /// Whether `chunk` comes before `other` in this epoch.
+    pub(super) fn is_fresh(&self, chunk: usize, other: usize) -> bool {
+        self.turns[chunk] < self.turns[other]
+    }
+
+    /// The rows of `chunk` as `other` sees them.
+    pub(super) fn rows(&mut self, call: Call, chunk: usize, other: usize) -> Result<Matrix> {
+        let fresh = self.is_fresh(chunk, other);
+        let table = self.table(call);
+        let rows = if fresh { &table.fresh[chunk] } else { &table.history[chunk] };
+        rows.clone().ok_or_else(|| {
+            let which = if fresh { "fresh" } else { "historical" };
+            let problem = format!("chunk {chunk} has no {which} rows for {} of layer {}", call.1, call.0);
+            Error::Argument { op: OP, problem }
+        })
+    }
+
+    /// Adds to the gradient of fresh rows of `chunk`: row k of `gradient` belongs to its row `rows[k]`.
+    pub(super) fn add(&mut self, call: Call, chunk: usize, gradient: &Matrix, rows: &RowIndex) -> Result<()> {
+        let (across, device) = (self.across, gradient.device().clone());
+        let slot = &mut self.table(call).gradient[chunk];
+        let mut sum = match slot.take() {
+            Some(sum) => sum,
+            None => device.zeros(OP, rows.num_rows(), gradient.cols(), gradient.dtype(), Tag::Activations)?,
+        };
+        device.backend().scatter_rows(gradient, rows, &mut sum, true)?;
+        if across == Across::Twice {
+            device.backend().scatter_rows(gradient, rows, &mut sum, true)?;
+        }
+        *slot = Some(sum);
+        Ok(())
+    }
+
+    /// The gradient of what `chunk` has given. Nobody who comes later in backward has seen its rows: they are let go.
+    pub(super) fn take(&mut self, call: Call, chunk: usize) -> Option<Matrix> {
+        let table = self.table(call);
+        table.fresh[chunk] = None;
+        table.gradient[chunk].take()
+    }
+}

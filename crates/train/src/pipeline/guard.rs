@@ -1,0 +1,120 @@
+//! What is lost by old rows: an exact forward pass beside that of chunks, with the same parameters and the same dropout.
+
+use std::fmt;
+
+use graphweft_model::{Mode, Total};
+use graphweft_tensor::{DType, Matrix, Tape};
+use serde::{Deserialize, Serialize};
+
+use super::{End, Stage};
+use crate::error::Result;
+use crate::learner::Learner;
+use crate::metrics::{Logits, Truth};
+
+/// Losses further apart than this, by the smaller of the two, are too far apart.
+const LOSS: f64 = 0.5;
+/// Of small losses nobody minds that they differ.
+const SMALL: f64 = 0.1;
+/// So many predictions may change.
+const CHANGED: f64 = 0.1;
+
+/// How far a forward pass in chunks is from an exact one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Divergence {
+    /// The loss that chunks come to.
+    pub loss: f64,
+    /// The loss that all rows come to at once.
+    pub exact_loss: f64,
+    /// The share of predictions that differ.
+    pub changed: f64,
+}
+
+impl Divergence {
+    /// Whether the run learns something else than it is scored by.
+    pub fn is_much(&self) -> bool {
+        let apart = (self.loss - self.exact_loss).abs();
+        self.changed > CHANGED || apart > LOSS * self.loss.min(self.exact_loss).max(SMALL)
+    }
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { loss, exact_loss, changed } = self;
+        let of = if self.is_much() {
+            "pipeline has diverged from exact training"
+        } else {
+            "pipeline is near exact training"
+        };
+        write!(f, "{of}: loss {loss:.4}, exactly {exact_loss:.4}; {:.1} % of predictions differ", 100.0 * changed)
+    }
+}
+
+/// What an exact pass comes to, on the last stage; nothing elsewhere.
+#[derive(Default)]
+pub(super) struct Expected {
+    loss: f64,
+    predictions: Vec<u32>,
+    /// Rows of chunks that came to something else, so far.
+    changed: usize,
+}
+
+impl Stage {
+    /// An exact pass, in the epochs in which one is looked at.
+    pub(super) fn expected(&self, learner: &Learner, epoch: u64) -> Result<Option<Expected>> {
+        let every = self.settings.guard_every;
+        if every == 0 || !epoch.is_multiple_of(every) {
+            return Ok(None);
+        }
+        let (Some(logits), Some(end)) = (self.exact(learner, Mode::Train, epoch)?, &self.end) else {
+            return Ok(Some(Expected::default()));
+        };
+        let mut tape = Tape::without_gradients(self.rank.device());
+        let var = tape.constant(logits.clone());
+        let loss = end.whole.loss(&mut tape, &var, learner.smoothing())?;
+        Ok(Some(Expected { loss: number(loss.value())?, predictions: predictions(end, &logits)?, changed: 0 }))
+    }
+
+    /// Looks at the logits of a chunk.
+    pub(super) fn compare(&self, expected: &mut Expected, chunk: usize, logits: &Matrix) -> Result<()> {
+        let Some(end) = &self.end else { return Ok(()) };
+        let found = predictions(end, logits)?;
+        let per_row = expected.predictions.len() / self.graph.originals().len().max(1);
+        let before = &expected.predictions[self.graph.rows(chunk).start * per_row..][..found.len()];
+        expected.changed += found.iter().zip(before).filter(|(a, b)| a != b).count();
+        Ok(())
+    }
+
+    /// What all stages are told of it.
+    pub(super) fn verdict(&self, expected: &Expected, loss: f64) -> Result<Divergence> {
+        let Expected { loss: exact, predictions, changed } = expected;
+        let all = self.rank.sum(Total::Metrics, &[*exact, *changed as f64, predictions.len() as f64])?;
+        Ok(Divergence { loss, exact_loss: all[0], changed: all[1] / all[2].max(1.0) })
+    }
+}
+
+/// The class of each row, or whether each of its labels is set.
+fn predictions(end: &End, logits: &Matrix) -> Result<Vec<u32>> {
+    let (rows, logits) = (logits.rows(), Logits::of(logits)?);
+    Ok(match end.whole.truth() {
+        Truth::Class(_) => (0..rows).map(|row| logits.class(row) as u32).collect(),
+        Truth::Each(_) => (0..rows).flat_map(|row| logits.row(row).iter().map(|x| u32::from(*x > 0.0))).collect(),
+    })
+}
+
+/// The only number of a matrix.
+pub(super) fn number(m: &Matrix) -> Result<f64> {
+    Ok(m.device().convert("loss", m, DType::F64)?.to_vec::<f64>()?.first().copied().unwrap_or(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_losses_and_few_changes_are_not_much() {
+        let of = |loss, exact_loss, changed| Divergence { loss, exact_loss, changed };
+        assert!(!of(1.0, 1.2, 0.05).is_much() && !of(0.001, 0.01, 0.0).is_much());
+        assert!(of(1.0, 1.2, 0.2).is_much() && of(0.5, 1.2, 0.0).is_much() && of(1.2, 0.5, 0.0).is_much());
+        assert!(of(1.0, 1.2, 0.2).to_string().contains("20.0 %"));
+    }
+}
