@@ -217,7 +217,7 @@ mod tests {
     fn parts_are_copied_and_nonsense_is_refused(device: &Device) {
         fn check<T: Element + PartialEq + fmt::Debug>(device: &Device, of: impl Fn(u16) -> T) {
             let from = device.upload(7, 3, &(0..21).map(&of).collect::<Vec<T>>(), Tag::Activations).unwrap();
-            let mut to = device.upload(2, 5, &vec![of(100); 10], Tag::Activations).unwrap();
+            let mut to = device.upload(2, 5, &[of(100); 10], Tag::Activations).unwrap();
             device.backend().copy_part(&from, 13, &mut to, 4, 6).unwrap();
             let expected: Vec<T> = [100, 100, 100, 100, 13, 14, 15, 16, 17, 18].map(&of).into();
             assert_eq!(to.to_vec::<T>().unwrap(), expected);
