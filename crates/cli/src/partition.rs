@@ -4,15 +4,20 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::ValueEnum;
+use graphweft_graph::chunks::{self, Chunks, Recipe};
 use graphweft_graph::partition::{
     self, About, Balance, Existing, Method, Options, Order, PartitionStats, check_target, folder, save, statistics,
 };
-use graphweft_graph::with_csr;
+use graphweft_graph::{Dataset, Error, with_csr};
 use serde_json::{Value, json};
 
 use crate::memory;
+use crate::size;
 use crate::source::Source;
 use crate::ui::{Ui, bytes, count, table};
+
+/// For sorting edges and ordering features.
+const SORTING_MEMORY: u64 = 1 << 30;
 
 /// What every part should have equally much of.
 #[derive(Clone, Copy, ValueEnum)]
@@ -55,6 +60,14 @@ pub(crate) struct Args {
     /// Replace a partition that is stored there already
     #[arg(long)]
     replace: bool,
+
+    /// Store the graph and its features by part, in chunks/METHOD-P, for training with --strategy isolated
+    #[arg(long, conflicts_with_all = ["output", "replace"])]
+    chunks: bool,
+
+    /// Memory for that [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "chunks")]
+    memory: Option<u64>,
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
@@ -63,6 +76,9 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Share::Edges => Balance::Edges,
     };
     let options = Options { method: args.method, parts: args.parts, balance, order: args.order, seed: args.seed };
+    if args.chunks {
+        return chunk(args, &options, ui);
+    }
     let existing = if args.replace { Existing::Replace } else { Existing::Keep };
     let opened = args.source.open(args.seed, ui)?;
     let in_dataset = || opened.dataset.as_ref().map(|data| folder(data, args.method, args.parts));
@@ -83,6 +99,36 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let stored = target.as_ref().map(|dir| dir.display().to_string());
     ui.result(&as_json(&about, seconds, peak, stored.as_deref()), || {
         as_text(&opened.name, &about, seconds, peak, stored.as_deref())
+    })
+}
+
+/// Stores chunks; what an interrupted call has left is used.
+fn chunk(args: &Args, options: &Options, ui: &Ui) -> anyhow::Result<()> {
+    let Some(folder) = args.source.folder() else {
+        return Err(Error::request("chunks are stored in a dataset folder", "name one with --data").into());
+    };
+    let data = Dataset::open(folder)?;
+    let Options { method, parts: chunks, balance, order, seed } = *options;
+    let (symmetrise, self_loops) = (args.source.symmetrise, args.source.self_loops());
+    let recipe = Recipe { method, chunks, balance, order, seed, symmetrise, self_loops };
+    let target = chunks::folder(data.dir(), method, chunks);
+    let started = Instant::now();
+    let memory = usize::try_from(args.memory.unwrap_or(SORTING_MEMORY))?;
+    chunks::prepare(&data, &recipe, &target, memory, ui)?;
+    let (seconds, peak) = (started.elapsed().as_secs_f64(), memory::peak_bytes());
+    let (made, _) = Chunks::open(&target)?;
+    let (nodes, edges) = (made.num_nodes(), made.graph().num_edges());
+    let json = json!({
+        "method": method, "chunks": chunks, "nodes": nodes, "num_edges": edges, "seconds": seconds, "peak_bytes": peak,
+        "stored": target,
+    });
+    ui.result(&json, || {
+        let (nodes, edges) = (count(nodes as u64), count(edges as u64));
+        let name = &data.meta().name;
+        format!(
+            "{name}: {nodes} nodes and {edges} edges in {chunks} chunks by {method}, in {seconds:.2} s\nstored in  {}",
+            target.display()
+        )
     })
 }
 

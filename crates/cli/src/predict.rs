@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
-use graphweft_train::run_dir::write_predictions;
 use graphweft_train::world::World;
 use serde_json::json;
 
@@ -49,8 +48,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
 fn predict(trained: Trained, output: &Path, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let data = Arc::new(Data::open(&trained.config.data, &trained.config.encoding, ui)?);
     let trained = Arc::new(trained);
-    let Some((rows, cols)) = trained.predict(world, &data, ui)? else { return Ok(()) };
-    write_predictions(output, &rows, cols)?;
+    let Some(cols) = trained.write_predictions(world, &data, ui, output)? else { return Ok(()) };
     let nodes = data.graph.num_dst();
     let json = json!({
         "nodes": nodes, "classes": cols, "path": output, "graph": data.name, "source": trained.source,

@@ -1,6 +1,6 @@
 //! Where a verb takes its graph from, and what is done to it first: the same flags in every verb.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use graphweft_graph::dataset::{Features, Labels};
@@ -77,6 +77,16 @@ pub(crate) struct Opened {
 }
 
 impl Source {
+    /// The dataset folder, if it is one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.origin.data.as_deref()
+    }
+
+    /// What is done to self-loops.
+    pub(crate) fn self_loops(&self) -> SelfLoops {
+        self.self_loops.into()
+    }
+
     /// Opens or generates the graph and applies the requested changes. `seed` is for the generator.
     pub(crate) fn open(&self, seed: u64, progress: &dyn Progress) -> anyhow::Result<Opened> {
         let mut opened = match (&self.origin.data, &self.origin.graph) {

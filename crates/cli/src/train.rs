@@ -17,6 +17,7 @@ use graphweft_train::world::World;
 
 use crate::device::Choice;
 use crate::ranks::{self, Ranks};
+use crate::size;
 use crate::ui::Ui;
 use report::Report;
 use watch::Watch;
@@ -66,6 +67,10 @@ pub(crate) struct Args {
     /// How many seeds to run
     #[arg(long, value_name = "K")]
     seeds: Option<u32>,
+
+    /// Bytes that a rank may use, with --strategy isolated, e.g. 8GiB: what does not fit stays on disk
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<u64>,
 
     #[command(flatten)]
     device: Choice,
@@ -182,6 +187,9 @@ impl Args {
             if let Some(value) = value {
                 flags.set("run", key, i64::from(value))?;
             }
+        }
+        if let Some(memory) = self.memory {
+            flags.set("isolated", "memory", i64::try_from(memory)?)?;
         }
         self.ranks.set(&mut flags)?;
         draft(&self.settings, &self.origin, self.model.as_deref(), &flags)

@@ -111,6 +111,7 @@ fn requests_about_ranks_that_make_no_sense_are_refused() {
         (&["--ranks", "3", "--strategy", "grid:2x2"], "2 × 2"),
         (&["--ranks", "2", "--strategy", "local"], "one rank"),
         (&["--comm", "smoke"], "parallel.comm"),
+        (&["--comm", "nccl"], "parallel.comm"),
         (&["--ranks", "4", "parallel.parts=2"], "parallel.parts"),
         (&["--ranks", "2", "--seeds", "2", "model.heads=3"], "cannot be shared"),
     ] {

@@ -64,6 +64,19 @@ impl<T> Buf<T> {
     }
 }
 
+impl<T> Buf<T> {
+    /// Gives the pages of a mapped file back: they no longer count as this process's memory, and are mapped again, from the page
+    /// cache or the disk, when they are next looked at.
+    #[allow(unsafe_code)]
+    pub fn release(&self) {
+        if let Repr::Mapped { map, .. } = &self.0 {
+            // SAFETY: the map is a read-only view of a file; pages that are dropped are read from the file again, with the same
+            // bytes. Where the system does not want to, nothing happens.
+            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
+}
+
 impl<T> From<Vec<T>> for Buf<T> {
     fn from(v: Vec<T>) -> Self {
         Self(Repr::Owned(Arc::new(v)))

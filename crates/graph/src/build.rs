@@ -13,4 +13,4 @@ mod spool;
 pub use edges::{Block, EdgeRules, EdgeSorter};
 pub use scratch::Scratch;
 pub(crate) use sorter::Sorter;
-pub(crate) use spool::Spool;
+pub use spool::Spool;

@@ -18,7 +18,7 @@
 mod features;
 mod labels;
 mod meta;
-mod stamp;
+pub(crate) mod stamp;
 mod validate;
 mod writer;
 

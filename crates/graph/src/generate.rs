@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! rmat:S:D          R-MAT: 2^S nodes, D·2^(S−1) draws; hubs, communities, a heavy tail
+//!                   (keys: f feature columns, c classes: labels, features and a split that edges know nothing of)
 //! sbm:N:C:D         block model: N nodes in C classes, about D edges per node; with features, labels and a split
 //!                   (keys, as in sbm:1000:5:10:h=0.9: h homophily, f feature columns, snr signal to noise)
 //! grid:R:C          R rows of C nodes, each joined to its four neighbours
@@ -45,7 +46,7 @@ const MOST_DEGREE: u64 = 1 << 20;
 const LOOPS: &str = "+loops";
 
 /// What can be written, as shown with every error.
-const GRAMMAR: &str = "    rmat:S:D     2^S nodes, D·2^(S−1) undirected draws
+const GRAMMAR: &str = "    rmat:S:D     2^S nodes, D·2^(S−1) undirected draws; optionally :f=32 :c=8
     sbm:N:C:D    N nodes in C classes, about D edges per node; optionally :h=0.7 :f=64 :snr=1.5
     grid:R:C     R rows of C nodes
     ba:N:M       N nodes, M edges per new node
@@ -134,51 +135,45 @@ impl Spec {
         let mut meta = Meta::of(&self.to_string(), &graph, true);
         (meta.num_features, meta.num_classes) = (self.num_features(), self.num_classes());
         out.graph(&graph.into())?;
-        if let Kind::BlockModel(model) = &self.kind {
-            model.write(seed, &out)?;
+        if let Some(task) = self.task() {
+            task.write(seed, &out)?;
         }
         out.finish(&meta)?;
         Ok(meta)
     }
 
+    /// What can be learned about the nodes, if the generator makes anything of that kind.
+    fn task(&self) -> Option<&BlockModel> {
+        match &self.kind {
+            Kind::BlockModel(model) => Some(model),
+            Kind::Rmat(rmat) => rmat.task(),
+            Kind::Grid(_) | Kind::BarabasiAlbert(_) => None,
+        }
+    }
+
     /// The labels that the graph of this seed has, if the generator makes any.
     pub fn labels(&self, seed: u64) -> Option<Labels> {
-        match &self.kind {
-            Kind::BlockModel(model) => Some(Labels::Single(model.labels(seed).into())),
-            Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => None,
-        }
+        self.task().map(|task| Labels::Single(task.labels(seed).into()))
     }
 
     /// The features that the graph of this seed has, if the generator makes any.
     pub fn features(&self, seed: u64) -> Option<Features> {
-        match &self.kind {
-            Kind::BlockModel(model) => Some(Features::Dense(model.features(seed))),
-            Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => None,
-        }
+        self.task().map(|task| Features::Dense(task.features(seed)))
     }
 
     /// The split that the graph of this seed has, if the generator makes any.
     pub fn split(&self, seed: u64) -> Option<Split> {
-        match &self.kind {
-            Kind::BlockModel(model) => Some(model.split(seed)),
-            Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => None,
-        }
+        self.task().map(|task| task.split(seed))
     }
 
     /// Columns of the features that [`Spec::write`] makes; 0 if it makes none.
     pub fn num_features(&self) -> usize {
-        match &self.kind {
-            Kind::BlockModel(model) => model.width(),
-            Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => 0,
-        }
+        self.task().map_or(0, BlockModel::width)
     }
 
     /// Classes of the labels; 0 if there are none.
     pub fn num_classes(&self) -> usize {
-        match &self.kind {
-            Kind::BlockModel(model) => model.classes(),
-            Kind::Rmat(_) | Kind::Grid(_) | Kind::BarabasiAlbert(_) => 0,
-        }
+        self.task().map_or(0, BlockModel::classes)
     }
 
     fn check_memory(&self, draws: &impl Draws) -> Result<()> {

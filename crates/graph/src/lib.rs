@@ -7,6 +7,7 @@
 //! * [`generate`]: graphs made to order, from [counter-based randomness](random);
 //! * [`stats`]: what can be said about a graph in numbers;
 //! * [`partition`]: dividing a graph among ranks, and what that costs;
+//! * [`chunks`]: a graph in pieces that are visited one after another;
 //! * [`read`]: readers that turn other formats into such a folder, and [`build`], which sorts their edges;
 //! * [`npy`]: the one file format everything is stored in.
 //!
@@ -14,6 +15,7 @@
 
 mod buf;
 pub mod build;
+pub mod chunks;
 mod csr;
 pub mod dataset;
 mod error;

@@ -48,6 +48,31 @@ impl ModelConfig {
         }
     }
 
+    /// How many of its layers look along edges: a node's logits depend on nodes that are so many edges away.
+    pub fn hops(&self) -> usize {
+        match self {
+            Self::Gt(config) => config.layers,
+            Self::Exphormer(config) => config.layers,
+            Self::Gps(config) => config.layers,
+            Self::Sgformer(config) => config.graph_layers,
+            Self::Polynormer(config) => config.layers,
+            Self::Gcn(config) | Self::Gin(config) => config.layers,
+            Self::Sage(config) => config.layers,
+            Self::Gat(config) | Self::Gatv2(config) => config.layers,
+            Self::Gcnii(config) => config.layers,
+            Self::Mlp(_) => 0,
+        }
+    }
+
+    /// Whether a layer looks along the edges of the data and nowhere else, so that its rows can be computed some at a time.
+    pub fn follows_edges(&self) -> bool {
+        match self {
+            Self::Exphormer(_) | Self::Gps(_) | Self::Sgformer(_) | Self::Polynormer(_) => false,
+            Self::Gt(_) | Self::Gcn(_) | Self::Sage(_) | Self::Gat(_) | Self::Gatv2(_) => true,
+            Self::Gin(_) | Self::Gcnii(_) | Self::Mlp(_) => true,
+        }
+    }
+
     /// Builds the model on `device` with parameters of type `dtype` drawn from `seed`.
     pub fn build(&self, device: &Device, shape: Shape, dtype: DType, seed: u64) -> Result<Network> {
         let (init, shape) = (Init::new(device, dtype, seed), &shape);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use graphweft_tensor::ops::batch_norm::Moments;
 use graphweft_tensor::ops::global::{Global, global_attention};
-use graphweft_tensor::{Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
+use graphweft_tensor::{DType, Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
 
 /// How an edge j → i gets its score; a row of each operand per node of this rank.
 #[derive(Clone, Copy)]
@@ -41,6 +41,15 @@ pub enum Score<'a> {
         /// Of the LeakyReLU.
         slope: f64,
     },
+}
+
+impl Score<'_> {
+    /// The type in which its rows are stored.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Self::Dot { q: x, .. } | Self::Gat { z: x, .. } | Self::Gatv2 { l: x, .. } => x.value().dtype(),
+        }
+    }
 }
 
 /// A term added to the scores of edges.
@@ -138,6 +147,11 @@ pub trait Membership {
 pub trait GraphOps {
     /// What does not depend on the strategy.
     fn member(&self) -> &dyn Membership;
+
+    /// Says that `rows`, the features, are the same at every step: what others have of them may be fetched once and kept.
+    fn keep(&self, rows: &Matrix) {
+        let _ = rows;
+    }
 
     /// Nodes of this rank: rows of every operand.
     fn rows(&self) -> usize {

@@ -58,8 +58,25 @@ pub enum Remat {
     None,
     /// Attention, with the projections of its operands.
     Attention,
-    /// Everything inside a layer, and in that again its attention.
+    /// Everything inside a layer.
     Layer,
+    /// The same, and in that again its attention: least memory, but attention is computed three times.
+    Both,
+}
+
+impl Remat {
+    /// Every level.
+    pub const ALL: [Self; 4] = [Self::None, Self::Attention, Self::Layer, Self::Both];
+
+    /// Whether whole layers are computed again.
+    pub fn of_layers(self) -> bool {
+        matches!(self, Self::Layer | Self::Both)
+    }
+
+    /// Whether attention is, on its own.
+    pub fn of_attention(self) -> bool {
+        matches!(self, Self::Attention | Self::Both)
+    }
 }
 
 /// What layers are told beside their input: one forward pass on one rank.
@@ -202,7 +219,7 @@ impl Network {
     ) -> Result<Option<Var>> {
         let mut state = Vec::new();
         for layer in &self.layers {
-            state = if step.remat == Remat::Layer {
+            state = if step.remat.of_layers() {
                 let (segment, step) = (Rc::clone(layer), step.clone());
                 let inputs: Vec<&Var> = state.iter().collect();
                 tape.checkpoint(&inputs, move |tape, state| segment.forward(tape, &step, state))?

@@ -194,7 +194,7 @@ fn a_gpu_computes_the_same_with_the_same_masks() {
                     assert!(dtype == DType::Bf16 || near, "{model} {dtype} {name}: {off} of {}", length(exact));
                 }
                 assert!(found == run(dtype).train_on(&gpu), "{model} {dtype}: other bits the second time");
-                for remat in [Remat::Attention, Remat::Layer] {
+                for &remat in &Remat::ALL[1..] {
                     assert!(found == Run { remat, ..run(dtype) }.train_on(&gpu), "{model} {dtype} {remat:?}");
                 }
             }
@@ -207,7 +207,7 @@ fn computed_again_is_the_same_to_the_bit() {
     for model in MODELS {
         for dtype in [DType::F32, DType::Bf16] {
             let kept = Run::new(model, dtype).train();
-            for remat in [Remat::Attention, Remat::Layer] {
+            for &remat in &Remat::ALL[1..] {
                 let again = Run { remat, ..Run::new(model, dtype) }.train();
                 assert_eq!(kept.0, again.0, "{model} {remat:?}");
                 for (a, b) in kept.1.iter().zip(&again.1) {

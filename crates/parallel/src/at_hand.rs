@@ -17,7 +17,8 @@ use graphweft_tensor::ops::head_dot::head_dot;
 use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
 use graphweft_tensor::{Adjacency, Device, Dropout, Error, Ids, Matrix, Result, Tape, Var};
 
-use crate::degrees::InverseRoots;
+use crate::degrees::Factors;
+use crate::drawn::Drawn;
 use crate::tokens::TokenGraphs;
 
 /// How the rows of all sources are had from this rank's; `None` where these are all.
@@ -31,8 +32,10 @@ pub(crate) struct AtHand {
     /// Original ids.
     dst: Ids,
     src: Ids,
-    dst_roots: InverseRoots,
-    src_roots: InverseRoots,
+    dst_roots: Factors,
+    src_roots: Factors,
+    /// Where some of the sources stand for others.
+    drawn: Option<Drawn>,
 }
 
 impl AtHand {
@@ -49,9 +52,16 @@ impl AtHand {
             edge_features,
             dst,
             src,
-            dst_roots: InverseRoots::new(device, dst_degrees)?,
-            src_roots: InverseRoots::new(device, src_degrees)?,
+            dst_roots: Factors::inverse_roots(device, dst_degrees)?,
+            src_roots: Factors::inverse_roots(device, src_degrees)?,
+            drawn: None,
         })
+    }
+
+    /// The same where source k stands for `scales[k]` nodes, on a graph whose nodes have these in-degrees.
+    pub(crate) fn drawn(mut self, device: &Device, degrees: &[u32], scales: &[f32]) -> Result<Self> {
+        self.drawn = Some(Drawn::new(device, degrees, scales)?);
+        Ok(self)
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -66,8 +76,15 @@ impl AtHand {
         dropout.map(|dropout| EdgeDropout { dropout, src: self.src.clone(), dst: self.dst.clone() })
     }
 
-    fn bias<'a>(&'a self, bias: EdgeBias<'a>) -> Result<BiasVar<'a>> {
-        Ok(match bias {
+    /// A term of scores as the operation wants it; `made` keeps what is made for it.
+    fn bias<'a>(&'a self, tape: &mut Tape, a: &Attend<'a>, made: &'a mut Option<(Matrix, Var)>) -> Result<BiasVar<'a>> {
+        if let Some(drawn) = &self.drawn {
+            let (csr, features) = (&self.graph.forward.csr, self.edge_features.as_ref());
+            let bias = drawn.bias(tape, csr, features, (a.heads, a.bias), a.score.dtype())?;
+            let (feat, weight) = &*made.insert(bias);
+            return Ok(BiasVar::Features { feat, weight });
+        }
+        Ok(match a.bias {
             EdgeBias::None => BiasVar::None,
             EdgeBias::PerEdge(b) => BiasVar::PerEdge(b),
             EdgeBias::Features(weight) => {
@@ -78,7 +95,8 @@ impl AtHand {
     }
 
     pub(crate) fn attend(&self, tape: &mut Tape, a: Attend<'_>, bring: Bring<'_>) -> Result<Var> {
-        let (graph, bias, dropout) = (&self.graph, self.bias(a.bias)?, self.dropout(a.dropout));
+        let mut made = None;
+        let (graph, bias, dropout) = (&self.graph, self.bias(tape, &a, &mut made)?, self.dropout(a.dropout));
         match a.score {
             Score::Dot { q, kv } => {
                 let kv = brought(tape, bring, kv)?;
@@ -115,7 +133,9 @@ impl AtHand {
             return Err(Error::Argument { op: "attend", problem });
         };
         let kv = brought(tape, bring, kv)?;
-        let near = Block { graph: &self.graph, kv: &kv, bias: self.bias(a.bias)?, dropout: self.dropout(a.dropout) };
+        let mut made = None;
+        let bias = self.bias(tape, &a, &mut made)?;
+        let near = Block { graph: &self.graph, kv: &kv, bias, dropout: self.dropout(a.dropout) };
         attention_blocks(tape, a.heads, q, &[near, graphs.block(tokens, a.dropout, &self.dst)])
     }
 
@@ -133,6 +153,11 @@ impl AtHand {
             Aggregation::Max => Reduction::Max(self.src.clone()),
         };
         let dtype = x.value().dtype();
+        if let (Some(drawn), Aggregation::Sum | Aggregation::Mean) = (&self.drawn, how) {
+            let weight = drawn.factors(how, weight, dtype)?;
+            let x = brought(tape, bring, x)?;
+            return aggregate(tape, &self.graph, &x, Reduction::Sum, weight);
+        }
         let weight = match weight {
             EdgeWeight::None => WeightVar::None,
             EdgeWeight::PerEdge(w) => WeightVar::PerEdge(w),

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_comm::Label;
-use graphweft_tensor::ops::combine::Columns;
+use graphweft_tensor::ops::combine::Patch;
 use graphweft_tensor::{Backward, Error, Grads, Matrix, Result, Tag, Tape, Var};
 
 use crate::link::{Flight, Link};
@@ -57,7 +57,7 @@ impl Exchange {
 
     /// All `cols` columns of this rank's rows, from this rank's columns of all rows.
     pub(crate) fn join(&self, tape: &mut Tape, y: &Var, cols: usize) -> Result<Var> {
-        let own = self.finish(self.send_rows(y.value(), cols, 1)?, (cols, 1))?;
+        let own = self.finish(self.send_rows(y.value(), cols, 1)?, y.value(), (cols, 1))?;
         Ok(tape.push(&[y], own, || JoinBackward { exchange: self.clone() }))
     }
 
@@ -71,18 +71,27 @@ impl Exchange {
                 return Err(Error::Argument { op, problem });
             }
             let mut parts = Vec::with_capacity(self.link.size());
-            for rank in 0..self.link.size() {
+            let cut = |rank: usize, to: &mut Matrix, row: usize| {
                 let share = self.shares.columns(rank, width);
-                let mut part = device.uninit(op, m.rows(), blocks * share.len(), m.dtype(), Tag::Exchange)?;
-                for block in 0..blocks {
-                    let (from, to) = (block * width + share.start, block * share.len());
-                    let columns = Columns { from, to, count: share.len() };
-                    device.backend().copy_columns(m, &mut part, columns, false)?;
-                }
+                (0..blocks).try_for_each(|block| {
+                    let (from, to_col) = (block * width + share.start, block * share.len());
+                    let patch = Patch { from: [0, from], to: [row, to_col], size: [m.rows(), share.len()] };
+                    device.backend().copy_patch(m, to, patch, false)
+                })
+            };
+            let new = |rank: usize, rows: usize| {
+                let cols = blocks * self.shares.columns(rank, width).len();
+                device.uninit(op, rows, cols, m.dtype(), Tag::Exchange)
+            };
+            for rank in self.others() {
+                let mut part = new(rank, m.rows())?;
+                cut(rank, &mut part, 0)?;
                 parts.push(part);
             }
-            let own = blocks * self.shares.columns(self.link.rank(), width).len();
-            flights.push(self.link.stack(self.label, parts, &self.counts, own)?);
+            // This rank's rows of its own columns go to their place at once.
+            let mut all = new(self.link.rank(), self.counts.iter().sum())?;
+            cut(self.link.rank(), &mut all, self.first_own())?;
+            flights.push(self.link.stack(self.label, parts, all, &self.counts)?);
         }
         flights.into_iter().map(Flight::wait_one).collect()
     }
@@ -93,20 +102,33 @@ impl Exchange {
         self.link.unstack(self.label, y, &self.counts, self.counts[self.link.rank()], &shares)
     }
 
-    fn finish(&self, flight: Flight, (cols, blocks): (usize, usize)) -> Result<Matrix> {
+    /// Puts the columns of this rank's rows together: its own from `y`, the others' from what was sent.
+    fn finish(&self, flight: Flight, y: &Matrix, (cols, blocks): (usize, usize)) -> Result<Matrix> {
         let (device, op, rows) = (self.link.device(), self.label.op, self.counts[self.link.rank()]);
-        let parts = flight.wait()?;
         let width = cols / blocks;
-        let dtype = parts[self.link.rank()].dtype();
-        let mut to = device.uninit(op, rows, cols, dtype, Tag::Activations)?;
-        for (rank, part) in parts.iter().enumerate() {
+        let mut to = device.uninit(op, rows, cols, y.dtype(), Tag::Activations)?;
+        let mut place = |rank: usize, from: &Matrix, row: usize| {
             let share = self.shares.columns(rank, width);
-            for block in 0..blocks {
-                let (from, at) = (block * share.len(), block * width + share.start);
-                device.backend().copy_columns(part, &mut to, Columns { from, to: at, count: share.len() }, false)?;
-            }
-        }
+            (0..blocks).try_for_each(|block| {
+                let (col, at) = (block * share.len(), block * width + share.start);
+                let patch = Patch { from: [row, col], to: [0, at], size: [rows, share.len()] };
+                device.backend().copy_patch(from, &mut to, patch, false)
+            })
+        };
+        place(self.link.rank(), y, self.first_own())?;
+        let parts = flight.wait()?;
+        self.others().zip(&parts).try_for_each(|(rank, part)| place(rank, part, 0))?;
         Ok(to)
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let own = self.link.rank();
+        (0..self.link.size()).filter(move |rank| *rank != own)
+    }
+
+    /// The first of this rank's rows among all.
+    fn first_own(&self) -> usize {
+        self.counts[..self.link.rank()].iter().sum()
     }
 }
 
@@ -128,11 +150,11 @@ impl<const K: usize> Backward for SplitBackward<K> {
         for (k, (cols, blocks)) in self.shapes.into_iter().enumerate() {
             // None is missing on some ranks only: all walk the same tape.
             if let Some(g) = grads.output(k) {
-                flights.push((k, exchange.send_rows(&g, cols, blocks)?, (cols, blocks)));
+                flights.push((k, exchange.send_rows(&g, cols, blocks)?, g, (cols, blocks)));
             }
         }
-        for (k, flight, shape) in flights {
-            grads.put(k, exchange.finish(flight, shape)?)?;
+        for (k, flight, g, shape) in flights {
+            grads.put(k, exchange.finish(flight, &g, shape)?)?;
         }
         Ok(())
     }

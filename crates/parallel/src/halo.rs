@@ -11,7 +11,8 @@
 //! Elements per row, forward and backward together: pulled, attention 4d, all else 2d; pushed, attention 4d + 4H, GAT 2d + 6H,
 //! GATv2 4d + 4H, sums 2d.
 //!
-//! While the first messages fly, edges inside the rank are computed. Pulled and pushed rows are kept for backward.
+//! While the first messages fly, edges inside the rank are computed. Pulled and pushed rows are kept for backward. Features that are
+//! aggregated as they are ([`GraphOps::keep`]) are pulled once and kept: after the first epoch they cost no byte.
 
 mod plan;
 
@@ -29,7 +30,7 @@ use graphweft_tensor::{Backward, Charge, Grads, Matrix, Result, Tag, Tape, Var};
 use crate::blocks::attention::{Moved, Places};
 use crate::blocks::{Block, Edges, Nodes, aggregation, attention, cut_out};
 use crate::layout::Layout;
-use crate::link::Link;
+use crate::link::{Flight, Link};
 use crate::member::{Member, rows};
 use crate::strategy::Cover;
 use plan::Plan;
@@ -46,6 +47,13 @@ pub struct Halo {
     edge_features: Option<Matrix>,
     /// By weights; without any, everything is pulled.
     plans: RefCell<BTreeMap<Option<Weights>, Rc<Plan>>>,
+    kept: RefCell<Option<Kept>>,
+}
+
+/// Rows that are the same at every step, and those of other ranks once they were pulled.
+struct Kept {
+    own: Matrix,
+    pulled: Option<Matrix>,
 }
 
 impl Halo {
@@ -58,7 +66,16 @@ impl Halo {
         let own = Rc::new(Block::new(link.device(), csr, &nodes, &nodes, edges));
         let (member, cut) = (Member::new(link, layout), layout.cut());
         let charge = link.device().charge(Tag::Graph, cut.csr().bytes() + 8 * cut.edges().len() as u64);
-        Ok(Self { member, cover, own, cut, _charge: charge, edge_features, plans: RefCell::default() })
+        Ok(Self {
+            member,
+            cover,
+            own,
+            cut,
+            _charge: charge,
+            edge_features,
+            plans: RefCell::default(),
+            kept: RefCell::default(),
+        })
     }
 
     /// The plan for rows that weigh this, or for pulling everything. All ranks ask for the same at the same time.
@@ -74,6 +91,19 @@ impl Halo {
         let plan = Rc::new(Plan::new(&self.cut, self.member.link(), self.edge_features.as_ref(), weights)?);
         plans.insert(weights, Rc::clone(&plan));
         Ok(plan)
+    }
+
+    /// The rows of others for aggregating `x`, from the first call or from this one.
+    fn pulled(&self, plan: &Plan, label: Label, x: &Matrix) -> Result<Pulled> {
+        let known = self.kept.borrow().as_ref().filter(|kept| kept.own.shares(x)).and_then(|kept| kept.pulled.clone());
+        Ok(match known {
+            Some(rows) => Pulled::Known(rows),
+            None => Pulled::Flying(plan.pull(label, x)?),
+        })
+    }
+
+    fn is_kept(&self, x: &Matrix) -> bool {
+        self.kept.borrow().as_ref().is_some_and(|kept| kept.own.shares(x))
     }
 
     fn attend_all(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: Option<&Var>) -> Result<Var> {
@@ -109,6 +139,21 @@ impl Halo {
             lse,
             places,
         }))
+    }
+}
+
+/// Rows of other ranks.
+enum Pulled {
+    Known(Matrix),
+    Flying(Flight),
+}
+
+impl Pulled {
+    fn wait(self) -> Result<Matrix> {
+        match self {
+            Self::Known(rows) => Ok(rows),
+            Self::Flying(flight) => flight.wait_one(),
+        }
     }
 }
 
@@ -201,6 +246,10 @@ impl GraphOps for Halo {
         &self.member
     }
 
+    fn keep(&self, rows: &Matrix) {
+        *self.kept.borrow_mut() = Some(Kept { own: rows.clone(), pulled: None });
+    }
+
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
         self.attend_all(tape, layer, a, None)
     }
@@ -212,10 +261,11 @@ impl GraphOps for Halo {
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
         let call = aggregation::Call::new(x, how, weight)?;
         let (label, here) = (rows("aggregate", layer), x.value());
-        let pulls_all = call.is_maximum() || call.has_values_per_edge();
+        let is_kept = self.is_kept(here);
+        let pulls_all = is_kept || call.is_maximum() || call.has_values_per_edge();
         let both = Moved { pull: 2 * here.cols(), push: 2 * here.cols() };
         let plan = self.plan((!pulls_all).then_some(both))?;
-        let pulled = plan.pull(label, here)?;
+        let pulled = self.pulled(&plan, label, here)?;
         let answers = match pulls_all {
             true => None,
             false => {
@@ -224,7 +274,10 @@ impl GraphOps for Halo {
             }
         };
         let mut folded = call.begin(&self.own, here, Tag::Activations)?;
-        let pulled = pulled.wait_one()?;
+        let pulled = pulled.wait()?;
+        if let Some(kept) = self.kept.borrow_mut().as_mut().filter(|_| is_kept) {
+            kept.pulled = Some(pulled.clone());
+        }
         call.fold(&plan.pulled, &pulled, &mut folded)?;
         if let Some(answers) = answers {
             plan.add_answers(&answers.wait_one()?, &mut folded.out)?;

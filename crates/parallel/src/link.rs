@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use graphweft_comm::{Communicator, Label, Message, Pending, Place, Sum, Type, View};
-use graphweft_tensor::{Address, Charge, DType, Device, Error, Matrix, Result, Tag};
+use graphweft_comm::{Communicator, Gpu, Label, Message, Pending, Place, Sum, Type, View};
+use graphweft_tensor::{Address, Charge, DType, Device, Error, Matrix, OnGpu, Result, Tag};
 
 /// A rank's communicator with its device.
 #[derive(Clone)]
@@ -143,24 +143,33 @@ impl Link {
         self.fly(label, sends.into_iter().map(|(_, m)| m).collect(), &out, into, &back)
     }
 
-    /// Sends `parts[rank]` to each rank and receives a matrix of `cols` columns with `rows[rank]` rows of each, in order.
-    pub fn stack(&self, label: Label, parts: Vec<Matrix>, rows: &[usize], cols: usize) -> Result<Flight> {
-        let dtype = parts.first().map_or(DType::F32, Matrix::dtype);
-        let into = self.device.uninit(label.op, rows.iter().sum(), cols, dtype, Tag::Exchange)?;
-        let whole = |(peer, m): (usize, &Matrix)| Piece { peer, matrix: peer, rows: 0..m.rows() };
+    /// Sends `parts` to the other ranks, in their order, and receives into `all`, which has `rows[rank]` rows of each rank, in
+    /// order, and this rank's own already.
+    pub fn stack(&self, label: Label, parts: Vec<Matrix>, all: Matrix, rows: &[usize]) -> Result<Flight> {
+        let whole = |(k, m): (usize, &Matrix)| Piece { peer: self.other(k), matrix: k, rows: 0..m.rows() };
         let sends: Vec<Piece> = parts.iter().enumerate().map(whole).collect();
-        self.fly(label, parts, &sends, vec![into], &in_order(rows))
+        self.fly(label, parts, &sends, vec![all], &self.without_own(in_order(rows)))
     }
 
-    /// The way back: sends `to[rank]` rows of `m` to each rank, in order, and receives a matrix of `rows` rows and `cols[rank]`
-    /// columns from each.
+    /// The way back: sends `to[rank]` rows of `m`, in order, to each other rank, and receives a matrix of `rows` rows and
+    /// `cols[rank]` columns from each of these.
     pub fn unstack(&self, label: Label, m: &Matrix, to: &[usize], rows: usize, cols: &[usize]) -> Result<Flight> {
-        let mut parts = Vec::with_capacity(cols.len());
-        for cols in cols {
+        let (mut parts, mut receives) = (Vec::with_capacity(cols.len()), Vec::with_capacity(cols.len()));
+        for (peer, cols) in cols.iter().enumerate().filter(|(peer, _)| *peer != self.rank()) {
+            receives.push(Piece { peer, matrix: parts.len(), rows: 0..rows });
             parts.push(self.device.uninit(label.op, rows, *cols, m.dtype(), Tag::Exchange)?);
         }
-        let receives: Vec<Piece> = (0..cols.len()).map(|peer| Piece { peer, matrix: peer, rows: 0..rows }).collect();
-        self.fly(label, vec![m.clone()], &in_order(to), parts, &receives)
+        self.fly(label, vec![m.clone()], &self.without_own(in_order(to)), parts, &receives)
+    }
+
+    /// The `k`th of the other ranks.
+    fn other(&self, k: usize) -> usize {
+        if k < self.rank() { k } else { k + 1 }
+    }
+
+    fn without_own(&self, mut pieces: Vec<Piece>) -> Vec<Piece> {
+        pieces.retain(|piece| piece.peer != self.rank());
+        pieces
     }
 
     /// All ranks' numbers, `counts[rank]` of each, in order.
@@ -284,6 +293,10 @@ fn at(address: Address, m: &Matrix) -> View {
     };
     match address {
         Address::Host(pointer) => View { place: Place::Host, pointer, bytes: m.bytes(), dtype },
+        Address::Cuda(OnGpu { pointer, device, context, stream, aside, add_up }) => {
+            let place = Place::Cuda(Gpu { device, context, stream, aside, add_up });
+            View { place, pointer: std::ptr::without_provenance_mut(pointer as usize), bytes: m.bytes(), dtype }
+        }
         Address::Nowhere => View::nowhere(m.bytes(), dtype),
     }
 }

@@ -27,7 +27,26 @@ impl Local {
         Ok(Self { rows: AtHand::new(device, csr, edge_features, ends(), ends())?, tokens })
     }
 
-    /// The same for a graph that was renumbered, of which `layout` has all rows.
+    /// A graph that was cut out of a larger one: original ids and in-degrees there are of its nodes. Where nodes were drawn, node
+    /// k stands for `scales[k]` of them as a source.
+    pub fn cut(
+        device: &Device,
+        csr: Csr<u32>,
+        edge_features: Option<Matrix>,
+        ids: Ids,
+        degrees: &[u32],
+        scales: Option<&[f32]>,
+    ) -> Result<Self> {
+        let tokens = Tokens::new(device, csr.num_dst());
+        let rows = AtHand::new(device, csr, edge_features, (ids.clone(), degrees), (ids, degrees))?;
+        let rows = match scales {
+            Some(scales) => rows.drawn(device, degrees, scales)?,
+            None => rows,
+        };
+        Ok(Self { rows, tokens })
+    }
+
+    /// A whole graph that was renumbered, of which `layout` has all rows.
     pub(crate) fn renumbered(device: &Device, layout: &Layout, edge_features: Option<Matrix>) -> Result<Self> {
         let ends = || (layout.ids(0..layout.total_rows()), layout.degrees());
         let rows = AtHand::new(device, layout.csr().clone(), edge_features, ends(), ends())?;

@@ -56,15 +56,7 @@ impl Membership for Member {
     }
 
     fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
-        let (op, traffic) = match total {
-            Total::Global => ("global", Traffic::Global),
-            Total::Moments => ("moments", Traffic::Moments),
-            Total::Gradients => ("gradients", Traffic::Gradients),
-            Total::Loss => ("loss", Traffic::Metrics),
-            Total::Metrics => ("metrics", Traffic::Metrics),
-            Total::Setup => ("setup", Traffic::Setup),
-        };
-        Rc::new(Sums { link: self.link.clone(), label: Label { op, traffic, layer } })
+        sums(&self.link, total, layer)
     }
 
     fn tokens_attend(
@@ -91,7 +83,19 @@ pub(crate) fn rows(op: &'static str, layer: u32) -> Label {
     Label { op, traffic: Traffic::Rows, layer }
 }
 
-/// Sums over the ranks of a link.
+/// Sums over the ranks of a link, in the account of `total` and `layer`.
+pub fn sums(link: &Link, total: Total, layer: u32) -> Rc<dyn Reduce> {
+    let (op, traffic) = match total {
+        Total::Global => ("global", Traffic::Global),
+        Total::Moments => ("moments", Traffic::Moments),
+        Total::Gradients => ("gradients", Traffic::Gradients),
+        Total::Loss => ("loss", Traffic::Metrics),
+        Total::Metrics => ("metrics", Traffic::Metrics),
+        Total::Setup => ("setup", Traffic::Setup),
+    };
+    Rc::new(Sums { link: link.clone(), label: Label { op, traffic, layer } })
+}
+
 struct Sums {
     link: Link,
     label: Label,

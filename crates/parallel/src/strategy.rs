@@ -1,4 +1,4 @@
-//! The exact strategies by name: every one computes the same function.
+//! The strategies by name. All but the one that is called approximate compute the same function.
 
 use std::fmt;
 use std::rc::Rc;
@@ -49,6 +49,9 @@ pub enum Strategy {
         /// What the ranks that have the same heads do.
         inside: Inside,
     },
+    /// Approximate: each rank learns from pieces of its own, and only gradients move. Where all rows are needed at once, for
+    /// exact scores, it is [`Strategy::Ring`], or [`Strategy::Local`] on one rank.
+    Isolated,
 }
 
 /// How `halo` serves cut edges.
@@ -78,8 +81,13 @@ impl Default for Inside {
 
 impl Strategy {
     /// What may be asked for.
-    pub const NAMES: &'static str =
-        "local, gather, halo, halo:plain, heads, ring, ring:DEPTH, grid:NODESxHEADS, grid:NODESxHEADS:gather";
+    pub const NAMES: &'static str = "local, gather, halo, halo:plain, heads, ring, ring:DEPTH, grid:NODESxHEADS, \
+         grid:NODESxHEADS:gather, isolated";
+
+    /// Whether it computes the same function as one rank would.
+    pub fn is_exact(&self) -> bool {
+        *self != Self::Isolated
+    }
 }
 
 impl fmt::Display for Cover {
@@ -95,6 +103,7 @@ impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("local"),
+            Self::Isolated => f.write_str("isolated"),
             Self::Gather => f.write_str("gather"),
             Self::Halo(cover) => cover.fmt(f),
             Self::Heads => f.write_str("heads"),
@@ -124,6 +133,7 @@ impl FromStr for Strategy {
         let (first, rest) = name.split_once(':').map_or((name, None), |(first, rest)| (first, Some(rest)));
         match (first, rest) {
             ("local", None) => Ok(Self::Local),
+            ("isolated", None) => Ok(Self::Isolated),
             ("gather", None) => Ok(Self::Gather),
             ("halo", None) => Ok(Self::Halo(Cover::Least)),
             ("halo", Some("plain")) => Ok(Self::Halo(Cover::Plain)),
@@ -179,12 +189,15 @@ pub fn spread(
         return refused(format!("{} edge features for {} edges", features.rows(), layout.csr().num_edges()));
     }
     match *strategy {
-        Strategy::Local if link.size() == 1 => Ok(Rc::new(Local::renumbered(link.device(), layout, edge_features)?)),
+        Strategy::Local | Strategy::Isolated if link.size() == 1 => {
+            Ok(Rc::new(Local::renumbered(link.device(), layout, edge_features)?))
+        }
         Strategy::Local => refused(format!("local is for one rank, not {}", link.size())),
         Strategy::Gather => Ok(Rc::new(Gather::new(layout, link, edge_features)?)),
         Strategy::Heads => grid::new((1, link.size()), Inside::Gather, layout, link, edge_features),
         Strategy::Grid { nodes, heads, inside } => grid::new((nodes, heads), inside, layout, link, edge_features),
         Strategy::Halo(cover) => Ok(Rc::new(Halo::new(layout, link, edge_features, cover)?)),
+        Strategy::Isolated => Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), 1)?)),
         Strategy::Ring { depth } => Ok(Rc::new(Ring::new(layout, link, edge_features.as_ref(), depth)?)),
     }
 }
@@ -206,6 +219,7 @@ mod tests {
             "grid:2x4",
             "grid:2x4:gather",
             "grid:1x3:halo:plain",
+            "isolated",
         ] {
             assert_eq!(name.parse::<Strategy>().unwrap().to_string(), name);
         }

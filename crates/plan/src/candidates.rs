@@ -38,17 +38,15 @@ pub fn name_of(remat: Remat) -> &'static str {
         Remat::None => "nothing",
         Remat::Attention => "attention",
         Remat::Layer => "layers",
+        Remat::Both => "layers, attention twice",
     }
 }
 
 /// Everything that saves at least as much memory as `least`, the fastest first.
 pub(crate) fn remats(least: Remat) -> &'static [Remat] {
-    const ALL: [Remat; 3] = [Remat::None, Remat::Attention, Remat::Layer];
-    match least {
-        Remat::None => &ALL,
-        Remat::Attention => &ALL[1..],
-        Remat::Layer => &ALL[2..],
-    }
+    static ALL: [Remat; 4] = Remat::ALL;
+    let first = ALL.iter().position(|remat| *remat == least).unwrap_or(0);
+    &ALL[first..]
 }
 
 /// The exact strategies for `ranks` ranks and a model whose operations over the graph can be shared by `shares` of them: heads of

@@ -44,6 +44,7 @@ enum Family {
     Heads,
     Ring,
     Grid,
+    Isolated,
 }
 
 fn family(strategy: Strategy) -> Family {
@@ -54,6 +55,7 @@ fn family(strategy: Strategy) -> Family {
         Strategy::Heads => Family::Heads,
         Strategy::Ring { .. } => Family::Ring,
         Strategy::Grid { .. } => Family::Grid,
+        Strategy::Isolated => Family::Isolated,
     }
 }
 
@@ -112,6 +114,7 @@ fn moves(choice: &Candidate, p: &Prediction, facts: &Facts) -> String {
             )
         }
         Strategy::Ring { .. } => "a rank holds the rows of one other at a time, while the next are under way".into(),
+        Strategy::Isolated => "ranks learn from pieces of their own, and only gradients move".into(),
         Strategy::Grid { nodes, heads, inside } => {
             let inside = if inside == Inside::Gather { "all rows of a column" } else { "few rows" };
             format!("{}{nodes} groups exchange {inside} and {heads} ranks of a group share {shares}", alpha(""))

@@ -246,6 +246,7 @@ mod tests {
                 Remat::None => (1.0, 1.0),
                 Remat::Attention => (1.2, 0.7),
                 Remat::Layer => (1.3, 0.5),
+                Remat::Both => (1.5, 0.4),
             };
             let peak = (peak as f64 * factor) as u64;
             let peak = Usage::new(|tag| if tag == Tag::Activations { peak } else { 0 });

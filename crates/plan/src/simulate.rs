@@ -90,6 +90,7 @@ impl Cast {
         let all = |strategy, groups, of| Ok(Self { strategy, ranks: few, groups, of });
         match strategy {
             Strategy::Local => all(strategy, 1, 1),
+            Strategy::Isolated => Err("pieces of a graph are not simulated".into()),
             Strategy::Halo(_) | Strategy::Ring { .. } => all(strategy, few, ranks),
             Strategy::Gather | Strategy::Heads if ranks > MOST => {
                 Err(format!("every one of {ranks} ranks would work on all nodes"))

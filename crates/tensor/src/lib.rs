@@ -41,7 +41,7 @@ pub use dry::Work;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use ledger::{Ledger, Tag, Usage};
-pub use matrix::{Address, Matrix};
+pub use matrix::{Address, Matrix, OnGpu};
 pub use place::{Place, Precision};
 pub use random::{Dropout, Ids};
 pub use reduce::{Alone, Reduce};

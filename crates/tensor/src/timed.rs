@@ -11,13 +11,13 @@ use crate::adjacency::{Adjacency, Direction};
 use crate::backend::{Backend, Block, Floor, Memory};
 use crate::device::Device;
 use crate::error::Result;
-use crate::matrix::Matrix;
+use crate::matrix::{Address, Matrix};
 use crate::ops::Write;
 use crate::ops::activation::{Activated, Activation, ActivationKernels};
 use crate::ops::attention::{Attention, AttentionKernels, DstGrads, Saved, SrcGrads};
 use crate::ops::bag::BagKernels;
 use crate::ops::batch_norm::{BatchNormKernels, Normaliser};
-use crate::ops::combine::{Columns, CombineKernels};
+use crate::ops::combine::{CombineKernels, Patch};
 use crate::ops::dropout::{DropoutKernels, RowDropout};
 use crate::ops::epilogue::{Ending, EpilogueKernels};
 use crate::ops::global::{GlobalKernels, GlobalRows, GlobalSaved};
@@ -114,8 +114,16 @@ impl Memory for Timed {
         self.time("convert", || self.inner.convert(to, from))
     }
 
+    fn copy_part(&self, from: &Matrix, start: usize, to: &mut Matrix, at: usize, count: usize) -> Result<()> {
+        self.time("copy_part", || self.inner.copy_part(from, start, to, at, count))
+    }
+
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {
         self.time("add", || self.inner.add(to, x))
+    }
+
+    fn address(&self, m: &Matrix) -> Result<Address> {
+        self.inner.address(m)
     }
 
     fn wait(&self) -> Result<()> {
@@ -159,7 +167,7 @@ timed! {
     CombineKernels {
         fn combine(a: f64, x: &Matrix, other: Option<(f64, &Matrix)>, to: &mut Matrix) -> ();
         fn scale(a: f64, m: &mut Matrix) -> ();
-        fn copy_columns(from: &Matrix, to: &mut Matrix, columns: Columns, add: bool) -> ();
+        fn copy_patch(from: &Matrix, to: &mut Matrix, patch: Patch, add: bool) -> ();
     }
     DropoutKernels {
         fn dropout(d: &RowDropout, x: &Matrix, y: &mut Matrix) -> ();

@@ -19,6 +19,7 @@
 
 mod compute;
 mod data;
+mod isolated;
 mod keys;
 mod parallel;
 mod run;
@@ -39,6 +40,7 @@ use keys::{fields_of, nearest, variants_of};
 
 pub use compute::{ComputeConfig, Precision, Storage};
 pub use data::{DataConfig, Normalise};
+pub use isolated::{Correction, IsolatedConfig};
 pub use parallel::{Choice, CommName, ParallelConfig};
 pub use run::RunConfig;
 pub use train::{OptimizerName, ScheduleName, TrainConfig};
@@ -46,7 +48,7 @@ pub use train::{OptimizerName, ScheduleName, TrainConfig};
 /// A key inside a section, what is wrong with its value, and what to do.
 type Problem = (&'static str, String, &'static str);
 
-const SECTIONS: [&str; 7] = ["data", "encoding", "model", "train", "compute", "parallel", "run"];
+const SECTIONS: [&str; 8] = ["data", "encoding", "model", "train", "compute", "parallel", "isolated", "run"];
 
 /// The model that a configuration without a name has.
 const DEFAULT_MODEL: &str = "gt";
@@ -67,6 +69,8 @@ pub struct Config {
     pub compute: ComputeConfig,
     #[serde(default)]
     pub parallel: ParallelConfig,
+    #[serde(default)]
+    pub isolated: IsolatedConfig,
     #[serde(default)]
     pub run: RunConfig,
 }
@@ -116,6 +120,7 @@ impl Config {
         self.data.check().map_err(in_section("data"))?;
         self.train.check().map_err(in_section("train"))?;
         self.parallel.check().map_err(in_section("parallel"))?;
+        self.isolated.check().map_err(in_section("isolated"))?;
         self.run.check().map_err(in_section("run"))
     }
 }
@@ -182,6 +187,7 @@ impl Draft {
             "train" => check_key::<TrainConfig>(section, &[], key, &value)?,
             "compute" => check_key::<ComputeConfig>(section, &[], key, &value)?,
             "parallel" => check_key::<ParallelConfig>(section, &[], key, &value)?,
+            "isolated" => check_key::<IsolatedConfig>(section, &[], key, &value)?,
             "run" => check_key::<RunConfig>(section, &[], key, &value)?,
             _ => {}
         }

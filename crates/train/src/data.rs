@@ -5,7 +5,7 @@ use std::path::Path;
 use graphweft_graph::dataset::{Dense, Features, Labels, SparseFeatures, Split};
 use graphweft_graph::generate::Spec;
 use graphweft_graph::progress::Progress;
-use graphweft_graph::{AnyCsr, Csr, Dataset, Error as Bad};
+use graphweft_graph::{AnyCsr, Csr, Dataset, Error as Bad, SelfLoops};
 use graphweft_model::encoding::Encodings;
 
 use crate::config::{DataConfig, Normalise};
@@ -164,14 +164,16 @@ impl Data {
     }
 
     fn prepare(mut self, config: &DataConfig) -> Self {
-        let before = self.graph.clone();
-        if config.symmetrise && !self.graph.is_symmetric() {
-            self.graph = self.graph.symmetrise();
-        }
-        self.graph = self.graph.with_self_loops(config.self_loops);
-        if self.graph != before {
-            // Edges moved; their features cannot follow to edges that had none.
-            self.edge_features = None;
+        if config.symmetrise || config.self_loops != SelfLoops::Keep {
+            let before = self.graph.clone();
+            if config.symmetrise && !self.graph.is_symmetric() {
+                self.graph = self.graph.symmetrise();
+            }
+            self.graph = self.graph.with_self_loops(config.self_loops);
+            if self.graph != before {
+                // Edges moved; their features cannot follow to edges that had none.
+                self.edge_features = None;
+            }
         }
         if config.normalise == Normalise::Row {
             self.features = normalised(&self.features);
@@ -294,7 +296,6 @@ fn normalised(features: &Features) -> Features {
 
 #[cfg(test)]
 mod tests {
-    use graphweft_graph::SelfLoops;
     use graphweft_graph::progress::Silent;
 
     use super::*;

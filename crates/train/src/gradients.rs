@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use graphweft_comm::{Label, Traffic};
 use graphweft_parallel::Summing;
-use graphweft_tensor::{DType, Device, Element, Matrix, Parameter, Result, Tag};
+use graphweft_tensor::{DType, Device, Matrix, Parameter, Result, Tag};
 
-use crate::shard::Shard;
+use crate::rank::Rank;
 
 /// Bytes after which a bucket is sent: enough to make up for the latency of a message.
 const FULL: usize = 1 << 20;
@@ -22,7 +22,7 @@ type Place = (Rc<Parameter>, (usize, usize));
 
 /// Collects gradients and sums them.
 pub(crate) struct Buckets<'a> {
-    shard: &'a Shard,
+    rank: &'a Rank,
     /// Complete gradients that wait for company.
     open: Vec<(Rc<Parameter>, Matrix)>,
     bytes: usize,
@@ -32,13 +32,13 @@ pub(crate) struct Buckets<'a> {
 }
 
 impl<'a> Buckets<'a> {
-    pub(crate) fn new(shard: &'a Shard) -> Self {
-        Self { shard, open: Vec::new(), bytes: 0, parameters: Vec::new(), sums: Vec::new() }
+    pub(crate) fn new(rank: &'a Rank) -> Self {
+        Self { rank, open: Vec::new(), bytes: 0, parameters: Vec::new(), sums: Vec::new() }
     }
 
     /// The gradient of `parameter` is complete.
     pub(crate) fn add(&mut self, parameter: &Rc<Parameter>) -> Result<()> {
-        if self.shard.rank.link().is_none() {
+        if self.rank.link().is_none() {
             return Ok(());
         }
         if let Some(gradient) = parameter.take_grad() {
@@ -52,8 +52,8 @@ impl<'a> Buckets<'a> {
         let gradients = std::mem::take(&mut self.open);
         self.bytes = 0;
         let Some(dtype) = gradients.first().map(|(_, g)| g.dtype()) else { return Ok(()) };
-        let Some(link) = self.shard.rank.link() else { return Ok(()) };
-        let row = side_by_side(self.shard.device(), &gradients, dtype)?;
+        let Some(link) = self.rank.link() else { return Ok(()) };
+        let row = side_by_side(self.rank.device(), &gradients, dtype)?;
         self.sums.push(link.start_sum(LABEL, row)?);
         let shape = |(p, g): (Rc<Parameter>, Matrix)| (p, (g.rows(), g.cols()));
         self.parameters.push(gradients.into_iter().map(shape).collect());
@@ -64,38 +64,30 @@ impl<'a> Buckets<'a> {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.send()?;
         let rows = Summing::wait_all(self.sums)?;
-        for (parameters, row) in self.parameters.into_iter().zip(rows) {
-            match row.dtype() {
-                DType::F64 => hand_out(&parameters, &row.to_vec::<f64>()?, row.device())?,
-                _ => hand_out(&parameters, &row.to_vec::<f32>()?, row.device())?,
-            }
-        }
-        Ok(())
+        self.parameters.iter().zip(rows).try_for_each(|(parameters, row)| hand_out(parameters, &row))
     }
 }
 
+/// All gradients in one row, on their device.
 fn side_by_side(device: &Device, gradients: &[(Rc<Parameter>, Matrix)], dtype: DType) -> Result<Matrix> {
-    fn rows<T: Element>(gradients: &[(Rc<Parameter>, Matrix)]) -> Result<Vec<T>> {
-        let mut all = Vec::new();
-        for (_, g) in gradients {
-            all.extend(g.to_vec::<T>()?);
-        }
-        Ok(all)
+    let size = |g: &Matrix| g.rows() * g.cols();
+    let total = gradients.iter().map(|(_, g)| size(g)).sum();
+    let mut row = device.uninit("gradients", 1, total, dtype, Tag::Gradients)?;
+    let mut at = 0;
+    for (_, g) in gradients {
+        device.backend().copy_part(g, 0, &mut row, at, size(g))?;
+        at += size(g);
     }
-    fn upload<T: Element>(device: &Device, row: &[T]) -> Result<Matrix> {
-        device.upload(1, row.len(), row, Tag::Gradients)
-    }
-    match dtype {
-        DType::F64 => upload(device, &rows::<f64>(gradients)?),
-        _ => upload(device, &rows::<f32>(gradients)?),
-    }
+    Ok(row)
 }
 
-fn hand_out<T: Element>(parameters: &[Place], mut row: &[T], device: &Device) -> Result<()> {
+fn hand_out(parameters: &[Place], row: &Matrix) -> Result<()> {
+    let device = row.device();
+    let mut at = 0;
     for (parameter, (rows, cols)) in parameters {
-        let (own, rest) = row.split_at(rows * cols);
-        row = rest;
-        let mut sum = device.upload(*rows, *cols, own, Tag::Gradients)?;
+        let mut sum = device.uninit("gradients", *rows, *cols, row.dtype(), Tag::Gradients)?;
+        device.backend().copy_part(row, at, &mut sum, 0, rows * cols)?;
+        at += rows * cols;
         // A parameter that was used twice comes twice.
         if let Some(earlier) = parameter.take_grad() {
             device.backend().add(&mut sum, &earlier)?;

@@ -4,16 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use graphweft_graph::Error as Bad;
+use graphweft_graph::chunks::Chunks;
 use graphweft_graph::progress::Progress;
+use graphweft_model::Shape;
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::{Config, Draft, OptimizerName};
 use crate::data::Data;
 use crate::error::Result;
+use crate::handout::Handout;
+use crate::layer_wise::LayerWise;
 use crate::learner::Learner;
 use crate::metrics::Metric;
 use crate::plan::Plan;
-use crate::run_dir::RunDir;
+use crate::rank::Rank;
+use crate::run_dir::{RunDir, write_predictions};
 use crate::shard::{Lesson, Shard};
 use crate::world::World;
 
@@ -84,8 +89,19 @@ impl Trained {
         let name = data.split_name(self.config.data.split.as_deref())?;
         let (split, of) = (data.split(&name, self.config.run.seed)?.clone(), Arc::clone(data));
         let name = split.name.clone();
+        if let Some(chunks) = self.in_chunks(world, data, progress)? {
+            let scores = self.in_blocks(world, data, chunks, move |rows, learner| {
+                rows.evaluate(learner, &rows.scored(&split)?, metric, 0)
+            })?;
+            return Ok((metric, name, scores));
+        }
         let scores = self.on_ranks(world, data, progress, move |trained, shard| {
-            trained.learner(shard)?.evaluate(&Lesson::new(shard, of.target()?, &split)?, metric, 0)
+            trained.learner(&shard.rank, shard.shape)?.evaluate(
+                shard,
+                &Lesson::new(shard, of.target()?, &split)?,
+                metric,
+                0,
+            )
         })?;
         Ok((metric, name, scores))
     }
@@ -98,8 +114,51 @@ impl Trained {
         progress: &dyn Progress,
     ) -> Result<Option<(Vec<f32>, usize)>> {
         self.on_ranks(world, data, progress, |trained, shard| {
-            let logits = trained.learner(shard)?.logits()?;
+            let logits = trained.learner(&shard.rank, shard.shape)?.logits(shard)?;
             Ok(shard.collect(&logits)?.map(|rows| (rows, logits.cols())))
+        })
+    }
+
+    /// Writes the logits of all nodes to `path`, a row each in original ids, and gives their columns; nothing in a process that
+    /// does not lead.
+    pub fn write_predictions(
+        self: &Arc<Self>,
+        world: &World,
+        data: &Arc<Data>,
+        progress: &dyn Progress,
+        path: &Path,
+    ) -> Result<Option<usize>> {
+        if let Some(chunks) = self.in_chunks(world, data, progress)? {
+            let path = path.to_path_buf();
+            self.in_blocks(world, data, chunks, move |rows, learner| rows.predict(learner, &path))?;
+            return Ok(Some(data.classes));
+        }
+        let Some((rows, cols)) = self.predict(world, data, progress)? else { return Ok(None) };
+        write_predictions(path, &rows, cols)?;
+        Ok(Some(cols))
+    }
+
+    /// The graph in chunks, where one rank goes through them.
+    fn in_chunks(&self, world: &World, data: &Data, progress: &dyn Progress) -> Result<Option<Chunks>> {
+        if world.ranks() > 1 || !self.config.model.follows_edges() {
+            return Ok(None);
+        }
+        let chunks = Plan::shared_unplanned(&self.config, world, &data.graph, progress)?.chunks(&data.graph)?;
+        Ok(chunks.filter(|chunks| chunks.count() > 1))
+    }
+
+    /// Runs `body` with the rows of the data, some after others.
+    fn in_blocks<T: Send + 'static>(
+        self: &Arc<Self>,
+        world: &World,
+        data: &Arc<Data>,
+        chunks: Chunks,
+        body: impl Fn(&LayerWise, &Learner) -> Result<T> + Send + Sync + 'static,
+    ) -> Result<T> {
+        let (trained, data) = (Arc::clone(self), Arc::clone(data));
+        world.run(move |rank| {
+            let rows = LayerWise::new(rank, &data, &chunks, &trained.config, &std::env::temp_dir())?;
+            body(&rows, &trained.learner(rank, rows.shape())?)
         })
     }
 
@@ -113,15 +172,15 @@ impl Trained {
     ) -> Result<T> {
         let plan = Plan::shared_unplanned(&self.config, world, &data.graph, progress)?;
         let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
-        let (trained, data) = (Arc::clone(self), Arc::clone(data));
-        world.run(move |rank| body(&trained, &Shard::new(rank, &data, &graph, &plan, &trained.config)?))
+        let (trained, data, graph) = (Arc::clone(self), Arc::clone(data), Handout::new(graph, world.ranks_inside()));
+        world.run(move |rank| body(&trained, &Shard::new(rank, &data, &*graph.take()?, &plan, &trained.config)?))
     }
 
-    fn learner<'a>(&self, shard: &'a Shard) -> Result<Learner<'a>> {
+    fn learner(&self, rank: &Rank, shape: Shape) -> Result<Learner> {
         let mut config = self.config.clone();
         // An optimizer that keeps nothing: it will not be used.
         (config.train.optimizer, config.train.momentum) = (OptimizerName::Sgd, 0.0);
-        let learner = Learner::new(shard, &config)?;
+        let learner = Learner::new(rank, shape, &config)?;
         learner.load_model(&self.model)?;
         Ok(learner)
     }

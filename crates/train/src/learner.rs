@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-use graphweft_model::{Mode, Network, Rates, Remat, Step, Total};
+use graphweft_model::{Mode, Network, Rates, Remat, Shape, Step, Total};
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm};
 use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tag, Tape, Var};
 
@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gradients::Buckets;
 use crate::metrics::{Logits, Metric, Scoring};
+use crate::rank::Rank;
 use crate::shard::{Lesson, Shard};
 
 /// What a step found.
@@ -28,8 +29,8 @@ pub struct Report {
 pub type Phases<'a> = &'a mut dyn FnMut(&'static str, Instant);
 
 /// A network with its optimizer on one rank.
-pub struct Learner<'a> {
-    shard: &'a Shard,
+pub struct Learner {
+    rank: Rank,
     network: Network,
     parameters: Vec<Rc<Parameter>>,
     optimizer: Optimizer,
@@ -40,11 +41,11 @@ pub struct Learner<'a> {
     clip: f64,
 }
 
-impl<'a> Learner<'a> {
-    /// Builds the model and its optimizer.
-    pub fn new(shard: &'a Shard, config: &Config) -> Result<Self> {
-        let seed = config.run.seed;
-        let network = config.model.build(shard.device(), shard.shape, shard.dtype.compute(), seed);
+impl Learner {
+    /// Builds the model and its optimizer, for data of this shape.
+    pub fn new(rank: &Rank, shape: Shape, config: &Config) -> Result<Self> {
+        let (seed, dtype) = (config.run.seed, DType::from(config.compute.dtype));
+        let network = config.model.build(rank.device(), shape, dtype.compute(), seed);
         let network = network.map_err(|e| match e {
             Computation::Argument { problem, .. } => Error::setting("model", problem, "change the keys of [model]"),
             other => other.into(),
@@ -53,7 +54,7 @@ impl<'a> Learner<'a> {
         let optimizer = Optimizer::new(config.train.rule(), &parameters)?;
         let (rates, remat) = (config.train.rates(), config.compute.remat);
         let (smoothing, clip) = (config.train.label_smoothing, config.train.clip);
-        Ok(Self { shard, network, parameters, optimizer, seed, rates, remat, smoothing, clip })
+        Ok(Self { rank: rank.clone(), network, parameters, optimizer, seed, rates, remat, smoothing, clip })
     }
 
     /// Numbers that are trained.
@@ -61,17 +62,17 @@ impl<'a> Learner<'a> {
         self.parameters.iter().map(|p| p.value().rows() * p.value().cols()).sum()
     }
 
-    fn step_of(&self, mode: Mode, epoch: u64) -> Step {
+    fn step_of(&self, shard: &Shard, mode: Mode, epoch: u64) -> Step {
         Step {
-            ops: Rc::clone(&self.shard.ops),
-            features: self.shard.features.clone(),
-            positional: self.shard.positional.clone(),
+            ops: Rc::clone(&shard.ops),
+            features: shard.features.clone(),
+            positional: shard.positional.clone(),
             mode,
             seed: self.seed,
             epoch,
             rates: self.rates,
             remat: self.remat,
-            dtype: self.shard.dtype,
+            dtype: shard.dtype,
         }
     }
 
@@ -81,27 +82,27 @@ impl<'a> Learner<'a> {
         Ok(logits.ok_or_else(none)?)
     }
 
-    /// Learns from all nodes once.
+    /// Learns from all nodes of `lesson`, which are rows of `shard`, once.
     ///
     /// # Errors
     /// [`Error::NotFinite`] before anything is changed.
-    pub fn learn(&mut self, lesson: &Lesson, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
-        let (device, start) = (self.shard.device().clone(), Instant::now());
-        self.shard.rank.set_epoch(epoch);
+    pub fn learn(&mut self, shard: &Shard, lesson: &Lesson, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
+        let (device, start) = (shard.device().clone(), Instant::now());
+        self.rank.set_epoch(epoch);
         let mut tape = Tape::new(&device);
-        let logits = self.forward(&mut tape, &self.step_of(Mode::Train, epoch))?;
+        let logits = self.forward(&mut tape, &self.step_of(shard, Mode::Train, epoch))?;
         let loss = lesson.loss(&mut tape, &logits, self.smoothing)?;
         drop(logits);
         let own = device.convert("loss", loss.value(), DType::F64)?.to_vec::<f64>()?[0];
-        let value = self.shard.sum(Total::Loss, &[own])?[0];
+        let value = self.rank.sum(Total::Loss, &[own])?[0];
         phase("forward", start);
         if !value.is_finite() {
-            return Err(Error::NotFinite { epoch, place: self.diagnose(epoch)? });
+            return Err(Error::NotFinite { epoch, place: self.diagnose(shard, epoch)? });
         }
         let start = Instant::now();
         let one = device.upload(1, 1, &[1.0f64], Tag::Workspace)?;
         let one = device.convert("loss", &one, loss.value().dtype())?;
-        let mut buckets = Buckets::new(self.shard);
+        let mut buckets = Buckets::new(&self.rank);
         tape.backward(vec![(loss, one)], &[], |parameter| buckets.add(parameter))?;
         device.backend().wait()?;
         phase("backward", start);
@@ -120,11 +121,11 @@ impl<'a> Learner<'a> {
     }
 
     /// The first layer whose output is not finite on some rank, found by computing once more.
-    fn diagnose(&self, epoch: u64) -> Result<String> {
-        let device = self.shard.device();
+    fn diagnose(&self, shard: &Shard, epoch: u64) -> Result<String> {
+        let device = shard.device();
         let mut bad = Vec::new();
         let mut tape = Tape::without_gradients(device);
-        let step = self.step_of(Mode::Train, epoch);
+        let step = self.step_of(shard, Mode::Train, epoch);
         self.network.forward_watched(&mut tape, &step, |_, state| {
             let plain = |v: &Var| device.convert("diagnosis", v.value(), v.value().dtype().compute());
             let wide = state.iter().map(plain).collect::<std::result::Result<Vec<Matrix>, _>>()?;
@@ -132,28 +133,48 @@ impl<'a> Learner<'a> {
             bad.push(f64::from(u8::from(sums.iter().any(|s| !s.is_finite()))));
             Ok(())
         })?;
-        let bad = self.shard.sum(Total::Loss, &bad)?;
+        let bad = self.rank.sum(Total::Loss, &bad)?;
         let first = self.network.layers().iter().zip(bad).find(|(_, bad)| *bad > 0.0);
         Ok(first.map_or_else(|| "the loss".into(), |(layer, _)| format!("the output of layer {}", layer.name())))
     }
 
     /// Logits of this rank's rows, without dropout.
-    pub fn logits(&self) -> Result<Matrix> {
-        let mut tape = Tape::without_gradients(self.shard.device());
-        let logits = self.forward(&mut tape, &self.step_of(Mode::Evaluate, 0))?;
+    pub fn logits(&self, shard: &Shard) -> Result<Matrix> {
+        let mut tape = Tape::without_gradients(shard.device());
+        let logits = self.forward(&mut tape, &self.step_of(shard, Mode::Evaluate, 0))?;
         Ok(logits.value().clone())
     }
 
     /// The scores of all three parts.
-    pub fn evaluate(&self, lesson: &Lesson, metric: Metric, epoch: u64) -> Result<Scores> {
-        let logits = Logits::of(&self.logits()?)?;
-        let reduce = self.shard.ops.reduce(Total::Metrics, 0);
-        let truth = lesson.truth();
-        let scoring = Scoring { metric, truth, device: self.shard.device(), reduce: &*reduce };
-        let [train, valid, test] = &lesson.parts;
-        let score = |part| scoring.score(&logits, part);
-        let valid_loss = scoring.loss(&logits, valid)?;
-        Ok(Scores { epoch, train: score(train)?, valid: score(valid)?, test: score(test)?, valid_loss })
+    pub fn evaluate(&self, shard: &Shard, lesson: &Lesson, metric: Metric, epoch: u64) -> Result<Scores> {
+        let logits = Logits::of(&self.logits(shard)?)?;
+        let reduce = self.rank.reduce(Total::Metrics);
+        let scoring = Scoring { metric, truth: lesson.truth(), device: shard.device(), reduce: &*reduce };
+        scoring.scores(&logits, &lesson.parts, epoch)
+    }
+
+    /// Layer number `layer`, without dropout, on rows of its own: from the state before it to the state after.
+    pub(crate) fn layer(&self, layer: usize, shard: &Shard, state: Vec<Matrix>) -> Result<Vec<Matrix>> {
+        let mut tape = Tape::without_gradients(shard.device());
+        let state: Vec<Var> = state.into_iter().map(|m| tape.constant(m)).collect();
+        let step = self.step_of(shard, Mode::Evaluate, 0);
+        let after = self.network.layers()[layer].forward(&mut tape, &step, &state)?;
+        Ok(after.iter().map(|var| var.value().clone()).collect())
+    }
+
+    /// How many layers there are.
+    pub(crate) fn depth(&self) -> usize {
+        self.network.layers().len()
+    }
+
+    /// Running moments of ranks that have each seen rows of their own become their mean.
+    pub(crate) fn average_moments(&self) -> Result<()> {
+        let ranks = self.rank.count() as f64;
+        for buffer in self.network.buffers().iter().filter(|_| ranks > 1.0) {
+            let sums = self.rank.sum(Total::Moments, &buffer.values())?;
+            buffer.set(sums.into_iter().map(|sum| sum / ranks).collect());
+        }
+        Ok(())
     }
 
     /// Parameters and running moments.
@@ -173,7 +194,7 @@ impl<'a> Learner<'a> {
 
     /// Takes parameters and running moments over.
     pub fn load_model(&self, from: &Tensors) -> Result<()> {
-        let device = self.shard.device();
+        let device = self.rank.device();
         for p in &self.parameters {
             let found = from.matrix(device, p.name(), &p.value())?;
             p.update(|value| device.backend().convert(value, &found))?;
@@ -199,7 +220,7 @@ impl<'a> Learner<'a> {
 
     /// Takes over what an optimizer remembered.
     pub fn load_optimizer(&mut self, from: &Tensors, steps: u64) -> Result<()> {
-        let device = self.shard.device().clone();
+        let device = self.rank.device().clone();
         let shapes: HashMap<String, Matrix> = self.optimizer.state().into_iter().collect();
         let mut found = HashMap::new();
         for (name, like) in &shapes {

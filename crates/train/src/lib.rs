@@ -3,8 +3,9 @@
 //! * [`config`]: one TOML file says everything about a run;
 //! * [`data`]: the graph it names, changed as it says;
 //! * [`world`]: who the ranks are, [`rank`]: one of them, [`plan`]: how the work is spread over them, [`planner`]: who decides that;
-//! * [`shard`]: what one rank holds of it, and [`learner`]: a model that learns from it, epoch by epoch;
+//! * [`shard`]: what one rank holds of it, cut out of what [`handout`] gives it, and [`learner`]: a model that learns from it, epoch by epoch;
 //! * [`trainer`]: a run, from the first epoch to the last, and [`session`]: one run per seed, or going on with one;
+//! * `isolated`: learning from pieces of the graph, and `layer_wise`: exact logits of one that does not fit;
 //! * [`rehearsal`]: what a run would take, without computing; [`emulation`]: how long it would take elsewhere;
 //! * [`inference`]: using what was trained;
 //! * [`schedule`], [`metrics`]: learning rates and scores;
@@ -16,6 +17,7 @@
 
 pub mod checkpoint;
 pub mod config;
+mod course;
 pub mod data;
 mod decision;
 mod durable;
@@ -23,7 +25,10 @@ pub mod emulation;
 mod error;
 pub mod figure;
 mod gradients;
+pub mod handout;
 pub mod inference;
+mod isolated;
+mod layer_wise;
 pub mod learner;
 pub mod metrics;
 pub mod plan;

@@ -12,6 +12,7 @@ mod roc_auc;
 use graphweft_tensor::{DType, Device, Matrix, Reduce, Tag};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::checkpoint::Scores;
 use crate::error::{Error, Result};
 
 pub use average_precision::average_precision;
@@ -129,6 +130,14 @@ impl Scoring<'_> {
             Metric::AveragePrecision => self.mean_over_tasks(logits, part, average_precision)?,
         };
         Ok(100.0 * score)
+    }
+
+    /// The scores of train, valid and test, after an epoch.
+    pub fn scores(&self, logits: &Logits, parts: &[Part; 3], epoch: u64) -> Result<Scores> {
+        let [train, valid, test] = parts;
+        let score = |part| self.score(logits, part);
+        let valid_loss = self.loss(logits, valid)?;
+        Ok(Scores { epoch, train: score(train)?, valid: score(valid)?, test: score(test)?, valid_loss })
     }
 
     /// The mean loss of a part; NaN where no label is known.

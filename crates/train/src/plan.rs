@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use graphweft_graph::chunks::{self, Chunks};
 use graphweft_graph::partition::{self, Method, Options, Partition};
 use graphweft_graph::progress::Progress;
 use graphweft_graph::{Csr, Error as Bad};
@@ -36,6 +37,9 @@ pub struct Plan {
     /// How the graph is divided; nothing for one rank.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Division>,
+    /// The folder with the graph in chunks, if they are stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunks: Option<PathBuf>,
     /// What the planner expects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
@@ -81,6 +85,7 @@ impl Plan {
             why: "one rank has every row: nothing moves".to_string(),
             remat,
             partition: None,
+            chunks: None,
             predicted: None,
             measured: None,
             trials: Vec::new(),
@@ -93,6 +98,9 @@ impl Plan {
     /// # Errors
     /// If the graph cannot be divided so, or a stored partition is damaged.
     pub fn unplanned(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+        if config.parallel.strategy == Choice::Named(Strategy::Isolated) {
+            return Self::isolated(config, ranks, graph, progress);
+        }
         let local = Self::local(config.compute.remat);
         if ranks == 1 {
             return Ok(local);
@@ -104,6 +112,46 @@ impl Plan {
         let (division, parts) = divide(config, ranks, graph, progress)?;
         let (partition, parts) = (Some(division), Some(Arc::new(parts)));
         Ok(Self { strategy, ranks, why: why.to_string(), partition, parts, ..local })
+    }
+
+    /// Pieces of the graph, with gradients alone on the wire. Chunks that are stored for this graph are taken.
+    fn isolated(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+        let ParallelConfig { partition: method, parts, .. } = config.parallel;
+        let count = parts.map_or(ranks, |parts| parts as usize);
+        let why = format!("it was asked for: approximate, each rank learns from pieces of {count} chunks");
+        let strategy = Strategy::Isolated;
+        let division = Division { method, parts: count, stored: None };
+        let plan = Self { strategy, ranks, why, partition: Some(division), ..Self::local(config.compute.remat) };
+        let folder = config.data.path.as_ref().map(|path| chunks::folder(Path::new(path), method, count));
+        if let Some(folder) = folder.filter(|folder| folder.exists()) {
+            let (stored, recipe) = Chunks::open(&folder)?;
+            let same = (recipe.symmetrise, recipe.self_loops) == (config.data.symmetrise, config.data.self_loops);
+            if !same || stored.graph().num_edges() != graph.num_edges() {
+                let problem = "these chunks are of another graph, or were made with other data.symmetrise or \
+                               data.self_loops";
+                return Err(Bad::bad(&folder, "chunks", problem, "remove the folder and create it again").into());
+            }
+            let parts = if ranks > 1 { Some(Arc::new(stored.partition()?)) } else { None };
+            return Ok(Self { chunks: Some(folder), parts, ..plan });
+        }
+        // One rank needs no partition where ids are ranges already.
+        if ranks == 1 && (count == 1 || method == Method::Contiguous) {
+            return Ok(plan);
+        }
+        let (division, parts) = divide(config, ranks, graph, progress)?;
+        Ok(Self { partition: Some(division), parts: Some(Arc::new(parts)), ..plan })
+    }
+
+    /// The graph in chunks, where the strategy learns from pieces.
+    pub(crate) fn chunks(&self, graph: &Csr<u32>) -> Result<Option<Chunks>> {
+        if self.strategy.is_exact() {
+            return Ok(None);
+        }
+        Ok(Some(match (&self.chunks, &self.parts) {
+            (Some(folder), _) => Chunks::open(folder)?.0,
+            (None, Some(parts)) => Chunks::divided(graph, parts),
+            (None, None) => Chunks::contiguous(graph.clone(), self.partition.as_ref().map_or(1, |p| p.parts)),
+        }))
     }
 
     /// The same for the ranks of `world`, as decided by the process that leads.

@@ -81,6 +81,10 @@ impl Planner<'_> {
             self.config.compute.remat,
         );
         if let Choice::Named(strategy) = self.config.parallel.strategy {
+            if !strategy.is_exact() {
+                let problem = format!("{strategy} is approximate, and what it takes is not rehearsed");
+                return Err(Error::setting("parallel.strategy", problem, "train with it by name, or plan the others"));
+            }
             space.strategies = vec![strategy];
         }
         let reason = |d: &&Divided| (d.division.method, format!("α = {:.2}, where another way has {best:.2}", d.alpha));
@@ -112,6 +116,7 @@ impl Planner<'_> {
             why: found.why.clone(),
             remat: candidate.remat,
             partition: chosen.as_ref().map(|d| d.division.clone()),
+            chunks: None,
             predicted: Some(Predicted {
                 epoch_ms: timed.then_some(prediction.seconds * 1e3),
                 peak_bytes: prediction.peak.total(),

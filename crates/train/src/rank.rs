@@ -3,8 +3,9 @@
 use std::rc::Rc;
 
 use graphweft_comm::{Account, Communicator, Label, Metered, Traffic, gather};
-use graphweft_parallel::{Link, ranks};
-use graphweft_tensor::{Device, Tag, Usage};
+use graphweft_model::Total;
+use graphweft_parallel::{Link, ranks, sums};
+use graphweft_tensor::{Alone, Device, Reduce, Tag, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::emulation::Clock;
@@ -67,6 +68,21 @@ impl Rank {
     /// Matrices to and from the others, if there are any.
     pub fn link(&self) -> Option<&Link> {
         self.others.as_ref().map(|o| &o.link)
+    }
+
+    /// Sums over ranks.
+    pub fn reduce(&self, total: Total) -> Rc<dyn Reduce> {
+        match &self.others {
+            Some(others) => sums(&others.link, total, 0),
+            None => Rc::new(Alone),
+        }
+    }
+
+    /// A few numbers summed over ranks.
+    pub fn sum(&self, total: Total, values: &[f64]) -> Result<Vec<f64>> {
+        let mut m = self.device.upload(1, values.len(), values, Tag::Workspace)?;
+        self.reduce(total).sum(&mut m)?;
+        Ok(m.to_vec()?)
     }
 
     /// Says which epoch it is, for errors.

@@ -62,7 +62,7 @@ impl<'a> Record<'a> {
     }
 
     /// Saves a checkpoint.
-    pub(crate) fn save(&self, learner: &Learner<'_>, now: Moment<'_>, to: &Checkpoints) -> Result<()> {
+    pub(crate) fn save(&self, learner: &Learner, now: Moment<'_>, to: &Checkpoints) -> Result<()> {
         let (optimizer, steps) = learner.optimizer()?;
         let Moment { epoch, seed, best, best_model, improved, schedule } = now;
         to.save(&Checkpoint {

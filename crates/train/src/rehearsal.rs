@@ -131,12 +131,12 @@ impl Scene<'_> {
         };
         let shard = Shard::with_layout(&rank, self.data, self.graph, (self.strategy, layout), self.config)?;
         let lesson = Lesson::unread(&shard, self.data.target.as_ref(), self.learned)?;
-        let mut learner = Learner::new(&shard, self.config)?;
+        let mut learner = Learner::new(&rank, shard.shape, self.config)?;
         device.ledger().reset_peak();
         for epoch in 1..=2 {
             recorder.take();
             rank.reset_sent();
-            learner.learn(&lesson, epoch, self.config.train.lr, &mut |_, _| ())?;
+            learner.learn(&shard, &lesson, epoch, self.config.train.lr, &mut |_, _| ())?;
         }
         let (peak, sent, log) = (device.ledger().peak(), rank.sent(), recorder.take());
         Ok((Rehearsed { peak, sent, log }, learner.size()))

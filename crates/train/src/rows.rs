@@ -39,6 +39,12 @@ pub(crate) fn sparse(m: &SparseFeatures, which: Which<'_>) -> SparseFeatures {
     SparseFeatures { indptr: indptr.into(), indices: indices.into(), data: data.map(Into::into), width: m.width }
 }
 
+/// Rows of features, on the host.
+pub(crate) enum Rows<'a> {
+    Dense { values: Cow<'a, [f32]>, width: usize },
+    Sparse(SparseFeatures),
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

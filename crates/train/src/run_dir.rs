@@ -26,7 +26,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use graphweft_graph::Error as Bad;
-use graphweft_graph::npy::write_npy;
+use graphweft_graph::npy::NpyWriter;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoints, Scores};
@@ -111,7 +111,12 @@ impl RunDir {
 
     /// Writes `predictions.npy`: a row per node.
     pub fn predictions(&self, rows: &[f32], cols: usize) -> Result<()> {
-        write_predictions(&self.path.join(PREDICTIONS), rows, cols)
+        write_predictions(&self.predictions_path(), rows, cols)
+    }
+
+    /// Where [`RunDir::predictions`] are.
+    pub fn predictions_path(&self) -> PathBuf {
+        self.path.join(PREDICTIONS)
     }
 
     /// Writes `model.safetensors`.
@@ -151,8 +156,21 @@ impl Drop for RunDir {
 
 /// Writes logits, a row per node, in one step.
 pub fn write_predictions(path: &Path, rows: &[f32], cols: usize) -> Result<()> {
+    write_predictions_in_lots(path, cols, std::iter::once(Ok(rows)))
+}
+
+/// The same for rows that come some at a time.
+pub(crate) fn write_predictions_in_lots(
+    path: &Path,
+    cols: usize,
+    lots: impl Iterator<Item = Result<impl AsRef<[f32]>>>,
+) -> Result<()> {
     let partial = path.with_extension("npy.partial");
-    write_npy(&partial, &[cols], rows)?;
+    let mut out = NpyWriter::create(&partial, &[cols])?;
+    for lot in lots {
+        out.push(lot?.as_ref())?;
+    }
+    out.finish()?;
     Ok(durable::rename(&partial, path)?)
 }
 

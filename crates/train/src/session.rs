@@ -12,6 +12,8 @@ use crate::config::{Config, Draft, RunConfig};
 use crate::data::{Data, Target};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::handout::Handout;
+use crate::isolated;
 use crate::metrics::Metric;
 use crate::plan::Plan;
 use crate::planner;
@@ -158,6 +160,7 @@ impl Session<'_> {
     pub fn train(&self, config: Config, dir: &Path) -> Result<Summary> {
         let mut config = resolve(config, &self.data)?;
         config.parallel.ranks = Some(self.world.ranks() as u64);
+        isolated::size(&mut config, &self.data)?;
         let outer = if self.world.leads() { Some(self.open(dir)) } else { None };
         if config.run.seeds == 1 {
             let (run, plan) = self.one(&config, outer, None)?;
@@ -228,11 +231,13 @@ impl Session<'_> {
         let plan = planner::decide_by_measuring(plan, config, self.world, &self.data, &graph)?;
         let mut config = config.clone();
         config.compute.remat = plan.remat;
+        let chunks = plan.chunks(&self.data.graph)?;
         let trainer = Trainer {
             config,
             plan,
             data: Arc::clone(&self.data),
-            graph,
+            graph: Handout::new(graph, self.world.ranks_inside()),
+            chunks,
             from: from.map(|(_, checkpoint)| checkpoint),
             folder: folder.clone(),
             dir,

@@ -18,10 +18,11 @@ use graphweft_tensor::{DType, Device, Error as Computation, Ids, Matrix, Tag, Ta
 use crate::config::Config;
 use crate::data::{Data, Target};
 use crate::error::{Error, Result};
+use crate::isolated::{Loaded, Seeds};
 use crate::metrics::{Part, Truth};
 use crate::plan::Plan;
 use crate::rank::Rank;
-use crate::rows;
+use crate::rows::{self, Rows};
 
 /// A rank's rows.
 pub struct Shard {
@@ -105,6 +106,9 @@ impl Shard {
                 other => other.into(),
             })?,
         };
+        if let Features::Dense(rows) = &features {
+            ops.keep(rows);
+        }
         Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals })
     }
 
@@ -113,11 +117,21 @@ impl Shard {
         self.rank.device()
     }
 
-    /// A few numbers summed over ranks.
-    pub fn sum(&self, total: Total, values: &[f64]) -> Result<Vec<f64>> {
-        let mut m = self.device().upload(1, values.len(), values, Tag::Workspace)?;
-        self.ops.reduce(total, 0).sum(&mut m)?;
-        Ok(m.to_vec()?)
+    /// The rows of a piece of the graph, by themselves.
+    pub(crate) fn of_piece(rank: &Rank, loaded: Loaded, dtype: DType, classes: usize) -> Result<(Self, Seeds)> {
+        let (device, Loaded { piece, graph, features, encodings, seeds }) = (rank.device(), loaded);
+        let count = piece.nodes.len();
+        let features = upload_features(device, &features, count, dtype)?;
+        let edges = match graph.width {
+            0 => None,
+            width => Some(upload(device, graph.edge_rows(), width, dtype.compute())?),
+        };
+        let width = encodings.len() / count.max(1);
+        let positional = if width > 0 { Some(upload(device, &encodings, width, dtype)?) } else { None };
+        let shape = Shape { features: features.width(), positional: width, classes, edge_features: graph.width };
+        let (ids, scales) = (Ids::Listed(piece.originals.as_slice().into()), piece.scales());
+        let ops = Rc::new(Local::cut(device, graph.csr, edges, ids, &piece.degrees, scales.as_deref())?);
+        Ok((Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None }, seeds))
     }
 
     /// Rows of all ranks in the order of original ids, from everyone's own, on the rank that [leads](Rank::leads).
@@ -137,6 +151,21 @@ impl Shard {
         }
         Ok(Some(all))
     }
+}
+
+/// Numbers on a device, row by row.
+pub(crate) fn upload(device: &Device, values: &[f32], width: usize, dtype: DType) -> Result<Matrix> {
+    let x = device.upload(values.len() / width.max(1), width, values, Tag::Graph)?;
+    Ok(if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? })
+}
+
+/// Features of `count` nodes on a device.
+pub(crate) fn upload_features(device: &Device, rows: &Rows<'_>, count: usize, dtype: DType) -> Result<Features> {
+    Ok(match rows {
+        Rows::Dense { width: 0, .. } => Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?),
+        Rows::Dense { values, width } => Features::Dense(upload(device, values, *width, dtype)?),
+        Rows::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, m, dtype.compute())?)),
+    })
 }
 
 /// The nodes that are learned from, chosen by and reported on, as this rank sees them.
@@ -169,23 +198,46 @@ impl Labels {
 impl Lesson {
     /// Prepares `target`, in original order, and `split` for the rows of `shard`.
     pub fn new(shard: &Shard, target: &Target, split: &Split) -> Result<Self> {
-        if let Some((name, _)) = split.parts().into_iter().take(2).find(|(_, ids)| ids.is_empty()) {
-            let problem = format!("split {:?} has no node in {name}", split.name);
-            return Err(Error::setting("data.split", problem, "choose another one"));
-        }
-        let (classes, ids) = (shard.shape.classes, shard.ops.ids());
+        check_split(split)?;
+        let ids = shard.ops.ids();
         let parts = split.parts().map(|(_, nodes)| part(nodes, ids));
         let rows = LossRows::new(parts[0].rows.clone())?;
-        let (own, labels) = match own_rows(target, ids, classes) {
+        Self::build(shard, own_rows(target, ids, shard.shape.classes), parts, rows)
+    }
+
+    /// The rows of a piece that are learned from, with their weights.
+    pub(crate) fn of_seeds(shard: &Shard, seeds: Seeds) -> Result<Self> {
+        let Seeds { rows, weights, labels } = seeds;
+        let none = || Part { rows: Vec::new(), places: Vec::new(), total: 0 };
+        let equal = LossRows::new(rows.clone())?;
+        let parts = || [none(), none(), none()];
+        if weights.iter().all(|w| *w == 1.0) {
+            return Self::build(shard, labels, parts(), equal);
+        }
+        let lesson = Self::build(shard, labels.clone(), parts(), LossRows::weighted(rows, weights)?)?;
+        // Where nothing at all is covered, on any rank, weights say nothing.
+        if lesson.total > 0.0 { Ok(lesson) } else { Self::build(shard, labels, parts(), equal) }
+    }
+
+    fn build(shard: &Shard, labels: Target, parts: [Part; 3], rows: LossRows) -> Result<Self> {
+        let classes = shard.shape.classes;
+        let (own, labels) = match labels {
             Target::Class(labels) => (rows.total(&labels), Labels::Class(labels.into())),
             Target::Each(host) => {
-                let row = |row: &u32| &host[*row as usize * classes..][..classes];
-                let known = rows.rows().iter().flat_map(row).filter(|y| **y >= 0.0).count();
-                (known as f64, Labels::each(shard, host)?)
+                let known =
+                    |row: &u32| host[*row as usize * classes..][..classes].iter().filter(|y| **y >= 0.0).count();
+                let weight = |k: usize| rows.weights().map_or(1.0, |w| f64::from(w[k]));
+                let own = rows.rows().iter().enumerate().map(|(k, row)| weight(k) * known(row) as f64).sum();
+                (own, Labels::each(shard, host)?)
             }
         };
-        let total = shard.sum(Total::Setup, &[own])?[0];
+        let total = shard.rank.sum(Total::Setup, &[own])?[0];
         Ok(Self { labels, parts, rows, total })
+    }
+
+    /// What the loss is divided by: how much this lesson counts among several.
+    pub(crate) fn total(&self) -> f64 {
+        self.total
     }
 
     /// What stands for the labels of `shard` in a rehearsal, in which nobody looks at them: as many numbers, with a part `learned`
@@ -218,8 +270,17 @@ impl Lesson {
     }
 }
 
+/// Fails unless there are nodes to learn from and to choose by.
+pub(crate) fn check_split(split: &Split) -> Result<()> {
+    if let Some((name, _)) = split.parts().into_iter().take(2).find(|(_, ids)| ids.is_empty()) {
+        let problem = format!("split {:?} has no node in {name}", split.name);
+        return Err(Error::setting("data.split", problem, "choose another one"));
+    }
+    Ok(())
+}
+
 /// The labels of a rank's rows.
-fn own_rows(target: &Target, ids: &Ids, classes: usize) -> Target {
+pub(crate) fn own_rows(target: &Target, ids: &Ids, classes: usize) -> Target {
     let Ids::Listed(ids) = ids else { return target.clone() };
     match target {
         Target::Class(y) => Target::Class(rows::numbers(y, 1, Some(&ids[..])).into_owned()),

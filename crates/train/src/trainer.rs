@@ -7,15 +7,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use graphweft_graph::chunks::Chunks;
 use graphweft_graph::progress::Progress;
 use graphweft_model::{Prepared, Total};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::Config;
+use crate::course::{Course, Material};
 use crate::data::Data;
 use crate::emulation::Clock;
 use crate::error::{Error, Result};
+use crate::handout::Handout;
 use crate::learner::Learner;
 use crate::metrics::Metric;
 use crate::plan::{Plan, Predicted};
@@ -24,7 +27,6 @@ use crate::record::{Moment, Record, timed, trace};
 use crate::run_dir::trace::Phases;
 use crate::run_dir::{Line, RunDir, curve};
 use crate::schedule::Schedule;
-use crate::shard::{Lesson, Shard};
 use crate::stop::Stop;
 
 /// Who watches a run.
@@ -87,7 +89,9 @@ pub struct Trainer {
     /// The nodes.
     pub data: Arc<Data>,
     /// Their graph, with the edges that the model adds.
-    pub graph: Prepared,
+    pub graph: Handout<Prepared>,
+    /// The graph in chunks, for learning from pieces.
+    pub chunks: Option<Chunks>,
     /// What to go on from.
     pub from: Option<Checkpoint>,
     /// Where the run is.
@@ -103,8 +107,8 @@ pub struct Trainer {
 }
 
 /// What changes from epoch to epoch.
-struct Progressing<'a> {
-    learner: Learner<'a>,
+struct Progressing {
+    learner: Learner,
     schedule: Schedule,
     epoch: u64,
     best: Option<Scores>,
@@ -126,11 +130,21 @@ impl Trainer {
         let config = &self.config;
         let metric = config.train.metric.unwrap_or(self.data.target()?.default_metric());
         metric.check(&self.data.target()?.truth(), self.data.classes)?;
-        let shard = Shard::new(rank, &self.data, &self.graph, &self.plan, config)?;
         let split_name = self.data.split_name(config.data.split.as_deref())?;
         let split = self.data.split(&split_name, config.run.seed)?;
-        let lesson = Lesson::new(&shard, self.data.target()?, split)?;
-        let mut now = self.start(Learner::new(&shard, config)?)?;
+        let whole = self.graph.take()?;
+        let material = Material {
+            config,
+            plan: &self.plan,
+            data: &self.data,
+            graph: &whole,
+            chunks: self.chunks.as_ref(),
+            split,
+            folder: &self.folder,
+        };
+        let mut course = Course::new(rank, &material)?;
+        drop(whole);
+        let mut now = self.start(Learner::new(rank, course.shape()?, config)?)?;
 
         // Everything that can be refused was: from here on, the directory is written to.
         let metrics = self.from.as_ref().map_or(&[][..], |from| &from.metrics);
@@ -152,13 +166,13 @@ impl Trainer {
             self.observer.begin(config.run.seed, now.epoch, config.train.epochs);
         }
         while !self.is_over(&now) {
-            let (line, ms) = self.epoch(rank, &mut now, &lesson, metric)?;
+            let (line, ms) = self.epoch(rank, &mut now, &mut course, metric)?;
             cost.epoch_ms.push(ms);
             if let Some(record) = &mut record {
                 record.epoch(&line, ms)?;
                 self.observer.epoch(&line, now.best.as_ref());
             }
-            let (over, stop) = (self.is_over(&now), self.is_stopped(&shard)?);
+            let (over, stop) = (self.is_over(&now), self.is_stopped(rank)?);
             if over || stop || checkpoints.is_due(now.epoch) {
                 if let Some(record) = &record {
                     self.save(record, &mut now, &checkpoints)?;
@@ -178,15 +192,15 @@ impl Trainer {
             split: split.name.clone(),
             epochs: now.epoch,
             parameters: now.learner.size(),
-            best: self.to_best(&now, &lesson, metric)?,
+            best: self.to_best(&now, &course, metric)?,
         };
         let plan = self.compared(&cost);
-        let losses = self.finish(&shard, &now, record.as_ref(), &plan, &outcome)?;
+        let losses = self.finish(&course, &now, record.as_ref(), &plan, &outcome)?;
         Ok((Run { outcome, losses, cost }, plan))
     }
 
     /// The state before the first epoch, or after that of a checkpoint.
-    fn start<'a>(&self, mut learner: Learner<'a>) -> Result<Progressing<'a>> {
+    fn start(&self, mut learner: Learner) -> Result<Progressing> {
         let train = &self.config.train;
         let (phases, toll) = (Phases::default(), Toll::default());
         Ok(match &self.from {
@@ -218,25 +232,26 @@ impl Trainer {
     }
 
     /// Whether the last epoch was run, or validation has not become better for long enough.
-    fn is_over(&self, now: &Progressing<'_>) -> bool {
+    fn is_over(&self, now: &Progressing) -> bool {
         let patience = self.config.train.patience;
         let waited = now.best.map_or(0, |_| now.epoch - now.improved);
         now.epoch >= self.config.train.epochs || patience > 0 && waited >= patience
     }
 
     /// Whether somebody asked some rank to stop. A signal reaches ranks at different times; they act on it together.
-    fn is_stopped(&self, shard: &Shard) -> Result<bool> {
+    fn is_stopped(&self, rank: &Rank) -> Result<bool> {
         let asked = f64::from(u8::from(self.stop.is_requested()));
-        Ok(shard.sum(Total::Metrics, &[asked])?[0] > 0.0)
+        Ok(rank.sum(Total::Metrics, &[asked])?[0] > 0.0)
     }
 
     /// Learns and evaluates; also gives the milliseconds of learning.
-    fn epoch(&self, rank: &Rank, now: &mut Progressing<'_>, lesson: &Lesson, metric: Metric) -> Result<(Line, f64)> {
+    fn epoch(&self, rank: &Rank, now: &mut Progressing, course: &mut Course, metric: Metric) -> Result<(Line, f64)> {
         let (epoch, start) = (now.epoch + 1, Instant::now());
         let (lr, phases) = (now.schedule.lr(epoch), &mut now.phases);
         rank.reset_sent();
         rank.clock().inspect(|clock| clock.start());
-        let report = now.learner.learn(lesson, epoch, lr, &mut |phase, start| phases.add(phase, epoch, start))?;
+        let phase = &mut |phase, start| phases.add(phase, epoch, start);
+        let report = course.learn(&mut now.learner, epoch, lr, phase)?;
         let ms = match rank.clock().map(Clock::stop).transpose()?.flatten() {
             Some(elsewhere) => elsewhere.first().map_or(0.0, |times| Clock::seconds(times)) * 1e3,
             None => start.elapsed().as_secs_f64() * 1e3,
@@ -247,7 +262,7 @@ impl Trainer {
         let mut line = Line { epoch, loss: report.loss, lr, gradient_norm: report.gradient_norm, scores: None };
         if epoch.is_multiple_of(train.evaluate_every) || epoch == train.epochs {
             let learner = &now.learner;
-            let scores = timed(&mut now.phases, "evaluate", epoch, || learner.evaluate(lesson, metric, epoch))?;
+            let scores = timed(&mut now.phases, "evaluate", epoch, || course.evaluate(learner, metric, epoch))?;
             now.schedule.observe(scores.valid);
             if now.best.is_none_or(|best| scores.improves_on(&best)) {
                 now.improved = epoch;
@@ -261,7 +276,7 @@ impl Trainer {
         Ok((line, ms))
     }
 
-    fn save(&self, record: &Record<'_>, now: &mut Progressing<'_>, to: &Checkpoints) -> Result<()> {
+    fn save(&self, record: &Record<'_>, now: &mut Progressing, to: &Checkpoints) -> Result<()> {
         let Progressing { learner, schedule, epoch, best, improved, best_model, phases, .. } = now;
         let (seed, schedule) = (self.config.run.seed, schedule.state());
         let moment = Moment { epoch: *epoch, seed, best: *best, best_model, improved: *improved, schedule };
@@ -269,13 +284,13 @@ impl Trainer {
     }
 
     /// Goes back to the best epoch and gives its scores.
-    fn to_best(&self, now: &Progressing<'_>, lesson: &Lesson, metric: Metric) -> Result<Scores> {
+    fn to_best(&self, now: &Progressing, course: &Course, metric: Metric) -> Result<Scores> {
         match now.best {
             Some(best) => {
                 now.learner.load_model(&now.best_model)?;
                 Ok(best)
             }
-            None => now.learner.evaluate(lesson, metric, now.epoch),
+            None => course.evaluate(&now.learner, metric, now.epoch),
         }
     }
 
@@ -291,19 +306,15 @@ impl Trainer {
     /// Writes what a run leaves behind, `result.json` last, and gives the loss of every epoch.
     fn finish(
         &self,
-        shard: &Shard,
-        now: &Progressing<'_>,
+        course: &Course,
+        now: &Progressing,
         record: Option<&Record<'_>>,
         plan: &Plan,
         outcome: &Outcome,
     ) -> Result<Vec<f64>> {
-        let logits = now.learner.logits()?;
-        let predictions = shard.collect(&logits)?;
-        let (Some(record), Some(dir), Some(predictions)) = (record, &self.dir, predictions) else {
-            return Ok(Vec::new());
-        };
+        course.predict(&now.learner, self.dir.as_ref().filter(|_| record.is_some()))?;
+        let (Some(record), Some(dir)) = (record, &self.dir) else { return Ok(Vec::new()) };
         dir.model(&now.learner.model()?.encode()?)?;
-        dir.predictions(&predictions, logits.cols())?;
         let (lines, best, metric) = (record.lines()?, &outcome.best, outcome.metric);
         let title = format!("{}, {} at epoch {}: {:.2} %", self.data.name, metric.name(), best.epoch, best.test);
         curve::write(dir.path(), &title, metric, &lines, best.epoch)?;

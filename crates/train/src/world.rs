@@ -1,4 +1,4 @@
-//! Who the ranks of a run are: this thread alone, threads of this process, or processes that `mpirun` started.
+//! Who the ranks of a run are: this thread alone, threads of this process, or processes that MPI or NCCL connects.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::decision::Decision;
 use crate::emulation::{Emulated, Emulation};
 use crate::error::Error;
 use crate::rank::Rank;
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", feature = "cuda"))]
 use crate::rank::SETUP;
 
 type Result<T, E = Error> = std::result::Result<T, E>;
@@ -32,8 +32,9 @@ enum Kind {
         options: threads::Options,
         faults: Arc<[Fault]>,
     },
-    #[cfg(feature = "mpi")]
-    Mpi(Rc<dyn graphweft_comm::Communicator>),
+    /// This process is one of those that something connects.
+    #[cfg(any(feature = "mpi", feature = "cuda"))]
+    Processes(Rc<dyn graphweft_comm::Communicator>, CommName),
 }
 
 impl World {
@@ -99,6 +100,7 @@ impl World {
         match config.comm {
             CommName::Threads => body(Self::threads(config)),
             CommName::Mpi => Self::enter_mpi(config, body),
+            CommName::Nccl => Self::enter_nccl(config, body),
         }
     }
 
@@ -109,8 +111,9 @@ impl World {
         E: From<Error> + From<graphweft_comm::Error> + Send,
     {
         let deadline = Duration::from_secs(config.deadline);
-        let options = graphweft_comm::mpi::Options { threads: share_of_threads(processes_here()), deadline };
-        graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Mpi(comm))))
+        let near = processes_here().or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1);
+        let options = graphweft_comm::mpi::Options { threads: share_of_threads(near), deadline };
+        graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Processes(comm, CommName::Mpi))))
     }
 
     #[cfg(not(feature = "mpi"))]
@@ -119,6 +122,28 @@ impl World {
         let remedy = "build with `cargo build --release --features mpi` (it needs an MPI library and libclang), or leave \
                       it out: ranks are then threads of one process";
         Err(Error::setting("parallel.comm", format!("this build has no MPI{started}"), remedy).into())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn enter_nccl<T, E>(config: &ParallelConfig, body: impl FnOnce(Self) -> Result<T, E> + Send) -> Result<T, E>
+    where
+        T: Send,
+        E: From<Error> + From<graphweft_comm::Error> + Send,
+    {
+        use graphweft_comm::nccl::{Options, Rendezvous, run};
+        let rendezvous = Rendezvous::of_this_process().map_err(|e| {
+            Error::setting("parallel.comm", e.to_string(), "start it as torchrun, mpirun or srun do, or leave it out")
+        })?;
+        let near = processes_here().unwrap_or(rendezvous.ranks);
+        let deadline = Duration::from_secs(config.deadline);
+        let options = Options { rendezvous, threads: share_of_threads(near), deadline };
+        run(&options, |comm| body(Self::of(Kind::Processes(comm, CommName::Nccl))))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn enter_nccl<T, E: From<Error>>(_: &ParallelConfig, _: impl FnOnce(Self) -> Result<T, E>) -> Result<T, E> {
+        let remedy = "build it with the feature cuda";
+        Err(Error::setting("parallel.comm", "this build has no NCCL: it knows no GPUs", remedy).into())
     }
 
     /// The same with things that go wrong, on ranks that are threads: for tests.
@@ -134,8 +159,16 @@ impl World {
         match &self.kind {
             Kind::Alone => 1,
             Kind::Threads { options, .. } => options.ranks,
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => comm.size(),
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm, _) => comm.size(),
+        }
+    }
+
+    /// How many of them are in this process.
+    pub fn ranks_inside(&self) -> usize {
+        match &self.kind {
+            Kind::Threads { options, .. } => options.ranks,
+            _ => 1,
         }
     }
 
@@ -143,8 +176,8 @@ impl World {
     pub fn leads(&self) -> bool {
         match &self.kind {
             Kind::Alone | Kind::Threads { .. } => true,
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => comm.rank() == 0,
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm, _) => comm.rank() == 0,
         }
     }
 
@@ -153,8 +186,8 @@ impl World {
     /// # Errors
     /// Its error, where it leads; [`Error::Refused`] elsewhere.
     pub(crate) fn share(&self, own: Option<Result<Decision>>) -> Result<Decision> {
-        #[cfg(feature = "mpi")]
-        if let Kind::Mpi(comm) = &self.kind {
+        #[cfg(any(feature = "mpi", feature = "cuda"))]
+        if let Kind::Processes(comm, _) = &self.kind {
             return share(&**comm, own);
         }
         own.unwrap_or(Err(Error::Refused))
@@ -172,8 +205,8 @@ impl World {
     pub fn ranks_here(&self) -> usize {
         match &self.kind {
             Kind::Alone | Kind::Threads { .. } => self.ranks(),
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(_) => processes_here(),
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm, _) => processes_here().unwrap_or(comm.size()),
         }
     }
 
@@ -181,8 +214,8 @@ impl World {
     pub fn comm_name(&self) -> CommName {
         match &self.kind {
             Kind::Alone | Kind::Threads { .. } => CommName::Threads,
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(_) => CommName::Mpi,
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(_, name) => *name,
         }
     }
 
@@ -220,9 +253,10 @@ impl World {
                 })?;
                 all.into_iter().next().unwrap_or_else(|| Err(ended()))
             }
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => {
-                match open(comm.rank()).and_then(|device| body(&Rank::among(Rc::clone(comm), &device))) {
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm, _) => {
+                let device = open(number_here().unwrap_or(comm.rank()));
+                match device.and_then(|device| body(&Rank::among(Rc::clone(comm), &device))) {
                     Err(e) if e.is_agreed() => {
                         // A launcher ends everyone when one process ends with an error: not before all are ready.
                         comm.barrier(SETUP)?;
@@ -235,23 +269,31 @@ impl World {
     }
 }
 
+/// How many processes the launcher has started on this machine, if it tells: these share what is here.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn processes_here() -> Option<usize> {
+    variable(&["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]).filter(|count| *count > 0)
+}
+
+/// Which of them this one is.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn number_here() -> Option<usize> {
+    variable(&["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"])
+}
+
+/// The first of these variables that is a number.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn variable(names: &[&str]) -> Option<usize> {
+    names.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
+}
+
 /// Threads of one of `ranks` that share those of the current pool.
 fn share_of_threads(ranks: usize) -> usize {
     (rayon::current_num_threads() / ranks.max(1)).max(1)
 }
 
-/// Processes of the run that are on this machine.
-#[cfg(feature = "mpi")]
-fn processes_here() -> usize {
-    let near = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"].into_iter().find_map(|name| {
-        let count: usize = std::env::var(name).ok()?.parse().ok()?;
-        (count > 0).then_some(count)
-    });
-    near.or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1)
-}
-
 /// No bytes stand for a refusal.
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", feature = "cuda"))]
 fn share(comm: &dyn graphweft_comm::Communicator, own: Option<Result<Decision>>) -> Result<Decision> {
     let bytes = match &own {
         Some(Ok(decision)) => decision.encode()?,

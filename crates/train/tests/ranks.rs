@@ -13,15 +13,17 @@ use std::time::Duration;
 use graphweft_comm::Fault;
 use graphweft_graph::npy::NpyFile;
 use graphweft_graph::progress::Silent;
+use graphweft_tensor::{Place, Precision};
 use graphweft_train::checkpoint::Checkpoint;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
 use graphweft_train::session::{self, Start, Summary};
+use graphweft_train::trainer::Run;
 use graphweft_train::world::World;
 use graphweft_train::{Error, Result};
 use serde_json::Value;
-use whole::{Watch, config, fresh, on_world, resume, run, same, stopped};
+use whole::{SMALL, Watch, config, fresh, on_world, resume, run, same, stopped};
 
 /// With how many ranks each is used here.
 const STRATEGIES: [(&str, u64); 7] =
@@ -50,16 +52,22 @@ fn plan(dir: &Path) -> Value {
     serde_json::from_slice(&fs::read(dir.join("plan.json")).unwrap()).unwrap()
 }
 
-#[test]
-fn ranks_learn_what_one_learns_with_the_same_bytes_every_time() {
+/// Trains on ranks that all compute at one place.
+fn fresh_at(at: Place, config: &Config, dir: &Path) -> Summary {
+    let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+    let world = World::threads(&config.parallel).at(at, Precision::default());
+    on_world(&world, data, config, dir, &Start::New, Watch::default()).unwrap()
+}
+
+fn ranks_learn_the_same(at: Place) {
     let dir = tempfile::tempdir().unwrap();
     for (dtype, tolerance) in [("f64", 1e-9), ("f32", 1e-4)] {
         let more = [&format!("compute.dtype={dtype}"), "model.norm=batch", "encoding.degree=true", "train.dropout=0.5"];
         let alone = dir.path().join(format!("{dtype}-alone"));
-        let one = fresh(&config(&more), &alone);
+        let one = fresh_at(at, &config(&more), &alone);
         for (strategy, ranks) in STRATEGIES {
             let path = |again| dir.path().join(format!("{dtype}-{strategy}-{ranks}-{again}"));
-            let [found, _] = ["a", "b"].map(|again| fresh(&on(strategy, ranks, &more), &path(again)));
+            let [found, _] = ["a", "b"].map(|again| fresh_at(at, &on(strategy, ranks, &more), &path(again)));
             same(&path("a"), &path("b"), strategy);
             let apart = difference(&one.runs[0].losses, &found.runs[0].losses);
             assert!(apart < tolerance, "{dtype} {strategy} on {ranks}: {apart}");
@@ -69,6 +77,17 @@ fn ranks_learn_what_one_learns_with_the_same_bytes_every_time() {
             assert_eq!((&plan(&path("a"))["strategy"], &plan(&path("a"))["ranks"]), (&strategy.into(), &ranks.into()));
         }
     }
+}
+
+#[test]
+fn ranks_learn_what_one_learns_with_the_same_bytes_every_time() {
+    ranks_learn_the_same(Place::Cpu);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn ranks_of_a_gpu_learn_what_one_learns_with_the_same_bytes_every_time() {
+    ranks_learn_the_same(Place::Cuda(0));
 }
 
 #[test]
@@ -91,6 +110,29 @@ fn every_rank_tells_what_it_took() {
     }
     let alone = fresh(&config(&[]), &dir.path().join("alone")).runs.remove(0).cost.tolls;
     assert!(alone.len() == 1 && alone[0].sent.is_empty() && alone[0].peak.total() > tolls[0].peak.total());
+}
+
+#[test]
+fn features_that_are_aggregated_as_they_are_travel_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let sage = |ranks: u64, input_dropout: &str| {
+        let mut draft = Draft::default();
+        let ranks = format!("parallel.ranks={ranks}");
+        let more = ["model.name=sage", "compute.dtype=f64", "parallel.strategy=halo:plain", &ranks, input_dropout];
+        let settings = SMALL.iter().filter(|s| !s.starts_with("model.heads")).chain(&more);
+        settings.for_each(|s| draft.assign(s).unwrap());
+        let config = draft.finish().unwrap();
+        fresh(&config, &dir.path().join(format!("{ranks} {input_dropout}"))).runs.remove(0)
+    };
+    let [one, kept] = [1, 3].map(|ranks| sage(ranks, "train.input_dropout=0"));
+    let dropped = sage(3, "train.input_dropout=0.1");
+    let bytes = |run: &Run| {
+        let sent = run.cost.tolls.iter().flat_map(|toll| &toll.sent).filter(|sent| sent.op == "aggregate");
+        sent.map(|sent| sent.bytes).sum::<u64>()
+    };
+    // The second layer's 3 columns and their gradients; and each time the first's 8 columns, if dropout makes them new.
+    assert_eq!(bytes(&kept) * (2 * 3 + 8), bytes(&dropped) * (2 * 3));
+    assert!(bytes(&kept) > 0 && difference(&one.losses, &kept.losses) < 1e-9);
 }
 
 #[test]

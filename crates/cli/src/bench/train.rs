@@ -14,6 +14,7 @@ use graphweft_tensor::{DType, Usage};
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::emulation::{Clock, Emulation};
+use graphweft_train::handout::Handout;
 use graphweft_train::learner::Learner;
 use graphweft_train::planner;
 use graphweft_train::rank::Toll;
@@ -36,6 +37,8 @@ enum Remat {
     Attention,
     /// Everything inside a layer
     Layer,
+    /// The same, and in that again its attention
+    Both,
 }
 
 #[derive(clap::Args)]
@@ -156,11 +159,16 @@ fn time(args: &Args, config: &Config, places: &[String], world: &World, ui: &Ui)
     let plan = planner::shared(config, world, &data, &graph, &(Arc::new(ui.clone()) as Arc<dyn Progress>))?;
     let mut config = config.clone();
     config.compute.remat = plan.remat;
-    let task = (Arc::clone(&data), config.clone(), plan.clone(), args.common.runs);
+    let (name, nodes, edges) = (data.name.clone(), data.graph.num_dst(), data.graph.num_edges());
+    let whole = Handout::new((data, graph, split), world.ranks_inside());
+    let task = (config.clone(), plan.clone(), args.common.runs);
     let Measured { times, parameters, tolls, elsewhere } = world.run(move |rank| {
-        let (data, config, plan, runs) = &task;
-        let shard = Shard::new(rank, data, &graph, plan, config)?;
-        measure(&shard, &Lesson::new(&shard, data.target()?, &split)?, config, *runs)
+        let (whole, (config, plan, runs)) = (whole.take()?, &task);
+        let (data, graph, split) = &*whole;
+        let shard = Shard::new(rank, data, graph, plan, config)?;
+        let lesson = Lesson::new(&shard, data.target()?, split)?;
+        drop(whole);
+        measure(&shard, &lesson, config, *runs)
     })?;
     let dtype = DType::from(config.compute.dtype);
     let steps = (0..times[0].len()).map(|k| times.iter().map(|phase| phase[k]).sum()).collect();
@@ -171,8 +179,8 @@ fn time(args: &Args, config: &Config, places: &[String], world: &World, ui: &Ui)
     let elsewhere: Vec<Elsewhere> =
         places.iter().enumerate().map(|(k, name)| Elsewhere::new(name, &elsewhere, k)).collect();
     let mut json = json!({
-        "op": "train", "model": config.model_name(), "graph": data.name, "nodes": data.graph.num_dst(),
-        "edges": data.graph.num_edges(), "threads": world.threads_of_rank(), "device": world.place().to_string(), "dtype": dtype.to_string(),
+        "op": "train", "model": config.model_name(), "graph": name, "nodes": nodes,
+        "edges": edges, "threads": world.threads_of_rank(), "device": world.place().to_string(), "dtype": dtype.to_string(),
         "hidden": args.common.hidden, "layers": args.layers, "parameters": parameters, "dropout": args.dropout,
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
         "peak_bytes": peak.total(), "peak": usage(peak), "peak_bytes_by_rank": peaks,
@@ -197,7 +205,7 @@ fn time(args: &Args, config: &Config, places: &[String], world: &World, ui: &Ui)
             "{} with {} layers on {}, {} × {} threads, {}, {dtype}",
             config.model_name(),
             args.layers,
-            data.name,
+            name,
             plan.ranks,
             world.threads_of_rank(),
             plan.strategy,
@@ -237,13 +245,13 @@ impl Elsewhere {
 /// Runs epochs on one rank.
 fn measure(shard: &Shard, lesson: &Lesson, config: &Config, runs: u32) -> graphweft_train::Result<Measured> {
     let (rank, ledger) = (&shard.rank, shard.device().ledger());
-    let mut learner = Learner::new(shard, config)?;
+    let mut learner = Learner::new(rank, shard.shape, config)?;
     let (mut times, mut elsewhere): ([Vec<f64>; 3], Vec<_>) = Default::default();
     ledger.reset_peak();
     for epoch in 1..=u64::from(runs) + 1 {
         rank.reset_sent();
         rank.clock().inspect(|clock| clock.start());
-        learner.learn(lesson, epoch, config.train.lr, &mut |phase, start| {
+        learner.learn(shard, lesson, epoch, config.train.lr, &mut |phase, start| {
             let ms = start.elapsed().as_secs_f64() * 1e3;
             let which = ["forward", "backward", "update"].iter().position(|name| *name == phase);
             if let Some(times) = which.and_then(|k| times.get_mut(k)) {

@@ -65,6 +65,7 @@ fn fastest(found: &Found) -> BTreeMap<&'static str, f64> {
             Strategy::Heads => "heads",
             Strategy::Ring { .. } => "ring",
             Strategy::Grid { .. } => "grid",
+            Strategy::Isolated => "isolated",
         };
         if let Some(p) = &a.prediction {
             // The fastest comes first.

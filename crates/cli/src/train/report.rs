@@ -10,6 +10,7 @@ use graphweft_train::rank::{Sent, Toll};
 use graphweft_train::session::Summary;
 use serde_json::{Value, json};
 
+use crate::memory;
 use crate::ui::{self, Ui};
 
 pub(super) struct Report<'a> {
@@ -57,6 +58,7 @@ impl Report<'_> {
             "peak_bytes": peaks, "peak": ui::usage(largest(tolls)), "peak_by_rank": by_rank,
             "bytes_sent_per_epoch": sent, "sent": operations(tolls), "threads": self.threads, "device": self.place.to_string(),
             "strategy": s.plan.strategy, "ranks": s.plan.ranks, "plan": self.dir.join("plan.json"),
+            "resident_bytes": memory::peak_bytes(), "read_bytes": memory::read_bytes(),
             "remat": s.plan.remat, "predicted": s.plan.predicted, "measured": s.plan.measured,
             "graph": self.data.name, "model": self.config.model_name(), "run": self.dir,
         });
@@ -108,7 +110,7 @@ impl Report<'_> {
             if s.runs.len() > 1 { format!(", mean ± deviation of {} seeds", s.runs.len()) } else { String::new() },
             ui::table(header, rows),
             between_ranks(tolls),
-            memory(tolls),
+            held(tolls),
             match tolls.len() {
                 0 | 1 => format!("{} threads", self.threads),
                 ranks => format!("{ranks} ranks with {} threads each", self.threads),
@@ -129,7 +131,7 @@ fn compared(plan: &Plan) -> String {
 }
 
 /// Memory at the peak of the rank that needed most, by purpose.
-fn memory(tolls: &[Toll]) -> String {
+fn held(tolls: &[Toll]) -> String {
     let peak = largest(tolls);
     let tags = Tag::ALL.into_iter().filter(|tag| peak.of(*tag) > 0);
     let tags: Vec<String> = tags.map(|tag| format!("{} {}", tag.name(), ui::bytes(peak.of(tag)))).collect();

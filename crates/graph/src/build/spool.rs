@@ -15,7 +15,7 @@ const IN_MEMORY: usize = 64 << 20;
 /// Appends elements; what exceeds 64 MiB lies in a temporary file that is mapped when complete.
 ///
 /// Sizes claimed by a header are never allocated: the array grows with what was really read.
-pub(crate) struct Spool<T> {
+pub struct Spool<T> {
     scratch: Scratch,
     memory: Vec<T>,
     file: Option<File>,
@@ -23,11 +23,13 @@ pub(crate) struct Spool<T> {
 }
 
 impl<T: Pod> Spool<T> {
-    pub(crate) fn new(scratch: &Scratch) -> Self {
+    /// An empty array; its file, if it needs one, will be in `scratch`.
+    pub fn new(scratch: &Scratch) -> Self {
         Self { scratch: scratch.clone(), memory: Vec::new(), file: None, in_file: 0 }
     }
 
-    pub(crate) fn push(&mut self, elements: &[T]) -> Result<()> {
+    /// Appends elements.
+    pub fn push(&mut self, elements: &[T]) -> Result<()> {
         self.memory.extend_from_slice(elements);
         if self.memory.len() * size_of::<T>() > IN_MEMORY { self.spill() } else { Ok(()) }
     }
@@ -48,7 +50,7 @@ impl<T: Pod> Spool<T> {
     }
 
     /// The whole array, owned if it is small and mapped if not.
-    pub(crate) fn finish(mut self) -> Result<Buf<T>> {
+    pub fn finish(mut self) -> Result<Buf<T>> {
         if self.file.is_none() {
             return Ok(self.memory.into());
         }

@@ -48,7 +48,7 @@ pub(super) fn prefix_sum(indptr: &mut [u64]) {
 }
 
 /// Builds a CSR row by row: `length(i)` entries in row i, written by `fill(i, row)`, both called once per row.
-pub(super) fn build<I: NodeId>(
+pub(crate) fn build<I: NodeId>(
     num_dst: usize,
     num_src: usize,
     length: impl Fn(usize) -> usize + Sync,

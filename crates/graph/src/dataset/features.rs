@@ -19,7 +19,7 @@ pub enum Dense {
 
 impl Dense {
     /// Maps `path` if it exists: a matrix of `rows` rows.
-    pub(super) fn map(path: &Path, field: &str, rows: usize) -> Result<Option<Self>> {
+    pub(crate) fn map(path: &Path, field: &str, rows: usize) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
         }
@@ -50,6 +50,14 @@ impl Dense {
         match self {
             Self::F32 { values, .. } => values.len(),
             Self::F16 { values, .. } => values.len(),
+        }
+    }
+
+    /// Gives the pages of a mapped file back; see [`Buf::release`].
+    pub fn release(&self) {
+        match self {
+            Self::F32 { values, .. } => values.release(),
+            Self::F16 { values, .. } => values.release(),
         }
     }
 

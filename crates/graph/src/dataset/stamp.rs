@@ -15,10 +15,10 @@ const VERSION: &str = "graphweft-validated 1";
 const NAME: &str = ".validated";
 
 /// The files of a dataset with their sizes and modification times, as text.
-pub(super) struct Files(String);
+pub(crate) struct Files(String);
 
 impl Files {
-    pub(super) fn of(dir: &Path) -> Result<Self> {
+    pub(crate) fn of(dir: &Path) -> Result<Self> {
         let mut lines = Vec::new();
         let mut look = |folder: &Path| -> std::io::Result<()> {
             for entry in fs::read_dir(folder)? {
@@ -46,13 +46,13 @@ impl Files {
     }
 }
 
-pub(super) fn is_current(dir: &Path, files: &Files) -> bool {
+pub(crate) fn is_current(dir: &Path, files: &Files) -> bool {
     let same = |path: PathBuf| fs::read_to_string(path).is_ok_and(|text| text == files.0);
     same(dir.join(NAME)) || in_cache(dir).is_some_and(same)
 }
 
 /// Leaves a stamp where it can; without one the next open validates again.
-pub(super) fn save(dir: &Path, files: &Files) {
+pub(crate) fn save(dir: &Path, files: &Files) {
     // Root may write anywhere, but a folder that is marked read-only is meant to stay as it is.
     let read_only = fs::metadata(dir).is_ok_and(|about| about.permissions().readonly());
     if !read_only && fs::write(dir.join(NAME), &files.0).is_ok() {

@@ -56,6 +56,11 @@ impl BlockModel {
         Ok(spec)
     }
 
+    /// Classes and features for nodes whose edges come from elsewhere.
+    pub(super) fn of_nodes(nodes: u64, classes: u64, width: u64) -> Self {
+        Self { nodes, classes, degree: 1, homophily: HOMOPHILY, width, snr: SNR }
+    }
+
     pub(super) fn classes(&self) -> usize {
         self.classes as usize
     }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::block_model::BlockModel;
 use super::counting::{Draws, PIECE};
 use super::fields::Fields;
 use super::{MOST_DEGREE, MOST_NODES, Stream};
@@ -20,19 +21,40 @@ const LEVELS: u32 = 4;
 const GROUP: u64 = 4;
 const MOST_BLOCKS: usize = MOST_NODES.ilog2().div_ceil(LEVELS) as usize;
 
-/// `rmat:S:D`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Classes where features are asked for and their number is not given.
+const CLASSES: u64 = 8;
+
+/// `rmat:S:D[:f=…][:c=…]`.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rmat {
     scale: u32,
     degree: u64,
+    /// Classes with features, which edges know nothing of.
+    task: Option<BlockModel>,
 }
 
 impl Rmat {
     pub(super) fn parse(mut fields: Fields<'_>) -> Result<Self> {
         let scale = fields.integer("S", 1..=MOST_NODES.ilog2().into())? as u32;
         let degree = fields.integer("D", 1..=MOST_DEGREE)?;
-        fields.end()?;
-        Ok(Self { scale, degree })
+        let (mut width, mut classes) = (None, None);
+        while let Some((key, value)) = fields.setting()? {
+            match key {
+                "f" => width = Some(fields.number(key, value, 1..=1 << 16)?),
+                "c" => classes = Some(fields.number(key, value, 1..=1 << scale.min(16))?),
+                _ => return Err(fields.error(format_args!("there is no key {key:?}, only f and c"))),
+            }
+        }
+        if width.is_none() && classes.is_some() {
+            return Err(fields.error("c, the number of classes, needs f, the number of features"));
+        }
+        let classes = classes.unwrap_or(CLASSES.min(1 << scale));
+        Ok(Self { scale, degree, task: width.map(|width| BlockModel::of_nodes(1 << scale, classes, width)) })
+    }
+
+    /// What can be learned about its nodes.
+    pub(super) fn task(&self) -> Option<&BlockModel> {
+        self.task.as_ref()
     }
 
     pub(super) fn draws(&self, seed: u64) -> impl Draws {
@@ -48,7 +70,9 @@ impl Rmat {
 
 impl fmt::Display for Rmat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rmat:{}:{}", self.scale, self.degree)
+        write!(f, "rmat:{}:{}", self.scale, self.degree)?;
+        let keys = self.task.as_ref().map(|task| write!(f, ":f={}:c={}", task.width(), task.classes()));
+        keys.unwrap_or(Ok(()))
     }
 }
 
@@ -158,7 +182,7 @@ mod tests {
     #[test]
     fn quadrants_are_chosen_as_often_as_they_should_be_at_every_level() {
         // Without the permutation the bits of the ids are the choices.
-        let rmat = Rmat { scale: 6, degree: 1 << 12 };
+        let rmat = Rmat { scale: 6, degree: 1 << 12, task: None };
         let random = Philox::new(3, Stream::Edges.number());
         let table = AliasTable::new();
         let len = rmat.degree << 5;

@@ -12,10 +12,11 @@ fn graph(text: &str, seed: u64) -> Csr<u32> {
     spec(text).graph(seed, &Silent).unwrap()
 }
 
-const ALL: [&str; 9] = [
+const ALL: [&str; 10] = [
     "rmat:1:1",
     "rmat:11:16",
     "rmat:12:9+loops",
+    "rmat:6:5:f=4:c=3+loops",
     "sbm:1:1:4",
     "sbm:3001:7:9",
     "sbm:2000:3:6:h=0.25:f=5:snr=2+loops",
@@ -154,10 +155,12 @@ fn nonsense_is_refused_with_the_grammar() {
         ("rmat:5:0", "D is \"0\""),
         ("rmat:5:-3", "D is \"-3\""),
         ("rmat:5:99999999999999999999", "D is"),
-        ("rmat:5:4:3", "one field too many"),
+        ("rmat:5:4:3", "key=value"),
+        ("rmat:5:4:q=3", "no key \"q\""),
+        ("rmat:5:4:c=3", "needs f"),
         ("rmat:5:4+hubs", "no suffix \"+hubs\""),
         ("rmat:5:4+loops+loops", "no suffix"),
-        ("rmat:5:4:+loops", "one field too many"),
+        ("rmat:5:4:+loops", "key=value"),
         ("rmat:+5:4", "no suffix"),
         ("sbm:10:20:3", "C is \"20\", expected a number from 1 to 10"),
         ("sbm:10:2:3:q=1", "no key \"q\""),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{check_heads, check_layers};
 use crate::graph_ops::{Attend, EdgeBias, Score};
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Mode, Network, Remat, Shape, Step};
+use crate::network::{Buffer, Layer, Mode, Network, Shape, Step};
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::Embedding;
 use crate::parts::norm::{NormKind, Normalisation};
@@ -155,7 +155,7 @@ impl Layer for ExphormerLayer {
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
         let (attention, layer, tokens_too) = (Rc::clone(&self.attention), self.number, !self.last);
-        let found = if step.remat != Remat::None {
+        let found = if step.remat.of_attention() {
             let again = step.clone();
             let inputs: Vec<&Var> = state.iter().collect();
             tape.checkpoint(&inputs, move |tape, state| attention.run(tape, &again, layer, state, tokens_too))?

@@ -1,9 +1,9 @@
 //! Attention that is computed again in backward, with the products of its operands, instead of being kept: also inside a layer that
-//! is computed again as a whole, so that its operands do not lie beside what the feed-forward network needs.
+//! is computed again as a whole, where asked for, so that its operands do not lie beside what the feed-forward network needs.
 
 use graphweft_tensor::{Result, Tape, Var};
 
-use crate::network::{Remat, Step};
+use crate::network::Step;
 use crate::parts::input::Input;
 
 /// Runs `attention` on `x`; its inside is kept for backward, or computed again, as the step says.
@@ -13,7 +13,7 @@ pub fn attention_again(
     x: &Input,
     attention: impl Fn(&mut Tape, &Step, &Input) -> Result<Var> + 'static,
 ) -> Result<Var> {
-    if step.remat == Remat::None {
+    if !step.remat.of_attention() {
         return attention(tape, step, x);
     }
     let again = step.clone();

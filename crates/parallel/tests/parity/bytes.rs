@@ -88,7 +88,8 @@ fn rows(strategy: Strategy, layouts: &[Layout], op: Op, s: Size) -> [usize; 2] {
             let served = layouts.iter().map(|l| halo(cover, l.csr(), &ranges, l.rank(), &c));
             [served.sum(); 2]
         }
-        Strategy::Ring { .. } => {
+        // Where all rows are needed at once, isolated is a ring.
+        Strategy::Ring { .. } | Strategy::Isolated => {
             let needed: usize = layouts.iter().map(|l| remote(l.csr(), &l.own())).sum();
             [needed * c.pull, needed * c.pull * if c.again { 2 } else { 1 }]
         }

@@ -1,14 +1,16 @@
 //! Sums with coefficients and moved columns, on the CPU.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::elementwise::{GRAIN, Real};
 use super::rowwise::{Blocks, Storage, by_dtype, span};
 use super::share::Shared;
 use super::{Cpu, host, host_mut};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::combine::{Columns, CombineKernels};
+use crate::ops::combine::{CombineKernels, Patch};
 
 const OP: &str = "combine";
 
@@ -36,20 +38,19 @@ impl CombineKernels for Cpu {
         })
     }
 
-    fn copy_columns(&self, from: &Matrix, to: &mut Matrix, c: Columns, add: bool) -> Result<()> {
-        let (rows, from_cols, to_cols) = (from.rows(), from.cols(), to.cols());
-        to.expect(OP, "target", rows, to_cols)?;
-        if c.from + c.count > from_cols || c.to + c.count > to_cols {
-            return Err(Error::Argument { op: OP, problem: format!("{c:?} of {from_cols} and {to_cols}") });
-        }
+    fn copy_patch(&self, from: &Matrix, to: &mut Matrix, patch: Patch, add: bool) -> Result<()> {
+        patch.check(from, to)?;
+        let (from_cols, to_cols) = (from.cols(), to.cols());
+        let Patch { from: [from_row, from_col], to: [to_row, to_col], size: [rows, count] } = patch;
+        let shifted = |rows: &Range<usize>, by: usize| rows.start + by..rows.end + by;
         by_dtype!(from.dtype(), T => {
             let (from, to) = (host::<T>(OP, "source", from)?, Shared::new(host_mut::<T>(OP, "target", to)?));
-            Blocks::new(rows, c.count).each(|_, rows| {
+            Blocks::new(rows, count).each(|_, rows| {
                 // SAFETY: blocks of rows are disjoint.
-                let to = unsafe { to.part(span(&rows, to_cols)) };
-                let from = &from[span(&rows, from_cols)];
+                let to = unsafe { to.part(span(&shifted(&rows, to_row), to_cols)) };
+                let from = &from[span(&shifted(&rows, from_row), from_cols)];
                 for (to, from) in to.chunks_exact_mut(to_cols.max(1)).zip(from.chunks_exact(from_cols.max(1))) {
-                    let (to, from) = (&mut to[c.to..][..c.count], &from[c.from..][..c.count]);
+                    let (to, from) = (&mut to[to_col..][..count], &from[from_col..][..count]);
                     if add {
                         for (to, from) in to.iter_mut().zip(from) {
                             *to = T::store(to.load() + from.load());

@@ -4,9 +4,9 @@ use super::Cuda;
 use super::elementwise::typed;
 use super::launch::THREADS;
 use super::shape::RowShape;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::combine::{Columns, CombineKernels};
+use crate::ops::combine::{CombineKernels, Patch};
 
 const OP: &str = "combine";
 
@@ -19,26 +19,25 @@ impl CombineKernels for Cuda {
         self.scale_elements(OP, a, m)
     }
 
-    fn copy_columns(&self, from: &Matrix, to: &mut Matrix, c: Columns, add: bool) -> Result<()> {
-        let (rows, from_cols, to_cols, dtype) = (from.rows(), from.cols(), to.cols(), from.dtype());
-        to.expect(OP, "target", rows, to_cols)?;
+    fn copy_patch(&self, from: &Matrix, to: &mut Matrix, patch: Patch, add: bool) -> Result<()> {
+        patch.check(from, to)?;
+        let (from_cols, to_cols, dtype) = (from.cols(), to.cols(), from.dtype());
         typed(OP, "target", to, dtype)?;
-        if c.from + c.count > from_cols || c.to + c.count > to_cols {
-            return Err(Error::Argument { op: OP, problem: format!("{c:?} of {from_cols} and {to_cols}") });
-        }
-        let shape = RowShape::strided(rows, c.count, dtype, &[from_cols, to_cols, c.from, c.to]);
+        let [rows, count] = patch.size;
+        let first = |[row, col]: [usize; 2], cols: usize| row * cols + col;
+        let shape = RowShape::strided(rows, count, dtype, &[from_cols, to_cols, patch.from[1], patch.to[1]]);
         let launch = self
-            .rowwise(OP, "copy_columns", shape, dtype)?
+            .rowwise(OP, "copy_patch", shape, dtype)?
             .read("source", from)?
             .write("target", to)?
             .arg(rows as i64)
-            .arg(c.count as i32)
+            .arg(count as i32)
             .arg(from_cols as i32)
-            .arg(c.from as i32)
+            .arg(first(patch.from, from_cols) as i64)
             .arg(to_cols as i32)
-            .arg(c.to as i32)
+            .arg(first(patch.to, to_cols) as i64)
             .arg(i32::from(add));
-        // SAFETY: the arguments are those of the kernel, which stays inside the columns that were checked.
+        // SAFETY: the arguments are those of the kernel, which stays inside the patch that was checked.
         unsafe { launch.run(shape.grid(), THREADS, 0) }
     }
 }

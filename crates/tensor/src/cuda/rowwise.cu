@@ -41,8 +41,8 @@ extern "C" __global__ void residual(const T *x, const T *z, T *sum, i64 rows, in
 }
 
 // Columns of one matrix to columns of another, copied or added.
-extern "C" __global__ void copy_columns(const T *from, T *to, i64 rows, int cols, int from_width, int from_first, int to_width,
-                                        int to_first, int add) {
+extern "C" __global__ void copy_patch(const T *from, T *to, i64 rows, int cols, int from_width, i64 from_first, int to_width,
+                                      i64 to_first, int add) {
     each(rows, cols, [&](i64 row, int c) {
         C v[VEC], w[VEC];
         T *at = to + row * to_width + to_first + c;

@@ -7,7 +7,7 @@ use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::activation::{Activation, ActivationKernels};
 use crate::ops::batch_norm::{BatchNormKernels, Normaliser};
-use crate::ops::combine::{Columns, CombineKernels};
+use crate::ops::combine::{CombineKernels, Patch};
 use crate::ops::dropout::{DropoutKernels, RowDropout};
 use crate::ops::epilogue::{Ending, EpilogueKernels};
 use crate::ops::head_dot::HeadDotKernels;
@@ -73,10 +73,11 @@ impl CombineKernels for Dry {
         self.stream("scale", &[m], &[m])
     }
 
-    fn copy_columns(&self, from: &Matrix, to: &mut Matrix, columns: Columns, add: bool) -> Result<()> {
-        let bytes = |m: &Matrix| m.rows() * columns.count * m.dtype().size();
-        let read = bytes(from) + if add { bytes(to) } else { 0 };
-        self.tell("copy columns", to.dtype(), false, Kind::Stream { read, written: bytes(to) })
+    fn copy_patch(&self, from: &Matrix, to: &mut Matrix, patch: Patch, add: bool) -> Result<()> {
+        patch.check(from, to)?;
+        let bytes = patch.size[0] * patch.size[1] * to.dtype().size();
+        let read = if add { 2 * bytes } else { bytes };
+        self.tell("copy patch", to.dtype(), false, Kind::Stream { read, written: bytes })
     }
 }
 

@@ -17,19 +17,35 @@ pub trait CombineKernels {
     /// `m = a·m`.
     fn scale(&self, a: f64, m: &mut Matrix) -> Result<()>;
 
-    /// Copies columns of `from` to columns of `to`, as many as `columns` says, or adds them if `add`.
-    fn copy_columns(&self, from: &Matrix, to: &mut Matrix, columns: Columns, add: bool) -> Result<()>;
+    /// Copies a patch of `from` to one of `to`, or adds it if `add`.
+    fn copy_patch(&self, from: &Matrix, to: &mut Matrix, patch: Patch, add: bool) -> Result<()>;
 }
 
-/// Which columns go where.
-#[derive(Clone, Copy, Debug)]
-pub struct Columns {
-    /// First column of the source.
-    pub from: usize,
-    /// First column of the target.
-    pub to: usize,
-    /// How many.
-    pub count: usize,
+/// Some columns of some rows, and where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// First row and column in the source.
+    pub from: [usize; 2],
+    /// First row and column in the target.
+    pub to: [usize; 2],
+    /// How many rows and columns.
+    pub size: [usize; 2],
+}
+
+impl Patch {
+    /// Columns of all `rows` rows.
+    pub fn columns(rows: usize, from: usize, to: usize, count: usize) -> Self {
+        Self { from: [0, from], to: [0, to], size: [rows, count] }
+    }
+
+    /// Fails unless both matrices have it.
+    pub(crate) fn check(&self, from: &Matrix, to: &Matrix) -> Result<()> {
+        let inside = |at: [usize; 2], m: &Matrix| at[0] + self.size[0] <= m.rows() && at[1] + self.size[1] <= m.cols();
+        if inside(self.from, from) && inside(self.to, to) {
+            return Ok(());
+        }
+        Err(Error::Argument { op: OP, problem: format!("{self:?} of {from:?} and {to:?}") })
+    }
 }
 
 /// a·x + b·y.
@@ -64,7 +80,7 @@ pub fn concat(tape: &mut Tape, parts: &[&Var]) -> Result<Var> {
     for part in parts {
         let count = part.value().cols();
         part.value().expect(OP, "part", rows, count)?;
-        device.backend().copy_columns(part.value(), &mut y, Columns { from: 0, to: at, count }, false)?;
+        device.backend().copy_patch(part.value(), &mut y, Patch::columns(rows, 0, at, count), false)?;
         at += count;
     }
     Ok(tape.push(parts, y, || ConcatBackward { widths }))
@@ -78,7 +94,7 @@ pub fn columns(tape: &mut Tape, x: &Var, range: Range<usize>) -> Result<Var> {
     }
     let (device, count) = (tape.device().clone(), range.len());
     let mut y = device.uninit(OP, rows, count, x.value().dtype(), Tag::Activations)?;
-    device.backend().copy_columns(x.value(), &mut y, Columns { from: range.start, to: 0, count }, false)?;
+    device.backend().copy_patch(x.value(), &mut y, Patch::columns(rows, range.start, 0, count), false)?;
     Ok(tape.push(&[x], y, || ColumnsBackward { cols, range }))
 }
 
@@ -133,7 +149,7 @@ impl Backward for ConcatBackward {
                     Some(dx) => dx,
                     None => device.uninit(OP, dy.rows(), count, dy.dtype(), Tag::Activations)?,
                 };
-                device.backend().copy_columns(&dy, &mut dx, Columns { from: at, to: 0, count }, add)?;
+                device.backend().copy_patch(&dy, &mut dx, Patch::columns(dy.rows(), at, 0, count), add)?;
                 grads.put(k, dx)?;
             }
             at += count;
@@ -155,8 +171,8 @@ impl Backward for ColumnsBackward {
             Some(dx) => dx,
             None => device.zeros(OP, dy.rows(), self.cols, dy.dtype(), Tag::Activations)?,
         };
-        let columns = Columns { from: 0, to: self.range.start, count: self.range.len() };
-        device.backend().copy_columns(&dy, &mut dx, columns, true)?;
+        let columns = Patch::columns(dy.rows(), 0, self.range.start, self.range.len());
+        device.backend().copy_patch(&dy, &mut dx, columns, true)?;
         grads.put(0, dx)
     }
 }

@@ -13,7 +13,7 @@ use super::{Problem, at_least_one};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ParallelConfig {
-    /// How many ranks. Unset: one, or all processes that `mpirun` started.
+    /// How many ranks. Unset: one, or all processes that a launcher started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u64>,
     /// What each rank computes and what moves between them: auto, or a strategy by name.
@@ -43,6 +43,8 @@ pub enum CommName {
     Threads,
     /// Ranks are processes that `mpirun` started.
     Mpi,
+    /// Ranks are processes with a GPU each, started by `torchrun`, `mpirun` or `srun`.
+    Nccl,
 }
 
 impl fmt::Display for CommName {
@@ -50,6 +52,7 @@ impl fmt::Display for CommName {
         f.write_str(match self {
             Self::Threads => "threads",
             Self::Mpi => "mpi",
+            Self::Nccl => "nccl",
         })
     }
 }

@@ -97,7 +97,7 @@ pub fn probe(world: &World, dtypes: &[DType], wanted: bool, progress: &Arc<dyn P
     let measured = match world.comm_name() {
         CommName::Threads if wanted => Some(on_threads(world, ranks, dtypes, progress)?),
         CommName::Threads => None,
-        CommName::Mpi => among(world, wanted, dtypes, progress)?,
+        CommName::Mpi | CommName::Nccl => among(world, wanted, dtypes, progress)?,
     };
     let Some(measured) = measured.filter(|_| wanted) else { return Ok(kept) };
     let between =

@@ -43,17 +43,17 @@ pub(crate) fn decide_by_measuring(
             (plan.strategy, plan.remat, config.compute.remat) = (*strategy, *remat, *remat);
             let shard = Shard::new(rank, data, graph, &plan, &config)?;
             let lesson = Lesson::new(&shard, data.target()?, split)?;
-            let mut learner = Learner::new(&shard, &config)?;
+            let mut learner = Learner::new(rank, shard.shape, &config)?;
             let mut best = f64::INFINITY;
             for step in 1..=STEPS {
                 let start = Instant::now();
-                learner.learn(&lesson, step, config.train.lr, &mut |_, _| ())?;
+                learner.learn(&shard, &lesson, step, config.train.lr, &mut |_, _| ())?;
                 if step > 1 {
                     best = best.min(start.elapsed().as_secs_f64());
                 }
             }
             // The same number on every rank.
-            all.push(shard.sum(Total::Setup, &[best])?[0] / rank.count() as f64);
+            all.push(rank.sum(Total::Setup, &[best])?[0] / rank.count() as f64);
         }
         Ok(all)
     })?;

@@ -1,0 +1,133 @@
+//! Training on pieces of the graph: `isolated`.
+//!
+//! The graph is cut into chunks ([`graphweft_graph::chunks`]). A rank has some of them as *base* chunks, whose nodes it learns from.
+//! In a step every rank takes one of its bases, with another chunk beside it and the halo of both ([`Piece`]), and works on that as
+//! if it were the whole graph. Nothing travels but gradients, and a few numbers that add up losses. The chunk beside a base is
+//! another one every `rotate_every` epochs: a *round*. So in the long run every edge between chunks is seen with both ends whole.
+//!
+//! What is missing is the surroundings of the halo. A node whose logits depend on much that is missing says less about the model
+//! on the whole graph: its loss is weighted by how much is there ([`Correction`]).
+//!
+//! An epoch is a step per base chunk. All ranks take the same number of steps; one that has no base left takes part with a piece
+//! without rows. With one chunk per rank this is like training on whole parts, with many like mini-batches; and because a piece
+//! needs nothing from the others, one rank can go through chunks that lie on a disk. Which piece is next depends on the epoch and
+//! the step alone, so the next one is loaded by a thread while this one is trained on, and a run that was interrupted goes on
+//! with the same bits.
+//!
+//! Scores are exact: on the whole graph, through `ring` on several ranks, [layer by layer](crate::layer_wise) on one.
+
+mod loader;
+mod memory;
+mod timetable;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use graphweft_graph::chunks::Chunks;
+use graphweft_graph::dataset::Split;
+use graphweft_model::Shape;
+use graphweft_tensor::{DType, Error as Computation};
+
+use crate::config::Config;
+use crate::data::Data;
+use crate::error::{Error, Result};
+use crate::learner::{Learner, Phases, Report};
+use crate::rank::Rank;
+use crate::shard::{Lesson, Shard};
+use loader::Loader;
+use timetable::{Timetable, Visit};
+
+pub(crate) use loader::{Loaded, Seeds, gather};
+pub(crate) use memory::{Demand, size};
+
+/// The pieces that a rank learns from.
+pub(crate) struct Pieces {
+    rank: Rank,
+    loader: Arc<Loader>,
+    timetable: Timetable,
+    now: Option<(Visit, Shard, Lesson)>,
+    coming: Option<(Visit, JoinHandle<Result<Loaded>>)>,
+    epochs: u64,
+    dtype: DType,
+}
+
+impl Pieces {
+    /// Those of `rank`, where `split` says which nodes are learned from.
+    pub(crate) fn new(rank: &Rank, data: &Arc<Data>, chunks: &Chunks, split: &Split, config: &Config) -> Result<Self> {
+        let loader = Loader::new(data, chunks, split, config)?;
+        let timetable = Timetable::new(&loader.seeds_by_chunk(), rank.count(), rank.index(), config);
+        Ok(Self {
+            rank: rank.clone(),
+            loader: Arc::new(loader),
+            timetable,
+            now: None,
+            coming: None,
+            epochs: config.train.epochs,
+            dtype: config.compute.dtype.into(),
+        })
+    }
+
+    /// What a model must know of the data.
+    pub(crate) fn shape(&self) -> Result<Shape> {
+        self.loader.shape()
+    }
+
+    /// Learns from all bases once.
+    pub(crate) fn learn(&mut self, learner: &mut Learner, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
+        let mut reports = Vec::with_capacity(self.timetable.steps());
+        for step in 0..self.timetable.steps() {
+            let start = std::time::Instant::now();
+            self.turn_to(self.timetable.visit(epoch, step))?;
+            self.look_ahead(epoch, step);
+            phase("load", start);
+            let Some((_, shard, lesson)) = &self.now else { return Err(lost("there is no piece")) };
+            reports.push((lesson.total(), learner.learn(shard, lesson, epoch, lr, phase)?));
+        }
+        learner.average_moments()?;
+        match reports[..] {
+            [(_, report)] => Ok(report),
+            _ => Ok(mean(&reports)),
+        }
+    }
+
+    /// Puts the piece of a visit in place of the one that was there.
+    fn turn_to(&mut self, visit: Visit) -> Result<()> {
+        if self.now.as_ref().is_some_and(|(at, ..)| *at == visit) {
+            return Ok(());
+        }
+        // Before the next one takes its memory.
+        self.now = None;
+        let loaded = match self.coming.take() {
+            Some((coming, thread)) if coming == visit => {
+                thread.join().map_err(|_| lost("the thread that loads pieces has panicked"))??
+            }
+            _ => self.loader.load(&visit)?,
+        };
+        let (shard, seeds) = Shard::of_piece(&self.rank, loaded, self.dtype, self.loader.classes())?;
+        let lesson = Lesson::of_seeds(&shard, seeds)?;
+        self.now = Some((visit, shard, lesson));
+        Ok(())
+    }
+
+    /// Begins to load what comes next.
+    fn look_ahead(&mut self, epoch: u64, step: usize) {
+        if self.coming.is_some() {
+            return;
+        }
+        if let Some(next) = self.timetable.next(epoch, step, self.epochs) {
+            let loader = Arc::clone(&self.loader);
+            self.coming = Some((next, std::thread::spawn(move || loader.load(&next))));
+        }
+    }
+}
+
+/// The mean over steps, by how much each counts.
+fn mean(reports: &[(f64, Report)]) -> Report {
+    let total: f64 = reports.iter().map(|(weight, _)| weight).sum();
+    let of = |part: fn(&Report) -> f64| reports.iter().map(|(weight, r)| weight * part(r)).sum::<f64>() / total;
+    Report { loss: of(|r| r.loss), gradient_norm: of(|r| r.gradient_norm) }
+}
+
+fn lost(problem: &str) -> Error {
+    Computation::Argument { op: "isolated", problem: problem.into() }.into()
+}

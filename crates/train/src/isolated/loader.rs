@@ -1,0 +1,193 @@
+//! Loads pieces: what is read, cut and computed on the host before a piece can be trained on. Any thread may do that.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use graphweft_graph::chunks::{Chunks, Halo, Piece};
+use graphweft_graph::dataset::{Dense, Features, Split};
+use graphweft_graph::random::Philox;
+use graphweft_model::{ModelConfig, Prepared, Shape};
+use graphweft_tensor::Ids;
+
+use super::memory::Demand;
+use super::timetable::Visit;
+use crate::config::{Config, Correction, IsolatedConfig, Normalise};
+use crate::data::{Data, Target};
+use crate::error::Result;
+use crate::rows::{self, Rows};
+use crate::shard::{check_split, own_rows};
+
+/// Keeps draws of the halo apart from others of the same seed.
+const HALO: u64 = 0x4a10_0000_0000;
+/// Rows gathered from mapped files before their pages are given back.
+const LOT: usize = 1 << 17;
+
+/// A piece on the host.
+pub(crate) struct Loaded {
+    pub(crate) piece: Piece,
+    /// Its graph with the edges that the model adds.
+    pub(crate) graph: Prepared,
+    pub(crate) features: Rows<'static>,
+    /// Row by row.
+    pub(crate) encodings: Vec<f32>,
+    pub(crate) seeds: Seeds,
+}
+
+/// The rows of a piece that are learned from.
+pub(crate) struct Seeds {
+    pub(crate) rows: Vec<u32>,
+    pub(crate) weights: Vec<f32>,
+    /// Of all rows.
+    pub(crate) labels: Target,
+}
+
+/// Where pieces come from.
+pub(crate) struct Loader {
+    data: Arc<Data>,
+    chunks: Chunks,
+    /// Nodes to learn from, as new ids, ascending.
+    seeds: Vec<u32>,
+    settings: IsolatedConfig,
+    model: ModelConfig,
+    seed: u64,
+    /// Whether features may be read as the chunks have them.
+    in_order: bool,
+    demand: Option<Demand>,
+}
+
+impl Loader {
+    pub(crate) fn new(data: &Arc<Data>, chunks: &Chunks, split: &Split, config: &Config) -> Result<Self> {
+        data.target()?;
+        check_split(split)?;
+        let mut seeds = chunks.new_ids(&split.train);
+        seeds.sort_unstable();
+        let demand = config.isolated.memory.map(|_| Demand::of_training(data, config)).transpose()?;
+        Ok(Self {
+            data: Arc::clone(data),
+            chunks: chunks.clone(),
+            seeds,
+            settings: config.isolated.clone(),
+            model: config.model.clone(),
+            seed: config.run.seed,
+            in_order: config.data.normalise == Normalise::None,
+            demand,
+        })
+    }
+
+    pub(crate) fn classes(&self) -> usize {
+        self.data.classes
+    }
+
+    pub(crate) fn shape(&self) -> Result<Shape> {
+        // What the model adds to edges does not depend on the graph.
+        let one = graphweft_graph::Csr::from_valid(vec![0u64, 0], Vec::<u32>::new(), 1);
+        Ok(Shape {
+            features: self.data.features.width(),
+            positional: self.data.encoding_width(),
+            classes: self.data.classes,
+            edge_features: self.model.prepare(one, self.seed)?.width,
+        })
+    }
+
+    /// How many nodes of each chunk are learned from.
+    pub(crate) fn seeds_by_chunk(&self) -> Vec<usize> {
+        (0..self.chunks.count()).map(|chunk| self.seeds_among(self.chunks.rows(chunk)).len()).collect()
+    }
+
+    fn seeds_among(&self, rows: Range<usize>) -> &[u32] {
+        let place = |row: usize| self.seeds.partition_point(|seed| (*seed as usize) < row);
+        &self.seeds[place(rows.start)..place(rows.end)]
+    }
+
+    /// Loads the piece of a visit.
+    pub(crate) fn load(&self, visit: &Visit) -> Result<Loaded> {
+        let chunks = &self.chunks;
+        let base = visit.base.map_or(0..0, |chunk| chunks.rows(chunk));
+        let other = visit.base.and_then(|chunk| chunks.companion(chunk, visit.round)).map(|chunk| chunks.rows(chunk));
+        let halo = self.halo(&base, other.as_ref(), visit.draw);
+        let piece = Piece::cut(chunks, base.clone(), other, &halo);
+        let graph = self.model.prepare(piece.graph.clone(), self.seed)?;
+        let features = match chunks.features().filter(|_| self.in_order) {
+            Some(m) => Rows::Dense { values: Cow::Owned(self.dense(m, &piece.nodes)), width: m.width() },
+            None => match &self.data.features {
+                Features::Dense(m) => {
+                    Rows::Dense { values: Cow::Owned(self.dense(m, &piece.originals)), width: m.width() }
+                }
+                Features::Sparse(m) => Rows::Sparse(rows::sparse(m, Some(&piece.originals))),
+            },
+        };
+        let width = self.data.encoding_width();
+        let encodings = rows::numbers(&self.data.encodings, width, Some(&piece.originals)).into_owned();
+        let seeds = self.seeds_of(&piece, base)?;
+        self.release();
+        Ok(Loaded { piece, graph, features, encodings, seeds })
+    }
+
+    /// Rows of a matrix, without more of its pages in memory at a time than a lot touches.
+    fn dense<I: Copy + Into<u64>>(&self, m: &Dense, nodes: &[I]) -> Vec<f32> {
+        if self.settings.memory.is_some() { gather(m, nodes) } else { gather_lot(m, nodes) }
+    }
+
+    /// As much of the halo as there may be.
+    fn halo(&self, base: &Range<usize>, other: Option<&Range<usize>>, draw: u64) -> Halo {
+        let own = base.len() + other.map_or(0, ExactSizeIterator::len);
+        let edges = |rows: &Range<usize>| {
+            let indptr = self.chunks.graph().indptr();
+            indptr[rows.end] - indptr[rows.start]
+        };
+        let asked = self.settings.halo.map(|ratio| (ratio * own as f64).ceil() as usize);
+        let room = self.demand.as_ref().zip(self.settings.memory).map(|(demand, memory)| {
+            let edges = edges(base) + other.map_or(0, edges);
+            usize::try_from(demand.rows_in(memory, edges)).unwrap_or(usize::MAX).saturating_sub(own)
+        });
+        match asked.into_iter().chain(room).min() {
+            None => Halo::All,
+            Some(rows) => Halo::Drawn { rows, random: Philox::new(self.seed, HALO ^ draw) },
+        }
+    }
+
+    /// The nodes that are learned from, with their weights.
+    fn seeds_of(&self, piece: &Piece, base: Range<usize>) -> Result<Seeds> {
+        let row = |new: &u32| piece.base.start as u32 + (*new - base.start as u32);
+        let rows: Vec<u32> = self.seeds_among(base.clone()).iter().map(row).collect();
+        let depth = match self.settings.correction {
+            Correction::None => 0,
+            Correction::FirstHop => self.model.hops().min(1),
+            Correction::DepthAware | Correction::BatchScalar => self.model.hops(),
+        };
+        let coverage = piece.coverage(depth);
+        let mut weights: Vec<f32> = rows.iter().map(|row| coverage[*row as usize - piece.base.start]).collect();
+        if self.settings.correction == Correction::BatchScalar && !weights.is_empty() {
+            let mean = weights.iter().map(|w| f64::from(*w)).sum::<f64>() / weights.len() as f64;
+            weights.fill(mean as f32);
+        }
+        let shrinkage = self.settings.shrinkage as f32;
+        weights.iter_mut().for_each(|w| *w = shrinkage + (1.0 - shrinkage) * *w);
+        let ids = Ids::Listed(piece.originals.as_slice().into());
+        let labels = own_rows(self.data.target()?, &ids, self.data.classes);
+        Ok(Seeds { rows, weights, labels })
+    }
+
+    /// Gives pages of mapped files back where memory is counted.
+    fn release(&self) {
+        if self.settings.memory.is_some() {
+            self.chunks.release();
+        }
+    }
+}
+
+/// Rows of a matrix that may be mapped, as f32; pages are given back as they are done with.
+pub(crate) fn gather<I: Copy + Into<u64>>(m: &Dense, nodes: &[I]) -> Vec<f32> {
+    let mut all = Vec::with_capacity(nodes.len() * m.width());
+    for lot in nodes.chunks(LOT) {
+        all.extend(gather_lot(m, lot));
+        m.release();
+    }
+    all
+}
+
+fn gather_lot<I: Copy + Into<u64>>(m: &Dense, nodes: &[I]) -> Vec<f32> {
+    let ids: Vec<u64> = nodes.iter().map(|id| (*id).into()).collect();
+    rows::dense(m, Some(&ids)).into_owned()
+}

@@ -1,0 +1,193 @@
+//! Exact logits of a graph that does not fit: one layer after another, in each layer some rows after others.
+//!
+//! A block of rows needs the state before a layer of its own nodes and of their sources, which is a piece with a whole halo; what
+//! comes out for the block's rows is appended to a file, and that file, mapped, is the state before the next layer. So memory
+//! holds one block, the disk two states. This is for models whose layers look along edges and nowhere else; dropout is off and
+//! normalisation uses running moments, so rows do not depend on who is computed with them.
+
+mod table;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use graphweft_graph::build::Scratch;
+use graphweft_graph::chunks::{Chunks, Halo, Piece};
+use graphweft_graph::dataset::{Features, Split};
+use graphweft_model::{Prepared, Shape, Total};
+use graphweft_tensor::{DType, Ids, Matrix};
+
+use crate::checkpoint::Scores;
+use crate::config::{Config, Normalise};
+use crate::data::{Data, Target};
+use crate::error::Result;
+use crate::isolated::{Demand, Loaded, Seeds, gather};
+use crate::learner::Learner;
+use crate::metrics::{Logits, Metric, Part, Scoring};
+use crate::rank::Rank;
+use crate::rows::{self, Rows};
+use crate::run_dir::write_predictions_in_lots;
+use crate::shard::{Shard, own_rows};
+use table::{Table, Writer};
+
+/// Rows of predictions written at a time.
+const LOT: usize = 1 << 18;
+
+/// The whole graph, some rows at a time.
+pub(crate) struct LayerWise {
+    rank: Rank,
+    data: Arc<Data>,
+    chunks: Chunks,
+    blocks: Vec<Range<usize>>,
+    scratch: Scratch,
+    dtype: DType,
+    /// Whether features may be read as the chunks have them.
+    in_order: bool,
+}
+
+/// The nodes that are scored.
+pub(crate) struct Scored {
+    /// New ids, ascending.
+    nodes: Vec<u32>,
+    /// Positions in `nodes`.
+    parts: [Part; 3],
+    labels: Target,
+}
+
+impl LayerWise {
+    /// Prepares blocks that fit; states go to unnamed files in `folder`.
+    pub(crate) fn new(rank: &Rank, data: &Arc<Data>, chunks: &Chunks, config: &Config, folder: &Path) -> Result<Self> {
+        let mut blocks: Vec<Range<usize>> = (0..chunks.count()).map(|chunk| chunks.rows(chunk)).collect();
+        if let Some(memory) = config.isolated.memory {
+            let demand = Demand::of_inference(data, config)?;
+            blocks = blocks.into_iter().flat_map(|rows| fitting(chunks, rows, &demand, memory)).collect();
+        }
+        Ok(Self {
+            rank: rank.clone(),
+            data: Arc::clone(data),
+            chunks: chunks.clone(),
+            blocks,
+            scratch: Scratch::new(folder),
+            dtype: config.compute.dtype.into(),
+            in_order: config.data.normalise == Normalise::None,
+        })
+    }
+
+    /// What a model must know of the data.
+    pub(crate) fn shape(&self) -> Shape {
+        let Data { features, classes, .. } = &*self.data;
+        Shape {
+            features: features.width(),
+            positional: self.data.encoding_width(),
+            classes: *classes,
+            edge_features: 0,
+        }
+    }
+
+    /// Finds the nodes of a split.
+    pub(crate) fn scored(&self, split: &Split) -> Result<Scored> {
+        let parts = split.parts().map(|(_, nodes)| {
+            let mut nodes = nodes.to_vec();
+            nodes.sort_unstable();
+            self.chunks.new_ids(&nodes)
+        });
+        let mut nodes = parts.concat();
+        nodes.sort_unstable();
+        let place = |id: &u32| nodes.partition_point(|other| other < id) as u32;
+        let parts = parts.map(|ids| {
+            let mut own: Vec<(u32, usize)> = ids.iter().zip(0..).map(|(id, at)| (place(id), at)).collect();
+            own.sort_unstable();
+            let total = own.len();
+            let (rows, places) = own.into_iter().unzip();
+            Part { rows, places, total }
+        });
+        let originals: Vec<u64> = nodes.iter().map(|new| self.chunks.original(*new as usize)).collect();
+        let labels = own_rows(self.data.target()?, &Ids::Listed(originals.into()), self.data.classes);
+        Ok(Scored { nodes, parts, labels })
+    }
+
+    /// The scores of all three parts.
+    pub(crate) fn evaluate(&self, learner: &Learner, scored: &Scored, metric: Metric, epoch: u64) -> Result<Scores> {
+        let logits = self.logits(learner)?;
+        let values = logits.rows(self.rank.device(), &scored.nodes)?;
+        let logits = Logits::of(&values)?;
+        let reduce = self.rank.reduce(Total::Metrics);
+        let scoring = Scoring { metric, truth: scored.labels.truth(), device: self.rank.device(), reduce: &*reduce };
+        scoring.scores(&logits, &scored.parts, epoch)
+    }
+
+    /// Writes the logits of all nodes, a row each in original ids.
+    pub(crate) fn predict(&self, learner: &Learner, path: &Path) -> Result<()> {
+        let (logits, device) = (self.logits(learner)?, self.rank.device());
+        let originals: Vec<i64> = (0..self.chunks.num_nodes() as i64).collect();
+        let order = self.chunks.new_ids(&originals);
+        drop(originals);
+        let lots = order.chunks(LOT).map(|lot| {
+            let rows = logits.rows(device, lot)?;
+            Ok(device.convert("predictions", &rows, DType::F32)?.to_vec::<f32>()?)
+        });
+        write_predictions_in_lots(path, logits.cols(), lots)
+    }
+
+    /// The state after the last layer.
+    fn logits(&self, learner: &Learner) -> Result<Table> {
+        let mut state: Vec<Table> = Vec::new();
+        for layer in 0..learner.depth() {
+            let mut after: Vec<Writer> = Vec::new();
+            for block in &self.blocks {
+                let (shard, piece) = self.shard(block, layer == 0)?;
+                let device = self.rank.device();
+                let before =
+                    state.iter().map(|table| table.rows(device, &piece.nodes)).collect::<Result<Vec<Matrix>>>()?;
+                let found = learner.layer(layer, &shard, before)?;
+                if after.is_empty() {
+                    after = found.iter().map(|m| Writer::new(&self.scratch, m)).collect();
+                }
+                for (to, m) in after.iter_mut().zip(&found) {
+                    to.push(m, piece.base.clone())?;
+                }
+                self.chunks.release();
+            }
+            state = after.into_iter().map(Writer::finish).collect::<Result<_>>()?;
+        }
+        let none = || graphweft_tensor::Error::Argument { op: "model", problem: "it has no layers".into() };
+        Ok(state.into_iter().next().ok_or_else(none)?)
+    }
+
+    /// A block with its sources. Only the first layer looks at features.
+    fn shard(&self, block: &Range<usize>, first: bool) -> Result<(Shard, Piece)> {
+        let piece = Piece::cut(&self.chunks, block.clone(), None, &Halo::All);
+        let width = self.data.encoding_width();
+        let (features, encodings) = if first {
+            let features = match (self.chunks.features().filter(|_| self.in_order), &self.data.features) {
+                (Some(m), _) => Rows::Dense { values: gather(m, &piece.nodes).into(), width: m.width() },
+                (None, Features::Dense(m)) => {
+                    Rows::Dense { values: gather(m, &piece.originals).into(), width: m.width() }
+                }
+                (None, Features::Sparse(m)) => Rows::Sparse(rows::sparse(m, Some(&piece.originals))),
+            };
+            (features, rows::numbers(&self.data.encodings, width, Some(&piece.originals)).into_owned())
+        } else {
+            (Rows::Dense { values: Vec::new().into(), width: 0 }, Vec::new())
+        };
+        let seeds = Seeds { rows: Vec::new(), weights: Vec::new(), labels: Target::Class(Vec::new()) };
+        let graph = Prepared::plain(piece.graph.clone());
+        let loaded = Loaded { piece: piece.clone(), graph, features, encodings, seeds };
+        let (shard, _) = Shard::of_piece(&self.rank, loaded, self.dtype, self.data.classes)?;
+        Ok((shard, piece))
+    }
+}
+
+/// Cuts rows in halves until each block fits with its halo.
+fn fitting(chunks: &Chunks, rows: Range<usize>, demand: &Demand, memory: u64) -> Vec<Range<usize>> {
+    let indptr = chunks.graph().indptr();
+    let edges = indptr[rows.end] - indptr[rows.start];
+    let fits = Piece::reach(chunks, &rows) as u64 <= demand.rows_in(memory, edges);
+    chunks.release();
+    if fits || rows.len() <= 1 {
+        return vec![rows];
+    }
+    let middle = rows.start + rows.len() / 2;
+    let halves = [rows.start..middle, middle..rows.end];
+    halves.into_iter().flat_map(|half| fitting(chunks, half, demand, memory)).collect()
+}
