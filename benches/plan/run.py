@@ -26,12 +26,12 @@ NETWORKS = ["nvlink", "10g", "1g"]
 MODEL = ["model.heads=4"]
 HIDDEN, LAYERS, FEATURES, CLASSES, DROPOUT = 32, 2, 32, 40, 0.1
 
-# Graphs, the ranks they are spread over, and counted epochs.
+# Graphs, the ranks they are spread over, and counted epochs. Block models bring features of their own, which `bench train` does
+# not use and `plan` does: they cannot be compared here yet.
 CASES = [
     ("grid:150:150", [2, 4, 8, 16], 3),
     ("rmat:13:16", [2, 4, 8, 16], 3),
     ("rmat:15:8", [2, 4, 8, 16], 3),
-    ("sbm:20000:10:12", [2, 4, 8, 16], 3),
     ("ba:20000:8", [2, 4, 8, 16], 3),
     ("pubmed", [2, 4, 8, 16], 3),
     ("law-cnr2000", [4, 16], 2),
@@ -132,6 +132,8 @@ def write(rows, errors, memory):
     within = sum(r <= 0.02 for r in regrets)
     lines = ["# The planner's choices beside the best ones", "", "Made by `python3 benches/plan/run.py`; what is compared is told at "
              "its top. All times are emulated.", "",
+             "**Not done**: a first slice, with a probe that did not tell heads of different widths apart; the targets of issue 6 are "
+             "missed.", "",
              f"{len(rows)} cases: the choice is the best or within 2 % of it in {within} ({100 * within / max(len(rows), 1):.0f} %); "
              f"mean regret {100 * statistics.mean(regrets):.1f} %, worst {100 * max(regrets):.1f} %.", "",
              "| strategy | predictions | time, mean error % | peak memory, largest error % |", "|---|---|---|---|"]
@@ -143,7 +145,7 @@ def write(rows, errors, memory):
         lines.append(f"| {name} | {ranks} | {network} | {', '.join(choice)} | {ms:.1f} | {predicted:.1f} | {', '.join(best)} | "
                      f"{best_ms:.1f} | {100 * regret:.1f} |")
     (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines[4:8 + len(errors)]))
+    print("\n".join(lines[4:10 + len(errors)]))
 
 
 if __name__ == "__main__":
