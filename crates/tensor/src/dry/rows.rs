@@ -22,7 +22,7 @@ fn drops(dropout: Option<&RowDropout>) -> bool {
 }
 
 /// Those that are there.
-fn present<'a, const K: usize>(all: [Option<&'a Matrix>; K]) -> Vec<&'a Matrix> {
+fn present<const K: usize>(all: [Option<&Matrix>; K]) -> Vec<&Matrix> {
     all.into_iter().flatten().collect()
 }
 
