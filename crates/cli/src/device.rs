@@ -14,10 +14,9 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Where the ranks of `config` compute. Several do so on the CPU if nothing is said: between GPUs they cannot talk yet.
+    /// Where the ranks of `config` compute. Those of MPI do so on the CPU if nothing is said: MPI moves host memory.
     pub(crate) fn place_of(&self, config: &ParallelConfig, ui: &Ui) -> Place {
-        let several = config.ranks.unwrap_or(1) > 1 || config.comm == CommName::Mpi;
-        if self.device.is_none() && several { Place::Cpu } else { self.place(ui) }
+        if self.device.is_none() && config.comm == CommName::Mpi { Place::Cpu } else { self.place(ui) }
     }
 
     /// The place that was named; else a GPU, if one is there with the libraries that it needs, or the CPU.

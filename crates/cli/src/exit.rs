@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use graphweft_comm::Error as Between;
 use graphweft_graph::Error;
+use graphweft_plan::Error as Planning;
 use graphweft_tensor::Error as Computation;
 use graphweft_train::Error as Training;
 
@@ -36,7 +37,8 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn code(error: &anyhow::Error) -> u8 {
     let training = error.downcast_ref::<Training>().map(of_training);
-    let graph = training.or_else(|| error.downcast_ref::<Error>().map(of_graph));
+    let planning = training.or_else(|| error.downcast_ref::<Planning>().map(of_planning));
+    let graph = planning.or_else(|| error.downcast_ref::<Error>().map(of_graph));
     let tensor = graph.or_else(|| error.downcast_ref::<Computation>().map(of_tensor));
     tensor.or_else(|| error.downcast_ref::<Between>().map(of_ranks)).unwrap_or(FAILURE)
 }
@@ -50,6 +52,16 @@ fn of_training(error: &Training) -> u8 {
         Training::RankLost { lost, .. } => of_ranks(lost),
         Training::Echo(e) => of_training(e),
         Training::NotFinite { .. } => FAILURE,
+        Training::Plan(e) => of_planning(e),
+    }
+}
+
+fn of_planning(error: &Planning) -> u8 {
+    match error {
+        Planning::Profile { .. } => BAD_INPUT,
+        Planning::Description { .. } | Planning::Impossible { .. } => USAGE,
+        Planning::DoesNotFit { .. } => DOES_NOT_FIT,
+        Planning::Tensor(e) => of_tensor(e),
     }
 }
 

@@ -12,6 +12,7 @@ mod import;
 mod info;
 mod memory;
 mod partition;
+mod plan;
 mod plot;
 mod predict;
 mod ranks;
@@ -58,6 +59,8 @@ enum Verb {
     Info(info::Args),
     /// Divide a graph into parts and say what that costs
     Partition(partition::Args),
+    /// Predict the time and memory of every way to spread a training run, and choose
+    Plan(plan::Args),
     /// Write a trained model's logits for every node
     Predict(predict::Args),
     /// Train a model; without arguments, a graph transformer on a generated graph
@@ -85,6 +88,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Import(args) => import::run(args, &ui),
         Verb::Info(args) => info::run(args, &ui),
         Verb::Partition(args) => partition::run(args, &ui),
+        Verb::Plan(args) => plan::run(args, &ui),
         Verb::Predict(args) => predict::run(args, &ui),
         Verb::Train(args) => train::run(args, &ui),
     }

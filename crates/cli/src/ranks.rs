@@ -11,7 +11,7 @@ use crate::ui::Ui;
 
 #[derive(clap::Args)]
 pub(crate) struct Ranks {
-    /// Ranks that share the work [default: 1, or all processes of mpirun]
+    /// Ranks that share the work [default: 1, or all processes of the launcher]
     #[arg(long, value_name = "P")]
     ranks: Option<u32>,
 
@@ -19,7 +19,7 @@ pub(crate) struct Ranks {
     #[arg(long, value_name = "NAME")]
     strategy: Option<String>,
 
-    /// What they are: threads of this process, or processes that mpirun started (mpi)
+    /// What they are: threads of this process, processes that mpirun started (mpi), or processes with a GPU each (nccl)
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
 }
@@ -43,7 +43,7 @@ impl Ranks {
         let mut given = Draft::default();
         self.set(&mut given)?;
         let given = given.finish()?.parallel;
-        if self.ranks.is_some() || given.comm == CommName::Mpi {
+        if self.ranks.is_some() || given.comm != CommName::Threads {
             // A strategy or parts for another number of ranks may not fit these.
             (stored.ranks, stored.strategy, stored.parts) = (given.ranks, given.strategy, None);
         }
@@ -86,7 +86,7 @@ pub(crate) fn enter(
                 return Err(Training::Refused.into());
             }
             let what = format!("{wanted} ranks are asked for, but there are {} processes", world.ranks());
-            return Err(Error::request(what, format!("start it with mpirun -n {wanted}, or leave out --ranks")).into());
+            return Err(Error::request(what, format!("start {wanted} processes, or leave out --ranks")).into());
         }
         verb(&world, &ui.of_rank(world.leads()))
     })

@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Some(dir) => session::resumed(dir, &start, &given)?,
         None => None,
     };
-    let config = match stored {
+    let mut config = match stored {
         Some(config) => config,
         None => with_defaults(&given)?.finish()?,
     };
@@ -128,6 +128,8 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let output = args.output.as_deref();
     let place = args.device.place_of(&config.parallel, ui);
     if let Some(path) = &args.emulate {
+        // What is planned is planned for there.
+        config.parallel.profile.get_or_insert_with(|| path.display().to_string());
         let elsewhere = Emulation::read(path)?;
         let job = Job { config: &config, output, start, stop, emulated: Some(elsewhere.name.clone()) };
         return ranks::emulate(&config.parallel, vec![elsewhere], place, ui, |world, ui| train(job, world, ui));
@@ -172,40 +174,48 @@ fn train(job: Job<'_>, world: &World, ui: &Ui) -> anyhow::Result<()> {
 impl Args {
     /// File, then flags, then settings.
     fn draft(&self) -> anyhow::Result<Draft> {
-        let (settings, files): (Vec<&String>, Vec<&String>) = self.settings.iter().partition(|s| s.contains('='));
-        let mut draft = match files[..] {
-            [] => Draft::default(),
-            [file] => Draft::read(Path::new(file))?,
-            [first, second, ..] => {
-                let what = format!("two configurations, {first} and {second}");
-                return Err(Error::request(what, "name one file; settings are written section.key=value").into());
-            }
-        };
-        let origin = &self.origin;
-        if origin.data.is_some() || origin.graph.is_some() {
-            // A flag takes the place of either key in the file.
-            draft.unset("data", "path");
-            draft.unset("data", "graph");
-        }
-        for (section, key, value) in [
-            ("data", "path", origin.data.as_deref().map(absolute)),
-            ("data", "graph", origin.graph.clone()),
-            ("model", "name", self.model.clone()),
-            ("data", "split", self.split.clone()),
-        ] {
-            if let Some(value) = value {
-                draft.set(section, key, value)?;
-            }
+        let mut flags = Draft::default();
+        if let Some(split) = &self.split {
+            flags.set("data", "split", split.as_str())?;
         }
         for (key, value) in [("seed", self.seed), ("seeds", self.seeds)] {
             if let Some(value) = value {
-                draft.set("run", key, i64::from(value))?;
+                flags.set("run", key, i64::from(value))?;
             }
         }
-        self.ranks.set(&mut draft)?;
-        settings.into_iter().try_for_each(|s| draft.assign(s))?;
-        Ok(draft)
+        self.ranks.set(&mut flags)?;
+        draft(&self.settings, &self.origin, self.model.as_deref(), &flags)
     }
+}
+
+/// The file among `settings`, if there is one, then `flags`, then the other settings.
+pub(crate) fn draft(settings: &[String], origin: &Origin, model: Option<&str>, flags: &Draft) -> anyhow::Result<Draft> {
+    let (settings, files): (Vec<&String>, Vec<&String>) = settings.iter().partition(|s| s.contains('='));
+    let mut draft = match files[..] {
+        [] => Draft::default(),
+        [file] => Draft::read(Path::new(file))?,
+        [first, second, ..] => {
+            let what = format!("two configurations, {first} and {second}");
+            return Err(Error::request(what, "name one file; settings are written section.key=value").into());
+        }
+    };
+    if origin.data.is_some() || origin.graph.is_some() {
+        // A flag takes the place of either key in the file.
+        draft.unset("data", "path");
+        draft.unset("data", "graph");
+    }
+    for (section, key, value) in [
+        ("data", "path", origin.data.as_deref().map(absolute)),
+        ("data", "graph", origin.graph.clone()),
+        ("model", "name", model.map(String::from)),
+    ] {
+        if let Some(value) = value {
+            draft.set(section, key, value)?;
+        }
+    }
+    let mut draft = draft.and(flags)?;
+    settings.into_iter().try_for_each(|s| draft.assign(s))?;
+    Ok(draft)
 }
 
 /// What was given and, unless that names a graph, the default graph with the settings that suit it; those of the default model

@@ -11,6 +11,8 @@ use graphweft_tensor::{Tag, Usage};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
+pub(crate) use graphweft_plan::explain::bytes;
+
 /// Without a terminal, a phase that lasts prints a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
@@ -212,18 +214,6 @@ pub(crate) fn count(n: u64) -> String {
 /// Memory by purpose, as JSON.
 pub(crate) fn usage(u: Usage) -> Value {
     Tag::ALL.into_iter().map(|tag| (tag.name().to_string(), u.of(tag).into())).collect::<serde_json::Map<_, _>>().into()
-}
-
-/// A size in binary units.
-pub(crate) fn bytes(n: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut x = n as f64;
-    let mut unit = 0;
-    while x >= 1024.0 && unit + 1 < units.len() {
-        x /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{n} B") } else { format!("{x:.1} {}", units[unit]) }
 }
 
 #[cfg(test)]

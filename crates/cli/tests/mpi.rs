@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use program::Scratch;
 
-const SMALL: [&str; 12] = [
+const SMALL: [&str; 13] = [
     "train",
     "--graph",
     "sbm:300:4:6:f=8",
@@ -23,6 +23,7 @@ const SMALL: [&str; 12] = [
     "train.dropout=0.2",
     "run.checkpoint_every=2",
     "parallel.deadline=20",
+    "parallel.profile=16-cpu-10g",
     "--json",
 ];
 
@@ -65,7 +66,7 @@ fn processes_find_what_threads_find() {
         for run in [&threads, &processes] {
             let _ = fs::remove_dir_all(run);
         }
-        let common = [&SMALL[..11], &["train.epochs=4", "--strategy", strategy]].concat();
+        let common = [&SMALL[..12], &["train.epochs=4", "--strategy", strategy]].concat();
         let count = ranks.to_string();
         let expected = scratch.json(&[&common[..], &["--ranks", &count, "-o", &threads]].concat());
         let args = [&common[..], &["--json", "--comm", "mpi", "-o", &processes]].concat();

@@ -24,6 +24,7 @@ use crate::communicator::{Communicator, Label, Message, Pending, Traffic};
 use crate::error::Result;
 use crate::view::View;
 
+pub use cpu_time::cpu_time;
 pub use log::{Event, Log, Parcel, Recorder};
 pub use network::{Network, Wire};
 pub use replay::{Times, replay};

@@ -5,16 +5,19 @@
 
 use std::rc::Rc;
 
-use crate::add::add_up;
 use crate::communicator::{Communicator, Label, Message, Pending};
 use crate::error::{Error, Result};
+use crate::scratch::Scratch;
 use crate::view::{Place, Type, View};
 
 /// Up to this many bytes every rank sends everything to every other: one step instead of two.
 const SMALL: usize = 4096;
 
-/// Bytes of a round, from all ranks together.
+/// Bytes of a round, from all ranks together: what stays in the cache of a processor.
 const ROUND: usize = 4 << 20;
+
+/// The same on a GPU, where a round must make up for the launch of a kernel.
+const ROUND_GPU: usize = 64 << 20;
 
 /// A sum over ranks under way, so that gradients of some parameters travel while others are computed. Dropped without waiting,
 /// it is given up.
@@ -146,13 +149,10 @@ pub(crate) fn barrier<C: Communicator + ?Sized>(comm: &C, label: Label) -> Resul
 }
 
 fn summable(op: &'static str, view: View) -> Result<()> {
-    if matches!(view.place, Place::Host | Place::Nowhere)
-        && view.dtype != Type::Bytes
-        && view.bytes.is_multiple_of(view.dtype.size())
-    {
+    if view.dtype != Type::Bytes && view.bytes.is_multiple_of(view.dtype.size()) {
         return Ok(());
     }
-    let problem = format!("{} bytes of {:?} at {:?} cannot be summed here", view.bytes, view.dtype, view.place);
+    let problem = format!("{} bytes of {:?} cannot be summed", view.bytes, view.dtype);
     Err(Error::Argument { op, problem })
 }
 
@@ -170,7 +170,8 @@ fn regions(view: View, size: usize) -> Vec<View> {
 /// Nobody else touches the views meanwhile; `to` is no part of the regions, or this rank's own.
 unsafe fn scatter<C: Communicator + ?Sized>(comm: &C, label: Label, regions: &[View], to: View) -> Result<()> {
     let element = to.dtype.size();
-    let step = (ROUND / comm.size() / element).max(SMALL) * element;
+    let round = if matches!(to.place, Place::Cuda(_)) { ROUND_GPU } else { ROUND };
+    let step = (round / comm.size() / element).max(SMALL) * element;
     let longest = regions.iter().map(|r| r.bytes).max().unwrap_or(0);
     let mut before: Option<Round> = None;
     for start in (0..longest).step_by(step) {
@@ -208,9 +209,7 @@ unsafe fn gather<C: Communicator + ?Sized>(comm: &C, label: Label, regions: &[Vi
 struct Round {
     // Before the memory that it receives into.
     pending: Box<dyn Pending>,
-    /// What the others send, in `_memory` or nowhere.
-    others: View,
-    _memory: Vec<u64>,
+    others: Scratch,
     own: View,
     to: View,
 }
@@ -222,20 +221,16 @@ impl Round {
     /// Nobody else touches the views until the round was added or dropped.
     unsafe fn post<C: Communicator + ?Sized>(comm: &C, label: Label, pieces: &[View], to: View) -> Result<Self> {
         let (rank, own) = (comm.rank(), pieces[comm.rank()]);
-        let bytes = (comm.size() - 1) * own.bytes;
-        let mut memory = vec![0u64; if own.place == Place::Host { bytes.div_ceil(8) } else { 0 }];
-        let others = match own.place {
-            Place::Host => View::host_mut(&mut memory, own.dtype),
-            _ => View::nowhere(bytes, own.dtype),
-        };
+        let mut others = Scratch::beside(own, (comm.size() - 1) * own.bytes)?;
+        let into = others.view(own);
         let peers = (0..comm.size()).filter(|p| *p != rank);
         let send = |peer: usize| Message { peer, view: pieces[peer] };
-        let receive = |peer: usize| Message { peer, view: others.part(place(peer, rank) * own.bytes, own.bytes) };
+        let receive = |peer: usize| Message { peer, view: into.part(place(peer, rank) * own.bytes, own.bytes) };
         let sends: Vec<Message> = peers.clone().map(send).filter(|m| m.view.bytes > 0).collect();
         let receives: Vec<Message> = peers.map(receive).filter(|m| m.view.bytes > 0).collect();
-        // SAFETY: `memory` is kept with the exchange; the rest by the caller's promise.
+        // SAFETY: `others` is kept with the exchange; the rest by the caller's promise.
         let pending = unsafe { comm.post(label, &sends, &receives) }?;
-        Ok(Self { pending, others, _memory: memory, own, to })
+        Ok(Self { pending, others, own, to })
     }
 
     /// Waits for the pieces and leaves their sum in `to`.
@@ -243,19 +238,16 @@ impl Round {
     /// # Safety
     /// As for `post`.
     unsafe fn add<C: Communicator + ?Sized>(self, comm: &C) -> Result<()> {
-        let Self { pending, others, _memory, own, to } = self;
+        let Self { pending, others, own, to } = self;
         pending.wait()?;
-        let rank = comm.rank();
-        let theirs = |p: usize| others.part(place(p, rank) * own.bytes, own.bytes);
-        let pieces: Vec<View> = (0..comm.size()).map(|p| if p == rank { own } else { theirs(p) }).collect();
         // SAFETY: all of them are valid, as long as each other, and nobody else's.
-        unsafe { add_up(to, &pieces) };
-        comm.added(to, pieces.len());
+        unsafe { others.add_up(to, own, comm.rank(), comm.size()) }?;
+        comm.added(to, comm.size());
         Ok(())
     }
 }
 
 /// Where rank `peer` stands among all but `rank`.
-fn place(peer: usize, rank: usize) -> usize {
+pub(crate) fn place(peer: usize, rank: usize) -> usize {
     peer - usize::from(peer > rank)
 }

@@ -47,7 +47,8 @@ pub struct Message {
 
 /// An exchange under way. Dropping it gives the views back: what was not sent yet never is, which the other ranks notice.
 pub trait Pending {
-    /// Blocks until everything was sent and received.
+    /// Blocks until everything was sent and received; what is on a GPU, at least in the order of its stream
+    /// ([`Place::Cuda`](crate::Place::Cuda)).
     ///
     /// # Errors
     /// [`RankLost`](crate::Error::RankLost) if a peer ended or the deadline passed.
@@ -70,7 +71,7 @@ pub trait Communicator {
     ///
     /// # Safety
     /// All views stay valid, and nobody else writes to those sent or touches those received, until the result was waited for
-    /// or dropped.
+    /// or dropped. Handles of GPUs are what [`Gpu`](crate::Gpu) says.
     unsafe fn post(&self, label: Label, sends: &[Message], receives: &[Message]) -> Result<Box<dyn Pending>>;
 
     /// A group of some ranks of this one, in the order of `members`, which this rank is one of. Members must all call this with

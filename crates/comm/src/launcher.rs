@@ -6,7 +6,9 @@
 pub struct Launcher {
     /// `mpirun` or `srun`.
     pub name: &'static str,
-    /// How many processes it started.
+    /// This process among those that it started.
+    pub rank: usize,
+    /// How many these are.
     pub ranks: usize,
 }
 
@@ -28,7 +30,7 @@ impl Launcher {
         let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
         SIZES.iter().find_map(|(name, size, rank)| {
             let (ranks, rank) = (number(size)?, number(rank)?);
-            (rank < ranks).then_some(Self { name, ranks })
+            (rank < ranks).then_some(Self { name, rank, ranks })
         })
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! * [`threads`]: ranks in this process; nothing to install.
 //! * `mpi` (feature `mpi`): ranks as processes, started by `mpirun` or `srun`; a [`Launcher`] is known without the feature.
+//! * `nccl` (feature `cuda`): ranks as processes with a GPU each.
 //!
 //! Around any of them, in any order:
 //!
@@ -53,21 +54,27 @@ mod collective;
 mod communicator;
 mod error;
 mod faulty;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod launcher;
 mod metered;
+mod moving;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+#[cfg(feature = "cuda")]
+pub mod nccl;
+mod scratch;
 mod sync;
 pub mod threads;
 mod view;
 
 pub use bytes::{broadcast, gather};
 pub use checked::Checked;
-pub use clocked::{Clocked, Event, Log, Meeting, Network, Parcel, Recorder, Times, Wire, replay};
+pub use clocked::{Clocked, Event, Log, Meeting, Network, Parcel, Recorder, Times, Wire, cpu_time, replay};
 pub use collective::Sum;
 pub use communicator::{Communicator, Label, Message, Pending, Traffic};
 pub use error::{Error, Result};
 pub use faulty::{Fault, Faulty};
 pub use launcher::Launcher;
 pub use metered::{Account, Count, Counts, Metered};
-pub use view::{Place, Type, View};
+pub use view::{Gpu, Place, Type, View};

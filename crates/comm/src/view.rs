@@ -28,15 +28,28 @@ impl Type {
 pub enum Place {
     /// In this process.
     Host,
-    /// On a GPU; what is enqueued on `stream` before an exchange is posted comes first.
-    Cuda {
-        /// Its number.
-        device: usize,
-        /// A `CUstream`.
-        stream: usize,
-    },
+    /// On a GPU, in the order of a stream: what was enqueued there before an exchange is posted comes first, and what is enqueued
+    /// after it was waited for comes later. Nobody waits for the GPU itself.
+    Cuda(Gpu),
     /// Nowhere: what is moved or summed has a size and no contents.
     Nowhere,
+}
+
+/// What moves and adds up memory of a GPU: handles of the CUDA driver, which whoever owns the memory keeps as long as that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// Its number.
+    pub device: usize,
+    /// A `CUcontext` of it.
+    pub context: usize,
+    /// The `CUstream` in whose order the memory is used.
+    pub stream: usize,
+    /// Another `CUstream`, for copies beside computations.
+    pub aside: usize,
+    /// The `CUfunction` that adds up elements of the type of the view,
+    /// `void (T *to, const T *own, const T *others, int rank, int ranks, long long n)`: element k of `to` becomes the sum over
+    /// ranks, in their order, of `own[k]` for `rank` and `others[p·n + k]` for the p-th of the others. A thread per element.
+    pub add_up: usize,
 }
 
 /// A contiguous piece of memory that its owner keeps valid while an exchange uses it.

@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use graphweft_comm::{Communicator, Label, Message, Pending, Place, Sum, Type, View};
-use graphweft_tensor::{Address, Charge, DType, Device, Error, Matrix, Result, Tag};
+use graphweft_comm::{Communicator, Gpu, Label, Message, Pending, Place, Sum, Type, View};
+use graphweft_tensor::{Address, Charge, DType, Device, Error, Matrix, OnGpu, Result, Tag};
 
 /// A rank's communicator with its device.
 #[derive(Clone)]
@@ -293,6 +293,10 @@ fn at(address: Address, m: &Matrix) -> View {
     };
     match address {
         Address::Host(pointer) => View { place: Place::Host, pointer, bytes: m.bytes(), dtype },
+        Address::Cuda(OnGpu { pointer, device, context, stream, aside, add_up }) => {
+            let place = Place::Cuda(Gpu { device, context, stream, aside, add_up });
+            View { place, pointer: std::ptr::without_provenance_mut(pointer as usize), bytes: m.bytes(), dtype }
+        }
         Address::Nowhere => View::nowhere(m.bytes(), dtype),
     }
 }

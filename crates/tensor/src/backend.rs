@@ -7,7 +7,7 @@ use crate::adjacency::Direction;
 use crate::cpu::HostBlock;
 use crate::dry::DryBlock;
 use crate::error::Result;
-use crate::matrix::Matrix;
+use crate::matrix::{Address, Matrix};
 use crate::ops::activation::ActivationKernels;
 use crate::ops::attention::AttentionKernels;
 use crate::ops::bag::BagKernels;
@@ -74,8 +74,14 @@ pub trait Memory {
     /// Overwrites `to` with the elements of `from`, converted to `to`'s type.
     fn convert(&self, to: &mut Matrix, from: &Matrix) -> Result<()>;
 
+    /// Overwrites `count` elements of `to`, from element `at` on, with those of `from`, of the same type, from element `start` on.
+    fn copy_part(&self, from: &Matrix, start: usize, to: &mut Matrix, at: usize, count: usize) -> Result<()>;
+
     /// `to += x`.
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()>;
+
+    /// Where the elements of a matrix are, for those who move bytes.
+    fn address(&self, m: &Matrix) -> Result<Address>;
 
     /// Returns when everything that was asked for so far is done: for clocks.
     fn wait(&self) -> Result<()>;

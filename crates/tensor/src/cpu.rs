@@ -39,7 +39,7 @@ use memmap2::{Advice, MmapMut};
 use crate::backend::{Block, Memory};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::matrix::{Address, Matrix};
 
 pub use isa::Isa;
 
@@ -182,8 +182,19 @@ impl Memory for Cpu {
         elementwise::convert(to, from)
     }
 
+    fn copy_part(&self, from: &Matrix, start: usize, to: &mut Matrix, at: usize, count: usize) -> Result<()> {
+        elementwise::copy_part(from, start, to, at, count)
+    }
+
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {
         elementwise::add(to, x)
+    }
+
+    fn address(&self, m: &Matrix) -> Result<Address> {
+        match m.buffer().block() {
+            Some(Block::Host(block)) => Ok(Address::Host(block.address())),
+            _ => Err(Error::Argument { op: "address", problem: format!("{m:?} is not in this process's memory") }),
+        }
     }
 
     fn wait(&self) -> Result<()> {

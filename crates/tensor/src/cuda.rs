@@ -3,10 +3,11 @@
 //! Nothing of CUDA is needed to build this. The driver, NVRTC and cuBLASLt are loaded when a [`Cuda`] is made; kernels are CUDA
 //! C++ files beside the Rust file of the same operation, compiled at first use and kept on disk (`compile.rs`).
 //!
-//! Everything runs on one stream: memory is taken and given back in the order of the stream, and the host waits only where it
-//! reads. As on the CPU, work is cut by the data alone and sums over pieces are in the order of the pieces, without atomics: the
+//! Everything is computed on one stream: memory is taken and given back in the order of the stream, and the host waits only where
+//! it reads. What moves between ranks does so on another, kept in order by whoever moves it (`address.rs`). As on the CPU, work is cut by the data alone and sums over pieces are in the order of the pieces, without atomics: the
 //! same bits every time.
 
+mod address;
 mod attention;
 mod bag;
 mod batch_norm;
@@ -51,7 +52,7 @@ use cudarc::nvrtc::Ptx;
 
 use crate::backend::{Block, Memory};
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::matrix::{Address, Matrix};
 use crate::place::Precision;
 use crate::random::Ids;
 use blas::Blas;
@@ -72,6 +73,8 @@ impl CudaBlock {
 pub struct Cuda {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
+    /// For copies beside computations.
+    aside: Arc<CudaStream>,
     blas: Blas,
     architecture: (i32, i32),
     cache: Option<PathBuf>,
@@ -126,9 +129,10 @@ impl Cuda {
             move |e| failed(&device, what, e)
         };
         let context = CudaContext::new(index).map_err(fail("initialise"))?;
-        // SAFETY: there is one stream, and no memory leaves it.
+        // SAFETY: matrices are used on one stream only; who moves them beside it keeps the order (see `Address`).
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(fail("make a stream"))?;
+        let aside = context.new_stream().map_err(fail("make a stream"))?;
         let architecture = context.compute_capability().map_err(fail("ask for the architecture"))?;
         let mut pool = std::ptr::null_mut();
         let mut keep = u64::MAX;
@@ -145,9 +149,10 @@ impl Cuda {
         Ok(Self {
             context,
             stream,
+            aside,
             blas,
             architecture,
-            cache: compile::cache_folder(),
+            cache: compile::kernel_folder(),
             modules: RefCell::default(),
             functions: RefCell::default(),
             lists: RefCell::default(),
@@ -285,8 +290,23 @@ impl Memory for Cuda {
         self.convert_elements(to, from)
     }
 
+    fn copy_part(&self, from: &Matrix, start: usize, to: &mut Matrix, at: usize, count: usize) -> Result<()> {
+        const OP: &str = "copy";
+        elementwise::typed(OP, "target", to, from.dtype())?;
+        from.expect_part(OP, start, count)?;
+        to.expect_part(OP, at, count)?;
+        let size = from.dtype().size();
+        let from = slice(OP, "source", from)?.slice(start * size..(start + count) * size);
+        let mut to = slice_mut(OP, "target", to)?.slice_mut(at * size..(at + count) * size);
+        self.stream.memcpy_dtod(&from, &mut to).map_err(self.fail("copy on the GPU"))
+    }
+
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {
         self.add_elements(to, x)
+    }
+
+    fn address(&self, m: &Matrix) -> Result<Address> {
+        self.address_of(m)
     }
 
     fn wait(&self) -> Result<()> {

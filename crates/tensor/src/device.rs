@@ -82,8 +82,8 @@ impl Device {
                 match self.allocate(bytes) {
                     Ok(Some(block)) => block,
                     other => {
-                        let usage = ledger.now();
                         ledger.remove(tag, bytes as u64);
+                        let usage = ledger.now();
                         other?;
                         return Err(Error::OutOfMemory { op, device: backend.name(), requested: bytes as u64, usage });
                     }
@@ -206,4 +206,32 @@ impl Drop for Buffer {
             pool.put(block.capacity(), block);
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+
+    use super::*;
+
+    fn parts_are_copied_and_nonsense_is_refused(device: &Device) {
+        fn check<T: Element + PartialEq + fmt::Debug>(device: &Device, of: impl Fn(u16) -> T) {
+            let from = device.upload(7, 3, &(0..21).map(&of).collect::<Vec<T>>(), Tag::Activations).unwrap();
+            let mut to = device.upload(2, 5, &vec![of(100); 10], Tag::Activations).unwrap();
+            device.backend().copy_part(&from, 13, &mut to, 4, 6).unwrap();
+            let expected: Vec<T> = [100, 100, 100, 100, 13, 14, 15, 16, 17, 18].map(&of).into();
+            assert_eq!(to.to_vec::<T>().unwrap(), expected);
+            for (start, at, count) in [(16, 0, 6), (0, 5, 6), (usize::MAX, 0, 2)] {
+                assert!(device.backend().copy_part(&from, start, &mut to, at, count).is_err(), "{start} {at} {count}");
+            }
+            assert_eq!(to.to_vec::<T>().unwrap(), expected);
+        }
+        check(device, f32::from);
+        check(device, f64::from);
+        check(device, |x| bf16::from_f32(f32::from(x)));
+        let [from, mut to] = [DType::F32, DType::F64].map(|t| device.zeros("test", 1, 1, t, Tag::Activations).unwrap());
+        assert!(device.backend().copy_part(&from, 0, &mut to, 0, 1).is_err(), "of another type");
+    }
+
+    crate::ops::tests::on_every_device!(parts_are_copied_and_nonsense_is_refused);
 }

@@ -13,6 +13,7 @@
 
 pub mod adjacency;
 mod backend;
+mod cache;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -30,16 +31,19 @@ mod pool;
 mod random;
 mod reduce;
 mod tape;
+mod timed;
 
 pub use adjacency::Adjacency;
 pub use backend::Backend;
+pub use cache::cache_folder;
 pub use device::{Charge, Device};
 pub use dry::Work;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use ledger::{Ledger, Tag, Usage};
-pub use matrix::{Address, Matrix};
+pub use matrix::{Address, Matrix, OnGpu};
 pub use place::{Place, Precision};
 pub use random::{Dropout, Ids};
 pub use reduce::{Alone, Reduce};
 pub use tape::{Backward, Grads, Parameter, Tape, Var};
+pub use timed::{Timing, Timings};

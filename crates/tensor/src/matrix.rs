@@ -3,7 +3,6 @@
 use std::fmt;
 use std::rc::Rc;
 
-use crate::backend::Block;
 use crate::device::{Buffer, Device};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
@@ -13,8 +12,28 @@ use crate::error::{Error, Result};
 pub enum Address {
     /// In this process's own memory.
     Host(*mut u8),
+    /// On an NVIDIA GPU.
+    Cuda(OnGpu),
     /// Nowhere: it has a size and no contents.
     Nowhere,
+}
+
+/// Memory of a GPU, with what is needed to move and to add up such memory: handles of the CUDA driver, which live as long as the
+/// matrix's device.
+#[derive(Clone, Copy, Debug)]
+pub struct OnGpu {
+    /// The first byte.
+    pub pointer: u64,
+    /// The number of the GPU.
+    pub device: usize,
+    /// Its `CUcontext`.
+    pub context: usize,
+    /// The `CUstream` in whose order the memory is used.
+    pub stream: usize,
+    /// Another `CUstream`, for copies beside computations.
+    pub aside: usize,
+    /// The `CUfunction` that adds up pieces of elements of the matrix's type: see `add_up.cu`.
+    pub add_up: usize,
 }
 
 /// A dense matrix, row by row, in the memory of one device. Cloning shares the memory; nothing shared is ever written.
@@ -103,11 +122,7 @@ impl Matrix {
     /// # Errors
     /// If the device does not tell.
     pub fn address(&self) -> Result<Address> {
-        match self.buffer.block() {
-            Some(Block::Host(block)) => Ok(Address::Host(block.address())),
-            Some(Block::Dry(_)) => Ok(Address::Nowhere),
-            _ => Err(self.no_address("its device does not tell where it is")),
-        }
+        self.device().backend().address(self)
     }
 
     /// The same for writing.
@@ -116,13 +131,10 @@ impl Matrix {
     /// If the memory is shared: nothing shared is ever written.
     pub fn address_mut(&mut self) -> Result<Address> {
         if !self.is_unique() {
-            return Err(self.no_address("it is shared, and cannot be received into"));
+            let problem = format!("{self:?} is shared, and cannot be received into");
+            return Err(Error::Argument { op: "address", problem });
         }
         self.address()
-    }
-
-    fn no_address(&self, why: &str) -> Error {
-        Error::Argument { op: "address", problem: format!("{self:?}: {why}") }
     }
 
     /// A copy of the elements on the host.
@@ -136,6 +148,14 @@ impl Matrix {
         let mut out = vec![T::zeroed(); self.rows * self.cols];
         self.device().backend().download(self, bytemuck::cast_slice_mut(&mut out))?;
         Ok(out)
+    }
+
+    /// Fails unless it has `count` elements from element `start` on.
+    pub(crate) fn expect_part(&self, op: &'static str, start: usize, count: usize) -> Result<()> {
+        match start.checked_add(count) {
+            Some(end) if end <= self.rows * self.cols => Ok(()),
+            _ => Err(Error::Argument { op, problem: format!("{self:?} has no elements {start}..{start}+{count}") }),
+        }
     }
 
     /// Fails unless the shape is as expected.

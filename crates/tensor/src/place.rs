@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::backend::Backend;
+use crate::cpu::Cpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -58,12 +60,18 @@ impl Place {
     /// # Errors
     /// [`Error::Device`] that says what is missing.
     pub fn open(self, precision: Precision) -> Result<Device> {
+        Ok(Device::with_backend(self.backend(precision)?))
+    }
+
+    /// What runs the kernels of a device there.
+    ///
+    /// # Errors
+    /// [`Error::Device`] that says what is missing.
+    pub fn backend(self, precision: Precision) -> Result<Box<dyn Backend>> {
         match self {
-            Self::Cpu => Ok(Device::cpu()),
+            Self::Cpu => Ok(Box::new(Cpu::new())),
             #[cfg(feature = "cuda")]
-            Self::Cuda(index) => {
-                Ok(Device::with_backend(Box::new(crate::cuda::Cuda::with_precision(index, precision)?)))
-            }
+            Self::Cuda(index) => Ok(Box::new(crate::cuda::Cuda::with_precision(index, precision)?)),
             #[cfg(not(feature = "cuda"))]
             Self::Cuda(_) => {
                 let _ = precision;

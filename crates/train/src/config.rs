@@ -83,6 +83,12 @@ impl Config {
         model.get("name").and_then(Value::as_str).unwrap_or("model").to_string()
     }
 
+    /// A key of the model that is a count, such as `heads`, if it has it.
+    pub fn model_number(&self, key: &str) -> Option<usize> {
+        let model = Table::try_from(&self.model).unwrap_or_default();
+        usize::try_from(model.get(key)?.as_integer()?).ok()
+    }
+
     /// `section.key` of every setting that differs.
     pub fn differences(&self, other: &Self) -> Result<Vec<String>> {
         let (ours, theirs) = (self.table()?, other.table()?);

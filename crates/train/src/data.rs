@@ -80,6 +80,45 @@ impl Data {
         Ok(data)
     }
 
+    /// The same for a rehearsal, which reads no number: a graph without features has `width` columns of them, one without labels
+    /// `classes` classes.
+    pub fn open_unread(
+        config: &DataConfig,
+        encodings: &Encodings,
+        (width, classes): (usize, usize),
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let bare = match (&config.path, &config.graph) {
+            (Some(path), _) => {
+                let dataset = Dataset::open(path)?;
+                if dataset.features().is_some() { None } else { Some((dataset.meta().name.clone(), narrow(&dataset)?)) }
+            }
+            (None, Some(spec)) => {
+                let spec: Spec = spec.parse()?;
+                let graph = || spec.graph(config.graph_seed, progress);
+                if spec.num_features() > 0 { None } else { Some((spec.to_string(), graph()?)) }
+            }
+            (None, None) => None,
+        };
+        let Some((name, graph)) = bare else { return Self::open(config, encodings, progress) };
+        let data = Self::unread(name, graph, (width, classes));
+        Ok(data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() }))
+    }
+
+    /// A graph with features and labels that nobody will read.
+    pub(crate) fn unread(name: String, graph: Csr<u32>, (width, classes): (usize, usize)) -> Self {
+        Self {
+            name,
+            graph,
+            features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
+            edge_features: None,
+            encodings: Vec::new(),
+            target: None,
+            classes,
+            splits: Vec::new(),
+        }
+    }
+
     /// Columns of the positional encodings.
     pub fn encoding_width(&self) -> usize {
         self.encodings.len() / self.graph.num_dst().max(1)
@@ -87,9 +126,6 @@ impl Data {
 
     fn folder(dataset: &Dataset) -> Result<Self> {
         let meta = dataset.meta();
-        let AnyCsr::Narrow(graph) = dataset.graph() else {
-            return Err(Bad::request(format!("{} has more than 2³² nodes", meta.name), "divide it among ranks").into());
-        };
         let features = dataset.features().cloned().ok_or_else(|| no_features(dataset.dir()))?;
         let target = dataset.labels().map(|labels| match labels {
             Labels::Single(y) => Target::Class(y.to_vec()),
@@ -98,7 +134,7 @@ impl Data {
         });
         Ok(Self {
             name: meta.name.clone(),
-            graph: graph.clone(),
+            graph: narrow(dataset)?,
             features,
             edge_features: dataset.edge_features().cloned(),
             encodings: Vec::new(),
@@ -202,6 +238,16 @@ impl Data {
         let mut all: Vec<(u64, &Split)> = self.splits.iter().filter_map(|s| Some((number(s)?, s))).collect();
         all.sort_by_key(|(number, _)| *number);
         all.into_iter().map(|(_, split)| split).collect()
+    }
+}
+
+fn narrow(dataset: &Dataset) -> Result<Csr<u32>> {
+    match dataset.graph() {
+        AnyCsr::Narrow(graph) => Ok(graph.clone()),
+        AnyCsr::Wide(_) => {
+            let what = format!("{} has more than 2³² nodes", dataset.meta().name);
+            Err(Bad::request(what, "divide it among ranks").into())
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::checkpoint::Checkpoint;
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", feature = "cuda"))]
 use crate::error::Result;
 use crate::plan::Plan;
 
@@ -16,7 +16,7 @@ pub(crate) struct Decision {
 }
 
 /// The same on its way to another process, which reads the checkpoint by itself.
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", feature = "cuda"))]
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Letter {
     folder: PathBuf,
@@ -27,7 +27,7 @@ struct Letter {
 
 impl Decision {
     /// The bytes that other processes get.
-    #[cfg(feature = "mpi")]
+    #[cfg(any(feature = "mpi", feature = "cuda"))]
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let letter = Letter {
             folder: self.folder.clone(),
@@ -39,7 +39,7 @@ impl Decision {
     }
 
     /// From these bytes.
-    #[cfg(feature = "mpi")]
+    #[cfg(any(feature = "mpi", feature = "cuda"))]
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let Letter { folder, plan, from, parts } = serde_json::from_slice(bytes).map_err(unreadable)?;
         let parts = crate::checkpoint::parts::decode(std::path::Path::new("the plan of rank 0"), &parts)?;
@@ -48,7 +48,7 @@ impl Decision {
     }
 }
 
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", feature = "cuda"))]
 #[allow(clippy::needless_pass_by_value)] // As `map_err` wants it.
 fn unreadable(e: serde_json::Error) -> graphweft_graph::Error {
     let what = format!("the plan of rank 0 cannot be understood: {e}");

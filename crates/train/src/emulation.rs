@@ -4,15 +4,13 @@
 //! factor; when messages arrive follows from the logs of all ranks and a [`Network`]: see [`graphweft_comm::Clocked`]. One run
 //! gives the times on any number of networks.
 
-use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use graphweft_comm::{Clocked, Communicator, Meeting, Network, Recorder, Times, replay};
-use graphweft_graph::Error as Bad;
+use graphweft_plan::Profile;
 use graphweft_tensor::Device;
-use serde::Deserialize;
 
 use crate::error::Result;
 use crate::rank::Rank;
@@ -28,58 +26,15 @@ pub struct Emulation {
     pub compute: f64,
 }
 
-/// What an emulation needs of a profile of hardware; other keys are for those who plan.
-#[derive(Deserialize)]
-struct Profile {
-    network: Network,
-    #[serde(default)]
-    compute: Compute,
-}
-
-/// How fast ranks compute.
-#[derive(Default, Deserialize)]
-#[serde(untagged)]
-enum Compute {
-    /// Times are multiplied by this.
-    Factor(f64),
-    /// As fast as here.
-    #[default]
-    #[serde(deserialize_with = "probe")]
-    Probe,
-}
-
-/// The word that stands for [`Compute::Probe`].
-fn probe<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<(), D::Error> {
-    match String::deserialize(from)?.as_str() {
-        "probe" => Ok(()),
-        other => Err(serde::de::Error::custom(format!("{other:?} is neither \"probe\" nor a number"))),
-    }
-}
-
 impl Emulation {
-    /// What the profile in a TOML file says: `compute`, a factor or `"probe"`, and `[network]`, see [`Network`].
+    /// What a profile says, by its name or file.
     ///
     /// # Errors
-    /// [`Bad::BadInput`] that names the file and what is wrong in it.
+    /// What is wrong in it.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|e| Bad::unreadable(path, "profile", &e))?;
-        let bad = |problem: String| {
-            let remedy = "write compute = \"probe\" or a factor, and [network] with ranks_per_node, inside and between, each \
-                          { latency = SECONDS, bandwidth = BYTES_PER_SECOND }";
-            Bad::bad(path, "profile", problem, remedy)
-        };
-        let Profile { network, compute } = toml::from_str(&text).map_err(|e| {
-            let line = e.span().and_then(|s| text.get(..s.start)).map_or(1, |before| before.matches('\n').count() + 1);
-            bad(format!("line {line}: {}", e.message().trim_end()))
-        })?;
-        network.check().map_err(|problem| bad(format!("network.{problem}")))?;
-        let compute = match compute {
-            Compute::Probe => 1.0,
-            Compute::Factor(x) if x.is_finite() && x > 0.0 => x,
-            Compute::Factor(x) => return Err(bad(format!("compute is {x}, which is no factor above 0")).into()),
-        };
+        let profile = Profile::find(&path.to_string_lossy())?;
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        Ok(Self { name, network, compute })
+        Ok(Self { name, network: profile.network, compute: profile.compute.factor() })
     }
 }
 
@@ -142,34 +97,15 @@ impl Clock {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Emulation> {
-        let dir = tempfile::tempdir().map_err(|e| Bad::unreadable("", "", &e))?;
+    #[test]
+    fn a_profile_is_called_by_its_name_and_computes_as_it_says() {
+        let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("slow.toml");
-        fs::write(&path, text).map_err(|e| Bad::unreadable(&path, "", &e))?;
-        Emulation::read(&path)
-    }
-
-    const WIRE: &str = "[network]\nbetween = { latency = 1e-5, bandwidth = 1e9 }";
-
-    #[test]
-    fn profiles_are_read_with_what_is_for_others_left_alone() {
-        let found = read(&format!("about = 'x'\nmemory = 64e9\n{WIRE}\n[[kernel]]\nkind = 'gemm'")).unwrap();
-        assert_eq!((found.name.as_str(), found.compute, found.network.ranks_per_node), ("slow", 1.0, 1));
-        assert_eq!(read(&format!("compute = 0.5\n{WIRE}")).unwrap().compute, 0.5);
-        assert_eq!(read(&format!("compute = 'probe'\n{WIRE}")).unwrap().compute, 1.0);
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_with_the_file() {
-        for (text, problem) in [
-            ("compute = 1", "network"),
-            ("[network]\nbetween = { latency = 1e-5, bandwidth = 0 }", "between.bandwidth"),
-            (&format!("compute = -1\n{WIRE}"), "compute"),
-            (&format!("compute = 'fast'\n{WIRE}"), "compute"),
-            (&format!("{WIRE}\nlatency = 3"), "latency"),
-        ] {
-            let e = read(text).unwrap_err().to_string();
-            assert!(e.contains("slow.toml") && e.contains(problem) && e.contains("remedy"), "{text}: {e}");
+        let wire = "[network]\nbetween = { latency = 1e-5, bandwidth = 1e9 }";
+        for (compute, factor) in [("compute = 0.5", 0.5), ("compute = 'probe'", 1.0)] {
+            std::fs::write(&path, format!("about = 'x'\n{compute}\n{wire}")).unwrap();
+            let found = Emulation::read(&path).unwrap();
+            assert_eq!((found.name.as_str(), found.compute), ("slow", factor));
         }
         assert!(Emulation::read(Path::new("not there.toml")).unwrap_err().to_string().contains("not there.toml"));
     }

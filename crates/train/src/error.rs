@@ -48,6 +48,9 @@ pub enum Error {
     /// What all ranks agree on, on one that leaves saying so to another.
     #[error(transparent)]
     Echo(Box<Error>),
+    /// Planning.
+    #[error(transparent)]
+    Plan(#[from] graphweft_plan::Error),
     /// Graphs, datasets, files.
     #[error(transparent)]
     Graph(#[from] graphweft_graph::Error),

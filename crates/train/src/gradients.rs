@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use graphweft_comm::{Label, Traffic};
 use graphweft_parallel::Summing;
-use graphweft_tensor::{DType, Device, Element, Matrix, Parameter, Result, Tag};
+use graphweft_tensor::{DType, Device, Matrix, Parameter, Result, Tag};
 
 use crate::shard::Shard;
 
@@ -64,38 +64,30 @@ impl<'a> Buckets<'a> {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.send()?;
         let rows = Summing::wait_all(self.sums)?;
-        for (parameters, row) in self.parameters.into_iter().zip(rows) {
-            match row.dtype() {
-                DType::F64 => hand_out(&parameters, &row.to_vec::<f64>()?, row.device())?,
-                _ => hand_out(&parameters, &row.to_vec::<f32>()?, row.device())?,
-            }
-        }
-        Ok(())
+        self.parameters.iter().zip(rows).try_for_each(|(parameters, row)| hand_out(parameters, &row))
     }
 }
 
+/// All gradients in one row, on their device.
 fn side_by_side(device: &Device, gradients: &[(Rc<Parameter>, Matrix)], dtype: DType) -> Result<Matrix> {
-    fn rows<T: Element>(gradients: &[(Rc<Parameter>, Matrix)]) -> Result<Vec<T>> {
-        let mut all = Vec::new();
-        for (_, g) in gradients {
-            all.extend(g.to_vec::<T>()?);
-        }
-        Ok(all)
+    let size = |g: &Matrix| g.rows() * g.cols();
+    let total = gradients.iter().map(|(_, g)| size(g)).sum();
+    let mut row = device.uninit("gradients", 1, total, dtype, Tag::Gradients)?;
+    let mut at = 0;
+    for (_, g) in gradients {
+        device.backend().copy_part(g, 0, &mut row, at, size(g))?;
+        at += size(g);
     }
-    fn upload<T: Element>(device: &Device, row: &[T]) -> Result<Matrix> {
-        device.upload(1, row.len(), row, Tag::Gradients)
-    }
-    match dtype {
-        DType::F64 => upload(device, &rows::<f64>(gradients)?),
-        _ => upload(device, &rows::<f32>(gradients)?),
-    }
+    Ok(row)
 }
 
-fn hand_out<T: Element>(parameters: &[Place], mut row: &[T], device: &Device) -> Result<()> {
+fn hand_out(parameters: &[Place], row: &Matrix) -> Result<()> {
+    let device = row.device();
+    let mut at = 0;
     for (parameter, (rows, cols)) in parameters {
-        let (own, rest) = row.split_at(rows * cols);
-        row = rest;
-        let mut sum = device.upload(*rows, *cols, own, Tag::Gradients)?;
+        let mut sum = device.uninit("gradients", *rows, *cols, row.dtype(), Tag::Gradients)?;
+        device.backend().copy_part(row, at, &mut sum, 0, rows * cols)?;
+        at += rows * cols;
         // A parameter that was used twice comes twice.
         if let Some(earlier) = parameter.take_grad() {
             device.backend().add(&mut sum, &earlier)?;

@@ -112,9 +112,9 @@ impl Trained {
         progress: &dyn Progress,
         body: impl Fn(&Self, &Shard) -> Result<T> + Send + Sync + 'static,
     ) -> Result<T> {
-        let plan = Plan::shared(&self.config, world, &data.graph, progress)?;
+        let plan = Plan::shared_unplanned(&self.config, world, &data.graph, progress)?;
         let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
-        let (trained, data, graph) = (Arc::clone(self), Arc::clone(data), Handout::new(graph, world.ranks_here()));
+        let (trained, data, graph) = (Arc::clone(self), Arc::clone(data), Handout::new(graph, world.ranks_inside()));
         world.run(move |rank| body(&trained, &Shard::new(rank, &data, &*graph.take()?, &plan, &trained.config)?))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! * [`config`]: one TOML file says everything about a run;
 //! * [`data`]: the graph it names, changed as it says;
-//! * [`world`]: who the ranks are, [`rank`]: one of them, [`plan`]: how the work is spread over them;
+//! * [`world`]: who the ranks are, [`rank`]: one of them, [`plan`]: how the work is spread over them, [`planner`]: who decides that;
 //! * [`shard`]: what one rank holds of it, cut out of what [`handout`] gives it, and [`learner`]: a model that learns from it, epoch by epoch;
 //! * [`trainer`]: a run, from the first epoch to the last, and [`session`]: one run per seed, or going on with one;
 //! * [`rehearsal`]: what a run would take, without computing; [`emulation`]: how long it would take elsewhere;
@@ -28,6 +28,7 @@ pub mod inference;
 pub mod learner;
 pub mod metrics;
 pub mod plan;
+pub mod planner;
 pub mod rank;
 mod record;
 pub mod rehearsal;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use graphweft_graph::partition::{self, Method, Options, Partition};
 use graphweft_graph::progress::Progress;
 use graphweft_graph::{Csr, Error as Bad};
+use graphweft_model::Remat;
 use graphweft_parallel::{Cover, Strategy};
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::world::World;
 
-/// What `auto` takes where there are several ranks.
+/// What is taken for a strategy that nobody named, where planning is not worth its time.
 const USUAL: Strategy = Strategy::Halo(Cover::Least);
 
 /// How the work is spread.
@@ -29,12 +30,34 @@ pub struct Plan {
     pub ranks: usize,
     /// Why so, in one sentence.
     pub why: String,
+    /// What is computed again in backward instead of being kept.
+    #[serde(default)]
+    pub remat: Remat,
     /// How the graph is divided; nothing for one rank.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Division>,
+    /// What the planner expects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Predicted>,
+    /// What it came to, once a run is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Predicted>,
+    /// What is tried before a run begins, with the same parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<(Strategy, Remat)>,
     /// The parts themselves.
     #[serde(skip)]
     pub parts: Option<Arc<Partition>>,
+}
+
+/// What an epoch takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// Milliseconds; nothing for one rank, of which only the memory is planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch_ms: Option<f64>,
+    /// Memory of the rank that needs most.
+    pub peak_bytes: u64,
 }
 
 /// How a graph was divided.
@@ -51,34 +74,46 @@ pub struct Division {
 
 impl Plan {
     /// One rank has every row.
-    pub fn local() -> Self {
-        let why = "one rank has every row: nothing moves".to_string();
-        Self { strategy: Strategy::Local, ranks: 1, why, partition: None, parts: None }
+    pub fn local(remat: Remat) -> Self {
+        Self {
+            strategy: Strategy::Local,
+            ranks: 1,
+            why: "one rank has every row: nothing moves".to_string(),
+            remat,
+            partition: None,
+            predicted: None,
+            measured: None,
+            trials: Vec::new(),
+            parts: None,
+        }
     }
 
     /// What `config` asks for, or the usual choice, for a graph whose dataset folder, if it has one, may hold a partition.
     ///
     /// # Errors
     /// If the graph cannot be divided so, or a stored partition is damaged.
-    pub fn make(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+    pub fn unplanned(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+        let local = Self::local(config.compute.remat);
         if ranks == 1 {
-            return Ok(Self::local());
+            return Ok(local);
         }
-        let (strategy, why) = match &config.parallel.strategy {
-            Choice::Named(strategy) => (*strategy, "it was asked for".to_string()),
-            Choice::Auto => {
-                let why = "of several ranks each takes a part and moves only the rows along cut edges; strategies are not \
-                           compared yet";
-                (USUAL, why.to_string())
-            }
+        let (strategy, why) = match config.parallel.strategy {
+            Choice::Named(strategy) => (strategy, "it was asked for"),
+            Choice::Auto => (USUAL, "of several ranks each takes a part and moves only the rows along cut edges"),
         };
         let (division, parts) = divide(config, ranks, graph, progress)?;
-        Ok(Self { strategy, ranks, why, partition: Some(division), parts: Some(Arc::new(parts)) })
+        let (partition, parts) = (Some(division), Some(Arc::new(parts)));
+        Ok(Self { strategy, ranks, why: why.to_string(), partition, parts, ..local })
     }
 
     /// The same for the ranks of `world`, as decided by the process that leads.
-    pub fn shared(config: &Config, world: &World, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
-        let plan = world.leads().then(|| Self::make(config, world.ranks(), graph, progress));
+    pub fn shared_unplanned(config: &Config, world: &World, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+        let plan = world.leads().then(|| Self::unplanned(config, world.ranks(), graph, progress));
+        Self::share(world, plan)
+    }
+
+    /// The plan of the process that leads, which brings it, in all processes.
+    pub(crate) fn share(world: &World, plan: Option<Result<Self>>) -> Result<Self> {
         let decision = plan.map(|plan| Ok(Decision { folder: PathBuf::new(), plan: plan?, from: None }));
         Ok(world.share(decision)?.plan)
     }
@@ -103,7 +138,12 @@ impl Plan {
 }
 
 /// A stored partition, or one made now.
-fn divide(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<(Division, Partition)> {
+pub(crate) fn divide(
+    config: &Config,
+    ranks: usize,
+    graph: &Csr<u32>,
+    progress: &dyn Progress,
+) -> Result<(Division, Partition)> {
     let ParallelConfig { partition: method, parts, .. } = config.parallel;
     let nodes = graph.num_dst();
     let parts = parts.map_or(ranks, |parts| parts as usize);
@@ -138,8 +178,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_planned_and_the_rest_is_usual() {
-        assert_eq!(Plan::make(&config(&[]), 1, &graph(), &Silent).unwrap(), Plan::local());
-        let plan = |settings: &[&str], ranks| Plan::make(&config(settings), ranks, &graph(), &Silent).unwrap();
+        assert_eq!(Plan::unplanned(&config(&[]), 1, &graph(), &Silent).unwrap(), Plan::local(Remat::None));
+        let plan = |settings: &[&str], ranks| Plan::unplanned(&config(settings), ranks, &graph(), &Silent).unwrap();
         let usual = plan(&[], 3);
         assert_eq!((&usual.strategy, usual.ranks), (&USUAL, 3));
         assert_eq!(usual.parts.unwrap().num_parts(), 3);
@@ -150,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_plan_holds_until_something_else_is_asked_for() {
-        let plan = Plan::make(&config(&[]), 2, &graph(), &Silent).unwrap();
+        let plan = Plan::unplanned(&config(&[]), 2, &graph(), &Silent).unwrap();
         let text = plan.to_json().unwrap();
         let again = |parts, now: &[&str]| {
             let before = config(&["parallel.ranks=2"]).parallel;

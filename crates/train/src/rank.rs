@@ -111,6 +111,9 @@ impl Rank {
     }
 }
 
+/// What is agreed on once.
+pub(crate) const SETUP: Label = Label { op: "setup", traffic: Traffic::Setup, layer: 0 };
+
 fn metrics(op: &'static str) -> Label {
     Label { op, traffic: Traffic::Metrics, layer: 0 }
 }

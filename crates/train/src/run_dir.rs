@@ -3,7 +3,7 @@
 //! ```text
 //! runs/<name>/
 //!   config.toml        every setting, with its value
-//!   plan.json          how the work is spread
+//!   plan.json          how the work is spread, what that was predicted to take and, at the end, what it took
 //!   metrics.jsonl      a line per epoch: loss, learning rate, scores
 //!   result.json        the best epoch and its scores; its presence says that the run is over
 //!   model.safetensors  the parameters of the best epoch
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Of a run with several seeds, each has such a folder, `seed-<s>/`, of its own, and the directory has `config.toml`, `plan.json`
-//! and `result.json` with the mean. Everything but events and trace is a function of the configuration: a run that was
-//! interrupted and resumed ends with the same bytes as one that was not. Times are in events and trace only.
+//! and `result.json` with the mean. Everything but events, trace and what `plan.json` says of times is a function of the configuration: a
+//! run that was interrupted and resumed ends with the same bytes as one that was not.
 
 pub mod curve;
 pub mod events;
@@ -95,6 +95,11 @@ impl RunDir {
     /// Writes the configuration and the plan.
     pub fn describe(&self, config: &str, plan: &str) -> Result<()> {
         self.replace(CONFIG, format!("{config}\n{CONFIG_END}").as_bytes())?;
+        self.plan(plan)
+    }
+
+    /// Writes the plan, at the end with what it came to.
+    pub fn plan(&self, plan: &str) -> Result<()> {
         self.replace(PLAN, plan.as_bytes())
     }
 

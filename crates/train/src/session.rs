@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use graphweft_graph::Error as Bad;
+use graphweft_graph::progress::Progress;
 use serde::Serialize;
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Newest};
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::handout::Handout;
 use crate::metrics::Metric;
 use crate::plan::Plan;
+use crate::planner;
 use crate::run_dir::RunDir;
 use crate::stop::Stop;
 use crate::trainer::{Observer, Outcome, Run, Trainer};
@@ -128,6 +130,13 @@ pub fn resumed(dir: &Path, start: &Start, given: &Draft) -> Result<Option<Config
     }
 }
 
+/// Where a run is, what it goes on from, and how that was spread, if it can stay so.
+struct Before {
+    folder: PathBuf,
+    from: Option<(PathBuf, Checkpoint)>,
+    plan: Option<Plan>,
+}
+
 /// What all runs of a session share.
 pub struct Session<'a> {
     /// The ranks.
@@ -193,21 +202,38 @@ impl Session<'_> {
         dir: Option<Result<RunDir>>,
         above: Option<(Arc<RunDir>, Config)>,
     ) -> Result<(Run, Plan)> {
-        let (dir, decision) = match dir {
+        let (dir, before) = match dir {
             None => (None, None),
             Some(Ok(dir)) => {
-                let decision = self.decide(config, &dir);
-                (Some(dir), Some(decision))
+                let before = self.before(config, &dir);
+                (Some(dir), Some(before))
             }
             Some(Err(e)) => (None, Some(Err(e))),
         };
-        let Decision { folder, plan, from } = self.world.share(decision)?;
         let graph = config.model.prepare(self.data.graph.clone(), config.run.seed)?;
+        let progress: Arc<dyn Progress> = Arc::clone(&self.observer) as Arc<dyn Progress>;
+        let needed = matches!(before, Some(Ok(Before { plan: None, .. })));
+        let profile = planner::profile_for(config, self.world, needed, &progress);
+        let decision = match before {
+            None => profile.map(|_| None)?,
+            Some(before) => Some(before.and_then(|Before { folder, from, plan }| {
+                let ranks = self.world.ranks();
+                let plan = match plan {
+                    Some(plan) => plan,
+                    None => planner::decide(config, ranks, &self.data, &graph, profile?.as_ref(), &*self.observer)?,
+                };
+                Ok(Decision { folder, plan, from })
+            })),
+        };
+        let Decision { folder, plan, from } = self.world.share(decision)?;
+        let plan = planner::decide_by_measuring(plan, config, self.world, &self.data, &graph)?;
+        let mut config = config.clone();
+        config.compute.remat = plan.remat;
         let trainer = Trainer {
-            config: config.clone(),
-            plan: plan.clone(),
+            config,
+            plan,
             data: Arc::clone(&self.data),
-            graph: Handout::new(graph, self.world.ranks_here()),
+            graph: Handout::new(graph, self.world.ranks_inside()),
             from: from.map(|(_, checkpoint)| checkpoint),
             folder: folder.clone(),
             dir,
@@ -215,24 +241,17 @@ impl Session<'_> {
             observer: Arc::clone(&self.observer),
             stop: self.stop.clone(),
         };
-        match self.world.run(move |rank| trainer.run(rank)) {
-            Ok(run) => Ok((run, plan)),
-            Err(e) => Err(lost(e, &folder)),
-        }
+        self.world.run(move |rank| trainer.run(rank)).map_err(|e| lost(e, &folder))
     }
 
-    /// What to go on from, and how to spread the work.
-    fn decide(&self, config: &Config, dir: &RunDir) -> Result<Decision> {
+    /// What to go on from.
+    fn before(&self, config: &Config, dir: &RunDir) -> Result<Before> {
         let from = self.checkpoint(dir, config)?;
-        let again = from.as_ref().and_then(|(path, saved)| {
+        let plan = from.as_ref().and_then(|(path, saved)| {
             let before = Draft::parse(&saved.config, path).and_then(Draft::finish).ok()?;
             Plan::again(&saved.plan, saved.partition.clone(), &before.parallel, &config.parallel)
         });
-        let plan = match again {
-            Some(plan) => plan,
-            None => Plan::make(config, self.world.ranks(), &self.data.graph, &*self.observer)?,
-        };
-        Ok(Decision { folder: dir.path().to_path_buf(), plan, from })
+        Ok(Before { folder: dir.path().to_path_buf(), from, plan })
     }
 
     /// What a run goes on from.

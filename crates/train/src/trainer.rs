@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::handout::Handout;
 use crate::learner::Learner;
 use crate::metrics::Metric;
-use crate::plan::Plan;
+use crate::plan::{Plan, Predicted};
 use crate::rank::{Rank, Toll};
 use crate::record::{Moment, Record, timed, trace};
 use crate::run_dir::trace::Phases;
@@ -123,7 +123,7 @@ impl Trainer {
     /// # Errors
     /// [`Error::Stopped`] once everything is saved, if that was asked for; [`Error::NotFinite`] before a bad update. Both come
     /// to all ranks alike.
-    pub fn run(&self, rank: &Rank) -> Result<Run> {
+    pub fn run(&self, rank: &Rank) -> Result<(Run, Plan)> {
         let config = &self.config;
         let metric = config.train.metric.unwrap_or(self.data.target()?.default_metric());
         metric.check(&self.data.target()?.truth(), self.data.classes)?;
@@ -181,8 +181,9 @@ impl Trainer {
             parameters: now.learner.size(),
             best: self.to_best(&now, &lesson, metric)?,
         };
-        let losses = self.finish(&shard, &now, record.as_ref(), &outcome)?;
-        Ok(Run { outcome, losses, cost })
+        let plan = self.compared(&cost);
+        let losses = self.finish(&shard, &now, record.as_ref(), &plan, &outcome)?;
+        Ok((Run { outcome, losses, cost }, plan))
     }
 
     /// The state before the first epoch, or after that of a checkpoint.
@@ -279,12 +280,22 @@ impl Trainer {
         }
     }
 
+    /// The plan with what it came to, where something was predicted.
+    fn compared(&self, cost: &Cost) -> Plan {
+        let mut epochs = cost.epoch_ms.clone();
+        epochs.sort_by(f64::total_cmp);
+        let peak_bytes = cost.tolls.iter().map(|t| t.peak.total()).max().unwrap_or(0);
+        let measured = Predicted { epoch_ms: epochs.get(epochs.len() / 2).copied(), peak_bytes };
+        Plan { measured: self.plan.predicted.map(|_| measured), ..self.plan.clone() }
+    }
+
     /// Writes what a run leaves behind, `result.json` last, and gives the loss of every epoch.
     fn finish(
         &self,
         shard: &Shard,
         now: &Progressing<'_>,
         record: Option<&Record<'_>>,
+        plan: &Plan,
         outcome: &Outcome,
     ) -> Result<Vec<f64>> {
         let logits = now.learner.logits()?;
@@ -297,6 +308,7 @@ impl Trainer {
         let (lines, best, metric) = (record.lines()?, &outcome.best, outcome.metric);
         let title = format!("{}, {} at epoch {}: {:.2} %", self.data.name, metric.name(), best.epoch, best.test);
         curve::write(dir.path(), &title, metric, &lines, best.epoch)?;
+        dir.plan(&plan.to_json()?)?;
         dir.finish(outcome)?;
         Ok(lines.iter().map(|l| l.loss).collect())
     }

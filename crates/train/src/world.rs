@@ -1,4 +1,4 @@
-//! Who the ranks of a run are: this thread alone, threads of this process, or processes that `mpirun` started.
+//! Who the ranks of a run are: this thread alone, threads of this process, or processes that MPI or NCCL connects.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +12,8 @@ use crate::decision::Decision;
 use crate::emulation::{Emulated, Emulation};
 use crate::error::Error;
 use crate::rank::Rank;
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+use crate::rank::SETUP;
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -30,8 +32,9 @@ enum Kind {
         options: threads::Options,
         faults: Arc<[Fault]>,
     },
-    #[cfg(feature = "mpi")]
-    Mpi(Rc<dyn graphweft_comm::Communicator>),
+    /// This process is one of those that something connects.
+    #[cfg(any(feature = "mpi", feature = "cuda"))]
+    Processes(Rc<dyn graphweft_comm::Communicator>, CommName),
 }
 
 impl World {
@@ -52,6 +55,11 @@ impl World {
     /// Where the first rank computes.
     pub fn place(&self) -> Place {
         self.place
+    }
+
+    /// How products are computed there.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// Ranks as threads, as many as `config` says. They share the threads of the current rayon pool, at least one each.
@@ -92,6 +100,7 @@ impl World {
         match config.comm {
             CommName::Threads => body(Self::threads(config)),
             CommName::Mpi => Self::enter_mpi(config, body),
+            CommName::Nccl => Self::enter_nccl(config, body),
         }
     }
 
@@ -101,15 +110,10 @@ impl World {
         T: Send,
         E: From<Error> + From<graphweft_comm::Error> + Send,
     {
-        // What is here shares what is here.
-        let near = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"].into_iter().find_map(|name| {
-            let count: usize = std::env::var(name).ok()?.parse().ok()?;
-            (count > 0).then_some(count)
-        });
-        let near = near.or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1);
         let deadline = Duration::from_secs(config.deadline);
+        let near = processes_here().or(Launcher::of_this_process().map(|l| l.ranks)).unwrap_or(1);
         let options = graphweft_comm::mpi::Options { threads: share_of_threads(near), deadline };
-        graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Mpi(comm))))
+        graphweft_comm::mpi::run(options, |comm| body(Self::of(Kind::Processes(comm, CommName::Mpi))))
     }
 
     #[cfg(not(feature = "mpi"))]
@@ -118,6 +122,28 @@ impl World {
         let remedy = "build with `cargo build --release --features mpi` (it needs an MPI library and libclang), or leave \
                       it out: ranks are then threads of one process";
         Err(Error::setting("parallel.comm", format!("this build has no MPI{started}"), remedy).into())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn enter_nccl<T, E>(config: &ParallelConfig, body: impl FnOnce(Self) -> Result<T, E> + Send) -> Result<T, E>
+    where
+        T: Send,
+        E: From<Error> + From<graphweft_comm::Error> + Send,
+    {
+        use graphweft_comm::nccl::{Options, Rendezvous, run};
+        let rendezvous = Rendezvous::of_this_process().map_err(|e| {
+            Error::setting("parallel.comm", e.to_string(), "start it as torchrun, mpirun or srun do, or leave it out")
+        })?;
+        let near = processes_here().unwrap_or(rendezvous.ranks);
+        let deadline = Duration::from_secs(config.deadline);
+        let options = Options { rendezvous, threads: share_of_threads(near), deadline };
+        run(&options, |comm| body(Self::of(Kind::Processes(comm, CommName::Nccl))))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn enter_nccl<T, E: From<Error>>(_: &ParallelConfig, _: impl FnOnce(Self) -> Result<T, E>) -> Result<T, E> {
+        let remedy = "build it with the feature cuda";
+        Err(Error::setting("parallel.comm", "this build has no NCCL: it knows no GPUs", remedy).into())
     }
 
     /// The same with things that go wrong, on ranks that are threads: for tests.
@@ -133,13 +159,13 @@ impl World {
         match &self.kind {
             Kind::Alone => 1,
             Kind::Threads { options, .. } => options.ranks,
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => comm.size(),
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm, _) => comm.size(),
         }
     }
 
     /// How many of them are in this process.
-    pub fn ranks_here(&self) -> usize {
+    pub fn ranks_inside(&self) -> usize {
         match &self.kind {
             Kind::Threads { options, .. } => options.ranks,
             _ => 1,
@@ -150,8 +176,8 @@ impl World {
     pub fn leads(&self) -> bool {
         match &self.kind {
             Kind::Alone | Kind::Threads { .. } => true,
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => comm.rank() == 0,
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm, _) => comm.rank() == 0,
         }
     }
 
@@ -160,8 +186,8 @@ impl World {
     /// # Errors
     /// Its error, where it leads; [`Error::Refused`] elsewhere.
     pub(crate) fn share(&self, own: Option<Result<Decision>>) -> Result<Decision> {
-        #[cfg(feature = "mpi")]
-        if let Kind::Mpi(comm) = &self.kind {
+        #[cfg(any(feature = "mpi", feature = "cuda"))]
+        if let Kind::Processes(comm, _) = &self.kind {
             return share(&**comm, own);
         }
         own.unwrap_or(Err(Error::Refused))
@@ -172,6 +198,24 @@ impl World {
         match &self.kind {
             Kind::Threads { options, .. } => options.threads,
             _ => rayon::current_num_threads(),
+        }
+    }
+
+    /// Ranks that share this machine.
+    pub fn ranks_here(&self) -> usize {
+        match &self.kind {
+            Kind::Alone | Kind::Threads { .. } => self.ranks(),
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm, _) => processes_here().unwrap_or(comm.size()),
+        }
+    }
+
+    /// How they talk.
+    pub fn comm_name(&self) -> CommName {
+        match &self.kind {
+            Kind::Alone | Kind::Threads { .. } => CommName::Threads,
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(_, name) => *name,
         }
     }
 
@@ -209,9 +253,10 @@ impl World {
                 })?;
                 all.into_iter().next().unwrap_or_else(|| Err(ended()))
             }
-            #[cfg(feature = "mpi")]
-            Kind::Mpi(comm) => {
-                match open(comm.rank()).and_then(|device| body(&Rank::among(Rc::clone(comm), &device))) {
+            #[cfg(any(feature = "mpi", feature = "cuda"))]
+            Kind::Processes(comm, _) => {
+                let device = open(number_here().unwrap_or(comm.rank()));
+                match device.and_then(|device| body(&Rank::among(Rc::clone(comm), &device))) {
                     Err(e) if e.is_agreed() => {
                         // A launcher ends everyone when one process ends with an error: not before all are ready.
                         comm.barrier(SETUP)?;
@@ -224,17 +269,31 @@ impl World {
     }
 }
 
+/// How many processes the launcher has started on this machine, if it tells: these share what is here.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn processes_here() -> Option<usize> {
+    variable(&["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]).filter(|count| *count > 0)
+}
+
+/// Which of them this one is.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn number_here() -> Option<usize> {
+    variable(&["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"])
+}
+
+/// The first of these variables that is a number.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn variable(names: &[&str]) -> Option<usize> {
+    names.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
+}
+
 /// Threads of one of `ranks` that share those of the current pool.
 fn share_of_threads(ranks: usize) -> usize {
     (rayon::current_num_threads() / ranks.max(1)).max(1)
 }
 
-#[cfg(feature = "mpi")]
-const SETUP: graphweft_comm::Label =
-    graphweft_comm::Label { op: "setup", traffic: graphweft_comm::Traffic::Setup, layer: 0 };
-
 /// No bytes stand for a refusal.
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", feature = "cuda"))]
 fn share(comm: &dyn graphweft_comm::Communicator, own: Option<Result<Decision>>) -> Result<Decision> {
     let bytes = match &own {
         Some(Ok(decision)) => decision.encode()?,

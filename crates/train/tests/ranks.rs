@@ -13,6 +13,7 @@ use std::time::Duration;
 use graphweft_comm::Fault;
 use graphweft_graph::npy::NpyFile;
 use graphweft_graph::progress::Silent;
+use graphweft_tensor::{Place, Precision};
 use graphweft_train::checkpoint::Checkpoint;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
@@ -29,7 +30,9 @@ const STRATEGIES: [(&str, u64); 7] =
     [("gather", 3), ("halo", 2), ("halo:plain", 3), ("halo", 4), ("heads", 2), ("ring", 3), ("grid:2x2", 4)];
 
 fn on(strategy: &str, ranks: u64, more: &[&str]) -> Config {
-    let settings = [format!("parallel.ranks={ranks}"), format!("parallel.strategy={strategy}")];
+    // A profile that is shipped: choices in tests do not depend on the machine.
+    let profile = "parallel.profile=16-cpu-10g".to_string();
+    let settings = [format!("parallel.ranks={ranks}"), format!("parallel.strategy={strategy}"), profile];
     let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
     config(&settings)
 }
@@ -49,16 +52,22 @@ fn plan(dir: &Path) -> Value {
     serde_json::from_slice(&fs::read(dir.join("plan.json")).unwrap()).unwrap()
 }
 
-#[test]
-fn ranks_learn_what_one_learns_with_the_same_bytes_every_time() {
+/// Trains on ranks that all compute at one place.
+fn fresh_at(at: Place, config: &Config, dir: &Path) -> Summary {
+    let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+    let world = World::threads(&config.parallel).at(at, Precision::default());
+    on_world(&world, data, config, dir, &Start::New, Watch::default()).unwrap()
+}
+
+fn ranks_learn_the_same(at: Place) {
     let dir = tempfile::tempdir().unwrap();
     for (dtype, tolerance) in [("f64", 1e-9), ("f32", 1e-4)] {
         let more = [&format!("compute.dtype={dtype}"), "model.norm=batch", "encoding.degree=true", "train.dropout=0.5"];
         let alone = dir.path().join(format!("{dtype}-alone"));
-        let one = fresh(&config(&more), &alone);
+        let one = fresh_at(at, &config(&more), &alone);
         for (strategy, ranks) in STRATEGIES {
             let path = |again| dir.path().join(format!("{dtype}-{strategy}-{ranks}-{again}"));
-            let [found, _] = ["a", "b"].map(|again| fresh(&on(strategy, ranks, &more), &path(again)));
+            let [found, _] = ["a", "b"].map(|again| fresh_at(at, &on(strategy, ranks, &more), &path(again)));
             same(&path("a"), &path("b"), strategy);
             let apart = difference(&one.runs[0].losses, &found.runs[0].losses);
             assert!(apart < tolerance, "{dtype} {strategy} on {ranks}: {apart}");
@@ -68,6 +77,17 @@ fn ranks_learn_what_one_learns_with_the_same_bytes_every_time() {
             assert_eq!((&plan(&path("a"))["strategy"], &plan(&path("a"))["ranks"]), (&strategy.into(), &ranks.into()));
         }
     }
+}
+
+#[test]
+fn ranks_learn_what_one_learns_with_the_same_bytes_every_time() {
+    ranks_learn_the_same(Place::Cpu);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn ranks_of_a_gpu_learn_what_one_learns_with_the_same_bytes_every_time() {
+    ranks_learn_the_same(Place::Cuda(0));
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn on(strategy: &str, ranks: usize, more: &[&str]) -> Config {
 
 fn rehearse(config: &Config) -> Rehearsal {
     let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
-    let plan = Plan::make(config, config.parallel.ranks.unwrap_or(1) as usize, &data.graph, &Silent).unwrap();
+    let plan = Plan::unplanned(config, config.parallel.ranks.unwrap_or(1) as usize, &data.graph, &Silent).unwrap();
     let graph = config.model.prepare(data.graph.clone(), config.run.seed).unwrap();
     Stage::new(&data, &graph).rehearse(config, &plan).unwrap()
 }

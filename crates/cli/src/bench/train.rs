@@ -8,13 +8,14 @@ use clap::ValueEnum;
 use graphweft_comm::Times;
 use graphweft_graph::Csr;
 use graphweft_graph::dataset::{Dense, Features, Split};
+use graphweft_graph::progress::Progress;
 use graphweft_tensor::{DType, Usage};
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::emulation::{Clock, Emulation};
 use graphweft_train::handout::Handout;
 use graphweft_train::learner::Learner;
-use graphweft_train::plan::Plan;
+use graphweft_train::planner;
 use graphweft_train::rank::Toll;
 use graphweft_train::shard::{Lesson, Shard};
 use graphweft_train::world::World;
@@ -134,9 +135,11 @@ struct Measured {
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let config = args.config()?;
+    let mut config = args.config()?;
     let place = args.common.device.place_of(&config.parallel, ui);
-    if !args.emulate.is_empty() {
+    if let Some(first) = args.emulate.first() {
+        // What is planned is planned for there.
+        config.parallel.profile.get_or_insert_with(|| first.display().to_string());
         let places = args.emulate.iter().map(|path| Emulation::read(path)).collect::<Result<Vec<_>, _>>()?;
         let names: Vec<String> = places.iter().map(|place| place.name.clone()).collect();
         let verb = |world: &World, ui: &Ui| time(args, &config, &names, world, ui);
@@ -150,10 +153,13 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
 fn time(args: &Args, config: &Config, places: &[String], world: &World, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let (data, split) = args.data(name, csr);
-    let plan = Plan::shared(config, world, &data.graph, ui)?;
+    let data = Arc::new(data);
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
+    let plan = planner::shared(config, world, &data, &graph, &(Arc::new(ui.clone()) as Arc<dyn Progress>))?;
+    let mut config = config.clone();
+    config.compute.remat = plan.remat;
     let (name, nodes, edges) = (data.name.clone(), data.graph.num_dst(), data.graph.num_edges());
-    let whole = Handout::new((data, graph, split), world.ranks_here());
+    let whole = Handout::new((data, graph, split), world.ranks_inside());
     let task = (config.clone(), plan.clone(), args.common.runs);
     let Measured { times, parameters, tolls, elsewhere } = world.run(move |rank| {
         let (whole, (config, plan, runs)) = (whole.take()?, &task);
@@ -178,7 +184,7 @@ fn time(args: &Args, config: &Config, places: &[String], world: &World, ui: &Ui)
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
         "peak_bytes": peak.total(), "peak": usage(peak), "peak_bytes_by_rank": peaks,
         "bytes_sent": sent.iter().sum::<u64>(), "bytes_sent_by_rank": sent,
-        "strategy": plan.strategy, "ranks": plan.ranks,
+        "strategy": plan.strategy, "ranks": plan.ranks, "remat": plan.remat, "predicted": plan.predicted, "why": plan.why,
     });
     if let (Some(first), Value::Object(json)) = (elsewhere.first(), &mut json) {
         // Phases are not emulated, and how long they took here says nothing.

@@ -5,6 +5,7 @@ use std::path::Path;
 use graphweft_tensor::{Place, Tag, Usage};
 use graphweft_train::config::Config;
 use graphweft_train::data::Data;
+use graphweft_train::plan::Plan;
 use graphweft_train::rank::{Sent, Toll};
 use graphweft_train::session::Summary;
 use serde_json::{Value, json};
@@ -56,6 +57,7 @@ impl Report<'_> {
             "peak_bytes": peaks, "peak": ui::usage(largest(tolls)), "peak_by_rank": by_rank,
             "bytes_sent_per_epoch": sent, "sent": operations(tolls), "threads": self.threads, "device": self.place.to_string(),
             "strategy": s.plan.strategy, "ranks": s.plan.ranks, "plan": self.dir.join("plan.json"),
+            "remat": s.plan.remat, "predicted": s.plan.predicted, "measured": s.plan.measured,
             "graph": self.data.name, "model": self.config.model_name(), "run": self.dir,
         });
         if let (Some(floor), Value::Object(json)) = (self.floor, &mut json) {
@@ -98,8 +100,9 @@ impl Report<'_> {
             1 => format!("{}: {}", plan.strategy, plan.why),
             ranks => format!("{} on {ranks} ranks: {}", plan.strategy, plan.why),
         };
+        let compared = compared(&s.plan);
         format!(
-            "{graph}\n{}, test at the best validation{}\n\n{}\n\n{}plan    {plan}\nmemory  {}\ntime    {seconds:.1} s, \
+            "{graph}\n{}, test at the best validation{}\n\n{}\n\n{}plan    {plan}\n{compared}memory  {}\ntime    {seconds:.1} s, \
              {}\nrun     {}",
             s.metric.name(),
             if s.runs.len() > 1 { format!(", mean ± deviation of {} seeds", s.runs.len()) } else { String::new() },
@@ -112,6 +115,16 @@ impl Report<'_> {
             },
             self.dir.display(),
         )
+    }
+}
+
+/// What the planner expected beside what came.
+fn compared(plan: &Plan) -> String {
+    let (Some(predicted), Some(measured)) = (plan.predicted, plan.measured) else { return String::new() };
+    let peaks = format!("{} at the peak, measured {}", ui::bytes(predicted.peak_bytes), ui::bytes(measured.peak_bytes));
+    match (predicted.epoch_ms, measured.epoch_ms) {
+        (Some(p), Some(m)) => format!("        predicted {p:.1} ms per epoch, measured {m:.1}; {peaks}\n"),
+        _ => format!("        predicted {peaks}\n"),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Ranks as threads of this process.
 //!
-//! A message is copied once, straight from the sender's memory to the receiver's; how is told in `world.rs`. Waits block, they
-//! never spin. [`run`] borrows what its ranks use and waits for all of them; [`launch`] is for programs: it does not wait for a
-//! rank that hangs, and pins ranks to cores of their own where there are enough.
+//! A message is copied once, straight from the sender's memory to the receiver's, on the host or between GPUs; how is told in
+//! `world.rs`. Waits block, they never spin. [`run`] borrows what its ranks use and waits for all of them; [`launch`] is for
+//! programs: it does not wait for a rank that hangs, and pins ranks to cores of their own where there are enough.
 
 mod pin;
 mod world;
@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use crate::communicator::{Communicator, Label, Message, Pending};
 use crate::error::{Error, Result};
-use crate::view::{Place, View};
 use pin::Cores;
 use world::{Failure, Part, World};
 
@@ -203,14 +202,10 @@ struct Threads {
 
 impl Threads {
     fn parts(&self, op: &'static str, messages: &[Message]) -> Result<Vec<Part>> {
-        let part = |m: &Message| match (self.members.get(m.peer), m.view) {
-            (Some(peer), View { place: Place::Host | Place::Nowhere, .. }) => Ok(Part { peer: *peer, view: m.view }),
-            (None, _) => {
+        let part = |m: &Message| match self.members.get(m.peer) {
+            Some(peer) => Ok(Part { peer: *peer, view: m.view }),
+            None => {
                 let problem = format!("there is no rank {} among {}", m.peer, self.members.len());
-                Err(Error::Argument { op, problem })
-            }
-            (_, View { place, .. }) => {
-                let problem = format!("threads move host memory only, not what is at {place:?}");
                 Err(Error::Argument { op, problem })
             }
         };
@@ -279,6 +274,7 @@ impl Pending for Exchange {
                         format!("in {op} rank {from} sends {sent} bytes to rank {to}, which expects {expected}");
                     Error::Mismatch { step, problem }
                 }
+                Failure::Unmoved(fault) => fault.into(),
             }
         })
     }

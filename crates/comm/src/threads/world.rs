@@ -1,7 +1,8 @@
 //! Where ranks of one process meet: messages are matched here and copied once, from the sender's memory to the receiver's.
 //!
 //! Sends and receives of a route are matched in the order in which they were posted. Who copies a matched message is whichever
-//! of the two ranks waits first, so that a rank that still computes is not held up and waits may come in any order. All states
+//! of the two ranks waits first, so that a rank that still computes is not held up and waits may come in any order. What is on
+//! GPUs is enqueued at once: copies wait there for what was computed before, and what is computed later waits for them. All states
 //! are kept under one lock, which is never held during a copy that takes long; a rank that has to wait sleeps on a condition
 //! variable of its own and is woken only when there is something to do for it.
 //!
@@ -12,9 +13,10 @@
 //! call misses.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::moving::{self, Fault, Moment};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::view::{Place, View};
 
@@ -26,6 +28,7 @@ const SMALL: usize = 2048;
 pub(crate) enum Failure {
     Lost(usize),
     Unequal { from: usize, sent: usize, to: usize, expected: usize },
+    Unmoved(Fault),
 }
 
 /// A message of a posted exchange, to or from `peer`.
@@ -82,6 +85,10 @@ struct Exchange {
     left: usize,
     transfers: Vec<u64>,
     failure: Option<Failure>,
+    /// From when on its memory may be touched, by place; nothing for the host's.
+    ready: Vec<(Place, Arc<Moment>)>,
+    /// When copies from and to it will be over.
+    over: Vec<(Place, Arc<Moment>)>,
 }
 
 /// What is known of a rank.
@@ -201,13 +208,21 @@ impl World {
     /// # Safety
     /// All views are valid, those received for writing, until `wait` or `withdraw` of this number has returned.
     pub(crate) unsafe fn post(&self, me: usize, group: usize, sends: &[Part], receives: &[Part]) -> u64 {
+        let (ready, failure) = match ready(sends.iter().chain(receives)) {
+            Ok(ready) => (ready, None),
+            Err(fault) => (Vec::new(), Some(Failure::Unmoved(fault))),
+        };
         let mut state = self.lock();
         let seat = &mut state.seats[me];
         let call = seat.posted;
         (seat.heard, seat.posted) = (Instant::now(), call + 1);
         let exchange = state.number();
         let left = sends.len() + receives.len();
-        state.exchanges.insert(exchange, Exchange { call, left, transfers: Vec::with_capacity(left), failure: None });
+        let transfers = Vec::with_capacity(left);
+        state.exchanges.insert(exchange, Exchange { call, left, transfers, failure, ready, over: Vec::new() });
+        if failure.is_some() {
+            return exchange;
+        }
         for part in sends {
             let route = Route { group, from: me, to: part.peer };
             self.add(&mut state, route, Side::Send, part.peer, End { rank: me, exchange, view: part.view });
@@ -249,17 +264,33 @@ impl World {
             let failure = Failure::Unequal { from: from.rank, sent, to: to.rank, expected };
             self.refuse(state, from, failure);
             self.refuse(state, to, failure);
-        } else if from.view.bytes <= SMALL || !has_contents(from.view, to.view) {
-            // SAFETY: both ends are posted and neither can be withdrawn while the state is locked.
-            unsafe { copy(from.view, to.view) };
-            self.arrived(state, from);
-            self.arrived(state, to);
+        } else if from.view.bytes <= SMALL || from.view.place != Place::Host || to.view.place != Place::Host {
+            let (ready, free) = (state.ready(from), state.ready(to));
+            // SAFETY: both ends are posted and neither can be withdrawn while the state is locked; whoever takes memory of a GPU
+            // back waits for the moment that is noted.
+            let copied = unsafe { moving::copy((from.view, ready.as_deref()), (to.view, free.as_deref())) };
+            self.settle(state, [from, to], copied);
         } else {
             state.transfers.insert(id, Transfer::Ready { from, to });
             for end in [from, to] {
                 state.note(end.exchange, id);
                 state.seats[end.rank].ready.push_back(id);
                 self.wake(state, end.rank);
+            }
+        }
+    }
+
+    /// A message was copied, or cannot be.
+    fn settle(&self, state: &mut State, ends: [End; 2], copied: Result<Option<Arc<Moment>>, Fault>) {
+        for end in ends {
+            match &copied {
+                Ok(over) => {
+                    if let (Some(over), Some(exchange)) = (over, state.exchanges.get_mut(&end.exchange)) {
+                        exchange.over.push((end.view.place, Arc::clone(over)));
+                    }
+                    self.arrived(state, end);
+                }
+                Err(fault) => self.refuse(state, end, Failure::Unmoved(*fault)),
             }
         }
     }
@@ -317,9 +348,10 @@ impl World {
         (seat.waits_for, seat.heard) = (None, Instant::now());
         match result {
             Ok(()) => {
-                state.exchanges.remove(&exchange);
+                let over = state.exchanges.remove(&exchange).map(|e| e.over).unwrap_or_default();
                 state.forget_copied(me);
-                Ok(())
+                drop(state);
+                over.iter().try_for_each(|(place, over)| moving::hold_up(*place, over)).map_err(Failure::Unmoved)
             }
             Err(Failure::Lost(rank)) => {
                 // The first loss is everyone's: what follows from it has no other cause.
@@ -327,7 +359,7 @@ impl World {
                 self.wake_all(&mut state);
                 Err(Failure::Lost(first))
             }
-            Err(unequal) => Err(unequal),
+            Err(other) => Err(other),
         }
     }
 
@@ -336,12 +368,13 @@ impl World {
         let Some(&Transfer::Ready { from, to }) = state.transfers.get(&id) else { return state };
         state.transfers.insert(id, Transfer::Copying);
         drop(state);
-        // SAFETY: both ends are posted, and whoever wants to withdraw one waits until this is over.
-        unsafe { copy(from.view, to.view) };
+        // SAFETY: both ends are posted, and whoever wants to withdraw one waits until this is over. They are on the host, where
+        // all is ready.
+        let copied = unsafe { moving::copy((from.view, None), (to.view, None)) };
         let mut state = self.lock();
         state.transfers.remove(&id);
+        self.settle(&mut state, [from, to], copied);
         for end in [from, to] {
-            self.arrived(&mut state, end);
             if state.seats[end.rank].withdraws {
                 self.wake(&mut state, end.rank);
             }
@@ -373,7 +406,12 @@ impl World {
             state.seats[me].asleep = false;
         }
         state.seats[me].withdraws = false;
-        state.exchanges.remove(&exchange);
+        let over = state.exchanges.remove(&exchange).map(|e| e.over).unwrap_or_default();
+        drop(state);
+        for (place, over) in over {
+            // A GPU that fails here fails at the next call too.
+            let _ = moving::hold_up(place, &over);
+        }
     }
 }
 
@@ -381,6 +419,12 @@ impl State {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
+    }
+
+    /// From when on the memory of an end may be touched.
+    fn ready(&self, end: End) -> Option<Arc<Moment>> {
+        let ready = &self.exchanges.get(&end.exchange)?.ready;
+        ready.iter().find(|(place, _)| same_order(*place, end.view.place)).map(|(_, moment)| Arc::clone(moment))
     }
 
     fn note(&mut self, exchange: u64, transfer: u64) {
@@ -435,16 +479,24 @@ impl State {
     }
 }
 
-/// Whether there is something to copy.
-fn has_contents(from: View, to: View) -> bool {
-    (from.place, to.place) == (Place::Host, Place::Host)
+/// Whether what is enqueued for one place is in order with what is enqueued for the other.
+fn same_order(a: Place, b: Place) -> bool {
+    match (a, b) {
+        (Place::Host, Place::Host) | (Place::Nowhere, Place::Nowhere) => true,
+        (Place::Cuda(a), Place::Cuda(b)) => (a.context, a.stream) == (b.context, b.stream),
+        _ => false,
+    }
 }
 
-/// # Safety
-/// Both views are valid host memory of the same length, `to` for writing, unless one of them is nowhere.
-unsafe fn copy(from: View, to: View) {
-    if has_contents(from, to) {
-        // SAFETY: as promised by the caller. A rank may send to itself what it receives.
-        unsafe { std::ptr::copy(from.pointer, to.pointer, from.bytes) }
+/// The present moment of each place that messages have.
+fn ready<'a>(parts: impl Iterator<Item = &'a Part>) -> Result<Vec<(Place, Arc<Moment>)>, Fault> {
+    let mut all: Vec<(Place, Arc<Moment>)> = Vec::new();
+    for place in parts.map(|part| part.view.place) {
+        if !all.iter().any(|(known, _)| same_order(*known, place))
+            && let Some(moment) = moving::now(place)?
+        {
+            all.push((place, moment));
+        }
     }
+    Ok(all)
 }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers of tests.
 
+#[macro_use]
+mod places;
+
 mod bytes;
 mod graphs;
 mod models;
@@ -14,7 +17,7 @@ use graphweft_comm::{Communicator, Metered, Traffic, threads};
 use graphweft_graph::partition::Partition;
 use graphweft_model::GraphOps;
 use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
-use graphweft_tensor::{DType, Device, Tape, Var};
+use graphweft_tensor::{DType, Device, Place as Where, Precision, Tape, Var};
 
 use bytes::expected;
 use graphs::{Case, cases, mixed_case};
@@ -86,8 +89,14 @@ fn run(
     Ok(Found { values, sent: [forward, sent()] })
 }
 
+/// A device for one rank.
+fn open(at: Where) -> Result<Device, Failure> {
+    Ok(at.open(Precision::default())?)
+}
+
 /// Every op under every strategy on `ranks` ranks: what each rank found, and the layouts.
 fn on_ranks(
+    at: Where,
     case: &Case,
     partition: &Partition,
     ranks: usize,
@@ -98,7 +107,7 @@ fn on_ranks(
     let options = threads::Options { ranks, threads: 1, deadline: Duration::from_secs(60) };
     let weights: f64 = (1..=ranks).map(|r| r as f64).sum();
     let body = |comm: Rc<dyn Communicator>| -> Result<Vec<Vec<Found>>, Failure> {
-        let (device, rank) = (Device::cpu(), comm.rank());
+        let (device, rank) = (open(at)?, comm.rank());
         let metered = Metered::new(comm);
         let account = metered.account();
         let link = Link::new(Rc::new(metered), &device);
@@ -174,7 +183,7 @@ fn near(found: &[f64], wanted: &[f64], tolerance: f64, what: &str) {
     }
 }
 
-fn check(case: &Case, ranks: usize, ops: &[Op], size: Size, dtype: DType) {
+fn check(at: Where, case: &Case, ranks: usize, ops: &[Op], size: Size, dtype: DType) {
     let partition = (case.partition)(&case.graph, ranks);
     let layouts: Vec<Layout> =
         (0..ranks).map(|rank| Layout::new(&case.graph, &partition, ranks, rank).unwrap()).collect();
@@ -186,7 +195,7 @@ fn check(case: &Case, ranks: usize, ops: &[Op], size: Size, dtype: DType) {
         .iter()
         .map(|op| run((&local, &device), case, (*op, size, dtype), (None, None), 1.0, none).unwrap())
         .collect();
-    let runs = [(); 2].map(|()| on_ranks(case, &partition, ranks, ops, size, dtype));
+    let runs = [(); 2].map(|()| on_ranks(at, case, &partition, ranks, ops, size, dtype));
     let tolerance = if dtype == DType::F64 { 1e-11 } else { 5e-5 };
     for (s, strategy) in strategies(ranks).into_iter().enumerate() {
         for (o, op) in ops.iter().enumerate() {
@@ -218,43 +227,39 @@ fn check(case: &Case, ranks: usize, ops: &[Op], size: Size, dtype: DType) {
 /// Heads that no number of ranks but 1 and 3 divides.
 const UNEVEN: Size = Size { heads: 3, width: 4 };
 
-fn cross(ranks: usize) {
+fn cross(at: Where, ranks: usize) {
     for case in cases() {
         for dtype in [DType::F64, DType::F32] {
-            check(&case, ranks, &ops::all(), UNEVEN, dtype);
+            check(at, &case, ranks, &ops::all(), UNEVEN, dtype);
         }
     }
 }
 
-#[test]
-fn on_1_rank() {
-    cross(1);
-}
-
-#[test]
-fn on_2_ranks() {
-    cross(2);
-}
-
-#[test]
-fn on_3_ranks() {
-    cross(3);
-}
-
-#[test]
-fn on_4_ranks() {
-    cross(4);
-}
-
-#[test]
-fn on_8_ranks() {
-    cross(8);
-}
-
-/// Many heads, of the widths that the processor's kernels are made for: a rank's heads begin anywhere in a group of eight.
-#[test]
-fn with_heads_as_wide_as_vectors() {
+/// Many heads, of the widths that kernels are made for: a rank's heads begin anywhere in a group of eight.
+fn wide(at: Where) {
     let attends: Vec<Op> =
         ops::all().into_iter().filter(|op| matches!(op, Op::Attend(..) | Op::WithTokens(_))).collect();
-    check(&mixed_case(), 3, &attends, Size { heads: 20, width: 16 }, DType::F32);
+    check(at, &mixed_case(), 3, &attends, Size { heads: 20, width: 16 }, DType::F32);
 }
+
+/// What each place has.
+macro_rules! cross_at {
+    ($name:ident, $place:expr, $attributes:tt) => {
+        mod $name {
+            use super::*;
+
+            at!($place, $attributes, {
+                on_1_rank => |at| cross(at, 1),
+                on_2_ranks => |at| cross(at, 2),
+                on_3_ranks => |at| cross(at, 3),
+                on_4_ranks => |at| cross(at, 4),
+                on_8_ranks => |at| cross(at, 8),
+                with_heads_as_wide_as_vectors => wide,
+            });
+        }
+    };
+}
+
+cross_at!(on_the_cpu, Where::Cpu, []);
+#[cfg(feature = "cuda")]
+cross_at!(on_a_gpu, Where::Cuda(0), [ignore = "needs a GPU"]);

@@ -13,7 +13,7 @@ use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{DType, Device, Matrix, Tag, Tape};
 
 use crate::ops::{f64s, operand};
-use crate::{Failure, near, strategies};
+use crate::{Failure, Where, near, open, strategies};
 
 const N: usize = 60;
 const FEATURES: usize = 8;
@@ -115,15 +115,21 @@ fn rows_of(m: &Matrix, rows: &[u64]) -> Matrix {
 }
 
 /// What every strategy comes to on `ranks` ranks, the same on all of them.
-fn on_ranks(model: &str, ranks: usize, strategies: &[Strategy], remat: Remat, dtype: DType) -> Vec<Course> {
+fn on_ranks(
+    at: Where,
+    (model, ranks): (&str, usize),
+    strategies: &[Strategy],
+    remat: Remat,
+    dtype: DType,
+) -> Vec<Course> {
     let config: ModelConfig = toml::from_str(model).unwrap();
     let options = threads::Options { ranks, threads: 1, deadline: Duration::from_secs(60) };
     let body = |comm: Rc<dyn Communicator>| -> Result<Vec<Course>, Failure> {
         let prepared = config.prepare(graph(), 5)?;
         let layout = Layout::new(&prepared.csr, &partition(ranks), ranks, comm.rank())?;
         let mut found = Vec::new();
+        let device = open(at)?;
         for strategy in strategies {
-            let device = Device::cpu();
             let link = Link::new(Rc::clone(&comm), &device);
             let features = prepared.features(&device, dtype)?.map(|all| rows_of(&all, layout.edges()));
             let ops = spread(strategy, &layout, &link, features)?;
@@ -139,7 +145,7 @@ fn on_ranks(model: &str, ranks: usize, strategies: &[Strategy], remat: Remat, dt
     first
 }
 
-fn check(model: &str, ranks: usize, remat: Remat, dtype: DType) {
+fn check(at: Where, model: &str, ranks: usize, remat: Remat, dtype: DType) {
     let (config, device): (ModelConfig, _) = (toml::from_str(model).unwrap(), Device::cpu());
     let prepared = config.prepare(graph(), 5).unwrap();
     let features = prepared.features(&device, dtype).unwrap();
@@ -149,7 +155,7 @@ fn check(model: &str, ranks: usize, remat: Remat, dtype: DType) {
     let wanted = train(&config, &local, &device, &nodes, (width, Remat::None, dtype)).unwrap();
     assert!(wanted.0[19] < wanted.0[0], "{model} learns: {:?}", wanted.0);
     let all = strategies(ranks);
-    let [found, again] = [(); 2].map(|()| on_ranks(model, ranks, &all, remat, dtype));
+    let [found, again] = [(); 2].map(|()| on_ranks(at, (model, ranks), &all, remat, dtype));
     for (k, strategy) in all.iter().enumerate() {
         let what = format!("{model}\n{strategy} on {ranks} ranks, {dtype}");
         assert!(found[k] == again[k], "{what}: not the same bits twice");
@@ -163,9 +169,9 @@ fn check(model: &str, ranks: usize, remat: Remat, dtype: DType) {
     }
 }
 
-fn on(ranks: usize, model: &str) {
+fn on(at: Where, ranks: usize, model: &str) {
     for dtype in [DType::F64, DType::F32] {
-        check(model, ranks, Remat::None, dtype);
+        check(at, model, ranks, Remat::None, dtype);
     }
 }
 
@@ -175,38 +181,42 @@ macro_rules! in_full {
         mod $name {
             use super::*;
 
-            #[test]
-            fn on_few_ranks() {
-                [1, 2, 3].into_iter().for_each(|ranks| on(ranks, $model));
-            }
+            at!(Where::Cpu, [], {
+                on_few_ranks => |at| [1, 2, 3].into_iter().for_each(|ranks| on(at, ranks, $model)),
+                on_4_ranks => |at| on(at, 4, $model),
+                on_8_ranks => |at| on(at, 8, $model),
+                computed_again => |at| again(at, $model),
+            });
 
-            #[test]
-            fn on_4_ranks() {
-                on(4, $model);
-            }
+            #[cfg(feature = "cuda")]
+            mod on_a_gpu {
+                use super::*;
 
-            #[test]
-            fn on_8_ranks() {
-                on(8, $model);
-            }
-
-            #[test]
-            fn computed_again() {
-                check($model, 3, Remat::Attention, DType::F64);
-                check($model, 2, Remat::Layer, DType::F64);
-                check($model, 2, Remat::Both, DType::F64);
+                at!(Where::Cuda(0), [ignore = "needs a GPU"], {
+                    on_ranks => |at| [2, 4, 8].into_iter().for_each(|ranks| on(at, ranks, $model)),
+                    computed_again => |at| again(at, $model),
+                });
             }
         }
     };
+}
+
+fn again(at: Where, model: &str) {
+    check(at, model, 3, Remat::Attention, DType::F64);
+    check(at, model, 2, Remat::Layer, DType::F64);
+    check(at, model, 2, Remat::Both, DType::F64);
 }
 
 in_full!(gt, GT);
 in_full!(gat, GAT);
 in_full!(sage, SAGE);
 
-#[test]
-fn every_other_model_on_3_ranks() {
+fn others(at: Where) {
     for model in OTHERS {
-        check(model, 3, Remat::None, DType::F64);
+        check(at, model, 3, Remat::None, DType::F64);
     }
 }
+
+at!(Where::Cpu, [], { every_other_model_on_3_ranks => others, });
+#[cfg(feature = "cuda")]
+at!(Where::Cuda(0), [ignore = "needs a GPU"], { every_other_model_on_a_gpu => others, });

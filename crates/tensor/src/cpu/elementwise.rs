@@ -135,6 +135,23 @@ pub(super) fn convert(to: &mut Matrix, from: &Matrix) -> Result<()> {
     }
 }
 
+pub(super) fn copy_part(from: &Matrix, start: usize, to: &mut Matrix, at: usize, count: usize) -> Result<()> {
+    const OP: &str = "copy";
+    fn run<T: Element>(from: &Matrix, start: usize, to: &mut Matrix, at: usize, count: usize) -> Result<()> {
+        let from = &host::<T>(OP, "source", from)?[start..][..count];
+        let to = &mut host_mut::<T>(OP, "target", to)?[at..][..count];
+        to.par_chunks_mut(GRAIN).zip(from.par_chunks(GRAIN)).for_each(|(to, from)| to.copy_from_slice(from));
+        Ok(())
+    }
+    from.expect_part(OP, start, count)?;
+    to.expect_part(OP, at, count)?;
+    match from.dtype() {
+        DType::F32 => run::<f32>(from, start, to, at, count),
+        DType::F64 => run::<f64>(from, start, to, at, count),
+        DType::Bf16 => run::<bf16>(from, start, to, at, count),
+    }
+}
+
 pub(super) fn add(to: &mut Matrix, x: &Matrix) -> Result<()> {
     x.expect("add", "addend", to.rows(), to.cols())?;
     fn run<T: Convert + std::ops::AddAssign>(to: &mut Matrix, x: &Matrix) -> Result<()> {

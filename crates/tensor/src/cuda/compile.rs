@@ -13,6 +13,7 @@ use cudarc::nvrtc::sys;
 use sha2::{Digest, Sha256};
 
 use super::numbers::number;
+use crate::cache::cache_folder;
 use crate::dtype::DType;
 
 /// What stands before every source.
@@ -87,13 +88,9 @@ pub(super) fn machine_code(
     Ok(code)
 }
 
-/// Where kernels are kept: `$GRAPHWEFT_CACHE`, or the user's cache folder.
-pub(super) fn cache_folder() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|x| !x.is_empty()).map(PathBuf::from);
-    let folder = set("GRAPHWEFT_CACHE")
-        .or_else(|| set("XDG_CACHE_HOME").map(|x| x.join("graphweft")))
-        .or_else(|| set("HOME").map(|x| x.join(".cache/graphweft")))?;
-    Some(folder.join("kernels"))
+/// Where kernels are kept.
+pub(super) fn kernel_folder() -> Option<PathBuf> {
+    Some(cache_folder()?.join("kernels"))
 }
 
 /// What a file keeps, unless it is damaged.

@@ -60,6 +60,7 @@ const ROWS: [[(&str, usize); 3]; 2] =
     [[("VEC", 2), ("LANES", 16), ("TURNS", 1)], [("VEC", 1), ("LANES", 32), ("TURNS", 17)]];
 
 const SOURCES: &[Variants] = &[
+    (&super::address::SOURCE, &[&[]]),
     (&super::blas::SOURCE, &[&[("WIDE", 0)], &[("WIDE", 1)]]),
     (&super::elementwise::SOURCE, &[&[("TARGET", 0)], &[("TARGET", 1)], &[("TARGET", 2)]]),
     (&super::columns::SOURCE, &[&ROWS[0], &ROWS[1]]),

@@ -74,9 +74,10 @@ impl CombineKernels for Dry {
     }
 
     fn copy_patch(&self, from: &Matrix, to: &mut Matrix, patch: Patch, add: bool) -> Result<()> {
-        let bytes = |m: &Matrix| patch.size[0] * patch.size[1] * m.dtype().size();
-        let read = bytes(from) + if add { bytes(to) } else { 0 };
-        self.tell("copy patch", to.dtype(), false, Kind::Stream { read, written: bytes(to) })
+        patch.check(from, to)?;
+        let bytes = patch.size[0] * patch.size[1] * to.dtype().size();
+        let read = if add { 2 * bytes } else { bytes };
+        self.tell("copy patch", to.dtype(), false, Kind::Stream { read, written: bytes })
     }
 }
 

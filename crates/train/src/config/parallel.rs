@@ -13,7 +13,7 @@ use super::{Problem, at_least_one};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ParallelConfig {
-    /// How many ranks. Unset: one, or all processes that `mpirun` started.
+    /// How many ranks. Unset: one, or all processes that a launcher started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u64>,
     /// What each rank computes and what moves between them: auto, or a strategy by name.
@@ -25,6 +25,11 @@ pub struct ParallelConfig {
     /// Into how many parts. Unset: as many as there are ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<u64>,
+    /// The machine that auto plans for: a shipped profile or a file. Unset: the one at hand, which is measured once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// How many of the best strategies auto tries for a few epochs before it decides.
+    pub measure: u64,
     /// Seconds after which a rank that does not answer is taken for lost.
     pub deadline: u64,
 }
@@ -38,6 +43,8 @@ pub enum CommName {
     Threads,
     /// Ranks are processes that `mpirun` started.
     Mpi,
+    /// Ranks are processes with a GPU each, started by `torchrun`, `mpirun` or `srun`.
+    Nccl,
 }
 
 impl fmt::Display for CommName {
@@ -45,6 +52,7 @@ impl fmt::Display for CommName {
         f.write_str(match self {
             Self::Threads => "threads",
             Self::Mpi => "mpi",
+            Self::Nccl => "nccl",
         })
     }
 }
@@ -91,7 +99,16 @@ impl<'de> Deserialize<'de> for Choice {
 impl Default for ParallelConfig {
     fn default() -> Self {
         let partition = if Method::Metis.is_available() { Method::Metis } else { Method::Streaming };
-        Self { ranks: None, strategy: Choice::Auto, comm: CommName::Threads, partition, parts: None, deadline: 600 }
+        Self {
+            ranks: None,
+            strategy: Choice::Auto,
+            comm: CommName::Threads,
+            partition,
+            parts: None,
+            profile: None,
+            measure: 0,
+            deadline: 600,
+        }
     }
 }
 

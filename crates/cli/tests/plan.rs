@@ -1,0 +1,87 @@
+//! `graphweft plan`: what it says, and what other programs read of it.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+mod program;
+
+use std::fs;
+
+use program::Scratch;
+use serde_json::Value;
+
+const SMALL: [&str; 7] = ["plan", "--graph", "rmat:9:8", "--ranks", "4", "model.hidden=16", "--profile=16-cpu-10g"];
+
+fn strategies(json: &Value) -> Vec<String> {
+    let all = json["candidates"].as_array().unwrap().iter();
+    all.map(|c| c["strategy"].as_str().unwrap().to_string()).collect()
+}
+
+#[test]
+fn every_candidate_is_told_and_the_fastest_that_fits_is_chosen() {
+    let scratch = Scratch::new();
+    let (plot, json) =
+        (scratch.path("plan.svg"), scratch.json(&[&SMALL[..], &["--plot", &scratch.path("plan.svg")]].concat()));
+    for name in ["gather", "halo", "halo:plain", "heads", "ring", "ring:2", "grid:2x2", "grid:2x2:gather"] {
+        assert!(strategies(&json).contains(&name.to_string()), "{name}");
+    }
+    let candidates = json["candidates"].as_array().unwrap();
+    let time = |c: &Value| c["time_ms"].as_f64().unwrap();
+    let fit: Vec<&Value> = candidates.iter().filter(|c| c["feasible"] == true).collect();
+    let best = fit.iter().map(|c| time(c)).fold(f64::INFINITY, f64::min);
+    assert_eq!(json["choice"]["time_ms"].as_f64().unwrap(), best);
+    for c in &fit {
+        let parts = ["compute_ms", "comm_ms", "imbalance_ms"].map(|key| c[key].as_f64().unwrap());
+        assert!((parts.iter().sum::<f64>() - time(c)).abs() < 1e-6 * time(c), "{c}");
+        let tags: f64 = c["peak"].as_object().unwrap().values().map(|b| b.as_f64().unwrap()).sum();
+        assert_eq!(tags, c["peak_bytes"].as_f64().unwrap());
+    }
+    for c in candidates.iter().filter(|c| c["feasible"] == false) {
+        assert!(c["reason"].as_str().unwrap().len() > 5);
+    }
+    assert!(json["why"].as_str().unwrap().contains("network"));
+    let svg = fs::read_to_string(plot).unwrap();
+    assert!(svg.contains("waiting for messages") && svg.contains("activations") && svg.contains("halo"));
+    let out = scratch.run(&SMALL);
+    let text = String::from_utf8(out.stdout).unwrap();
+    for part in ["strategy", "waiting", "peak", "not rehearsed", "without need"] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    // The same again, to the byte: nothing was measured.
+    assert_eq!(json, scratch.json(&SMALL));
+}
+
+#[test]
+fn what_does_not_fit_exits_with_4_and_says_what_would() {
+    let scratch = Scratch::new();
+    let file = scratch.path("tiny.toml");
+    let shipped = include_str!("../../../profiles/16-cpu-10g.toml");
+    fs::write(&file, shipped.replace("memory = 115e9", "memory = 1e5")).unwrap();
+    let message = scratch.error(4, &[&SMALL[..6], &["--profile", &file]].concat());
+    for part in ["nothing fits", "more", "ranks instead of 4", "remedy"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    fs::write(&file, "memory = 1\n").unwrap();
+    let message = scratch.error(3, &[&SMALL[..6], &["--profile", &file]].concat());
+    assert!(message.contains("tiny.toml") && message.contains("network"), "{message}");
+    let message = scratch.error(3, &[&SMALL[..6], &["--profile", "h2000"]].concat());
+    assert!(message.contains("h2000") && message.contains("h200x8"), "{message}");
+}
+
+#[test]
+fn a_graph_may_be_described() {
+    let scratch = Scratch::new();
+    let simulate = |graph: &str, ranks: &str, more: &[&str]| {
+        let flags = ["plan", "--simulate", graph, "--ranks", ranks, "--profile", "64-cpu-25g", "model.hidden=64"];
+        scratch.json(&[&flags[..], more].concat())
+    };
+    let curve = scratch.path("scaling.svg");
+    let papers = "nodes=1.1e8,edges=3.2e9,features=128,classes=172,alpha=0.6";
+    let json = simulate(papers, "16", &["--scaling", &curve]);
+    assert!(json["choice"]["time_ms"].as_f64().unwrap() > 100.0);
+    assert!(fs::read_to_string(curve).unwrap().contains("seconds per epoch"));
+    // As many edges as anyone has, on as many ranks as there may be.
+    let json = simulate("nodes=1e10,edges=1e12,features=64,classes=10", "4096", &["compute.dtype=bf16"]);
+    assert!(json["choice"]["peak_bytes"].as_f64().unwrap() > 1e9, "{}", json["choice"]);
+    let message = scratch.error(2, &["plan", "--simulate", "nodes=1e10", "--ranks", "2", "--profile", "64-cpu-25g"]);
+    assert!(message.contains("edges"), "{message}");
+}

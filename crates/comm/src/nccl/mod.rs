@@ -1,0 +1,131 @@
+//! Ranks as processes with a GPU each, which NCCL connects: `torchrun`, `mpirun`, `srun`, or anything else that starts one process
+//! per rank and says in its environment which one it is ([`Rendezvous`]).
+//!
+//! What is on GPUs goes by NCCL's sends and receives, all messages of an exchange as one group, on a stream of its own. Sums are
+//! made of messages as everywhere, because NCCL's own have no fixed order. What is on the host, and whatever is said about lost
+//! ranks, goes over TCP through a hub in rank 0's process. Nothing but NCCL itself is needed, and that only when GPUs have
+//! something to say to each other.
+//!
+//! A process that is lost, on any machine, closes its line to the hub: all others are told at once which rank it was. NCCL is
+//! never waited for without a deadline; when a rank is lost or late, what the GPUs still wait for is aborted.
+//!
+//! NCCL wants a GPU for each rank. To try several on one, give each process another `NCCL_HOSTID` (and `NCCL_SOCKET_IFNAME=lo`).
+
+mod exchange;
+mod frame;
+mod hub;
+mod line;
+mod member;
+mod raw;
+mod rendezvous;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::communicator::{Communicator, Label, Message, Pending, Traffic};
+use crate::error::{Error, Result};
+use crate::threads::chosen;
+use exchange::Exchange;
+use member::Member;
+
+pub use rendezvous::Rendezvous;
+
+/// How this rank is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who it is.
+    pub rendezvous: Rendezvous,
+    /// Threads of its rayon pool.
+    pub threads: usize,
+    /// How long it waits for another.
+    pub deadline: Duration,
+}
+
+/// Runs `body` as the rank that this process is, in a rayon pool of its own.
+///
+/// # Errors
+/// Of `body`, of NCCL, or [`Error::RankLost`] if another rank failed before all came to the end.
+pub fn run<T: Send, E: From<Error> + Send>(
+    options: &Options,
+    body: impl FnOnce(Rc<dyn Communicator>) -> std::result::Result<T, E> + Send,
+) -> std::result::Result<T, E> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(options.threads.max(1))
+        .build()
+        .map_err(|e| Error::Library { library: "rayon", problem: e.to_string() })?;
+    pool.install(|| {
+        let member = Rc::new(Member::start(&options.rendezvous, options.deadline)?);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let members = Arc::new((0..member.size).collect());
+            let world = Rc::new(Nccl { member: Rc::clone(&member), members, rank: member.rank });
+            let value = body(Rc::clone(&world) as Rc<dyn Communicator>)?;
+            world.barrier(Label { op: "the end", traffic: Traffic::Setup, layer: 0 })?;
+            Ok(value)
+        }));
+        match outcome {
+            Ok(Ok(value)) => {
+                member.finish();
+                Ok(value)
+            }
+            Ok(Err(e)) => {
+                member.fail();
+                Err(e)
+            }
+            Err(panic) => {
+                member.fail();
+                resume_unwind(panic)
+            }
+        }
+    })
+}
+
+/// A rank's end of a group.
+struct Nccl {
+    member: Rc<Member>,
+    /// As ranks of the world.
+    members: Arc<Vec<usize>>,
+    rank: usize,
+}
+
+impl Communicator for Nccl {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    fn set_step(&self, step: u64) {
+        self.member.step.set(step);
+    }
+
+    unsafe fn post(&self, label: Label, sends: &[Message], receives: &[Message]) -> Result<Box<dyn Pending>> {
+        if let Some(lost) = self.member.lost(label.op) {
+            return Err(lost);
+        }
+        let in_world = |messages: &[Message]| -> Result<Vec<Message>> {
+            let peer = |m: &Message| {
+                let problem = || format!("there is no rank {} among {}", m.peer, self.members.len());
+                let peer = self.members.get(m.peer).copied();
+                Ok(Message { peer: peer.ok_or_else(|| Error::Argument { op: label.op, problem: problem() })?, ..*m })
+            };
+            messages.iter().map(peer).collect()
+        };
+        let (sends, receives) = (in_world(sends)?, in_world(receives)?);
+        self.member.line.count();
+        // SAFETY: the caller keeps the views until the exchange was waited for or dropped.
+        Ok(Box::new(unsafe { Exchange::start(&self.member, label.op, &sends, &receives) }?))
+    }
+
+    /// Groups need no numbers: ranks make the same calls in the same order, so messages of two ranks do not get mixed up.
+    fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {
+        let (rank, world) = chosen(&self.members, self.rank, members)?;
+        Ok(Rc::new(Self { member: Rc::clone(&self.member), members: Arc::new(world), rank }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! What the probe found, kept for the next run on the same machine.
+
+use std::fs;
+use std::path::PathBuf;
+
+use graphweft_tensor::{Place, cache_folder};
+use sha2::{Digest, Sha256};
+
+use crate::error::Result;
+use crate::profile::Profile;
+
+/// Everything that a measurement depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Where ranks compute.
+    pub place: Place,
+    /// Ranks on this machine that compute at the same time.
+    pub ranks: usize,
+    /// Threads of each.
+    pub threads: usize,
+    /// How they talk.
+    pub comm: String,
+    /// Types in which rows are stored.
+    pub dtypes: String,
+}
+
+impl Machine {
+    /// What tells this machine, as it is used, from others.
+    fn fingerprint(&self) -> String {
+        let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let about = |key: &str| cpu.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_string();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let parts = [
+            env!("CARGO_PKG_VERSION").to_string(),
+            about("model name"),
+            about("flags"),
+            cores.to_string(),
+            format!("{self:?}"),
+        ];
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect()
+    }
+
+    /// Where a profile of it is kept, if anything can be.
+    fn file(&self) -> Option<PathBuf> {
+        Some(cache_folder()?.join("probes").join(format!("{}.toml", self.fingerprint())))
+    }
+
+    /// The profile that was kept; nothing if there is none, or if it cannot be read.
+    pub fn kept(&self) -> Option<Profile> {
+        Profile::read(&self.file()?).ok()
+    }
+
+    /// Keeps a profile. Where nothing can be kept, such as a home that cannot be written, every run probes for itself.
+    pub fn keep(&self, profile: &Profile) -> Result<()> {
+        let Some(file) = self.file() else { return Ok(()) };
+        let text = profile.to_toml()?;
+        let part = file.with_extension(format!("{}.part", std::process::id()));
+        let written = file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&part, text));
+        if written.and_then(|()| fs::rename(&part, &file)).is_err() {
+            let _ = fs::remove_file(&part);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! What the planner chooses from.
+
+use std::fmt;
+
+use graphweft_graph::partition::Method;
+use graphweft_model::Remat;
+use graphweft_parallel::{Cover, Inside, Strategy};
+use serde::{Deserialize, Serialize};
+
+/// One way to spread the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// What moves between ranks.
+    pub strategy: Strategy,
+    /// How the graph is divided; nothing for one rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Method>,
+    /// What is computed again in backward instead of being kept.
+    pub remat: Remat,
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.strategy.fmt(f)?;
+        if let Some(method) = self.partition {
+            write!(f, ", {method}")?;
+        }
+        match self.remat {
+            Remat::None => Ok(()),
+            remat => write!(f, ", {} again", name_of(remat)),
+        }
+    }
+}
+
+/// What is computed again, in a word.
+pub fn name_of(remat: Remat) -> &'static str {
+    match remat {
+        Remat::None => "nothing",
+        Remat::Attention => "attention",
+        Remat::Layer => "layers",
+        Remat::Both => "layers, attention twice",
+    }
+}
+
+/// Everything that saves at least as much memory as `least`, the fastest first.
+pub(crate) fn remats(least: Remat) -> &'static [Remat] {
+    static ALL: [Remat; 4] = Remat::ALL;
+    let first = ALL.iter().position(|remat| *remat == least).unwrap_or(0);
+    &ALL[first..]
+}
+
+/// The exact strategies for `ranks` ranks and a model whose operations over the graph can be shared by `shares` of them: heads of
+/// attention, or columns of a sum.
+///
+/// A ring with more steps under way than one is of use from four ranks on. Grids need ranks in both directions, and heads for all
+/// ranks of a row.
+pub fn strategies(ranks: usize, shares: usize) -> Vec<Strategy> {
+    if ranks == 1 {
+        return vec![Strategy::Local];
+    }
+    let mut all = vec![
+        Strategy::Gather,
+        Strategy::Halo(Cover::Least),
+        Strategy::Halo(Cover::Plain),
+        Strategy::Heads,
+        Strategy::Ring { depth: 1 },
+    ];
+    if ranks >= 4 {
+        all.push(Strategy::Ring { depth: 2 });
+    }
+    for heads in (2..=ranks / 2).filter(|heads| ranks.is_multiple_of(*heads) && *heads <= shares) {
+        for inside in [Inside::Halo(Cover::Least), Inside::Gather] {
+            all.push(Strategy::Grid { nodes: ranks / heads, heads, inside });
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(ranks: usize, shares: usize) -> Vec<String> {
+        strategies(ranks, shares).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_exact_strategy_is_a_candidate() {
+        assert_eq!(names(1, 8), ["local"]);
+        assert_eq!(names(2, 8), ["gather", "halo", "halo:plain", "heads", "ring"]);
+        assert_eq!(names(3, 8), names(2, 8), "three is prime");
+        let grids: Vec<String> = names(8, 8).into_iter().filter(|n| n.starts_with("grid")).collect();
+        assert_eq!(grids, ["grid:4x2", "grid:4x2:gather", "grid:2x4", "grid:2x4:gather"]);
+        assert!(names(8, 2).contains(&"grid:4x2".to_string()) && !names(8, 2).contains(&"grid:2x4".to_string()));
+        assert!(names(4, 1).contains(&"ring:2".to_string()));
+    }
+
+    #[test]
+    fn candidates_are_named_for_people() {
+        let c = Candidate { strategy: Strategy::Heads, partition: Some(Method::Contiguous), remat: Remat::Layer };
+        assert_eq!(c.to_string(), "heads, contiguous, layers again");
+        assert_eq!(remats(Remat::Attention), [Remat::Attention, Remat::Layer]);
+    }
+}

@@ -1,0 +1,280 @@
+//! How fast this machine is: measured, not looked up.
+//!
+//! The probe trains. Small models go through a few steps on graphs of several sizes, on a device that times every kernel, while
+//! all ranks of the machine do the same at once; and the same steps on a dry device say what each of those calls had to do. From
+//! the two lists, call beside call, come the [rates](crate::kernels::Kernel) of every kernel that training uses. Messages are
+//! timed between the ranks that will talk.
+
+mod messages;
+mod program;
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use graphweft_comm::{Communicator, Label, Traffic, cpu_time};
+use graphweft_graph::Csr;
+use graphweft_graph::progress::{Progress, Unit};
+use graphweft_parallel::Link;
+use graphweft_tensor::dry::Work;
+use graphweft_tensor::{DType, Device, Place, Precision};
+
+use crate::error::Result;
+use crate::fit;
+use crate::kernels::{Amounts, Class, Kernel, PassName, TypeName, columns_of, pass_of};
+use program::{Program, play, programs, rehearse};
+
+/// Steps of each program; the first, which meets cold caches and a new pool, is not counted.
+const STEPS: usize = 3;
+/// Seconds that are added to every time before it is weighed: below, clocks and caches say more than kernels.
+const GRAIN: f64 = 5e-6;
+/// A kernel is fitted by itself if it was seen doing this many different amounts of work, else it follows its kind.
+const ENOUGH: usize = 4;
+
+const LABEL: Label = Label { op: "probe", traffic: Traffic::Setup, layer: 0 };
+
+/// What is played, and what every rank will have to do in it.
+pub struct Probe {
+    programs: Vec<Program>,
+    graphs: Vec<Arc<Csr<u32>>>,
+    /// By program and rank, the calls of one step.
+    works: Vec<Vec<Vec<Work>>>,
+}
+
+/// What a rank measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Rates of all kernels that were seen.
+    pub kernels: Vec<Kernel>,
+    /// Bytes of cache that a rank has for itself.
+    pub cache: f64,
+    /// Seconds of a message: of an empty one, and of each byte.
+    pub message: Option<(f64, f64)>,
+}
+
+impl Probe {
+    /// Prepares to measure `ranks` ranks that store rows in `dtypes`.
+    pub fn prepare(ranks: usize, dtypes: &[DType]) -> Result<Self> {
+        let programs = programs(ranks, dtypes);
+        let mut graphs: Vec<Arc<Csr<u32>>> = Vec::new();
+        let mut works = Vec::new();
+        for (k, program) in programs.iter().enumerate() {
+            let same = programs[..k].iter().position(|other| other.graph == program.graph);
+            let graph = match same {
+                Some(other) => Arc::clone(&graphs[other]),
+                None => Arc::new(program.graph()?),
+            };
+            works.push(rehearse(program, &graph, ranks)?);
+            graphs.push(graph);
+        }
+        Ok(Self { programs, graphs, works })
+    }
+
+    /// Measures on this rank, one of those that `comm` connects, while the others do the same.
+    pub fn measure(
+        &self,
+        place: Place,
+        precision: Precision,
+        comm: Option<&Rc<dyn Communicator>>,
+        progress: &dyn Progress,
+    ) -> Result<Measured> {
+        let rank = comm.map_or(0, |comm| comm.rank());
+        let cache = cache_bytes(place) / comm.map_or(1, |comm| comm.size()) as f64;
+        let task = progress.start("timing this machine, once", self.programs.len() as u64, Unit::Items);
+        // A thread's own time is not disturbed by what else the machine does.
+        let alone = place == Place::Cpu && rayon::current_num_threads() == 1 && rayon::current_thread_index().is_some();
+        let clock = if alone { cpu_time } else { since_first_asked };
+        let mut samples = Vec::new();
+        for ((program, graph), works) in self.programs.iter().zip(&self.graphs).zip(&self.works) {
+            let (device, timings) = Device::timed(place.backend(precision)?, clock);
+            if let Some(comm) = comm {
+                comm.barrier(LABEL)?;
+            }
+            let link = comm.map(|comm| Link::new(Rc::clone(comm), &device));
+            let mut best: Vec<f64> = Vec::new();
+            play(program, graph, &device, link.as_ref(), STEPS, |step| {
+                let times: Vec<f64> = timings.take().iter().map(|t| t.seconds).collect();
+                match step {
+                    0 => {}
+                    1 => best = times,
+                    _ => best.iter_mut().zip(&times).for_each(|(best, t)| *best = best.min(*t)),
+                }
+            })?;
+            // Where a device makes other calls than a dry one, nobody knows which is which.
+            if best.len() == works[rank].len() {
+                samples.extend(works[rank].iter().copied().zip(best));
+            }
+            task.add(1);
+        }
+        let message = comm.map(|comm| messages::measure(comm)).transpose()?;
+        Ok(Measured { kernels: rates(&samples, cache), cache, message })
+    }
+}
+
+fn since_first_asked() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+/// What tells kernels apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    kind: Class,
+    op: &'static str,
+    pass: Option<PassName>,
+    dtype: TypeName,
+    dropout: bool,
+    /// Columns of a head; nothing where those of all widths are meant.
+    columns: Option<usize>,
+}
+
+impl Key {
+    fn of(work: &Work) -> Self {
+        Self {
+            kind: Class::of(work),
+            op: work.op,
+            pass: pass_of(work),
+            dtype: work.dtype.into(),
+            dropout: work.dropout,
+            columns: columns_of(work),
+        }
+    }
+
+    /// The same for heads of any width.
+    fn of_any_width(work: &Work) -> Self {
+        Self { columns: None, ..Self::of(work) }
+    }
+}
+
+/// Samples by key, in the order in which keys were met.
+fn grouped<K: Eq + Hash + Copy>(samples: &[(Work, f64)], key: impl Fn(&Work) -> K) -> Vec<(K, Vec<(Work, f64)>)> {
+    let (mut places, mut groups) = (HashMap::new(), Vec::new());
+    for (work, t) in samples {
+        let place = *places.entry(key(work)).or_insert_with(|| {
+            groups.push((key(work), Vec::new()));
+            groups.len() - 1
+        });
+        groups[place].1.push((*work, *t));
+    }
+    groups
+}
+
+/// The rates that explain `samples`: of every kernel, and of every kind for those that were not seen.
+fn rates(samples: &[(Work, f64)], cache: f64) -> Vec<Kernel> {
+    let fitted = |samples: &[(Work, f64)]| {
+        let listed: Vec<([f64; 5], f64)> =
+            samples.iter().map(|(work, t)| (Amounts::of(work, cache).list(), t + GRAIN)).collect();
+        let mut found = fit::rates(&listed);
+        found[0] = (found[0] - GRAIN).max(0.0);
+        found
+    };
+    let mut kernels = Vec::new();
+    for ((kind, dtype), samples) in grouped(samples, |work| (Class::of(work), TypeName::from(work.dtype))) {
+        let mut kernel = Kernel { dtype: Some(dtype), ..Kernel::of(kind) };
+        kernel.set_rates(fitted(&samples));
+        kernels.push(kernel);
+    }
+    // What is not said of a type holds for all.
+    for (kind, samples) in grouped(samples, Class::of) {
+        let mut kernel = Kernel::of(kind);
+        kernel.set_rates(fitted(&samples));
+        kernels.push(kernel);
+    }
+    let of_any_width = grouped(samples, Key::of_any_width);
+    let of_one_width = grouped(samples, Key::of).into_iter().filter(|(key, _)| key.columns.is_some());
+    for (key, samples) in of_any_width.into_iter().chain(of_one_width) {
+        let Key { kind, op, pass, dtype, dropout, columns } = key;
+        // What is known more generally: of heads of any width, or of the kind.
+        let any = |k: &&Kernel| k.kind == kind && k.dtype == Some(dtype) && k.columns.is_none();
+        let same = |k: &&Kernel| k.op.as_deref() == Some(op) && k.pass == pass && k.dropout == Some(dropout);
+        let wider = kernels.iter().filter(any).find(same);
+        let general = wider.or_else(|| kernels.iter().filter(any).find(|k| k.op.is_none())).cloned();
+        let mut kernel = Kernel {
+            op: Some(op.into()),
+            pass,
+            dtype: Some(dtype),
+            dropout: Some(dropout),
+            columns,
+            ..general.unwrap_or(Kernel::of(kind))
+        };
+        let amounts = |work: &Work| Amounts::of(work, cache);
+        let mut different: Vec<u64> =
+            samples.iter().map(|(work, _)| amounts(work).list()[1..].iter().sum::<f64>() as u64).collect();
+        different.sort_unstable();
+        different.dedup();
+        if different.len() >= ENOUGH {
+            kernel.set_rates(fitted(&samples));
+        } else {
+            let mut ratios: Vec<f64> =
+                samples.iter().map(|(work, t)| (t + GRAIN) / (kernel.seconds(&amounts(work)) + GRAIN)).collect();
+            ratios.sort_by(f64::total_cmp);
+            kernel.scale(ratios[ratios.len() / 2]);
+        }
+        kernels.push(kernel);
+    }
+    kernels
+}
+
+/// The last cache of the machine, or what is usual where nobody tells.
+fn cache_bytes(place: Place) -> f64 {
+    const USUAL: f64 = (32 << 20) as f64;
+    if place != Place::Cpu {
+        // Between an A100's 40 MB and an H200's 50.
+        return 45e6;
+    }
+    let read = |index: usize| {
+        let folder = Path::new("/sys/devices/system/cpu/cpu0/cache").join(format!("index{index}"));
+        let text = std::fs::read_to_string(folder.join("size")).ok()?;
+        let text = text.trim();
+        let (digits, factor) = match text.strip_suffix('K') {
+            Some(digits) => (digits, 1024.0),
+            None => (text.strip_suffix('M').unwrap_or(text), 1048576.0),
+        };
+        Some(digits.parse::<f64>().ok()? * factor)
+    };
+    (0..8).filter_map(read).fold(None, |most: Option<f64>, x| Some(most.map_or(x, |m| m.max(x)))).unwrap_or(USUAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use graphweft_tensor::dry::Kind;
+
+    use super::*;
+
+    #[test]
+    fn rates_of_kernels_come_out_of_their_times() {
+        // A machine on which a product takes 2 µs and 5 ps per flop, and a copy 1 µs and 40 ps per byte.
+        let product =
+            |m: usize| Work { op: "linear", dtype: DType::F32, dropout: false, kind: Kind::Gemm { m, n: 64, k: 128 } };
+        let copy = |bytes: usize| Work {
+            op: "convert",
+            dtype: DType::F32,
+            dropout: false,
+            kind: Kind::Stream { read: bytes, written: bytes },
+        };
+        let time = |work: &Work| {
+            let a = Amounts::of(work, 1e9);
+            match work.kind {
+                Kind::Gemm { .. } => 2e-6 + 5e-12 * a.flops,
+                _ => 1e-6 + 40e-12 * a.bytes,
+            }
+        };
+        let works: Vec<Work> =
+            [100, 1000, 5000, 20_000].into_iter().flat_map(|x| [product(x), copy(300 * x)]).collect();
+        let samples: Vec<(Work, f64)> = works.iter().map(|w| (*w, time(w))).collect();
+        let kernels = rates(&samples, 1e9);
+        for work in [product(3000), copy(123_456)] {
+            let found = crate::kernels::kernel_for(&kernels, &work).unwrap();
+            assert_eq!(found.op.as_deref(), Some(work.op));
+            let (found, truth) = (found.seconds(&Amounts::of(&work, 1e9)), time(&work));
+            assert!((found / truth - 1.0).abs() < 0.02, "{work:?}: {found} for {truth}");
+        }
+        // What was never seen is like its kind.
+        let other = Work { op: "other", ..copy(200_000) };
+        let found = crate::kernels::kernel_for(&kernels, &other).unwrap();
+        assert!(found.op.is_none() && (found.ps_per_byte / 40.0 - 1.0).abs() < 0.05);
+    }
+}

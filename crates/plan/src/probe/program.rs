@@ -1,0 +1,206 @@
+//! What the probe plays: steps of training that use every kernel, at sizes that tell its rates apart.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use graphweft_comm::threads;
+use graphweft_graph::Csr;
+use graphweft_graph::generate::Spec;
+use graphweft_graph::partition::{Method, Options, partition};
+use graphweft_graph::progress::Silent;
+use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape, Step};
+use graphweft_parallel::{Cover, Layout, Link, Local, Strategy, spread};
+use graphweft_tensor::dry::Work;
+use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
+use graphweft_tensor::optim::{Optimizer, Rule, gradient_norm};
+use graphweft_tensor::{DType, Device, Error as Computation, Tag, Tape};
+
+use crate::error::{Error, Result};
+
+const CLASSES: usize = 40;
+/// Rehearsals compute nothing: whoever waits this long waits for ever.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Steps of a model on a graph.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    /// The graph.
+    pub(super) graph: &'static str,
+    /// `[model]`, as TOML.
+    model: String,
+    /// Columns of the features.
+    features: usize,
+    dtype: DType,
+    dropout: f64,
+    /// Between ranks; without one, each rank plays by itself.
+    strategy: Option<Strategy>,
+}
+
+/// A graph that fits into the second cache, one that fits into the last, and one that fits into none.
+const SMALL: &str = "rmat:11:12";
+const MEDIUM: &str = "rmat:14:16";
+const LARGE: &str = "rmat:16:8";
+
+/// All programs for `ranks` ranks.
+pub(super) fn programs(ranks: usize, dtypes: &[DType]) -> Vec<Program> {
+    let mut all = Vec::new();
+    for dtype in dtypes {
+        let mut add = |graph, name: &str, hidden: usize, heads: usize, features, dropout, strategy| {
+            let heads = if heads > 0 { format!("heads = {heads}\n") } else { String::new() };
+            let model = format!("name = \"{name}\"\nhidden = {hidden}\nlayers = 2\n{heads}");
+            all.push(Program { graph, model, features, dtype: *dtype, dropout, strategy });
+        };
+        // Widths, dropout and tables in and out of caches, of what graph transformers do.
+        add(SMALL, "gt", 32, 4, 64, 0.1, None);
+        add(SMALL, "gt", 128, 8, 64, 0.0, None);
+        add(MEDIUM, "gt", 32, 4, 32, 0.1, None);
+        add(MEDIUM, "gt", 128, 8, 128, 0.1, None);
+        add(MEDIUM, "gt", 64, 4, 256, 0.0, None);
+        add(LARGE, "gt", 64, 8, 64, 0.1, None);
+        // Heads that are narrow and wide have kernels of their own.
+        add(MEDIUM, "gt", 32, 8, 32, 0.1, None);
+        add(MEDIUM, "gt", 64, 2, 32, 0.1, None);
+        // Of networks that only aggregate, and of other scores.
+        for name in ["gcn", "sage", "gin"] {
+            add(SMALL, name, 64, 0, 64, 0.1, None);
+            add(MEDIUM, name, 128, 0, 64, 0.0, None);
+        }
+        add(LARGE, "gcn", 64, 0, 64, 0.1, None);
+        for name in ["gat", "gatv2"] {
+            add(SMALL, name, 32, 4, 64, 0.1, None);
+            add(MEDIUM, name, 128, 8, 64, 0.1, None);
+            add(MEDIUM, name, 32, 4, 64, 0.0, None);
+        }
+        if ranks > 1 {
+            for strategy in [Strategy::Halo(Cover::Least), Strategy::Heads, Strategy::Ring { depth: 1 }] {
+                add(SMALL, "gt", 64, 8, 64, 0.1, Some(strategy));
+                add(MEDIUM, "gt", 128, 8, 64, 0.1, Some(strategy));
+                add(MEDIUM, "gcn", 64, 0, 64, 0.0, Some(strategy));
+            }
+        }
+    }
+    all
+}
+
+impl Program {
+    pub(super) fn graph(&self) -> Result<Csr<u32>> {
+        let bug = |e: graphweft_graph::Error| Computation::Argument { op: "probe", problem: e.to_string() };
+        let spec: Spec = self.graph.parse().map_err(bug)?;
+        Ok(spec.graph(0, &Silent).map_err(bug)?)
+    }
+}
+
+/// Plays `steps` steps on this rank; `done` hears of the end of each.
+pub(super) fn play(
+    program: &Program,
+    graph: &Csr<u32>,
+    device: &Device,
+    link: Option<&Link>,
+    steps: usize,
+    mut done: impl FnMut(usize),
+) -> Result<()> {
+    let bug = |problem: String| Error::from(Computation::Argument { op: "probe", problem });
+    let ops: Rc<dyn GraphOps> = match (program.strategy, link) {
+        (Some(strategy), Some(link)) => {
+            let options = Options::new(Method::Contiguous, link.size());
+            let parts = partition(graph, &options, &Silent).map_err(|e| bug(e.to_string()))?;
+            spread(&strategy, &Layout::new(graph, &parts, link.size(), link.rank())?, link, None)?
+        }
+        _ => Rc::new(Local::new(device, graph.clone(), None)?),
+    };
+    let Program { features, dtype, dropout, .. } = *program;
+    let rows = ops.rows();
+    let values: Vec<f32> = (0..rows * features).map(|k| (k % 17) as f32 / 16.0 - 0.5).collect();
+    let x = device.upload(rows, features, &values, Tag::Graph)?;
+    let x = if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? };
+    let labels: Rc<[i64]> = (0..rows as i64).map(|row| row % CLASSES as i64).collect();
+    let learned = LossRows::new((0..rows as u32).collect::<Vec<u32>>())?;
+    let config: ModelConfig = toml::from_str(&program.model).map_err(|e| bug(e.to_string()))?;
+    let shape = Shape { features, positional: 0, classes: CLASSES, edge_features: 0 };
+    let network = config.build(device, shape, dtype.compute(), 1)?;
+    let parameters = network.parameters();
+    let mut optimizer = Optimizer::new(Rule::adam_w(0.01), &parameters)?;
+    for epoch in 0..steps {
+        let step = Step {
+            ops: Rc::clone(&ops),
+            features: Features::Dense(x.clone()),
+            positional: None,
+            mode: Mode::Train,
+            seed: 1,
+            epoch: epoch as u64,
+            rates: Rates { input: 0.0, hidden: dropout, attention: dropout },
+            remat: Remat::None,
+            dtype,
+        };
+        let mut tape = Tape::new(device);
+        let logits = network.forward(&mut tape, &step)?.ok_or_else(|| bug("a model without layers".into()))?;
+        let loss = softmax_cross_entropy(&mut tape, &logits, &labels, &learned, 0.0, rows.max(1) as f64)?;
+        drop(logits);
+        // Not one: a dry device reads zero, and both would not go the same way.
+        let one = device.upload(1, 1, &[0.5f32], Tag::Workspace)?;
+        let one = device.convert("loss", &one, loss.value().dtype())?;
+        tape.backward(vec![(loss, one)], &[], |_| Ok(()))?;
+        gradient_norm(&parameters)?;
+        optimizer.step(1e-3, 1.0)?;
+        done(epoch);
+    }
+    Ok(())
+}
+
+/// The calls of one step on each of `ranks` ranks, none of which computes anything.
+pub(super) fn rehearse(program: &Program, graph: &Csr<u32>, ranks: usize) -> Result<Vec<Vec<Work>>> {
+    let one = |link: Option<&dyn Fn(&Device) -> Link>| -> Result<Vec<Work>> {
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&heard);
+        let device = Device::dry(None, Rc::new(move |work| sink.borrow_mut().push(work)));
+        let mut works = Vec::new();
+        // The first step is like the others, but what was set up before it was heard too.
+        play(program, graph, &device, link.map(|link| link(&device)).as_ref(), 2, |_| works = heard.take())?;
+        Ok(works)
+    };
+    if ranks == 1 || program.strategy.is_none() {
+        return Ok(vec![one(None)?; ranks]);
+    }
+    threads::run(threads::Options { ranks, threads: 1, deadline: DEADLINE }, |comm| {
+        one(Some(&|device: &Device| Link::new(Rc::clone(&comm), device)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use graphweft_tensor::{Place, Precision};
+
+    use super::*;
+
+    #[test]
+    fn a_device_makes_the_calls_that_were_rehearsed() {
+        let ranks = 2;
+        for program in programs(ranks, &[DType::F32, DType::Bf16]).iter().filter(|p| p.graph == SMALL) {
+            let graph = program.graph().unwrap();
+            let works = rehearse(program, &graph, ranks).unwrap();
+            let options = threads::Options { ranks, threads: 1, deadline: DEADLINE };
+            let calls = threads::run(options, |comm| {
+                let (device, timings) =
+                    Device::timed(Place::Cpu.backend(Precision::default()).unwrap(), || Duration::ZERO);
+                let mut ops = Vec::new();
+                let link = Link::new(comm, &device);
+                play(program, &graph, &device, Some(&link), 2, |_| ops = timings.take())?;
+                Ok::<_, Error>(ops)
+            });
+            for (calls, works) in calls.unwrap().iter().zip(&works) {
+                let names = |all: Vec<&str>| all.iter().map(|op| op.replace('_', " ")).collect::<Vec<_>>();
+                let (calls, works) =
+                    (names(calls.iter().map(|c| c.op).collect()), names(works.iter().map(|w| w.op).collect()));
+                // Both name what they do; a few by other words.
+                let known = |op: &&String| works.contains(*op);
+                assert_eq!(calls.len(), works.len(), "{program:?}");
+                assert!(
+                    calls.iter().filter(known).zip(works.iter().filter(|w| calls.contains(w))).all(|(a, b)| a == b)
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Plans for graphs of which only statistics are known, of any size, on any number of ranks.
+//!
+//! A small *proxy* takes the graph's place: as many nodes per rank as suit us, each rank needing the share α of rows from others
+//! that the graph's partition needs. It is rehearsed three times: as it is, with twice the rows, and with twice the edges per row.
+//! What a rank holds, computes and sends is a constant, plus something per row, plus something per edge; three points tell all
+//! three, and the rehearsal is [magnified](magnify) to the rows and edges of the graph, call by call and message by message. Only
+//! then are times made of it.
+//!
+//! What is assumed: ranks have equal shares; α grows with the number of ranks as the [description](Description) says; a row that
+//! is needed elsewhere is needed by two edges there; sources are pulled (a cover moves less); and, beyond [`MOST`] groups of nodes, a rank
+//! sends as many bytes as among that many, in more messages. Each is on the side of caution or makes little difference.
+
+mod describe;
+mod magnify;
+mod proxy;
+
+use graphweft_comm::{Log, Network, replay};
+use graphweft_graph::Csr;
+use graphweft_parallel::{Cover, Inside, Strategy};
+use graphweft_tensor::Usage;
+use graphweft_tensor::dry::Work;
+
+use crate::candidates::{Candidate, strategies};
+use crate::profile::Profile;
+use crate::search::{Part, Rehearse};
+use magnify::{Scale, magnified};
+
+pub use describe::Description;
+
+/// Groups of nodes that a proxy has at most.
+pub const MOST: usize = 16;
+/// Rows of a rank of the smallest proxy.
+const ROWS: usize = 512;
+/// The same where the rows of all ranks are summed up: what is larger would go in several rounds, whose number depends on it.
+const GATHERED_ROWS: usize = 64;
+/// Edges into each of its rows.
+const DEGREE: usize = 8;
+
+/// What a rank did in a rehearsal.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// What it would compute, send and wait for.
+    pub log: Log<Work>,
+    /// Memory when most was in use.
+    pub peak: Usage,
+    /// Bytes sent.
+    pub sent: u64,
+}
+
+/// Rehearses a model on a small graph whose nodes are divided into equal ranges.
+pub trait Theatre {
+    /// What every rank does.
+    ///
+    /// # Errors
+    /// Why it cannot be done so, in words.
+    fn play(&self, graph: Csr<u32>, ranks: usize, candidate: &Candidate) -> Result<Vec<Played>, String>;
+}
+
+/// A graph that is only described, on some machine.
+pub struct Simulation<'a> {
+    /// The graph.
+    pub graph: &'a Description,
+    /// How many ranks.
+    pub ranks: usize,
+    /// The machine.
+    pub profile: &'a Profile,
+    /// Who rehearses.
+    pub theatre: &'a dyn Theatre,
+}
+
+/// The strategies that can be simulated for so many ranks; `shares` as for [`strategies`].
+pub fn simulated(ranks: usize, shares: usize) -> Vec<Strategy> {
+    // A proxy has no structure that a cover could use.
+    let covered = |s: &Strategy| matches!(s, Strategy::Halo(Cover::Least));
+    strategies(ranks, shares).into_iter().filter(|s| !covered(s)).collect()
+}
+
+/// How a strategy on many ranks is played by few.
+struct Cast {
+    strategy: Strategy,
+    ranks: usize,
+    /// Of these, groups that have nodes of their own, and of those in the real thing.
+    groups: usize,
+    of: usize,
+}
+
+impl Cast {
+    fn of(strategy: Strategy, ranks: usize) -> Result<Self, String> {
+        let few = ranks.min(MOST);
+        let all = |strategy, groups, of| Ok(Self { strategy, ranks: few, groups, of });
+        match strategy {
+            Strategy::Local => all(strategy, 1, 1),
+            Strategy::Halo(_) | Strategy::Ring { .. } => all(strategy, few, ranks),
+            Strategy::Gather | Strategy::Heads if ranks > MOST => {
+                Err(format!("every one of {ranks} ranks would work on all nodes"))
+            }
+            Strategy::Gather => all(strategy, few, ranks),
+            Strategy::Heads => all(strategy, 1, 1),
+            Strategy::Grid { nodes, heads, inside } => {
+                if inside == Inside::Gather && nodes > MOST {
+                    return Err(format!("every one of {nodes} groups would have all rows of a column"));
+                }
+                // Groups that are few may be large.
+                let groups = nodes.min((MOST / heads).max(2));
+                let strategy = Strategy::Grid { nodes: groups, heads, inside };
+                Ok(Self { strategy, ranks: groups * heads, groups, of: nodes })
+            }
+        }
+    }
+}
+
+impl Simulation<'_> {
+    /// One rehearsal of every rank of the cast, magnified.
+    fn played(&self, candidate: &Candidate, cast: &Cast) -> Result<Vec<Played>, String> {
+        let alpha = self.graph.alpha(cast.of).min(cast.groups.saturating_sub(1) as f64);
+        let play = |rows: usize, degree: usize| {
+            let graph = proxy::graph(cast.groups, rows * cast.ranks / cast.groups, degree, alpha)?;
+            self.theatre.play(graph, cast.ranks, &Candidate { strategy: cast.strategy, ..*candidate })
+        };
+        let gathers = matches!(cast.strategy, Strategy::Gather | Strategy::Grid { inside: Inside::Gather, .. });
+        let rows = if gathers { GATHERED_ROWS } else { ROWS };
+        let points = [play(rows, DEGREE)?, play(2 * rows, DEGREE)?, play(rows, 2 * DEGREE)?];
+        let scale = Scale {
+            rows: self.graph.nodes / self.ranks as f64 / rows as f64,
+            degree: self.graph.edges / self.graph.nodes / DEGREE as f64,
+        };
+        magnified(&points, scale)
+    }
+
+    /// Latency of the steps that a ring of all ranks has beyond those of the cast, in every exchange of rows.
+    fn more_steps(&self, cast: &Cast, played: &[Played], network: &Network) -> f64 {
+        let Strategy::Ring { .. } = cast.strategy else { return 0.0 };
+        let posts = played.first().map_or(0, |p| magnify::posts(&p.log));
+        let each = posts as f64 / cast.ranks.saturating_sub(1).max(1) as f64;
+        each * (cast.of - cast.groups) as f64 * network.wire(0, self.ranks - 1).latency
+    }
+}
+
+impl Rehearse for Simulation<'_> {
+    fn rehearse(&self, candidate: &Candidate) -> Result<Vec<Part>, String> {
+        let cast = Cast::of(candidate.strategy, self.ranks)?;
+        let played = self.played(candidate, &cast)?;
+        // Of many nodes few are left: most messages go between them, as in the real thing.
+        let mut network = self.profile.network;
+        if cast.ranks < self.ranks {
+            network.ranks_per_node = (network.ranks_per_node * cast.ranks / self.ranks).max(1);
+        }
+        let logs: Vec<&Log<Work>> = played.iter().map(|p| &p.log).collect();
+        let times = replay(&logs, &network, |_, work| self.profile.seconds(work)).map_err(|e| e.to_string())?;
+        let more = self.more_steps(&cast, &played, &network);
+        let part = |(p, t): (&Played, &graphweft_comm::Times)| Part {
+            compute: t.computing,
+            seconds: t.end + more,
+            sent: (p.sent as f64 * self.ranks as f64 / cast.ranks as f64) as u64,
+            peak: p.peak,
+        };
+        Ok(played.iter().zip(&times).map(part).collect())
+    }
+}

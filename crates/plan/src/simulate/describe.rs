@@ -1,0 +1,100 @@
+//! A graph by its statistics.
+
+use std::str::FromStr;
+
+use crate::error::Error;
+
+/// The number of ranks that a given α is for.
+const AT: f64 = 8.0;
+/// How α grows where nobody says: as the surface of parts in three dimensions.
+const GROWTH: f64 = 1.0 / 3.0;
+/// α on eight ranks where nobody says: between a web graph's 0.07 and a random graph's 3 or more.
+const ALPHA: f64 = 0.5;
+
+/// A graph by its statistics: `nodes=2.4e6,edges=1.2e8,features=100,classes=47,alpha=0.3`.
+///
+/// `alpha` is that of a partition for eight ranks; it grows with the power `growth` of the number of ranks, up to what a random
+/// partition would need.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// Nodes.
+    pub nodes: f64,
+    /// Stored edges: both directions of undirected ones.
+    pub edges: f64,
+    /// Columns of the features.
+    pub features: usize,
+    /// Classes.
+    pub classes: usize,
+    at_eight: f64,
+    growth: f64,
+}
+
+impl Description {
+    /// Rows of others that are needed, over the number of nodes, on so many ranks.
+    pub fn alpha(&self, ranks: usize) -> f64 {
+        let p = ranks as f64;
+        // Thrown at random, a node's neighbours miss a part with probability (1 − 1/P)^degree.
+        let random = (p - 1.0) * (1.0 - (1.0 - 1.0 / p).powf(self.edges / self.nodes));
+        if ranks <= 1 { 0.0 } else { (self.at_eight * (p / AT).powf(self.growth)).min(random) }
+    }
+}
+
+impl FromStr for Description {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = |field: &str, problem: String, remedy: &str| Error::Description {
+            field: field.into(),
+            problem,
+            remedy: remedy.into(),
+        };
+        let example = "write e.g. nodes=2.4e6,edges=1.2e8,features=100,classes=47,alpha=0.3";
+        let (mut numbers, names) = ([None; 6], ["nodes", "edges", "features", "classes", "alpha", "growth"]);
+        for part in text.split(',') {
+            let (name, value) = part.split_once('=').ok_or_else(|| wrong(part, "there is no =".into(), example))?;
+            let place = names.iter().position(|known| *known == name.trim());
+            let place = place.ok_or_else(|| wrong(name, "there is no such number".into(), example))?;
+            let number = value.trim().parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
+            numbers[place] = Some(number.ok_or_else(|| wrong(name, format!("{value:?} is no count"), example))?);
+        }
+        let needed = |place: usize, most: f64| {
+            let number = numbers[place].ok_or_else(|| wrong(names[place], "it is missing".into(), example))?;
+            if (1.0..=most).contains(&number) {
+                return Ok(number);
+            }
+            Err(wrong(names[place], format!("{number} is not between 1 and {most:e}"), example))
+        };
+        Ok(Self {
+            nodes: needed(0, 1e12)?,
+            edges: needed(1, 1e14)?,
+            features: needed(2, 1e6)? as usize,
+            classes: needed(3, 1e6)? as usize,
+            at_eight: numbers[4].unwrap_or(ALPHA),
+            growth: numbers[5].unwrap_or(GROWTH),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_says_how_much_is_needed_of_others() {
+        let graph: Description = "nodes=1e6,edges=2e7,features=100,classes=47,alpha=0.4".parse().unwrap();
+        assert_eq!((graph.alpha(1), graph.alpha(8), graph.alpha(64)), (0.0, 0.4, 0.8));
+        // Never more than at random.
+        let graph: Description = "nodes=1e6,edges=2e6,features=1,classes=2,alpha=50".parse().unwrap();
+        assert!((graph.alpha(2) - 0.75).abs() < 1e-12);
+        for (text, part) in [
+            ("nodes=1", "edges"),
+            ("nodes=1,edges=x,features=1,classes=1", "\"x\""),
+            ("nodes=0,edges=1,features=1,classes=1", "nodes: 0"),
+            ("size=3", "size"),
+            ("", "="),
+        ] {
+            let message = text.parse::<Description>().unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("remedy"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What `--strategy auto` means: every way to spread a run is rehearsed, and the fastest that fits is taken.
+
+mod described;
+mod here;
+mod trial;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use graphweft_graph::partition::{Method, Partition, statistics};
+use graphweft_graph::progress::Progress;
+use graphweft_model::{Prepared, Remat};
+use graphweft_parallel::Strategy;
+use graphweft_plan::explain::Facts;
+use graphweft_plan::search::{Part, Rehearse, Space};
+use graphweft_plan::{Candidate, Error as Planning, Found, Profile, search};
+use graphweft_tensor::DType;
+
+use crate::config::{Choice, Config};
+use crate::data::Data;
+use crate::error::{Error, Result};
+use crate::plan::{Division, Plan, Predicted, divide};
+use crate::rehearsal::Stage;
+use crate::world::World;
+
+pub use described::simulate;
+pub use here::{probe, profile};
+pub(crate) use trial::decide_by_measuring;
+
+/// A way to divide the graph is not rehearsed if it cuts this many times as many rows off as another.
+const HOPELESS: f64 = 2.0;
+
+/// What is planned for, and with what.
+pub struct Planner<'a> {
+    /// Settings.
+    pub config: &'a Config,
+    /// How many ranks there will be.
+    pub ranks: usize,
+    /// The nodes.
+    pub data: &'a Data,
+    /// Their graph, with the edges that the model adds.
+    pub graph: &'a Prepared,
+    /// The machine.
+    pub profile: &'a Profile,
+}
+
+/// A choice, everything that was compared, and what a rank may use.
+pub struct Planned {
+    /// What was chosen.
+    pub plan: Plan,
+    /// All candidates.
+    pub found: Found,
+    /// Bytes of a rank.
+    pub memory: u64,
+}
+
+/// A graph, divided.
+struct Divided {
+    division: Division,
+    parts: Arc<Partition>,
+    alpha: f64,
+}
+
+impl Planner<'_> {
+    /// Rehearses and chooses.
+    ///
+    /// # Errors
+    /// If nothing fits, or the graph cannot be divided.
+    pub fn plan(&self, progress: &dyn Progress) -> Result<Planned> {
+        let divided = if self.ranks == 1 { Vec::new() } else { self.divisions(progress)? };
+        let best = divided.iter().map(|d| d.alpha).fold(f64::INFINITY, f64::min);
+        let (hopeful, hopeless): (Vec<&Divided>, Vec<&Divided>) = divided
+            .iter()
+            .partition(|d| d.division.method == self.config.parallel.partition || d.alpha <= HOPELESS * best);
+        let memory = memory_of(self.profile);
+        let (shares, heads) = shares(self.config);
+        let mut space = Space::exact(
+            self.ranks,
+            shares,
+            hopeful.iter().map(|d| d.division.method).collect(),
+            self.config.compute.remat,
+        );
+        if let Choice::Named(strategy) = self.config.parallel.strategy {
+            space.strategies = vec![strategy];
+        }
+        let reason = |d: &&Divided| (d.division.method, format!("α = {:.2}, where another way has {best:.2}", d.alpha));
+        space.hopeless = hopeless.iter().map(reason).collect();
+        let wire = self.profile.network.wire(0, self.ranks - 1);
+        let facts = Facts {
+            ranks: self.ranks,
+            memory,
+            shares,
+            heads,
+            wide: DType::from(self.config.compute.dtype) != DType::Bf16,
+            alphas: divided.iter().map(|d| (Some(d.division.method), d.alpha)).collect(),
+            latency: wire.latency,
+            bandwidth: wire.bandwidth,
+        };
+        let stage = Stage::new(self.data, self.graph);
+        let actors = Actors { planner: self, stage, divided: &divided, refusal: RefCell::default() };
+        let found = search(&space, &actors, &facts, progress).map_err(|e| match (e, actors.refusal.take()) {
+            // What a run would say.
+            (Planning::Impossible { .. }, Some(refusal)) => refusal,
+            (e, _) => e.into(),
+        })?;
+        let (candidate, prediction) = found.choice;
+        let chosen = divided.into_iter().find(|d| Some(d.division.method) == candidate.partition);
+        let timed = !self.profile.kernels.is_empty();
+        let plan = Plan {
+            strategy: candidate.strategy,
+            ranks: self.ranks,
+            why: found.why.clone(),
+            remat: candidate.remat,
+            partition: chosen.as_ref().map(|d| d.division.clone()),
+            predicted: Some(Predicted {
+                epoch_ms: timed.then_some(prediction.seconds * 1e3),
+                peak_bytes: prediction.peak.total(),
+            }),
+            measured: None,
+            trials: trials(&found, self.config.parallel.measure as usize),
+            parts: chosen.map(|d| d.parts),
+        };
+        Ok(Planned { plan, found, memory })
+    }
+
+    /// The way that is asked for, and ranges of ids, which cost nothing and are hard to beat on a graph in a good order.
+    fn divisions(&self, progress: &dyn Progress) -> Result<Vec<Divided>> {
+        let asked = self.config.parallel.partition;
+        let mut all = Vec::new();
+        for method in [asked, Method::Contiguous] {
+            if all.iter().any(|d: &Divided| d.division.method == method) {
+                continue;
+            }
+            let mut config = self.config.clone();
+            config.parallel.partition = method;
+            let (division, parts) = divide(&config, self.ranks, &self.data.graph, progress)?;
+            let alpha = statistics(&self.data.graph, &parts).alpha;
+            all.push(Divided { division, parts: Arc::new(parts), alpha });
+        }
+        Ok(all)
+    }
+}
+
+/// Bytes of a rank.
+fn memory_of(profile: &Profile) -> u64 {
+    profile.memory.unwrap_or(f64::MAX) as u64
+}
+
+/// Heads that ranks can share, or columns where there are none, and which of the two.
+fn shares(config: &Config) -> (usize, bool) {
+    match config.model_number("heads") {
+        Some(heads) => (heads, true),
+        None => (config.model_number("hidden").unwrap_or(1), false),
+    }
+}
+
+/// The first line of an error.
+fn in_words(e: &Error) -> String {
+    e.to_string().lines().next().unwrap_or_default().to_string()
+}
+
+/// The best `count`, as far as they need the same parts as the choice.
+fn trials(found: &Found, count: usize) -> Vec<(Strategy, Remat)> {
+    let alike = found.candidates.iter().filter(|a| a.feasible && a.candidate.partition == found.choice.0.partition);
+    alike.take(count).map(|a| (a.candidate.strategy, a.candidate.remat)).collect()
+}
+
+/// The plan for a run in all processes of `world`: what is asked for, or the planner's choice. `data` and `graph` as for
+/// [`Planner`].
+///
+/// # Errors
+/// As [`Planner::plan`]; elsewhere than in the process that leads, [`Error::Refused`](crate::Error::Refused).
+pub fn shared(
+    config: &Config,
+    world: &World,
+    data: &Arc<Data>,
+    graph: &Prepared,
+    progress: &Arc<dyn Progress>,
+) -> Result<Plan> {
+    let profile = profile_for(config, world, world.leads(), progress);
+    let plan = world.leads().then(|| decide(config, world.ranks(), data, graph, profile?.as_ref(), &**progress));
+    decide_by_measuring(Plan::share(world, plan)?, config, world, data, graph)
+}
+
+/// A profile, where a strategy is to be chosen; see [`profile`].
+pub(crate) fn profile_for(
+    config: &Config,
+    world: &World,
+    needed: bool,
+    progress: &Arc<dyn Progress>,
+) -> Result<Option<Profile>> {
+    match config.parallel.strategy {
+        Choice::Auto => profile(config, world, needed, progress),
+        Choice::Named(_) => Ok(None),
+    }
+}
+
+/// What is asked for, or with a profile the planner's choice.
+pub(crate) fn decide(
+    config: &Config,
+    ranks: usize,
+    data: &Data,
+    graph: &Prepared,
+    profile: Option<&Profile>,
+    progress: &dyn Progress,
+) -> Result<Plan> {
+    match profile {
+        Some(profile) => Ok(Planner { config, ranks, data, graph, profile }.plan(progress)?.plan),
+        None => Plan::unplanned(config, ranks, &data.graph, progress),
+    }
+}
+
+/// Those who rehearse.
+struct Actors<'a> {
+    planner: &'a Planner<'a>,
+    stage: Stage<'a>,
+    divided: &'a [Divided],
+    /// The last one.
+    refusal: RefCell<Option<Error>>,
+}
+
+impl Rehearse for Actors<'_> {
+    fn rehearse(&self, candidate: &Candidate) -> std::result::Result<Vec<Part>, String> {
+        let Planner { config, ranks, profile, .. } = *self.planner;
+        let divided = self.divided.iter().find(|d| Some(d.division.method) == candidate.partition);
+        let mut config = config.clone();
+        config.compute.remat = candidate.remat;
+        let plan = Plan {
+            strategy: candidate.strategy,
+            remat: candidate.remat,
+            ranks,
+            parts: divided.map(|d| Arc::clone(&d.parts)),
+            ..Plan::local(candidate.remat)
+        };
+        let rehearsal = self.stage.rehearse(&config, &plan).map_err(|e| {
+            let words = in_words(&e);
+            self.refusal.replace(Some(e));
+            words
+        })?;
+        let times = rehearsal.times(&profile.network, |work| profile.seconds(work)).map_err(|e| in_words(&e))?;
+        let part = |(rank, times): (&crate::rehearsal::Rehearsed, &graphweft_comm::Times)| Part {
+            compute: times.computing,
+            seconds: times.end,
+            sent: rank.sent.iter().map(|s| s.bytes).sum(),
+            peak: rank.peak,
+        };
+        Ok(rehearsal.ranks.iter().zip(&times).map(part).collect())
+    }
+}

@@ -1,0 +1,85 @@
+//! Plans for graphs that are only described.
+
+use std::sync::Arc;
+
+use graphweft_graph::Csr;
+use graphweft_graph::partition::{Method, Options, partition};
+use graphweft_graph::progress::{Progress, Silent};
+use graphweft_plan::explain::Facts;
+use graphweft_plan::search::Space;
+use graphweft_plan::simulate::{Description, Played, Simulation, Theatre, simulated};
+use graphweft_plan::{Candidate, Found, Profile, search};
+use graphweft_tensor::DType;
+
+use super::{memory_of, shares};
+use crate::config::{Choice, Config};
+use crate::data::Data;
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::rehearsal::Stage;
+
+/// What every way to spread `config` over `ranks` ranks would take for a graph that is described, and the best of them.
+///
+/// # Errors
+/// If nothing fits.
+pub fn simulate(
+    config: &Config,
+    ranks: usize,
+    graph: &Description,
+    profile: &Profile,
+    progress: &dyn Progress,
+) -> Result<Found> {
+    let (shares, heads) = shares(config);
+    let strategies = match config.parallel.strategy {
+        Choice::Auto => simulated(ranks, shares),
+        Choice::Named(strategy) => vec![strategy],
+    };
+    let space = Space { strategies, ..Space::exact(ranks, shares, Vec::new(), config.compute.remat) };
+    let wire = profile.network.wire(0, ranks - 1);
+    let facts = Facts {
+        ranks,
+        memory: memory_of(profile),
+        shares,
+        heads,
+        wide: DType::from(config.compute.dtype) != DType::Bf16,
+        alphas: vec![(None, graph.alpha(ranks))],
+        latency: wire.latency,
+        bandwidth: wire.bandwidth,
+    };
+    let theatre = Proxies { config, graph };
+    let simulation = Simulation { graph, ranks, profile, theatre: &theatre };
+    Ok(search(&space, &simulation, &facts, progress)?)
+}
+
+/// Rehearses on proxies.
+struct Proxies<'a> {
+    config: &'a Config,
+    graph: &'a Description,
+}
+
+impl Proxies<'_> {
+    fn rehearse(&self, graph: Csr<u32>, ranks: usize, candidate: &Candidate) -> Result<Vec<Played>> {
+        let data = Data::unread("a proxy".into(), graph, (self.graph.features, self.graph.classes));
+        let prepared = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
+        let parts = match ranks {
+            1 => None,
+            _ => Some(Arc::new(partition(&data.graph, &Options::new(Method::Contiguous, ranks), &Silent)?)),
+        };
+        let mut config = self.config.clone();
+        config.compute.remat = candidate.remat;
+        let plan = Plan { strategy: candidate.strategy, ranks, parts, ..Plan::local(candidate.remat) };
+        let rehearsal = Stage::new(&data, &prepared).rehearse(&config, &plan)?;
+        let played = |rank: crate::rehearsal::Rehearsed| Played {
+            log: rank.log,
+            peak: rank.peak,
+            sent: rank.sent.iter().map(|s| s.bytes).sum(),
+        };
+        Ok(rehearsal.ranks.into_iter().map(played).collect())
+    }
+}
+
+impl Theatre for Proxies<'_> {
+    fn play(&self, graph: Csr<u32>, ranks: usize, candidate: &Candidate) -> std::result::Result<Vec<Played>, String> {
+        self.rehearse(graph, ranks, candidate).map_err(|e| super::in_words(&e))
+    }
+}

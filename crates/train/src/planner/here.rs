@@ -1,0 +1,145 @@
+//! The machine at hand: what it has, and how fast it is.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use graphweft_comm::{Network, Wire, broadcast, threads};
+use graphweft_graph::progress::Progress;
+use graphweft_parallel::ranks as between;
+use graphweft_plan::cache::Machine;
+use graphweft_plan::probe::{Measured, Probe};
+use graphweft_plan::profile::{Compute, Profile};
+use graphweft_tensor::{DType, Place};
+
+use crate::config::{CommName, Config};
+use crate::error::{Error, Result};
+use crate::world::World;
+
+/// Of the memory that is free, this much may be used: the pool keeps blocks that are idle.
+const USABLE: f64 = 0.8;
+/// Where nobody talks, as between ranks of one machine would be usual.
+const NOBODY: Wire = Wire { latency: 1e-6, bandwidth: 1e10 };
+/// The probe takes seconds; a rank that says nothing for so long is lost.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// Bytes that each of `ranks` ranks at `place` may use.
+fn memory_here(place: Place, ranks: usize) -> Option<f64> {
+    match place {
+        Place::Cpu => {
+            let text = fs::read_to_string("/proc/meminfo").ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+            let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+            Some(kib * 1024.0 * USABLE / ranks.max(1) as f64)
+        }
+        #[cfg(feature = "cuda")]
+        Place::Cuda(index) => Some(graphweft_tensor::cuda::Gpu::all().get(index)?.memory as f64 * USABLE),
+        #[cfg(not(feature = "cuda"))]
+        Place::Cuda(_) => None,
+    }
+}
+
+/// The profile that a plan for the ranks of `world` is made with, in the process that leads if it needs one; nothing elsewhere.
+/// All processes ask together.
+///
+/// # Errors
+/// If the profile that is asked for cannot be read, or a rank was lost while probing.
+pub fn profile(config: &Config, world: &World, needed: bool, progress: &Arc<dyn Progress>) -> Result<Option<Profile>> {
+    let asked = match config.parallel.profile.as_deref().filter(|_| needed) {
+        Some(name) => Profile::find(name).map(Some),
+        None => Ok(None),
+    };
+    let lacks = |asked: &Option<Profile>| asked.as_ref().is_none_or(|profile| profile.kernels.is_empty());
+    let memory = memory_here(world.place(), world.ranks_here());
+    let here = if world.ranks() > 1 {
+        let wanted = needed && asked.as_ref().is_ok_and(lacks);
+        probe(world, &[config.compute.dtype.into()], wanted, progress)?.map(|here| Profile { memory, ..here })
+    } else {
+        // One rank talks to nobody, and its memory is known without measuring.
+        None
+    };
+    if !needed {
+        return Ok(None);
+    }
+    let nobody = || Profile {
+        about: String::new(),
+        memory,
+        compute: Compute::Probe,
+        cache: None,
+        network: Network { ranks_per_node: 1, inside: None, between: NOBODY },
+        kernels: Vec::new(),
+    };
+    Ok(Some(match (asked?, here) {
+        (Some(asked), Some(here)) => asked.computing_as(&here),
+        (Some(asked), None) => Profile { memory: asked.memory.or(memory), ..asked },
+        (None, here) => here.unwrap_or_else(nobody),
+    }))
+}
+
+/// How fast the ranks of `world` are, in the process that leads if it `wanted` to know: as was measured before, or as is measured
+/// now. All processes ask together.
+///
+/// # Errors
+/// If a rank was lost.
+pub fn probe(world: &World, dtypes: &[DType], wanted: bool, progress: &Arc<dyn Progress>) -> Result<Option<Profile>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // Ranks that are threads beyond the cores of the machine take turns on them.
+    let ranks = world.ranks_here().clamp(1, cores);
+    let machine = Machine {
+        place: world.place(),
+        ranks,
+        threads: world.threads_of_rank(),
+        comm: world.comm_name().to_string(),
+        dtypes: dtypes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    };
+    let kept = if wanted { machine.kept() } else { None };
+    let wanted = wanted && kept.is_none();
+    let measured = match world.comm_name() {
+        CommName::Threads if wanted => Some(on_threads(world, ranks, dtypes, progress)?),
+        CommName::Threads => None,
+        CommName::Mpi | CommName::Nccl => among(world, wanted, dtypes, progress)?,
+    };
+    let Some(measured) = measured.filter(|_| wanted) else { return Ok(kept) };
+    let between =
+        measured.message.map_or(NOBODY, |(latency, byte)| Wire { latency, bandwidth: byte.max(1e-15).recip() });
+    let profile = Profile {
+        about: format!("measured: {ranks} ranks of {} threads at {}", machine.threads, machine.place),
+        memory: memory_here(world.place(), world.ranks_here()),
+        compute: Compute::Probe,
+        cache: Some(measured.cache),
+        network: Network { ranks_per_node: 1, inside: None, between },
+        kernels: measured.kernels,
+    };
+    machine.keep(&profile)?;
+    Ok(Some(profile))
+}
+
+/// On as many threads as the machine can run at once.
+fn on_threads(world: &World, ranks: usize, dtypes: &[DType], progress: &Arc<dyn Progress>) -> Result<Measured> {
+    let (place, precision) = (world.place(), world.precision());
+    let probe = Arc::new(Probe::prepare(ranks, dtypes)?);
+    let (options, watching) =
+        (threads::Options { ranks, threads: world.threads_of_rank(), deadline: DEADLINE }, Arc::clone(progress));
+    let all = threads::launch(options, move |comm| -> Result<Measured> {
+        let rank = comm.rank();
+        let progress: &dyn Progress = if rank == 0 { &*watching } else { &graphweft_graph::progress::Silent };
+        let comm = (comm.size() > 1).then_some(&comm);
+        Ok(probe.measure(place.of_rank(rank), precision, comm, progress)?)
+    })?;
+    all.into_iter().next().ok_or(Error::Refused)
+}
+
+/// Among processes, if the one that leads wants it.
+fn among(world: &World, wanted: bool, dtypes: &[DType], progress: &Arc<dyn Progress>) -> Result<Option<Measured>> {
+    let (place, precision) = (world.place(), world.precision());
+    let (progress, dtypes) = (Arc::clone(progress), dtypes.to_vec());
+    world.run(move |rank| {
+        let Some(link) = rank.link() else { return Ok(None) };
+        let bytes = if rank.leads() && wanted { vec![1] } else { Vec::new() };
+        if broadcast(&**link.comm(), crate::rank::SETUP, bytes).map_err(between)?.is_empty() {
+            return Ok(None);
+        }
+        let probe = Probe::prepare(rank.count(), &dtypes)?;
+        Ok(Some(probe.measure(place.of_rank(rank.index()), precision, Some(link.comm()), &*progress)?))
+    })
+}

@@ -1,0 +1,155 @@
+//! The planner, asked: what decides on a strategy is what theory says, and what is predicted is what a run takes.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+mod whole;
+
+use graphweft_graph::partition::statistics;
+use graphweft_graph::progress::Silent;
+use graphweft_parallel::Strategy;
+use graphweft_plan::Profile;
+use graphweft_plan::search::Assessed;
+use graphweft_tensor::Tag;
+use graphweft_train::Error;
+use graphweft_train::config::{Config, Draft};
+use graphweft_train::data::Data;
+use graphweft_train::planner::{Planned, Planner, simulate};
+use whole::{config, fresh};
+
+const WIDTH: usize = 64;
+const CLASSES: usize = 10;
+
+fn settings(graph: &str, more: &[&str]) -> Config {
+    let mut draft = Draft::default();
+    let all = [&format!("data.graph={graph}"), "model.layers=2", "model.hidden=64", "model.heads=8"];
+    all.iter().chain(more).for_each(|s| draft.assign(s).unwrap());
+    draft.finish().unwrap()
+}
+
+fn planned(config: &Config, ranks: usize, profile: &Profile) -> graphweft_train::Result<Planned> {
+    let data = Data::open_unread(&config.data, &config.encoding, (WIDTH, CLASSES), &Silent)?;
+    let graph = config.model.prepare(data.graph.clone(), 0)?;
+    Planner { config, ranks, data: &data, graph: &graph, profile }.plan(&Silent)
+}
+
+fn chosen(graph: &str, ranks: usize, profile: &Profile) -> Strategy {
+    planned(&settings(graph, &[]), ranks, profile).unwrap().plan.strategy
+}
+
+fn slow() -> Profile {
+    Profile::find("16-cpu-10g").unwrap()
+}
+
+/// Links that are so slow that what moves decides.
+fn slower() -> Profile {
+    Profile { network: Profile::find("1g").unwrap().network, ..slow() }
+}
+
+#[test]
+fn where_few_rows_are_needed_elsewhere_they_alone_move() {
+    let strategy = chosen("grid:100:100", 4, &slow());
+    assert!(matches!(strategy, Strategy::Halo(_)), "{strategy}");
+}
+
+#[test]
+fn where_rows_are_needed_everywhere_heads_are_shared() {
+    // Every part needs nearly all rows of the others; 8 heads for 8 ranks.
+    let found = planned(&settings("rmat:12:64", &[]), 8, &slower()).unwrap();
+    assert_eq!(found.plan.strategy, Strategy::Heads, "{}", found.plan.why);
+    assert!(found.plan.why.contains("α = ") && found.plan.why.contains("8 heads"), "{}", found.plan.why);
+}
+
+#[test]
+fn where_memory_is_short_one_ranks_rows_come_at_a_time() {
+    let config = settings("rmat:12:64", &[]);
+    let all = planned(&config, 4, &slow()).unwrap();
+    let smallest = |ring: bool| {
+        let is = |s: Strategy| matches!(s, Strategy::Ring { .. }) == ring;
+        let peaks = all.found.candidates.iter().filter(|a| is(a.candidate.strategy)).filter_map(|a| a.prediction);
+        peaks.map(|p| p.peak.total()).min().unwrap()
+    };
+    assert!(!matches!(all.plan.strategy, Strategy::Ring { .. }), "{}", all.plan.why);
+    // Between what ring and the next need when everything is computed again.
+    let layers = settings("rmat:12:64", &["compute.remat=layer"]);
+    let all = planned(&layers, 4, &slow()).unwrap();
+    let peak = |ring: bool| {
+        let is = |s: Strategy| matches!(s, Strategy::Ring { .. }) == ring;
+        let peaks = all.found.candidates.iter().filter(|a| is(a.candidate.strategy)).filter_map(|a| a.prediction);
+        peaks.map(|p| p.peak.total()).min().unwrap()
+    };
+    let (ring, other) = (peak(true), peak(false));
+    assert!(ring < other && other <= smallest(false), "{ring} {other}");
+    let short = Profile { memory: Some((ring + other) as f64 / 2.0), ..slow() };
+    let found = planned(&config, 4, &short).unwrap();
+    assert!(matches!(found.plan.strategy, Strategy::Ring { .. }), "{}", found.plan.why);
+    assert!(found.plan.why.contains("does not fit"), "{}", found.plan.why);
+    // With less, nothing fits, and it says what would.
+    let none = Profile { memory: Some(ring as f64 * 0.5), ..slow() };
+    let Err(error) = planned(&config, 4, &none) else { panic!("it cannot fit") };
+    assert!(matches!(error, Error::Plan(graphweft_plan::Error::DoesNotFit { .. })));
+    for part in ["ring", "MiB more", "ranks instead of 4"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn tiny_graphs_on_two_ranks_are_gathered() {
+    let strategy = chosen("rmat:7:16", 2, &slow());
+    assert_eq!(strategy, Strategy::Gather);
+}
+
+#[test]
+fn what_is_predicted_is_what_a_run_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    for (ranks, remat) in [(1, "none"), (1, "layer"), (3, "none")] {
+        let ranks = format!("parallel.ranks={ranks}");
+        let remat = format!("compute.remat={remat}");
+        let config = config(&[&ranks, &remat, "parallel.profile=16-cpu-10g"]);
+        let run = fresh(&config, &dir.path().join(format!("{ranks}-{remat}")));
+        let (predicted, measured) = (run.plan.predicted.unwrap(), run.plan.measured.unwrap());
+        assert_eq!(predicted.peak_bytes, measured.peak_bytes, "{ranks} {remat}");
+        assert_eq!(predicted.epoch_ms.is_some(), ranks != "parallel.ranks=1");
+    }
+}
+
+#[test]
+fn a_rank_without_enough_memory_computes_again() {
+    let config = settings("sbm:2000:4:8:f=64", &[]);
+    let all = planned(&config, 1, &slow()).unwrap();
+    let peak = all.found.choice.1.peak;
+    assert!(peak.of(Tag::Activations) > 0);
+    let short = Profile { memory: Some(peak.total() as f64 * 0.8), ..slow() };
+    let found = planned(&config, 1, &short).unwrap();
+    assert_ne!(found.plan.remat, all.plan.remat, "{}", found.plan.why);
+    assert!(found.plan.why.contains("again"), "{}", found.plan.why);
+}
+
+#[test]
+fn a_description_is_planned_like_the_graph_that_it_describes() {
+    let profile = slow();
+    let config = settings("sbm:12000:10:16:f=64", &["parallel.partition=contiguous"]);
+    let data = Data::open_unread(&config.data, &config.encoding, (WIDTH, CLASSES), &Silent).unwrap();
+    let graph = config.model.prepare(data.graph.clone(), 0).unwrap();
+    let real =
+        Planner { config: &config, ranks: 8, data: &data, graph: &graph, profile: &profile }.plan(&Silent).unwrap();
+    let alpha = statistics(&data.graph, real.plan.parts.as_ref().unwrap()).alpha;
+    let described = format!(
+        "nodes={},edges={},features={WIDTH},classes={},alpha={alpha}",
+        data.graph.num_dst(),
+        data.graph.num_edges(),
+        data.classes
+    );
+    let simulated = simulate(&config, 8, &described.parse().unwrap(), &profile, &Silent).unwrap();
+    let mut compared = 0;
+    for a in &simulated.candidates {
+        let is = |b: &&Assessed| (b.candidate.strategy, b.candidate.remat) == (a.candidate.strategy, a.candidate.remat);
+        let same = real.found.candidates.iter().find(is);
+        let Some((p, q)) = same.and_then(|b| Some((a.prediction?, b.prediction?))) else { continue };
+        let apart = p.peak.total() as f64 / q.peak.total() as f64 - 1.0;
+        assert!(apart.abs() < 0.05, "{}: {} for {}", a.candidate, p.peak, q.peak);
+        let sent = p.sent as f64 / q.sent as f64 - 1.0;
+        assert!(sent.abs() < 0.05, "{}: {} bytes for {}", a.candidate, p.sent, q.sent);
+        compared += 1;
+    }
+    assert!(compared >= 5, "{compared}");
+}
