@@ -55,7 +55,7 @@ fn what_does_not_fit_exits_with_4_and_says_what_would() {
     let scratch = Scratch::new();
     let file = scratch.path("tiny.toml");
     let shipped = include_str!("../../../profiles/16-cpu-10g.toml");
-    fs::write(&file, shipped.replace("memory = 115e9", "memory = 1e5")).unwrap();
+    fs::write(&file, shipped.replace("memory = 115e9", "memory = 3e5")).unwrap();
     let message = scratch.error(4, &[&SMALL[..6], &["--profile", &file]].concat());
     for part in ["nothing fits", "more", "ranks instead of 4", "remedy"] {
         assert!(message.contains(part), "{part}: {message}");

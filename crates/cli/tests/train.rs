@@ -37,7 +37,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             if path.is_dir() {
                 folders.push(path);
             } else if name != "trace.json" && !name.starts_with("events.") {
-                all.insert(path.strip_prefix(dir).unwrap().into(), fs::read(&path).unwrap());
+                all.insert(path.strip_prefix(dir).unwrap().into(), program::without_times(&path));
             }
         }
     }

@@ -99,6 +99,6 @@ mod tests {
     fn candidates_are_named_for_people() {
         let c = Candidate { strategy: Strategy::Heads, partition: Some(Method::Contiguous), remat: Remat::Layer };
         assert_eq!(c.to_string(), "heads, contiguous, layers again");
-        assert_eq!(remats(Remat::Attention), [Remat::Attention, Remat::Layer]);
+        assert_eq!(remats(Remat::Attention), [Remat::Attention, Remat::Layer, Remat::Both]);
     }
 }

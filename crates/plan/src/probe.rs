@@ -109,7 +109,7 @@ impl Probe {
             }
             task.add(1);
         }
-        let message = comm.map(|comm| messages::measure(comm)).transpose()?;
+        let message = comm.map(messages::measure).transpose()?;
         Ok(Measured { kernels: rates(&samples, cache), cache, message })
     }
 }

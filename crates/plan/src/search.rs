@@ -246,7 +246,7 @@ mod tests {
                 Remat::None => (1.0, 1.0),
                 Remat::Attention => (1.2, 0.7),
                 Remat::Layer => (1.3, 0.5),
-                Remat::Both => (1.5, 0.4),
+                Remat::Both => (1.5, 0.5),
             };
             let peak = (peak as f64 * factor) as u64;
             let peak = Usage::new(|tag| if tag == Tag::Activations { peak } else { 0 });
@@ -278,7 +278,7 @@ mod tests {
         assert!(matches!(short.strategy, Strategy::Halo(_)) && short.remat == Remat::Attention, "{short}");
         assert!(matches!(chosen(60).strategy, Strategy::Ring { .. }));
         let found = run(700, by_strategy).unwrap();
-        assert_eq!(found.candidates.len(), 4 * 3 + 1);
+        assert_eq!(found.candidates.len(), 4 * 4 + 1);
         let reason = |strategy, remat| {
             let is = |a: &&Assessed| a.candidate.strategy == strategy && a.candidate.remat == remat;
             found.candidates.iter().find(is).unwrap().reason.clone().unwrap()

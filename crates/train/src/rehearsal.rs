@@ -60,11 +60,14 @@ impl Rehearsal {
     }
 }
 
+/// A partition, and the layouts of all its ranks.
+type LaidOut = (Arc<Partition>, Arc<[Layout]>);
+
 /// Where runs over the same data are rehearsed. What does not depend on the strategy is made once.
 pub struct Stage<'a> {
     data: &'a Data,
     graph: &'a Prepared,
-    layouts: RefCell<Vec<(Arc<Partition>, Arc<[Layout]>)>>,
+    layouts: RefCell<Vec<LaidOut>>,
 }
 
 impl<'a> Stage<'a> {

@@ -13,6 +13,7 @@ use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::emulation::Emulation;
 use graphweft_train::plan::Plan;
+use graphweft_train::rank::Toll;
 use graphweft_train::rehearsal::{Rehearsal, Stage};
 use graphweft_train::session::Start;
 use graphweft_train::world::World;
@@ -146,7 +147,7 @@ fn an_emulated_run_is_the_same_run_with_other_times() {
         let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
         let found = on_world(&world, data, &config, &there, &Start::New, Watch::default()).unwrap();
         same(&here, &there, "an emulation");
-        let sent = real.runs[0].cost.tolls.iter().map(|t| t.bytes_sent()).max().unwrap_or(0);
+        let sent = real.runs[0].cost.tolls.iter().map(Toll::bytes_sent).max().unwrap_or(0);
         for ms in &found.runs[0].cost.epoch_ms {
             assert!(*ms > sent as f64 / 1e4 * 1e3 && *ms < 60_000.0 + sent as f64, "{ms} ms for {sent} bytes");
         }

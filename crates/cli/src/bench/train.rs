@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use graphweft_comm::Times;
-use graphweft_graph::Csr;
 use graphweft_graph::dataset::{Dense, Features, Split};
 use graphweft_graph::progress::Progress;
+use graphweft_graph::{Csr, Error};
 use graphweft_tensor::{DType, Usage};
-use graphweft_train::config::{Config, Draft};
+use graphweft_train::config::{Choice, Config, Draft};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::emulation::{Clock, Emulation};
 use graphweft_train::handout::Handout;
@@ -137,6 +137,12 @@ struct Measured {
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let mut config = args.config()?;
+    if let Choice::Named(strategy) = config.parallel.strategy
+        && !strategy.is_exact()
+    {
+        let what = format!("--strategy {strategy}: epochs of exact strategies are timed here, and this is none");
+        return Err(Error::request(what, "use `graphweft train`, which says what its epochs take").into());
+    }
     let place = args.common.device.place_of(&config.parallel, ui);
     if let Some(first) = args.emulate.first() {
         // What is planned is planned for there.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Only tests come here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -43,6 +43,18 @@ impl Scratch {
         assert!(out.stdout.is_empty(), "{args:?}");
         message
     }
+}
+
+/// What is in a file of a run, but for the times that `plan.json` says: those are never the same.
+#[allow(dead_code)] // Not every test file needs it.
+pub(crate) fn without_times(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).unwrap();
+    if path.file_name().is_none_or(|name| name != "plan.json") {
+        return bytes;
+    }
+    let mut plan: Value = serde_json::from_slice(&bytes).unwrap();
+    plan.as_object_mut().unwrap().retain(|key, _| key != "measured");
+    plan.to_string().into_bytes()
 }
 
 /// The shared real data; tests that use it are ignored where it is not.

@@ -71,7 +71,10 @@ fn unknown_keys_are_errors_that_offer_the_nearest() {
     }
     for (text, parts) in [
         ("[train]\nepoch = 5\n", ["train.epoch:", "train.epochs"]),
-        ("[optim]\nlr = 5\n", ["no section [optim]", "data, encoding, model, train, compute, parallel, run"]),
+        (
+            "[optim]\nlr = 5\n",
+            ["no section [optim]", "data, encoding, model, train, compute, parallel, pipeline, isolated, run"],
+        ),
         ("train = 5\n", ["a section, not a key", "[train]"]),
         ("[train]\nlr = = 5\n", ["run.toml", "line 2"]),
         ("[train]\nlr = 5\nlr = 6\n", ["run.toml", "line 3"]),
