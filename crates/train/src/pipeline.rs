@@ -1,6 +1,6 @@
 //! `pipeline`: layers in stages, a rank each, through which chunks of the graph pass (GNNPipe). Approximate, and only on request.
 //!
-//! An epoch: chunks in an [order](Stage::order) drawn from the seed go forward through all stages, then back the other way round;
+//! An epoch: chunks in an order drawn from the seed go forward through all stages, then back the other way round;
 //! one update follows, of each stage's own parameters with their own gradients, so that none travel. What moves is a chunk's state
 //! (all matrices of it: GCNII's h⁰ as well) to the next stage and its gradient back: 2·(S − 1)·N·d numbers an epoch. Layers are
 //! computed again in backward. What chunks see of one another is told in [`graphweft_parallel::Pipeline`].

@@ -174,7 +174,7 @@ fn trials(found: &Found, count: usize) -> Vec<(Strategy, Remat)> {
 /// [`Planner`].
 ///
 /// # Errors
-/// As [`Planner::plan`]; elsewhere than in the process that leads, [`Error::Refused`](crate::Error::Refused).
+/// As [`Planner::plan`]; elsewhere than in the process that leads, [`Error::Refused`].
 pub fn shared(
     config: &Config,
     world: &World,
