@@ -3,7 +3,7 @@
 //! A small *proxy* takes the graph's place: as many nodes per rank as suit us, each rank needing the share α of rows from others
 //! that the graph's partition needs. It is rehearsed three times: as it is, with twice the rows, and with twice the edges per row.
 //! What a rank holds, computes and sends is a constant, plus something per row, plus something per edge; three points tell all
-//! three, and the rehearsal is [magnified](magnify) to the rows and edges of the graph, call by call and message by message. Only
+//! three, and the rehearsal is magnified to the rows and edges of the graph, call by call and message by message. Only
 //! then are times made of it.
 //!
 //! What is assumed: ranks have equal shares; α grows with the number of ranks as the [description](Description) says; a row that

@@ -15,7 +15,7 @@ pub enum Halo {
     /// All.
     All,
     /// About this many: each by a draw of its own, keyed by its original id. Those that are there stand for the others: see
-    /// [`Piece::scale`].
+    /// [`Piece::scales`].
     Drawn {
         /// How many.
         rows: usize,
