@@ -21,7 +21,7 @@ CASES = [
     ("attention", "bf16", "rmat:20:50+loops", []),
     ("attention", "f32", "rmat:20:16+loops", []),
     ("attention", "f32", "rmat:20:50+loops", []),
-    ("step", "bf16", "rmat:20:16", ["none", "attention", "layer"]),
+    ("step", "bf16", "rmat:20:16", ["none", "attention", "both"]),
     ("step", "bf16", "rmat:19:50", ["none"]),
     ("step", "f32", "rmat:20:16", ["none"]),
 ]
