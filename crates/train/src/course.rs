@@ -137,8 +137,8 @@ impl Course {
         }
     }
 
-    /// Writes the logits of all nodes, where the rank that leads is.
-    pub(crate) fn predict(&self, learner: &Learner, dir: Option<&RunDir>) -> Result<()> {
+    /// Writes the logits of all nodes, where the rank that leads is; the model was last scored after epoch `epoch`.
+    pub(crate) fn predict(&self, learner: &Learner, epoch: u64, dir: Option<&RunDir>) -> Result<()> {
         match self {
             Self::Whole(Whole { shard, .. }) | Self::Pieces(_, Whole { shard, .. }) => {
                 let logits = learner.logits(shard)?;
@@ -148,7 +148,9 @@ impl Course {
                 }
             }
             Self::Stage(stage) => stage.predict(learner, dir),
-            Self::OutOfCore(_, rows, _) => dir.map_or(Ok(()), |dir| rows.predict(learner, &dir.predictions_path())),
+            Self::OutOfCore(_, rows, _) => {
+                dir.map_or(Ok(()), |dir| rows.predict(learner, Some(epoch), &dir.predictions_path()))
+            }
         }
     }
 }

@@ -335,7 +335,7 @@ impl Trainer {
         plan: &Plan,
         outcome: &Outcome,
     ) -> Result<Vec<f64>> {
-        course.predict(&now.learner, self.dir.as_ref().filter(|_| record.is_some()))?;
+        course.predict(&now.learner, outcome.best.epoch, self.dir.as_ref().filter(|_| record.is_some()))?;
         let model = course.together(rank, || now.learner.model())?;
         let (Some(record), Some(dir), Some(model)) = (record, &self.dir, model) else { return Ok(Vec::new()) };
         dir.model(&model.encode()?)?;

@@ -94,9 +94,21 @@ impl Piece {
         }
     }
 
-    /// How many rows a piece of these rows and their whole halo has.
-    pub fn reach(chunks: &Chunks, rows: &Range<usize>) -> usize {
-        Marks::of(chunks.graph(), rows.clone()).count()
+    /// Whether a piece of these rows and their whole halo has at most `limit` rows. No more is looked at than it takes to know.
+    pub fn reaches_at_most(chunks: &Chunks, rows: &Range<usize>, limit: usize) -> bool {
+        if rows.len() > limit {
+            return false;
+        }
+        let (graph, mut marks) = (chunks.graph(), Marks::none(chunks.num_nodes()));
+        let mut found = 0;
+        for row in rows.clone() {
+            let sources = graph.row(row).iter().map(|j| *j as usize);
+            found += std::iter::once(row).chain(sources).filter(|k| marks.set(*k)).count();
+            if found > limit {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether a row has all its edges, or all that come from nodes which are here: whether it is of one of the chunks.
@@ -117,18 +129,28 @@ impl Piece {
 struct Marks(Vec<u64>);
 
 impl Marks {
+    fn none(nodes: usize) -> Self {
+        Self(vec![0; nodes.div_ceil(64)])
+    }
+
     /// Rows and the sources of their edges.
     fn of(graph: &Csr<u32>, rows: impl Iterator<Item = usize>) -> Self {
-        let mut marks = Self(vec![0; graph.num_dst().div_ceil(64)]);
+        let mut marks = Self::none(graph.num_dst());
         for row in rows {
             marks.set(row);
-            graph.row(row).iter().for_each(|j| marks.set(*j as usize));
+            for j in graph.row(row) {
+                marks.set(*j as usize);
+            }
         }
         marks
     }
 
-    fn set(&mut self, k: usize) {
-        self.0[k / 64] |= 1 << (k % 64);
+    /// Whether it was not set before.
+    fn set(&mut self, k: usize) -> bool {
+        let (word, bit) = (&mut self.0[k / 64], 1 << (k % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
     }
 
     fn count(&self) -> usize {

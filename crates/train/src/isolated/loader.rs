@@ -1,6 +1,5 @@
 //! Loads pieces: what is read, cut and computed on the host before a piece can be trained on. Any thread may do that.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -109,11 +108,9 @@ impl Loader {
         let piece = Piece::cut(chunks, base.clone(), other, &halo);
         let graph = self.model.prepare(piece.graph.clone(), self.seed)?;
         let features = match chunks.features().filter(|_| self.in_order) {
-            Some(m) => Rows::Dense { values: Cow::Owned(self.dense(m, &piece.nodes)), width: m.width() },
+            Some(m) => Rows::Dense { values: gather(m, &piece.nodes).into(), width: m.width() },
             None => match &self.data.features {
-                Features::Dense(m) => {
-                    Rows::Dense { values: Cow::Owned(self.dense(m, &piece.originals)), width: m.width() }
-                }
+                Features::Dense(m) => Rows::Dense { values: gather(m, &piece.originals).into(), width: m.width() },
                 Features::Sparse(m) => Rows::Sparse(rows::sparse(m, Some(&piece.originals))),
             },
         };
@@ -122,11 +119,6 @@ impl Loader {
         let seeds = self.seeds_of(&piece, base)?;
         self.release();
         Ok(Loaded { piece, graph, features, encodings, seeds })
-    }
-
-    /// Rows of a matrix, without more of its pages in memory at a time than a lot touches.
-    fn dense<I: Copy + Into<u64>>(&self, m: &Dense, nodes: &[I]) -> Vec<f32> {
-        if self.settings.memory.is_some() { gather(m, nodes) } else { gather_lot(m, nodes) }
     }
 
     /// As much of the halo as there may be.
@@ -178,16 +170,12 @@ impl Loader {
 }
 
 /// Rows of a matrix that may be mapped, as f32; pages are given back as they are done with.
-pub(crate) fn gather<I: Copy + Into<u64>>(m: &Dense, nodes: &[I]) -> Vec<f32> {
-    let mut all = Vec::with_capacity(nodes.len() * m.width());
-    for lot in nodes.chunks(LOT) {
-        all.extend(gather_lot(m, lot));
+pub(crate) fn gather<I: Copy + Into<u64> + Sync>(m: &Dense, nodes: &[I]) -> Vec<f32> {
+    let width = m.width();
+    let mut all = vec![0.0; nodes.len() * width];
+    for (to, lot) in all.chunks_mut(LOT * width.max(1)).zip(nodes.chunks(LOT)) {
+        rows::copy_dense(m, lot, to);
         m.release();
     }
     all
-}
-
-fn gather_lot<I: Copy + Into<u64>>(m: &Dense, nodes: &[I]) -> Vec<f32> {
-    let ids: Vec<u64> = nodes.iter().map(|id| (*id).into()).collect();
-    rows::dense(m, Some(&ids)).into_owned()
 }
