@@ -19,6 +19,7 @@
 mod loader;
 mod memory;
 mod timetable;
+mod unread;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -39,6 +40,7 @@ use timetable::{Timetable, Visit};
 
 pub(crate) use loader::{Loaded, Seeds, gather};
 pub(crate) use memory::{Demand, size};
+pub(crate) use unread::Unread;
 
 /// The pieces that a rank learns from.
 pub(crate) struct Pieces {

@@ -20,7 +20,7 @@ use crate::shard::{check_split, own_rows};
 /// Keeps draws of the halo apart from others of the same seed.
 const HALO: u64 = 0x4a10_0000_0000;
 /// Rows gathered from mapped files before their pages are given back.
-const LOT: usize = 1 << 17;
+const LOT: usize = 1 << 14;
 
 /// A piece on the host.
 pub(crate) struct Loaded {
@@ -102,8 +102,7 @@ impl Loader {
     /// Loads the piece of a visit.
     pub(crate) fn load(&self, visit: &Visit) -> Result<Loaded> {
         let chunks = &self.chunks;
-        let base = visit.base.map_or(0..0, |chunk| chunks.rows(chunk));
-        let other = visit.base.and_then(|chunk| chunks.companion(chunk, visit.round)).map(|chunk| chunks.rows(chunk));
+        let (base, other) = visit.rows(chunks);
         let halo = self.halo(&base, other.as_ref(), visit.draw);
         let piece = Piece::cut(chunks, base.clone(), other, &halo);
         let graph = self.model.prepare(piece.graph.clone(), self.seed)?;
@@ -128,15 +127,12 @@ impl Loader {
             let indptr = self.chunks.graph().indptr();
             indptr[rows.end] - indptr[rows.start]
         };
-        let asked = self.settings.halo.map(|ratio| (ratio * own as f64).ceil() as usize);
+        let asked = self.settings.halo_rows(own);
         let room = self.demand.as_ref().zip(self.settings.memory).map(|(demand, memory)| {
             let edges = edges(base) + other.map_or(0, edges);
             usize::try_from(demand.rows_in(memory, edges)).unwrap_or(usize::MAX).saturating_sub(own)
         });
-        match asked.into_iter().chain(room).min() {
-            None => Halo::All,
-            Some(rows) => Halo::Drawn { rows, random: Philox::new(self.seed, HALO ^ draw) },
-        }
+        halo(asked.into_iter().chain(room).min(), self.seed, draw)
     }
 
     /// The nodes that are learned from, with their weights.
@@ -167,6 +163,11 @@ impl Loader {
             self.chunks.release();
         }
     }
+}
+
+/// All of it, or so many rows; draws of one seed are told apart by `draw`.
+pub(super) fn halo(rows: Option<usize>, seed: u64, draw: u64) -> Halo {
+    rows.map_or(Halo::All, |rows| Halo::Drawn { rows, random: Philox::new(seed, HALO ^ draw) })
 }
 
 /// Rows of a matrix that may be mapped, as f32; pages are given back as they are done with.

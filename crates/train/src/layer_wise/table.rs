@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use crate::error::Result;
 
 /// Rows read before their pages are given back.
-const LOT: usize = 1 << 17;
+const LOT: usize = 1 << 14;
 /// Of these, rows that a thread copies at a time.
 const AT_A_TIME: usize = 1 << 12;
 
@@ -91,7 +91,12 @@ impl Table {
     }
 }
 
-fn upload<T: Element + Pod + Send + Sync>(device: &Device, values: &Buf<T>, cols: usize, nodes: &[u32]) -> Result<Matrix> {
+fn upload<T: Element + Pod + Send + Sync>(
+    device: &Device,
+    values: &Buf<T>,
+    cols: usize,
+    nodes: &[u32],
+) -> Result<Matrix> {
     let mut rows = vec![T::zeroed(); nodes.len() * cols];
     for (to, lot) in rows.chunks_mut(LOT * cols.max(1)).zip(nodes.chunks(LOT)) {
         let parts = to.par_chunks_mut(AT_A_TIME * cols.max(1)).zip(lot.par_chunks(AT_A_TIME));

@@ -106,7 +106,8 @@ fn lot_by_lot_is_what_all_at_once_is() {
             let own: Vec<u32> = (0..rows as u32).filter(|r| *r as usize % 2 == keep).collect();
             Part { places: (0..own.len()).collect(), total: own.len(), rows: own }
         };
-        let (scoring, parts) = (Scoring { metric, truth, device: &device, reduce: &Alone }, [some(0), some(1), all(rows)]);
+        let (scoring, parts) =
+            (Scoring { metric, truth, device: &device, reduce: &Alone }, [some(0), some(1), all(rows)]);
         let lots = scoring.scores_of_lots((0..rows).step_by(3).map(lot), &parts, 1).unwrap();
         let same = |a: f64, b: f64| (a - b).abs() < 1e-12 || a.is_nan() && b.is_nan();
         assert!(same(lots.train, scoring.score(logits, &parts[0]).unwrap()));
