@@ -127,13 +127,16 @@ impl Course {
     }
 
     /// The scores of all three parts.
-    pub(crate) fn evaluate(&self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
+    pub(crate) fn evaluate(&mut self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
         match self {
             Self::Whole(Whole { shard, lesson }) | Self::Pieces(_, Whole { shard, lesson }) => {
                 learner.evaluate(shard, lesson, metric, epoch)
             }
             Self::Stage(stage) => stage.evaluate(learner, metric, epoch),
-            Self::OutOfCore(_, rows, scored) => rows.evaluate(learner, scored, metric, epoch),
+            Self::OutOfCore(pieces, rows, scored) => {
+                pieces.put_away();
+                rows.evaluate(learner, scored, metric, epoch)
+            }
         }
     }
 

@@ -111,6 +111,15 @@ impl Pieces {
         Ok(())
     }
 
+    /// Gives back the memory of the piece at hand and of the one that comes next; they are loaded again when they are needed.
+    pub(crate) fn put_away(&mut self) {
+        self.now = None;
+        if let Some((_, thread)) = self.coming.take() {
+            // What went wrong there will go wrong again.
+            drop(thread.join());
+        }
+    }
+
     /// Begins to load what comes next.
     fn look_ahead(&mut self, epoch: u64, step: usize) {
         if self.coming.is_some() {

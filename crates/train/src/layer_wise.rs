@@ -149,16 +149,16 @@ impl LayerWise {
         for (pass, layers) in learner.passes().into_iter().enumerate() {
             let mut after: Vec<Writer> = Vec::new();
             for block in &self.blocks {
-                let (shard, piece) = self.shard(block, pass == 0)?;
+                let (shard, nodes, own) = self.shard(block, pass == 0)?;
                 let device = self.rank.device();
-                let before =
-                    state.iter().map(|table| table.rows(device, &piece.nodes)).collect::<Result<Vec<Matrix>>>()?;
+                let before = state.iter().map(|table| table.rows(device, &nodes)).collect::<Result<Vec<Matrix>>>()?;
+                drop(nodes);
                 let found = learner.layers(layers.clone(), &shard, before)?;
                 if after.is_empty() {
                     after = found.iter().map(|m| Writer::new(&self.scratch, m)).collect();
                 }
                 for (to, m) in after.iter_mut().zip(&found) {
-                    to.push(m, piece.base.clone())?;
+                    to.push(m, own.clone())?;
                 }
                 self.chunks.release();
             }
@@ -168,8 +168,9 @@ impl LayerWise {
         Ok(state.into_iter().next().ok_or_else(none)?)
     }
 
-    /// A block with its sources. Only the first layer looks at features.
-    fn shard(&self, block: &Range<usize>, first: bool) -> Result<(Shard, Piece)> {
+    /// A block with its sources, which nodes these are, and which of their rows are the block's. Only the first layer looks at
+    /// features.
+    fn shard(&self, block: &Range<usize>, first: bool) -> Result<(Shard, Vec<u32>, Range<usize>)> {
         let piece = Piece::cut(&self.chunks, block.clone(), None, &Halo::All);
         let width = self.data.encoding_width();
         let (features, encodings) = if first {
@@ -185,10 +186,11 @@ impl LayerWise {
             (Rows::Dense { values: Vec::new().into(), width: 0 }, Vec::new())
         };
         let seeds = Seeds { rows: Vec::new(), weights: Vec::new(), labels: Target::Class(Vec::new()) };
+        let (nodes, own) = (piece.nodes.clone(), piece.base.clone());
         let graph = Prepared::plain(piece.graph.clone());
-        let loaded = Loaded { piece: piece.clone(), graph, features, encodings, seeds };
+        let loaded = Loaded { piece, graph, features, encodings, seeds };
         let (shard, _) = Shard::of_piece(&self.rank, loaded, self.dtype, self.data.classes)?;
-        Ok((shard, piece))
+        Ok((shard, nodes, own))
     }
 }
 

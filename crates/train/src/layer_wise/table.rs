@@ -17,6 +17,9 @@ const LOT: usize = 1 << 14;
 /// Of these, rows that a thread copies at a time.
 const AT_A_TIME: usize = 1 << 12;
 
+/// Rows written at a time.
+const WRITTEN: usize = 1 << 17;
+
 /// A table in the making.
 pub(super) struct Writer {
     values: Writing,
@@ -52,16 +55,19 @@ impl Writer {
         Self { values, cols: m.cols() }
     }
 
-    /// Appends rows of `m`.
+    /// Appends rows of `m`, some at a time: they are there in several copies until they are written.
     pub(super) fn push(&mut self, m: &Matrix, rows: Range<usize>) -> Result<()> {
         let device = m.device();
-        let mut own = device.uninit("state", rows.len(), m.cols(), m.dtype(), Tag::Activations)?;
-        let patch = Patch { from: [rows.start, 0], to: [0, 0], size: [rows.len(), m.cols()] };
-        device.backend().copy_patch(m, &mut own, patch, false)?;
-        match &mut self.values {
-            Writing::F32(to) => to.push(&own.to_vec::<f32>()?)?,
-            Writing::Bf16(to) => to.push(&own.to_vec::<bf16>()?)?,
-            Writing::F64(to) => to.push(&own.to_vec::<f64>()?)?,
+        for start in rows.clone().step_by(WRITTEN) {
+            let count = WRITTEN.min(rows.end - start);
+            let mut lot = device.uninit("state", count, m.cols(), m.dtype(), Tag::Activations)?;
+            let patch = Patch { from: [start, 0], to: [0, 0], size: [count, m.cols()] };
+            device.backend().copy_patch(m, &mut lot, patch, false)?;
+            match &mut self.values {
+                Writing::F32(to) => to.push(&lot.to_vec::<f32>()?)?,
+                Writing::Bf16(to) => to.push(&lot.to_vec::<bf16>()?)?,
+                Writing::F64(to) => to.push(&lot.to_vec::<f64>()?)?,
+            }
         }
         Ok(())
     }
