@@ -130,7 +130,7 @@ impl Loader {
         let asked = self.settings.halo_rows(own);
         let room = self.demand.as_ref().zip(self.settings.memory).map(|(demand, memory)| {
             let edges = edges(base) + other.map_or(0, edges);
-            usize::try_from(demand.rows_in(memory, edges)).unwrap_or(usize::MAX).saturating_sub(own)
+            usize::try_from(rounded(demand.rows_in(memory, edges))).unwrap_or(usize::MAX).saturating_sub(own)
         });
         halo(asked.into_iter().chain(room).min(), self.seed, draw)
     }
@@ -163,6 +163,12 @@ impl Loader {
             self.chunks.release();
         }
     }
+}
+
+/// A little less, so that pieces with about as many edges have as many rows: what one gives back suits the next.
+fn rounded(rows: u64) -> u64 {
+    let dropped = rows.checked_ilog2().unwrap_or(0).saturating_sub(5);
+    rows >> dropped << dropped
 }
 
 /// All of it, or so many rows; draws of one seed are told apart by `draw`.
