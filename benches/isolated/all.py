@@ -2,7 +2,7 @@
 """Everything of this folder at once on a machine with many cores: all.py --data DIR --build BINARY --work DIR --out DIR --seconds S
 
 A billion edges on two cores for each of two models, time to accuracy and accuracy on the others. What is finished after S seconds
-is in OUT; what is not goes on if this is run again with the same WORK.
+is in OUT; what is not goes on if this is run again with the same WORK. Lines of JSON beside this script are taken as done.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
+KEPT = {"time": "time.jsonl", "run": "accuracy.jsonl"}
 
 
 def main():
@@ -28,6 +29,9 @@ def main():
     left = lambda: args.seconds - (time.monotonic() - start)
     args.work.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)
+    for found in HERE.glob("*.jsonl"):
+        if not (args.work / found.name).exists():
+            shutil.copy(found, args.work)
     data = args.work / "rmat-26"
     if not data.exists():
         with (args.out / "generate.json").open("w") as out:
@@ -40,7 +44,7 @@ def main():
 
     def study(script, seconds):
         return begin(cores[4:], script, "--data", args.data, "--jobs", str(max(len(cores) - 4, 1)), "--seconds", str(seconds),
-                     "--kept", str(args.work / f"isolated-{script}.jsonl"))
+                     "--kept", str(args.work / KEPT[script]))
 
     def large(cpus, model):
         kill = [] if (args.work / f"run-26-{model}" / "checkpoints").exists() else ["--kill", "20"]

@@ -45,7 +45,7 @@ def main():
     train = [args.build, "train", "--data", str(data), "--model", args.model, "model.layers=3", *MODELS[args.model], "--strategy",
              "isolated", "--memory", args.memory, f"isolated.halo={args.halo}", "parallel.partition=contiguous", "compute.dtype=bf16",
              f"train.epochs={args.epochs}", "train.lr=0.005", f"train.evaluate_every={args.epochs}", "run.checkpoint_every=1", "--resume",
-             "-o", str(run), "--json"]
+             "-o", str(run), "--device", "cpu", "--json"]
     if args.kill:
         first = subprocess.Popen(train, stdout=subprocess.DEVNULL)
         while first.poll() is None and not list((run / "checkpoints").glob("step-*")):

@@ -54,15 +54,13 @@ impl Piece {
             Halo::All => 1.0,
             Halo::Drawn { rows, random } => {
                 let found = marks.count() - base.len() - other.len();
-                let share = (*rows as f64 / found.max(1) as f64).min(1.0);
-                if share < 1.0 {
+                if *rows < found {
                     let draw = |new: usize| random.bits(chunks.original(new));
                     let mut draws: Vec<u64> = marks.ones().filter(|new| !is_inner(*new)).map(draw).collect();
-                    let (_, least, _) = draws.select_nth_unstable(*rows);
-                    let least = *least;
-                    marks.retain(|new| is_inner(new) || draw(new) < least);
+                    let bound = *draws.select_nth_unstable(*rows).1;
+                    marks.retain(|new| is_inner(new) || draw(new) < bound);
                 }
-                share
+                (*rows as f64 / found.max(1) as f64).min(1.0)
             }
         };
         let places = Places::of(marks);
@@ -281,5 +279,8 @@ mod tests {
         assert_eq!(draw(7).nodes, draw(7).nodes);
         let enough = Halo::Drawn { rows: halo, random: Philox::new(0, 1) };
         assert_eq!(Piece::cut(&chunks, chunks.rows(0), None, &enough).nodes, whole.nodes);
+        let nothing = Halo::Drawn { rows: 0, random: Philox::new(0, 1) };
+        assert_eq!(Piece::cut(&chunks, chunks.rows(0), None, &nothing).nodes.len(), chunks.rows(0).len());
+        assert!(Piece::cut(&chunks, 0..0, None, &nothing).nodes.is_empty());
     }
 }
