@@ -1,7 +1,9 @@
 //! What learning from pieces would take: pieces are cut as they would be, but nothing of them is read.
 
+use std::ops::Range;
+
 use graphweft_graph::chunks::{Chunks, Piece};
-use graphweft_graph::dataset::Features;
+use graphweft_graph::dataset::{Features, Split};
 use graphweft_tensor::DType;
 
 use super::loader::{Loaded, Seeds, halo};
@@ -21,17 +23,30 @@ pub(crate) struct Unread<'a> {
     chunks: &'a Chunks,
     config: &'a Config,
     timetable: Timetable,
-    /// The part of the rows that is learned from.
-    learned: f64,
+    /// How many nodes of each chunk are learned from.
+    seeds: Vec<usize>,
     now: Option<(Visit, Shard, Lesson)>,
 }
 
 impl<'a> Unread<'a> {
-    pub(crate) fn new(rank: &'a Rank, data: &'a Data, chunks: &'a Chunks, config: &'a Config, learned: f64) -> Self {
-        // Which chunks have nothing to learn from is in the split; on average all have.
-        let seeds = vec![1; chunks.count()];
+    /// Those of `rank`; without a split, all nodes are learned from.
+    pub(crate) fn new(
+        rank: &'a Rank,
+        data: &'a Data,
+        chunks: &'a Chunks,
+        config: &'a Config,
+        split: Option<&Split>,
+    ) -> Self {
+        let mut seeds: Vec<usize> = (0..chunks.count()).map(|chunk| chunks.rows(chunk).len()).collect();
+        if let Some(split) = split {
+            let mut nodes = chunks.new_ids(&split.train);
+            nodes.sort_unstable();
+            let before = |row: usize| nodes.partition_point(|node| (*node as usize) < row);
+            let among = |rows: Range<usize>| before(rows.end) - before(rows.start);
+            seeds = (0..chunks.count()).map(|chunk| among(chunks.rows(chunk))).collect();
+        }
         let timetable = Timetable::new(&seeds, rank.count(), rank.index(), config);
-        Self { rank, data, chunks, config, timetable, learned, now: None }
+        Self { rank, data, chunks, config, timetable, seeds, now: None }
     }
 
     /// An epoch.
@@ -57,7 +72,7 @@ impl<'a> Unread<'a> {
         let asked = config.isolated.halo_rows(own);
         let piece = Piece::cut(self.chunks, base, other, &halo(asked, config.run.seed, visit.draw));
         let rows = piece.nodes.len();
-        let learned = self.learned * piece.base.len() as f64 / rows.max(1) as f64;
+        let learned = visit.base.map_or(0, |chunk| self.seeds[chunk]) as f64 / rows.max(1) as f64;
         let graph = config.model.prepare(piece.graph.clone(), config.run.seed)?;
         let features = match &data.features {
             Features::Dense(m) => Rows::Dense { values: vec![0.0; rows * m.width()].into(), width: m.width() },
