@@ -28,6 +28,7 @@ TUNED = "model.stack=tuned model.residual=true model.norm=layer"
 # graph, split, model, settings of both sides. In block models everyone has neighbours everywhere; the others are cut well.
 ROWS = [
     ("sbm:50000:10:12:snr=1.2", None, "gt", f"{GT} model.layers=2 data.self_loops=add train.lr=0.005 train.epochs=30 train.evaluate_every=1"),
+    ("sbm:30000:5:24:h=0.5:snr=1", None, "gt", f"{GT} model.layers=2 data.self_loops=add train.lr=0.005 train.epochs=30 train.evaluate_every=1"),
     ("sbm:200000:10:12:snr=1.2", None, "sage", "model.hidden=64 model.layers=2 data.self_loops=add train.lr=0.01 train.epochs=30 train.evaluate_every=1"),
     ("amazon-photo", "polynormer", "gt", f"{ADAM} {GT} model.layers=3 train.weight_decay=5e-5 train.dropout=0.3 train.lr=0.003 train.epochs=120 train.evaluate_every=2"),
     ("pubmed", "public", "gt", f"{ADAM} {GT} model.layers=2 train.weight_decay=5e-4 train.dropout=0.5 train.lr=0.003 train.epochs=80 train.evaluate_every=2"),
