@@ -150,13 +150,11 @@ impl Scene<'_> {
             rank.reset_sent();
             match &mut pieces {
                 Some(pieces) => {
-                    if epoch == 2 {
+                    pieces.learn(&mut learner, epoch)?;
+                    if epoch == 1 {
                         // What the first exam makes of those rows stays.
                         let _ = learner.logits(&shard)?;
-                        recorder.take();
-                        rank.reset_sent();
                     }
-                    pieces.learn(&mut learner, epoch)?;
                 }
                 None => learner.learn(&shard, &lesson, epoch, self.config.train.lr, &mut |_, _| ()).map(|_| ())?,
             }
