@@ -127,18 +127,21 @@ impl Course {
     }
 
     /// The scores of all three parts.
-    pub(crate) fn evaluate(&self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
+    pub(crate) fn evaluate(&mut self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
         match self {
             Self::Whole(Whole { shard, lesson }) | Self::Pieces(_, Whole { shard, lesson }) => {
                 learner.evaluate(shard, lesson, metric, epoch)
             }
             Self::Stage(stage) => stage.evaluate(learner, metric, epoch),
-            Self::OutOfCore(_, rows, scored) => rows.evaluate(learner, scored, metric, epoch),
+            Self::OutOfCore(pieces, rows, scored) => {
+                pieces.put_away();
+                rows.evaluate(learner, scored, metric, epoch)
+            }
         }
     }
 
-    /// Writes the logits of all nodes, where the rank that leads is.
-    pub(crate) fn predict(&self, learner: &Learner, dir: Option<&RunDir>) -> Result<()> {
+    /// Writes the logits of all nodes, where the rank that leads is; the model was last scored after epoch `epoch`.
+    pub(crate) fn predict(&self, learner: &Learner, epoch: u64, dir: Option<&RunDir>) -> Result<()> {
         match self {
             Self::Whole(Whole { shard, .. }) | Self::Pieces(_, Whole { shard, .. }) => {
                 let logits = learner.logits(shard)?;
@@ -148,7 +151,9 @@ impl Course {
                 }
             }
             Self::Stage(stage) => stage.predict(learner, dir),
-            Self::OutOfCore(_, rows, _) => dir.map_or(Ok(()), |dir| rows.predict(learner, &dir.predictions_path())),
+            Self::OutOfCore(_, rows, _) => {
+                dir.map_or(Ok(()), |dir| rows.predict(learner, Some(epoch), &dir.predictions_path()))
+            }
         }
     }
 }

@@ -80,8 +80,11 @@ impl Planner<'_> {
             hopeful.iter().map(|d| d.division.method).collect(),
             self.config.compute.remat,
         );
+        if self.config.parallel.allow_approximate {
+            space = space.with_approximate();
+        }
         if let Choice::Named(strategy) = self.config.parallel.strategy {
-            if !strategy.is_exact() {
+            if matches!(strategy, Strategy::Pipeline { .. }) {
                 let problem = format!("{strategy} is approximate, and what it takes is not rehearsed");
                 return Err(Error::setting("parallel.strategy", problem, "train with it by name, or plan the others"));
             }

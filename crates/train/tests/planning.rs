@@ -93,6 +93,28 @@ fn where_memory_is_short_one_ranks_rows_come_at_a_time() {
 }
 
 #[test]
+fn pieces_are_chosen_only_where_that_is_allowed() {
+    // Where links are slow, what sends gradients alone is fastest; with a whole halo it would compute most rows on every rank.
+    let graph = "rmat:12:16";
+    let [exact, allowed] = [false, true].map(|allow| {
+        let allow = format!("parallel.allow_approximate={allow}");
+        planned(&settings(graph, &[&allow, "isolated.halo=0.2"]), 8, &slower()).unwrap()
+    });
+    let is_pieces = |a: &&Assessed| a.candidate.strategy == Strategy::Isolated;
+    assert!(exact.plan.strategy.is_exact() && exact.found.candidates.iter().find(is_pieces).is_none());
+    assert_eq!(allowed.plan.strategy, Strategy::Isolated, "{}", allowed.plan.why);
+    assert!(allowed.plan.why.contains("approximate"), "{}", allowed.plan.why);
+    let [whole, pieces] = [exact, allowed].map(|found| found.found.choice.1);
+    assert!(pieces.sent < whole.sent / 4 && pieces.seconds < whole.seconds);
+    // A graph that is only described is treated the same.
+    let graph = "nodes=1e7,edges=1e9,features=64,classes=10,alpha=1".parse().unwrap();
+    let config = settings("grid:2:2", &["parallel.allow_approximate=true", "isolated.halo=0.2"]);
+    let found = simulate(&config, 8, &graph, &slower(), &Silent).unwrap();
+    assert_eq!(found.choice.0.strategy, Strategy::Isolated, "{}", found.why);
+    assert!(found.candidates.iter().any(|a| a.feasible && !is_pieces(&a)));
+}
+
+#[test]
 fn tiny_graphs_on_two_ranks_are_gathered() {
     let strategy = chosen("rmat:7:16", 2, &slow());
     assert_eq!(strategy, Strategy::Gather);

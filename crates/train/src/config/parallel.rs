@@ -28,6 +28,8 @@ pub struct ParallelConfig {
     /// The machine that auto plans for: a shipped profile or a file. Unset: the one at hand, which is measured once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// Whether auto may choose a strategy that computes something else: pieces.
+    pub allow_approximate: bool,
     /// How many of the best strategies auto tries for a few epochs before it decides.
     pub measure: u64,
     /// Seconds after which a rank that does not answer is taken for lost.
@@ -106,6 +108,7 @@ impl Default for ParallelConfig {
             partition,
             parts: None,
             profile: None,
+            allow_approximate: false,
             measure: 0,
             deadline: 600,
         }
