@@ -27,12 +27,14 @@ fn present<const K: usize>(all: [Option<&Matrix>; K]) -> Vec<&Matrix> {
 }
 
 impl ActivationKernels for Dry {
-    fn activate(&self, _: Activation, x: &Matrix, y: &mut Matrix) -> Result<()> {
-        self.stream("activation", &[x], &[y])
+    fn activate(&self, activation: Activation, x: &Matrix, y: &mut Matrix) -> Result<()> {
+        self.stream(if activation == Activation::Gelu { "activate, gelu" } else { "activate" }, &[x], &[y])
     }
 
-    fn activation_backward(&self, _: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()> {
-        self.stream("activation backward", &[saved, dy], &[dy])
+    fn activation_backward(&self, activation: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()> {
+        let gelu = activation == Activation::Gelu;
+        let op = if gelu { "activation backward, gelu" } else { "activation backward" };
+        self.stream(op, &[saved, dy], &[dy])
     }
 }
 
@@ -77,7 +79,7 @@ impl CombineKernels for Dry {
         patch.check(from, to)?;
         let bytes = patch.size[0] * patch.size[1] * to.dtype().size();
         let read = if add { 2 * bytes } else { bytes };
-        self.tell("copy patch", to.dtype(), false, Kind::Stream { read, written: bytes })
+        self.tell("copy patch", to.dtype(), false, Kind::Stream { read, written: bytes, rows: patch.size[0] })
     }
 }
 
