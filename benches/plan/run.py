@@ -165,10 +165,12 @@ class Study:
         self.kept.put({"ms": {e["profile"]: e["step_ms"] for e in found["emulated"]}, "peak": found["peak_bytes"]}, *key)
 
     def run(self, only):
+        wanted = {name: [ranks for ranks in RANKS if re.search(only, f"{name} {ranks}")] for name, _ in GRAPHS}
         for ranks in RANKS:
-            self.probe(ranks)
+            if any(ranks in cases for cases in wanted.values()):
+                self.probe(ranks)
         for name, epochs in GRAPHS:
-            cases = [ranks for ranks in RANKS if re.search(only, f"{name} {ranks}")]
+            cases = wanted[name]
             with concurrent.futures.ThreadPoolExecutor(32) as pool:
                 runs = []
                 for ranks in cases:

@@ -236,9 +236,9 @@ impl Kernel {
         self.rates_mut().into_iter().for_each(|rate| *rate *= factor);
     }
 
-    /// Every call takes `seconds` longer.
+    /// Every call takes `seconds` longer, or less if that is negative.
     pub(crate) fn delay(&mut self, seconds: f64) {
-        self.us_per_call += seconds / MICRO;
+        self.us_per_call = (self.us_per_call + seconds / MICRO).max(0.0);
     }
 
     fn rates_mut(&mut self) -> [&mut f64; RATES] {

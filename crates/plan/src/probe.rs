@@ -13,6 +13,7 @@ use std::hash::Hash;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use graphweft_comm::{Communicator, Label, Traffic, cpu_time};
 use graphweft_graph::Csr;
@@ -86,6 +87,7 @@ impl Probe {
         // A thread's own time is not disturbed by what else the machine does.
         let alone = place == Place::Cpu && rayon::current_num_threads() == 1 && rayon::current_thread_index().is_some();
         let clock = if alone { cpu_time } else { wall_time };
+        // What is between two calls: more than nothing where the processor computes; less where a device need not be waited for.
         let (mut samples, mut between) = (Vec::new(), Vec::new());
         for ((program, graph), works) in self.programs.iter().zip(&self.graphs).zip(&self.works) {
             let (device, timings) = Device::timed(place.backend(precision)?, clock);
@@ -93,21 +95,20 @@ impl Probe {
                 comm.barrier(LABEL)?;
             }
             let link = comm.map(|comm| Link::new(Rc::clone(comm), &device));
-            let (mut best, mut before): (Vec<f64>, _) = (Vec::new(), clock());
+            let mut best: Vec<f64> = Vec::new();
             play(program, graph, &device, link.as_ref(), STEPS, |step| {
                 let times: Vec<f64> = timings.take().iter().map(|t| t.seconds).collect();
-                let now = clock();
-                if step > 0 && program.is_alone() && !times.is_empty() {
-                    let all = now.saturating_sub(before).as_secs_f64();
-                    between.push((all - times.iter().sum::<f64>()).max(0.0) / times.len() as f64);
-                }
-                before = now;
                 match step {
                     0 => {}
                     1 => best = times,
                     _ => best.iter_mut().zip(&times).for_each(|(best, t)| *best = best.min(*t)),
                 }
             })?;
+            if program.is_short() && !best.is_empty() {
+                let device = place.open(precision)?;
+                let whole = untimed(program, graph, &device, clock)?;
+                between.push((whole - best.iter().sum::<f64>()) / best.len() as f64);
+            }
             // Where a device makes other calls than a dry one, nobody knows which is which.
             if best.len() == works[rank].len() {
                 samples.extend(works[rank].iter().copied().zip(best));
@@ -120,6 +121,23 @@ impl Probe {
         kernels.iter_mut().for_each(|kernel| kernel.delay(between));
         Ok(Measured { kernels, caches, message })
     }
+}
+
+/// Seconds of a step on a device that is left alone between kernels, as in training.
+fn untimed(program: &Program, graph: &Csr<u32>, device: &Device, clock: fn() -> Duration) -> Result<f64> {
+    let (mut best, mut before) = (f64::INFINITY, clock());
+    let mut waited = Ok(());
+    play(program, graph, device, None, 2 * STEPS, |step| {
+        if let Err(e) = device.backend().wait() {
+            waited = Err(e);
+        }
+        let now = clock();
+        if step > 0 {
+            best = best.min(now.saturating_sub(before).as_secs_f64());
+        }
+        before = now;
+    })?;
+    Ok(waited.map(|()| best)?)
 }
 
 fn middle(mut numbers: Vec<f64>) -> f64 {

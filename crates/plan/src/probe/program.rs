@@ -14,7 +14,7 @@ use graphweft_parallel::{Cover, Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::dry::Work;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule, gradient_norm};
-use graphweft_tensor::{DType, Device, Error as Computation, Tag, Tape};
+use graphweft_tensor::{DType, Device, Error as Computation, Ids, Tag, Tape};
 
 use crate::error::{Error, Result};
 
@@ -94,6 +94,7 @@ pub(super) fn programs(ranks: usize, dtypes: &[DType]) -> Vec<Program> {
                 add(TINY, "gt", 32, 4, 32, 0.1, Some(strategy));
                 add(SMALL, "gt", 64, 8, 64, 0.1, Some(strategy));
                 add(MEDIUM, "gt", 32, 4, 64, 0.1, Some(strategy));
+                add(MEDIUM, "gt", 16, 2, 64, 0.1, Some(strategy));
                 add(NEAR, "gt", 64, 4, 64, 0.1, Some(strategy));
                 add(MEDIUM, "gcn", 64, 0, 64, 0.0, Some(strategy));
             }
@@ -103,9 +104,9 @@ pub(super) fn programs(ranks: usize, dtypes: &[DType]) -> Vec<Program> {
 }
 
 impl Program {
-    /// Whether ranks play by themselves.
-    pub(super) fn is_alone(&self) -> bool {
-        self.strategy.is_none()
+    /// Whether its kernels take little, and ranks play by themselves.
+    pub(super) fn is_short(&self) -> bool {
+        self.graph == TINY && self.strategy.is_none()
     }
 
     pub(super) fn graph(&self) -> Result<Csr<u32>> {
@@ -131,7 +132,12 @@ pub(super) fn play(
             let parts = partition(graph, &options, &Silent).map_err(|e| bug(e.to_string()))?;
             spread(&strategy, &Layout::new(graph, &parts, link.size(), link.rank())?, link, None)?
         }
-        _ => Rc::new(Local::new(device, graph.clone(), None)?),
+        _ => {
+            // As where ranks share a graph: rows have original ids, which masks are made of.
+            let ids = Ids::Listed((0..graph.num_dst() as u64).collect());
+            let degrees: Vec<u32> = (0..graph.num_dst()).map(|row| graph.degree(row) as u32).collect();
+            Rc::new(Local::cut(device, graph.clone(), None, ids, &degrees, None)?)
+        }
     };
     let Program { features, dtype, dropout, .. } = *program;
     let rows = ops.rows();
