@@ -120,15 +120,19 @@ class Study:
             self.call(["partition", "--data", str(folder), "-p", str(ranks), "--method", "metis"])
         return folder
 
+    def cache(self, ranks):
+        """Ranks beyond the cores take turns on them: they are probed as one per core."""
+        return f"cache-{min(ranks, os.cpu_count())}"
+
     def probe(self, ranks):
         """The cores are as busy as they will be: one of several probes that go at once is taken."""
-        if (self.work / f"cache-{ranks}").exists():
+        if (self.work / self.cache(ranks)).exists():
             return
         several = max(1, self.cores.count // ranks)
         flags = ["plan", "--graph", "rmat:8:8", "--ranks", str(ranks), "--profile", "nvlink", "--device", "cpu", "--threads", str(ranks)]
         start = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(several) as pool:
-            list(pool.map(lambda k: self.call(flags, f"cache-{ranks}" if k == 0 else f"cache-{ranks}-{k}"), range(several)))
+            list(pool.map(lambda k: self.call(flags, self.cache(ranks) if k == 0 else f"probe-{ranks}-{k}"), range(several)))
         seconds = time.monotonic() - start
         self.kept.put({"seconds": seconds, "at_once": several}, "probe", ranks)
         print(f"probe of {ranks} ranks, {several} at once: {seconds:.1f} s", file=sys.stderr)
@@ -140,7 +144,7 @@ class Study:
             plan = self.call(["plan", "--data", str(folder), "--ranks", str(ranks), "--profile", network, "--device", "cpu", "--threads", str(ranks),
                               "--features", str(FEATURES), "--classes", str(CLASSES), f"model.hidden={HIDDEN}",
                               f"model.layers={LAYERS}", f"model.heads={HEADS}", f"train.dropout={DROPOUT}",
-                              f"train.attention_dropout={DROPOUT}"], f"cache-{ranks}")
+                              f"train.attention_dropout={DROPOUT}"], self.cache(ranks))
             short = [{k: c.get(k) for k in ("strategy", "partition", "time_ms", "compute_ms", "comm_ms", "imbalance_ms", "peak_bytes")}
                      for c in plan["candidates"] if c["feasible"]]
             self.kept.put({"candidates": short, "why": plan["why"], "seconds": time.monotonic() - start}, *key)
@@ -156,7 +160,7 @@ class Study:
             found = self.call(["bench", "train", "--data", str(folder), "--ranks", str(ranks), "--strategy", strategy, "--device", "cpu",
                                "--hidden", str(HIDDEN), "--layers", str(LAYERS), "--features", str(FEATURES), "--classes", str(CLASSES),
                                "--dropout", str(DROPOUT), "--runs", str(epochs), *emulate, f"model.heads={HEADS}",
-                               f"parallel.partition={partition}"], f"cache-{ranks}")
+                               f"parallel.partition={partition}"], self.cache(ranks))
         except (RuntimeError, subprocess.TimeoutExpired) as e:
             print(f"{name} {ranks} {strategy} {partition}: {e}", file=sys.stderr)
             return

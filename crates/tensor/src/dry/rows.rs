@@ -78,8 +78,8 @@ impl CombineKernels for Dry {
     fn copy_patch(&self, from: &Matrix, to: &mut Matrix, patch: Patch, add: bool) -> Result<()> {
         patch.check(from, to)?;
         let bytes = patch.size[0] * patch.size[1] * to.dtype().size();
-        let read = if add { 2 * bytes } else { bytes };
-        self.tell("copy patch", to.dtype(), false, Kind::Stream { read, written: bytes, rows: patch.size[0] })
+        let (op, read) = if add { ("copy patch, added", 2 * bytes) } else { ("copy patch", bytes) };
+        self.tell(op, to.dtype(), false, Kind::Stream { read, written: bytes, rows: patch.size[0] })
     }
 }
 
@@ -197,7 +197,7 @@ impl RowKernels for Dry {
     fn scatter_rows(&self, x: &Matrix, _: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
         if add {
             // As many rows are read and written as are added.
-            return self.stream("scatter rows", &[x, x], &[x]);
+            return self.stream("scatter rows, added", &[x, x], &[x]);
         }
         self.stream("scatter rows", &[x], &[y])
     }
