@@ -3,22 +3,24 @@
 the planner chose is compared with the best of them.
 
     cargo build --release
-    python3 benches/plan/run.py --data DIR [--jobs CORES] [--only REGEX] [--seconds LIMIT] [--table]
+    python3 benches/plan/run.py --data DIR [--jobs N] [--only REGEX] [--seconds LIMIT] [--table]
 
 One run of `bench train --emulate` computes with real numerics, measures the processor's time of every rank, and gives the epoch on
 all networks at once; `plan --profile NETWORK` predicts the same from a probe of this machine. Of the candidates of a plan, those
 are run that are predicted to take at most SLOWEST times what the fastest takes, on any of the networks. Regret is the measured time of
 the choice over that of the best, less one. Times are emulated: planner and emulation share the model of the network, not that of kernels.
 
-Runs share the machine: each has as many cores as it has ranks, and as many runs go at once as --jobs cores allow. The probe, which is
-done first, is repeated at the same time as often as the same cores allow, so that it meets the caches and the memory that runs will
-meet. Everything that is finished is a line of --kept, from which the study goes on and the table is made.
+A run has two cores for itself, on which its ranks take turns, and no thread runs beside it on the same core: a thread's time would
+say how busy its neighbour was. --jobs runs go at once, each on cores of its own. The probe, which is done first, has two cores too and
+is done as often at once, so that it meets the caches and the memory that runs will meet. Everything that is finished is a line of --kept,
+from which the study goes on and the table is made.
 """
 
 import argparse
 import concurrent.futures
 import json
 import os
+import queue
 import re
 import statistics
 import subprocess
@@ -66,35 +68,50 @@ class Kept:
             self.lines[key] = value
 
 
-class Cores:
-    """So many cores, taken and given back several at a time."""
+def physical_cores():
+    """One thread of every core that this process may use."""
+    seen, cores = set(), []
+    for cpu in sorted(os.sched_getaffinity(0)):
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        core = siblings.read_text().strip() if siblings.exists() else str(cpu)
+        if core not in seen:
+            seen.add(core)
+            cores.append(cpu)
+    return cores
 
-    def __init__(self, count):
-        self.free, self.count, self.turn = count, count, threading.Condition()
 
-    def take(self, wanted):
-        wanted = min(wanted, self.count)
-        with self.turn:
-            self.turn.wait_for(lambda: self.free >= wanted)
-            self.free -= wanted
-        return wanted
+class Pairs:
+    """Pairs of cores, which are taken and given back."""
 
-    def give(self, taken):
-        with self.turn:
-            self.free += taken
-            self.turn.notify_all()
+    def __init__(self, jobs):
+        cores = physical_cores()
+        if len(cores) >= 4 * jobs:
+            # Machines that are virtual do not always tell which threads share a core: neighbours do.
+            cores = cores[::2]
+        pairs = [cores[k:k + 2] for k in range(0, len(cores) - 1, 2)] or [cores]
+        self.all = pairs[:jobs]
+        self.free = queue.Queue()
+        for pair in self.all:
+            self.free.put(pair)
+
+    def run(self, pair, what):
+        """Calls `what` in a thread of its own, so that what it starts inherits the cores."""
+        def inside():
+            os.sched_setaffinity(0, pair)
+            return what()
+        with concurrent.futures.ThreadPoolExecutor(1) as alone:
+            return alone.submit(inside).result()
 
 
 class Study:
     def __init__(self, args):
         self.binary, self.data, self.work = Path(args.build).resolve(), Path(args.data).resolve(), Path(args.work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
-        self.kept, self.cores = Kept(Path(args.kept)), Cores(args.jobs)
+        self.kept, self.pairs = Kept(Path(args.kept)), Pairs(args.jobs)
         self.end = time.monotonic() + args.seconds
 
-    def call(self, flags, cache="cache", timeout=None):
-        env = {**os.environ, "GRAPHWEFT_CACHE": str(self.work / cache)}
-        left = self.end - time.monotonic() if timeout is None else timeout
+    def call(self, flags, cache="cache"):
+        env, left = {**os.environ, "GRAPHWEFT_CACHE": str(self.work / cache)}, self.end - time.monotonic()
         done = subprocess.run([str(self.binary), *flags, "--json"], capture_output=True, text=True, env=env, timeout=max(left, 1))
         if done.returncode:
             raise RuntimeError(f"{' '.join(flags)}: {done.stderr.strip()[-500:]}")
@@ -120,31 +137,38 @@ class Study:
             self.call(["partition", "--data", str(folder), "-p", str(ranks), "--method", "metis"])
         return folder
 
-    def cache(self, ranks):
-        """Ranks beyond the cores take turns on them: they are probed as one per core."""
-        return f"cache-{min(ranks, os.cpu_count())}"
-
-    def probe(self, ranks):
-        """The cores are as busy as they will be: one of several probes that go at once is taken."""
-        if (self.work / self.cache(ranks)).exists():
+    def probe(self):
+        """The machine is as busy as it will be: one of several probes that go at once is taken."""
+        if (self.work / "cache").exists():
             return
-        several = max(1, self.cores.count // ranks)
-        flags = ["plan", "--graph", "rmat:8:8", "--ranks", str(ranks), "--profile", "nvlink", "--device", "cpu", "--threads", str(ranks)]
-        start = time.monotonic()
+        flags = ["plan", "--graph", "rmat:8:8", "--ranks", "2", "--threads", "2", "--profile", "nvlink", "--device", "cpu"]
+        start, several = time.monotonic(), len(self.pairs.all)
+
+        def one(k):
+            self.pairs.run(self.pairs.all[k], lambda: self.call(flags, "cache" if k == 0 else f"probe-{k}"))
+
         with concurrent.futures.ThreadPoolExecutor(several) as pool:
-            list(pool.map(lambda k: self.call(flags, self.cache(ranks) if k == 0 else f"probe-{ranks}-{k}"), range(several)))
-        seconds = time.monotonic() - start
-        self.kept.put({"seconds": seconds, "at_once": several}, "probe", ranks)
-        print(f"probe of {ranks} ranks, {several} at once: {seconds:.1f} s", file=sys.stderr)
+            list(pool.map(one, range(several)))
+        self.kept.put({"seconds": time.monotonic() - start, "at_once": several, "cores": os.cpu_count()}, "probe")
+
+    def pinned(self, flags):
+        """A call on cores of its own."""
+        pair = self.pairs.free.get()
+        try:
+            if time.monotonic() > self.end:
+                raise RuntimeError("the time is over")
+            return self.pairs.run(pair, lambda: self.call(flags))
+        finally:
+            self.pairs.free.put(pair)
 
     def planned(self, name, ranks, network, folder):
         key = ("plan", name, ranks, network)
         if self.kept.get(*key) is None:
             start = time.monotonic()
-            plan = self.call(["plan", "--data", str(folder), "--ranks", str(ranks), "--profile", network, "--device", "cpu", "--threads", str(ranks),
-                              "--features", str(FEATURES), "--classes", str(CLASSES), f"model.hidden={HIDDEN}",
-                              f"model.layers={LAYERS}", f"model.heads={HEADS}", f"train.dropout={DROPOUT}",
-                              f"train.attention_dropout={DROPOUT}"], self.cache(ranks))
+            flags = ["plan", "--data", str(folder), "--ranks", str(ranks), "--profile", network, "--device", "cpu", "--threads", "2", "--features",
+                     str(FEATURES), "--classes", str(CLASSES), f"model.hidden={HIDDEN}", f"model.layers={LAYERS}", f"model.heads={HEADS}",
+                     f"train.dropout={DROPOUT}", f"train.attention_dropout={DROPOUT}"]
+            plan = self.pinned(flags)
             short = [{k: c.get(k) for k in ("strategy", "partition", "time_ms", "compute_ms", "comm_ms", "imbalance_ms", "peak_bytes")}
                      for c in plan["candidates"] if c["feasible"]]
             self.kept.put({"candidates": short, "why": plan["why"], "seconds": time.monotonic() - start}, *key)
@@ -155,34 +179,32 @@ class Study:
         if self.kept.get(*key) is not None or time.monotonic() > self.end:
             return
         emulate = [x for network in NETWORKS for x in ("--emulate", network)]
-        taken = self.cores.take(ranks)
+        flags = ["bench", "train", "--data", str(folder), "--ranks", str(ranks), "--strategy", strategy, "--device", "cpu", "--hidden", str(HIDDEN),
+                 "--layers", str(LAYERS), "--features", str(FEATURES), "--classes", str(CLASSES), "--dropout", str(DROPOUT), "--runs",
+                 str(epochs), *emulate, f"model.heads={HEADS}", f"parallel.partition={partition}"]
         try:
-            found = self.call(["bench", "train", "--data", str(folder), "--ranks", str(ranks), "--strategy", strategy, "--device", "cpu",
-                               "--hidden", str(HIDDEN), "--layers", str(LAYERS), "--features", str(FEATURES), "--classes", str(CLASSES),
-                               "--dropout", str(DROPOUT), "--runs", str(epochs), *emulate, f"model.heads={HEADS}",
-                               f"parallel.partition={partition}"], self.cache(ranks))
+            found = self.pinned(flags)
         except (RuntimeError, subprocess.TimeoutExpired) as e:
-            print(f"{name} {ranks} {strategy} {partition}: {e}", file=sys.stderr)
+            print(f"\n{name} {ranks} {strategy} {partition}: {str(e)[-300:]}", file=sys.stderr)
             return
-        finally:
-            self.cores.give(taken)
         self.kept.put({"ms": {e["profile"]: e["step_ms"] for e in found["emulated"]}, "peak": found["peak_bytes"]}, *key)
 
     def run(self, only):
-        wanted = {name: [ranks for ranks in RANKS if re.search(only, f"{name} {ranks}")] for name, _ in GRAPHS}
-        for ranks in RANKS:
-            if any(ranks in cases for cases in wanted.values()):
-                self.probe(ranks)
+        self.probe()
         for name, epochs in GRAPHS:
-            cases = wanted[name]
+            cases = [ranks for ranks in RANKS if re.search(only, f"{name} {ranks}")]
+            if not cases or time.monotonic() > self.end:
+                continue
             with concurrent.futures.ThreadPoolExecutor(32) as pool:
+                self.folder(name)
+                folders = list(pool.map(lambda ranks: self.divide(name, ranks), cases))
+                wanted = [(ranks, network, folder) for ranks, folder in zip(cases, folders) for network in NETWORKS]
+                plans = list(pool.map(lambda case: self.planned(name, *case), wanted))
+                # Nothing but runs from here on.
                 runs = []
-                for ranks in cases:
-                    if time.monotonic() > self.end:
-                        return
-                    folder = self.divide(name, ranks)
-                    plans = list(pool.map(lambda network: self.planned(name, ranks, network, folder), NETWORKS))
-                    for strategy, partition in sorted(worth_running(plans)):
+                for k, (ranks, folder) in enumerate(zip(cases, folders)):
+                    of_case = plans[k * len(NETWORKS):(k + 1) * len(NETWORKS)]
+                    for strategy, partition in sorted(worth_running(of_case)):
                         runs.append(pool.submit(self.measured, name, ranks, strategy, partition, epochs, folder))
                 for k, run in enumerate(runs):
                     run.result()
@@ -228,12 +250,12 @@ def compare(kept):
 def table(kept):
     rows, errors, memory = compare(kept)
     regrets = [row[-1] for row in rows] or [0.0]
-    within = sum(r <= 0.02 for r in regrets)
+    within = sum(row[-1] <= 0.02 for row in rows)
     mean = statistics.mean
-    probes = [kept.get("probe", ranks) for ranks in RANKS]
-    probes = ", ".join(f"{p['seconds']:.0f} s for {ranks}" for ranks, p in zip(RANKS, probes) if p)
+    probe = kept.get("probe") or {"seconds": 0, "at_once": 0, "cores": 0}
     lines = [f"{len(rows)} cases: the choice is the best or within 2 % of it in {within} ({100 * within / max(len(rows), 1):.0f} %); "
-             f"mean regret {100 * mean(regrets):.1f} %, worst {100 * max(regrets):.1f} %. Probe: {probes} ranks.", "",
+             f"mean regret {100 * mean(regrets):.1f} %, worst {100 * max(regrets):.1f} %. Machine of "
+             f"{probe['cores']} threads; the probe took {probe['seconds']:.0f} s, {probe['at_once']} at once.", "",
              "| strategy | predictions | time, mean error % | mean of signed errors % | peak memory, largest error % |", "|---|---|---|---|---|"]
     for family in sorted(errors):
         found = errors[family]
@@ -249,7 +271,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=str(ROOT / "target/release/graphweft"), help="the program")
     parser.add_argument("--data", default=str(ROOT.parent / "shared/data"), help="folder of real graphs")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cores to keep busy")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once")
     parser.add_argument("--only", default="", help="cases whose graph and ranks match, as in 'rmat.* 8$'")
     parser.add_argument("--seconds", type=float, default=1e9, help="no run begins later than that")
     parser.add_argument("--kept", default=str(ROOT / "target/plan-study.jsonl"), help="what is finished")
@@ -260,8 +282,8 @@ def main():
     if not args.table:
         try:
             study.run(args.only)
-        except subprocess.TimeoutExpired:
-            print("the time is over", file=sys.stderr)
+        except (RuntimeError, subprocess.TimeoutExpired) as e:
+            print(e, file=sys.stderr)
     print("\n".join(table(study.kept)))
 
 

@@ -296,7 +296,7 @@ fn measure(shard: &Shard, lesson: &Lesson, config: &Config, runs: u32) -> graphw
             }
         })?;
         // In the first, ranks agree on what they send.
-        let clocked = rank.clock().map(|clock| clock.stop()).transpose()?.flatten();
+        let clocked = rank.clock().map(Clock::stop).transpose()?.flatten();
         let kernels = rank.kernels().map(|timings| timings.take().iter().map(|t| t.seconds).collect());
         if epoch > 1 {
             epochs.extend(clocked);

@@ -99,8 +99,8 @@ mod tests {
             all.sort_unstable();
             all
         });
-        let indptr = (0..=nodes).map(|row| (row * degree) as u64).collect();
-        Csr::new(indptr, indices.collect(), nodes).unwrap()
+        let indptr: Vec<u64> = (0..=nodes).map(|row| (row * degree) as u64).collect();
+        Csr::new(indptr, indices.collect::<Vec<u32>>(), nodes).unwrap()
     }
 
     #[test]
