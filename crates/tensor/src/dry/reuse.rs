@@ -116,8 +116,14 @@ mod tests {
     #[test]
     fn neighbours_at_random_are_missed_as_far_as_the_cache_is_too_small() {
         let nodes = 30_000;
-        let hash = |row: usize, k: usize| (row * 8 + k).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
-        let random = Reuse::of(&rows(8, nodes, |row, k| hash(row, k) % nodes));
+        // SplitMix64.
+        let hash = |x: u64| {
+            let x = x.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            x ^ (x >> 31)
+        };
+        let random = Reuse::of(&rows(8, nodes, |row, k| (hash((row * 8 + k) as u64 + 1) % nodes as u64) as usize));
         for cache in [256.0, 4096.0, 16_384.0] {
             let expected = 1.0 - cache / nodes as f64;
             let found = random.missed(cache) / (8 * nodes) as f64;
