@@ -134,7 +134,7 @@ class Study:
         """METIS takes longer than a run: its parts are stored, and found there by all."""
         folder = self.folder(name)
         if not (folder / "part" / f"metis-{ranks}").exists():
-            self.call(["partition", "--data", str(folder), "-p", str(ranks), "--method", "metis"])
+            self.call(["partition", "--data", str(folder), "-p", str(ranks), "--method", "metis", "--balance", "both"])
         return folder
 
     def probe(self):
