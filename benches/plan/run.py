@@ -1,161 +1,291 @@
 #!/usr/bin/env python3
-"""How good the planner's choices are: every strategy is run for real, timed as if on networks that are not here, and the one
-that the planner chose is compared with the best of them.
+"""How good the planner's choices are: every strategy is run for real, timed as if on networks that are not here, and the one that
+the planner chose is compared with the best of them.
 
     cargo build --release
-    python3 benches/plan/run.py --data DIR [--slice K/N] [--table]
+    python3 benches/plan/run.py --data DIR [--jobs N] [--only REGEX] [--seconds LIMIT] [--table]
 
-One run of `bench train --emulate` computes with real numerics, measures the processor's time of every rank, and gives the epoch
-on all networks at once; `plan --profile NETWORK` predicts the same from a probe of this machine. What was measured is kept in
-target/plan-study, so that the study can be done in slices; --table only writes RESULTS.md from what is there. Regret is the
-measured time of the choice over that of the best, less one. Times are emulated: planner and emulation share the model of the
-network, not that of kernels.
+One run of `bench train --emulate` computes with real numerics, measures the processor's time of every rank, and gives the epoch on
+all networks at once; `plan --profile NETWORK` predicts the same from a probe of this machine. Of the candidates of a plan, those
+are run that are predicted to take at most SLOWEST times what the fastest takes, on any of the networks. Regret is the measured time of
+the choice over that of the best, less one. Times are emulated: planner and emulation share the model of the network, not that of kernels.
+
+A run has two cores for itself, on which its ranks take turns, and no thread runs beside it on the same core: a thread's time would
+say how busy its neighbour was. --jobs runs go at once, each on cores of its own. The probe, which is done first, has two cores too and
+is done as often at once, so that it meets the caches and the memory that runs will meet. Everything that is finished is a line of --kept,
+from which the study goes on and the table is made.
 """
 
 import argparse
+import concurrent.futures
 import json
+import os
+import queue
+import re
 import statistics
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-KEPT = ROOT / "target" / "plan-study"
 NETWORKS = ["nvlink", "10g", "1g"]
-MODEL = ["model.heads=4"]
-HIDDEN, LAYERS, FEATURES, CLASSES, DROPOUT = 32, 2, 32, 40, 0.1
+RANKS = [2, 4, 8, 16]
+HIDDEN, HEADS, LAYERS, FEATURES, CLASSES, DROPOUT = 32, 4, 2, 32, 40, 0.1
+SLOWEST = 2.5
 
-# Graphs, the ranks they are spread over, and counted epochs. Block models bring features of their own, which `bench train` does
-# not use and `plan` does: they cannot be compared here yet.
-CASES = [
-    ("grid:150:150", [2, 4, 8, 16], 3),
-    ("rmat:13:16", [2, 4, 8, 16], 3),
-    ("rmat:15:8", [2, 4, 8, 16], 3),
-    ("ba:20000:8", [2, 4, 8, 16], 3),
-    ("pubmed", [2, 4, 8, 16], 3),
-    ("law-cnr2000", [4, 16], 2),
-    ("snap-web-google", [4], 2),
+# Graphs, small ones first, and counted epochs.
+GRAPHS = [
+    ("grid:150:150", 9),
+    ("rmat:13:16", 9),
+    ("pubmed", 9),
+    ("sbm:20000:10:16", 7),
+    ("ba:20000:8", 7),
+    ("rmat:15:8", 5),
+    ("law-cnr2000", 3),
+    ("snap-web-google", 3),
 ]
 
 
-def graph_flags(name, data):
-    """A generated graph, or the structure of a real one: features and labels are random, as `bench train` makes them."""
-    if ":" in name:
-        return ["--graph", name]
-    bare = KEPT / "graphs" / name
-    bare.mkdir(parents=True, exist_ok=True)
-    for file in ["meta.toml", "indptr.npy", "indices.npy"]:
-        link = bare / file
-        if not link.exists():
-            link.symlink_to(Path(data).resolve() / name / file)
-    return ["--data", str(bare)]
+class Kept:
+    """What is finished, by key, in a file of JSON lines."""
+
+    def __init__(self, path):
+        self.path, self.lock, self.lines = path, threading.Lock(), {}
+        if path.exists():
+            for line in path.read_text().splitlines():
+                entry = json.loads(line)
+                self.lines[tuple(entry["key"])] = entry["value"]
+
+    def get(self, *key):
+        return self.lines.get(key)
+
+    def put(self, value, *key):
+        with self.lock, self.path.open("a") as file:
+            file.write(json.dumps({"key": key, "value": value}) + "\n")
+            self.lines[key] = value
 
 
-def call(args):
-    done = subprocess.run([str(BINARY), *args, "--json"], capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        sys.exit(f"{' '.join(args)}\n{done.stderr}")
-    return json.loads(done.stdout)
+def physical_cores():
+    """One thread of every core that this process may use."""
+    seen, cores = set(), []
+    for cpu in sorted(os.sched_getaffinity(0)):
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        core = siblings.read_text().strip() if siblings.exists() else str(cpu)
+        if core not in seen:
+            seen.add(core)
+            cores.append(cpu)
+    return cores
 
 
-def kept(key, make):
-    file = KEPT / (key.replace(":", "_").replace("/", "_") + ".json")
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        made = make()
-        file.write_text(json.dumps(made))
-    return json.loads(file.read_text())
+class Pairs:
+    """Pairs of cores, which are taken and given back."""
+
+    def __init__(self, jobs):
+        cores = physical_cores()
+        if len(cores) >= 4 * jobs:
+            # Machines that are virtual do not always tell which threads share a core: neighbours do.
+            cores = cores[::2]
+        pairs = [cores[k:k + 2] for k in range(0, len(cores) - 1, 2)] or [cores]
+        self.all = pairs[:jobs]
+        self.free = queue.Queue()
+        for pair in self.all:
+            self.free.put(pair)
+
+    def run(self, pair, what):
+        """Calls `what` in a thread of its own, so that what it starts inherits the cores."""
+        def inside():
+            os.sched_setaffinity(0, pair)
+            return what()
+        with concurrent.futures.ThreadPoolExecutor(1) as alone:
+            return alone.submit(inside).result()
 
 
-def planned(name, ranks, network, flags):
-    def make():
-        return call(["plan", *flags, "--ranks", str(ranks), "--profile", network, "--device", "cpu", "--features", str(FEATURES),
-                     "--classes", str(CLASSES), f"model.hidden={HIDDEN}", f"model.layers={LAYERS}", *MODEL,
-                     f"train.dropout={DROPOUT}", f"train.attention_dropout={DROPOUT}"])
-    return kept(f"plan-{name}-{ranks}-{network}", make)
+class Study:
+    def __init__(self, args):
+        self.binary, self.data, self.work = Path(args.build).resolve(), Path(args.data).resolve(), Path(args.work).resolve()
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.kept, self.pairs = Kept(Path(args.kept)), Pairs(args.jobs)
+        self.end = time.monotonic() + args.seconds
 
+    def call(self, flags, cache="cache"):
+        env, left = {**os.environ, "GRAPHWEFT_CACHE": str(self.work / cache)}, self.end - time.monotonic()
+        done = subprocess.run([str(self.binary), *flags, "--json"], capture_output=True, text=True, env=env, timeout=max(left, 1))
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(flags)}: {done.stderr.strip()[-500:]}")
+        return json.loads(done.stdout)
 
-def measured(name, ranks, strategy, partition, runs, flags):
-    def make():
+    def folder(self, name):
+        """A dataset folder with nothing but the graph: features and labels are random, as `bench train` makes them."""
+        folder = self.work / "graphs" / name.replace(":", "_")
+        if (folder / "meta.toml").exists():
+            return folder
+        if ":" in name:
+            self.call(["generate", name, "-o", str(folder)])
+            return folder
+        folder.mkdir(parents=True)
+        for file in ["indptr.npy", "indices.npy", "meta.toml"]:
+            (folder / file).symlink_to(self.data / name / file)
+        return folder
+
+    def divide(self, name, ranks):
+        """METIS takes longer than a run: its parts are stored, and found there by all."""
+        folder = self.folder(name)
+        if not (folder / "part" / f"metis-{ranks}").exists():
+            self.call(["partition", "--data", str(folder), "-p", str(ranks), "--method", "metis", "--balance", "both"])
+        return folder
+
+    def probe(self):
+        """The machine is as busy as it will be: one of several probes that go at once is taken."""
+        if (self.work / "cache").exists():
+            return
+        flags = ["plan", "--graph", "rmat:8:8", "--ranks", "2", "--threads", "2", "--profile", "nvlink", "--device", "cpu"]
+        start, several = time.monotonic(), len(self.pairs.all)
+
+        def one(k):
+            self.pairs.run(self.pairs.all[k], lambda: self.call(flags, "cache" if k == 0 else f"probe-{k}"))
+
+        with concurrent.futures.ThreadPoolExecutor(several) as pool:
+            list(pool.map(one, range(several)))
+        self.kept.put({"seconds": time.monotonic() - start, "at_once": several, "cores": os.cpu_count()}, "probe")
+
+    def pinned(self, flags):
+        """A call on cores of its own."""
+        pair = self.pairs.free.get()
+        try:
+            if time.monotonic() > self.end:
+                raise RuntimeError("the time is over")
+            return self.pairs.run(pair, lambda: self.call(flags))
+        finally:
+            self.pairs.free.put(pair)
+
+    def planned(self, name, ranks, network, folder):
+        key = ("plan", name, ranks, network)
+        if self.kept.get(*key) is None:
+            start = time.monotonic()
+            flags = ["plan", "--data", str(folder), "--ranks", str(ranks), "--profile", network, "--device", "cpu", "--threads", "2", "--features",
+                     str(FEATURES), "--classes", str(CLASSES), f"model.hidden={HIDDEN}", f"model.layers={LAYERS}", f"model.heads={HEADS}",
+                     f"train.dropout={DROPOUT}", f"train.attention_dropout={DROPOUT}"]
+            plan = self.pinned(flags)
+            short = [{k: c.get(k) for k in ("strategy", "partition", "time_ms", "compute_ms", "comm_ms", "imbalance_ms", "peak_bytes")}
+                     for c in plan["candidates"] if c["feasible"]]
+            self.kept.put({"candidates": short, "why": plan["why"], "seconds": time.monotonic() - start}, *key)
+        return self.kept.get(*key)
+
+    def measured(self, name, ranks, strategy, partition, epochs, folder):
+        key = ("run", name, ranks, strategy, partition)
+        if self.kept.get(*key) is not None or time.monotonic() > self.end:
+            return
         emulate = [x for network in NETWORKS for x in ("--emulate", network)]
-        found = call(["bench", "train", *flags, "--ranks", str(ranks), "--strategy", strategy, "--device", "cpu", "--hidden",
-                      str(HIDDEN), "--layers", str(LAYERS), "--features", str(FEATURES), "--classes", str(CLASSES), "--dropout",
-                      str(DROPOUT), "--runs", str(runs), *emulate, *MODEL, f"parallel.partition={partition}"])
-        return {"ms": {e["profile"]: e["step_ms"] for e in found["emulated"]}, "peak": found["peak_bytes"]}
-    return kept(f"run-{name}-{ranks}-{strategy}-{partition}", make)
+        flags = ["bench", "train", "--data", str(folder), "--ranks", str(ranks), "--strategy", strategy, "--device", "cpu", "--hidden", str(HIDDEN),
+                 "--layers", str(LAYERS), "--features", str(FEATURES), "--classes", str(CLASSES), "--dropout", str(DROPOUT), "--runs",
+                 str(epochs), *emulate, f"model.heads={HEADS}", f"parallel.partition={partition}"]
+        try:
+            found = self.pinned(flags)
+        except (RuntimeError, subprocess.TimeoutExpired) as e:
+            print(f"\n{name} {ranks} {strategy} {partition}: {str(e)[-300:]}", file=sys.stderr)
+            return
+        self.kept.put({"ms": {e["profile"]: e["step_ms"] for e in found["emulated"]}, "peak": found["peak_bytes"]}, *key)
+
+    def run(self, only):
+        self.probe()
+        for name, epochs in GRAPHS:
+            cases = [ranks for ranks in RANKS if re.search(only, f"{name} {ranks}")]
+            if not cases or time.monotonic() > self.end:
+                continue
+            with concurrent.futures.ThreadPoolExecutor(32) as pool:
+                self.folder(name)
+                folders = list(pool.map(lambda ranks: self.divide(name, ranks), cases))
+                wanted = [(ranks, network, folder) for ranks, folder in zip(cases, folders) for network in NETWORKS]
+                plans = list(pool.map(lambda case: self.planned(name, *case), wanted))
+                # Nothing but runs from here on.
+                runs = []
+                for k, (ranks, folder) in enumerate(zip(cases, folders)):
+                    of_case = plans[k * len(NETWORKS):(k + 1) * len(NETWORKS)]
+                    for strategy, partition in sorted(worth_running(of_case)):
+                        runs.append(pool.submit(self.measured, name, ranks, strategy, partition, epochs, folder))
+                for k, run in enumerate(runs):
+                    run.result()
+                    print(f"\r{name}: {k + 1} of {len(runs)}", end="", file=sys.stderr)
+            print(file=sys.stderr)
 
 
-def study(data, only):
-    cases = [(name, ranks, runs) for name, all_ranks, runs in CASES for ranks in all_ranks]
-    for k, (name, ranks, runs) in enumerate(cases):
-        if only and k % only[1] != only[0]:
-            continue
-        flags = graph_flags(name, data)
-        plans = {network: planned(name, ranks, network, flags) for network in NETWORKS}
-        rehearsed = {(c["strategy"], c["partition"]) for p in plans.values() for c in p["candidates"] if c["feasible"]}
-        for strategy, partition in sorted(rehearsed):
-            measured(name, ranks, strategy, partition, runs, flags)
-            print(name, ranks, strategy, partition, file=sys.stderr)
+def worth_running(plans):
+    wanted = set()
+    for plan in plans:
+        fastest = min(c["time_ms"] for c in plan["candidates"])
+        wanted |= {(c["strategy"], c["partition"]) for c in plan["candidates"] if c["time_ms"] <= SLOWEST * fastest}
+    return wanted
 
 
-def table():
+def compare(kept):
+    """A row for each case, and by family the errors of all predictions."""
     rows, errors, memory = [], {}, {}
-    for name, all_ranks, _ in CASES:
-        for ranks in all_ranks:
+    for name, _ in GRAPHS:
+        for ranks in RANKS:
             for network in NETWORKS:
-                file = KEPT / (f"plan-{name}-{ranks}-{network}".replace(":", "_") + ".json")
-                if not file.exists():
+                plan = kept.get("plan", name, ranks, network)
+                if plan is None:
                     continue
-                plan = json.loads(file.read_text())
                 times = {}
                 for c in plan["candidates"]:
-                    key = f"run-{name}-{ranks}-{c['strategy']}-{c['partition']}".replace(":", "_") + ".json"
-                    if not c["feasible"] or not (KEPT / key).exists():
+                    run = kept.get("run", name, ranks, c["strategy"], c["partition"])
+                    if run is None:
                         continue
-                    run = json.loads((KEPT / key).read_text())
                     times[c["strategy"], c["partition"]] = run["ms"][network]
                     family = c["strategy"].split(":")[0]
-                    errors.setdefault(family, []).append(abs(c["time_ms"] / run["ms"][network] - 1))
+                    errors.setdefault(family, []).append(c["time_ms"] / run["ms"][network] - 1)
                     memory.setdefault(family, []).append(abs(c["peak_bytes"] / run["peak"] - 1))
-                choice = (plan["choice"]["strategy"], plan["choice"]["partition"])
-                if choice not in times or len(times) < 4:
+                choice = min(plan["candidates"], key=lambda c: c["time_ms"])
+                chosen = (choice["strategy"], choice["partition"])
+                if chosen not in times or len(times) < 4:
                     continue
                 best = min(times, key=times.get)
-                rows.append((name, ranks, network, choice, times[choice], plan["choice"]["time_ms"], best, times[best],
-                             times[choice] / times[best] - 1))
+                rows.append((name, ranks, network, chosen, times[chosen], choice["time_ms"], best, times[best], times[chosen] / times[best] - 1))
     return rows, errors, memory
 
 
-def write(rows, errors, memory):
-    regrets = [row[-1] for row in rows]
-    within = sum(r <= 0.02 for r in regrets)
-    lines = ["# The planner's choices beside the best ones", "", "Made by `python3 benches/plan/run.py`; what is compared is told at "
-             "its top. All times are emulated.", "",
-             "**Not done**: a first slice, with a probe that did not tell heads of different widths apart; the targets of issue 6 are "
-             "missed.", "",
-             f"{len(rows)} cases: the choice is the best or within 2 % of it in {within} ({100 * within / max(len(rows), 1):.0f} %); "
-             f"mean regret {100 * statistics.mean(regrets):.1f} %, worst {100 * max(regrets):.1f} %.", "",
-             "| strategy | predictions | time, mean error % | peak memory, largest error % |", "|---|---|---|---|"]
+def table(kept):
+    rows, errors, memory = compare(kept)
+    regrets = [row[-1] for row in rows] or [0.0]
+    within = sum(row[-1] <= 0.02 for row in rows)
+    mean = statistics.mean
+    probe = kept.get("probe") or {"seconds": 0, "at_once": 0, "cores": 0}
+    lines = [f"{len(rows)} cases: the choice is the best or within 2 % of it in {within} ({100 * within / max(len(rows), 1):.0f} %); "
+             f"mean regret {100 * mean(regrets):.1f} %, worst {100 * max(regrets):.1f} %. Machine of "
+             f"{probe['cores']} threads; the probe took {probe['seconds']:.0f} s, {probe['at_once']} at once.", "",
+             "| strategy | predictions | time, mean error % | mean of signed errors % | peak memory, largest error % |", "|---|---|---|---|---|"]
     for family in sorted(errors):
-        lines.append(f"| {family} | {len(errors[family])} | {100 * statistics.mean(errors[family]):.1f} | "
-                     f"{100 * max(memory[family]):.2f} |")
+        found = errors[family]
+        lines.append(f"| {family} | {len(found)} | {100 * mean(map(abs, found)):.1f} | {100 * mean(found):+.1f} | {100 * max(memory[family]):.2f} |")
     lines += ["", "| graph | ranks | network | choice | ms | predicted | best | ms | regret % |", "|---|---|---|---|---|---|---|---|---|"]
     for name, ranks, network, choice, ms, predicted, best, best_ms, regret in rows:
-        lines.append(f"| {name} | {ranks} | {network} | {', '.join(choice)} | {ms:.1f} | {predicted:.1f} | {', '.join(best)} | "
-                     f"{best_ms:.1f} | {100 * regret:.1f} |")
-    (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines[4:10 + len(errors)]))
+        lines.append(f"| {name} | {ranks} | {network} | {', '.join(choice)} | {ms:.2f} | {predicted:.2f} | {', '.join(best)} | {best_ms:.2f} | "
+                     f"{100 * regret:.1f} |")
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=str(ROOT / "target/release/graphweft"), help="the program")
+    parser.add_argument("--data", default=str(ROOT.parent / "shared/data"), help="folder of real graphs")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once")
+    parser.add_argument("--only", default="", help="cases whose graph and ranks match, as in 'rmat.* 8$'")
+    parser.add_argument("--seconds", type=float, default=1e9, help="no run begins later than that")
+    parser.add_argument("--kept", default=str(ROOT / "target/plan-study.jsonl"), help="what is finished")
+    parser.add_argument("--work", default=str(ROOT / "target/plan-study"), help="folder for graphs and probes")
+    parser.add_argument("--table", action="store_true", help="only print the table")
+    args = parser.parse_args()
+    study = Study(args)
+    if not args.table:
+        try:
+            study.run(args.only)
+        except (RuntimeError, subprocess.TimeoutExpired) as e:
+            print(e, file=sys.stderr)
+    print("\n".join(table(study.kept)))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", default=str(ROOT / "target/release/graphweft"))
-    parser.add_argument("--data", default=str(ROOT.parent / "shared/data"), help="folder of real graphs")
-    parser.add_argument("--slice", help="K/N: only every N-th case, from the K-th")
-    parser.add_argument("--table", action="store_true", help="only write the table")
-    arguments = parser.parse_args()
-    BINARY = Path(arguments.binary)
-    if not arguments.table:
-        study(arguments.data, tuple(map(int, arguments.slice.split("/"))) if arguments.slice else None)
-    write(*table())
+    main()

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     args.ranks.apply(&mut trained.config.parallel)?;
     let config = trained.config.parallel.clone();
     let place = (args.device.place_of(&config, ui), trained.config.compute.precision.into());
-    ranks::enter(&config, None, place, ui, |world, ui| evaluate(trained, world, ui))
+    ranks::enter(&config, None, place, ui, |world, ui| evaluate(trained, &world, ui))
 }
 
 fn evaluate(trained: Trained, world: &World, ui: &Ui) -> anyhow::Result<()> {

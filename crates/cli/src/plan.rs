@@ -44,13 +44,13 @@ pub(crate) struct Args {
     #[arg(long, alias = "hardware", value_name = "NAME|FILE")]
     profile: Option<String>,
 
-    /// Columns of the features, for a graph that has none
-    #[arg(long, default_value_t = 128, value_name = "F")]
-    features: usize,
+    /// Columns of dense features, whatever the graph has [default: what it has, or 128]
+    #[arg(long, value_name = "F")]
+    features: Option<usize>,
 
-    /// Classes, for a graph that has no labels
-    #[arg(long, default_value_t = 40, value_name = "C")]
-    classes: usize,
+    /// Classes, with --features or for a graph that has none [default: 40]
+    #[arg(long, value_name = "C")]
+    classes: Option<usize>,
 
     /// Plan for a graph that is only described: nodes=2.4e6,edges=1.2e8,features=100,classes=47,alpha=0.3
     #[arg(long, alias = "describe", value_name = "STATISTICS")]
@@ -85,10 +85,10 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let config = draft(&args.settings, &args.origin, args.model.as_deref(), &flags)?.finish()?;
     let place = (args.device.place_of(&config.parallel, ui), config.compute.precision.into());
     ranks::enter(&config.parallel, config.parallel.ranks, place, ui, |world, ui| match &args.output {
-        Some(file) => probe(world, file, ui),
+        Some(file) => probe(&world, file, ui),
         None => match &args.simulate {
-            Some(graph) => simulate::run(args, &config, graph, world, ui),
-            None => plan(args, &config, world, ui),
+            Some(graph) => simulate::run(args, &config, graph, &world, ui),
+            None => plan(args, &config, &world, ui),
         },
     })
 }

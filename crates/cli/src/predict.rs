@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     args.ranks.apply(&mut trained.config.parallel)?;
     let config = trained.config.parallel.clone();
     let place = (args.device.place_of(&config, ui), trained.config.compute.precision.into());
-    ranks::enter(&config, None, place, ui, |world, ui| predict(trained, &args.output, world, ui))
+    ranks::enter(&config, None, place, ui, |world, ui| predict(trained, &args.output, &world, ui))
 }
 
 fn predict(trained: Trained, output: &Path, world: &World, ui: &Ui) -> anyhow::Result<()> {

@@ -68,13 +68,13 @@ pub(crate) fn emulate(
     elsewhere: Vec<Emulation>,
     place: Place,
     ui: &Ui,
-    verb: impl FnOnce(&World, &Ui) -> anyhow::Result<()>,
+    verb: impl FnOnce(World, &Ui) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if place != Place::Cpu {
         let what = format!("an emulation times computing on processors, not on {place}");
         return Err(Error::request(what, "add --device cpu").into());
     }
-    verb(&World::emulated(config, elsewhere)?, ui)
+    verb(World::emulated(config, elsewhere)?, ui)
 }
 
 /// Runs a verb among the ranks of `config`, the first of which computes at `place`. Under mpirun their number is that of the processes; `wanted`, if given, must be the
@@ -84,7 +84,7 @@ pub(crate) fn enter(
     wanted: Option<u64>,
     (place, precision): (Place, Precision),
     ui: &Ui,
-    verb: impl FnOnce(&World, &Ui) -> anyhow::Result<()> + Send,
+    verb: impl FnOnce(World, &Ui) -> anyhow::Result<()> + Send,
 ) -> anyhow::Result<()> {
     World::enter(config, |world| {
         let world = world.at(place, precision);
@@ -95,6 +95,7 @@ pub(crate) fn enter(
             let what = format!("{wanted} ranks are asked for, but there are {} processes", world.ranks());
             return Err(Error::request(what, format!("start {wanted} processes, or leave out --ranks")).into());
         }
-        verb(&world, &ui.of_rank(world.leads()))
+        let ui = ui.of_rank(world.leads());
+        verb(world, &ui)
     })
 }

@@ -141,11 +141,11 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         config.parallel.profile.get_or_insert_with(|| path.display().to_string());
         let elsewhere = Emulation::read(path)?;
         let job = Job { config: &config, output, start, stop, emulated: Some(elsewhere.name.clone()) };
-        return ranks::emulate(&config.parallel, vec![elsewhere], place, ui, |world, ui| train(job, world, ui));
+        return ranks::emulate(&config.parallel, vec![elsewhere], place, ui, |world, ui| train(job, &world, ui));
     }
     let job = Job { config: &config, output, start, stop, emulated: None };
     let place = (place, config.compute.precision.into());
-    ranks::enter(&config.parallel, wanted, place, ui, |world, ui| train(job, world, ui))
+    ranks::enter(&config.parallel, wanted, place, ui, |world, ui| train(job, &world, ui))
 }
 
 /// What is to be done, wherever the ranks are.

@@ -85,3 +85,32 @@ fn a_graph_may_be_described() {
     let message = scratch.error(2, &["plan", "--simulate", "nodes=1e10", "--ranks", "2", "--profile", "64-cpu-25g"]);
     assert!(message.contains("edges"), "{message}");
 }
+
+#[test]
+fn what_is_planned_for_given_features_is_what_an_epoch_with_them_takes() {
+    let scratch = Scratch::new();
+    // A block model has features and classes of its own: those that are asked for count.
+    let graph = ["--graph", "sbm:400:4:6:f=8", "--ranks", "2", "--features", "24", "--classes", "5", "--device", "cpu"];
+    let model = ["model.heads=4", "train.dropout=0.1", "train.attention_dropout=0.1", "parallel.partition=contiguous"];
+    let sized = ["model.hidden=16", "model.layers=2", "--profile", "16-cpu-10g", "--strategy", "heads"];
+    let plan = scratch.json(&[&["plan"][..], &graph, &model, &sized].concat());
+    let flags = [
+        "--hidden",
+        "16",
+        "--layers",
+        "2",
+        "--strategy",
+        "heads",
+        "--runs",
+        "2",
+        "--kernels",
+        "--emulate",
+        "16-cpu-10g",
+    ];
+    let bench = scratch.json(&[&["bench", "train"][..], &graph, &model, &flags].concat());
+    assert_eq!(plan["choice"]["peak_bytes"], bench["peak_bytes"]);
+    let kernels = bench["kernels"].as_array().unwrap();
+    let attention = kernels.iter().find(|k| k["op"] == "attention forward").unwrap();
+    assert_eq!((attention["shape"][0].as_u64(), attention["shape"][1].as_u64()), (Some(2), Some(8)), "{attention}");
+    assert!(kernels.iter().all(|k| k["predicted_ms"].as_f64().unwrap() > 0.0), "{kernels:?}");
+}

@@ -1,7 +1,7 @@
 //! Rates from measurements: the non-negative numbers that explain the times of calls best, relative to each time.
 
 /// Rounds of coordinate descent; for a handful of unknowns it settles long before.
-const ROUNDS: usize = 2000;
+const ROUNDS: usize = 5000;
 /// A change below this share of the largest coefficient is none.
 const SETTLED: f64 = 1e-9;
 

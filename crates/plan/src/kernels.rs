@@ -1,6 +1,6 @@
 //! How fast the kernels of a device are: a few numbers each.
 //!
-//! A kernel's time is a sum over what it has to do ([`Amounts`]), each weighted by a [rate](Kernel). The same five amounts serve
+//! A kernel's time is a sum over what it has to do ([`Amounts`]), each weighted by a [rate](Kernel). The same amounts serve
 //! every kernel, from a dense product to a pass over edges; what differs are the rates. A table has a row for each kind of work,
 //! and more particular rows where more is known: the one that says most about a piece of work is the one that counts.
 
@@ -12,17 +12,40 @@ use serde::{Deserialize, Serialize};
 const PICO: f64 = 1e-12;
 const MICRO: f64 = 1e-6;
 
+/// Products are computed in tiles of so many columns, of which the last may be empty in part.
+const TILE: usize = 32;
+
 /// What a kernel has to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amounts {
-    /// Additions and multiplications.
+    /// Additions and multiplications, also those for columns that only fill a tile.
     pub flops: f64,
     /// Bytes that are read or written in order.
     pub bytes: f64,
-    /// Of these and of those read at random, the ones that no cache has.
+    /// Of these and of those read at random, the ones that the cache next to the processor does not have.
+    pub spills: f64,
+    /// The ones that no cache has.
     pub misses: f64,
+    /// Rows that are made.
+    pub rows: f64,
+    /// Edges.
+    pub edges: f64,
+    /// Groups of up to four edges of a row, which are taken together.
+    pub fours: f64,
     /// Scores of edges, one per edge and head.
     pub scores: f64,
+}
+
+/// How many rates there are: of a call, and of each amount.
+pub(crate) const RATES: usize = 9;
+
+/// Bytes of cache that a rank has for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Caches {
+    /// Next to a processor.
+    pub near: f64,
+    /// Before memory.
+    pub last: f64,
 }
 
 /// The rates of some kernels: all that agree with what it says about them.
@@ -55,9 +78,21 @@ pub struct Kernel {
     /// Picoseconds of a byte: the inverse of TB/s.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ps_per_byte: f64,
-    /// Picoseconds more of a byte that is not in a cache.
+    /// Picoseconds more of a byte that is not in the nearest cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ps_per_spill: f64,
+    /// Picoseconds more of a byte that is in no cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ps_per_miss: f64,
+    /// Picoseconds of a row.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ps_per_row: f64,
+    /// Picoseconds of an edge, whatever it carries.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ps_per_edge: f64,
+    /// Picoseconds of a group of up to four edges.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ps_per_four: f64,
     /// Picoseconds of the score of an edge and a head.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ps_per_score: f64,
@@ -140,7 +175,7 @@ pub(crate) fn pass_of(work: &Work) -> Option<PassName> {
 /// Columns of a head, if there are heads.
 pub(crate) fn columns_of(work: &Work) -> Option<usize> {
     match work.kind {
-        Kind::Edges { width, heads, .. } if heads > 1 => Some(width / heads),
+        Kind::Edges { width, heads, .. } if heads > 0 => Some(width / heads),
         _ => None,
     }
 }
@@ -158,7 +193,11 @@ impl Kernel {
             us_per_call: 0.0,
             ps_per_flop: 0.0,
             ps_per_byte: 0.0,
+            ps_per_spill: 0.0,
             ps_per_miss: 0.0,
+            ps_per_row: 0.0,
+            ps_per_edge: 0.0,
+            ps_per_four: 0.0,
             ps_per_score: 0.0,
         }
     }
@@ -179,42 +218,54 @@ impl Kernel {
     }
 
     /// Seconds of one call.
-    pub fn seconds(&self, a: &Amounts) -> f64 {
-        let rest = self.ps_per_flop * a.flops
-            + self.ps_per_byte * a.bytes
-            + self.ps_per_miss * a.misses
-            + self.ps_per_score * a.scores;
-        self.us_per_call * MICRO + rest * PICO
+    pub fn seconds(&self, amounts: &Amounts) -> f64 {
+        let [call, rest @ ..] = self.rates().map(|(_, rate)| rate);
+        let [_, amounts @ ..] = amounts.list();
+        call * MICRO + rest.iter().zip(amounts).map(|(rate, amount)| rate * amount).sum::<f64>() * PICO
     }
 
-    /// The rates as a list, in seconds, for whoever fits them to measurements.
-    pub(crate) fn set_rates(&mut self, [call, flop, byte, miss, score]: [f64; 5]) {
-        self.us_per_call = call / MICRO;
-        self.ps_per_flop = flop / PICO;
-        self.ps_per_byte = byte / PICO;
-        self.ps_per_miss = miss / PICO;
-        self.ps_per_score = score / PICO;
+    /// Sets the rates, which are in seconds and in the order of [`Amounts::list`].
+    pub(crate) fn set_rates(&mut self, [call, rest @ ..]: [f64; RATES]) {
+        let [to_call, to_rest @ ..] = self.rates_mut();
+        *to_call = call / MICRO;
+        to_rest.into_iter().zip(rest).for_each(|(to, rate)| *to = rate / PICO);
     }
 
     /// Everything takes `factor` times as long.
     pub(crate) fn scale(&mut self, factor: f64) {
-        let rates = [
+        self.rates_mut().into_iter().for_each(|rate| *rate *= factor);
+    }
+
+    /// Every call takes `seconds` longer, or less if that is negative.
+    pub(crate) fn delay(&mut self, seconds: f64) {
+        self.us_per_call = (self.us_per_call + seconds / MICRO).max(0.0);
+    }
+
+    fn rates_mut(&mut self) -> [&mut f64; RATES] {
+        [
             &mut self.us_per_call,
             &mut self.ps_per_flop,
             &mut self.ps_per_byte,
+            &mut self.ps_per_spill,
             &mut self.ps_per_miss,
+            &mut self.ps_per_row,
+            &mut self.ps_per_edge,
+            &mut self.ps_per_four,
             &mut self.ps_per_score,
-        ];
-        rates.into_iter().for_each(|rate| *rate *= factor);
+        ]
     }
 
     /// All rates, by name.
-    pub(crate) fn rates(&self) -> [(&'static str, f64); 5] {
+    pub(crate) fn rates(&self) -> [(&'static str, f64); RATES] {
         [
             ("us_per_call", self.us_per_call),
             ("ps_per_flop", self.ps_per_flop),
             ("ps_per_byte", self.ps_per_byte),
+            ("ps_per_spill", self.ps_per_spill),
             ("ps_per_miss", self.ps_per_miss),
+            ("ps_per_row", self.ps_per_row),
+            ("ps_per_edge", self.ps_per_edge),
+            ("ps_per_four", self.ps_per_four),
             ("ps_per_score", self.ps_per_score),
         ]
     }
@@ -227,35 +278,49 @@ pub fn kernel_for<'a>(kernels: &'a [Kernel], work: &Work) -> Option<&'a Kernel> 
 }
 
 impl Amounts {
-    /// What `work` amounts to on a device whose cache has `cache` bytes for it.
-    pub fn of(work: &Work, cache: f64) -> Self {
+    /// What `work` amounts to on a device with these caches.
+    pub fn of(work: &Work, caches: Caches) -> Self {
         let size = work.dtype.size() as f64;
         match work.kind {
             Kind::Gemm { m, n, k } => {
+                let padded = n.next_multiple_of(TILE) as f64;
                 let [m, n, k] = [m, n, k].map(|x| x as f64);
-                let bytes = size * (m * k + k * n + m * n);
-                Self { flops: 2.0 * m * n * k, bytes, misses: bytes * missing(bytes, cache), scores: 0.0 }
+                Self { flops: 2.0 * m * padded * k, ..Self::in_order(size * (m * k + k * n + m * n), caches) }
             }
-            Kind::Edges { edges, rows, sources, width, heads, .. } => {
-                let [edges, rows, sources, width, heads] = [edges, rows, sources, width, heads].map(|x| x as f64);
-                let (row, table) = (size * width, size * width * sources);
+            Kind::Edges { edges, rows, fours, sources, row, reuse, width, heads, .. } => {
+                let [edges, rows, fours, sources] = [edges, rows, fours, sources].map(|x| x as f64);
+                let [row, width, heads] = [row, width, heads].map(|x| x as f64);
+                let missed = |cache: f64| match reuse {
+                    Some(reuse) => reuse.missed(cache / row.max(1.0)),
+                    None => edges * missing(row * sources, cache),
+                };
                 Self {
                     flops: 2.0 * edges * width,
-                    bytes: row * rows,
-                    misses: row * edges * missing(table, cache),
+                    bytes: size * width * rows,
+                    spills: row * missed(caches.near),
+                    misses: row * missed(caches.last),
+                    rows,
+                    edges,
+                    fours,
                     scores: edges * heads,
                 }
             }
-            Kind::Stream { read, written } => {
-                let bytes = read as f64 + written as f64;
-                Self { flops: 0.0, bytes, misses: bytes * missing(bytes, cache), scores: 0.0 }
+            Kind::Stream { read, written, rows } => {
+                Self { rows: rows as f64, ..Self::in_order(read as f64 + written as f64, caches) }
             }
         }
     }
 
+    /// Bytes from end to end.
+    fn in_order(bytes: f64, caches: Caches) -> Self {
+        let [spills, misses] = [caches.near, caches.last].map(|cache| bytes * missing(bytes, cache));
+        Self { bytes, spills, misses, ..Self::default() }
+    }
+
     /// As a list, with the call itself first.
-    pub(crate) fn list(&self) -> [f64; 5] {
-        [1.0, self.flops, self.bytes, self.misses, self.scores]
+    pub(crate) fn list(&self) -> [f64; RATES] {
+        let Self { flops, bytes, spills, misses, rows, edges, fours, scores } = *self;
+        [1.0, flops, bytes, spills, misses, rows, edges, fours, scores]
     }
 }
 
@@ -290,22 +355,34 @@ mod tests {
         assert_eq!(found("other", DType::Bf16), Some(2.0));
         assert_eq!(found("linear", DType::F32), Some(3.0));
         assert_eq!(found("linear", DType::Bf16), Some(4.0));
-        let stream = Work { kind: Kind::Stream { read: 1, written: 1 }, ..gemm("x", DType::F32) };
+        let stream = Work { kind: Kind::Stream { read: 1, written: 1, rows: 1 }, ..gemm("x", DType::F32) };
         assert_eq!(kernel_for(&table, &stream), None);
     }
 
     #[test]
     fn amounts_are_those_of_the_shape() {
-        let a = Amounts::of(&gemm("linear", DType::F32), 1e3);
+        let caches = |near, last| Caches { near, last };
+        let a = Amounts::of(&gemm("linear", DType::F32), caches(500.0, 1e3));
         let bytes = 4.0 * (500.0 + 50.0 + 1000.0);
-        assert_eq!((a.flops, a.bytes, a.misses), (10_000.0, bytes, bytes - 1e3));
-        let kind = Kind::Edges { pass: Pass::Forward, edges: 1000, rows: 10, sources: 50, width: 8, heads: 2 };
+        assert_eq!((a.flops, a.bytes, a.spills, a.misses), (32_000.0, bytes, bytes - 500.0, bytes - 1e3));
+        let kind = Kind::Edges {
+            pass: Pass::Forward,
+            edges: 1000,
+            rows: 10,
+            fours: 255,
+            sources: 50,
+            row: 16,
+            reuse: None,
+            width: 8,
+            heads: 2,
+        };
         let edges = Work { op: "attention", dtype: DType::Bf16, dropout: false, kind };
-        let a = Amounts::of(&edges, 200.0);
-        assert_eq!((a.flops, a.bytes, a.scores), (16_000.0, 160.0, 2000.0));
+        let a = Amounts::of(&edges, caches(0.0, 200.0));
+        assert_eq!((a.flops, a.bytes, a.rows, a.edges), (16_000.0, 160.0, 10.0, 1000.0));
+        assert_eq!((a.fours, a.scores), (255.0, 2000.0));
         // A quarter of the table of 800 bytes is at hand.
-        assert_eq!(a.misses, 16_000.0 * 0.75);
-        assert_eq!(Amounts::of(&edges, 1e6).misses, 0.0);
+        assert_eq!((a.spills, a.misses), (16_000.0, 16_000.0 * 0.75));
+        assert_eq!(Amounts::of(&edges, caches(0.0, 1e6)).misses, 0.0);
         let rates = Kernel { us_per_call: 2.0, ps_per_flop: 10.0, ps_per_score: 5.0, ..Kernel::of(Class::Edges) };
         assert!((rates.seconds(&a) - (2e-6 + 16e4 * 1e-12 + 1e4 * 1e-12)).abs() < 1e-18);
     }

@@ -12,19 +12,19 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use graphweft_comm::{Communicator, Label, Traffic, cpu_time};
 use graphweft_graph::Csr;
 use graphweft_graph::progress::{Progress, Unit};
 use graphweft_parallel::Link;
 use graphweft_tensor::dry::Work;
-use graphweft_tensor::{DType, Device, Place, Precision};
+use graphweft_tensor::{DType, Device, Place, Precision, wall_time};
 
 use crate::error::Result;
 use crate::fit;
-use crate::kernels::{Amounts, Class, Kernel, PassName, TypeName, columns_of, pass_of};
+use crate::kernels::{Amounts, Caches, Class, Kernel, PassName, RATES, TypeName, columns_of, pass_of};
 use program::{Program, play, programs, rehearse};
 
 /// Steps of each program; the first, which meets cold caches and a new pool, is not counted.
@@ -32,7 +32,7 @@ const STEPS: usize = 3;
 /// Seconds that are added to every time before it is weighed: below, clocks and caches say more than kernels.
 const GRAIN: f64 = 5e-6;
 /// A kernel is fitted by itself if it was seen doing this many different amounts of work, else it follows its kind.
-const ENOUGH: usize = 4;
+const ENOUGH: usize = 12;
 
 const LABEL: Label = Label { op: "probe", traffic: Traffic::Setup, layer: 0 };
 
@@ -50,7 +50,7 @@ pub struct Measured {
     /// Rates of all kernels that were seen.
     pub kernels: Vec<Kernel>,
     /// Bytes of cache that a rank has for itself.
-    pub cache: f64,
+    pub caches: Caches,
     /// Seconds of a message: of an empty one, and of each byte.
     pub message: Option<(f64, f64)>,
 }
@@ -82,12 +82,13 @@ impl Probe {
         progress: &dyn Progress,
     ) -> Result<Measured> {
         let rank = comm.map_or(0, |comm| comm.rank());
-        let cache = cache_bytes(place) / comm.map_or(1, |comm| comm.size()) as f64;
+        let caches = caches(place, comm.map_or(1, |comm| comm.size()));
         let task = progress.start("timing this machine, once", self.programs.len() as u64, Unit::Items);
         // A thread's own time is not disturbed by what else the machine does.
         let alone = place == Place::Cpu && rayon::current_num_threads() == 1 && rayon::current_thread_index().is_some();
-        let clock = if alone { cpu_time } else { since_first_asked };
-        let mut samples = Vec::new();
+        let clock = if alone { cpu_time } else { wall_time };
+        // What is between two calls: more than nothing where the processor computes; less where a device need not be waited for.
+        let (mut samples, mut between) = (Vec::new(), Vec::new());
         for ((program, graph), works) in self.programs.iter().zip(&self.graphs).zip(&self.works) {
             let (device, timings) = Device::timed(place.backend(precision)?, clock);
             if let Some(comm) = comm {
@@ -103,6 +104,11 @@ impl Probe {
                     _ => best.iter_mut().zip(&times).for_each(|(best, t)| *best = best.min(*t)),
                 }
             })?;
+            if program.is_short() && !best.is_empty() {
+                let device = place.open(precision)?;
+                let whole = untimed(program, graph, &device, clock)?;
+                between.push((whole - best.iter().sum::<f64>()) / best.len() as f64);
+            }
             // Where a device makes other calls than a dry one, nobody knows which is which.
             if best.len() == works[rank].len() {
                 samples.extend(works[rank].iter().copied().zip(best));
@@ -110,13 +116,33 @@ impl Probe {
             task.add(1);
         }
         let message = comm.map(messages::measure).transpose()?;
-        Ok(Measured { kernels: rates(&samples, cache), cache, message })
+        let mut kernels = rates(&samples, caches);
+        let between = middle(between);
+        kernels.iter_mut().for_each(|kernel| kernel.delay(between));
+        Ok(Measured { kernels, caches, message })
     }
 }
 
-fn since_first_asked() -> Duration {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed()
+/// Seconds of a step on a device that is left alone between kernels, as in training.
+fn untimed(program: &Program, graph: &Csr<u32>, device: &Device, clock: fn() -> Duration) -> Result<f64> {
+    let (mut best, mut before) = (f64::INFINITY, clock());
+    let mut waited = Ok(());
+    play(program, graph, device, None, 2 * STEPS, |step| {
+        if let Err(e) = device.backend().wait() {
+            waited = Err(e);
+        }
+        let now = clock();
+        if step > 0 {
+            best = best.min(now.saturating_sub(before).as_secs_f64());
+        }
+        before = now;
+    })?;
+    Ok(waited.map(|()| best)?)
+}
+
+fn middle(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// What tells kernels apart.
@@ -163,10 +189,10 @@ fn grouped<K: Eq + Hash + Copy>(samples: &[(Work, f64)], key: impl Fn(&Work) -> 
 }
 
 /// The rates that explain `samples`: of every kernel, and of every kind for those that were not seen.
-fn rates(samples: &[(Work, f64)], cache: f64) -> Vec<Kernel> {
+fn rates(samples: &[(Work, f64)], caches: Caches) -> Vec<Kernel> {
     let fitted = |samples: &[(Work, f64)]| {
-        let listed: Vec<([f64; 5], f64)> =
-            samples.iter().map(|(work, t)| (Amounts::of(work, cache).list(), t + GRAIN)).collect();
+        let listed: Vec<([f64; RATES], f64)> =
+            samples.iter().map(|(work, t)| (Amounts::of(work, caches).list(), t + GRAIN)).collect();
         let mut found = fit::rates(&listed);
         found[0] = (found[0] - GRAIN).max(0.0);
         found
@@ -200,7 +226,7 @@ fn rates(samples: &[(Work, f64)], cache: f64) -> Vec<Kernel> {
             columns,
             ..general.unwrap_or(Kernel::of(kind))
         };
-        let amounts = |work: &Work| Amounts::of(work, cache);
+        let amounts = |work: &Work| Amounts::of(work, caches);
         let mut different: Vec<u64> =
             samples.iter().map(|(work, _)| amounts(work).list()[1..].iter().sum::<f64>() as u64).collect();
         different.sort_unstable();
@@ -208,34 +234,38 @@ fn rates(samples: &[(Work, f64)], cache: f64) -> Vec<Kernel> {
         if different.len() >= ENOUGH {
             kernel.set_rates(fitted(&samples));
         } else {
-            let mut ratios: Vec<f64> =
-                samples.iter().map(|(work, t)| (t + GRAIN) / (kernel.seconds(&amounts(work)) + GRAIN)).collect();
-            ratios.sort_by(f64::total_cmp);
-            kernel.scale(ratios[ratios.len() / 2]);
+            let ratio = |(work, t): &(Work, f64)| (t + GRAIN) / (kernel.seconds(&amounts(work)) + GRAIN);
+            let factor = middle(samples.iter().map(ratio).collect());
+            kernel.scale(factor);
         }
         kernels.push(kernel);
     }
     kernels
 }
 
-/// The last cache of the machine, or what is usual where nobody tells.
-fn cache_bytes(place: Place) -> f64 {
-    const USUAL: f64 = (32 << 20) as f64;
+/// The caches of the machine, as a rank of so many has them, or what is usual where nobody tells.
+fn caches(place: Place, ranks: usize) -> Caches {
     if place != Place::Cpu {
-        // Between an A100's 40 MB and an H200's 50.
-        return 45e6;
+        // Between an A100's 40 MB and an H200's 50; what is nearer is not shared by rows.
+        return Caches { near: 0.0, last: 45e6 / ranks as f64 };
     }
-    let read = |index: usize| {
-        let folder = Path::new("/sys/devices/system/cpu/cpu0/cache").join(format!("index{index}"));
-        let text = std::fs::read_to_string(folder.join("size")).ok()?;
+    let folder = |index: usize| Path::new("/sys/devices/system/cpu/cpu0/cache").join(format!("index{index}"));
+    let read = |index: usize, file: &str| std::fs::read_to_string(folder(index).join(file)).ok();
+    let size = |index: usize| {
+        let text = read(index, "size")?;
         let text = text.trim();
         let (digits, factor) = match text.strip_suffix('K') {
             Some(digits) => (digits, 1024.0),
-            None => (text.strip_suffix('M').unwrap_or(text), 1048576.0),
+            None => (text.strip_suffix('M').unwrap_or(text), 1_048_576.0),
         };
         Some(digits.parse::<f64>().ok()? * factor)
     };
-    (0..8).filter_map(read).fold(None, |most: Option<f64>, x| Some(most.map_or(x, |m| m.max(x)))).unwrap_or(USUAL)
+    let of_level = |level: &str| {
+        let index = (0..8).find(|index| read(*index, "level").is_some_and(|text| text.trim() == level))?;
+        size(index)
+    };
+    let near = of_level("2").unwrap_or((1 << 20) as f64);
+    Caches { near, last: (of_level("3").unwrap_or((32 << 20) as f64) / ranks as f64).max(near) }
 }
 
 #[cfg(test)]
@@ -243,6 +273,8 @@ mod tests {
     use graphweft_tensor::dry::Kind;
 
     use super::*;
+
+    const ALL: Caches = Caches { near: 1e9, last: 1e9 };
 
     #[test]
     fn rates_of_kernels_come_out_of_their_times() {
@@ -253,10 +285,11 @@ mod tests {
             op: "convert",
             dtype: DType::F32,
             dropout: false,
-            kind: Kind::Stream { read: bytes, written: bytes },
+
+            kind: Kind::Stream { read: bytes, written: bytes, rows: 1 },
         };
         let time = |work: &Work| {
-            let a = Amounts::of(work, 1e9);
+            let a = Amounts::of(work, ALL);
             match work.kind {
                 Kind::Gemm { .. } => 2e-6 + 5e-12 * a.flops,
                 _ => 1e-6 + 40e-12 * a.bytes,
@@ -265,11 +298,11 @@ mod tests {
         let works: Vec<Work> =
             [100, 1000, 5000, 20_000].into_iter().flat_map(|x| [product(x), copy(300 * x)]).collect();
         let samples: Vec<(Work, f64)> = works.iter().map(|w| (*w, time(w))).collect();
-        let kernels = rates(&samples, 1e9);
+        let kernels = rates(&samples, ALL);
         for work in [product(3000), copy(123_456)] {
             let found = crate::kernels::kernel_for(&kernels, &work).unwrap();
             assert_eq!(found.op.as_deref(), Some(work.op));
-            let (found, truth) = (found.seconds(&Amounts::of(&work, 1e9)), time(&work));
+            let (found, truth) = (found.seconds(&Amounts::of(&work, ALL)), time(&work));
             assert!((found / truth - 1.0).abs() < 0.02, "{work:?}: {found} for {truth}");
         }
         // What was never seen is like its kind.

@@ -22,7 +22,7 @@ use graphweft_tensor::dry::Work;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::kernels::{Amounts, Class, Kernel, kernel_for};
+use crate::kernels::{Amounts, Caches, Class, Kernel, kernel_for};
 
 /// A machine, or many, as ranks see them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,9 +37,12 @@ pub struct Profile {
     /// How fast ranks compute.
     #[serde(default)]
     pub compute: Compute,
-    /// Bytes of cache that a rank has for itself.
+    /// Bytes of cache that a rank has for itself, before memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<f64>,
+    /// The same next to a processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_cache: Option<f64>,
     /// Between ranks.
     pub network: Network,
     /// Rates of kernels.
@@ -137,7 +140,10 @@ impl Profile {
 
     fn check(&self, path: &Path) -> Result<()> {
         let wrong = |field: String, x: f64, remedy: &str| Err(Error::profile(path, field, format!("{x}"), remedy));
-        for (field, x) in [("memory", self.memory), ("cache", self.cache), ("compute", Some(self.compute.factor()))] {
+        let factor = Some(self.compute.factor());
+        let fields =
+            [("memory", self.memory), ("cache", self.cache), ("near_cache", self.near_cache), ("compute", factor)];
+        for (field, x) in fields {
             if let Some(x) = x.filter(|x| !(x.is_finite() && *x > 0.0)) {
                 return wrong(field.into(), x, "set a number above 0");
             }
@@ -172,7 +178,7 @@ impl Profile {
         if self.kernels.is_empty() {
             self.kernels = here.kernels.clone();
             self.kernels.iter_mut().for_each(|kernel| kernel.scale(self.compute.factor()));
-            self.cache = self.cache.or(here.cache);
+            (self.cache, self.near_cache) = (self.cache.or(here.cache), self.near_cache.or(here.near_cache));
         }
         self.memory = self.memory.or(here.memory);
         self
@@ -180,7 +186,8 @@ impl Profile {
 
     /// Seconds that a rank takes for `work`.
     pub fn seconds(&self, work: &Work) -> f64 {
-        let amounts = Amounts::of(work, self.cache.unwrap_or(0.0));
+        let caches = Caches { near: self.near_cache.unwrap_or(0.0), last: self.cache.unwrap_or(0.0) };
+        let amounts = Amounts::of(work, caches);
         kernel_for(&self.kernels, work).map_or(0.0, |kernel| kernel.seconds(&amounts))
     }
 }
@@ -211,8 +218,17 @@ mod tests {
             |dtype| Work { op: "linear", dtype, dropout: false, kind: Kind::Gemm { m: 2 << 20, n: 128, k: 128 } };
         let [wide, narrow] = [DType::F32, DType::Bf16].map(|dtype| profile.seconds(&product(dtype)));
         assert!(wide > 1.5 * narrow && narrow > 100e-6, "{wide} {narrow}");
-        let kind =
-            Kind::Edges { pass: Pass::Forward, edges: 1 << 24, rows: 1 << 20, sources: 1 << 20, width: 128, heads: 8 };
+        let kind = Kind::Edges {
+            pass: Pass::Forward,
+            edges: 1 << 24,
+            rows: 1 << 20,
+            fours: 1 << 22,
+            sources: 1 << 20,
+            row: 512,
+            reuse: None,
+            width: 128,
+            heads: 8,
+        };
         let edges = profile.seconds(&Work { op: "attention", dtype: DType::Bf16, dropout: false, kind });
         assert!((1e-3..1e-2).contains(&edges), "{edges}");
     }
@@ -235,8 +251,12 @@ mod tests {
     fn what_a_profile_does_not_say_is_that_of_the_machine_at_hand() {
         let here = Profile::find("16-cpu-10g").unwrap();
         let slow = Profile::parse(&format!("compute = 2.0\n{NETWORK}"), Path::new("x")).unwrap().computing_as(&here);
-        let copy =
-            Work { op: "add", dtype: DType::F32, dropout: false, kind: Kind::Stream { read: 1 << 20, written: 1 } };
+        let copy = Work {
+            op: "add",
+            dtype: DType::F32,
+            dropout: false,
+            kind: Kind::Stream { read: 1 << 20, written: 1, rows: 1 },
+        };
         assert!((slow.seconds(&copy) / here.seconds(&copy) - 2.0).abs() < 1e-9);
         assert_eq!((slow.memory, slow.network.between.bandwidth), (here.memory, 1e9));
     }

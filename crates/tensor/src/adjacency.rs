@@ -88,6 +88,8 @@ pub struct Direction {
     pub csr: Csr<u32>,
     /// The work.
     pub tasks: Tasks,
+    /// How many groups of four its edges are taken in, and how soon they read rows again; found where that is asked for.
+    pub(crate) rehearsed: std::cell::OnceCell<(usize, crate::dry::Reuse)>,
     /// A copy of the structure where the kernels are, if that is not the host; made by the backend at first use.
     #[cfg(feature = "cuda")]
     pub(crate) resident: std::cell::OnceCell<Rc<dyn std::any::Any>>,
@@ -124,6 +126,7 @@ impl Adjacency {
         let direction = |csr: Csr<u32>| Direction {
             tasks: Tasks::new(&csr),
             csr,
+            rehearsed: Default::default(),
             #[cfg(feature = "cuda")]
             resident: Default::default(),
         };

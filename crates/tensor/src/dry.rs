@@ -3,16 +3,19 @@
 //! Everything that a real device would hold is counted by the same ledger and kept by the same pool, to the byte, because the
 //! same operations ask for it; what a kernel of the CPU would take for the time of a call is taken here too
 //! ([`scratch`](crate::cpu)). Every call of a kernel becomes a [`Work`] that somebody hears of, in order: a cost model, say. What
-//! is read back are zeros, and messages between ranks have their sizes and no contents ([`Address::Nowhere`]).
+//! is read back are ones, and messages between ranks have their sizes and no contents ([`Address::Nowhere`]).
 //!
 
 mod dense;
 mod edges;
+mod reuse;
 mod rows;
 mod work;
 
 use std::cell::Cell;
 use std::rc::Rc;
+
+use half::bf16;
 
 use crate::backend::{Block, Memory};
 use crate::cpu::Cpu;
@@ -20,6 +23,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::matrix::{Address, Matrix};
 
+pub use reuse::Reuse;
 pub use work::{Kind, Pass, Work};
 
 /// Hears of every kernel that would have run.
@@ -77,8 +81,8 @@ impl Dry {
     fn dropping(&self, op: &'static str, dropout: bool, read: &[&Matrix], written: &[&Matrix]) -> Result<()> {
         let bytes = |all: &[&Matrix]| all.iter().map(|m| m.bytes()).sum();
         // The first written is as large as any.
-        let dtype = written.first().or(read.first()).map_or(DType::F32, |m| m.dtype());
-        self.tell(op, dtype, dropout, Kind::Stream { read: bytes(read), written: bytes(written) })
+        let (dtype, rows) = written.first().or(read.first()).map_or((DType::F32, 0), |m| (m.dtype(), m.rows()));
+        self.tell(op, dtype, dropout, Kind::Stream { read: bytes(read), written: bytes(written), rows })
     }
 }
 
@@ -107,7 +111,11 @@ impl Memory for Dry {
     }
 
     fn download(&self, from: &Matrix, bytes: &mut [u8]) -> Result<()> {
-        bytes.fill(0);
+        match from.dtype() {
+            DType::F64 => bytes.chunks_exact_mut(8).for_each(|to| to.copy_from_slice(&1f64.to_ne_bytes())),
+            DType::F32 => bytes.chunks_exact_mut(4).for_each(|to| to.copy_from_slice(&1f32.to_ne_bytes())),
+            DType::Bf16 => bytes.chunks_exact_mut(2).for_each(|to| to.copy_from_slice(&bf16::ONE.to_ne_bytes())),
+        }
         self.stream("download", &[from], &[from])
     }
 
@@ -121,7 +129,7 @@ impl Memory for Dry {
 
     fn copy_part(&self, _: &Matrix, _: usize, to: &mut Matrix, _: usize, count: usize) -> Result<()> {
         let bytes = count * to.dtype().size();
-        self.tell("copy part", to.dtype(), false, Kind::Stream { read: bytes, written: bytes })
+        self.tell("copy part", to.dtype(), false, Kind::Stream { read: bytes, written: bytes, rows: 1 })
     }
 
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {

@@ -46,4 +46,4 @@ pub use place::{Place, Precision};
 pub use random::{Dropout, Ids};
 pub use reduce::{Alone, Reduce};
 pub use tape::{Backward, Grads, Parameter, Tape, Var};
-pub use timed::{Timing, Timings};
+pub use timed::{Timing, Timings, wall_time};

@@ -5,7 +5,8 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use crate::adjacency::{Adjacency, Direction};
 use crate::backend::{Backend, Block, Floor, Memory};
@@ -51,6 +52,12 @@ impl Timings {
     pub fn take(&self) -> Vec<Timing> {
         self.0.take()
     }
+}
+
+/// The time since it was first asked for: a clock for kernels that run on several threads, or on a device of their own.
+pub fn wall_time() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
 }
 
 struct Timed {

@@ -64,6 +64,10 @@ pub struct Data {
     pub splits: Vec<Split>,
 }
 
+/// What a graph is taken to have in a rehearsal if it has nothing and nobody says.
+const WIDTH: usize = 128;
+const CLASSES: usize = 40;
+
 impl Data {
     /// Opens or generates what the configuration names, and computes where its nodes are.
     pub fn open(config: &DataConfig, encodings: &Encodings, progress: &dyn Progress) -> Result<Self> {
@@ -80,28 +84,32 @@ impl Data {
         Ok(data)
     }
 
-    /// The same for a rehearsal, which reads no number: a graph without features has `width` columns of them, one without labels
-    /// `classes` classes.
+    /// The same for a rehearsal, which reads no number. If a `width` is given, features are dense and have so many columns, and
+    /// there are `classes` classes, whatever the data has; a graph that has neither is given both.
     pub fn open_unread(
         config: &DataConfig,
         encodings: &Encodings,
-        (width, classes): (usize, usize),
+        (width, classes): (Option<usize>, Option<usize>),
         progress: &dyn Progress,
     ) -> Result<Self> {
         let bare = match (&config.path, &config.graph) {
             (Some(path), _) => {
                 let dataset = Dataset::open(path)?;
-                if dataset.features().is_some() { None } else { Some((dataset.meta().name.clone(), narrow(&dataset)?)) }
+                match dataset.features() {
+                    Some(_) if width.is_none() => None,
+                    _ => Some((dataset.meta().name.clone(), narrow(&dataset)?)),
+                }
             }
             (None, Some(spec)) => {
                 let spec: Spec = spec.parse()?;
                 let graph = || spec.graph(config.graph_seed, progress);
-                if spec.num_features() > 0 { None } else { Some((spec.to_string(), graph()?)) }
+                let own = spec.num_features() > 0 && width.is_none();
+                if own { None } else { Some((spec.to_string(), graph()?)) }
             }
             (None, None) => None,
         };
         let Some((name, graph)) = bare else { return Self::open(config, encodings, progress) };
-        let data = Self::unread(name, graph, (width, classes));
+        let data = Self::unread(name, graph, (width.unwrap_or(WIDTH), classes.unwrap_or(CLASSES)));
         Ok(data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() }))
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use graphweft_comm::{Clocked, Communicator, Meeting, Network, Recorder, Times, replay};
+use graphweft_comm::{Clocked, Communicator, Event, Log, Meeting, Network, Recorder, Times, replay};
 use graphweft_plan::Profile;
 use graphweft_tensor::Device;
 
@@ -35,6 +35,33 @@ impl Emulation {
         let profile = Profile::find(&path.to_string_lossy())?;
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         Ok(Self { name, network: profile.network, compute: profile.compute.factor() })
+    }
+}
+
+/// What every rank did in an epoch, with the seconds that it computed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Epoch(Vec<Log<f64>>);
+
+impl Epoch {
+    /// Epochs that went alike as one, in which every stretch of computing takes the middle of its times: what disturbed a rank in
+    /// one of them, which all others would wait for, is not in it.
+    pub fn middle(epochs: &[Self]) -> Self {
+        let mut middle = epochs.last().cloned().unwrap_or_default();
+        for (rank, log) in middle.0.iter_mut().enumerate() {
+            let alike = |epoch: &&Self| epoch.0.get(rank).is_some_and(|other| other.len() == log.len());
+            let same: Vec<&Self> = epochs.iter().filter(alike).collect();
+            for (k, event) in log.iter_mut().enumerate() {
+                let Event::Compute(seconds) = event else { continue };
+                let times = same.iter().filter_map(|epoch| match epoch.0.get(rank)?.get(k)? {
+                    Event::Compute(seconds) => Some(*seconds),
+                    _ => None,
+                });
+                let mut times: Vec<f64> = times.collect();
+                times.sort_by(f64::total_cmp);
+                *seconds = times[times.len() / 2];
+            }
+        }
+        middle
     }
 }
 
@@ -75,16 +102,21 @@ impl Clock {
         self.recorder.take();
     }
 
-    /// The times of all ranks since then, in each of the places elsewhere: on the rank that leads, while all ask.
+    /// What all ranks did since then: on the rank that leads, while all ask.
     ///
     /// # Errors
     /// If a rank was lost.
-    pub fn stop(&self) -> Result<Option<Vec<Vec<Times>>>> {
-        let Some(logs) = self.shared.meeting.bring(&*self.comm, &self.recorder)? else { return Ok(None) };
-        let times = |to: &Emulation| replay(&logs, &to.network, |_, seconds| to.compute * seconds);
-        let all = self.shared.elsewhere.iter().map(times).collect::<graphweft_comm::Result<_>>()?;
-        self.recorder.take();
-        Ok(Some(all))
+    pub fn stop(&self) -> Result<Option<Epoch>> {
+        Ok(self.shared.meeting.bring(&*self.comm, &self.recorder)?.map(Epoch))
+    }
+
+    /// The times of all ranks in each of the places elsewhere.
+    ///
+    /// # Errors
+    /// None for what [`Clock::stop`] gave.
+    pub fn times(&self, epoch: &Epoch) -> Result<Vec<Vec<Times>>> {
+        let times = |to: &Emulation| replay(&epoch.0, &to.network, |_, seconds| to.compute * seconds);
+        Ok(self.shared.elsewhere.iter().map(times).collect::<graphweft_comm::Result<_>>()?)
     }
 
     /// What everyone's times come to: when the last rank was ready.
@@ -96,6 +128,15 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_middle_epoch_has_nothing_that_disturbed_one() {
+        let post = || Event::Post { exchange: 0, sends: Vec::new(), receives: Vec::new() };
+        let epoch = |a: f64, b: f64| Epoch(vec![vec![Event::Compute(a), post(), Event::Compute(b)]]);
+        let all = [epoch(1.0, 90.0), epoch(50.0, 3.0), epoch(2.0, 4.0)];
+        assert_eq!(Epoch::middle(&all), epoch(2.0, 4.0));
+        assert_eq!(Epoch::middle(&[]), Epoch::default());
+    }
 
     #[test]
     fn a_profile_is_called_by_its_name_and_computes_as_it_says() {

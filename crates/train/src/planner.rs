@@ -2,6 +2,7 @@
 
 mod described;
 mod here;
+pub mod kernels;
 mod trial;
 
 use std::cell::RefCell;

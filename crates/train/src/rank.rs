@@ -5,7 +5,7 @@ use std::rc::Rc;
 use graphweft_comm::{Account, Communicator, Label, Metered, Traffic, gather};
 use graphweft_model::Total;
 use graphweft_parallel::{Link, ranks, sums};
-use graphweft_tensor::{Alone, Device, Reduce, Tag, Usage};
+use graphweft_tensor::{Alone, Device, Reduce, Tag, Timings, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::emulation::Clock;
@@ -17,6 +17,7 @@ pub struct Rank {
     device: Device,
     others: Option<Others>,
     clock: Option<Clock>,
+    kernels: Option<Timings>,
 }
 
 /// The rest of the world.
@@ -29,7 +30,7 @@ struct Others {
 impl Rank {
     /// The only one.
     pub fn alone(device: &Device) -> Self {
-        Self { device: device.clone(), others: None, clock: None }
+        Self { device: device.clone(), others: None, clock: None, kernels: None }
     }
 
     /// One of those that `comm` connects; what it sends is counted.
@@ -37,12 +38,17 @@ impl Rank {
         let metered = Metered::new(comm);
         let account = metered.account();
         let others = Others { link: Link::new(Rc::new(metered), device), account };
-        Self { device: device.clone(), others: Some(others), clock: None }
+        Self { device: device.clone(), others: Some(others), clock: None, kernels: None }
     }
 
     /// The same with a clock, which is not of this world.
     pub(crate) fn timed_by(self, clock: Clock) -> Self {
         Self { clock: Some(clock), ..self }
+    }
+
+    /// The same with the times of its device's kernels.
+    pub(crate) fn with_kernels(self, kernels: Option<Timings>) -> Self {
+        Self { kernels, ..self }
     }
 
     /// Its number, from 0.
@@ -110,6 +116,11 @@ impl Rank {
     /// Its clock, where times are [emulated](crate::emulation).
     pub fn clock(&self) -> Option<&Clock> {
         self.clock.as_ref()
+    }
+
+    /// The times of its kernels, where a world [times](crate::world::World::timing_kernels) them.
+    pub fn kernels(&self) -> Option<&Timings> {
+        self.kernels.as_ref()
     }
 
     /// What was sent to other ranks since then, by operation.

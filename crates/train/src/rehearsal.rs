@@ -32,6 +32,9 @@ use crate::shard::{Lesson, Shard};
 /// Ranks that compute nothing never wait long.
 const DEADLINE: Duration = Duration::from_secs(600);
 
+/// What the communicator computes: the one piece of work that no device is asked for.
+pub(crate) const SUM: &str = "sum over ranks";
+
 /// An epoch that was rehearsed.
 #[derive(Clone, Debug)]
 pub struct Rehearsal {
@@ -171,6 +174,6 @@ fn sum(to: View, pieces: usize) -> Work {
         Type::Bf16 => DType::Bf16,
         Type::F32 | Type::Bytes => DType::F32,
     };
-    let kind = Kind::Stream { read: to.bytes.saturating_mul(pieces), written: to.bytes };
-    Work { op: "sum over ranks", dtype, dropout: false, kind }
+    let kind = Kind::Stream { read: to.bytes.saturating_mul(pieces), written: to.bytes, rows: pieces };
+    Work { op: SUM, dtype, dropout: false, kind }
 }

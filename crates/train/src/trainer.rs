@@ -257,9 +257,12 @@ impl Trainer {
         rank.clock().inspect(|clock| clock.start());
         let phase = &mut |phase, start| phases.add(phase, epoch, start);
         let report = course.learn(&mut now.learner, epoch, lr, phase)?;
-        let ms = match rank.clock().map(Clock::stop).transpose()?.flatten() {
-            Some(elsewhere) => elsewhere.first().map_or(0.0, |times| Clock::seconds(times)) * 1e3,
+        let ms = match rank.clock() {
             None => start.elapsed().as_secs_f64() * 1e3,
+            Some(clock) => {
+                let elsewhere = clock.stop()?.map(|epoch| clock.times(&epoch)).transpose()?.unwrap_or_default();
+                elsewhere.first().map_or(0.0, |times| Clock::seconds(times)) * 1e3
+            }
         };
         now.toll.sent = rank.sent();
         now.epoch = epoch;

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use graphweft_comm::{Fault, Faulty, Launcher, threads};
-use graphweft_tensor::{Device, Place, Precision};
+use graphweft_comm::{Fault, Faulty, Launcher, cpu_time, threads};
+use graphweft_tensor::{Device, Place, Precision, Timings, wall_time};
 
 use crate::config::{CommName, ParallelConfig};
 use crate::decision::Decision;
@@ -24,6 +24,8 @@ pub struct World {
     place: Place,
     precision: Precision,
     emulation: Option<Arc<Emulated>>,
+    /// Whether every call of a kernel is timed.
+    timing: bool,
 }
 
 enum Kind {
@@ -44,12 +46,17 @@ impl World {
     }
 
     fn of(kind: Kind) -> Self {
-        Self { kind, place: Place::Cpu, precision: Precision::default(), emulation: None }
+        Self { kind, place: Place::Cpu, precision: Precision::default(), emulation: None, timing: false }
     }
 
     /// The same ranks, with the first computing at `place` and the others on the next GPUs; on the CPU if nothing is said.
     pub fn at(self, place: Place, precision: Precision) -> Self {
         Self { place, precision, ..self }
+    }
+
+    /// The same ranks, each with the time of every call of a kernel: [`Rank::kernels`].
+    pub fn timing_kernels(self) -> Self {
+        Self { timing: true, ..self }
     }
 
     /// Where the first rank computes.
@@ -229,9 +236,23 @@ impl World {
         F: Fn(&Rank) -> Result<T> + Send + Sync + 'static,
     {
         let (place, precision) = (self.place, self.precision);
-        let open = move |rank: usize| -> Result<Device> { Ok(place.of_rank(rank).open(precision)?) };
+        // Ranks of an emulation have one thread, whose time is what counts.
+        let clock = self.timing.then_some(if self.emulation.is_some() { cpu_time } else { wall_time });
+        let open = move |rank: usize| -> Result<(Device, Option<Timings>)> {
+            let place = place.of_rank(rank);
+            Ok(match clock {
+                None => (place.open(precision)?, None),
+                Some(clock) => {
+                    let (device, timings) = Device::timed(place.backend(precision)?, clock);
+                    (device, Some(timings))
+                }
+            })
+        };
         match &self.kind {
-            Kind::Alone => body(&Rank::alone(&open(0)?)),
+            Kind::Alone => {
+                let (device, kernels) = open(0)?;
+                body(&Rank::alone(&device).with_kernels(kernels))
+            }
             Kind::Threads { options, faults } => {
                 // Held here: what `body` owns, such as a directory, is given back when this returns, not when the last thread ends.
                 let body = Arc::new(body);
@@ -241,12 +262,12 @@ impl World {
                 let all = threads::launch(*options, move |comm| -> Result<Result<T>> {
                     let body = weak.upgrade().ok_or_else(ended)?;
                     let comm = if faults.is_empty() { comm } else { Rc::new(Faulty::new(comm, &faults, 0)) };
-                    let device = open(comm.rank())?;
+                    let (device, kernels) = open(comm.rank())?;
                     let rank = match &emulation {
                         None => Rank::among(comm, &device),
                         Some(emulation) => emulation.rank(comm, &device),
                     };
-                    match body(&rank) {
+                    match body(&rank.with_kernels(kernels)) {
                         Err(e) if !e.is_agreed() => Err(e),
                         agreed => Ok(agreed),
                     }
@@ -256,7 +277,8 @@ impl World {
             #[cfg(any(feature = "mpi", feature = "cuda"))]
             Kind::Processes(comm, _) => {
                 let device = open(number_here().unwrap_or(comm.rank()));
-                match device.and_then(|device| body(&Rank::among(Rc::clone(comm), &device))) {
+                let rank = |(device, kernels): (Device, _)| Rank::among(Rc::clone(comm), &device).with_kernels(kernels);
+                match device.and_then(|opened| body(&rank(opened))) {
                     Err(e) if e.is_agreed() => {
                         // A launcher ends everyone when one process ends with an error: not before all are ready.
                         comm.barrier(SETUP)?;

@@ -27,7 +27,7 @@ fn settings(graph: &str, more: &[&str]) -> Config {
 }
 
 fn planned(config: &Config, ranks: usize, profile: &Profile) -> graphweft_train::Result<Planned> {
-    let data = Data::open_unread(&config.data, &config.encoding, (WIDTH, CLASSES), &Silent)?;
+    let data = Data::open_unread(&config.data, &config.encoding, (Some(WIDTH), Some(CLASSES)), &Silent)?;
     let graph = config.model.prepare(data.graph.clone(), 0)?;
     Planner { config, ranks, data: &data, graph: &graph, profile }.plan(&Silent)
 }
@@ -150,7 +150,7 @@ fn a_rank_without_enough_memory_computes_again() {
 fn a_description_is_planned_like_the_graph_that_it_describes() {
     let profile = slow();
     let config = settings("sbm:12000:10:16:f=64", &["parallel.partition=contiguous"]);
-    let data = Data::open_unread(&config.data, &config.encoding, (WIDTH, CLASSES), &Silent).unwrap();
+    let data = Data::open_unread(&config.data, &config.encoding, (Some(WIDTH), Some(CLASSES)), &Silent).unwrap();
     let graph = config.model.prepare(data.graph.clone(), 0).unwrap();
     let real =
         Planner { config: &config, ranks: 8, data: &data, graph: &graph, profile: &profile }.plan(&Silent).unwrap();

@@ -7,15 +7,19 @@ mod whole;
 
 use graphweft_comm::{Event, Network, Wire};
 use graphweft_graph::progress::Silent;
-use graphweft_tensor::Work;
+use graphweft_plan::Profile;
 use graphweft_tensor::dry::Kind;
+use graphweft_tensor::{Timings, Work};
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::emulation::Emulation;
+use graphweft_train::learner::Learner;
 use graphweft_train::plan::Plan;
+use graphweft_train::planner::kernels;
 use graphweft_train::rank::Toll;
 use graphweft_train::rehearsal::{Rehearsal, Stage};
 use graphweft_train::session::Start;
+use graphweft_train::shard::{Lesson, Shard};
 use graphweft_train::world::World;
 use whole::{Watch, fresh, on_world, same};
 
@@ -96,12 +100,43 @@ fn every_model_takes_what_was_rehearsed() {
     }
 }
 
+#[test]
+fn devices_make_the_calls_that_were_rehearsed() {
+    let profile = Profile::find("16-cpu-10g").unwrap();
+    for (strategy, ranks) in [("local", 1), ("halo", 3), ("heads", 3), ("ring", 3), ("grid:2x2:gather", 4)] {
+        let config = on(strategy, ranks, &["model.name=gt", "model.heads=4", "train.attention_dropout=0.1"]);
+        let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+        let graph = config.model.prepare(data.graph.clone(), 0).unwrap();
+        let plan = Plan::unplanned(&config, ranks, &data.graph, &Silent).unwrap();
+        let rehearsed = Stage::new(&data, &graph).rehearse(&config, &plan).unwrap();
+        let world = World::threads(&config.parallel).timing_kernels();
+        let measured = world.run(move |rank| {
+            let shard = Shard::new(rank, &data, &graph, &plan, &config)?;
+            let lesson = Lesson::new(&shard, data.target()?, data.split(&data.split_name(None)?, 0)?)?;
+            let mut learner = Learner::new(rank, shard.shape, &config)?;
+            let mut epochs = Vec::new();
+            for epoch in 1..=3 {
+                rank.kernels().map(Timings::take);
+                learner.learn(&shard, &lesson, epoch, 0.01, &mut |_, _| ())?;
+                epochs.push(rank.kernels().unwrap().take().iter().map(|t| t.seconds).collect());
+            }
+            kernels::gather(rank, &kernels::middle(&epochs[1..]))
+        });
+        // Nothing is compared unless every rank made as many calls as in its rehearsal.
+        let compared = kernels::compare(&rehearsed, &measured.unwrap(), &profile);
+        let compared = compared.unwrap_or_else(|| panic!("{strategy}: other calls"));
+        assert!(compared.iter().all(|c| c.predicted_ms > 0.0 && c.measured_ms >= 0.0 && c.calls > 0.0), "{compared:?}");
+        let attention = compared.iter().find(|c| c.op == "attention by source").unwrap();
+        assert!(attention.shape.unwrap().0 <= 4, "{attention:?}");
+    }
+}
+
 /// A nanosecond per edge and column, per product of a thousand numbers, per byte.
 fn cost(work: &Work) -> f64 {
     1e-9 * match work.kind {
         Kind::Gemm { m, n, k } => (m * n * k) as f64 * 1e-3,
         Kind::Edges { edges, width, .. } => (edges * width) as f64,
-        Kind::Stream { read, written } => (read + written) as f64,
+        Kind::Stream { read, written, .. } => (read + written) as f64,
     }
 }
 

@@ -10,14 +10,16 @@ use graphweft_comm::Times;
 use graphweft_graph::dataset::{Dense, Features, Split};
 use graphweft_graph::progress::Progress;
 use graphweft_graph::{Csr, Error};
-use graphweft_tensor::{DType, Usage};
+use graphweft_tensor::{DType, Timings, Usage};
 use graphweft_train::config::{Choice, Config, Draft};
 use graphweft_train::data::{Data, Target};
-use graphweft_train::emulation::{Clock, Emulation};
+use graphweft_train::emulation::{Clock, Emulation, Epoch};
 use graphweft_train::handout::Handout;
 use graphweft_train::learner::Learner;
 use graphweft_train::planner;
+use graphweft_train::planner::kernels::{self, Compared};
 use graphweft_train::rank::Toll;
+use graphweft_train::rehearsal::Stage;
 use graphweft_train::shard::{Lesson, Shard};
 use graphweft_train::world::World;
 use serde::Serialize;
@@ -80,6 +82,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PROFILE")]
     emulate: Vec<PathBuf>,
 
+    /// Also time every kernel, beside what the planner expects of it
+    #[arg(long)]
+    kernels: bool,
+
     /// Other keys of the model and of training, e.g. model.heads=4
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -96,6 +102,10 @@ impl Args {
         draft.set("compute", "dtype", DType::from(self.common.dtype).to_string())?;
         if let Some(remat) = self.remat.to_possible_value() {
             draft.set("compute", "remat", remat.get_name())?;
+        }
+        if let Some(folder) = self.source.folder() {
+            // Where partitions may be stored.
+            draft.set("data", "path", folder.display().to_string())?;
         }
         self.ranks.set(&mut draft)?;
         self.settings.iter().try_for_each(|s| draft.assign(s))?;
@@ -131,8 +141,10 @@ struct Measured {
     parameters: usize,
     /// Of all ranks, on the first.
     tolls: Vec<Toll>,
-    /// Of each epoch, on the first rank: of each place elsewhere, the times of all ranks.
-    elsewhere: Vec<Vec<Vec<Times>>>,
+    /// On the first rank: of each place elsewhere, the times of all ranks.
+    elsewhere: Vec<Vec<Times>>,
+    /// Of each rank, on the first, seconds of every call of a kernel, if they are timed.
+    kernels: Vec<Vec<f64>>,
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
@@ -149,7 +161,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         config.parallel.profile.get_or_insert_with(|| first.display().to_string());
         let places = args.emulate.iter().map(|path| Emulation::read(path)).collect::<Result<Vec<_>, _>>()?;
         let names: Vec<String> = places.iter().map(|place| place.name.clone()).collect();
-        let verb = |world: &World, ui: &Ui| time(args, &config, &names, world, ui);
+        let verb = |world: World, ui: &Ui| time(args, &config, &names, world, ui);
         return ranks::emulate(&config.parallel, places, place, ui, verb);
     }
     let place = (place, config.compute.precision.into());
@@ -157,18 +169,25 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
 }
 
 /// `places` are the names of those elsewhere.
-fn time(args: &Args, config: &Config, places: &[String], world: &World, ui: &Ui) -> anyhow::Result<()> {
+fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) -> anyhow::Result<()> {
+    let world = &if args.kernels { world.timing_kernels() } else { world };
     let (name, csr) = open(&args.source, &args.common, ui)?;
     let (data, split) = args.data(name, csr);
     let data = Arc::new(data);
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
-    let plan = planner::shared(config, world, &data, &graph, &(Arc::new(ui.clone()) as Arc<dyn Progress>))?;
+    let progress: Arc<dyn Progress> = Arc::new(ui.clone());
+    let plan = planner::shared(config, world, &data, &graph, &progress)?;
     let mut config = config.clone();
     config.compute.remat = plan.remat;
+    let profile = if args.kernels { planner::profile(&config, world, world.leads(), &progress)? } else { None };
+    let expected = match profile {
+        Some(profile) => Some((Stage::new(&data, &graph).rehearse(&config, &plan)?, profile)),
+        None => None,
+    };
     let (name, nodes, edges) = (data.name.clone(), data.graph.num_dst(), data.graph.num_edges());
     let whole = Handout::new((data, graph, split), world.ranks_inside());
     let task = (config.clone(), plan.clone(), args.common.runs);
-    let Measured { times, parameters, tolls, elsewhere } = world.run(move |rank| {
+    let Measured { times, parameters, tolls, elsewhere, kernels } = world.run(move |rank| {
         let (whole, (config, plan, runs)) = (whole.take()?, &task);
         let (data, graph, split) = &*whole;
         let shard = Shard::new(rank, data, graph, plan, config)?;
@@ -183,7 +202,8 @@ fn time(args: &Args, config: &Config, places: &[String], world: &World, ui: &Ui)
     let peaks: Vec<u64> = tolls.iter().map(|t| t.peak.total()).collect();
     let sent: Vec<u64> = tolls.iter().map(Toll::bytes_sent).collect();
     let elsewhere: Vec<Elsewhere> =
-        places.iter().enumerate().map(|(k, name)| Elsewhere::new(name, &elsewhere, k)).collect();
+        places.iter().zip(&elsewhere).map(|(name, times)| Elsewhere::new(name, times)).collect();
+    let kernels = expected.and_then(|(rehearsal, profile)| kernels::compare(&rehearsal, &kernels, &profile));
     let mut json = json!({
         "op": "train", "model": config.model_name(), "graph": name, "nodes": nodes,
         "edges": edges, "threads": world.threads_of_rank(), "device": world.place().to_string(), "dtype": dtype.to_string(),
@@ -193,6 +213,9 @@ fn time(args: &Args, config: &Config, places: &[String], world: &World, ui: &Ui)
         "bytes_sent": sent.iter().sum::<u64>(), "bytes_sent_by_rank": sent,
         "strategy": plan.strategy, "ranks": plan.ranks, "remat": plan.remat, "predicted": plan.predicted, "why": plan.why,
     });
+    if let (Some(kernels), Value::Object(json)) = (&kernels, &mut json) {
+        json.insert("kernels".into(), json!(kernels));
+    }
     if let (Some(first), Value::Object(json)) = (elsewhere.first(), &mut json) {
         // Phases are not emulated, and how long they took here says nothing.
         ["forward_ms", "backward_ms", "update_ms"]
@@ -218,11 +241,22 @@ fn time(args: &Args, config: &Config, places: &[String], world: &World, ui: &Ui)
         );
         let (peak, sent) = (bytes(peak.total()), bytes(sent.iter().sum()));
         let whose = if plan.ranks > 1 { format!(" of the largest rank, {sent} sent by all") } else { String::new() };
-        format!("{title}\n\n{}\n\n{peak} at the peak{whose}", table(["", "ms"], rows))
+        let kernels = kernels.as_deref().map_or(String::new(), compared);
+        format!("{title}\n\n{}\n{kernels}\n{peak} at the peak{whose}", table(["", "ms"], rows))
     })
 }
 
-/// An epoch elsewhere, in milliseconds: the median one.
+/// Kernels of the mean rank, the slowest first.
+fn compared(kernels: &[Compared]) -> String {
+    let row = |c: &Compared| {
+        let shape = c.shape.map_or(String::new(), |(heads, width)| format!("{heads} × {}", width / heads.max(1)));
+        let [predicted, measured] = [c.predicted_ms, c.measured_ms].map(|ms| format!("{ms:.3}"));
+        [c.op.clone(), shape, format!("{:.1}", c.calls), predicted, measured]
+    };
+    format!("\n{}\n", table(["kernel", "heads", "calls", "predicted", "ms"], kernels.iter().map(row)))
+}
+
+/// An epoch elsewhere, in milliseconds.
 #[derive(Serialize)]
 struct Elsewhere {
     profile: String,
@@ -233,11 +267,7 @@ struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// From what `epochs` took at `place`; the first, in which ranks agree on what they send, does not count.
-    fn new(name: &str, epochs: &[Vec<Vec<Times>>], place: usize) -> Self {
-        let mut epochs: Vec<&[Times]> = epochs.iter().skip(1).filter_map(|e| e.get(place).map(Vec::as_slice)).collect();
-        epochs.sort_by(|a, b| Clock::seconds(a).total_cmp(&Clock::seconds(b)));
-        let times = epochs.get(epochs.len() / 2).copied().unwrap_or_default();
+    fn new(name: &str, times: &[Times]) -> Self {
         let each = |of: fn(&Times) -> f64| times.iter().map(|t| of(t) * 1e3).collect();
         Self {
             profile: name.into(),
@@ -252,10 +282,11 @@ impl Elsewhere {
 fn measure(shard: &Shard, lesson: &Lesson, config: &Config, runs: u32) -> graphweft_train::Result<Measured> {
     let (rank, ledger) = (&shard.rank, shard.device().ledger());
     let mut learner = Learner::new(rank, shard.shape, config)?;
-    let (mut times, mut elsewhere): ([Vec<f64>; 3], Vec<_>) = Default::default();
+    let (mut times, mut epochs, mut calls): ([Vec<f64>; 3], Vec<Epoch>, Vec<Vec<f64>>) = Default::default();
     ledger.reset_peak();
     for epoch in 1..=u64::from(runs) + 1 {
         rank.reset_sent();
+        rank.kernels().map(Timings::take);
         rank.clock().inspect(|clock| clock.start());
         learner.learn(shard, lesson, epoch, config.train.lr, &mut |phase, start| {
             let ms = start.elapsed().as_secs_f64() * 1e3;
@@ -264,10 +295,19 @@ fn measure(shard: &Shard, lesson: &Lesson, config: &Config, runs: u32) -> graphw
                 times.push(ms);
             }
         })?;
-        if let Some(clock) = rank.clock() {
-            elsewhere.extend(clock.stop()?);
+        // In the first, ranks agree on what they send.
+        let clocked = rank.clock().map(Clock::stop).transpose()?.flatten();
+        let kernels = rank.kernels().map(|timings| timings.take().iter().map(|t| t.seconds).collect());
+        if epoch > 1 {
+            epochs.extend(clocked);
+            calls.extend(kernels);
         }
     }
+    let elsewhere = match rank.clock() {
+        Some(clock) if rank.leads() => clock.times(&Epoch::middle(&epochs))?,
+        _ => Vec::new(),
+    };
     let toll = Toll { peak: ledger.peak(), sent: rank.sent() };
-    Ok(Measured { times, parameters: learner.size(), tolls: toll.gather(rank)?, elsewhere })
+    let (tolls, kernels) = (toll.gather(rank)?, kernels::gather(rank, &kernels::middle(&calls))?);
+    Ok(Measured { times, parameters: learner.size(), tolls, elsewhere, kernels })
 }

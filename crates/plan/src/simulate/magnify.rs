@@ -78,22 +78,30 @@ fn work(points: [&Work; 3], scale: Scale) -> Option<Work> {
             Kind::Gemm { m: scale.count([m, m1, m2]), n: scale.count([n, n1, n2]), k: scale.count([k, k1, k2]) }
         }
         [
-            Kind::Edges { pass, edges, rows, sources, width, heads },
-            Kind::Edges { edges: e1, rows: r1, sources: s1, .. },
-            Kind::Edges { edges: e2, rows: r2, sources: s2, .. },
+            Kind::Edges { pass, edges, rows, fours, sources, row, width, heads, .. },
+            Kind::Edges { edges: e1, rows: r1, fours: f1, sources: s1, .. },
+            Kind::Edges { edges: e2, rows: r2, fours: f2, sources: s2, .. },
         ] => Kind::Edges {
             pass,
             edges: scale.count([edges, e1, e2]),
             rows: scale.count([rows, r1, r2]),
+            fours: scale.count([fours, f1, f2]),
             sources: scale.count([sources, s1, s2]),
+            row,
+            // The proxy's neighbours are near one another; those of the graph may not be.
+            reuse: None,
             width,
             heads,
         },
         [
-            Kind::Stream { read, written },
-            Kind::Stream { read: r1, written: w1 },
-            Kind::Stream { read: r2, written: w2 },
-        ] => Kind::Stream { read: scale.count([read, r1, r2]), written: scale.count([written, w1, w2]) },
+            Kind::Stream { read, written, rows },
+            Kind::Stream { read: r1, written: w1, rows: n1 },
+            Kind::Stream { read: r2, written: w2, rows: n2 },
+        ] => Kind::Stream {
+            read: scale.count([read, r1, r2]),
+            written: scale.count([written, w1, w2]),
+            rows: scale.count([rows, n1, n2]),
+        },
         _ => return None,
     };
     Some(Work { kind, ..*points[0] })

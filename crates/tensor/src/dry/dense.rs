@@ -5,7 +5,7 @@ use crate::cpu::scratch;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::activation::Activated;
+use crate::ops::activation::{Activated, Activation};
 use crate::ops::global::{GlobalKernels, GlobalRows, GlobalSaved};
 use crate::ops::linear::{LinearKernels, Weights};
 use crate::ops::loss::{LossKernels, LossOperands};
@@ -20,21 +20,27 @@ impl Dry {
 impl LinearKernels for Dry {
     fn linear(&self, x: &Matrix, layer: &Weights<'_>, _: &mut Matrix, _: Option<&mut Matrix>) -> Result<()> {
         let (out, k) = layer.weight.shape();
-        self.gemm("linear", x.dtype(), [x.rows(), out, k])
+        let op = match layer.activation {
+            Activation::None => "linear",
+            Activation::Gelu => "linear, gelu",
+            _ => "linear, activation",
+        };
+        self.gemm(op, x.dtype(), [x.rows(), out, k])
     }
 
-    fn linear_dx(&self, dy: &Matrix, layer: &Weights<'_>, _: &mut Matrix, _: bool) -> Result<()> {
+    fn linear_dx(&self, dy: &Matrix, layer: &Weights<'_>, _: &mut Matrix, add: bool) -> Result<()> {
         let (out, k) = layer.weight.shape();
-        self.gemm("linear dx", dy.dtype(), [dy.rows(), k, out])
+        self.gemm(if add { "linear dx, added" } else { "linear dx" }, dy.dtype(), [dy.rows(), k, out])
     }
 
-    fn linear_dw(&self, _: &Activated, dy: &Matrix, _: usize, dw: &mut Matrix, _: Option<&mut Matrix>) -> Result<()> {
+    fn linear_dw(&self, x: &Activated, dy: &Matrix, _: usize, dw: &mut Matrix, _: Option<&mut Matrix>) -> Result<()> {
         let (out, k) = dw.shape();
         if out == 0 {
             return Ok(());
         }
         let _sums = scratch::linear_dw(dw, dy.rows())?;
-        self.gemm("linear dw", dy.dtype(), [out, k, dy.rows()])
+        let op = if x.activation == Activation::None { "linear dw" } else { "linear dw, activation" };
+        self.gemm(op, dy.dtype(), [out, k, dy.rows()])
     }
 }
 
@@ -76,7 +82,7 @@ impl LossKernels for Dry {
         let read = rows * logits.cols() * logits.dtype().size();
         // The gradient of rows that do not count is zero.
         let written = loss.bytes() + gradient.map_or(0, |g| g.bytes());
-        self.tell("loss", logits.dtype(), false, Kind::Stream { read, written })
+        self.tell("loss", logits.dtype(), false, Kind::Stream { read, written, rows })
     }
 }
 
@@ -86,7 +92,7 @@ impl OptimizerKernels for Dry {
         let kept = |slot: &Slot<'_>| slot.value.bytes() + slot.state.iter().map(Matrix::bytes).sum::<usize>();
         let written = slots.iter().map(kept).sum();
         let read = written + slots.iter().map(|slot| slot.gradient.bytes()).sum::<usize>();
-        self.tell("optimizer", dtype, false, Kind::Stream { read, written })
+        self.tell("optimizer", dtype, false, Kind::Stream { read, written, rows: slots.len() })
     }
 
     fn square_sums(&self, matrices: &[&Matrix]) -> Result<Vec<f64>> {

@@ -1,6 +1,6 @@
 //! Passes over edges, rehearsed.
 
-use super::{Dry, Kind, Pass};
+use super::{Dry, Kind, Pass, Reuse};
 use crate::adjacency::{Adjacency, Direction};
 use crate::backend::Floor;
 use crate::cpu::scratch;
@@ -27,19 +27,31 @@ impl Dry {
             (Score::Gatv2 { r, .. }, Bias::None) => ("gatv2", r),
             (Score::Gatv2 { r, .. }, _) => ("gatv2 with bias", r),
         };
-        let direction = if pass == Pass::BySource { &a.graph.transpose } else { &a.graph.forward };
+        let width = a.output().0;
+        let (direction, columns) = match pass {
+            // The row of a destination, its gradient, and two numbers for each head.
+            Pass::BySource => (&a.graph.transpose, 2 * width + 2 * a.heads),
+            Pass::Forward | Pass::ByDestination => (&a.graph.forward, table.cols()),
+        };
         let dropout = a.dropout.is_some_and(|d| d.dropout.is_active());
-        self.tell(op, table.dtype(), dropout, edges(pass, direction, a.output().0, a.heads))
+        let row = columns * table.dtype().size();
+        self.tell(op, table.dtype(), dropout, edges(pass, direction, row, (width, a.heads)))
     }
 
     fn sum(&self, op: &'static str, pass: Pass, direction: &Direction, x: &Matrix) -> Result<()> {
-        self.tell(op, x.dtype(), false, edges(pass, direction, x.cols(), 1))
+        self.tell(op, x.dtype(), false, edges(pass, direction, x.cols() * x.dtype().size(), (x.cols(), 1)))
     }
 }
 
-fn edges(pass: Pass, direction: &Direction, width: usize, heads: usize) -> Kind {
+/// Edges that read `row` bytes each, of `width` columns for so many heads.
+fn edges(pass: Pass, direction: &Direction, row: usize, (width, heads): (usize, usize)) -> Kind {
     let csr = &direction.csr;
-    Kind::Edges { pass, edges: csr.num_edges(), rows: csr.num_dst(), sources: csr.num_src(), width, heads }
+    let (fours, reuse) = *direction.rehearsed.get_or_init(|| {
+        let fours = csr.indptr().windows(2).map(|w| (w[1] - w[0]).div_ceil(4) as usize).sum();
+        (fours, Reuse::of(csr))
+    });
+    let (edges, rows, sources) = (csr.num_edges(), csr.num_dst(), csr.num_src());
+    Kind::Edges { pass, edges, rows, fours, sources, row, reuse: Some(reuse), width, heads }
 }
 
 impl AttentionKernels for Dry {
@@ -81,7 +93,7 @@ impl AttentionKernels for Dry {
 impl SpmmKernels for Dry {
     fn inverse_degrees(&self, graph: &Adjacency, numerator: Option<&Matrix>, to: &mut Matrix) -> Result<()> {
         let read = 8 * graph.num_dst() + numerator.map_or(0, Matrix::bytes);
-        self.tell("inverse degrees", to.dtype(), false, Kind::Stream { read, written: to.bytes() })
+        self.tell("inverse degrees", to.dtype(), false, Kind::Stream { read, written: to.bytes(), rows: to.rows() })
     }
 
     fn spmm(
@@ -139,7 +151,7 @@ impl BagKernels for Dry {
         to: &mut Matrix,
     ) -> Result<()> {
         let read = 4 * graph.num_edges() + entries.map_or(0, Matrix::bytes);
-        let kind = Kind::Stream { read, written: to.bytes() };
+        let kind = Kind::Stream { read, written: to.bytes(), rows: graph.num_dst() };
         self.tell("drop entries", to.dtype(), drop.dropout.is_active(), kind)
     }
 }
@@ -148,7 +160,7 @@ impl Floor for Dry {
     fn touch(&self, direction: &Direction, tables: &[&Matrix]) -> Result<u64> {
         let dtype = tables.first().map_or(DType::F32, |m| m.dtype());
         let width = tables.iter().map(|m| m.cols()).sum();
-        self.tell("floor", dtype, false, edges(Pass::Forward, direction, width, 1))?;
+        self.tell("floor", dtype, false, edges(Pass::Forward, direction, width * dtype.size(), (width, 1)))?;
         Ok(0)
     }
 }

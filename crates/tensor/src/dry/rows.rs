@@ -27,12 +27,14 @@ fn present<const K: usize>(all: [Option<&Matrix>; K]) -> Vec<&Matrix> {
 }
 
 impl ActivationKernels for Dry {
-    fn activate(&self, _: Activation, x: &Matrix, y: &mut Matrix) -> Result<()> {
-        self.stream("activation", &[x], &[y])
+    fn activate(&self, activation: Activation, x: &Matrix, y: &mut Matrix) -> Result<()> {
+        self.stream(if activation == Activation::Gelu { "activate, gelu" } else { "activate" }, &[x], &[y])
     }
 
-    fn activation_backward(&self, _: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()> {
-        self.stream("activation backward", &[saved, dy], &[dy])
+    fn activation_backward(&self, activation: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()> {
+        let gelu = activation == Activation::Gelu;
+        let op = if gelu { "activation backward, gelu" } else { "activation backward" };
+        self.stream(op, &[saved, dy], &[dy])
     }
 }
 
@@ -76,8 +78,8 @@ impl CombineKernels for Dry {
     fn copy_patch(&self, from: &Matrix, to: &mut Matrix, patch: Patch, add: bool) -> Result<()> {
         patch.check(from, to)?;
         let bytes = patch.size[0] * patch.size[1] * to.dtype().size();
-        let read = if add { 2 * bytes } else { bytes };
-        self.tell("copy patch", to.dtype(), false, Kind::Stream { read, written: bytes })
+        let (op, read) = if add { ("copy patch, added", 2 * bytes) } else { ("copy patch", bytes) };
+        self.tell(op, to.dtype(), false, Kind::Stream { read, written: bytes, rows: patch.size[0] })
     }
 }
 
@@ -195,7 +197,7 @@ impl RowKernels for Dry {
     fn scatter_rows(&self, x: &Matrix, _: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
         if add {
             // As many rows are read and written as are added.
-            return self.stream("scatter rows", &[x, x], &[x]);
+            return self.stream("scatter rows, added", &[x, x], &[x]);
         }
         self.stream("scatter rows", &[x], &[y])
     }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Kind, Pass, Work};
+use super::{Kind, Pass, Reuse, Work};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::ledger::Tag;
@@ -45,7 +45,11 @@ fn works_say_what_their_time_depends_on() {
 
     let works: Vec<Work> = heard.take().into_iter().filter(|w| !matches!(w.kind, Kind::Stream { .. })).collect();
     let edges = |pass| {
-        let kind = Kind::Edges { pass, edges: graph.num_edges(), rows: 300, sources: 300, width: 24, heads: 3 };
+        let direction = if pass == Pass::BySource { &graph.transpose } else { &graph.forward };
+        let fours = (0..300).map(|row| direction.csr.edges_of(row).len().div_ceil(4)).sum();
+        let row = 4 * if pass == Pass::BySource { 2 * 24 + 2 * 3 } else { 2 * 24 };
+        let (edges, reuse) = (graph.num_edges(), Some(Reuse::of(&direction.csr)));
+        let kind = Kind::Edges { pass, edges, rows: 300, fours, sources: 300, row, reuse, width: 24, heads: 3 };
         Work { op: "attention", dtype: DType::F32, dropout: false, kind }
     };
     let gemm = |op, m, n, k| Work { op, dtype: DType::F32, dropout: false, kind: Kind::Gemm { m, n, k } };

@@ -1,5 +1,6 @@
 //! What a kernel has to do: all that its duration depends on.
 
+use super::reuse::Reuse;
 use crate::dtype::DType;
 
 /// One call of one kernel.
@@ -35,8 +36,14 @@ pub enum Kind {
         edges: usize,
         /// Rows that are made, in whose order edges are visited.
         rows: usize,
+        /// Of their edges, groups of four and what is left of a row: how they are taken.
+        fours: usize,
         /// Rows of the table that edges read at random.
         sources: usize,
+        /// Bytes of such a row.
+        row: usize,
+        /// How soon they are read again; nothing if that is not known.
+        reuse: Option<Reuse>,
         /// Columns of the values that move along an edge.
         width: usize,
         /// Heads that share these columns; 1 for an aggregation.
@@ -48,6 +55,8 @@ pub enum Kind {
         read: usize,
         /// Written.
         written: usize,
+        /// Pieces that lie apart: rows.
+        rows: usize,
     },
 }
 

@@ -205,8 +205,9 @@ pub(crate) fn dense_attention(
     let (csr, d) = (&graph.forward.csr, values.len() / graph.num_src());
     let w = d / heads;
     let factor = |j: usize, i: usize, h: usize| {
-        dropout
-            .map_or(1.0, |x| f64::from(x.dropout.edge(x.src.view().of(j), x.dst.view().of(i), (h / 8) as u32)[h % 8]))
+        dropout.map_or(1.0, |x| {
+            f64::from(x.dropout.edge(x.src.view().of(j), x.dst.view().of(i), (h / 8) as u32, 8)[h % 8])
+        })
     };
     let mut out = vec![0.0; graph.num_dst() * d];
     for (i, h) in (0..graph.num_dst()).flat_map(|i| (0..heads).map(move |h| (i, h))) {

@@ -66,6 +66,7 @@ pub fn profile(config: &Config, world: &World, needed: bool, progress: &Arc<dyn 
         memory,
         compute: Compute::Probe,
         cache: None,
+        near_cache: None,
         network: Network { ranks_per_node: 1, inside: None, between: NOBODY },
         kernels: Vec::new(),
     };
@@ -106,7 +107,8 @@ pub fn probe(world: &World, dtypes: &[DType], wanted: bool, progress: &Arc<dyn P
         about: format!("measured: {ranks} ranks of {} threads at {}", machine.threads, machine.place),
         memory: memory_here(world.place(), world.ranks_here()),
         compute: Compute::Probe,
-        cache: Some(measured.cache),
+        cache: Some(measured.caches.last),
+        near_cache: Some(measured.caches.near).filter(|near| *near > 0.0),
         network: Network { ranks_per_node: 1, inside: None, between },
         kernels: measured.kernels,
     };

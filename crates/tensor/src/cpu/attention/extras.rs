@@ -79,7 +79,7 @@ impl<'a, C: Element + num_traits::Float> Extras<'a, C> {
     /// The dropout factor of an edge for one head.
     pub(super) fn factor(&self, src: usize, dst: usize, h: usize) -> C {
         let Some((dropout, src_ids, dst_ids)) = self.dropout else { return C::one() };
-        let factors = dropout.edge(src_ids.of(src), dst_ids.of(dst), (h / GROUP) as u32);
+        let factors = dropout.edge(src_ids.of(src), dst_ids.of(dst), (h / GROUP) as u32, h % GROUP + 1);
         C::from(factors[h % GROUP]).unwrap_or_else(C::nan)
     }
 
@@ -87,7 +87,7 @@ impl<'a, C: Element + num_traits::Float> Extras<'a, C> {
     #[inline(always)]
     pub(super) fn factors_of_group(&self, src: usize, dst: usize, group: usize, to: &mut [f32]) {
         if let Some((dropout, src_ids, dst_ids)) = self.dropout {
-            to.copy_from_slice(&dropout.edge(src_ids.of(src), dst_ids.of(dst), group as u32));
+            to.copy_from_slice(&dropout.edge(src_ids.of(src), dst_ids.of(dst), group as u32, GROUP));
         }
     }
 
@@ -97,8 +97,9 @@ impl<'a, C: Element + num_traits::Float> Extras<'a, C> {
         let Some((dropout, src_ids, dst_ids)) = self.dropout else { return };
         let (src, dst) = (src_ids.of(src), dst_ids.of(dst));
         for group in 0..self.heads.div_ceil(GROUP) {
-            let factors = dropout.edge(src, dst, group as u32);
-            for (k, x) in factors.into_iter().take(self.heads - group * GROUP).enumerate() {
+            let wanted = GROUP.min(self.heads - group * GROUP);
+            let factors = dropout.edge(src, dst, group as u32, wanted);
+            for (k, x) in factors.into_iter().take(wanted).enumerate() {
                 set(group * GROUP + k, x);
             }
         }
