@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use graphweft_graph::dataset::{Dense, Features, SparseFeatures};
+use graphweft_graph::dataset::{Dense, SparseFeatures};
 
 /// The rows with these ids, in this order; all of them, as they are, where `None` is given.
 pub(crate) type Which<'a> = Option<&'a [u64]>;
@@ -43,14 +43,6 @@ pub(crate) fn sparse(m: &SparseFeatures, which: Which<'_>) -> SparseFeatures {
 pub(crate) enum Rows<'a> {
     Dense { values: Cow<'a, [f32]>, width: usize },
     Sparse(SparseFeatures),
-}
-
-/// Features of a dataset.
-pub(crate) fn features<'a>(stored: &'a Features, which: Which<'_>) -> Rows<'a> {
-    match stored {
-        Features::Dense(m) => Rows::Dense { values: dense(m, which), width: m.width() },
-        Features::Sparse(m) => Rows::Sparse(sparse(m, which)),
-    }
 }
 
 #[cfg(test)]

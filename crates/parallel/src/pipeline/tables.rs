@@ -35,8 +35,13 @@ impl Tables {
         Self { calls: BTreeMap::new(), turns, across: Across::Once, remembering: false }
     }
 
+    /// How many chunks there are.
+    pub(super) fn chunks(&self) -> usize {
+        self.turns.len()
+    }
+
     fn table(&mut self, call: Call) -> &mut Table {
-        let chunks = self.turns.len();
+        let chunks = self.chunks();
         self.calls.entry(call).or_insert_with(|| Table {
             fresh: vec![None; chunks],
             history: vec![None; chunks],
@@ -66,10 +71,6 @@ impl Tables {
 
     pub(super) fn is_remembering(&self) -> bool {
         self.remembering
-    }
-
-    pub(super) fn width(&self) -> usize {
-        self.calls.values().filter_map(|table| table.fresh.first()?.as_ref()).map(Matrix::cols).sum()
     }
 
     /// Keeps what a chunk gave as history.

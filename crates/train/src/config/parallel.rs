@@ -18,6 +18,8 @@ pub struct ParallelConfig {
     pub ranks: Option<u64>,
     /// What each rank computes and what moves between them: auto, or a strategy by name.
     pub strategy: Choice,
+    /// Whether auto may choose a strategy that does not compute quite the same.
+    pub allow_approximate: bool,
     /// How ranks talk.
     pub comm: CommName,
     /// How the graph is divided; a partition `part/<method>-<parts>` in the dataset folder is taken as it is.
@@ -102,6 +104,7 @@ impl Default for ParallelConfig {
         Self {
             ranks: None,
             strategy: Choice::Auto,
+            allow_approximate: false,
             comm: CommName::Threads,
             partition,
             parts: None,
@@ -115,7 +118,7 @@ impl Default for ParallelConfig {
 impl ParallelConfig {
     /// Whether two runs spread their work in the same way, however their ranks talk.
     pub fn spreads_as(&self, other: &Self) -> bool {
-        let spread = |c: &Self| (c.ranks, c.strategy, c.partition, c.parts);
+        let spread = |c: &Self| (c.ranks, c.strategy, c.allow_approximate, c.partition, c.parts);
         spread(self) == spread(other)
     }
 
