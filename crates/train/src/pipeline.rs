@@ -148,9 +148,8 @@ impl Stage {
         let tables = Pipeline::new(device, &graph.csr, parts, sharing.as_ref(), |edges| {
             edge_features(edges).map_err(computation)
         })?;
-        let neighbour = |rank: Option<usize>, layer: usize| {
-            rank.map(|rank| Neighbour { rank, state: survey.state_after(layer) })
-        };
+        let neighbour =
+            |rank: Option<usize>, layer: usize| rank.map(|rank| Neighbour { rank, state: survey.state_after(layer) });
         let before = neighbour(rank.index().checked_sub(ways), layers.start.saturating_sub(1));
         let after = neighbour(Some(rank.index() + ways).filter(|next| *next < rank.count()), layers.end - 1);
         // Rows of a chunk are nobody else's: nothing is summed over ranks while they pass.

@@ -101,7 +101,8 @@ fn ranks_that_share_a_stage_do_what_one_would() {
             let alone = dir.path().join(format!("{k}-{chunks}"));
             let expected = fresh(&stages(model, 1, &more), &alone).runs.remove(0).outcome;
             for shape in ["2x2", "1x3:gather", "1x2:heads", "1x3:ring"].iter().skip(k % 2).step_by(2) {
-                let (ranks, path) = (if *shape == "2x2" { 4 } else { shape[2..3].parse().unwrap() }, format!("{k}-{chunks}-{shape}"));
+                let (ranks, path) =
+                    (if *shape == "2x2" { 4 } else { shape[2..3].parse().unwrap() }, format!("{k}-{chunks}-{shape}"));
                 let (strategy, path) = (format!("parallel.strategy=pipeline:{shape}"), dir.path().join(path));
                 let more: Vec<&str> = more.iter().copied().chain([&*strategy]).collect();
                 let found = fresh(&stages(model, ranks, &more), &path).runs.remove(0);
@@ -161,7 +162,9 @@ fn the_same_bytes_for_any_number_of_stages_and_every_time() {
 #[test]
 fn a_run_is_stopped_and_resumed_bit_for_bit() {
     let dir = tempfile::tempdir().unwrap();
-    for (ranks, model, strategy) in [(2, MODELS[1], "pipeline"), (3, MODELS[3], "pipeline"), (4, MODELS[0], "pipeline:2x2")] {
+    for (ranks, model, strategy) in
+        [(2, MODELS[1], "pipeline"), (3, MODELS[3], "pipeline"), (4, MODELS[0], "pipeline:2x2")]
+    {
         let strategy = format!("parallel.strategy={strategy}");
         let config = stages(model, ranks, &[&strategy, "pipeline.refresh_every=5", "train.epochs=14"]);
         let (whole, path) = (dir.path().join(format!("{ranks}-whole")), dir.path().join(format!("{ranks}")));

@@ -72,7 +72,8 @@ impl Chunk {
         let needed: Vec<Vec<u32>> = (0..layout.ranks())
             .map(|chunk| if chunk == layout.rank() { Vec::new() } else { layout.needed_of(chunk) })
             .collect();
-        let mut touched: Vec<Touched> = (0..ways).map(|way| touched(layout.rank(), &needed, cuts, (way, ways))).collect();
+        let mut touched: Vec<Touched> =
+            (0..ways).map(|way| touched(layout.rank(), &needed, cuts, (way, ways))).collect();
         let (edges, ids) = match stage {
             None => {
                 let nodes = &touched[0].nodes;

@@ -97,13 +97,7 @@ impl Stage {
     }
 
     /// All chunks in this order; also gives the loss of this rank's rows, on the last stage.
-    fn forward(
-        &self,
-        learner: &Learner,
-        order: &[usize],
-        epoch: u64,
-        phase: Phases<'_>,
-    ) -> Result<(Vec<Passed>, f64)> {
+    fn forward(&self, learner: &Learner, order: &[usize], epoch: u64, phase: Phases<'_>) -> Result<(Vec<Passed>, f64)> {
         let (mut all, mut sum) = (Vec::with_capacity(order.len()), 0.0);
         self.pass(learner, order, (OP, Mode::Train, epoch), |mut passed, start| {
             if let Some(end) = &self.end {

@@ -64,7 +64,8 @@ impl Survey {
         for layer in network(&rank, shape, config)?.layers() {
             spent.set(0.0);
             let before = survey.states.last().cloned().unwrap_or_default();
-            let state = passed(&device, &step, &Network::new(vec![Rc::clone(layer)]), rows, &before).map_err(refused)?;
+            let state =
+                passed(&device, &step, &Network::new(vec![Rc::clone(layer)]), rows, &before).map_err(refused)?;
             survey.states.push(state);
             survey.costs.push(spent.get());
         }
@@ -110,7 +111,8 @@ fn passed(
 ) -> std::result::Result<State, Computation> {
     let mut tape = Tape::new(device);
     let leaf = |(cols, dtype): &(usize, DType)| device.zeros("survey", rows, *cols, *dtype, Tag::Activations);
-    let state: Vec<Var> = before.iter().map(|m| Ok(tape.leaf(leaf(m)?))).collect::<std::result::Result<_, Computation>>()?;
+    let state: Vec<Var> =
+        before.iter().map(|m| Ok(tape.leaf(leaf(m)?))).collect::<std::result::Result<_, Computation>>()?;
     let after = layers.forward_from(&mut tape, step, state.clone(), |_, _| Ok(()))?;
     let found = after.iter().map(|var| (var.value().cols(), var.value().dtype())).collect();
     let gradient = |var: Var| -> std::result::Result<(Var, Matrix), Computation> {
