@@ -15,7 +15,7 @@ pub(crate) struct Ranks {
     #[arg(long, value_name = "P")]
     ranks: Option<u32>,
 
-    /// How they share it: auto, local, gather, halo, heads, ring, grid:2x4; approximate: pipeline, isolated
+    /// How they share it: auto, local, gather, halo, heads, ring, grid:2x4; approximate: pipeline, pipeline:4x2, isolated
     #[arg(long, value_name = "NAME")]
     strategy: Option<String>,
 
