@@ -128,7 +128,7 @@ def origin(graph, plan=False):
     folder, split, common = GRAPHS[graph]
     where = f"--graph {folder}" if split is None else f"--data {{data}}/{folder}"
     choice = "" if split is None else f" data.split={split}" if plan else f" --split {split}"
-    return f"{where}{choice} {common}"
+    return f"{where}{choice} --device cpu {common}"
 
 
 def guard(folder):

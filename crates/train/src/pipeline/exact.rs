@@ -46,23 +46,18 @@ impl Stage {
 
     /// The features of all rows, for the time of a pass: chunks keep theirs.
     fn features(&self) -> Result<Features> {
-        let all: Vec<&Features> = self.chunks.iter().map(|chunk| &chunk.features).collect();
-        if let [only] = all[..] {
-            return Ok(only.clone());
+        if let [only] = &self.chunks[..] {
+            return Ok(only.features.clone());
         }
-        let dense = all.iter().filter_map(|features| match features {
-            Features::Dense(m) => Some(m),
-            Features::Sparse(_) => None,
-        });
-        let sparse = all.iter().filter_map(|features| match features {
-            Features::Dense(_) => None,
-            Features::Sparse(bag) => Some(&**bag),
-        });
-        let bags: Vec<&Bag> = sparse.collect();
-        Ok(match bags.is_empty() {
-            true => Features::Dense(stack(&dense.collect::<Vec<_>>())?),
-            false => Features::Sparse(Rc::new(Bag::stack(&bags)?)),
-        })
+        let (mut dense, mut sparse) = (Vec::new(), Vec::new());
+        for chunk in &self.chunks {
+            match &chunk.features {
+                Features::Dense(m) => dense.push(m),
+                Features::Sparse(bag) => sparse.push(&**bag),
+            }
+        }
+        let is_sparse = dense.is_empty();
+        Ok(if is_sparse { Features::Sparse(Rc::new(Bag::stack(&sparse)?)) } else { Features::Dense(stack(&dense)?) })
     }
 
     /// Their positional encodings, likewise.
