@@ -93,6 +93,22 @@ fn where_memory_is_short_one_ranks_rows_come_at_a_time() {
 }
 
 #[test]
+fn deep_models_on_slow_links_become_pipelines_where_that_is_allowed() {
+    let mut crawling = slower();
+    crawling.network.between.bandwidth /= 10.0;
+    let chosen = |graph: &str, more: &[&str]| planned(&settings(graph, more), 4, &crawling).unwrap().plan;
+    let (deep, allowed) = ("model.layers=12", "parallel.allow_approximate=true");
+    let plan = chosen("rmat:9:64", &[deep, allowed]);
+    assert!(matches!(plan.strategy, Strategy::Pipeline { .. }) && plan.why.contains("chunks"), "{}", plan.why);
+    // Four chunks for every stage, in as many parts as a stage has ranks: what a run needs.
+    assert_eq!(plan.parts.unwrap().num_parts(), plan.partition.unwrap().parts);
+    assert!(chosen("rmat:9:64", &[deep]).strategy.is_exact(), "nobody has allowed it");
+    // Fewer rows are cut off than pass from stage to stage, and gradients take no time.
+    let shallow = planned(&settings("grid:40:40", &["model.layers=4", allowed]), 4, &slow()).unwrap().plan;
+    assert!(shallow.strategy.is_exact(), "{}", shallow.why);
+}
+
+#[test]
 fn tiny_graphs_on_two_ranks_are_gathered() {
     let strategy = chosen("rmat:7:16", 2, &slow());
     assert_eq!(strategy, Strategy::Gather);
