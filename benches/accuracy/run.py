@@ -2,7 +2,8 @@
 """Trains on real graphs and compares test scores with published ones: run.py --data DIR [--jobs J] [--only TEXT…] [--build BINARY] [--device D]
 
 DIR holds the dataset folders. Every (row, seed) is a process of its own, J at a time with one thread each; what is done is kept in
-target/accuracy/results.jsonl and not run again: remove that file to start afresh. The table goes to stdout and to RESULTS.md.
+target/accuracy/results.jsonl and not run again: remove that file to start afresh. The table, with a row for every device that has
+results, goes to stdout and to RESULTS.md. Several such files may be put together.
 
 Protocol: full-graph training, the test score at the best validation score, mean over seeds (or over the ten official splits, one
 seed each). Published values: Kipf and Welling 2017 and Velickovic et al. 2018 (Cora, PubMed, public split); Luo, Shi and Wu 2024
@@ -33,7 +34,7 @@ VELICKOVIC = f"{PLANETOID} model.hidden=64 model.heads=8 model.output_heads=1 mo
 # dataset, split, model, settings, seeds, published
 TABLE = [
     ("cora", "public", "gcn", KIPF, 10, 81.5),
-    ("cora", "public", "gat", f"{VELICKOVIC} train.epochs=1000 train.patience=200", 10, 83.0),
+    ("cora", "public", "gat", f"{VELICKOVIC} train.epochs=1000 train.patience=200", 50, 83.0),
     ("pubmed", "public", "gcn", KIPF, 10, 79.0),
     ("amazon-photo", "polynormer", "gcn", f"{PHOTO} {TUNED} model.norm=layer model.hidden=256 model.layers=6 train.dropout=0.5 train.epochs=1000", 5, 96.10),
     ("amazon-photo", "polynormer", "sage", f"{PHOTO} {TUNED} model.norm=layer model.hidden=64 model.layers=6 train.dropout=0.2 train.epochs=1000", 5, 96.78),
@@ -44,7 +45,7 @@ TABLE = [
     ("coauthor-cs", "polynormer", "sgformer", f"{CS} model.hidden=256 model.graph_layers=2 train.dropout=0.5 train.epochs=200 train.evaluate_every=2", 5, 95.71),
     ("minesweeper", "public-*", "gcn", f"{MINES} model.layers=12", 10, 97.86),
     ("minesweeper", "public-*", "sage", f"{MINES} model.layers=15", 10, 97.77),
-    ("chameleon-filtered", "public-*", "gcn", f"{ADAM} {LOOPS} model.stack=tuned model.hidden=512 model.layers=5 train.lr=0.005 train.dropout=0.2 train.epochs=200 train.weight_decay=1e-3", 10, 46.29),
+    ("chameleon-filtered", "public-*", "gcn", f"{ADAM} {LOOPS} model.stack=tuned model.hidden=512 model.layers=5 train.lr=0.005 train.dropout=0.2 train.epochs=200 train.weight_decay=1e-3", 50, 46.29),
     ("actor", "public-*", "gcn", f"{ADAM} {LOOPS} model.hidden=64 model.layers=2 train.lr=0.01 train.dropout=0.5 train.epochs=200 train.weight_decay=5e-4", 10, None),
     ("actor", "public-*", "mlp", f"{ADAM} model.hidden=64 model.layers=2 train.lr=0.01 train.dropout=0.5 train.epochs=200 train.weight_decay=5e-4", 10, None),
 ]
@@ -69,13 +70,13 @@ def main():
     if KEPT.exists():
         for line in KEPT.read_text().splitlines():
             result = json.loads(line)
-            kept[result["key"]] = result
+            kept[result["key"], result.get("device", "cpu")] = result
 
     def key(row, seed):
         return " ".join(command("", "", row, seed)[1:])
 
     rows = [row for text in args.only for row in TABLE if text in f"{row[0]} {row[2]}"]
-    todo = [(row, seed) for row in rows for seed in range(row[4]) if key(row, seed) not in kept]
+    todo = [(row, seed) for row in rows for seed in range(row[4]) if (key(row, seed), args.device) not in kept]
 
     def one(job):
         row, seed = job
@@ -86,7 +87,7 @@ def main():
             return print(f"{row[0]} {row[2]} seed {seed}: {done.stderr.strip()}", file=sys.stderr)
         result = json.loads(done.stdout)
         result = {"key": key(row, seed), "test": result["test"], "valid": result["valid"], "metric": result["metric"], "epoch_ms": result["epoch_ms"], "device": args.device}
-        kept[result["key"]] = result
+        kept[result["key"], args.device] = result
         with KEPT.open("a") as file:
             file.write(json.dumps(result) + "\n")
         print(f"{row[0]} {row[2]} seed {seed}: {result['test']:.2f}", file=sys.stderr, flush=True)
@@ -97,20 +98,22 @@ def main():
     lines = ["| dataset | model | metric | seeds | device | test, mean ± deviation | published | difference |", "|---|---|---|---|---|---|---|---|"]
     notes = []
     for row in rows:
-        found = [kept[key(row, seed)] for seed in range(row[4]) if key(row, seed) in kept]
         notes.append(f"graphweft train --data {row[0]} --split {row[1]} --model {row[2]} {row[3]} --seeds {row[4]}")
-        if not found:
+        devices = sorted({device for key_, device in kept if key_ in {key(row, seed) for seed in range(row[4])}})
+        if not devices:
             lines.append(f"| {row[0]} ({row[1]}) | {row[2]} | | 0 | | not run yet | {row[5] or '–'} | |")
-            continue
-        tests = [r["test"] for r in found]
-        mean, spread = statistics.fmean(tests), statistics.stdev(tests) if len(tests) > 1 else 0.0
-        devices = ", ".join(sorted({r.get("device", "cpu") for r in found}))
-        difference = f"{mean - row[5]:+.2f}" if row[5] else "–"
-        lines.append(f"| {row[0]} ({row[1]}) | {row[2]} | {found[0]['metric']} | {len(tests)} | {devices} | {mean:.2f} ± {spread:.2f} | {row[5] or '–'} | {difference} |")
+        for device in devices:
+            found = [kept[key(row, seed), device] for seed in range(row[4]) if (key(row, seed), device) in kept]
+            tests = [r["test"] for r in found]
+            mean, spread = statistics.fmean(tests), statistics.stdev(tests) if len(tests) > 1 else 0.0
+            difference = f"{mean - row[5]:+.2f}" if row[5] else "–"
+            lines.append(f"| {row[0]} ({row[1]}) | {row[2]} | {found[0]['metric']} | {len(tests)} | {device} | {mean:.2f} ± {spread:.2f} | {row[5] or '–'} | {difference} |")
     text = "\n".join(lines) + "\n\nEach row is the command, whose seeds the script runs one by one:\n\n```\n" + "\n".join(notes) + "\n```\n"
     print(text)
     if args.only == [""]:
-        head = "# Accuracy on real graphs\n\nMade by `python3 benches/accuracy/run.py --data DIR`. Test score at the best validation score.\n\n"
+        head = "# Accuracy on real graphs\n\nMade by `python3 benches/accuracy/run.py --data DIR`. Test score at the best validation score.\n" \
+            "PyTorch Geometric trained in the same way (`benches/accuracy/pyg.py`): Cora GAT 82.96 ± 0.50 over ten seeds, Chameleon 45.47 ± 4.12 over ten\n" \
+            "splits of five seeds. Ours had ten seeds on both at first; with fifty, GAT came nearer and Chameleon stayed.\n\n"
         (HERE / "RESULTS.md").write_text(head + text)
 
 

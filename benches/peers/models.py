@@ -3,7 +3,7 @@
     python models.py MODEL:pyg|csr|dgl FOLDER THREADS
 
 128 features, hidden 128, 40 classes, dropout 0.1 between layers and on attention; GAT has 8 heads, concatenated, and in
-the last layer their mean. `pyg` gives PyG's own models an edge list, `csr` a sparse matrix (GAT has no way to use one);
+the last layer their mean; `gat+linear` (DGL only) has three layers of 8 heads, concatenated, and a linear one. `pyg` gives PyG's own models an edge list, `csr` a sparse matrix (GAT has no way to use one);
 `dgl` stacks DGL's layers. No layer adds self-loops: the folder has them. What depends on the graph alone is cached
 where the library can cache it.
 """
@@ -42,6 +42,7 @@ def csr(model, graph):
 def dgl(model, graph):
     from dgl import nn as layers
 
+    model, _, linear = model.partition("+")
     g = graph.dgl(numbered=model == "gat")
 
     def layer(inputs, outputs, last):
@@ -49,21 +50,23 @@ def dgl(model, graph):
             return layers.GraphConv(inputs, outputs, allow_zero_in_degree=True)
         if model == "sage":
             return layers.SAGEConv(inputs, outputs, "mean")
-        width = outputs if last else outputs // HEADS
+        width = outputs if last and not linear else outputs // HEADS
         return layers.GATConv(inputs, width, HEADS, attn_drop=DROPOUT, allow_zero_in_degree=True)
 
-    widths = [FEATURES] + [HIDDEN] * (LAYERS - 1) + [CLASSES]
+    widths = [FEATURES] + [HIDDEN] * (LAYERS - 1) + [HIDDEN if linear else CLASSES]
     stack = nn.ModuleList(layer(*widths[k : k + 2], k + 1 == LAYERS) for k in range(LAYERS))
+    if linear:
+        stack.append(nn.Linear(HIDDEN, CLASSES))
     activation = nn.functional.elu if model == "gat" else nn.functional.relu
 
     def forward(x):
-        for k, conv in enumerate(stack):
-            x, last = conv(g, x), k + 1 == LAYERS
+        for k, conv in enumerate(stack[:LAYERS]):
+            x, last = conv(g, x), k + 1 == LAYERS and not linear
             if model == "gat":
                 x = x.mean(1) if last else x.flatten(1)
             if not last:
                 x = nn.functional.dropout(activation(x), DROPOUT)
-        return x
+        return stack[LAYERS](x) if linear else x
 
     return forward, stack.parameters()
 
@@ -73,7 +76,7 @@ IMPLEMENTATIONS = {
     for model in ("gcn", "sage", "gat")
     for name, implementation in (("pyg", edge_list), ("csr", csr), ("dgl", dgl))
     if (model, name) != ("gat", "csr")
-}
+} | {"gat+linear:dgl": ("gat+linear", dgl)}
 
 
 def epoch(name, graph):

@@ -26,6 +26,8 @@ enum Share {
     Nodes,
     /// Edges into the part's nodes
     Edges,
+    /// Both
+    Both,
 }
 
 #[derive(clap::Args)]
@@ -74,6 +76,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let balance = match args.balance {
         Share::Nodes => Balance::Nodes,
         Share::Edges => Balance::Edges,
+        Share::Both => Balance::Both,
     };
     let options = Options { method: args.method, parts: args.parts, balance, order: args.order, seed: args.seed };
     if args.chunks {

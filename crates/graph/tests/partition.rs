@@ -19,7 +19,7 @@ use graphweft_graph::{AnyCsr, Csr, Dataset, Error, NodeId};
 use proptest::prelude::*;
 
 fn options() -> impl Strategy<Value = Options> {
-    let balance = prop_oneof![Just(Balance::Nodes), Just(Balance::Edges)];
+    let balance = prop_oneof![Just(Balance::Nodes), Just(Balance::Edges), Just(Balance::Both)];
     let (method, order) = (prop::sample::select(&Method::ALL[..]), prop::sample::select(&Order::ALL[..]));
     (method, 1usize..9, balance, order, any::<u64>()).prop_map(|(method, parts, balance, order, seed)| Options {
         method,
@@ -47,7 +47,12 @@ fn is_a_partition(p: &Partition, n: usize, parts: usize) {
 
 /// The weights of the parts stay within 1.05 of the mean, or within what the heaviest node forces.
 fn is_balanced<I: NodeId>(g: &Csr<I>, p: &Partition, options: &Options) {
-    let weight = |i: usize| if options.balance == Balance::Nodes { 1 } else { g.degree(i) as u64 };
+    let mean = (g.num_edges() as f64 / g.num_dst().max(1) as f64).round().max(1.0) as u64;
+    let weight = |i: usize| match options.balance {
+        Balance::Nodes => 1,
+        Balance::Edges => g.degree(i) as u64,
+        Balance::Both => g.degree(i) as u64 + mean,
+    };
     let (mut loads, mut total, mut heaviest) = (vec![0u64; options.parts], 0, 0);
     for i in 0..g.num_dst() {
         loads[p.part_of(i)] += weight(i);
@@ -139,7 +144,7 @@ fn a_larger_graph_is_divided_the_same_on_any_number_of_threads() {
     let random = |k: usize| k.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
     let list = (0..5 * n).map(|k| (k % n, if k % 3 == 0 { random(k) % n } else { (k % n + random(k) % 50) % n }));
     let g = Edges { n, list: list.collect() }.csr::<u32>().symmetrise();
-    for balance in [Balance::Nodes, Balance::Edges] {
+    for balance in [Balance::Nodes, Balance::Edges, Balance::Both] {
         let options = Options { balance, ..Options::new(Method::Streaming, 5) };
         let p = on_any_threads(|| partition(&g, &options, &Silent).unwrap());
         is_a_partition(&p, n, 5);
@@ -149,10 +154,28 @@ fn a_larger_graph_is_divided_the_same_on_any_number_of_threads() {
     }
 }
 
+/// Hubs with few nodes around them: parts of as many nodes differ in edges, and the other way round.
+#[cfg(feature = "metis")]
+#[test]
+fn metis_shares_out_nodes_and_edges_at_once() {
+    let n = 4000usize;
+    let random = |k: usize| k.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+    // Node i has about n / (i + 20) random neighbours among those near it.
+    let list = (0..n).flat_map(|i| (0..1 + n / (i + 20)).map(move |k| (i, (i + random(n * i + k) % 200) % n)));
+    let g = Edges { n, list: list.collect() }.csr::<u32>().symmetrise();
+    let imbalance = |balance| {
+        let p = partition(&g, &Options { balance, ..Options::new(Method::Metis, 4) }, &Silent).unwrap();
+        statistics(&g, &p).imbalance
+    };
+    let (nodes, edges, both) = (imbalance(Balance::Nodes), imbalance(Balance::Edges), imbalance(Balance::Both));
+    assert!(nodes.edges > 1.3 && edges.nodes > 1.3, "{nodes:?} {edges:?}: this graph shows nothing");
+    assert!(both.nodes < 1.15 && both.edges < 1.15, "{both:?}");
+}
+
 #[test]
 fn graphs_without_edges_or_nodes_are_divided_too() {
     for method in Method::ALL {
-        for balance in [Balance::Nodes, Balance::Edges] {
+        for balance in [Balance::Nodes, Balance::Edges, Balance::Both] {
             let options = Options { balance, ..Options::new(method, 1) };
             let nothing = Csr::<u32>::new(vec![0], vec![], 0).unwrap();
             let p = partition(&nothing, &options, &Silent).unwrap();

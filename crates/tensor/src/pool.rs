@@ -2,7 +2,7 @@
 //!
 //! Training asks for the same sizes in every step. Fresh pages cost a fault each, which for large temporaries is as dear as the
 //! computation; so a freed block waits for the next request of about its size. To keep resident memory near the accounted
-//! peak, idle blocks are given back as soon as everything held would exceed the peak by more than a quarter.
+//! peak, idle blocks are given back as soon as everything held would exceed the peak by more than a twentieth.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 /// A request may be met by an idle block up to this much larger.
 const FIT: f64 = 1.125;
 /// Held memory may exceed the accounted peak by this factor before idle blocks are given back.
-const SLACK: f64 = 1.25;
+const SLACK: f64 = 1.05;
 
 /// Idle blocks by capacity.
 pub(crate) struct Pool<B> {
@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn idle_blocks_go_when_they_would_exceed_the_peak_by_a_quarter() {
+    fn idle_blocks_go_when_they_would_exceed_the_peak_by_a_twentieth() {
         let (pool, ledger) = (Pool::default(), Ledger::default());
         ledger.add(Tag::Activations, 1000);
         ledger.remove(Tag::Activations, 1000);
         pool.put(600, 'a');
         pool.put(700, 'b');
         pool.trim(&ledger);
-        assert_eq!((pool.take(700), pool.take(600)), (None, Some('a')), "1300 idle bytes were over 1250");
+        assert_eq!((pool.take(700), pool.take(600)), (None, Some('a')), "1300 idle bytes were over 1050");
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub enum Balance {
     Nodes,
     /// Edges into the part's nodes: equal work in graph operations.
     Edges,
+    /// Both as nearly as may be: hubs make parts of equally many nodes differ twofold in edges. METIS holds each of the two;
+    /// elsewhere a node weighs its edges and the mean of all nodes' edges.
+    Both,
 }
 
 impl Balance {
@@ -22,6 +25,7 @@ impl Balance {
         match self {
             Self::Nodes => 1,
             Self::Edges => graph.degree(i) as u64,
+            Self::Both => graph.degree(i) as u64 + mean_degree(graph),
         }
     }
 
@@ -30,8 +34,15 @@ impl Balance {
         match self {
             Self::Nodes => graph.num_dst() as u64,
             Self::Edges => graph.num_edges() as u64,
+            Self::Both => graph.num_edges() as u64 + graph.num_dst() as u64 * mean_degree(graph),
         }
     }
+}
+
+/// Rounded, and at least one, so that no node is without weight.
+pub(super) fn mean_degree<I: NodeId>(graph: &Csr<I>) -> u64 {
+    let (edges, nodes) = (graph.num_edges() as u64, graph.num_dst().max(1) as u64);
+    ((edges + nodes / 2) / nodes).max(1)
 }
 
 /// The most that a part may weigh: 1.05 times the mean.

@@ -7,10 +7,11 @@ use super::balance::{self, Balance};
 use crate::csr::{Csr, NodeId};
 
 pub(super) fn assign<I: NodeId>(graph: &Csr<I>, parts: usize, balance: Balance) -> Vec<PartId> {
-    let indptr = graph.indptr();
+    let (indptr, mean) = (graph.indptr(), balance::mean_degree(graph));
     let cuts = balance::cut_runs(graph.num_dst(), parts, |k| match balance {
         Balance::Nodes => k as u64,
         Balance::Edges => indptr[k],
+        Balance::Both => indptr[k] + k as u64 * mean,
     });
     let mut part_of = vec![0; graph.num_dst()];
     for (part, w) in cuts.windows(2).enumerate() {

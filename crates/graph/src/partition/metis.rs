@@ -36,12 +36,16 @@ pub(super) fn assign<I: NodeId>(
     let (offsets, neighbours) = arrays(&undirected);
     drop(undirected);
     drop(phase);
-    let weights: Option<Vec<Idx>> = match balance {
-        Balance::Nodes => None,
-        Balance::Edges => {
-            fits(graph.num_dst(), graph.num_edges())?;
-            Some((0..graph.num_dst()).map(|i| graph.degree(i) as Idx).collect())
-        }
+    match balance {
+        Balance::Nodes => {}
+        Balance::Edges => fits(graph.num_dst(), graph.num_edges())?,
+        Balance::Both => fits(2 * graph.num_dst(), graph.num_edges())?,
+    }
+    let edges = (0..graph.num_dst()).map(|i| graph.degree(i) as Idx);
+    let (constraints, weights): (_, Option<Vec<Idx>>) = match balance {
+        Balance::Nodes => (1, None),
+        Balance::Edges => (1, Some(edges.collect())),
+        Balance::Both => (2, Some(edges.flat_map(|degree| [1, degree]).collect())),
     };
 
     let _phase = progress.start("METIS", 0, Unit::Items);
@@ -50,7 +54,7 @@ pub(super) fn assign<I: NodeId>(
         let remedy = "choose the method streaming, which needs far less memory";
         Error::request(format!("METIS cannot divide this graph: {why}"), remedy)
     };
-    let job = metis::Graph::new(1, parts as Idx, &offsets, &neighbours).map_err(|e| failed(e.to_string()))?;
+    let job = metis::Graph::new(constraints, parts as Idx, &offsets, &neighbours).map_err(|e| failed(e.to_string()))?;
     let job = match &weights {
         Some(w) => job.set_vwgt(w),
         None => job,

@@ -152,7 +152,7 @@ fn every_kind_of_aggregation_compiles() {
 /// Everything over edges once, in cases small enough for compute-sanitizer: hubs whose pieces are merged in two steps, both ways.
 #[test]
 #[ignore = "needs a GPU"]
-fn one_small_case_of_every_kernel_over_edges() {
+fn one_small_case_of_every_kernel_over_edges_on_a_gpu() {
     let graph = |device: &Device| {
         let rows = (0..40u32).map(|i| match i {
             3 => (0..33 * 256).map(|k| if k % 100 == 0 { k % 40 } else { 5 }).collect(),
