@@ -35,7 +35,7 @@ pub(super) struct Chunk {
 /// Who computes with them.
 enum Edges {
     /// This rank alone.
-    Own(AtHand),
+    Own(Box<AtHand>),
     /// The ranks of a stage together; this rank's rows of the chunk are those of the list.
     Shared(Rc<dyn GraphOps>, Rc<RowIndex>),
 }
@@ -79,7 +79,7 @@ impl Chunk {
                 let nodes = &touched[0].nodes;
                 let edges = alone(device, layout, nodes, edge_features(layout.edges())?)?;
                 let ids = edges.ids().clone();
-                (Edges::Own(edges), ids)
+                (Edges::Own(Box::new(edges)), ids)
             }
             Some(Sharing { link, strategy }) => {
                 let mut ranges = vec![0];
@@ -259,9 +259,7 @@ impl Backward for BringBackward {
             }
         }
         let mut own = picked(&chunk.own, Tag::Activations)?;
-        if let Some(from_others) = tables.take(call, number) {
-            device.backend().add(&mut own, &from_others)?;
-        }
+        tables.take(call, number, &mut own)?;
         grads.put(0, own)
     }
 }

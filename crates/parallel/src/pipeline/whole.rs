@@ -48,7 +48,7 @@ impl Whole {
         tape: &mut Tape,
         call: Call,
         (x, more): (&Var, Option<&Var>),
-        made: &dyn Fn(&mut Tape, &Chunk, (&Var, Option<&Var>), Bring<'_>) -> Result<Var>,
+        made: impl Fn(&mut Tape, &Chunk, (&Var, Option<&Var>), Bring<'_>) -> Result<Var>,
     ) -> Result<Var> {
         if let [only] = &self.chunks[..] {
             return made(tape, only, (x, more), &|_, x| Ok(x.clone()));
@@ -93,7 +93,7 @@ impl GraphOps for Whole {
             Score::Gat { z, .. } => (z, None),
             Score::Gatv2 { l, r, .. } => (r, Some(l)),
         };
-        self.each(tape, (layer, "attend"), operands, &|tape, chunk, (x, more), bring| {
+        self.each(tape, (layer, "attend"), operands, |tape, chunk, (x, more), bring| {
             let score = match (a.score, more) {
                 (Score::Dot { .. }, Some(q)) => Score::Dot { q, kv: x },
                 (Score::Gatv2 { a, slope, .. }, Some(l)) => Score::Gatv2 { l, r: x, a, slope },
@@ -109,7 +109,7 @@ impl GraphOps for Whole {
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
-        self.each(tape, (layer, "aggregate"), (x, None), &|tape, chunk, (x, _), bring| {
+        self.each(tape, (layer, "aggregate"), (x, None), |tape, chunk, (x, _), bring| {
             chunk.aggregate(tape, layer, x, (how, weight), bring)
         })
     }
