@@ -140,7 +140,7 @@ def guard(folder):
 def much(g):
     """As crates/train/src/pipeline/guard.rs has it."""
     low = max(min(g["loss"], g["exact_loss"]), 0.1)
-    return g["changed"] > 0.1 or abs(g["loss"] - g["exact_loss"]) > 0.5 * low
+    return g["changed"] > 0.2 or abs(g["loss"] - g["exact_loss"]) > low
 
 
 def result(kind, found, folder):

@@ -17,12 +17,13 @@ use crate::shard::Lesson;
 /// The account of what moves.
 const OP: &str = "guard";
 
-/// Losses further apart than this, by the smaller of the two, are too far apart.
-const LOSS: f64 = 0.5;
+/// Losses further apart than this, by the smaller of the two, are too far apart. This and the next are well above what was seen in
+/// runs that came to the same scores as exact ones: 0.66, and 15 %, most of it in the first epochs (benches/pipeline).
+const LOSS: f64 = 1.0;
 /// Of small losses nobody minds that they differ.
 const SMALL: f64 = 0.1;
 /// So many predictions may change.
-const CHANGED: f64 = 0.1;
+const CHANGED: f64 = 0.2;
 
 /// How far a forward pass in chunks is from an exact one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,7 +115,7 @@ mod tests {
     fn near_losses_and_few_changes_are_not_much() {
         let of = |loss, exact_loss, changed| Divergence { loss, exact_loss, changed };
         assert!(!of(1.0, 1.2, 0.05).is_much() && !of(0.001, 0.01, 0.0).is_much());
-        assert!(of(1.0, 1.2, 0.2).is_much() && of(0.5, 1.2, 0.0).is_much() && of(1.2, 0.5, 0.0).is_much());
-        assert!(of(1.0, 1.2, 0.2).to_string().contains("20.0 %"));
+        assert!(of(1.0, 1.2, 0.3).is_much() && of(0.5, 1.2, 0.0).is_much() && of(1.2, 0.5, 0.0).is_much());
+        assert!(of(1.0, 1.2, 0.3).to_string().contains("30.0 %"));
     }
 }
