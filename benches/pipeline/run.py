@@ -247,14 +247,15 @@ def speed_table(kept):
         for network in NETWORKS:
             times = {s: run["ms"][network] for s, run in runs.items()}
             exact, hybrid = [s for s in EXACT if s in times], [s for s in PIPELINES[1:] if s in times]
-            if not exact or "pipeline" not in times:
+            pipelines = [s for s in PIPELINES if s in times]
+            if not exact or not pipelines:
                 continue
             best, shared = min(exact, key=times.get), min(hybrid, key=times.get) if hybrid else None
-            least = min(times[s] for s in ["pipeline", *hybrid])
+            least, alone = min(times[s] for s in pipelines), times.get("pipeline")
             plan = kept.get(f"choice {graph} {layers} {network}")
             choice = plan["choice"]["strategy"] if plan else ""
             regret = f"{100 * (times[choice] / min(times.values()) - 1):.1f}" if choice in times else ""
-            cells = [graph, str(layers), network, best, f"{times[best]:.0f}", f"{times['pipeline']:.0f}", shared or "",
+            cells = [graph, str(layers), network, best, f"{times[best]:.0f}", f"{alone:.0f}" if alone else "", shared or "",
                      f"{times[shared]:.0f}" if shared else "", f"{times[best] / least:.2f}", choice, regret]
             lines.append(f"| {' | '.join(cells)} |")
     return lines
