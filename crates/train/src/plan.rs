@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use graphweft_graph::chunks::{self, Chunks};
-use graphweft_graph::partition::{self, Method, Options, Partition};
+use graphweft_graph::partition::{self, Balance, Method, Options, Partition};
 use graphweft_graph::progress::Progress;
 use graphweft_graph::{Csr, Error as Bad};
 use graphweft_model::Remat;
@@ -216,8 +216,10 @@ pub(crate) fn divide(
         let partition = partition::load(&folder, nodes)?.partition;
         return Ok((Division { method, parts, stored: Some(folder) }, partition));
     }
+    // METIS can hold two things level: hubs would give ranks of equally many rows very different work.
+    let balance = if method == Method::Metis { Balance::Both } else { Balance::default() };
     // Ranks beyond the last node have none.
-    let options = Options::new(method, parts.min(nodes.max(1)));
+    let options = Options { balance, ..Options::new(method, parts.min(nodes.max(1))) };
     let partition = partition::partition(graph, &options, progress)?;
     Ok((Division { method, parts, stored: None }, partition))
 }

@@ -11,7 +11,12 @@ pub(crate) type Which<'a> = Option<&'a [u64]>;
 pub(crate) fn numbers<'a, T: Copy>(values: &'a [T], width: usize, which: Which<'_>) -> Cow<'a, [T]> {
     match which {
         None => values.into(),
-        Some(ids) => ids.iter().flat_map(|id| &values[*id as usize * width..][..width]).copied().collect(),
+        Some(ids) => {
+            // As large as it will be: growing by doubling would take three times the memory on the way.
+            let mut some = Vec::with_capacity(ids.len() * width);
+            ids.iter().for_each(|id| some.extend_from_slice(&values[*id as usize * width..][..width]));
+            some.into()
+        }
     }
 }
 
