@@ -36,10 +36,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     ranks: Ranks,
 
-    /// Let auto also choose pipelines, which are faster for deep models on slow networks and do not compute quite the same
-    #[arg(long)]
-    allow_approximate: bool,
-
     /// Model: gt, gcn, sage, gat, …, mlp
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
@@ -83,9 +79,6 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let mut flags = Draft::default();
     args.ranks.set(&mut flags)?;
-    if args.allow_approximate {
-        flags.set("parallel", "allow_approximate", true)?;
-    }
     if let Some(profile) = &args.profile {
         flags.set("parallel", "profile", profile.as_str())?;
     }

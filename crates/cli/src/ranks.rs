@@ -19,6 +19,10 @@ pub(crate) struct Ranks {
     #[arg(long, value_name = "NAME")]
     strategy: Option<String>,
 
+    /// Let auto choose what does not compute quite the same too: pipelines, and isolated, which learns from pieces of the graph
+    #[arg(long)]
+    allow_approximate: bool,
+
     /// What they are: threads of this process, processes that mpirun started (mpi), or processes with a GPU each (nccl)
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
@@ -29,6 +33,9 @@ impl Ranks {
     pub(crate) fn set(&self, draft: &mut Draft) -> anyhow::Result<()> {
         if let Some(ranks) = self.ranks {
             draft.set("parallel", "ranks", i64::from(ranks))?;
+        }
+        if self.allow_approximate {
+            draft.set("parallel", "allow_approximate", true)?;
         }
         for (key, value) in [("strategy", &self.strategy), ("comm", &self.comm)] {
             if let Some(value) = value {

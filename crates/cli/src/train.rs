@@ -52,10 +52,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     ranks: Ranks,
 
-    /// Let auto also choose pipelines, which are faster for deep models on slow networks and do not compute quite the same
-    #[arg(long)]
-    allow_approximate: bool,
-
     /// Model: gt, gcn, sage, gat, …, mlp
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
@@ -202,9 +198,6 @@ impl Args {
             flags.set("isolated", "memory", i64::try_from(memory)?)?;
         }
         self.ranks.set(&mut flags)?;
-        if self.allow_approximate {
-            flags.set("parallel", "allow_approximate", true)?;
-        }
         draft(&self.settings, &self.origin, self.model.as_deref(), &flags)
     }
 }

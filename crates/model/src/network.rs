@@ -166,6 +166,11 @@ pub trait Layer {
         Vec::new()
     }
 
+    /// Whether it looks along edges; if not, a row of its output depends on that row of its input alone.
+    fn sees_edges(&self) -> bool {
+        true
+    }
+
     /// From the state before to the state after. The state before the first layer is empty (features are in `step`), that after
     /// the last one is the logits alone.
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>>;

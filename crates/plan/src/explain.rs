@@ -116,7 +116,9 @@ fn moves(choice: &Candidate, p: &Prediction, facts: &Facts) -> String {
             )
         }
         Strategy::Ring { .. } => "a rank holds the rows of one other at a time, while the next are under way".into(),
-        Strategy::Isolated => "ranks learn from pieces of their own, and only gradients move".into(),
+        Strategy::Isolated => {
+            "approximate, as allowed: ranks learn from pieces of their own, and only gradients move".into()
+        }
         Strategy::Pipeline { .. } => "ranks share layers, and chunks of the graph pass through them".into(),
         Strategy::Grid { nodes, heads, inside } => {
             let inside = if inside == Inside::Gather { "all rows of a column" } else { "few rows" };

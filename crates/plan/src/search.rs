@@ -92,6 +92,14 @@ impl Space {
         let partitions = if ranks == 1 { Vec::new() } else { partitions };
         Self { strategies: strategies(ranks, shares), partitions, hopeless: Vec::new(), remat }
     }
+
+    /// The same with the strategies that compute something else, as far as they can be rehearsed; one rank needs none.
+    pub fn with_approximate(mut self) -> Self {
+        if !self.strategies.contains(&Strategy::Local) {
+            self.strategies.push(Strategy::Isolated);
+        }
+        self
+    }
 }
 
 /// A candidate and what is known of it.

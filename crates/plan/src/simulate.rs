@@ -90,9 +90,8 @@ impl Cast {
         let all = |strategy, groups, of| Ok(Self { strategy, ranks: few, groups, of });
         match strategy {
             Strategy::Local => all(strategy, 1, 1),
-            Strategy::Isolated => Err("pieces of a graph are not simulated".into()),
             Strategy::Pipeline { .. } => Err("pipelines are not simulated".into()),
-            Strategy::Halo(_) | Strategy::Ring { .. } => all(strategy, few, ranks),
+            Strategy::Halo(_) | Strategy::Ring { .. } | Strategy::Isolated => all(strategy, few, ranks),
             Strategy::Gather | Strategy::Heads if ranks > MOST => {
                 Err(format!("every one of {ranks} ranks would work on all nodes"))
             }

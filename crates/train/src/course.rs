@@ -138,18 +138,21 @@ impl Course {
     }
 
     /// The scores of all three parts.
-    pub(crate) fn evaluate(&self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
-        match &self.0 {
+    pub(crate) fn evaluate(&mut self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
+        match &mut self.0 {
             Kind::Whole(Whole { shard, lesson }) | Kind::Pieces(_, Whole { shard, lesson }) => {
                 learner.evaluate(shard, lesson, metric, epoch)
             }
             Kind::Stage(stage) => stage.evaluate(learner, metric, epoch),
-            Kind::OutOfCore(_, rows, scored) => rows.evaluate(learner, scored, metric, epoch),
+            Kind::OutOfCore(pieces, rows, scored) => {
+                pieces.put_away();
+                rows.evaluate(learner, scored, metric, epoch)
+            }
         }
     }
 
-    /// Writes the logits of all nodes, where the rank that leads is.
-    pub(crate) fn predict(&self, learner: &Learner, dir: Option<&RunDir>) -> Result<()> {
+    /// Writes the logits of all nodes, where the rank that leads is; the model was last scored after epoch `epoch`.
+    pub(crate) fn predict(&self, learner: &Learner, epoch: u64, dir: Option<&RunDir>) -> Result<()> {
         match &self.0 {
             Kind::Whole(Whole { shard, .. }) | Kind::Pieces(_, Whole { shard, .. }) => {
                 let logits = learner.logits(shard)?;
@@ -159,7 +162,9 @@ impl Course {
                 }
             }
             Kind::Stage(stage) => stage.predict(learner, dir),
-            Kind::OutOfCore(_, rows, _) => dir.map_or(Ok(()), |dir| rows.predict(learner, &dir.predictions_path())),
+            Kind::OutOfCore(_, rows, _) => {
+                dir.map_or(Ok(()), |dir| rows.predict(learner, Some(epoch), &dir.predictions_path()))
+            }
         }
     }
 }

@@ -130,7 +130,7 @@ impl Trained {
     ) -> Result<Option<usize>> {
         if let Some(chunks) = self.in_chunks(world, data, progress)? {
             let path = path.to_path_buf();
-            self.in_blocks(world, data, chunks, move |rows, learner| rows.predict(learner, &path))?;
+            self.in_blocks(world, data, chunks, move |rows, learner| rows.predict(learner, None, &path))?;
             return Ok(Some(data.classes));
         }
         let Some((rows, cols)) = self.predict(world, data, progress)? else { return Ok(None) };

@@ -19,6 +19,7 @@
 mod loader;
 mod memory;
 mod timetable;
+mod unread;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -39,6 +40,7 @@ use timetable::{Timetable, Visit};
 
 pub(crate) use loader::{Loaded, Seeds, gather};
 pub(crate) use memory::{Demand, size};
+pub(crate) use unread::Unread;
 
 /// The pieces that a rank learns from.
 pub(crate) struct Pieces {
@@ -107,6 +109,15 @@ impl Pieces {
         let lesson = Lesson::of_seeds(&shard, seeds)?;
         self.now = Some((visit, shard, lesson));
         Ok(())
+    }
+
+    /// Gives back the memory of the piece at hand and of the one that comes next; they are loaded again when they are needed.
+    pub(crate) fn put_away(&mut self) {
+        self.now = None;
+        if let Some((_, thread)) = self.coming.take() {
+            // What went wrong there will go wrong again.
+            drop(thread.join());
+        }
     }
 
     /// Begins to load what comes next.

@@ -2,11 +2,14 @@
 //!
 //! A block of rows needs the state before a layer of its own nodes and of their sources, which is a piece with a whole halo; what
 //! comes out for the block's rows is appended to a file, and that file, mapped, is the state before the next layer. So memory
-//! holds one block, the disk two states. This is for models whose layers look along edges and nowhere else; dropout is off and
-//! normalisation uses running moments, so rows do not depend on who is computed with them.
+//! holds one block, the disk two states. Layers that compute each row by itself go with the one before or after them, and
+//! blocks are as large as fit, because sources that blocks have in common are computed for each. This is for models whose layers
+//! look along edges and nowhere else; dropout is off and normalisation uses running moments, so rows do not depend on who is
+//! computed with them.
 
 mod table;
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +33,7 @@ use crate::run_dir::write_predictions_in_lots;
 use crate::shard::{Shard, own_rows};
 use table::{Table, Writer};
 
-/// Rows of predictions written at a time.
+/// Rows of logits that are scored or written at a time.
 const LOT: usize = 1 << 18;
 
 /// The whole graph, some rows at a time.
@@ -43,6 +46,8 @@ pub(crate) struct LayerWise {
     dtype: DType,
     /// Whether features may be read as the chunks have them.
     in_order: bool,
+    /// The logits that were scored last, and after which epoch.
+    scored_last: RefCell<Option<(u64, Table)>>,
 }
 
 /// The nodes that are scored.
@@ -57,11 +62,10 @@ pub(crate) struct Scored {
 impl LayerWise {
     /// Prepares blocks that fit; states go to unnamed files in `folder`.
     pub(crate) fn new(rank: &Rank, data: &Arc<Data>, chunks: &Chunks, config: &Config, folder: &Path) -> Result<Self> {
-        let mut blocks: Vec<Range<usize>> = (0..chunks.count()).map(|chunk| chunks.rows(chunk)).collect();
-        if let Some(memory) = config.isolated.memory {
-            let demand = Demand::of_inference(data, config)?;
-            blocks = blocks.into_iter().flat_map(|rows| fitting(chunks, rows, &demand, memory)).collect();
-        }
+        let blocks = match config.isolated.memory {
+            Some(memory) => fitting(chunks, 0..chunks.num_nodes(), &Demand::of_inference(data, config)?, memory),
+            None => (0..chunks.count()).map(|chunk| chunks.rows(chunk)).collect(),
+        };
         Ok(Self {
             rank: rank.clone(),
             data: Arc::clone(data),
@@ -70,6 +74,7 @@ impl LayerWise {
             scratch: Scratch::new(folder),
             dtype: config.compute.dtype.into(),
             in_order: config.data.normalise == Normalise::None,
+            scored_last: RefCell::default(),
         })
     }
 
@@ -108,17 +113,24 @@ impl LayerWise {
 
     /// The scores of all three parts.
     pub(crate) fn evaluate(&self, learner: &Learner, scored: &Scored, metric: Metric, epoch: u64) -> Result<Scores> {
-        let logits = self.logits(learner)?;
-        let values = logits.rows(self.rank.device(), &scored.nodes)?;
-        let logits = Logits::of(&values)?;
+        let (logits, device) = (self.logits(learner)?, self.rank.device());
         let reduce = self.rank.reduce(Total::Metrics);
-        let scoring = Scoring { metric, truth: scored.labels.truth(), device: self.rank.device(), reduce: &*reduce };
-        scoring.scores(&logits, &scored.parts, epoch)
+        let scoring = Scoring { metric, truth: scored.labels.truth(), device, reduce: &*reduce };
+        let lots = scored.nodes.chunks(LOT).zip((0..).step_by(LOT));
+        let lots = lots.map(|(nodes, first)| Logits::of_lot(&logits.rows(device, nodes)?, first));
+        let scores = scoring.scores_of_lots(lots, &scored.parts, epoch)?;
+        self.scored_last.replace(Some((epoch, logits)));
+        Ok(scores)
     }
 
-    /// Writes the logits of all nodes, a row each in original ids.
-    pub(crate) fn predict(&self, learner: &Learner, path: &Path) -> Result<()> {
-        let (logits, device) = (self.logits(learner)?, self.rank.device());
+    /// Writes the logits of all nodes, a row each in original ids. Those that were scored after epoch `scored` are not computed
+    /// again, if they are the last that were.
+    pub(crate) fn predict(&self, learner: &Learner, scored: Option<u64>, path: &Path) -> Result<()> {
+        let device = self.rank.device();
+        let logits = match self.scored_last.take() {
+            Some((epoch, logits)) if Some(epoch) == scored => logits,
+            _ => self.logits(learner)?,
+        };
         let originals: Vec<i64> = (0..self.chunks.num_nodes() as i64).collect();
         let order = self.chunks.new_ids(&originals);
         drop(originals);
@@ -131,20 +143,22 @@ impl LayerWise {
 
     /// The state after the last layer.
     fn logits(&self, learner: &Learner) -> Result<Table> {
+        // What was scored before takes room on the disk.
+        self.scored_last.take();
         let mut state: Vec<Table> = Vec::new();
-        for layer in 0..learner.depth() {
+        for (pass, layers) in learner.passes().into_iter().enumerate() {
             let mut after: Vec<Writer> = Vec::new();
             for block in &self.blocks {
-                let (shard, piece) = self.shard(block, layer == 0)?;
+                let (shard, nodes, own) = self.shard(block, pass == 0)?;
                 let device = self.rank.device();
-                let before =
-                    state.iter().map(|table| table.rows(device, &piece.nodes)).collect::<Result<Vec<Matrix>>>()?;
-                let found = learner.layer(layer, &shard, before)?;
+                let before = state.iter().map(|table| table.rows(device, &nodes)).collect::<Result<Vec<Matrix>>>()?;
+                drop(nodes);
+                let found = learner.layers(layers.clone(), &shard, before)?;
                 if after.is_empty() {
                     after = found.iter().map(|m| Writer::new(&self.scratch, m)).collect();
                 }
                 for (to, m) in after.iter_mut().zip(&found) {
-                    to.push(m, piece.base.clone())?;
+                    to.push(m, own.clone())?;
                 }
                 self.chunks.release();
             }
@@ -154,8 +168,9 @@ impl LayerWise {
         Ok(state.into_iter().next().ok_or_else(none)?)
     }
 
-    /// A block with its sources. Only the first layer looks at features.
-    fn shard(&self, block: &Range<usize>, first: bool) -> Result<(Shard, Piece)> {
+    /// A block with its sources, which nodes these are, and which of their rows are the block's. Only the first layer looks at
+    /// features.
+    fn shard(&self, block: &Range<usize>, first: bool) -> Result<(Shard, Vec<u32>, Range<usize>)> {
         let piece = Piece::cut(&self.chunks, block.clone(), None, &Halo::All);
         let width = self.data.encoding_width();
         let (features, encodings) = if first {
@@ -171,18 +186,19 @@ impl LayerWise {
             (Rows::Dense { values: Vec::new().into(), width: 0 }, Vec::new())
         };
         let seeds = Seeds { rows: Vec::new(), weights: Vec::new(), labels: Target::Class(Vec::new()) };
+        let (nodes, own) = (piece.nodes.clone(), piece.base.clone());
         let graph = Prepared::plain(piece.graph.clone());
-        let loaded = Loaded { piece: piece.clone(), graph, features, encodings, seeds };
+        let loaded = Loaded { piece, graph, features, encodings, seeds };
         let (shard, _) = Shard::of_piece(&self.rank, loaded, self.dtype, self.data.classes)?;
-        Ok((shard, piece))
+        Ok((shard, nodes, own))
     }
 }
 
 /// Cuts rows in halves until each block fits with its halo.
 fn fitting(chunks: &Chunks, rows: Range<usize>, demand: &Demand, memory: u64) -> Vec<Range<usize>> {
     let indptr = chunks.graph().indptr();
-    let edges = indptr[rows.end] - indptr[rows.start];
-    let fits = Piece::reach(chunks, &rows) as u64 <= demand.rows_in(memory, edges);
+    let room = demand.rows_in(memory, indptr[rows.end] - indptr[rows.start]);
+    let fits = Piece::reaches_at_most(chunks, &rows, usize::try_from(room).unwrap_or(usize::MAX));
     chunks.release();
     if fits || rows.len() <= 1 {
         return vec![rows];

@@ -186,18 +186,23 @@ impl Learner {
         scoring.scores(&logits, &lesson.parts, epoch)
     }
 
-    /// Layer number `layer`, without dropout, on rows of its own: from the state before it to the state after.
-    pub(crate) fn layer(&self, layer: usize, shard: &Shard, state: Vec<Matrix>) -> Result<Vec<Matrix>> {
+    /// From the state before some layers to the state after them, without dropout.
+    pub(crate) fn layers(&self, layers: Range<usize>, shard: &Shard, state: Vec<Matrix>) -> Result<Vec<Matrix>> {
         let mut tape = Tape::without_gradients(shard.device());
-        let state: Vec<Var> = state.into_iter().map(|m| tape.constant(m)).collect();
+        let mut state: Vec<Var> = state.into_iter().map(|m| tape.constant(m)).collect();
         let step = self.step_of(shard, Mode::Evaluate, 0);
-        let after = self.network.layers()[layer].forward(&mut tape, &step, &state)?;
-        Ok(after.iter().map(|var| var.value().clone()).collect())
+        for layer in &self.network.layers()[layers] {
+            state = layer.forward(&mut tape, &step, &state)?;
+        }
+        Ok(state.iter().map(|var| var.value().clone()).collect())
     }
 
-    /// How many layers there are.
-    pub(crate) fn depth(&self) -> usize {
-        self.network.layers().len()
+    /// All layers, cut so that of each part at most one looks along edges.
+    pub(crate) fn passes(&self) -> Vec<Range<usize>> {
+        let layers = self.network.layers();
+        let seeing = (0..layers.len()).filter(|k| layers[*k].sees_edges());
+        let cuts: Vec<usize> = [0].into_iter().chain(seeing.skip(1)).chain([layers.len()]).collect();
+        cuts.windows(2).map(|w| w[0]..w[1]).collect()
     }
 
     /// Running moments of ranks that have each seen rows of their own become their mean.

@@ -1,13 +1,17 @@
 //! Scores, in per cent.
 //!
 //! A rank scores its own rows; what ranks add up goes through one [`Reduce`]. Counting metrics add a few numbers. Ranking metrics
-//! need every score: each rank puts its own at their places in a vector of zeros, and the sum is the whole vector, exactly.
+//! need every score: each rank puts its own at their places in a vector of zeros, and the sum is the whole vector, exactly. Logits
+//! may come lot by lot, where all of them together would be too much.
 
 mod accuracy;
 mod average_precision;
 mod loss;
 mod macro_f1;
 mod roc_auc;
+
+use std::borrow::Borrow;
+use std::ops::Range;
 
 use graphweft_tensor::{DType, Device, Matrix, Reduce, Tag};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -65,22 +69,28 @@ pub enum Truth<'a> {
     Each(&'a [f32]),
 }
 
-/// Logits on the host.
+/// Logits on the host: of all rows, or of a lot of them.
 pub struct Logits {
     values: Vec<f64>,
     cols: usize,
+    rows: Range<usize>,
 }
 
 impl Logits {
-    /// Copies a matrix of any type.
+    /// Copies a matrix of any type, which has all rows.
     pub fn of(m: &Matrix) -> Result<Self> {
-        let wide = m.device().convert("metrics", m, DType::F64)?;
-        Ok(Self { values: wide.to_vec()?, cols: m.cols() })
+        Self::of_lot(m, 0)
     }
 
-    /// The row of a node.
+    /// The same for a matrix whose first row is row `first` of all.
+    pub fn of_lot(m: &Matrix, first: usize) -> Result<Self> {
+        let wide = m.device().convert("metrics", m, DType::F64)?;
+        Ok(Self { values: wide.to_vec()?, cols: m.cols(), rows: first..first + m.rows() })
+    }
+
+    /// The row of a node, which must be among these.
     pub fn row(&self, row: usize) -> &[f64] {
-        &self.values[row * self.cols..][..self.cols]
+        &self.values[(row - self.rows.start) * self.cols..][..self.cols]
     }
 
     /// Columns.
@@ -98,13 +108,44 @@ impl Logits {
 /// The rows of one part of a split that this rank has, and where they stand in the whole part.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Rows of this rank.
+    /// Rows of this rank, ascending.
     pub rows: Vec<u32>,
     /// The place of each in the whole part.
     pub places: Vec<usize>,
     /// How many the whole part has.
     pub total: usize,
 }
+
+impl Part {
+    /// How many of its rows are before row `row`.
+    fn before(&self, row: usize) -> usize {
+        self.rows.partition_point(|own| (*own as usize) < row)
+    }
+
+    fn rows_among(&self, rows: &Range<usize>) -> &[u32] {
+        &self.rows[self.before(rows.start)..self.before(rows.end)]
+    }
+}
+
+/// What a metric wants to know of a part: a few sums or, one for each task, the scores and kinds of all nodes.
+#[derive(Default)]
+struct Counts(Vec<Vec<f64>>);
+
+impl Counts {
+    fn add(&mut self, more: &[f64]) {
+        match self.0.first_mut() {
+            Some(sums) => add(sums, more),
+            None => self.0.push(more.to_vec()),
+        }
+    }
+}
+
+fn add(to: &mut [f64], more: &[f64]) {
+    to.iter_mut().zip(more).for_each(|(sum, x)| *sum += x);
+}
+
+/// A score from the scores of nodes, and which of them are positive.
+type Ranking = fn(&[(f64, bool)]) -> Option<f64>;
 
 /// What scoring needs beside the numbers.
 pub struct Scoring<'a> {
@@ -121,23 +162,34 @@ pub struct Scoring<'a> {
 impl Scoring<'_> {
     /// The score of a part, in per cent; NaN where nothing can be scored.
     pub fn score(&self, logits: &Logits, part: &Part) -> Result<f64> {
-        let score = match self.metric {
-            Metric::Accuracy => accuracy::score(&self.sum(&accuracy::count(logits, self.truth, &part.rows))?),
-            Metric::MacroF1 => {
-                macro_f1::score(&self.sum(&macro_f1::count(logits, self.truth, &part.rows))?, self.truth)
-            }
-            Metric::RocAuc => self.mean_over_tasks(logits, part, roc_auc)?,
-            Metric::AveragePrecision => self.mean_over_tasks(logits, part, average_precision)?,
-        };
-        Ok(100.0 * score)
+        let mut counts = Counts::default();
+        self.count(&mut counts, logits, part);
+        self.scored(&counts, part)
     }
 
     /// The scores of train, valid and test, after an epoch.
     pub fn scores(&self, logits: &Logits, parts: &[Part; 3], epoch: u64) -> Result<Scores> {
-        let [train, valid, test] = parts;
-        let score = |part| self.score(logits, part);
-        let valid_loss = self.loss(logits, valid)?;
-        Ok(Scores { epoch, train: score(train)?, valid: score(valid)?, test: score(test)?, valid_loss })
+        self.scores_of_lots(std::iter::once(Ok(logits)), parts, epoch)
+    }
+
+    /// The same for logits that come lot by lot: of most metrics a few counts are kept, not the logits.
+    pub fn scores_of_lots<L: Borrow<Logits>>(
+        &self,
+        lots: impl Iterator<Item = Result<L>>,
+        parts: &[Part; 3],
+        epoch: u64,
+    ) -> Result<Scores> {
+        let (mut counts, mut losses) = ([(); 3].map(|()| Counts::default()), vec![0.0; 2]);
+        let [_, valid, _] = parts;
+        for lot in lots {
+            let lot = lot?;
+            let logits = lot.borrow();
+            counts.iter_mut().zip(parts).for_each(|(counts, part)| self.count(counts, logits, part));
+            add(&mut losses, &loss::count(logits, self.truth, valid.rows_among(&logits.rows)));
+        }
+        let losses = self.sum(&losses)?;
+        let [train, valid, test] = [0, 1, 2].map(|k| self.scored(&counts[k], &parts[k]));
+        Ok(Scores { epoch, train: train?, valid: valid?, test: test?, valid_loss: losses[0] / losses[1] })
     }
 
     /// The mean loss of a part; NaN where no label is known.
@@ -153,20 +205,47 @@ impl Scoring<'_> {
         Ok(m.to_vec()?)
     }
 
-    /// The mean of a ranking metric over the tasks that have both kinds of nodes.
-    fn mean_over_tasks(&self, logits: &Logits, part: &Part, metric: fn(&[(f64, bool)]) -> Option<f64>) -> Result<f64> {
-        let tasks = if matches!(self.truth, Truth::Class(_)) { 1 } else { logits.cols() };
-        let (mut sum, mut count) = (0.0, 0.0);
-        for task in 0..tasks {
-            // Scores first, then kinds: 1 for negative, 2 for positive, 0 for unknown.
-            let mut all = vec![0.0; 2 * part.total];
-            for (&row, &place) in part.rows.iter().zip(&part.places) {
-                let (score, kind) = self.look(logits, row as usize, task);
-                if let Some(positive) = kind {
-                    (all[place], all[part.total + place]) = (score, if positive { 2.0 } else { 1.0 });
+    /// Adds what a metric wants to know of the rows of a part that are among these logits.
+    fn count(&self, to: &mut Counts, logits: &Logits, part: &Part) {
+        let rows = part.rows_among(&logits.rows);
+        match self.metric {
+            Metric::Accuracy => to.add(&accuracy::count(logits, self.truth, rows)),
+            Metric::MacroF1 => to.add(&macro_f1::count(logits, self.truth, rows)),
+            Metric::RocAuc | Metric::AveragePrecision => {
+                let tasks = if matches!(self.truth, Truth::Class(_)) { 1 } else { logits.cols() };
+                to.0.resize_with(tasks, || vec![0.0; 2 * part.total]);
+                let places = &part.places[part.before(logits.rows.start)..];
+                for (task, all) in to.0.iter_mut().enumerate() {
+                    // Scores first, then kinds: 1 for negative, 2 for positive, 0 for unknown.
+                    for (&row, &place) in rows.iter().zip(places) {
+                        let (score, kind) = self.look(logits, row as usize, task);
+                        if let Some(positive) = kind {
+                            (all[place], all[part.total + place]) = (score, if positive { 2.0 } else { 1.0 });
+                        }
+                    }
                 }
             }
-            let all = self.sum(&all)?;
+        }
+    }
+
+    /// The score, in per cent, from the counts of all ranks.
+    fn scored(&self, counts: &Counts, part: &Part) -> Result<f64> {
+        let Counts(counts) = counts;
+        let one = || counts.first().map_or(Ok(vec![0.0; 2]), |own| self.sum(own));
+        Ok(100.0
+            * match self.metric {
+                Metric::Accuracy => accuracy::score(&one()?),
+                Metric::MacroF1 => macro_f1::score(&one()?, self.truth),
+                Metric::RocAuc => self.mean_over_tasks(counts, part, roc_auc)?,
+                Metric::AveragePrecision => self.mean_over_tasks(counts, part, average_precision)?,
+            })
+    }
+
+    /// The mean of a ranking metric over the tasks that have both kinds of nodes.
+    fn mean_over_tasks(&self, tasks: &[Vec<f64>], part: &Part, metric: Ranking) -> Result<f64> {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for own in tasks {
+            let all = self.sum(own)?;
             let (scores, kinds) = all.split_at(part.total);
             let known = scores.iter().zip(kinds).filter(|(_, kind)| **kind > 0.0);
             let pairs: Vec<(f64, bool)> = known.map(|(score, kind)| (*score, *kind > 1.5)).collect();

@@ -82,13 +82,10 @@ impl Planner<'_> {
             self.config.compute.remat,
         );
         if self.config.parallel.allow_approximate {
+            space = space.with_approximate();
             space.strategies.extend(pipelines(self.ranks));
         }
         if let Choice::Named(strategy) = self.config.parallel.strategy {
-            if strategy == Strategy::Isolated {
-                let problem = "isolated is approximate, and what it takes is not rehearsed";
-                return Err(Error::setting("parallel.strategy", problem, "train with it by name, or plan the others"));
-            }
             space.strategies = vec![strategy];
         }
         let reason = |d: &&Divided| (d.division.method, format!("α = {:.2}, where another way has {best:.2}", d.alpha));

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use graphweft_comm::{Clocked, Communicator, Log, Network, Recorder, Times, Type, View, replay, threads};
+use graphweft_graph::chunks::Chunks;
+use graphweft_graph::dataset::Split;
 use graphweft_graph::partition::Partition;
 use graphweft_model::Prepared;
 use graphweft_parallel::{Layout, Strategy};
@@ -21,6 +23,7 @@ use graphweft_tensor::{DType, Device, Usage, Work};
 use crate::config::Config;
 use crate::data::Data;
 use crate::error::Result;
+use crate::isolated::Unread;
 use crate::learner::Learner;
 use crate::pipeline::{self, Plant};
 use crate::plan::Plan;
@@ -83,10 +86,10 @@ impl<'a> Stage<'a> {
     /// Where a run would refuse: the strategy is not for this number of ranks, say.
     pub fn rehearse(&self, config: &Config, plan: &Plan) -> Result<Rehearsal> {
         let Self { data, graph, .. } = *self;
-        let learned = data.split_name(config.data.split.as_deref()).and_then(|name| data.split(&name, config.run.seed));
+        let split = data.split_name(config.data.split.as_deref()).and_then(|name| data.split(&name, config.run.seed));
         // Where there are no labels, all rows count.
-        let learned = learned.map_or(1.0, |split| split.train.len() as f64 / graph.csr.num_dst().max(1) as f64);
-        let scene = Scene { config, data, graph, plan, learned };
+        let (split, chunks) = (split.ok(), plan.chunks(&data.graph)?);
+        let scene = Scene { config, data, graph, plan, chunks: chunks.as_ref(), split };
         // Stages have layers, not rows.
         let in_stages = matches!(plan.strategy, Strategy::Pipeline { .. });
         let layouts = match plan.parts.as_ref().filter(|_| !in_stages) {
@@ -124,8 +127,10 @@ struct Scene<'a> {
     data: &'a Data,
     graph: &'a Prepared,
     plan: &'a Plan,
-    /// The part of the rows that is learned from.
-    learned: f64,
+    /// For learning from pieces.
+    chunks: Option<&'a Chunks>,
+    /// Which nodes are learned from.
+    split: Option<&'a Split>,
 }
 
 impl Scene<'_> {
@@ -138,19 +143,32 @@ impl Scene<'_> {
             None => Rank::alone(&device),
             Some(comm) => Rank::among(Rc::new(Clocked::new(comm, &recorder)), &device),
         };
-        let lesson = |shard: &Shard| Lesson::unread(shard, self.data.target.as_ref(), self.learned);
+        let rows = self.graph.csr.num_dst().max(1) as f64;
+        let learned = self.split.map_or(1.0, |split| split.train.len() as f64 / rows);
+        let lesson = |shard: &Shard| Lesson::unread(shard, self.data.target.as_ref(), learned);
         if let Strategy::Pipeline { .. } = self.plan.strategy {
             return self.play_stage(&rank, &recorder, lesson);
         }
         let strategy = (&self.plan.strategy, layout);
         let shard = Shard::with_layout(&rank, self.data, self.graph, strategy, self.config)?;
         let lesson = lesson(&shard)?;
+        // A rank that learns from pieces has these rows all the same, for exams.
+        let mut pieces = self.chunks.map(|chunks| Unread::new(&rank, self.data, chunks, self.config, self.split));
         let mut learner = Learner::new(&rank, shard.shape, self.config)?;
         device.ledger().reset_peak();
         for epoch in 1..=2 {
             recorder.take();
             rank.reset_sent();
-            learner.learn(&shard, &lesson, epoch, self.config.train.lr, &mut |_, _| ())?;
+            match &mut pieces {
+                Some(pieces) => {
+                    pieces.learn(&mut learner, epoch)?;
+                    if epoch == 1 {
+                        // What the first exam makes of those rows stays.
+                        let _ = learner.logits(&shard)?;
+                    }
+                }
+                None => learner.learn(&shard, &lesson, epoch, self.config.train.lr, &mut |_, _| ()).map(|_| ())?,
+            }
         }
         let (peak, sent, log) = (device.ledger().peak(), rank.sent(), recorder.take());
         Ok((Rehearsed { peak, sent, log }, learner.size()))

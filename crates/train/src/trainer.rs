@@ -197,7 +197,7 @@ impl Trainer {
             split: split.name.clone(),
             epochs: now.epoch,
             parameters: course.size(&now.learner)?,
-            best: self.to_best(&now, &course, metric)?,
+            best: self.to_best(&now, &mut course, metric)?,
         };
         let plan = self.compared(&cost);
         let losses = self.finish(rank, &course, &now, record.as_ref(), &plan, &outcome)?;
@@ -306,7 +306,7 @@ impl Trainer {
     }
 
     /// Goes back to the best epoch and gives its scores.
-    fn to_best(&self, now: &Progressing, course: &Course, metric: Metric) -> Result<Scores> {
+    fn to_best(&self, now: &Progressing, course: &mut Course, metric: Metric) -> Result<Scores> {
         match now.best {
             Some(best) => {
                 now.learner.load_model(&now.best_model)?;
@@ -335,7 +335,7 @@ impl Trainer {
         plan: &Plan,
         outcome: &Outcome,
     ) -> Result<Vec<f64>> {
-        course.predict(&now.learner, self.dir.as_ref().filter(|_| record.is_some()))?;
+        course.predict(&now.learner, outcome.best.epoch, self.dir.as_ref().filter(|_| record.is_some()))?;
         let model = course.together(rank, || now.learner.model())?;
         let (Some(record), Some(dir), Some(model)) = (record, &self.dir, model) else { return Ok(Vec::new()) };
         dir.model(&model.encode()?)?;

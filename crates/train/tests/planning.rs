@@ -93,19 +93,48 @@ fn where_memory_is_short_one_ranks_rows_come_at_a_time() {
 }
 
 #[test]
-fn deep_models_on_slow_links_become_pipelines_where_that_is_allowed() {
+fn deep_models_on_slow_links_are_faster_in_a_pipeline() {
     let mut crawling = slower();
     crawling.network.between.bandwidth /= 10.0;
-    let chosen = |graph: &str, more: &[&str]| planned(&settings(graph, more), 4, &crawling).unwrap().plan;
+    let planned = |graph: &str, more: &[&str], profile: &Profile| planned(&settings(graph, more), 4, profile).unwrap();
+    let seconds = |all: &Planned, is: fn(&Strategy) -> bool| {
+        let those = all.found.candidates.iter().filter(|a| a.feasible && is(&a.candidate.strategy));
+        those.filter_map(|a| Some(a.prediction?.seconds)).fold(f64::INFINITY, f64::min)
+    };
+    let is_pipeline = |s: &Strategy| matches!(s, Strategy::Pipeline { .. });
     let (deep, allowed) = ("model.layers=12", "parallel.allow_approximate=true");
-    let plan = chosen("rmat:9:64", &[deep, allowed]);
-    assert!(matches!(plan.strategy, Strategy::Pipeline { .. }) && plan.why.contains("chunks"), "{}", plan.why);
-    // Four chunks for every stage, in as many parts as a stage has ranks: what a run needs.
-    assert_eq!(plan.parts.unwrap().num_parts(), plan.partition.unwrap().parts);
-    assert!(chosen("rmat:9:64", &[deep]).strategy.is_exact(), "nobody has allowed it");
+    let all = planned("rmat:9:64", &[deep, allowed], &crawling);
+    assert!(seconds(&all, is_pipeline) < seconds(&all, Strategy::is_exact));
+    let all = planned("rmat:9:64", &[deep], &crawling);
+    assert!(all.plan.strategy.is_exact() && seconds(&all, is_pipeline).is_infinite(), "nobody has allowed it");
     // Fewer rows are cut off than pass from stage to stage, and gradients take no time.
-    let shallow = planned(&settings("grid:40:40", &["model.layers=4", allowed]), 4, &slow()).unwrap().plan;
-    assert!(shallow.strategy.is_exact(), "{}", shallow.why);
+    let all = planned("grid:40:40", &["model.layers=4", allowed], &slow());
+    assert!(seconds(&all, is_pipeline) > seconds(&all, Strategy::is_exact));
+    // Four chunks for every stage: what a run needs.
+    let named = planned("grid:40:40", &["model.layers=4", "parallel.strategy=pipeline:2x2"], &slow()).plan;
+    assert_eq!((named.parts.unwrap().num_parts(), named.partition.unwrap().parts), (16, 16));
+}
+
+#[test]
+fn pieces_are_chosen_only_where_that_is_allowed() {
+    // Where links are slow, what sends gradients alone is fastest; with a whole halo it would compute most rows on every rank.
+    let graph = "rmat:12:16";
+    let [exact, allowed] = [false, true].map(|allow| {
+        let allow = format!("parallel.allow_approximate={allow}");
+        planned(&settings(graph, &[&allow, "isolated.halo=0.2"]), 8, &slower()).unwrap()
+    });
+    let is_pieces = |a: &&Assessed| a.candidate.strategy == Strategy::Isolated;
+    assert!(exact.plan.strategy.is_exact() && exact.found.candidates.iter().find(is_pieces).is_none());
+    assert_eq!(allowed.plan.strategy, Strategy::Isolated, "{}", allowed.plan.why);
+    assert!(allowed.plan.why.contains("approximate"), "{}", allowed.plan.why);
+    let [whole, pieces] = [exact, allowed].map(|found| found.found.choice.1);
+    assert!(pieces.sent < whole.sent / 4 && pieces.seconds < whole.seconds);
+    // A graph that is only described is treated the same.
+    let graph = "nodes=1e7,edges=1e9,features=64,classes=10,alpha=1".parse().unwrap();
+    let config = settings("grid:2:2", &["parallel.allow_approximate=true", "isolated.halo=0.2"]);
+    let found = simulate(&config, 8, &graph, &slower(), &Silent).unwrap();
+    assert_eq!(found.choice.0.strategy, Strategy::Isolated, "{}", found.why);
+    assert!(found.candidates.iter().any(|a| a.feasible && !is_pieces(&a)));
 }
 
 #[test]

@@ -87,6 +87,7 @@ fn every_strategy_takes_what_was_rehearsed() {
             ("ring:2", 3),
             ("grid:2x2", 4),
             ("grid:2x2:gather", 4),
+            ("isolated", 3),
         ] {
             comes_true(&on(strategy, ranks, model), &format!("{} with {strategy}", model[0]));
         }

@@ -53,6 +53,7 @@ impl Report<'_> {
             "metric": s.metric.name(), "valid": s.valid.mean, "test": s.test.mean,
             "valid_std": s.valid.std, "test_std": s.test.std, "seeds": seeds,
             "loss": first.map_or(&[][..], |r| &r.losses), "epoch_ms": epoch_ms(s),
+            "epochs_ms": first.map_or(&[][..], |r| &r.cost.epoch_ms),
             "seconds": s.runs.iter().map(|r| r.cost.seconds).sum::<f64>(),
             "parameters": first.map(|r| r.outcome.parameters),
             "peak_bytes": peaks, "peak": ui::usage(largest(tolls)), "peak_by_rank": by_rank,

@@ -14,8 +14,8 @@ use crate::random::Philox;
 pub enum Halo {
     /// All.
     All,
-    /// About this many: each by a draw of its own, keyed by its original id. Those that are there stand for the others: see
-    /// [`Piece::scales`].
+    /// This many, each as likely as any other: those whose draws, keyed by their original ids, are least. They stand for the
+    /// others: see [`Piece::scales`].
     Drawn {
         /// How many.
         rows: usize,
@@ -54,15 +54,17 @@ impl Piece {
             Halo::All => 1.0,
             Halo::Drawn { rows, random } => {
                 let found = marks.count() - base.len() - other.len();
-                let share = (*rows as f64 / found.max(1) as f64).min(1.0);
-                if share < 1.0 {
-                    marks.retain(|new| is_inner(new) || random.uniform(chunks.original(new)) < share);
+                if *rows < found {
+                    let draw = |new: usize| random.bits(chunks.original(new));
+                    let mut draws: Vec<u64> = marks.ones().filter(|new| !is_inner(*new)).map(draw).collect();
+                    let bound = *draws.select_nth_unstable(*rows).1;
+                    marks.retain(|new| is_inner(new) || draw(new) < bound);
                 }
-                share
+                (*rows as f64 / found.max(1) as f64).min(1.0)
             }
         };
         let places = Places::of(marks);
-        let nodes: Vec<u32> = places.ones().map(|new| new as u32).collect();
+        let nodes: Vec<u32> = places.marks.ones().map(|new| new as u32).collect();
         let local = |new: &u32| places.of_node(*new as usize).map(|row| row as u32);
         let kept = |row: usize| {
             let new = nodes[row] as usize;
@@ -94,9 +96,21 @@ impl Piece {
         }
     }
 
-    /// How many rows a piece of these rows and their whole halo has.
-    pub fn reach(chunks: &Chunks, rows: &Range<usize>) -> usize {
-        Marks::of(chunks.graph(), rows.clone()).count()
+    /// Whether a piece of these rows and their whole halo has at most `limit` rows. No more is looked at than it takes to know.
+    pub fn reaches_at_most(chunks: &Chunks, rows: &Range<usize>, limit: usize) -> bool {
+        if rows.len() > limit {
+            return false;
+        }
+        let (graph, mut marks) = (chunks.graph(), Marks::none(chunks.num_nodes()));
+        let mut found = 0;
+        for row in rows.clone() {
+            let sources = graph.row(row).iter().map(|j| *j as usize);
+            found += std::iter::once(row).chain(sources).filter(|k| marks.set(*k)).count();
+            if found > limit {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether a row has all its edges, or all that come from nodes which are here: whether it is of one of the chunks.
@@ -117,22 +131,44 @@ impl Piece {
 struct Marks(Vec<u64>);
 
 impl Marks {
+    fn none(nodes: usize) -> Self {
+        Self(vec![0; nodes.div_ceil(64)])
+    }
+
     /// Rows and the sources of their edges.
     fn of(graph: &Csr<u32>, rows: impl Iterator<Item = usize>) -> Self {
-        let mut marks = Self(vec![0; graph.num_dst().div_ceil(64)]);
+        let mut marks = Self::none(graph.num_dst());
         for row in rows {
             marks.set(row);
-            graph.row(row).iter().for_each(|j| marks.set(*j as usize));
+            for j in graph.row(row) {
+                marks.set(*j as usize);
+            }
         }
         marks
     }
 
-    fn set(&mut self, k: usize) {
-        self.0[k / 64] |= 1 << (k % 64);
+    /// Whether it was not set before.
+    fn set(&mut self, k: usize) -> bool {
+        let (word, bit) = (&mut self.0[k / 64], 1 << (k % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
     }
 
     fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Which are set, ascending.
+    fn ones(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(at, word)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let bit = rest.trailing_zeros() as usize;
+                rest &= rest.checked_sub(1)?;
+                Some(at * 64 + bit)
+            })
+        })
     }
 
     fn retain(&mut self, keep: impl Fn(usize) -> bool) {
@@ -151,14 +187,14 @@ impl Marks {
 
 /// Marked nodes and how many are before each.
 struct Places {
-    marks: Vec<u64>,
+    marks: Marks,
     before: Vec<u32>,
 }
 
 impl Places {
-    fn of(Marks(marks): Marks) -> Self {
+    fn of(marks: Marks) -> Self {
         let mut sum = 0;
-        let before = marks.iter().map(|word| {
+        let before = marks.0.iter().map(|word| {
             let before = sum;
             sum += word.count_ones();
             before
@@ -167,19 +203,8 @@ impl Places {
     }
 
     fn of_node(&self, k: usize) -> Option<usize> {
-        let (word, bit) = (self.marks[k / 64], 1u64 << (k % 64));
+        let (word, bit) = (self.marks.0[k / 64], 1u64 << (k % 64));
         (word & bit != 0).then(|| self.before[k / 64] as usize + (word & (bit - 1)).count_ones() as usize)
-    }
-
-    fn ones(&self) -> impl Iterator<Item = usize> {
-        self.marks.iter().enumerate().flat_map(|(at, word)| {
-            let mut rest = *word;
-            std::iter::from_fn(move || {
-                let bit = rest.trailing_zeros() as usize;
-                rest &= rest.checked_sub(1)?;
-                Some(at * 64 + bit)
-            })
-        })
     }
 }
 
@@ -241,20 +266,21 @@ mod tests {
             let halo = Halo::Drawn { rows, random: Philox::new(seed, 1) };
             Piece::cut(&chunks, chunks.rows(0), None, &halo)
         };
-        let (mut kept, mut sum) = (0, 0.0);
+        let mut sum = 0.0;
         let seeds = 40;
         for seed in 0..seeds {
             let piece = draw(seed);
             let scales = piece.scales().unwrap();
-            kept += piece.nodes.len() - piece.base.len();
+            assert_eq!(piece.nodes.len() - piece.base.len(), rows);
             sum += piece.graph.indices().iter().map(|j| f64::from(scales[*j as usize])).sum::<f64>();
         }
-        let mean = kept as f64 / seeds as f64 / rows as f64;
-        assert!((mean - 1.0).abs() < 0.1, "{mean}");
         let mean = sum / seeds as f64 / whole.graph.num_edges() as f64;
         assert!((mean - 1.0).abs() < 0.03, "{mean}");
         assert_eq!(draw(7).nodes, draw(7).nodes);
         let enough = Halo::Drawn { rows: halo, random: Philox::new(0, 1) };
         assert_eq!(Piece::cut(&chunks, chunks.rows(0), None, &enough).nodes, whole.nodes);
+        let nothing = Halo::Drawn { rows: 0, random: Philox::new(0, 1) };
+        assert_eq!(Piece::cut(&chunks, chunks.rows(0), None, &nothing).nodes.len(), chunks.rows(0).len());
+        assert!(Piece::cut(&chunks, 0..0, None, &nothing).nodes.is_empty());
     }
 }

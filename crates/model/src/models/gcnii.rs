@@ -54,6 +54,10 @@ impl Layer for First {
         parameters(&self.affine).collect()
     }
 
+    fn sees_edges(&self) -> bool {
+        false
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, _: &[Var]) -> Result<Vec<Var>> {
         let first = Input::features(tape, step)?.linear(tape, &self.affine, Activation::Relu, step.dtype)?;
         let drop = step.rows(step.rates.hidden, 0, 1);

@@ -45,6 +45,10 @@ impl Layer for MlpLayer {
         parameters(&self.affine).collect()
     }
 
+    fn sees_edges(&self) -> bool {
+        false
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
         let activation = if self.last { Activation::None } else { Activation::Relu };
         let dtype = if self.last { step.dtype.compute() } else { step.dtype };

@@ -186,6 +186,10 @@ impl Layer for First {
         parameters(&self.affine).collect()
     }
 
+    fn sees_edges(&self) -> bool {
+        false
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, _: &[Var]) -> Result<Vec<Var>> {
         let x = Input::features(tape, step)?.linear(tape, &self.affine, Activation::None, step.dtype)?;
         Ok(vec![match step.rows(step.rates.hidden, 0, 1) {

@@ -30,6 +30,10 @@ impl Layer for Head {
         parameters(&self.affine).collect()
     }
 
+    fn sees_edges(&self) -> bool {
+        false
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
         let affine = std::slice::from_ref(&self.affine);
         Ok(vec![linear(tape, &state[0], affine, Activation::None, step.dtype.compute())?])

@@ -93,6 +93,10 @@ impl Layer for Embedding {
         std::iter::once(&self.features).chain(&self.positional).flat_map(parameters).collect()
     }
 
+    fn sees_edges(&self) -> bool {
+        false
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, _: &[Var]) -> Result<Vec<Var>> {
         let h = Input::features(tape, step)?.linear(tape, &self.features, Activation::None, step.dtype)?;
         let (Some(affine), Some(encodings)) = (&self.positional, &step.positional) else { return Ok(vec![h]) };

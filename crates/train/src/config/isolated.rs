@@ -46,6 +46,11 @@ impl Default for IsolatedConfig {
 }
 
 impl IsolatedConfig {
+    /// The most rows of halo for so many rows of the chunks.
+    pub(crate) fn halo_rows(&self, own: usize) -> Option<usize> {
+        self.halo.map(|ratio| (ratio * own as f64).ceil() as usize)
+    }
+
     pub(super) fn check(&self) -> Result<(), Problem> {
         if !(0.0..=1.0).contains(&self.shrinkage) {
             return Err((

@@ -18,8 +18,6 @@ pub struct ParallelConfig {
     pub ranks: Option<u64>,
     /// What each rank computes and what moves between them: auto, or a strategy by name.
     pub strategy: Choice,
-    /// Whether auto may choose a strategy that does not compute quite the same.
-    pub allow_approximate: bool,
     /// How ranks talk.
     pub comm: CommName,
     /// How the graph is divided; a partition `part/<method>-<parts>` in the dataset folder is taken as it is.
@@ -30,6 +28,8 @@ pub struct ParallelConfig {
     /// The machine that auto plans for: a shipped profile or a file. Unset: the one at hand, which is measured once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// Whether auto may choose a strategy that computes something else: pieces.
+    pub allow_approximate: bool,
     /// How many of the best strategies auto tries for a few epochs before it decides.
     pub measure: u64,
     /// Seconds after which a rank that does not answer is taken for lost.
@@ -104,11 +104,11 @@ impl Default for ParallelConfig {
         Self {
             ranks: None,
             strategy: Choice::Auto,
-            allow_approximate: false,
             comm: CommName::Threads,
             partition,
             parts: None,
             profile: None,
+            allow_approximate: false,
             measure: 0,
             deadline: 600,
         }

@@ -1,6 +1,5 @@
 //! Loads pieces: what is read, cut and computed on the host before a piece can be trained on. Any thread may do that.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use crate::shard::{check_split, own_rows};
 /// Keeps draws of the halo apart from others of the same seed.
 const HALO: u64 = 0x4a10_0000_0000;
 /// Rows gathered from mapped files before their pages are given back.
-const LOT: usize = 1 << 17;
+const LOT: usize = 1 << 14;
 
 /// A piece on the host.
 pub(crate) struct Loaded {
@@ -103,17 +102,14 @@ impl Loader {
     /// Loads the piece of a visit.
     pub(crate) fn load(&self, visit: &Visit) -> Result<Loaded> {
         let chunks = &self.chunks;
-        let base = visit.base.map_or(0..0, |chunk| chunks.rows(chunk));
-        let other = visit.base.and_then(|chunk| chunks.companion(chunk, visit.round)).map(|chunk| chunks.rows(chunk));
+        let (base, other) = visit.rows(chunks);
         let halo = self.halo(&base, other.as_ref(), visit.draw);
         let piece = Piece::cut(chunks, base.clone(), other, &halo);
         let graph = self.model.prepare(piece.graph.clone(), self.seed)?;
         let features = match chunks.features().filter(|_| self.in_order) {
-            Some(m) => Rows::Dense { values: Cow::Owned(self.dense(m, &piece.nodes)), width: m.width() },
+            Some(m) => Rows::Dense { values: gather(m, &piece.nodes).into(), width: m.width() },
             None => match &self.data.features {
-                Features::Dense(m) => {
-                    Rows::Dense { values: Cow::Owned(self.dense(m, &piece.originals)), width: m.width() }
-                }
+                Features::Dense(m) => Rows::Dense { values: gather(m, &piece.originals).into(), width: m.width() },
                 Features::Sparse(m) => Rows::Sparse(rows::sparse(m, Some(&piece.originals))),
             },
         };
@@ -124,11 +120,6 @@ impl Loader {
         Ok(Loaded { piece, graph, features, encodings, seeds })
     }
 
-    /// Rows of a matrix, without more of its pages in memory at a time than a lot touches.
-    fn dense<I: Copy + Into<u64>>(&self, m: &Dense, nodes: &[I]) -> Vec<f32> {
-        if self.settings.memory.is_some() { gather(m, nodes) } else { gather_lot(m, nodes) }
-    }
-
     /// As much of the halo as there may be.
     fn halo(&self, base: &Range<usize>, other: Option<&Range<usize>>, draw: u64) -> Halo {
         let own = base.len() + other.map_or(0, ExactSizeIterator::len);
@@ -136,15 +127,12 @@ impl Loader {
             let indptr = self.chunks.graph().indptr();
             indptr[rows.end] - indptr[rows.start]
         };
-        let asked = self.settings.halo.map(|ratio| (ratio * own as f64).ceil() as usize);
+        let asked = self.settings.halo_rows(own);
         let room = self.demand.as_ref().zip(self.settings.memory).map(|(demand, memory)| {
             let edges = edges(base) + other.map_or(0, edges);
-            usize::try_from(demand.rows_in(memory, edges)).unwrap_or(usize::MAX).saturating_sub(own)
+            usize::try_from(rounded(demand.rows_in(memory, edges))).unwrap_or(usize::MAX).saturating_sub(own)
         });
-        match asked.into_iter().chain(room).min() {
-            None => Halo::All,
-            Some(rows) => Halo::Drawn { rows, random: Philox::new(self.seed, HALO ^ draw) },
-        }
+        halo(asked.into_iter().chain(room).min(), self.seed, draw)
     }
 
     /// The nodes that are learned from, with their weights.
@@ -177,17 +165,24 @@ impl Loader {
     }
 }
 
+/// A little less, so that pieces with about as many edges have as many rows: what one gives back suits the next.
+fn rounded(rows: u64) -> u64 {
+    let dropped = rows.checked_ilog2().unwrap_or(0).saturating_sub(5);
+    rows >> dropped << dropped
+}
+
+/// All of it, or so many rows; draws of one seed are told apart by `draw`.
+pub(super) fn halo(rows: Option<usize>, seed: u64, draw: u64) -> Halo {
+    rows.map_or(Halo::All, |rows| Halo::Drawn { rows, random: Philox::new(seed, HALO ^ draw) })
+}
+
 /// Rows of a matrix that may be mapped, as f32; pages are given back as they are done with.
-pub(crate) fn gather<I: Copy + Into<u64>>(m: &Dense, nodes: &[I]) -> Vec<f32> {
-    let mut all = Vec::with_capacity(nodes.len() * m.width());
-    for lot in nodes.chunks(LOT) {
-        all.extend(gather_lot(m, lot));
+pub(crate) fn gather<I: Copy + Into<u64> + Sync>(m: &Dense, nodes: &[I]) -> Vec<f32> {
+    let width = m.width();
+    let mut all = vec![0.0; nodes.len() * width];
+    for (to, lot) in all.chunks_mut(LOT * width.max(1)).zip(nodes.chunks(LOT)) {
+        rows::copy_dense(m, lot, to);
         m.release();
     }
     all
-}
-
-fn gather_lot<I: Copy + Into<u64>>(m: &Dense, nodes: &[I]) -> Vec<f32> {
-    let ids: Vec<u64> = nodes.iter().map(|id| (*id).into()).collect();
-    rows::dense(m, Some(&ids)).into_owned()
 }

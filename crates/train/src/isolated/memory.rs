@@ -25,14 +25,16 @@ const LARGE: usize = 5 * SMALL;
 const PER_EDGE: f64 = 4.0 + 4.0 + 8.0 + 2.0 * 4.0;
 /// Bytes per row beside what the ledger counts: ids, degrees and labels of this piece and of the next.
 const PER_ROW: f64 = 2.0 * (4.0 + 8.0 + 8.0 + 4.0 + 8.0);
-/// The part of the memory that pieces may take; the rest is for parameters, labels and what the system wants.
+/// Bytes per node that is scored: its id, its place in its part and among them, its label, and whether it is learned from.
+const PER_SCORED: f64 = 4.0 + 4.0 + 8.0 + 8.0 + 4.0;
+/// The part of the memory that pieces may take; the rest is for what the system keeps mapped.
 const SHARE: f64 = 0.8;
 
 /// What a piece takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     per_row: f64,
-    /// Whatever the number of rows: parameters, and labels of all nodes.
+    /// Whatever the number of rows: parameters, labels of all nodes, and who is scored.
     fixed: f64,
 }
 
@@ -56,13 +58,14 @@ impl Demand {
             Target::Class(labels) => 8 * labels.len(),
             Target::Each(labels) => 4 * labels.len(),
         };
-        let fixed = (small as f64 - slope * SMALL as f64).max(0.0) + labels as f64;
+        let scored = data.splits.iter().map(|s| s.train.len() + s.valid.len() + s.test.len()).max().unwrap_or(0);
+        let fixed = (small as f64 - slope * SMALL as f64).max(0.0) + labels as f64 + PER_SCORED * scored as f64;
         Ok(Self { per_row: slope + 2.0 * loaded + PER_ROW, fixed })
     }
 
     /// How many rows fit into `memory` bytes beside `edges` edges.
     pub(crate) fn rows_in(&self, memory: u64, edges: u64) -> u64 {
-        let room = SHARE * memory as f64 - self.fixed - PER_EDGE * edges as f64;
+        let room = SHARE * (memory as f64 - self.fixed) - PER_EDGE * edges as f64;
         (room / self.per_row).max(0.0) as u64
     }
 }

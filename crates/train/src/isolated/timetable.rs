@@ -1,5 +1,8 @@
 //! Which piece is whose turn: a function of the epoch and the step.
 
+use std::ops::Range;
+
+use graphweft_graph::chunks::Chunks;
 use graphweft_graph::random::Philox;
 
 use crate::config::Config;
@@ -16,6 +19,15 @@ pub(crate) struct Visit {
     pub(crate) round: u64,
     /// Tells draws of the halo apart.
     pub(crate) draw: u64,
+}
+
+impl Visit {
+    /// The rows that are learned from, and those beside them.
+    pub(crate) fn rows(&self, chunks: &Chunks) -> (Range<usize>, Option<Range<usize>>) {
+        let base = self.base.map_or(0..0, |chunk| chunks.rows(chunk));
+        let other = self.base.and_then(|chunk| chunks.companion(chunk, self.round));
+        (base, other.map(|chunk| chunks.rows(chunk)))
+    }
 }
 
 /// The visits of one rank.

@@ -5,13 +5,20 @@ use std::ops::Range;
 use bytemuck::Pod;
 use graphweft_graph::Buf;
 use graphweft_graph::build::{Scratch, Spool};
+use graphweft_tensor::ops::combine::Patch;
 use graphweft_tensor::{DType, Device, Element, Matrix, Tag};
 use half::bf16;
+use rayon::prelude::*;
 
 use crate::error::Result;
 
 /// Rows read before their pages are given back.
-const LOT: usize = 1 << 17;
+const LOT: usize = 1 << 14;
+/// Of these, rows that a thread copies at a time.
+const AT_A_TIME: usize = 1 << 12;
+
+/// Rows written at a time.
+const WRITTEN: usize = 1 << 17;
 
 /// A table in the making.
 pub(super) struct Writer {
@@ -48,13 +55,19 @@ impl Writer {
         Self { values, cols: m.cols() }
     }
 
-    /// Appends rows of `m`.
+    /// Appends rows of `m`, some at a time: they are there in several copies until they are written.
     pub(super) fn push(&mut self, m: &Matrix, rows: Range<usize>) -> Result<()> {
-        let range = rows.start * self.cols..rows.end * self.cols;
-        match &mut self.values {
-            Writing::F32(to) => to.push(&m.to_vec::<f32>()?[range])?,
-            Writing::Bf16(to) => to.push(&m.to_vec::<bf16>()?[range])?,
-            Writing::F64(to) => to.push(&m.to_vec::<f64>()?[range])?,
+        let device = m.device();
+        for start in rows.clone().step_by(WRITTEN) {
+            let count = WRITTEN.min(rows.end - start);
+            let mut lot = device.uninit("state", count, m.cols(), m.dtype(), Tag::Activations)?;
+            let patch = Patch { from: [start, 0], to: [0, 0], size: [count, m.cols()] };
+            device.backend().copy_patch(m, &mut lot, patch, false)?;
+            match &mut self.values {
+                Writing::F32(to) => to.push(&lot.to_vec::<f32>()?)?,
+                Writing::Bf16(to) => to.push(&lot.to_vec::<bf16>()?)?,
+                Writing::F64(to) => to.push(&lot.to_vec::<f64>()?)?,
+            }
         }
         Ok(())
     }
@@ -84,10 +97,19 @@ impl Table {
     }
 }
 
-fn upload<T: Element + Pod>(device: &Device, values: &Buf<T>, cols: usize, nodes: &[u32]) -> Result<Matrix> {
-    let mut rows = Vec::with_capacity(nodes.len() * cols);
-    for lot in nodes.chunks(LOT) {
-        lot.iter().for_each(|node| rows.extend_from_slice(&values[*node as usize * cols..][..cols]));
+fn upload<T: Element + Pod + Send + Sync>(
+    device: &Device,
+    values: &Buf<T>,
+    cols: usize,
+    nodes: &[u32],
+) -> Result<Matrix> {
+    let mut rows = vec![T::zeroed(); nodes.len() * cols];
+    for (to, lot) in rows.chunks_mut(LOT * cols.max(1)).zip(nodes.chunks(LOT)) {
+        let parts = to.par_chunks_mut(AT_A_TIME * cols.max(1)).zip(lot.par_chunks(AT_A_TIME));
+        parts.for_each(|(to, nodes)| {
+            let to = to.chunks_exact_mut(cols.max(1)).zip(nodes);
+            to.for_each(|(to, node)| to.copy_from_slice(&values[*node as usize * cols..][..cols]));
+        });
         values.release();
     }
     Ok(device.upload(nodes.len(), cols, &rows, Tag::Activations)?)

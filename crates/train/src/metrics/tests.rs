@@ -22,10 +22,14 @@ fn goldens() -> Vec<Golden> {
     serde_json::from_str(include_str!("golden/scores.json")).unwrap()
 }
 
+fn whole(values: Vec<f64>, cols: usize) -> Logits {
+    Logits { rows: 0..values.len() / cols, values, cols }
+}
+
 fn check(score: impl Fn(Metric, Truth<'_>, &Logits, usize) -> f64) {
     for (case, golden) in goldens().into_iter().enumerate() {
-        let logits = Logits { values: golden.logits, cols: golden.cols };
-        let rows = logits.values.len() / logits.cols;
+        let logits = whole(golden.logits, golden.cols);
+        let rows = logits.rows.len();
         let classes: Vec<i64> = golden.labels.iter().map(|x| x.map_or(-1, |x| x as i64)).collect();
         let each: Vec<f32> = golden.labels.iter().map(|x| x.map_or(f32::NAN, |x| x as f32)).collect();
         let truth = if golden.kind == "class" { Truth::Class(&classes) } else { Truth::Each(&each) };
@@ -89,9 +93,33 @@ fn two_ranks_find_what_one_finds() {
 }
 
 #[test]
+fn lot_by_lot_is_what_all_at_once_is() {
+    let device = Device::cpu();
+    check(|metric, truth, logits, rows| {
+        let lot = |first: usize| {
+            let rows = first..(first + 3).min(rows);
+            let values = logits.values[rows.start * logits.cols..rows.end * logits.cols].to_vec();
+            Ok(Logits { values, cols: logits.cols, rows })
+        };
+        // Two parts take turns, the third has all.
+        let some = |keep: usize| {
+            let own: Vec<u32> = (0..rows as u32).filter(|r| *r as usize % 2 == keep).collect();
+            Part { places: (0..own.len()).collect(), total: own.len(), rows: own }
+        };
+        let (scoring, parts) =
+            (Scoring { metric, truth, device: &device, reduce: &Alone }, [some(0), some(1), all(rows)]);
+        let lots = scoring.scores_of_lots((0..rows).step_by(3).map(lot), &parts, 1).unwrap();
+        let same = |a: f64, b: f64| (a - b).abs() < 1e-12 || a.is_nan() && b.is_nan();
+        assert!(same(lots.train, scoring.score(logits, &parts[0]).unwrap()));
+        assert!(same(lots.valid_loss, scoring.loss(logits, &parts[1]).unwrap()));
+        lots.test
+    });
+}
+
+#[test]
 fn unknown_labels_do_not_count() {
     let device = Device::cpu();
-    let logits = Logits { values: vec![1.0, 0.0, 0.0, 1.0, 1.0, 0.0], cols: 2 };
+    let logits = whole(vec![1.0, 0.0, 0.0, 1.0, 1.0, 0.0], 2);
     let truth = Truth::Class(&[0, -1, 1]);
     let score = |metric| Scoring { metric, truth, device: &device, reduce: &Alone }.score(&logits, &all(3)).unwrap();
     assert_eq!(score(Metric::Accuracy), 50.0);
@@ -110,7 +138,7 @@ fn ranking_needs_two_kinds() {
 #[test]
 fn losses_are_means_over_known_labels() {
     let device = Device::cpu();
-    let logits = Logits { values: vec![1.0, 0.0, 1000.0, -1000.0, -2.0, 3.0], cols: 2 };
+    let logits = whole(vec![1.0, 0.0, 1000.0, -1000.0, -2.0, 3.0], 2);
     let loss = |truth| {
         Scoring { metric: Metric::Accuracy, truth, device: &device, reduce: &Alone }.loss(&logits, &all(3)).unwrap()
     };

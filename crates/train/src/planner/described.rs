@@ -34,7 +34,10 @@ pub fn simulate(
         Choice::Auto => simulated(ranks, shares),
         Choice::Named(strategy) => vec![strategy],
     };
-    let space = Space { strategies, ..Space::exact(ranks, shares, Vec::new(), config.compute.remat) };
+    let mut space = Space { strategies, ..Space::exact(ranks, shares, Vec::new(), config.compute.remat) };
+    if config.parallel.allow_approximate {
+        space = space.with_approximate();
+    }
     let wire = profile.network.wire(0, ranks - 1);
     let facts = Facts {
         ranks,
