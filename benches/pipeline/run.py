@@ -1,34 +1,43 @@
 #!/usr/bin/env python3
-"""What a pipeline costs in accuracy, and saves in memory: run.py --data DIR [--only TEXT…] [--seconds S] [--build BINARY]
+"""What a pipeline costs in accuracy, and what it saves in time and memory.
 
-Trains on real graphs exactly and in a pipeline, with each of its techniques on and off, three seeds each, and measures the memory of
-every rank at 32 layers. A run is a process of its own; what is done is kept in target/pipeline/results.jsonl and not run again. After
-S seconds no other run begins, so that the study can be done in slices. The tables go to RESULTS.md.
+    run.py --data DIR [--build BINARY] [--jobs N] [--only REGEX] [--seconds S] [--results FILE] [--table]
 
-What a pipeline learns depends on its chunks, not on its stages (a test of crates/train holds that), so runs for P ranks, which have
-4·P chunks, are done on one.
+Three kinds of rows, each a process of its own, the most telling first:
+
+accuracy  real graphs and a block model, trained exactly and in a pipeline, with its techniques on and off. What a pipeline learns
+          depends on its chunks, not on its stages (a test of crates/train holds that), so runs for P ranks, which have 4·P chunks,
+          are done on one rank and one thread.
+memory    the rank that needs most at 32 layers, as a run counts it and as `plan` predicts it.
+speed     emulated: `bench train` of a deep model on 8 ranks, each strategy once for all networks, and what `plan` would choose.
+
+What is done is kept in FILE (target/pipeline/results.jsonl), a line each, and not done again; after S seconds the study ends, and
+what was under way is given up. The tables go to RESULTS.md; --table only makes these.
 """
 
 import argparse
 import hashlib
 import json
+import re
+import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-HERE, KEPT = Path(__file__).parent, Path("target/pipeline/results.jsonl")
-SEEDS = 3
+HERE = Path(__file__).resolve().parent
 COMMON = "train.optimizer=adam data.symmetrise=true data.self_loops=add train.evaluate_every=5 run.checkpoint_every=1000000"
 PLANETOID = f"{COMMON} data.normalise=row train.weight_decay=5e-4 train.dropout=0.5"
 OTHERS = f"{COMMON} data.normalise=row train.weight_decay=5e-5 train.dropout=0.2"
 # name: folder or graph, split, settings
 GRAPHS = {
     "cora": ("cora", "public", f"{PLANETOID} train.epochs=200"),
-    "pubmed": ("pubmed", "public", f"{PLANETOID} train.epochs=120"),
-    "photo": ("amazon-photo", "polynormer", f"{OTHERS} train.epochs=100"),
-    "cs": ("coauthor-cs", "polynormer", f"{OTHERS} train.epochs=60"),
+    "pubmed": ("pubmed", "public", f"{PLANETOID} train.epochs=200"),
+    "photo": ("amazon-photo", "polynormer", f"{OTHERS} train.epochs=150"),
+    "cs": ("coauthor-cs", "polynormer", f"{OTHERS} train.epochs=100"),
     "blocks": ("sbm:200000:10:12:snr=1.2", None, f"{COMMON} train.dropout=0.2 train.epochs=40 train.evaluate_every=10"),
 }
 MODELS = {
@@ -37,149 +46,238 @@ MODELS = {
     "gcnii": "model.hidden=64 train.lr=0.01",
     "gt": "model.hidden=64 model.heads=4 train.lr=1e-3",
 }
-PIPELINE = "parallel.strategy=pipeline"
+EIGHT = "parallel.strategy=pipeline pipeline.chunks=32"
 WAYS = {
     "exact": "",
-    "P = 4": f"{PIPELINE} pipeline.chunks=16",
-    "P = 8": f"{PIPELINE} pipeline.chunks=32",
-    "P = 8, same order": f"{PIPELINE} pipeline.chunks=32 pipeline.shuffle=false",
-    "P = 8, gradients once": f"{PIPELINE} pipeline.chunks=32 pipeline.scale=false",
-    "P = 8, fresh history": f"{PIPELINE} pipeline.chunks=32 pipeline.refresh_every=1",
-    "P = 8, none": f"{PIPELINE} pipeline.chunks=32 pipeline.shuffle=false pipeline.scale=false pipeline.refresh_every=1",
+    "P = 4": "parallel.strategy=pipeline pipeline.chunks=16",
+    "P = 8": EIGHT,
+    "P = 8, hybrid": "parallel.ranks=2 parallel.strategy=pipeline:1x2 pipeline.chunks=16",
+    "P = 8, same order": f"{EIGHT} pipeline.shuffle=false",
+    "P = 8, gradients once": f"{EIGHT} pipeline.scale=false",
+    "P = 8, fresh history": f"{EIGHT} pipeline.refresh_every=1",
+    "P = 8, none": f"{EIGHT} pipeline.shuffle=false pipeline.scale=false pipeline.refresh_every=1",
 }
-USUAL, ALL = list(WAYS)[:3], list(WAYS)
-# graph, model, layers, ways: the most telling first
-TABLE = [
-    *[("cora", model, layers, USUAL) for layers in (8, 32) for model in ("gcnii", "gt")],
-    *[("cora", model, layers, USUAL) for layers in (2, 8, 32) for model in ("gcn", "sage")],
-    *[("cora", model, 2, USUAL) for model in ("gcnii", "gt")],
-    ("cora", "gcnii", 32, ALL),
-    *[("photo", model, 8, USUAL) for model in ("gcnii", "gt", "gcn", "sage")],
-    *[("pubmed", model, layers, USUAL) for layers in (8, 2) for model in ("gcnii", "gt", "gcn", "sage")],
-    *[("cs", model, 2, USUAL) for model in ("gcnii", "gt", "gcn", "sage")],
-    ("pubmed", "gcnii", 32, ALL),
-    *[("photo", model, 32, USUAL) for model in ("gcnii", "gt", "gcn", "sage")],
-    ("blocks", "gcnii", 8, USUAL),
-    *[("cs", model, layers, USUAL) for layers in (8, 32) for model in ("gcnii", "gt", "gcn", "sage")],
+USUAL, ALL = ["exact", "P = 4", "P = 8"], list(WAYS)
+# graph, model, layers, ways, seeds
+ACCURACY = [
+    ("cora", "gcnii", 8, USUAL, 10),
+    ("cora", "gt", 8, USUAL, 5),
+    ("cora", "gcnii", 32, USUAL, 5),
+    *[("cora", model, layers, USUAL, 3) for layers in (2, 8, 32) for model in ("gcn", "sage")],
+    *[("cora", model, 2, USUAL, 3) for model in ("gcnii", "gt")],
+    ("cora", "gcnii", 8, ALL, 5),
+    *[("photo", model, 8, USUAL, 3) for model in ("gcnii", "gt", "gcn", "sage")],
+    *[("pubmed", model, 8, USUAL, 3) for model in ("gcnii", "gt", "gcn", "sage")],
+    *[("cs", model, 8, USUAL, 3) for model in ("gcnii", "gt")],
+    *[(graph, model, 2, USUAL, 3) for graph in ("photo", "pubmed", "cs") for model in ("gcnii", "gt", "gcn", "sage")],
+    ("photo", "gcnii", 8, ALL, 3),
+    ("cora", "gt", 32, USUAL, 3),
+    ("pubmed", "gcnii", 32, USUAL, 3),
+    ("photo", "gcnii", 32, USUAL, 3),
+    ("blocks", "gcnii", 8, USUAL, 1),
+    *[("cs", model, 8, USUAL, 3) for model in ("gcn", "sage")],
+    *[(graph, model, 32, USUAL, 3) for graph in ("cs", "photo", "pubmed") for model in ("gcnii", "gcn", "sage", "gt")],
 ]
-# Memory: graph, model, strategy, ranks, settings
-MEMORY = [
-    (graph, model, strategy, ranks)
-    for graph in ("cora", "pubmed")
-    for model in ("gcnii", "gt")
-    for ranks in (4, 8)
-    for strategy in ("halo", "ring", "pipeline")
-]
+# Memory: graph, model, ranks, strategy
+SPREAD = ("halo", "ring", "pipeline", "pipeline:2x")
+MEMORY = [(g, m, p, s) for g in ("cora", "pubmed") for m in ("gcnii", "gt") for p in (4, 8) for s in SPREAD]
+# Speed: graph, layers; one run of a strategy serves all networks.
+CASES = [("rmat:16:50", 32), ("sbm:65536:16:24:f=64", 32), ("rmat:13:50", 32), ("grid:200:200", 32), ("rmat:13:50", 8), ("rmat:13:16", 4)]
+RANKS, CLASSES = 8, 16
+EXACT = ["gather", "halo", "halo:plain", "heads", "ring"]
+PIPELINES = ["pipeline", "pipeline:4x2", "pipeline:2x4"]
+# As fast as here, and twenty times as fast: a GPU.
+NETWORKS = {"10g": (1.0, 30e-6, 1.18e9), "10g-20x": (0.05, 30e-6, 1.18e9), "1g": (1.0, 50e-6, 0.118e9)}
 
 
-def command(build, data, graph, settings):
+def rows():
+    """Name, command and kind of every row, those that are wanted more than once only at first."""
+    seen, all_rows = set(), []
+
+    def add(name, kind, command):
+        if name not in seen:
+            seen.add(name)
+            all_rows.append((name, kind, command.split()))
+
+    for graph, model, layers, ways, seeds in ACCURACY:
+        for seed in range(seeds):
+            for way in ways:
+                settings = f"model.name={model} model.layers={layers} {MODELS[model]} {WAYS[way]} run.seed={seed}"
+                add(f"{graph} {model} {layers} {way} {seed}", "accuracy", f"train {origin(graph)} {settings} --threads 1")
+    for graph, model, ranks, strategy in MEMORY:
+        shape = f"pipeline:{ranks // 2}x2" if strategy == "pipeline:2x" else strategy
+        settings = (f"model.name={model} model.layers=32 {MODELS[model]} --ranks {ranks} --strategy {shape} compute.remat=layer "
+                    "train.epochs=4 pipeline.guard_every=0")
+        add(f"memory {graph} {model} {ranks} {strategy}", "memory", f"train {origin(graph)} {settings} --threads {ranks}")
+        add(f"predicted {graph} {model} {ranks} {strategy}", "plan",
+            f"plan {origin(graph, plan=True)} {settings} --profile 16-cpu-10g --threads 1")
+    for graph, layers in CASES:
+        common = f"--graph {graph} --ranks {RANKS} --device cpu --features 64 --classes {CLASSES}"
+        for strategy in EXACT + PIPELINES:
+            emulate = " ".join(f"--emulate {{profiles}}/{network}.toml" for network in NETWORKS)
+            add(f"speed {graph} {layers} {strategy}", "speed",
+                f"bench train {common} --model gcnii --layers {layers} --hidden 64 --dropout 0.1 --runs 2 --strategy {strategy} {emulate}")
+        for network in NETWORKS:
+            add(f"choice {graph} {layers} {network}", "plan",
+                f"plan {common} --model gcnii model.layers={layers} model.hidden=64 train.dropout=0.1 --allow-approximate "
+                f"--profile {{profiles}}/{network}.toml --threads 1")
+    return all_rows
+
+
+def origin(graph, plan=False):
     folder, split, common = GRAPHS[graph]
-    origin = ["--graph", folder] if split is None else ["--data", f"{data}/{folder}", "--split", split]
-    return [build, "train", *origin, *common.split(), *settings.split(), "--json"]
-
-
-def accuracy(graph, model, layers, way, seed):
-    return f"model.name={model} model.layers={layers} {MODELS[model]} {WAYS[way]} run.seed={seed}"
-
-
-def memory(model, strategy, ranks):
-    settings = f"model.name={model} model.layers=32 {MODELS[model]} parallel.ranks={ranks} parallel.strategy={strategy}"
-    return f"{settings} compute.remat=layer train.epochs=2 pipeline.guard_every=0"
+    where = f"--graph {folder}" if split is None else f"--data {{data}}/{folder}"
+    choice = "" if split is None else f" data.split={split}" if plan else f" --split {split}"
+    return f"{where}{choice} --device cpu {common}"
 
 
 def guard(folder):
-    """How often the guard looked, how often it spoke up and first when, and the largest share of changed predictions."""
+    """How often the guard looked, how often it spoke up and first when, and what it saw."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    looks = [(line["epoch"], line["guard"]) for line in lines if "guard" in line]
+    return [(line["epoch"], line["guard"]) for line in lines if "guard" in line]
 
-    def much(g):
-        low = max(min(g["loss"], g["exact_loss"]), 0.1)
-        return g["changed"] > 0.1 or abs(g["loss"] - g["exact_loss"]) > 0.5 * low
 
-    spoke = [epoch for epoch, g in looks if much(g)]
-    changed = max((g["changed"] for _, g in looks), default=0.0)
-    return {"looks": len(looks), "spoke": len(spoke), "first": spoke[0] if spoke else None, "changed": changed}
+def much(g):
+    """As crates/train/src/pipeline/guard.rs has it."""
+    low = max(min(g["loss"], g["exact_loss"]), 0.1)
+    return g["changed"] > 0.2 or abs(g["loss"] - g["exact_loss"]) > low
+
+
+def result(kind, found, folder):
+    if kind == "accuracy":
+        return {"test": found["test"], "valid": found["valid"], "guard": guard(folder)}
+    if kind == "memory":
+        return {"peak": max(found["peak_bytes"])}
+    if kind == "plan":
+        keys = ("strategy", "partition", "remat", "time_ms", "peak_bytes", "feasible", "reason")
+        candidates = [{key: c[key] for key in keys} for c in found["candidates"]]
+        return {"choice": found["choice"], "why": found["why"], "candidates": candidates}
+    return {"ms": {e["profile"]: e["step_ms"] for e in found["emulated"]}, "peak": found["peak_bytes"], "sent": found["bytes_sent"]}
+
+
+def study(args, kept):
+    """Runs what is missing."""
+    scratch, lock, end = args.results.parent / "runs", threading.Lock(), time.monotonic() + args.seconds
+    (scratch / "profiles").mkdir(parents=True, exist_ok=True)
+    for network, (compute, latency, bandwidth) in NETWORKS.items():
+        text = f'about = "{network}"\ncompute = {compute}\n[network]\nbetween = {{ latency = {latency}, bandwidth = {bandwidth} }}\n'
+        (scratch / "profiles" / f"{network}.toml").write_text(text)
+
+    def run(row):
+        name, kind, words = row
+        left = end - time.monotonic()
+        if left < 1:
+            return
+        command = [str(args.build), *(w.format(data=args.data, profiles=scratch / "profiles") for w in words), "--json"]
+        folder = scratch / hashlib.sha256(name.encode()).hexdigest()[:16]
+        shutil.rmtree(folder, ignore_errors=True)
+        if words[0] == "train":
+            command += ["-o", str(folder)]
+        begun = time.monotonic()
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=left)
+        except subprocess.TimeoutExpired:
+            return
+        seconds = time.monotonic() - begun
+        if done.returncode:
+            print(f"{name}: {done.stderr.strip()}", file=sys.stderr, flush=True)
+            return
+        line = {"name": name, "seconds": round(seconds, 1), **result(kind, json.loads(done.stdout), folder)}
+        shutil.rmtree(folder, ignore_errors=True)
+        with lock, args.results.open("a") as file:
+            kept[name] = line
+            file.write(json.dumps(line) + "\n")
+        print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(run, [row for row in rows() if row[0] not in kept and re.search(args.only, row[0])]))
+
+
+def accuracy_table(kept):
+    lines = ["| graph | model | layers | way | seeds | test, mean ± deviation | against exact | guard: spoke of looks, first in epoch | "
+             "most changed, median |", "|---|---|---|---|---|---|---|---|---|"]
+    shown = set()
+    for graph, model, layers, ways, _ in sorted(ACCURACY, key=lambda row: (list(GRAPHS).index(row[0]), row[1], row[2])):
+        def found(way):
+            return [kept[n] for n in (f"{graph} {model} {layers} {way} {seed}" for seed in range(20)) if n in kept]
+        for way in ways:
+            results = found(way)
+            if not results or (graph, model, layers, way) in shown:
+                continue
+            shown.add((graph, model, layers, way))
+            tests = [r["test"] for r in results]
+            spread = f" ± {statistics.stdev(tests):.2f}" if len(tests) > 1 else ""
+            row = [graph, model, str(layers), way, str(len(tests)), f"{statistics.fmean(tests):.2f}{spread}"]
+            exact, looks = found("exact"), [look for r in results for look in r["guard"]]
+            # The same seeds on both sides.
+            pairs = list(zip(tests, (r["test"] for r in exact)))
+            row.append(f"{statistics.fmean(a - b for a, b in pairs):+.2f}" if way != "exact" and pairs else "")
+            if looks:
+                spoke = [epoch for epoch, g in looks if much(g)]
+                changed = [100 * g["changed"] for _, g in looks]
+                row.append(f"{len(spoke)} of {len(looks)}" + (f", {min(spoke)}" if spoke else ""))
+                row.append(f"{max(changed):.1f} %, {statistics.median(changed):.1f} %")
+            else:
+                row += ["", ""]
+            lines.append(f"| {' | '.join(row)} |")
+    return lines
+
+
+def memory_table(kept):
+    lines = ["", "## Memory of the rank that needs most, 32 layers computed again in backward, MiB (predicted)", "",
+             "| graph | model | ranks | halo | ring | pipeline | pipeline, 2 ranks a stage |", "|---|---|---|---|---|---|---|"]
+    for graph, model, ranks in dict.fromkeys(row[:3] for row in MEMORY):
+        cells = []
+        for strategy in SPREAD:
+            name = f"{graph} {model} {ranks} {strategy}"
+            run, plan = kept.get(f"memory {name}"), kept.get(f"predicted {name}")
+            predicted = f" ({plan['choice']['peak_bytes'] / 2**20:.1f})" if plan else ""
+            cells.append(f"{run['peak'] / 2**20:.1f}{predicted}" if run else "")
+        if any(cells):
+            lines.append(f"| {graph} | {model} | {ranks} | {' | '.join(cells)} |")
+    return lines
+
+
+def speed_table(kept):
+    lines = ["", "## An epoch of GCNII with 64 columns on 8 ranks, emulated, ms", "",
+             "| graph | layers | network | best exact | | pipeline | best of shared stages | | exact over pipeline | planner's choice | "
+             "regret % |", "|---|---|---|---|---|---|---|---|---|---|---|"]
+    for graph, layers in CASES:
+        runs = {s: kept[f"speed {graph} {layers} {s}"] for s in EXACT + PIPELINES if f"speed {graph} {layers} {s}" in kept}
+        for network in NETWORKS:
+            times = {s: run["ms"][network] for s, run in runs.items()}
+            exact, hybrid = [s for s in EXACT if s in times], [s for s in PIPELINES[1:] if s in times]
+            pipelines = [s for s in PIPELINES if s in times]
+            if not exact or not pipelines:
+                continue
+            best, shared = min(exact, key=times.get), min(hybrid, key=times.get) if hybrid else None
+            least, alone = min(times[s] for s in pipelines), times.get("pipeline")
+            plan = kept.get(f"choice {graph} {layers} {network}")
+            choice = plan["choice"]["strategy"] if plan else ""
+            regret = f"{100 * (times[choice] / min(times.values()) - 1):.1f}" if choice in times else ""
+            cells = [graph, str(layers), network, best, f"{times[best]:.0f}", f"{alone:.0f}" if alone else "", shared or "",
+                     f"{times[shared]:.0f}" if shared else "", f"{times[best] / least:.2f}", choice, regret]
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--only", nargs="*", default=[""], help="rows that contain one of these")
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--build", default="target/release/graphweft")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="shared/data")
+    parser.add_argument("--build", type=Path, default=Path("target/release/graphweft"))
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only", default="", help="rows whose name matches this regular expression")
+    parser.add_argument("--seconds", type=float, default=1e6)
+    parser.add_argument("--results", type=Path, default=Path("target/pipeline/results.jsonl"))
+    parser.add_argument("--table", action="store_true", help="only make the tables")
     args = parser.parse_args()
-    KEPT.parent.mkdir(parents=True, exist_ok=True)
-    kept = {}
-    if KEPT.exists():
-        for line in KEPT.read_text().splitlines():
-            result = json.loads(line)
-            kept[result["key"]] = result
-    start = time.monotonic()
-
-    def key(graph, settings):
-        return " ".join(command("", "", graph, settings)[1:])
-
-    def run(graph, settings, name):
-        if key(graph, settings) in kept or time.monotonic() - start > args.seconds:
-            return
-        folder = KEPT.parent / "runs" / hashlib.sha256(key(graph, settings).encode()).hexdigest()[:16]
-        subprocess.run(["rm", "-rf", folder], check=True)
-        begun = time.monotonic()
-        done = subprocess.run([*command(args.build, args.data, graph, settings), "-o", folder], capture_output=True, text=True)
-        if done.returncode:
-            return print(f"{name}: {done.stderr.strip()}", file=sys.stderr)
-        found = json.loads(done.stdout)
-        result = {"key": key(graph, settings), "test": found["test"], "peak_bytes": found["peak_bytes"], "guard": guard(folder)}
-        result["seconds"] = time.monotonic() - begun
-        kept[result["key"]] = result
-        with KEPT.open("a") as file:
-            file.write(json.dumps(result) + "\n")
-        subprocess.run(["rm", "-rf", folder], check=True)
-        print(f"{name}: {result['test']:.2f} {result['guard']} {result['seconds']:.0f} s", file=sys.stderr, flush=True)
-
-    for graph, model, layers, ways in TABLE:
-        for way in ways:
-            for seed in range(SEEDS):
-                name = f"{graph} {model} {layers} {way} {seed}"
-                if any(text in name for text in args.only):
-                    run(graph, accuracy(graph, model, layers, way, seed), name)
-    for graph, model, strategy, ranks in MEMORY:
-        name = f"memory {graph} {model} {strategy} {ranks}"
-        if any(text in name for text in args.only):
-            run(graph, memory(model, strategy, ranks), name)
-
-    lines = ["| graph | model | layers | way | test, mean ± deviation | against exact | guard: spoke of looks, first in epoch | most changed |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
-    shown = set()
-    for graph, model, layers, ways in TABLE:
-        tests = {}
-        for way in ways:
-            found = [kept.get(key(graph, accuracy(graph, model, layers, way, seed))) for seed in range(SEEDS)]
-            if None in found:
-                continue
-            tests[way] = [r["test"] for r in found]
-            if (graph, model, layers, way) in shown:
-                continue
-            shown.add((graph, model, layers, way))
-            mean, spread = statistics.fmean(tests[way]), statistics.stdev(tests[way])
-            against = f"{mean - statistics.fmean(tests['exact']):+.2f}" if way != "exact" and "exact" in tests else ""
-            guards = [r["guard"] for r in found]
-            firsts = [g["first"] for g in guards if g["first"]]
-            spoke = f"{sum(g['spoke'] for g in guards)} of {sum(g['looks'] for g in guards)}" if way != "exact" else ""
-            first = f", {min(firsts)}" if firsts else ""
-            changed = f"{100 * max(g['changed'] for g in guards):.1f} %" if way != "exact" else ""
-            lines.append(f"| {graph} | {model} | {layers} | {way} | {mean:.2f} ± {spread:.2f} | {against} | {spoke}{first} | {changed} |")
-    lines += ["", "Memory of the rank that needs most, 32 layers computed again in backward, MiB:", ""]
-    lines += ["| graph | model | ranks | halo | ring | pipeline |", "|---|---|---|---|---|---|"]
-    for graph, model, ranks in sorted({(graph, model, ranks) for graph, model, _, ranks in MEMORY}):
-        cells = []
-        for strategy in ("halo", "ring", "pipeline"):
-            found = kept.get(key(graph, memory(model, strategy, ranks)))
-            cells.append(f"{max(found['peak_bytes']) / 2**20:.1f}" if found else "")
-        if any(cells):
-            lines.append(f"| {graph} | {model} | {ranks} | {' | '.join(cells)} |")
-    head = (HERE / "head.md").read_text()
-    (HERE / "RESULTS.md").write_text(head + "\n".join(lines) + "\n")
+    args.results.parent.mkdir(parents=True, exist_ok=True)
+    text = args.results.read_text() if args.results.exists() else ""
+    kept = {line["name"]: line for line in map(json.loads, text.splitlines())}
+    if not args.table:
+        study(args, kept)
+    lines = accuracy_table(kept) + memory_table(kept) + speed_table(kept)
+    (HERE / "RESULTS.md").write_text((HERE / "head.md").read_text() + "\n".join(lines) + "\n")
 
 
 main()

@@ -15,11 +15,11 @@ pub(crate) struct Ranks {
     #[arg(long, value_name = "P")]
     ranks: Option<u32>,
 
-    /// How they share it: auto, local, gather, halo, heads, ring, grid:2x4; approximate: pipeline, isolated
+    /// How they share it: auto, local, gather, halo, heads, ring, grid:2x4; approximate: pipeline, pipeline:4x2, isolated
     #[arg(long, value_name = "NAME")]
     strategy: Option<String>,
 
-    /// Let auto choose isolated too, which learns from pieces of the graph
+    /// Let auto choose what does not compute quite the same too: pipelines, and isolated, which learns from pieces of the graph
     #[arg(long)]
     allow_approximate: bool,
 

@@ -130,6 +130,36 @@ impl Layout {
         Ok((joined, edges))
     }
 
+    /// The edges of this rank's rows among `nodes` alone, which have both ends of all of them, spread over other ranks: rank r has
+    /// the nodes `ranges[r]..ranges[r + 1]`, and this is what `rank` has.
+    pub(crate) fn among(&self, nodes: &[u32], ranges: Vec<usize>, rank: usize) -> Self {
+        let mut place = vec![0u32; self.total_rows()];
+        for (k, row) in (0..).zip(nodes) {
+            place[*row as usize] = k;
+        }
+        let (mut indptr, mut indices, mut edges) = (vec![0], Vec::new(), Vec::new());
+        let (mut sorted, rows) = (Vec::new(), self.own());
+        for row in &nodes[ranges[rank]..ranges[rank + 1]] {
+            if rows.contains(&(*row as usize)) {
+                let positions = self.csr.edges_of(*row as usize - rows.start);
+                sorted.clear();
+                sorted.extend(positions.map(|e| (place[self.csr.indices()[e] as usize], self.edges[e])));
+                sorted.sort_unstable();
+                indices.extend(sorted.iter().map(|(source, _)| *source));
+                edges.extend(sorted.iter().map(|(_, edge)| *edge));
+            }
+            indptr.push(indices.len() as u64);
+        }
+        Self {
+            rank,
+            ranges: ranges.into(),
+            originals: nodes.iter().map(|row| self.originals[*row as usize]).collect(),
+            degrees: nodes.iter().map(|row| self.degrees[*row as usize]).collect(),
+            csr: Csr::from_valid(indptr, indices, nodes.len()),
+            edges,
+        }
+    }
+
     /// The same rows with only the edges from other ranks' rows; [`Layout::edges`] are then positions in this layout's.
     pub(crate) fn cut(&self) -> Self {
         let (own, csr) = (self.own(), &self.csr);

@@ -36,6 +36,6 @@ pub use layout::Layout;
 pub use link::{Flight, Link, Summing, ranks};
 pub use local::Local;
 pub use member::sums;
-pub use pipeline::{Across, Pipeline};
+pub use pipeline::{Across, Pipeline, Sharing};
 pub use ring::Ring;
-pub use strategy::{Cover, Inside, Strategy, spread};
+pub use strategy::{Cover, Inside, Stages, Strategy, Within, spread};

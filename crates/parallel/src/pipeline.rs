@@ -1,8 +1,11 @@
 //! `pipeline`: chunk after chunk of the graph through some layers of a model (GNNPipe). Approximate.
 //!
-//! Ranks are stages: each has some consecutive layers and all rows, in chunks. Pipeline follow one another through the stages, in an
+//! Ranks are stages: each has some consecutive layers and all rows, in chunks. Chunks follow one another through the stages, in an
 //! order that may be drawn anew every epoch; all go forward, then all come back the other way round. A rank sends a chunk's state to
 //! the next stage and its gradient to the one before, and nothing else: 2·(S − 1)·N rows an epoch, however many edges are cut.
+//!
+//! Several ranks may [share](Sharing) a stage: each then has a part of every chunk, an exact strategy moves what edges inside a chunk
+//! and from other chunks need between them, and each sends its own rows to the rank of the same place in the next stage.
 //!
 //! An operation over edges needs rows of other chunks. What it is given of the sources' operand (kv, z, r or x) is kept in a
 //! [table](tables) for every operation of a layer:
@@ -26,28 +29,36 @@ mod whole;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use graphweft_graph::Csr;
 use graphweft_graph::partition::Partition;
 use graphweft_model::GraphOps;
-use graphweft_tensor::ops::rows::RowIndex;
-use graphweft_tensor::{Device, Matrix, Result};
+use graphweft_tensor::{Device, Ids, Matrix, Result};
 
 use crate::layout::Layout;
-use crate::local::Local;
+use crate::link::Link;
+use crate::strategy::Strategy;
 use chunk::{Chunk, ChunkOps};
 use tables::Tables;
 use whole::Whole;
 
-/// A graph in chunks, as a stage works on them.
+/// A graph in chunks, as a rank of a stage works on them.
 pub struct Pipeline {
     chunks: Vec<Rc<Chunk>>,
-    /// The first row of every chunk, and the number of nodes.
+    /// The first of this rank's rows of every chunk, and the number of all.
     ranges: Vec<usize>,
-    originals: Arc<[u64]>,
-    whole: Rc<Whole>,
+    originals: Rc<[u64]>,
+    /// Nodes of the graph.
+    total: u64,
     tables: Rc<RefCell<Tables>>,
+}
+
+/// Ranks that share a stage.
+pub struct Sharing<'a> {
+    /// Between them.
+    pub link: &'a Link,
+    /// What they do together: an exact strategy.
+    pub strategy: Strategy,
 }
 
 /// How gradients of edges between chunks count.
@@ -60,35 +71,33 @@ pub enum Across {
 }
 
 impl Pipeline {
-    /// Prepares `graph`, which has original ids, with a chunk for every part of `partition`. `edge_features` makes a row for each of
-    /// these edges, by their positions in the graph.
+    /// Prepares `graph`, which has original ids. A chunk is as many parts of `partition` as ranks share the stage, each of which
+    /// has one of them. `edge_features` makes a row for each of these edges, by their positions in the graph.
     ///
     /// # Errors
-    /// If the partition is of another graph.
+    /// If the partition is of another graph, or the strategy is not for these ranks.
     pub fn new(
         device: &Device,
         graph: &Csr<u32>,
         partition: &Partition,
+        sharing: Option<&Sharing<'_>>,
         edge_features: impl Fn(&[u64]) -> Result<Option<Matrix>>,
     ) -> Result<Self> {
-        let count = partition.num_parts();
-        let all = Layout::new(graph, partition, 1, 0)?;
-        let ranges: Vec<usize> = partition.ranges().iter().map(|row| *row as usize).collect();
-        let mut chunks = Vec::with_capacity(count);
+        let (way, ways) = sharing.map_or((0, 1), |sharing| (sharing.link.rank(), sharing.link.size()));
+        let parts = partition.num_parts();
+        let count = parts.div_ceil(ways);
+        let cut = |k: usize| partition.ranges()[k * parts / (count * ways)] as usize;
+        let cuts: Vec<usize> = (0..=count * ways).map(cut).collect();
+        let (mut chunks, mut ranges, mut originals) = (Vec::with_capacity(count), vec![0], Vec::new());
         for number in 0..count {
             let layout = Layout::new(graph, partition, count, number)?;
-            let features = edge_features(layout.edges())?;
-            chunks.push(Rc::new(Chunk::new(device, &layout, features)?));
+            let own = number * ways + way;
+            originals.extend(&layout.originals()[cuts[own]..cuts[own + 1]]);
+            ranges.push(originals.len());
+            chunks.push(Rc::new(Chunk::new(device, &layout, &cuts, sharing, &edge_features)?));
         }
-        let split = |rows: &Range<usize>| {
-            let index = rows.clone().map(|row| row as u32).collect();
-            RowIndex::new(device, all.total_rows(), index)
-        };
-        let split = ranges.windows(2).map(|w| split(&(w[0]..w[1]))).collect::<Result<Vec<RowIndex>>>()?;
-        let local = Local::renumbered(device, &all, edge_features(all.edges())?)?;
         let tables = Rc::new(RefCell::new(Tables::new(count)));
-        let whole = Rc::new(Whole::new(local, split, Rc::clone(&tables)));
-        Ok(Self { chunks, ranges, originals: Arc::clone(all.originals()), whole, tables })
+        Ok(Self { chunks, ranges, originals: originals.into(), total: partition.num_nodes() as u64, tables })
     }
 
     /// How many chunks there are.
@@ -96,25 +105,25 @@ impl Pipeline {
         self.chunks.len()
     }
 
-    /// The rows of a chunk among all.
+    /// This rank's rows of a chunk among all its rows.
     pub fn rows(&self, chunk: usize) -> Range<usize> {
         self.ranges[chunk]..self.ranges[chunk + 1]
     }
 
-    /// Original ids of all rows, chunk after chunk.
-    pub fn originals(&self) -> &Arc<[u64]> {
+    /// Original ids of this rank's rows, chunk after chunk.
+    pub fn originals(&self) -> &Rc<[u64]> {
         &self.originals
     }
 
-    /// Operations on the rows of a chunk.
+    /// Operations on this rank's rows of a chunk.
     pub fn chunk(&self, chunk: usize) -> Rc<dyn GraphOps> {
-        let total = self.originals.len() as u64;
-        Rc::new(ChunkOps::new(chunk, total, &self.chunks[chunk], &self.tables))
+        Rc::new(ChunkOps::new(chunk, self.total, &self.chunks[chunk], &self.tables))
     }
 
-    /// Operations on all rows at once, exact.
+    /// Operations on all rows of this rank at once, exact. Without gradients.
     pub fn whole(&self) -> Rc<dyn GraphOps> {
-        Rc::clone(&self.whole) as Rc<dyn GraphOps>
+        let ids = Ids::Listed(Rc::clone(&self.originals));
+        Rc::new(Whole::new(&self.chunks, ids, self.total, &self.tables))
     }
 
     /// Runs `pass`, which takes all rows through the layers at once: what its operations are given becomes history.
@@ -128,11 +137,6 @@ impl Pipeline {
     /// Begins an epoch in which chunks come in this order.
     pub fn begin(&self, order: &[usize], across: Across) {
         self.tables.borrow_mut().begin(order, across);
-    }
-
-    /// Columns of what operations on chunks were given in this epoch, all together.
-    pub fn operand_width(&self) -> usize {
-        self.tables.borrow().width()
     }
 }
 

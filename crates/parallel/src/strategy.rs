@@ -52,12 +52,77 @@ pub enum Strategy {
     /// Approximate: layers in stages, the graph in [chunks](crate::Pipeline) that pass through them. Where all rows are needed at
     /// once, for scores of a model that was trained, it is [`Strategy::Ring`], or [`Strategy::Local`] on one rank.
     Pipeline {
-        /// Stages, and ranks of a stage. Unset: a stage for every rank.
-        shape: Option<(usize, usize)>,
+        /// Unset: a stage for every rank.
+        shape: Option<Stages>,
     },
     /// Approximate: each rank learns from pieces of its own, and only gradients move. Where all rows are needed at once, for
     /// exact scores, it is [`Strategy::Ring`], or [`Strategy::Local`] on one rank.
     Isolated,
+}
+
+/// The shape of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stages {
+    /// How many.
+    pub count: usize,
+    /// Ranks that share one.
+    pub ways: usize,
+    /// What these do together.
+    pub within: Within,
+}
+
+impl Stages {
+    /// Those of a pipeline on so many ranks.
+    pub fn of(shape: Option<Self>, ranks: usize) -> Self {
+        shape.unwrap_or(Self { count: ranks, ways: 1, within: Within::default() })
+    }
+}
+
+/// What the ranks of a stage do together: one of the exact strategies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Within {
+    /// As [`Strategy::Gather`].
+    Gather,
+    /// As [`Strategy::Halo`].
+    Halo(Cover),
+    /// As [`Strategy::Heads`].
+    Heads,
+    /// As [`Strategy::Ring`].
+    Ring {
+        /// As there.
+        depth: usize,
+    },
+}
+
+impl Default for Within {
+    fn default() -> Self {
+        Self::Halo(Cover::Least)
+    }
+}
+
+impl From<Within> for Strategy {
+    fn from(within: Within) -> Self {
+        match within {
+            Within::Gather => Self::Gather,
+            Within::Halo(cover) => Self::Halo(cover),
+            Within::Heads => Self::Heads,
+            Within::Ring { depth } => Self::Ring { depth },
+        }
+    }
+}
+
+impl TryFrom<Strategy> for Within {
+    type Error = Strategy;
+
+    fn try_from(strategy: Strategy) -> std::result::Result<Self, Strategy> {
+        match strategy {
+            Strategy::Gather => Ok(Self::Gather),
+            Strategy::Halo(cover) => Ok(Self::Halo(cover)),
+            Strategy::Heads => Ok(Self::Heads),
+            Strategy::Ring { depth } => Ok(Self::Ring { depth }),
+            other => Err(other),
+        }
+    }
 }
 
 /// How `halo` serves cut edges.
@@ -88,7 +153,7 @@ impl Default for Inside {
 impl Strategy {
     /// What may be asked for.
     pub const NAMES: &'static str = "local, gather, halo, halo:plain, heads, ring, ring:DEPTH, grid:NODESxHEADS, \
-         grid:NODESxHEADS:gather, pipeline, isolated";
+         grid:NODESxHEADS:gather, pipeline, pipeline:STAGESxWAYS, pipeline:STAGESxWAYS:gather, isolated";
 
     /// Whether it computes the same function as one rank would.
     pub fn is_exact(&self) -> bool {
@@ -116,7 +181,10 @@ impl fmt::Display for Strategy {
             Self::Ring { depth: 1 } => f.write_str("ring"),
             Self::Ring { depth } => write!(f, "ring:{depth}"),
             Self::Pipeline { shape: None } => f.write_str("pipeline"),
-            Self::Pipeline { shape: Some((stages, ways)) } => write!(f, "pipeline:{stages}x{ways}"),
+            Self::Pipeline { shape: Some(Stages { count, ways, within }) } => {
+                write!(f, "pipeline:{count}x{ways}")?;
+                if *within == Within::default() { Ok(()) } else { write!(f, ":{}", Self::from(*within)) }
+            }
             Self::Grid { nodes, heads, inside } => {
                 write!(f, "grid:{nodes}x{heads}")?;
                 match inside {
@@ -149,9 +217,12 @@ impl FromStr for Strategy {
             ("ring", None) => Ok(Self::Ring { depth: 1 }),
             ("ring", Some(depth)) => Ok(Self::Ring { depth: number(depth)? }),
             ("pipeline", None) => Ok(Self::Pipeline { shape: None }),
-            ("pipeline", Some(shape)) => {
-                let (stages, ways) = shape.split_once('x').ok_or_else(unknown)?;
-                Ok(Self::Pipeline { shape: Some((number(stages)?, number(ways)?)) })
+            ("pipeline", Some(rest)) => {
+                let (shape, within) = rest.split_once(':').unwrap_or((rest, "halo"));
+                let (count, ways) = shape.split_once('x').ok_or_else(unknown)?;
+                let within = within.parse::<Self>().ok().and_then(|exact| Within::try_from(exact).ok());
+                let within = within.ok_or_else(unknown)?;
+                Ok(Self::Pipeline { shape: Some(Stages { count: number(count)?, ways: number(ways)?, within }) })
             }
             ("grid", Some(rest)) => {
                 let (shape, inside) = rest.split_once(':').unwrap_or((rest, "halo"));
@@ -236,6 +307,8 @@ mod tests {
             "grid:1x3:halo:plain",
             "pipeline",
             "pipeline:4x2",
+            "pipeline:4x2:gather",
+            "pipeline:2x3:ring:2",
             "isolated",
         ] {
             assert_eq!(name.parse::<Strategy>().unwrap().to_string(), name);
@@ -258,6 +331,8 @@ mod tests {
             "heads:2",
             "local:",
             "pipeline:2",
+            "pipeline:2x2:local",
+            "pipeline:2x2:pipeline",
         ] {
             let e = name.parse::<Strategy>().unwrap_err().to_string();
             assert!(e.contains("halo:plain"), "{name:?}: {e}");

@@ -12,6 +12,7 @@
 //!
 //! Who rehearses is not known here: whatever can [`Rehearse`](search::Rehearse).
 
+pub mod approximate;
 pub mod cache;
 pub mod candidates;
 mod error;

@@ -16,14 +16,16 @@ use crate::isolated::Pieces;
 use crate::layer_wise::{LayerWise, Scored};
 use crate::learner::{Learner, Phases, Report};
 use crate::metrics::Metric;
-use crate::pipeline::Stage;
+use crate::pipeline::{Plant, Stage};
 use crate::plan::Plan;
 use crate::rank::Rank;
 use crate::run_dir::RunDir;
 use crate::shard::{Lesson, Shard};
 
 /// The lessons of a run, and its exams, which are always on the whole graph.
-pub(crate) enum Course {
+pub struct Course(Kind);
+
+enum Kind {
     /// All rows of all ranks at once.
     Whole(Whole),
     /// Pieces, and all rows for exams.
@@ -35,59 +37,68 @@ pub(crate) enum Course {
 }
 
 /// A rank's rows of the whole graph.
-pub(crate) struct Whole {
+struct Whole {
     shard: Shard,
     lesson: Lesson,
 }
 
 /// What a course is made of.
-pub(crate) struct Material<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) plan: &'a Plan,
-    pub(crate) data: &'a Arc<Data>,
+pub struct Material<'a> {
+    /// Settings.
+    pub config: &'a Config,
+    /// How the work is spread.
+    pub plan: &'a Plan,
+    /// The nodes.
+    pub data: &'a Arc<Data>,
     /// The graph with the edges that the model adds.
-    pub(crate) graph: &'a Prepared,
+    pub graph: &'a Prepared,
     /// For learning from pieces.
-    pub(crate) chunks: Option<&'a Chunks>,
-    pub(crate) split: &'a Split,
+    pub chunks: Option<&'a Chunks>,
+    /// What is learned from, chosen by and reported on.
+    pub split: &'a Split,
     /// Where temporary files go.
-    pub(crate) folder: &'a Path,
+    pub folder: &'a Path,
 }
 
 impl Course {
-    pub(crate) fn new(rank: &Rank, material: &Material<'_>) -> Result<Self> {
+    /// Prepares what `rank` has of it.
+    ///
+    /// # Errors
+    /// If the strategy is not for this model or this number of ranks.
+    pub fn new(rank: &Rank, material: &Material<'_>) -> Result<Self> {
         let Material { config, plan, data, graph, chunks, split, folder } = *material;
         if let Strategy::Pipeline { .. } = plan.strategy {
-            return Ok(Self::Stage(Box::new(Stage::new(rank, material)?)));
+            let lesson = |shard: &Shard| Lesson::new(shard, data.target()?, split);
+            return Ok(Self(Kind::Stage(Box::new(Stage::new(rank, Plant { config, plan, data, graph }, lesson)?))));
         }
         let whole = || -> Result<Whole> {
             let shard = Shard::new(rank, data, graph, plan, config)?;
             let lesson = Lesson::new(&shard, data.target()?, split)?;
             Ok(Whole { shard, lesson })
         };
-        let Some(chunks) = chunks else { return Ok(Self::Whole(whole()?)) };
+        let Some(chunks) = chunks else { return Ok(Self(Kind::Whole(whole()?))) };
         let pieces = Box::new(Pieces::new(rank, data, chunks, split, config)?);
         if rank.count() > 1 || chunks.count() == 1 || !config.model.follows_edges() {
-            return Ok(Self::Pieces(pieces, whole()?));
+            return Ok(Self(Kind::Pieces(pieces, whole()?)));
         }
         let rows = LayerWise::new(rank, data, chunks, config, folder)?;
         let scored = rows.scored(split)?;
-        Ok(Self::OutOfCore(pieces, Box::new(rows), scored))
+        Ok(Self(Kind::OutOfCore(pieces, Box::new(rows), scored)))
     }
 
     /// The model, or what this rank has of it, before it has learned anything.
-    pub(crate) fn learner(&self, rank: &Rank, config: &Config) -> Result<Learner> {
-        match self {
-            Self::Whole(whole) => Learner::new(rank, whole.shard.shape, config),
-            Self::Stage(stage) => stage.learner(config),
-            Self::Pieces(pieces, _) | Self::OutOfCore(pieces, ..) => Learner::new(rank, pieces.shape()?, config),
+    pub fn learner(&self, rank: &Rank, config: &Config) -> Result<Learner> {
+        match &self.0 {
+            Kind::Whole(whole) => Learner::new(rank, whole.shard.shape, config),
+            Kind::Stage(stage) => stage.learner(config),
+            Kind::Pieces(pieces, _) | Kind::OutOfCore(pieces, ..) => Learner::new(rank, pieces.shape()?, config),
         }
     }
 
     /// Numbers that are trained, on all ranks.
-    pub(crate) fn size(&self, learner: &Learner) -> Result<usize> {
-        match self {
-            Self::Stage(stage) => stage.size(learner),
+    pub fn size(&self, learner: &Learner) -> Result<usize> {
+        match &self.0 {
+            Kind::Stage(stage) => stage.size(learner),
             _ => Ok(learner.size()),
         }
     }
@@ -95,7 +106,7 @@ impl Course {
     /// What the optimizer of this rank remembers, with what else the next epoch depends on.
     pub(crate) fn memory(&self, learner: &Learner) -> Result<Tensors> {
         let mut all = learner.optimizer()?;
-        if let Self::Stage(stage) = self {
+        if let Kind::Stage(stage) = &self.0 {
             all.extend(stage.memory());
         }
         Ok(all)
@@ -103,37 +114,37 @@ impl Course {
 
     /// Takes over what else the next epoch depends on.
     pub(crate) fn restore(&mut self, from: &Tensors) -> Result<()> {
-        match self {
-            Self::Stage(stage) => stage.restore(from),
+        match &mut self.0 {
+            Kind::Stage(stage) => stage.restore(from),
             _ => Ok(()),
         }
     }
 
     /// Tensors of the whole model, where the rank that leads is, from what each rank has of them.
     pub(crate) fn together(&self, rank: &Rank, own: impl FnOnce() -> Result<Tensors>) -> Result<Option<Tensors>> {
-        match self {
-            Self::Stage(stage) => stage.together(&own()?),
+        match &self.0 {
+            Kind::Stage(stage) => stage.together(&own()?),
             _ => rank.leads().then(own).transpose(),
         }
     }
 
     /// Learns from all nodes once.
-    pub(crate) fn learn(&mut self, learner: &mut Learner, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
-        match self {
-            Self::Whole(Whole { shard, lesson }) => learner.learn(shard, lesson, epoch, lr, phase),
-            Self::Stage(stage) => stage.learn(learner, epoch, lr, phase),
-            Self::Pieces(pieces, _) | Self::OutOfCore(pieces, ..) => pieces.learn(learner, epoch, lr, phase),
+    pub fn learn(&mut self, learner: &mut Learner, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
+        match &mut self.0 {
+            Kind::Whole(Whole { shard, lesson }) => learner.learn(shard, lesson, epoch, lr, phase),
+            Kind::Stage(stage) => stage.learn(learner, epoch, lr, phase),
+            Kind::Pieces(pieces, _) | Kind::OutOfCore(pieces, ..) => pieces.learn(learner, epoch, lr, phase),
         }
     }
 
     /// The scores of all three parts.
     pub(crate) fn evaluate(&mut self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
-        match self {
-            Self::Whole(Whole { shard, lesson }) | Self::Pieces(_, Whole { shard, lesson }) => {
+        match &mut self.0 {
+            Kind::Whole(Whole { shard, lesson }) | Kind::Pieces(_, Whole { shard, lesson }) => {
                 learner.evaluate(shard, lesson, metric, epoch)
             }
-            Self::Stage(stage) => stage.evaluate(learner, metric, epoch),
-            Self::OutOfCore(pieces, rows, scored) => {
+            Kind::Stage(stage) => stage.evaluate(learner, metric, epoch),
+            Kind::OutOfCore(pieces, rows, scored) => {
                 pieces.put_away();
                 rows.evaluate(learner, scored, metric, epoch)
             }
@@ -142,16 +153,16 @@ impl Course {
 
     /// Writes the logits of all nodes, where the rank that leads is; the model was last scored after epoch `epoch`.
     pub(crate) fn predict(&self, learner: &Learner, epoch: u64, dir: Option<&RunDir>) -> Result<()> {
-        match self {
-            Self::Whole(Whole { shard, .. }) | Self::Pieces(_, Whole { shard, .. }) => {
+        match &self.0 {
+            Kind::Whole(Whole { shard, .. }) | Kind::Pieces(_, Whole { shard, .. }) => {
                 let logits = learner.logits(shard)?;
                 match (shard.collect(&logits)?, dir) {
                     (Some(rows), Some(dir)) => dir.predictions(&rows, logits.cols()),
                     _ => Ok(()),
                 }
             }
-            Self::Stage(stage) => stage.predict(learner, dir),
-            Self::OutOfCore(_, rows, _) => {
+            Kind::Stage(stage) => stage.predict(learner, dir),
+            Kind::OutOfCore(_, rows, _) => {
                 dir.map_or(Ok(()), |dir| rows.predict(learner, Some(epoch), &dir.predictions_path()))
             }
         }

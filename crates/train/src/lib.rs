@@ -4,6 +4,7 @@
 //! * [`data`]: the graph it names, changed as it says;
 //! * [`world`]: who the ranks are, [`rank`]: one of them, [`plan`]: how the work is spread over them, [`planner`]: who decides that;
 //! * [`shard`]: what one rank holds of it, cut out of what [`handout`] gives it, and [`learner`]: a model that learns from it, epoch by epoch;
+//! * [`course`]: what an epoch goes through, all rows, pieces or chunks of them;
 //! * [`trainer`]: a run, from the first epoch to the last, and [`session`]: one run per seed, or going on with one;
 //! * `isolated`: learning from pieces of the graph, and `layer_wise`: exact logits of one that does not fit;
 //! * [`rehearsal`]: what a run would take, without computing; [`emulation`]: how long it would take elsewhere;
@@ -17,7 +18,7 @@
 
 pub mod checkpoint;
 pub mod config;
-mod course;
+pub mod course;
 pub mod data;
 mod decision;
 mod durable;

@@ -1,16 +1,20 @@
-//! `pipeline`: layers in stages, a rank each, through which chunks of the graph pass (GNNPipe). Approximate, and only on request.
+//! `pipeline`: layers in stages, through which chunks of the graph pass (GNNPipe). Approximate, and only on request.
 //!
 //! An epoch: chunks in an order drawn from the seed go forward through all stages, then back the other way round;
 //! one update follows, of each stage's own parameters with their own gradients, so that none travel. What moves is a chunk's state
 //! (all matrices of it: GCNII's h⁰ as well) to the next stage and its gradient back: 2·(S − 1)·N·d numbers an epoch. Layers are
 //! computed again in backward. What chunks see of one another is told in [`graphweft_parallel::Pipeline`].
 //!
-//! *History*, the rows that stand for chunks which come later, is made by an exact pass in which all rows go through the layers at
-//! once, stage after stage, every `refresh_every` epochs. So it is a function of the parameters at that time: a checkpoint keeps
-//! these, and a run that goes on makes the same history again.
+//! `pipeline:SxW` has W ranks in every stage: rank s·W + w is way w of stage s. Each has a part of every chunk, talks to way w of
+//! the stages before and after, and shares the stage's operations, sums of gradients and scores with its other ways.
 //!
-//! Scores are exact: they come from a pass of the same kind. So does the [guard](Divergence)'s view: in its epochs an exact forward
-//! pass with the same dropout is compared with what chunks come to.
+//! *History*, the rows that stand for chunks which come later, is made by an exact pass in which all rows go through the layers at
+//! once, stage after stage. It has no dropout: what stays the same for many epochs would otherwise be learned with the noise of one
+//! of them. It is made anew every `refresh_every` epochs, and sooner while a run is young and its parameters move fast: never is
+//! it older than half of the run. So it is a function of the parameters at that time: a checkpoint keeps these, and a run that goes
+//! on makes the same history again.
+//!
+//! Scores are exact: they come from a pass of the same kind. So does the [guard](Divergence)'s view.
 
 mod cut;
 mod exact;
@@ -23,18 +27,19 @@ use std::path::Path;
 
 use graphweft_comm::{Label, Traffic};
 use graphweft_graph::random::{Bijection, Philox};
-use graphweft_model::{Shape, Total};
-use graphweft_parallel::{Flight, Link, Pipeline};
+use graphweft_model::{Prepared, Shape, Total};
+use graphweft_parallel::{Flight, Link, Pipeline, Sharing, Stages, Strategy};
 use graphweft_tensor::{DType, Error as Computation, Matrix};
 
 use crate::checkpoint::Tensors;
 use crate::config::{Config, PipelineConfig};
-use crate::course::Material;
+use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::learner::Learner;
+use crate::plan::Plan;
 use crate::rank::Rank;
 use crate::rows;
-use crate::shard::{Lesson, Shard, upload};
+use crate::shard::{Lesson, Shard, upload_from};
 use survey::Survey;
 
 pub use guard::Divergence;
@@ -49,27 +54,43 @@ const HISTORY_EPOCH: &str = "history.epoch";
 /// Columns and types of the matrices of a state.
 type State = Vec<(usize, DType)>;
 
-/// One stage: a rank with some layers and all rows.
+/// What a stage is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Plant<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) plan: &'a Plan,
+    pub(crate) data: &'a Data,
+    /// The graph with the edges that the model adds.
+    pub(crate) graph: &'a Prepared,
+}
+
+/// One rank of a stage: some layers, and its part of all chunks.
 pub(crate) struct Stage {
+    /// Among all.
     rank: Rank,
+    /// Among those of this stage.
+    ways: Rank,
     settings: PipelineConfig,
     seed: u64,
     graph: Pipeline,
     shape: Shape,
     layers: Range<usize>,
-    /// What comes from the stage before, if there is one.
-    before: Option<State>,
-    /// What goes to the stage after.
-    after: Option<State>,
-    /// All rows at once, and chunk by chunk.
-    whole: Shard,
+    before: Option<Neighbour>,
+    after: Option<Neighbour>,
     chunks: Vec<Shard>,
     /// Where the logits are.
     end: Option<End>,
     history: Option<History>,
 }
 
-/// What the last stage learns from.
+/// The rank that has the same rows in the stage before or after.
+struct Neighbour {
+    rank: usize,
+    /// What is between the two.
+    state: State,
+}
+
+/// What the last stage learns from: all rows at once, and chunk by chunk.
 struct End {
     whole: Lesson,
     chunks: Vec<Lesson>,
@@ -84,66 +105,78 @@ struct History {
 }
 
 impl Stage {
-    /// Divides the layers of the model among all ranks, and prepares this one's.
+    /// Divides the layers of the model among the stages, and prepares this rank's part of one; `lesson` says what is learned from
+    /// rows.
     ///
     /// # Errors
-    /// If there are more ranks than layers, or the model needs all rows at once.
-    pub(crate) fn new(rank: &Rank, material: &Material<'_>) -> Result<Self> {
-        let Material { config, plan, data, graph, split, .. } = *material;
+    /// If there are more stages than layers, or the model needs all rows at once.
+    pub(crate) fn new(rank: &Rank, plant: Plant<'_>, lesson: impl Fn(&Shard) -> Result<Lesson>) -> Result<Self> {
+        let Plant { config, plan, data, graph } = plant;
         let (device, dtype) = (rank.device(), DType::from(config.compute.dtype));
-        let missing = || Computation::Argument { op: "pipeline", problem: "the plan has no chunks".into() };
-        let parts = plan.parts.as_deref().ok_or_else(missing)?;
+        let missing = |problem: &str| Computation::Argument { op: "pipeline", problem: problem.into() };
+        let parts = plan.parts.as_deref().ok_or_else(|| missing("the plan has no chunks"))?;
+        let Strategy::Pipeline { shape } = plan.strategy else { return Err(missing("the plan has no stages").into()) };
+        let Stages { count: stages, ways, within } = Stages::of(shape, rank.count());
+        let width = match &data.edge_features {
+            _ if graph.width > 0 => graph.width,
+            Some(m) => m.width(),
+            None => 0,
+        };
         let edge_features = |edges: &[u64]| -> Result<Option<Matrix>> {
-            let found = match &data.edge_features {
-                _ if graph.width > 0 => (rows::numbers(graph.edge_rows(), graph.width, Some(edges)), graph.width),
-                Some(m) => (rows::dense(m, Some(edges)), m.width()),
-                None => return Ok(None),
+            let values = || match &data.edge_features {
+                Some(m) if graph.width == 0 => rows::dense(m, Some(edges)),
+                _ => rows::numbers(graph.edge_rows(), graph.width, Some(edges)),
             };
-            upload(device, &found.0, found.1, dtype.compute()).map(Some)
+            let rows = || upload_from(device, edges.len(), width, dtype.compute(), values);
+            if width > 0 { rows().map(Some) } else { Ok(None) }
         };
         let shape = Shape {
             features: data.features.width(),
             positional: data.encoding_width(),
             classes: data.classes,
-            edge_features: edge_features(&[])?.map_or(0, |m| m.cols()),
+            edge_features: width,
         };
-        let survey = Survey::new(rank, data, shape, config)?;
-        let costs = survey.costs(&data.features, graph.csr.num_dst(), graph.csr.num_edges());
-        let (stage, stages) = (rank.index(), rank.count());
-        if costs.len() < stages {
-            let problem = format!("{stages} stages for the {} layers of the model", costs.len());
+        let survey = Survey::new(plant, shape, ways)?;
+        if survey.costs().len() < stages {
+            let problem = format!("{stages} stages for the {} layers of the model", survey.costs().len());
             return Err(Error::setting("parallel.ranks", problem, "set at most as many, or model.layers higher"));
         }
-        let layers = cut::cut(&costs, stages).swap_remove(stage);
-        let (first, last) = (stage == 0, stage + 1 == stages);
-        let tables = Pipeline::new(device, &graph.csr, parts, |edges| edge_features(edges).map_err(computation))?;
-        // Rows of stages are nobody else's: nothing is summed over ranks.
+        let stage = rank.index() / ways;
+        let layers = cut::cut(survey.costs(), stages).swap_remove(stage);
+        let group = rank.part(&(stage * ways..(stage + 1) * ways).collect::<Vec<_>>())?;
+        let sharing = group.link().map(|link| Sharing { link, strategy: within.into() });
+        let tables = Pipeline::new(device, &graph.csr, parts, sharing.as_ref(), |edges| {
+            edge_features(edges).map_err(computation)
+        })?;
+        let neighbour =
+            |rank: Option<usize>, layer: usize| rank.map(|rank| Neighbour { rank, state: survey.state_after(layer) });
+        let before = neighbour(rank.index().checked_sub(ways), layers.start.saturating_sub(1));
+        let after = neighbour(Some(rank.index() + ways).filter(|next| *next < rank.count()), layers.end - 1);
+        // Rows of a chunk are nobody else's: nothing is summed over ranks while they pass.
         let alone = Rank::alone(device);
-        let whole = (tables.whole(), &tables.originals()[..]);
-        let whole = Shard::of_rows(&alone, data, whole, (shape, dtype, first))?;
         let of_chunk = |chunk: usize| {
             let ids = &tables.originals()[tables.rows(chunk)];
-            Shard::of_rows(&alone, data, (tables.chunk(chunk), ids), (shape, dtype, first))
+            Shard::of_rows(&alone, data, (tables.chunk(chunk), ids), (shape, dtype, before.is_none()))
         };
         let chunks = (0..tables.count()).map(of_chunk).collect::<Result<Vec<Shard>>>()?;
-        let end = if last {
-            let lesson = |shard: &Shard| Lesson::new(shard, data.target()?, split);
-            let all = lesson(&whole)?;
-            let chunks = chunks.iter().map(|c| Ok(lesson(c)?.of(all.total()))).collect::<Result<Vec<Lesson>>>()?;
-            Some(End { whole: all, chunks })
+        let end = if after.is_none() {
+            let all = (tables.whole(), &tables.originals()[..]);
+            let whole = lesson(&Shard::of_rows(&group, data, all, (shape, dtype, false))?)?;
+            let chunks = chunks.iter().map(|c| Ok(lesson(c)?.of(whole.total()))).collect::<Result<Vec<Lesson>>>()?;
+            Some(End { whole, chunks })
         } else {
             None
         };
         Ok(Self {
             rank: rank.clone(),
+            ways: group,
             settings: config.pipeline.clone(),
             seed: config.run.seed,
             graph: tables,
             shape,
-            before: (!first).then(|| survey.state_after(layers.start - 1)),
-            after: (!last).then(|| survey.state_after(layers.end - 1)),
             layers,
-            whole,
+            before,
+            after,
             chunks,
             end,
             history: None,
@@ -157,9 +190,19 @@ impl Stage {
         Learner::of_layers(&self.rank, self.shape, &config, self.layers.clone())
     }
 
+    /// Whether this rank speaks for the ways of its stage, which all have the same parameters.
+    fn speaks(&self) -> bool {
+        self.ways.leads()
+    }
+
+    /// Numbers that are trained, as far as this rank speaks for them.
+    pub(crate) fn own_size(&self, learner: &Learner) -> usize {
+        if self.speaks() { learner.size() } else { 0 }
+    }
+
     /// Numbers that are trained, on all stages.
     pub(crate) fn size(&self, learner: &Learner) -> Result<usize> {
-        Ok(self.rank.sum(Total::Metrics, &[learner.size() as f64])?[0] as usize)
+        Ok(self.rank.sum(Total::Metrics, &[self.own_size(learner) as f64])?[0] as usize)
     }
 
     /// The order of chunks in an epoch, the same on all stages.
@@ -192,21 +235,22 @@ impl Stage {
     /// The tensors of all stages, on the rank that leads.
     pub(crate) fn together(&self, own: &Tensors) -> Result<Option<Tensors>> {
         let mut all = Tensors::default();
-        for bytes in self.rank.gather("checkpoint", own.encode()?)? {
-            all.extend(Tensors::decode(Path::new("a stage's tensors"), &bytes)?);
+        let own = if self.speaks() { own.encode()? } else { Vec::new() };
+        for bytes in self.rank.gather("checkpoint", own)?.iter().filter(|bytes| !bytes.is_empty()) {
+            all.extend(Tensors::decode(Path::new("a stage's tensors"), bytes)?);
         }
         Ok(self.rank.leads().then_some(all))
     }
 
     /// Sends a state, or its gradient, to another stage.
-    fn send(&self, op: &'static str, to: usize, state: Vec<Matrix>) -> Result<Option<Flight>> {
-        let each = state.into_iter().map(|m| (to, m)).collect();
+    fn send(&self, op: &'static str, to: &Neighbour, state: Vec<Matrix>) -> Result<Option<Flight>> {
+        let each = state.into_iter().map(|m| (to.rank, m)).collect();
         Ok(self.link().map(|link| link.send_each(self.label(op), each, &[])).transpose()?)
     }
 
     /// Asks for a state of so many rows, or its gradient, from another stage.
-    fn ask(&self, op: &'static str, from: usize, rows: usize, state: &State) -> Result<Option<Flight>> {
-        let each: Vec<_> = state.iter().map(|(cols, dtype)| (from, (rows, *cols), *dtype)).collect();
+    fn ask(&self, op: &'static str, from: &Neighbour, rows: usize) -> Result<Option<Flight>> {
+        let each: Vec<_> = from.state.iter().map(|(cols, dtype)| (from.rank, (rows, *cols), *dtype)).collect();
         Ok(self.link().map(|link| link.send_each(self.label(op), Vec::new(), &each)).transpose()?)
     }
 

@@ -11,7 +11,7 @@ use graphweft_graph::partition::{self, Balance, Method, Options, Partition};
 use graphweft_graph::progress::Progress;
 use graphweft_graph::{Csr, Error as Bad};
 use graphweft_model::Remat;
-use graphweft_parallel::{Cover, Strategy};
+use graphweft_parallel::{Cover, Stages, Strategy};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Choice, Config, ParallelConfig};
@@ -103,9 +103,8 @@ impl Plan {
         }
         let local = Self::local(config.compute.remat);
         if let Choice::Named(strategy @ Strategy::Pipeline { shape }) = config.parallel.strategy {
-            check_stages(shape, ranks)?;
             let why = "it was asked for: approximate, chunks pass through layers that ranks share".to_string();
-            let (division, parts) = divide(config, config.pipeline.chunks_for(ranks), graph, progress)?;
+            let (division, parts) = divide(config, chunk_parts(shape, ranks, config)?, graph, progress)?;
             let (partition, parts) = (Some(division), Some(Arc::new(parts)));
             return Ok(Self { strategy, ranks, why, partition, parts, ..local });
         }
@@ -191,22 +190,17 @@ impl Plan {
     }
 }
 
-/// Fails unless so many ranks can be these stages.
-fn check_stages(shape: Option<(usize, usize)>, ranks: usize) -> Result<()> {
-    let Some((stages, ways)) = shape else { return Ok(()) };
-    if ways > 1 {
-        let problem = format!("stages of {ways} ranks each are not there yet");
-        return Err(Error::setting(
-            "parallel.strategy",
-            problem,
-            format!("choose pipeline: {ranks} stages of one rank"),
-        ));
-    }
-    if stages != ranks {
-        let problem = format!("{stages} stages are not for {ranks} ranks");
+/// Parts of the graph for chunks that pass through stages: each of the ranks that share one has a part of every chunk.
+///
+/// # Errors
+/// If the stages are not for so many ranks.
+pub(crate) fn chunk_parts(shape: Option<Stages>, ranks: usize, config: &Config) -> Result<usize> {
+    let Stages { count, ways, .. } = Stages::of(shape, ranks);
+    if count.checked_mul(ways) != Some(ranks) {
+        let problem = format!("{count} stages of {ways} are not for {ranks} ranks");
         return Err(Error::setting("parallel.strategy", problem, "choose pipeline: a stage for every rank"));
     }
-    Ok(())
+    Ok(config.pipeline.chunks_for(count).saturating_mul(ways))
 }
 
 /// A stored partition, or one made now.

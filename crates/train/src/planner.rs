@@ -9,9 +9,10 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use graphweft_graph::partition::{Method, Partition, statistics};
-use graphweft_graph::progress::Progress;
+use graphweft_graph::progress::{Progress, Silent};
 use graphweft_model::{Prepared, Remat};
 use graphweft_parallel::Strategy;
+use graphweft_plan::approximate::pipelines;
 use graphweft_plan::explain::Facts;
 use graphweft_plan::search::{Part, Rehearse, Space};
 use graphweft_plan::{Candidate, Error as Planning, Found, Profile, search};
@@ -20,7 +21,7 @@ use graphweft_tensor::DType;
 use crate::config::{Choice, Config};
 use crate::data::Data;
 use crate::error::{Error, Result};
-use crate::plan::{Division, Plan, Predicted, divide};
+use crate::plan::{Division, Plan, Predicted, chunk_parts, divide};
 use crate::rehearsal::Stage;
 use crate::world::World;
 
@@ -83,12 +84,9 @@ impl Planner<'_> {
         );
         if self.config.parallel.allow_approximate {
             space = space.with_approximate();
+            space.strategies.extend(pipelines(self.ranks));
         }
         if let Choice::Named(strategy) = self.config.parallel.strategy {
-            if matches!(strategy, Strategy::Pipeline { .. }) {
-                let problem = format!("{strategy} is approximate, and what it takes is not rehearsed");
-                return Err(Error::setting("parallel.strategy", problem, "train with it by name, or plan the others"));
-            }
             space.strategies = vec![strategy];
         }
         let reason = |d: &&Divided| (d.division.method, format!("α = {:.2}, where another way has {best:.2}", d.alpha));
@@ -105,14 +103,19 @@ impl Planner<'_> {
             bandwidth: wire.bandwidth,
         };
         let stage = Stage::new(self.data, self.graph);
-        let actors = Actors { planner: self, stage, divided: &divided, refusal: RefCell::default() };
+        let chunked = RefCell::default();
+        let actors = Actors { planner: self, stage, divided: &divided, chunked: &chunked, refusal: RefCell::default() };
         let found = search(&space, &actors, &facts, progress).map_err(|e| match (e, actors.refusal.take()) {
             // What a run would say.
             (Planning::Impossible { .. }, Some(refusal)) => refusal,
             (e, _) => e.into(),
         })?;
         let (candidate, prediction) = found.choice;
-        let chosen = divided.into_iter().find(|d| Some(d.division.method) == candidate.partition);
+        let mut chosen = divided.into_iter().find(|d| Some(d.division.method) == candidate.partition);
+        if let (Some(chosen), Strategy::Pipeline { shape }) = (&mut chosen, candidate.strategy) {
+            let count = chunk_parts(shape, self.ranks, self.config)?;
+            (chosen.division, chosen.parts) = self.chunks(&chunked, chosen.division.method, count)?;
+        }
         let timed = !self.profile.kernels.is_empty();
         let plan = Plan {
             strategy: candidate.strategy,
@@ -132,6 +135,20 @@ impl Planner<'_> {
         Ok(Planned { plan, found, memory })
     }
 
+    /// The graph in chunks, as one of `known` or as it is divided now.
+    fn chunks(&self, known: &RefCell<Vec<Chunked>>, method: Method, count: usize) -> Result<Chunked> {
+        let same = |(division, _): &&Chunked| (division.method, division.parts) == (method, count);
+        if let Some(found) = known.borrow().iter().find(same) {
+            return Ok(found.clone());
+        }
+        let mut config = self.config.clone();
+        config.parallel.partition = method;
+        let (division, parts) = divide(&config, count, &self.data.graph, &Silent)?;
+        let made = (division, Arc::new(parts));
+        known.borrow_mut().push(made.clone());
+        Ok(made)
+    }
+
     /// The way that is asked for, and ranges of ids, which cost nothing and are hard to beat on a graph in a good order.
     fn divisions(&self, progress: &dyn Progress) -> Result<Vec<Divided>> {
         let asked = self.config.parallel.partition;
@@ -149,6 +166,9 @@ impl Planner<'_> {
         Ok(all)
     }
 }
+
+/// A graph in chunks, and how it was divided into them.
+type Chunked = (Division, Arc<Partition>);
 
 /// Bytes of a rank.
 fn memory_of(profile: &Profile) -> u64 {
@@ -171,6 +191,8 @@ fn in_words(e: &Error) -> String {
 /// The best `count`, as far as they need the same parts as the choice.
 fn trials(found: &Found, count: usize) -> Vec<(Strategy, Remat)> {
     let alike = found.candidates.iter().filter(|a| a.feasible && a.candidate.partition == found.choice.0.partition);
+    // Chunks are other parts, and what computes something else is not tried for its speed alone.
+    let alike = alike.filter(|a| a.candidate.strategy.is_exact() && found.choice.0.strategy.is_exact());
     alike.take(count).map(|a| (a.candidate.strategy, a.candidate.remat)).collect()
 }
 
@@ -224,6 +246,7 @@ struct Actors<'a> {
     planner: &'a Planner<'a>,
     stage: Stage<'a>,
     divided: &'a [Divided],
+    chunked: &'a RefCell<Vec<Chunked>>,
     /// The last one.
     refusal: RefCell<Option<Error>>,
 }
@@ -234,14 +257,19 @@ impl Rehearse for Actors<'_> {
         let divided = self.divided.iter().find(|d| Some(d.division.method) == candidate.partition);
         let mut config = config.clone();
         config.compute.remat = candidate.remat;
-        let plan = Plan {
-            strategy: candidate.strategy,
-            remat: candidate.remat,
-            ranks,
-            parts: divided.map(|d| Arc::clone(&d.parts)),
-            ..Plan::local(candidate.remat)
+        let rehearsal = || {
+            let parts = match (candidate.strategy, divided) {
+                (Strategy::Pipeline { shape }, Some(d)) => {
+                    let count = chunk_parts(shape, ranks, &config)?;
+                    Some(self.planner.chunks(self.chunked, d.division.method, count)?.1)
+                }
+                (_, divided) => divided.map(|d| Arc::clone(&d.parts)),
+            };
+            let strategy = candidate.strategy;
+            let plan = Plan { strategy, remat: candidate.remat, ranks, parts, ..Plan::local(candidate.remat) };
+            self.stage.rehearse(&config, &plan)
         };
-        let rehearsal = self.stage.rehearse(&config, &plan).map_err(|e| {
+        let rehearsal = rehearsal().map_err(|e| {
             let words = in_words(&e);
             self.refusal.replace(Some(e));
             words

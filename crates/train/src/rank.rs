@@ -41,6 +41,17 @@ impl Rank {
         Self { device: device.clone(), others: Some(others), clock: None, kernels: None }
     }
 
+    /// The same among some of the ranks only, its own among them. All ranks ask together; one that is the only one is alone.
+    pub(crate) fn part(&self, members: &[usize]) -> Result<Self> {
+        match &self.others {
+            Some(Others { link, account }) if members.len() > 1 => {
+                let others = Others { link: link.split(members)?, account: account.clone() };
+                Ok(Self { others: Some(others), ..self.clone() })
+            }
+            _ => Ok(Self::alone(&self.device)),
+        }
+    }
+
     /// The same with a clock, which is not of this world.
     pub(crate) fn timed_by(self, clock: Clock) -> Self {
         Self { clock: Some(clock), ..self }

@@ -25,6 +25,7 @@ use crate::data::Data;
 use crate::error::Result;
 use crate::isolated::Unread;
 use crate::learner::Learner;
+use crate::pipeline::{self, Plant};
 use crate::plan::Plan;
 use crate::rank::{Rank, Sent};
 use crate::shard::{Lesson, Shard};
@@ -91,19 +92,24 @@ impl<'a> Stage<'a> {
         let split = data.split_name(config.data.split.as_deref()).and_then(|name| data.split(&name, config.run.seed));
         // Where there are no labels, all rows count.
         let (split, chunks) = (split.ok(), plan.chunks(&data.graph)?);
-        let scene = Scene { config, data, graph, strategy: &plan.strategy, chunks: chunks.as_ref(), split };
-        let ranks = match &plan.parts {
-            None => vec![scene.play(None, None)?],
-            Some(parts) => {
-                let layouts = self.layouts(parts, plan.ranks)?;
-                let options = threads::Options { ranks: plan.ranks, threads: 1, deadline: DEADLINE };
-                threads::run(options, |comm| {
-                    let layout = &layouts[comm.rank()];
-                    scene.play(Some(comm), Some(layout))
-                })?
-            }
+        let scene = Scene { config, data, graph, plan, chunks: chunks.as_ref(), split };
+        // Stages have layers, not rows.
+        let in_stages = matches!(plan.strategy, Strategy::Pipeline { .. });
+        let layouts = match plan.parts.as_ref().filter(|_| !in_stages) {
+            Some(parts) => Some(self.layouts(parts, plan.ranks)?),
+            None => None,
         };
-        let parameters = ranks.first().map_or(0, |(_, parameters)| *parameters);
+        let ranks = if plan.ranks == 1 {
+            vec![scene.play(None, None)?]
+        } else {
+            let options = threads::Options { ranks: plan.ranks, threads: 1, deadline: DEADLINE };
+            threads::run(options, |comm| {
+                let layout = layouts.as_ref().map(|layouts| &layouts[comm.rank()]);
+                scene.play(Some(comm), layout)
+            })?
+        };
+        let each = ranks.iter().map(|(_, parameters)| *parameters);
+        let parameters = if in_stages { each.sum() } else { each.max().unwrap_or(0) };
         Ok(Rehearsal { ranks: ranks.into_iter().map(|(rank, _)| rank).collect(), parameters })
     }
 
@@ -123,7 +129,7 @@ struct Scene<'a> {
     config: &'a Config,
     data: &'a Data,
     graph: &'a Prepared,
-    strategy: &'a Strategy,
+    plan: &'a Plan,
     /// For learning from pieces.
     chunks: Option<&'a Chunks>,
     /// Which nodes are learned from.
@@ -131,7 +137,7 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// One rank; also gives the number of parameters.
+    /// One rank; also gives the number of parameters that it has for all.
     fn play(&self, comm: Option<Rc<dyn Communicator>>, layout: Option<&Layout>) -> Result<(Rehearsed, usize)> {
         let recorder = Recorder::told(sum);
         let heard = recorder.clone();
@@ -140,10 +146,15 @@ impl Scene<'_> {
             None => Rank::alone(&device),
             Some(comm) => Rank::among(Rc::new(Clocked::new(comm, &recorder)), &device),
         };
-        let shard = Shard::with_layout(&rank, self.data, self.graph, (self.strategy, layout), self.config)?;
         let rows = self.graph.csr.num_dst().max(1) as f64;
         let learned = self.split.map_or(1.0, |split| split.train.len() as f64 / rows);
-        let lesson = Lesson::unread(&shard, self.data.target.as_ref(), learned)?;
+        let lesson = |shard: &Shard| Lesson::unread(shard, self.data.target.as_ref(), learned);
+        if let Strategy::Pipeline { .. } = self.plan.strategy {
+            return self.play_stage(&rank, &recorder, lesson);
+        }
+        let strategy = (&self.plan.strategy, layout);
+        let shard = Shard::with_layout(&rank, self.data, self.graph, strategy, self.config)?;
+        let lesson = lesson(&shard)?;
         // A rank that learns from pieces has these rows all the same, for exams.
         let mut pieces = self.chunks.map(|chunks| Unread::new(&rank, self.data, chunks, self.config, self.split));
         let mut learner = Learner::new(&rank, shard.shape, self.config)?;
@@ -164,6 +175,27 @@ impl Scene<'_> {
         }
         let (peak, sent, log) = (device.ledger().peak(), rank.sent(), recorder.take());
         Ok((Rehearsed { peak, sent, log }, learner.size()))
+    }
+
+    /// One rank of a stage. Its first two epochs make history; scores are made by a pass of its own, which may need most memory.
+    fn play_stage(
+        &self,
+        rank: &Rank,
+        recorder: &Recorder<Work>,
+        lesson: impl Fn(&Shard) -> Result<Lesson>,
+    ) -> Result<(Rehearsed, usize)> {
+        let Self { config, data, graph, plan, .. } = *self;
+        let mut stage = pipeline::Stage::new(rank, Plant { config, plan, data, graph }, lesson)?;
+        let (mut learner, ledger) = (stage.learner(config)?, rank.device().ledger());
+        ledger.reset_peak();
+        for epoch in 1..=3 {
+            recorder.take();
+            rank.reset_sent();
+            stage.learn(&mut learner, epoch, config.train.lr, &mut |_, _| ())?;
+        }
+        let (sent, log) = (rank.sent(), recorder.take());
+        stage.exact(&learner)?;
+        Ok((Rehearsed { peak: ledger.peak(), sent, log }, stage.own_size(&learner)))
     }
 }
 

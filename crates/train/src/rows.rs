@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use graphweft_graph::dataset::{Dense, Features, SparseFeatures};
+use graphweft_graph::dataset::{Dense, SparseFeatures};
 use rayon::prelude::*;
 
 /// Rows that a thread copies at a time.
@@ -68,14 +68,6 @@ pub(crate) fn sparse(m: &SparseFeatures, which: Which<'_>) -> SparseFeatures {
 pub(crate) enum Rows<'a> {
     Dense { values: Cow<'a, [f32]>, width: usize },
     Sparse(SparseFeatures),
-}
-
-/// Features of a dataset.
-pub(crate) fn features<'a>(stored: &'a Features, which: Which<'_>) -> Rows<'a> {
-    match stored {
-        Features::Dense(m) => Rows::Dense { values: dense(m, which), width: m.width() },
-        Features::Sparse(m) => Rows::Sparse(sparse(m, which)),
-    }
 }
 
 #[cfg(test)]

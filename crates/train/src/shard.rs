@@ -22,7 +22,7 @@ use crate::isolated::{Loaded, Seeds};
 use crate::metrics::{Part, Truth};
 use crate::plan::Plan;
 use crate::rank::Rank;
-use crate::rows::{self, Rows};
+use crate::rows::{self, Rows, Which};
 
 /// A rank's rows.
 pub struct Shard {
@@ -67,29 +67,19 @@ impl Shard {
         let (device, dtype) = (rank.device(), DType::from(config.compute.dtype));
         let own = layout.map(|layout| &layout.originals()[layout.own()]);
         let count = own.map_or(graph.csr.num_dst(), <[u64]>::len);
-        let upload = |rows: usize, width: usize, dtype: DType, values: &dyn Fn() -> Cow<'d, [f32]>| -> Result<Matrix> {
-            let x = device.upload_from(rows, width, Tag::Graph, values)?;
-            Ok(if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? })
-        };
-        let features = match &data.features {
-            Stored::Dense(m) if m.width() == 0 => {
-                Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?)
-            }
-            Stored::Dense(m) => Features::Dense(upload(count, m.width(), dtype, &|| rows::dense(m, own))?),
-            Stored::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, &rows::sparse(m, own), dtype.compute())?)),
-        };
+        let features = features_of(device, data, own, count, dtype)?;
         let edges = layout.map(Layout::edges);
         let of_edges = |width: usize, values: &dyn Fn() -> Cow<'d, [f32]>| {
-            upload(edges.map_or(graph.csr.num_edges(), <[u64]>::len), width, dtype.compute(), values).map(Some)
+            let count = edges.map_or(graph.csr.num_edges(), <[u64]>::len);
+            upload_from(device, count, width, dtype.compute(), values).map(Some)
         };
         let edge_features = match &data.edge_features {
             _ if graph.width > 0 => of_edges(graph.width, &|| rows::numbers(graph.edge_rows(), graph.width, edges))?,
             Some(m) => of_edges(m.width(), &|| rows::dense(m, edges))?,
             None => None,
         };
+        let positional = encodings_of(device, data, own, count, dtype)?;
         let width = data.encoding_width();
-        let encodings = || upload(count, width, dtype, &|| rows::numbers(&data.encodings, width, own));
-        let positional = if width > 0 { Some(encodings()?) } else { None };
         let shape = Shape {
             features: features.width(),
             positional: width,
@@ -124,17 +114,13 @@ impl Shard {
         (ops, ids): (Rc<dyn GraphOps>, &[u64]),
         (shape, dtype, first): (Shape, DType, bool),
     ) -> Result<Self> {
-        let (device, own) = (rank.device(), Some(ids));
-        let none =
-            || -> Result<Features> { Ok(Features::Dense(device.zeros("features", ids.len(), 0, dtype, Tag::Graph)?)) };
-        let features = || upload_features(device, &rows::features(&data.features, own), ids.len(), dtype);
-        let width = shape.positional;
-        let encodings = || upload(device, &rows::numbers(&data.encodings, width, own), width, dtype);
+        let (device, own, count) = (rank.device(), Some(ids), ids.len());
+        let none = || device.zeros("features", count, 0, dtype, Tag::Graph);
         Ok(Self {
             rank: rank.clone(),
             ops,
-            features: if first { features()? } else { none()? },
-            positional: if first && width > 0 { Some(encodings()?) } else { None },
+            features: if first { features_of(device, data, own, count, dtype)? } else { Features::Dense(none()?) },
+            positional: if first { encodings_of(device, data, own, count, dtype)? } else { None },
             shape,
             dtype,
             originals: None,
@@ -174,6 +160,35 @@ impl Shard {
             all[*id as usize * cols..][..cols].copy_from_slice(row);
         }
         Ok(Some(all))
+    }
+}
+
+/// Numbers on a device, row by row, which are not looked at where nothing is computed.
+pub(crate) fn upload_from<'v>(
+    device: &Device,
+    rows: usize,
+    width: usize,
+    dtype: DType,
+    values: impl FnOnce() -> Cow<'v, [f32]>,
+) -> Result<Matrix> {
+    let x = device.upload_from(rows, width, Tag::Graph, values)?;
+    Ok(if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? })
+}
+
+/// The features of `count` nodes: those of `own`, or all.
+fn features_of(device: &Device, data: &Data, own: Which<'_>, count: usize, dtype: DType) -> Result<Features> {
+    Ok(match &data.features {
+        Stored::Dense(m) if m.width() == 0 => Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?),
+        Stored::Dense(m) => Features::Dense(upload_from(device, count, m.width(), dtype, || rows::dense(m, own))?),
+        Stored::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, &rows::sparse(m, own), dtype.compute())?)),
+    })
+}
+
+/// Their positional encodings, if there are any.
+fn encodings_of(device: &Device, data: &Data, own: Which<'_>, count: usize, dtype: DType) -> Result<Option<Matrix>> {
+    match data.encoding_width() {
+        0 => Ok(None),
+        width => upload_from(device, count, width, dtype, || rows::numbers(&data.encodings, width, own)).map(Some),
     }
 }
 

@@ -93,6 +93,29 @@ fn where_memory_is_short_one_ranks_rows_come_at_a_time() {
 }
 
 #[test]
+fn deep_models_on_slow_links_are_faster_in_a_pipeline() {
+    let mut crawling = slower();
+    crawling.network.between.bandwidth /= 10.0;
+    let planned = |graph: &str, more: &[&str], profile: &Profile| planned(&settings(graph, more), 4, profile).unwrap();
+    let seconds = |all: &Planned, is: fn(&Strategy) -> bool| {
+        let those = all.found.candidates.iter().filter(|a| a.feasible && is(&a.candidate.strategy));
+        those.filter_map(|a| Some(a.prediction?.seconds)).fold(f64::INFINITY, f64::min)
+    };
+    let is_pipeline = |s: &Strategy| matches!(s, Strategy::Pipeline { .. });
+    let (deep, allowed) = ("model.layers=12", "parallel.allow_approximate=true");
+    let all = planned("rmat:9:64", &[deep, allowed], &crawling);
+    assert!(seconds(&all, is_pipeline) < seconds(&all, Strategy::is_exact));
+    let all = planned("rmat:9:64", &[deep], &crawling);
+    assert!(all.plan.strategy.is_exact() && seconds(&all, is_pipeline).is_infinite(), "nobody has allowed it");
+    // Fewer rows are cut off than pass from stage to stage, and gradients take no time.
+    let all = planned("grid:40:40", &["model.layers=4", allowed], &slow());
+    assert!(seconds(&all, is_pipeline) > seconds(&all, Strategy::is_exact));
+    // Four chunks for every stage: what a run needs.
+    let named = planned("grid:40:40", &["model.layers=4", "parallel.strategy=pipeline:2x2"], &slow()).plan;
+    assert_eq!((named.parts.unwrap().num_parts(), named.partition.unwrap().parts), (16, 16));
+}
+
+#[test]
 fn pieces_are_chosen_only_where_that_is_allowed() {
     // Where links are slow, what sends gradients alone is fastest; with a whole halo it would compute most rows on every rank.
     let graph = "rmat:12:16";

@@ -62,6 +62,17 @@ fn comes_true(config: &Config, what: &str) {
 }
 
 #[test]
+fn pipelines_take_what_was_rehearsed() {
+    let deep = ["model.layers=4", "train.epochs=3", "train.dropout=0.2"];
+    for model in [&["model.name=gcnii"][..], &["model.name=gt", "model.heads=2"], &["model.name=sage"]] {
+        for (strategy, ranks) in [("pipeline", 1), ("pipeline", 3), ("pipeline:2x2", 4)] {
+            let settings: Vec<&str> = model.iter().chain(&deep).copied().collect();
+            comes_true(&on(strategy, ranks, &settings), &format!("{} with {strategy}", model[0]));
+        }
+    }
+}
+
+#[test]
 fn every_strategy_takes_what_was_rehearsed() {
     let models = [
         &["model.name=gt", "model.heads=4", "train.attention_dropout=0.1"][..],

@@ -2,25 +2,26 @@
 //!
 //! The model is the one that `graphweft train` trains, input and output layers included, on random features and labels.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use clap::ValueEnum;
 use graphweft_comm::Times;
 use graphweft_graph::dataset::{Dense, Features, Split};
 use graphweft_graph::progress::Progress;
 use graphweft_graph::{Csr, Error};
+use graphweft_parallel::Strategy;
 use graphweft_tensor::{DType, Timings, Usage};
 use graphweft_train::config::{Choice, Config, Draft};
+use graphweft_train::course::{Course, Material};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::emulation::{Clock, Emulation, Epoch};
 use graphweft_train::handout::Handout;
-use graphweft_train::learner::Learner;
 use graphweft_train::planner;
 use graphweft_train::planner::kernels::{self, Compared};
-use graphweft_train::rank::Toll;
+use graphweft_train::rank::{Rank, Toll};
 use graphweft_train::rehearsal::Stage;
-use graphweft_train::shard::{Lesson, Shard};
 use graphweft_train::world::World;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -29,6 +30,9 @@ use super::{Common, median, normals, open};
 use crate::ranks::{self, Ranks};
 use crate::source::Source;
 use crate::ui::{Ui, bytes, table, usage};
+
+/// The number of the first epoch: that of a run which is under way, in which a pipeline makes history only now and then.
+const FIRST: u64 = 41;
 
 /// What is computed again in backward instead of being kept.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -136,8 +140,8 @@ impl Args {
 
 /// What one rank measured.
 struct Measured {
-    /// Forward, backward and update of each epoch.
-    times: [Vec<f64>; 3],
+    /// All of each epoch, and its forward, backward and update.
+    times: [Vec<f64>; 4],
     parameters: usize,
     /// Of all ranks, on the first.
     tolls: Vec<Toll>,
@@ -149,10 +153,8 @@ struct Measured {
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let mut config = args.config()?;
-    if let Choice::Named(strategy) = config.parallel.strategy
-        && !strategy.is_exact()
-    {
-        let what = format!("--strategy {strategy}: epochs of exact strategies are timed here, and this is none");
+    if config.parallel.strategy == Choice::Named(Strategy::Isolated) {
+        let what = "--strategy isolated: epochs are timed here in which every rank learns from all its rows";
         return Err(Error::request(what, "use `graphweft train`, which says what its epochs take").into());
     }
     let place = args.common.device.place_of(&config.parallel, ui);
@@ -190,14 +192,13 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
     let Measured { times, parameters, tolls, elsewhere, kernels } = world.run(move |rank| {
         let (whole, (config, plan, runs)) = (whole.take()?, &task);
         let (data, graph, split) = &*whole;
-        let shard = Shard::new(rank, data, graph, plan, config)?;
-        let lesson = Lesson::new(&shard, data.target()?, split)?;
+        let folder = Path::new("");
+        let course = Course::new(rank, &Material { config, plan, data, graph, chunks: None, split, folder })?;
         drop(whole);
-        measure(&shard, &lesson, config, *runs)
+        measure(rank, course, config, *runs)
     })?;
     let dtype = DType::from(config.compute.dtype);
-    let steps = (0..times[0].len()).map(|k| times.iter().map(|phase| phase[k]).sum()).collect();
-    let (step, [forward, backward, update]) = (median(steps), times.map(median));
+    let [step, forward, backward, update] = times.map(median);
     let peak = tolls.iter().map(|t| t.peak).max_by_key(Usage::total).unwrap_or_default();
     let peaks: Vec<u64> = tolls.iter().map(|t| t.peak.total()).collect();
     let sent: Vec<u64> = tolls.iter().map(Toll::bytes_sent).collect();
@@ -279,26 +280,27 @@ impl Elsewhere {
 }
 
 /// Runs epochs on one rank.
-fn measure(shard: &Shard, lesson: &Lesson, config: &Config, runs: u32) -> graphweft_train::Result<Measured> {
-    let (rank, ledger) = (&shard.rank, shard.device().ledger());
-    let mut learner = Learner::new(rank, shard.shape, config)?;
-    let (mut times, mut epochs, mut calls): ([Vec<f64>; 3], Vec<Epoch>, Vec<Vec<f64>>) = Default::default();
+fn measure(rank: &Rank, mut course: Course, config: &Config, runs: u32) -> graphweft_train::Result<Measured> {
+    let (mut learner, ledger) = (course.learner(rank, config)?, rank.device().ledger());
+    let (mut times, mut epochs, mut calls): ([Vec<f64>; 4], Vec<Epoch>, Vec<Vec<f64>>) = Default::default();
     ledger.reset_peak();
-    for epoch in 1..=u64::from(runs) + 1 {
+    for epoch in FIRST..=FIRST + u64::from(runs) {
         rank.reset_sent();
         rank.kernels().map(Timings::take);
         rank.clock().inspect(|clock| clock.start());
-        learner.learn(shard, lesson, epoch, config.train.lr, &mut |phase, start| {
-            let ms = start.elapsed().as_secs_f64() * 1e3;
+        let (start, mut phases) = (Instant::now(), [0.0; 3]);
+        course.learn(&mut learner, epoch, config.train.lr, &mut |phase, start| {
             let which = ["forward", "backward", "update"].iter().position(|name| *name == phase);
-            if let Some(times) = which.and_then(|k| times.get_mut(k)) {
-                times.push(ms);
+            if let Some(sum) = which.and_then(|k| phases.get_mut(k)) {
+                *sum += start.elapsed().as_secs_f64() * 1e3;
             }
         })?;
+        let all = start.elapsed().as_secs_f64() * 1e3;
+        times.iter_mut().zip([all].into_iter().chain(phases)).for_each(|(times, ms)| times.push(ms));
         // In the first, ranks agree on what they send.
         let clocked = rank.clock().map(Clock::stop).transpose()?.flatten();
         let kernels = rank.kernels().map(|timings| timings.take().iter().map(|t| t.seconds).collect());
-        if epoch > 1 {
+        if epoch > FIRST {
             epochs.extend(clocked);
             calls.extend(kernels);
         }
@@ -307,7 +309,7 @@ fn measure(shard: &Shard, lesson: &Lesson, config: &Config, runs: u32) -> graphw
         Some(clock) if rank.leads() => clock.times(&Epoch::middle(&epochs))?,
         _ => Vec::new(),
     };
-    let toll = Toll { peak: ledger.peak(), sent: rank.sent() };
+    let (toll, parameters) = (Toll { peak: ledger.peak(), sent: rank.sent() }, course.size(&learner)?);
     let (tolls, kernels) = (toll.gather(rank)?, kernels::gather(rank, &kernels::middle(&calls))?);
-    Ok(Measured { times, parameters: learner.size(), tolls, elsewhere, kernels })
+    Ok(Measured { times, parameters, tolls, elsewhere, kernels })
 }

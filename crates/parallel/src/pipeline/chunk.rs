@@ -1,26 +1,43 @@
 //! Operations on the rows of one chunk: destinations are its own, sources are its own and those of other chunks that it needs.
+//!
+//! Where several ranks share a stage, each has a part of every chunk, and the operation is that of an exact strategy between them:
+//! over all nodes that the chunk's edges touch, each with the rank that has it. Those of other chunks have no edges there; they are
+//! added before the operation and left out after it.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, Total};
-use graphweft_tensor::ops::rows::RowIndex;
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, Score, Total};
+use graphweft_tensor::ops::rows::{RowIndex, gather, scatter};
 use graphweft_tensor::{Backward, Device, Dropout, Error, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
 
+use super::Sharing;
 use super::tables::{Call, Tables};
 use crate::at_hand::AtHand;
 use crate::layout::Layout;
+use crate::strategy::spread;
 
 const OP: &str = "pipeline";
 
 /// The edges into a chunk's rows, and where their sources are.
 pub(super) struct Chunk {
-    edges: AtHand,
+    edges: Edges,
+    ids: Ids,
+    /// Rows of the sources' operand that this rank has.
     sources: usize,
-    /// The chunk's own rows among the sources.
-    own: RowIndex,
+    /// The chunk's own rows among these.
+    own: Range<usize>,
     others: Vec<Other>,
+}
+
+/// Who computes with them.
+enum Edges {
+    /// This rank alone.
+    Own(Box<AtHand>),
+    /// The ranks of a stage together; this rank's rows of the chunk are those of the list.
+    Shared(Rc<dyn GraphOps>, Rc<RowIndex>),
 }
 
 /// What a chunk needs of another one.
@@ -29,86 +46,193 @@ struct Other {
     /// Rows of that one.
     take: RowIndex,
     /// Where they stand among the sources.
-    put: RowIndex,
+    put: Range<usize>,
+}
+
+/// What one rank of a stage has of the nodes that a chunk's edges touch.
+#[derive(Default)]
+struct Touched {
+    nodes: Vec<u32>,
+    own: Range<usize>,
+    /// Another chunk, how many rows of it this rank has, which are needed, and where they stand among `nodes`.
+    others: Vec<(usize, usize, Vec<u32>, Range<usize>)>,
 }
 
 impl Chunk {
-    /// The chunk whose number is the rank of `layout`.
-    pub(super) fn new(device: &Device, layout: &Layout, edge_features: Option<Matrix>) -> Result<Self> {
-        let number = layout.rank();
-        // Pipeline are ranges of rows, and what is needed of each is in order: so are all sources, as those of an edge list must be.
-        let (mut place, mut sources) = (vec![0u32; layout.total_rows()], Vec::new());
-        let (mut own, mut others) = (0..0, Vec::new());
-        for chunk in 0..layout.ranks() {
-            let rows = layout.rows_of(chunk);
-            let first = sources.len();
-            if chunk == number {
-                sources.extend(rows.clone().map(|row| row as u32));
-                own = first..sources.len();
-            } else {
-                sources.extend(layout.needed_of(chunk));
-                if sources.len() > first {
-                    let take: Vec<u32> = sources[first..].iter().map(|row| row - rows.start as u32).collect();
-                    others.push((chunk, rows.len(), take, first..sources.len()));
-                }
+    /// The chunk whose number is the rank of `layout`, as `stage` shares it. Rank `way` of the stage has the rows
+    /// `cuts[k]..cuts[k + 1]` with k = `chunk`·ways + `way` of every chunk.
+    pub(super) fn new(
+        device: &Device,
+        layout: &Layout,
+        cuts: &[usize],
+        stage: Option<&Sharing<'_>>,
+        edge_features: impl Fn(&[u64]) -> Result<Option<Matrix>>,
+    ) -> Result<Self> {
+        let (way, ways) = stage.map_or((0, 1), |stage| (stage.link.rank(), stage.link.size()));
+        let needed: Vec<Vec<u32>> = (0..layout.ranks())
+            .map(|chunk| if chunk == layout.rank() { Vec::new() } else { layout.needed_of(chunk) })
+            .collect();
+        let mut touched: Vec<Touched> =
+            (0..ways).map(|way| touched(layout.rank(), &needed, cuts, (way, ways))).collect();
+        let (edges, ids) = match stage {
+            None => {
+                let nodes = &touched[0].nodes;
+                let edges = alone(device, layout, nodes, edge_features(layout.edges())?)?;
+                let ids = edges.ids().clone();
+                (Edges::Own(Box::new(edges)), ids)
             }
-            for (k, row) in (first as u32..).zip(&sources[first..]) {
-                place[*row as usize] = k;
+            Some(Sharing { link, strategy }) => {
+                let mut ranges = vec![0];
+                ranges.extend(touched.iter().scan(0, |end, t| {
+                    *end += t.nodes.len();
+                    Some(*end)
+                }));
+                let nodes: Vec<u32> = touched.iter().flat_map(|t| &t.nodes).copied().collect();
+                let shared = layout.among(&nodes, ranges, way);
+                let own = &touched[way].own;
+                let rows = RowIndex::new(device, touched[way].nodes.len(), own.clone().map(|k| k as u32).collect())?;
+                let start = shared.own().start;
+                let ids = shared.ids(start + own.start..start + own.end);
+                let features = edge_features(shared.edges())?;
+                (Edges::Shared(spread(strategy, &shared, link, features)?, Rc::new(rows)), ids)
             }
-        }
-        let indices: Vec<u32> = layout.csr().indices().iter().map(|row| place[*row as usize]).collect();
-        let csr = Csr::from_valid(layout.csr().indptr().to_vec(), indices, sources.len());
-        let ids = Ids::Listed(sources.iter().map(|row| layout.originals()[*row as usize]).collect());
-        let degrees: Vec<u32> = sources.iter().map(|row| layout.degrees()[*row as usize]).collect();
-        let dst = (layout.ids(layout.own()), &layout.degrees()[layout.own()]);
-        let edges = AtHand::new(device, csr, edge_features, dst, (ids, &degrees))?;
-        let among = |places: std::ops::Range<usize>| {
-            RowIndex::new(device, sources.len(), places.map(|place| place as u32).collect())
         };
-        let other = |(chunk, rows, take, places)| -> Result<Other> {
-            Ok(Other { chunk, take: RowIndex::new(device, rows, take)?, put: among(places)? })
+        let Touched { nodes, own, others } = std::mem::take(&mut touched[way]);
+        let other = |(chunk, rows, take, put)| -> Result<Other> {
+            Ok(Other { chunk, take: RowIndex::new(device, rows, take)?, put })
         };
         let others = others.into_iter().map(other).collect::<Result<_>>()?;
-        Ok(Self { edges, sources: sources.len(), own: among(own)?, others })
+        Ok(Self { edges, ids, sources: nodes.len(), own, others })
     }
+
+    pub(super) fn rows(&self) -> usize {
+        self.own.len()
+    }
+
+    /// The rows of all sources that this rank has: the chunk's own, and what `rows` gives of the others.
+    pub(super) fn assemble(&self, own: &Matrix, mut rows: impl FnMut(usize) -> Result<Matrix>) -> Result<Matrix> {
+        let (device, cols) = (own.device(), own.cols());
+        let new = |rows, tag| device.uninit(OP, rows, cols, own.dtype(), tag);
+        let mut all = new(self.sources, Tag::Activations)?;
+        device.backend().copy_part(own, 0, &mut all, self.own.start * cols, self.own.len() * cols)?;
+        for other in &self.others {
+            let rows = rows(other.chunk)?;
+            let mut needed = new(other.put.len(), Tag::Workspace)?;
+            device.backend().gather_rows(&rows, &other.take, &mut needed)?;
+            device.backend().copy_part(&needed, 0, &mut all, other.put.start * cols, other.put.len() * cols)?;
+        }
+        Ok(all)
+    }
+
+    /// Attention, where `bring` makes the rows of all sources of the chunk's own.
+    pub(super) fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, bring: Bring<'_>) -> Result<Var> {
+        let (ops, own) = match &self.edges {
+            Edges::Own(edges) => return edges.attend(tape, a, Some(bring)),
+            Edges::Shared(ops, own) => (ops, own),
+        };
+        let out = match a.score {
+            Score::Dot { q, kv } => {
+                let (q, kv) = (&scatter(tape, q, own)?, &bring(tape, kv)?);
+                ops.attend(tape, layer, Attend { score: Score::Dot { q, kv }, ..a })?
+            }
+            Score::Gat { z, dst, src, slope } => {
+                let z = &bring(tape, z)?;
+                ops.attend(tape, layer, Attend { score: Score::Gat { z, dst, src, slope }, ..a })?
+            }
+            Score::Gatv2 { l, r, a: weight, slope } => {
+                let (l, r) = (&scatter(tape, l, own)?, &bring(tape, r)?);
+                ops.attend(tape, layer, Attend { score: Score::Gatv2 { l, r, a: weight, slope }, ..a })?
+            }
+        };
+        gather(tape, &out, own)
+    }
+
+    /// Aggregation, as above.
+    pub(super) fn aggregate(
+        &self,
+        tape: &mut Tape,
+        layer: u32,
+        x: &Var,
+        (how, weight): (Aggregation, EdgeWeight<'_>),
+        bring: Bring<'_>,
+    ) -> Result<Var> {
+        match &self.edges {
+            Edges::Own(edges) => edges.aggregate(tape, x, how, weight, Some(bring)),
+            Edges::Shared(ops, own) => {
+                let x = bring(tape, x)?;
+                let out = ops.aggregate(tape, layer, &x, how, weight)?;
+                gather(tape, &out, own)
+            }
+        }
+    }
+}
+
+/// Makes the rows of all sources of a chunk's own.
+pub(super) type Bring<'a> = &'a dyn Fn(&mut Tape, &Var) -> Result<Var>;
+
+/// The nodes of rank `way` that edges into `chunk` touch, given what is needed of every other one. Chunks are ranges of rows, and
+/// what is needed of each is in order: so are all of them, as the sources of an edge list must be.
+fn touched(chunk: usize, needed: &[Vec<u32>], cuts: &[usize], (way, ways): (usize, usize)) -> Touched {
+    let mut all = Touched::default();
+    for (other, needed) in needed.iter().enumerate() {
+        let (rows, first) = (cuts[other * ways + way]..cuts[other * ways + way + 1], all.nodes.len());
+        if other == chunk {
+            all.nodes.extend(rows.map(|row| row as u32));
+            all.own = first..all.nodes.len();
+            continue;
+        }
+        let place = |row: usize| needed.partition_point(|k| (*k as usize) < row);
+        let needed = &needed[place(rows.start)..place(rows.end)];
+        if !needed.is_empty() {
+            let take = needed.iter().map(|row| row - rows.start as u32).collect();
+            all.nodes.extend(needed);
+            all.others.push((other, rows.len(), take, first..all.nodes.len()));
+        }
+    }
+    all
+}
+
+/// The edges of `layout`, from `nodes`.
+fn alone(device: &Device, layout: &Layout, nodes: &[u32], edge_features: Option<Matrix>) -> Result<AtHand> {
+    let mut place = vec![0u32; layout.total_rows()];
+    for (k, row) in (0..).zip(nodes) {
+        place[*row as usize] = k;
+    }
+    let indices: Vec<u32> = layout.csr().indices().iter().map(|row| place[*row as usize]).collect();
+    let csr = Csr::from_valid(layout.csr().indptr().to_vec(), indices, nodes.len());
+    let ids = Ids::Listed(nodes.iter().map(|row| layout.originals()[*row as usize]).collect());
+    let degrees: Vec<u32> = nodes.iter().map(|row| layout.degrees()[*row as usize]).collect();
+    let dst = (layout.ids(layout.own()), &layout.degrees()[layout.own()]);
+    AtHand::new(device, csr, edge_features, dst, (ids, &degrees))
 }
 
 /// Operations on a chunk.
 pub(super) struct ChunkOps {
     member: Member,
+    number: usize,
     chunk: Rc<Chunk>,
     tables: Rc<RefCell<Tables>>,
 }
 
 impl ChunkOps {
     pub(super) fn new(number: usize, total: u64, chunk: &Rc<Chunk>, tables: &Rc<RefCell<Tables>>) -> Self {
-        let member = Member { number, rows: chunk.edges.rows(), total, ids: chunk.edges.ids().clone() };
-        Self { member, chunk: Rc::clone(chunk), tables: Rc::clone(tables) }
+        let member = Member { rows: chunk.rows(), total, ids: chunk.ids.clone() };
+        Self { member, number, chunk: Rc::clone(chunk), tables: Rc::clone(tables) }
     }
 
     /// The rows of all sources, of which `x` has the chunk's own.
     fn bring(&self, tape: &mut Tape, call: Call, x: &Var) -> Result<Var> {
-        let (number, value, device) = (self.member.number, x.value(), tape.device().clone());
+        let (number, value) = (self.number, x.value());
         let mut tables = self.tables.borrow_mut();
         if !tape.is_replaying() {
             tables.give(call, number, value)?;
         }
-        if self.member.rows as u64 == self.member.total {
+        if tables.chunks() == 1 {
             return Ok(x.clone());
         }
-        let chunk = &self.chunk;
-        let new = |rows, tag| device.uninit(OP, rows, value.cols(), value.dtype(), tag);
-        let mut all = new(chunk.sources, Tag::Activations)?;
-        device.backend().scatter_rows(value, &chunk.own, &mut all, false)?;
-        for other in &chunk.others {
-            let rows = tables.rows(call, other.chunk, number)?;
-            let mut needed = new(other.take.index().len(), Tag::Workspace)?;
-            device.backend().gather_rows(&rows, &other.take, &mut needed)?;
-            device.backend().scatter_rows(&needed, &other.put, &mut all, true)?;
-        }
-        drop(tables);
-        let back = || BringBackward { number, call, chunk: Rc::clone(chunk), tables: Rc::clone(&self.tables) };
-        Ok(tape.push(&[x], all, back))
+        let all = self.chunk.assemble(value, |other| tables.rows(call, other, number))?;
+        let (chunk, tables) = (Rc::clone(&self.chunk), Rc::clone(&self.tables));
+        Ok(tape.push(&[x], all, || BringBackward { number, call, chunk, tables }))
     }
 }
 
@@ -123,19 +247,19 @@ impl Backward for BringBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(g) = grads.output(0) else { return Ok(()) };
         let Self { number, call, chunk, tables } = *self;
-        let (device, mut tables) = (grads.device().clone(), tables.borrow_mut());
-        let picked = |index: &RowIndex, tag| -> Result<Matrix> {
-            let mut some = device.uninit(OP, index.index().len(), g.cols(), g.dtype(), tag)?;
-            device.backend().gather_rows(&g, index, &mut some)?;
+        let (device, mut tables, cols) = (grads.device().clone(), tables.borrow_mut(), g.cols());
+        let picked = |rows: &Range<usize>, tag| -> Result<Matrix> {
+            let mut some = device.uninit(OP, rows.len(), cols, g.dtype(), tag)?;
+            device.backend().copy_part(&g, rows.start * cols, &mut some, 0, rows.len() * cols)?;
             Ok(some)
         };
-        for other in chunk.others.iter().filter(|other| tables.is_fresh(other.chunk, number)).collect::<Vec<_>>() {
-            tables.add(call, other.chunk, &picked(&other.put, Tag::Workspace)?, &other.take)?;
+        for other in &chunk.others {
+            if tables.is_fresh(other.chunk, number) {
+                tables.add(call, other.chunk, &picked(&other.put, Tag::Workspace)?, &other.take)?;
+            }
         }
         let mut own = picked(&chunk.own, Tag::Activations)?;
-        if let Some(from_others) = tables.take(call, number) {
-            device.backend().add(&mut own, &from_others)?;
-        }
+        tables.take(call, number, &mut own)?;
         grads.put(0, own)
     }
 }
@@ -146,7 +270,7 @@ impl GraphOps for ChunkOps {
     }
 
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
-        self.chunk.edges.attend(tape, a, Some(&|tape, x| self.bring(tape, (layer, "attend"), x)))
+        self.chunk.attend(tape, layer, a, &|tape, x| self.bring(tape, (layer, "attend"), x))
     }
 
     fn attend_with_tokens(&self, _: &mut Tape, _: u32, _: Attend<'_>, _: &Var) -> Result<Var> {
@@ -154,16 +278,16 @@ impl GraphOps for ChunkOps {
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
-        self.chunk.edges.aggregate(tape, x, how, weight, Some(&|tape, x| self.bring(tape, (layer, "aggregate"), x)))
+        let bring = |tape: &mut Tape, x: &Var| self.bring(tape, (layer, "aggregate"), x);
+        self.chunk.aggregate(tape, layer, x, (how, weight), &bring)
     }
 }
 
-/// A chunk among all.
-struct Member {
-    number: usize,
-    rows: usize,
-    total: u64,
-    ids: Ids,
+/// Some rows among all.
+pub(super) struct Member {
+    pub(super) rows: usize,
+    pub(super) total: u64,
+    pub(super) ids: Ids,
 }
 
 impl Membership for Member {
@@ -201,7 +325,7 @@ impl Reduce for Refused {
     }
 }
 
-fn refused(what: &str) -> Error {
+pub(super) fn refused(what: &str) -> Error {
     let problem = format!("a pipeline has one chunk of the rows at a time, but {what} needs all of them at once");
     Error::Argument { op: OP, problem }
 }

@@ -35,8 +35,13 @@ impl Tables {
         Self { calls: BTreeMap::new(), turns, across: Across::Once, remembering: false }
     }
 
+    /// How many chunks there are.
+    pub(super) fn chunks(&self) -> usize {
+        self.turns.len()
+    }
+
     fn table(&mut self, call: Call) -> &mut Table {
-        let chunks = self.turns.len();
+        let chunks = self.chunks();
         self.calls.entry(call).or_insert_with(|| Table {
             fresh: vec![None; chunks],
             history: vec![None; chunks],
@@ -66,10 +71,6 @@ impl Tables {
 
     pub(super) fn is_remembering(&self) -> bool {
         self.remembering
-    }
-
-    pub(super) fn width(&self) -> usize {
-        self.calls.values().filter_map(|table| table.fresh.first()?.as_ref()).map(Matrix::cols).sum()
     }
 
     /// Keeps what a chunk gave as history.
@@ -111,24 +112,27 @@ impl Tables {
 
     /// Adds to the gradient of fresh rows of `chunk`: row k of `gradient` belongs to its row `rows[k]`.
     pub(super) fn add(&mut self, call: Call, chunk: usize, gradient: &Matrix, rows: &RowIndex) -> Result<()> {
-        let (across, device) = (self.across, gradient.device().clone());
+        let device = gradient.device().clone();
         let slot = &mut self.table(call).gradient[chunk];
         let mut sum = match slot.take() {
             Some(sum) => sum,
             None => device.zeros(OP, rows.num_rows(), gradient.cols(), gradient.dtype(), Tag::Activations)?,
         };
         device.backend().scatter_rows(gradient, rows, &mut sum, true)?;
-        if across == Across::Twice {
-            device.backend().scatter_rows(gradient, rows, &mut sum, true)?;
-        }
         *slot = Some(sum);
         Ok(())
     }
 
-    /// The gradient of what `chunk` has given. Nobody who comes later in backward has seen its rows: they are let go.
-    pub(super) fn take(&mut self, call: Call, chunk: usize) -> Option<Matrix> {
-        let table = self.table(call);
+    /// Adds the gradient of what `chunk` has given to `own`, which has that of its own edges. Nobody who comes later in backward has
+    /// seen its rows: they are let go.
+    pub(super) fn take(&mut self, call: Call, chunk: usize, own: &mut Matrix) -> Result<()> {
+        let (across, table, device) = (self.across, self.table(call), own.device().clone());
         table.fresh[chunk] = None;
-        table.gradient[chunk].take()
+        let Some(found) = table.gradient[chunk].take() else { return Ok(()) };
+        device.backend().add(own, &found)?;
+        if across == Across::Twice {
+            device.backend().add(own, &found)?;
+        }
+        Ok(())
     }
 }

@@ -51,6 +51,38 @@ impl Bag {
         Ok(Self { graph: Adjacency::with_edges(device, csr), values: Some(values), device: device.clone() })
     }
 
+    /// Features of the same columns, one below the other.
+    ///
+    /// # Errors
+    /// If there are none, or some have values and others do not.
+    pub fn stack(all: &[&Self]) -> Result<Self> {
+        let problem = |problem: &str| Error::Argument { op: OP, problem: problem.into() };
+        let device = all.first().ok_or_else(|| problem("nothing to stack"))?.device.clone();
+        let (mut indptr, mut indices, mut values) = (vec![0u64], Vec::new(), Vec::new());
+        for bag in all {
+            let (csr, before) = (&bag.graph.forward.csr, indices.len() as u64);
+            indptr.extend(csr.indptr()[1..].iter().map(|end| before + end));
+            indices.extend_from_slice(csr.indices());
+            values.extend(bag.values.as_ref());
+        }
+        if !values.is_empty() && values.len() < all.len() {
+            return Err(problem("some have values and others do not"));
+        }
+        let csr = Csr::new(indptr, indices, all[0].cols()).map_err(|e| problem(&e.to_string()))?;
+        let values = match values.first() {
+            None => None,
+            Some(first) => {
+                let (mut stacked, mut at) = (device.uninit(OP, csr.num_edges(), 1, first.dtype(), Tag::Graph)?, 0);
+                for m in values {
+                    device.backend().copy_part(m, 0, &mut stacked, at, m.rows())?;
+                    at += m.rows();
+                }
+                Some(stacked)
+            }
+        };
+        Ok(Self { graph: Adjacency::with_edges(&device, csr), values, device })
+    }
+
     /// Rows.
     pub fn rows(&self) -> usize {
         self.graph.num_dst()
@@ -281,6 +313,31 @@ mod tests {
             near(&found[0], &expected, 1e-12, "y");
             near(&found[1], &dw, 1e-12, "dW");
         }
+    }
+
+    #[test]
+    fn stacked_bags_are_one() {
+        let device = Device::cpu();
+        let part = |f: &SparseFeatures, rows: std::ops::Range<usize>| {
+            let (start, end) = (f.indptr[rows.start], f.indptr[rows.end]);
+            let indptr: Vec<u64> = f.indptr[rows.start..=rows.end].iter().map(|k| k - start).collect();
+            let entries = start as usize..end as usize;
+            let data = f.data.as_ref().map(|data| data[entries.clone()].to_vec().into());
+            let indices = f.indices[entries].to_vec().into();
+            SparseFeatures { indptr: indptr.into(), indices, data, width: f.width }
+        };
+        for values in [false, true] {
+            let all = features(9, 6, values);
+            let bag = |f: &SparseFeatures| Bag::new(&device, f, DType::F32).unwrap();
+            let parts = [0..2, 2..2, 2..9].map(|rows| bag(&part(&all, rows)));
+            let (stacked, whole) = (Bag::stack(&parts.iter().collect::<Vec<_>>()).unwrap(), bag(&all));
+            assert_eq!(stacked.graph.forward.csr, whole.graph.forward.csr);
+            let numbers = |bag: &Bag| bag.values.as_ref().map(|m| m.to_vec::<f32>().unwrap());
+            assert_eq!(numbers(&stacked), numbers(&whole));
+        }
+        let (with, without) = (features(3, 2, true), features(3, 2, false));
+        let [with, without] = [with, without].map(|f| Bag::new(&device, &f, DType::F32).unwrap());
+        assert!(Bag::stack(&[&with, &without]).is_err() && Bag::stack(&[]).is_err());
     }
 
     #[test]

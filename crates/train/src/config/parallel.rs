@@ -118,7 +118,7 @@ impl Default for ParallelConfig {
 impl ParallelConfig {
     /// Whether two runs spread their work in the same way, however their ranks talk.
     pub fn spreads_as(&self, other: &Self) -> bool {
-        let spread = |c: &Self| (c.ranks, c.strategy, c.partition, c.parts);
+        let spread = |c: &Self| (c.ranks, c.strategy, c.allow_approximate, c.partition, c.parts);
         spread(self) == spread(other)
     }
 

@@ -9,14 +9,14 @@ use super::{Problem, at_least_one};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PipelineConfig {
-    /// Chunks of the graph. Unset: four for every rank.
+    /// Chunks of the graph. Unset: four for every stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunks: Option<u64>,
     /// Draw another order of chunks every epoch, so that none always has the oldest neighbours.
     pub shuffle: bool,
     /// Count gradients along edges between chunks twice, since they are seen half of the time.
     pub scale: bool,
-    /// Epochs after which the rows that stand for later chunks are computed anew.
+    /// Epochs after which the rows that stand for later chunks are computed anew; sooner in the first ones, in which much changes.
     pub refresh_every: u64,
     /// Epochs between looks at what is lost against an exact forward pass; 0 for none.
     pub guard_every: u64,
@@ -42,9 +42,9 @@ impl Default for PipelineConfig {
 }
 
 impl PipelineConfig {
-    /// How many chunks there are for so many ranks.
-    pub fn chunks_for(&self, ranks: usize) -> usize {
-        self.chunks.map_or(4 * ranks, |chunks| chunks as usize)
+    /// How many chunks there are for so many stages.
+    pub fn chunks_for(&self, stages: usize) -> usize {
+        self.chunks.map_or(4 * stages, |chunks| chunks as usize)
     }
 
     pub(super) fn check(&self) -> Result<(), Problem> {

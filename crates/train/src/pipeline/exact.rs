@@ -1,10 +1,11 @@
 //! All rows through all layers at once, stage after stage: exact. Scores, history and the guard's view come from it.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
-use graphweft_model::{Mode, Total};
+use graphweft_model::{Features, Mode, Step, Total};
 use graphweft_parallel::Flight;
-use graphweft_tensor::{DType, Matrix, Tape, Var};
+use graphweft_tensor::ops::bag::Bag;
+use graphweft_tensor::{DType, Matrix, Tag, Tape, Var};
 
 use super::{History, Stage};
 use crate::checkpoint::Scores;
@@ -17,25 +18,52 @@ use crate::run_dir::RunDir;
 const OP: &str = "exact";
 
 impl Stage {
-    /// One pass; the logits, in the order of chunks, on the last stage.
-    pub(super) fn exact(&self, learner: &Learner, mode: Mode, epoch: u64) -> Result<Option<Matrix>> {
-        let (stage, rows) = (self.rank.index(), self.graph.originals().len());
+    /// One pass without dropout; the logits of this rank's rows, in the order of chunks, on the last stage.
+    pub(crate) fn exact(&self, learner: &Learner) -> Result<Option<Matrix>> {
+        let rows = self.graph.originals().len();
         let state = match &self.before {
-            Some(state) => self.ask(OP, stage - 1, rows, state)?.map_or(Ok(Vec::new()), Flight::wait)?,
+            Some(before) => self.ask(OP, before, rows)?.map_or(Ok(Vec::new()), Flight::wait)?,
             None => Vec::new(),
         };
         let mut tape = Tape::without_gradients(self.rank.device());
         let state: Vec<Var> = state.into_iter().map(|m| tape.constant(m)).collect();
-        let step = learner.step_of(&self.whole, mode, epoch);
+        let step = Step {
+            ops: self.graph.whole(),
+            features: self.features()?,
+            positional: self.positional()?,
+            ..learner.step_of(&self.chunks[0], Mode::Evaluate, 0)
+        };
         let mut state: Vec<Matrix> =
             learner.through(&mut tape, &step, state)?.iter().map(|var| var.value().clone()).collect();
-        if self.after.is_none() {
-            return Ok(state.pop());
+        match &self.after {
+            None => Ok(state.pop()),
+            Some(after) => {
+                self.send(OP, after, state)?.map_or(Ok(Vec::new()), Flight::wait)?;
+                Ok(None)
+            }
         }
-        if let Some(flight) = self.send(OP, stage + 1, state)? {
-            flight.wait()?;
+    }
+
+    /// The features of all rows, for the time of a pass: chunks keep theirs.
+    fn features(&self) -> Result<Features> {
+        if let [only] = &self.chunks[..] {
+            return Ok(only.features.clone());
         }
-        Ok(None)
+        let (mut dense, mut sparse) = (Vec::new(), Vec::new());
+        for chunk in &self.chunks {
+            match &chunk.features {
+                Features::Dense(m) => dense.push(m),
+                Features::Sparse(bag) => sparse.push(&**bag),
+            }
+        }
+        let is_sparse = dense.is_empty();
+        Ok(if is_sparse { Features::Sparse(Rc::new(Bag::stack(&sparse)?)) } else { Features::Dense(stack(&dense)?) })
+    }
+
+    /// Their positional encodings, likewise.
+    fn positional(&self) -> Result<Option<Matrix>> {
+        let all: Vec<&Matrix> = self.chunks.iter().filter_map(|chunk| chunk.positional.as_ref()).collect();
+        if all.is_empty() { Ok(None) } else { stack(&all).map(Some) }
     }
 
     /// Makes history, where it is due: with the parameters of now, or, where a run goes on, with those of then. Says whether it was.
@@ -44,8 +72,8 @@ impl Stage {
         if self.graph.count() == 1 {
             return Ok(false);
         }
-        let every = self.settings.refresh_every;
-        let due = self.history.as_ref().is_none_or(|history| epoch >= history.epoch + every);
+        let lasts = |history: &History| self.settings.refresh_every.min(history.epoch);
+        let due = self.history.as_ref().is_none_or(|history| epoch >= history.epoch + lasts(history));
         if due {
             self.history = Some(History { epoch, model: learner.model()?, made: false });
         }
@@ -53,47 +81,62 @@ impl Stage {
         if std::mem::replace(&mut history.made, true) {
             return Ok(false);
         }
-        let (then, now) = (history.epoch, if due { None } else { Some(learner.model()?) });
+        let now = if due { None } else { Some(learner.model()?) };
         if now.is_some() {
             learner.load_model(&history.model)?;
         }
-        self.graph.remember(|| self.exact(learner, Mode::Train, then))?;
+        self.graph.remember(|| self.exact(learner))?;
         now.map_or(Ok(()), |now| learner.load_model(&now))?;
         Ok(true)
     }
 
     /// The scores of all three parts, on all stages.
     pub(crate) fn evaluate(&self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
-        let logits = self.exact(learner, Mode::Evaluate, 0)?;
-        let own = match (&self.end, logits) {
-            (Some(end), Some(logits)) => {
-                let reduce = self.whole.rank.reduce(Total::Metrics);
-                let (truth, device) = (end.whole.truth(), self.rank.device());
-                let scoring = Scoring { metric, truth, device, reduce: &*reduce };
-                let s = scoring.scores(&Logits::of(&logits)?, &end.whole.parts, epoch)?;
-                [s.train, s.valid, s.test, s.valid_loss]
+        let logits = self.exact(learner)?;
+        let mut own = [0.0; 4];
+        if let (Some(end), Some(logits)) = (&self.end, logits) {
+            let reduce = self.ways.reduce(Total::Metrics);
+            let scoring = Scoring { metric, truth: end.whole.truth(), device: self.rank.device(), reduce: &*reduce };
+            let s = scoring.scores(&Logits::of(&logits)?, &end.whole.parts, epoch)?;
+            if self.speaks() {
+                own = [s.train, s.valid, s.test, s.valid_loss];
             }
-            _ => [0.0; 4],
-        };
+        }
         let all = self.rank.sum(Total::Metrics, &own)?;
         Ok(Scores { epoch, train: all[0], valid: all[1], test: all[2], valid_loss: all[3] })
     }
 
     /// Writes the logits of all nodes, where the rank that leads is.
     pub(crate) fn predict(&self, learner: &Learner, dir: Option<&RunDir>) -> Result<()> {
-        let own = match self.exact(learner, Mode::Evaluate, 0)? {
-            Some(logits) => self.rank.device().convert("predict", &logits, DType::F32)?.to_vec::<f32>()?,
-            None => Vec::new(),
+        // Only the last stage has something to send.
+        let (ids, rows) = match self.exact(learner)? {
+            Some(logits) => {
+                let rows = self.rank.device().convert("predict", &logits, DType::F32)?.to_vec::<f32>()?;
+                (bytemuck::cast_slice(self.graph.originals()).to_vec(), bytemuck::cast_slice(&rows).to_vec())
+            }
+            None => (Vec::new(), Vec::new()),
         };
-        let all = self.rank.gather("metrics", bytemuck::cast_slice(&own).to_vec())?;
+        let (ids, rows) = (self.rank.gather("metrics", ids)?, self.rank.gather("metrics", rows)?);
         let Some(dir) = dir else { return Ok(()) };
-        // Only the last stage has sent something.
-        let found: Vec<f32> = bytemuck::pod_collect_to_vec(&all.concat());
-        let (cols, originals) = (self.shape.classes, Arc::clone(self.graph.originals()));
-        let mut rows = vec![0.0f32; originals.len() * cols];
-        for (row, id) in found.chunks_exact(cols.max(1)).zip(originals.iter()) {
-            rows[*id as usize * cols..][..cols].copy_from_slice(row);
+        let ids: Vec<u64> = bytemuck::pod_collect_to_vec(&ids.concat());
+        let rows: Vec<f32> = bytemuck::pod_collect_to_vec(&rows.concat());
+        let cols = self.shape.classes;
+        let mut all = vec![0.0f32; ids.len() * cols];
+        for (row, id) in rows.chunks_exact(cols.max(1)).zip(ids) {
+            all[id as usize * cols..][..cols].copy_from_slice(row);
         }
-        dir.predictions(&rows, cols)
+        dir.predictions(&all, cols)
     }
+}
+
+/// Matrices of the same width, one below the other.
+fn stack(all: &[&Matrix]) -> Result<Matrix> {
+    let (device, cols, dtype) = (all[0].device(), all[0].cols(), all[0].dtype());
+    let mut stacked = device.uninit(OP, all.iter().map(|m| m.rows()).sum(), cols, dtype, Tag::Graph)?;
+    let mut at = 0;
+    for m in all {
+        device.backend().copy_part(m, 0, &mut stacked, at, m.rows() * cols)?;
+        at += m.rows() * cols;
+    }
+    Ok(stacked)
 }

@@ -1,8 +1,10 @@
-//! What is lost by old rows: an exact forward pass beside that of chunks, with the same parameters and the same dropout.
+//! What is lost by old rows: a forward pass of chunks beside an exact one, with the same parameters. Both are without dropout: at a
+//! rate of a half its noise alone changes more predictions than old rows do.
 
 use std::fmt;
 
 use graphweft_model::{Mode, Total};
+use graphweft_parallel::Across;
 use graphweft_tensor::{DType, Matrix, Tape};
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +12,18 @@ use super::{End, Stage};
 use crate::error::Result;
 use crate::learner::Learner;
 use crate::metrics::{Logits, Truth};
+use crate::shard::Lesson;
 
-/// Losses further apart than this, by the smaller of the two, are too far apart.
-const LOSS: f64 = 0.5;
+/// The account of what moves.
+const OP: &str = "guard";
+
+/// Losses further apart than this, by the smaller of the two, are too far apart. This and the next are well above what was seen in
+/// runs that came to the same scores as exact ones: 0.66, and 15 %, most of it in the first epochs (benches/pipeline).
+const LOSS: f64 = 1.0;
 /// Of small losses nobody minds that they differ.
 const SMALL: f64 = 0.1;
 /// So many predictions may change.
-const CHANGED: f64 = 0.1;
+const CHANGED: f64 = 0.2;
 
 /// How far a forward pass in chunks is from an exact one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,46 +56,40 @@ impl fmt::Display for Divergence {
     }
 }
 
-/// What an exact pass comes to, on the last stage; nothing elsewhere.
-#[derive(Default)]
-pub(super) struct Expected {
-    loss: f64,
-    predictions: Vec<u32>,
-    /// Rows of chunks that came to something else, so far.
-    changed: usize,
-}
-
 impl Stage {
-    /// An exact pass, in the epochs in which one is looked at.
-    pub(super) fn expected(&self, learner: &Learner, epoch: u64) -> Result<Option<Expected>> {
+    /// What chunks in this order come to beside an exact pass, in the epochs in which that is looked at.
+    pub(super) fn look(&self, learner: &Learner, epoch: u64, order: &[usize]) -> Result<Option<Divergence>> {
         let every = self.settings.guard_every;
         if every == 0 || !epoch.is_multiple_of(every) {
             return Ok(None);
         }
-        let (Some(logits), Some(end)) = (self.exact(learner, Mode::Train, epoch)?, &self.end) else {
-            return Ok(Some(Expected::default()));
+        let exact = self.exact(learner)?;
+        let expected = match (&self.end, &exact) {
+            (Some(end), Some(logits)) => predictions(end, logits)?,
+            _ => Vec::new(),
         };
-        let mut tape = Tape::without_gradients(self.rank.device());
-        let var = tape.constant(logits.clone());
-        let loss = end.whole.loss(&mut tape, &var, learner.smoothing())?;
-        Ok(Some(Expected { loss: number(loss.value())?, predictions: predictions(end, &logits)?, changed: 0 }))
-    }
-
-    /// Looks at the logits of a chunk.
-    pub(super) fn compare(&self, expected: &mut Expected, chunk: usize, logits: &Matrix) -> Result<()> {
-        let Some(end) = &self.end else { return Ok(()) };
-        let found = predictions(end, logits)?;
-        let per_row = expected.predictions.len() / self.graph.originals().len().max(1);
-        let before = &expected.predictions[self.graph.rows(chunk).start * per_row..][..found.len()];
-        expected.changed += found.iter().zip(before).filter(|(a, b)| a != b).count();
-        Ok(())
-    }
-
-    /// What all stages are told of it.
-    pub(super) fn verdict(&self, expected: &Expected, loss: f64) -> Result<Divergence> {
-        let Expected { loss: exact, predictions, changed } = expected;
-        let all = self.rank.sum(Total::Metrics, &[*exact, *changed as f64, predictions.len() as f64])?;
-        Ok(Divergence { loss, exact_loss: all[0], changed: all[1] / all[2].max(1.0) })
+        let per_row = expected.len() / self.graph.originals().len().max(1);
+        let loss_of = |lesson: &Lesson, logits: &Matrix| {
+            let mut tape = Tape::without_gradients(self.rank.device());
+            let logits = tape.constant(logits.clone());
+            number(lesson.loss(&mut tape, &logits, learner.smoothing())?.value())
+        };
+        let (mut loss, mut changed) = (0.0, 0);
+        self.graph.begin(order, Across::Once);
+        self.pass(learner, order, (OP, Mode::Evaluate, epoch), |passed, _| {
+            let (Some(end), Some(logits)) = (&self.end, passed.outputs.first()) else { return Ok(()) };
+            let found = predictions(end, logits.value())?;
+            let before = &expected[self.graph.rows(passed.chunk).start * per_row..][..found.len()];
+            changed += found.iter().zip(before).filter(|(a, b)| a != b).count();
+            loss += loss_of(&end.chunks[passed.chunk], logits.value())?;
+            Ok(())
+        })?;
+        let exact_loss = match (&self.end, &exact) {
+            (Some(end), Some(logits)) => loss_of(&end.whole, logits)?,
+            _ => 0.0,
+        };
+        let all = self.rank.sum(Total::Metrics, &[loss, exact_loss, changed as f64, expected.len() as f64])?;
+        Ok(Some(Divergence { loss: all[0], exact_loss: all[1], changed: all[2] / all[3].max(1.0) }))
     }
 }
 
@@ -114,7 +115,7 @@ mod tests {
     fn near_losses_and_few_changes_are_not_much() {
         let of = |loss, exact_loss, changed| Divergence { loss, exact_loss, changed };
         assert!(!of(1.0, 1.2, 0.05).is_much() && !of(0.001, 0.01, 0.0).is_much());
-        assert!(of(1.0, 1.2, 0.2).is_much() && of(0.5, 1.2, 0.0).is_much() && of(1.2, 0.5, 0.0).is_much());
-        assert!(of(1.0, 1.2, 0.2).to_string().contains("20.0 %"));
+        assert!(of(1.0, 1.2, 0.3).is_much() && of(0.5, 1.2, 0.0).is_much() && of(1.2, 0.5, 0.0).is_much());
+        assert!(of(1.0, 1.2, 0.3).to_string().contains("30.0 %"));
     }
 }

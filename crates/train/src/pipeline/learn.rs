@@ -8,9 +8,10 @@ use graphweft_parallel::{Across, Flight};
 use graphweft_tensor::{Error as Computation, Matrix, Tag, Tape, Var};
 
 use super::Stage;
-use super::guard::{Expected, number};
+use super::guard::number;
 use crate::config::Guard;
 use crate::error::{Error, Result};
+use crate::gradients::Buckets;
 use crate::learner::{Learner, Phases, Report};
 
 type Computed<T> = std::result::Result<T, Computation>;
@@ -21,12 +22,12 @@ const OP: &str = "stage";
 const UNDER_WAY: usize = 2;
 
 /// A chunk between forward and backward.
-struct Passed {
-    chunk: usize,
-    tape: Tape,
-    inputs: Vec<Var>,
-    /// The state for the next stage, or the loss.
-    outputs: Vec<Var>,
+pub(super) struct Passed {
+    pub(super) chunk: usize,
+    pub(super) tape: Tape,
+    pub(super) inputs: Vec<Var>,
+    /// The state for the next stage, or the logits; in the end the loss.
+    pub(super) outputs: Vec<Var>,
 }
 
 impl Stage {
@@ -36,23 +37,20 @@ impl Stage {
     /// [`Error::NotFinite`] and [`Error::Diverged`], to all stages alike and before anything is changed.
     pub(crate) fn learn(&mut self, learner: &mut Learner, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
         self.rank.set_epoch(epoch);
-        let start = Instant::now();
+        let (start, order) = (Instant::now(), self.order(epoch));
         let refreshed = self.refresh(learner, epoch)?;
-        let mut expected = self.expected(learner, epoch)?;
-        if refreshed || expected.is_some() {
+        let guard = self.look(learner, epoch, &order)?;
+        if refreshed || guard.is_some() {
             phase("exact", start);
         }
-        let order = self.order(epoch);
-        let across = if self.settings.scale { Across::Twice } else { Across::Once };
-        self.graph.begin(&order, across);
-        let (passed, own) = self.forward(learner, &order, epoch, expected.as_mut(), phase)?;
+        if let Some(seen) = guard.filter(|seen| self.settings.guard == Guard::Stop && seen.is_much()) {
+            return Err(Error::Diverged { epoch, seen });
+        }
+        self.graph.begin(&order, if self.settings.scale { Across::Twice } else { Across::Once });
+        let (passed, own) = self.forward(learner, &order, epoch, phase)?;
         let loss = self.rank.sum(Total::Loss, &[own])?[0];
         if !loss.is_finite() {
             return Err(Error::NotFinite { epoch, place: "the loss".into() });
-        }
-        let guard = expected.map(|expected| self.verdict(&expected, loss)).transpose()?;
-        if let Some(seen) = guard.filter(|seen| self.settings.guard == Guard::Stop && seen.is_much()) {
-            return Err(Error::Diverged { epoch, seen });
         }
         self.backward(passed, phase)?;
         let start = Instant::now();
@@ -63,57 +61,68 @@ impl Stage {
         Ok(Report { loss, gradient_norm, guard })
     }
 
-    /// All chunks in this order; also gives the loss, on the last stage.
-    fn forward(
+    /// Takes all chunks through this stage's layers, in this order; `done` is given each with what it began with, its account, and
+    /// when that was.
+    pub(super) fn pass(
         &self,
         learner: &Learner,
         order: &[usize],
-        epoch: u64,
-        mut expected: Option<&mut Expected>,
-        phase: Phases<'_>,
-    ) -> Result<(Vec<Passed>, f64)> {
-        let (stage, device) = (self.rank.index(), self.rank.device());
+        (op, mode, epoch): (&'static str, Mode, u64),
+        mut done: impl FnMut(Passed, Instant) -> Result<()>,
+    ) -> Result<()> {
+        let device = self.rank.device();
         let ask = |turn: usize| -> Result<Option<Flight>> {
-            let (Some(chunk), Some(state)) = (order.get(turn), &self.before) else { return Ok(None) };
-            self.ask(OP, stage - 1, self.graph.rows(*chunk).len(), state)
+            let (Some(chunk), Some(before)) = (order.get(turn), &self.before) else { return Ok(None) };
+            self.ask(op, before, self.graph.rows(*chunk).len())
         };
-        let (mut arriving, mut leaving, mut passed, mut sum) = (ask(0)?, VecDeque::new(), Vec::new(), 0.0);
+        let (mut arriving, mut leaving) = (ask(0)?, VecDeque::new());
         for (turn, &chunk) in order.iter().enumerate() {
             let state = arriving.map_or(Ok(Vec::new()), Flight::wait)?;
             arriving = ask(turn + 1)?;
             let start = Instant::now();
-            let mut tape = Tape::new(device);
+            let mut tape = match mode {
+                Mode::Train => Tape::new(device),
+                Mode::Evaluate => Tape::without_gradients(device),
+            };
             let inputs: Vec<Var> = state.into_iter().map(|m| tape.leaf(m)).collect();
-            let step = learner.step_of(&self.chunks[chunk], Mode::Train, epoch);
-            let mut outputs = learner.through(&mut tape, &step, inputs.clone())?;
-            if let Some(end) = &self.end {
-                let logits = outputs.swap_remove(0);
-                if let Some(expected) = &mut expected {
-                    self.compare(expected, chunk, logits.value())?;
-                }
-                outputs = vec![end.chunks[chunk].loss(&mut tape, &logits, learner.smoothing())?];
-                sum += number(outputs[0].value())?;
+            let step = learner.step_of(&self.chunks[chunk], mode, epoch);
+            let outputs = learner.through(&mut tape, &step, inputs.clone())?;
+            let state: Vec<Matrix> = outputs.iter().map(|var| var.value().clone()).collect();
+            done(Passed { chunk, tape, inputs, outputs }, start)?;
+            if let Some(after) = &self.after {
+                leave(&mut leaving, self.send(op, after, state)?)?;
             }
-            device.backend().wait()?;
-            phase("forward", start);
-            if self.after.is_some() {
-                let state = outputs.iter().map(|var| var.value().clone()).collect();
-                leave(&mut leaving, self.send(OP, stage + 1, state)?)?;
-            }
-            passed.push(Passed { chunk, tape, inputs, outputs });
         }
-        leaving.into_iter().try_for_each(|flight| flight.wait().map(drop))?;
-        Ok((passed, sum))
+        Ok(leaving.into_iter().try_for_each(|flight| flight.wait().map(drop))?)
     }
 
-    /// All chunks in the opposite order.
+    /// All chunks in this order; also gives the loss of this rank's rows, on the last stage.
+    fn forward(&self, learner: &Learner, order: &[usize], epoch: u64, phase: Phases<'_>) -> Result<(Vec<Passed>, f64)> {
+        let (mut all, mut sum) = (Vec::with_capacity(order.len()), 0.0);
+        self.pass(learner, order, (OP, Mode::Train, epoch), |mut passed, start| {
+            if let Some(end) = &self.end {
+                let logits = passed.outputs.swap_remove(0);
+                let loss = end.chunks[passed.chunk].loss(&mut passed.tape, &logits, learner.smoothing())?;
+                sum += number(loss.value())?;
+                passed.outputs = vec![loss];
+            }
+            self.rank.device().backend().wait()?;
+            phase("forward", start);
+            all.push(passed);
+            Ok(())
+        })?;
+        Ok((all, sum))
+    }
+
+    /// All chunks in the opposite order; gradients of parameters are summed over the ways of the stage once they are complete.
     fn backward(&self, mut passed: Vec<Passed>, phase: Phases<'_>) -> Result<()> {
-        let (stage, device) = (self.rank.index(), self.rank.device());
+        let device = self.rank.device();
         let ask = |next: Option<&Passed>| -> Result<Option<Flight>> {
-            let (Some(next), Some(state)) = (next, &self.after) else { return Ok(None) };
-            self.ask(OP, stage + 1, self.graph.rows(next.chunk).len(), state)
+            let (Some(next), Some(after)) = (next, &self.after) else { return Ok(None) };
+            self.ask(OP, after, self.graph.rows(next.chunk).len())
         };
         let (mut arriving, mut leaving) = (ask(passed.last())?, VecDeque::new());
+        let mut buckets = Buckets::new(&self.ways);
         while let Some(Passed { tape, inputs, outputs, .. }) = passed.pop() {
             let gradients = match arriving {
                 Some(flight) => flight.wait()?,
@@ -124,11 +133,11 @@ impl Stage {
                 }
             };
             arriving = ask(passed.last())?;
-            let start = Instant::now();
+            let (start, last) = (Instant::now(), passed.is_empty());
             let found = tape.backward(
                 outputs.into_iter().zip(gradients).collect(),
                 &inputs.iter().collect::<Vec<_>>(),
-                |_| Ok(()),
+                |parameter| if last { buckets.add(parameter) } else { Ok(()) },
             )?;
             // A matrix that nobody has used, such as h⁰ before the last layer alone, has no gradient.
             let of_input = |(found, input): (Option<Matrix>, &Var)| match found {
@@ -141,17 +150,19 @@ impl Stage {
             let gradients = found.into_iter().zip(&inputs).map(of_input).collect::<Computed<Vec<Matrix>>>()?;
             device.backend().wait()?;
             phase("backward", start);
-            if self.before.is_some() {
-                leave(&mut leaving, self.send(OP, stage - 1, gradients)?)?;
+            if let Some(before) = &self.before {
+                leave(&mut leaving, self.send(OP, before, gradients)?)?;
             }
         }
-        Ok(leaving.into_iter().try_for_each(|flight| flight.wait().map(drop))?)
+        leaving.into_iter().try_for_each(|flight| flight.wait().map(drop))?;
+        Ok(buckets.finish()?)
     }
 
     /// The length of all gradients of all stages.
     fn gradient_norm(&self, learner: &Learner, epoch: u64) -> Result<f64> {
         let (own, place) = match learner.gradient_norm() {
-            Ok(norm) => ([norm * norm, 0.0], String::new()),
+            Ok(norm) if self.speaks() => ([norm * norm, 0.0], String::new()),
+            Ok(_) => ([0.0; 2], String::new()),
             Err(Computation::NotFinite { what }) => ([0.0, 1.0], what),
             Err(other) => return Err(other.into()),
         };

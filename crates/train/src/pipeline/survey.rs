@@ -1,106 +1,137 @@
-//! What is known of a model before it has seen a row: the states between its layers and what these will cost, from a pass over a
-//! graph without nodes. A model that cannot go in chunks is found out here.
+//! What is known of a model before it has seen a row: the states between its layers and what these cost, from a chunk of usual size
+//! that passes through it on a [device that computes nothing](graphweft_tensor::dry). What kernels would have to do there costs what
+//! a profile of the machine says. A model that cannot go in chunks is found out here.
 
-use graphweft_graph::dataset::Features;
+use std::cell::Cell;
+use std::rc::Rc;
+
 use graphweft_graph::partition::Partition;
 use graphweft_graph::{Csr, Permutation};
-use graphweft_model::{Mode, Rates, Remat, Shape, Step};
+use graphweft_model::{Mode, Network, Shape, Step};
 use graphweft_parallel::{Across, Pipeline};
-use graphweft_tensor::{DType, Error as Computation, Tag, Tape};
+use graphweft_plan::Profile;
+use graphweft_tensor::{DType, Device, Error as Computation, Matrix, Tag, Tape, Var};
 
-use super::State;
-use crate::config::Config;
-use crate::data::Data;
+use super::{Plant, State};
 use crate::error::{Error, Result};
 use crate::learner::network;
 use crate::rank::Rank;
 use crate::shard::Shard;
 
-/// A number that travels along an edge costs as much as this many products of a dense layer: it is loaded from anywhere, for one
-/// product.
-const EDGE: f64 = 8.0;
+/// What kernels cost where nobody has named a machine: only how layers compare matters.
+const USUAL: &str = "16-cpu-10g";
 
 /// Layer by layer.
 pub(super) struct Survey {
-    layers: Vec<Surveyed>,
-}
-
-struct Surveyed {
-    /// The state after it.
-    state: State,
-    /// Parameters.
-    numbers: usize,
-    /// Columns that go along edges.
-    width: usize,
+    /// The state after each.
+    states: Vec<State>,
+    /// Seconds of each, forward, forward again and backward.
+    costs: Vec<f64>,
 }
 
 impl Survey {
-    pub(super) fn new(rank: &Rank, data: &Data, shape: Shape, config: &Config) -> Result<Self> {
-        let (device, dtype) = (rank.device(), DType::from(config.compute.dtype));
-        let bug = |problem: String| Computation::Argument { op: "survey", problem };
-        let nobody = Permutation::from_old_of_new(Vec::new()).map_err(|e| bug(e.to_string()))?;
-        let nobody = Partition::new(nobody, vec![0, 0]).map_err(bug)?;
-        let edges = |_: &[u64]| {
-            let width = shape.edge_features;
-            let none = || device.zeros("survey", 0, width, dtype.compute(), Tag::Graph);
-            (width > 0).then(none).transpose()
+    /// A part of a chunk, where `ways` ranks share one.
+    pub(super) fn new(plant: Plant<'_>, shape: Shape, ways: usize) -> Result<Self> {
+        let Plant { config, plan, data, graph } = plant;
+        let named = config.parallel.profile.as_deref().map(Profile::find).transpose()?;
+        let profile = match named.filter(|profile| !profile.kernels.is_empty()) {
+            Some(profile) => profile,
+            None => Profile::find(USUAL)?,
         };
-        let graph = Pipeline::new(device, &Csr::from_valid(vec![0], Vec::new(), 0), &nobody, edges)?;
-        graph.begin(&[0], Across::Once);
-        let rows = Shard::of_rows(&Rank::alone(device), data, (graph.chunk(0), &[]), (shape, dtype, true))?;
+        let spent = Rc::new(Cell::new(0.0));
+        let heard = Rc::clone(&spent);
+        let device = Device::dry(None, Rc::new(move |work| heard.set(heard.get() + profile.seconds(&work))));
+        let (rank, dtype) = (Rank::alone(&device), DType::from(config.compute.dtype));
+
+        let parts = plan.parts.as_ref().map_or(1, |parts| parts.num_parts().max(ways));
+        let (nodes, edges) = (graph.csr.num_dst(), graph.csr.num_edges());
+        let rows = nodes.div_ceil(parts);
+        let ids: Vec<u64> = (0..rows as u64).collect();
+        let graph = chunk(&device, rows, edges.div_ceil(parts), shape.edge_features, dtype.compute())?;
+        let chunk = Shard::of_rows(&rank, data, (graph.chunk(0), &ids), (shape, dtype, true))?;
         let step = Step {
-            ops: rows.ops,
-            features: rows.features,
-            positional: rows.positional,
+            ops: chunk.ops,
+            features: chunk.features,
+            positional: chunk.positional,
             mode: Mode::Train,
             seed: 0,
             epoch: 0,
-            rates: Rates::default(),
-            remat: Remat::None,
+            rates: config.train.rates(),
+            remat: config.compute.remat.with_layers(),
             dtype,
         };
-        let (mut layers, mut before) = (Vec::new(), 0);
-        let passed = network(rank, shape, config)?.forward_watched(
-            &mut Tape::without_gradients(device),
-            &step,
-            |layer, state| {
-                let elements = |p: &std::rc::Rc<graphweft_tensor::Parameter>| p.value().rows() * p.value().cols();
-                let width = graph.operand_width();
-                layers.push(Surveyed {
-                    state: state.iter().map(|v| (v.value().cols(), v.value().dtype())).collect(),
-                    numbers: layer.parameters().iter().map(elements).sum(),
-                    width: width - before,
-                });
-                before = width;
-                Ok(())
-            },
-        );
-        match passed {
-            Err(Computation::Argument { op: "pipeline", problem }) => {
-                let remedy = "choose an exact strategy, or a model without it, e.g. model.norm=layer";
-                Err(Error::setting("parallel.strategy", problem, remedy))
-            }
-            Err(other) => Err(other.into()),
-            Ok(_) => Ok(Self { layers }),
+        let mut survey = Self { states: Vec::new(), costs: Vec::new() };
+        for layer in network(&rank, shape, config)?.layers() {
+            spent.set(0.0);
+            let before = survey.states.last().cloned().unwrap_or_default();
+            let state =
+                passed(&device, &step, &Network::new(vec![Rc::clone(layer)]), rows, &before).map_err(refused)?;
+            survey.states.push(state);
+            survey.costs.push(spent.get());
         }
+        Ok(survey)
     }
 
     /// The state after a layer.
     pub(super) fn state_after(&self, layer: usize) -> State {
-        self.layers[layer].state.clone()
+        self.states[layer].clone()
     }
 
-    /// What each layer costs on a graph of this size: products of its parameters with all rows, and what goes along edges. Of
-    /// sparse features only what is there is multiplied.
-    pub(super) fn costs(&self, features: &Features, nodes: usize, edges: usize) -> Vec<f64> {
-        let density = match features {
-            Features::Sparse(m) => m.indices.len() as f64 / (nodes * m.width).max(1) as f64,
-            Features::Dense(_) => 1.0,
-        };
-        let cost = |(k, layer): (usize, &Surveyed)| {
-            let density = if k == 0 { density } else { 1.0 };
-            density * (layer.numbers * nodes) as f64 + EDGE * (layer.width * edges) as f64
-        };
-        self.layers.iter().enumerate().map(cost).collect()
+    /// What each layer costs.
+    pub(super) fn costs(&self) -> &[f64] {
+        &self.costs
+    }
+}
+
+/// A graph of so many rows and edges, in one chunk.
+fn chunk(device: &Device, rows: usize, edges: usize, features: usize, dtype: DType) -> Result<Pipeline> {
+    let bug = |problem: String| Computation::Argument { op: "survey", problem };
+    let indptr: Vec<u64> = (0..=rows).map(|row| (row * edges / rows.max(1)) as u64).collect();
+    let ends = indptr.windows(2).map(|ends| (ends[1] - ends[0]) as usize);
+    let indices: Vec<u32> = ends.flat_map(|degree| (0..degree).map(move |k| (k * rows / degree) as u32)).collect();
+    let graph = Csr::from_valid(indptr, indices, rows);
+    let same = Permutation::from_old_of_new((0..rows as u64).collect()).map_err(|e| bug(e.to_string()))?;
+    let one = Partition::new(same, vec![0, rows as u64]).map_err(bug)?;
+    let features = |edges: &[u64]| {
+        let some = || device.zeros("survey", edges.len(), features, dtype, Tag::Graph);
+        (features > 0).then(some).transpose()
+    };
+    let graph = Pipeline::new(device, &graph, &one, None, features)?;
+    graph.begin(&[0], Across::Once);
+    Ok(graph)
+}
+
+/// The state after some layers, which are passed forward and back.
+fn passed(
+    device: &Device,
+    step: &Step,
+    layers: &Network,
+    rows: usize,
+    before: &State,
+) -> std::result::Result<State, Computation> {
+    let mut tape = Tape::new(device);
+    let leaf = |(cols, dtype): &(usize, DType)| device.zeros("survey", rows, *cols, *dtype, Tag::Activations);
+    let state: Vec<Var> =
+        before.iter().map(|m| Ok(tape.leaf(leaf(m)?))).collect::<std::result::Result<_, Computation>>()?;
+    let after = layers.forward_from(&mut tape, step, state.clone(), |_, _| Ok(()))?;
+    let found = after.iter().map(|var| (var.value().cols(), var.value().dtype())).collect();
+    let gradient = |var: Var| -> std::result::Result<(Var, Matrix), Computation> {
+        let m = var.value();
+        let zeros = device.zeros("survey", m.rows(), m.cols(), m.dtype(), Tag::Activations)?;
+        Ok((var, zeros))
+    };
+    let outputs = after.into_iter().map(gradient).collect::<std::result::Result<Vec<_>, Computation>>()?;
+    tape.backward(outputs, &state.iter().collect::<Vec<_>>(), |_| Ok(()))?;
+    Ok(found)
+}
+
+/// What people can do about a model that cannot go in chunks.
+fn refused(e: Computation) -> Error {
+    match e {
+        Computation::Argument { op: "pipeline", problem } => {
+            let remedy = "choose an exact strategy, or a model without it, e.g. model.norm=layer";
+            Error::setting("parallel.strategy", problem, remedy)
+        }
+        other => other.into(),
     }
 }
