@@ -41,6 +41,14 @@ pub enum Error {
         /// Why, each.
         reasons: String,
     },
+    /// A device whose kernels cannot be told apart by those of a rehearsal.
+    #[error(
+        "{device}: its kernels could not be timed\n  remedy: plan for a profile, e.g. --profile h200x8, or name the strategy"
+    )]
+    NotTimed {
+        /// The device.
+        device: String,
+    },
     /// Computation, while probing.
     #[error(transparent)]
     Tensor(#[from] graphweft_tensor::Error),

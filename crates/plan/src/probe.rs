@@ -22,7 +22,7 @@ use graphweft_parallel::Link;
 use graphweft_tensor::dry::Work;
 use graphweft_tensor::{DType, Device, Place, Precision, wall_time};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fit;
 use crate::kernels::{Amounts, Caches, Class, Kernel, PassName, RATES, TypeName, columns_of, pass_of};
 use program::{Program, play, programs, rehearse};
@@ -114,6 +114,9 @@ impl Probe {
                 samples.extend(works[rank].iter().copied().zip(best));
             }
             task.add(1);
+        }
+        if samples.is_empty() {
+            return Err(Error::NotTimed { device: place.to_string() });
         }
         let message = comm.map(messages::measure).transpose()?;
         let mut kernels = rates(&samples, caches);
