@@ -59,7 +59,7 @@ fn of_training(error: &Training) -> u8 {
 fn of_planning(error: &Planning) -> u8 {
     match error {
         Planning::Profile { .. } => BAD_INPUT,
-        Planning::Description { .. } | Planning::Impossible { .. } => USAGE,
+        Planning::Description { .. } | Planning::Impossible { .. } | Planning::NotTimed { .. } => USAGE,
         Planning::DoesNotFit { .. } => DOES_NOT_FIT,
         Planning::Tensor(e) => of_tensor(e),
     }
