@@ -161,19 +161,19 @@ impl Stage {
     /// The length of all gradients of all stages.
     fn gradient_norm(&self, learner: &Learner, epoch: u64) -> Result<f64> {
         let (own, place) = match learner.gradient_norm() {
-            Ok(norm) if self.speaks() => ([norm * norm, 0.0], String::new()),
-            Ok(_) => ([0.0; 2], String::new()),
-            Err(Computation::NotFinite { what }) => ([0.0, 1.0], what),
+            Ok(norm) if self.speaks() => (norm * norm, String::new()),
+            Ok(_) => (0.0, String::new()),
+            Err(Computation::NotFinite { what }) => (f64::NAN, what),
             Err(other) => return Err(other.into()),
         };
-        let all = self.rank.sum(Total::Metrics, &own)?;
-        if all[1] > 0.0 {
+        let all = self.rank.sum(Total::Metrics, &[own])?[0];
+        if !all.is_finite() {
             // The rank that leads says for all which parameter it was.
             let named = self.rank.gather("metrics", place.clone().into_bytes())?;
             let first = named.iter().find(|place| !place.is_empty()).map(|place| String::from_utf8_lossy(place).into());
             return Err(Error::NotFinite { epoch, place: first.unwrap_or(place) });
         }
-        Ok(all[0].sqrt())
+        Ok(all.sqrt())
     }
 }
 
