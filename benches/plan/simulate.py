@@ -6,7 +6,7 @@
 Simulated: an epoch of ogbn-products and ogbn-proteins on 1 to 8 H200, of ogbn-papers100M on 64 CPU nodes, of 10^12 edges on up to 4096
 ranks, and of pieces of a graph on disk. Every plan is timed by the clock on the wall. Beside them stands what can be checked here:
 
-* memory: graphs of the same degree and 1/16 to 1/1024 of the size are trained for real on as many ranks (`bench train`), and the peak of
+* memory: graphs of the same degree and 1/8 to 1/1024 of the size are trained for real on as many ranks (`bench train`), and the peak of
   the largest rank is compared with that of `plan --simulate` for their own sizes and alpha;
 * time: the shapes that were measured on one H200 (benches/gpu/RESULTS.md), once described and once rehearsed as they are;
 * alpha: what METIS makes of the real graphs in --data, in 2, 8 and 64 parts. Partitions are written to a temporary folder.
@@ -361,6 +361,7 @@ def memory_table(kept):
         for case in cases:
             line = kept.get(f"small {graph} {ranks} {case}")
             if not line:
+                lines.append([graph, f"{sizes} / {part}", ranks, dtype, case, "", "not run", "", "", ""])
                 continue
             if not line.get("told"):
                 lines.append([graph, f"{sizes} / {part}", ranks, dtype, case, "", "", line.get("error", "not simulated")[-80:], "", ""])
