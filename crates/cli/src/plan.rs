@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let config = draft(&args.settings, &args.origin, args.model.as_deref(), &flags)?.finish()?;
     let place = (args.device.place_of(&config.parallel, ui), config.compute.precision.into());
     ranks::enter(&config.parallel, config.parallel.ranks, place, ui, |world, ui| match &args.output {
-        Some(file) => probe(&world, file, ui),
+        Some(file) => probe(&world, config.parallel.probe_rounds, file, ui),
         None => match &args.simulate {
             Some(graph) => simulate::run(args, &config, graph, &world, ui),
             None => plan(args, &config, &world, ui),
@@ -94,9 +94,9 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
 }
 
 /// Writes what is measured here.
-fn probe(world: &World, file: &Path, ui: &Ui) -> anyhow::Result<()> {
+fn probe(world: &World, rounds: u64, file: &Path, ui: &Ui) -> anyhow::Result<()> {
     let progress: Arc<dyn Progress> = Arc::new(ui.clone());
-    let found = planner::probe(world, &[DType::F32, DType::Bf16], world.leads(), &progress)?;
+    let found = planner::probe(world, &[DType::F32, DType::Bf16], rounds, world.leads(), &progress)?;
     let Some(profile) = found else { return Ok(()) };
     std::fs::write(file, profile.to_toml()?).map_err(graphweft_graph::Error::write("write", file))?;
     let wire = profile.network.between;

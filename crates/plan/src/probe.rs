@@ -27,7 +27,8 @@ use crate::fit;
 use crate::kernels::{Amounts, Caches, Class, Kernel, PassName, RATES, TypeName, columns_of, pass_of};
 use program::{Program, play, programs, rehearse};
 
-/// Steps of each program; the first, which meets cold caches and a new pool, is not counted.
+/// Steps of each program; the first, which meets cold caches and a new pool, is not counted. Of the others the shortest counts:
+/// what disturbs a kernel only makes it longer.
 const STEPS: usize = 3;
 /// Seconds that are added to every time before it is weighed: below, clocks and caches say more than kernels.
 const GRAIN: f64 = 5e-6;
@@ -73,74 +74,89 @@ impl Probe {
         Ok(Self { programs, graphs, works })
     }
 
-    /// Measures on this rank, one of those that `comm` connects, while the others do the same.
+    /// Measures on this rank, one of those that `comm` connects, while the others do the same; `rounds` times, of which the least
+    /// time of every call counts.
     pub fn measure(
         &self,
-        place: Place,
-        precision: Precision,
+        (place, precision): (Place, Precision),
         comm: Option<&Rc<dyn Communicator>>,
+        rounds: usize,
         progress: &dyn Progress,
     ) -> Result<Measured> {
         let rank = comm.map_or(0, |comm| comm.rank());
         let caches = caches(place, comm.map_or(1, |comm| comm.size()));
-        let task = progress.start("timing this machine, once", self.programs.len() as u64, Unit::Items);
+        let task = progress.start("timing this machine, once", (rounds * self.programs.len()) as u64, Unit::Items);
         // A thread's own time is not disturbed by what else the machine does.
         let alone = place == Place::Cpu && rayon::current_num_threads() == 1 && rayon::current_thread_index().is_some();
         let clock = if alone { cpu_time } else { wall_time };
-        // What is between two calls: more than nothing where the processor computes; less where a device need not be waited for.
-        let (mut samples, mut between) = (Vec::new(), Vec::new());
-        for ((program, graph), works) in self.programs.iter().zip(&self.graphs).zip(&self.works) {
-            let (device, timings) = Device::timed(place.backend(precision)?, clock);
-            if let Some(comm) = comm {
-                comm.barrier(LABEL)?;
-            }
-            let link = comm.map(|comm| Link::new(Rc::clone(comm), &device));
-            let mut best: Vec<f64> = Vec::new();
-            play(program, graph, &device, link.as_ref(), STEPS, |step| {
-                let times: Vec<f64> = timings.take().iter().map(|t| t.seconds).collect();
-                match step {
-                    0 => {}
-                    1 => best = times,
-                    _ => best.iter_mut().zip(&times).for_each(|(best, t)| *best = best.min(*t)),
+        // Of each program the calls of a step, and the whole of it.
+        let mut least = vec![(Vec::new(), f64::INFINITY); self.programs.len()];
+        for _ in 0..rounds {
+            for ((program, graph), (calls, whole)) in self.programs.iter().zip(&self.graphs).zip(&mut least) {
+                let (device, timings) = Device::timed(place.backend(precision)?, clock);
+                if let Some(comm) = comm {
+                    comm.barrier(LABEL)?;
                 }
-            })?;
-            if program.is_short() && !best.is_empty() {
-                let device = place.open(precision)?;
-                let whole = untimed(program, graph, &device, clock)?;
-                between.push((whole - best.iter().sum::<f64>()) / best.len() as f64);
+                let link = comm.map(|comm| Link::new(Rc::clone(comm), &device));
+                play(program, graph, &device, link.as_ref(), STEPS, |step| {
+                    let times = timings.take();
+                    if step > 0 {
+                        shorten(calls, times.iter().map(|t| t.seconds));
+                    }
+                })?;
+                if program.is_short() {
+                    *whole = whole.min(untimed(program, graph, &place.open(precision)?, clock)?);
+                }
+                task.add(1);
             }
-            // Where a device makes other calls than a dry one, nobody knows which is which.
-            if best.len() == works[rank].len() {
-                samples.extend(works[rank].iter().copied().zip(best));
-            }
-            task.add(1);
         }
+        // What is between two calls: more than nothing where the processor computes; less where a device need not be waited for.
+        let between = least.iter().filter(|(calls, whole)| whole.is_finite() && !calls.is_empty());
+        let between =
+            middle(between.map(|(calls, whole)| (whole - calls.iter().sum::<f64>()) / calls.len() as f64).collect());
+        // Where a device makes other calls than a dry one, nobody knows which is which.
+        let known = self
+            .works
+            .iter()
+            .map(|works| &works[rank])
+            .zip(&least)
+            .filter(|(works, (calls, _))| works.len() == calls.len());
+        let samples: Vec<(Work, f64)> =
+            known.flat_map(|(works, (calls, _))| works.iter().copied().zip(calls.iter().copied())).collect();
         if samples.is_empty() {
             return Err(Error::NotTimed { device: place.to_string() });
         }
         let message = comm.map(messages::measure).transpose()?;
         let mut kernels = rates(&samples, caches);
-        let between = middle(between);
         kernels.iter_mut().for_each(|kernel| kernel.delay(between));
         Ok(Measured { kernels, caches, message })
     }
 }
 
+/// Keeps the lesser of two times of each call.
+fn shorten(calls: &mut Vec<f64>, times: impl ExactSizeIterator<Item = f64>) {
+    if calls.is_empty() {
+        calls.extend(times);
+    } else {
+        calls.truncate(times.len());
+        calls.iter_mut().zip(times).for_each(|(least, t)| *least = least.min(t));
+    }
+}
+
 /// Seconds of a step on a device that is left alone between kernels, as in training.
 fn untimed(program: &Program, graph: &Csr<u32>, device: &Device, clock: fn() -> Duration) -> Result<f64> {
-    let (mut best, mut before) = (f64::INFINITY, clock());
-    let mut waited = Ok(());
+    let (mut least, mut before, mut waited) = (f64::INFINITY, clock(), Ok(()));
     play(program, graph, device, None, 2 * STEPS, |step| {
         if let Err(e) = device.backend().wait() {
             waited = Err(e);
         }
         let now = clock();
         if step > 0 {
-            best = best.min(now.saturating_sub(before).as_secs_f64());
+            least = least.min(now.saturating_sub(before).as_secs_f64());
         }
         before = now;
     })?;
-    Ok(waited.map(|()| best)?)
+    Ok(waited.map(|()| least)?)
 }
 
 fn middle(mut numbers: Vec<f64>) -> f64 {

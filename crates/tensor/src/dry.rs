@@ -2,9 +2,9 @@
 //!
 //! Everything that a real device would hold is counted by the same ledger and kept by the same pool, to the byte, because the
 //! same operations ask for it; what a kernel of the CPU would take for the time of a call is taken here too
-//! ([`scratch`](crate::cpu)). Every call of a kernel becomes a [`Work`] that somebody hears of, in order: a cost model, say. What
-//! is read back are ones, and messages between ranks have their sizes and no contents ([`Address::Nowhere`]).
-//!
+//! ([`scratch`](crate::cpu)), as a part of that call. Every call of a kernel becomes a [`Work`] that somebody hears of, in order:
+//! a cost model, say. What is read back are ones, and messages between ranks have their sizes and no contents
+//! ([`Address::Nowhere`]).
 
 mod dense;
 mod edges;
@@ -35,6 +35,8 @@ pub(crate) struct Dry {
     memory: Rc<Account>,
     /// The processor whose kernels would take scratch.
     like: Cpu,
+    /// Whether a kernel is under way: clearing what it takes for itself is a part of it, and no call of its own.
+    busy: Cell<bool>,
 }
 
 /// Memory that a device would have.
@@ -64,12 +66,22 @@ impl Drop for DryBlock {
 impl Dry {
     pub(crate) fn new(capacity: Option<u64>, sink: Sink) -> Self {
         let memory = Rc::new(Account { capacity: capacity.unwrap_or(u64::MAX), taken: Cell::new(0) });
-        Self { sink, memory, like: Cpu::new() }
+        Self { sink, memory, like: Cpu::new(), busy: Cell::new(false) }
     }
 
     fn tell(&self, op: &'static str, dtype: DType, dropout: bool, kind: Kind) -> Result<()> {
-        (self.sink)(Work { op, dtype, dropout, kind });
+        if !self.busy.get() {
+            (self.sink)(Work { op, dtype, dropout, kind });
+        }
         Ok(())
+    }
+
+    /// Takes what a kernel needs for itself.
+    fn within<T>(&self, take: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.busy.set(true);
+        let taken = take();
+        self.busy.set(false);
+        taken
     }
 
     /// A pass over matrices from end to end.

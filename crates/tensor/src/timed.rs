@@ -3,7 +3,7 @@
 //! Kernels are called in an order that depends on the program alone. So the times of a program, in the order of calls, stand
 //! beside what the same program reports on a dry device, call for call.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -64,21 +64,28 @@ struct Timed {
     inner: Box<dyn Backend>,
     clock: fn() -> Duration,
     timings: Timings,
+    /// Whether a call is under way: what a kernel of the inner backend asks this one for is a part of that kernel.
+    busy: Cell<bool>,
 }
 
 impl Device {
     /// A device run by `backend`, and the time of every call of its kernels by `clock`, which counts from any moment.
     pub fn timed(backend: Box<dyn Backend>, clock: fn() -> Duration) -> (Self, Timings) {
         let timings = Timings::default();
-        (Self::with_backend(Box::new(Timed { inner: backend, clock, timings: timings.clone() })), timings)
+        let timed = Timed { inner: backend, clock, timings: timings.clone(), busy: Cell::new(false) };
+        (Self::with_backend(Box::new(timed)), timings)
     }
 }
 
 impl Timed {
     fn time<T>(&self, op: &'static str, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.busy.replace(true) {
+            return call();
+        }
         let start = (self.clock)();
-        let done = call()?;
-        self.inner.wait()?;
+        let done = call().and_then(|done| self.inner.wait().map(|()| done));
+        self.busy.set(false);
+        let done = done?;
         let seconds = (self.clock)().saturating_sub(start).as_secs_f64();
         self.timings.0.borrow_mut().push(Timing { op, seconds });
         Ok(done)
@@ -287,5 +294,25 @@ timed! {
             dx: &mut Matrix,
             write: Write,
         ) -> ();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::{Cpu, Isa};
+    use crate::error::Error;
+
+    #[test]
+    fn what_a_kernel_asks_for_is_a_part_of_it() {
+        let timings = Timings::default();
+        let inner = Box::new(Cpu::with_isa(Isa::Portable));
+        let timed = Timed { inner, clock: wall_time, timings: timings.clone(), busy: Cell::new(false) };
+        timed.time("outer", || timed.time("inner", || Ok(()))).unwrap();
+        let fails = || Err::<(), _>(Error::Argument { op: "fails", problem: String::new() });
+        timed.time("fails", fails).unwrap_err();
+        timed.time("next", || Ok(())).unwrap();
+        let ops: Vec<&str> = timings.take().iter().map(|t| t.op).collect();
+        assert_eq!(ops, ["outer", "next"]);
     }
 }

@@ -306,10 +306,10 @@ fn measure(rank: &Rank, mut course: Course, config: &Config, runs: u32) -> graph
         }
     }
     let elsewhere = match rank.clock() {
-        Some(clock) if rank.leads() => clock.times(&Epoch::middle(&epochs))?,
+        Some(clock) if rank.leads() => clock.times(&Epoch::least(&epochs))?,
         _ => Vec::new(),
     };
     let (toll, parameters) = (Toll { peak: ledger.peak(), sent: rank.sent() }, course.size(&learner)?);
-    let (tolls, kernels) = (toll.gather(rank)?, kernels::gather(rank, &kernels::middle(&calls))?);
+    let (tolls, kernels) = (toll.gather(rank)?, kernels::gather(rank, &kernels::least(&calls))?);
     Ok(Measured { times, parameters, tolls, elsewhere, kernels })
 }

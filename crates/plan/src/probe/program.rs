@@ -206,14 +206,23 @@ mod tests {
 
     #[test]
     fn a_device_makes_the_calls_that_were_rehearsed() {
+        makes_the_calls_that_were_rehearsed(Place::Cpu);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_makes_the_calls_that_were_rehearsed() {
+        makes_the_calls_that_were_rehearsed(Place::Cuda(0));
+    }
+
+    fn makes_the_calls_that_were_rehearsed(place: Place) {
         let ranks = 2;
         for program in programs(ranks, &[DType::F32, DType::Bf16]).iter().filter(|p| p.graph == TINY) {
             let graph = program.graph().unwrap();
             let works = rehearse(program, &graph, ranks).unwrap();
             let options = threads::Options { ranks, threads: 1, deadline: DEADLINE };
             let calls = threads::run(options, |comm| {
-                let (device, timings) =
-                    Device::timed(Place::Cpu.backend(Precision::default()).unwrap(), || Duration::ZERO);
+                let (device, timings) = Device::timed(place.backend(Precision::default()).unwrap(), || Duration::ZERO);
                 let mut ops = Vec::new();
                 let link = Link::new(comm, &device);
                 play(program, &graph, &device, Some(&link), 2, |_| ops = timings.take())?;

@@ -38,7 +38,7 @@ impl LinearKernels for Dry {
         if out == 0 {
             return Ok(());
         }
-        let _sums = scratch::linear_dw(dw, dy.rows())?;
+        let _sums = self.within(|| scratch::linear_dw(dw, dy.rows()))?;
         let op = if x.activation == Activation::None { "linear dw" } else { "linear dw, activation" };
         self.gemm(op, dy.dtype(), [out, k, dy.rows()])
     }
@@ -50,7 +50,7 @@ impl GlobalKernels for Dry {
     }
 
     fn global_sums(&self, a: &GlobalRows<'_>, sums: &mut Matrix) -> Result<()> {
-        let _sums = scratch::global_sums(a)?;
+        let _sums = self.within(|| scratch::global_sums(a))?;
         self.gemm("global sums", a.k.dtype(), [sums.rows(), sums.cols(), a.k.rows()])
     }
 
@@ -59,7 +59,7 @@ impl GlobalKernels for Dry {
     }
 
     fn global_back_sums(&self, a: &GlobalRows<'_>, _: &GlobalSaved<'_>, sums: &mut Matrix) -> Result<()> {
-        let _sums = scratch::global_sums(a)?;
+        let _sums = self.within(|| scratch::global_sums(a))?;
         self.gemm("global back sums", a.q.dtype(), [sums.rows(), sums.cols(), a.q.rows()])
     }
 

@@ -77,9 +77,11 @@ impl AttentionKernels for Dry {
     }
 
     fn attention_dst(&self, a: &Attention<'_>, _: &Saved<'_>, to: DstGrads<'_>) -> Result<()> {
-        let _shared = scratch::attention_shared(a)?;
+        let _shared = self.within(|| scratch::attention_shared(a))?;
         let _bias = match a.bias {
-            Bias::Features { feat, .. } if to.bias.is_some() => Some(scratch::attention_bias(a, feat.cols())?),
+            Bias::Features { feat, .. } if to.bias.is_some() => {
+                Some(self.within(|| scratch::attention_bias(a, feat.cols()))?)
+            }
             _ => None,
         };
         self.attend(a, Pass::ByDestination)
@@ -139,7 +141,7 @@ impl BagKernels for Dry {
     }
 
     fn sum_rows(&self, from: &Matrix, to: &mut Matrix) -> Result<()> {
-        let _parts = scratch::sum_rows(from)?;
+        let _parts = self.within(|| scratch::sum_rows(from))?;
         self.stream("sum rows", &[from], &[to])
     }
 

@@ -40,7 +40,7 @@ impl ActivationKernels for Dry {
 
 impl BatchNormKernels for Dry {
     fn moment_sums(&self, x: &Matrix, _: &Matrix, sums: &mut Matrix) -> Result<()> {
-        let _sums = scratch::batch_norm(x)?;
+        let _sums = self.within(|| scratch::batch_norm(x))?;
         self.stream("batch norm moments", &[x], &[sums])
     }
 
@@ -49,7 +49,7 @@ impl BatchNormKernels for Dry {
     }
 
     fn batch_norm_sums(&self, x: &Matrix, _: &Normaliser<'_>, dy: &Matrix, sums: &mut Matrix) -> Result<()> {
-        let _sums = scratch::batch_norm(x)?;
+        let _sums = self.within(|| scratch::batch_norm(x))?;
         self.stream("batch norm sums", &[x, dy], &[sums])
     }
 
@@ -106,7 +106,7 @@ impl EpilogueKernels for Dry {
         g: &mut Matrix,
         db: Option<&mut Matrix>,
     ) -> Result<()> {
-        let _sums = scratch::epilogue_backward(g, db.is_some())?;
+        let _sums = self.within(|| scratch::epilogue_backward(g, db.is_some()))?;
         self.dropping("epilogue backward", drops(ending.dropout), &present([Some(g), saved]), &[g])
     }
 
@@ -128,7 +128,7 @@ impl HeadDotKernels for Dry {
         (dz, write): (&mut Matrix, Write),
         _: &mut [&mut Matrix],
     ) -> Result<()> {
-        let _sums = scratch::head_dot_backward(z, vectors.len())?;
+        let _sums = self.within(|| scratch::head_dot_backward(z, vectors.len()))?;
         let held = if write == Write::Add { Some(&*dz) } else { None };
         let read: Vec<&Matrix> = present([Some(z), held]).into_iter().chain(g.iter().copied()).collect();
         self.stream("products by head backward", &read, &[dz])
@@ -159,7 +159,7 @@ impl NormKernels for Dry {
         _: &mut Matrix,
         _: &mut Matrix,
     ) -> Result<()> {
-        let _sums = scratch::layer_norm_backward(g)?;
+        let _sums = self.within(|| scratch::layer_norm_backward(g))?;
         let dropout = drops(dropped.as_ref().map(|(d, _)| *d));
         let read = present([Some(saved.x), Some(saved.stats), Some(g), plus]);
         self.dropping("layer norm backward", dropout, &read, &present([Some(g), dropped.map(|(_, m)| &*m)]))

@@ -53,7 +53,8 @@ pub fn profile(config: &Config, world: &World, needed: bool, progress: &Arc<dyn 
     let memory = memory_here(world.place(), world.ranks_here());
     let here = if world.ranks() > 1 {
         let wanted = needed && asked.as_ref().is_ok_and(lacks);
-        probe(world, &[config.compute.dtype.into()], wanted, progress)?.map(|here| Profile { memory, ..here })
+        probe(world, &[config.compute.dtype.into()], config.parallel.probe_rounds, wanted, progress)?
+            .map(|here| Profile { memory, ..here })
     } else {
         // One rank talks to nobody, and its memory is known without measuring.
         None
@@ -78,11 +79,18 @@ pub fn profile(config: &Config, world: &World, needed: bool, progress: &Arc<dyn 
 }
 
 /// How fast the ranks of `world` are, in the process that leads if it `wanted` to know: as was measured before, or as is measured
-/// now. All processes ask together.
+/// now, in so many rounds. All processes ask together.
 ///
 /// # Errors
 /// If a rank was lost.
-pub fn probe(world: &World, dtypes: &[DType], wanted: bool, progress: &Arc<dyn Progress>) -> Result<Option<Profile>> {
+pub fn probe(
+    world: &World,
+    dtypes: &[DType],
+    rounds: u64,
+    wanted: bool,
+    progress: &Arc<dyn Progress>,
+) -> Result<Option<Profile>> {
+    let rounds = rounds as usize;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // Ranks that are threads beyond the cores of the machine take turns on them.
     let ranks = world.ranks_here().clamp(1, cores);
@@ -96,9 +104,9 @@ pub fn probe(world: &World, dtypes: &[DType], wanted: bool, progress: &Arc<dyn P
     let kept = if wanted { machine.kept() } else { None };
     let wanted = wanted && kept.is_none();
     let measured = match world.comm_name() {
-        CommName::Threads if wanted => Some(on_threads(world, ranks, dtypes, progress)?),
+        CommName::Threads if wanted => Some(on_threads(world, (ranks, rounds), dtypes, progress)?),
         CommName::Threads => None,
-        CommName::Mpi | CommName::Nccl => among(world, wanted, dtypes, progress)?,
+        CommName::Mpi | CommName::Nccl => among(world, (wanted, rounds), dtypes, progress)?,
     };
     let Some(measured) = measured.filter(|_| wanted) else { return Ok(kept) };
     let between =
@@ -117,7 +125,12 @@ pub fn probe(world: &World, dtypes: &[DType], wanted: bool, progress: &Arc<dyn P
 }
 
 /// On as many threads as the machine can run at once.
-fn on_threads(world: &World, ranks: usize, dtypes: &[DType], progress: &Arc<dyn Progress>) -> Result<Measured> {
+fn on_threads(
+    world: &World,
+    (ranks, rounds): (usize, usize),
+    dtypes: &[DType],
+    progress: &Arc<dyn Progress>,
+) -> Result<Measured> {
     let (place, precision) = (world.place(), world.precision());
     let probe = Arc::new(Probe::prepare(ranks, dtypes)?);
     let (options, watching) =
@@ -126,13 +139,18 @@ fn on_threads(world: &World, ranks: usize, dtypes: &[DType], progress: &Arc<dyn 
         let rank = comm.rank();
         let progress: &dyn Progress = if rank == 0 { &*watching } else { &graphweft_graph::progress::Silent };
         let comm = (comm.size() > 1).then_some(&comm);
-        Ok(probe.measure(place.of_rank(rank), precision, comm, progress)?)
+        Ok(probe.measure((place.of_rank(rank), precision), comm, rounds, progress)?)
     })?;
     all.into_iter().next().ok_or(Error::Refused)
 }
 
 /// Among processes, if the one that leads wants it.
-fn among(world: &World, wanted: bool, dtypes: &[DType], progress: &Arc<dyn Progress>) -> Result<Option<Measured>> {
+fn among(
+    world: &World,
+    (wanted, rounds): (bool, usize),
+    dtypes: &[DType],
+    progress: &Arc<dyn Progress>,
+) -> Result<Option<Measured>> {
     let (place, precision) = (world.place(), world.precision());
     let (progress, dtypes) = (Arc::clone(progress), dtypes.to_vec());
     world.run(move |rank| {
@@ -142,6 +160,7 @@ fn among(world: &World, wanted: bool, dtypes: &[DType], progress: &Arc<dyn Progr
             return Ok(None);
         }
         let probe = Probe::prepare(rank.count(), &dtypes)?;
-        Ok(Some(probe.measure(place.of_rank(rank.index()), precision, Some(link.comm()), &*progress)?))
+        let place = (place.of_rank(rank.index()), precision);
+        Ok(Some(probe.measure(place, Some(link.comm()), rounds, &*progress)?))
     })
 }
