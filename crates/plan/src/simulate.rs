@@ -7,8 +7,9 @@
 //! then are times made of it.
 //!
 //! What is assumed: ranks have equal shares; α grows with the number of ranks as the [description](Description) says; a row that
-//! is needed elsewhere is needed by two edges there; sources are pulled (a cover moves less); and, beyond [`MOST`] groups of nodes, a rank
-//! sends as many bytes as among that many, in more messages. Each is on the side of caution or makes little difference.
+//! is needed elsewhere is needed by two edges there; sources are pulled (a cover moves less); and, beyond [`MOST`] groups of nodes, or
+//! a few more than α where that is larger, a rank sends as many bytes as among that many, in more messages. Each is on the side of
+//! caution or makes little difference.
 
 mod describe;
 mod magnify;
@@ -27,7 +28,7 @@ use magnify::{Scale, magnified};
 
 pub use describe::Description;
 
-/// Groups of nodes that a proxy has at most.
+/// Ranks that play at most, where α does not ask for more groups of nodes.
 pub const MOST: usize = 16;
 /// Rows of a rank of the smallest proxy.
 const ROWS: usize = 512;
@@ -85,25 +86,26 @@ struct Cast {
 }
 
 impl Cast {
-    fn of(strategy: Strategy, ranks: usize) -> Result<Self, String> {
-        let few = ranks.min(MOST);
-        let all = |strategy, groups, of| Ok(Self { strategy, ranks: few, groups, of });
+    fn of(strategy: Strategy, ranks: usize, graph: &Description) -> Result<Self, String> {
+        // A group cannot need more than all rows of all others, nor does it need all of any.
+        let groups = |of: usize, most: usize| of.min(most.max(graph.alpha(of).ceil() as usize + 2));
+        let each = |groups, of| Ok(Self { strategy, ranks: groups, groups, of });
+        let whole = |ranks| Ok(Self { strategy, ranks, groups: 1, of: 1 });
         match strategy {
-            Strategy::Local => all(strategy, 1, 1),
+            Strategy::Local => whole(1),
             Strategy::Pipeline { .. } => Err("pipelines are not simulated".into()),
-            Strategy::Halo(_) | Strategy::Ring { .. } | Strategy::Isolated => all(strategy, few, ranks),
+            Strategy::Halo(_) | Strategy::Ring { .. } | Strategy::Isolated => each(groups(ranks, MOST), ranks),
             Strategy::Gather | Strategy::Heads if ranks > MOST => {
                 Err(format!("every one of {ranks} ranks would work on all nodes"))
             }
-            Strategy::Gather => all(strategy, few, ranks),
-            Strategy::Heads => all(strategy, 1, 1),
+            Strategy::Gather => each(ranks, ranks),
+            Strategy::Heads => whole(ranks),
             Strategy::Grid { nodes, heads, inside } => {
                 if inside == Inside::Gather {
                     // What was magnified came out up to 1.7 times as large as what a rank holds.
                     return Err("what groups that gather would hold is not known".into());
                 }
-                // Groups that are few may be large.
-                let groups = nodes.min((MOST / heads).max(2));
+                let groups = groups(nodes, MOST / heads);
                 let strategy = Strategy::Grid { nodes: groups, heads, inside };
                 Ok(Self { strategy, ranks: groups * heads, groups, of: nodes })
             }
@@ -140,7 +142,7 @@ impl Simulation<'_> {
 
 impl Rehearse for Simulation<'_> {
     fn rehearse(&self, candidate: &Candidate) -> Result<Vec<Part>, String> {
-        let cast = Cast::of(candidate.strategy, self.ranks)?;
+        let cast = Cast::of(candidate.strategy, self.ranks, self.graph)?;
         let played = self.played(candidate, &cast)?;
         // Of many nodes few are left: most messages go between them, as in the real thing.
         let mut network = self.profile.network;
@@ -157,5 +159,52 @@ impl Rehearse for Simulation<'_> {
             peak: p.peak,
         };
         Ok(played.iter().zip(&times).map(part).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use graphweft_graph::partition::{Method, Options, PartitionStats, partition, statistics};
+    use graphweft_graph::progress::Silent;
+    use graphweft_model::Remat;
+
+    use super::*;
+
+    /// Looks at proxies and plays nothing.
+    struct Looks {
+        groups: usize,
+        seen: RefCell<Vec<PartitionStats>>,
+    }
+
+    impl Theatre for Looks {
+        fn play(&self, graph: Csr<u32>, _: usize, _: &Candidate) -> Result<Vec<Played>, String> {
+            let parts = partition(&graph, &Options::new(Method::Contiguous, self.groups), &Silent).unwrap();
+            self.seen.borrow_mut().push(statistics(&graph, &parts));
+            Ok(Vec::new())
+        }
+    }
+
+    /// The parts of the three proxies of a graph with this α on any number of ranks.
+    fn proxies(strategy: Strategy, ranks: usize, alpha: f64) -> Vec<PartitionStats> {
+        let graph = format!("nodes=1e9,edges=1e11,features=8,classes=4,alpha={alpha},growth=0").parse().unwrap();
+        let cast = Cast::of(strategy, ranks, &graph).unwrap();
+        let theatre = Looks { groups: cast.groups, seen: RefCell::default() };
+        let profile = Profile::find("64-cpu-25g").unwrap();
+        let simulation = Simulation { graph: &graph, ranks, profile: &profile, theatre: &theatre };
+        let candidate = Candidate { strategy, partition: None, remat: Remat::None };
+        simulation.played(&candidate, &cast).unwrap();
+        theatre.seen.take()
+    }
+
+    #[test]
+    fn groups_of_a_grid_need_as_much_of_others_as_those_of_the_graph() {
+        for (heads, alpha) in [(2, 1.0), (8, 2.0), (8, 4.0)] {
+            let grid = Strategy::Grid { nodes: 512, heads, inside: Inside::Halo(Cover::Least) };
+            for seen in proxies(grid, 512 * heads, alpha) {
+                assert!((seen.alpha / alpha - 1.0).abs() < 0.03, "{heads} heads: {} for {alpha}", seen.alpha);
+            }
+        }
     }
 }
