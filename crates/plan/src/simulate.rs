@@ -34,8 +34,12 @@ pub const MOST: usize = 16;
 const ROWS: usize = 512;
 /// The same where the rows of all ranks are summed up: what is larger would go in several rounds, whose number depends on it.
 const GATHERED_ROWS: usize = 64;
-/// Edges into each of its rows.
+/// Edges into each of its rows, where few of them are cut.
 const DEGREE: usize = 8;
+/// Edges into a row for each row of others that is needed: two of them are cut, so half of all edges at most.
+const PER_ROW_OF_OTHERS: f64 = 4.0;
+/// Rows of a rank where there are so many edges into each that fewer will do.
+const FEWEST_ROWS: usize = 64;
 
 /// What a rank did in a rehearsal.
 #[derive(Clone, Debug)]
@@ -122,11 +126,12 @@ impl Simulation<'_> {
             self.theatre.play(graph, cast.ranks, &Candidate { strategy: cast.strategy, ..*candidate })
         };
         let gathers = matches!(cast.strategy, Strategy::Gather | Strategy::Grid { inside: Inside::Gather, .. });
-        let rows = if gathers { GATHERED_ROWS } else { ROWS };
-        let points = [play(rows, DEGREE)?, play(2 * rows, DEGREE)?, play(rows, 2 * DEGREE)?];
+        let degree = DEGREE.max((PER_ROW_OF_OTHERS * alpha).ceil() as usize);
+        let rows = if gathers { GATHERED_ROWS } else { (ROWS * DEGREE / degree).max(FEWEST_ROWS) };
+        let points = [play(rows, degree)?, play(2 * rows, degree)?, play(rows, 2 * degree)?];
         let scale = Scale {
             rows: self.graph.nodes / self.ranks as f64 / rows as f64,
-            degree: self.graph.edges / self.graph.nodes / DEGREE as f64,
+            degree: self.graph.edges / self.graph.nodes / degree as f64,
         };
         magnified(&points, scale)
     }
@@ -204,6 +209,16 @@ mod tests {
             let grid = Strategy::Grid { nodes: 512, heads, inside: Inside::Halo(Cover::Least) };
             for seen in proxies(grid, 512 * heads, alpha) {
                 assert!((seen.alpha / alpha - 1.0).abs() < 0.03, "{heads} heads: {} for {alpha}", seen.alpha);
+            }
+        }
+    }
+
+    #[test]
+    fn where_much_is_needed_of_others_half_of_the_edges_stay_inside() {
+        for alpha in [6.0, 8.8, 20.0] {
+            for seen in proxies(Strategy::Halo(Cover::Plain), 4096, alpha) {
+                assert!((seen.alpha / alpha - 1.0).abs() < 0.03, "{} for {alpha}", seen.alpha);
+                assert!(seen.cut < 0.51, "{alpha}: {} of the edges are cut", seen.cut);
             }
         }
     }
