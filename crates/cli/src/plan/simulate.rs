@@ -17,6 +17,12 @@ use plotters::prelude::*;
 use super::{Args, figure as bars, text, title, to_json};
 use crate::ui::Ui;
 
+/// Letters of a title and of a caption that are as long as a figure is wide.
+const TITLE: usize = 70;
+const CAPTION: usize = 110;
+/// More ticks of an axis than this are too many.
+const MOST_TICKS: usize = 14;
+
 pub(super) fn run(args: &Args, config: &Config, graph: &Description, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let progress: Arc<dyn Progress> = Arc::new(ui.clone());
     let Some(profile) = planner::profile(config, world, world.leads(), &progress)? else { return Ok(()) };
@@ -29,20 +35,13 @@ pub(super) fn run(args: &Args, config: &Config, graph: &Description, world: &Wor
         bars::write(path, &title, &found, memory)?;
     }
     if let Some(path) = &args.scaling {
-        scaling(path, &title, config, graph, &profile, ranks)?;
+        scaling(path, config, graph, &profile, ranks)?;
     }
     ui.result(&to_json(&found, "simulated", ranks, memory, &profile), || text(&found, &title, &profile))
 }
 
 /// The fastest of every family that fits, by the number of ranks.
-fn scaling(
-    path: &Path,
-    title: &str,
-    config: &Config,
-    graph: &Description,
-    profile: &Profile,
-    most: usize,
-) -> anyhow::Result<()> {
+fn scaling(path: &Path, config: &Config, graph: &Description, profile: &Profile, most: usize) -> anyhow::Result<()> {
     let mut lines: BTreeMap<&'static str, Vec<(f64, f64)>> = BTreeMap::new();
     for ranks in std::iter::successors(Some(1), |p| Some(2 * p)).take_while(|p| *p <= most) {
         // Where nothing fits there is no point.
@@ -51,8 +50,18 @@ fn scaling(
             lines.entry(family).or_default().push((ranks as f64, seconds));
         }
     }
-    let panel: figure::Panel<'_> = Box::new(|area| draw(area, &lines));
-    Ok(figure::write(path, title, &[panel])?)
+    let (title, caption) = headings(&config.model_name(), graph, most, profile);
+    let panel: figure::Panel<'_> = Box::new(|area| draw(area, &caption, &lines));
+    Ok(figure::write(path, &title, &[panel])?)
+}
+
+/// The title of a curve, and what is below it.
+fn headings(model: &str, graph: &Description, ranks: usize, profile: &Profile) -> (String, String) {
+    let size = format!("{:.2e} nodes, {:.2e} edges", graph.nodes, graph.edges);
+    let alpha = format!("α = {:.2} on {ranks} ranks", graph.alpha(ranks));
+    let title = format!("{model} on {size}; simulated");
+    let caption = format!("the fastest of each kind that fits; {alpha}; {}", profile.about);
+    (shortened(&title, TITLE), shortened(&caption, CAPTION))
 }
 
 fn fastest(found: &Found) -> BTreeMap<&'static str, f64> {
@@ -76,16 +85,23 @@ fn fastest(found: &Found) -> BTreeMap<&'static str, f64> {
     all
 }
 
-fn draw(area: &Area<'_>, lines: &BTreeMap<&'static str, Vec<(f64, f64)>>) -> Drawn {
+/// The ticks are chosen here: by itself a logarithmic axis has none below 0.1.
+fn draw(area: &Area<'_>, caption: &str, lines: &BTreeMap<&'static str, Vec<(f64, f64)>>) -> Drawn {
     let all = || lines.values().flatten();
     let bounds = |of: fn(&(f64, f64)) -> f64| {
-        all().map(of).fold((f64::INFINITY, f64::MIN_POSITIVE), |(low, high), x| (low.min(x), high.max(x)))
+        let (low, high) = all().map(of).fold((f64::INFINITY, f64::MIN_POSITIVE), |(l, h), x| (l.min(x), h.max(x)));
+        (low.min(high), high)
     };
     let ((x0, x1), (y0, y1)) = (bounds(|p| p.0), bounds(|p| p.1));
-    let (x0, y0) = (x0.min(x1), y0.min(y1));
-    let (x, y) = ((x0 * 0.9..x1 * 1.1).log_scale(), (y0 * 0.7..y1 * 3.0).log_scale());
-    let mut chart = axes(area, "the fastest of each kind that fits", 84, (x, y))?;
-    mesh(&mut chart, ("ranks (log scale)", "seconds per epoch (log scale)")).draw()?;
+    let y = (y0 * 0.7, y1 * 3.0);
+    let doubled = std::iter::successors(Some(1.0_f64), |p| Some(2.0 * p)).take_while(|p| *p <= x1);
+    let x_axis = (x0 * 0.9..x1 * 1.1).log_scale().with_key_points(doubled.collect());
+    let y_axis = (y.0..y.1).log_scale().with_key_points(ticks(y.0, y.1));
+    let mut chart = axes(area, caption, 84, (x_axis, y_axis))?;
+    mesh(&mut chart, ("ranks (log scale)", "seconds per epoch (log scale)"))
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .y_label_formatter(&|y| tick(*y))
+        .draw()?;
     let colours = [STRONG, COOL, INK, FAINT, RGBColor(60, 130, 120), RGBColor(150, 120, 190)];
     for ((name, points), colour) in lines.iter().zip(colours) {
         chart
@@ -95,4 +111,67 @@ fn draw(area: &Area<'_>, lines: &BTreeMap<&'static str, Vec<(f64, f64)>>) -> Dra
         chart.draw_series(points.iter().map(|p| Circle::new(*p, 3, colour.filled())))?;
     }
     legend(&mut chart, SeriesLabelPosition::UpperRight)
+}
+
+/// 1, 2 and 5 times the powers of ten between two numbers; the powers alone where that would be many.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    let of = |steps: &[f64]| -> Vec<f64> {
+        let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let all = powers.flat_map(|k| steps.iter().map(move |step| step * 10_f64.powi(k)));
+        all.filter(|x| (low..=high).contains(x)).collect()
+    };
+    let fine = of(&[1.0, 2.0, 5.0]);
+    if fine.len() > MOST_TICKS { of(&[1.0]) } else { fine }
+}
+
+/// One digit that counts.
+fn tick(x: f64) -> String {
+    // A power may be a little less than it is.
+    let digits = (-(x * (1.0 + 1e-9)).log10().floor()).clamp(0.0, 9.0) as usize;
+    if x >= 1e6 { format!("{x:.0e}") } else { format!("{x:.digits$}") }
+}
+
+/// As much as there is room for.
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.into();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written in a figure.
+    fn words(title: &str, caption: &str, points: &[(f64, f64)]) -> Vec<String> {
+        let path = std::env::temp_dir().join(format!("graphweft-scaling-{}-{}.svg", std::process::id(), points.len()));
+        let lines = BTreeMap::from([("halo", points.to_vec())]);
+        let panel: figure::Panel<'_> = Box::new(|area| draw(area, caption, &lines));
+        figure::write(&path, title, &[panel]).unwrap();
+        let svg = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let texts = svg.split("<text").skip(1).filter_map(|t| Some(t.split_once('>')?.1.split_once('<')?.0.trim()));
+        texts.map(String::from).collect()
+    }
+
+    #[test]
+    fn a_curve_has_ticks_that_can_be_read_at_any_scale() {
+        let words = words("title", "caption", &[(1.0, 0.093), (2.0, 0.0317), (4.0, 0.0168), (8.0, 0.0093)]);
+        for tick in ["1", "2", "4", "8", "0.01", "0.02", "0.05", "0.1", "0.2"] {
+            assert!(words.iter().any(|w| w == tick), "{tick}: {words:?}");
+        }
+        assert!(words.iter().all(|w| w.len() < 40), "{words:?}");
+        assert_eq!(ticks(1e-4, 1e4).len(), 9);
+        assert_eq!([3600.0, 0.7, 0.05].map(tick), ["3600", "0.7", "0.05"]);
+    }
+
+    #[test]
+    fn titles_end_where_the_figure_does() {
+        let graph = "nodes=111059956,edges=3.23e9,features=128,classes=172".parse().unwrap();
+        let profile = Profile::find("2x4-gpu-100g").unwrap();
+        let (title, caption) = headings("polynormer", &graph, 4096, &profile);
+        assert!(title.chars().count() <= TITLE && caption.chars().count() <= CAPTION, "{title}\n{caption}");
+        assert!(caption.contains("α = ") && caption.contains(&profile.about), "{caption}");
+    }
 }
