@@ -1,5 +1,7 @@
 //! Memory for what other ranks send of a sum, where the sum is made.
 
+use std::mem::MaybeUninit;
+
 use crate::add::add_up;
 use crate::collective::place;
 use crate::error::Result;
@@ -8,7 +10,8 @@ use crate::gpu;
 use crate::view::{Place, View};
 
 pub(crate) enum Scratch {
-    Host(Vec<u64>),
+    /// Words, so that every type is aligned. They are written before they are read, so nothing clears them.
+    Host(Box<[MaybeUninit<u64>]>),
     #[cfg(feature = "cuda")]
     Gpu(gpu::Memory),
     /// Of so many bytes.
@@ -19,7 +22,7 @@ impl Scratch {
     /// Memory of the same kind as a view's.
     pub(crate) fn beside(view: View, bytes: usize) -> Result<Self> {
         match view.place {
-            Place::Host => Ok(Self::Host(vec![0; bytes.div_ceil(8)])),
+            Place::Host => Ok(Self::Host(Box::new_uninit_slice(bytes.div_ceil(8)))),
             #[cfg(feature = "cuda")]
             Place::Cuda(gpu) => Ok(Self::Gpu(gpu::Memory::take(gpu, bytes)?)),
             #[cfg(not(feature = "cuda"))]
@@ -31,7 +34,7 @@ impl Scratch {
     /// All of it, of the place and type of the view that it is beside.
     pub(crate) fn view(&mut self, beside: View) -> View {
         match self {
-            Self::Host(words) => View::host_mut(words, beside.dtype),
+            Self::Host(words) => View { pointer: words.as_mut_ptr().cast(), bytes: size_of_val(&**words), ..beside },
             #[cfg(feature = "cuda")]
             Self::Gpu(memory) => View { pointer: memory.pointer(), bytes: memory.bytes(), ..beside },
             Self::Nowhere(bytes) => View::nowhere(*bytes, beside.dtype),

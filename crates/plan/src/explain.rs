@@ -82,6 +82,10 @@ pub(crate) fn why(choice: &Candidate, p: &Prediction, all: &[Assessed], facts: &
             ));
         }
     }
+    let fastest = all.first().filter(|a| a.feasible).and_then(|a| Some((a.candidate, a.prediction?)));
+    if let Some((fastest, q)) = fastest.filter(|(fastest, _)| fastest != choice) {
+        parts.push(format!("{fastest} is as fast and needs {}, not {}", bytes(q.peak.total()), bytes(p.peak.total())));
+    }
     let other = |a: &&Assessed| family(a.candidate.strategy) != family(choice.strategy);
     let next = all.iter().filter(|a| a.feasible).find(other).and_then(|a| Some((a.candidate, a.prediction?)));
     if let Some((next, q)) = next {

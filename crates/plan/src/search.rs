@@ -1,4 +1,5 @@
-//! The search: every candidate is rehearsed, those that do not fit are out, the fastest of the others is chosen.
+//! The search: every candidate is rehearsed, those that do not fit are out, the fastest of the others is chosen; of those whose times
+//! are [alike](ALIKE), the one that needs least memory.
 //!
 //! Computing again what could be kept costs time and saves memory. So each strategy is rehearsed keeping everything, and with
 //! more computed again only until it fits: what would be slower without need is not tried. Nothing else is left out unseen, and
@@ -15,6 +16,9 @@ use graphweft_tensor::{Tag, Usage};
 use crate::candidates::{Candidate, name_of, remats, strategies};
 use crate::error::{Error, Result};
 use crate::explain::{self, Facts};
+
+/// Times that differ by less than this factor are the same, for all that is known before a run.
+pub const ALIKE: f64 = 1.01;
 
 /// One rank's part of a rehearsed step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -118,7 +122,7 @@ pub struct Assessed {
 /// What was found.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The fastest that fits, with its prediction.
+    /// The fastest that fits, or one that is as fast and needs less memory, with its prediction.
     pub choice: (Candidate, Prediction),
     /// What decided, in one sentence.
     pub why: String,
@@ -150,8 +154,9 @@ pub fn search(space: &Space, stage: &dyn Rehearse, facts: &Facts, progress: &dyn
         all.push(Assessed { candidate, prediction: None, feasible: false, reason: Some(reason.clone()) });
     }
     all.sort_by(order);
-    let best = all.first().filter(|a| a.feasible);
-    let Some((candidate, Some(prediction))) = best.map(|a| (a.candidate, a.prediction)) else {
+    let feasible = || all.iter().filter(|a| a.feasible).filter_map(|a| Some((a.candidate, a.prediction?)));
+    let alike = |(_, p): &(Candidate, Prediction)| feasible().all(|(_, other)| p.seconds <= other.seconds * ALIKE);
+    let Some((candidate, prediction)) = feasible().filter(alike).min_by_key(|(_, p)| p.peak.total()) else {
         return Err(nothing_fits(&all, facts));
     };
     let why = explain::why(&candidate, &prediction, &all, facts);
@@ -294,6 +299,19 @@ mod tests {
         assert!(reason(Strategy::Gather, Remat::None).contains("300 B more than a rank has"));
         assert!(reason(Strategy::Gather, Remat::Layer).contains("without need"));
         assert!(reason(Strategy::Heads, Remat::None).contains("no heads"));
+    }
+
+    #[test]
+    fn of_those_that_are_as_fast_the_smallest_is_chosen() {
+        let chosen = |told| run(2000, told).unwrap();
+        let found = chosen(|c| match c.strategy {
+            Strategy::Gather => Ok((1.0, 1000)),
+            Strategy::Ring { .. } => Ok((1.009, 100)),
+            _ => Ok((1.02, 10)),
+        });
+        assert!(matches!(found.choice.0.strategy, Strategy::Ring { .. }), "{}", found.choice.0);
+        assert!(found.why.contains("gather, contiguous is as fast"), "{}", found.why);
+        assert_eq!(found.candidates[0].candidate.strategy, Strategy::Gather, "the fastest is first in the table");
     }
 
     #[test]

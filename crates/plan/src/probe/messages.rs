@@ -7,7 +7,6 @@ use graphweft_comm::{Communicator, Message, Type, View};
 
 use super::LABEL;
 use crate::error::Result;
-use crate::fit;
 
 /// Sizes in bytes, and how often each is sent.
 const SIZES: [(usize, usize); 5] = [(8, 200), (1 << 12, 100), (1 << 16, 50), (1 << 20, 12), (1 << 24, 4)];
@@ -31,8 +30,37 @@ pub(super) fn measure(comm: &Rc<dyn Communicator>) -> Result<(f64, f64)> {
         exchange()?;
         let mut seconds = (0..times).map(|_| exchange()).collect::<Result<Vec<f64>>>()?;
         seconds.sort_by(f64::total_cmp);
-        samples.push(([1.0, bytes as f64], seconds[times / 2]));
+        samples.push((bytes as f64, seconds[times / 2]));
     }
-    let [empty, byte] = fit::rates(&samples);
-    Ok((empty, byte))
+    Ok(rates(&samples))
+}
+
+/// The seconds of an empty message and of each byte, from sizes and times, the smallest first. What is short may fit into caches and
+/// buffers on the way, so the two longest tell of bytes.
+fn rates(samples: &[(f64, f64)]) -> (f64, f64) {
+    let empty = samples.first().map_or(0.0, |(_, t)| *t);
+    let byte = match samples {
+        [.., (long, at_long), (longest, at_longest)] if at_longest > at_long => {
+            (at_longest - at_long) / (longest - long)
+        }
+        [.., (longest, at_longest)] => at_longest / longest,
+        [] => 0.0,
+    };
+    (empty, byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_messages_tell_of_bytes() {
+        // 100 µs, then a buffer of 100 kB that takes no time, then 10 ns a byte.
+        let time = |bytes: f64| 1e-4 + 1e-8 * (bytes - 1e5).max(0.0);
+        let samples: Vec<(f64, f64)> = SIZES.iter().map(|(bytes, _)| (*bytes as f64, time(*bytes as f64))).collect();
+        let (empty, byte) = rates(&samples);
+        assert!((empty / 1e-4 - 1.0).abs() < 1e-9 && (byte / 1e-8 - 1.0).abs() < 1e-9, "{empty} {byte}");
+        // A clock that was disturbed says nothing that is negative.
+        assert_eq!(rates(&[(10.0, 5.0), (20.0, 4.0)]).1, 4.0 / 20.0);
+    }
 }
