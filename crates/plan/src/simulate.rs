@@ -46,10 +46,25 @@ const FEWEST_ROWS: usize = 64;
 pub struct Played {
     /// What it would compute, send and wait for.
     pub log: Log<Work>,
-    /// Memory when most was in use.
-    pub peak: Usage,
+    /// Memory.
+    pub peak: Peak,
     /// Bytes sent.
     pub sent: u64,
+}
+
+/// Memory of a rank over time.
+#[derive(Clone, Debug)]
+pub struct Peak {
+    /// When most was in use.
+    pub most: Usage,
+    /// Whenever a kernel ran, in order: graphs of different sizes may need most at different moments.
+    pub at_kernels: Vec<Usage>,
+}
+
+impl PartialEq<Usage> for Peak {
+    fn eq(&self, most: &Usage) -> bool {
+        self.most == *most
+    }
 }
 
 /// Rehearses a model on a small graph whose nodes are divided into equal ranges.
@@ -161,7 +176,7 @@ impl Rehearse for Simulation<'_> {
             compute: t.computing,
             seconds: t.end + more,
             sent: (p.sent as f64 * self.ranks as f64 / cast.ranks as f64) as u64,
-            peak: p.peak,
+            peak: p.peak.most,
         };
         Ok(played.iter().zip(&times).map(part).collect())
     }

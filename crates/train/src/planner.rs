@@ -279,7 +279,7 @@ impl Rehearse for Actors<'_> {
             compute: times.computing,
             seconds: times.end,
             sent: rank.sent.iter().map(|s| s.bytes).sum(),
-            peak: rank.peak,
+            peak: rank.peak.most,
         };
         Ok(rehearsal.ranks.iter().zip(&times).map(part).collect())
     }

@@ -17,6 +17,7 @@ use graphweft_graph::dataset::Split;
 use graphweft_graph::partition::Partition;
 use graphweft_model::Prepared;
 use graphweft_parallel::{Layout, Strategy};
+use graphweft_plan::simulate::Peak;
 use graphweft_tensor::dry::Kind;
 use graphweft_tensor::{DType, Device, Usage, Work};
 
@@ -48,8 +49,8 @@ pub struct Rehearsal {
 /// What one rank would do.
 #[derive(Clone, Debug)]
 pub struct Rehearsed {
-    /// Memory when most is in use, from the first epoch on.
-    pub peak: Usage,
+    /// Memory, from the first epoch on.
+    pub peak: Peak,
     /// What is sent in an epoch.
     pub sent: Vec<Sent>,
     /// All that is computed, posted and waited for in an epoch.
@@ -139,26 +140,43 @@ struct Scene<'a> {
 impl Scene<'_> {
     /// One rank; also gives the number of parameters that it has for all.
     fn play(&self, comm: Option<Rc<dyn Communicator>>, layout: Option<&Layout>) -> Result<(Rehearsed, usize)> {
-        let recorder = Recorder::told(sum);
-        let heard = recorder.clone();
-        let device = Device::dry(None, Rc::new(move |work| heard.compute(work)));
+        let (recorder, meter) = (Recorder::told(sum), Rc::new(Meter::default()));
+        let (heard, metered) = (recorder.clone(), Rc::clone(&meter));
+        let note = move |work| {
+            metered.note();
+            heard.compute(work);
+        };
+        let device = Device::dry(None, Rc::new(note));
         let rank = match comm {
             None => Rank::alone(&device),
             Some(comm) => Rank::among(Rc::new(Clocked::new(comm, &recorder)), &device),
         };
+        let played = self.play_as(&rank, layout, &recorder, &meter);
+        // Also where it failed: the device has the meter, which must not have the device.
+        meter.stop();
+        played
+    }
+
+    fn play_as(
+        &self,
+        rank: &Rank,
+        layout: Option<&Layout>,
+        recorder: &Recorder<Work>,
+        meter: &Meter,
+    ) -> Result<(Rehearsed, usize)> {
         let rows = self.graph.csr.num_dst().max(1) as f64;
         let learned = self.split.map_or(1.0, |split| split.train.len() as f64 / rows);
         let lesson = |shard: &Shard| Lesson::unread(shard, self.data.target.as_ref(), learned);
         if let Strategy::Pipeline { .. } = self.plan.strategy {
-            return self.play_stage(&rank, &recorder, lesson);
+            return self.play_stage(rank, recorder, meter, lesson);
         }
         let strategy = (&self.plan.strategy, layout);
-        let shard = Shard::with_layout(&rank, self.data, self.graph, strategy, self.config)?;
+        let shard = Shard::with_layout(rank, self.data, self.graph, strategy, self.config)?;
         let lesson = lesson(&shard)?;
         // A rank that learns from pieces has these rows all the same, for exams.
-        let mut pieces = self.chunks.map(|chunks| Unread::new(&rank, self.data, chunks, self.config, self.split));
-        let mut learner = Learner::new(&rank, shard.shape, self.config)?;
-        device.ledger().reset_peak();
+        let mut pieces = self.chunks.map(|chunks| Unread::new(rank, self.data, chunks, self.config, self.split));
+        let mut learner = Learner::new(rank, shard.shape, self.config)?;
+        meter.start(rank.device());
         for epoch in 1..=2 {
             recorder.take();
             rank.reset_sent();
@@ -173,7 +191,7 @@ impl Scene<'_> {
                 None => learner.learn(&shard, &lesson, epoch, self.config.train.lr, &mut |_, _| ()).map(|_| ())?,
             }
         }
-        let (peak, sent, log) = (device.ledger().peak(), rank.sent(), recorder.take());
+        let (peak, sent, log) = (meter.stop(), rank.sent(), recorder.take());
         Ok((Rehearsed { peak, sent, log }, learner.size()))
     }
 
@@ -182,12 +200,13 @@ impl Scene<'_> {
         &self,
         rank: &Rank,
         recorder: &Recorder<Work>,
+        meter: &Meter,
         lesson: impl Fn(&Shard) -> Result<Lesson>,
     ) -> Result<(Rehearsed, usize)> {
         let Self { config, data, graph, plan, .. } = *self;
         let mut stage = pipeline::Stage::new(rank, Plant { config, plan, data, graph }, lesson)?;
-        let (mut learner, ledger) = (stage.learner(config)?, rank.device().ledger());
-        ledger.reset_peak();
+        let mut learner = stage.learner(config)?;
+        meter.start(rank.device());
         for epoch in 1..=3 {
             recorder.take();
             rank.reset_sent();
@@ -195,7 +214,33 @@ impl Scene<'_> {
         }
         let (sent, log) = (rank.sent(), recorder.take());
         stage.exact(&learner)?;
-        Ok((Rehearsed { peak: ledger.peak(), sent, log }, stage.own_size(&learner)))
+        Ok((Rehearsed { peak: meter.stop(), sent, log }, stage.own_size(&learner)))
+    }
+}
+
+/// What a device holds whenever a kernel would run.
+#[derive(Default)]
+struct Meter {
+    device: RefCell<Option<Device>>,
+    at_kernels: RefCell<Vec<Usage>>,
+}
+
+impl Meter {
+    fn start(&self, device: &Device) {
+        device.ledger().reset_peak();
+        self.device.replace(Some(device.clone()));
+    }
+
+    /// A kernel would run now.
+    fn note(&self) {
+        if let Some(device) = &*self.device.borrow() {
+            self.at_kernels.borrow_mut().push(device.ledger().now());
+        }
+    }
+
+    fn stop(&self) -> Peak {
+        let most = self.device.take().map(|device| device.ledger().peak()).unwrap_or_default();
+        Peak { most, at_kernels: self.at_kernels.take() }
     }
 }
 

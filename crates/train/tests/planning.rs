@@ -198,3 +198,38 @@ fn a_description_is_planned_like_the_graph_that_it_describes() {
     }
     assert!(compared >= 5, "{compared}");
 }
+
+#[test]
+fn parts_with_many_rows_of_a_described_graph_hold_what_those_of_the_graph_hold() {
+    let (profile, mut wrong) = (slow(), Vec::new());
+    for (ranks, strategy, remat) in [
+        (1, "local", "none"),
+        (1, "local", "layer"),
+        (1, "local", "both"),
+        (4, "gather", "none"),
+        (4, "halo:plain", "none"),
+        (4, "halo:plain", "layer"),
+        (4, "ring", "layer"),
+        (4, "grid:2x2", "layer"),
+    ] {
+        let [strategy, remat] = [format!("parallel.strategy={strategy}"), format!("compute.remat={remat}")];
+        let shape = ["model.hidden=128", "compute.dtype=bf16", "train.dropout=0.1", "parallel.partition=contiguous"];
+        let more: Vec<&str> = shape.iter().copied().chain([strategy.as_str(), remat.as_str()]).collect();
+        let config = settings("sbm:24000:10:16:f=64", &more);
+        let data = Data::open_unread(&config.data, &config.encoding, (Some(WIDTH), Some(CLASSES)), &Silent).unwrap();
+        let graph = config.model.prepare(data.graph.clone(), 0).unwrap();
+        let real = Planner { config: &config, ranks, data: &data, graph: &graph, profile: &profile };
+        let real = real.plan(&Silent).unwrap();
+        let alpha = real.plan.parts.as_ref().map_or(0.0, |parts| statistics(&data.graph, parts).alpha);
+        let (nodes, edges) = (data.graph.num_dst(), data.graph.num_edges());
+        let described =
+            format!("nodes={nodes},edges={edges},features={WIDTH},classes={CLASSES},alpha={alpha},growth=0");
+        let simulated = simulate(&config, ranks, &described.parse().unwrap(), &profile, &Silent).unwrap();
+        let [p, q] = [&simulated, &real.found].map(|found| found.choice.1.peak);
+        let apart = p.total() as f64 / q.total() as f64 - 1.0;
+        if apart.abs() > 0.03 {
+            wrong.push(format!("{strategy} {remat}: {apart:+.3}\n{p}\nfor\n{q}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -5,7 +5,7 @@ use graphweft_comm::{Event, Parcel};
 use graphweft_tensor::Usage;
 use graphweft_tensor::dry::{Kind, Work};
 
-use super::Played;
+use super::{Peak, Played};
 
 /// How many times as many rows a rank has, and edges into each.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +60,21 @@ fn of_rank(points: [&Played; 3], scale: Scale) -> Result<Played, String> {
             _ => return Err(unlike()),
         });
     }
-    let peak = Usage::new(|tag| scale.of(points.map(|p| p.peak.of(tag) as f64)) as u64);
+    let peak = peak(points.map(|p| &p.peak.at_kernels[..]), scale).ok_or_else(unlike)?;
     Ok(Played { log, peak, sent: scale.of(points.map(|p| p.sent as f64)) as u64 })
+}
+
+/// Moment by moment: where a small graph needs most, a large one may not. What is taken and given back before a kernel runs is
+/// little.
+fn peak(points: [&[Usage]; 3], scale: Scale) -> Option<Peak> {
+    let [a, b, c] = points;
+    let same = a.len() == b.len() && a.len() == c.len();
+    let one = |((a, b), c): ((&Usage, &Usage), &Usage)| {
+        Usage::new(|tag| scale.of([a, b, c].map(|usage| usage.of(tag) as f64)) as u64)
+    };
+    let at_kernels: Vec<Usage> = a.iter().zip(b).zip(c).map(one).collect();
+    let most = at_kernels.iter().copied().max_by_key(Usage::total).unwrap_or_default();
+    same.then_some(Peak { most, at_kernels })
 }
 
 fn parcels(points: [&Vec<Parcel>; 3], scale: Scale) -> Option<Vec<Parcel>> {
@@ -114,6 +127,8 @@ pub(super) fn posts(log: &[Event<Work>]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use graphweft_tensor::Tag;
+
     use super::*;
 
     #[test]
@@ -123,5 +138,25 @@ mod tests {
         let found = scale.of([truth(1.0, 1.0), truth(2.0, 1.0), truth(1.0, 2.0)]);
         assert!((found - truth(1000.0, 6.5)).abs() < 1e-6, "{found}");
         assert_eq!(scale.count([7, 7, 7]), 7);
+    }
+
+    #[test]
+    fn a_large_graph_may_need_most_at_another_moment_than_a_small_one() {
+        // Parameters first, then rows: the small graph has its peak with the parameters, all others with the rows.
+        let moments = |rows: u64| {
+            let usage = |parameters, activations| {
+                Usage::new(|tag| match tag {
+                    Tag::Parameters => parameters,
+                    Tag::Activations => activations,
+                    _ => 0,
+                })
+            };
+            [usage(900, rows), usage(100, 5 * rows)]
+        };
+        let [small, larger] = [moments(100), moments(200)];
+        assert!(small[0].total() > small[1].total() && larger[0].total() == larger[1].total());
+        let found = peak([&small, &larger, &small], Scale { rows: 1000.0, degree: 3.0 }).unwrap();
+        assert_eq!(found.most, moments(100_000)[1]);
+        assert!(peak([&small, &larger[..1], &small], Scale { rows: 2.0, degree: 1.0 }).is_none());
     }
 }
