@@ -28,7 +28,7 @@ pub(super) fn run(args: &Args, config: &Config, graph: &Description, world: &Wor
     let Some(profile) = planner::profile(config, world, world.leads(), &progress)? else { return Ok(()) };
     let ranks = world.ranks();
     let found = planner::simulate(config, ranks, graph, &profile, ui)?;
-    let size = format!("{:.2e} nodes, {:.2e} edges, α = {:.2}", graph.nodes, graph.edges, graph.alpha(ranks));
+    let size = format!("{:.2e} nodes, {:.2e} edges, {}", graph.nodes, graph.edges, graph.assumed(ranks));
     let title = format!("{}; simulated", title(config, &size, ranks, &profile));
     let memory = profile.memory.unwrap_or(f64::MAX) as u64;
     if let Some(path) = &args.plot {
@@ -37,7 +37,9 @@ pub(super) fn run(args: &Args, config: &Config, graph: &Description, world: &Wor
     if let Some(path) = &args.scaling {
         scaling(path, config, graph, &profile, ranks)?;
     }
-    ui.result(&to_json(&found, "simulated", ranks, memory, &profile), || text(&found, &title, &profile))
+    let mut json = to_json(&found, "simulated", ranks, memory, &profile);
+    json["assumed"] = graph.assumed(ranks).into();
+    ui.result(&json, || text(&found, &title, &profile))
 }
 
 /// The fastest of every family that fits, by the number of ranks.

@@ -12,10 +12,16 @@ const GROWTH: f64 = 0.44;
 /// α on eight ranks where nobody says: between a web graph's 0.07 and a random graph's 3 or more.
 const ALPHA: f64 = 0.5;
 
+/// Hits where nobody says: R-MAT of 2¹⁹ and 2²⁰ nodes beside the 50 MB of an H200, rehearsed with its own order of reads, has 0.63 to
+/// 0.84, in the middle 0.76; by epochs that were measured there, 0.80 to 0.95 (benches/plan/SIMULATE.md). A graph whose neighbours are
+/// thrown at random has 0.
+const HITS: f64 = 0.75;
+
 /// A graph by its statistics: `nodes=2.4e6,edges=1.2e8,features=100,classes=47,alpha=0.3`.
 ///
 /// `alpha` is that of a partition for eight ranks; it grows with the power `growth` of the number of ranks, up to what a random
-/// partition would need.
+/// partition would need. `hits` is how much better caches do than if every row were read equally often: of the reads that would
+/// miss then, the share that hits, because few rows are read most and neighbours are read together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
     /// Nodes.
@@ -26,6 +32,8 @@ pub struct Description {
     pub features: usize,
     /// Classes.
     pub classes: usize,
+    /// Of rows that a cache would not have if all were read equally often, the share that it has.
+    pub hits: f64,
     at_eight: f64,
     growth: f64,
 }
@@ -37,6 +45,12 @@ impl Description {
         // Thrown at random, a node's neighbours miss a part with probability (1 − 1/P)^degree.
         let random = (p - 1.0) * (1.0 - (1.0 - 1.0 / p).powf(self.edges / self.nodes));
         if ranks <= 1 { 0.0 } else { (self.at_eight * (p / AT).powf(self.growth)).min(random) }
+    }
+
+    /// What is assumed of it on so many ranks, in words.
+    pub fn assumed(&self, ranks: usize) -> String {
+        let (alpha, growth, hits) = (self.alpha(ranks), self.growth, 100.0 * self.hits);
+        format!("α = {alpha:.2} (growth {growth:.2}), caches have {hits:.0} % of what they would miss at random")
     }
 }
 
@@ -50,7 +64,7 @@ impl FromStr for Description {
             remedy: remedy.into(),
         };
         let example = "write e.g. nodes=2.4e6,edges=1.2e8,features=100,classes=47,alpha=0.3";
-        let (mut numbers, names) = ([None; 6], ["nodes", "edges", "features", "classes", "alpha", "growth"]);
+        let (mut numbers, names) = ([None; 7], ["nodes", "edges", "features", "classes", "alpha", "growth", "hits"]);
         for part in text.split(',') {
             let (name, value) = part.split_once('=').ok_or_else(|| wrong(part, "there is no =".into(), example))?;
             let place = names.iter().position(|known| *known == name.trim());
@@ -65,11 +79,16 @@ impl FromStr for Description {
             }
             Err(wrong(names[place], format!("{number} is not between 1 and {most:e}"), example))
         };
+        let hits = numbers[6].unwrap_or(HITS);
+        if hits > 1.0 {
+            return Err(wrong("hits", format!("{hits} is no share"), "give a number from 0 to 1"));
+        }
         Ok(Self {
             nodes: needed(0, 1e12)?,
             edges: needed(1, 1e14)?,
             features: needed(2, 1e6)? as usize,
             classes: needed(3, 1e6)? as usize,
+            hits,
             at_eight: numbers[4].unwrap_or(ALPHA),
             growth: numbers[5].unwrap_or(GROWTH),
         })
@@ -94,6 +113,7 @@ mod tests {
             ("nodes=1,edges=x,features=1,classes=1", "\"x\""),
             ("nodes=0,edges=1,features=1,classes=1", "nodes: 0"),
             ("size=3", "size"),
+            ("nodes=1,edges=1,features=1,classes=1,hits=1.5", "hits: 1.5"),
             ("", "="),
         ] {
             let message = text.parse::<Description>().unwrap_err().to_string();

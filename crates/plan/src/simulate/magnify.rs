@@ -101,7 +101,8 @@ fn work(points: [&Work; 3], scale: Scale) -> Option<Work> {
             fours: scale.count([fours, f1, f2]),
             sources: scale.count([sources, s1, s2]),
             row,
-            // The proxy's neighbours are near one another; those of the graph may not be.
+            // The proxy's neighbours are nearer to one another than those of the graph, of which the description says how often
+            // caches hit.
             reuse: None,
             width,
             heads,
