@@ -44,7 +44,7 @@ impl Device {
     /// use graphweft_tensor::{Device, Tag};
     /// let device = Device::dry(Some(1000), Rc::new(|work| println!("{work:?}")));
     /// let m = device.upload(2, 2, &[1.0f32, 2.0, 3.0, 4.0], Tag::Activations)?;
-    /// assert_eq!((m.to_vec::<f32>()?, device.ledger().now().total()), (vec![0.0; 4], 16));
+    /// assert_eq!((m.to_vec::<f32>()?, device.ledger().now().total()), (vec![1.0; 4], 16));
     /// assert!(device.zeros("too much", 10, 100, m.dtype(), Tag::Activations).is_err());
     /// # Ok::<(), graphweft_tensor::Error>(())
     /// ```
