@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """What a pipeline costs in accuracy, and what it saves in time and memory.
 
-    run.py --data DIR [--build BINARY] [--jobs N] [--only REGEX] [--seconds S] [--results FILE] [--table]
+    run.py --data DIR [--build BINARY] [--jobs N] [--device D] [--only REGEX] [--seconds S] [--results FILE] [--table]
 
 Three kinds of rows, each a process of its own, the most telling first:
 
 accuracy  real graphs and a block model, trained exactly and in a pipeline, with its techniques on and off. What a pipeline learns
-          depends on its chunks, not on its stages (a test of crates/train holds that), so runs for P ranks, which have 4·P chunks,
-          are done on one rank and one thread.
+          depends on its chunks, not on its stages or on the ranks of a stage (tests of crates/train hold that), so it is run on one
+          rank. 16 chunks are what 4 stages have, alone or of several ranks each; 32 are what 8 have, and 8 what 2 have.
 memory    the rank that needs most at 32 layers, as a run counts it and as `plan` predicts it.
 speed     emulated: `bench train` of a deep model on 8 ranks, each strategy once for all networks, and what `plan` would choose.
 
@@ -31,52 +31,48 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 COMMON = "train.optimizer=adam data.symmetrise=true data.self_loops=add train.evaluate_every=5 run.checkpoint_every=1000000"
 PLANETOID = f"{COMMON} data.normalise=row train.weight_decay=5e-4 train.dropout=0.5"
-OTHERS = f"{COMMON} data.normalise=row train.weight_decay=5e-5 train.dropout=0.2"
-# name: folder or graph, split, settings
+OTHERS = f"{COMMON} train.weight_decay=5e-5 train.dropout=0.2"
+# name: folder or graph, split, settings, learning rate of all but GT
 GRAPHS = {
-    "cora": ("cora", "public", f"{PLANETOID} train.epochs=200"),
-    "pubmed": ("pubmed", "public", f"{PLANETOID} train.epochs=200"),
-    "photo": ("amazon-photo", "polynormer", f"{OTHERS} train.epochs=150"),
-    "cs": ("coauthor-cs", "polynormer", f"{OTHERS} train.epochs=100"),
-    "blocks": ("sbm:200000:10:12:snr=1.2", None, f"{COMMON} train.dropout=0.2 train.epochs=40 train.evaluate_every=10"),
+    "cora": ("cora", "public", f"{PLANETOID} train.epochs=200", 0.01),
+    "pubmed": ("pubmed", "public", f"{PLANETOID} train.epochs=120", 0.01),
+    "photo": ("amazon-photo", "polynormer", f"{OTHERS} train.epochs=120", 0.005),
+    "cs": ("coauthor-cs", "polynormer", f"{OTHERS} train.epochs=60", 0.005),
+    "blocks": ("sbm:200000:10:12:snr=1.2", None, f"{COMMON} train.dropout=0.2 train.epochs=100 train.evaluate_every=10", 0.005),
 }
 MODELS = {
-    "gcn": "model.hidden=64 train.lr=0.01",
-    "sage": "model.hidden=64 train.lr=0.01",
-    "gcnii": "model.hidden=64 train.lr=0.01",
+    "gcn": "model.hidden=64",
+    "sage": "model.hidden=64",
+    "gcnii": "model.hidden=64",
     "gt": "model.hidden=64 model.heads=4 train.lr=1e-3",
 }
-EIGHT = "parallel.strategy=pipeline pipeline.chunks=32"
+# By the number of chunks, which is four for each stage.
+MANY = "parallel.strategy=pipeline pipeline.chunks=32"
 WAYS = {
     "exact": "",
-    "P = 4": "parallel.strategy=pipeline pipeline.chunks=16",
-    "P = 8": EIGHT,
-    "P = 8, hybrid": "parallel.ranks=2 parallel.strategy=pipeline:1x2 pipeline.chunks=16",
-    "P = 8, same order": f"{EIGHT} pipeline.shuffle=false",
-    "P = 8, gradients once": f"{EIGHT} pipeline.scale=false",
-    "P = 8, fresh history": f"{EIGHT} pipeline.refresh_every=1",
-    "P = 8, none": f"{EIGHT} pipeline.shuffle=false pipeline.scale=false pipeline.refresh_every=1",
+    "8 chunks": "parallel.strategy=pipeline pipeline.chunks=8",
+    "16 chunks": "parallel.strategy=pipeline pipeline.chunks=16",
+    "32 chunks": MANY,
+    "32, same order": f"{MANY} pipeline.shuffle=false",
+    "32, gradients once": f"{MANY} pipeline.scale=false",
+    "32, fresh history": f"{MANY} pipeline.refresh_every=1",
+    "32, none of them": f"{MANY} pipeline.shuffle=false pipeline.scale=false pipeline.refresh_every=1",
 }
-USUAL, ALL = ["exact", "P = 4", "P = 8"], list(WAYS)
-# graph, model, layers, ways, seeds
+USUAL, TECHNIQUES = list(WAYS)[:4], list(WAYS)[4:]
+SEEDS = 3
+# graph, model, layers, way, seed, in the order in which they are run.
 ACCURACY = [
-    ("cora", "gcnii", 8, USUAL, 10),
-    ("cora", "gt", 8, USUAL, 5),
-    ("cora", "gcnii", 32, USUAL, 5),
-    *[("cora", model, layers, USUAL, 3) for layers in (2, 8, 32) for model in ("gcn", "sage")],
-    *[("cora", model, 2, USUAL, 3) for model in ("gcnii", "gt")],
-    ("cora", "gcnii", 8, ALL, 5),
-    *[("photo", model, 8, USUAL, 3) for model in ("gcnii", "gt", "gcn", "sage")],
-    *[("pubmed", model, 8, USUAL, 3) for model in ("gcnii", "gt", "gcn", "sage")],
-    *[("cs", model, 8, USUAL, 3) for model in ("gcnii", "gt")],
-    *[(graph, model, 2, USUAL, 3) for graph in ("photo", "pubmed", "cs") for model in ("gcnii", "gt", "gcn", "sage")],
-    ("photo", "gcnii", 8, ALL, 3),
-    ("cora", "gt", 32, USUAL, 3),
-    ("pubmed", "gcnii", 32, USUAL, 3),
-    ("photo", "gcnii", 32, USUAL, 3),
-    ("blocks", "gcnii", 8, USUAL, 1),
-    *[("cs", model, 8, USUAL, 3) for model in ("gcn", "sage")],
-    *[(graph, model, 32, USUAL, 3) for graph in ("cs", "photo", "pubmed") for model in ("gcnii", "gcn", "sage", "gt")],
+    *[(graph, model, 8, way, seed) for seed in range(SEEDS) for graph in ("cora", "photo", "pubmed", "blocks") for model in ("gcnii", "gt", "gcn", "sage")
+      for way in USUAL],
+    *[(graph, "gcnii", 8, way, seed) for seed in range(SEEDS) for graph in ("cora", "photo") for way in TECHNIQUES],
+    *[("cora", "gcnii", 32, way, seed) for seed in range(SEEDS) for way in USUAL],
+    *[("cs", model, 8, way, seed) for seed in range(SEEDS) for model in ("gcnii", "gt") for way in USUAL],
+    *[(graph, model, 2, way, seed) for seed in range(SEEDS) for graph in ("cora", "photo", "pubmed", "cs", "blocks") for model in ("gcnii", "gt", "gcn", "sage")
+      for way in USUAL],
+    *[(graph, "gt", 8, way, seed) for seed in range(SEEDS) for graph in ("cora", "photo") for way in TECHNIQUES],
+    *[("cora", model, 32, way, seed) for seed in range(SEEDS) for model in ("gt", "gcn", "sage") for way in USUAL],
+    *[(graph, model, 32, way, seed) for seed in range(SEEDS) for graph in ("photo", "pubmed", "blocks", "cs") for model in ("gcnii", "gt", "gcn", "sage")
+      for way in USUAL],
 ]
 # Memory: graph, model, ranks, strategy
 SPREAD = ("halo", "ring", "pipeline", "pipeline:2x")
@@ -99,11 +95,9 @@ def rows():
             seen.add(name)
             all_rows.append((name, kind, command.split()))
 
-    for graph, model, layers, ways, seeds in ACCURACY:
-        for seed in range(seeds):
-            for way in ways:
-                settings = f"model.name={model} model.layers={layers} {MODELS[model]} {WAYS[way]} run.seed={seed}"
-                add(f"{graph} {model} {layers} {way} {seed}", "accuracy", f"train {origin(graph)} {settings} --threads 1")
+    for graph, model, layers, way, seed in ACCURACY:
+        settings = f"model.name={model} model.layers={layers} {MODELS[model]} {WAYS[way]} run.seed={seed}"
+        add(f"{graph} {model} {layers} {way} {seed}", "accuracy", f"train {origin(graph)} {settings} --threads 1")
     for graph, model, ranks, strategy in MEMORY:
         shape = f"pipeline:{ranks // 2}x2" if strategy == "pipeline:2x" else strategy
         settings = (f"model.name={model} model.layers=32 {MODELS[model]} --ranks {ranks} --strategy {shape} compute.remat=layer "
@@ -125,10 +119,10 @@ def rows():
 
 
 def origin(graph, plan=False):
-    folder, split, common = GRAPHS[graph]
+    folder, split, common, rate = GRAPHS[graph]
     where = f"--graph {folder}" if split is None else f"--data {{data}}/{folder}"
     choice = "" if split is None else f" data.split={split}" if plan else f" --split {split}"
-    return f"{where}{choice} --device cpu {common}"
+    return f"{where}{choice} --device cpu {common} train.lr={rate}"
 
 
 def guard(folder):
@@ -169,6 +163,8 @@ def study(args, kept):
         if left < 1:
             return
         command = [str(args.build), *(w.format(data=args.data, profiles=scratch / "profiles") for w in words), "--json"]
+        if kind == "accuracy":
+            command[command.index("cpu")] = args.device
         folder = scratch / hashlib.sha256(name.encode()).hexdigest()[:16]
         shutil.rmtree(folder, ignore_errors=True)
         if words[0] == "train":
@@ -196,21 +192,20 @@ def study(args, kept):
 def accuracy_table(kept):
     lines = ["| graph | model | layers | way | seeds | test, mean ± deviation | against exact | guard: spoke of looks, first in epoch | "
              "most changed, median |", "|---|---|---|---|---|---|---|---|---|"]
-    shown = set()
-    for graph, model, layers, ways, _ in sorted(ACCURACY, key=lambda row: (list(GRAPHS).index(row[0]), row[1], row[2])):
+    for graph, model, layers in sorted(dict.fromkeys(row[:3] for row in ACCURACY), key=lambda row: (list(GRAPHS).index(row[0]), *row[1:])):
         def found(way):
-            return [kept[n] for n in (f"{graph} {model} {layers} {way} {seed}" for seed in range(20)) if n in kept]
-        for way in ways:
+            return {seed: kept[name] for seed in range(SEEDS) if (name := f"{graph} {model} {layers} {way} {seed}") in kept}
+        exact = found("exact")
+        for way in WAYS:
             results = found(way)
-            if not results or (graph, model, layers, way) in shown:
+            if not results:
                 continue
-            shown.add((graph, model, layers, way))
-            tests = [r["test"] for r in results]
+            tests = [r["test"] for r in results.values()]
             spread = f" ± {statistics.stdev(tests):.2f}" if len(tests) > 1 else ""
             row = [graph, model, str(layers), way, str(len(tests)), f"{statistics.fmean(tests):.2f}{spread}"]
-            exact, looks = found("exact"), [look for r in results for look in r["guard"]]
+            looks = [look for r in results.values() for look in r["guard"]]
             # The same seeds on both sides.
-            pairs = list(zip(tests, (r["test"] for r in exact)))
+            pairs = [(r["test"], exact[seed]["test"]) for seed, r in results.items() if seed in exact]
             row.append(f"{statistics.fmean(a - b for a, b in pairs):+.2f}" if way != "exact" and pairs else "")
             if looks:
                 spoke = [epoch for epoch, g in looks if much(g)]
@@ -266,6 +261,7 @@ def main():
     parser.add_argument("--data", default="shared/data")
     parser.add_argument("--build", type=Path, default=Path("target/release/graphweft"))
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="where scores are learned")
     parser.add_argument("--only", default="", help="rows whose name matches this regular expression")
     parser.add_argument("--seconds", type=float, default=1e6)
     parser.add_argument("--results", type=Path, default=Path("target/pipeline/results.jsonl"))
@@ -280,4 +276,5 @@ def main():
     (HERE / "RESULTS.md").write_text((HERE / "head.md").read_text() + "\n".join(lines) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

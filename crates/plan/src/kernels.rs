@@ -15,6 +15,15 @@ const MICRO: f64 = 1e-6;
 /// Products are computed in tiles of so many columns, of which the last may be empty in part.
 const TILE: usize = 32;
 
+/// What communicators compute: the one piece of work that no device is asked for.
+pub const SUM: &str = "sum over ranks";
+
+/// To leave the sum of so many pieces, which ranks have sent, in `bytes` bytes.
+pub fn sum_over_ranks(dtype: DType, bytes: usize, pieces: usize) -> Work {
+    let kind = Kind::Stream { read: bytes.saturating_mul(pieces), written: bytes, rows: pieces };
+    Work { op: SUM, dtype, dropout: false, kind }
+}
+
 /// What a kernel has to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amounts {

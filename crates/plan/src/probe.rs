@@ -7,6 +7,7 @@
 
 mod messages;
 mod program;
+mod sums;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -25,7 +26,7 @@ use graphweft_tensor::{DType, Device, Place, Precision, wall_time};
 use crate::error::{Error, Result};
 use crate::fit;
 use crate::kernels::{Amounts, Caches, Class, Kernel, PassName, RATES, TypeName, columns_of, pass_of};
-use program::{Program, play, programs, rehearse};
+use program::{Program, groups, play, programs, rehearse, rows_of};
 
 /// Steps of each program; the first, which meets cold caches and a new pool, is not counted. Of the others the shortest counts:
 /// what disturbs a kernel only makes it longer.
@@ -43,6 +44,7 @@ pub struct Probe {
     graphs: Vec<Arc<Csr<u32>>>,
     /// By program and rank, the calls of one step.
     works: Vec<Vec<Vec<Work>>>,
+    dtypes: Vec<DType>,
 }
 
 /// What a rank measured.
@@ -57,21 +59,21 @@ pub struct Measured {
 }
 
 impl Probe {
-    /// Prepares to measure `ranks` ranks that store rows in `dtypes`.
-    pub fn prepare(ranks: usize, dtypes: &[DType]) -> Result<Self> {
-        let programs = programs(ranks, dtypes);
+    /// Prepares to measure `ranks` ranks at `place` that store rows in `dtypes`.
+    pub fn prepare(place: Place, ranks: usize, dtypes: &[DType]) -> Result<Self> {
+        let programs = programs(place, ranks, dtypes);
         let mut graphs: Vec<Arc<Csr<u32>>> = Vec::new();
         let mut works = Vec::new();
-        for (k, program) in programs.iter().enumerate() {
-            let same = programs[..k].iter().position(|other| other.graph == program.graph);
+        for group in groups(&programs) {
+            let same = programs[..graphs.len()].iter().position(|other| other.graph == group[0].graph);
             let graph = match same {
                 Some(other) => Arc::clone(&graphs[other]),
-                None => Arc::new(program.graph()?),
+                None => Arc::new(group[0].graph()?),
             };
-            works.push(rehearse(program, &graph, ranks)?);
-            graphs.push(graph);
+            works.extend(rehearse(group, &graph, ranks)?);
+            graphs.extend(group.iter().map(|_| Arc::clone(&graph)));
         }
-        Ok(Self { programs, graphs, works })
+        Ok(Self { programs, graphs, works, dtypes: dtypes.to_vec() })
     }
 
     /// Measures on this rank, one of those that `comm` connects, while the others do the same; `rounds` times, of which the least
@@ -92,22 +94,30 @@ impl Probe {
         // Of each program the calls of a step, and the whole of it.
         let mut least = vec![(Vec::new(), f64::INFINITY); self.programs.len()];
         for _ in 0..rounds {
-            for ((program, graph), (calls, whole)) in self.programs.iter().zip(&self.graphs).zip(&mut least) {
+            let mut played = self.graphs.iter().zip(&mut least);
+            for group in groups(&self.programs) {
                 let (device, timings) = Device::timed(place.backend(precision)?, clock);
-                if let Some(comm) = comm {
-                    comm.barrier(LABEL)?;
-                }
                 let link = comm.map(|comm| Link::new(Rc::clone(comm), &device));
-                play(program, graph, &device, link.as_ref(), STEPS, |step| {
-                    let times = timings.take();
-                    if step > 0 {
-                        shorten(calls, times.iter().map(|t| t.seconds));
+                let mut rows = None;
+                for (program, (graph, (calls, whole))) in group.iter().zip(&mut played) {
+                    let rows = match &mut rows {
+                        Some(rows) => rows,
+                        none => none.insert(rows_of(program, graph, &device, link.as_ref())?),
+                    };
+                    if let Some(comm) = comm {
+                        comm.barrier(LABEL)?;
                     }
-                })?;
-                if program.is_short() {
-                    *whole = whole.min(untimed(program, graph, &place.open(precision)?, clock)?);
+                    play(program, rows, &device, STEPS, |step| {
+                        let times = timings.take();
+                        if step > 0 {
+                            shorten(calls, times.iter().map(|t| t.seconds));
+                        }
+                    })?;
+                    if program.is_short() {
+                        *whole = whole.min(untimed(program, graph, &place.open(precision)?, clock)?);
+                    }
+                    task.add(1);
                 }
-                task.add(1);
             }
         }
         // What is between two calls: more than nothing where the processor computes; less where a device need not be waited for.
@@ -121,12 +131,15 @@ impl Probe {
             .map(|works| &works[rank])
             .zip(&least)
             .filter(|(works, (calls, _))| works.len() == calls.len());
-        let samples: Vec<(Work, f64)> =
+        let mut samples: Vec<(Work, f64)> =
             known.flat_map(|(works, (calls, _))| works.iter().copied().zip(calls.iter().copied())).collect();
         if samples.is_empty() {
             return Err(Error::NotTimed { device: place.to_string() });
         }
         let message = comm.map(messages::measure).transpose()?;
+        if let Some(comm) = comm.filter(|_| alone) {
+            samples.extend(sums::measure(comm, &self.dtypes)?);
+        }
         let mut kernels = rates(&samples, caches);
         kernels.iter_mut().for_each(|kernel| kernel.delay(between));
         Ok(Measured { kernels, caches, message })
@@ -146,7 +159,8 @@ fn shorten(calls: &mut Vec<f64>, times: impl ExactSizeIterator<Item = f64>) {
 /// Seconds of a step on a device that is left alone between kernels, as in training.
 fn untimed(program: &Program, graph: &Csr<u32>, device: &Device, clock: fn() -> Duration) -> Result<f64> {
     let (mut least, mut before, mut waited) = (f64::INFINITY, clock(), Ok(()));
-    play(program, graph, device, None, 2 * STEPS, |step| {
+    let rows = rows_of(program, graph, device, None)?;
+    play(program, &rows, device, 2 * STEPS, |step| {
         if let Err(e) = device.backend().wait() {
             waited = Err(e);
         }

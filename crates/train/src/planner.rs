@@ -274,7 +274,8 @@ impl Rehearse for Actors<'_> {
             self.refusal.replace(Some(e));
             words
         })?;
-        let times = rehearsal.times(&profile.network, |work| profile.seconds(work)).map_err(|e| in_words(&e))?;
+        let times =
+            rehearsal.times_on_average(&profile.network, |work| profile.seconds(work)).map_err(|e| in_words(&e))?;
         let part = |(rank, times): (&crate::rehearsal::Rehearsed, &graphweft_comm::Times)| Part {
             compute: times.computing,
             seconds: times.end,

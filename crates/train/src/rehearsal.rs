@@ -7,6 +7,7 @@
 //! ([`Rehearsal::times`]).
 
 use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use graphweft_graph::dataset::Split;
 use graphweft_graph::partition::Partition;
 use graphweft_model::Prepared;
 use graphweft_parallel::{Layout, Strategy};
+use graphweft_plan::kernels::sum_over_ranks;
 use graphweft_plan::simulate::Peak;
-use graphweft_tensor::dry::Kind;
 use graphweft_tensor::{DType, Device, Usage, Work};
 
 use crate::config::Config;
@@ -33,9 +34,6 @@ use crate::shard::{Lesson, Shard};
 
 /// Ranks that compute nothing never wait long.
 const DEADLINE: Duration = Duration::from_secs(600);
-
-/// What the communicator computes: the one piece of work that no device is asked for.
-pub(crate) const SUM: &str = "sum over ranks";
 
 /// An epoch that was rehearsed.
 #[derive(Clone, Debug)]
@@ -66,6 +64,45 @@ impl Rehearsal {
         let logs: Vec<&Log<Work>> = self.ranks.iter().map(|rank| &rank.log).collect();
         Ok(replay(&logs, network, |_, work| cost(work))?)
     }
+
+    /// The same on average, where ranks are a little faster or slower than that. Which message goes first at a port where several
+    /// meet is decided by moments, and all that follows may wait for it: one time alone would say more than is known.
+    ///
+    /// # Errors
+    /// As for [`Rehearsal::times`].
+    pub fn times_on_average(&self, network: &Network, cost: impl Fn(&Work) -> f64) -> Result<Vec<Times>> {
+        let mut mean = self.times(network, &cost)?;
+        if self.ranks.len() < 2 {
+            return Ok(mean);
+        }
+        let logs: Vec<&Log<Work>> = self.ranks.iter().map(|rank| &rank.log).collect();
+        let busiest = |times: &[Times]| times.iter().map(|t| t.computing).fold(0.0, f64::max);
+        let computing = busiest(&mean);
+        mean.iter_mut().for_each(|t| t.end = 0.0);
+        for draw in 0..DRAWS {
+            let found = replay(&logs, network, |rank, work| cost(work) * (1.0 + UNSURE * pick(draw, rank)))?;
+            // The slowest of many is slower than one: that much is not the network's.
+            let slower = busiest(&found) - computing;
+            for (mean, found) in mean.iter_mut().zip(&found) {
+                mean.end += (found.end - slower) / DRAWS as f64;
+            }
+        }
+        mean.iter_mut().for_each(|t| t.waiting = (t.end - t.computing).max(0.0));
+        Ok(mean)
+    }
+}
+
+/// How far computing may be from what is expected, each way: what differs between the ranks of an even partition.
+const UNSURE: f64 = 0.03;
+/// So many times are averaged, in pairs of opposites.
+const DRAWS: usize = 8;
+
+/// A number between −1 and 1 for a rank, the same every time; of a pair of draws one is the opposite of the other.
+fn pick(draw: usize, rank: usize) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    (draw / 2, rank).hash(&mut hasher);
+    let unit = hasher.finish() as f64 / u64::MAX as f64;
+    (2.0 * unit - 1.0) * if draw.is_multiple_of(2) { 1.0 } else { -1.0 }
 }
 
 /// A partition, and the layouts of all its ranks.
@@ -251,6 +288,5 @@ fn sum(to: View, pieces: usize) -> Work {
         Type::Bf16 => DType::Bf16,
         Type::F32 | Type::Bytes => DType::F32,
     };
-    let kind = Kind::Stream { read: to.bytes.saturating_mul(pieces), written: to.bytes, rows: pieces };
-    Work { op: SUM, dtype, dropout: false, kind }
+    sum_over_ranks(dtype, to.bytes, pieces)
 }

@@ -183,6 +183,25 @@ fn times_follow_from_costs_and_the_network() {
 }
 
 #[test]
+fn an_average_over_faster_and_slower_ranks_is_about_what_even_ranks_take() {
+    let gt = &["model.name=gt", "model.heads=4"];
+    let alone = rehearse(&on("local", 1, gt));
+    assert_eq!(alone.times_on_average(&network(1e9), cost).unwrap(), alone.times(&network(1e9), cost).unwrap());
+    for (strategy, bandwidth) in [("gather", 1e9), ("halo", 1e7), ("heads", 1e7), ("ring", 1e8)] {
+        let found = rehearse(&on(strategy, 3, gt));
+        let (once, average) =
+            (found.times(&network(bandwidth), cost), found.times_on_average(&network(bandwidth), cost));
+        let (once, average) = (once.unwrap(), average.unwrap());
+        assert_eq!(average, found.times_on_average(&network(bandwidth), cost).unwrap(), "the same again");
+        for (once, average) in once.iter().zip(&average) {
+            assert_eq!(once.computing, average.computing);
+            assert!((average.end / once.end - 1.0).abs() < 0.03, "{strategy}: {average:?} for {once:?}");
+            assert!(average.end >= average.computing);
+        }
+    }
+}
+
+#[test]
 fn an_emulated_run_is_the_same_run_with_other_times() {
     let dir = tempfile::tempdir().unwrap();
     for ranks in [1, 3] {

@@ -14,7 +14,7 @@ use graphweft_parallel::{Cover, Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::dry::Work;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule, gradient_norm};
-use graphweft_tensor::{DType, Device, Error as Computation, Ids, Tag, Tape};
+use graphweft_tensor::{DType, Device, Error as Computation, Ids, Place, Tag, Tape};
 
 use crate::error::{Error, Result};
 
@@ -37,70 +37,143 @@ pub(super) struct Program {
     strategy: Option<Strategy>,
 }
 
-/// Graphs of which a part is so small that calls themselves take time, whose rows fit into the second cache, into the last, and
-/// into none.
-const TINY: &str = "rmat:8:8";
-const SMALL: &str = "rmat:11:12";
-const MEDIUM: &str = "rmat:14:16";
-const LARGE: &str = "rmat:18:2";
-/// One whose neighbours are near one another.
-const NEAR: &str = "grid:150:150";
+/// Graphs of several sizes.
+struct Graphs {
+    /// So small that calls themselves take time.
+    tiny: &'static str,
+    /// Whose rows fit into the second cache of a processor, or keep a GPU busy in part.
+    small: &'static str,
+    /// Whose rows fit into the last cache.
+    medium: &'static str,
+    /// Into none.
+    large: &'static str,
+    /// One whose neighbours are near one another.
+    near: &'static str,
+}
 
-/// All programs for `ranks` ranks.
-pub(super) fn programs(ranks: usize, dtypes: &[DType]) -> Vec<Program> {
+const FOR_A_PROCESSOR: Graphs =
+    Graphs { tiny: TINY, small: "rmat:11:12", medium: "rmat:14:16", large: "rmat:18:2", near: "grid:150:150" };
+/// A GPU computes on what a processor calls medium in the time that it takes to begin.
+const FOR_A_GPU: Graphs =
+    Graphs { tiny: TINY, small: "rmat:13:16", medium: "rmat:16:16", large: "rmat:18:16", near: "grid:500:500" };
+const TINY: &str = "rmat:8:8";
+
+/// A list of programs that grows.
+struct List {
+    programs: Vec<Program>,
+    dtype: DType,
+}
+
+impl List {
+    fn add(
+        &mut self,
+        graph: &'static str,
+        (name, hidden, heads): (&str, usize, usize),
+        features: usize,
+        dropout: f64,
+        strategy: Option<Strategy>,
+    ) {
+        let heads = if heads > 0 { format!("heads = {heads}\n") } else { String::new() };
+        // One layer of a graph transformer has all that it has; what only aggregates ends in another width than it has inside.
+        let layers = if name == "gt" { 1 } else { 2 };
+        let model = format!("name = \"{name}\"\nhidden = {hidden}\nlayers = {layers}\n{heads}");
+        self.programs.push(Program { graph, model, features, dtype: self.dtype, dropout, strategy });
+    }
+}
+
+/// All programs for `ranks` ranks at `place`, those of a graph in a row.
+pub(super) fn programs(place: Place, ranks: usize, dtypes: &[DType]) -> Vec<Program> {
     let mut all = Vec::new();
     for dtype in dtypes {
-        let mut add = |graph, name: &str, hidden: usize, heads: usize, features, dropout, strategy| {
-            let heads = if heads > 0 { format!("heads = {heads}\n") } else { String::new() };
-            // One layer of a graph transformer has all that it has; what only aggregates ends in another width than it has inside.
-            let layers = if name == "gt" { 1 } else { 2 };
-            let model = format!("name = \"{name}\"\nhidden = {hidden}\nlayers = {layers}\n{heads}");
-            all.push(Program { graph, model, features, dtype: *dtype, dropout, strategy });
-        };
-        // Of graph transformers: few and many heads, narrow and wide ones, which have kernels of their own, and tables in and out
-        // of caches.
-        for (hidden, heads) in [(8, 1), (16, 2), (32, 4), (16, 1), (32, 2), (64, 4), (32, 1), (64, 2)] {
-            add(SMALL, "gt", hidden, heads, 32, 0.1, None);
-            add(MEDIUM, "gt", hidden, heads, 32, 0.1, None);
-        }
-        for (hidden, heads) in [(8, 1), (32, 4), (64, 4)] {
-            add(TINY, "gt", hidden, heads, 32, 0.1, None);
-            add(NEAR, "gt", hidden, heads, 32, 0.1, None);
-        }
-        add(LARGE, "gt", 16, 2, 16, 0.1, None);
-        add(LARGE, "gt", 32, 4, 32, 0.1, None);
-        for dropout in [0.0, 0.1] {
-            add(SMALL, "gt", 128, 8, 64, dropout, None);
-        }
-        add(MEDIUM, "gt", 128, 8, 128, 0.0, None);
-        add(MEDIUM, "gt", 64, 8, 256, 0.0, None);
-        // Heads of four columns are no whole vectors.
-        add(SMALL, "gt", 32, 8, 32, 0.1, None);
-        // Of networks that only aggregate, and of other scores.
-        for name in ["gcn", "sage", "gin"] {
-            add(TINY, name, 32, 0, 32, 0.1, None);
-            add(SMALL, name, 64, 0, 64, 0.1, None);
-            add(MEDIUM, name, 32, 0, 64, 0.0, None);
-        }
-        add(MEDIUM, "gcn", 128, 0, 64, 0.0, None);
-        add(LARGE, "gcn", 32, 0, 32, 0.1, None);
-        for name in ["gat", "gatv2"] {
-            add(SMALL, name, 32, 4, 64, 0.1, None);
-            add(SMALL, name, 128, 8, 64, 0.1, None);
-            add(MEDIUM, name, 32, 4, 64, 0.0, None);
-        }
-        if ranks > 1 {
-            for strategy in [Strategy::Halo(Cover::Least), Strategy::Heads, Strategy::Ring { depth: 1 }] {
-                add(TINY, "gt", 32, 4, 32, 0.1, Some(strategy));
-                add(SMALL, "gt", 64, 8, 64, 0.1, Some(strategy));
-                add(MEDIUM, "gt", 32, 4, 64, 0.1, Some(strategy));
-                add(MEDIUM, "gt", 16, 2, 64, 0.1, Some(strategy));
-                add(NEAR, "gt", 64, 4, 64, 0.1, Some(strategy));
-                add(MEDIUM, "gcn", 64, 0, 64, 0.0, Some(strategy));
+        let mut list = List { programs: Vec::new(), dtype: *dtype };
+        let graphs = match place {
+            Place::Cpu => {
+                for_a_processor(&mut list);
+                FOR_A_PROCESSOR
             }
+            Place::Cuda(_) => {
+                for_a_gpu(&mut list);
+                FOR_A_GPU
+            }
+        };
+        if ranks > 1 {
+            between_ranks(&mut list, &graphs);
         }
+        all.extend(list.programs);
     }
+    all.sort_by_key(|program| (program.strategy.is_some(), program.graph));
     all
+}
+
+fn for_a_processor(list: &mut List) {
+    let Graphs { tiny, small, medium, large, near } = FOR_A_PROCESSOR;
+    // Of graph transformers: few and many heads, narrow and wide ones, which have kernels of their own, and tables in and out
+    // of caches.
+    for (hidden, heads) in [(8, 1), (16, 2), (32, 4), (16, 1), (32, 2), (64, 4), (32, 1), (64, 2)] {
+        list.add(small, ("gt", hidden, heads), 32, 0.1, None);
+        list.add(medium, ("gt", hidden, heads), 32, 0.1, None);
+    }
+    for (hidden, heads) in [(8, 1), (32, 4), (64, 4)] {
+        list.add(tiny, ("gt", hidden, heads), 32, 0.1, None);
+        list.add(near, ("gt", hidden, heads), 32, 0.1, None);
+    }
+    list.add(large, ("gt", 16, 2), 16, 0.1, None);
+    list.add(large, ("gt", 32, 4), 32, 0.1, None);
+    for dropout in [0.0, 0.1] {
+        list.add(small, ("gt", 128, 8), 64, dropout, None);
+    }
+    list.add(medium, ("gt", 128, 8), 128, 0.0, None);
+    list.add(medium, ("gt", 64, 8), 256, 0.0, None);
+    // Heads of four columns are no whole vectors.
+    list.add(small, ("gt", 32, 8), 32, 0.1, None);
+    // Of networks that only aggregate, and of other scores.
+    for name in ["gcn", "sage", "gin"] {
+        list.add(tiny, (name, 32, 0), 32, 0.1, None);
+        list.add(small, (name, 64, 0), 64, 0.1, None);
+        list.add(medium, (name, 32, 0), 64, 0.0, None);
+    }
+    list.add(medium, ("gcn", 128, 0), 64, 0.0, None);
+    list.add(large, ("gcn", 32, 0), 32, 0.1, None);
+    for name in ["gat", "gatv2"] {
+        list.add(small, (name, 32, 4), 64, 0.1, None);
+        list.add(small, (name, 128, 8), 64, 0.1, None);
+        list.add(medium, (name, 32, 4), 64, 0.0, None);
+    }
+}
+
+/// Every kernel at every size, as it is not said in advance from which on a GPU is busy.
+fn for_a_gpu(list: &mut List) {
+    let Graphs { tiny, small, medium, large, near } = FOR_A_GPU;
+    for graph in [tiny, small, medium, large, near] {
+        for (hidden, heads) in [(32, 4), (64, 8), (32, 2), (64, 4), (128, 8), (64, 2), (128, 4), (64, 1), (128, 1)] {
+            list.add(graph, ("gt", hidden, heads), hidden, 0.1, None);
+        }
+        for (hidden, heads) in [(64, 4), (128, 8), (128, 4)] {
+            list.add(graph, ("gt", hidden, heads), 64, 0.0, None);
+        }
+        for (name, heads) in [("gcn", 0), ("sage", 0), ("gin", 0), ("gat", 8), ("gatv2", 8)] {
+            list.add(graph, (name, 64, heads), 64, 0.1, None);
+            list.add(graph, (name, 128, heads), 128, 0.1, None);
+        }
+        list.add(graph, ("gat", 32, 4), 64, 0.0, None);
+    }
+    for graph in [small, medium] {
+        list.add(graph, ("gt", 256, 8), 256, 0.1, None);
+        list.add(graph, ("gt", 256, 16), 256, 0.1, None);
+    }
+}
+
+fn between_ranks(list: &mut List, graphs: &Graphs) {
+    let Graphs { tiny, small, medium, near, .. } = *graphs;
+    for strategy in [Strategy::Halo(Cover::Least), Strategy::Heads, Strategy::Ring { depth: 1 }] {
+        let mut add = |graph, model, features, dropout| list.add(graph, model, features, dropout, Some(strategy));
+        add(tiny, ("gt", 32, 4), 32, 0.1);
+        add(small, ("gt", 64, 8), 64, 0.1);
+        add(medium, ("gt", 32, 4), 64, 0.1);
+        add(medium, ("gt", 16, 2), 64, 0.1);
+        add(near, ("gt", 64, 4), 64, 0.1);
+        add(medium, ("gcn", 64, 0), 64, 0.0);
+    }
 }
 
 impl Program {
@@ -116,29 +189,39 @@ impl Program {
     }
 }
 
-/// Plays `steps` steps on this rank; `done` hears of the end of each.
-pub(super) fn play(
+/// Those of `programs` that are played one after another on the same rows: of the same graph, each rank by itself.
+pub(super) fn groups(programs: &[Program]) -> impl Iterator<Item = &[Program]> {
+    programs.chunk_by(|a, b| a.graph == b.graph && a.strategy.is_none() && b.strategy.is_none())
+}
+
+/// The graph as this rank has it.
+pub(super) fn rows_of(
     program: &Program,
     graph: &Csr<u32>,
     device: &Device,
     link: Option<&Link>,
+) -> Result<Rc<dyn GraphOps>> {
+    let bug = |problem: String| Error::from(Computation::Argument { op: "probe", problem });
+    if let (Some(strategy), Some(link)) = (program.strategy, link) {
+        let options = Options::new(Method::Contiguous, link.size());
+        let parts = partition(graph, &options, &Silent).map_err(|e| bug(e.to_string()))?;
+        return Ok(spread(&strategy, &Layout::new(graph, &parts, link.size(), link.rank())?, link, None)?);
+    }
+    // As where ranks share a graph: rows have original ids, which masks are made of.
+    let ids = Ids::Listed((0..graph.num_dst() as u64).collect());
+    let degrees: Vec<u32> = (0..graph.num_dst()).map(|row| graph.degree(row) as u32).collect();
+    Ok(Rc::new(Local::cut(device, graph.clone(), None, ids, &degrees, None)?))
+}
+
+/// Plays `steps` steps on this rank; `done` hears of the end of each.
+pub(super) fn play(
+    program: &Program,
+    ops: &Rc<dyn GraphOps>,
+    device: &Device,
     steps: usize,
     mut done: impl FnMut(usize),
 ) -> Result<()> {
     let bug = |problem: String| Error::from(Computation::Argument { op: "probe", problem });
-    let ops: Rc<dyn GraphOps> = match (program.strategy, link) {
-        (Some(strategy), Some(link)) => {
-            let options = Options::new(Method::Contiguous, link.size());
-            let parts = partition(graph, &options, &Silent).map_err(|e| bug(e.to_string()))?;
-            spread(&strategy, &Layout::new(graph, &parts, link.size(), link.rank())?, link, None)?
-        }
-        _ => {
-            // As where ranks share a graph: rows have original ids, which masks are made of.
-            let ids = Ids::Listed((0..graph.num_dst() as u64).collect());
-            let degrees: Vec<u32> = (0..graph.num_dst()).map(|row| graph.degree(row) as u32).collect();
-            Rc::new(Local::cut(device, graph.clone(), None, ids, &degrees, None)?)
-        }
-    };
     let Program { features, dtype, dropout, .. } = *program;
     let rows = ops.rows();
     let values: Vec<f32> = (0..rows * features).map(|k| (k % 17) as f32 / 16.0 - 0.5).collect();
@@ -153,7 +236,7 @@ pub(super) fn play(
     let mut optimizer = Optimizer::new(Rule::adam_w(0.01), &parameters)?;
     for epoch in 0..steps {
         let step = Step {
-            ops: Rc::clone(&ops),
+            ops: Rc::clone(ops),
             features: Features::Dense(x.clone()),
             positional: None,
             mode: Mode::Train,
@@ -177,30 +260,40 @@ pub(super) fn play(
     Ok(())
 }
 
-/// The calls of one step on each of `ranks` ranks, none of which computes anything.
-pub(super) fn rehearse(program: &Program, graph: &Csr<u32>, ranks: usize) -> Result<Vec<Vec<Work>>> {
-    let one = |link: Option<&dyn Fn(&Device) -> Link>| -> Result<Vec<Work>> {
+/// By program of a [group](groups) and rank, the calls of one step, none of which computes anything.
+pub(super) fn rehearse(group: &[Program], graph: &Csr<u32>, ranks: usize) -> Result<Vec<Vec<Vec<Work>>>> {
+    let one = |link: Option<&dyn Fn(&Device) -> Link>| -> Result<Vec<Vec<Work>>> {
         let heard = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&heard);
         let device = Device::dry(None, Rc::new(move |work| sink.borrow_mut().push(work)));
-        let mut works = Vec::new();
-        // The first step is like the others, but what was set up before it was heard too.
-        play(program, graph, &device, link.map(|link| link(&device)).as_ref(), 2, |_| works = heard.take())?;
-        Ok(works)
+        let link = link.map(|link| link(&device));
+        let Some(first) = group.first() else { return Ok(Vec::new()) };
+        let ops = rows_of(first, graph, &device, link.as_ref())?;
+        let mut all = Vec::new();
+        for program in group {
+            let mut works = Vec::new();
+            // The first step is like the others, but what was set up before it was heard too.
+            play(program, &ops, &device, 2, |_| works = heard.take())?;
+            all.push(works);
+        }
+        Ok(all)
     };
-    if ranks == 1 || program.strategy.is_none() {
-        return Ok(vec![one(None)?; ranks]);
-    }
-    threads::run(threads::Options { ranks, threads: 1, deadline: DEADLINE }, |comm| {
-        one(Some(&|device: &Device| Link::new(Rc::clone(&comm), device)))
-    })
+    let alone = group.iter().all(|program| program.strategy.is_none());
+    let by_rank = if ranks == 1 || alone {
+        vec![one(None)?; ranks]
+    } else {
+        threads::run(threads::Options { ranks, threads: 1, deadline: DEADLINE }, |comm| {
+            one(Some(&|device: &Device| Link::new(Rc::clone(&comm), device)))
+        })?
+    };
+    Ok((0..group.len()).map(|k| by_rank.iter().map(|programs| programs[k].clone()).collect()).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use graphweft_tensor::{Place, Precision};
+    use graphweft_tensor::Precision;
 
     use super::*;
 
@@ -217,15 +310,16 @@ mod tests {
 
     fn makes_the_calls_that_were_rehearsed(place: Place) {
         let ranks = 2;
-        for program in programs(ranks, &[DType::F32, DType::Bf16]).iter().filter(|p| p.graph == TINY) {
+        for program in programs(place, ranks, &[DType::F32, DType::Bf16]).iter().filter(|p| p.graph == TINY) {
             let graph = program.graph().unwrap();
-            let works = rehearse(program, &graph, ranks).unwrap();
+            let works = rehearse(std::slice::from_ref(program), &graph, ranks).unwrap().remove(0);
             let options = threads::Options { ranks, threads: 1, deadline: DEADLINE };
             let calls = threads::run(options, |comm| {
                 let (device, timings) = Device::timed(place.backend(Precision::default()).unwrap(), || Duration::ZERO);
                 let mut ops = Vec::new();
                 let link = Link::new(comm, &device);
-                play(program, &graph, &device, Some(&link), 2, |_| ops = timings.take())?;
+                let rows = rows_of(program, &graph, &device, Some(&link))?;
+                play(program, &rows, &device, 2, |_| ops = timings.take())?;
                 Ok::<_, Error>(ops)
             });
             for (calls, works) in calls.unwrap().iter().zip(&works) {

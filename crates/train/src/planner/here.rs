@@ -68,6 +68,7 @@ pub fn profile(config: &Config, world: &World, needed: bool, progress: &Arc<dyn 
         compute: Compute::Probe,
         cache: None,
         near_cache: None,
+        queued: false,
         network: Network { ranks_per_node: 1, inside: None, between: NOBODY },
         kernels: Vec::new(),
     };
@@ -117,6 +118,7 @@ pub fn probe(
         compute: Compute::Probe,
         cache: Some(measured.caches.last),
         near_cache: Some(measured.caches.near).filter(|near| *near > 0.0),
+        queued: world.place() != Place::Cpu,
         network: Network { ranks_per_node: 1, inside: None, between },
         kernels: measured.kernels,
     };
@@ -132,7 +134,7 @@ fn on_threads(
     progress: &Arc<dyn Progress>,
 ) -> Result<Measured> {
     let (place, precision) = (world.place(), world.precision());
-    let probe = Arc::new(Probe::prepare(ranks, dtypes)?);
+    let probe = Arc::new(Probe::prepare(place, ranks, dtypes)?);
     let (options, watching) =
         (threads::Options { ranks, threads: world.threads_of_rank(), deadline: DEADLINE }, Arc::clone(progress));
     let all = threads::launch(options, move |comm| -> Result<Measured> {
@@ -159,7 +161,7 @@ fn among(
         if broadcast(&**link.comm(), crate::rank::SETUP, bytes).map_err(between)?.is_empty() {
             return Ok(None);
         }
-        let probe = Probe::prepare(rank.count(), &dtypes)?;
+        let probe = Probe::prepare(place, rank.count(), &dtypes)?;
         let place = (place.of_rank(rank.index()), precision);
         Ok(Some(probe.measure(place, Some(link.comm()), rounds, &*progress)?))
     })

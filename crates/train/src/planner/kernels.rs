@@ -32,7 +32,7 @@ pub fn compare(rehearsal: &Rehearsal, measured: &[Vec<f64>], profile: &Profile) 
     for (rank, seconds) in rehearsal.ranks.iter().zip(measured) {
         let computed = |event: &Event<Work>| match event {
             // Sums of what ranks sent are the communicator's.
-            Event::Compute(work) if work.op != crate::rehearsal::SUM => Some(*work),
+            Event::Compute(work) if work.op != graphweft_plan::kernels::SUM => Some(*work),
             _ => None,
         };
         let works: Vec<Work> = rank.log.iter().filter_map(computed).collect();
