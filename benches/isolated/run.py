@@ -105,7 +105,7 @@ def command(args, row, variant, seed, out):
     settings = f"{usual} {gt if model == 'gt' else stack} model.layers={layers}".split()
     if variant != "exact":
         settings += ["--ranks", str(ranks), "--strategy", "isolated", f"parallel.partition={chunks}", *VARIANTS[variant].split()]
-    return [args.build, "train", *origin, "--model", model, *settings, "--seed", str(seed), "--threads", "1", "--device", "cpu", "--json", "-o", out]
+    return [args.build, "train", *origin, "--model", model, *settings, "--seed", str(seed), "--threads", "1", "--device", args.device, "--json", "-o", out]
 
 
 def table(done):

@@ -71,7 +71,7 @@ def command(args, row, way, more, out):
         strategy = ["--ranks", str(RANKS), "--strategy", "isolated", "parallel.partition=metis", *PIECES[way].split()]
     elif way in EXACT:
         strategy = ["--ranks", str(RANKS), "--strategy", way, "parallel.partition=metis"]
-    return [args.build, "train", *origin, "--model", model.split()[0], *settings.split(), *strategy, *more, "--threads", "1", "--device", "cpu", "--json", "-o", out]
+    return [args.build, "train", *origin, "--model", model.split()[0], *settings.split(), *strategy, *more, "--threads", "1", "--device", "cpu" if "--emulate" in more else args.device, "--json", "-o", out]
 
 
 def clock(args, row, way, network, left):

@@ -55,6 +55,9 @@ pub struct Caches {
     pub near: f64,
     /// Before memory.
     pub last: f64,
+    /// Of the last one, what is still the rank's own when it begins a kernel: where more ranks take turns than were measured at
+    /// once, others have used the cache meanwhile.
+    pub kept: f64,
 }
 
 /// The rates of some kernels: all that agree with what it says about them.
@@ -81,6 +84,10 @@ pub struct Kernel {
     /// Microseconds of every call.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub us_per_call: f64,
+    /// Where calls are queued, as on GPUs: microseconds that the device itself takes to begin and to end. The next call is made
+    /// meanwhile, so that of the two, calling and computing, only the longer counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub us_in_queue: Option<f64>,
     /// Picoseconds of an addition or multiplication: the inverse of TFLOP/s.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ps_per_flop: f64,
@@ -200,6 +207,7 @@ impl Kernel {
             dropout: None,
             columns: None,
             us_per_call: 0.0,
+            us_in_queue: None,
             ps_per_flop: 0.0,
             ps_per_byte: 0.0,
             ps_per_spill: 0.0,
@@ -230,7 +238,11 @@ impl Kernel {
     pub fn seconds(&self, amounts: &Amounts) -> f64 {
         let [call, rest @ ..] = self.rates().map(|(_, rate)| rate);
         let [_, amounts @ ..] = amounts.list();
-        call * MICRO + rest.iter().zip(amounts).map(|(rate, amount)| rate * amount).sum::<f64>() * PICO
+        let computing = rest.iter().zip(amounts).map(|(rate, amount)| rate * amount).sum::<f64>() * PICO;
+        match self.us_in_queue {
+            Some(more) => (call * MICRO).max(more * MICRO + computing),
+            None => call * MICRO + computing,
+        }
     }
 
     /// Sets the rates, which are in seconds and in the order of [`Amounts::list`].
@@ -243,11 +255,13 @@ impl Kernel {
     /// Everything takes `factor` times as long.
     pub(crate) fn scale(&mut self, factor: f64) {
         self.rates_mut().into_iter().for_each(|rate| *rate *= factor);
+        self.us_in_queue.iter_mut().for_each(|rate| *rate *= factor);
     }
 
-    /// Every call takes `seconds` longer, or less if that is negative.
-    pub(crate) fn delay(&mut self, seconds: f64) {
-        self.us_per_call = (self.us_per_call + seconds / MICRO).max(0.0);
+    /// Every call takes `seconds` longer, or less if that is negative; `queued` seconds where the device computes meanwhile.
+    pub(crate) fn delay(&mut self, seconds: f64, queued: Option<f64>) {
+        let later = |by: f64| (self.us_per_call + by / MICRO).max(0.0);
+        (self.us_per_call, self.us_in_queue) = (later(seconds), queued.map(later));
     }
 
     fn rates_mut(&mut self) -> [&mut f64; RATES] {
@@ -303,11 +317,13 @@ impl Amounts {
                     Some(reuse) => reuse.missed(cache / row.max(1.0)),
                     None => edges * missing(row * sources, cache),
                 };
+                // What others have displaced is fetched once, what does not fit again and again.
+                let displaced = sources.min(edges) * missing(row * sources, caches.kept);
                 Self {
                     flops: 2.0 * edges * width,
                     bytes: size * width * rows,
                     spills: row * missed(caches.near),
-                    misses: row * missed(caches.last),
+                    misses: row * missed(caches.last).max(displaced),
                     rows,
                     edges,
                     fours,
@@ -369,8 +385,25 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_is_queued_costs_nothing_while_the_device_computes() {
+        let mut kernel = Kernel { us_per_call: 9.0, ps_per_flop: 1.0, ..Kernel::of(Class::Gemm) };
+        let takes = |kernel: &Kernel, flops: f64, micros: f64| {
+            let found = kernel.seconds(&Amounts { flops, ..Amounts::default() });
+            assert!((found / (micros * MICRO) - 1.0).abs() < 1e-9, "{found} for {micros} µs");
+        };
+        takes(&kernel, 20e6, 29.0);
+        kernel.delay(-4.0 * MICRO, Some(-7.0 * MICRO));
+        takes(&kernel, 1e6, 5.0);
+        takes(&kernel, 20e6, 22.0);
+        kernel.scale(2.0);
+        takes(&kernel, 20e6, 44.0);
+        kernel.delay(-100.0 * MICRO, None);
+        takes(&kernel, 20e6, 40.0);
+    }
+
+    #[test]
     fn amounts_are_those_of_the_shape() {
-        let caches = |near, last| Caches { near, last };
+        let caches = |near, last| Caches { near, last, kept: last };
         let a = Amounts::of(&gemm("linear", DType::F32), caches(500.0, 1e3));
         let bytes = 4.0 * (500.0 + 50.0 + 1000.0);
         assert_eq!((a.flops, a.bytes, a.spills, a.misses), (32_000.0, bytes, bytes - 500.0, bytes - 1e3));
@@ -392,6 +425,9 @@ mod tests {
         // A quarter of the table of 800 bytes is at hand.
         assert_eq!((a.spills, a.misses), (16_000.0, 16_000.0 * 0.75));
         assert_eq!(Amounts::of(&edges, caches(0.0, 1e6)).misses, 0.0);
+        // Of a table that fits, but was displaced but for a quarter, the rest is fetched once.
+        let shared = Caches { near: 0.0, last: 1e6, kept: 200.0 };
+        assert_eq!(Amounts::of(&edges, shared).misses, 800.0 * 0.75);
         let rates = Kernel { us_per_call: 2.0, ps_per_flop: 10.0, ps_per_score: 5.0, ..Kernel::of(Class::Edges) };
         assert!((rates.seconds(&a) - (2e-6 + 16e4 * 1e-12 + 1e4 * 1e-12)).abs() < 1e-18);
     }

@@ -26,7 +26,7 @@ use graphweft_tensor::{DType, Device, Place, Precision, wall_time};
 use crate::error::{Error, Result};
 use crate::fit;
 use crate::kernels::{Amounts, Caches, Class, Kernel, PassName, RATES, TypeName, columns_of, pass_of};
-use program::{Program, groups, play, programs, rehearse, rows_of};
+use program::{Length, Program, groups, play, programs, rehearse, rows_of};
 
 /// Steps of each program; the first, which meets cold caches and a new pool, is not counted. Of the others the shortest counts:
 /// what disturbs a kernel only makes it longer.
@@ -113,7 +113,7 @@ impl Probe {
                             shorten(calls, times.iter().map(|t| t.seconds));
                         }
                     })?;
-                    if program.is_short() {
+                    if program.alone.is_some() {
                         *whole = whole.min(untimed(program, graph, &place.open(precision)?, clock)?);
                     }
                     task.add(1);
@@ -121,9 +121,12 @@ impl Probe {
             }
         }
         // What is between two calls: more than nothing where the processor computes; less where a device need not be waited for.
-        let between = least.iter().filter(|(calls, whole)| whole.is_finite() && !calls.is_empty());
-        let between =
-            middle(between.map(|(calls, whole)| (whole - calls.iter().sum::<f64>()) / calls.len() as f64).collect());
+        let between = |length: Length| {
+            let of_length = self.programs.iter().zip(&least).filter(|(program, _)| program.alone == Some(length));
+            let timed = of_length.filter(|(_, (calls, whole))| whole.is_finite() && !calls.is_empty());
+            let each = |calls: &[f64], whole: &f64| (whole - calls.iter().sum::<f64>()) / calls.len() as f64;
+            middle(timed.map(|(_, (calls, whole))| each(calls, whole)).collect())
+        };
         // Where a device makes other calls than a dry one, nobody knows which is which.
         let known = self
             .works
@@ -141,7 +144,8 @@ impl Probe {
             samples.extend(sums::measure(comm, &self.dtypes)?);
         }
         let mut kernels = rates(&samples, caches);
-        kernels.iter_mut().for_each(|kernel| kernel.delay(between));
+        let (short, long) = (between(Length::Short), (place != Place::Cpu).then(|| between(Length::Long)));
+        kernels.iter_mut().for_each(|kernel| kernel.delay(short, long));
         Ok(Measured { kernels, caches, message })
     }
 }
@@ -280,7 +284,8 @@ fn rates(samples: &[(Work, f64)], caches: Caches) -> Vec<Kernel> {
 fn caches(place: Place, ranks: usize) -> Caches {
     if place != Place::Cpu {
         // Between an A100's 40 MB and an H200's 50; what is nearer is not shared by rows.
-        return Caches { near: 0.0, last: 45e6 / ranks as f64 };
+        let last = 45e6 / ranks as f64;
+        return Caches { near: 0.0, last, kept: last };
     }
     let folder = |index: usize| Path::new("/sys/devices/system/cpu/cpu0/cache").join(format!("index{index}"));
     let read = |index: usize, file: &str| std::fs::read_to_string(folder(index).join(file)).ok();
@@ -298,7 +303,8 @@ fn caches(place: Place, ranks: usize) -> Caches {
         size(index)
     };
     let near = of_level("2").unwrap_or((1 << 20) as f64);
-    Caches { near, last: (of_level("3").unwrap_or((32 << 20) as f64) / ranks as f64).max(near) }
+    let last = (of_level("3").unwrap_or((32 << 20) as f64) / ranks as f64).max(near);
+    Caches { near, last, kept: last }
 }
 
 #[cfg(test)]
@@ -307,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: Caches = Caches { near: 1e9, last: 1e9 };
+    const ALL: Caches = Caches { near: 1e9, last: 1e9, kept: 1e9 };
 
     #[test]
     fn rates_of_kernels_come_out_of_their_times() {

@@ -43,9 +43,9 @@ pub struct Profile {
     /// The same next to a processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_cache: Option<f64>,
-    /// Whether calls are queued, so that one is made while the device still computes another, as GPUs do it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub queued: bool,
+    /// Of `cache`, what is still the rank's own when it begins a kernel; all of it if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_cache: Option<f64>,
     /// Between ranks.
     pub network: Network,
     /// Rates of kernels.
@@ -144,8 +144,13 @@ impl Profile {
     fn check(&self, path: &Path) -> Result<()> {
         let wrong = |field: String, x: f64, remedy: &str| Err(Error::profile(path, field, format!("{x}"), remedy));
         let factor = Some(self.compute.factor());
-        let fields =
-            [("memory", self.memory), ("cache", self.cache), ("near_cache", self.near_cache), ("compute", factor)];
+        let fields = [
+            ("memory", self.memory),
+            ("cache", self.cache),
+            ("near_cache", self.near_cache),
+            ("kept_cache", self.kept_cache),
+            ("compute", factor),
+        ];
         for (field, x) in fields {
             if let Some(x) = x.filter(|x| !(x.is_finite() && *x > 0.0)) {
                 return wrong(field.into(), x, "set a number above 0");
@@ -182,7 +187,7 @@ impl Profile {
             self.kernels = here.kernels.clone();
             self.kernels.iter_mut().for_each(|kernel| kernel.scale(self.compute.factor()));
             (self.cache, self.near_cache) = (self.cache.or(here.cache), self.near_cache.or(here.near_cache));
-            self.queued = here.queued;
+            self.kept_cache = self.kept_cache.or(here.kept_cache);
         }
         self.memory = self.memory.or(here.memory);
         self
@@ -190,11 +195,10 @@ impl Profile {
 
     /// Seconds that a rank takes for `work`.
     pub fn seconds(&self, work: &Work) -> f64 {
-        let caches = Caches { near: self.near_cache.unwrap_or(0.0), last: self.cache.unwrap_or(0.0) };
+        let last = self.cache.unwrap_or(0.0);
+        let caches = Caches { near: self.near_cache.unwrap_or(0.0), last, kept: self.kept_cache.unwrap_or(last) };
         let amounts = Amounts::of(work, caches);
-        let Some(kernel) = kernel_for(&self.kernels, work) else { return 0.0 };
-        let [call, all] = [Amounts::default(), amounts].map(|amounts| kernel.seconds(&amounts));
-        if self.queued { call.max(all - call) } else { all }
+        kernel_for(&self.kernels, work).map_or(0.0, |kernel| kernel.seconds(&amounts))
     }
 }
 
@@ -251,27 +255,6 @@ mod tests {
         assert!(kernel("ps_per_flop = -3.0\n").contains("kernel 1: ps_per_flop"));
         assert!(kernel("ps_per_flop = 3.0\n").contains("edges"));
         assert!(Profile::find("nowhere").unwrap_err().to_string().contains("h200x8"));
-    }
-
-    #[test]
-    fn calls_that_are_queued_cost_nothing_while_the_device_computes() {
-        let table = |queued: &str| {
-            let rates = "[[kernel]]\nkind = \"stream\"\nus_per_call = 5.0\nps_per_byte = 1.0\n";
-            let others = "[[kernel]]\nkind = \"gemm\"\n[[kernel]]\nkind = \"edges\"\n";
-            Profile::parse(&format!("{queued}{NETWORK}{rates}{others}"), Path::new("x")).unwrap()
-        };
-        let copy = |bytes| Work {
-            op: "add",
-            dtype: DType::F32,
-            dropout: false,
-            kind: Kind::Stream { read: bytes, written: 0, rows: 1 },
-        };
-        for (bytes, one_by_one, queued) in [(1_000_000, 6e-6, 5e-6), (20_000_000, 25e-6, 20e-6)] {
-            for (profile, expected) in [(table(""), one_by_one), (table("queued = true\n"), queued)] {
-                let found = profile.seconds(&copy(bytes));
-                assert!((found - expected).abs() < 1e-12, "{found} for {expected}");
-            }
-        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use graphweft_parallel::{Cover, Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::dry::Work;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule, gradient_norm};
-use graphweft_tensor::{DType, Device, Error as Computation, Ids, Place, Tag, Tape};
+use graphweft_tensor::{DType, Device, Error as Computation, Ids, Matrix, Parameter, Place, Tag, Tape};
 
 use crate::error::{Error, Result};
 
@@ -35,6 +35,17 @@ pub(super) struct Program {
     dropout: f64,
     /// Between ranks; without one, each rank plays by itself.
     strategy: Option<Strategy>,
+    /// Whether it is also played without a look at every call, and how long its calls are.
+    pub(super) alone: Option<Length>,
+}
+
+/// What takes longer on a device whose calls are queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// To call.
+    Short,
+    /// To compute.
+    Long,
 }
 
 /// Graphs of several sizes.
@@ -77,7 +88,8 @@ impl List {
         // One layer of a graph transformer has all that it has; what only aggregates ends in another width than it has inside.
         let layers = if name == "gt" { 1 } else { 2 };
         let model = format!("name = \"{name}\"\nhidden = {hidden}\nlayers = {layers}\n{heads}");
-        self.programs.push(Program { graph, model, features, dtype: self.dtype, dropout, strategy });
+        let alone = (graph == TINY && strategy.is_none()).then_some(Length::Short);
+        self.programs.push(Program { graph, model, features, dtype: self.dtype, dropout, strategy, alone });
     }
 }
 
@@ -144,7 +156,7 @@ fn for_a_processor(list: &mut List) {
 /// Every kernel at every size, as it is not said in advance from which on a GPU is busy.
 fn for_a_gpu(list: &mut List) {
     let Graphs { tiny, small, medium, large, near } = FOR_A_GPU;
-    for graph in [tiny, small, medium, large, near] {
+    for graph in [tiny, small, medium] {
         for (hidden, heads) in [(32, 4), (64, 8), (32, 2), (64, 4), (128, 8), (64, 2), (128, 4), (64, 1), (128, 1)] {
             list.add(graph, ("gt", hidden, heads), hidden, 0.1, None);
         }
@@ -157,9 +169,22 @@ fn for_a_gpu(list: &mut List) {
         }
         list.add(graph, ("gat", 32, 4), 64, 0.0, None);
     }
+    for graph in [large, near] {
+        for (hidden, heads) in [(32, 4), (64, 4), (128, 8), (128, 4), (128, 1)] {
+            list.add(graph, ("gt", hidden, heads), hidden, 0.1, None);
+        }
+        list.add(graph, ("gt", 128, 8), 64, 0.0, None);
+        for (name, heads) in [("gcn", 0), ("sage", 0), ("gat", 8)] {
+            list.add(graph, (name, 128, heads), 128, 0.1, None);
+        }
+    }
     for graph in [small, medium] {
         list.add(graph, ("gt", 256, 8), 256, 0.1, None);
         list.add(graph, ("gt", 256, 16), 256, 0.1, None);
+    }
+    let long = |p: &&mut Program| p.graph == medium && p.features > 64 && p.model.contains("gt");
+    for program in list.programs.iter_mut().filter(long) {
+        program.alone = Some(Length::Long);
     }
 }
 
@@ -177,11 +202,6 @@ fn between_ranks(list: &mut List, graphs: &Graphs) {
 }
 
 impl Program {
-    /// Whether its kernels take little, and ranks play by themselves.
-    pub(super) fn is_short(&self) -> bool {
-        self.graph == TINY && self.strategy.is_none()
-    }
-
     pub(super) fn graph(&self) -> Result<Csr<u32>> {
         let bug = |e: graphweft_graph::Error| Computation::Argument { op: "probe", problem: e.to_string() };
         let spec: Spec = self.graph.parse().map_err(bug)?;
@@ -253,9 +273,26 @@ pub(super) fn play(
         let one = device.upload(1, 1, &[1f32], Tag::Workspace)?;
         let one = device.convert("loss", &one, loss.value().dtype())?;
         tape.backward(vec![(loss, one)], &[], |_| Ok(()))?;
+        if program.strategy.is_some() {
+            side_by_side(device, &parameters)?;
+        }
         gradient_norm(&parameters)?;
         optimizer.step(1e-3, 1.0)?;
         done(epoch);
+    }
+    Ok(())
+}
+
+/// Copies all gradients into one row, as ranks do before they sum them.
+fn side_by_side(device: &Device, parameters: &[Rc<Parameter>]) -> Result<()> {
+    let gradients: Vec<Matrix> = parameters.iter().filter_map(|parameter| parameter.grad()).collect();
+    let size = |g: &Matrix| g.rows() * g.cols();
+    let Some(dtype) = gradients.first().map(Matrix::dtype) else { return Ok(()) };
+    let mut row = device.uninit("gradients", 1, gradients.iter().map(size).sum(), dtype, Tag::Gradients)?;
+    let mut at = 0;
+    for gradient in &gradients {
+        device.backend().copy_part(gradient, 0, &mut row, at, size(gradient))?;
+        at += size(gradient);
     }
     Ok(())
 }

@@ -53,8 +53,10 @@ pub fn profile(config: &Config, world: &World, needed: bool, progress: &Arc<dyn 
     let memory = memory_here(world.place(), world.ranks_here());
     let here = if world.ranks() > 1 {
         let wanted = needed && asked.as_ref().is_ok_and(lacks);
-        probe(world, &[config.compute.dtype.into()], config.parallel.probe_rounds, wanted, progress)?
-            .map(|here| Profile { memory, ..here })
+        probe(world, &[config.compute.dtype.into()], config.parallel.probe_rounds, wanted, progress)?.map(|here| {
+            let turns = world.ranks_here() as f64 / probed(world) as f64;
+            Profile { memory, kept_cache: here.cache.map(|cache| cache / turns), ..here }
+        })
     } else {
         // One rank talks to nobody, and its memory is known without measuring.
         None
@@ -68,7 +70,7 @@ pub fn profile(config: &Config, world: &World, needed: bool, progress: &Arc<dyn 
         compute: Compute::Probe,
         cache: None,
         near_cache: None,
-        queued: false,
+        kept_cache: None,
         network: Network { ranks_per_node: 1, inside: None, between: NOBODY },
         kernels: Vec::new(),
     };
@@ -91,10 +93,7 @@ pub fn probe(
     wanted: bool,
     progress: &Arc<dyn Progress>,
 ) -> Result<Option<Profile>> {
-    let rounds = rounds as usize;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // Ranks that are threads beyond the cores of the machine take turns on them.
-    let ranks = world.ranks_here().clamp(1, cores);
+    let (rounds, ranks) = (rounds as usize, probed(world));
     let machine = Machine {
         place: world.place(),
         ranks,
@@ -118,12 +117,17 @@ pub fn probe(
         compute: Compute::Probe,
         cache: Some(measured.caches.last),
         near_cache: Some(measured.caches.near).filter(|near| *near > 0.0),
-        queued: world.place() != Place::Cpu,
+        kept_cache: None,
         network: Network { ranks_per_node: 1, inside: None, between },
         kernels: measured.kernels,
     };
     machine.keep(&profile)?;
     Ok(Some(profile))
+}
+
+/// Ranks that are measured at once: those that are threads beyond the cores of the machine take turns on them.
+fn probed(world: &World) -> usize {
+    world.ranks_here().clamp(1, std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// On as many threads as the machine can run at once.
