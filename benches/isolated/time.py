@@ -53,7 +53,7 @@ def pieces(row):
 def jobs():
     for row in ROWS:
         for seed in range(SEEDS):
-            if row[0].startswith("sbm") and row[2] == "gt":
+            if row[0].startswith("sbm") and row[2] in ("gt", "sage of 3 layers"):
                 yield json.dumps(["long", row[0], row[2], LEAN, seed]), row, LEAN, seed
         for network in NETWORKS:
             for way in [*EXACT, *pieces(row)]:
@@ -85,7 +85,7 @@ def clock(args, row, way, network, left):
 
 
 def curve(args, row, way, seed, epochs, left):
-    more = ["--seed", str(seed), *([f"train.epochs={epochs}"] if epochs else [])]
+    more = ["--seed", str(seed), *([f"train.epochs={epochs}", "train.evaluate_every=5"] if epochs else [])]
     with tempfile.TemporaryDirectory() as out:
         subprocess.run(command(args, row, way, more, f"{out}/run"), capture_output=True, text=True, timeout=left, check=True)
         lines = [json.loads(line) for line in Path(f"{out}/run/metrics.jsonl").read_text().splitlines()]
