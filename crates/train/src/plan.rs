@@ -48,10 +48,21 @@ pub struct Plan {
     pub measured: Option<Predicted>,
     /// What is tried before a run begins, with the same parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub trials: Vec<(Strategy, Remat)>,
+    pub trials: Vec<Trial>,
     /// The parts themselves.
     #[serde(skip)]
     pub parts: Option<Arc<Partition>>,
+}
+
+/// A way to spread the work that is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// What moves between ranks.
+    pub strategy: Strategy,
+    /// What is computed again.
+    pub remat: Remat,
+    /// What the planner expects of it.
+    pub predicted: Predicted,
 }
 
 /// What an epoch takes.

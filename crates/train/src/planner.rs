@@ -10,18 +10,18 @@ use std::sync::Arc;
 
 use graphweft_graph::partition::{Method, Partition, statistics};
 use graphweft_graph::progress::{Progress, Silent};
-use graphweft_model::{Prepared, Remat};
+use graphweft_model::Prepared;
 use graphweft_parallel::Strategy;
 use graphweft_plan::approximate::pipelines;
 use graphweft_plan::explain::Facts;
-use graphweft_plan::search::{Part, Rehearse, Space};
+use graphweft_plan::search::{Part, Prediction, Rehearse, Space};
 use graphweft_plan::{Candidate, Error as Planning, Found, Profile, search};
 use graphweft_tensor::DType;
 
 use crate::config::{Choice, Config};
 use crate::data::Data;
 use crate::error::{Error, Result};
-use crate::plan::{Division, Plan, Predicted, chunk_parts, divide};
+use crate::plan::{Division, Plan, Predicted, Trial, chunk_parts, divide};
 use crate::rehearsal::Stage;
 use crate::world::World;
 
@@ -124,12 +124,9 @@ impl Planner<'_> {
             remat: candidate.remat,
             partition: chosen.as_ref().map(|d| d.division.clone()),
             chunks: None,
-            predicted: Some(Predicted {
-                epoch_ms: timed.then_some(prediction.seconds * 1e3),
-                peak_bytes: prediction.peak.total(),
-            }),
+            predicted: Some(predicted(&prediction, timed)),
             measured: None,
-            trials: trials(&found, self.config.parallel.measure as usize),
+            trials: trials(&found, self.config.parallel.measure as usize, timed),
             parts: chosen.map(|d| d.parts),
         };
         Ok(Planned { plan, found, memory })
@@ -188,12 +185,24 @@ fn in_words(e: &Error) -> String {
     e.to_string().lines().next().unwrap_or_default().to_string()
 }
 
-/// The best `count`, as far as they need the same parts as the choice.
-fn trials(found: &Found, count: usize) -> Vec<(Strategy, Remat)> {
-    let alike = found.candidates.iter().filter(|a| a.feasible && a.candidate.partition == found.choice.0.partition);
+fn predicted(prediction: &Prediction, timed: bool) -> Predicted {
+    Predicted { epoch_ms: timed.then_some(prediction.seconds * 1e3), peak_bytes: prediction.peak.total() }
+}
+
+/// The choice and the best after it, `count` in all, as far as they need the same parts.
+fn trials(found: &Found, count: usize, timed: bool) -> Vec<Trial> {
+    let chosen = found.choice.0;
+    let alike = found.candidates.iter().filter(|a| a.feasible && a.candidate.partition == chosen.partition);
+    let others = alike.filter(|a| a.candidate != chosen).filter_map(|a| Some((a.candidate, a.prediction?)));
     // Chunks are other parts, and what computes something else is not tried for its speed alone.
-    let alike = alike.filter(|a| a.candidate.strategy.is_exact() && found.choice.0.strategy.is_exact());
-    alike.take(count).map(|a| (a.candidate.strategy, a.candidate.remat)).collect()
+    let all = std::iter::once(found.choice).chain(others);
+    let all = all.filter(|(c, _)| c.strategy.is_exact() && chosen.strategy.is_exact());
+    let trial = |(c, p): (Candidate, Prediction)| Trial {
+        strategy: c.strategy,
+        remat: c.remat,
+        predicted: predicted(&p, timed),
+    };
+    all.take(count).map(trial).collect()
 }
 
 /// The plan for a run in all processes of `world`: what is asked for, or the planner's choice. `data` and `graph` as for

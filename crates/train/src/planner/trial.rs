@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use graphweft_model::{Prepared, Total};
-use graphweft_parallel::Strategy;
 use graphweft_plan::explain;
 
 use crate::config::Config;
 use crate::data::Data;
 use crate::error::Result;
 use crate::learner::Learner;
-use crate::plan::Plan;
+use crate::plan::{Plan, Trial};
 use crate::shard::{Lesson, Shard};
 use crate::world::World;
 
@@ -38,7 +37,7 @@ pub(crate) fn decide_by_measuring(
         let (plan, trials, config, data, graph) = &scene;
         let split = data.split(&data.split_name(config.data.split.as_deref())?, config.run.seed)?;
         let mut all = Vec::new();
-        for (strategy, remat) in trials {
+        for Trial { strategy, remat, .. } in trials {
             let (mut plan, mut config) = (plan.clone(), config.clone());
             (plan.strategy, plan.remat, config.compute.remat) = (*strategy, *remat, *remat);
             let shard = Shard::new(rank, data, graph, &plan, &config)?;
@@ -60,9 +59,12 @@ pub(crate) fn decide_by_measuring(
     let measured = |k: &usize| seconds.get(*k).copied().unwrap_or(f64::INFINITY);
     let order = |a: &usize, b: &usize| measured(a).total_cmp(&measured(b));
     let Some(best) = (0..trials.len()).min_by(order) else { return Ok(plan) };
-    (plan.strategy, plan.remat) = trials[best];
-    let told = |(k, (strategy, _)): (usize, &(Strategy, _))| format!("{strategy} {}", explain::ms(measured(&k)));
+    let told = |(k, trial): (usize, &Trial)| format!("{} {}", trial.strategy, explain::ms(measured(&k)));
     let told: Vec<String> = trials.iter().enumerate().map(told).collect();
-    plan.why = format!("measured: {}; {}", told.join(", "), plan.why);
+    // The first is what would have been chosen without measuring, for the reason that is known.
+    let before = if best == 0 { String::new() } else { format!("it would have been {}: ", plan.strategy) };
+    plan.why = format!("measured: {}; {before}{}", told.join(", "), plan.why);
+    let Trial { strategy, remat, predicted } = trials[best];
+    (plan.strategy, plan.remat, plan.predicted) = (strategy, remat, Some(predicted));
     Ok(plan)
 }
