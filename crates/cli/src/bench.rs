@@ -60,7 +60,7 @@ struct Common {
     #[arg(long, value_enum, default_value_t = Storage::F32)]
     dtype: Storage,
 
-    /// Timed runs, after one that is not counted; the median is reported
+    /// Timed runs, after those that warm up; the median is reported
     #[arg(long, default_value_t = 9, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 
@@ -146,6 +146,11 @@ fn timed<T>(device: &Device, f: impl FnOnce() -> anyhow::Result<T>) -> anyhow::R
 /// The middle of the timed runs, the first (warm-up) run left out.
 fn median(mut times: Vec<f64>) -> f64 {
     times.remove(0);
+    middle(times)
+}
+
+/// The middle of some times.
+fn middle(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }

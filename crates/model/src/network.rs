@@ -171,6 +171,11 @@ pub trait Layer {
         true
     }
 
+    /// Passes of epochs for which this is the same number compute the same, but for dropout.
+    fn phase(&self, _epoch: u64) -> u64 {
+        0
+    }
+
     /// From the state before to the state after. The state before the first layer is empty (features are in `step`), that after
     /// the last one is the logits alone.
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>>;
@@ -213,6 +218,11 @@ impl Network {
     /// What else is saved, in the order of the layers.
     pub fn buffers(&self) -> Vec<Rc<Buffer>> {
         self.layers.iter().flat_map(|l| l.buffers()).collect()
+    }
+
+    /// Passes of epochs for which this is the same number compute the same, but for dropout.
+    pub fn phase(&self, epoch: u64) -> u64 {
+        self.layers.iter().map(|l| l.phase(epoch)).sum()
     }
 
     /// The logits of this rank's nodes.

@@ -249,6 +249,21 @@ fn evaluation_drops_nothing_and_moves_no_buffers() {
 }
 
 #[test]
+fn only_polynormers_passes_change_with_the_epoch() {
+    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 0 };
+    for model in MODELS {
+        let network = config(model).build(&Device::cpu(), shape, DType::F32, 1).unwrap();
+        let phases: Vec<u64> = [0, 1, 99, 100, 1000].map(|epoch| network.phase(epoch)).into();
+        let expected = if model.contains("polynormer") && !model.contains("warm_up = 0") {
+            [0, 0, 0, 1, 1]
+        } else {
+            [phases[0]; 5]
+        };
+        assert_eq!(phases, expected, "{model}");
+    }
+}
+
+#[test]
 fn polynormer_evaluates_the_half_that_was_trained_last() {
     let device = Device::cpu();
     let model = "name = 'polynormer'\nhidden = 16\nlayers = 2\nwarm_up = 2";

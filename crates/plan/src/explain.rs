@@ -100,6 +100,9 @@ pub(crate) fn why(choice: &Candidate, p: &Prediction, all: &[Assessed], facts: &
     parts.join("; ")
 }
 
+/// Rows are not few if this share of them is needed on every other rank.
+const MANY: f64 = 0.1;
+
 /// What moves between ranks, and why that is little.
 fn moves(choice: &Candidate, p: &Prediction, facts: &Facts) -> String {
     let alpha = facts.alpha(choice.partition);
@@ -110,7 +113,15 @@ fn moves(choice: &Candidate, p: &Prediction, facts: &Facts) -> String {
     let reason = match choice.strategy {
         Strategy::Local => String::new(),
         Strategy::Gather => "the graph is small enough for every rank to have all rows in one round of messages".into(),
-        Strategy::Halo(_) => format!("{}few rows are needed elsewhere", alpha("")),
+        Strategy::Halo(_) => match facts.alpha(choice.partition) {
+            Some(alpha) if alpha > MANY * (facts.ranks - 1) as f64 => {
+                format!(
+                    "α = {alpha:.2} of at most {}: rows go where they are needed, and nowhere else",
+                    facts.ranks - 1
+                )
+            }
+            _ => format!("{}few rows are needed elsewhere", alpha("")),
+        },
         Strategy::Heads => {
             format!(
                 "{}rows are needed nearly everywhere, and {} {shares} are enough for {} ranks",

@@ -236,13 +236,21 @@ impl Kernel {
 
     /// Seconds of one call.
     pub fn seconds(&self, amounts: &Amounts) -> f64 {
-        let [call, rest @ ..] = self.rates().map(|(_, rate)| rate);
-        let [_, amounts @ ..] = amounts.list();
-        let computing = rest.iter().zip(amounts).map(|(rate, amount)| rate * amount).sum::<f64>() * PICO;
         match self.us_in_queue {
-            Some(more) => (call * MICRO).max(more * MICRO + computing),
-            None => call * MICRO + computing,
+            Some(_) => (self.us_per_call * MICRO).max(self.seconds_recorded(amounts)),
+            None => self.us_per_call * MICRO + self.computing(amounts),
         }
+    }
+
+    /// Seconds where the call has been recorded: of one that is queued, what the device itself takes.
+    pub fn seconds_recorded(&self, amounts: &Amounts) -> f64 {
+        self.us_in_queue.unwrap_or(self.us_per_call) * MICRO + self.computing(amounts)
+    }
+
+    fn computing(&self, amounts: &Amounts) -> f64 {
+        let [_, rest @ ..] = self.rates().map(|(_, rate)| rate);
+        let [_, amounts @ ..] = amounts.list();
+        rest.iter().zip(amounts).map(|(rate, amount)| rate * amount).sum::<f64>() * PICO
     }
 
     /// Sets the rates, which are in seconds and in the order of [`Amounts::list`].
@@ -392,8 +400,11 @@ mod tests {
             assert!((found / (micros * MICRO) - 1.0).abs() < 1e-9, "{found} for {micros} µs");
         };
         takes(&kernel, 20e6, 29.0);
+        let recorded = |kernel: &Kernel| kernel.seconds_recorded(&Amounts { flops: 1e6, ..Amounts::default() }) / MICRO;
+        assert!((recorded(&kernel) - 10.0).abs() < 1e-9);
         kernel.delay(-4.0 * MICRO, Some(-7.0 * MICRO));
         takes(&kernel, 1e6, 5.0);
+        assert!((recorded(&kernel) - 3.0).abs() < 1e-9, "two in the queue");
         takes(&kernel, 20e6, 22.0);
         kernel.scale(2.0);
         takes(&kernel, 20e6, 44.0);

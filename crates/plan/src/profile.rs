@@ -195,10 +195,19 @@ impl Profile {
 
     /// Seconds that a rank takes for `work`.
     pub fn seconds(&self, work: &Work) -> f64 {
+        self.cost(work, Kernel::seconds)
+    }
+
+    /// The same where the device has recorded it: nobody calls the kernel.
+    pub fn seconds_recorded(&self, work: &Work) -> f64 {
+        self.cost(work, Kernel::seconds_recorded)
+    }
+
+    fn cost(&self, work: &Work, seconds: fn(&Kernel, &Amounts) -> f64) -> f64 {
         let last = self.cache.unwrap_or(0.0);
         let caches = Caches { near: self.near_cache.unwrap_or(0.0), last, kept: self.kept_cache.unwrap_or(last) };
         let amounts = Amounts::of(work, caches);
-        kernel_for(&self.kernels, work).map_or(0.0, |kernel| kernel.seconds(&amounts))
+        kernel_for(&self.kernels, work).map_or(0.0, |kernel| seconds(kernel, &amounts))
     }
 }
 

@@ -85,6 +85,26 @@ pub trait Memory {
 
     /// Returns when everything that was asked for so far is done: for clocks.
     fn wait(&self) -> Result<()>;
+
+    /// What records work, where the device can do it again without being told every kernel.
+    fn recorder(&self) -> Option<&dyn Recorder> {
+        None
+    }
+}
+
+/// A device that can be told to remember its work instead of doing it.
+pub trait Recorder {
+    /// From now on, work is remembered. Whatever waits for the device, or needs memory that is not there, fails.
+    fn start(&self) -> Result<()>;
+
+    /// Ends that: what was remembered, or nothing where it is to be forgotten.
+    fn finish(&self, keep: bool) -> Result<Option<Box<dyn Replay>>>;
+}
+
+/// Work that was recorded.
+pub trait Replay {
+    /// Does it, with the dropouts of `epoch`.
+    fn run(&self, epoch: u64) -> Result<()>;
 }
 
 /// The traffic floor of operations over edges: the same passes over the same indices, and nothing but loads.

@@ -40,6 +40,7 @@ use crate::backend::{Block, Memory};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::matrix::{Address, Matrix};
+use crate::pool::LEAST;
 
 pub use isa::Isa;
 
@@ -77,7 +78,7 @@ pub struct HostBlock {
 
 impl HostBlock {
     fn new(bytes: usize) -> std::io::Result<Self> {
-        let pages = MmapMut::map_anon(bytes.max(64))?;
+        let pages = MmapMut::map_anon(bytes.max(LEAST))?;
         if bytes >= HUGE {
             // Advice only: without huge pages everything works, slower.
             let _ = pages.advise(Advice::HugePage);

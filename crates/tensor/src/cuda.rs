@@ -31,6 +31,7 @@ mod norm;
 mod numbers;
 mod optim;
 mod parts;
+mod record;
 mod rows;
 mod rowwise;
 mod shape;
@@ -50,7 +51,7 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 
-use crate::backend::{Block, Memory};
+use crate::backend::{Block, Memory, Recorder};
 use crate::error::{Error, Result};
 use crate::matrix::{Address, Matrix};
 use crate::place::Precision;
@@ -81,6 +82,9 @@ pub struct Cuda {
     modules: RefCell<HashMap<(&'static str, Defines), Arc<CudaModule>>>,
     functions: RefCell<HashMap<(&'static str, &'static str, Defines), CudaFunction>>,
     lists: RefCell<Vec<List>>,
+    /// Tables of optimizers that were copied last.
+    tables: RefCell<Vec<optim::Table>>,
+    recording: RefCell<Option<record::Keys>>,
 }
 
 /// A list of the host that kernels read, copied once.
@@ -156,6 +160,8 @@ impl Cuda {
             modules: RefCell::default(),
             functions: RefCell::default(),
             lists: RefCell::default(),
+            tables: RefCell::default(),
+            recording: RefCell::default(),
         })
     }
 
@@ -201,6 +207,7 @@ impl Cuda {
         if let Some(known) = known {
             return Ok(known.bytes.device_ptr(&self.stream).0);
         }
+        self.not_recorded("a list of the host")?;
         lists.retain(|known| (known.alive)());
         let bytes: &[u8] = bytemuck::cast_slice(list);
         // An empty list has a place too.
@@ -262,6 +269,7 @@ impl Memory for Cuda {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
+        self.not_recorded("work that needs new memory")?;
         // SAFETY: contents are unspecified by contract, and every bit pattern is a valid byte.
         match unsafe { self.stream.alloc::<u8>(bytes.max(1)) } {
             Ok(slice) => Ok(Some(Block::Cuda(CudaBlock(slice)))),
@@ -271,12 +279,14 @@ impl Memory for Cuda {
     }
 
     fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()> {
+        self.not_recorded("numbers of the host")?;
         let mut to = slice_mut("upload", "matrix", to)?.slice_mut(..bytes.len());
         // Pageable bytes are staged before this returns.
         self.stream.memcpy_htod(bytes, &mut to).map_err(self.fail("copy to the GPU"))
     }
 
     fn download(&self, from: &Matrix, bytes: &mut [u8]) -> Result<()> {
+        self.not_recorded("what the host does with numbers")?;
         let from = slice("download", "matrix", from)?.slice(..bytes.len());
         self.stream.memcpy_dtoh(&from, bytes).map_err(self.fail("copy from the GPU"))?;
         self.stream.synchronize().map_err(self.fail("copy from the GPU"))
@@ -309,7 +319,12 @@ impl Memory for Cuda {
         self.address_of(m)
     }
 
+    fn recorder(&self) -> Option<&dyn Recorder> {
+        Some(self)
+    }
+
     fn wait(&self) -> Result<()> {
+        self.not_recorded("waiting")?;
         self.stream.synchronize().map_err(self.fail("finish its work"))
     }
 }

@@ -72,13 +72,20 @@ impl Device {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
+    pub(crate) fn pool(&self) -> &Pool<Block> {
+        &self.0.pool
+    }
+
     pub(crate) fn buffer(&self, op: &'static str, bytes: usize, tag: Tag) -> Result<Buffer> {
         let Inner { backend, pool, ledger } = &*self.0;
         ledger.add(tag, bytes as u64);
         let block = match pool.take(bytes) {
             Some(block) => block,
             None => {
-                pool.trim(ledger);
+                // What is recorded can neither free nor allocate; the backend says so.
+                if !pool.sets_apart() {
+                    pool.trim(ledger);
+                }
                 match self.allocate(bytes) {
                     Ok(Some(block)) => block,
                     other => {
@@ -97,7 +104,7 @@ impl Device {
     fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
         let Inner { backend, pool, .. } = &*self.0;
         match backend.allocate(bytes)? {
-            None if pool.clear() => backend.allocate(bytes),
+            None if !pool.sets_apart() && pool.clear() => backend.allocate(bytes),
             found => Ok(found),
         }
     }

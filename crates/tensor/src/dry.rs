@@ -22,6 +22,7 @@ use crate::cpu::Cpu;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::matrix::{Address, Matrix};
+use crate::pool::LEAST;
 
 pub use reuse::Reuse;
 pub use work::{Kind, Pass, Work};
@@ -105,7 +106,7 @@ impl Memory for Dry {
 
     fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
         // As the CPU rounds.
-        let bytes = bytes.max(64);
+        let bytes = bytes.max(LEAST);
         let Account { capacity, taken } = &*self.memory;
         let after = taken.get().checked_add(bytes as u64).filter(|after| after <= capacity);
         Ok(after.map(|after| {

@@ -129,4 +129,35 @@ impl Ledger {
     pub fn reset_peak(&self) {
         self.peak.set(self.now.get());
     }
+
+    /// The peak within `work`, which counts for the peak of all as well.
+    pub(crate) fn peak_within<T>(&self, work: impl FnOnce() -> T) -> (Usage, T) {
+        let before = self.peak.replace(self.now.get());
+        let done = work();
+        let peak = self.peak.get();
+        if before.total() > peak.total() {
+            self.peak.set(before);
+        }
+        (peak, done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_of_a_part_does_not_hide_that_of_all() {
+        let ledger = Ledger::default();
+        let blip = |bytes| {
+            ledger.add(Tag::Activations, bytes);
+            ledger.remove(Tag::Activations, bytes);
+        };
+        ledger.add(Tag::Graph, 10);
+        blip(100);
+        assert_eq!(ledger.peak_within(|| blip(50)).0.total(), 60);
+        assert_eq!(ledger.peak().total(), 110);
+        assert_eq!(ledger.peak_within(|| blip(200)).0.total(), 210);
+        assert_eq!(ledger.peak().total(), 210);
+    }
 }

@@ -12,6 +12,8 @@ use crate::ledger::Ledger;
 
 /// A request may be met by an idle block up to this much larger.
 const FIT: f64 = 1.125;
+/// Devices may give so many bytes where fewer are asked for.
+pub(crate) const LEAST: usize = 64;
 /// Held memory may exceed the accounted peak by this factor before idle blocks are given back.
 const SLACK: f64 = 1.05;
 /// It may always exceed it by so many bytes.
@@ -21,24 +23,51 @@ const SPARE: u64 = 32 << 20;
 pub(crate) struct Pool<B> {
     idle: RefCell<BTreeMap<usize, Vec<B>>>,
     waiting: Cell<usize>,
+    /// Blocks that were freed while work is [recorded](Pool::set_apart): they belong to the recording.
+    apart: RefCell<Option<BTreeMap<usize, Vec<B>>>>,
 }
 
 impl<B> Default for Pool<B> {
     fn default() -> Self {
-        Self { idle: RefCell::default(), waiting: Cell::new(0) }
+        Self { idle: RefCell::default(), waiting: Cell::new(0), apart: RefCell::default() }
     }
 }
 
 impl<B> Pool<B> {
     /// An idle block of at least `bytes`, if there is one of about that size.
     pub(crate) fn take(&self, bytes: usize) -> Option<B> {
-        let largest = ((bytes as f64 * FIT) as usize).max(bytes);
-        let capacity = *self.idle.borrow().range(bytes..=largest).next()?.0;
-        self.remove(capacity)
+        let largest = ((bytes as f64 * FIT) as usize).max(bytes).max(LEAST);
+        let first = |of: &BTreeMap<usize, Vec<B>>| of.range(bytes..=largest).next().map(|(capacity, _)| *capacity);
+        let idle = first(&self.idle.borrow());
+        // The smallest, wherever it is: work that is recorded gets the blocks that it had before.
+        match &mut *self.apart.borrow_mut() {
+            Some(apart) if first(apart).is_some_and(|a| idle.is_none_or(|i| a <= i)) => remove(apart, first(apart)?),
+            _ => self.remove(idle?),
+        }
+    }
+
+    /// From now on, blocks that are freed are kept apart, to be used again by those who ask meanwhile, and by nobody else.
+    pub(crate) fn set_apart(&self) {
+        *self.apart.borrow_mut() = Some(BTreeMap::new());
+    }
+
+    /// Whether that is so.
+    pub(crate) fn sets_apart(&self) -> bool {
+        self.apart.borrow().is_some()
+    }
+
+    /// Ends that: the blocks, with their capacities.
+    pub(crate) fn end_apart(&self) -> Vec<(usize, B)> {
+        let apart = self.apart.take().unwrap_or_default();
+        apart.into_iter().flat_map(|(capacity, blocks)| blocks.into_iter().map(move |b| (capacity, b))).collect()
     }
 
     /// Keeps a block of this capacity for later.
     pub(crate) fn put(&self, capacity: usize, block: B) {
+        if let Some(apart) = &mut *self.apart.borrow_mut() {
+            apart.entry(capacity).or_default().push(block);
+            return;
+        }
         self.waiting.set(self.waiting.get() + capacity);
         self.idle.borrow_mut().entry(capacity).or_default().push(block);
     }
@@ -62,17 +91,21 @@ impl<B> Pool<B> {
     }
 
     fn remove(&self, capacity: usize) -> Option<B> {
-        let mut idle = self.idle.borrow_mut();
-        let blocks = idle.get_mut(&capacity)?;
-        let block = blocks.pop();
-        if blocks.is_empty() {
-            idle.remove(&capacity);
-        }
+        let block = remove(&mut self.idle.borrow_mut(), capacity);
         if block.is_some() {
             self.waiting.set(self.waiting.get() - capacity);
         }
         block
     }
+}
+
+fn remove<B>(from: &mut BTreeMap<usize, Vec<B>>, capacity: usize) -> Option<B> {
+    let blocks = from.get_mut(&capacity)?;
+    let block = blocks.pop();
+    if blocks.is_empty() {
+        from.remove(&capacity);
+    }
+    block
 }
 
 #[cfg(test)]
@@ -111,6 +144,38 @@ mod tests {
         pool.put(33 << 20, 'b');
         pool.trim(&ledger);
         assert_eq!(pool.take(33 << 20), None);
+    }
+
+    #[test]
+    fn the_smallest_blocks_come_back_too() {
+        let pool = Pool::default();
+        // As a GPU gives them, and as a processor does.
+        for capacity in [1, LEAST] {
+            pool.put(capacity, 'a');
+            assert_eq!((pool.take(0), pool.take(0)), (Some('a'), None));
+        }
+        pool.put(LEAST, 'b');
+        assert_eq!((pool.take(LEAST + 1), pool.take(8)), (None, Some('b')));
+    }
+
+    #[test]
+    fn what_is_set_apart_stays_apart() {
+        let pool = Pool::default();
+        pool.put(98, 'c');
+        pool.put(100, 'a');
+        pool.put(200, 'b');
+        pool.set_apart();
+        assert_eq!(pool.take(100), Some('a'));
+        pool.put(100, 'a');
+        assert_eq!(pool.take(100), Some('a'), "again, by who asks meanwhile");
+        pool.put(100, 'a');
+        assert_eq!(pool.take(190), Some('b'));
+        assert_eq!(pool.take(95), Some('c'), "the smallest, as if nothing was apart");
+        pool.put(98, 'c');
+        assert_eq!(pool.end_apart(), [(98, 'c'), (100, 'a')]);
+        assert!(!pool.sets_apart());
+        pool.put(200, 'b');
+        assert_eq!((pool.take(100), pool.take(200)), (None, Some('b')));
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(crate) const LOT: usize = 16;
 /// A dropout of one layer in one epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
+    origin: Origin,
     key: [u32; 2],
     stream: u32,
     /// Elements whose 16-bit number is below this are dropped.
@@ -29,22 +30,37 @@ pub struct Dropout {
     first_head: u32,
 }
 
-impl Dropout {
-    /// Drops about `rate` of all elements and scales the others so that the mean stays. The rate is rounded to a multiple of
-    /// 2⁻¹⁶, the scale is exact for the rounded rate. `stream` tells the dropouts of one layer apart.
-    pub fn new(rate: f64, seed: u64, epoch: u64, layer: u32, stream: u32) -> Self {
-        let threshold = (rate.clamp(0.0, 1.0) * 65536.0).round() as u32;
-        let mut key = seed;
-        for x in [epoch, layer.into()] {
+/// What a key is made of, beside the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    seed: u64,
+    layer: u32,
+}
+
+impl Origin {
+    /// The key of an epoch.
+    pub(crate) fn key(self, epoch: u64) -> [u32; 2] {
+        let mut key = self.seed;
+        for x in [epoch, self.layer.into()] {
             // splitmix64: one well-mixed step per coordinate.
             key = (key ^ x).wrapping_add(0x9e37_79b9_7f4a_7c15);
             key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             key ^= key >> 31;
         }
+        [key as u32, (key >> 32) as u32]
+    }
+}
+
+impl Dropout {
+    /// Drops about `rate` of all elements and scales the others so that the mean stays. The rate is rounded to a multiple of
+    /// 2⁻¹⁶, the scale is exact for the rounded rate. `stream` tells the dropouts of one layer apart.
+    pub fn new(rate: f64, seed: u64, epoch: u64, layer: u32, stream: u32) -> Self {
+        let threshold = (rate.clamp(0.0, 1.0) * 65536.0).round() as u32;
+        let origin = Origin { seed, layer };
         let kept = 65536 - threshold;
         let scale = if kept == 0 { 0.0 } else { 65536.0 / kept as f32 };
-        Self { key: [key as u32, (key >> 32) as u32], stream, threshold, scale, first_head: 0 }
+        Self { origin, key: origin.key(epoch), stream, threshold, scale, first_head: 0 }
     }
 
     /// The same for attention whose head 0 is head `first` of all: heads keep their masks wherever they are computed.
@@ -55,6 +71,12 @@ impl Dropout {
     /// Whether anything is dropped at all.
     pub fn is_active(&self) -> bool {
         self.threshold > 0
+    }
+
+    /// What its key is made of.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Key, stream, threshold, scale and first head, for kernels elsewhere.

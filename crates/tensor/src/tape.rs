@@ -10,7 +10,8 @@ use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
 use crate::device::Device;
-use crate::error::Result;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::ops::activation::Activated;
 
@@ -131,12 +132,14 @@ pub struct Tape {
     slots: usize,
     recording: bool,
     replaying: bool,
+    /// Where the gradient is 1 to begin with.
+    loss: Option<usize>,
 }
 
 impl Tape {
     /// An empty tape.
     pub fn new(device: &Device) -> Self {
-        Self { device: device.clone(), nodes: Vec::new(), slots: 0, recording: true, replaying: false }
+        Self { device: device.clone(), nodes: Vec::new(), slots: 0, recording: true, replaying: false, loss: None }
     }
 
     /// A tape that computes and records nothing, for evaluation.
@@ -214,6 +217,11 @@ impl Tape {
         vars
     }
 
+    /// Says that the gradient of `loss`, of which there is one, is 1: backward begins there, and nothing has to be multiplied.
+    pub fn start_from(&mut self, loss: &Var) {
+        self.loss = loss.slot;
+    }
+
     /// Walks back from `outputs` with the given gradients and returns those of `leaves`. Gradients of parameters are added to
     /// the parameters; `done` hears of each when it is complete.
     pub fn backward(
@@ -239,9 +247,15 @@ impl Tape {
                 }
                 Node::Op { inputs, outputs, op } => {
                     let received: Vec<_> = outputs.iter().map(|&slot| slots[slot].take()).collect();
-                    if received.iter().any(Option::is_some) {
-                        let slots = &mut slots;
-                        op.backward(&mut Grads { device: &device, slots, inputs: &inputs, received, done: &mut done })?;
+                    let one = outputs.iter().position(|slot| Some(*slot) == self.loss);
+                    if one.is_some() || received.iter().any(Option::is_some) {
+                        let (slots, done) = (&mut slots, &mut done);
+                        let mut grads = Grads { device: &device, slots, inputs: &inputs, received, one, done };
+                        op.backward(&mut grads)?;
+                        if grads.one.is_some() {
+                            let problem = "it starts from what is not a loss".into();
+                            return Err(Error::Argument { op: "backward", problem });
+                        }
                     }
                 }
             }
@@ -279,12 +293,22 @@ impl Tape {
     }
 }
 
+/// The gradient of one number.
+pub(crate) enum Factor {
+    /// Nothing depends on it.
+    Nothing,
+    One,
+    Number(f64),
+}
+
 /// The gradients that one operation's backward sees.
 pub struct Grads<'a> {
     device: &'a Device,
     slots: &'a mut [Option<Matrix>],
     inputs: &'a [Option<usize>],
     received: Vec<Option<Matrix>>,
+    /// The output to whose gradient 1 is to be added.
+    one: Option<usize>,
     /// Hears of parameters whose gradient is complete.
     done: &'a mut dyn FnMut(&Rc<Parameter>) -> Result<()>,
 }
@@ -298,6 +322,19 @@ impl Grads<'_> {
     /// Takes the gradient of output `k`; `None` if nothing depended on it or there is no such output.
     pub fn output(&mut self, k: usize) -> Option<Matrix> {
         self.received.get_mut(k)?.take()
+    }
+
+    /// The gradient of output `k`, which is one number. Only where it is not known to be 1 is it read.
+    pub(crate) fn factor(&mut self, op: &'static str, k: usize) -> Result<Factor> {
+        let found = match self.output(k) {
+            Some(dy) => Some(self.device.convert(op, &dy, DType::F64)?.to_vec::<f64>()?[0]),
+            None => None,
+        };
+        Ok(match (found, self.one.take_if(|one| *one == k).is_some()) {
+            (None, false) => Factor::Nothing,
+            (None, true) => Factor::One,
+            (Some(x), one) => Factor::Number(x + f64::from(u8::from(one))),
+        })
     }
 
     /// The same, with memory of its own: for a kernel that overwrites it in place.

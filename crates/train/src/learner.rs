@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use graphweft_model::{Mode, Network, Rates, Remat, Shape, Step, Total};
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm};
-use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tag, Tape, Var};
+use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tape, Var};
 
 use crate::checkpoint::{Scores, Tensors};
 use crate::config::Config;
@@ -16,6 +16,7 @@ use crate::gradients::Buckets;
 use crate::metrics::{Logits, Metric, Scoring};
 use crate::pipeline::Divergence;
 use crate::rank::Rank;
+use crate::recorded::{Pass, Recorded};
 use crate::shard::{Lesson, Shard};
 
 /// What a step found.
@@ -43,6 +44,8 @@ pub struct Learner {
     remat: Remat,
     smoothing: f64,
     clip: f64,
+    /// Where steps are recorded at all.
+    recorded: Option<Recorded>,
 }
 
 impl Learner {
@@ -63,7 +66,9 @@ impl Learner {
         let optimizer = Optimizer::new(config.train.rule(), &parameters)?;
         let (rates, remat) = (config.train.rates(), config.compute.remat);
         let (smoothing, clip) = (config.train.label_smoothing, config.train.clip);
-        Ok(Self { rank: rank.clone(), network, parameters, optimizer, seed, rates, remat, smoothing, clip })
+        // What ranks send each other is not recorded.
+        let recorded = (config.compute.record && rank.link().is_none()).then(Recorded::default);
+        Ok(Self { rank: rank.clone(), network, parameters, optimizer, seed, rates, remat, smoothing, clip, recorded })
     }
 
     /// Numbers that are trained.
@@ -116,33 +121,38 @@ impl Learner {
         Ok(logits.ok_or_else(none)?)
     }
 
-    /// Learns from all nodes of `lesson`, which are rows of `shard`, once.
+    /// Learns from all nodes of `lesson`, which are rows of `shard`, once. Where the step is recorded, going back is a part of the
+    /// phase "forward".
     ///
     /// # Errors
     /// [`Error::NotFinite`] before anything is changed.
     pub fn learn(&mut self, shard: &Shard, lesson: &Lesson, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
         let (device, start) = (shard.device().clone(), Instant::now());
         self.rank.set_epoch(epoch);
-        let mut tape = Tape::new(&device);
-        let logits = self.forward(&mut tape, &self.step_of(shard, Mode::Train, epoch))?;
-        let loss = lesson.loss(&mut tape, &logits, self.smoothing)?;
-        drop(logits);
-        let own = device.convert("loss", loss.value(), DType::F64)?.to_vec::<f64>()?[0];
-        let value = self.rank.sum(Total::Loss, &[own])?[0];
-        phase("forward", start);
-        if !value.is_finite() {
-            return Err(Error::NotFinite { epoch, place: self.diagnose(shard, epoch)? });
-        }
-        let start = Instant::now();
-        let one = device.upload(1, 1, &[1.0f64], Tag::Workspace)?;
-        let one = device.convert("loss", &one, loss.value().dtype())?;
-        let mut buckets = Buckets::new(&self.rank);
-        tape.backward(vec![(loss, one)], &[], |parameter| buckets.add(parameter))?;
-        device.backend().wait()?;
-        phase("backward", start);
-
-        let start = Instant::now();
-        buckets.finish()?;
+        let (loss, start) = match self.replay(shard, lesson, epoch)? {
+            Some(loss) => {
+                phase("forward", start);
+                (self.finite(loss, shard, epoch)?, Instant::now())
+            }
+            None => {
+                let mut tape = Tape::new(&device);
+                let loss = self.loss(&mut tape, shard, lesson, epoch)?;
+                let own = device.convert("loss", loss.value(), DType::F64)?.to_vec::<f64>()?[0];
+                let value = self.rank.sum(Total::Loss, &[own])?[0];
+                phase("forward", start);
+                self.finite(value, shard, epoch)?;
+                let start = Instant::now();
+                tape.start_from(&loss);
+                drop(loss);
+                let mut buckets = Buckets::new(&self.rank);
+                tape.backward(Vec::new(), &[], |parameter| buckets.add(parameter))?;
+                device.backend().wait()?;
+                phase("backward", start);
+                let start = Instant::now();
+                buckets.finish()?;
+                (value, start)
+            }
+        };
         let gradient_norm = self.gradient_norm().map_err(|e| match e {
             Computation::NotFinite { what } => Error::NotFinite { epoch, place: what },
             other => other.into(),
@@ -150,7 +160,69 @@ impl Learner {
         self.descend(lr, gradient_norm)?;
         device.backend().wait()?;
         phase("update", start);
-        Ok(Report { loss: value, gradient_norm, guard: None })
+        Ok(Report { loss, gradient_norm, guard: None })
+    }
+
+    /// The loss of a forward pass for training.
+    fn loss(&self, tape: &mut Tape, shard: &Shard, lesson: &Lesson, epoch: u64) -> Result<Var> {
+        let logits = self.forward(tape, &self.step_of(shard, Mode::Train, epoch))?;
+        lesson.loss(tape, &logits, self.smoothing)
+    }
+
+    fn finite(&self, loss: f64, shard: &Shard, epoch: u64) -> Result<f64> {
+        if loss.is_finite() { Ok(loss) } else { Err(Error::NotFinite { epoch, place: self.diagnose(shard, epoch)? }) }
+    }
+
+    /// The loss of a pass that the device does by itself, with gradients where the optimizer looks for them; `None` where it has
+    /// not recorded one.
+    fn replay(&mut self, shard: &Shard, lesson: &Lesson, epoch: u64) -> Result<Option<f64>> {
+        let (device, phase) = (shard.device(), self.network.phase(epoch));
+        let Some(recorded) = &mut self.recorded else { return Ok(None) };
+        if recorded.expects(device, shard, lesson, phase) {
+            // It fails where a model needs the host within a step; that model computes as before, and the user is told.
+            let pass = self.record(shard, lesson, epoch).map_err(|e| e.to_string());
+            if let Some(recorded) = &mut self.recorded {
+                recorded.keep(pass);
+            }
+        }
+        let Some(pass) = self.recorded.as_ref().and_then(Recorded::pass) else { return Ok(None) };
+        let (loss, gradients) = pass.run(epoch)?;
+        let loss = loss.to_vec::<f64>()?[0];
+        self.parameters.iter().zip(gradients).for_each(|(p, gradient)| p.set_grad(gradient.clone()));
+        Ok(Some(loss))
+    }
+
+    /// Has the device record a forward and backward pass.
+    fn record(&self, shard: &Shard, lesson: &Lesson, epoch: u64) -> Result<Option<Pass>> {
+        let device = shard.device();
+        let take = || self.parameters.iter().map(|p| p.take_grad()).collect::<Vec<_>>();
+        let found = device.record(|| -> Result<_> {
+            let mut tape = Tape::new(device);
+            let loss = self.loss(&mut tape, shard, lesson, epoch)?;
+            let value = device.convert("loss", loss.value(), DType::F64)?;
+            tape.start_from(&loss);
+            drop(loss);
+            tape.backward(Vec::new(), &[], |_| Ok(()))?;
+            Ok((value, take()))
+        });
+        // What a failed attempt has left.
+        take();
+        found
+    }
+
+    /// Whether the device does the next step as it did the last: after a few steps it may record one.
+    pub fn is_settled(&self) -> bool {
+        self.recorded.as_ref().is_none_or(|recorded| recorded.is_settled(self.rank.device()))
+    }
+
+    /// Why steps are not recorded although that was asked for; says so once.
+    pub(crate) fn refusal(&mut self) -> Option<String> {
+        self.recorded.as_mut().and_then(Recorded::refusal)
+    }
+
+    /// Whether steps are done by a recording.
+    pub fn is_recorded(&self) -> bool {
+        self.recorded.as_ref().is_some_and(|recorded| recorded.pass().is_some())
     }
 
     /// The first layer whose output is not finite on some rank, found by computing once more.

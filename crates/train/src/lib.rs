@@ -37,6 +37,7 @@ pub mod plan;
 pub mod planner;
 pub mod rank;
 mod record;
+mod recorded;
 pub mod rehearsal;
 mod rows;
 pub mod run_dir;

@@ -16,7 +16,7 @@ use graphweft_plan::approximate::pipelines;
 use graphweft_plan::explain::Facts;
 use graphweft_plan::search::{Part, Prediction, Rehearse, Space};
 use graphweft_plan::{Candidate, Error as Planning, Found, Profile, search};
-use graphweft_tensor::DType;
+use graphweft_tensor::{DType, Work};
 
 use crate::config::{Choice, Config};
 use crate::data::Data;
@@ -283,8 +283,9 @@ impl Rehearse for Actors<'_> {
             self.refusal.replace(Some(e));
             words
         })?;
-        let times =
-            rehearsal.times_on_average(&profile.network, |work| profile.seconds(work)).map_err(|e| in_words(&e))?;
+        let recorded = config.compute.record && rehearsal.is_recorded();
+        let seconds = |work: &Work| if recorded { profile.seconds_recorded(work) } else { profile.seconds(work) };
+        let times = rehearsal.times_on_average(&profile.network, seconds).map_err(|e| in_words(&e))?;
         let part = |(rank, times): (&crate::rehearsal::Rehearsed, &graphweft_comm::Times)| Part {
             compute: times.computing,
             seconds: times.end,

@@ -7,15 +7,15 @@
 //! ([`Rehearsal::times`]).
 
 use std::cell::RefCell;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use graphweft_comm::{Clocked, Communicator, Log, Network, Recorder, Times, Type, View, replay, threads};
+use graphweft_comm::{Clocked, Communicator, Event, Log, Network, Recorder, Times, Type, View, replay, threads};
 use graphweft_graph::chunks::Chunks;
 use graphweft_graph::dataset::Split;
 use graphweft_graph::partition::Partition;
+use graphweft_graph::random::Philox;
 use graphweft_model::Prepared;
 use graphweft_parallel::{Layout, Strategy};
 use graphweft_plan::kernels::sum_over_ranks;
@@ -30,6 +30,7 @@ use crate::learner::Learner;
 use crate::pipeline::{self, Plant};
 use crate::plan::Plan;
 use crate::rank::{Rank, Sent};
+use crate::recorded;
 use crate::shard::{Lesson, Shard};
 
 /// Ranks that compute nothing never wait long.
@@ -56,6 +57,20 @@ pub struct Rehearsed {
 }
 
 impl Rehearsal {
+    /// Whether a GPU would [record](crate::config::ComputeConfig::record) the step: one rank, not much memory, and nothing between
+    /// the host and the device before the update but the loss.
+    pub fn is_recorded(&self) -> bool {
+        let [rank] = &self.ranks[..] else { return false };
+        let works = rank.log.iter().filter_map(|event| match event {
+            Event::Compute(work) => Some(work.op),
+            _ => None,
+        });
+        // Gradients are measured first of all.
+        let pass: Vec<&str> = works.take_while(|op| *op != "square sums").collect();
+        let times = |op: &str| pass.iter().filter(|other| **other == op).count();
+        rank.peak.most.total() <= recorded::MOST && times("upload") == 0 && times("download") <= 1
+    }
+
     /// How long the epoch takes each rank on a network, if computing takes `cost` seconds.
     ///
     /// # Errors
@@ -99,9 +114,7 @@ const DRAWS: usize = 8;
 
 /// A number between −1 and 1 for a rank, the same every time; of a pair of draws one is the opposite of the other.
 fn pick(draw: usize, rank: usize) -> f64 {
-    let mut hasher = DefaultHasher::new();
-    (draw / 2, rank).hash(&mut hasher);
-    let unit = hasher.finish() as f64 / u64::MAX as f64;
+    let unit = Philox::new(draw as u64 / 2, 0).uniform(rank as u64);
     (2.0 * unit - 1.0) * if draw.is_multiple_of(2) { 1.0 } else { -1.0 }
 }
 

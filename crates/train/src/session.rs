@@ -23,7 +23,7 @@ use crate::trainer::{Observer, Outcome, Run, Trainer};
 use crate::world::World;
 
 /// Settings that may change when a run goes on; all others would make it another run.
-const CHANGEABLE: [&str; 3] = ["train.epochs", "run.checkpoint_every", "run.keep"];
+const CHANGEABLE: [&str; 4] = ["train.epochs", "run.checkpoint_every", "run.keep", "compute.record"];
 /// Of this section all may change: every strategy computes the same.
 const PARALLEL: &str = "parallel.";
 

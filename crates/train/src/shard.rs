@@ -297,6 +297,11 @@ impl Lesson {
         Ok(Self { labels, parts, rows: LossRows::new((0..counted).collect::<Vec<u32>>())?, total: 1.0 })
     }
 
+    /// The rows that are learned from.
+    pub(crate) fn rows(&self) -> &LossRows {
+        &self.rows
+    }
+
     /// As metrics want the labels.
     pub fn truth(&self) -> Truth<'_> {
         match &self.labels {

@@ -68,6 +68,8 @@ pub struct Cost {
     pub seconds: f64,
     /// Memory and messages of every rank, where the rank that leads is.
     pub tolls: Vec<Toll>,
+    /// Whether the device did steps by a [recording](crate::config::ComputeConfig::record).
+    pub recorded: bool,
 }
 
 /// A run that is over.
@@ -176,6 +178,9 @@ impl Trainer {
                 if let Some(seen) = line.guard.filter(Divergence::is_much) {
                     self.observer.note(&format!("epoch {}: {seen}", line.epoch));
                 }
+                if let Some(why) = now.learner.refusal() {
+                    self.observer.note(&format!("steps are not recorded: {why}"));
+                }
                 record.epoch(&line, ms)?;
                 self.observer.epoch(&line, now.best.as_ref());
             }
@@ -190,6 +195,7 @@ impl Trainer {
             }
         }
         now.toll.peak = rank.device().ledger().peak();
+        cost.recorded = now.learner.is_recorded();
         (cost.tolls, cost.seconds) = (now.toll.gather(rank)?, started.elapsed().as_secs_f64());
         let outcome = Outcome {
             seed: config.run.seed,

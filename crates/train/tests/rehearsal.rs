@@ -62,6 +62,19 @@ fn comes_true(config: &Config, what: &str) {
 }
 
 #[test]
+fn what_needs_the_host_within_a_step_is_not_recorded() {
+    for (settings, recorded) in [
+        (&["model.name=gt", "model.heads=2"][..], true),
+        (&["model.name=gcn", "compute.remat=layer"], true),
+        (&["model.name=gcn", "model.norm=batch"], false),
+        (&["model.name=exphormer", "model.heads=2"], false),
+    ] {
+        assert_eq!(rehearse(&config(settings)).is_recorded(), recorded, "{settings:?}");
+    }
+    assert!(!rehearse(&on("halo", 2, &[])).is_recorded(), "nor what ranks send each other");
+}
+
+#[test]
 fn pipelines_take_what_was_rehearsed() {
     let deep = ["model.layers=4", "train.epochs=3", "train.dropout=0.2"];
     for model in [&["model.name=gcnii"][..], &["model.name=gt", "model.heads=2"], &["model.name=sage"]] {

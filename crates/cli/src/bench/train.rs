@@ -26,13 +26,15 @@ use graphweft_train::world::World;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Common, median, normals, open};
+use super::{Common, middle, normals, open};
 use crate::ranks::{self, Ranks};
 use crate::source::Source;
 use crate::ui::{Ui, bytes, table, usage};
 
 /// The number of the first epoch: that of a run which is under way, in which a pipeline makes history only now and then.
 const FIRST: u64 = 41;
+/// Most epochs before those that are measured.
+const WARM_UP: u64 = 6;
 
 /// What is computed again in backward instead of being kept.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -149,6 +151,8 @@ struct Measured {
     elsewhere: Vec<Vec<Times>>,
     /// Of each rank, on the first, seconds of every call of a kernel, if they are timed.
     kernels: Vec<Vec<f64>>,
+    /// Whether the device did steps by itself.
+    recorded: bool,
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
@@ -189,7 +193,7 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
     let (name, nodes, edges) = (data.name.clone(), data.graph.num_dst(), data.graph.num_edges());
     let whole = Handout::new((data, graph, split), world.ranks_inside());
     let task = (config.clone(), plan.clone(), args.common.runs);
-    let Measured { times, parameters, tolls, elsewhere, kernels } = world.run(move |rank| {
+    let Measured { times, parameters, tolls, elsewhere, kernels, recorded } = world.run(move |rank| {
         let (whole, (config, plan, runs)) = (whole.take()?, &task);
         let (data, graph, split) = &*whole;
         let folder = Path::new("");
@@ -198,7 +202,7 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
         measure(rank, course, config, *runs)
     })?;
     let dtype = DType::from(config.compute.dtype);
-    let [step, forward, backward, update] = times.map(median);
+    let [step, forward, backward, update] = times.map(middle);
     let peak = tolls.iter().map(|t| t.peak).max_by_key(Usage::total).unwrap_or_default();
     let peaks: Vec<u64> = tolls.iter().map(|t| t.peak.total()).collect();
     let sent: Vec<u64> = tolls.iter().map(Toll::bytes_sent).collect();
@@ -210,6 +214,7 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
         "edges": edges, "threads": world.threads_of_rank(), "device": world.place().to_string(), "dtype": dtype.to_string(),
         "hidden": args.common.hidden, "layers": args.layers, "parameters": parameters, "dropout": args.dropout,
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
+        "recorded": recorded,
         "peak_bytes": peak.total(), "peak": usage(peak), "peak_bytes_by_rank": peaks,
         "bytes_sent": sent.iter().sum::<u64>(), "bytes_sent_by_rank": sent,
         "strategy": plan.strategy, "ranks": plan.ranks, "remat": plan.remat, "predicted": plan.predicted, "why": plan.why,
@@ -225,9 +230,16 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
         json.insert("step_ms".into(), json!(first.step_ms));
         json.insert("emulated".into(), json!(elsewhere));
     }
+    if let (true, Value::Object(json)) = (recorded, &mut json) {
+        // The device goes forward and back in one.
+        ["forward_ms", "backward_ms"].into_iter().for_each(|key| drop(json.insert(key.into(), Value::Null)));
+    }
     ui.result(&json, || {
         let row = |name: &str, ms: f64| [name.to_string(), format!("{ms:.1}")];
         let rows = match &elsewhere[..] {
+            [] if recorded => {
+                vec![row("forward and backward, recorded", forward), row("update", update), row("epoch", step)]
+            }
             [] => vec![row("forward", forward), row("backward", backward), row("update", update), row("epoch", step)],
             all => all.iter().map(|e| row(&format!("epoch, emulated on {}", e.profile), e.step_ms)).collect(),
         };
@@ -284,7 +296,15 @@ fn measure(rank: &Rank, mut course: Course, config: &Config, runs: u32) -> graph
     let (mut learner, ledger) = (course.learner(rank, config)?, rank.device().ledger());
     let (mut times, mut epochs, mut calls): ([Vec<f64>; 4], Vec<Epoch>, Vec<Vec<f64>>) = Default::default();
     ledger.reset_peak();
-    for epoch in FIRST..=FIRST + u64::from(runs) {
+    // In the first, ranks agree on what they send; on a GPU, one of the next may be recorded.
+    let mut epoch = FIRST;
+    while epoch == FIRST || epoch < FIRST + WARM_UP && !learner.is_settled() {
+        rank.clock().inspect(|clock| clock.start());
+        course.learn(&mut learner, epoch, config.train.lr, &mut |_, _| ())?;
+        rank.clock().map(Clock::stop).transpose()?;
+        epoch += 1;
+    }
+    for epoch in epoch..epoch + u64::from(runs) {
         rank.reset_sent();
         rank.kernels().map(Timings::take);
         rank.clock().inspect(|clock| clock.start());
@@ -297,13 +317,8 @@ fn measure(rank: &Rank, mut course: Course, config: &Config, runs: u32) -> graph
         })?;
         let all = start.elapsed().as_secs_f64() * 1e3;
         times.iter_mut().zip([all].into_iter().chain(phases)).for_each(|(times, ms)| times.push(ms));
-        // In the first, ranks agree on what they send.
-        let clocked = rank.clock().map(Clock::stop).transpose()?.flatten();
-        let kernels = rank.kernels().map(|timings| timings.take().iter().map(|t| t.seconds).collect());
-        if epoch > FIRST {
-            epochs.extend(clocked);
-            calls.extend(kernels);
-        }
+        epochs.extend(rank.clock().map(Clock::stop).transpose()?.flatten());
+        calls.extend(rank.kernels().map(|timings| timings.take().iter().map(|t| t.seconds).collect()));
     }
     let elsewhere = match rank.clock() {
         Some(clock) if rank.leads() => clock.times(&Epoch::least(&epochs))?,
@@ -311,5 +326,5 @@ fn measure(rank: &Rank, mut course: Course, config: &Config, runs: u32) -> graph
     };
     let (toll, parameters) = (Toll { peak: ledger.peak(), sent: rank.sent() }, course.size(&learner)?);
     let (tolls, kernels) = (toll.gather(rank)?, kernels::gather(rank, &kernels::least(&calls))?);
-    Ok(Measured { times, parameters, tolls, elsewhere, kernels })
+    Ok(Measured { times, parameters, tolls, elsewhere, kernels, recorded: learner.is_recorded() })
 }

@@ -55,6 +55,7 @@ impl Report<'_> {
             "loss": first.map_or(&[][..], |r| &r.losses), "epoch_ms": epoch_ms(s),
             "epochs_ms": first.map_or(&[][..], |r| &r.cost.epoch_ms),
             "seconds": s.runs.iter().map(|r| r.cost.seconds).sum::<f64>(),
+            "recorded": first.is_some_and(|r| r.cost.recorded),
             "parameters": first.map(|r| r.outcome.parameters),
             "peak_bytes": peaks, "peak": ui::usage(largest(tolls)), "peak_by_rank": by_rank,
             "bytes_sent_per_epoch": sent, "sent": operations(tolls), "threads": self.threads, "device": self.place.to_string(),

@@ -81,9 +81,13 @@ struct Phase {
 }
 
 impl Phase {
+    fn has_come(&self, epoch: u64) -> bool {
+        epoch >= self.warm_up
+    }
+
     fn is_global(&self, step: &Step) -> bool {
         match step.mode {
-            Mode::Train => step.epoch >= self.warm_up,
+            Mode::Train => self.has_come(step.epoch),
             Mode::Evaluate => self.reached.values().iter().any(|x| *x > 0.0),
         }
     }
@@ -152,6 +156,10 @@ impl Layer for Middle {
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
         vec![Rc::clone(&self.phase.reached)]
+    }
+
+    fn phase(&self, epoch: u64) -> u64 {
+        self.phase.has_come(epoch).into()
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {

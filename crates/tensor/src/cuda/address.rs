@@ -9,6 +9,7 @@ pub(super) static SOURCE: Source = source!("add_up");
 
 impl Cuda {
     pub(super) fn address_of(&self, m: &Matrix) -> Result<Address> {
+        self.not_recorded("what moves between ranks")?;
         let add_up = self.function(&SOURCE, Defines::of(m.dtype()), "add_up")?;
         Ok(Address::Cuda(OnGpu {
             pointer: place(self, "address", "matrix", m)?,

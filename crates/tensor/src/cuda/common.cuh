@@ -121,16 +121,20 @@ struct Dropout {
     u32 first_head;
     // Original ids of rows, null where row k is node k.
     const u64 *ids;
+    // Where the key is, of a recorded step: it is another one in every epoch. Null where key0 and key1 are it.
+    const uint2 *key;
 };
 
-__device__ __forceinline__ uint4 philox(uint4 c, u32 key0, u32 key1) {
+__device__ __forceinline__ uint2 key_of(const Dropout &d) { return d.key ? __ldg(d.key) : make_uint2(d.key0, d.key1); }
+
+__device__ __forceinline__ uint4 philox(uint4 c, uint2 key) {
 #pragma unroll
     for (int round = 0; round < 7; round++) {
         u32 a_high = __umulhi(0xd2511f53u, c.x), a_low = 0xd2511f53u * c.x;
         u32 b_high = __umulhi(0xcd9e8d57u, c.z), b_low = 0xcd9e8d57u * c.z;
-        c = make_uint4(b_high ^ c.y ^ key0, b_low, a_high ^ c.w ^ key1, a_low);
-        key0 += 0x9e3779b9u;
-        key1 += 0xbb67ae85u;
+        c = make_uint4(b_high ^ c.y ^ key.x, b_low, a_high ^ c.w ^ key.y, a_low);
+        key.x += 0x9e3779b9u;
+        key.y += 0xbb67ae85u;
     }
     return c;
 }
@@ -143,7 +147,7 @@ __device__ __forceinline__ float dropout_factor(const Dropout &d, uint4 words, i
 }
 
 __device__ __forceinline__ uint4 row_numbers(const Dropout &d, u64 node, u32 group) {
-    return philox(make_uint4((u32)node, (u32)(node >> 32), group, d.stream << 1), d.key0, d.key1);
+    return philox(make_uint4((u32)node, (u32)(node >> 32), group, d.stream << 1), key_of(d));
 }
 
 // Those of heads 8·group to 8·group + 7 of an edge.
@@ -151,7 +155,7 @@ __device__ __forceinline__ uint4 edge_numbers(const Dropout &d, u64 source, u64 
     u32 from = (u32)(source >> 32), to = (u32)(destination >> 32);
     u32 high = from ^ (to << 16 | to >> 16);
     u32 last = ((d.stream << 8 | group) << 1) | 1;
-    return philox(make_uint4((u32)source, (u32)destination, high, last), d.key0, d.key1);
+    return philox(make_uint4((u32)source, (u32)destination, high, last), key_of(d));
 }
 
 __device__ __forceinline__ u64 original_id(const Dropout &d, i64 row) { return d.ids ? d.ids[row] : (u64)row; }

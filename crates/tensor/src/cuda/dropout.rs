@@ -23,6 +23,8 @@ pub(super) struct DropoutArg {
     scale: f32,
     first_head: u32,
     ids: u64,
+    /// Where the key is, while a step is recorded.
+    keys: u64,
 }
 
 impl Cuda {
@@ -37,7 +39,8 @@ impl Cuda {
     /// Dropout keyed by these ids.
     pub(super) fn dropout_arg(&self, d: &Dropout, ids: &Ids) -> Result<DropoutArg> {
         let (key, stream, threshold, scale, first_head) = d.numbers();
-        Ok(DropoutArg { key, stream, threshold, scale, first_head, ids: self.ids(ids)? })
+        let keys = self.recorded_key(d.origin())?;
+        Ok(DropoutArg { key, stream, threshold, scale, first_head, ids: self.ids(ids)?, keys })
     }
 }
 

@@ -193,6 +193,7 @@ impl Cuda {
     }
 
     fn graph_list<T: DeviceRepr + Copy + Zeroable>(&self, device: &Device, list: &[T]) -> Result<CudaSlice<T>> {
+        self.not_recorded("a graph of the host")?;
         // An empty list has a place too.
         let copy = if list.is_empty() { self.stream.clone_htod(&[T::zeroed()]) } else { self.stream.clone_htod(list) };
         copy.map_err(|e| match e {

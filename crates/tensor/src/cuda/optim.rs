@@ -19,6 +19,15 @@ pub(super) static SQUARES: Source = source!("squares");
 const STEP_CHUNK: usize = 4096;
 const SQUARE_CHUNK: usize = 1 << 15;
 
+/// Tables that are kept: those of a step, for each type of elements, with and without their squares.
+const TABLES: usize = 16;
+
+/// A table of the host that kernels read.
+pub(super) struct Table {
+    host: Vec<u8>,
+    device: CudaSlice<u8>,
+}
+
 /// A parameter as the kernels see it.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -44,8 +53,24 @@ fn chunks(lengths: impl Iterator<Item = usize>, size: usize) -> Vec<[u32; 2]> {
 }
 
 impl Cuda {
-    fn table<X: Pod>(&self, entries: &[X]) -> Result<CudaSlice<u8>> {
-        self.stream.clone_htod(bytemuck::cast_slice::<X, u8>(entries)).map_err(self.fail("copy a table to the GPU"))
+    /// Where a table is on the GPU: copied there, unless it was among the last.
+    fn table<X: Pod>(&self, entries: &[X]) -> Result<u64> {
+        let bytes: &[u8] = bytemuck::cast_slice(entries);
+        let mut tables = self.tables.borrow_mut();
+        let table = match tables.iter().position(|t| t.host == bytes) {
+            Some(known) => tables.remove(known),
+            None => {
+                let device = self.stream.clone_htod(bytes).map_err(self.fail("copy a table to the GPU"))?;
+                if tables.len() == TABLES {
+                    // The one that was asked for longest ago: a kernel has two or three, which are the last.
+                    tables.remove(0);
+                }
+                Table { host: bytes.to_vec(), device }
+            }
+        };
+        let place = table.device.device_ptr(&self.stream).0;
+        tables.push(table);
+        Ok(place)
     }
 
     fn step_of(&self, dtype: DType, step: &Step, slots: &mut [Slot<'_>]) -> Result<()> {
@@ -68,7 +93,7 @@ impl Cuda {
         let (table, list) = (self.table(&entries)?, self.table(&chunks)?);
         let launch = |name| -> Result<_> {
             let launch = self.kernel(OP, &SOURCE, Defines::of(dtype).with("CHUNK", STEP_CHUNK), name)?;
-            Ok(launch.arg(table.device_ptr(&self.stream).0).arg(list.device_ptr(&self.stream).0).arg(step.scale))
+            Ok(launch.arg(table).arg(list).arg(step.scale))
         };
         let launch = match step.rule {
             Rule::Adam { betas, epsilon, decay } => {
@@ -98,11 +123,14 @@ impl OptimizerKernels for Cuda {
         if let Some(slot) = slots.iter().find(|s| s.value.dtype() == DType::Bf16) {
             return Err(Error::Type { op: OP, what: "parameter", got: slot.value.dtype() });
         }
+        // Its learning rate is another one every time.
+        self.not_recorded("an update")?;
         self.step_of(DType::F32, step, slots)?;
         self.step_of(DType::F64, step, slots)
     }
 
     fn square_sums(&self, matrices: &[&Matrix]) -> Result<Vec<f64>> {
+        self.not_recorded("what the host does with numbers")?;
         let mut sums = vec![0.0; matrices.len()];
         for dtype in [DType::F32, DType::F64, DType::Bf16] {
             let these: Vec<usize> = (0..matrices.len()).filter(|k| matrices[*k].dtype() == dtype).collect();
@@ -120,8 +148,8 @@ impl OptimizerKernels for Cuda {
             let found = unsafe { self.stream.alloc::<f64>(chunks.len()) }.map_err(self.fail("add up squares"))?;
             let launch = self
                 .kernel(OP, &SQUARES, Defines::of(dtype).with("CHUNK", SQUARE_CHUNK), "square_sums")?
-                .arg(table.device_ptr(&self.stream).0)
-                .arg(list.device_ptr(&self.stream).0)
+                .arg(table)
+                .arg(list)
                 .arg(found.device_ptr(&self.stream).0);
             // SAFETY: the arguments are those of the kernel; the table says where the matrices are and how long.
             unsafe { launch.run([chunks.len(), 1], THREADS, 0) }?;

@@ -50,6 +50,7 @@ impl Cuda {
         if let Some(held) = index.resident().get() {
             return Rc::clone(held).downcast().map_err(|_| self.elsewhere("the list of rows"));
         }
+        self.not_recorded("a list of the host")?;
         let (mut pieces, mut hubs, mut partial, mut positions) = (Vec::new(), Vec::new(), 0u32, Vec::new());
         let mut targets = Vec::new();
         for (row, list) in index.groups().within(0..index.num_rows()) {

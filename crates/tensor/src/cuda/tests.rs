@@ -1,22 +1,29 @@
 //! The same operations on the CPU and on a GPU. Without a GPU these tests are ignored; on a machine that has one, run the test
 //! binary with `--include-ignored`.
 
+use std::rc::Rc;
+
 use super::Cuda;
 use super::attention::{Passes, Types, Variant};
 use super::compile::{Defines, Source, machine_code};
 use super::numbers::number;
 use crate::device::Device;
 use crate::dtype::DType;
+use crate::error::Error;
 use crate::gradcheck::numbers;
 use crate::ledger::Tag;
+use crate::matrix::Matrix;
 use crate::ops::activation::Activation;
 use crate::ops::attention::{BiasVar, attention};
 use crate::ops::attention_blocks::{Block, attention_blocks};
+use crate::ops::dropout::{RowDropout, dropout as dropout_of};
 use crate::ops::gat::{Gat, gat};
 use crate::ops::gatv2::{Gatv2, gatv2};
 use crate::ops::graphs::{Case, Function, Kind, dropout, from_rows, renumbered, upload};
 use crate::ops::linear::{Affine, linear};
+use crate::ops::loss::{LossRows, softmax_cross_entropy};
 use crate::ops::spmm::{Reduction, WeightVar, aggregate};
+use crate::random::{Dropout, Ids};
 use crate::tape::{Parameter, Tape};
 
 fn devices() -> [Device; 2] {
@@ -190,6 +197,52 @@ fn one_small_case_of_every_kernel_over_edges_on_a_gpu() {
     let device = crate::ops::tests::gpu();
     let (on_gpu, tables) = (graph(&device), [64, 20, 6].map(|cols| upload(&device, 1, (40, cols), DType::Bf16)));
     device.backend().touch(&on_gpu.forward, &tables.iter().collect::<Vec<_>>()).unwrap();
+}
+
+/// What is recorded once gives what computing gives, in every epoch, and takes no memory that somebody else has.
+#[test]
+#[ignore = "needs a GPU"]
+fn recorded_work_on_a_gpu_is_the_same_work() {
+    let device = crate::ops::tests::gpu();
+    let x = device.upload(50, 40, &floats(1, 2000), Tag::Activations).unwrap();
+    let weight = Parameter::new("w", device.upload(24, 40, &floats(2, 24 * 40), Tag::Parameters).unwrap());
+    let bias = Parameter::new("b", device.upload(1, 24, &floats(3, 24), Tag::Parameters).unwrap());
+    let (labels, rows) = ((0..50).map(|k| k % 24).collect(), LossRows::new((0..50).collect::<Vec<u32>>()).unwrap());
+    let work = |epoch: u64| {
+        let mut tape = Tape::new(&device);
+        let mask = |stream| RowDropout { dropout: Dropout::new(0.5, 7, epoch, 3, stream), ids: Ids::Same };
+        let input = tape.constant(x.clone());
+        let input = dropout_of(&mut tape, &input, &mask(0))?;
+        let affine = Affine { weight: Rc::clone(&weight), bias: Some(Rc::clone(&bias)) };
+        let y = linear(&mut tape, &input, &[affine], Activation::Gelu, DType::F32)?;
+        let y = dropout_of(&mut tape, &y, &mask(1))?;
+        let loss = softmax_cross_entropy(&mut tape, &y, &labels, &rows, 0.0, 50.0)?;
+        let value = loss.value().clone();
+        tape.start_from(&loss);
+        drop((loss, y, input));
+        tape.backward(Vec::new(), &[], |_| Ok(()))?;
+        Ok::<_, Error>([Some(value), weight.take_grad(), bias.take_grad()].map(Option::unwrap))
+    };
+    let numbers = |all: &[Matrix; 3]| all.each_ref().map(|m| m.to_vec::<f32>().unwrap());
+    let expected: Vec<_> = (0..6).map(|epoch| numbers(&work(epoch).unwrap())).collect();
+    assert!(expected[0] != expected[1], "dropout does something");
+    let before = device.ledger().now().total();
+    let recording = device.record(|| work(2)).unwrap().unwrap();
+    assert!(device.ledger().now().total() > before, "what it holds is counted");
+    for (epoch, expected) in expected.iter().enumerate().rev() {
+        // Others may ask for memory meanwhile.
+        let other = work(17).unwrap();
+        let kept = numbers(&other);
+        let found = recording.run(epoch as u64).unwrap();
+        assert!(numbers(found) == *expected && numbers(&other) == kept, "epoch {epoch}");
+    }
+    drop(recording);
+    assert_eq!(device.ledger().now().total(), before);
+    // What the host takes part in fails, and leaves everything as it was.
+    assert!(device.record(|| x.to_vec::<f32>().map(drop)).is_err());
+    assert!(device.record(|| device.upload(1, 1, &[1.0f32], Tag::Workspace)).is_err());
+    assert!(device.record(|| device.zeros("large", 1 << 20, 77, DType::F32, Tag::Workspace)).is_err());
+    assert!(numbers(&work(4).unwrap()) == expected[4]);
 }
 
 #[test]

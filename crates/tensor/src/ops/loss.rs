@@ -14,7 +14,7 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Backward, Factor, Grads, Tape, Var};
 
 const OP: &str = "loss";
 
@@ -58,6 +58,11 @@ impl LossRows {
     /// Their weights, if they differ.
     pub fn weights(&self) -> Option<&[f32]> {
         self.weights.as_deref()
+    }
+
+    /// Whether both are the same list, not only equal ones.
+    pub fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.rows, &other.rows)
     }
 
     /// Both, as a device that copies them wants them.
@@ -172,11 +177,11 @@ struct LossBackward {
 
 impl Backward for LossBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let (Some(dy), Some(mut gradient)) = (grads.output(0), self.gradient) else { return Ok(()) };
-        let device = grads.device().clone();
-        let factor = device.convert(OP, &dy, crate::dtype::DType::F64)?.to_vec::<f64>()?[0];
-        if factor != 1.0 {
-            device.backend().scale(factor, &mut gradient)?;
+        let (factor, Some(mut gradient)) = (grads.factor(OP, 0)?, self.gradient) else { return Ok(()) };
+        match factor {
+            Factor::Nothing => return Ok(()),
+            Factor::Number(x) if x != 1.0 => grads.device().backend().scale(x, &mut gradient)?,
+            Factor::One | Factor::Number(_) => {}
         }
         grads.put(0, gradient)
     }
@@ -197,6 +202,38 @@ mod tests {
         let list: Vec<u32> = (0..rows as u32).filter(|k| k % 3 != 1).collect();
         let weights: Vec<f32> = list.iter().map(|k| 0.5 + (k % 4) as f32).collect();
         LossRows::weighted(list, weights).unwrap()
+    }
+
+    #[test]
+    fn backward_that_starts_from_a_loss_multiplies_by_one() {
+        let device = Device::cpu();
+        fn given(loss: &Var, x: f64) -> Vec<(Var, Matrix)> {
+            let seed = loss.value().device().upload(1, 1, &[x], Tag::Workspace).unwrap();
+            vec![(loss.clone(), seed)]
+        }
+        let gradient = |start: fn(&mut Tape, &Var) -> Vec<(Var, Matrix)>| {
+            let mut tape = Tape::new(&device);
+            let x = tape.leaf(upload(&device, 1, (9, 4), 1.0));
+            let loss = softmax_cross_entropy(&mut tape, &x, &labels(9, 4), &some_rows(9), 0.1, 3.0).unwrap();
+            let outputs = start(&mut tape, &loss);
+            f64s(tape.backward(outputs, &[&x], |_| Ok(())).unwrap()[0].as_ref().unwrap())
+        };
+        let one = gradient(|_, loss| given(loss, 1.0));
+        let start = |tape: &mut Tape, loss: &Var| {
+            tape.start_from(loss);
+            Vec::new()
+        };
+        assert_eq!(one, gradient(start));
+        let both = gradient(|tape, loss| {
+            tape.start_from(loss);
+            given(loss, 2.0)
+        });
+        assert!(one.iter().zip(&both).all(|(x, three)| (3.0 * x - three).abs() < 1e-12));
+        let mut tape = Tape::new(&device);
+        let x = tape.leaf(upload(&device, 1, (1, 1), 1.0));
+        let y = crate::ops::product::product(&mut tape, &x, 0.0, &x).unwrap();
+        tape.start_from(&y);
+        assert!(tape.backward(Vec::new(), &[&x], |_| Ok(())).is_err(), "not a loss");
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub struct ComputeConfig {
     pub remat: Remat,
     /// How products of f32 are computed on a GPU.
     pub precision: Precision,
+    /// Whether a GPU records the steps of small graphs on one rank and does them again by one call. Their memory is not shared with
+    /// evaluations then, so more is needed than is planned for.
+    pub record: bool,
 }
 
 /// How products of f32 are computed on a GPU: in f32, or on tensor cores from operands of TF32.

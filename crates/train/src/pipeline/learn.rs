@@ -123,13 +123,13 @@ impl Stage {
         };
         let (mut arriving, mut leaving) = (ask(passed.last())?, VecDeque::new());
         let mut buckets = Buckets::new(&self.ways);
-        while let Some(Passed { tape, inputs, outputs, .. }) = passed.pop() {
+        while let Some(Passed { mut tape, inputs, outputs, .. }) = passed.pop() {
             let gradients = match arriving {
                 Some(flight) => flight.wait()?,
                 None => {
-                    let one = device.upload(1, 1, &[1.0f64], Tag::Workspace)?;
-                    let one = |loss: &Var| device.convert("loss", &one, loss.value().dtype());
-                    outputs.iter().map(one).collect::<Computed<Vec<Matrix>>>()?
+                    // After the last stage there is the loss alone.
+                    outputs.iter().for_each(|loss| tape.start_from(loss));
+                    Vec::new()
                 }
             };
             arriving = ask(passed.last())?;
