@@ -3,8 +3,9 @@
 
     run.py --data DIR [--build BINARY] [--jobs J] [--only REGEX] [--seconds S]
 
-What is done is kept in target/isolated/accuracy.jsonl and not run again, so the study may be made in slices and on several machines.
-RESULTS.md is written from all that is there. A result is the test score at the best validation score; scores are of the whole graph,
+What is done is kept in accuracy.jsonl beside this file and not run again, so the study may be made in slices and on several machines.
+RESULTS.md is written from all that is there. Of rows whose seed is "all" only mean and deviation are left: the runs were lost with a
+machine; they are not made again either, unless they lack seeds. A result is the test score at the best validation score; scores are of the whole graph,
 exactly, whatever was learned from.
 """
 
@@ -18,6 +19,7 @@ import study
 
 HERE = Path(__file__).parent
 SEEDS = 3
+ALL = "all"
 BLOCKS = "sbm:200000:10:12:snr=1.2"
 ADAM = "train.optimizer=adam data.symmetrise=true data.self_loops=add data.normalise=row"
 TUNED = "model.stack=tuned model.residual=true model.norm=layer"
@@ -35,8 +37,10 @@ GRAPHS = {
     BLOCKS: (None, "data.self_loops=add train.epochs=20 train.evaluate_every=4",
              "train.lr=0.01 model.hidden=32", "train.lr=0.005 model.hidden=32 model.heads=2"),
 }
-# What 8 layers need beside: they learn nothing of the block model in 20 epochs.
-DEEP = {BLOCKS: "train.epochs=60 train.evaluate_every=6 train.lr=0.005"}
+# What 8 layers need beside: they learn nothing of the block model in 20 epochs, and of Photo and CS little, or nothing, from features whose
+# rows are normalised.
+DEEP = {BLOCKS: "train.epochs=60 train.evaluate_every=6 train.lr=0.005", "amazon-photo": "data.normalise=none",
+        "coauthor-cs": "data.normalise=none"}
 
 # What is compared: name, settings beside those of the strategy.
 FIXED, NONE, DEPTH = "fixed, none", "none", "depth-aware"
@@ -77,11 +81,12 @@ def key(row, variant, seed):
     return json.dumps([graph, model, layers, *where, variant, seed])
 
 
-def jobs(seeds):
+def jobs(done):
     for row in ROWS:
-        for seed in range(seeds):
+        for seed in range(SEEDS):
             for variant in ["exact", *row[5]]:
-                yield key(row, variant, seed), row, variant, seed
+                if done.get(key(row, variant, ALL), {}).get("seeds", 0) < SEEDS:
+                    yield key(row, variant, seed), row, variant, seed
 
 
 def command(args, row, variant, seed, out):
@@ -95,18 +100,30 @@ def command(args, row, variant, seed, out):
     return [args.build, "train", *origin, "--model", model, *settings, "--seed", str(seed), "--threads", "1", "--device", args.device, "--json", "-o", out]
 
 
+def scores(done, row, variant):
+    """Mean, deviation and number of the scores that are there, and the scores by seed where these were kept."""
+    found = {seed: done[k]["test"] for seed in range(SEEDS) if (k := key(row, variant, seed)) in done}
+    summary = done.get(key(row, variant, ALL))
+    if summary and len(found) < max(SEEDS, summary["seeds"]):
+        return summary["test"], summary["deviation"], summary["seeds"], {}
+    if not found:
+        return None
+    spread = statistics.stdev(found.values()) if len(found) > 1 else 0.0
+    return statistics.mean(found.values()), spread, len(found), found
+
+
 def table(done):
     def cell(row, variant):
-        found = [done[k]["test"] for seed in range(10) if (k := key(row, variant, seed)) in done]
+        found = scores(done, row, variant)
         if not found:
             return "–"
-        spread = statistics.stdev(found) if len(found) > 1 else 0.0
-        return f"{statistics.mean(found):.1f} ± {spread:.1f}" + (f" ({len(found)})" if len(found) < SEEDS else "")
+        mean, spread, seeds, _ = found
+        return f"{mean:.1f} ± {spread:.1f}" + (f" ({seeds})" if seeds < SEEDS else "")
 
     names = ["exact", *VARIANTS]
     lines = ["| graph | model | layers | ranks | chunks | " + " | ".join(names) + " |", "|" + "---|" * (5 + len(names))]
     for row in sorted(dict.fromkeys(row[:5] for row in ROWS), key=lambda row: (list(GRAPHS).index(row[0]), *row[1:])):
-        if any(key(row, name, 0) in done for name in VARIANTS):
+        if any(scores(done, row, name) for name in VARIANTS):
             cells = [cell(row, name) for name in names]
             lines.append("| " + " | ".join(map(str, row)) + " | " + " | ".join(cells) + " |")
     return lines
@@ -114,13 +131,23 @@ def table(done):
 
 def steady(done, row):
     """Whether exact training learns this, whatever the seed."""
-    exact = [done[k]["test"] for seed in range(10) if (k := key(row, "exact", seed)) in done]
-    return len(exact) > 1 and statistics.mean(exact) > 50 and statistics.stdev(exact) < 3
+    exact = scores(done, row, "exact")
+    return exact is not None and exact[2] > 1 and exact[0] > 50 and exact[1] < 3
+
+
+def difference(one, other):
+    """Mean difference of two cells and its standard error: over the same seeds where these were kept, else as of independent runs."""
+    if not one or not other or min(one[2], other[2]) < 2:
+        return None
+    both = [score - other[3][seed] for seed, score in one[3].items() if seed in other[3]]
+    if len(both) > 1:
+        return statistics.mean(both), statistics.stdev(both) / len(both) ** 0.5
+    return one[0] - other[0], (one[1] ** 2 / one[2] + other[1] ** 2 / other[2]) ** 0.5
 
 
 def contrasts(done, rows):
-    """Paired differences in per cent points: the mean over seeds of a row is one observation, rows are what may differ."""
-    lines = ["| what | mean difference of test scores | standard error over rows | rows | rows where it is better / worse by its own noise |",
+    """Differences in per cent points: the mean over seeds of a row is one observation, rows are what may differ."""
+    lines = ["| what | mean difference of test scores | standard error over rows | rows | rows where it is better / worse by twice its error |",
              "|---|---|---|---|---|"]
     for what, one, other in [
         ("rotating instead of fixed chunks", NONE, FIXED),
@@ -132,16 +159,10 @@ def contrasts(done, rows):
         ("there, depth-aware weights", "half halo, depth-aware", "half halo, none"),
         ("pieces (rotating, no weights) instead of the whole graph", NONE, "exact"),
     ]:
-        means, better, worse = [], 0, 0
-        for row in rows:
-            pairs = [(key(row, one, s), key(row, other, s)) for s in range(10)]
-            found = [done[a]["test"] - done[b]["test"] for a, b in pairs if a in done and b in done]
-            if len(found) < 2:
-                continue
-            mean, error = statistics.mean(found), statistics.stdev(found) / len(found) ** 0.5
-            means.append(mean)
-            better, worse = better + (mean > 2 * error), worse + (mean < -2 * error)
-        if len(means) > 1:
+        found = [d for row in rows if (d := difference(scores(done, row, one), scores(done, row, other)))]
+        if len(found) > 1:
+            means = [mean for mean, _ in found]
+            better, worse = (sum(sign * mean > 2 * error for mean, error in found) for sign in (1, -1))
             error = statistics.stdev(means) / len(means) ** 0.5
             lines.append(f"| {what} | {statistics.mean(means):+.2f} | {error:.2f} | {len(means)} | {better} / {worse} |")
     return lines
@@ -168,7 +189,7 @@ def main():
         found = json.loads(run.stdout)
         return {name: found[name] for name in ["test", "valid", "epoch_ms", "seconds"]}
 
-    study.run_all(args, kept, jobs(SEEDS), one)
+    study.run_all(args, kept, jobs(kept.done), one)
     report(kept.done)
 
 

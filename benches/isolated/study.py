@@ -19,7 +19,7 @@ def arguments(name, about):
     parser.add_argument("--device", default="cpu", help="where scores are learned; clocks are the processor's")
     parser.add_argument("--only", default="", help="a regular expression: runs whose key has it")
     parser.add_argument("--seconds", type=float, default=1e6, help="begin no run after so long, and end those that take longer")
-    parser.add_argument("--kept", type=Path, default=Path(f"target/isolated/{name}.jsonl"))
+    parser.add_argument("--kept", type=Path, default=Path(__file__).parent / f"{name}.jsonl")
     return parser.parse_args()
 
 

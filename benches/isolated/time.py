@@ -8,7 +8,7 @@ alone on a core and messages take what the network's profile says; a mean over e
 ten epochs counts. The *curve*: test scores after so many epochs, from plain runs over seeds; all exact strategies have one, because
 they compute the same. Seconds to a score are epochs times seconds of an epoch. Evaluating is in neither, on neither side.
 
-What is done is kept in target/isolated/time.jsonl; TIME.md and time.svg are written from all that is there.
+What is done is kept in time.jsonl beside this file; TIME.md and time.svg are written from all that is there.
 """
 
 import json

@@ -11,8 +11,9 @@ accuracy  real graphs and a block model, trained exactly and in a pipeline, with
 memory    the rank that needs most at 32 layers, as a run counts it and as `plan` predicts it.
 speed     emulated: `bench train` of a deep model on 8 ranks, each strategy once for all networks, and what `plan` would choose.
 
-What is done is kept in FILE (target/pipeline/results.jsonl), a line each, and not done again; after S seconds the study ends, and
-what was under way is given up. The tables go to RESULTS.md; --table only makes these.
+What is done is kept in FILE (results.jsonl beside this file), a line each, and not done again; after S seconds the study ends, and what
+was under way is given up. Of rows that end in "all" only means and deviations are left: their runs were lost with a machine; they are not
+made again either, unless they lack seeds. The tables go to RESULTS.md; --table only makes these.
 """
 
 import argparse
@@ -60,6 +61,7 @@ WAYS = {
 }
 USUAL, TECHNIQUES = list(WAYS)[:4], list(WAYS)[4:]
 SEEDS = 3
+ALL = "all"
 # graph, model, layers, way, seed, in the order in which they are run.
 MODELS_OF_ALL = ("gcnii", "gt", "gcn", "sage")
 ACCURACY = [
@@ -140,23 +142,27 @@ def much(g):
 
 def result(kind, found, folder):
     if kind == "accuracy":
-        return {"test": found["test"], "valid": found["valid"], "guard": guard(folder)}
+        looks = [[epoch, round(g["changed"], 4), much(g)] for epoch, g in guard(folder)]
+        return {"test": found["test"], "valid": found["valid"], "guard": looks}
     if kind == "memory":
         return {"peak": max(found["peak_bytes"])}
     if kind == "plan":
-        keys = ("strategy", "partition", "remat", "time_ms", "peak_bytes", "feasible", "reason")
-        candidates = [{key: c[key] for key in keys} for c in found["candidates"]]
-        return {"choice": found["choice"], "why": found["why"], "candidates": candidates}
+        keys = ("strategy", "time_ms", "peak_bytes", "feasible")
+        return {"candidates": [{key: c[key] for key in keys} for c in found["candidates"]], "peak": found["choice"]["peak_bytes"]}
     return {"ms": {e["profile"]: e["step_ms"] for e in found["emulated"]}, "peak": found["peak_bytes"], "sent": found["bytes_sent"]}
 
 
 def study(args, kept):
     """Runs what is missing."""
-    scratch, lock, end = args.results.parent / "runs", threading.Lock(), time.monotonic() + args.seconds
+    scratch, lock, end = Path("target/pipeline"), threading.Lock(), time.monotonic() + args.seconds
     (scratch / "profiles").mkdir(parents=True, exist_ok=True)
     for network, (compute, latency, bandwidth) in NETWORKS.items():
         text = f'about = "{network}"\ncompute = {compute}\n[network]\nbetween = {{ latency = {latency}, bandwidth = {bandwidth} }}\n'
         (scratch / "profiles" / f"{network}.toml").write_text(text)
+
+    def wanted(row):
+        summary = kept.get(f"{row[0].rpartition(' ')[0]} {ALL}", {"seeds": 0})
+        return row[0] not in kept and (row[1] != "accuracy" or summary["seeds"] < SEEDS)
 
     def run(row):
         name, kind, words = row
@@ -187,7 +193,7 @@ def study(args, kept):
         print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        list(pool.map(run, [row for row in rows() if row[0] not in kept and re.search(args.only, row[0])]))
+        list(pool.map(run, [row for row in rows() if wanted(row) and re.search(args.only, row[0])]))
 
 
 def accuracy_table(kept):
@@ -198,7 +204,13 @@ def accuracy_table(kept):
             return {seed: kept[name] for seed in range(SEEDS) if (name := f"{graph} {model} {layers} {way} {seed}") in kept}
         exact = found("exact")
         for way in WAYS:
-            results = found(way)
+            results, summary = found(way), kept.get(f"{graph} {model} {layers} {way} {ALL}")
+            if summary and len(results) < max(SEEDS, summary["seeds"]):
+                spread = f" ± {summary['deviation']:.2f}" if summary["deviation"] is not None else ""
+                row = [str(summary["seeds"]), f"{summary['test']:.2f}{spread}"]
+                row += [f"{summary['against']:+.2f}", summary["spoke"], summary["changed"]] if "against" in summary else ["", "", ""]
+                lines.append(f"| {graph} | {model} | {layers} | {way} | {' | '.join(row)} |")
+                continue
             if not results:
                 continue
             tests = [r["test"] for r in results.values()]
@@ -209,8 +221,8 @@ def accuracy_table(kept):
             pairs = [(r["test"], exact[seed]["test"]) for seed, r in results.items() if seed in exact]
             row.append(f"{statistics.fmean(a - b for a, b in pairs):+.2f}" if way != "exact" and pairs else "")
             if looks:
-                spoke = [epoch for epoch, g in looks if much(g)]
-                changed = [100 * g["changed"] for _, g in looks]
+                spoke = [epoch for epoch, _, spoke in looks if spoke]
+                changed = [100 * changed for _, changed, _ in looks]
                 row.append(f"{len(spoke)} of {len(looks)}" + (f", {min(spoke)}" if spoke else ""))
                 row.append(f"{max(changed):.1f} %, {statistics.median(changed):.1f} %")
             else:
@@ -227,7 +239,7 @@ def memory_table(kept):
         for strategy in SPREAD:
             name = f"{graph} {model} {ranks} {strategy}"
             run, plan = kept.get(f"memory {name}"), kept.get(f"predicted {name}")
-            predicted = f" ({plan['choice']['peak_bytes'] / 2**20:.1f})" if plan else ""
+            predicted = f" ({plan['peak'] / 2**20:.1f})" if plan else ""
             cells.append(f"{run['peak'] / 2**20:.1f}{predicted}" if run else "")
         if any(cells):
             lines.append(f"| {graph} | {model} | {ranks} | {' | '.join(cells)} |")
@@ -274,7 +286,7 @@ def main():
     parser.add_argument("--device", default="cpu", help="where scores are learned")
     parser.add_argument("--only", default="", help="rows whose name matches this regular expression")
     parser.add_argument("--seconds", type=float, default=1e6)
-    parser.add_argument("--results", type=Path, default=Path("target/pipeline/results.jsonl"))
+    parser.add_argument("--results", type=Path, default=HERE / "results.jsonl")
     parser.add_argument("--table", action="store_true", help="only make the tables")
     args = parser.parse_args()
     args.results.parent.mkdir(parents=True, exist_ok=True)
