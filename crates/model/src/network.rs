@@ -68,9 +68,9 @@ impl Remat {
     /// Every level.
     pub const ALL: [Self; 4] = [Self::None, Self::Attention, Self::Layer, Self::Both];
 
-    /// The same, with whole layers computed again.
-    pub fn with_layers(self) -> Self {
-        if self.of_attention() { Self::Both } else { Self::Layer }
+    /// The same, with attention computed again wherever layers are not.
+    pub fn with_attention(self) -> Self {
+        if self.of_layers() { self } else { Self::Attention }
     }
 
     /// Whether whole layers are computed again.

@@ -16,11 +16,11 @@
 //!   through the layers at once. They are constants.
 //!
 //! An edge between chunks is fresh half of the time if the order is drawn, so its gradient may be counted [twice](Pipeline::begin).
-//! Which rows are fresh depends on the order alone, so a layer that is computed again in backward sees what it saw the first time.
+//! Which rows are fresh depends on the order alone, so what is computed again in backward sees what it saw the first time.
 //! With one chunk there are no others, and everything is exact.
 //!
-//! A stage holds, per operation, N rows fresh until they have come back, and N rows of history. Where the operand is the layer's
-//! input, which is kept for computing the layer again anyway, fresh rows cost nothing more: rows are shared, not copied.
+//! A stage holds, per operation, N rows fresh until they have come back, and N rows of history. Where the operand is kept for
+//! backward anyway, such as the input of a layer that is computed again, fresh rows cost nothing more: rows are shared, not copied.
 
 mod chunk;
 mod tables;

@@ -79,7 +79,7 @@ impl Device {
     pub(crate) fn buffer(&self, op: &'static str, bytes: usize, tag: Tag) -> Result<Buffer> {
         let Inner { backend, pool, ledger } = &*self.0;
         ledger.add(tag, bytes as u64);
-        let block = match pool.take(bytes) {
+        let block = match pool.take(bytes, ledger) {
             Some(block) => block,
             None => {
                 // What is recorded can neither free nor allocate; the backend says so.
@@ -97,6 +97,7 @@ impl Device {
                 }
             }
         };
+        pool.lend(block.capacity().saturating_sub(bytes));
         Ok(Buffer { block: Some(block), bytes, tag, device: self.clone() })
     }
 
@@ -210,6 +211,7 @@ impl Drop for Buffer {
         let Inner { pool, ledger, .. } = &*self.device.0;
         ledger.remove(self.tag, self.bytes as u64);
         if let Some(block) = self.block.take() {
+            pool.unlend(block.capacity().saturating_sub(self.bytes));
             pool.put(block.capacity(), block);
         }
     }

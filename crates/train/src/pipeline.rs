@@ -2,8 +2,8 @@
 //!
 //! An epoch: chunks in an order drawn from the seed go forward through all stages, then back the other way round;
 //! one update follows, of each stage's own parameters with their own gradients, so that none travel. What moves is a chunk's state
-//! (all matrices of it: GCNII's h⁰ as well) to the next stage and its gradient back: 2·(S − 1)·N·d numbers an epoch. Layers are
-//! computed again in backward. What chunks see of one another is told in [`graphweft_parallel::Pipeline`].
+//! (all matrices of it: GCNII's h⁰ as well) to the next stage and its gradient back: 2·(S − 1)·N·d numbers an epoch. Attention is
+//! computed again in backward, or all of a layer, as `compute.remat` has it. What chunks see of one another is told in [`graphweft_parallel::Pipeline`].
 //!
 //! `pipeline:SxW` has W ranks in every stage: rank s·W + w is way w of stage s. Each has a part of every chunk, talks to way w of
 //! the stages before and after, and shares the stage's operations, sums of gradients and scores with its other ways.
@@ -186,7 +186,8 @@ impl Stage {
     /// This stage's layers, before they have learned anything.
     pub(crate) fn learner(&self, config: &Config) -> Result<Learner> {
         let mut config = config.clone();
-        config.compute.remat = config.compute.remat.with_layers();
+        // Attention would otherwise keep its operands of all chunks for each of them.
+        config.compute.remat = config.compute.remat.with_attention();
         Learner::of_layers(&self.rank, self.shape, &config, self.layers.clone())
     }
 

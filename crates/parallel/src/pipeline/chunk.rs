@@ -112,14 +112,10 @@ impl Chunk {
     /// The rows of all sources that this rank has: the chunk's own, and what `rows` gives of the others.
     pub(super) fn assemble(&self, own: &Matrix, mut rows: impl FnMut(usize) -> Result<Matrix>) -> Result<Matrix> {
         let (device, cols) = (own.device(), own.cols());
-        let new = |rows, tag| device.uninit(OP, rows, cols, own.dtype(), tag);
-        let mut all = new(self.sources, Tag::Activations)?;
+        let mut all = device.uninit(OP, self.sources, cols, own.dtype(), Tag::Activations)?;
         device.backend().copy_part(own, 0, &mut all, self.own.start * cols, self.own.len() * cols)?;
         for other in &self.others {
-            let rows = rows(other.chunk)?;
-            let mut needed = new(other.put.len(), Tag::Workspace)?;
-            device.backend().gather_rows(&rows, &other.take, &mut needed)?;
-            device.backend().copy_part(&needed, 0, &mut all, other.put.start * cols, other.put.len() * cols)?;
+            device.backend().gather_rows_at(&rows(other.chunk)?, &other.take, &mut all, other.put.start)?;
         }
         Ok(all)
     }
@@ -248,17 +244,13 @@ impl Backward for BringBackward {
         let Some(g) = grads.output(0) else { return Ok(()) };
         let Self { number, call, chunk, tables } = *self;
         let (device, mut tables, cols) = (grads.device().clone(), tables.borrow_mut(), g.cols());
-        let picked = |rows: &Range<usize>, tag| -> Result<Matrix> {
-            let mut some = device.uninit(OP, rows.len(), cols, g.dtype(), tag)?;
-            device.backend().copy_part(&g, rows.start * cols, &mut some, 0, rows.len() * cols)?;
-            Ok(some)
-        };
         for other in &chunk.others {
             if tables.is_fresh(other.chunk, number) {
-                tables.add(call, other.chunk, &picked(&other.put, Tag::Workspace)?, &other.take)?;
+                tables.add(call, other.chunk, (&g, other.put.start), &other.take)?;
             }
         }
-        let mut own = picked(&chunk.own, Tag::Activations)?;
+        let mut own = device.uninit(OP, chunk.own.len(), cols, g.dtype(), Tag::Activations)?;
+        device.backend().copy_part(&g, chunk.own.start * cols, &mut own, 0, chunk.own.len() * cols)?;
         tables.take(call, number, &mut own)?;
         grads.put(0, own)
     }

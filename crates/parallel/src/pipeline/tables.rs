@@ -110,15 +110,21 @@ impl Tables {
         })
     }
 
-    /// Adds to the gradient of fresh rows of `chunk`: row k of `gradient` belongs to its row `rows[k]`.
-    pub(super) fn add(&mut self, call: Call, chunk: usize, gradient: &Matrix, rows: &RowIndex) -> Result<()> {
+    /// Adds to the gradient of fresh rows of `chunk`: row `first` + k of `gradient` belongs to its row `rows[k]`.
+    pub(super) fn add(
+        &mut self,
+        call: Call,
+        chunk: usize,
+        (gradient, first): (&Matrix, usize),
+        rows: &RowIndex,
+    ) -> Result<()> {
         let device = gradient.device().clone();
         let slot = &mut self.table(call).gradient[chunk];
         let mut sum = match slot.take() {
             Some(sum) => sum,
             None => device.zeros(OP, rows.num_rows(), gradient.cols(), gradient.dtype(), Tag::Activations)?,
         };
-        device.backend().scatter_rows(gradient, rows, &mut sum, true)?;
+        device.backend().scatter_rows_from(gradient, first, rows, &mut sum, true)?;
         *slot = Some(sum);
         Ok(())
     }

@@ -189,16 +189,25 @@ impl ResidualKernels for Dry {
     }
 }
 
+/// How many rows an index lists, and the bytes that so many rows of `x` have.
+fn listed(index: &RowIndex, x: &Matrix) -> (usize, usize) {
+    let rows = index.index().len();
+    (rows, rows * x.cols() * x.dtype().size())
+}
+
 impl RowKernels for Dry {
-    fn gather_rows(&self, _: &Matrix, _: &RowIndex, y: &mut Matrix) -> Result<()> {
-        self.stream("gather rows", &[y], &[y])
+    fn gather_rows_at(&self, x: &Matrix, index: &RowIndex, _: &mut Matrix, _: usize) -> Result<()> {
+        let (rows, bytes) = listed(index, x);
+        self.tell("gather rows", x.dtype(), false, Kind::Stream { read: bytes, written: bytes, rows })
     }
 
-    fn scatter_rows(&self, x: &Matrix, _: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
+    fn scatter_rows_from(&self, x: &Matrix, _: usize, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
+        let (rows, bytes) = listed(index, x);
         if add {
             // As many rows are read and written as are added.
-            return self.stream("scatter rows, added", &[x, x], &[x]);
+            let kind = Kind::Stream { read: 2 * bytes, written: bytes, rows };
+            return self.tell("scatter rows, added", x.dtype(), false, kind);
         }
-        self.stream("scatter rows", &[x], &[y])
+        self.tell("scatter rows", x.dtype(), false, Kind::Stream { read: bytes, written: y.bytes(), rows: y.rows() })
     }
 }

@@ -103,11 +103,31 @@ impl Groups {
 
 /// What a backend does with rows.
 pub trait RowKernels {
-    /// `y[k] = x[index[k]]`.
-    fn gather_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()>;
+    /// `y[at + k] = x[index[k]]`. Other rows of `y` stay as they are.
+    fn gather_rows_at(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, at: usize) -> Result<()>;
 
-    /// `y[i] = Σ x[k]` over all k with `index[k] = i`, added to what `y` holds if `add`.
-    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()>;
+    /// `y[i] = Σ x[from + k]` over all k with `index[k] = i`, added to what `y` holds if `add`.
+    fn scatter_rows_from(&self, x: &Matrix, from: usize, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()>;
+
+    /// All rows of `y` are gathered.
+    fn gather_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()> {
+        y.expect(OP, "y", index.index.len(), x.cols())?;
+        self.gather_rows_at(x, index, y, 0)
+    }
+
+    /// All rows of `x` are scattered.
+    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
+        x.expect(OP, "x", index.index.len(), y.cols())?;
+        self.scatter_rows_from(x, 0, index, y, add)
+    }
+}
+
+/// Fails unless `m` has `count` rows of `cols` elements from row `first` on.
+pub(crate) fn expect_rows(m: &Matrix, what: &'static str, (first, count): (usize, usize), cols: usize) -> Result<()> {
+    if m.cols() == cols && first.checked_add(count).is_some_and(|end| end <= m.rows()) {
+        return Ok(());
+    }
+    Err(Error::Shape { op: OP, what, got: m.shape(), expected: (first.saturating_add(count), cols) })
 }
 
 /// The rows of `x` that `index` lists.

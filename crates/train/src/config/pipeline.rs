@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Problem, at_least_one};
 
-/// `[pipeline]`, for the strategy of this name. Whatever `compute.remat` says, its layers are computed again in backward.
+/// `[pipeline]`, for the strategy of this name. Whatever `compute.remat` says, attention is computed again in
+/// backward, or the layer that it is in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PipelineConfig {

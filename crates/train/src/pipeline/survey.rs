@@ -57,7 +57,7 @@ impl Survey {
             seed: 0,
             epoch: 0,
             rates: config.train.rates(),
-            remat: config.compute.remat.with_layers(),
+            remat: config.compute.remat.with_attention(),
             dtype,
         };
         let mut survey = Self { states: Vec::new(), costs: Vec::new() };
