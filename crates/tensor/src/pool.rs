@@ -165,7 +165,11 @@ mod tests {
         pool.put(600 << 20, 'a');
         pool.put(700 << 20, 'b');
         pool.trim(&ledger);
-        assert_eq!((pool.take(700 << 20, &ledger), pool.take(600 << 20, &ledger)), (None, Some('a')), "1300 idle MiB were over 1050");
+        assert_eq!(
+            (pool.take(700 << 20, &ledger), pool.take(600 << 20, &ledger)),
+            (None, Some('a')),
+            "1300 idle MiB were over 1050"
+        );
     }
 
     #[test]

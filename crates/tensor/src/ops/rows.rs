@@ -233,6 +233,37 @@ mod tests {
         assert_eq!(f64s(scatter(&mut tape, &y, &index).unwrap().value()), [1.0, 0.0, 6.0, 0.0]);
     }
 
+    fn parts_are_gathered_and_scattered(device: &Device) {
+        // Rows of every alignment.
+        for cols in [1, 2, 3, 4, 8, 20] {
+            let index = RowIndex::new(device, 4, vec![2, 2, 0]).unwrap();
+            let numbers =
+                |first: usize, rows: usize| (first..first + rows * cols).map(|k| k as f32).collect::<Vec<_>>();
+            let (x, y) = (numbers(0, 4), numbers(1000, 7));
+            let row = |of: &[f32], k: usize| of[k * cols..][..cols].to_vec();
+            let [from, mut to] =
+                [(4, &x), (7, &y)].map(|(rows, m)| device.upload(rows, cols, m, Tag::Activations).unwrap());
+            device.backend().gather_rows_at(&from, &index, &mut to, 3).unwrap();
+            let gathered =
+                [row(&y, 0), row(&y, 1), row(&y, 2), row(&x, 2), row(&x, 2), row(&x, 0), row(&y, 6)].concat();
+            assert_eq!(to.to_vec::<f32>().unwrap(), gathered);
+
+            let mut sums = from;
+            device.backend().scatter_rows_from(&to, 4, &index, &mut sums, true).unwrap();
+            let add = |a: Vec<f32>, b: Vec<f32>| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
+            let third = add(add(row(&x, 2), row(&x, 2)), row(&x, 0));
+            let scattered = [add(row(&x, 0), row(&y, 6)), row(&x, 1), third, row(&x, 3)].concat();
+            assert_eq!(sums.to_vec::<f32>().unwrap(), scattered);
+
+            assert!(device.backend().gather_rows_at(&sums, &index, &mut to, 5).is_err());
+            assert!(device.backend().scatter_rows_from(&to, 5, &index, &mut sums, true).is_err());
+            assert!(device.backend().gather_rows_at(&sums, &index, &mut to, usize::MAX).is_err());
+            assert_eq!(to.to_vec::<f32>().unwrap(), gathered, "refused before anything is written");
+        }
+    }
+
+    crate::ops::tests::on_every_device!(parts_are_gathered_and_scattered);
+
     #[test]
     fn rows_that_are_not_there_are_refused() {
         let device = Device::cpu();
