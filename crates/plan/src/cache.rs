@@ -16,16 +16,22 @@ pub struct Machine {
     pub place: Place,
     /// Ranks on this machine that compute at the same time.
     pub ranks: usize,
+    /// All ranks, some of which may be on other machines.
+    pub world: usize,
     /// Threads of each.
     pub threads: usize,
     /// How they talk.
     pub comm: String,
     /// Types in which rows are stored.
     pub dtypes: String,
+    /// How exactly products are computed.
+    pub precision: String,
+    /// The GPU, where one computes.
+    pub gpu: Option<String>,
 }
 
 /// To be raised whenever the probe measures something else: what was kept before is measured again.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 
 impl Machine {
     /// What tells this machine, as it is used, from others.

@@ -157,7 +157,8 @@ impl Profile {
             }
         }
         for (k, kernel) in self.kernels.iter().enumerate() {
-            for (name, x) in kernel.rates() {
+            let gap = kernel.us_in_queue.map(|x| ("us_in_queue", x));
+            for (name, x) in kernel.rates().into_iter().chain(gap) {
                 if !(x.is_finite() && x >= 0.0) {
                     return wrong(format!("kernel {}: {name}", k + 1), x, "set 0 or more");
                 }

@@ -40,9 +40,9 @@ pub(crate) struct Origin {
 impl Origin {
     /// The key of an epoch.
     pub(crate) fn key(self, epoch: u64) -> [u32; 2] {
-        let mut key = self.seed;
-        for x in [epoch, self.layer.into()] {
-            // splitmix64: one well-mixed step per coordinate.
+        let mut key: u64 = 0;
+        for x in [self.seed, epoch, self.layer.into()] {
+            // splitmix64: one well-mixed step per coordinate. Seeds too: epochs of one seed are not to be those of another.
             key = (key ^ x).wrapping_add(0x9e37_79b9_7f4a_7c15);
             key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -258,8 +258,14 @@ mod tests {
         let row = |d: &Dropout, n: u64| d.row(n, 0);
         let base = masks(Dropout::new(0.5, 1, 1, 1, 1), &row);
         assert_eq!(base, masks(Dropout::new(0.5, 1, 1, 1, 1), &row));
-        for other in [(2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1), (1, 1, 1, 2)] {
-            assert_ne!(base, masks(Dropout::new(0.5, other.0, other.1, other.2, other.3), &row), "{other:?}");
+        let all: Vec<[u64; 4]> = vec![[1, 1, 1, 1], [2, 1, 1, 1], [1, 2, 1, 1], [1, 1, 2, 1], [1, 1, 1, 2], [2, 2, 1, 1]];
+        let mask = |[seed, epoch, layer, stream]: [u64; 4]| {
+            masks(Dropout::new(0.5, seed, epoch, layer as u32, stream as u32), &row)
+        };
+        for (k, one) in all.iter().enumerate() {
+            for other in &all[..k] {
+                assert_ne!(mask(*one), mask(*other), "{one:?} {other:?}");
+            }
         }
         let d = Dropout::new(0.5, 1, 1, 1, 1);
         assert_ne!(base, masks(d, &|d, n| d.row(n, 1)));

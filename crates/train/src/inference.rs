@@ -61,14 +61,18 @@ impl Trained {
 
     /// The best epoch of a run that is over, or so far.
     fn of_run(path: &Path) -> Result<(PathBuf, String, Tensors)> {
-        let file = path.join("model.safetensors");
-        if let (true, Some(config)) = (file.exists(), RunDir::config(path)) {
+        let (file, config) = (path.join("model.safetensors"), RunDir::config(path));
+        let ended = file.exists().then_some(config).flatten();
+        // A run that goes on has left behind the model with which it ended before.
+        if ended.is_none() || !RunDir::is_over(path) {
+            if let Some((from, checkpoint)) = Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.found {
+                let best = if checkpoint.best.is_empty() { checkpoint.model } else { checkpoint.best };
+                return Ok((from, checkpoint.config, best));
+            }
+        }
+        if let Some(config) = ended {
             let model = Tensors::read(&file)?;
             return Ok((file, config, model));
-        }
-        if let Some((from, checkpoint)) = Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.found {
-            let best = if checkpoint.best.is_empty() { checkpoint.model } else { checkpoint.best };
-            return Ok((from, checkpoint.config, best));
         }
         let problem = "this is neither a run directory, a checkpoint nor a safetensors file";
         let seeds = path.join("result.json").exists();

@@ -133,6 +133,11 @@ impl RunDir {
         self.replace(RESULT, &bytes)
     }
 
+    /// Whether a run in `path` has ended.
+    pub fn is_over(path: &Path) -> bool {
+        path.join(RESULT).exists()
+    }
+
     /// Removes `result.json`: the run is not over.
     pub fn reopen(&self) -> Result<()> {
         match fs::remove_file(self.path.join(RESULT)) {

@@ -247,14 +247,13 @@ impl Lesson {
     /// The rows of a piece that are learned from, with their weights.
     pub(crate) fn of_seeds(shard: &Shard, seeds: Seeds) -> Result<Self> {
         let Seeds { rows, weights, labels } = seeds;
-        let none = || Part { rows: Vec::new(), places: Vec::new(), total: 0 };
+        let parts = || [(); 3].map(|()| Part { rows: Vec::new(), places: Vec::new(), total: 0 });
         let equal = LossRows::new(rows.clone())?;
-        let parts = || [none(), none(), none()];
-        if weights.iter().all(|w| *w == 1.0) {
-            return Self::build(shard, labels, parts(), equal);
-        }
-        let lesson = Self::build(shard, labels.clone(), parts(), LossRows::weighted(rows, weights)?)?;
-        // Where nothing at all is covered, on any rank, weights say nothing.
+        let are_equal = weights.iter().all(|w| *w == 1.0);
+        let weighted = if are_equal { equal.clone() } else { LossRows::weighted(rows, weights)? };
+        let lesson = Self::build(shard, labels.clone(), parts(), weighted)?;
+        // Where nothing at all is covered, on any rank, weights say nothing. Every rank sees the same total, so that all of them
+        // add up again, those without weights or seeds too.
         if lesson.total > 0.0 { Ok(lesson) } else { Self::build(shard, labels, parts(), equal) }
     }
 

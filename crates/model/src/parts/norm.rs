@@ -99,7 +99,8 @@ impl Normalisation {
             Self::Batch { norm, mean, variance } => {
                 // The shift must be the same when a layer is computed again, after the running mean has moved: zeros are.
                 let moments = step.ops.moments(layer, x.value(), &vec![0.0; x.value().cols()])?;
-                if !tape.is_replaying() {
+                // Nothing is learned of no rows.
+                if !tape.is_replaying() && moments.count > 0.0 {
                     let moved = |buffer: &Buffer, to: &[f64]| -> Vec<f64> {
                         let values = buffer.values();
                         values.iter().zip(to).map(|(old, new)| old + MOMENTUM * (new - old)).collect()

@@ -62,7 +62,11 @@ impl LossRows {
 
     /// Whether both are the same list, not only equal ones.
     pub fn is(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.rows, &other.rows)
+        let same = match (&self.weights, &other.weights) {
+            (Some(own), Some(others)) => Rc::ptr_eq(own, others),
+            (own, others) => own.is_none() && others.is_none(),
+        };
+        same && Rc::ptr_eq(&self.rows, &other.rows)
     }
 
     /// Both, as a device that copies them wants them.

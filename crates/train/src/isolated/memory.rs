@@ -7,6 +7,7 @@
 use graphweft_graph::dataset::{Dense, Features, SparseFeatures};
 use graphweft_graph::{Csr, Error as Bad};
 use graphweft_model::Prepared;
+use graphweft_parallel::Strategy;
 use graphweft_tensor::Device;
 
 use crate::config::{Choice, Config};
@@ -84,7 +85,7 @@ fn row_width(features: &Features) -> f64 {
 /// # Errors
 /// If one row with its edges is too much.
 pub(crate) fn size(config: &mut Config, data: &Data) -> Result<()> {
-    let isolated = matches!(config.parallel.strategy, Choice::Named(strategy) if !strategy.is_exact());
+    let isolated = matches!(config.parallel.strategy, Choice::Named(Strategy::Isolated));
     let Some(memory) = config.isolated.memory else { return Ok(()) };
     if !isolated {
         let remedy = "add --strategy isolated, or leave it out";

@@ -16,14 +16,23 @@ use crate::config::{CommName, Config};
 use crate::error::{Error, Result};
 use crate::world::World;
 
-/// Of the memory that is free, this much may be used: the pool keeps blocks that are idle.
+/// Of the memory that is available, on a GPU of all of it, this much may be used: the pool keeps blocks that are idle.
 const USABLE: f64 = 0.8;
 /// Where nobody talks, as between ranks of one machine would be usual.
 const NOBODY: Wire = Wire { latency: 1e-6, bandwidth: 1e10 };
 /// The probe takes seconds; a rank that says nothing for so long is lost.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Bytes that each of `ranks` ranks at `place` may use.
+/// What a GPU is called, if that is where ranks compute.
+fn gpu_name(place: Place) -> Option<String> {
+    match place {
+        #[cfg(feature = "cuda")]
+        Place::Cuda(index) => Some(graphweft_tensor::cuda::Gpu::all().get(index)?.name.clone()),
+        _ => None,
+    }
+}
+
+/// Bytes that each of `ranks` ranks at `place`, or on the GPUs from there on, may use.
 fn memory_here(place: Place, ranks: usize) -> Option<f64> {
     match place {
         Place::Cpu => {
@@ -33,7 +42,11 @@ fn memory_here(place: Place, ranks: usize) -> Option<f64> {
             Some(kib * 1024.0 * USABLE / ranks.max(1) as f64)
         }
         #[cfg(feature = "cuda")]
-        Place::Cuda(index) => Some(graphweft_tensor::cuda::Gpu::all().get(index)?.memory as f64 * USABLE),
+        Place::Cuda(index) => {
+            let gpus = graphweft_tensor::cuda::Gpu::all();
+            // Ranks take the GPUs in turn: those on the first are as many as on any.
+            Some(gpus.get(index)?.memory as f64 * USABLE / ranks.max(1).div_ceil(gpus.len()) as f64)
+        }
         #[cfg(not(feature = "cuda"))]
         Place::Cuda(_) => None,
     }
@@ -97,9 +110,13 @@ pub fn probe(
     let machine = Machine {
         place: world.place(),
         ranks,
+        // Threads beyond those that are measured change nothing; processes are all asked.
+        world: if world.comm_name() == CommName::Threads { ranks } else { world.ranks() },
         threads: world.threads_of_rank(),
         comm: world.comm_name().to_string(),
         dtypes: dtypes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        precision: format!("{:?}", world.precision()),
+        gpu: gpu_name(world.place()),
     };
     let kept = if wanted { machine.kept() } else { None };
     let wanted = wanted && kept.is_none();
