@@ -249,6 +249,22 @@ fn evaluation_drops_nothing_and_moves_no_buffers() {
 }
 
 #[test]
+fn no_rows_move_no_moments() {
+    let device = Device::cpu();
+    let (network, step) =
+        Run::new("name = 'gcn'\nhidden = 16\nnorm = 'batch'", DType::F32).prepare(&device, Mode::Train);
+    let moments = || -> Vec<Vec<f64>> { network.buffers().iter().map(|b| b.values().clone()).collect() };
+    let before = moments();
+    let ops: Rc<dyn GraphOps> = Rc::new(Local::new(&device, Csr::new(vec![0], vec![], 0).unwrap(), None).unwrap());
+    let features = Features::Dense(device.zeros("test", 0, FEATURES, DType::F32, Tag::Graph).unwrap());
+    let forward = |step: Step| network.forward(&mut Tape::new(&device), &step).unwrap();
+    forward(Step { ops, features, ..step.clone() });
+    assert_eq!(moments(), before);
+    forward(step);
+    assert_ne!(moments(), before);
+}
+
+#[test]
 fn only_polynormers_passes_change_with_the_epoch() {
     let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 0 };
     for model in MODELS {

@@ -87,15 +87,15 @@ pub(crate) fn why(choice: &Candidate, p: &Prediction, all: &[Assessed], facts: &
         parts.push(format!("{fastest} is as fast and needs {}, not {}", bytes(q.peak.total()), bytes(p.peak.total())));
     }
     let other = |a: &&Assessed| family(a.candidate.strategy) != family(choice.strategy);
-    let next = all.iter().filter(|a| a.feasible).find(other).and_then(|a| Some((a.candidate, a.prediction?)));
-    if let Some((next, q)) = next {
-        parts.push(format!("next is {} with {} and {} sent", next.strategy, ms(q.seconds), bytes(q.sent)));
+    let mut slower = all.iter().filter(|a| a.feasible && a.prediction.is_some_and(|q| q.seconds >= p.seconds));
+    if let Some((next, q)) = slower.find(other).and_then(|a| Some((a.candidate, a.prediction?))) {
+        parts.push(format!("next is {next} with {} and {} sent", ms(q.seconds), bytes(q.sent)));
     }
     // What would have been faster with more memory.
     let faster = all.iter().filter(|a| !a.feasible).filter_map(|a| Some((a.candidate, a.prediction?)));
     let faster = faster.filter(|(c, q)| q.seconds < p.seconds && family(c.strategy) != family(choice.strategy));
     if let Some((c, q)) = faster.min_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds)) {
-        parts.push(format!("{} would take {} but does not fit", c.strategy, ms(q.seconds)));
+        parts.push(format!("{c} would take {} but does not fit", ms(q.seconds)));
     }
     parts.join("; ")
 }
@@ -249,8 +249,8 @@ pub(crate) mod tests {
             "125.0 MB/s",
             "2.0 µs",
             "1.0 MiB",
-            "next is heads with 20.0 ms",
-            "gather would take 5.0 ms",
+            "next is heads, contiguous with 20.0 ms",
+            "gather, contiguous would take 5.0 ms",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

@@ -97,7 +97,7 @@ impl Space {
         Self { strategies: strategies(ranks, shares), partitions, hopeless: Vec::new(), remat }
     }
 
-    /// The same with the strategies that compute something else, as far as they can be rehearsed; one rank needs none.
+    /// The same with pieces, which compute something else; one rank needs none. Pipelines are for those to add who know the layers.
     pub fn with_approximate(mut self) -> Self {
         if !self.strategies.contains(&Strategy::Local) {
             self.strategies.push(Strategy::Isolated);
@@ -172,6 +172,7 @@ fn assess(
     memory: u64,
 ) -> Vec<Assessed> {
     let mut all = Vec::new();
+    let least = if matches!(strategy, Strategy::Pipeline { .. }) { least.with_attention() } else { least };
     for remat in remats(least) {
         let candidate = Candidate { strategy, partition, remat: *remat };
         if let Some(done) = all.iter().find(|a: &&Assessed| a.feasible) {

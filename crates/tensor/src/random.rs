@@ -258,7 +258,8 @@ mod tests {
         let row = |d: &Dropout, n: u64| d.row(n, 0);
         let base = masks(Dropout::new(0.5, 1, 1, 1, 1), &row);
         assert_eq!(base, masks(Dropout::new(0.5, 1, 1, 1, 1), &row));
-        let all: Vec<[u64; 4]> = vec![[1, 1, 1, 1], [2, 1, 1, 1], [1, 2, 1, 1], [1, 1, 2, 1], [1, 1, 1, 2], [2, 2, 1, 1]];
+        let all: Vec<[u64; 4]> =
+            vec![[1, 1, 1, 1], [2, 1, 1, 1], [1, 2, 1, 1], [1, 1, 2, 1], [1, 1, 1, 2], [2, 2, 1, 1]];
         let mask = |[seed, epoch, layer, stream]: [u64; 4]| {
             masks(Dropout::new(0.5, seed, epoch, layer as u32, stream as u32), &row)
         };

@@ -152,11 +152,6 @@ impl Tape {
         &self.device
     }
 
-    /// Whether operations should save what backward needs.
-    pub fn is_recording(&self) -> bool {
-        self.recording
-    }
-
     /// Whether a [checkpoint](Tape::checkpoint)'s segment is being computed again: what happens once a step, such as an update of
     /// running moments, has happened already.
     pub fn is_replaying(&self) -> bool {

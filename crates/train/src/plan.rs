@@ -117,7 +117,8 @@ impl Plan {
             let why = "it was asked for: approximate, chunks pass through layers that ranks share".to_string();
             let (division, parts) = divide(config, chunk_parts(shape, ranks, config)?, graph, progress)?;
             let (partition, parts) = (Some(division), Some(Arc::new(parts)));
-            return Ok(Self { strategy, ranks, why, partition, parts, ..local });
+            let remat = local.remat.with_attention();
+            return Ok(Self { strategy, ranks, why, remat, partition, parts, ..local });
         }
         if ranks == 1 {
             return Ok(local);

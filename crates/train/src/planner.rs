@@ -230,7 +230,7 @@ pub(crate) fn profile_for(
     progress: &Arc<dyn Progress>,
 ) -> Result<Option<Profile>> {
     match config.parallel.strategy {
-        Choice::Auto => profile(config, world, needed, progress),
+        Choice::Auto => here::profile_to_choose(config, world, needed, progress),
         Choice::Named(_) => Ok(None),
     }
 }

@@ -294,7 +294,25 @@ impl World {
 /// How many processes the launcher has started on this machine, if it tells: these share what is here.
 #[cfg(any(feature = "mpi", feature = "cuda"))]
 fn processes_here() -> Option<usize> {
-    variable(&["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]).filter(|count| *count > 0)
+    let told = variable(&["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]);
+    let by_slurm = || of_slurm(&std::env::var("SLURM_STEP_TASKS_PER_NODE").ok()?, variable(&["SLURM_NODEID"])?);
+    told.or_else(by_slurm).filter(|count| *count > 0)
+}
+
+/// The tasks of a node in Slurm's list of all nodes: `2(x3),1` are three nodes of two and one of one.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+fn of_slurm(list: &str, mut node: usize) -> Option<usize> {
+    for some in list.split(',') {
+        let (tasks, times) = match some.split_once("(x") {
+            Some((tasks, times)) => (tasks, times.strip_suffix(')')?.parse().ok()?),
+            None => (some, 1),
+        };
+        if node < times {
+            return tasks.trim().parse().ok();
+        }
+        node -= times;
+    }
+    None
 }
 
 /// Which of them this one is.
@@ -330,5 +348,20 @@ fn share(comm: &dyn graphweft_comm::Communicator, own: Option<Result<Decision>>)
         Some(own) => own,
         None if bytes.is_empty() => Err(Error::Refused),
         None => Decision::decode(&bytes),
+    }
+}
+
+#[cfg(all(test, any(feature = "mpi", feature = "cuda")))]
+mod tests {
+    use super::of_slurm;
+
+    #[test]
+    fn slurm_tells_how_many_tasks_a_node_has() {
+        for (list, node, tasks) in
+            [("4", 0, Some(4)), ("2(x3),1", 2, Some(2)), ("2(x3),1", 3, Some(1)), ("2(x3),1", 4, None)]
+        {
+            assert_eq!(of_slurm(list, node), tasks, "{list} {node}");
+        }
+        assert_eq!((of_slurm("", 0), of_slurm("2(x", 0), of_slurm("many", 0)), (None, None, None));
     }
 }

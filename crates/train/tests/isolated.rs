@@ -100,6 +100,18 @@ fn every_model_learns_from_pieces() {
 }
 
 #[test]
+fn ranks_agree_where_nothing_is_covered() {
+    let dir = tempfile::tempdir().unwrap();
+    // Chunks of two nodes, an odd number of them: where one rank has none, the other's neighbours are often all elsewhere.
+    for (seed, degree) in [(0, 2), (1, 4)] {
+        let [graph, seed] = [format!("data.graph=sbm:75:3:{degree}:f=8"), format!("run.seed={seed}")];
+        let more = [&graph, "model.name=gcn", "model.layers=2", "isolated.rotate_every=0", "train.epochs=4", &seed];
+        let losses = fresh(&isolated(2, 37, &more), &dir.path().join(&seed)).runs.remove(0).losses;
+        assert!(losses.iter().all(|loss| loss.is_finite()), "{losses:?}");
+    }
+}
+
+#[test]
 fn a_run_goes_on_in_the_middle_of_a_round() {
     let dir = tempfile::tempdir().unwrap();
     for (k, config) in [

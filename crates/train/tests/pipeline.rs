@@ -84,7 +84,8 @@ fn one_chunk_is_exact_training() {
         let expected = fresh(&config(model, &["train.clip=0.5"]), &exact).runs.remove(0).outcome;
         for ranks in 1..=3 {
             let path = dir.path().join(format!("{k}-{ranks}"));
-            let more = ["pipeline.chunks=1", "pipeline.guard_every=5", "train.clip=0.5"];
+            let remat = ["compute.remat=none", "compute.remat=layer", "compute.remat=both"][ranks as usize - 1];
+            let more = ["pipeline.chunks=1", "pipeline.guard_every=5", "train.clip=0.5", remat];
             let found = fresh(&stages(model, ranks, &more), &path).runs.remove(0);
             let (a, b) = (lines(&exact), lines(&path));
             assert!(apart(&a, &b) < 1e-9, "{model:?} in {ranks} stages: {}", apart(&a, &b));
@@ -93,6 +94,26 @@ fn one_chunk_is_exact_training() {
                 assert!((guard.loss - guard.exact_loss).abs() < 1e-9 && guard.changed == 0.0, "{guard:?}");
             }
             assert_eq!(b.iter().filter(|line| line.guard.is_some()).count(), 2);
+        }
+    }
+}
+
+#[test]
+fn what_is_computed_again_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let [_, gcnii, _, gt, ..] = MODELS;
+    for (k, model) in [gcnii, gt].into_iter().enumerate() {
+        let run = |remat: &str| {
+            let path = dir.path().join(format!("{k}-{remat}"));
+            fresh(
+                &stages(model, 2, &["pipeline.chunks=5", "train.epochs=6", &format!("compute.remat={remat}")]),
+                &path,
+            );
+            lines(&path)
+        };
+        let expected = run("none");
+        for remat in ["layer", "both"] {
+            assert_eq!(apart(&expected, &run(remat)), 0.0, "{model:?} {remat}");
         }
     }
 }

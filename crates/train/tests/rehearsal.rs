@@ -78,9 +78,11 @@ fn what_needs_the_host_within_a_step_is_not_recorded() {
 fn pipelines_take_what_was_rehearsed() {
     let deep = ["model.layers=4", "train.epochs=3", "train.dropout=0.2"];
     for model in [&["model.name=gcnii"][..], &["model.name=gt", "model.heads=2"], &["model.name=sage"]] {
-        for (strategy, ranks) in [("pipeline", 1), ("pipeline", 3), ("pipeline:2x2", 4)] {
-            let settings: Vec<&str> = model.iter().chain(&deep).copied().collect();
-            comes_true(&on(strategy, ranks, &settings), &format!("{} with {strategy}", model[0]));
+        for (strategy, ranks, remat) in [("pipeline", 1, "both"), ("pipeline", 3, "none"), ("pipeline:2x2", 4, "layer")]
+        {
+            let remat = &*format!("compute.remat={remat}");
+            let settings: Vec<&str> = model.iter().chain(&deep).chain(&[remat]).copied().collect();
+            comes_true(&on(strategy, ranks, &settings), &format!("{} with {strategy}, {remat}", model[0]));
         }
     }
 }

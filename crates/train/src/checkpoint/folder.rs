@@ -85,19 +85,32 @@ impl Checkpoints {
         Ok(Newest { found: None, incomplete })
     }
 
-    /// Removes what a run that was killed has left half-written, and what is incomplete.
+    /// Removes what a run that was killed has left half-written, and what is incomplete. A checkpoint that was on its way to be
+    /// replaced by another one of the same epoch comes back.
     pub fn clean(&self) -> Result<()> {
+        for (path, old) in self.set_aside()? {
+            durable::rename(&old, &path)?;
+        }
         let partial = self.names()?.into_iter().filter(|name| name.starts_with(&format!(".{PREFIX}")));
         let partial: Vec<PathBuf> = partial.map(|name| self.path.join(name)).collect();
         let incomplete = self.list()?.into_iter().map(|(_, path)| path).filter(|p| !Manifest::is_complete(p, &FILES));
         partial.into_iter().chain(incomplete).try_for_each(|path| remove(&path))
     }
 
+    /// Those that were set aside for others of the same epoch which never came: where each belongs, and where it is.
+    fn set_aside(&self) -> Result<Vec<(PathBuf, PathBuf)>> {
+        let place = |name: String| Some(self.path.join(name.strip_prefix('.')?.strip_suffix(".old")?));
+        let aside = self.names()?.into_iter().filter_map(place).map(|path| (hidden(&path, "old"), path));
+        let lost = aside.filter(|(old, path)| !path.exists() && Manifest::is_complete(old, &FILES));
+        Ok(lost.map(|(old, path)| (path, old)).collect())
+    }
+
     /// All checkpoints by step, oldest first.
     fn list(&self) -> Result<Vec<(u64, PathBuf)>> {
-        let step = |name: &String| name.strip_prefix(PREFIX).and_then(|digits| digits.parse::<u64>().ok());
-        let mut all: Vec<_> =
-            self.names()?.into_iter().filter_map(|name| Some((step(&name)?, self.path.join(name)))).collect();
+        let step = |path: &Path| path.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse::<u64>().ok();
+        let named = self.names()?.into_iter().map(|name| self.path.join(name)).map(|path| (path.clone(), path));
+        let all = named.chain(self.set_aside()?);
+        let mut all: Vec<_> = all.filter_map(|(path, at)| Some((step(&path)?, at))).collect();
         all.sort_unstable();
         Ok(all)
     }

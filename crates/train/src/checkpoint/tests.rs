@@ -54,6 +54,20 @@ fn what_is_saved_is_read_back_and_written_the_same_again() {
 }
 
 #[test]
+fn a_checkpoint_that_was_set_aside_for_another_one_is_not_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = folder(dir.path(), 10, 2);
+    let path = all.save(&checkpoint(10)).unwrap();
+    // Killed between the two renames of a replacement.
+    fs::rename(&path, hidden(&path, "old")).unwrap();
+    fs::create_dir(hidden(&path, "partial")).unwrap();
+    assert_eq!(all.newest().unwrap().found.unwrap().1, checkpoint(10));
+    all.clean().unwrap();
+    assert_eq!(names(&all), ["step-000010"]);
+    assert_eq!(Checkpoint::read(&path).unwrap(), checkpoint(10));
+}
+
+#[test]
 fn a_flipped_byte_anywhere_is_an_error_that_names_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let all = folder(dir.path(), 10, 2);

@@ -19,6 +19,8 @@ pub(crate) struct Visit {
     pub(crate) round: u64,
     /// Tells draws of the halo apart.
     pub(crate) draw: u64,
+    /// The step, where there are several: ranks turn to other pieces all at once, those that have none left too.
+    pub(crate) step: usize,
 }
 
 impl Visit {
@@ -61,7 +63,7 @@ impl Timetable {
         let round = (epoch - 1).checked_div(self.rotate_every).unwrap_or(0);
         // A piece that is loaded for every epoch is drawn for every epoch.
         let draw = if self.steps > 1 { epoch } else { round };
-        Visit { base: self.order(epoch).get(step).copied(), round, draw }
+        Visit { base: self.order(epoch).get(step).copied(), round, draw, step }
     }
 
     /// The bases in the order of an epoch: another one each time.
@@ -113,6 +115,15 @@ mod tests {
         assert_eq!(visited, [0, 2, 3, 4, 5, 6], "chunk 1 has nothing to learn from");
         let orders: Vec<_> = (1..20).map(|epoch| tables[2].order(epoch)).collect();
         assert!(orders.iter().any(|o| *o != orders[0]), "the order changes");
+    }
+
+    #[test]
+    fn ranks_turn_to_other_pieces_all_at_once() {
+        let [busy, idle] = [0, 1].map(|rank| table(&[1, 1, 1, 0, 0, 1], 2, rank, 5));
+        let at = |t: &Timetable, k: u64| t.visit(1 + k / 3, k as usize % 3);
+        for k in 1..30 {
+            assert!(at(&busy, k) != at(&busy, k - 1) && at(&idle, k) != at(&idle, k - 1), "step {k}");
+        }
     }
 
     #[test]

@@ -58,20 +58,39 @@ fn memory_here(place: Place, ranks: usize) -> Option<f64> {
 /// # Errors
 /// If the profile that is asked for cannot be read, or a rank was lost while probing.
 pub fn profile(config: &Config, world: &World, needed: bool, progress: &Arc<dyn Progress>) -> Result<Option<Profile>> {
+    profile_of(config, world, (needed, true), progress)
+}
+
+/// The same, to choose by: where there is one rank there is nothing to choose, and nothing is timed for it.
+pub(super) fn profile_to_choose(
+    config: &Config,
+    world: &World,
+    needed: bool,
+    progress: &Arc<dyn Progress>,
+) -> Result<Option<Profile>> {
+    profile_of(config, world, (needed, world.ranks() > 1), progress)
+}
+
+fn profile_of(
+    config: &Config,
+    world: &World,
+    (needed, timed): (bool, bool),
+    progress: &Arc<dyn Progress>,
+) -> Result<Option<Profile>> {
     let asked = match config.parallel.profile.as_deref().filter(|_| needed) {
         Some(name) => Profile::find(name).map(Some),
         None => Ok(None),
     };
     let lacks = |asked: &Option<Profile>| asked.as_ref().is_none_or(|profile| profile.kernels.is_empty());
     let memory = memory_here(world.place(), world.ranks_here());
-    let here = if world.ranks() > 1 {
+    let here = if timed {
         let wanted = needed && asked.as_ref().is_ok_and(lacks);
         probe(world, &[config.compute.dtype.into()], config.parallel.probe_rounds, wanted, progress)?.map(|here| {
             let turns = world.ranks_here() as f64 / probed(world) as f64;
             Profile { memory, kept_cache: here.cache.map(|cache| cache / turns), ..here }
         })
     } else {
-        // One rank talks to nobody, and its memory is known without measuring.
+        // Memory is known without measuring.
         None
     };
     if !needed {
