@@ -167,7 +167,11 @@ def main():
     except KeyboardInterrupt:
         print("\nstopped; what is finished is kept", file=sys.stderr)
     text = table.document(lines)
-    (HERE / "RESULTS.md").write_text(text)
+    # What is kept of earlier runs is on one machine only: elsewhere a part would take the place of the whole.
+    if len(lines) == len(rows):
+        (HERE / "RESULTS.md").write_text(text)
+    else:
+        print(f"{len(lines)} of {len(rows)} rows: RESULTS.md stays as it is", file=sys.stderr)
     print(text, end="")
 
 

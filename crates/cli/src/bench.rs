@@ -8,6 +8,7 @@ mod train;
 
 use std::time::Instant;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Subcommand, ValueEnum};
 use graphweft_graph::random::Philox;
 use graphweft_graph::{AnyCsr, Csr, Error};
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
 #[derive(clap::Args)]
 struct Common {
     /// Width of a node's row
-    #[arg(long, default_value_t = 128, value_name = "D")]
+    #[arg(long, default_value_t = 128, value_name = "D", value_parser = at_least_one())]
     hidden: usize,
 
     /// Type in which rows are stored
@@ -64,12 +65,24 @@ struct Common {
     #[arg(long, default_value_t = 9, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 
+    #[command(flatten)]
+    device: Choice,
+}
+
+/// The graph, for the benches that have one.
+#[derive(clap::Args)]
+struct Input {
+    #[command(flatten)]
+    source: Source,
+
     /// Seed for --graph
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
+}
 
-    #[command(flatten)]
-    device: Choice,
+/// Counts that may not be 0.
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 /// Attention heads, for the benches that have them.
@@ -108,8 +121,8 @@ impl From<Storage> for DType {
 }
 
 /// Opens the graph a bench runs on.
-fn open(source: &Source, common: &Common, ui: &Ui) -> anyhow::Result<(String, Csr<u32>)> {
-    let Opened { name, graph, .. } = source.open(common.seed, ui)?;
+fn open(input: &Input, ui: &Ui) -> anyhow::Result<(String, Csr<u32>)> {
+    let Opened { name, graph, .. } = input.source.open(input.seed, ui)?;
     match graph {
         AnyCsr::Narrow(csr) => Ok((name, csr)),
         AnyCsr::Wide(_) => {

@@ -59,7 +59,7 @@ fn evaluate(trained: Trained, world: &World, ui: &Ui) -> anyhow::Result<()> {
     });
     ui.result(&json, || {
         let rows = [("train", scores.train), ("valid", scores.valid), ("test", scores.test)];
-        let rows = rows.map(|(part, score)| [part.to_string(), format!("{score:.2}")]);
+        let rows = rows.map(|(part, score)| [part.to_string(), ui::score(score)]);
         let title = format!("{name} on {}, split {split}, {} in per cent", data.name, metric.name());
         format!("{title}\n\n{}\n\nfrom {}", ui::table(["part", "score"], rows), trained.source.display())
     })

@@ -11,7 +11,7 @@ use crate::ui::{self, Ui};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The graph: rmat:S:D, sbm:N:C:D (and :h=…, :f=…, :snr=…), grid:R:C or ba:N:M, each optionally with +loops
+    /// The graph: rmat:S:D (and :f=…, :c=…), sbm:N:C:D (and :h=…, :f=…, :snr=…), grid:R:C or ba:N:M, each optionally with +loops
     spec: String,
 
     /// Dataset folder to create

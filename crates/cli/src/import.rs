@@ -16,8 +16,6 @@ use crate::ui::{Ui, count};
 
 /// Where the machine does not say how much memory it has.
 const FALLBACK_MEMORY: u64 = 1 << 30;
-/// Less than this makes runs so short that merging them costs more than it saves.
-const LEAST_MEMORY: u64 = 1 << 20;
 
 /// Formats that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,7 +76,7 @@ pub(crate) struct Args {
 
     /// Memory for sorting edges, e.g. 512MiB or 8GiB, at least 1MiB; what exceeds it goes through temporary files in
     /// DIR's parent [default: a quarter of the machine's]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::for_sorting)]
     memory: Option<u64>,
 
     /// edge-list: what node ids mean [default: keep]
@@ -110,7 +108,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         symmetrise: args.symmetrise,
         merge_parallel: args.merge_parallel,
         self_loops: args.self_loops.into(),
-        memory: usize::try_from(memory.max(LEAST_MEMORY))?,
+        memory: usize::try_from(memory)?,
     };
     let cx = Context { rules, scratch: &scratch, progress: ui };
     let imported = source.read(args, &cx)?;

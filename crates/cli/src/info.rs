@@ -31,7 +31,7 @@ pub(crate) struct Args {
     partition: bool,
 
     /// Draw the degree distribution and, with --partition, the sizes of the parts
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = plot::path())]
     plot: Option<PathBuf>,
 }
 

@@ -67,8 +67,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["output", "replace"])]
     chunks: bool,
 
-    /// Memory for that [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "chunks")]
+    /// Memory for that, at least 1MiB [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::for_sorting, requires = "chunks")]
     memory: Option<u64>,
 }
 

@@ -1,18 +1,19 @@
 //! `graphweft plan`: what every way to spread a training run would take, which one is best, and why.
 
 mod figure;
+mod probe;
 mod simulate;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use graphweft_graph::partition::Existing;
 use graphweft_graph::progress::Progress;
 use graphweft_plan::candidates::name_of;
 use graphweft_plan::explain::{self, ms};
 use graphweft_plan::search::{Assessed, Prediction};
 use graphweft_plan::simulate::Description;
 use graphweft_plan::{Found, Profile};
-use graphweft_tensor::DType;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::planner::{self, Planned, Planner};
@@ -20,9 +21,11 @@ use graphweft_train::world::World;
 use serde_json::{Value, json};
 
 use crate::device::Choice;
-use crate::ranks::{self, Ranks};
+use crate::plot;
+use crate::ranks::{self, Spread};
 use crate::train::{Origin, draft};
 use crate::ui::{Ui, bytes, count, table};
+use probe::Target;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -34,7 +37,7 @@ pub(crate) struct Args {
     origin: Origin,
 
     #[command(flatten)]
-    ranks: Ranks,
+    ranks: Spread,
 
     /// Model: gt, gcn, sage, gat, …, mlp
     #[arg(long, value_name = "NAME")]
@@ -53,24 +56,37 @@ pub(crate) struct Args {
     classes: Option<usize>,
 
     /// Plan for a graph that is only described: nodes=2.4e6,edges=1.2e8,features=100,classes=47,alpha=0.3
-    #[arg(long, alias = "describe", value_name = "STATISTICS")]
+    #[arg(
+        long,
+        alias = "describe",
+        value_name = "STATISTICS",
+        conflicts_with_all = ["data", "graph", "features", "classes"]
+    )]
     simulate: Option<Description>,
 
     /// Also draw, for --simulate, the time of an epoch on 1, 2, 4, … ranks as SVG
-    #[arg(long, value_name = "FILE", requires = "simulate")]
+    #[arg(long, value_name = "FILE.svg", value_parser = plot::path(), requires = "simulate")]
     scaling: Option<PathBuf>,
 
     /// Also draw all candidates as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE.svg", value_parser = plot::path())]
     plot: Option<PathBuf>,
 
     /// Only measure this machine, and write its profile
-    #[arg(long, requires = "output")]
+    #[arg(
+        long,
+        requires = "output",
+        conflicts_with_all = ["data", "graph", "features", "classes", "simulate", "plot", "profile", "model"]
+    )]
     probe: bool,
 
     /// Where --probe writes
     #[arg(short, long, value_name = "FILE", requires = "probe")]
     output: Option<PathBuf>,
+
+    /// Replace a profile that is there already
+    #[arg(long, requires = "probe")]
+    replace: bool,
 
     #[command(flatten)]
     device: Choice,
@@ -84,35 +100,14 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     }
     let config = draft(&args.settings, &args.origin, args.model.as_deref(), &flags)?.finish()?;
     let place = (args.device.place_of(&config.parallel, ui), config.compute.precision.into());
-    ranks::enter(&config.parallel, config.parallel.ranks, place, ui, |world, ui| match &args.output {
-        Some(file) => probe(&world, config.parallel.probe_rounds, file, ui),
+    let existing = if args.replace { Existing::Replace } else { Existing::Keep };
+    let target = args.output.as_deref().map(|file| Target::open(file, existing)).transpose()?;
+    ranks::enter(&config.parallel, config.parallel.ranks, place, ui, |world, ui| match target {
+        Some(target) => probe::run(&world, config.parallel.probe_rounds, target, ui),
         None => match &args.simulate {
             Some(graph) => simulate::run(args, &config, graph, &world, ui),
             None => plan(args, &config, &world, ui),
         },
-    })
-}
-
-/// Writes what is measured here.
-fn probe(world: &World, rounds: u64, file: &Path, ui: &Ui) -> anyhow::Result<()> {
-    let progress: Arc<dyn Progress> = Arc::new(ui.clone());
-    let found = planner::probe(world, &[DType::F32, DType::Bf16], rounds, world.leads(), &progress)?;
-    let Some(profile) = found else { return Ok(()) };
-    std::fs::write(file, profile.to_toml()?).map_err(graphweft_graph::Error::write("write", file))?;
-    let wire = profile.network.between;
-    let json = json!({
-        "profile": file, "kernels": profile.kernels.len(), "memory": profile.memory, "cache": profile.cache,
-        "latency_s": wire.latency, "bandwidth": wire.bandwidth,
-    });
-    ui.result(&json, || {
-        let between = format!("{:.1} µs and {:.2} GB/s between ranks", wire.latency * 1e6, wire.bandwidth / 1e9);
-        let memory = bytes(profile.memory.unwrap_or(0.0) as u64);
-        format!(
-            "{}\n{} kernels, {between}, {memory} per rank\nwritten to {}",
-            profile.about,
-            profile.kernels.len(),
-            file.display()
-        )
     })
 }
 

@@ -1,8 +1,9 @@
 //! Figures as SVG: one or more panels side by side under a title.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use graphweft_graph::stats::Degrees;
 use graphweft_train::figure::{self, Area, Drawn, FAINT, INK, STRONG, axes, legend, mesh, text};
 use plotters::prelude::*;
@@ -28,6 +29,14 @@ pub(crate) enum Panel<'a> {
     },
     /// The parts of several partitions: edges as bars, rows as dots, both relative to the mean.
     Parts(Vec<&'a Trial>),
+}
+
+/// Parses the path of a picture, which is SVG whatever it is called.
+pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path.extension() {
+        Some(ending) if ending.eq_ignore_ascii_case("svg") => Ok(path),
+        _ => Err("pictures are SVG: name a file that ends in .svg"),
+    })
 }
 
 /// Draws the panels side by side and writes them to `path`.

@@ -19,23 +19,36 @@ pub(crate) struct Ranks {
     #[arg(long, value_name = "NAME")]
     strategy: Option<String>,
 
-    /// Let auto choose what does not compute quite the same too: pipelines, and isolated, which learns from pieces of the graph
-    #[arg(long)]
-    allow_approximate: bool,
-
     /// What they are: threads of this process, processes that mpirun started (mpi), or processes with a GPU each (nccl)
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
 }
 
-impl Ranks {
+/// The same flags where auto may choose among strategies for training.
+#[derive(clap::Args)]
+pub(crate) struct Spread {
+    #[command(flatten)]
+    ranks: Ranks,
+
+    /// Let auto choose what does not compute quite the same too: pipelines, and isolated, which learns from pieces of the graph
+    #[arg(long)]
+    allow_approximate: bool,
+}
+
+impl Spread {
     /// Adds what was given to a configuration in the making.
     pub(crate) fn set(&self, draft: &mut Draft) -> anyhow::Result<()> {
-        if let Some(ranks) = self.ranks {
-            draft.set("parallel", "ranks", i64::from(ranks))?;
-        }
         if self.allow_approximate {
             draft.set("parallel", "allow_approximate", true)?;
+        }
+        self.ranks.set(draft)
+    }
+}
+
+impl Ranks {
+    fn set(&self, draft: &mut Draft) -> anyhow::Result<()> {
+        if let Some(ranks) = self.ranks {
+            draft.set("parallel", "ranks", i64::from(ranks))?;
         }
         for (key, value) in [("strategy", &self.strategy), ("comm", &self.comm)] {
             if let Some(value) = value {
@@ -74,6 +87,7 @@ pub(crate) fn emulate(
         let what = format!("an emulation times computing on processors, not on {place}");
         return Err(Error::request(what, "add --device cpu").into());
     }
+    check_launcher(config)?;
     verb(World::emulated(config, elsewhere)?, ui)
 }
 
@@ -86,6 +100,7 @@ pub(crate) fn enter(
     ui: &Ui,
     verb: impl FnOnce(World, &Ui) -> anyhow::Result<()> + Send,
 ) -> anyhow::Result<()> {
+    check_launcher(config)?;
     World::enter(config, |world| {
         let world = world.at(place, precision);
         if let Some(wanted) = wanted.filter(|wanted| *wanted != world.ranks() as u64) {
@@ -98,4 +113,55 @@ pub(crate) fn enter(
         let ui = ui.of_rank(world.leads());
         verb(world, &ui)
     })
+}
+
+/// Processes that a launcher started and nothing connects would each do all of the work, unaware of the others.
+fn check_launcher(config: &ParallelConfig) -> anyhow::Result<()> {
+    match launched(|name| std::env::var(name).ok()) {
+        Some((launcher, processes)) if processes > 1 && config.comm == CommName::Threads => {
+            let what = format!(
+                "{launcher} has started {processes} processes, but ranks are threads: each process would do all the work"
+            );
+            let remedy = "add --comm mpi, or --comm nccl where each has a GPU; or start one process, with --ranks";
+            Err(Error::request(what, remedy).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What started this process, and how many like it. Slurm's variables say how many tasks a job may have; only those of a step
+/// were started.
+fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<(&'static str, usize)> {
+    let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
+    [
+        ("mpirun", "OMPI_COMM_WORLD_SIZE", &["OMPI_COMM_WORLD_RANK"][..]),
+        ("torchrun", "WORLD_SIZE", &["LOCAL_RANK"]),
+        ("srun", "SLURM_STEP_NUM_TASKS", &["SLURM_PROCID"]),
+        ("srun", "SLURM_NTASKS", &["SLURM_PROCID", "SLURM_STEP_ID"]),
+        ("mpirun", "PMI_SIZE", &["PMI_RANK"]),
+    ]
+    .into_iter()
+    .find_map(|(name, size, beside)| {
+        let beside = beside.iter().all(|other| number(other).is_some());
+        number(size).filter(|_| beside).map(|size| (name, size))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::launched;
+
+    #[test]
+    fn processes_of_a_launcher_are_counted_by_its_variables() {
+        let found = |set: &[(&str, &str)]| {
+            launched(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+        };
+        assert_eq!(found(&[("OMPI_COMM_WORLD_SIZE", "3"), ("OMPI_COMM_WORLD_RANK", "2")]), Some(("mpirun", 3)));
+        assert_eq!(found(&[("PMI_SIZE", "2"), ("PMI_RANK", "0")]), Some(("mpirun", 2)));
+        assert_eq!(found(&[("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")]), Some(("torchrun", 4)));
+        assert_eq!(found(&[("WORLD_SIZE", "4")]), None);
+        // A script of a job may have many tasks, and is one process.
+        let job = [("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0"), ("SLURM_STEP_ID", "0")];
+        assert_eq!((found(&job[..2]), found(&job)), (None, Some(("srun", 8))));
+    }
 }

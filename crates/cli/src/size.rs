@@ -1,5 +1,8 @@
 //! Sizes as people write them: `512MiB`, `8GiB`, `1.5GB`, `1000000`.
 
+/// What sorting takes at least.
+const LEAST_FOR_SORTING: u64 = 1 << 20;
+
 /// Parses a number of bytes.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let text = text.trim();
@@ -27,9 +30,17 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "this is more than any machine has".to_string())
 }
 
+/// Parses the memory for sorting: with less, runs are so short that merging them costs more than it saves.
+pub(crate) fn for_sorting(text: &str) -> Result<u64, String> {
+    parse(text).and_then(|bytes| match bytes {
+        LEAST_FOR_SORTING.. => Ok(bytes),
+        _ => Err("this is too little to sort in: give at least 1MiB".into()),
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{for_sorting, parse};
 
     #[test]
     fn sizes_are_read_as_people_write_them() {
@@ -40,6 +51,14 @@ mod tests {
         assert_eq!(parse("77"), Ok(77));
         for bad in ["", "MiB", "1XB", "-1", "1.2.3", "99999999999TiB", "1e3"] {
             assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn too_little_to_sort_in_is_refused() {
+        assert_eq!(for_sorting("1MiB"), Ok(1 << 20));
+        for bad in ["10", "1KiB", "1048575", "much"] {
+            assert!(for_sorting(bad).is_err(), "{bad}");
         }
     }
 }

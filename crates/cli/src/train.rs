@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use graphweft_graph::Error;
+use graphweft_parallel::Strategy;
 use graphweft_train::Stop;
-use graphweft_train::config::{Config, Draft};
+use graphweft_train::config::{Choice as Strategies, Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::emulation::Emulation;
 use graphweft_train::session::{self, Session, Start, absolute};
 use graphweft_train::world::World;
 
 use crate::device::Choice;
-use crate::ranks::{self, Ranks};
+use crate::ranks::{self, Spread};
 use crate::size;
 use crate::ui::Ui;
 use report::Report;
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     origin: Origin,
 
     #[command(flatten)]
-    ranks: Ranks,
+    ranks: Spread,
 
     /// Model: gt, gcn, sage, gat, …, mlp
     #[arg(long, value_name = "NAME")]
@@ -75,16 +76,25 @@ pub(crate) struct Args {
     #[command(flatten)]
     device: Choice,
 
-    /// Time epochs as if ranks were elsewhere: a TOML file with the network and how fast ranks compute
-    #[arg(long, value_name = "PROFILE")]
+    /// Time epochs as if ranks were elsewhere: a shipped profile, such as 16-cpu-10g, or a TOML file with the network and how
+    /// fast ranks compute
+    #[arg(long, value_name = "NAME|FILE")]
     emulate: Option<PathBuf>,
 
     /// What to do where a pipeline diverges from exact training: warn or stop
     #[arg(long, value_name = "NAME")]
     guard: Option<String>,
 
-    /// Go on with the run in DIR, from its newest checkpoint (auto) or this one
-    #[arg(long, value_name = "auto|CHECKPOINT", num_args = 0..=1, default_missing_value = "auto", requires = "output")]
+    /// Go on with the run in DIR, from its newest checkpoint or, with =CHECKPOINT, from this one
+    #[arg(
+        long,
+        value_name = "CHECKPOINT",
+        num_args = 0..=1,
+        // A setting that follows is no checkpoint.
+        require_equals = true,
+        default_missing_value = "auto",
+        requires = "output"
+    )]
     resume: Option<String>,
 
     /// Run directory [default: runs/DATA-MODEL, numbered]
@@ -133,6 +143,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Some(config) => config,
         None => with_defaults(&given)?.finish()?,
     };
+    args.check_guard(&config)?;
     let wanted = given.get("parallel", "ranks").and_then(|ranks| ranks.as_integer()?.try_into().ok());
     let output = args.output.as_deref();
     let place = args.device.place_of(&config.parallel, ui);
@@ -171,6 +182,7 @@ fn train(job: Job<'_>, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let floor = match floor(config)? {
         Some(config) => {
             ui.note("the same features without the graph:");
+            let session = Session { start: of_floor(&session.start), ..session };
             Some(session.train(config, &dir.join("floor"))?)
         }
         None => None,
@@ -181,6 +193,20 @@ fn train(job: Job<'_>, world: &World, ui: &Ui) -> anyhow::Result<()> {
 }
 
 impl Args {
+    /// Only pipelines have a guard.
+    fn check_guard(&self, config: &Config) -> anyhow::Result<()> {
+        let parallel = &config.parallel;
+        let guarded = match parallel.strategy {
+            Strategies::Auto => parallel.allow_approximate,
+            Strategies::Named(strategy) => matches!(strategy, Strategy::Pipeline { .. }),
+        };
+        if self.guard.is_none() || guarded {
+            return Ok(());
+        }
+        let what = format!("--guard watches over pipelines, and the strategy is {}", parallel.strategy);
+        Err(Error::request(what, "leave it out, or add --strategy pipeline or --allow-approximate").into())
+    }
+
     /// File, then flags, then settings.
     fn draft(&self) -> anyhow::Result<Draft> {
         let mut flags = Draft::default();
@@ -257,6 +283,14 @@ fn floor(config: &Config) -> anyhow::Result<Option<Config>> {
         return Ok(None);
     }
     Ok(Some(Config { model: settings(&FLOOR)?.finish()?.model, ..config.clone() }))
+}
+
+/// Where the floor goes on: a checkpoint that was named is of another model, so it looks for its own.
+fn of_floor(start: &Start) -> Start {
+    match start {
+        Start::New => Start::New,
+        Start::Newest | Start::At(_) => Start::Newest,
+    }
 }
 
 /// The first of `name`, `name-2`, `name-3`, … that is not there.

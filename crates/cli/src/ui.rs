@@ -198,6 +198,11 @@ pub(crate) fn table<const C: usize>(header: [&str; C], rows: impl IntoIterator<I
     table
 }
 
+/// A score in per cent, or a dash where no label is known.
+pub(crate) fn score(x: f64) -> String {
+    if x.is_nan() { "–".into() } else { format!("{x:.2}") }
+}
+
 /// A count with thin groups of three: 1 234 567.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();

@@ -49,6 +49,33 @@ fn heads_must_divide_the_width() {
 }
 
 #[test]
+fn counts_of_zero_and_flags_without_effect_exit_with_2() {
+    let scratch = Scratch::new();
+    for (args, part) in [
+        (&["attention", "--graph", "rmat:5:2", "--hidden", "0", "--heads", "1"][..], "--hidden"),
+        (&["layer", "--graph", "rmat:5:2", "--layers", "0"], "--layers"),
+        (&["train", "--graph", "rmat:5:2", "--classes", "0"], "--classes"),
+        (&["train", "--graph", "rmat:5:2", "--features", "0"], "--features"),
+        (&["gemm", "--rows", "0"], "--rows"),
+        (&["gemm", "--seed", "1"], "--seed"),
+    ] {
+        let message = scratch.error(2, &[&["bench"], args].concat());
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn settings_are_reported_in_place_of_flags() {
+    let scratch = Scratch::new();
+    let bench = ["bench", "train", "--graph", "rmat:6:4", "--runs", "1", "--device", "cpu"];
+    let settings = ["model.layers=2", "model.hidden=16", "train.dropout=0.25"];
+    let line = scratch.json(&[&bench[..], &settings].concat());
+    assert_eq!((&line["layers"], &line["hidden"], &line["dropout"]), (&2.into(), &16.into(), &0.25.into()));
+    let text = String::from_utf8(scratch.run(&[&bench[..], &settings].concat()).stdout).unwrap();
+    assert!(text.contains("with 2 layers"), "{text}");
+}
+
+#[test]
 fn one_run_is_timed_on_any_number_of_networks_that_are_not_here() {
     let scratch = Scratch::new();
     let profile = |name: &str, bandwidth: &str| {

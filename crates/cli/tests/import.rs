@@ -293,6 +293,7 @@ fn nonsensical_requests_are_usage_errors() {
     refused(&["metis", "--ids", "relabel"], &out, "--ids is for edge lists");
     refused(&["ogb", "--edge-features"], &out, "--edge-features is for edge lists");
     refused(&["edge-list", "--memory", "12 apples"], &out, "apples");
+    refused(&["edge-list", "--memory", "10"], &out, "at least 1MiB");
     refused(&["edge-list", "--num-nodes", "0"], &out, "0");
     refused(&["csv"], &out, "edge-list");
     refused(&["edge-list"], root.path(), "exists already");

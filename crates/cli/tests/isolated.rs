@@ -73,4 +73,6 @@ fn what_makes_no_sense_is_refused() {
         let message = scratch.error(2, args);
         assert!(message.contains(part) && message.contains("remedy"), "{message}");
     }
+    let little = ["partition", "--data", "x", "--parts", "2", "--chunks", "--memory", "1KiB"];
+    assert!(scratch.error(2, &little).contains("at least 1MiB"));
 }

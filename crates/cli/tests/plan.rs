@@ -90,6 +90,28 @@ fn a_graph_may_be_described() {
 }
 
 #[test]
+fn what_would_be_ignored_or_lost_is_refused_before_anything_is_done() {
+    let scratch = Scratch::new();
+    let (there, picture) = (scratch.path("there.toml"), scratch.path("p.png"));
+    fs::write(&there, "mine").unwrap();
+    let described = ["plan", "--simulate", "nodes=1e6,edges=1e7,features=8,classes=2", "--profile", "64-cpu-25g"];
+    for (args, part) in [
+        ([&SMALL[..], &["--plot", &picture]].concat(), ".svg"),
+        ([&described[..], &["--scaling", &picture]].concat(), ".svg"),
+        ([&described[..], &["--data", "cora"]].concat(), "--data"),
+        ([&described[..], &["--features", "8"]].concat(), "--features"),
+        (vec!["plan", "--probe", "-o", &there], "--replace"),
+    ] {
+        let message = scratch.error(2, &args);
+        assert!(message.contains(part), "{args:?}: {message}");
+    }
+    assert_eq!(fs::read_to_string(there).unwrap(), "mine");
+    assert!(!std::path::Path::new(&picture).exists());
+    let message = scratch.error(1, &["plan", "--probe", "-o", &scratch.path("no/such/folder.toml")]);
+    assert!(message.contains("no/such") && message.contains("remedy"), "{message}");
+}
+
+#[test]
 fn what_is_planned_for_given_features_is_what_an_epoch_with_them_takes() {
     let scratch = Scratch::new();
     // A block model has features and classes of its own: those that are asked for count.

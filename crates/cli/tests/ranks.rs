@@ -6,6 +6,7 @@ mod program;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use program::Scratch;
 
@@ -118,6 +119,25 @@ fn requests_about_ranks_that_make_no_sense_are_refused() {
         let message = scratch.error(2, &train(&[more, &["-o", &run]].concat()));
         assert!(message.contains(part) && message.contains("remedy"), "{more:?}: {message}");
         assert!(!Path::new(&run).exists(), "{more:?}");
+    }
+}
+
+#[test]
+fn processes_that_nothing_connects_are_refused() {
+    let scratch = Scratch::new();
+    for variables in [
+        [("OMPI_COMM_WORLD_SIZE", "3"), ("OMPI_COMM_WORLD_RANK", "1")],
+        [("PMI_SIZE", "3"), ("PMI_RANK", "0")],
+        [("WORLD_SIZE", "3"), ("LOCAL_RANK", "2")],
+        [("SLURM_STEP_NUM_TASKS", "3"), ("SLURM_PROCID", "0")],
+    ] {
+        let run = scratch.path("run");
+        let mut program = Command::new(env!("CARGO_BIN_EXE_graphweft"));
+        let out = program.args(train(&["-o", &run])).envs(variables).output().unwrap();
+        let message = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(2), "{variables:?}: {message}");
+        assert!(message.contains("3 processes") && message.contains("--comm mpi"), "{message}");
+        assert!(!Path::new(&run).exists());
     }
 }
 

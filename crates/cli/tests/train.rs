@@ -120,8 +120,8 @@ fn eval_and_predict_find_what_training_found() {
     scratch.json(&["eval", &format!("{run}/checkpoints/step-000010")]);
     // Another graph of the same shape, and one of another.
     scratch.json(&["predict", &run, "--graph", "sbm:90:4:6:f=8", "-o", &out]);
-    let message = scratch.error(2, &["predict", &run, "--graph", "sbm:90:4:6:f=9", "-o", &out]);
-    assert!(message.contains("input.weight"), "{message}");
+    let message = scratch.error(3, &["predict", &run, "--graph", "sbm:90:4:6:f=9", "-o", &out]);
+    assert!(message.contains("features per node: the model is for 8, sbm:90:4:6:f=9 has 9"), "{message}");
     let message = scratch.error(3, &["eval", &scratch.path("")]);
     assert!(message.contains("neither a run directory"), "{message}");
 }
@@ -157,6 +157,50 @@ fn bad_settings_exit_with_2_and_leave_nothing_behind() {
     assert!(scratch.error(2, &train(&["-o", &run])).contains("exists already"));
 }
 
+#[test]
+fn a_setting_after_resume_is_no_checkpoint() {
+    let scratch = Scratch::new();
+    let run = scratch.path("run");
+    scratch.json(&train(&["train.epochs=4", "run.checkpoint_every=2", "-o", &run]));
+    let json = scratch.json(&["train", "-o", &run, "--resume", "train.epochs=5"]);
+    assert_eq!(json["loss"].as_array().unwrap().len(), 5);
+    let named = format!("--resume={run}/checkpoints/step-000004");
+    let json = scratch.json(&["train", "-o", &run, &named, "train.epochs=6"]);
+    assert_eq!(json["loss"].as_array().unwrap().len(), 6);
+}
+
+#[test]
+fn the_floor_goes_on_from_its_own_checkpoint() {
+    let scratch = Scratch::new();
+    let run = scratch.path("run");
+    let first = scratch.json(&["train", "train.epochs=2", "train.warmup=0", "run.checkpoint_every=1", "-o", &run]);
+    let named = format!("--resume={run}/checkpoints/step-000001");
+    let again = scratch.json(&["train", "-o", &run, &named]);
+    assert!(first["floor"]["test"].is_number(), "{first}");
+    assert_eq!((&again["test"], &again["floor"]), (&first["test"], &first["floor"]));
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_once_with_a_remedy() {
+    let scratch = Scratch::new();
+    let file = scratch.path("afile");
+    fs::write(&file, "mine").unwrap();
+    let message = scratch.error(1, &["generate", "grid:3:3", "-o", &format!("{file}/inside")]);
+    assert!(message.matches("os error").count() == 1 && message.contains("remedy"), "{message}");
+}
+
+#[test]
+fn flags_that_would_do_nothing_are_refused() {
+    let scratch = Scratch::new();
+    let run = scratch.path("run");
+    let message = scratch.error(2, &train(&["--guard", "stop", "-o", &run]));
+    assert!(message.contains("--guard") && message.contains("remedy"), "{message}");
+    assert!(!Path::new(&run).exists());
+    for verb in ["eval", "predict"] {
+        assert!(scratch.error(2, &[verb, &run, "--allow-approximate"]).contains("--allow-approximate"));
+    }
+}
+
 fn spawn(scratch: &Scratch, args: &[&str]) -> Child {
     let mut program = Command::new(env!("CARGO_BIN_EXE_graphweft"));
     program.args(args).env("XDG_CACHE_HOME", scratch.path("cache")).stdout(Stdio::null()).stderr(Stdio::null());
@@ -181,13 +225,13 @@ fn killed_at_any_moment_a_run_ends_with_the_same_bytes() {
     let settings = ["train.epochs=120", "run.checkpoint_every=2", "model.norm=batch", "--threads", "1"];
     scratch.json(&train(&[&settings[..], &["-o", &whole]].concat()));
     for (k, epochs) in [1, 9, 20, 34, 51, 70, 88, 101].into_iter().enumerate() {
-        let mut child = spawn(&scratch, &train(&[&settings[..], &["-o", &run, "--resume", "auto"]].concat()));
+        let mut child = spawn(&scratch, &train(&[&settings[..], &["-o", &run, "--resume"]].concat()));
         wait_for(&run, epochs);
         std::thread::sleep(Duration::from_micros(700 * k as u64));
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    scratch.json(&train(&[&settings[..], &["-o", &run, "--resume", "auto"]].concat()));
+    scratch.json(&train(&[&settings[..], &["-o", &run, "--resume"]].concat()));
     same(&whole, &run);
 }
 
@@ -206,9 +250,9 @@ fn asked_to_stop_a_run_saves_and_exits_with_75() {
         assert!(checkpoints > 0);
     }
     // Settings are those of the run; naming others is an error.
-    let message = scratch.error(2, &["train", "-o", &run, "--resume", "auto", "train.lr=1"]);
+    let message = scratch.error(2, &["train", "-o", &run, "--resume", "train.lr=1"]);
     assert!(message.contains("train.lr"), "{message}");
-    scratch.json(&["train", "-o", &run, "--resume", "auto"]);
+    scratch.json(&["train", "-o", &run, "--resume"]);
     same(&whole, &run);
 }
 
@@ -223,14 +267,13 @@ fn a_flipped_byte_in_any_file_of_a_checkpoint_exits_with_3_and_its_name() {
         let mut bad = good.clone();
         bad[good.len() * 2 / 3] ^= 4;
         fs::write(&file, &bad).unwrap();
-        for args in [&["train", "-o", &run, "--resume", "auto"][..], &["eval", &checkpoint], &["predict", &checkpoint]]
-        {
+        for args in [&["train", "-o", &run, "--resume"][..], &["eval", &checkpoint], &["predict", &checkpoint]] {
             let message = scratch.error(3, args);
             assert!(message.contains(file.to_str().unwrap()), "{args:?}: {message}");
         }
         fs::write(&file, &good).unwrap();
     }
-    scratch.json(&["train", "-o", &run, "--resume", "auto"]);
+    scratch.json(&["train", "-o", &run, "--resume"]);
 }
 
 #[test]

@@ -271,11 +271,20 @@ fn map_splits(dir: &Path) -> Result<Vec<Split>> {
                 if file.shape().len() != 1 {
                     return Err(file.wrong_shape(part, "one dimension"));
                 }
-                file.elements::<i64>().ok_or_else(|| file.wrong_dtype(part, "int64"))
+                file.elements::<i64>().ok_or_else(|| no_ids(&file, part))
             };
             Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.clone() })
         })
         .collect()
+}
+
+/// An error about a part of a split that does not hold ids. As numbers, a mask would be ids 0 and 1.
+fn no_ids(file: &NpyFile, part: &str) -> Error {
+    if file.dtype() != Dtype::Bool {
+        return file.wrong_dtype(part, "int64");
+    }
+    let remedy = "save numpy.flatnonzero(mask), the ids of the nodes where the mask is true";
+    Error::bad(file.path(), part, "dtype is bool, a mask; expected node ids as int64", remedy)
 }
 
 #[cfg(test)]

@@ -42,14 +42,14 @@ pub enum Error {
         remedy: String,
     },
     /// The machine refused to write.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {reason}\n  remedy: {}", path.display(), to_write(reason))]
     Write {
         /// What was being done, as a verb: "create", "write", "rename".
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The operating system's reason.
-        source: io::Error,
+        /// The operating system's reason. The message has it, so it is no `source`: those are printed after the message.
+        reason: io::Error,
     },
 }
 
@@ -96,6 +96,40 @@ impl Error {
     /// A failed write; use as `map_err(Error::write("create", &path))`.
     pub fn write(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
-        move |source| Self::Write { action, path, source }
+        move |reason| Self::Write { action, path, reason }
+    }
+}
+
+/// What helps where the operating system would not write.
+fn to_write(reason: &io::Error) -> &'static str {
+    match reason.kind() {
+        io::ErrorKind::AlreadyExists => "name another path, or move away what is there",
+        io::ErrorKind::NotFound => "create the folder that it is to lie in, or name another path",
+        io::ErrorKind::NotADirectory => "a part of the path is a file where a folder is expected; name another path",
+        io::ErrorKind::IsADirectory => "this is a folder where a file is expected; name a file inside it",
+        io::ErrorKind::PermissionDenied => "check the permissions of the folder, or name another path",
+        io::ErrorKind::ReadOnlyFilesystem => "name a path on a disk that can be written to",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space, or name a path on another disk",
+        _ => "check the disk and the path",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_says_why_once_and_what_to_do() {
+        for (kind, part) in [
+            (io::ErrorKind::AlreadyExists, "move away"),
+            (io::ErrorKind::PermissionDenied, "permissions"),
+            (io::ErrorKind::StorageFull, "free some space"),
+        ] {
+            let error = Error::write("create", "afile")(kind.into());
+            let message = error.to_string();
+            assert!(message.starts_with("cannot create afile: "), "{message}");
+            assert!(message.split_once("remedy: ").is_some_and(|(_, remedy)| remedy.contains(part)), "{message}");
+            assert!(std::error::Error::source(&error).is_none(), "it would be printed again");
+        }
     }
 }

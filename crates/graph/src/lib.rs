@@ -15,6 +15,7 @@
 
 mod buf;
 pub mod build;
+mod cache;
 pub mod chunks;
 mod csr;
 pub mod dataset;
@@ -30,6 +31,7 @@ pub mod read;
 pub mod stats;
 
 pub use buf::Buf;
+pub use cache::cache_folder;
 pub use csr::{AnyCsr, Csr, CsrError, NodeId, Permutation, PermutationError, SelfLoops, Subgraph};
 
 pub use dataset::Dataset;

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use graphweft_tensor::{Place, cache_folder};
+use graphweft_graph::cache_folder;
+use graphweft_tensor::Place;
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;

@@ -13,7 +13,6 @@
 
 pub mod adjacency;
 mod backend;
-mod cache;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -36,7 +35,6 @@ mod timed;
 
 pub use adjacency::Adjacency;
 pub use backend::Backend;
-pub use cache::cache_folder;
 pub use device::{Charge, Device};
 pub use dry::Work;
 pub use dtype::{DType, Element};

@@ -21,8 +21,10 @@ mod compute;
 mod data;
 mod isolated;
 mod keys;
+mod kinds;
 mod parallel;
 mod pipeline;
+mod places;
 mod run;
 mod train;
 
@@ -38,6 +40,8 @@ use toml::{Table, Value};
 
 use crate::error::{Error, Result};
 use keys::{fields_of, nearest, variants_of};
+use kinds::kind;
+use places::{Places, line};
 
 pub use compute::{ComputeConfig, Precision, Storage};
 pub use data::{DataConfig, Normalise};
@@ -133,7 +137,10 @@ impl Config {
 
 /// A configuration in the making: settings that were given, and no others.
 #[derive(Clone, Debug, Default)]
-pub struct Draft(Table);
+pub struct Draft {
+    settings: Table,
+    places: Places,
+}
 
 impl Draft {
     /// Reads a file.
@@ -148,22 +155,28 @@ impl Draft {
     /// Reads the text of the file `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let table: Table = toml::from_str(text).map_err(|e| {
-            let line = e.span().and_then(|s| text.get(..s.start)).map_or(1, |before| before.matches('\n').count() + 1);
-            let problem = format!("line {line}: {}", e.message().trim_end());
+            let problem = format!("line {}: {}", e.span().map_or(1, |s| line(text, s.start)), e.message().trim_end());
             graphweft_graph::Error::bad(path, "config", problem, "write it as TOML: [section] and key = value")
         })?;
+        let places = Places::of(text, path);
         let mut draft = Self::default();
         for (section, content) in table {
-            check_section(&section, &section)?;
-            let Value::Table(content) = content else {
-                let remedy = format!("write [{section}] and keys below it");
-                return Err(Error::setting(section, "this is a section, not a key", remedy));
-            };
-            for (key, value) in content {
-                draft.set(&section, &key, value)?;
-            }
+            draft.set_section(&section, content, &places).map_err(|e| places.name(e))?;
         }
         Ok(draft)
+    }
+
+    fn set_section(&mut self, section: &str, content: Value, places: &Places) -> Result<()> {
+        check_section(section, section)?;
+        let Value::Table(content) = content else {
+            let remedy = format!("write [{section}] and keys below it");
+            return Err(Error::setting(section, "this is a section, not a key", remedy));
+        };
+        for (key, value) in content {
+            self.set(section, &key, value)?;
+            self.places.take(&format!("{section}.{key}"), places);
+        }
+        Ok(())
     }
 
     /// Takes `section.key=value` from a command line. Quotes around strings may be left out.
@@ -198,24 +211,38 @@ impl Draft {
             "run" => check_key::<RunConfig>(section, &[], key, &value)?,
             _ => {}
         }
-        if let Value::Table(content) = self.0.entry(section).or_insert_with(|| Value::Table(Table::new())) {
+        if let Value::Table(content) = self.settings.entry(section).or_insert_with(|| Value::Table(Table::new())) {
             content.insert(key.to_string(), value);
         }
+        self.places.take(&format!("{section}.{key}"), &Places::default());
         Ok(())
     }
 
     /// Takes a setting away, if it was given.
     pub fn unset(&mut self, section: &str, key: &str) {
-        if let Some(Value::Table(content)) = self.0.get_mut(section) {
+        if let Some(Value::Table(content)) = self.settings.get_mut(section) {
             content.remove(key);
         }
     }
 
-    /// These settings, and those of `later` in place of the same ones.
-    pub fn and(mut self, later: &Self) -> Result<Self> {
-        for (section, content) in &later.0 {
+    /// These settings, and those of `later` in place of the same ones. If `later` has fewer epochs than are warm-up here, all of
+    /// them are: whoever asked for them did not ask for a warm-up.
+    pub fn and(self, later: &Self) -> Result<Self> {
+        let mut all = self.changed_by(later)?;
+        let number = |draft: &Self, key| draft.get("train", key).and_then(Value::as_integer);
+        let epochs = number(later, "epochs").filter(|_| later.get("train", "warmup").is_none());
+        if let Some(epochs) = epochs.filter(|epochs| number(&all, "warmup").is_some_and(|warmup| warmup > *epochs)) {
+            all.set("train", "warmup", epochs)?;
+        }
+        Ok(all)
+    }
+
+    /// These settings with those of `later` in place of the same ones, and no other change.
+    pub(crate) fn changed_by(mut self, later: &Self) -> Result<Self> {
+        for (section, content) in &later.settings {
             for (key, value) in content.as_table().into_iter().flatten() {
                 self.set(section, key, value.clone())?;
+                self.places.take(&format!("{section}.{key}"), &later.places);
             }
         }
         Ok(self)
@@ -223,7 +250,7 @@ impl Draft {
 
     /// What was given for a setting.
     pub fn get(&self, section: &str, key: &str) -> Option<&Value> {
-        self.0.get(section)?.get(key)
+        self.settings.get(section)?.get(key)
     }
 
     /// `section.key` of every setting that was given.
@@ -232,24 +259,25 @@ impl Draft {
             let keys = content.as_table().into_iter().flat_map(|t| t.keys());
             keys.map(|key| format!("{section}.{key}")).collect::<Vec<_>>()
         };
-        self.0.iter().flat_map(of).collect()
+        self.settings.iter().flat_map(of).collect()
     }
 
     /// Fills in defaults and checks every value.
     pub fn finish(mut self) -> Result<Config> {
         let mut all = Self::default();
         all.set("model", "name", DEFAULT_MODEL)?;
-        self = all.and(&self)?;
-        self.check_model()?;
-        let config = self.0.try_into::<Config>();
+        self = all.changed_by(&self)?;
+        self.check_model().map_err(|e| self.places.name(e))?;
+        let config = self.settings.try_into::<Config>();
         let config = config.map_err(|e| Error::setting("config", e.message().trim_end(), "check the values"))?;
-        config.check()?;
+        config.check().map_err(|e| self.places.name(e))?;
         Ok(config)
     }
 
     fn check_model(&self) -> Result<()> {
-        let Some(Value::Table(model)) = self.0.get("model") else { return Ok(()) };
-        let name = model.get("name").and_then(Value::as_str).unwrap_or_default();
+        let Some(Value::Table(model)) = self.settings.get("model") else { return Ok(()) };
+        let given = model.get("name").map_or_else(String::new, Value::to_string);
+        let name = model.get("name").and_then(Value::as_str).unwrap_or(&given);
         let known = variants_of::<ModelConfig>("name");
         if !known.contains(&name) {
             let near = nearest(name, known.iter().copied()).map_or(String::new(), |n| format!("did you mean {n}? "));
@@ -272,12 +300,18 @@ fn check_key<T: DeserializeOwned>(section: &str, given: &[(&str, &str)], key: &s
         let whose = given.first().map_or(String::new(), |(_, model)| format!(" of {model}"));
         return Err(Error::setting(name, format!("there is no such key{whose}"), remedy));
     }
-    let given = given.iter().map(|(key, value)| (key.to_string(), Value::String((*value).into())));
-    let trial: Table = given.chain([(key.to_string(), value.clone())]).collect();
-    match trial.try_into::<T>() {
-        Ok(_) => Ok(()),
-        Err(e) => Err(Error::setting(name, e.message().trim_end(), "give it a value of this kind")),
-    }
+    let refusal = |value: &Value| {
+        let given = given.iter().map(|(key, value)| (key.to_string(), Value::String((*value).into())));
+        let trial: Table = given.chain([(key.to_string(), value.clone())]).collect();
+        trial.try_into::<T>().err().map(|e| e.message().trim_end().to_string())
+    };
+    let Some(message) = refusal(value) else { return Ok(()) };
+    // Names are listed where none of them is given.
+    let nameless = || refusal(&Value::String(String::new())).as_deref().and_then(kind);
+    Err(match kind(&message).or_else(nameless) {
+        Some(kind) => Error::setting(name, format!("{value} cannot be its value"), format!("set {kind}")),
+        None => Error::setting(name, message, "choose one that there is"),
+    })
 }
 
 fn check_section(section: &str, name: &str) -> Result<()> {

@@ -34,6 +34,14 @@ impl Target {
         }
     }
 
+    /// Whether anything is known of a node that has `classes` labels, or a class.
+    pub fn knows(&self, node: usize, classes: usize) -> bool {
+        match self {
+            Self::Class(labels) => labels.get(node).is_some_and(|label| *label >= 0),
+            Self::Each(labels) => labels.iter().skip(node * classes).take(classes).any(|label| *label >= 0.0),
+        }
+    }
+
     /// What is scored where nothing else is asked for.
     pub fn default_metric(&self) -> Metric {
         match self {

@@ -40,11 +40,11 @@ pub enum Error {
         seen: Divergence,
     },
     /// A signal asked to stop; everything is saved.
-    #[error("stopped after epoch {epoch}; saved in {}\n  remedy: go on with --resume", checkpoint.display())]
+    #[error("{}", stopped(*epoch, checkpoint))]
     Stopped {
-        /// The last epoch that counts.
+        /// The last epoch that counts; 0 before the first.
         epoch: u64,
-        /// Where to go on from.
+        /// Where to go on from; nothing is there before the first epoch.
         checkpoint: PathBuf,
     },
     /// A rank ended, died or did not answer: what its communicator says, and where to go on from.
@@ -70,6 +70,15 @@ pub enum Error {
     /// Computation.
     #[error(transparent)]
     Tensor(#[from] graphweft_tensor::Error),
+}
+
+fn stopped(epoch: u64, checkpoint: &Path) -> String {
+    match epoch {
+        0 => "stopped before the first epoch; there is nothing to save\n  remedy: start again, with --resume if other seeds \
+              are done"
+            .into(),
+        _ => format!("stopped after epoch {epoch}; saved in {}\n  remedy: go on with --resume", checkpoint.display()),
+    }
 }
 
 fn go_on(checkpoint: Option<&Path>) -> String {

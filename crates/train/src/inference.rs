@@ -1,5 +1,7 @@
 //! Using a model that was trained: scores on a split, or logits of all nodes.
 
+mod fit;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,16 +13,17 @@ use graphweft_model::Shape;
 use crate::checkpoint::{Checkpoint, Checkpoints, Scores, Tensors};
 use crate::config::{Config, Draft, OptimizerName};
 use crate::data::Data;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::handout::Handout;
 use crate::layer_wise::LayerWise;
 use crate::learner::Learner;
 use crate::metrics::Metric;
 use crate::plan::Plan;
 use crate::rank::Rank;
-use crate::run_dir::{RunDir, write_predictions};
+use crate::run_dir::{RunDir, check_target, write_predictions};
 use crate::shard::{Lesson, Shard};
 use crate::world::World;
+use fit::Made;
 
 /// A model with its settings.
 #[derive(Clone, Debug)]
@@ -64,11 +67,11 @@ impl Trained {
         let (file, config) = (path.join("model.safetensors"), RunDir::config(path));
         let ended = file.exists().then_some(config).flatten();
         // A run that goes on has left behind the model with which it ended before.
-        if ended.is_none() || !RunDir::is_over(path) {
-            if let Some((from, checkpoint)) = Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.found {
-                let best = if checkpoint.best.is_empty() { checkpoint.model } else { checkpoint.best };
-                return Ok((from, checkpoint.config, best));
-            }
+        let goes_on = ended.is_none() || !RunDir::is_over(path);
+        let newest = || Ok::<_, Error>(Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.found);
+        if let Some((from, checkpoint)) = if goes_on { newest()? } else { None } {
+            let best = if checkpoint.best.is_empty() { checkpoint.model } else { checkpoint.best };
+            return Ok((from, checkpoint.config, best));
         }
         if let Some(config) = ended {
             let model = Tensors::read(&file)?;
@@ -88,6 +91,7 @@ impl Trained {
         progress: &dyn Progress,
     ) -> Result<(Metric, String, Scores)> {
         let target = data.target()?;
+        self.fitted(data)?;
         let metric = self.config.train.metric.unwrap_or(target.default_metric());
         metric.check(&target.truth(), data.classes)?;
         let name = data.split_name(self.config.data.split.as_deref())?;
@@ -117,6 +121,15 @@ impl Trained {
         data: &Arc<Data>,
         progress: &dyn Progress,
     ) -> Result<Option<(Vec<f32>, usize)>> {
+        self.logits(world, &self.fitted(data)?, progress)
+    }
+
+    fn logits(
+        self: &Arc<Self>,
+        world: &World,
+        data: &Arc<Data>,
+        progress: &dyn Progress,
+    ) -> Result<Option<(Vec<f32>, usize)>> {
         self.on_ranks(world, data, progress, |trained, shard| {
             let logits = trained.learner(&shard.rank, shard.shape)?.logits(shard)?;
             Ok(shard.collect(&logits)?.map(|rows| (rows, logits.cols())))
@@ -132,14 +145,41 @@ impl Trained {
         progress: &dyn Progress,
         path: &Path,
     ) -> Result<Option<usize>> {
+        let data = &self.fitted(data)?;
+        // Before anything is computed; only the process that leads sees the disk it will write to.
+        if let Err(e) = if world.leads() { check_target(path) } else { Ok(()) } {
+            return Plan::share(world, Some(Err(e))).and(Err(Error::Refused));
+        }
         if let Some(chunks) = self.in_chunks(world, data, progress)? {
             let path = path.to_path_buf();
             self.in_blocks(world, data, chunks, move |rows, learner| rows.predict(learner, None, &path))?;
             return Ok(Some(data.classes));
         }
-        let Some((rows, cols)) = self.predict(world, data, progress)? else { return Ok(None) };
+        let Some((rows, cols)) = self.logits(world, data, progress)? else { return Ok(None) };
         write_predictions(path, &rows, cols)?;
         Ok(Some(cols))
+    }
+
+    /// The data as the model must see them: where they have no labels, the model knows how many classes there are.
+    ///
+    /// # Errors
+    /// If the model is for other features or classes.
+    fn fitted(&self, data: &Arc<Data>) -> Result<Arc<Data>> {
+        let made = Made::of(&self.model, &self.config, data.encoding_width())?;
+        let differs = |what: &str, made: usize, found: usize| {
+            let of = self.config.data.path.as_ref().or(self.config.data.graph.as_ref()).unwrap_or(&data.name);
+            let problem = format!("the model is for {made}, {of} has {found}");
+            let remedy = "name data like those it was trained on, or train another model on these";
+            Err(Bad::bad(&self.source, what, problem, remedy).into())
+        };
+        if let Some(features) = made.features.filter(|made| *made != data.features.width()) {
+            return differs("features per node", features, data.features.width());
+        }
+        match (made.classes, &data.target) {
+            (Some(classes), Some(_)) if classes != data.classes => differs("classes", classes, data.classes),
+            (Some(classes), None) => Ok(Arc::new(Data { classes, ..Data::clone(data) })),
+            _ => Ok(Arc::clone(data)),
+        }
     }
 
     /// The graph in chunks, where one rank goes through them.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
+use graphweft_model::encoding::Encodings;
 use graphweft_model::{Mode, Network, Rates, Remat, Shape, Step, Total};
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm};
 use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tape, Var};
@@ -354,8 +355,23 @@ impl Learner {
 /// The model of a configuration, for data of this shape.
 pub(crate) fn network(rank: &Rank, shape: Shape, config: &Config) -> Result<Network> {
     let (seed, dtype) = (config.run.seed, DType::from(config.compute.dtype));
-    config.model.build(rank.device(), shape, dtype.compute(), seed).map_err(|e| match e {
-        Computation::Argument { problem, .. } => Error::setting("model", problem, "change the keys of [model]"),
+    let build = |shape| config.model.build(rank.device(), shape, dtype.compute(), seed);
+    build(shape).map_err(|e| match e {
+        Computation::Argument { problem, .. } => {
+            let encoded = shape.positional > 0 && build(Shape { positional: 0, ..shape }).is_ok();
+            match encoded.then(|| encoding_key(config)).flatten() {
+                Some(key) => Error::setting(key, problem, "leave it out, or choose a model that takes encodings"),
+                None => Error::setting("model", problem, "change the keys of [model]"),
+            }
+        }
         other => other.into(),
     })
+}
+
+/// The first encoding that was asked for.
+fn encoding_key(config: &Config) -> Option<&'static str> {
+    let Encodings { laplacian, random_walk, degree } = config.encoding;
+    let all =
+        [("encoding.laplacian", laplacian > 0), ("encoding.random_walk", random_walk > 0), ("encoding.degree", degree)];
+    all.into_iter().find(|(_, asked)| *asked).map(|(key, _)| key)
 }

@@ -69,8 +69,12 @@ impl RunDir {
     /// Opens `path`, which is created if it does not exist.
     ///
     /// # Errors
-    /// [`Bad::Request`] if another process writes there.
+    /// [`Bad::Request`] if another process writes there, or if there is something that no run has left.
     pub fn open(path: &Path) -> Result<Self> {
+        if is_foreign(path) {
+            let what = format!("{} has files, but neither {CONFIG} nor checkpoints of a run", path.display());
+            return Err(Bad::request(what, "check the path, or name a new folder with -o").into());
+        }
         durable::create_folder(path)?;
         let lock = File::open(path).map_err(Bad::write("open", path))?;
         match lock.try_lock() {
@@ -102,6 +106,11 @@ impl RunDir {
     /// Writes the plan, at the end with what it came to.
     pub fn plan(&self, plan: &str) -> Result<()> {
         self.replace(PLAN, plan.as_bytes())
+    }
+
+    /// The plan that was written, if there is one.
+    pub fn stored_plan(&self) -> Option<String> {
+        fs::read_to_string(self.path.join(PLAN)).ok()
     }
 
     /// The configuration that [`RunDir::describe`] wrote, unless it is missing or cut short.
@@ -160,24 +169,54 @@ impl Drop for RunDir {
     }
 }
 
+/// Whether a folder has entries, but none of those that a run begins with. It may have been killed while it wrote the first.
+fn is_foreign(path: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(path) else { return false };
+    let names: Vec<_> =
+        entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect();
+    let begins = |name: &String| {
+        let of_run = [CONFIG, "checkpoints"].contains(&name.as_str());
+        of_run || name.ends_with(".partial") || name.starts_with("seed-")
+    };
+    !names.is_empty() && !names.iter().any(begins)
+}
+
+/// Fails unless a file can be written to `path`.
+pub fn check_target(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        let what = format!("{} is a folder", path.display());
+        return Err(Bad::request(what, "name a file in it with -o, e.g. predictions.npy").into());
+    }
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(folder) => {
+            let what = format!("{} cannot be written: there is no folder {}", path.display(), folder.display());
+            Err(Bad::request(what, "create it, or name another file with -o").into())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Writes logits, a row per node, in one step.
 pub fn write_predictions(path: &Path, rows: &[f32], cols: usize) -> Result<()> {
     write_predictions_in_lots(path, cols, std::iter::once(Ok(rows)))
 }
 
-/// The same for rows that come some at a time.
+/// The same for rows that come some at a time. What fails leaves nothing behind.
 pub(crate) fn write_predictions_in_lots(
     path: &Path,
     cols: usize,
     lots: impl Iterator<Item = Result<impl AsRef<[f32]>>>,
 ) -> Result<()> {
     let partial = path.with_extension("npy.partial");
-    let mut out = NpyWriter::create(&partial, &[cols])?;
-    for lot in lots {
-        out.push(lot?.as_ref())?;
-    }
-    out.finish()?;
-    Ok(durable::rename(&partial, path)?)
+    let write = || -> Result<()> {
+        let mut out = NpyWriter::create(&partial, &[cols])?;
+        for lot in lots {
+            out.push(lot?.as_ref())?;
+        }
+        out.finish()?;
+        Ok(durable::rename(&partial, path)?)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&partial)))
 }
 
 /// A line of `metrics.jsonl`.
@@ -284,6 +323,34 @@ mod tests {
         run.reopen().unwrap();
         run.reopen().unwrap();
         assert!(!path.join(RESULT).exists());
+    }
+
+    #[test]
+    fn a_folder_that_no_run_has_begun_is_not_gone_on_in() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("thesis.tex"), "x").unwrap();
+        let message = RunDir::open(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("neither config.toml nor checkpoints") && message.contains("remedy"), "{message}");
+        for begun in [CONFIG, ".config.toml.partial", "checkpoints", "seed-3"] {
+            let path = dir.path().join(begun);
+            fs::create_dir(&path).unwrap();
+            assert!(RunDir::open(dir.path()).is_ok(), "{begun}");
+            fs::remove_dir(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn predictions_that_cannot_be_written_leave_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("p.npy");
+        fs::create_dir(&folder).unwrap();
+        for (path, part) in [(folder.clone(), "is a folder"), (dir.path().join("no/p.npy"), "there is no folder")] {
+            let message = check_target(&path).unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("-o"), "{message}");
+            assert!(write_predictions(&path, &[1.0, 2.0], 2).is_err());
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no partial file");
+        assert!(check_target(Path::new("p.npy")).is_ok() && check_target(&dir.path().join("q.npy")).is_ok());
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use graphweft_graph::Error as Bad;
 use graphweft_graph::progress::Progress;
+use graphweft_parallel::Strategy;
 use serde::Serialize;
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Newest};
-use crate::config::{Config, Draft, RunConfig};
+use crate::config::{Choice, Config, Draft, RunConfig};
 use crate::data::{Data, Target};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
@@ -18,6 +19,7 @@ use crate::metrics::Metric;
 use crate::plan::Plan;
 use crate::planner;
 use crate::run_dir::RunDir;
+use crate::shard::check_labels;
 use crate::stop::Stop;
 use crate::trainer::{Observer, Outcome, Run, Trainer};
 use crate::world::World;
@@ -117,7 +119,7 @@ pub fn resumed(dir: &Path, start: &Start, given: &Draft) -> Result<Option<Config
     };
     let Some(stored) = stored else { return Ok(None) };
     let draft = Draft::parse(&stored, &file)?;
-    let (before, after) = (draft.clone().finish()?, draft.and(given)?.finish()?);
+    let (before, after) = (draft.clone().finish()?, draft.changed_by(given)?.finish()?);
     let stays = |key: &String| !CHANGEABLE.contains(&key.as_str()) && !key.starts_with(PARALLEL);
     let changed = before.differences(&after)?.into_iter().find(stays);
     match changed {
@@ -204,6 +206,10 @@ impl Session<'_> {
         dir: Option<Result<RunDir>>,
         above: Option<(Arc<RunDir>, Config)>,
     ) -> Result<(Run, Plan)> {
+        let split = self.data.split(config.data.split.as_deref().unwrap_or_default(), config.run.seed)?;
+        if !check_labels(split, &self.data)? {
+            self.observer.note(&format!("no label is known in test of split {:?}: there is no test score", split.name));
+        }
         let (dir, before) = match dir {
             None => (None, None),
             Some(Ok(dir)) => {
@@ -222,30 +228,48 @@ impl Session<'_> {
                 let ranks = self.world.ranks();
                 let plan = match plan {
                     Some(plan) => plan,
-                    None => planner::decide(config, ranks, &self.data, &graph, profile?.as_ref(), &*self.observer)?,
+                    None => {
+                        let profile = profile?;
+                        self.go_on(&folder, from.as_ref())?;
+                        planner::decide(config, ranks, &self.data, &graph, profile.as_ref(), &*self.observer)?
+                    }
                 };
+                self.go_on(&folder, from.as_ref())?;
                 Ok(Decision { folder, plan, from })
             })),
         };
         let Decision { folder, plan, from } = self.world.share(decision)?;
         let plan = planner::decide_by_measuring(plan, config, self.world, &self.data, &graph)?;
+        match config.parallel.strategy {
+            Choice::Named(asked) if plan.strategy == Strategy::Local && asked != Strategy::Local => {
+                self.observer.note(&format!("there is one rank, which does all by itself: {asked} is not used"));
+            }
+            _ => {}
+        }
         let mut config = config.clone();
         config.compute.remat = plan.remat;
         let chunks = plan.chunks(&self.data.graph)?;
+        let (from_path, from) = from.unzip();
         let trainer = Trainer {
             config,
             plan,
             data: Arc::clone(&self.data),
             graph: Handout::new(graph, self.world.ranks_inside()),
             chunks,
-            from: from.map(|(_, checkpoint)| checkpoint),
+            from,
             folder: folder.clone(),
             dir,
             above,
             observer: Arc::clone(&self.observer),
             stop: self.stop.clone(),
         };
-        self.world.run(move |rank| trainer.run(rank)).map_err(|e| lost(e, &folder))
+        self.world.run(move |rank| trainer.run(rank)).map_err(|e| match (e, from_path) {
+            // Before the first epoch of its own, a run has saved nothing beside what it was to go on from.
+            (Error::Stopped { epoch, checkpoint }, Some(from)) if !checkpoint.exists() => {
+                Error::Stopped { epoch, checkpoint: from }
+            }
+            (e, _) => lost(e, &folder),
+        })
     }
 
     /// What to go on from.
@@ -255,7 +279,20 @@ impl Session<'_> {
             let before = Draft::parse(&saved.config, path).and_then(Draft::finish).ok()?;
             Plan::again(&saved.plan, saved.partition.clone(), &before.parallel, &config.parallel)
         });
-        Ok(Before { folder: dir.path().to_path_buf(), from, plan })
+        let folder = dir.path().to_path_buf();
+        self.go_on(&folder, from.as_ref())?;
+        Ok(Before { folder, from, plan })
+    }
+
+    /// Fails if somebody asked to stop before a run begins or goes on. The process that leads asks for all.
+    fn go_on(&self, folder: &Path, from: Option<&(PathBuf, Checkpoint)>) -> Result<()> {
+        match self.stop.is_requested() {
+            true => Err(from.map_or_else(
+                || Error::Stopped { epoch: 0, checkpoint: folder.to_path_buf() },
+                |(path, saved)| Error::Stopped { epoch: saved.state.epoch, checkpoint: path.clone() },
+            )),
+            false => Ok(()),
+        }
     }
 
     /// What a run goes on from.
@@ -266,15 +303,25 @@ impl Session<'_> {
             Start::Newest => {
                 let Newest { found, incomplete } = dir.checkpoints(&config.run).newest()?;
                 for path in incomplete {
-                    self.observer.note(&format!("{} is incomplete and not used", path.display()));
+                    let why =
+                        Checkpoint::read(&path).err().map_or_else(|| "it is incomplete".into(), |e| first_line(&e));
+                    self.observer.note(&format!("{} is left aside: {why}", path.display()));
                 }
-                if let Some((path, _)) = &found {
-                    self.observer.note(&format!("going on from {}", path.display()));
-                }
+                self.observer.note(&match &found {
+                    Some((path, saved)) => {
+                        format!("going on from {} after epoch {}", path.display(), saved.state.epoch)
+                    }
+                    None => format!("nothing to go on from in {}: starting anew", dir.path().display()),
+                });
                 Ok(found)
             }
         }
     }
+}
+
+/// What is wrong, without the remedy.
+fn first_line(error: &Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_string()
 }
 
 /// Adds where to go on from to the loss of a rank.

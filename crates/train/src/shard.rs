@@ -327,6 +327,19 @@ pub(crate) fn check_split(split: &Split) -> Result<()> {
     Ok(())
 }
 
+/// Fails unless some label to learn from and some to choose by is known, and says whether one to report on is.
+pub(crate) fn check_labels(split: &Split, data: &Data) -> Result<bool> {
+    check_split(split)?;
+    let target = data.target()?;
+    let known = |ids: &[i64]| ids.iter().any(|id| target.knows(*id as usize, data.classes));
+    let parts = split.parts();
+    if let Some((name, _)) = parts.iter().take(2).find(|(_, ids)| !known(ids)) {
+        let problem = format!("no label is known in {name} of split {:?} of {}", split.name, data.name);
+        return Err(Error::setting("data.split", problem, "choose another one, or complete label.npy"));
+    }
+    Ok(known(parts[2].1))
+}
+
 /// The labels of a rank's rows.
 pub(crate) fn own_rows(target: &Target, ids: &Ids, classes: usize) -> Target {
     let Ids::Listed(ids) = ids else { return target.clone() };

@@ -152,18 +152,13 @@ impl Trainer {
             course.restore(&saved.optimizer)?;
         }
 
+        if self.is_stopped(rank)? {
+            let checkpoint = Checkpoints::of(&self.folder, &config.run).path_of(now.epoch);
+            return Err(Error::Stopped { epoch: now.epoch, checkpoint });
+        }
+
         // Everything that can be refused was: from here on, the directory is written to.
-        let metrics = self.from.as_ref().map_or(&[][..], |from| &from.metrics);
-        let mut record = match self.dir.as_ref().filter(|_| rank.leads()) {
-            Some(dir) => {
-                if let Some((above, config)) = &self.above {
-                    above.reopen()?;
-                    above.describe(&config.to_toml()?, &self.plan.to_json()?)?;
-                }
-                Some(Record::open(dir, config, &self.plan, now.epoch, metrics)?)
-            }
-            None => None,
-        };
+        let mut record = self.record(rank, &now)?;
         let checkpoints = Checkpoints::of(&self.folder, &config.run);
         let (mut cost, started) = (Cost::default(), Instant::now());
         rank.device().ledger().reset_peak();
@@ -206,8 +201,26 @@ impl Trainer {
             best: self.to_best(&now, &mut course, metric)?,
         };
         let plan = self.compared(&cost);
-        let losses = self.finish(rank, &course, &now, record.as_ref(), &plan, &outcome)?;
+        // A run that was over before has nothing new to say of its plan.
+        let told = Some(&plan).filter(|_| !cost.epoch_ms.is_empty());
+        let losses = self.finish(rank, &course, &now, record.as_ref(), told, &outcome)?;
         Ok((Run { outcome, losses, cost }, plan))
+    }
+
+    /// Begins to write to the directory, where the rank that leads is.
+    fn record(&self, rank: &Rank, now: &Progressing) -> Result<Option<Record<'_>>> {
+        let Some(dir) = self.dir.as_ref().filter(|_| rank.leads()) else { return Ok(None) };
+        if let Some((above, config)) = &self.above {
+            above.reopen()?;
+            above.describe(&config.to_toml()?, &self.plan.to_json()?)?;
+        }
+        let metrics = self.from.as_ref().map_or(&[][..], |from| &from.metrics);
+        // What a run that is over took stays in its plan, unless that is damaged.
+        let plan = dir.stored_plan().filter(|_| self.is_over(now));
+        let plan = plan.filter(|text| serde_json::from_str::<Plan>(text).is_ok());
+        let record = Record::open(dir, &self.config, &self.plan, now.epoch, metrics)?;
+        plan.map_or(Ok(()), |plan| dir.plan(&plan))?;
+        Ok(Some(record))
     }
 
     /// The state before the first epoch, or after that of a checkpoint.
@@ -325,13 +338,14 @@ impl Trainer {
         }
     }
 
-    /// The plan with what it came to, where something was predicted.
+    /// The plan with what it came to, where something was predicted and an epoch was run.
     fn compared(&self, cost: &Cost) -> Plan {
         let mut epochs = cost.epoch_ms.clone();
         epochs.sort_by(f64::total_cmp);
         let peak_bytes = cost.tolls.iter().map(|t| t.peak.total()).max().unwrap_or(0);
         let measured = Predicted { epoch_ms: epochs.get(epochs.len() / 2).copied(), peak_bytes };
-        Plan { measured: self.plan.predicted.map(|_| measured), ..self.plan.clone() }
+        let told = self.plan.predicted.filter(|_| !epochs.is_empty());
+        Plan { measured: told.map(|_| measured), ..self.plan.clone() }
     }
 
     /// Writes what a run leaves behind, `result.json` last, and gives the loss of every epoch.
@@ -341,7 +355,7 @@ impl Trainer {
         course: &Course,
         now: &Progressing,
         record: Option<&Record<'_>>,
-        plan: &Plan,
+        plan: Option<&Plan>,
         outcome: &Outcome,
     ) -> Result<Vec<f64>> {
         course.predict(&now.learner, outcome.best.epoch, self.dir.as_ref().filter(|_| record.is_some()))?;
@@ -349,9 +363,10 @@ impl Trainer {
         let (Some(record), Some(dir), Some(model)) = (record, &self.dir, model) else { return Ok(Vec::new()) };
         dir.model(&model.encode()?)?;
         let (lines, best, metric) = (record.lines()?, &outcome.best, outcome.metric);
-        let title = format!("{}, {} at epoch {}: {:.2} %", self.data.name, metric.name(), best.epoch, best.test);
+        let test = if best.test.is_nan() { "no test score".into() } else { format!("{:.2} %", best.test) };
+        let title = format!("{}, {} at epoch {}: {test}", self.data.name, metric.name(), best.epoch);
         curve::write(dir.path(), &title, metric, &lines, best.epoch)?;
-        dir.plan(&plan.to_json()?)?;
+        plan.map_or(Ok(()), |plan| dir.plan(&plan.to_json()?))?;
         dir.finish(outcome)?;
         Ok(lines.iter().map(|l| l.loss).collect())
     }

@@ -113,6 +113,17 @@ fn every_rank_tells_what_it_took() {
 }
 
 #[test]
+fn a_run_that_is_over_keeps_what_its_plan_came_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = on("auto", 2, &["train.epochs=3"]);
+    fresh(&config, dir.path());
+    let written = plan(dir.path());
+    assert!(written["measured"]["epoch_ms"].as_f64().unwrap() > 0.0, "{written}");
+    let again = resume(&config, dir.path());
+    assert_eq!((plan(dir.path()), again.plan.measured), (written, None));
+}
+
+#[test]
 fn features_that_are_aggregated_as_they_are_travel_once() {
     let dir = tempfile::tempdir().unwrap();
     let sage = |ranks: u64, input_dropout: &str| {

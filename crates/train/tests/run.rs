@@ -15,7 +15,8 @@ use graphweft_train::Error;
 use graphweft_train::config::{Config, Draft, RunConfig, TrainConfig};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::inference::Trained;
-use graphweft_train::session::{self, Start};
+use graphweft_train::session::{self, Session, Start, Summary};
+use graphweft_train::trainer::Observer;
 use graphweft_train::world::World;
 use whole::{SMALL, Watch, config, contents, copy_folder, fresh, resume, run, same, same_contents, stopped, train_on};
 
@@ -120,7 +121,18 @@ fn every_model_is_resumed_exactly() {
         stopped(&config, &path, &Start::New, 2);
         resume(&config, &path);
         same(&whole, &path, name);
+        // What the model is for is known from its tensors, whatever it is.
+        let data = Arc::new(unlabelled(Data::open(&config.data, &config.encoding, &Silent).unwrap()));
+        let trained = Arc::new(Trained::open(&whole, None).unwrap());
+        let (rows, cols) = trained.predict(&World::alone(), &data, &Silent).unwrap().unwrap();
+        let stored = NpyFile::open(whole.join("predictions.npy")).unwrap();
+        assert!(cols == 3 && stored.elements::<f32>().unwrap()[..] == rows, "{name}");
     }
+}
+
+/// The same as a folder without label.npy has it.
+fn unlabelled(data: Data) -> Data {
+    Data { target: None, classes: 0, ..data }
 }
 
 #[test]
@@ -279,6 +291,146 @@ fn a_trained_model_is_used_from_a_run_a_checkpoint_or_a_bare_file() {
     assert_eq!(predict(last).0 == rows, best.epoch == 12);
     let message = Trained::open(elsewhere.path(), None).unwrap_err().to_string();
     assert!(message.contains("neither a run directory"), "{message}");
+
+    // While the run goes on, the model with which it ended before is not the best so far.
+    let source = || Trained::open(dir.path(), None).unwrap().source;
+    assert!(source().ends_with("model.safetensors"));
+    fs::remove_file(dir.path().join("result.json")).unwrap();
+    assert!(source().ends_with("step-000012"), "{}", source().display());
+}
+
+#[test]
+fn a_model_is_not_used_on_data_that_it_is_not_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let one_layer = ["data.graph=sbm:200:3:6:f=8", "model.name=mlp", "model.layers=1", "train.epochs=2"];
+    let mut draft = Draft::default();
+    one_layer.iter().for_each(|s| draft.assign(s).unwrap());
+    for (k, config) in [config(&["train.epochs=2"]), draft.finish().unwrap()].into_iter().enumerate() {
+        let path = dir.path().join(k.to_string());
+        fresh(&config, &path);
+        let file = path.join("model.safetensors");
+        let mut trained = Trained::open(&path, None).unwrap();
+        for (graph, parts) in [
+            ("sbm:100:3:6:f=9", ["features per node", "is for 8, sbm:100:3:6:f=9 has 9"]),
+            ("sbm:100:4:6:f=8", ["classes", "is for 3, sbm:100:4:6:f=8 has 4"]),
+        ] {
+            trained.config.data.graph = Some(graph.into());
+            let data = Arc::new(Data::open(&trained.config.data, &config.encoding, &Silent).unwrap());
+            let trained = Arc::new(trained.clone());
+            for error in [
+                trained.predict(&World::alone(), &data, &Silent).unwrap_err(),
+                trained.evaluate(&World::alone(), &data, &Silent).unwrap_err(),
+            ] {
+                let message = error.to_string();
+                assert!(message.starts_with(file.to_str().unwrap()) && message.contains("remedy"), "{message}");
+                assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn predictions_are_refused_before_they_are_computed() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&["train.epochs=1"]);
+    fresh(&config, dir.path());
+    let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
+    let trained = Arc::new(Trained::open(dir.path(), None).unwrap());
+    let before = contents(dir.path());
+    let checkpoints = dir.path().join("checkpoints");
+    let message = trained.write_predictions(&World::alone(), &data, &Silent, &checkpoints).unwrap_err().to_string();
+    assert!(message.contains("is a folder"), "{message}");
+    assert!(contents(dir.path()) == before, "nothing is left behind");
+}
+
+#[test]
+fn nothing_is_learned_without_labels_and_no_score_is_made_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&["train.epochs=2"]);
+    let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+    let split = data.splits[0].clone();
+    let without = |ids: &[i64]| {
+        let mut data = data.clone();
+        if let Some(Target::Class(labels)) = &mut data.target {
+            ids.iter().for_each(|id| labels[*id as usize] = -1);
+        }
+        data
+    };
+    let all: Vec<i64> = (0..200).collect();
+    for (name, ids) in [("train", &split.train[..]), ("valid", &split.valid[..]), ("train", &all)] {
+        let message = train_on(without(ids), &config, &dir.path().join("refused")).unwrap_err().to_string();
+        assert!(message.contains(&format!("no label is known in {name} of split \"default\"")), "{message}");
+        assert!(message.contains("data.split") && message.contains("label.npy"), "{message}");
+        assert!(!dir.path().join("refused").exists());
+    }
+    let (path, watch) = (dir.path().join("untested"), Arc::new(Watch::default()));
+    let summary = watched(without(&split.test), &config, &path, Start::New, &watch).unwrap();
+    assert!(summary.test.mean.is_nan() && summary.valid.mean > 0.0);
+    assert!(notes(&watch).contains("no label is known in test"), "{}", notes(&watch));
+    let curve = fs::read_to_string(path.join("curve.svg")).unwrap();
+    assert!(curve.contains("no test score") && !curve.contains("NaN"), "{curve}");
+    let result = fs::read_to_string(path.join("result.json")).unwrap();
+    assert!(result.contains("\"test\": null"), "{result}");
+}
+
+fn watched(
+    data: Data,
+    config: &Config,
+    dir: &Path,
+    start: Start,
+    watch: &Arc<Watch>,
+) -> graphweft_train::Result<Summary> {
+    let (world, stop) = (World::alone(), watch.stop.clone());
+    let observer = Arc::clone(watch) as Arc<dyn Observer>;
+    Session { world: &world, data: Arc::new(data), start, observer, stop }.train(config.clone(), dir)
+}
+
+fn notes(watch: &Watch) -> String {
+    watch.notes.lock().unwrap().join("\n")
+}
+
+#[test]
+fn going_on_says_from_where_and_what_was_left_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, path) = (config(&[]), dir.path().join("run"));
+    let resume = || {
+        let (watch, data) = (Arc::new(Watch::default()), Data::open(&config.data, &config.encoding, &Silent).unwrap());
+        watched(data, &config, &path, Start::Newest, &watch).map(|_| notes(&watch))
+    };
+    let said = resume().unwrap();
+    assert!(said.contains(&format!("nothing to go on from in {}: starting anew", path.display())), "{said}");
+    let said = resume().unwrap();
+    assert!(said.contains("going on from") && said.contains("step-000012 after epoch 12"), "{said}");
+    let file = path.join("checkpoints/step-000012/optimizer.safetensors");
+    let longer = [&fs::read(&file).unwrap()[..], b"x"].concat();
+    fs::write(&file, longer).unwrap();
+    let said = resume().unwrap();
+    assert!(said.contains(&format!("step-000012 is left aside: {}: length", file.display())), "{said}");
+    assert!(said.contains("step-000008 after epoch 8"), "{said}");
+    fs::remove_dir_all(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("notes.txt"), "mine").unwrap();
+    assert!(resume().unwrap_err().to_string().contains("neither config.toml nor checkpoints"));
+}
+
+#[test]
+fn a_run_that_is_asked_to_stop_before_it_begins_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, path) = (config(&[]), dir.path().join("run"));
+    let stopping = || {
+        let watch = Watch::default();
+        watch.stop.request();
+        watch
+    };
+    let error = run(&config, &path, &Start::New, stopping()).unwrap_err();
+    assert!(matches!(error, Error::Stopped { epoch: 0, .. }), "{error}");
+    assert!(error.to_string().contains("before the first epoch") && !path.exists(), "{error}");
+    let saved = stopped(&config, &path, &Start::New, 5);
+    let before = contents(&path);
+    let error = run(&config, &path, &Start::Newest, stopping()).unwrap_err();
+    let Error::Stopped { epoch: 5, checkpoint } = &error else { panic!("{error}") };
+    assert_eq!(*checkpoint, saved);
+    same_contents(&before, &contents(&path), "stopped before it went on");
 }
 
 #[test]
@@ -320,15 +472,24 @@ fn requests_that_make_no_sense_are_refused() {
         ("train.metric=roc-auc", "this dataset has 3"),
         ("data.split=none", "no split \"none\""),
         ("model.heads=3", "cannot be shared"),
+        ("model.heads=3 encoding.degree=true", "model: "),
     ]
     .into_iter()
     .enumerate()
     {
         let path = dir.path().join(k.to_string());
-        let message = run(&config(&[setting]), &path, &Start::New, Watch::default()).unwrap_err().to_string();
+        let settings: Vec<&str> = setting.split(' ').collect();
+        let message = run(&config(&settings), &path, &Start::New, Watch::default()).unwrap_err().to_string();
         assert!(message.contains(part) && message.contains("remedy"), "{message}");
         assert!(!path.exists(), "nothing is left behind");
     }
+    let mut draft = Draft::default();
+    for setting in ["data.graph=sbm:200:3:6:f=8", "model.name=gcn", "encoding.random_walk=2"] {
+        draft.assign(setting).unwrap();
+    }
+    let message = run(&draft.finish().unwrap(), &dir.path().join("gcn"), &Start::New, Watch::default()).unwrap_err();
+    assert!(message.to_string().starts_with("encoding.random_walk: "), "{message}");
+    assert!(message.to_string().contains("leave it out, or choose a model"), "{message}");
     let path = dir.path().join("twice");
     fresh(&config(&[]), &path);
     let message = run(&config(&[]), &path, &Start::New, Watch::default()).unwrap_err().to_string();

@@ -6,14 +6,13 @@ use graphweft_tensor::ops::attention::{BiasVar, attention};
 use graphweft_tensor::{Adjacency, DType, Tape};
 use serde_json::json;
 
-use super::{Common, Heads, Report, median, open, random, timed};
-use crate::source::Source;
+use super::{Common, Heads, Input, Report, median, open, random, timed};
 use crate::ui::Ui;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    source: Source,
+    input: Input,
 
     #[command(flatten)]
     common: Common,
@@ -23,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let (name, csr) = open(&args.source, &args.common, ui)?;
+    let (name, csr) = open(&args.input, ui)?;
     let (hidden, dtype) = (args.common.hidden, DType::from(args.common.dtype));
     let heads = args.heads.of(hidden)?;
     let device = args.common.device.open(ui)?;

@@ -5,7 +5,7 @@ use graphweft_tensor::ops::linear::Weights;
 use graphweft_tensor::{DType, Tag};
 use serde_json::json;
 
-use super::{Common, median, random, timed};
+use super::{Common, at_least_one, median, random, timed};
 use crate::ui::{Ui, table};
 
 #[derive(clap::Args)]
@@ -14,11 +14,11 @@ pub(crate) struct Args {
     common: Common,
 
     /// Rows of the input
-    #[arg(long, default_value_t = 1 << 15, value_name = "N")]
+    #[arg(long, default_value_t = 1 << 15, value_name = "N", value_parser = at_least_one())]
     rows: usize,
 
     /// Columns of the output
-    #[arg(long, default_value_t = 128, value_name = "K")]
+    #[arg(long, default_value_t = 128, value_name = "K", value_parser = at_least_one())]
     out: usize,
 }
 

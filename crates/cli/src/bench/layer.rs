@@ -16,8 +16,7 @@ use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{Adjacency, DType, Device, Dropout, Ids, Matrix, Parameter, Result as Computed, Tag, Tape, Var};
 use serde_json::json;
 
-use super::{Common, Heads, median, open, random, timed};
-use crate::source::Source;
+use super::{Common, Heads, Input, at_least_one, median, open, random, timed};
 use crate::ui::{Ui, bytes, table, usage};
 
 /// What is computed again in backward instead of being kept.
@@ -32,7 +31,7 @@ enum Remat {
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    source: Source,
+    input: Input,
 
     #[command(flatten)]
     common: Common,
@@ -41,7 +40,7 @@ pub(crate) struct Args {
     heads: Heads,
 
     /// Layers
-    #[arg(long, default_value_t = 4, value_name = "L")]
+    #[arg(long, default_value_t = 4, value_name = "L", value_parser = at_least_one())]
     layers: usize,
 
     /// Share of elements that dropout drops
@@ -133,7 +132,7 @@ impl Layer {
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let (name, csr) = open(&args.source, &args.common, ui)?;
+    let (name, csr) = open(&args.input, ui)?;
     let (d, dtype) = (args.common.hidden, DType::from(args.common.dtype));
     let heads = args.heads.of(d)?;
     let device = args.common.device.open(ui)?;

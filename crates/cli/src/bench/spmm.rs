@@ -6,21 +6,20 @@ use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
 use graphweft_tensor::{Adjacency, DType, Tape};
 use serde_json::json;
 
-use super::{Common, Report, median, open, random, timed};
-use crate::source::Source;
+use super::{Common, Input, Report, median, open, random, timed};
 use crate::ui::Ui;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    source: Source,
+    input: Input,
 
     #[command(flatten)]
     common: Common,
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let (name, csr) = open(&args.source, &args.common, ui)?;
+    let (name, csr) = open(&args.input, ui)?;
     let (hidden, dtype) = (args.common.hidden, DType::from(args.common.dtype));
     let device = args.common.device.open(ui)?;
     let graph = Rc::new(Adjacency::new(&device, csr.clone()));

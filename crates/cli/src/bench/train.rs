@@ -26,9 +26,8 @@ use graphweft_train::world::World;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Common, middle, normals, open};
-use crate::ranks::{self, Ranks};
-use crate::source::Source;
+use super::{Common, Input, at_least_one, middle, normals, open};
+use crate::ranks::{self, Spread};
 use crate::ui::{Ui, bytes, table, usage};
 
 /// The number of the first epoch: that of a run which is under way, in which a pipeline makes history only now and then.
@@ -52,7 +51,7 @@ enum Remat {
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    source: Source,
+    input: Input,
 
     #[command(flatten)]
     common: Common,
@@ -66,11 +65,11 @@ pub(crate) struct Args {
     layers: u32,
 
     /// Columns of the features [default: as --hidden]
-    #[arg(long, value_name = "F")]
+    #[arg(long, value_name = "F", value_parser = at_least_one())]
     features: Option<usize>,
 
     /// Classes
-    #[arg(long, default_value_t = 40, value_name = "C")]
+    #[arg(long, default_value_t = 40, value_name = "C", value_parser = at_least_one())]
     classes: usize,
 
     /// Share of elements that dropout drops
@@ -82,10 +81,11 @@ pub(crate) struct Args {
     remat: Remat,
 
     #[command(flatten)]
-    ranks: Ranks,
+    ranks: Spread,
 
-    /// Time epochs as if ranks were elsewhere: TOML files with the network and how fast ranks compute; one run serves all
-    #[arg(long, value_name = "PROFILE")]
+    /// Time epochs as if ranks were elsewhere: shipped profiles, such as 16-cpu-10g, or TOML files with the network and how fast
+    /// ranks compute; one run serves all
+    #[arg(long, value_name = "NAME|FILE")]
     emulate: Vec<PathBuf>,
 
     /// Also time every kernel, beside what the planner expects of it
@@ -109,7 +109,7 @@ impl Args {
         if let Some(remat) = self.remat.to_possible_value() {
             draft.set("compute", "remat", remat.get_name())?;
         }
-        if let Some(folder) = self.source.folder() {
+        if let Some(folder) = self.input.source.folder() {
             // Where partitions may be stored.
             draft.set("data", "path", folder.display().to_string())?;
         }
@@ -122,7 +122,7 @@ impl Args {
     fn data(&self, name: String, graph: Csr<u32>) -> (Data, Split) {
         let (nodes, width) = (graph.num_dst(), self.features.unwrap_or(self.common.hidden));
         let features = Dense::F32 { values: normals(nodes * width, 1).into(), width };
-        let labels = (0..nodes as i64).map(|node| node * 7919 % self.classes.max(1) as i64).collect();
+        let labels = (0..nodes as i64).map(|node| node * 7919 % self.classes as i64).collect();
         let all: Vec<i64> = (0..nodes as i64).collect();
         let valid = all.iter().copied().take(1).collect::<Vec<_>>().into();
         let split = Split { name: "all".into(), train: all.into(), valid, test: Vec::new().into() };
@@ -177,7 +177,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
 /// `places` are the names of those elsewhere.
 fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) -> anyhow::Result<()> {
     let world = &if args.kernels { world.timing_kernels() } else { world };
-    let (name, csr) = open(&args.source, &args.common, ui)?;
+    let (name, csr) = open(&args.input, ui)?;
     let (data, split) = args.data(name, csr);
     let data = Arc::new(data);
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
@@ -202,6 +202,8 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
         measure(rank, course, config, *runs)
     })?;
     let dtype = DType::from(config.compute.dtype);
+    // Settings may say otherwise than the flags.
+    let [hidden, layers] = ["hidden", "layers"].map(|key| config.model_number(key));
     let [step, forward, backward, update] = times.map(middle);
     let peak = tolls.iter().map(|t| t.peak).max_by_key(Usage::total).unwrap_or_default();
     let peaks: Vec<u64> = tolls.iter().map(|t| t.peak.total()).collect();
@@ -212,7 +214,7 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
     let mut json = json!({
         "op": "train", "model": config.model_name(), "graph": name, "nodes": nodes,
         "edges": edges, "threads": world.threads_of_rank(), "device": world.place().to_string(), "dtype": dtype.to_string(),
-        "hidden": args.common.hidden, "layers": args.layers, "parameters": parameters, "dropout": args.dropout,
+        "hidden": hidden, "layers": layers, "parameters": parameters, "dropout": config.train.dropout,
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": step, "floor_ms": null,
         "recorded": recorded,
         "peak_bytes": peak.total(), "peak": usage(peak), "peak_bytes_by_rank": peaks,
@@ -246,7 +248,7 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
         let title = format!(
             "{} with {} layers on {}, {} × {} threads, {}, {dtype}",
             config.model_name(),
-            args.layers,
+            layers.unwrap_or_default(),
             name,
             plan.ranks,
             world.threads_of_rank(),

@@ -12,6 +12,7 @@ use graphweft_train::config::Config;
 use graphweft_train::figure::{self, Area, COOL, Drawn, FAINT, INK, STRONG, axes, legend, mesh};
 use graphweft_train::planner;
 use graphweft_train::world::World;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use super::{Args, figure as bars, text, title, to_json};
@@ -20,6 +21,11 @@ use crate::ui::Ui;
 /// Letters of a title and of a caption that are as long as a figure is wide.
 const TITLE: usize = 70;
 const CAPTION: usize = 110;
+/// Colours of lines. When they are used up they come again, with other dashes: pixels of a dash, and of a gap.
+const COLOURS: [RGBColor; 6] = [STRONG, COOL, INK, FAINT, RGBColor(60, 130, 120), RGBColor(150, 120, 190)];
+const SOLID: (u32, u32) = (1 << 20, 0);
+const DASHED: (u32, u32) = (7, 4);
+const DOTTED: (u32, u32) = (2, 4);
 /// More ticks of an axis than this are too many.
 const MOST_TICKS: usize = 14;
 
@@ -104,12 +110,13 @@ fn draw(area: &Area<'_>, caption: &str, lines: &BTreeMap<&'static str, Vec<(f64,
         .x_label_formatter(&|x| format!("{x:.0}"))
         .y_label_formatter(&|y| tick(*y))
         .draw()?;
-    let colours = [STRONG, COOL, INK, FAINT, RGBColor(60, 130, 120), RGBColor(150, 120, 190)];
-    for ((name, points), colour) in lines.iter().zip(colours) {
+    let styles = [SOLID, DASHED, DOTTED].into_iter().flat_map(|dashes| COLOURS.map(|colour| (colour, dashes))).cycle();
+    for ((name, points), (colour, (dash, gap))) in lines.iter().zip(styles) {
+        let style = colour.stroke_width(2);
         chart
-            .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?
+            .draw_series(DashedLineSeries::new(points.iter().copied(), dash, gap, style))?
             .label(*name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2)));
+            .legend(move |(x, y)| DashedPathElement::new([(x, y), (x + 20, y)], dash, gap, style));
         chart.draw_series(points.iter().map(|p| Circle::new(*p, 3, colour.filled())))?;
     }
     legend(&mut chart, SeriesLabelPosition::UpperRight)
@@ -147,12 +154,7 @@ mod tests {
 
     /// What is written in a figure.
     fn words(title: &str, caption: &str, points: &[(f64, f64)]) -> Vec<String> {
-        let path = std::env::temp_dir().join(format!("graphweft-scaling-{}-{}.svg", std::process::id(), points.len()));
-        let lines = BTreeMap::from([("halo", points.to_vec())]);
-        let panel: figure::Panel<'_> = Box::new(|area| draw(area, caption, &lines));
-        figure::write(&path, title, &[panel]).unwrap();
-        let svg = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let svg = drawn(title, caption, &BTreeMap::from([("halo", points.to_vec())]));
         let texts = svg.split("<text").skip(1).filter_map(|t| Some(t.split_once('>')?.1.split_once('<')?.0.trim()));
         texts.map(String::from).collect()
     }
@@ -166,6 +168,29 @@ mod tests {
         assert!(words.iter().all(|w| w.len() < 40), "{words:?}");
         assert_eq!(ticks(1e-4, 1e4).len(), 9);
         assert_eq!([3600.0, 0.7, 0.05].map(tick), ["3600", "0.7", "0.05"]);
+    }
+
+    fn drawn(title: &str, caption: &str, lines: &BTreeMap<&'static str, Vec<(f64, f64)>>) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("scaling.svg");
+        let panel: figure::Panel<'_> = Box::new(|area| draw(area, caption, lines));
+        figure::write(&path, title, &[panel]).unwrap();
+        std::fs::read_to_string(&path).unwrap()
+    }
+
+    #[test]
+    fn every_family_has_a_line_that_can_be_told_from_the_others() {
+        let names = ["gather", "grid", "halo", "heads", "isolated", "local", "pipeline", "ring"];
+        let points = |k: usize| vec![(1.0, 1.0 + k as f64), (8.0, 0.1 + k as f64)];
+        let lines: BTreeMap<_, _> = names.into_iter().enumerate().map(|(k, name)| (name, points(k))).collect();
+        let svg = drawn("title", "caption", &lines);
+        assert!(names.iter().all(|name| svg.contains(name)), "{svg}");
+        let strokes = |n: usize| {
+            let some: BTreeMap<_, _> = lines.clone().into_iter().take(n).collect();
+            drawn("title", "caption", &some).matches("<polyline").count()
+        };
+        // Of the seventh on, every line is many dashes.
+        assert!(strokes(7) - strokes(6) > 4 && strokes(8) - strokes(7) > 4);
     }
 
     #[test]

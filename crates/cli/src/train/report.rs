@@ -87,7 +87,8 @@ impl Report<'_> {
             let epochs = s.runs.iter().map(|r| r.outcome.epochs).sum::<u64>() / s.runs.len().max(1) as u64;
             let parameters = s.runs.first().map_or(0, |r| r.outcome.parameters);
             let score = |x: graphweft_train::session::Spread| match s.runs.len() {
-                1 => format!("{:.2}", x.mean),
+                1 => ui::score(x.mean),
+                _ if x.mean.is_nan() => ui::score(x.mean),
                 _ => format!("{:.2} ± {:.2}", x.mean, x.std),
             };
             let ms = epoch_ms(s).map_or("–".into(), |ms| format!("{ms:.1}"));

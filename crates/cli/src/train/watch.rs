@@ -7,7 +7,7 @@ use graphweft_train::checkpoint::Scores;
 use graphweft_train::run_dir::Line;
 use graphweft_train::trainer::Observer;
 
-use crate::ui::{Live, Ui};
+use crate::ui::{self, Live, Ui};
 
 pub(super) struct Watch {
     ui: Ui,
@@ -47,7 +47,7 @@ impl Observer for Watch {
             text.push_str(&format!("  valid {:.2}", scores.valid));
         }
         if let Some(best) = best {
-            text.push_str(&format!("  best {:.2}, then test {:.2}", best.valid, best.test));
+            text.push_str(&format!("  best {:.2}, then test {}", best.valid, ui::score(best.test)));
         }
         self.with(|live| {
             if let Some(live) = live {

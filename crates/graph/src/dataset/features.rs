@@ -96,9 +96,7 @@ impl Features {
         }
         let dense = Dense::map(&dense, "feat", meta.num_nodes)?;
         if let Some(m) = dense.as_ref().filter(|m| m.width() != meta.num_features) {
-            let expected = format!("[{}, {}] (num_nodes, num_features)", meta.num_nodes, meta.num_features);
-            debug_assert!(m.width() != meta.num_features);
-            return Err(NpyFile::open(dir.join("feat.npy"))?.wrong_shape("feat", &expected));
+            return Err(Meta::wrong_count(dir, "num_features", meta.num_features, ("feat.npy", m.width())));
         }
         Ok(dense.map(Self::Dense))
     }
@@ -110,7 +108,12 @@ impl Features {
         if file.shape() != [entries] {
             return Err(file.wrong_shape("feat_indices", &format!("[{entries}] (the last entry of feat_indptr)")));
         }
-        let indices = file.elements().ok_or_else(|| file.wrong_dtype("feat_indices", "uint32"))?;
+        let indices: Buf<u32> = file.elements().ok_or_else(|| file.wrong_dtype("feat_indices", "uint32"))?;
+        if meta.num_features == 0
+            && let Some(last) = indices.iter().max()
+        {
+            return Err(Meta::wrong_count(dir, "num_features", 0, ("feat_indices.npy", *last as usize + 1)));
+        }
         let path = dir.join("feat_data.npy");
         let data = if path.exists() {
             let file = NpyFile::open(&path)?;

@@ -40,6 +40,9 @@ impl Labels {
                 Dtype::F32 => file.elements().map(Self::MultiF32),
                 _ => return Err(file.wrong_dtype("label", "uint8 or float32")),
             },
+            (&[rows, cols], _) if rows == n => {
+                return Err(Meta::wrong_count(dir, "num_classes", c, ("label.npy", cols)));
+            }
             _ => return Err(file.wrong_shape("label", &format!("[{n}] or [{n}, {c}] (num_nodes, num_classes)"))),
         };
         Ok(labels)

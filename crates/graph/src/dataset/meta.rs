@@ -60,6 +60,14 @@ impl Meta {
         Ok(meta)
     }
 
+    /// An error about a count of columns that `file` has otherwise; one that is missing counts as 0.
+    pub(super) fn wrong_count(dir: &Path, field: &str, count: usize, (file, columns): (&str, usize)) -> Error {
+        let said = if count == 0 { "0 or missing".to_string() } else { count.to_string() };
+        let problem = format!("{field} is {said}, but {file} has {columns} columns");
+        let remedy = format!("set {field} = {columns} in meta.toml, or correct {file}");
+        Error::bad(dir.join("meta.toml"), field, problem, remedy)
+    }
+
     pub(super) fn to_toml(&self) -> Result<String> {
         toml::to_string(self)
             .map_err(|e| Error::request(format!("cannot write meta.toml: {e}"), "report this as a bug"))

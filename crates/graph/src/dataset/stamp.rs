@@ -1,13 +1,15 @@
 //! The memory of a validation: which files, of which size and time, were found good.
 //!
-//! The stamp lies in the folder as `.validated`. Where the folder cannot be written (shared data), it lies in the user's cache
-//! directory under a name made from the folder's path; where that fails too, the folder is simply validated again.
+//! The stamp lies in the folder as `.validated`. Where the folder cannot be written (shared data), it lies in
+//! `$GRAPHWEFT_CACHE`, or the user's cache directory, under a name made from the folder's path; where that fails too, the folder
+//! is simply validated again.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use crate::cache::cache_folder;
 use crate::error::{Error, Result};
 
 /// Changes when validation begins to check more.
@@ -65,9 +67,8 @@ pub(crate) fn save(dir: &Path, files: &Files) {
 }
 
 fn in_cache(dir: &Path) -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+    let cache = cache_folder()?;
     let mut hash = DefaultHasher::new();
     dir.canonicalize().ok()?.hash(&mut hash);
-    Some(cache.join("graphweft/validated").join(format!("{:016x}", hash.finish())))
+    Some(cache.join("validated").join(format!("{:016x}", hash.finish())))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use half::f16;
 
 use super::*;
-use crate::npy::write_npy;
+use crate::npy::{Header, write_npy};
 use crate::with_csr;
 
 /// A triangle 0 – 1 – 2 and an isolated node 3, with everything a folder can hold.
@@ -73,6 +73,10 @@ fn damage_is_named_by_file_field_and_position() {
     fn npy<T: crate::npy::Element>(dir: &Path, name: &str, row: &[usize], values: &[T]) {
         write_npy(dir.join(name), row, values).unwrap();
     }
+    fn mask(dir: &Path) {
+        let header = Header { dtype: Dtype::Bool, fortran_order: false, shape: vec![4] };
+        fs::write(dir.join("split/s/train.npy"), [header.bytes(), vec![1, 0, 0, 0]].concat()).unwrap();
+    }
     let cases: &[Damage] = &[
         ("no meta", |d| fs::remove_file(d.join("meta.toml")).unwrap(), &["meta.toml", "check the path"]),
         ("unknown key", |d| meta(d, "symmetric", "symetric"), &["meta.toml", "symetric"]),
@@ -102,7 +106,7 @@ fn damage_is_named_by_file_field_and_position() {
         ("negative id", |d| npy(d, "indices.npy", &[], &[1i64, 2, 0, 2, 0, -1]), &["indices[5] = -1"]),
         ("unsorted row", |d| npy(d, "indices.npy", &[], &[2u32, 1, 0, 2, 0, 1]), &["row 0 is not sorted"]),
         ("not symmetric", |d| npy(d, "indices.npy", &[], &[1u32, 3, 0, 2, 0, 1]), &["symmetric", "--symmetrise"]),
-        ("label range", |d| npy(d, "label.npy", &[], &[0i64, 1, 2, -1]), &["label[2] = 2"]),
+        ("label range", |d| npy(d, "label.npy", &[], &[0i64, 1, 2, -1]), &["label[2] = 2", "set num_classes = 3"]),
         ("label below", |d| npy(d, "label.npy", &[], &[0i64, -2, 1, -1]), &["label[1] = -2"]),
         ("label dtype", |d| npy(d, "label.npy", &[], &[0i32, 1, 1, 1]), &["label.npy", "int32", "int64"]),
         ("label length", |d| npy(d, "label.npy", &[], &[0i64; 3]), &["label.npy", "expected [4]"]),
@@ -134,13 +138,33 @@ fn damage_is_named_by_file_field_and_position() {
                 fs::remove_file(d.join("feat_indptr.npy")).unwrap();
                 npy(d, "feat.npy", &[4], &[0.0f32; 16]);
             },
-            &["feat.npy", "expected [4, 5]"],
+            &["meta.toml", "num_features is 5", "feat.npy has 4 columns", "set num_features = 4"],
+        ),
+        (
+            "feature width missing",
+            |d| {
+                fs::remove_file(d.join("feat_indptr.npy")).unwrap();
+                npy(d, "feat.npy", &[4], &[0.0f32; 16]);
+                meta(d, "num_features = 5\n", "");
+            },
+            &["meta.toml", "num_features is 0 or missing", "set num_features = 4"],
+        ),
+        (
+            "sparse width missing",
+            |d| meta(d, "num_features = 5\n", ""),
+            &["meta.toml", "num_features is 0 or missing", "set num_features = 5"],
+        ),
+        (
+            "classes of several labels",
+            |d| npy(d, "label.npy", &[3], &[0u8; 12]),
+            &["meta.toml", "num_classes is 2", "set num_classes = 3"],
         ),
         ("edge feature length", |d| npy(d, "edge_feat.npy", &[1], &[0.0f32; 5]), &["edge_feat.npy", "[6, columns]"]),
         ("edge feature half", |d| npy(d, "edge_feat.npy", &[1], &[f16::ONE; 6]), &["edge_feat.npy", "float16"]),
         ("split range", |d| npy(d, "split/s/test.npy", &[], &[4i64]), &["split/s/test.npy", "test[0] = 4"]),
         ("split negative", |d| npy(d, "split/s/test.npy", &[], &[-1i64]), &["test[0] = -1"]),
         ("split overlap", |d| npy(d, "split/s/test.npy", &[], &[2i64, 0]), &["test[1] = 0", "already in train"]),
+        ("split mask", mask, &["split/s/train.npy", "mask", "numpy.flatnonzero"]),
         ("split part", |d| fs::remove_file(d.join("split/s/valid.npy")).unwrap(), &["split/s/valid.npy"]),
     ];
     for (name, damage, expected) in cases {

@@ -65,13 +65,14 @@ fn finite(path: PathBuf, field: &str, m: &Dense) -> Result<()> {
 fn sparse(data: &Dataset, m: &SparseFeatures) -> Result<()> {
     Csr::new(m.indptr.clone(), m.indices.clone(), m.width).map_err(|e| {
         let array = format!("feat_{}", csr_file(&e));
-        let problem = match e {
-            CsrError::OutOfRange { edge, row, source_id, num_src } => {
-                format!("feat_indices[{edge}] = {source_id} in row {row}: num_features in meta.toml is {num_src}")
-            }
-            e => format!("feat_{e}"),
+        let (problem, remedy) = match e {
+            CsrError::OutOfRange { edge, row, source_id, num_src } => (
+                format!("feat_indices[{edge}] = {source_id} in row {row}: num_features in meta.toml is {num_src}"),
+                format!("set num_features in meta.toml to the number of columns, above {source_id}, or {REMEDY}"),
+            ),
+            e => (format!("feat_{e}"), REMEDY.into()),
         };
-        Error::bad(data.dir.join(format!("{array}.npy")), array, problem, REMEDY)
+        Error::bad(data.dir.join(format!("{array}.npy")), array, problem, remedy)
     })?;
     let bad = m.data.as_ref().and_then(|d| d.par_iter().position_first(|x| !x.is_finite()));
     bad.map_or(Ok(()), |at| {
@@ -95,7 +96,16 @@ fn labels(data: &Dataset, labels: &Labels) -> Result<()> {
             .position_first(|&x| x.is_infinite())
             .map(|at| format!("label[{}, {}] is infinite", at / classes, at % classes)),
     };
-    problem.map_or(Ok(()), |p| Err(Error::bad(data.dir.join("label.npy"), "label", p, REMEDY)))
+    let remedy = || match labels {
+        Labels::Single(y) => match y.par_iter().max() {
+            Some(&most) if most >= classes as i64 && most < i64::MAX => {
+                format!("set num_classes = {} in meta.toml if that is right, or {REMEDY}", most + 1)
+            }
+            _ => REMEDY.into(),
+        },
+        _ => REMEDY.into(),
+    };
+    problem.map_or(Ok(()), |p| Err(Error::bad(data.dir.join("label.npy"), "label", p, remedy())))
 }
 
 fn split(data: &Dataset, split: &Split) -> Result<()> {

@@ -71,7 +71,7 @@ pub fn folder(data: &Dataset, method: Method, parts: usize) -> PathBuf {
     data.dir().join("part").join(format!("{method}-{parts}"))
 }
 
-/// What to do with a partition that is there already.
+/// What to do with a partition, or another result, that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Refuse to write.

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use cudarc::nvrtc::result::{compile_program, create_program, destroy_program, get_program_log};
 use cudarc::nvrtc::sys;
+use graphweft_graph::cache_folder;
 use sha2::{Digest, Sha256};
 
 use super::numbers::number;
-use crate::cache::cache_folder;
 use crate::dtype::DType;
 
 /// What stands before every source.

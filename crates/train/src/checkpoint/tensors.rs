@@ -55,6 +55,11 @@ impl Tensors {
         Ok(())
     }
 
+    /// How many numbers a tensor has.
+    pub fn length(&self, name: &str) -> Option<usize> {
+        self.0.get(name).map(|tensor| tensor.shape.iter().product())
+    }
+
     /// Adds a vector of f64.
     pub fn add_vector(&mut self, name: &str, values: &[f64]) {
         let bytes = bytemuck::cast_slice(values).to_vec();

@@ -135,6 +135,61 @@ fn values_that_cannot_be_are_errors_that_name_their_key() {
 }
 
 #[test]
+fn what_is_wrong_in_a_file_is_said_of_its_line() {
+    for (text, parts) in [
+        ("# a\n[train]\nepoch = 3\n", ["train.epoch: line 3: there is no such key", "did you mean train.epochs"]),
+        ("[train]\n\nepochs = \"3\"\n", ["train.epochs: line 3: \"3\" cannot be", "set a whole number"]),
+        ("[train]\nepochs = 3\nlr = -1\n", ["train.lr: line 3: -1 is not positive", "above 0"]),
+        ("train = 3\n", ["train: line 1: this is a section", "[train]"]),
+        ("[train]\n[tarin]\n", ["tarin: line 2: there is no section", "[train]"]),
+        ("[model]\nname = \"gcn\"\nheads = 2\n", ["model.heads: line 3: there is no such key of gcn", "layers"]),
+        ("[model]\nname = 3\n", ["model.name: line 2: there is no model \"3\"", "models are"]),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(matches!(&error, Error::Graph(_)), "a file is at fault");
+        let message = error.to_string();
+        assert!(message.starts_with("run.toml: ") && parts.iter().all(|p| message.contains(p)), "{text}: {message}");
+    }
+    // What was given elsewhere later is not the file's.
+    let mut draft = Draft::parse("[train]\nlr = 1\n", Path::new("run.toml")).unwrap();
+    draft.assign("train.lr=-1").unwrap();
+    assert!(draft.finish().unwrap_err().to_string().starts_with("train.lr: -1"));
+}
+
+#[test]
+fn the_kind_of_a_value_is_said() {
+    for (text, kind) in [
+        ("train.epochs=many", "set a whole number, 0 or more"),
+        ("train.lr=fast", "set a number"),
+        ("data.symmetrise=maybe", "set true or false"),
+        ("train.optimizer=lion", "set one of adam, adamw, sgd"),
+        ("train.optimizer=[3]", "set one of adam, adamw, sgd"),
+        ("data.normalise=column", "set none or row"),
+        ("parallel.strategy=halos", "choose one that there is"),
+    ] {
+        let message = with(&[text]).unwrap_err().to_string();
+        assert!(message.contains(&format!("remedy: {kind}")), "{text}: {message}");
+    }
+}
+
+#[test]
+fn a_warm_up_that_nobody_asked_for_is_no_longer_than_the_run() {
+    let draft = |settings: &[&str]| {
+        let mut draft = Draft::default();
+        settings.iter().for_each(|s| draft.assign(s).unwrap());
+        draft
+    };
+    let usual = draft(&["train.epochs=80", "train.warmup=5"]);
+    for (later, warmup) in [(&["train.epochs=3"][..], 3), (&["train.epochs=9"], 5), (&["train.warmup=4"], 4), (&[], 5)]
+    {
+        let config = usual.clone().and(&draft(later)).unwrap().finish().unwrap();
+        assert_eq!(config.train.warmup, warmup, "{later:?}");
+    }
+    let both = usual.and(&draft(&["train.epochs=3", "train.warmup=4"])).unwrap();
+    assert!(both.finish().unwrap_err().to_string().contains("train.warmup"));
+}
+
+#[test]
 fn keys_belong_to_the_model_that_is_named_last() {
     let mut draft = Draft::parse("[model]\nname = \"gt\"\nheads = 4\n", Path::new("a")).unwrap();
     assert!(draft.clone().finish().is_ok());

@@ -1,0 +1,100 @@
+//! `graphweft plan --probe`: the profile of this machine, as a file.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use graphweft_graph::partition::Existing;
+use graphweft_graph::progress::Progress;
+use graphweft_graph::{Error, Result};
+use graphweft_tensor::DType;
+use graphweft_train::planner;
+use graphweft_train::world::World;
+use serde_json::json;
+use tempfile::NamedTempFile;
+
+use crate::ui::{Ui, bytes};
+
+/// A file that will be there in full or not at all. What is wrong with its path is said before anything is measured.
+pub(super) struct Target {
+    file: PathBuf,
+    existing: Existing,
+    /// Beside it, until it is complete.
+    partial: NamedTempFile<File>,
+}
+
+impl Target {
+    pub(super) fn open(file: &Path, existing: Existing) -> Result<Self> {
+        if file.is_dir() {
+            return Err(Error::write("write", file)(std::io::ErrorKind::IsADirectory.into()));
+        }
+        if existing == Existing::Keep && file.exists() {
+            let what = format!("{} exists already", file.display());
+            return Err(Error::request(what, "add --replace, or name another file"));
+        }
+        let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let partial = (tempfile::Builder::new().prefix(".graphweft-").suffix(".partial"))
+            .make_in(folder, |path| File::create_new(path))
+            .map_err(Error::write("create a file in", folder))?;
+        Ok(Self { file: file.to_path_buf(), existing, partial })
+    }
+
+    fn write(self, text: &str) -> Result<PathBuf> {
+        let Self { file, existing, mut partial } = self;
+        let written = partial.write_all(text.as_bytes()).and_then(|()| partial.as_file().sync_all());
+        written.map_err(Error::write("write", &file))?;
+        let renamed = match existing {
+            Existing::Replace => partial.persist(&file),
+            Existing::Keep => partial.persist_noclobber(&file),
+        };
+        renamed.map_err(|e| Error::write("write", &file)(e.error))?;
+        Ok(file)
+    }
+}
+
+/// Writes what is measured here.
+pub(super) fn run(world: &World, rounds: u64, target: Target, ui: &Ui) -> anyhow::Result<()> {
+    let progress: Arc<dyn Progress> = Arc::new(ui.clone());
+    let found = planner::probe(world, &[DType::F32, DType::Bf16], rounds, world.leads(), &progress)?;
+    let Some(profile) = found else { return Ok(()) };
+    let file = target.write(&profile.to_toml()?)?;
+    let wire = profile.network.between;
+    let json = json!({
+        "profile": file, "kernels": profile.kernels.len(), "memory": profile.memory, "cache": profile.cache,
+        "latency_s": wire.latency, "bandwidth": wire.bandwidth,
+    });
+    ui.result(&json, || {
+        let between = format!("{:.1} µs and {:.2} GB/s between ranks", wire.latency * 1e6, wire.bandwidth / 1e9);
+        let memory = bytes(profile.memory.unwrap_or(0.0) as u64);
+        format!(
+            "{}\n{} kernels, {between}, {memory} per rank\nwritten to {}",
+            profile.about,
+            profile.kernels.len(),
+            file.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_profile_is_replaced_only_when_asked_and_a_bad_path_is_found_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hardware.toml");
+        drop(Target::open(&file, Existing::Keep).unwrap());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left of what was not written");
+        Target::open(&file, Existing::Keep).unwrap().write("one").unwrap();
+        assert!(Target::open(&file, Existing::Keep).err().unwrap().to_string().contains("--replace"));
+        Target::open(&file, Existing::Replace).unwrap().write("two").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        for bad in [dir.path().to_path_buf(), dir.path().join("no/such/folder.toml"), file.join("x.toml")] {
+            assert!(Target::open(&bad, Existing::Replace).err().unwrap().to_string().contains("remedy"));
+        }
+    }
+}
