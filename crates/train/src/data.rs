@@ -60,8 +60,8 @@ pub struct Data {
     pub graph: Csr<u32>,
     /// Node features, normalised if that was asked for.
     pub features: Features,
-    /// Edge features, if there are any and the graph is as it was.
-    pub edge_features: Option<Dense>,
+    /// Whether edges have features, which no model reads.
+    pub has_edge_features: bool,
     /// Positional encodings, row by row.
     pub encodings: Vec<f32>,
     /// Labels; `None` if there are none.
@@ -127,7 +127,7 @@ impl Data {
             name,
             graph,
             features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
-            edge_features: None,
+            has_edge_features: false,
             encodings: Vec::new(),
             target: None,
             classes,
@@ -152,7 +152,7 @@ impl Data {
             name: meta.name.clone(),
             graph: narrow(dataset)?,
             features,
-            edge_features: dataset.edge_features().cloned(),
+            has_edge_features: dataset.edge_features().is_some(),
             encodings: Vec::new(),
             target,
             classes: meta.num_classes,
@@ -170,7 +170,7 @@ impl Data {
         Ok(Self {
             graph: spec.graph(seed, progress)?,
             features,
-            edge_features: None,
+            has_edge_features: false,
             encodings: Vec::new(),
             target,
             classes: spec.num_classes(),
@@ -181,15 +181,10 @@ impl Data {
 
     fn prepare(mut self, config: &DataConfig) -> Self {
         if config.symmetrise || config.self_loops != SelfLoops::Keep {
-            let before = self.graph.clone();
             if config.symmetrise && !self.graph.is_symmetric() {
                 self.graph = self.graph.symmetrise();
             }
             self.graph = self.graph.with_self_loops(config.self_loops);
-            if self.graph != before {
-                // Edges moved; their features cannot follow to edges that had none.
-                self.edge_features = None;
-            }
         }
         if config.normalise == Normalise::Row {
             self.features = normalised(&self.features);

@@ -117,24 +117,16 @@ impl Stage {
         let parts = plan.parts.as_deref().ok_or_else(|| missing("the plan has no chunks"))?;
         let Strategy::Pipeline { shape } = plan.strategy else { return Err(missing("the plan has no stages").into()) };
         let Stages { count: stages, ways, within } = Stages::of(shape, rank.count());
-        let width = match &data.edge_features {
-            _ if graph.width > 0 => graph.width,
-            Some(m) => m.width(),
-            None => 0,
-        };
         let edge_features = |edges: &[u64]| -> Result<Option<Matrix>> {
-            let values = || match &data.edge_features {
-                Some(m) if graph.width == 0 => rows::dense(m, Some(edges)),
-                _ => rows::numbers(graph.edge_rows(), graph.width, Some(edges)),
-            };
-            let rows = || upload_from(device, edges.len(), width, dtype.compute(), values);
-            if width > 0 { rows().map(Some) } else { Ok(None) }
+            let values = || rows::numbers(graph.edge_rows(), graph.width, Some(edges));
+            let rows = || upload_from(device, edges.len(), graph.width, dtype.compute(), values);
+            (graph.width > 0).then(rows).transpose()
         };
         let shape = Shape {
             features: data.features.width(),
             positional: data.encoding_width(),
             classes: data.classes,
-            edge_features: width,
+            edge_features: graph.width,
         };
         let survey = Survey::new(plant, shape, ways)?;
         if survey.costs().len() < stages {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use graphweft_graph::Error as Bad;
 use graphweft_graph::progress::Progress;
 use graphweft_parallel::Strategy;
+use graphweft_tensor::Place;
 use serde::Serialize;
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Newest};
@@ -206,6 +207,12 @@ impl Session<'_> {
         dir: Option<Result<RunDir>>,
         above: Option<(Arc<RunDir>, Config)>,
     ) -> Result<(Run, Plan)> {
+        if config.compute.record && self.world.place() == Place::Cpu {
+            self.observer.note("compute.record is not used: only GPUs record steps");
+        }
+        if self.data.has_edge_features {
+            self.observer.note("edge_feat.npy is not used: no model here looks at features of edges");
+        }
         let split = self.data.split(config.data.split.as_deref().unwrap_or_default(), config.run.seed)?;
         if !check_labels(split, &self.data)? {
             self.observer.note(&format!("no label is known in test of split {:?}: there is no test score", split.name));

@@ -69,23 +69,16 @@ impl Shard {
         let count = own.map_or(graph.csr.num_dst(), <[u64]>::len);
         let features = features_of(device, data, own, count, dtype)?;
         let edges = layout.map(Layout::edges);
-        let of_edges = |width: usize, values: &dyn Fn() -> Cow<'d, [f32]>| {
+        let of_edges = || {
             let count = edges.map_or(graph.csr.num_edges(), <[u64]>::len);
-            upload_from(device, count, width, dtype.compute(), values).map(Some)
+            let values = || rows::numbers(graph.edge_rows(), graph.width, edges);
+            upload_from(device, count, graph.width, dtype.compute(), values)
         };
-        let edge_features = match &data.edge_features {
-            _ if graph.width > 0 => of_edges(graph.width, &|| rows::numbers(graph.edge_rows(), graph.width, edges))?,
-            Some(m) => of_edges(m.width(), &|| rows::dense(m, edges))?,
-            None => None,
-        };
+        let edge_features = (graph.width > 0).then(of_edges).transpose()?;
         let positional = encodings_of(device, data, own, count, dtype)?;
         let width = data.encoding_width();
-        let shape = Shape {
-            features: features.width(),
-            positional: width,
-            classes: data.classes,
-            edge_features: edge_features.as_ref().map_or(0, Matrix::cols),
-        };
+        let shape =
+            Shape { features: features.width(), positional: width, classes: data.classes, edge_features: graph.width };
         let originals = layout.map(|layout| Arc::clone(layout.originals()));
         let ops: Rc<dyn GraphOps> = match layout.zip(rank.link()) {
             None => Rc::new(Local::new(device, graph.csr.clone(), edge_features)?),

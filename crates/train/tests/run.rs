@@ -373,6 +373,20 @@ fn nothing_is_learned_without_labels_and_no_score_is_made_up() {
     assert!(result.contains("\"test\": null"), "{result}");
 }
 
+#[test]
+fn it_is_said_what_is_not_used() {
+    let dir = tempfile::tempdir().unwrap();
+    for useless in [false, true] {
+        let config = config(&["train.epochs=2", &format!("compute.record={useless}")]);
+        let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+        let (data, watch) = (Data { has_edge_features: useless, ..data }, Arc::new(Watch::default()));
+        watched(data, &config, &dir.path().join(useless.to_string()), Start::New, &watch).unwrap();
+        for what in ["edge_feat.npy", "compute.record"] {
+            assert_eq!(notes(&watch).contains(&format!("{what} is not used")), useless, "{}", notes(&watch));
+        }
+    }
+}
+
 fn watched(
     data: Data,
     config: &Config,

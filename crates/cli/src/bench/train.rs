@@ -130,7 +130,7 @@ impl Args {
             name,
             graph,
             features: Features::Dense(features),
-            edge_features: None,
+            has_edge_features: false,
             encodings: Vec::new(),
             target: Some(Target::Class(labels)),
             classes: self.classes,

@@ -179,7 +179,7 @@ fn ring(rows: usize, data: &Data) -> Data {
         name: data.name.clone(),
         graph: Csr::from_valid(indptr, indices, rows),
         features,
-        edge_features: None,
+        has_edge_features: false,
         encodings: vec![0.0; rows * data.encoding_width()],
         target: Some(target),
         classes: data.classes,
