@@ -88,6 +88,9 @@ pub struct Kernel {
     /// meanwhile, so that of the two, calling and computing, only the longer counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub us_in_queue: Option<f64>,
+    /// The same where the device has recorded the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub us_recorded: Option<f64>,
     /// Picoseconds of an addition or multiplication: the inverse of TFLOP/s.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ps_per_flop: f64,
@@ -208,6 +211,7 @@ impl Kernel {
             columns: None,
             us_per_call: 0.0,
             us_in_queue: None,
+            us_recorded: None,
             ps_per_flop: 0.0,
             ps_per_byte: 0.0,
             ps_per_spill: 0.0,
@@ -237,14 +241,14 @@ impl Kernel {
     /// Seconds of one call.
     pub fn seconds(&self, amounts: &Amounts) -> f64 {
         match self.us_in_queue {
-            Some(_) => (self.us_per_call * MICRO).max(self.seconds_recorded(amounts)),
+            Some(queued) => (self.us_per_call * MICRO).max(queued * MICRO + self.computing(amounts)),
             None => self.us_per_call * MICRO + self.computing(amounts),
         }
     }
 
-    /// Seconds where the call has been recorded: of one that is queued, what the device itself takes.
+    /// Seconds where the call has been recorded: what the device itself takes.
     pub fn seconds_recorded(&self, amounts: &Amounts) -> f64 {
-        self.us_in_queue.unwrap_or(self.us_per_call) * MICRO + self.computing(amounts)
+        self.us_recorded.or(self.us_in_queue).unwrap_or(self.us_per_call) * MICRO + self.computing(amounts)
     }
 
     fn computing(&self, amounts: &Amounts) -> f64 {
@@ -263,13 +267,14 @@ impl Kernel {
     /// Everything takes `factor` times as long.
     pub(crate) fn scale(&mut self, factor: f64) {
         self.rates_mut().into_iter().for_each(|rate| *rate *= factor);
-        self.us_in_queue.iter_mut().for_each(|rate| *rate *= factor);
+        self.us_in_queue.iter_mut().chain(&mut self.us_recorded).for_each(|rate| *rate *= factor);
     }
 
-    /// Every call takes `seconds` longer, or less if that is negative; `queued` seconds where the device computes meanwhile.
-    pub(crate) fn delay(&mut self, seconds: f64, queued: Option<f64>) {
+    /// Every call takes `seconds` longer, or less if that is negative; `queued` seconds where the device computes meanwhile, and
+    /// `recorded` where it has recorded the call.
+    pub(crate) fn delay(&mut self, seconds: f64, queued: Option<f64>, recorded: Option<f64>) {
         let later = |by: f64| (self.us_per_call + by / MICRO).max(0.0);
-        (self.us_per_call, self.us_in_queue) = (later(seconds), queued.map(later));
+        (self.us_per_call, self.us_in_queue, self.us_recorded) = (later(seconds), queued.map(later), recorded.map(later));
     }
 
     fn rates_mut(&mut self) -> [&mut f64; RATES] {
@@ -402,13 +407,15 @@ mod tests {
         takes(&kernel, 20e6, 29.0);
         let recorded = |kernel: &Kernel| kernel.seconds_recorded(&Amounts { flops: 1e6, ..Amounts::default() }) / MICRO;
         assert!((recorded(&kernel) - 10.0).abs() < 1e-9);
-        kernel.delay(-4.0 * MICRO, Some(-7.0 * MICRO));
+        kernel.delay(-4.0 * MICRO, Some(-7.0 * MICRO), None);
         takes(&kernel, 1e6, 5.0);
         assert!((recorded(&kernel) - 3.0).abs() < 1e-9, "two in the queue");
+        kernel.us_recorded = Some(0.5);
+        assert!((recorded(&kernel) - 1.5).abs() < 1e-9);
         takes(&kernel, 20e6, 22.0);
         kernel.scale(2.0);
         takes(&kernel, 20e6, 44.0);
-        kernel.delay(-100.0 * MICRO, None);
+        kernel.delay(-100.0 * MICRO, None, None);
         takes(&kernel, 20e6, 40.0);
     }
 

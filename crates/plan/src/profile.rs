@@ -157,8 +157,9 @@ impl Profile {
             }
         }
         for (k, kernel) in self.kernels.iter().enumerate() {
-            let gap = kernel.us_in_queue.map(|x| ("us_in_queue", x));
-            for (name, x) in kernel.rates().into_iter().chain(gap) {
+            let queued = kernel.us_in_queue.map(|x| ("us_in_queue", x));
+            let recorded = kernel.us_recorded.map(|x| ("us_recorded", x));
+            for (name, x) in kernel.rates().into_iter().chain(queued).chain(recorded) {
                 if !(x.is_finite() && x >= 0.0) {
                     return wrong(format!("kernel {}: {name}", k + 1), x, "set 0 or more");
                 }

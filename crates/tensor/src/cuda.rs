@@ -27,6 +27,7 @@ mod l2norm;
 mod launch;
 mod linear;
 mod loss;
+mod modules;
 mod norm;
 mod numbers;
 mod optim;
@@ -46,10 +47,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUmemPool_attribute};
-use cudarc::driver::{
-    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError,
-};
-use cudarc::nvrtc::Ptx;
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError};
 
 use crate::backend::{Block, Memory, Recorder};
 use crate::error::{Error, Result};
@@ -79,7 +77,6 @@ pub struct Cuda {
     blas: Blas,
     architecture: (i32, i32),
     cache: Option<PathBuf>,
-    modules: RefCell<HashMap<(&'static str, Defines), Arc<CudaModule>>>,
     functions: RefCell<HashMap<(&'static str, &'static str, Defines), CudaFunction>>,
     lists: RefCell<Vec<List>>,
     /// Tables of optimizers that were copied last.
@@ -157,7 +154,6 @@ impl Cuda {
             blas,
             architecture,
             cache: compile::kernel_folder(),
-            modules: RefCell::default(),
             functions: RefCell::default(),
             lists: RefCell::default(),
             tables: RefCell::default(),
@@ -181,19 +177,8 @@ impl Cuda {
         if let Some(f) = self.functions.borrow().get(&key) {
             return Ok(f.clone());
         }
-        let module_key = (source.name, key.2.clone());
-        let found = self.modules.borrow().get(&module_key).cloned();
-        let module = match found {
-            Some(module) => module,
-            None => {
-                let problem = |problem| Error::Device { device: self.name(), problem };
-                let code = compile::machine_code(source, &key.2, self.architecture, self.cache.as_deref());
-                let code = Ptx::from_binary(code.map_err(problem)?);
-                let module = self.context.load_module(code).map_err(self.fail("load a kernel"))?;
-                self.modules.borrow_mut().insert(module_key, Arc::clone(&module));
-                module
-            }
-        };
+        let module = modules::module(&self.context, source, &key.2, self.architecture, self.cache.as_deref())
+            .map_err(|problem| Error::Device { device: self.name(), problem })?;
         let f = module.load_function(name).map_err(self.fail("find a kernel"))?;
         self.functions.borrow_mut().insert(key, f.clone());
         Ok(f)

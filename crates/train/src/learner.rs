@@ -68,7 +68,7 @@ impl Learner {
         let (rates, remat) = (config.train.rates(), config.compute.remat);
         let (smoothing, clip) = (config.train.label_smoothing, config.train.clip);
         // What ranks send each other is not recorded.
-        let recorded = (config.compute.record && rank.link().is_none()).then(Recorded::default);
+        let recorded = (config.compute.records() && rank.link().is_none()).then(Recorded::default);
         Ok(Self { rank: rank.clone(), network, parameters, optimizer, seed, rates, remat, smoothing, clip, recorded })
     }
 

@@ -283,7 +283,7 @@ impl Rehearse for Actors<'_> {
             self.refusal.replace(Some(e));
             words
         })?;
-        let recorded = config.compute.record && rehearsal.is_recorded();
+        let recorded = config.compute.records() && rehearsal.is_recorded();
         let seconds = |work: &Work| if recorded { profile.seconds_recorded(work) } else { profile.seconds(work) };
         let times = rehearsal.times_on_average(&profile.network, seconds).map_err(|e| in_words(&e))?;
         let part = |(rank, times): (&crate::rehearsal::Rehearsed, &graphweft_comm::Times)| Part {

@@ -207,7 +207,7 @@ impl Session<'_> {
         dir: Option<Result<RunDir>>,
         above: Option<(Arc<RunDir>, Config)>,
     ) -> Result<(Run, Plan)> {
-        if config.compute.record && self.world.place() == Place::Cpu {
+        if config.compute.record == Some(true) && self.world.place() == Place::Cpu {
             self.observer.note("compute.record is not used: only GPUs record steps");
         }
         if self.data.has_edge_features {

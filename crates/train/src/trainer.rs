@@ -173,7 +173,7 @@ impl Trainer {
                 if let Some(seen) = line.guard.filter(Divergence::is_much) {
                     self.observer.note(&format!("epoch {}: {seen}", line.epoch));
                 }
-                if let Some(why) = now.learner.refusal() {
+                if let Some(why) = now.learner.refusal().filter(|_| config.compute.record == Some(true)) {
                     self.observer.note(&format!("steps are not recorded: {why}"));
                 }
                 record.epoch(&line, ms)?;

@@ -9,7 +9,7 @@ use graphweft_graph::Csr;
 use graphweft_graph::generate::Spec;
 use graphweft_graph::partition::{Method, Options, partition};
 use graphweft_graph::progress::Silent;
-use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape, Step};
+use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape, Step};
 use graphweft_parallel::{Cover, Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::dry::Work;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
@@ -221,7 +221,6 @@ pub(super) fn rows_of(
     device: &Device,
     link: Option<&Link>,
 ) -> Result<Rc<dyn GraphOps>> {
-    let bug = |problem: String| Error::from(Computation::Argument { op: "probe", problem });
     if let (Some(strategy), Some(link)) = (program.strategy, link) {
         let options = Options::new(Method::Contiguous, link.size());
         let parts = partition(graph, &options, &Silent).map_err(|e| bug(e.to_string()))?;
@@ -233,31 +232,42 @@ pub(super) fn rows_of(
     Ok(Rc::new(Local::cut(device, graph.clone(), None, ids, &degrees, None)?))
 }
 
-/// Plays `steps` steps on this rank; `done` hears of the end of each.
-pub(super) fn play(
-    program: &Program,
-    ops: &Rc<dyn GraphOps>,
-    device: &Device,
-    steps: usize,
-    mut done: impl FnMut(usize),
-) -> Result<()> {
-    let bug = |problem: String| Error::from(Computation::Argument { op: "probe", problem });
-    let Program { features, dtype, dropout, .. } = *program;
-    let rows = ops.rows();
-    let values: Vec<f32> = (0..rows * features).map(|k| (k % 17) as f32 / 16.0 - 0.5).collect();
-    let x = device.upload(rows, features, &values, Tag::Graph)?;
-    let x = if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? };
-    let labels: Rc<[i64]> = (0..rows as i64).map(|row| row % CLASSES as i64).collect();
-    let learned = LossRows::new((0..rows as u32).collect::<Vec<u32>>())?;
-    let config: ModelConfig = toml::from_str(&program.model).map_err(|e| bug(e.to_string()))?;
-    let shape = Shape { features, positional: 0, classes: CLASSES, edge_features: 0 };
-    let network = config.build(device, shape, dtype.compute(), 1)?;
-    let parameters = network.parameters();
-    let mut optimizer = Optimizer::new(Rule::adam_w(0.01), &parameters)?;
-    for epoch in 0..steps {
+/// A program on this rank, about to be played.
+struct Player<'a> {
+    program: &'a Program,
+    ops: Rc<dyn GraphOps>,
+    device: &'a Device,
+    x: Matrix,
+    labels: Rc<[i64]>,
+    learned: LossRows,
+    network: Network,
+    parameters: Vec<Rc<Parameter>>,
+    optimizer: Optimizer,
+}
+
+impl<'a> Player<'a> {
+    fn new(program: &'a Program, ops: &Rc<dyn GraphOps>, device: &'a Device) -> Result<Self> {
+        let Program { features, dtype, .. } = *program;
+        let rows = ops.rows();
+        let values: Vec<f32> = (0..rows * features).map(|k| (k % 17) as f32 / 16.0 - 0.5).collect();
+        let x = device.upload(rows, features, &values, Tag::Graph)?;
+        let x = if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? };
+        let labels: Rc<[i64]> = (0..rows as i64).map(|row| row % CLASSES as i64).collect();
+        let learned = LossRows::new((0..rows as u32).collect::<Vec<u32>>())?;
+        let config: ModelConfig = toml::from_str(&program.model).map_err(|e| bug(e.to_string()))?;
+        let shape = Shape { features, positional: 0, classes: CLASSES, edge_features: 0 };
+        let network = config.build(device, shape, dtype.compute(), 1)?;
+        let parameters = network.parameters();
+        let optimizer = Optimizer::new(Rule::adam_w(0.01), &parameters)?;
+        Ok(Self { program, ops: Rc::clone(ops), device, x, labels, learned, network, parameters, optimizer })
+    }
+
+    /// There and back.
+    fn pass(&self, epoch: usize) -> Result<()> {
+        let Program { dtype, dropout, .. } = *self.program;
         let step = Step {
-            ops: Rc::clone(ops),
-            features: Features::Dense(x.clone()),
+            ops: Rc::clone(&self.ops),
+            features: Features::Dense(self.x.clone()),
             positional: None,
             mode: Mode::Train,
             seed: 1,
@@ -266,18 +276,72 @@ pub(super) fn play(
             remat: Remat::None,
             dtype,
         };
-        let mut tape = Tape::new(device);
-        let logits = network.forward(&mut tape, &step)?.ok_or_else(|| bug("a model without layers".into()))?;
-        let loss = softmax_cross_entropy(&mut tape, &logits, &labels, &learned, 0.0, rows.max(1) as f64)?;
+        let mut tape = Tape::new(self.device);
+        let logits = self.network.forward(&mut tape, &step)?.ok_or_else(|| bug("a model without layers".into()))?;
+        let total = self.ops.rows().max(1) as f64;
+        let loss = softmax_cross_entropy(&mut tape, &logits, &self.labels, &self.learned, 0.0, total)?;
         drop(logits);
-        let one = device.upload(1, 1, &[1f32], Tag::Workspace)?;
-        let one = device.convert("loss", &one, loss.value().dtype())?;
-        tape.backward(vec![(loss, one)], &[], |_| Ok(()))?;
-        if program.strategy.is_some() {
-            side_by_side(device, &parameters)?;
+        tape.start_from(&loss);
+        drop(loss);
+        tape.backward(Vec::new(), &[], |_| Ok(()))?;
+        Ok(())
+    }
+
+    fn update(&mut self) -> Result<()> {
+        if self.program.strategy.is_some() {
+            side_by_side(self.device, &self.parameters)?;
         }
-        gradient_norm(&parameters)?;
-        optimizer.step(1e-3, 1.0)?;
+        gradient_norm(&self.parameters)?;
+        Ok(self.optimizer.step(1e-3, 1.0)?)
+    }
+}
+
+fn bug(problem: String) -> Error {
+    Computation::Argument { op: "probe", problem }.into()
+}
+
+/// Plays `steps` steps on this rank; `done` hears of the end of each.
+pub(super) fn play(
+    program: &Program,
+    ops: &Rc<dyn GraphOps>,
+    device: &Device,
+    steps: usize,
+    mut done: impl FnMut(usize),
+) -> Result<()> {
+    let mut player = Player::new(program, ops, device)?;
+    for epoch in 0..steps {
+        player.pass(epoch)?;
+        player.update()?;
+        done(epoch);
+    }
+    Ok(())
+}
+
+/// The same by a device that has [recorded](Device::record) the way there and back, as training has it do. `done` hears nothing where it
+/// cannot.
+pub(super) fn replay(
+    program: &Program,
+    ops: &Rc<dyn GraphOps>,
+    device: &Device,
+    steps: usize,
+    mut done: impl FnMut(usize),
+) -> Result<()> {
+    let mut player = Player::new(program, ops, device)?;
+    // After these, everything that a step needs is in the pool.
+    for epoch in 0..2 {
+        player.pass(epoch)?;
+        player.update()?;
+    }
+    let recording = device.record(|| -> Result<_> {
+        player.pass(0)?;
+        Ok(player.parameters.iter().map(|p| p.take_grad()).collect::<Vec<_>>())
+    });
+    // Nor of a model that needs the host on the way.
+    let Ok(Some(recording)) = recording else { return Ok(()) };
+    for epoch in 0..steps {
+        let gradients = recording.run(epoch as u64)?;
+        player.parameters.iter().zip(gradients).for_each(|(p, gradient)| p.set_grad(gradient.clone()));
+        player.update()?;
         done(epoch);
     }
     Ok(())

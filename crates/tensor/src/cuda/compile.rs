@@ -104,7 +104,9 @@ fn kept(file: &Path) -> Option<Vec<u8>> {
 fn keep(file: &Path, code: &[u8]) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let part = file.with_extension(format!("{}.part", std::process::id()));
+    // Of each process and thread one: two GPUs may need the same.
+    let who = format!("{}-{:?}", std::process::id(), std::thread::current().id());
+    let part = file.with_extension(format!("{}.part", who.replace(['(', ')'], "")));
     let written = fs::File::create(&part).and_then(|mut f| {
         f.write_all(&Sha256::digest(code))?;
         f.write_all(code)

@@ -15,8 +15,16 @@ pub struct ComputeConfig {
     /// How products of f32 are computed on a GPU.
     pub precision: Precision,
     /// Whether a GPU records the steps of small graphs on one rank and does them again by one call. Their memory is not shared with
-    /// evaluations then, so more is needed than is planned for.
-    pub record: bool,
+    /// evaluations then. Where it is not said, a GPU does so if it can; where it is asked for and cannot be done, that is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<bool>,
+}
+
+impl ComputeConfig {
+    /// Whether steps are recorded where that can be done.
+    pub fn records(&self) -> bool {
+        self.record.unwrap_or(true)
+    }
 }
 
 /// How products of f32 are computed on a GPU: in f32, or on tensor cores from operands of TF32.
