@@ -264,8 +264,8 @@ timed! {
         ) -> ();
     }
     RowKernels {
-        fn gather_rows_at(x: &Matrix, index: &RowIndex, y: &mut Matrix, at: usize) -> ();
-        fn scatter_rows_from(x: &Matrix, from: usize, index: &RowIndex, y: &mut Matrix, add: bool) -> ();
+        fn gather_rows(x: &Matrix, index: &RowIndex, y: &mut Matrix) -> ();
+        fn scatter_rows(x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> ();
     }
     SpmmKernels {
         fn inverse_degrees(graph: &Adjacency, numerator: Option<&Matrix>, to: &mut Matrix) -> ();

@@ -25,11 +25,12 @@ const OP: &str = "pipeline";
 pub(super) struct Chunk {
     edges: Edges,
     ids: Ids,
-    /// Rows of the sources' operand that this rank has.
-    sources: usize,
-    /// The chunk's own rows among these.
+    /// Rows of the sources' operand that this rank has, among its rows of all chunks.
+    sources: RowIndex,
+    /// The chunk's own among these.
     own: Range<usize>,
-    others: Vec<Other>,
+    /// Other chunks, and theirs among these.
+    others: Vec<(usize, Range<usize>)>,
 }
 
 /// Who computes with them.
@@ -40,22 +41,16 @@ enum Edges {
     Shared(Rc<dyn GraphOps>, Rc<RowIndex>),
 }
 
-/// What a chunk needs of another one.
-struct Other {
-    chunk: usize,
-    /// Rows of that one.
-    take: RowIndex,
-    /// Where they stand among the sources.
-    put: Range<usize>,
-}
-
 /// What one rank of a stage has of the nodes that a chunk's edges touch.
 #[derive(Default)]
 struct Touched {
     nodes: Vec<u32>,
+    /// Where they are among the rank's rows of all chunks, and how many these are.
+    rows: Vec<u32>,
+    all: usize,
     own: Range<usize>,
-    /// Another chunk, how many rows of it this rank has, which are needed, and where they stand among `nodes`.
-    others: Vec<(usize, usize, Vec<u32>, Range<usize>)>,
+    /// Other chunks, and where their nodes stand among `nodes`.
+    others: Vec<(usize, Range<usize>)>,
 }
 
 impl Chunk {
@@ -97,27 +92,31 @@ impl Chunk {
                 (Edges::Shared(spread(strategy, &shared, link, features)?, Rc::new(rows)), ids)
             }
         };
-        let Touched { nodes, own, others } = std::mem::take(&mut touched[way]);
-        let other = |(chunk, rows, take, put)| -> Result<Other> {
-            Ok(Other { chunk, take: RowIndex::new(device, rows, take)?, put })
-        };
-        let others = others.into_iter().map(other).collect::<Result<_>>()?;
-        Ok(Self { edges, ids, sources: nodes.len(), own, others })
+        let Touched { rows, all, own, others, .. } = std::mem::take(&mut touched[way]);
+        Ok(Self { edges, ids, sources: RowIndex::new(device, all, rows)?, own, others })
     }
 
     pub(super) fn rows(&self) -> usize {
         self.own.len()
     }
 
-    /// The rows of all sources that this rank has: the chunk's own, and what `rows` gives of the others.
-    pub(super) fn assemble(&self, own: &Matrix, mut rows: impl FnMut(usize) -> Result<Matrix>) -> Result<Matrix> {
-        let (device, cols) = (own.device(), own.cols());
-        let mut all = device.uninit(OP, self.sources, cols, own.dtype(), Tag::Activations)?;
-        device.backend().copy_part(own, 0, &mut all, self.own.start * cols, self.own.len() * cols)?;
-        for other in &self.others {
-            device.backend().gather_rows_at(&rows(other.chunk)?, &other.take, &mut all, other.put.start)?;
-        }
+    /// The rows of all sources that this rank has, of its rows of all chunks.
+    pub(super) fn assemble(&self, from: &Matrix) -> Result<Matrix> {
+        let (device, cols) = (from.device(), from.cols());
+        let mut all = device.uninit(OP, self.sources.len(), cols, from.dtype(), Tag::Activations)?;
+        device.backend().gather_rows(from, &self.sources, &mut all)?;
         Ok(all)
+    }
+
+    /// Where gradients of sources go: to those of the chunks that `is_fresh`.
+    pub(super) fn fresh(&self, device: &Device, is_fresh: impl Fn(usize) -> bool) -> Result<RowIndex> {
+        let fresh = self.others.iter().filter(|(chunk, _)| is_fresh(*chunk));
+        self.sources.part(device, fresh.map(|(_, range)| range.clone()))
+    }
+
+    /// The chunks that its edges come from, beside itself.
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> {
+        self.others.iter().map(|(chunk, _)| *chunk)
     }
 
     /// Attention, where `bring` makes the rows of all sources of the chunk's own.
@@ -172,18 +171,17 @@ fn touched(chunk: usize, needed: &[Vec<u32>], cuts: &[usize], (way, ways): (usiz
     let mut all = Touched::default();
     for (other, needed) in needed.iter().enumerate() {
         let (rows, first) = (cuts[other * ways + way]..cuts[other * ways + way + 1], all.nodes.len());
-        if other == chunk {
-            all.nodes.extend(rows.map(|row| row as u32));
-            all.own = first..all.nodes.len();
-            continue;
-        }
         let place = |row: usize| needed.partition_point(|k| (*k as usize) < row);
-        let needed = &needed[place(rows.start)..place(rows.end)];
-        if !needed.is_empty() {
-            let take = needed.iter().map(|row| row - rows.start as u32).collect();
-            all.nodes.extend(needed);
-            all.others.push((other, rows.len(), take, first..all.nodes.len()));
+        if other == chunk {
+            all.nodes.extend(rows.clone().map(|row| row as u32));
+            all.own = first..all.nodes.len();
+        } else {
+            all.nodes.extend(&needed[place(rows.start)..place(rows.end)]);
+            all.others.extend((all.nodes.len() > first).then(|| (other, first..all.nodes.len())));
         }
+        let (start, before) = (rows.start, all.all);
+        all.rows.extend(all.nodes[first..].iter().map(|row| (*row as usize - start + before) as u32));
+        all.all += rows.len();
     }
     all
 }
@@ -220,13 +218,15 @@ impl ChunkOps {
     fn bring(&self, tape: &mut Tape, call: Call, x: &Var) -> Result<Var> {
         let (number, value) = (self.number, x.value());
         let mut tables = self.tables.borrow_mut();
-        if !tape.is_replaying() {
+        if tape.is_replaying() {
+            tables.turn_back(call)?;
+        } else {
             tables.give(call, number, value)?;
         }
         if tables.chunks() == 1 {
             return Ok(x.clone());
         }
-        let all = self.chunk.assemble(value, |other| tables.rows(call, other, number))?;
+        let all = self.chunk.assemble(tables.seen(call)?)?;
         let (chunk, tables) = (Rc::clone(&self.chunk), Rc::clone(&self.tables));
         Ok(tape.push(&[x], all, || BringBackward { number, call, chunk, tables }))
     }
@@ -244,11 +244,7 @@ impl Backward for BringBackward {
         let Some(g) = grads.output(0) else { return Ok(()) };
         let Self { number, call, chunk, tables } = *self;
         let (device, mut tables, cols) = (grads.device().clone(), tables.borrow_mut(), g.cols());
-        for other in &chunk.others {
-            if tables.is_fresh(other.chunk, number) {
-                tables.add(call, other.chunk, (&g, other.put.start), &other.take)?;
-            }
-        }
+        tables.add(call, number, &chunk, &g)?;
         let mut own = device.uninit(OP, chunk.own.len(), cols, g.dtype(), Tag::Activations)?;
         device.backend().copy_part(&g, chunk.own.start * cols, &mut own, 0, chunk.own.len() * cols)?;
         tables.take(call, number, &mut own)?;

@@ -7,18 +7,17 @@ use super::share::Shared;
 use super::{Cpu, host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::rows::{Groups, RowIndex, RowKernels, expect_rows};
+use crate::ops::rows::{Groups, RowIndex, RowKernels};
 
 const OP: &str = "rows";
 
 impl RowKernels for Cpu {
-    fn gather_rows_at(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, at: usize) -> Result<()> {
-        let (cols, rows, index) = (x.cols(), index.num_rows(), index.index());
+    fn gather_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()> {
+        let (cols, rows, index) = (x.cols(), index.num_rows(), index.whole()?);
         x.expect(OP, "x", rows, cols)?;
-        expect_rows(y, "y", (at, index.len()), cols)?;
+        y.expect(OP, "y", index.len(), cols)?;
         by_dtype!(x.dtype(), T => {
-            let (x, y) = (host::<T>(OP, "x", x)?, &mut host_mut::<T>(OP, "y", y)?[at * cols..][..index.len() * cols]);
-            let y = Shared::new(y);
+            let (x, y) = (host::<T>(OP, "x", x)?, Shared::new(host_mut::<T>(OP, "y", y)?));
             Blocks::new(index.len(), cols).each(|_, rows| {
                 // SAFETY: blocks of rows are disjoint.
                 let y = unsafe { y.part(span(&rows, cols)) };
@@ -30,13 +29,13 @@ impl RowKernels for Cpu {
         })
     }
 
-    fn scatter_rows_from(&self, x: &Matrix, from: usize, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
+    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
         let (rows, cols) = y.shape();
-        expect_rows(x, "x", (from, index.index().len()), cols)?;
+        x.expect(OP, "x", index.len(), cols)?;
         y.expect(OP, "y", index.num_rows(), cols)?;
         let groups = index.groups();
         by_dtype!(x.dtype(), T => {
-            let (x, y) = (&host::<T>(OP, "x", x)?[from * cols..], Shared::new(host_mut::<T>(OP, "y", y)?));
+            let (x, y) = (host::<T>(OP, "x", x)?, Shared::new(host_mut::<T>(OP, "y", y)?));
             Blocks::new(rows, cols).each(|_, rows| {
                 // SAFETY: blocks of rows are disjoint.
                 let y = unsafe { y.part(span(&rows, cols)) };

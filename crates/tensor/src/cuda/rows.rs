@@ -10,12 +10,12 @@ use super::compile::{Defines, Source};
 use super::elementwise::typed;
 use super::launch::THREADS;
 use super::shape::RowShape;
-use super::{Cuda, place, place_mut, source};
+use super::{Cuda, source};
 use crate::backend::Memory;
 use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::ops::rows::{RowIndex, RowKernels, expect_rows};
+use crate::ops::rows::{RowIndex, RowKernels};
 
 const OP: &str = "rows";
 pub(super) static MERGE: Source = source!("merge");
@@ -124,10 +124,10 @@ fn padded<X: Zeroable>(mut list: Vec<X>) -> Vec<X> {
 }
 
 impl RowKernels for Cuda {
-    fn gather_rows_at(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, at: usize) -> Result<()> {
-        let (rows, cols, dtype) = (index.index().len(), x.cols(), x.dtype());
+    fn gather_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()> {
+        let (rows, cols, dtype) = (index.whole()?.len(), x.cols(), x.dtype());
         x.expect(OP, "x", index.num_rows(), cols)?;
-        expect_rows(y, "y", (at, rows), cols)?;
+        y.expect(OP, "y", rows, cols)?;
         typed(OP, "y", y, dtype)?;
         let held = self.resident_rows(index)?;
         let shape = RowShape::new(rows, cols, dtype);
@@ -135,17 +135,16 @@ impl RowKernels for Cuda {
             .rowwise(OP, "gather_rows", shape, dtype)?
             .read("x", x)?
             .arg(held.index.device_ptr(&self.stream).0)
-            .arg(place_mut(self, OP, "y", y)? + (at * cols * dtype.size()) as u64)
+            .write("y", y)?
             .arg(rows as i64)
             .arg(cols as i32);
         // SAFETY: the arguments are those of the kernel, which stays inside the shapes; indices are below the number of rows of x.
-        // Vectors are no wider than a row is a multiple of, so that they are aligned from any row on.
         unsafe { launch.run(shape.grid(), THREADS, 0) }
     }
 
-    fn scatter_rows_from(&self, x: &Matrix, from: usize, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
+    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
         let (cols, dtype) = (y.cols(), y.dtype());
-        expect_rows(x, "x", (from, index.index().len()), cols)?;
+        x.expect(OP, "x", index.len(), cols)?;
         y.expect(OP, "y", index.num_rows(), cols)?;
         typed(OP, "x", x, dtype)?;
         if !add {
@@ -157,7 +156,7 @@ impl RowKernels for Cuda {
         let shape = RowShape::new(counts.pieces, cols, dtype);
         let launch = self
             .rowwise(OP, "scatter_pieces", shape, dtype)?
-            .arg(place(self, OP, "x", x)? + (from * cols * dtype.size()) as u64)
+            .read("x", x)?
             .arg(held.pieces.device_ptr(&self.stream).0)
             .arg(held.positions.device_ptr(&self.stream).0)
             .write("y", y)?

@@ -189,19 +189,19 @@ impl ResidualKernels for Dry {
     }
 }
 
-/// How many rows an index lists, and the bytes that so many rows of `x` have.
+/// How many rows of an index count, and the bytes that so many rows of `x` have.
 fn listed(index: &RowIndex, x: &Matrix) -> (usize, usize) {
-    let rows = index.index().len();
+    let rows = index.counted();
     (rows, rows * x.cols() * x.dtype().size())
 }
 
 impl RowKernels for Dry {
-    fn gather_rows_at(&self, x: &Matrix, index: &RowIndex, _: &mut Matrix, _: usize) -> Result<()> {
+    fn gather_rows(&self, x: &Matrix, index: &RowIndex, _: &mut Matrix) -> Result<()> {
         let (rows, bytes) = listed(index, x);
         self.tell("gather rows", x.dtype(), false, Kind::Stream { read: bytes, written: bytes, rows })
     }
 
-    fn scatter_rows_from(&self, x: &Matrix, _: usize, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
+    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
         let (rows, bytes) = listed(index, x);
         if add {
             // As many rows are read and written as are added.

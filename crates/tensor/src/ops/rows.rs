@@ -4,6 +4,7 @@
 //! backward half of the other. The index is prepared once ([`RowIndex`]): positions are grouped by the row they point to, so that
 //! a scatter writes each row once, adding in order of position. No atomics, the same bits every time.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::device::{Charge, Device};
@@ -18,6 +19,8 @@ const OP: &str = "rows";
 #[derive(Debug)]
 pub struct RowIndex {
     rows: usize,
+    entries: usize,
+    /// Empty where only some of the entries count.
     index: Vec<u32>,
     groups: Groups,
     /// A copy where the kernels are, if that is not the host; made by the backend at first use.
@@ -45,27 +48,39 @@ impl RowIndex {
             return Err(problem(format!("index {k} is row {i}, but there are {rows} rows")));
         }
         let count = u32::try_from(index.len()).map_err(|_| problem(format!("{} indices", index.len())))?;
-        let mut positions: Vec<u32> = (0..count).collect();
-        positions.sort_by_key(|k| (index[*k as usize], *k));
-        let (mut targets, mut starts) = (Vec::new(), Vec::new());
-        for (at, k) in (0..count).zip(&positions) {
-            let target = index[*k as usize];
-            if targets.last() != Some(&target) {
-                targets.push(target);
-                starts.push(at);
+        let groups = Groups::new(&index, (0..count).collect());
+        Ok(Self::with_groups(device, rows, index.len(), index, groups))
+    }
+
+    /// The same list, of which only the entries in `ranges` count: for scattering alone. Ranges must not overlap.
+    pub fn part(&self, device: &Device, ranges: impl Iterator<Item = Range<usize>>) -> Result<Self> {
+        let mut positions = Vec::new();
+        for range in ranges {
+            if range.end > self.index.len() {
+                let problem = format!("entries {range:?} of a list of {}", self.index.len());
+                return Err(Error::Argument { op: OP, problem });
             }
+            positions.extend(range.start as u32..range.end as u32);
         }
-        starts.push(count);
+        let groups = Groups::new(&self.index, positions);
+        Ok(Self::with_groups(device, self.rows, self.entries, Vec::new(), groups))
+    }
+
+    fn with_groups(device: &Device, rows: usize, entries: usize, index: Vec<u32>, groups: Groups) -> Self {
+        let Groups { targets, starts, positions } = &groups;
         let bytes = 4 * (index.len() + targets.len() + starts.len() + positions.len());
-        let charge = device.charge(Tag::Graph, bytes as u64);
-        Ok(Self {
+        let _charge = device.charge(Tag::Graph, bytes as u64);
+        #[cfg(feature = "cuda")]
+        let resident = std::cell::OnceCell::new();
+        Self {
             rows,
+            entries,
             index,
-            groups: Groups { targets, starts, positions },
+            groups,
             #[cfg(feature = "cuda")]
-            resident: Default::default(),
-            _charge: charge,
-        })
+            resident,
+            _charge,
+        }
     }
 
     /// Rows of the matrix that the list points into.
@@ -73,9 +88,35 @@ impl RowIndex {
         self.rows
     }
 
-    /// The list.
+    /// The list; nothing if it is a [part](RowIndex::part).
     pub fn index(&self) -> &[u32] {
         &self.index
+    }
+
+    /// Entries of the list, whether they count or not: rows of what is scattered by it.
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Whether the list has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Entries that count.
+    pub(crate) fn counted(&self) -> usize {
+        self.groups.positions.len()
+    }
+
+    /// The list, for gathering.
+    ///
+    /// # Errors
+    /// If it is a part: nobody knows what the other rows are.
+    pub(crate) fn whole(&self) -> Result<&[u32]> {
+        if self.index.len() == self.entries {
+            return Ok(&self.index);
+        }
+        Err(Error::Argument { op: OP, problem: "a part of a list is for scattering alone".into() })
     }
 
     #[cfg(feature = "cuda")]
@@ -90,8 +131,23 @@ impl RowIndex {
 }
 
 impl Groups {
+    /// Of a list, by those `positions` that count, which increase.
+    fn new(index: &[u32], mut positions: Vec<u32>) -> Self {
+        positions.sort_by_key(|k| (index[*k as usize], *k));
+        let (mut targets, mut starts) = (Vec::new(), Vec::new());
+        for (at, k) in (0..).zip(&positions) {
+            let target = index[*k as usize];
+            if targets.last() != Some(&target) {
+                targets.push(target);
+                starts.push(at);
+            }
+        }
+        starts.push(positions.len() as u32);
+        Self { targets, starts, positions }
+    }
+
     /// The listed rows within `rows`, each with the positions that list it.
-    pub(crate) fn within(&self, rows: std::ops::Range<usize>) -> impl Iterator<Item = (usize, &[u32])> {
+    pub(crate) fn within(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, &[u32])> {
         let at = |row: usize| self.targets.partition_point(|t| (*t as usize) < row);
         let (first, end) = (at(rows.start), at(rows.end));
         self.targets[first..end]
@@ -103,31 +159,11 @@ impl Groups {
 
 /// What a backend does with rows.
 pub trait RowKernels {
-    /// `y[at + k] = x[index[k]]`. Other rows of `y` stay as they are.
-    fn gather_rows_at(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, at: usize) -> Result<()>;
+    /// `y[k] = x[index[k]]`.
+    fn gather_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()>;
 
-    /// `y[i] = Σ x[from + k]` over all k with `index[k] = i`, added to what `y` holds if `add`.
-    fn scatter_rows_from(&self, x: &Matrix, from: usize, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()>;
-
-    /// All rows of `y` are gathered.
-    fn gather_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()> {
-        y.expect(OP, "y", index.index.len(), x.cols())?;
-        self.gather_rows_at(x, index, y, 0)
-    }
-
-    /// All rows of `x` are scattered.
-    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
-        x.expect(OP, "x", index.index.len(), y.cols())?;
-        self.scatter_rows_from(x, 0, index, y, add)
-    }
-}
-
-/// Fails unless `m` has `count` rows of `cols` elements from row `first` on.
-pub(crate) fn expect_rows(m: &Matrix, what: &'static str, (first, count): (usize, usize), cols: usize) -> Result<()> {
-    if m.cols() == cols && first.checked_add(count).is_some_and(|end| end <= m.rows()) {
-        return Ok(());
-    }
-    Err(Error::Shape { op: OP, what, got: m.shape(), expected: (first.saturating_add(count), cols) })
+    /// `y[i] = Σ x[k]` over all k that count with `index[k] = i`, added to what `y` holds if `add`.
+    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()>;
 }
 
 /// The rows of `x` that `index` lists.
@@ -233,36 +269,35 @@ mod tests {
         assert_eq!(f64s(scatter(&mut tape, &y, &index).unwrap().value()), [1.0, 0.0, 6.0, 0.0]);
     }
 
-    fn parts_are_gathered_and_scattered(device: &Device) {
+    fn what_counts_of_a_list_is_scattered(device: &Device) {
         // Rows of every alignment.
         for cols in [1, 2, 3, 4, 8, 20] {
-            let index = RowIndex::new(device, 4, vec![2, 2, 0]).unwrap();
+            let index = RowIndex::new(device, 4, vec![2, 2, 0, 3, 2]).unwrap();
             let numbers =
                 |first: usize, rows: usize| (first..first + rows * cols).map(|k| k as f32).collect::<Vec<_>>();
-            let (x, y) = (numbers(0, 4), numbers(1000, 7));
+            let (x, y) = (numbers(0, 4), numbers(1000, 5));
+            let [mut sums, from] =
+                [(4, &x), (5, &y)].map(|(rows, m)| device.upload(rows, cols, m, Tag::Activations).unwrap());
+            let part = index.part(device, [1..3, 4..5].into_iter()).unwrap();
+            device.backend().scatter_rows(&from, &part, &mut sums, true).unwrap();
             let row = |of: &[f32], k: usize| of[k * cols..][..cols].to_vec();
-            let [from, mut to] =
-                [(4, &x), (7, &y)].map(|(rows, m)| device.upload(rows, cols, m, Tag::Activations).unwrap());
-            device.backend().gather_rows_at(&from, &index, &mut to, 3).unwrap();
-            let gathered =
-                [row(&y, 0), row(&y, 1), row(&y, 2), row(&x, 2), row(&x, 2), row(&x, 0), row(&y, 6)].concat();
-            assert_eq!(to.to_vec::<f32>().unwrap(), gathered);
-
-            let mut sums = from;
-            device.backend().scatter_rows_from(&to, 4, &index, &mut sums, true).unwrap();
             let add = |a: Vec<f32>, b: Vec<f32>| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
-            let third = add(add(row(&x, 2), row(&x, 2)), row(&x, 0));
-            let scattered = [add(row(&x, 0), row(&y, 6)), row(&x, 1), third, row(&x, 3)].concat();
-            assert_eq!(sums.to_vec::<f32>().unwrap(), scattered);
+            let third = add(add(row(&x, 2), row(&y, 1)), row(&y, 4));
+            let wanted = [add(row(&x, 0), row(&y, 2)), row(&x, 1), third, row(&x, 3)].concat();
+            assert_eq!(sums.to_vec::<f32>().unwrap(), wanted);
 
-            assert!(device.backend().gather_rows_at(&sums, &index, &mut to, 5).is_err());
-            assert!(device.backend().scatter_rows_from(&to, 5, &index, &mut sums, true).is_err());
-            assert!(device.backend().gather_rows_at(&sums, &index, &mut to, usize::MAX).is_err());
-            assert_eq!(to.to_vec::<f32>().unwrap(), gathered, "refused before anything is written");
+            let mut to = device.upload(5, cols, &y, Tag::Activations).unwrap();
+            let e = device.backend().gather_rows(&sums, &part, &mut to).unwrap_err().to_string();
+            assert!(e.contains("scattering alone"), "{e}");
+            assert!(index.part(device, std::iter::once(3..6)).is_err());
+            let mut wrong = device.upload(3, cols, &y[..3 * cols], Tag::Activations).unwrap();
+            assert!(device.backend().scatter_rows(&wrong, &part, &mut sums, true).is_err());
+            assert!(device.backend().gather_rows(&sums, &index, &mut wrong).is_err());
+            assert_eq!(sums.to_vec::<f32>().unwrap(), wanted, "refused before anything is written");
         }
     }
 
-    crate::ops::tests::on_every_device!(parts_are_gathered_and_scattered);
+    crate::ops::tests::on_every_device!(what_counts_of_a_list_is_scattered);
 
     #[test]
     fn rows_that_are_not_there_are_refused() {
