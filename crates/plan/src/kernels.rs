@@ -277,6 +277,13 @@ impl Kernel {
         (self.us_per_call, self.us_in_queue, self.us_recorded) = (later(seconds), queued.map(later), recorded.map(later));
     }
 
+    /// The host waits for it, `seconds` each time, or `recorded` where what is before it has been recorded.
+    pub(crate) fn wait(&mut self, seconds: f64, recorded: f64) {
+        self.us_per_call += seconds / MICRO;
+        self.us_in_queue.iter_mut().for_each(|rate| *rate += seconds / MICRO);
+        self.us_recorded.iter_mut().for_each(|rate| *rate += recorded / MICRO);
+    }
+
     fn rates_mut(&mut self) -> [&mut f64; RATES] {
         [
             &mut self.us_per_call,

@@ -31,8 +31,12 @@ use program::{Length, Program, groups, play, programs, rehearse, replay, rows_of
 /// Steps of each program; the first, which meets cold caches and a new pool, is not counted. Of the others the shortest counts:
 /// what disturbs a kernel only makes it longer.
 const STEPS: usize = 3;
+/// The same on a GPU, where steps are short, and a call that is waited for takes now less, now more.
+const STEPS_ON_A_GPU: usize = 6;
 /// Seconds that are added to every time before it is weighed: below, clocks and caches say more than kernels.
 const GRAIN: f64 = 5e-6;
+/// What is done once in a step: the host asks for the length of all gradients, and nothing is queued until it knows.
+const ONCE: &str = "square sums";
 /// A kernel is fitted by itself if it was seen doing this many different amounts of work, else it follows its kind.
 const ENOUGH: usize = 12;
 
@@ -91,6 +95,7 @@ impl Probe {
         // A thread's own time is not disturbed by what else the machine does.
         let alone = place == Place::Cpu && rayon::current_num_threads() == 1 && rayon::current_thread_index().is_some();
         let clock = if alone { cpu_time } else { wall_time };
+        let steps = if place == Place::Cpu { STEPS } else { STEPS_ON_A_GPU };
         let mut least = vec![Least { calls: Vec::new(), whole: f64::INFINITY, recorded: f64::INFINITY }; self.programs.len()];
         for _ in 0..rounds {
             let mut played = self.graphs.iter().zip(&mut least);
@@ -106,7 +111,7 @@ impl Probe {
                     if let Some(comm) = comm {
                         comm.barrier(LABEL)?;
                     }
-                    play(program, rows, &device, STEPS, |step| {
+                    play(program, rows, &device, steps, |step| {
                         let times = timings.take();
                         if step > 0 {
                             shorten(&mut least.calls, times.iter().map(|t| t.seconds));
@@ -115,21 +120,23 @@ impl Probe {
                     if program.alone.is_some() {
                         let device = place.open(precision)?;
                         let rows = rows_of(program, graph, &device, None)?;
-                        let whole = untimed(&device, clock, |done| play(program, &rows, &device, 2 * STEPS, done))?;
-                        let again = untimed(&device, clock, |done| replay(program, &rows, &device, 2 * STEPS, done))?;
+                        let whole = untimed(&device, clock, |done| play(program, &rows, &device, 2 * steps, done))?;
+                        let again = untimed(&device, clock, |done| replay(program, &rows, &device, 2 * steps, done))?;
                         (least.whole, least.recorded) = (least.whole.min(whole), least.recorded.min(again));
                     }
                     task.add(1);
                 }
             }
         }
-        // What is between two calls: more than nothing where the processor computes; less where a device need not be waited for.
-        let between = |length: Length, all: fn(&Least) -> f64| {
+        // Of every program of some length, its calls and what it takes beside them: more than nothing where the processor computes;
+        // less where a device need not be waited for.
+        let beside = |length: Length, all: fn(&Least) -> f64| -> Vec<(f64, f64)> {
             let of_length = self.programs.iter().zip(&least).filter(|(program, _)| program.alone == Some(length));
             let timed = of_length.map(|(_, least)| (all(least), &least.calls));
             let timed = timed.filter(|(whole, calls)| whole.is_finite() && !calls.is_empty());
-            middle(timed.map(|(whole, calls)| (whole - calls.iter().sum::<f64>()) / calls.len() as f64).collect())
+            timed.map(|(whole, calls)| (calls.len() as f64, whole - calls.iter().sum::<f64>())).collect()
         };
+        let between = |points: Vec<(f64, f64)>| middle(points.iter().map(|(calls, seconds)| seconds / calls).collect());
         // Where a device makes other calls than a dry one, nobody knows which is which.
         let known = self
             .works
@@ -148,11 +155,23 @@ impl Probe {
         }
         let mut kernels = rates(&samples, caches);
         let whole = |least: &Least| least.whole;
-        let called = between(Length::Short, whole).unwrap_or(0.0);
-        let queued = between(Length::Long, whole).filter(|_| place != Place::Cpu);
-        // Where calls are short, what lies between those of a recording shows best.
-        let recorded = between(Length::Short, |least| least.recorded);
-        kernels.iter_mut().for_each(|kernel| kernel.delay(called, queued, recorded));
+        let short = beside(Length::Short, whole);
+        if place == Place::Cpu {
+            let called = between(short).unwrap_or(0.0);
+            kernels.iter_mut().for_each(|kernel| kernel.delay(called, None, None));
+        } else {
+            let (called, step) = line(&short);
+            let queued = between(beside(Length::Long, whole));
+            // Where calls are short, what lies between those of a recording shows best.
+            let recorded = Some(beside(Length::Short, |least| least.recorded)).filter(|points| !points.is_empty());
+            let recorded = recorded.map(|points| line(&points));
+            for kernel in &mut kernels {
+                kernel.delay(called, queued, recorded.map(|(each, _)| each));
+                if kernel.op.as_deref() == Some(ONCE) {
+                    kernel.wait(step, recorded.map_or(0.0, |(_, step)| step));
+                }
+            }
+        }
         Ok(Measured { kernels, caches, message })
     }
 }
@@ -193,6 +212,19 @@ fn untimed(
         before = now;
     })?;
     Ok(waited.map(|()| least)?)
+}
+
+/// The line through `points` that half of them are above: how fast it rises, and from where; nothing from below zero. (The median of
+/// the slopes between any two points, and of what that leaves.)
+fn line(points: &[(f64, f64)]) -> (f64, f64) {
+    let pairs = points.iter().enumerate().flat_map(|(k, a)| points[k + 1..].iter().map(move |b| (a, b)));
+    let slopes = pairs.filter(|(a, b)| a.0 != b.0).map(|(a, b)| (b.1 - a.1) / (b.0 - a.0));
+    let through_zero = || middle(points.iter().map(|(x, y)| y / x).collect()).unwrap_or(0.0);
+    let Some(slope) = middle(slopes.collect()) else { return (through_zero(), 0.0) };
+    match middle(points.iter().map(|(x, y)| y - slope * x).collect()) {
+        Some(start) if start > 0.0 => (slope, start),
+        _ => (through_zero(), 0.0),
+    }
 }
 
 fn middle(mut numbers: Vec<f64>) -> Option<f64> {
@@ -332,6 +364,17 @@ mod tests {
     use super::*;
 
     const ALL: Caches = Caches { near: 1e9, last: 1e9, kept: 1e9 };
+
+    #[test]
+    fn a_line_is_found_whatever_a_few_points_say() {
+        let points = [(10.0, 25.0), (20.0, 45.0), (21.0, 47.0), (30.0, 900.0), (40.0, 85.0)];
+        assert_eq!(line(&points), (2.0, 5.0));
+        // Less than nothing is not waited for.
+        assert_eq!(line(&[(10.0, -20.0), (20.0, -60.0)]).1, 20.0);
+        assert_eq!(line(&[(10.0, -20.0), (20.0, -30.0)]).1, 0.0);
+        assert_eq!(line(&[(10.0, 30.0), (10.0, 30.0)]), (3.0, 0.0));
+        assert_eq!(line(&[]), (0.0, 0.0));
+    }
 
     #[test]
     fn rates_of_kernels_come_out_of_their_times() {
