@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use graphweft_graph::partition::Existing;
 use graphweft_graph::progress::Progress;
+use graphweft_parallel::Strategy;
 use graphweft_plan::candidates::name_of;
 use graphweft_plan::explain::{self, ms};
 use graphweft_plan::search::{Assessed, Prediction};
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use crate::device::Choice;
 use crate::plot;
 use crate::ranks::{self, Spread};
+use crate::size;
 use crate::train::{Origin, draft};
 use crate::ui::{Ui, bytes, count, table};
 use probe::Target;
@@ -42,6 +44,10 @@ pub(crate) struct Args {
     /// Model: gt, gcn, sage, gat, …, mlp
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
+
+    /// Bytes that a rank may use, with --strategy isolated, e.g. 8GiB: decides the number of chunks
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, conflicts_with = "simulate")]
+    memory: Option<u64>,
 
     /// Machine to plan for: a shipped profile, such as h200x8, or a file [default: this one, measured once]
     #[arg(long, alias = "hardware", value_name = "NAME|FILE")]
@@ -76,7 +82,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         requires = "output",
-        conflicts_with_all = ["data", "graph", "features", "classes", "simulate", "plot", "profile", "model"]
+        conflicts_with_all = ["data", "graph", "features", "classes", "simulate", "plot", "profile", "model", "memory"]
     )]
     probe: bool,
 
@@ -98,6 +104,9 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     if let Some(profile) = &args.profile {
         flags.set("parallel", "profile", profile.as_str())?;
     }
+    if let Some(memory) = args.memory {
+        flags.set("isolated", "memory", i64::try_from(memory)?)?;
+    }
     let config = draft(&args.settings, &args.origin, args.model.as_deref(), &flags)?.finish()?;
     let place = (args.device.place_of(&config.parallel, ui), config.compute.precision.into());
     let existing = if args.replace { Existing::Replace } else { Existing::Keep };
@@ -117,14 +126,20 @@ fn plan(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
     let Some(profile) = planner::profile(config, world, world.leads(), &progress)? else { return Ok(()) };
     let planner = Planner { config, ranks: world.ranks(), data: &data, graph: &graph, profile: &profile };
-    let Planned { found, memory, .. } = planner.plan(ui)?;
+    let Planned { plan, found, memory } = planner.plan(ui)?;
     let (nodes, edges) = (data.graph.num_dst() as u64, data.graph.num_edges() as u64);
-    let size = format!("{}: {} nodes, {} edges", data.name, count(nodes), count(edges));
+    let chunks = plan.partition.filter(|_| plan.strategy == Strategy::Isolated).map(|division| division.parts as u64);
+    let in_chunks = chunks.map_or(String::new(), |chunks| format!(" in {} chunks", count(chunks)));
+    let size = format!("{}: {} nodes, {} edges{in_chunks}", data.name, count(nodes), count(edges));
     let title = title(config, &size, world.ranks(), &profile);
     if let Some(path) = &args.plot {
         figure::write(path, &title, &found, memory)?;
     }
-    ui.result(&to_json(&found, &data.name, world.ranks(), memory, &profile), || text(&found, &title, &profile))
+    let mut json = to_json(&found, &data.name, world.ranks(), memory, &profile);
+    if let Some(chunks) = chunks {
+        json["chunks"] = chunks.into();
+    }
+    ui.result(&json, || text(&found, &title, &profile))
 }
 
 fn title(config: &Config, graph: &str, ranks: usize, profile: &Profile) -> String {

@@ -79,7 +79,7 @@ fn a_graph_may_be_described() {
     };
     let curve = scratch.path("scaling.svg");
     let papers = "nodes=1.1e8,edges=3.2e9,features=128,classes=172,alpha=0.6";
-    let json = simulate(papers, "16", &["--scaling", &curve]);
+    let json = simulate(papers, "8", &["--scaling", &curve]);
     assert!(json["choice"]["time_ms"].as_f64().unwrap() > 100.0);
     assert!(fs::read_to_string(curve).unwrap().contains("seconds per epoch"));
     // As many edges as anyone has, on as many ranks as there may be.

@@ -55,12 +55,10 @@ impl<T: Pod> Buf<T> {
 }
 
 impl<T> Buf<T> {
-    /// Bytes that this array holds in memory of its own: 0 for a mapped file, whose pages belong to the page cache.
-    pub fn owned_bytes(&self) -> usize {
-        match &self.0 {
-            Repr::Owned(v) => v.capacity() * size_of::<T>(),
-            Repr::Mapped { .. } => 0,
-        }
+    /// Whether its bytes are those of a file, whose pages belong to the page cache.
+    #[cfg(test)]
+    pub(crate) fn is_mapped(&self) -> bool {
+        matches!(self.0, Repr::Mapped { .. })
     }
 }
 

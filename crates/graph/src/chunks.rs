@@ -16,13 +16,14 @@
 //! ```
 //!
 //! [`prepare`] writes such a folder with a fixed budget of memory (beside a few bytes per node), and goes on where it was
-//! interrupted; [`Chunks::open`] maps it. A graph whose ids are ranges already ([`Chunks::contiguous`]) needs no copy at all, and
+//! interrupted; [`Chunks::open`] maps it, and [`Chunks::check`] says whether it is of its dataset as that is now. A graph whose ids are ranges already ([`Chunks::contiguous`]) needs no copy at all, and
 //! a small one is divided in memory ([`Chunks::divided`]).
 //!
 //! A [`Piece`] is what is trained on: a chunk, perhaps with a second one, and the *halo*, the sources of their edges that are in
 //! neither. Rows of the two chunks have all their edges, rows of the halo have none. [`Piece::coverage`] says how much of a
 //! node's surroundings that is.
 
+mod check;
 mod coverage;
 mod piece;
 mod store;

@@ -19,6 +19,7 @@ mod cache;
 pub mod chunks;
 mod csr;
 pub mod dataset;
+pub mod durable;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;

@@ -81,12 +81,6 @@ impl Philox {
         (self.bits(counter) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Four numbers of [0, 1) with 24 random bits each.
-    #[inline]
-    pub fn uniforms(&self, counter: u64) -> [f32; 4] {
-        self.words(counter).map(|w| (w >> 8) as f32 * (1.0 / (1u32 << 24) as f32))
-    }
-
     /// Four independent numbers of the standard normal distribution, by the transform of Box and Muller.
     #[inline]
     pub fn normals(&self, counter: u64) -> [f32; 4] {
@@ -240,8 +234,6 @@ mod tests {
         let count = 100_000u64;
         let mean = (0..count).map(|k| random.uniform(k)).sum::<f64>() / count as f64;
         assert!((mean - 0.5).abs() < 0.005, "{mean}");
-        let mean = (0..count).flat_map(|k| random.uniforms(k)).map(f64::from).sum::<f64>() / (4 * count) as f64;
-        assert!((mean - 0.5).abs() < 0.003, "{mean}");
         let mut bins = [0u32; 7];
         (0..count).for_each(|k| bins[random.below(k, 7) as usize] += 1);
         let expected = count as f64 / 7.0;

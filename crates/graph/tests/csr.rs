@@ -133,13 +133,6 @@ proptest! {
         cutting_out::<u32>(&e, &seeds, hops);
         cutting_out::<u64>(&e, &seeds, hops);
     }
-
-    #[test]
-    fn ids_of_another_width_name_the_same_graph(e in edges(40)) {
-        let g = e.csr::<u32>();
-        prop_assert_eq!(g.with_ids::<u64>(), e.csr::<u64>());
-        prop_assert_eq!(g.with_ids::<u64>().with_ids::<u32>(), g);
-    }
 }
 
 #[test]

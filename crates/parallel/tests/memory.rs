@@ -92,7 +92,7 @@ impl Graph {
 
 #[test]
 fn a_ring_holds_little_more_than_its_share() {
-    Graph::new("rmat:13:50").falls();
+    Graph::new("rmat:12:50").falls();
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_ring_holds_little_more_than_its_share_of_a_large_graph() {
 
 #[test]
 fn others_hold_what_their_formulas_say() {
-    let (graph, ranks, layers) = (Graph::new("rmat:13:50"), 4, 4.0);
+    let (graph, ranks, layers) = (Graph::new("rmat:12:50"), 4, 4.0);
     let nodes = graph.0.num_dst() as f64;
     let parts = graph.parts(ranks);
     let pulled = |rank| {

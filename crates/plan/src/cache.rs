@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use graphweft_graph::cache_folder;
+use graphweft_graph::{cache_folder, durable};
 use graphweft_tensor::Place;
 use sha2::{Digest, Sha256};
 
@@ -66,14 +66,10 @@ impl Machine {
         Profile::read(&self.file()?).ok()
     }
 
-    /// Keeps a profile. Where nothing can be kept, such as a home that cannot be written, every run probes for itself.
+    /// Keeps a profile. Where nothing can be kept, every run probes for itself.
     pub fn keep(&self, profile: &Profile) -> Result<()> {
-        let Some(file) = self.file() else { return Ok(()) };
-        let text = profile.to_toml()?;
-        let part = file.with_extension(format!("{}.part", std::process::id()));
-        let written = file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&part, text));
-        if written.and_then(|()| fs::rename(&part, &file)).is_err() {
-            let _ = fs::remove_file(&part);
+        if let Some(file) = self.file() {
+            durable::keep(&file, profile.to_toml()?.as_bytes());
         }
         Ok(())
     }

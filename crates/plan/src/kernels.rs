@@ -274,7 +274,8 @@ impl Kernel {
     /// `recorded` where it has recorded the call.
     pub(crate) fn delay(&mut self, seconds: f64, queued: Option<f64>, recorded: Option<f64>) {
         let later = |by: f64| (self.us_per_call + by / MICRO).max(0.0);
-        (self.us_per_call, self.us_in_queue, self.us_recorded) = (later(seconds), queued.map(later), recorded.map(later));
+        (self.us_per_call, self.us_in_queue, self.us_recorded) =
+            (later(seconds), queued.map(later), recorded.map(later));
     }
 
     /// The host waits for it, `seconds` each time, or `recorded` where what is before it has been recorded.

@@ -96,7 +96,8 @@ impl Probe {
         let alone = place == Place::Cpu && rayon::current_num_threads() == 1 && rayon::current_thread_index().is_some();
         let clock = if alone { cpu_time } else { wall_time };
         let steps = if place == Place::Cpu { STEPS } else { STEPS_ON_A_GPU };
-        let mut least = vec![Least { calls: Vec::new(), whole: f64::INFINITY, recorded: f64::INFINITY }; self.programs.len()];
+        let mut least =
+            vec![Least { calls: Vec::new(), whole: f64::INFINITY, recorded: f64::INFINITY }; self.programs.len()];
         for _ in 0..rounds {
             let mut played = self.graphs.iter().zip(&mut least);
             for group in groups(&self.programs) {

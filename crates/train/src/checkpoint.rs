@@ -26,11 +26,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use graphweft_graph::Error as Bad;
 use graphweft_graph::partition::Partition;
+use graphweft_graph::{Error as Bad, durable};
 use serde::{Deserialize, Serialize};
 
-use crate::durable;
 use crate::error::Result;
 use crate::metrics::read_score;
 use crate::schedule::Plateau;

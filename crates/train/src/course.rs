@@ -12,7 +12,7 @@ use crate::checkpoint::{Scores, Tensors};
 use crate::config::Config;
 use crate::data::Data;
 use crate::error::Result;
-use crate::isolated::Pieces;
+use crate::isolated::{Pieces, is_out_of_core};
 use crate::layer_wise::{LayerWise, Scored};
 use crate::learner::{Learner, Phases, Report};
 use crate::metrics::Metric;
@@ -78,7 +78,7 @@ impl Course {
         };
         let Some(chunks) = chunks else { return Ok(Self(Kind::Whole(whole()?))) };
         let pieces = Box::new(Pieces::new(rank, data, chunks, split, config)?);
-        if rank.count() > 1 || chunks.count() == 1 || !config.model.follows_edges() {
+        if !is_out_of_core(rank, chunks, config) {
             return Ok(Self(Kind::Pieces(pieces, whole()?)));
         }
         let rows = LayerWise::new(rank, data, chunks, config, folder)?;

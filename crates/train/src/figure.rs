@@ -3,13 +3,11 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use graphweft_graph::Error;
+use graphweft_graph::{Error, durable};
 use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
-
-use crate::durable;
 
 const PANEL: (u32, u32) = (760, 500);
 const TITLE_HEIGHT: u32 = 56;

@@ -16,6 +16,7 @@
 //!
 //! Scores are exact: on the whole graph, through `ring` on several ranks, [layer by layer](crate::layer_wise) on one.
 
+mod halo;
 mod loader;
 mod memory;
 mod timetable;
@@ -24,6 +25,7 @@ mod unread;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use graphweft_comm::threads;
 use graphweft_graph::chunks::Chunks;
 use graphweft_graph::dataset::Split;
 use graphweft_model::Shape;
@@ -38,9 +40,15 @@ use crate::shard::{Lesson, Shard};
 use loader::Loader;
 use timetable::{Timetable, Visit};
 
-pub(crate) use loader::{Loaded, Seeds, gather};
+pub(crate) use halo::Allowance;
+pub(crate) use loader::{Loaded, Seeds, gather, shape};
 pub(crate) use memory::{Demand, size};
 pub(crate) use unread::Unread;
+
+/// Whether a rank never has all rows at once: exams then go through some rows after others.
+pub(crate) fn is_out_of_core(rank: &Rank, chunks: &Chunks, config: &Config) -> bool {
+    rank.count() == 1 && chunks.count() > 1 && config.model.follows_edges()
+}
 
 /// The pieces that a rank learns from.
 pub(crate) struct Pieces {
@@ -127,7 +135,12 @@ impl Pieces {
         }
         if let Some(next) = self.timetable.next(epoch, step, self.epochs) {
             let loader = Arc::clone(&self.loader);
-            self.coming = Some((next, std::thread::spawn(move || loader.load(&next))));
+            let load = move || {
+                // The core of this rank is busy with the piece at hand.
+                threads::unpin();
+                loader.load(&next)
+            };
+            self.coming = Some((next, std::thread::spawn(load)));
         }
     }
 }

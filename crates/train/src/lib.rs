@@ -21,7 +21,6 @@ pub mod config;
 pub mod course;
 pub mod data;
 mod decision;
-mod durable;
 pub mod emulation;
 mod error;
 pub mod figure;

@@ -141,13 +141,7 @@ impl Plan {
         let plan = Self { strategy, ranks, why, partition: Some(division), ..Self::local(config.compute.remat) };
         let folder = config.data.path.as_ref().map(|path| chunks::folder(Path::new(path), method, count));
         if let Some(folder) = folder.filter(|folder| folder.exists()) {
-            let (stored, recipe) = Chunks::open(&folder)?;
-            let same = (recipe.symmetrise, recipe.self_loops) == (config.data.symmetrise, config.data.self_loops);
-            if !same || stored.graph().num_edges() != graph.num_edges() {
-                let problem = "these chunks are of another graph, or were made with other data.symmetrise or \
-                               data.self_loops";
-                return Err(Bad::bad(&folder, "chunks", problem, "remove the folder and create it again").into());
-            }
+            let stored = stored_chunks(config, &folder, graph, progress)?;
             let parts = if ranks > 1 { Some(Arc::new(stored.partition()?)) } else { None };
             return Ok(Self { chunks: Some(folder), parts, ..plan });
         }
@@ -157,6 +151,14 @@ impl Plan {
         }
         let (division, parts) = divide(config, count, graph, progress)?;
         Ok(Self { partition: Some(division), parts: Some(Arc::new(parts)), ..plan })
+    }
+
+    /// Whether a plan of before can be followed: stored chunks must be those of the graph as it is now.
+    ///
+    /// # Errors
+    /// If they are not.
+    pub(crate) fn check_chunks(&self, config: &Config, graph: &Csr<u32>, progress: &dyn Progress) -> Result<()> {
+        self.chunks.as_ref().map_or(Ok(()), |folder| stored_chunks(config, folder, graph, progress).map(|_| ()))
     }
 
     /// The graph in chunks, where the strategy learns from pieces.
@@ -213,6 +215,21 @@ pub(crate) fn chunk_parts(shape: Option<Stages>, ranks: usize, config: &Config) 
         return Err(Error::setting("parallel.strategy", problem, "choose pipeline: a stage for every rank"));
     }
     Ok(config.pipeline.chunks_for(count).saturating_mul(ways))
+}
+
+/// The chunks in a folder, if they are of this graph.
+fn stored_chunks(config: &Config, folder: &Path, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Chunks> {
+    let (stored, recipe) = Chunks::open(folder)?;
+    let same = (recipe.symmetrise, recipe.self_loops) == (config.data.symmetrise, config.data.self_loops);
+    let sizes = |graph: &Csr<u32>| (graph.num_dst(), graph.num_edges());
+    if !same || sizes(stored.graph()) != sizes(graph) {
+        let problem = "these chunks are of another graph, or were made with other data.symmetrise or data.self_loops";
+        return Err(Bad::bad(folder, "chunks", problem, "remove the folder and create it again").into());
+    }
+    if let Some(data) = &config.data.path {
+        stored.check(folder, Path::new(data), graph, progress)?;
+    }
+    Ok(stored)
 }
 
 /// A stored partition, or one made now.

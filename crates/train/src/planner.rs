@@ -21,6 +21,7 @@ use graphweft_tensor::{DType, Work};
 use crate::config::{Choice, Config};
 use crate::data::Data;
 use crate::error::{Error, Result};
+use crate::isolated;
 use crate::plan::{Division, Plan, Predicted, Trial, chunk_parts, divide};
 use crate::rehearsal::Stage;
 use crate::world::World;
@@ -64,11 +65,25 @@ struct Divided {
 }
 
 impl Planner<'_> {
-    /// Rehearses and chooses.
+    /// Rehearses and chooses. As in a run, memory that is given for pieces decides the number of chunks.
     ///
     /// # Errors
     /// If nothing fits, or the graph cannot be divided.
     pub fn plan(&self, progress: &dyn Progress) -> Result<Planned> {
+        let mut config = self.config.clone();
+        config.parallel.ranks = Some(self.ranks as u64);
+        isolated::size(&mut config, self.data)?;
+        Planner { config: &config, ..*self }.choose(progress)
+    }
+
+    fn choose(&self, progress: &dyn Progress) -> Result<Planned> {
+        let in_chunks = match self.config.parallel.strategy {
+            // One rank that goes through chunks divides the graph as no other strategy would.
+            Choice::Named(Strategy::Isolated) if self.ranks == 1 => {
+                Some(Plan::unplanned(self.config, 1, &self.data.graph, progress)?)
+            }
+            _ => None,
+        };
         let divided = if self.ranks == 1 { Vec::new() } else { self.divisions(progress)? };
         let best = divided.iter().map(|d| d.alpha).fold(f64::INFINITY, f64::min);
         let (hopeful, hopeless): (Vec<&Divided>, Vec<&Divided>) = divided
@@ -104,7 +119,14 @@ impl Planner<'_> {
         };
         let stage = Stage::new(self.data, self.graph);
         let chunked = RefCell::default();
-        let actors = Actors { planner: self, stage, divided: &divided, chunked: &chunked, refusal: RefCell::default() };
+        let actors = Actors {
+            planner: self,
+            stage,
+            divided: &divided,
+            chunked: &chunked,
+            in_chunks: in_chunks.as_ref(),
+            refusal: RefCell::default(),
+        };
         let found = search(&space, &actors, &facts, progress).map_err(|e| match (e, actors.refusal.take()) {
             // What a run would say.
             (Planning::Impossible { .. }, Some(refusal)) => refusal,
@@ -117,17 +139,15 @@ impl Planner<'_> {
             (chosen.division, chosen.parts) = self.chunks(&chunked, chosen.division.method, count)?;
         }
         let timed = !self.profile.kernels.is_empty();
+        let (partition, parts) = chosen.map(|d| (d.division, d.parts)).unzip();
         let plan = Plan {
             strategy: candidate.strategy,
             ranks: self.ranks,
             why: found.why.clone(),
             remat: candidate.remat,
-            partition: chosen.as_ref().map(|d| d.division.clone()),
-            chunks: None,
             predicted: Some(predicted(&prediction, timed)),
-            measured: None,
             trials: trials(&found, self.config.parallel.measure as usize, timed),
-            parts: chosen.map(|d| d.parts),
+            ..in_chunks.unwrap_or(Plan { partition, parts, ..Plan::local(candidate.remat) })
         };
         Ok(Planned { plan, found, memory })
     }
@@ -206,7 +226,7 @@ fn trials(found: &Found, count: usize, timed: bool) -> Vec<Trial> {
 }
 
 /// The plan for a run in all processes of `world`: what is asked for, or the planner's choice. `data` and `graph` as for
-/// [`Planner`].
+/// [`Planner`]; `tell` hears, in a line each, what was tried and does not fit.
 ///
 /// # Errors
 /// As [`Planner::plan`]; elsewhere than in the process that leads, [`Error::Refused`].
@@ -216,10 +236,11 @@ pub fn shared(
     data: &Arc<Data>,
     graph: &Prepared,
     progress: &Arc<dyn Progress>,
+    tell: &dyn Fn(&str),
 ) -> Result<Plan> {
     let profile = profile_for(config, world, world.leads(), progress);
     let plan = world.leads().then(|| decide(config, world.ranks(), data, graph, profile?.as_ref(), &**progress));
-    decide_by_measuring(Plan::share(world, plan)?, config, world, data, graph)
+    decide_by_measuring(Plan::share(world, plan)?, config, world, (data, graph), tell)
 }
 
 /// A profile, where a strategy is to be chosen; see [`profile`].
@@ -256,6 +277,8 @@ struct Actors<'a> {
     stage: Stage<'a>,
     divided: &'a [Divided],
     chunked: &'a RefCell<Vec<Chunked>>,
+    /// For one rank that goes through chunks.
+    in_chunks: Option<&'a Plan>,
     /// The last one.
     refusal: RefCell<Option<Error>>,
 }
@@ -274,8 +297,11 @@ impl Rehearse for Actors<'_> {
                 }
                 (_, divided) => divided.map(|d| Arc::clone(&d.parts)),
             };
-            let strategy = candidate.strategy;
-            let plan = Plan { strategy, remat: candidate.remat, ranks, parts, ..Plan::local(candidate.remat) };
+            let Candidate { strategy, remat, .. } = *candidate;
+            let plan = match self.in_chunks {
+                Some(plan) => Plan { remat, ..plan.clone() },
+                None => Plan { strategy, remat, ranks, parts, ..Plan::local(remat) },
+            };
             self.stage.rehearse(&config, &plan)
         };
         let rehearsal = rehearsal().map_err(|e| {

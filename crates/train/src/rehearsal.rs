@@ -4,7 +4,8 @@
 //! once with what is done only once, such as agreeing on who sends what, and once more, which is what is reported. No feature,
 //! label or weight is read; of the data, only sizes, the graph and the structure of sparse features matter. Memory and messages
 //! are those of a real run, to the byte; times come from what a [`Work`] costs and from a [`Network`], any number of them
-//! ([`Rehearsal::times`]).
+//! ([`Rehearsal::times`]). One thing is left out: where one rank learns from several chunks, exams go through files, some rows after
+//! others, and only learning is rehearsed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,7 +26,7 @@ use graphweft_tensor::{DType, Device, Usage, Work};
 use crate::config::Config;
 use crate::data::Data;
 use crate::error::Result;
-use crate::isolated::Unread;
+use crate::isolated::{self, Allowance, Unread, is_out_of_core};
 use crate::learner::Learner;
 use crate::pipeline::{self, Plant};
 use crate::plan::Plan;
@@ -143,10 +144,11 @@ impl<'a> Stage<'a> {
         let split = data.split_name(config.data.split.as_deref()).and_then(|name| data.split(&name, config.run.seed));
         // Where there are no labels, all rows count.
         let (split, chunks) = (split.ok(), plan.chunks(&data.graph)?);
-        let scene = Scene { config, data, graph, plan, chunks: chunks.as_ref(), split };
+        let allowance = if chunks.is_some() { Some(Allowance::new(data, config)?) } else { None };
+        let scene = Scene { config, data, graph, plan, chunks: chunks.as_ref().zip(allowance.as_ref()), split };
         // Stages have layers, not rows.
         let in_stages = matches!(plan.strategy, Strategy::Pipeline { .. });
-        let layouts = match plan.parts.as_ref().filter(|_| !in_stages) {
+        let layouts = match plan.parts.as_ref().filter(|_| !in_stages && plan.ranks > 1) {
             Some(parts) => Some(self.layouts(parts, plan.ranks)?),
             None => None,
         };
@@ -181,8 +183,8 @@ struct Scene<'a> {
     data: &'a Data,
     graph: &'a Prepared,
     plan: &'a Plan,
-    /// For learning from pieces.
-    chunks: Option<&'a Chunks>,
+    /// For learning from pieces, with how much of the halo they have.
+    chunks: Option<(&'a Chunks, &'a Allowance)>,
     /// Which nodes are learned from.
     split: Option<&'a Split>,
 }
@@ -220,25 +222,38 @@ impl Scene<'_> {
         if let Strategy::Pipeline { .. } = self.plan.strategy {
             return self.play_stage(rank, recorder, meter, lesson);
         }
-        let strategy = (&self.plan.strategy, layout);
-        let shard = Shard::with_layout(rank, self.data, self.graph, strategy, self.config)?;
-        let lesson = lesson(&shard)?;
-        // A rank that learns from pieces has these rows all the same, for exams.
         let mut pieces = self.chunks.map(|chunks| Unread::new(rank, self.data, chunks, self.config, self.split));
-        let mut learner = Learner::new(rank, shard.shape, self.config)?;
+        // A rank that learns from pieces has its rows of the whole graph all the same, for exams, unless these go through files.
+        let whole = match self.chunks {
+            Some((chunks, _)) if is_out_of_core(rank, chunks, self.config) => None,
+            _ => {
+                let strategy = (&self.plan.strategy, layout);
+                let shard = Shard::with_layout(rank, self.data, self.graph, strategy, self.config)?;
+                let lesson = lesson(&shard)?;
+                Some((shard, lesson))
+            }
+        };
+        let shape = match &whole {
+            Some((shard, _)) => shard.shape,
+            None => isolated::shape(self.data, &self.config.model, self.config.run.seed)?,
+        };
+        let mut learner = Learner::new(rank, shape, self.config)?;
         meter.start(rank.device());
         for epoch in 1..=2 {
             recorder.take();
             rank.reset_sent();
-            match &mut pieces {
-                Some(pieces) => {
+            match (&mut pieces, &whole) {
+                (Some(pieces), whole) => {
                     pieces.learn(&mut learner, epoch)?;
-                    if epoch == 1 {
+                    if let (1, Some((shard, _))) = (epoch, whole) {
                         // What the first exam makes of those rows stays.
-                        let _ = learner.logits(&shard)?;
+                        let _ = learner.logits(shard)?;
                     }
                 }
-                None => learner.learn(&shard, &lesson, epoch, self.config.train.lr, &mut |_, _| ()).map(|_| ())?,
+                (None, Some((shard, lesson))) => {
+                    learner.learn(shard, lesson, epoch, self.config.train.lr, &mut |_, _| ())?;
+                }
+                (None, None) => {}
             }
         }
         let (peak, sent, log) = (meter.stop(), rank.sent(), recorder.take());

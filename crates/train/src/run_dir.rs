@@ -25,13 +25,12 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use graphweft_graph::Error as Bad;
 use graphweft_graph::npy::NpyWriter;
+use graphweft_graph::{Error as Bad, durable};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoints, Scores};
 use crate::config::RunConfig;
-use crate::durable;
 use crate::error::Result;
 use crate::metrics::read_score;
 use crate::pipeline::Divergence;

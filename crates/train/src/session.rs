@@ -234,7 +234,10 @@ impl Session<'_> {
             Some(before) => Some(before.and_then(|Before { folder, from, plan }| {
                 let ranks = self.world.ranks();
                 let plan = match plan {
-                    Some(plan) => plan,
+                    Some(plan) => {
+                        plan.check_chunks(config, &self.data.graph, &*self.observer)?;
+                        plan
+                    }
                     None => {
                         let profile = profile?;
                         self.go_on(&folder, from.as_ref())?;
@@ -246,7 +249,8 @@ impl Session<'_> {
             })),
         };
         let Decision { folder, plan, from } = self.world.share(decision)?;
-        let plan = planner::decide_by_measuring(plan, config, self.world, &self.data, &graph)?;
+        let tell = |line: &str| self.observer.note(line);
+        let plan = planner::decide_by_measuring(plan, config, self.world, (&self.data, &graph), &tell)?;
         match config.parallel.strategy {
             Choice::Named(asked) if plan.strategy == Strategy::Local && asked != Strategy::Local => {
                 self.observer.note(&format!("there is one rank, which does all by itself: {asked} is not used"));

@@ -196,6 +196,39 @@ fn stored_chunks_give_what_chunks_in_memory_give() {
 }
 
 #[test]
+fn stored_chunks_of_other_features_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("data");
+    "sbm:200:3:6:f=8".parse::<Spec>().unwrap().write(0, &folder, &Silent).unwrap();
+    let mut config = isolated(1, 4, &[]);
+    (config.data.graph, config.data.path) = (None, Some(folder.to_str().unwrap().into()));
+    let Options { method, parts, balance, order, seed } = Options::new(Method::Random, 4);
+    let self_loops = config.data.self_loops;
+    let recipe = Recipe { method, chunks: parts, balance, order, seed, symmetrise: false, self_loops };
+    let target = chunks::folder(&folder, method, parts);
+    chunks::prepare(&Dataset::open(&folder).unwrap(), &recipe, &target, 1 << 20, &Silent).unwrap();
+    let (whole, half) = (dir.path().join("whole"), dir.path().join("half"));
+    fresh(&config, &whole);
+    stopped(&config, &half, &Start::New, 4);
+    // The same graph and labels, other features.
+    let other = dir.path().join("other");
+    "sbm:200:3:6:f=8".parse::<Spec>().unwrap().write(9, &other, &Silent).unwrap();
+    fs::rename(other.join("feat.npy"), folder.join("feat.npy")).unwrap();
+    let refused = |message: String| {
+        assert!(message.contains("random-4/feat.npy") && message.contains("row "), "{message}");
+        assert!(message.contains("partition --chunks"), "{message}");
+    };
+    let error = |path: &str, start: &Start| run(&config, &dir.path().join(path), start, Watch::default()).unwrap_err();
+    refused(error("new", &Start::New).to_string());
+    refused(error("half", &Start::Newest).to_string());
+    let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
+    let trained = Arc::new(Trained::open(&whole, None).unwrap());
+    refused(trained.evaluate(&World::alone(), &data, &Silent).unwrap_err().to_string());
+    fs::remove_dir_all(&target).unwrap();
+    fresh(&config, &dir.path().join("again"));
+}
+
+#[test]
 fn memory_decides_the_chunks_and_is_kept_to() {
     let dir = tempfile::tempdir().unwrap();
     let data = ["data.graph=sbm:20000:4:8:f=32", "model.name=sage", "model.layers=3", "train.epochs=2"];

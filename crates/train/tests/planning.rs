@@ -79,7 +79,7 @@ fn where_rows_are_needed_everywhere_heads_are_shared() {
 
 #[test]
 fn where_memory_is_short_one_ranks_rows_come_at_a_time() {
-    let config = settings("rmat:12:64", &[]);
+    let config = settings("rmat:11:64", &[]);
     let all = planned(&config, 4, &slow()).unwrap();
     let smallest = |ring: bool| {
         let is = |s: Strategy| matches!(s, Strategy::Ring { .. }) == ring;
@@ -88,7 +88,7 @@ fn where_memory_is_short_one_ranks_rows_come_at_a_time() {
     };
     assert!(!matches!(all.plan.strategy, Strategy::Ring { .. }), "{}", all.plan.why);
     // Between what ring and the next need when everything is computed again.
-    let layers = settings("rmat:12:64", &["compute.remat=layer"]);
+    let layers = settings("rmat:11:64", &["compute.remat=layer"]);
     let all = planned(&layers, 4, &slow()).unwrap();
     let peak = |ring: bool| {
         let is = |s: Strategy| matches!(s, Strategy::Ring { .. }) == ring;
@@ -146,13 +146,50 @@ fn pieces_are_chosen_only_where_that_is_allowed() {
     assert_eq!(allowed.plan.strategy, Strategy::Isolated, "{}", allowed.plan.why);
     assert!(allowed.plan.why.contains("approximate"), "{}", allowed.plan.why);
     let [whole, pieces] = [exact, allowed].map(|found| found.found.choice.1);
-    assert!(pieces.sent < whole.sent / 4 && pieces.seconds < whole.seconds);
+    assert!(pieces.sent < whole.sent / 4 && pieces.seconds < whole.seconds, "{pieces:?}\n{whole:?}");
     // A graph that is only described is treated the same.
     let graph = "nodes=1e7,edges=1e9,features=64,classes=10,alpha=1".parse().unwrap();
     let config = settings("grid:2:2", &["parallel.allow_approximate=true", "isolated.halo=0.2"]);
     let found = simulate(&config, 8, &graph, &slower(), &Silent).unwrap();
     assert_eq!(found.choice.0.strategy, Strategy::Isolated, "{}", found.why);
     assert!(found.candidates.iter().any(|a| a.feasible && !is_pieces(&a)));
+}
+
+#[test]
+fn memory_for_pieces_decides_the_chunks_that_are_planned() {
+    let dir = tempfile::tempdir().unwrap();
+    let graph = "sbm:6000:4:8:f=32";
+    let limit = planned(&settings(graph, &[]), 1, &slow()).unwrap().found.choice.1.peak.total() / 3;
+    let memory = format!("isolated.memory={limit}");
+    let pieces = ["parallel.strategy=isolated", "parallel.partition=contiguous", "train.epochs=2", &memory];
+    for ranks in [1, 2] {
+        let in_ranks = format!("parallel.ranks={ranks}");
+        let config = settings(graph, &[&pieces[..], &[&in_ranks]].concat());
+        let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+        let prepared = config.model.prepare(data.graph.clone(), 0).unwrap();
+        let (profile, config) = (&slow(), &config);
+        let found = Planner { config, ranks, data: &data, graph: &prepared, profile }.plan(&Silent).unwrap();
+        let run = fresh(config, &dir.path().join(&in_ranks));
+        let [chunks, taken] = [&found.plan, &run.plan].map(|plan| plan.partition.as_ref().unwrap().parts);
+        assert!(chunks == taken && chunks > 2, "{chunks} for {taken}");
+        let peak = found.found.choice.1.peak.total();
+        let taken = run.runs[0].cost.tolls.iter().map(|toll| toll.peak.total()).max().unwrap();
+        match ranks {
+            // Scores are made some rows after others, which is not rehearsed.
+            1 => assert!(peak <= limit && peak <= taken && peak > limit / 4, "{peak} of {limit}, {taken} in a run"),
+            _ => assert_eq!(peak, taken),
+        }
+        // Without labels it is the same.
+        let unread = planned(config, ranks, profile).unwrap().plan;
+        assert!(unread.partition.unwrap().parts > 2);
+    }
+    let refused = |found: graphweft_train::Result<()>| {
+        let message = found.unwrap_err().to_string();
+        assert!(message.contains("isolated.memory") && message.contains("remedy"), "{message}");
+    };
+    refused(planned(&settings(graph, &[&memory]), 2, &slow()).map(|_| ()));
+    let described = "nodes=1e7,edges=1e9,features=64,classes=10".parse().unwrap();
+    refused(simulate(&settings(graph, &pieces), 2, &described, &slow(), &Silent).map(|_| ()));
 }
 
 #[test]

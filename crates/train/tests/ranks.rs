@@ -277,7 +277,7 @@ fn faulty(config: &Config, dir: &Path, faults: &[Fault]) -> Result<Summary> {
 #[test]
 fn a_lost_rank_is_named_and_the_last_checkpoint_loads() {
     let dir = tempfile::tempdir().unwrap();
-    let config = on("gather", 3, &["parallel.deadline=2", "run.checkpoint_every=1", "train.epochs=9"]);
+    let config = on("gather", 3, &["parallel.deadline=1", "run.checkpoint_every=1", "train.epochs=9"]);
     let whole = dir.path().join("whole");
     fresh(&config, &whole);
     for (k, fault) in [

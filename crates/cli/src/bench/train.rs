@@ -13,6 +13,7 @@ use graphweft_graph::progress::Progress;
 use graphweft_graph::{Csr, Error};
 use graphweft_parallel::Strategy;
 use graphweft_tensor::{DType, Timings, Usage};
+use graphweft_train::Error as Training;
 use graphweft_train::config::{Choice, Config, Draft};
 use graphweft_train::course::{Course, Material};
 use graphweft_train::data::{Data, Target};
@@ -158,8 +159,12 @@ struct Measured {
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let mut config = args.config()?;
     if config.parallel.strategy == Choice::Named(Strategy::Isolated) {
-        let what = "--strategy isolated: epochs are timed here in which every rank learns from all its rows";
-        return Err(Error::request(what, "use `graphweft train`, which says what its epochs take").into());
+        return Err(not_timed("--strategy isolated").into());
+    }
+    if config.isolated.memory.is_some() {
+        let problem = "only the strategy isolated keeps to it, whose epochs are not timed here";
+        let remedy = "leave it out, or use `graphweft train`, which says what its epochs take";
+        return Err(Training::setting("isolated.memory", problem, remedy).into());
     }
     let place = args.common.device.place_of(&config.parallel, ui);
     if let Some(first) = args.emulate.first() {
@@ -174,6 +179,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     ranks::enter(&config.parallel, config.parallel.ranks, place, ui, |world, ui| time(args, &config, &[], world, ui))
 }
 
+/// Why pieces are refused, however they were asked for.
+fn not_timed(asked: &str) -> Error {
+    let what = format!("{asked}: epochs are timed here in which every rank learns from all its rows");
+    Error::request(what, "use `graphweft train`, which says what its epochs take")
+}
+
 /// `places` are the names of those elsewhere.
 fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) -> anyhow::Result<()> {
     let world = &if args.kernels { world.timing_kernels() } else { world };
@@ -182,7 +193,11 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
     let data = Arc::new(data);
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
     let progress: Arc<dyn Progress> = Arc::new(ui.clone());
-    let plan = planner::shared(config, world, &data, &graph, &progress)?;
+    let plan = planner::shared(config, world, &data, &graph, &progress, &|line| ui.note(line))?;
+    if plan.strategy == Strategy::Isolated {
+        let chosen = || not_timed("--allow-approximate, by which isolated was chosen").into();
+        return Err(if world.leads() { chosen() } else { Training::Refused.into() });
+    }
     let mut config = config.clone();
     config.compute.remat = plan.remat;
     let profile = if args.kernels { planner::profile(&config, world, world.leads(), &progress)? } else { None };

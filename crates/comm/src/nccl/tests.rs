@@ -102,7 +102,7 @@ fn a_rank_that_fails_is_named_by_all() {
 #[test]
 fn a_rank_that_hangs_is_named_by_all() {
     let hang = || {
-        thread::sleep(Duration::from_secs(5));
+        thread::sleep(Duration::from_secs(3));
         Ok(())
     };
     everyone_blames(1, Duration::from_secs(1), hang);

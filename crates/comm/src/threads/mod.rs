@@ -20,6 +20,8 @@ use crate::error::{Error, Result};
 use pin::Cores;
 use world::{Failure, Part, World};
 
+pub use pin::unpin;
+
 /// How ranks are run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {

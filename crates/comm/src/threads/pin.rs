@@ -47,6 +47,16 @@ fn pin(core: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
+/// Lets the calling thread run on every core that the process may use. One that a rank has started is pinned as that rank is.
+#[cfg(target_os = "linux")]
+pub fn unpin() {
+    use rustix::thread::{sched_getaffinity, sched_setaffinity};
+    // The process's number is that of its main thread, which is never pinned.
+    if let Ok(set) = sched_getaffinity(Some(rustix::process::getpid())) {
+        let _ = sched_setaffinity(None, &set);
+    }
+}
+
 #[cfg(not(target_os = "linux"))]
 fn allowed() -> Vec<usize> {
     Vec::new()
@@ -54,6 +64,10 @@ fn allowed() -> Vec<usize> {
 
 #[cfg(not(target_os = "linux"))]
 fn pin(_: usize) {}
+
+/// Nothing is pinned here.
+#[cfg(not(target_os = "linux"))]
+pub fn unpin() {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -65,11 +79,17 @@ mod tests {
         assert!(Cores::for_ranks(cores.len() + 1, 1).0.is_empty());
         assert!(Cores::for_ranks(2, cores.len()).0.is_empty());
         assert!(Cores::for_ranks(1, 1).0.is_empty());
-        let last = cores.len() - 1;
+        let (last, all) = (cores.len() - 1, cores.clone());
         let pinned = std::thread::spawn(move || {
             Cores(cores.into()).pin(last);
-            allowed().len()
+            let inherited = std::thread::spawn(|| {
+                let before = allowed();
+                unpin();
+                (before, allowed())
+            });
+            (allowed(), inherited.join().unwrap())
         });
-        assert_eq!(pinned.join().unwrap(), 1);
+        let own = vec![all[last]];
+        assert_eq!(pinned.join().unwrap(), (own.clone(), (own, all)));
     }
 }

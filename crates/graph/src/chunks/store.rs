@@ -6,8 +6,7 @@
 //! Memory: the partition (some 30 bytes per node), and the given budget, for sorting edges and for the rows of features that are
 //! put in order at a time.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -16,13 +15,14 @@ use super::Chunks;
 use crate::build::{EdgeRules, EdgeSorter, Scratch};
 use crate::csr::{AnyCsr, Csr, Permutation, SelfLoops};
 use crate::dataset::{Dataset, Dense, Features, stamp};
+use crate::durable;
 use crate::error::{Error, Result};
 use crate::npy::{Element, NpyFile, NpyWriter};
 use crate::partition::{self, Balance, Method, Options, Order, Partition};
 use crate::progress::{Progress, Unit};
 
-const ABOUT: &str = "about.toml";
-const REMEDY: &str = "remove the folder and create it again with `graphweft partition --chunks`";
+pub(super) const ABOUT: &str = "about.toml";
+pub(super) const REMEDY: &str = "remove the folder and create it again with `graphweft partition --chunks`";
 /// Edges handed to the sorter at a time.
 const EDGES: usize = 1 << 16;
 
@@ -84,8 +84,7 @@ pub fn prepare(data: &Dataset, recipe: &Recipe, dir: &Path, memory: usize, progr
     }
     // What was written here is valid by construction: opening it needs no second look.
     stamp::save(&work, &stamp::Files::of(&work)?);
-    fs::rename(&work, dir).map_err(Error::write("rename to", dir))?;
-    sync_parent(dir)
+    durable::rename(&work, dir)
 }
 
 /// The folder to work in, with what an earlier call has left of the same recipe.
@@ -98,10 +97,9 @@ fn begin(dir: &Path, recipe: &Recipe) -> Result<PathBuf> {
     if work.exists() && fs::read_to_string(&about).ok().as_ref() != Some(&text) {
         fs::remove_dir_all(&work).map_err(Error::write("remove", &work))?;
     }
-    fs::create_dir_all(&work).map_err(Error::write("create", &work))?;
+    durable::create_folder(&work)?;
     if !about.exists() {
-        let mut file = File::create(&about).map_err(Error::write("create", &about))?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(Error::write("write", &about))?;
+        durable::write_new(&about, text.as_bytes())?;
     }
     Ok(work)
 }
@@ -113,13 +111,7 @@ fn complete(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     }
     let unfinished = path.with_extension("tmp");
     make(&unfinished)?;
-    fs::rename(&unfinished, path).map_err(Error::write("rename to", path))?;
-    sync_parent(path)
-}
-
-fn sync_parent(path: &Path) -> Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent).and_then(|d| d.sync_all()).map_err(Error::write("write", parent))
+    durable::rename(&unfinished, path)
 }
 
 /// Which chunk has which nodes.
@@ -189,9 +181,8 @@ fn sort_edges(
     })?;
     sources.finish()?;
     ends.finish()?;
-    fs::rename(&unfinished, &indices).map_err(Error::write("rename to", &indices))?;
-    fs::rename(&offsets, &indptr).map_err(Error::write("rename to", &indptr))?;
-    sync_parent(&indptr)
+    durable::rename(&unfinished, &indices)?;
+    durable::rename(&offsets, &indptr)
 }
 
 /// Rows of `values` in new order: as many at a time as fit, each lot read in the order in which it lies on the disk.

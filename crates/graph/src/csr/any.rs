@@ -1,6 +1,6 @@
 //! A graph whose id width is known only at run time.
 
-use super::{Csr, NodeId};
+use super::Csr;
 
 /// A graph with `u32` ids, or with `u64` ids where it has more than 2³² nodes.
 ///
@@ -59,14 +59,5 @@ impl From<Csr<u32>> for AnyCsr {
 impl From<Csr<u64>> for AnyCsr {
     fn from(g: Csr<u64>) -> Self {
         Self::Wide(g)
-    }
-}
-
-impl<I: NodeId> Csr<I> {
-    /// The same graph with ids of another width. Every id must fit.
-    pub fn with_ids<J: NodeId>(&self) -> Csr<J> {
-        use rayon::prelude::*;
-        let indices: Vec<J> = self.indices().par_iter().map(|id| J::new(id.index())).collect();
-        Csr::from_valid(self.indptr().clone(), indices, self.num_src())
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use crate::cache::cache_folder;
+use crate::durable;
 use crate::error::{Error, Result};
 
 /// Changes when validation begins to check more.
@@ -61,8 +62,7 @@ pub(crate) fn save(dir: &Path, files: &Files) {
         return;
     }
     if let Some(path) = in_cache(dir) {
-        let _ = path.parent().map(fs::create_dir_all);
-        let _ = fs::write(path, &files.0);
+        durable::keep(&path, files.0.as_bytes());
     }
 }
 

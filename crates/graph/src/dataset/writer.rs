@@ -1,14 +1,13 @@
 //! Writing a dataset folder: everything into a temporary folder beside the target, renamed when complete.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
 use super::{Features, Labels, Meta, Split, stamp};
 use crate::csr::{AnyCsr, Csr, NodeId};
+use crate::durable;
 use crate::error::{Error, Result};
 use crate::npy::{Element, NpyWriter, write_npy};
 use crate::with_csr;
@@ -34,18 +33,7 @@ impl DatasetWriter {
             let what = format!("{} exists already", target.display());
             return Err(Error::request(what, "remove it first, or name another folder"));
         }
-        let parent = match target.parent() {
-            Some(p) if !p.as_os_str().is_empty() => p.to_path_buf(),
-            _ => PathBuf::from("."),
-        };
-        fs::create_dir_all(&parent).map_err(Error::write("create", &parent))?;
-        let work = tempfile::Builder::new()
-            .prefix(".graphweft-")
-            // Temporary folders are private by default; a dataset is for everyone whom the umask allows.
-            .permissions(fs::Permissions::from_mode(0o777))
-            .tempdir_in(&parent)
-            .map_err(Error::write("create a folder in", &parent))?;
-        Ok(Self { target: target.to_path_buf(), work })
+        Ok(Self { target: target.to_path_buf(), work: durable::folder_beside(target)? })
     }
 
     /// Where files go until the folder is complete.
@@ -99,7 +87,7 @@ impl DatasetWriter {
     /// Writes a split.
     pub fn split(&self, split: &Split) -> Result<()> {
         let dir = self.path("split").join(&split.name);
-        fs::create_dir_all(&dir).map_err(Error::write("create", &dir))?;
+        durable::create_folder(&dir)?;
         split.parts().into_iter().try_for_each(|(part, ids)| write_npy(dir.join(format!("{part}.npy")), &[], ids))
     }
 
@@ -128,20 +116,11 @@ impl DatasetWriter {
 
     /// Writes `meta.toml` and the stamp, makes everything durable and moves the folder into place.
     pub fn finish(self, meta: &Meta) -> Result<()> {
-        let path = self.path("meta.toml");
-        let mut file = File::create(&path).map_err(Error::write("create", &path))?;
-        file.write_all(meta.to_toml()?.as_bytes()).map_err(Error::write("write", &path))?;
-        file.sync_all().map_err(Error::write("write", &path))?;
+        durable::write_new(&self.path("meta.toml"), meta.to_toml()?.as_bytes())?;
         // What a writer of ours produced is valid by construction: opening it needs no second look.
         stamp::save(self.work.path(), &stamp::Files::of(self.work.path())?);
         let work = self.work.keep();
-        let moved = fs::rename(&work, &self.target).map_err(Error::write("rename to", &self.target));
-        if moved.is_err() {
-            let _ = fs::remove_dir_all(&work);
-            return moved;
-        }
-        let parent = self.target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(parent).and_then(|d| d.sync_all()).map_err(Error::write("write", parent))
+        durable::rename(&work, &self.target).inspect_err(|_| drop(fs::remove_dir_all(&work)))
     }
 }
 

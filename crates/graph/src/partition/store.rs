@@ -8,9 +8,7 @@
 //!
 //! The three are written to a temporary folder that is renamed when complete.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{Balance, Method, Options, Order, Partition, PartitionStats};
 use crate::csr::Permutation;
 use crate::dataset::Dataset;
+use crate::durable;
 use crate::error::{Error, Result};
 use crate::npy::{NpyFile, NpyWriter};
 
@@ -86,24 +85,15 @@ pub enum Existing {
 /// As [`check_target`]; and [`Error::Write`] if the disk refuses, in which case what was there before is still there.
 pub fn save(dir: &Path, partition: &Partition, about: &About, existing: Existing) -> Result<()> {
     check_target(dir, existing)?;
-    let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(parent).map_err(Error::write("create", parent))?;
-    let work = tempfile::Builder::new()
-        .prefix(".graphweft-")
-        .permissions(fs::Permissions::from_mode(0o777))
-        .tempdir_in(parent)
-        .map_err(Error::write("create a folder in", parent))?;
+    let work = durable::folder_beside(dir)?;
 
     let fresh = work.path().join("new");
-    fs::create_dir(&fresh).map_err(Error::write("create", &fresh))?;
+    durable::create_folder(&fresh)?;
     write_ids(&fresh.join("perm.npy"), partition.permutation().old_of_new())?;
     write_ids(&fresh.join("ranges.npy"), partition.ranges())?;
     let text = toml::to_string(about)
         .map_err(|e| Error::request(format!("cannot describe the partition: {e}"), "report this as a bug"))?;
-    let path = fresh.join("about.toml");
-    let mut file = File::create(&path).map_err(Error::write("create", &path))?;
-    file.write_all(text.as_bytes()).map_err(Error::write("write", &path))?;
-    file.sync_all().map_err(Error::write("write", &path))?;
+    durable::write_new(&fresh.join("about.toml"), text.as_bytes())?;
 
     // What is replaced goes into the temporary folder, which takes it away at the end.
     let old = work.path().join("old");
@@ -111,13 +101,11 @@ pub fn save(dir: &Path, partition: &Partition, about: &About, existing: Existing
     if replaced {
         fs::rename(dir, &old).map_err(Error::write("replace", dir))?;
     }
-    if let Err(e) = fs::rename(&fresh, dir) {
+    durable::rename(&fresh, dir).inspect_err(|_| {
         if replaced {
             let _ = fs::rename(&old, dir);
         }
-        return Err(Error::write("rename to", dir)(e));
-    }
-    File::open(parent).and_then(|d| d.sync_all()).map_err(Error::write("write", parent))
+    })
 }
 
 /// Whether a partition may be written to `dir`, to be asked before the work.

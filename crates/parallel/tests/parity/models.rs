@@ -10,7 +10,7 @@ use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape
 use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
-use graphweft_tensor::{DType, Device, Matrix, Tag, Tape};
+use graphweft_tensor::{DType, Device, Matrix, Parameter, Tag, Tape};
 
 use crate::ops::{f64s, operand};
 use crate::{Failure, Where, near, open, strategies};
@@ -95,15 +95,27 @@ fn train(
         losses.push(sum.to_vec::<f64>()?[0]);
         let one = device.convert("loss", &device.upload(1, 1, &[1.0f64], Tag::Workspace)?, loss.value().dtype())?;
         tape.backward(vec![(loss, one)], &[], |_| Ok(()))?;
-        for p in &parameters {
-            if let Some(mut gradient) = p.take_grad() {
-                step.ops.reduce(Total::Gradients, 0).sum(&mut gradient)?;
-                p.set_grad(Some(gradient));
-            }
-        }
+        sum_gradients(&*step.ops, device, &parameters)?;
         optimizer.step(0.01, 1.0)?;
     }
     Ok((losses, parameters.iter().map(|p| (p.name().to_string(), f64s(&p.value()))).collect()))
+}
+
+/// Sums the gradients of all ranks, in one message as trainers do: most of the time of these tests is that of messages.
+fn sum_gradients(ops: &dyn GraphOps, device: &Device, parameters: &[Rc<Parameter>]) -> Result<(), Failure> {
+    let found: Vec<_> = parameters.iter().filter_map(|p| Some((p, p.take_grad()?))).collect();
+    let Some(dtype) = found.first().map(|(_, gradient)| gradient.dtype()) else { return Ok(()) };
+    let upload = |rows, cols, x: &[f64]| device.convert("test", &device.upload(rows, cols, x, Tag::Gradients)?, dtype);
+    let all: Vec<f64> = found.iter().flat_map(|(_, gradient)| f64s(gradient)).collect();
+    let mut sum = upload(1, all.len(), &all)?;
+    ops.reduce(Total::Gradients, 0).sum(&mut sum)?;
+    let (all, mut at) = (f64s(&sum), 0);
+    for (parameter, gradient) in found {
+        let (rows, cols) = gradient.shape();
+        parameter.set_grad(Some(upload(rows, cols, &all[at..][..rows * cols])?));
+        at += rows * cols;
+    }
+    Ok(())
 }
 
 /// Some rows of a matrix.

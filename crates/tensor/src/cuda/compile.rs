@@ -5,12 +5,11 @@
 
 use std::ffi::CStr;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use cudarc::nvrtc::result::{compile_program, create_program, destroy_program, get_program_log};
 use cudarc::nvrtc::sys;
-use graphweft_graph::cache_folder;
+use graphweft_graph::{cache_folder, durable};
 use sha2::{Digest, Sha256};
 
 use super::numbers::number;
@@ -82,8 +81,8 @@ pub(super) fn machine_code(
     }
     let code = compile(source.name, &text, &options)?;
     if let Some(file) = file {
-        // Where nothing can be kept (a home that cannot be written), kernels are compiled in every process.
-        let _ = keep(&file, &code);
+        // Where nothing can be kept, kernels are compiled in every process.
+        keep(&file, &code);
     }
     Ok(code)
 }
@@ -100,22 +99,9 @@ fn kept(file: &Path) -> Option<Vec<u8>> {
     (Sha256::digest(code)[..] == *hash).then(|| code.to_vec())
 }
 
-/// Writes a file beside its place and renames it: processes that start together do not see halves.
-fn keep(file: &Path, code: &[u8]) -> std::io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    // Of each process and thread one: two GPUs may need the same.
-    let who = format!("{}-{:?}", std::process::id(), std::thread::current().id());
-    let part = file.with_extension(format!("{}.part", who.replace(['(', ')'], "")));
-    let written = fs::File::create(&part).and_then(|mut f| {
-        f.write_all(&Sha256::digest(code))?;
-        f.write_all(code)
-    });
-    let done = written.and_then(|()| fs::rename(&part, file));
-    if done.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    done
+/// Keeps code with its hash.
+fn keep(file: &Path, code: &[u8]) {
+    durable::keep(file, &[&Sha256::digest(code)[..], code].concat());
 }
 
 fn version() -> Result<(i32, i32), String> {
@@ -174,7 +160,7 @@ mod tests {
         let [file] = &files()[..] else { panic!("one file") };
         assert_eq!(kept(file), Some(first.clone()));
         // What is in the file is used: another kernel's code under this name.
-        keep(file, b"other").unwrap();
+        keep(file, b"other");
         assert_eq!(code(1), b"other");
         let mut bytes = fs::read(file).unwrap();
         bytes[HASH + 1] ^= 1;

@@ -33,7 +33,8 @@ pub(super) fn module(
         return Ok(Arc::clone(module));
     }
     let code = Ptx::from_binary(machine_code(source, defines, architecture, cache)?);
-    let module = context.load_module(code).map_err(|e| format!("cannot load the kernels of {}.cu: {e}", source.name))?;
+    let module =
+        context.load_module(code).map_err(|e| format!("cannot load the kernels of {}.cu: {e}", source.name))?;
     Ok(Arc::clone(place.insert(module)))
 }
 

@@ -1,10 +1,9 @@
 //! Residual connections, fused with what stands beside them in a transformer block.
 //!
 //! * [`residual`]: x + dropout(z);
-//! * [`post_norm`]: LN(x + dropout(z)), the block of the first transformers;
-//! * [`pre_norm`]: s = x + dropout(z) and LN(s), where s flows on and its normalisation enters the next sublayer.
+//! * [`post_norm`]: LN(x + dropout(z)), the block of the first transformers.
 //!
-//! Each is one pass over its operands, forward and backward. The norms save the sum s and μ, 1/σ of its rows; the mask of the
+//! Each is one pass over its operands, forward and backward. The norm saves the sum and μ, 1/σ of its rows; the mask of the
 //! dropout is computed again. Where nothing is dropped, x and z get the same gradient in the same memory.
 
 use crate::error::Result;
@@ -53,16 +52,19 @@ pub fn residual(tape: &mut Tape, x: &Var, z: &Var, dropout: Option<&RowDropout>)
 
 /// LN(x + dropout(z)).
 pub fn post_norm(tape: &mut Tape, x: &Var, z: &Var, dropout: Option<&RowDropout>, norm: &Norm) -> Result<Var> {
-    let f = fused(tape, x, z, dropout, norm)?;
-    Ok(tape.push(&[x, z, &f.weight, &f.bias], f.y, || f.backward))
-}
-
-/// s = x + dropout(z) and LN(s).
-pub fn pre_norm(tape: &mut Tape, x: &Var, z: &Var, dropout: Option<&RowDropout>, norm: &Norm) -> Result<[Var; 2]> {
-    let f = fused(tape, x, z, dropout, norm)?;
-    let sum = f.backward.sum.clone();
-    let [y, sum] = tape.push_many(&[x, z, &f.weight, &f.bias], [f.y, sum], || f.backward);
-    Ok([sum, y])
+    let b = branches(x, z, dropout)?;
+    let [weight, bias] = norm.on(tape, OP, x.value().cols())?;
+    let device = tape.device().clone();
+    let (mut sum, mut y) = (like(x.value(), Tag::Activations)?, like(x.value(), Tag::Activations)?);
+    let mut stats = device.uninit(OP, sum.rows(), 2, sum.dtype().compute(), Tag::Activations)?;
+    let numbers = NormNumbers { weight: weight.value(), bias: bias.value(), epsilon: norm.epsilon };
+    device.backend().residual_norm(&b, &numbers, &mut sum, &mut y, &mut stats)?;
+    Ok(tape.push(&[x, z, &weight, &bias], y, || ResidualNormBackward {
+        sum,
+        stats,
+        weight: weight.value().clone(),
+        dropout: b.dropout.cloned(),
+    }))
 }
 
 fn branches<'a>(x: &'a Var, z: &'a Var, dropout: Option<&'a RowDropout>) -> Result<Branches<'a>> {
@@ -78,50 +80,25 @@ fn like(m: &Matrix, tag: Tag) -> Result<Matrix> {
     m.device().uninit(OP, m.rows(), m.cols(), m.dtype(), tag)
 }
 
-struct Fused {
-    weight: Var,
-    bias: Var,
-    y: Matrix,
-    backward: ResidualNormBackward,
-}
-
-fn fused(tape: &mut Tape, x: &Var, z: &Var, dropout: Option<&RowDropout>, norm: &Norm) -> Result<Fused> {
-    let b = branches(x, z, dropout)?;
-    let [weight, bias] = norm.on(tape, OP, x.value().cols())?;
-    let device = tape.device().clone();
-    let (mut sum, mut y) = (like(x.value(), Tag::Activations)?, like(x.value(), Tag::Activations)?);
-    let mut stats = device.uninit(OP, sum.rows(), 2, sum.dtype().compute(), Tag::Activations)?;
-    let numbers = NormNumbers { weight: weight.value(), bias: bias.value(), epsilon: norm.epsilon };
-    device.backend().residual_norm(&b, &numbers, &mut sum, &mut y, &mut stats)?;
-    let backward = ResidualNormBackward { sum, stats, weight: weight.value().clone(), dropout: b.dropout.cloned() };
-    Ok(Fused { weight, bias, y, backward })
-}
-
 struct ResidualBackward {
     dropout: Option<RowDropout>,
 }
 
 impl Backward for ResidualBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        match grads.output(0) {
-            Some(g) => pass_on(grads, g, self.dropout.as_ref()),
-            None => Ok(()),
-        }
+        let Some(g) = grads.output(0) else { return Ok(()) };
+        // z gets it after dropout.
+        let dz = match &self.dropout {
+            None => g.clone(),
+            Some(d) => {
+                let mut dz = like(&g, Tag::Activations)?;
+                grads.device().backend().dropout(d, &g, &mut dz)?;
+                dz
+            }
+        };
+        grads.put(1, dz)?;
+        grads.put(0, g)
     }
-}
-
-/// Gives the gradient of the sum to x, and to z after dropout.
-fn pass_on(grads: &mut Grads<'_>, g: Matrix, dropout: Option<&RowDropout>) -> Result<()> {
-    let dz = match dropout {
-        None => g.clone(),
-        Some(d) => {
-            let mut dz = like(&g, Tag::Activations)?;
-            grads.device().backend().dropout(d, &g, &mut dz)?;
-            dz
-        }
-    };
-    grads.put(1, dz)?;
-    grads.put(0, g)
 }
 
 struct ResidualNormBackward {
@@ -133,21 +110,14 @@ struct ResidualNormBackward {
 
 impl Backward for ResidualNormBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(mut g) = grads.own_output(OP, 0)? else {
-            // Only the sum was used.
-            return match grads.output(1) {
-                Some(g) => pass_on(grads, g, self.dropout.as_ref()),
-                None => Ok(()),
-            };
-        };
-        let dsum = grads.output(1);
+        let Some(mut g) = grads.own_output(OP, 0)? else { return Ok(()) };
         let device = grads.device().clone();
         let new = || device.uninit(OP, 1, g.cols(), self.weight.dtype(), Tag::Gradients);
         let (mut dw, mut db) = (new()?, new()?);
         let saved = NormSaved { x: &self.sum, stats: &self.stats, weight: &self.weight };
         let mut dz = self.dropout.as_ref().map(|_| like(&g, Tag::Activations)).transpose()?;
         let dropped = self.dropout.as_ref().zip(dz.as_mut());
-        device.backend().layer_norm_backward(&saved, &mut g, dsum.as_ref(), dropped, &mut dw, &mut db)?;
+        device.backend().layer_norm_backward(&saved, &mut g, None, dropped, &mut dw, &mut db)?;
         grads.put(1, dz.unwrap_or_else(|| g.clone()))?;
         grads.put(0, g)?;
         grads.put(2, dw)?;
@@ -186,18 +156,6 @@ mod tests {
                 let d = d.as_ref();
                 check(&device, &inputs, &[], |tape, x| residual(tape, &x[0], &x[1], d)).unwrap();
                 check(&device, &inputs, &parameters, |tape, x| post_norm(tape, &x[0], &x[1], d, &norm)).unwrap();
-                // All of the outputs, then one without the other.
-                check(&device, &inputs, &parameters, |tape, x| {
-                    let [sum, y] = pre_norm(tape, &x[0], &x[1], d, &norm)?;
-                    residual(tape, &sum, &y, d)
-                })
-                .unwrap();
-                for k in [0, 1] {
-                    check(&device, &inputs, &parameters, |tape, x| {
-                        Ok(pre_norm(tape, &x[0], &x[1], d, &norm)?[k].clone())
-                    })
-                    .unwrap();
-                }
             }
         }
     }
@@ -212,20 +170,18 @@ mod tests {
         let dropped = dropout(&mut tape, &z, &half()).unwrap();
         let sum = residual(&mut tape, &x, &dropped, None).unwrap();
         let expected = layer_norm(&mut tape, &sum, &norm).unwrap();
-        let [s, y] = pre_norm(&mut tape, &x, &z, Some(&half()), &norm).unwrap();
-        let post = post_norm(&mut tape, &x, &z, Some(&half()), &norm).unwrap();
+        let s = residual(&mut tape, &x, &z, Some(&half())).unwrap();
+        let y = post_norm(&mut tape, &x, &z, Some(&half()), &norm).unwrap();
         assert_eq!(f64s(s.value()), f64s(sum.value()));
         assert_eq!(f64s(y.value()), f64s(expected.value()));
-        assert_eq!(f64s(post.value()), f64s(expected.value()));
     }
 
     fn case(shape: (usize, usize)) -> Case {
         Case::new(vec![shape; 2], vec![(1, shape.1), (1, shape.1)], |tape, x, p| {
             let norm = Norm::new(p[0].clone(), p[1].clone());
-            let [sum, y] = pre_norm(tape, &x[0], &x[1], Some(&half()), &norm)?;
             let post = post_norm(tape, &x[0], &x[1], Some(&half()), &norm)?;
             let plain = residual(tape, &x[0], &x[1], Some(&half()))?;
-            Ok(vec![sum, y, post, plain])
+            Ok(vec![post, plain])
         })
     }
 

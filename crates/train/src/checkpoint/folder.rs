@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use graphweft_graph::Error as Bad;
+use graphweft_graph::{Error as Bad, durable};
 
 use super::manifest::Manifest;
 use super::{Checkpoint, FILES, hidden, remove};
 use crate::config::RunConfig;
-use crate::durable;
 use crate::error::Result;
 
 const PREFIX: &str = "step-";

@@ -3,13 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use graphweft_graph::chunks::{Chunks, Halo, Piece};
+use graphweft_graph::chunks::{Chunks, Piece};
 use graphweft_graph::dataset::{Dense, Features, Split};
-use graphweft_graph::random::Philox;
 use graphweft_model::{ModelConfig, Prepared, Shape};
 use graphweft_tensor::Ids;
 
-use super::memory::Demand;
+use super::halo::Allowance;
 use super::timetable::Visit;
 use crate::config::{Config, Correction, IsolatedConfig, Normalise};
 use crate::data::{Data, Target};
@@ -17,8 +16,6 @@ use crate::error::Result;
 use crate::rows::{self, Rows};
 use crate::shard::{check_split, own_rows};
 
-/// Keeps draws of the halo apart from others of the same seed.
-const HALO: u64 = 0x4a10_0000_0000;
 /// Rows gathered from mapped files before their pages are given back.
 const LOT: usize = 1 << 14;
 
@@ -52,7 +49,7 @@ pub(crate) struct Loader {
     seed: u64,
     /// Whether features may be read as the chunks have them.
     in_order: bool,
-    demand: Option<Demand>,
+    allowance: Allowance,
 }
 
 impl Loader {
@@ -61,7 +58,6 @@ impl Loader {
         check_split(split)?;
         let mut seeds = chunks.new_ids(&split.train);
         seeds.sort_unstable();
-        let demand = config.isolated.memory.map(|_| Demand::of_training(data, config)).transpose()?;
         Ok(Self {
             data: Arc::clone(data),
             chunks: chunks.clone(),
@@ -70,7 +66,7 @@ impl Loader {
             model: config.model.clone(),
             seed: config.run.seed,
             in_order: config.data.normalise == Normalise::None,
-            demand,
+            allowance: Allowance::new(data, config)?,
         })
     }
 
@@ -79,14 +75,7 @@ impl Loader {
     }
 
     pub(crate) fn shape(&self) -> Result<Shape> {
-        // What the model adds to edges does not depend on the graph.
-        let one = graphweft_graph::Csr::from_valid(vec![0u64, 0], Vec::<u32>::new(), 1);
-        Ok(Shape {
-            features: self.data.features.width(),
-            positional: self.data.encoding_width(),
-            classes: self.data.classes,
-            edge_features: self.model.prepare(one, self.seed)?.width,
-        })
+        shape(&self.data, &self.model, self.seed)
     }
 
     /// How many nodes of each chunk are learned from.
@@ -103,7 +92,7 @@ impl Loader {
     pub(crate) fn load(&self, visit: &Visit) -> Result<Loaded> {
         let chunks = &self.chunks;
         let (base, other) = visit.rows(chunks);
-        let halo = self.halo(&base, other.as_ref(), visit.draw);
+        let halo = self.allowance.halo(chunks, &base, other.as_ref(), visit.draw);
         let piece = Piece::cut(chunks, base.clone(), other, &halo);
         let graph = self.model.prepare(piece.graph.clone(), self.seed)?;
         let features = match chunks.features().filter(|_| self.in_order) {
@@ -118,21 +107,6 @@ impl Loader {
         let seeds = self.seeds_of(&piece, base)?;
         self.release();
         Ok(Loaded { piece, graph, features, encodings, seeds })
-    }
-
-    /// As much of the halo as there may be.
-    fn halo(&self, base: &Range<usize>, other: Option<&Range<usize>>, draw: u64) -> Halo {
-        let own = base.len() + other.map_or(0, ExactSizeIterator::len);
-        let edges = |rows: &Range<usize>| {
-            let indptr = self.chunks.graph().indptr();
-            indptr[rows.end] - indptr[rows.start]
-        };
-        let asked = self.settings.halo_rows(own);
-        let room = self.demand.as_ref().zip(self.settings.memory).map(|(demand, memory)| {
-            let edges = edges(base) + other.map_or(0, edges);
-            usize::try_from(rounded(demand.rows_in(memory, edges))).unwrap_or(usize::MAX).saturating_sub(own)
-        });
-        halo(asked.into_iter().chain(room).min(), self.seed, draw)
     }
 
     /// The nodes that are learned from, with their weights.
@@ -165,15 +139,16 @@ impl Loader {
     }
 }
 
-/// A little less, so that pieces with about as many edges have as many rows: what one gives back suits the next.
-fn rounded(rows: u64) -> u64 {
-    let dropped = rows.checked_ilog2().unwrap_or(0).saturating_sub(5);
-    rows >> dropped << dropped
-}
-
-/// All of it, or so many rows; draws of one seed are told apart by `draw`.
-pub(super) fn halo(rows: Option<usize>, seed: u64, draw: u64) -> Halo {
-    rows.map_or(Halo::All, |rows| Halo::Drawn { rows, random: Philox::new(seed, HALO ^ draw) })
+/// What a model must know of data that it sees in pieces.
+pub(crate) fn shape(data: &Data, model: &ModelConfig, seed: u64) -> Result<Shape> {
+    // What the model adds to edges does not depend on the graph.
+    let one = graphweft_graph::Csr::from_valid(vec![0u64, 0], Vec::<u32>::new(), 1);
+    Ok(Shape {
+        features: data.features.width(),
+        positional: data.encoding_width(),
+        classes: data.classes,
+        edge_features: model.prepare(one, seed)?.width,
+    })
 }
 
 /// Rows of a matrix that may be mapped, as f32; pages are given back as they are done with.

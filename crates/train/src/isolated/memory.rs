@@ -43,25 +43,26 @@ impl Demand {
     /// Of learning from a piece, while the next is loaded.
     pub(crate) fn of_training(data: &Data, config: &Config) -> Result<Self> {
         let [small, large] = [SMALL, LARGE].map(|rows| peak(rows, data, config, true));
-        Self::between(small?, large?, data)
+        Ok(Self::between(small?, large?, data))
     }
 
     /// Of computing the logits of a piece.
     pub(crate) fn of_inference(data: &Data, config: &Config) -> Result<Self> {
         let [small, large] = [SMALL, LARGE].map(|rows| peak(rows, data, config, false));
-        Self::between(small?, large?, data)
+        Ok(Self::between(small?, large?, data))
     }
 
-    fn between(small: u64, large: u64, data: &Data) -> Result<Self> {
+    fn between(small: u64, large: u64, data: &Data) -> Self {
         let slope = large.saturating_sub(small) as f64 / (LARGE - SMALL) as f64;
         let loaded = 4.0 * (row_width(&data.features) + data.encoding_width() as f64);
-        let labels = match data.target()? {
-            Target::Class(labels) => 8 * labels.len(),
-            Target::Each(labels) => 4 * labels.len(),
+        let labels = match &data.target {
+            Some(Target::Each(labels)) => 4 * labels.len(),
+            // Data that are only planned for may have none yet.
+            Some(Target::Class(_)) | None => 8 * data.graph.num_dst(),
         };
         let scored = data.splits.iter().map(|s| s.train.len() + s.valid.len() + s.test.len()).max().unwrap_or(0);
         let fixed = (small as f64 - slope * SMALL as f64).max(0.0) + labels as f64 + PER_SCORED * scored as f64;
-        Ok(Self { per_row: slope + 2.0 * loaded + PER_ROW, fixed })
+        Self { per_row: slope + 2.0 * loaded + PER_ROW, fixed }
     }
 
     /// How many rows fit into `memory` bytes beside `edges` edges.

@@ -6,7 +6,8 @@ use graphweft_graph::chunks::{Chunks, Piece};
 use graphweft_graph::dataset::{Features, Split};
 use graphweft_tensor::DType;
 
-use super::loader::{Loaded, Seeds, halo};
+use super::halo::Allowance;
+use super::loader::{Loaded, Seeds};
 use super::timetable::{Timetable, Visit};
 use crate::config::Config;
 use crate::data::{Data, Target};
@@ -21,6 +22,7 @@ pub(crate) struct Unread<'a> {
     rank: &'a Rank,
     data: &'a Data,
     chunks: &'a Chunks,
+    allowance: &'a Allowance,
     config: &'a Config,
     timetable: Timetable,
     /// How many nodes of each chunk are learned from.
@@ -33,7 +35,7 @@ impl<'a> Unread<'a> {
     pub(crate) fn new(
         rank: &'a Rank,
         data: &'a Data,
-        chunks: &'a Chunks,
+        (chunks, allowance): (&'a Chunks, &'a Allowance),
         config: &'a Config,
         split: Option<&Split>,
     ) -> Self {
@@ -46,7 +48,7 @@ impl<'a> Unread<'a> {
             seeds = (0..chunks.count()).map(|chunk| among(chunks.rows(chunk))).collect();
         }
         let timetable = Timetable::new(&seeds, rank.count(), rank.index(), config);
-        Self { rank, data, chunks, config, timetable, seeds, now: None }
+        Self { rank, data, chunks, allowance, config, timetable, seeds, now: None }
     }
 
     /// An epoch.
@@ -68,9 +70,8 @@ impl<'a> Unread<'a> {
     fn piece(&self, visit: &Visit) -> Result<(Shard, Lesson)> {
         let Self { data, config, .. } = *self;
         let (base, other) = visit.rows(self.chunks);
-        let own = base.len() + other.as_ref().map_or(0, ExactSizeIterator::len);
-        let asked = config.isolated.halo_rows(own);
-        let piece = Piece::cut(self.chunks, base, other, &halo(asked, config.run.seed, visit.draw));
+        let halo = self.allowance.halo(self.chunks, &base, other.as_ref(), visit.draw);
+        let piece = Piece::cut(self.chunks, base, other, &halo);
         let rows = piece.nodes.len();
         let learned = visit.base.map_or(0, |chunk| self.seeds[chunk]) as f64 / rows.max(1) as f64;
         let graph = config.model.prepare(piece.graph.clone(), config.run.seed)?;

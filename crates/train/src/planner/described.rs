@@ -14,14 +14,14 @@ use graphweft_tensor::DType;
 use super::{memory_of, shares};
 use crate::config::{Choice, Config};
 use crate::data::Data;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::rehearsal::Stage;
 
 /// What every way to spread `config` over `ranks` ranks would take for a graph that is described, and the best of them.
 ///
 /// # Errors
-/// If nothing fits.
+/// If nothing fits, or memory is given, by which a graph can be cut only where it is.
 pub fn simulate(
     config: &Config,
     ranks: usize,
@@ -29,6 +29,10 @@ pub fn simulate(
     profile: &Profile,
     progress: &dyn Progress,
 ) -> Result<Found> {
+    if config.isolated.memory.is_some() {
+        let problem = "a graph that is only described is not cut into chunks by memory";
+        return Err(Error::setting("isolated.memory", problem, "leave it out, or name the graph itself"));
+    }
     let (shares, heads) = shares(config);
     let strategies = match config.parallel.strategy {
         Choice::Auto => simulated(ranks, shares),

@@ -1,70 +1,228 @@
-//! `parallel.measure`: the best few candidates run for a few steps, and time decides.
+//! `parallel.measure`: the best few candidates run for a few steps, and time decides. One that runs out of memory is out.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use graphweft_model::{Prepared, Total};
-use graphweft_plan::explain;
+use graphweft_plan::{Candidate, explain};
+use graphweft_tensor::Error as Computation;
 
 use crate::config::Config;
 use crate::data::Data;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::plan::{Plan, Trial};
+use crate::rank::Rank;
 use crate::shard::{Lesson, Shard};
 use crate::world::World;
 
 /// Steps of each; the first, which agrees on who sends what, is not counted.
 const STEPS: u64 = 4;
 
-/// `plan`, or that of its trials which is the fastest here. All processes ask together, and find the same.
+/// `plan`, or that of its trials which is the fastest here. All processes ask together, and find the same. `tell` hears what does not
+/// fit.
 ///
 /// # Errors
-/// Of a run.
+/// Of a run. Out of memory is one where no trial fits, or where ranks are processes: those that wait for the one that has failed
+/// cannot be called back.
 pub(crate) fn decide_by_measuring(
     mut plan: Plan,
     config: &Config,
     world: &World,
-    data: &Arc<Data>,
-    graph: &Prepared,
+    (data, graph): (&Arc<Data>, &Prepared),
+    tell: &dyn Fn(&str),
 ) -> Result<Plan> {
     let trials = std::mem::take(&mut plan.trials);
     if trials.len() < 2 {
         return Ok(plan);
     }
-    let scene = (plan.clone(), trials.clone(), config.clone(), Arc::clone(data), graph.clone());
-    let seconds = world.run(move |rank| {
-        let (plan, trials, config, data, graph) = &scene;
-        let split = data.split(&data.split_name(config.data.split.as_deref())?, config.run.seed)?;
-        let mut all = Vec::new();
-        for Trial { strategy, remat, .. } in trials {
-            let (mut plan, mut config) = (plan.clone(), config.clone());
-            (plan.strategy, plan.remat, config.compute.remat) = (*strategy, *remat, *remat);
-            let shard = Shard::new(rank, data, graph, &plan, &config)?;
-            let lesson = Lesson::new(&shard, data.target()?, split)?;
-            let mut learner = Learner::new(rank, shard.shape, &config)?;
-            let mut best = f64::INFINITY;
-            for step in 1..=STEPS {
-                let start = Instant::now();
-                learner.learn(&shard, &lesson, step, config.train.lr, &mut |_, _| ())?;
-                if step > 1 {
-                    best = best.min(start.elapsed().as_secs_f64());
+    let all_inside = world.ranks_inside() == world.ranks();
+    let spread = plan.clone();
+    // Each on ranks of its own: what one has left, in memory or unsent, is gone before the next begins.
+    let measure = |trial: &Trial| {
+        let scene = (spread.clone(), *trial, config.clone(), Arc::clone(data), graph.clone());
+        let seconds = world.run(move |rank| {
+            let (plan, trial, config, data, graph) = &scene;
+            seconds(rank, plan, trial, config, (data, graph))
+        });
+        if all_inside { Measured::of(seconds) } else { seconds.map(Measured::Seconds) }
+    };
+    decide(plan, &trials, measure, tell)
+}
+
+/// What came of a trial.
+enum Measured {
+    Seconds(f64),
+    DoesNotFit(Error),
+}
+
+impl Measured {
+    fn of(seconds: Result<f64>) -> Result<Self> {
+        match seconds {
+            Ok(seconds) => Ok(Self::Seconds(seconds)),
+            Err(e @ Error::Tensor(Computation::OutOfMemory { .. })) => Ok(Self::DoesNotFit(e)),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// The plan with the fastest of `trials` that fits.
+fn decide(
+    mut plan: Plan,
+    trials: &[Trial],
+    measure: impl Fn(&Trial) -> Result<Measured>,
+    tell: &dyn Fn(&str),
+) -> Result<Plan> {
+    let (mut refusal, mut told) = (None, Vec::new());
+    let mut best: Option<(usize, f64)> = None;
+    for (k, trial) in trials.iter().enumerate() {
+        match measure(trial)? {
+            Measured::Seconds(seconds) => {
+                told.push(format!("{} {}", trial.strategy, explain::ms(seconds)));
+                if best.is_none_or(|(_, least)| seconds < least) {
+                    best = Some((k, seconds));
                 }
             }
-            // The same number on every rank.
-            all.push(rank.sum(Total::Setup, &[best])?[0] / rank.count() as f64);
+            Measured::DoesNotFit(e) => {
+                told.push(format!("{} did not fit", trial.strategy));
+                tell(&does_not_fit(trial, &e));
+                refusal.get_or_insert(e);
+            }
         }
-        Ok(all)
-    })?;
-    let measured = |k: &usize| seconds.get(*k).copied().unwrap_or(f64::INFINITY);
-    let order = |a: &usize, b: &usize| measured(a).total_cmp(&measured(b));
-    let Some(best) = (0..trials.len()).min_by(order) else { return Ok(plan) };
-    let told = |(k, trial): (usize, &Trial)| format!("{} {}", trial.strategy, explain::ms(measured(&k)));
-    let told: Vec<String> = trials.iter().enumerate().map(told).collect();
+    }
+    let Some((best, _)) = best else { return refusal.map_or(Ok(plan), Err) };
     // The first is what would have been chosen without measuring, for the reason that is known.
     let before = if best == 0 { String::new() } else { format!("it would have been {}: ", plan.strategy) };
     plan.why = format!("measured: {}; {before}{}", told.join(", "), plan.why);
     let Trial { strategy, remat, predicted } = trials[best];
     (plan.strategy, plan.remat, plan.predicted) = (strategy, remat, Some(predicted));
     Ok(plan)
+}
+
+/// A line about a trial that has no room.
+fn does_not_fit(trial: &Trial, error: &Error) -> String {
+    let candidate = Candidate { strategy: trial.strategy, partition: None, remat: trial.remat };
+    match error {
+        Error::Tensor(Computation::OutOfMemory { op, device, requested, .. }) => {
+            format!("{candidate} was tried and does not fit: {requested} more bytes for {op} on {device}")
+        }
+        other => format!("{candidate} was tried and does not fit: {}", super::in_words(other)),
+    }
+}
+
+/// Seconds of a step of a trial, the same number on every rank.
+fn seconds(rank: &Rank, plan: &Plan, trial: &Trial, config: &Config, (data, graph): (&Data, &Prepared)) -> Result<f64> {
+    let split = data.split(&data.split_name(config.data.split.as_deref())?, config.run.seed)?;
+    let (mut plan, mut config) = (plan.clone(), config.clone());
+    (plan.strategy, plan.remat, config.compute.remat) = (trial.strategy, trial.remat, trial.remat);
+    let shard = Shard::new(rank, data, graph, &plan, &config)?;
+    let lesson = Lesson::new(&shard, data.target()?, split)?;
+    let mut learner = Learner::new(rank, shard.shape, &config)?;
+    let mut best = f64::INFINITY;
+    for step in 1..=STEPS {
+        let start = Instant::now();
+        learner.learn(&shard, &lesson, step, config.train.lr, &mut |_, _| ())?;
+        if step > 1 {
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+    }
+    Ok(rank.sum(Total::Setup, &[best])?[0] / rank.count() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use graphweft_comm::threads;
+    use graphweft_graph::progress::Silent;
+    use graphweft_model::Remat;
+    use graphweft_parallel::{Cover, Strategy};
+    use graphweft_tensor::Device;
+
+    use super::*;
+    use crate::config::Draft;
+    use crate::plan::Predicted;
+
+    const RANKS: usize = 3;
+
+    /// A run whose trials are on devices that only count, with so much memory on the last rank.
+    struct Scene {
+        config: Config,
+        data: Data,
+        graph: Prepared,
+        plan: Plan,
+        ranks: usize,
+    }
+
+    impl Scene {
+        fn new(ranks: usize) -> Self {
+            let mut draft = Draft::default();
+            let settings = ["data.graph=sbm:400:3:6:f=8", "model.hidden=32", "model.layers=6", "model.heads=2"];
+            settings.iter().for_each(|s| draft.assign(s).unwrap());
+            let config = draft.finish().unwrap();
+            let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+            let graph = config.model.prepare(data.graph.clone(), 0).unwrap();
+            let plan = Plan::unplanned(&config, ranks, &data.graph, &Silent).unwrap();
+            Self { config, data, graph, plan, ranks }
+        }
+
+        /// What a trial takes in seconds, and in bytes on the last rank.
+        fn play(&self, trial: &Trial, memory: Option<u64>) -> Result<(f64, u64)> {
+            let Self { config, data, graph, plan, ranks } = self;
+            let play = |rank: &Rank| {
+                let seconds = seconds(rank, plan, trial, config, (data, graph))?;
+                Ok((seconds, rank.device().ledger().peak().total()))
+            };
+            let device = |limited: bool| Device::dry(memory.filter(|_| limited), Rc::new(|_| ()));
+            if *ranks == 1 {
+                return play(&Rank::alone(&device(true)));
+            }
+            let options = threads::Options { ranks: *ranks, threads: 1, deadline: Duration::from_secs(60) };
+            let all = threads::run(options, |comm| {
+                let last = comm.rank() + 1 == comm.size();
+                play(&Rank::among(comm, &device(last)))
+            });
+            Ok(all?[ranks - 1])
+        }
+
+        fn decide(&self, trials: &[Trial], memory: u64) -> (Result<Plan>, Vec<String>) {
+            let told = RefCell::new(Vec::new());
+            let measure = |trial: &Trial| Measured::of(self.play(trial, Some(memory)).map(|(seconds, _)| seconds));
+            let plan = decide(self.plan.clone(), trials, measure, &|line| told.borrow_mut().push(line.to_string()));
+            (plan, told.into_inner())
+        }
+    }
+
+    fn trial(strategy: Strategy, remat: Remat) -> Trial {
+        Trial { strategy, remat, predicted: Predicted { epoch_ms: None, peak_bytes: 0 } }
+    }
+
+    #[test]
+    fn what_runs_out_of_memory_is_told_and_the_others_are_tried() {
+        let alone = (1, [trial(Strategy::Local, Remat::None), trial(Strategy::Local, Remat::Both)]);
+        let halo = Strategy::Halo(Cover::Plain);
+        let ranks = (RANKS, [trial(halo, Remat::None), trial(Strategy::Gather, Remat::Both)]);
+        for (ranks, trials) in [alone, ranks] {
+            let scene = Scene::new(ranks);
+            let [large, small] = trials.each_ref().map(|trial| scene.play(trial, None).unwrap().1);
+            assert!(small + small / 4 < large, "{small} of {large}");
+            for order in [[0, 1], [1, 0]] {
+                let (plan, told) = scene.decide(&order.map(|k| trials[k]), (small + large) / 2);
+                let plan = plan.unwrap();
+                assert_eq!((plan.strategy, plan.remat), (trials[1].strategy, Remat::Both), "{}", plan.why);
+                assert!(plan.why.contains("did not fit"), "{}", plan.why);
+                assert_eq!(told.len(), 1, "{told:?}");
+                let fits = told[0].starts_with(&trials[0].strategy.to_string()) && told[0].contains("does not fit");
+                assert!(fits && told[0].lines().count() == 1, "{told:?}");
+            }
+            let (plan, told) = scene.decide(&trials, small / 2);
+            let error = plan.unwrap_err();
+            assert!(matches!(error, Error::Tensor(Computation::OutOfMemory { .. })), "{error}");
+            assert_eq!(told.len(), 2, "{told:?}");
+            let (plan, told) = scene.decide(&trials, 2 * large);
+            assert!(plan.unwrap().why.starts_with("measured: ") && told.is_empty(), "{told:?}");
+        }
+    }
 }

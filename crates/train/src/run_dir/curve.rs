@@ -1,5 +1,6 @@
 //! The training curve: loss on the left, scores on the right.
 
+use std::ops::Range;
 use std::path::Path;
 
 use graphweft_graph::Result;
@@ -16,32 +17,29 @@ pub fn write(folder: &Path, title: &str, metric: Metric, lines: &[Line], best: u
     figure::write(&folder.join("curve.svg"), title, &panels)
 }
 
-fn last_epoch(lines: &[Line]) -> f64 {
-    lines.last().map_or(2.0, |l| l.epoch.max(2) as f64)
-}
-
-fn whole(x: &f64) -> String {
-    format!("{x:.0}")
+/// Whole numbers, so that ticks are.
+fn epochs(lines: &[Line]) -> Range<u64> {
+    1..lines.last().map_or(2, |l| l.epoch.max(2))
 }
 
 fn draw_loss(area: &Area<'_>, lines: &[Line]) -> Drawn {
     let top = lines.iter().map(|l| l.loss).fold(f64::MIN_POSITIVE, f64::max);
-    let mut chart = axes(area, "training loss", 76, (1.0..last_epoch(lines), 0.0..top * 1.05))?;
-    mesh(&mut chart, ("epoch", "loss")).x_label_formatter(&whole).draw()?;
-    chart.draw_series(LineSeries::new(lines.iter().map(|l| (l.epoch as f64, l.loss)), STRONG.stroke_width(2)))?;
+    let mut chart = axes(area, "training loss", 76, (epochs(lines), 0.0..top * 1.05))?;
+    mesh(&mut chart, ("epoch", "loss")).draw()?;
+    chart.draw_series(LineSeries::new(lines.iter().map(|l| (l.epoch, l.loss)), STRONG.stroke_width(2)))?;
     Ok(())
 }
 
 fn draw_scores(area: &Area<'_>, metric: Metric, lines: &[Line], best: u64) -> Drawn {
-    let scored: Vec<_> = lines.iter().filter_map(|l| Some((l.epoch as f64, l.scores?))).collect();
+    let scored: Vec<_> = lines.iter().filter_map(|l| Some((l.epoch, l.scores?))).collect();
     let all = scored.iter().flat_map(|(_, s)| [s.train, s.valid, s.test]).filter(|x| x.is_finite());
     let (low, high) = all.fold((100.0, 0.0), |(low, high): (f64, f64), x| (low.min(x), high.max(x)));
     let (low, high) = if low < high { (low, high) } else { (0.0, 100.0) };
     let room = 0.05 * (high - low);
     let caption = format!("{}; reported at epoch {best}", metric.name());
-    let mut chart = axes(area, &caption, 76, (1.0..last_epoch(lines), low - room..high + room))?;
-    mesh(&mut chart, ("epoch", "per cent")).x_label_formatter(&whole).draw()?;
-    chart.draw_series(LineSeries::new([(best as f64, low - room), (best as f64, high + room)], FAINT.mix(0.5)))?;
+    let mut chart = axes(area, &caption, 76, (epochs(lines), low - room..high + room))?;
+    mesh(&mut chart, ("epoch", "per cent")).draw()?;
+    chart.draw_series(LineSeries::new([(best, low - room), (best, high + room)], FAINT.mix(0.5)))?;
     let series: [(&str, RGBColor, Vec<f64>); 3] = [
         ("train", FAINT, scored.iter().map(|(_, s)| s.train).collect()),
         ("valid", COOL, scored.iter().map(|(_, s)| s.valid).collect()),
@@ -62,13 +60,32 @@ mod tests {
     use super::*;
     use crate::run_dir::Evaluated;
 
+    fn line(epoch: u64, scores: Option<Evaluated>) -> Line {
+        Line { epoch, loss: 1.0 / epoch as f64, lr: 0.1, gradient_norm: 1.0, scores, guard: None }
+    }
+
+    #[test]
+    fn ticks_of_epochs_are_different_whole_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        for last in [1, 2, 3, 7, 30, 1000] {
+            let lines: Vec<Line> = (1..=last).map(|epoch| line(epoch, None)).collect();
+            write(dir.path(), "cora, gcn", Metric::Accuracy, &lines, 1).unwrap();
+            let svg = std::fs::read_to_string(dir.path().join("curve.svg")).unwrap();
+            let text: Vec<&str> = svg.lines().collect();
+            // Those below hang from the axis; the panels have the same.
+            let below = |tag: &str| tag.contains(r#"dy="0.76em" text-anchor="middle""#);
+            let numbers = text.windows(2).filter(|w| below(w[0])).map(|w| w[1]).filter(|t| t.parse::<f64>().is_ok());
+            let ticks: Vec<u64> = numbers.map(|t| t.parse().unwrap()).collect();
+            let (left, right) = ticks.split_at(ticks.len() / 2);
+            assert_eq!(left, right);
+            assert!(left.len() > 1 && left.is_sorted_by(|a, b| a < b), "{left:?} of {last}");
+            assert!(left.iter().all(|tick| (1..=last.max(2)).contains(tick)), "{left:?} of {last}");
+        }
+    }
+
     #[test]
     fn every_series_is_drawn_and_odd_runs_do_not_fail() {
         let dir = tempfile::tempdir().unwrap();
-        let line = |epoch: u64, scores| {
-            let loss = 1.0 / epoch as f64;
-            Line { epoch, loss, lr: 0.1, gradient_norm: 1.0, scores, guard: None }
-        };
         let scores = |x: f64| Some(Evaluated { train: 50.0 + x, valid: 45.0 + x, test: f64::NAN });
         let runs: [Vec<Line>; 4] = [
             (1..50).map(|e| line(e, scores(e as f64 / 2.0))).collect(),
