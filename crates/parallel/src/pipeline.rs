@@ -19,8 +19,8 @@
 //! Which rows are fresh depends on the order alone, so what is computed again in backward sees what it saw the first time.
 //! With one chunk there are no others, and everything is exact.
 //!
-//! A stage holds, per operation, N rows of history, N rows as chunks see them until all have come back, and on the way back N
-//! gradients of what was fresh.
+//! A stage holds, per operation, N rows fresh until they have come back, and N rows of history. Where the operand is kept for
+//! backward anyway, such as the input of a layer that is computed again, fresh rows cost nothing more: rows are shared, not copied.
 
 mod chunk;
 mod tables;
@@ -96,7 +96,7 @@ impl Pipeline {
             ranges.push(originals.len());
             chunks.push(Rc::new(Chunk::new(device, &layout, &cuts, sharing, &edge_features)?));
         }
-        let tables = Rc::new(RefCell::new(Tables::new(ranges.clone())));
+        let tables = Rc::new(RefCell::new(Tables::new(count)));
         Ok(Self { chunks, ranges, originals: originals.into(), total: partition.num_nodes() as u64, tables })
     }
 

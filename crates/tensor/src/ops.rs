@@ -18,6 +18,7 @@ pub mod head_dot;
 pub mod l2norm;
 pub mod linear;
 pub mod loss;
+pub mod many_rows;
 pub mod norm;
 pub mod product;
 pub mod reshape;

@@ -26,6 +26,7 @@ use crate::ops::head_dot::HeadDotKernels;
 use crate::ops::l2norm::L2NormKernels;
 use crate::ops::linear::{LinearKernels, Weights};
 use crate::ops::loss::{LossKernels, LossOperands};
+use crate::ops::many_rows::ManyRows;
 use crate::ops::norm::{NormKernels, NormNumbers, NormSaved};
 use crate::ops::product::ProductKernels;
 use crate::ops::residual::{Branches, ResidualKernels};
@@ -266,6 +267,8 @@ timed! {
     RowKernels {
         fn gather_rows(x: &Matrix, index: &RowIndex, y: &mut Matrix) -> ();
         fn scatter_rows(x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> ();
+        fn gather_many(from: &[&Matrix], list: &ManyRows, y: &mut Matrix) -> ();
+        fn scatter_many(x: &Matrix, list: &ManyRows, to: &mut [Option<Matrix>]) -> ();
     }
     SpmmKernels {
         fn inverse_degrees(graph: &Adjacency, numerator: Option<&Matrix>, to: &mut Matrix) -> ();

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use graphweft_graph::Csr;
 use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, Score, Total};
+use graphweft_tensor::ops::many_rows::ManyRows;
 use graphweft_tensor::ops::rows::{RowIndex, gather, scatter};
 use graphweft_tensor::{Backward, Device, Dropout, Error, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
 
@@ -25,12 +26,12 @@ const OP: &str = "pipeline";
 pub(super) struct Chunk {
     edges: Edges,
     ids: Ids,
-    /// Rows of the sources' operand that this rank has, among its rows of all chunks.
-    sources: RowIndex,
-    /// The chunk's own among these.
+    /// Rows of the sources' operand that this rank has, of each of `chunks`.
+    sources: ManyRows,
+    /// The chunk's own rows among these.
     own: Range<usize>,
-    /// Other chunks, and theirs among these.
-    others: Vec<(usize, Range<usize>)>,
+    /// The chunks that sources are in, this one among them.
+    chunks: Vec<usize>,
 }
 
 /// Who computes with them.
@@ -45,12 +46,10 @@ enum Edges {
 #[derive(Default)]
 struct Touched {
     nodes: Vec<u32>,
-    /// Where they are among the rank's rows of all chunks, and how many these are.
-    rows: Vec<u32>,
-    all: usize,
     own: Range<usize>,
-    /// Other chunks, and where their nodes stand among `nodes`.
-    others: Vec<(usize, Range<usize>)>,
+    /// The chunks that they are in, in the order of `nodes`, and of each: how many rows of it this rank has, and which these are.
+    chunks: Vec<usize>,
+    rows: Vec<(usize, Vec<u32>)>,
 }
 
 impl Chunk {
@@ -92,31 +91,26 @@ impl Chunk {
                 (Edges::Shared(spread(strategy, &shared, link, features)?, Rc::new(rows)), ids)
             }
         };
-        let Touched { rows, all, own, others, .. } = std::mem::take(&mut touched[way]);
-        Ok(Self { edges, ids, sources: RowIndex::new(device, all, rows)?, own, others })
+        let Touched { own, chunks, rows, .. } = std::mem::take(&mut touched[way]);
+        Ok(Self { edges, ids, sources: ManyRows::new(device, rows)?, own, chunks })
     }
 
     pub(super) fn rows(&self) -> usize {
         self.own.len()
     }
 
-    /// The rows of all sources that this rank has, of its rows of all chunks.
-    pub(super) fn assemble(&self, from: &Matrix) -> Result<Matrix> {
-        let (device, cols) = (from.device(), from.cols());
-        let mut all = device.uninit(OP, self.sources.len(), cols, from.dtype(), Tag::Activations)?;
-        device.backend().gather_rows(from, &self.sources, &mut all)?;
+    /// The rows of all sources that this rank has, of what `rows` gives of every chunk.
+    pub(super) fn assemble(&self, own: &Matrix, rows: impl FnMut(usize) -> Result<Matrix>) -> Result<Matrix> {
+        let device = own.device();
+        let from = self.chunks.iter().copied().map(rows).collect::<Result<Vec<Matrix>>>()?;
+        let mut all = device.uninit(OP, self.sources.len(), own.cols(), own.dtype(), Tag::Activations)?;
+        device.backend().gather_many(&from.iter().collect::<Vec<_>>(), &self.sources, &mut all)?;
         Ok(all)
     }
 
-    /// Where gradients of sources go: to those of the chunks that `is_fresh`.
-    pub(super) fn fresh(&self, device: &Device, is_fresh: impl Fn(usize) -> bool) -> Result<RowIndex> {
-        let fresh = self.others.iter().filter(|(chunk, _)| is_fresh(*chunk));
-        self.sources.part(device, fresh.map(|(_, range)| range.clone()))
-    }
-
-    /// The chunks that its edges come from, beside itself.
-    pub(super) fn others(&self) -> impl Iterator<Item = usize> {
-        self.others.iter().map(|(chunk, _)| *chunk)
+    /// The chunks that sources are in, and the rows that are listed of each.
+    pub(super) fn sources(&self) -> (&[usize], &ManyRows) {
+        (&self.chunks, &self.sources)
     }
 
     /// Attention, where `bring` makes the rows of all sources of the chunk's own.
@@ -171,17 +165,17 @@ fn touched(chunk: usize, needed: &[Vec<u32>], cuts: &[usize], (way, ways): (usiz
     let mut all = Touched::default();
     for (other, needed) in needed.iter().enumerate() {
         let (rows, first) = (cuts[other * ways + way]..cuts[other * ways + way + 1], all.nodes.len());
-        let place = |row: usize| needed.partition_point(|k| (*k as usize) < row);
         if other == chunk {
             all.nodes.extend(rows.clone().map(|row| row as u32));
             all.own = first..all.nodes.len();
         } else {
+            let place = |row: usize| needed.partition_point(|k| (*k as usize) < row);
             all.nodes.extend(&needed[place(rows.start)..place(rows.end)]);
-            all.others.extend((all.nodes.len() > first).then(|| (other, first..all.nodes.len())));
         }
-        let (start, before) = (rows.start, all.all);
-        all.rows.extend(all.nodes[first..].iter().map(|row| (*row as usize - start + before) as u32));
-        all.all += rows.len();
+        if all.nodes.len() > first {
+            all.chunks.push(other);
+            all.rows.push((rows.len(), all.nodes[first..].iter().map(|row| row - rows.start as u32).collect()));
+        }
     }
     all
 }
@@ -218,15 +212,14 @@ impl ChunkOps {
     fn bring(&self, tape: &mut Tape, call: Call, x: &Var) -> Result<Var> {
         let (number, value) = (self.number, x.value());
         let mut tables = self.tables.borrow_mut();
-        if tape.is_replaying() {
-            tables.turn_back(call)?;
-        } else {
+        if !tape.is_replaying() {
             tables.give(call, number, value)?;
         }
         if tables.chunks() == 1 {
             return Ok(x.clone());
         }
-        let all = self.chunk.assemble(tables.seen(call)?)?;
+        let rows = |other| if other == number { Ok(value.clone()) } else { tables.rows(call, other, number) };
+        let all = self.chunk.assemble(value, rows)?;
         let (chunk, tables) = (Rc::clone(&self.chunk), Rc::clone(&self.tables));
         Ok(tape.push(&[x], all, || BringBackward { number, call, chunk, tables }))
     }
@@ -244,7 +237,7 @@ impl Backward for BringBackward {
         let Some(g) = grads.output(0) else { return Ok(()) };
         let Self { number, call, chunk, tables } = *self;
         let (device, mut tables, cols) = (grads.device().clone(), tables.borrow_mut(), g.cols());
-        tables.add(call, number, &chunk, &g)?;
+        tables.add(call, number, &g, chunk.sources())?;
         let mut own = device.uninit(OP, chunk.own.len(), cols, g.dtype(), Tag::Activations)?;
         device.backend().copy_part(&g, chunk.own.start * cols, &mut own, 0, chunk.own.len() * cols)?;
         tables.take(call, number, &mut own)?;

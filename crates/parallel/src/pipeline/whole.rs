@@ -14,7 +14,7 @@ use super::tables::{Call, Tables};
 
 const OP: &str = "pipeline";
 
-/// Operations on all rows of this rank; what they are given is kept when that is asked for.
+/// Operations on all rows of this rank; what they are given is kept, chunk by chunk, when that is asked for.
 pub(super) struct Whole {
     member: Member,
     chunks: Vec<Rc<Chunk>>,
@@ -53,27 +53,29 @@ impl Whole {
         if let [only] = &self.chunks[..] {
             return made(tape, only, (x, more), &|_, x| Ok(x.clone()));
         }
-        let (all, rows) = (x.value(), self.pieces(x.value())?);
+        let rows = self.pieces(x.value())?;
         let more = more.map(|more| self.pieces(more.value())).transpose()?;
         let mut tables = self.tables.borrow_mut();
         if tables.is_remembering() {
-            tables.keep(call, x.value().clone());
+            rows.iter().enumerate().for_each(|(chunk, rows)| tables.keep(call, chunk, rows.clone()));
         }
         drop(tables);
         let (device, mut out, mut at) = (tape.device().clone(), None, 0);
         for (k, chunk) in self.chunks.iter().enumerate() {
-            let (own, more) = (tape.constant(rows[k].clone()), more.as_ref().map(|more| tape.constant(more[k].clone())));
-            let bring = |tape: &mut Tape, _: &Var| Ok(tape.constant(chunk.assemble(all)?));
-            let part = made(tape, chunk, (&own, more.as_ref()), &bring)?;
+            let (x, more) = (tape.constant(rows[k].clone()), more.as_ref().map(|more| tape.constant(more[k].clone())));
+            let bring = |tape: &mut Tape, x: &Var| {
+                Ok(tape.constant(chunk.assemble(x.value(), |other| Ok(rows[other].clone()))?))
+            };
+            let part = made(tape, chunk, (&x, more.as_ref()), &bring)?;
             let part = part.value();
             let (cols, dtype) = (part.cols(), part.dtype());
-            let mut below = match out.take() {
-                Some(below) => below,
+            let mut all = match out.take() {
+                Some(all) => all,
                 None => device.uninit(OP, self.member.rows, cols, dtype, Tag::Activations)?,
             };
-            device.backend().copy_part(part, 0, &mut below, at, chunk.rows() * cols)?;
+            device.backend().copy_part(part, 0, &mut all, at, chunk.rows() * cols)?;
             at += chunk.rows() * cols;
-            out = Some(below);
+            out = Some(all);
         }
         let none = || refused("an operation without chunks");
         Ok(tape.constant(out.ok_or_else(none)?))

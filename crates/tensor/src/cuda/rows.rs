@@ -3,18 +3,20 @@
 use std::any::Any;
 use std::rc::Rc;
 
-use bytemuck::Zeroable;
+use bytemuck::{Pod, Zeroable};
 use cudarc::driver::{CudaSlice, DevicePtr};
 
 use super::compile::{Defines, Source};
 use super::elementwise::typed;
 use super::launch::THREADS;
 use super::shape::RowShape;
-use super::{Cuda, source};
+use super::{Cuda, place, place_mut, source};
 use crate::backend::Memory;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::many_rows::ManyRows;
 use crate::ops::rows::{RowIndex, RowKernels};
 
 const OP: &str = "rows";
@@ -115,6 +117,64 @@ impl Cuda {
     }
 }
 
+/// Matrices that a kernel looks into at once.
+const MANY: usize = 64;
+
+/// Where they are; null where there is none.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Places([u64; MANY]);
+
+/// A list of rows of many matrices on the GPU: (number of the matrix among those of its launch, row).
+struct ResidentMany(CudaSlice<[u32; 2]>);
+
+impl Cuda {
+    fn resident_many(&self, list: &ManyRows) -> Result<Rc<ResidentMany>> {
+        if let Some(held) = list.resident().get() {
+            return Rc::clone(held).downcast().map_err(|_| self.elsewhere("the list of rows"));
+        }
+        self.not_recorded("a list of the host")?;
+        let numbered = list.parts().iter().enumerate();
+        let entries = numbered
+            .flat_map(|(k, part)| list.rows()[part.entries.clone()].iter().map(move |row| [(k % MANY) as u32, *row]));
+        let entries = self.stream.clone_htod(&padded(entries.collect()));
+        let held = Rc::new(ResidentMany(entries.map_err(self.fail("copy a list of rows to the GPU"))?));
+        let any: Rc<dyn Any> = Rc::clone(&held) as _;
+        // The cell was empty just now, and a rank is one thread.
+        let _ = list.resident().set(any);
+        Ok(held)
+    }
+
+    /// Runs a kernel over the entries of every [`MANY`] lists, given where their matrices are.
+    fn over_many(
+        &self,
+        kernel: &'static str,
+        list: &ManyRows,
+        places: &[u64],
+        (rows_at, cols, dtype): (u64, usize, DType),
+    ) -> Result<()> {
+        let held = self.resident_many(list)?;
+        let entries_at = held.0.device_ptr(&self.stream).0;
+        for (parts, some) in list.parts().chunks(MANY).zip(places.chunks(MANY)) {
+            let (first, end) = (parts[0].entries.start, parts[parts.len() - 1].entries.end);
+            let mut places = Places([0; MANY]);
+            places.0[..some.len()].copy_from_slice(some);
+            let shape = RowShape::new(end - first, cols, dtype);
+            let launch = self
+                .rowwise(OP, kernel, shape, dtype)?
+                .arg(places)
+                .arg(entries_at + (first * size_of::<[u32; 2]>()) as u64)
+                .arg(rows_at + (first * cols * dtype.size()) as u64)
+                .arg((end - first) as i64)
+                .arg(cols as i32);
+            // SAFETY: the arguments are those of the kernel; entries are rows of the matrices at their places, and there are as many
+            // rows at `rows_at` as entries. Vectors are no wider than a row is a multiple of, so that they are aligned from any row on.
+            unsafe { launch.run(shape.grid(), THREADS, 0) }?;
+        }
+        Ok(())
+    }
+}
+
 /// An empty list has a place on the GPU too.
 fn padded<X: Zeroable>(mut list: Vec<X>) -> Vec<X> {
     if list.is_empty() {
@@ -125,7 +185,7 @@ fn padded<X: Zeroable>(mut list: Vec<X>) -> Vec<X> {
 
 impl RowKernels for Cuda {
     fn gather_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()> {
-        let (rows, cols, dtype) = (index.whole()?.len(), x.cols(), x.dtype());
+        let (rows, cols, dtype) = (index.index().len(), x.cols(), x.dtype());
         x.expect(OP, "x", index.num_rows(), cols)?;
         y.expect(OP, "y", rows, cols)?;
         typed(OP, "y", y, dtype)?;
@@ -144,7 +204,7 @@ impl RowKernels for Cuda {
 
     fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
         let (cols, dtype) = (y.cols(), y.dtype());
-        x.expect(OP, "x", index.len(), cols)?;
+        x.expect(OP, "x", index.index().len(), cols)?;
         y.expect(OP, "y", index.num_rows(), cols)?;
         typed(OP, "x", x, dtype)?;
         if !add {
@@ -175,5 +235,22 @@ impl RowKernels for Cuda {
             .arg(cols as i32);
         // SAFETY: as above.
         unsafe { launch.run(shape.grid(), THREADS, 0) }
+    }
+
+    fn gather_many(&self, from: &[&Matrix], list: &ManyRows, y: &mut Matrix) -> Result<()> {
+        let (cols, dtype) = (y.cols(), y.dtype());
+        list.expect(from.iter().map(|m| Some(*m)), (cols, dtype))?;
+        y.expect(OP, "y", list.len(), cols)?;
+        let places = from.iter().map(|m| place(self, OP, "from", m)).collect::<Result<Vec<u64>>>()?;
+        self.over_many("gather_many", list, &places, (place_mut(self, OP, "y", y)?, cols, dtype))
+    }
+
+    fn scatter_many(&self, x: &Matrix, list: &ManyRows, to: &mut [Option<Matrix>]) -> Result<()> {
+        let (cols, dtype) = (x.cols(), x.dtype());
+        list.expect(to.iter().map(Option::as_ref), (cols, dtype))?;
+        x.expect(OP, "x", list.len(), cols)?;
+        let at = |m: &mut Option<Matrix>| m.as_mut().map_or(Ok(0), |m| place_mut(self, OP, "to", m));
+        let places = to.iter_mut().map(at).collect::<Result<Vec<u64>>>()?;
+        self.over_many("scatter_many", list, &places, (place(self, OP, "x", x)?, cols, dtype))
     }
 }

@@ -12,6 +12,7 @@ use crate::ops::dropout::{DropoutKernels, RowDropout};
 use crate::ops::epilogue::{Ending, EpilogueKernels};
 use crate::ops::head_dot::HeadDotKernels;
 use crate::ops::l2norm::L2NormKernels;
+use crate::ops::many_rows::ManyRows;
 use crate::ops::norm::{NormKernels, NormNumbers, NormSaved};
 use crate::ops::product::ProductKernels;
 use crate::ops::residual::{Branches, ResidualKernels};
@@ -189,9 +190,9 @@ impl ResidualKernels for Dry {
     }
 }
 
-/// How many rows of an index count, and the bytes that so many rows of `x` have.
+/// How many rows an index lists, and the bytes that so many rows of `x` have.
 fn listed(index: &RowIndex, x: &Matrix) -> (usize, usize) {
-    let rows = index.counted();
+    let rows = index.index().len();
     (rows, rows * x.cols() * x.dtype().size())
 }
 
@@ -209,5 +210,16 @@ impl RowKernels for Dry {
             return self.tell("scatter rows, added", x.dtype(), false, kind);
         }
         self.tell("scatter rows", x.dtype(), false, Kind::Stream { read: bytes, written: y.bytes(), rows: y.rows() })
+    }
+
+    fn gather_many(&self, _: &[&Matrix], list: &ManyRows, y: &mut Matrix) -> Result<()> {
+        let (rows, bytes) = (list.len(), y.bytes());
+        self.tell("gather rows", y.dtype(), false, Kind::Stream { read: bytes, written: bytes, rows })
+    }
+
+    fn scatter_many(&self, x: &Matrix, list: &ManyRows, to: &mut [Option<Matrix>]) -> Result<()> {
+        let rows = to.iter().zip(list.parts()).filter(|(to, _)| to.is_some()).map(|(_, part)| part.entries.len()).sum();
+        let bytes = rows * x.cols() * x.dtype().size();
+        self.tell("scatter rows, added", x.dtype(), false, Kind::Stream { read: 2 * bytes, written: bytes, rows })
     }
 }

@@ -4,13 +4,13 @@
 //! backward half of the other. The index is prepared once ([`RowIndex`]): positions are grouped by the row they point to, so that
 //! a scatter writes each row once, adding in order of position. No atomics, the same bits every time.
 
-use std::ops::Range;
 use std::rc::Rc;
 
 use crate::device::{Charge, Device};
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::many_rows::ManyRows;
 use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "rows";
@@ -19,8 +19,6 @@ const OP: &str = "rows";
 #[derive(Debug)]
 pub struct RowIndex {
     rows: usize,
-    entries: usize,
-    /// Empty where only some of the entries count.
     index: Vec<u32>,
     groups: Groups,
     /// A copy where the kernels are, if that is not the host; made by the backend at first use.
@@ -48,39 +46,27 @@ impl RowIndex {
             return Err(problem(format!("index {k} is row {i}, but there are {rows} rows")));
         }
         let count = u32::try_from(index.len()).map_err(|_| problem(format!("{} indices", index.len())))?;
-        let groups = Groups::new(&index, (0..count).collect());
-        Ok(Self::with_groups(device, rows, index.len(), index, groups))
-    }
-
-    /// The same list, of which only the entries in `ranges` count: for scattering alone. Ranges must not overlap.
-    pub fn part(&self, device: &Device, ranges: impl Iterator<Item = Range<usize>>) -> Result<Self> {
-        let mut positions = Vec::new();
-        for range in ranges {
-            if range.end > self.index.len() {
-                let problem = format!("entries {range:?} of a list of {}", self.index.len());
-                return Err(Error::Argument { op: OP, problem });
+        let mut positions: Vec<u32> = (0..count).collect();
+        positions.sort_by_key(|k| (index[*k as usize], *k));
+        let (mut targets, mut starts) = (Vec::new(), Vec::new());
+        for (at, k) in (0..count).zip(&positions) {
+            let target = index[*k as usize];
+            if targets.last() != Some(&target) {
+                targets.push(target);
+                starts.push(at);
             }
-            positions.extend(range.start as u32..range.end as u32);
         }
-        let groups = Groups::new(&self.index, positions);
-        Ok(Self::with_groups(device, self.rows, self.entries, Vec::new(), groups))
-    }
-
-    fn with_groups(device: &Device, rows: usize, entries: usize, index: Vec<u32>, groups: Groups) -> Self {
-        let Groups { targets, starts, positions } = &groups;
+        starts.push(count);
         let bytes = 4 * (index.len() + targets.len() + starts.len() + positions.len());
-        let _charge = device.charge(Tag::Graph, bytes as u64);
-        #[cfg(feature = "cuda")]
-        let resident = std::cell::OnceCell::new();
-        Self {
+        let charge = device.charge(Tag::Graph, bytes as u64);
+        Ok(Self {
             rows,
-            entries,
             index,
-            groups,
+            groups: Groups { targets, starts, positions },
             #[cfg(feature = "cuda")]
-            resident,
-            _charge,
-        }
+            resident: Default::default(),
+            _charge: charge,
+        })
     }
 
     /// Rows of the matrix that the list points into.
@@ -88,35 +74,9 @@ impl RowIndex {
         self.rows
     }
 
-    /// The list; nothing if it is a [part](RowIndex::part).
+    /// The list.
     pub fn index(&self) -> &[u32] {
         &self.index
-    }
-
-    /// Entries of the list, whether they count or not: rows of what is scattered by it.
-    pub fn len(&self) -> usize {
-        self.entries
-    }
-
-    /// Whether the list has no entries.
-    pub fn is_empty(&self) -> bool {
-        self.entries == 0
-    }
-
-    /// Entries that count.
-    pub(crate) fn counted(&self) -> usize {
-        self.groups.positions.len()
-    }
-
-    /// The list, for gathering.
-    ///
-    /// # Errors
-    /// If it is a part: nobody knows what the other rows are.
-    pub(crate) fn whole(&self) -> Result<&[u32]> {
-        if self.index.len() == self.entries {
-            return Ok(&self.index);
-        }
-        Err(Error::Argument { op: OP, problem: "a part of a list is for scattering alone".into() })
     }
 
     #[cfg(feature = "cuda")]
@@ -131,23 +91,8 @@ impl RowIndex {
 }
 
 impl Groups {
-    /// Of a list, by those `positions` that count, which increase.
-    fn new(index: &[u32], mut positions: Vec<u32>) -> Self {
-        positions.sort_by_key(|k| (index[*k as usize], *k));
-        let (mut targets, mut starts) = (Vec::new(), Vec::new());
-        for (at, k) in (0..).zip(&positions) {
-            let target = index[*k as usize];
-            if targets.last() != Some(&target) {
-                targets.push(target);
-                starts.push(at);
-            }
-        }
-        starts.push(positions.len() as u32);
-        Self { targets, starts, positions }
-    }
-
     /// The listed rows within `rows`, each with the positions that list it.
-    pub(crate) fn within(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, &[u32])> {
+    pub(crate) fn within(&self, rows: std::ops::Range<usize>) -> impl Iterator<Item = (usize, &[u32])> {
         let at = |row: usize| self.targets.partition_point(|t| (*t as usize) < row);
         let (first, end) = (at(rows.start), at(rows.end));
         self.targets[first..end]
@@ -162,8 +107,14 @@ pub trait RowKernels {
     /// `y[k] = x[index[k]]`.
     fn gather_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()>;
 
-    /// `y[i] = Σ x[k]` over all k that count with `index[k] = i`, added to what `y` holds if `add`.
+    /// `y[i] = Σ x[k]` over all k with `index[k] = i`, added to what `y` holds if `add`.
     fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()>;
+
+    /// Entry k of `list` is a row of one of the matrices `from`: it becomes row k of `y`.
+    fn gather_many(&self, from: &[&Matrix], list: &ManyRows, y: &mut Matrix) -> Result<()>;
+
+    /// Adds row k of `x` to the row of one of the matrices `to` that is entry k of `list`; nowhere if that matrix is not there.
+    fn scatter_many(&self, x: &Matrix, list: &ManyRows, to: &mut [Option<Matrix>]) -> Result<()>;
 }
 
 /// The rows of `x` that `index` lists.
@@ -268,36 +219,6 @@ mod tests {
         assert_eq!(f64s(y.value()), [3.0, 3.0, 1.0]);
         assert_eq!(f64s(scatter(&mut tape, &y, &index).unwrap().value()), [1.0, 0.0, 6.0, 0.0]);
     }
-
-    fn what_counts_of_a_list_is_scattered(device: &Device) {
-        // Rows of every alignment.
-        for cols in [1, 2, 3, 4, 8, 20] {
-            let index = RowIndex::new(device, 4, vec![2, 2, 0, 3, 2]).unwrap();
-            let numbers =
-                |first: usize, rows: usize| (first..first + rows * cols).map(|k| k as f32).collect::<Vec<_>>();
-            let (x, y) = (numbers(0, 4), numbers(1000, 5));
-            let [mut sums, from] =
-                [(4, &x), (5, &y)].map(|(rows, m)| device.upload(rows, cols, m, Tag::Activations).unwrap());
-            let part = index.part(device, [1..3, 4..5].into_iter()).unwrap();
-            device.backend().scatter_rows(&from, &part, &mut sums, true).unwrap();
-            let row = |of: &[f32], k: usize| of[k * cols..][..cols].to_vec();
-            let add = |a: Vec<f32>, b: Vec<f32>| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
-            let third = add(add(row(&x, 2), row(&y, 1)), row(&y, 4));
-            let wanted = [add(row(&x, 0), row(&y, 2)), row(&x, 1), third, row(&x, 3)].concat();
-            assert_eq!(sums.to_vec::<f32>().unwrap(), wanted);
-
-            let mut to = device.upload(5, cols, &y, Tag::Activations).unwrap();
-            let e = device.backend().gather_rows(&sums, &part, &mut to).unwrap_err().to_string();
-            assert!(e.contains("scattering alone"), "{e}");
-            assert!(index.part(device, std::iter::once(3..6)).is_err());
-            let mut wrong = device.upload(3, cols, &y[..3 * cols], Tag::Activations).unwrap();
-            assert!(device.backend().scatter_rows(&wrong, &part, &mut sums, true).is_err());
-            assert!(device.backend().gather_rows(&sums, &index, &mut wrong).is_err());
-            assert_eq!(sums.to_vec::<f32>().unwrap(), wanted, "refused before anything is written");
-        }
-    }
-
-    crate::ops::tests::on_every_device!(what_counts_of_a_list_is_scattered);
 
     #[test]
     fn rows_that_are_not_there_are_refused() {
