@@ -71,6 +71,10 @@ ROWS = [
     *[("cora", model, 2, 16, "metis", SOME) for model in ("gcn", "sage", "gt")],
     *[("pubmed", model, 2, 16, "random", SOME) for model in ("gcn", "sage", "gt")],
     *[("amazon-photo", model, 2, 16, "metis", EVERYTHING) for model in ("gcn", "sage")],
+    *[("cora", model, 2, 4, "random", EVERYTHING) for model in ("gcn", "sage", "gt")],
+    ("coauthor-cs", "gcn", 2, 4, "metis", EVERYTHING),
+    ("cora", "gt", 4, 16, "random", EVERYTHING),
+    ("pubmed", "sage", 4, 4, "metis", EVERYTHING),
 ]
 
 

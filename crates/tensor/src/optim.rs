@@ -181,6 +181,20 @@ pub fn gradient_norm(parameters: &[Rc<Parameter>]) -> Result<f64> {
     Ok(sums.iter().sum::<f64>().sqrt())
 }
 
+/// All gradients in one row, as ranks sum them; nothing if there are none.
+pub fn side_by_side<'a>(gradients: impl Iterator<Item = &'a Matrix> + Clone) -> Result<Option<Matrix>> {
+    let size = |g: &Matrix| g.rows() * g.cols();
+    let Some(first) = gradients.clone().next() else { return Ok(None) };
+    let (device, total) = (first.device(), gradients.clone().map(size).sum());
+    let mut row = device.uninit("gradients", 1, total, first.dtype(), Tag::Gradients)?;
+    let mut at = 0;
+    for gradient in gradients {
+        device.backend().copy_part(gradient, 0, &mut row, at, size(gradient))?;
+        at += size(gradient);
+    }
+    Ok(Some(row))
+}
+
 /// What gradients of length `norm` are multiplied by to be no longer than `limit`, as PyTorch's `clip_grad_norm_`.
 pub fn clip_factor(norm: f64, limit: f64) -> f64 {
     (limit / (norm + 1e-6)).min(1.0)

@@ -8,7 +8,8 @@ use std::rc::Rc;
 
 use graphweft_comm::{Label, Traffic};
 use graphweft_parallel::Summing;
-use graphweft_tensor::{DType, Device, Matrix, Parameter, Result, Tag};
+use graphweft_tensor::optim::side_by_side;
+use graphweft_tensor::{Matrix, Parameter, Result, Tag};
 
 use crate::rank::Rank;
 
@@ -51,9 +52,8 @@ impl<'a> Buckets<'a> {
     fn send(&mut self) -> Result<()> {
         let gradients = std::mem::take(&mut self.open);
         self.bytes = 0;
-        let Some(dtype) = gradients.first().map(|(_, g)| g.dtype()) else { return Ok(()) };
         let Some(link) = self.rank.link() else { return Ok(()) };
-        let row = side_by_side(self.rank.device(), &gradients, dtype)?;
+        let Some(row) = side_by_side(gradients.iter().map(|(_, g)| g))? else { return Ok(()) };
         self.sums.push(link.start_sum(LABEL, row)?);
         let shape = |(p, g): (Rc<Parameter>, Matrix)| (p, (g.rows(), g.cols()));
         self.parameters.push(gradients.into_iter().map(shape).collect());
@@ -66,19 +66,6 @@ impl<'a> Buckets<'a> {
         let rows = Summing::wait_all(self.sums)?;
         self.parameters.iter().zip(rows).try_for_each(|(parameters, row)| hand_out(parameters, &row))
     }
-}
-
-/// All gradients in one row, on their device.
-fn side_by_side(device: &Device, gradients: &[(Rc<Parameter>, Matrix)], dtype: DType) -> Result<Matrix> {
-    let size = |g: &Matrix| g.rows() * g.cols();
-    let total = gradients.iter().map(|(_, g)| size(g)).sum();
-    let mut row = device.uninit("gradients", 1, total, dtype, Tag::Gradients)?;
-    let mut at = 0;
-    for (_, g) in gradients {
-        device.backend().copy_part(g, 0, &mut row, at, size(g))?;
-        at += size(g);
-    }
-    Ok(row)
 }
 
 fn hand_out(parameters: &[Place], row: &Matrix) -> Result<()> {

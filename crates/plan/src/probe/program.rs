@@ -13,7 +13,7 @@ use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Network, Rates, Rem
 use graphweft_parallel::{Cover, Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::dry::Work;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
-use graphweft_tensor::optim::{Optimizer, Rule, gradient_norm};
+use graphweft_tensor::optim::{Optimizer, Rule, gradient_norm, side_by_side};
 use graphweft_tensor::{DType, Device, Error as Computation, Ids, Matrix, Parameter, Place, Tag, Tape};
 
 use crate::error::{Error, Result};
@@ -287,9 +287,19 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
+    fn play(&mut self, steps: usize, mut done: impl FnMut(usize)) -> Result<()> {
+        for epoch in 0..steps {
+            self.pass(epoch)?;
+            self.update()?;
+            done(epoch);
+        }
+        Ok(())
+    }
+
     fn update(&mut self) -> Result<()> {
         if self.program.strategy.is_some() {
-            side_by_side(self.device, &self.parameters)?;
+            let gradients: Vec<Matrix> = self.parameters.iter().filter_map(|p| p.grad()).collect();
+            side_by_side(gradients.iter())?;
         }
         gradient_norm(&self.parameters)?;
         Ok(self.optimizer.step(1e-3, 1.0)?)
@@ -306,15 +316,9 @@ pub(super) fn play(
     ops: &Rc<dyn GraphOps>,
     device: &Device,
     steps: usize,
-    mut done: impl FnMut(usize),
+    done: impl FnMut(usize),
 ) -> Result<()> {
-    let mut player = Player::new(program, ops, device)?;
-    for epoch in 0..steps {
-        player.pass(epoch)?;
-        player.update()?;
-        done(epoch);
-    }
-    Ok(())
+    Player::new(program, ops, device)?.play(steps, done)
 }
 
 /// The same by a device that has [recorded](Device::record) the way there and back, as training has it do. `done` hears nothing where it
@@ -328,10 +332,7 @@ pub(super) fn replay(
 ) -> Result<()> {
     let mut player = Player::new(program, ops, device)?;
     // After these, everything that a step needs is in the pool.
-    for epoch in 0..2 {
-        player.pass(epoch)?;
-        player.update()?;
-    }
+    player.play(2, |_| ())?;
     let recording = device.record(|| -> Result<_> {
         player.pass(0)?;
         Ok(player.parameters.iter().map(|p| p.take_grad()).collect::<Vec<_>>())
@@ -343,20 +344,6 @@ pub(super) fn replay(
         player.parameters.iter().zip(gradients).for_each(|(p, gradient)| p.set_grad(gradient.clone()));
         player.update()?;
         done(epoch);
-    }
-    Ok(())
-}
-
-/// Copies all gradients into one row, as ranks do before they sum them.
-fn side_by_side(device: &Device, parameters: &[Rc<Parameter>]) -> Result<()> {
-    let gradients: Vec<Matrix> = parameters.iter().filter_map(|parameter| parameter.grad()).collect();
-    let size = |g: &Matrix| g.rows() * g.cols();
-    let Some(dtype) = gradients.first().map(Matrix::dtype) else { return Ok(()) };
-    let mut row = device.uninit("gradients", 1, gradients.iter().map(size).sum(), dtype, Tag::Gradients)?;
-    let mut at = 0;
-    for gradient in &gradients {
-        device.backend().copy_part(gradient, 0, &mut row, at, size(gradient))?;
-        at += size(gradient);
     }
     Ok(())
 }
