@@ -75,6 +75,8 @@ ROWS = [
     ("coauthor-cs", "gcn", 2, 4, "metis", EVERYTHING),
     ("cora", "gt", 4, 16, "random", EVERYTHING),
     ("pubmed", "sage", 4, 4, "metis", EVERYTHING),
+    *[(graph, model, layers, ranks, CHUNKS.get(graph, "metis"), EVERYTHING)
+      for layers in (2, 4, 8) for graph in [BLOCKS, *GRAPHS] for ranks in (4, 16) for model in ("gcn", "sage", "gt")],
 ]
 
 
