@@ -19,7 +19,8 @@ pub(crate) struct Ranks {
     #[arg(long, value_name = "NAME")]
     strategy: Option<String>,
 
-    /// What they are: threads of this process, processes that mpirun started (mpi), or processes with a GPU each (nccl)
+    /// What they are: threads of this process, processes that mpirun started (mpi), or ranks with a GPU each that NCCL connects
+    /// (nccl): processes of torchrun, mpirun or srun; without these, threads, as many as --ranks says
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
 }
@@ -102,7 +103,7 @@ pub(crate) fn enter(
 ) -> anyhow::Result<()> {
     check_launcher(config)?;
     World::enter(config, |world| {
-        let world = world.at(place, precision);
+        let world = world.at(place, precision)?;
         if let Some(wanted) = wanted.filter(|wanted| *wanted != world.ranks() as u64) {
             if !world.leads() {
                 return Err(Training::Refused.into());

@@ -1,5 +1,5 @@
-//! `--comm nccl` with processes that are told who they are by their environment. Without a GPU in every machine these compute on
-//! the CPU, so that NCCL itself has nothing to do; everything else is as with GPUs.
+//! `--comm nccl` with processes that are told who they are by their environment, and with threads of one. Without a GPU in every
+//! machine these compute on the CPU, so that NCCL itself has nothing to do; everything else is as with GPUs.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
@@ -56,25 +56,29 @@ fn message(out: &Output) -> String {
 }
 
 #[test]
-fn processes_find_what_threads_find() {
+fn ranks_that_nccl_connects_find_what_threads_find() {
     let scratch = Scratch::new();
     for (ranks, strategy) in [(2, "halo"), (3, "ring"), (2, "heads"), (4, "grid:2x2")] {
-        let (threads, processes) = (scratch.path("threads"), scratch.path("processes"));
-        for run in [&threads, &processes] {
+        let [threads, processes, inside] = ["threads", "processes", "inside"].map(|name| scratch.path(name));
+        for run in [&threads, &processes, &inside] {
             let _ = fs::remove_dir_all(run);
         }
         let common = [&SMALL[..], &["train.epochs=4", "--strategy", strategy]].concat();
-        let expected = scratch.json(&[&common[..], &["--ranks", &ranks.to_string(), "-o", &threads]].concat());
+        let count = ranks.to_string();
+        let expected = scratch.json(&[&common[..], &["--ranks", &count, "-o", &threads]].concat());
+        let one = scratch.json(&[&common[..], &["--comm", "nccl", "--ranks", &count, "-o", &inside]].concat());
         let ended = finish(start(&scratch, ranks, &[&common[..], &["-o", &processes]].concat()));
         assert!(ended.iter().all(|out| out.status.success()), "{:?}", ended.iter().map(message).collect::<Vec<_>>());
         assert!(ended[1..].iter().all(|out| out.stdout.is_empty()), "one rank speaks");
         let found: serde_json::Value = serde_json::from_slice(&ended[0].stdout).unwrap();
         for key in ["loss", "valid", "test", "ranks", "strategy", "bytes_sent_per_epoch", "peak_bytes"] {
             assert_eq!(found[key], expected[key], "{key} of {strategy} on {ranks}");
+            assert_eq!(one[key], expected[key], "{key} of {strategy} on {ranks} in one process");
         }
         for file in ["model.safetensors", "predictions.npy", "metrics.jsonl", "plan.json"] {
             let read = |run: &str| program::without_times(&Path::new(run).join(file));
             assert!(read(&threads) == read(&processes), "{file} of {strategy} on {ranks}");
+            assert!(read(&threads) == read(&inside), "{file} of {strategy} on {ranks} in one process");
         }
     }
 }
@@ -114,4 +118,21 @@ fn a_refusal_is_said_once_and_ends_all() {
         ended.iter().map(message).collect::<Vec<_>>()
     );
     assert_eq!(ended.iter().filter(|out| message(out).contains("exists already")).count(), 1);
+}
+
+#[test]
+fn one_process_is_told_how_many_ranks_it_has() {
+    let scratch = Scratch::new();
+    let run = scratch.path("run");
+    let refused = scratch.error(2, &[&SMALL[..], &["--comm", "nccl", "-o", &run]].concat());
+    assert!(refused.contains("RANK and WORLD_SIZE") && refused.contains("--ranks"), "{refused}");
+    // A shell within a job is the only process of a launcher.
+    let asked =
+        [&SMALL[..], &["train.epochs=1", "--strategy", "halo", "--comm", "nccl", "--ranks", "2", "--json", "-o", &run]]
+            .concat();
+    let told = [("RANK", "0"), ("WORLD_SIZE", "1")];
+    let out = Command::new(env!("CARGO_BIN_EXE_graphweft")).args(asked).envs(told).output().unwrap();
+    assert!(out.status.success(), "{}", message(&out));
+    let found: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(found["ranks"], 2);
 }

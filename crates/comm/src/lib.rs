@@ -6,7 +6,7 @@
 //!
 //! * [`threads`]: ranks in this process; nothing to install.
 //! * `mpi` (feature `mpi`): ranks as processes, started by `mpirun` or `srun`; a [`Launcher`] is known without the feature.
-//! * `nccl` (feature `cuda`): ranks as processes with a GPU each.
+//! * `nccl` (feature `cuda`): ranks with a GPU each, as processes or as threads of one.
 //!
 //! Around any of them, in any order:
 //!

@@ -25,7 +25,7 @@ use crate::ops::product::ProductKernels;
 use crate::ops::residual::ResidualKernels;
 use crate::ops::rows::RowKernels;
 use crate::ops::spmm::SpmmKernels;
-use crate::optim::OptimizerKernels;
+use crate::optim::{OptimizerKernels, Rule, Slot, Step};
 
 /// A piece of a device's memory.
 pub enum Block {
@@ -97,14 +97,21 @@ pub trait Recorder {
     /// From now on, work is remembered. Whatever waits for the device, or needs memory that is not there, fails.
     fn start(&self) -> Result<()>;
 
+    /// Within what is remembered, at its end: an optimizer's step, which every run is told. Gradients that are longer than `clip`
+    /// together are shortened, if that is more than 0. Nothing moves where the loss, in f64, or a gradient is not finite.
+    fn update(&self, rule: Rule, clip: f64, loss: &Matrix, slots: &mut [Slot<'_>]) -> Result<()>;
+
     /// Ends that: what was remembered, or nothing where it is to be forgotten.
     fn finish(&self, keep: bool) -> Result<Option<Box<dyn Replay>>>;
 }
 
 /// Work that was recorded.
 pub trait Replay {
-    /// Does it, with the dropouts of `epoch`.
-    fn run(&self, epoch: u64) -> Result<()>;
+    /// Does it, with the dropouts of `epoch`, and this step where it has one.
+    fn run(&self, epoch: u64, step: Option<&Step>) -> Result<()>;
+
+    /// Of the last run's step: the loss, and Σ x² of every gradient.
+    fn found(&self) -> Result<(f64, Vec<f64>)>;
 }
 
 /// The traffic floor of operations over edges: the same passes over the same indices, and nothing but loads.

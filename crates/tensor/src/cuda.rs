@@ -81,7 +81,7 @@ pub struct Cuda {
     lists: RefCell<Vec<List>>,
     /// Tables of optimizers that were copied last.
     tables: RefCell<Vec<optim::Table>>,
-    recording: RefCell<Option<record::Keys>>,
+    recording: RefCell<Option<record::Notes>>,
 }
 
 /// A list of the host that kernels read, copied once.

@@ -9,6 +9,7 @@
 
 use std::rc::Rc;
 
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
@@ -120,14 +121,49 @@ impl Optimizer {
 
     /// Takes the gradients of all parameters, times `scale`, and moves the parameters. Those without a gradient stay.
     pub fn step(&mut self, lr: f64, scale: f64) -> Result<()> {
+        let step = Step { scale, ..self.next(lr) };
         self.steps += 1;
-        let step = Step { rule: self.rule, lr, number: self.steps, scale };
-        let mut taken = Vec::new();
+        self.with_gradients(|device, _, slots| device.backend().step(&step, slots))
+    }
+
+    /// The same as the end of [recorded](crate::Device::record) work, which is told [which step](Optimizer::next) it is whenever it
+    /// is [done](crate::Recording::step). Gradients longer than `clip`, if that is more than 0, are shortened. Where the loss, in f64,
+    /// or a gradient is not finite, nothing moves. Gives the parameters that it would move.
+    ///
+    /// # Errors
+    /// If nothing is recorded.
+    pub fn record(&mut self, clip: f64, loss: &Matrix) -> Result<Vec<Rc<Parameter>>> {
+        let (rule, mut moved) = (self.rule, Vec::new());
+        self.with_gradients(|device, parameters, slots| {
+            let none = || Error::Argument { op: OP, problem: "nothing is recorded".into() };
+            moved = parameters;
+            device.backend().recorder().ok_or_else(none)?.update(rule, clip, loss, slots)
+        })?;
+        Ok(moved)
+    }
+
+    /// The step that comes next, with gradients as they are.
+    pub fn next(&self, lr: f64) -> Step {
+        Step { rule: self.rule, lr, number: self.steps + 1, scale: 1.0 }
+    }
+
+    /// A recorded step has moved the parameters.
+    pub fn has_stepped(&mut self) {
+        self.steps += 1;
+    }
+
+    /// Takes the gradients of all parameters; `work` is for the device that has them.
+    fn with_gradients(
+        &mut self,
+        work: impl FnOnce(&Device, Vec<Rc<Parameter>>, &mut [Slot<'_>]) -> Result<()>,
+    ) -> Result<()> {
+        let (mut taken, mut parameters) = (Vec::new(), Vec::new());
         for (parameter, state) in &mut self.entries {
             if let Some(gradient) = parameter.take_grad() {
                 let value = parameter.value_mut();
                 gradient.expect(OP, "gradient", value.rows(), value.cols())?;
                 taken.push((value, gradient, state));
+                parameters.push(Rc::clone(parameter));
             }
         }
         let Some(device) = taken.first().map(|(value, ..)| value.device().clone()) else { return Ok(()) };
@@ -135,7 +171,7 @@ impl Optimizer {
             .iter_mut()
             .map(|(value, gradient, state)| Slot { value: &mut *value, gradient, state: state.as_mut_slice() })
             .collect();
-        device.backend().step(&step, &mut slots)
+        work(&device, parameters, &mut slots)
     }
 
     /// How many steps were made.
@@ -175,10 +211,18 @@ pub fn gradient_norm(parameters: &[Rc<Parameter>]) -> Result<f64> {
     let Some((_, first)) = gradients.first() else { return Ok(0.0) };
     let matrices: Vec<&Matrix> = gradients.iter().map(|(_, g)| g).collect();
     let sums = first.device().backend().square_sums(&matrices)?;
-    if let Some(((p, _), _)) = gradients.iter().zip(&sums).find(|(_, sum)| !sum.is_finite()) {
+    length(gradients.iter().map(|(p, _)| *p), &sums)
+}
+
+/// The same where Σ x² of the gradient of each of these parameters is known.
+///
+/// # Errors
+/// As of [`gradient_norm`].
+pub fn length<'a>(parameters: impl Iterator<Item = &'a Parameter>, square_sums: &[f64]) -> Result<f64> {
+    if let Some((p, _)) = parameters.zip(square_sums).find(|(_, sum)| !sum.is_finite()) {
         return Err(Error::NotFinite { what: format!("the gradient of {}", p.name()) });
     }
-    Ok(sums.iter().sum::<f64>().sqrt())
+    Ok(square_sums.iter().sum::<f64>().sqrt())
 }
 
 /// All gradients in one row, as ranks sum them; nothing if there are none.

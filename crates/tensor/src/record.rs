@@ -10,6 +10,7 @@ use crate::backend::{Block, Replay};
 use crate::device::{Charge, Device};
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
+use crate::optim::Step;
 
 /// What a device has recorded, and where its results are.
 pub struct Recording<T> {
@@ -59,8 +60,19 @@ impl<T> Recording<T> {
     /// # Errors
     /// Of the device.
     pub fn run(&self, epoch: u64) -> Result<&T> {
-        self.replay.run(epoch)?;
+        self.replay.run(epoch, None)?;
         Ok(&self.results)
+    }
+
+    /// Does work that ends with [`Optimizer::record`](crate::optim::Optimizer::record): that step is `step`, but for its scale.
+    /// Gives the loss and Σ x² of every gradient too. Where one of these is not finite, no parameter was changed.
+    ///
+    /// # Errors
+    /// Of the device; or if there is no such step.
+    pub fn step(&self, epoch: u64, step: &Step) -> Result<(&T, f64, Vec<f64>)> {
+        self.replay.run(epoch, Some(step))?;
+        let (loss, sums) = self.replay.found()?;
+        Ok((&self.results, loss, sums))
     }
 }
 

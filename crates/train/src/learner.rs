@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use graphweft_model::encoding::Encodings;
 use graphweft_model::{Mode, Network, Rates, Remat, Shape, Step, Total};
-use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm};
+use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm, length};
 use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tape, Var};
 
 use crate::checkpoint::{Scores, Tensors};
@@ -17,7 +17,7 @@ use crate::gradients::Buckets;
 use crate::metrics::{Logits, Metric, Scoring};
 use crate::pipeline::Divergence;
 use crate::rank::Rank;
-use crate::recorded::{Pass, Recorded};
+use crate::recorded::{Recorded, Whole};
 use crate::shard::{Lesson, Shard};
 
 /// What a step found.
@@ -122,46 +122,37 @@ impl Learner {
         Ok(logits.ok_or_else(none)?)
     }
 
-    /// Learns from all nodes of `lesson`, which are rows of `shard`, once. Where the step is recorded, going back is a part of the
-    /// phase "forward".
+    /// Learns from all nodes of `lesson`, which are rows of `shard`, once. A step that is recorded is one phase.
     ///
     /// # Errors
     /// [`Error::NotFinite`] before anything is changed.
     pub fn learn(&mut self, shard: &Shard, lesson: &Lesson, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
         let (device, start) = (shard.device().clone(), Instant::now());
         self.rank.set_epoch(epoch);
-        let (loss, start) = match self.replay(shard, lesson, epoch)? {
-            Some(loss) => {
-                phase("forward", start);
-                (self.finite(loss, shard, epoch)?, Instant::now())
-            }
-            None => {
-                let mut tape = Tape::new(&device);
-                let loss = self.loss(&mut tape, shard, lesson, epoch)?;
-                let own = device.convert("loss", loss.value(), DType::F64)?.to_vec::<f64>()?[0];
-                let value = self.rank.sum(Total::Loss, &[own])?[0];
-                phase("forward", start);
-                self.finite(value, shard, epoch)?;
-                let start = Instant::now();
-                tape.start_from(&loss);
-                drop(loss);
-                let mut buckets = Buckets::new(&self.rank);
-                tape.backward(Vec::new(), &[], |parameter| buckets.add(parameter))?;
-                device.backend().wait()?;
-                phase("backward", start);
-                let start = Instant::now();
-                buckets.finish()?;
-                (value, start)
-            }
-        };
-        let gradient_norm = self.gradient_norm().map_err(|e| match e {
-            Computation::NotFinite { what } => Error::NotFinite { epoch, place: what },
-            other => other.into(),
-        })?;
+        if let Some(report) = self.replay(shard, lesson, epoch, lr)? {
+            phase("step", start);
+            return Ok(report);
+        }
+        let mut tape = Tape::new(&device);
+        let loss = self.loss(&mut tape, shard, lesson, epoch)?;
+        let own = device.convert("loss", loss.value(), DType::F64)?.to_vec::<f64>()?[0];
+        let value = self.rank.sum(Total::Loss, &[own])?[0];
+        phase("forward", start);
+        self.check(value, shard, epoch)?;
+        let start = Instant::now();
+        tape.start_from(&loss);
+        drop(loss);
+        let mut buckets = Buckets::new(&self.rank);
+        tape.backward(Vec::new(), &[], |parameter| buckets.add(parameter))?;
+        device.backend().wait()?;
+        phase("backward", start);
+        let start = Instant::now();
+        buckets.finish()?;
+        let gradient_norm = self.gradient_norm().map_err(|e| in_epoch(epoch, e))?;
         self.descend(lr, gradient_norm)?;
         device.backend().wait()?;
         phase("update", start);
-        Ok(Report { loss, gradient_norm, guard: None })
+        Ok(Report { loss: value, gradient_norm, guard: None })
     }
 
     /// The loss of a forward pass for training.
@@ -170,33 +161,33 @@ impl Learner {
         lesson.loss(tape, &logits, self.smoothing)
     }
 
-    fn finite(&self, loss: f64, shard: &Shard, epoch: u64) -> Result<f64> {
-        if loss.is_finite() { Ok(loss) } else { Err(Error::NotFinite { epoch, place: self.diagnose(shard, epoch)? }) }
+    /// Whether the loss is a number.
+    fn check(&self, loss: f64, shard: &Shard, epoch: u64) -> Result<()> {
+        if loss.is_finite() { Ok(()) } else { Err(Error::NotFinite { epoch, place: self.diagnose(shard, epoch)? }) }
     }
 
-    /// The loss of a pass that the device does by itself, with gradients where the optimizer looks for them; `None` where it has
-    /// not recorded one.
-    fn replay(&mut self, shard: &Shard, lesson: &Lesson, epoch: u64) -> Result<Option<f64>> {
+    /// A step that the device does by itself; `None` where it has not recorded one.
+    fn replay(&mut self, shard: &Shard, lesson: &Lesson, epoch: u64, lr: f64) -> Result<Option<Report>> {
         let (device, phase) = (shard.device(), self.network.phase(epoch));
         let Some(recorded) = &mut self.recorded else { return Ok(None) };
         if recorded.expects(device, shard, lesson, phase) {
             // It fails where a model needs the host within a step; that model computes as before, and the user is told.
-            let pass = self.record(shard, lesson, epoch).map_err(|e| e.to_string());
+            let whole = self.record(shard, lesson, epoch).map_err(|e| e.to_string());
             if let Some(recorded) = &mut self.recorded {
-                recorded.keep(pass);
+                recorded.keep(whole);
             }
         }
-        let Some(pass) = self.recorded.as_ref().and_then(Recorded::pass) else { return Ok(None) };
-        let (loss, gradients) = pass.run(epoch)?;
-        let loss = loss.to_vec::<f64>()?[0];
-        self.parameters.iter().zip(gradients).for_each(|(p, gradient)| p.set_grad(gradient.clone()));
-        Ok(Some(loss))
+        let Some(whole) = self.recorded.as_ref().and_then(Recorded::whole) else { return Ok(None) };
+        let (moved, loss, square_sums) = whole.step(epoch, &self.optimizer.next(lr))?;
+        self.check(loss, shard, epoch)?;
+        let gradient_norm = length(moved.iter().map(|p| &**p), &square_sums).map_err(|e| in_epoch(epoch, e))?;
+        self.optimizer.has_stepped();
+        Ok(Some(Report { loss, gradient_norm, guard: None }))
     }
 
-    /// Has the device record a forward and backward pass.
-    fn record(&self, shard: &Shard, lesson: &Lesson, epoch: u64) -> Result<Option<Pass>> {
-        let device = shard.device();
-        let take = || self.parameters.iter().map(|p| p.take_grad()).collect::<Vec<_>>();
+    /// Has the device record a step.
+    fn record(&mut self, shard: &Shard, lesson: &Lesson, epoch: u64) -> Result<Option<Whole>> {
+        let (device, clip) = (shard.device(), self.clip);
         let found = device.record(|| -> Result<_> {
             let mut tape = Tape::new(device);
             let loss = self.loss(&mut tape, shard, lesson, epoch)?;
@@ -204,10 +195,10 @@ impl Learner {
             tape.start_from(&loss);
             drop(loss);
             tape.backward(Vec::new(), &[], |_| Ok(()))?;
-            Ok((value, take()))
+            Ok(self.optimizer.record(clip, &value)?)
         });
         // What a failed attempt has left.
-        take();
+        self.parameters.iter().for_each(|p| drop(p.take_grad()));
         found
     }
 
@@ -223,7 +214,7 @@ impl Learner {
 
     /// Whether steps are done by a recording.
     pub fn is_recorded(&self) -> bool {
-        self.recorded.as_ref().is_some_and(|recorded| recorded.pass().is_some())
+        self.recorded.as_ref().is_some_and(|recorded| recorded.whole().is_some())
     }
 
     /// The first layer whose output is not finite on some rank, found by computing once more.
@@ -349,6 +340,14 @@ impl Learner {
                 problem: format!("the checkpoint has no {name}"),
             })
         })?)
+    }
+}
+
+/// Says in which epoch a gradient was not finite.
+fn in_epoch(epoch: u64, error: Computation) -> Error {
+    match error {
+        Computation::NotFinite { what } => Error::NotFinite { epoch, place: what },
+        other => other.into(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! When a step is recorded by the device, and what is done again.
 //!
-//! A step of the same rows is the same work in every epoch, but for dropout. On a small graph a GPU waits for the host, which tells
+//! A step of the same rows is the same work in every epoch, but for dropout and the rate of learning. On a small graph a GPU waits for the host, which tells
 //! it a few hundred kernels; so there, after steps of the usual kind, one is [recorded](graphweft_tensor::Device::record) and done
 //! again from then on. It takes memory that nobody else can use meanwhile: large graphs, whose kernels take longer than telling
 //! them does, are left alone.
@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 
 use graphweft_model::GraphOps;
 use graphweft_tensor::ops::loss::LossRows;
-use graphweft_tensor::{Device, Matrix, Recording};
+use graphweft_tensor::{Device, Parameter, Recording};
 
 use crate::shard::{Lesson, Shard};
 
@@ -37,8 +37,8 @@ impl Scene {
     }
 }
 
-/// A forward and backward pass as the device has it: the loss, in f64, and the gradients, in the order of the parameters.
-pub(crate) type Pass = Recording<(Matrix, Vec<Option<Matrix>>)>;
+/// A whole step as the device has it, forward, back and down, and the parameters that it moves.
+pub(crate) type Whole = Recording<Vec<Rc<Parameter>>>;
 
 /// What was recorded, or is about to be.
 #[derive(Default)]
@@ -48,7 +48,7 @@ pub(crate) struct Recorded {
     failures: u32,
     /// Why the last recording failed, until somebody was told.
     failure: Option<String>,
-    pass: Option<Pass>,
+    whole: Option<Whole>,
 }
 
 impl Recorded {
@@ -59,7 +59,7 @@ impl Recorded {
             *self = Self { scene: Some(Scene { ops, rows, total, phase }), failures: self.failures, ..Self::default() };
         }
         self.steps += 1;
-        self.pass.is_none() && self.steps > BEFORE && self.hopes(device)
+        self.whole.is_none() && self.steps > BEFORE && self.hopes(device)
     }
 
     fn hopes(&self, device: &Device) -> bool {
@@ -67,10 +67,10 @@ impl Recorded {
     }
 
     /// What [was expected](Recorded::expects) to be recorded, or why it could not be.
-    pub(crate) fn keep(&mut self, pass: Result<Option<Pass>, String>) {
-        self.failures += u32::from(!matches!(pass, Ok(Some(_))));
-        match pass {
-            Ok(pass) => self.pass = pass,
+    pub(crate) fn keep(&mut self, whole: Result<Option<Whole>, String>) {
+        self.failures += u32::from(!matches!(whole, Ok(Some(_))));
+        match whole {
+            Ok(whole) => self.whole = whole,
             Err(why) => self.failure = Some(why),
         }
     }
@@ -80,12 +80,12 @@ impl Recorded {
         if self.failures < ATTEMPTS { None } else { self.failure.take() }
     }
 
-    pub(crate) fn pass(&self) -> Option<&Pass> {
-        self.pass.as_ref()
+    pub(crate) fn whole(&self) -> Option<&Whole> {
+        self.whole.as_ref()
     }
 
     /// Whether the next step is done as the last one was.
     pub(crate) fn is_settled(&self, device: &Device) -> bool {
-        self.pass.is_some() && self.steps > BEFORE + 1 || !self.hopes(device)
+        self.whole.is_some() && self.steps > BEFORE + 1 || !self.hopes(device)
     }
 }

@@ -1,10 +1,11 @@
-//! Who the ranks of a run are: this thread alone, threads of this process, or processes that MPI or NCCL connects.
+//! Who the ranks of a run are: this thread alone, threads of this process, or processes that MPI or NCCL connects. Threads copy from
+//! each other, or NCCL moves what is on their GPUs.
 
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use graphweft_comm::{Fault, Faulty, Launcher, cpu_time, threads};
+use graphweft_comm::{Communicator, Fault, Faulty, Launcher, cpu_time, threads};
 use graphweft_tensor::{Device, Place, Precision, Timings, wall_time};
 
 use crate::config::{CommName, ParallelConfig};
@@ -33,10 +34,12 @@ enum Kind {
     Threads {
         options: threads::Options,
         faults: Arc<[Fault]>,
+        /// How they talk: not by MPI.
+        comm: CommName,
     },
     /// This process is one of those that something connects.
     #[cfg(any(feature = "mpi", feature = "cuda"))]
-    Processes(Rc<dyn graphweft_comm::Communicator>, CommName),
+    Processes(Rc<dyn Communicator>, CommName),
 }
 
 impl World {
@@ -50,8 +53,16 @@ impl World {
     }
 
     /// The same ranks, with the first computing at `place` and the others on the next GPUs; on the CPU if nothing is said.
-    pub fn at(self, place: Place, precision: Precision) -> Self {
-        Self { place, precision, ..self }
+    ///
+    /// # Errors
+    /// If NCCL is to connect threads of this process and there are not enough GPUs.
+    pub fn at(self, place: Place, precision: Precision) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        if let (Kind::Threads { options, comm: CommName::Nccl, .. }, Place::Cuda(_)) = (&self.kind, place) {
+            let together = std::env::var(TOGETHER).is_ok_and(|value| value.trim() == "1");
+            check_gpus(options.ranks, graphweft_tensor::cuda::Gpu::all().len(), together)?;
+        }
+        Ok(Self { place, precision, ..self })
     }
 
     /// The same ranks, each with the time of every call of a kernel: [`Rank::kernels`].
@@ -76,7 +87,20 @@ impl World {
             return Self::alone();
         }
         let (threads, deadline) = (share_of_threads(ranks), Duration::from_secs(config.deadline));
-        Self::of(Kind::Threads { options: threads::Options { ranks, threads, deadline }, faults: Arc::new([]) })
+        Self::of_threads(threads::Options { ranks, threads, deadline })
+    }
+
+    fn of_threads(options: threads::Options) -> Self {
+        Self::of(Kind::Threads { options, faults: Arc::new([]), comm: CommName::Threads })
+    }
+
+    /// The same threads with NCCL between their GPUs. One rank has nobody to talk to.
+    #[cfg(feature = "cuda")]
+    pub fn by_nccl(mut self) -> Self {
+        if let Kind::Threads { comm, .. } = &mut self.kind {
+            *comm = CommName::Nccl;
+        }
+        self
     }
 
     /// Ranks as threads, as many as `config` says, that compute with one thread each, as if they were on other machines. A machine
@@ -91,8 +115,7 @@ impl World {
         }
         let ranks = config.ranks.unwrap_or(1) as usize;
         let options = threads::Options { ranks, threads: 1, deadline: Duration::from_secs(config.deadline) };
-        let world = Self::of(Kind::Threads { options, faults: Arc::new([]) });
-        Ok(Self { emulation: Some(Arc::new(Emulated::new(ranks, elsewhere))), ..world })
+        Ok(Self { emulation: Some(Arc::new(Emulated::new(ranks, elsewhere))), ..Self::of_threads(options) })
     }
 
     /// Runs `body` among the ranks that `config` asks for. MPI begins and ends with it, and can do so once in a process.
@@ -138,9 +161,22 @@ impl World {
         E: From<Error> + From<graphweft_comm::Error> + Send,
     {
         use graphweft_comm::nccl::{Options, Rendezvous, run};
-        let rendezvous = Rendezvous::of_this_process().map_err(|e| {
-            Error::setting("parallel.comm", e.to_string(), "start it as torchrun, mpirun or srun do, or leave it out")
-        })?;
+        let wrong = |problem: String| {
+            let remedy = "start it as torchrun, mpirun or srun do, or say how many GPUs of this machine with --ranks, or \
+                          leave it out";
+            Error::setting("parallel.comm", problem, remedy)
+        };
+        let told = Rendezvous::of_this_process().map_err(|e| wrong(e.to_string()))?;
+        // The only process of a launcher, such as a shell within a job, may have ranks as any other.
+        let several = |told: &Rendezvous| told.ranks > 1 || config.ranks.is_none_or(|ranks| ranks == 1);
+        let Some(rendezvous) = told.filter(several) else {
+            if config.ranks.is_some() {
+                return body(Self::threads(config).by_nccl());
+            }
+            let problem = "nothing says which rank this process is: RANK and WORLD_SIZE must be set (and MASTER_ADDR and \
+                           MASTER_PORT, where rank 0 listens)";
+            return Err(wrong(problem.into()).into());
+        };
         let near = processes_here().unwrap_or(rendezvous.ranks);
         let deadline = Duration::from_secs(config.deadline);
         let options = Options { rendezvous, threads: share_of_threads(near), deadline };
@@ -220,10 +256,16 @@ impl World {
     /// How they talk.
     pub fn comm_name(&self) -> CommName {
         match &self.kind {
-            Kind::Alone | Kind::Threads { .. } => CommName::Threads,
+            Kind::Alone => CommName::Threads,
+            Kind::Threads { comm, .. } => *comm,
             #[cfg(any(feature = "mpi", feature = "cuda"))]
             Kind::Processes(_, name) => *name,
         }
+    }
+
+    /// Whether there is no other process that must do the same as this one.
+    pub(crate) fn is_one_process(&self) -> bool {
+        matches!(self.kind, Kind::Alone | Kind::Threads { .. })
     }
 
     /// Runs `body` on every rank of this process and gives the result of the first of them.
@@ -253,13 +295,13 @@ impl World {
                 let (device, kernels) = open(0)?;
                 body(&Rank::alone(&device).with_kernels(kernels))
             }
-            Kind::Threads { options, faults } => {
+            Kind::Threads { options, faults, comm } => {
                 // Held here: what `body` owns, such as a directory, is given back when this returns, not when the last thread ends.
                 let body = Arc::new(body);
                 let (weak, faults, emulation) = (Arc::downgrade(&body), Arc::clone(faults), self.emulation.clone());
                 let ended =
                     || Error::from(graphweft_comm::Error::Argument { op: "threads", problem: "all is over".into() });
-                let all = threads::launch(*options, move |comm| -> Result<Result<T>> {
+                let all = launch(*comm, *options, move |comm| -> Result<Result<T>> {
                     let body = weak.upgrade().ok_or_else(ended)?;
                     let comm = if faults.is_empty() { comm } else { Rc::new(Faulty::new(comm, &faults, 0)) };
                     let (device, kernels) = open(comm.rank())?;
@@ -289,6 +331,38 @@ impl World {
             }
         }
     }
+}
+
+/// Runs `body` on every rank, each a thread of this process, that talk so.
+pub(crate) fn launch<T: Send + 'static>(
+    comm: CommName,
+    options: threads::Options,
+    body: impl Fn(Rc<dyn Communicator>) -> Result<T> + Send + Sync + 'static,
+) -> Result<Vec<T>> {
+    match comm {
+        #[cfg(feature = "cuda")]
+        CommName::Nccl => graphweft_comm::nccl::launch(options, body),
+        _ => threads::launch(options, body),
+    }
+}
+
+/// Lets NCCL have several ranks of a process on one GPU, from 2.30 on.
+#[cfg(feature = "cuda")]
+const TOGETHER: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
+
+/// NCCL refuses two ranks of a process on one GPU, in words of its own and when much was done already.
+#[cfg(feature = "cuda")]
+fn check_gpus(ranks: usize, gpus: usize, together: bool) -> Result<()> {
+    // Where there is none at all, the device says so.
+    if together || gpus == 0 || ranks <= gpus {
+        return Ok(());
+    }
+    let problem = format!("NCCL wants a GPU for each of {ranks} ranks, and this machine has {gpus}");
+    let remedy = format!(
+        "leave it out: ranks are then threads that copy between GPUs, several on one where they must; or ask for fewer ranks \
+         (NCCL 2.30 takes several on one GPU with {TOGETHER}=1)"
+    );
+    Err(Error::setting("parallel.comm", problem, remedy))
 }
 
 /// How many processes the launcher has started on this machine, if it tells: these share what is here.
@@ -334,7 +408,7 @@ fn share_of_threads(ranks: usize) -> usize {
 
 /// No bytes stand for a refusal.
 #[cfg(any(feature = "mpi", feature = "cuda"))]
-fn share(comm: &dyn graphweft_comm::Communicator, own: Option<Result<Decision>>) -> Result<Decision> {
+fn share(comm: &dyn Communicator, own: Option<Result<Decision>>) -> Result<Decision> {
     let bytes = match &own {
         Some(Ok(decision)) => decision.encode()?,
         _ => Vec::new(),
@@ -353,7 +427,20 @@ fn share(comm: &dyn graphweft_comm::Communicator, own: Option<Result<Decision>>)
 
 #[cfg(all(test, any(feature = "mpi", feature = "cuda")))]
 mod tests {
-    use super::of_slurm;
+    use super::*;
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn nccl_has_a_gpu_for_each_rank_of_a_process() {
+        for (ranks, gpus, together) in [(2, 2, false), (2, 8, false), (4, 1, true), (4, 0, false)] {
+            assert!(check_gpus(ranks, gpus, together).is_ok(), "{ranks} {gpus} {together}");
+        }
+        let message = check_gpus(4, 2, false).unwrap_err().to_string();
+        assert!(
+            ["parallel.comm", "4 ranks", "has 2", "leave it out"].iter().all(|part| message.contains(part)),
+            "{message}"
+        );
+    }
 
     #[test]
     fn slurm_tells_how_many_tasks_a_node_has() {

@@ -18,6 +18,8 @@ use graphweft_train::checkpoint::Checkpoint;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
+#[cfg(feature = "cuda")]
+use graphweft_train::rank::Toll;
 use graphweft_train::session::{self, Start, Summary};
 use graphweft_train::trainer::Run;
 use graphweft_train::world::World;
@@ -55,7 +57,7 @@ fn plan(dir: &Path) -> Value {
 /// Trains on ranks that all compute at one place.
 fn fresh_at(at: Place, config: &Config, dir: &Path) -> Summary {
     let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
-    let world = World::threads(&config.parallel).at(at, Precision::default());
+    let world = World::threads(&config.parallel).at(at, Precision::default()).unwrap();
     on_world(&world, data, config, dir, &Start::New, Watch::default()).unwrap()
 }
 
@@ -88,6 +90,37 @@ fn ranks_learn_what_one_learns_with_the_same_bytes_every_time() {
 #[ignore = "needs a GPU"]
 fn ranks_of_a_gpu_learn_what_one_learns_with_the_same_bytes_every_time() {
     ranks_learn_the_same(Place::Cuda(0));
+}
+
+/// Trains on threads that copy from each other, and on the same with NCCL between their GPUs.
+#[cfg(feature = "cuda")]
+fn nccl_learns_the_same_bits(at: Place, spread: &[(&str, u64)]) {
+    let dir = tempfile::tempdir().unwrap();
+    for (strategy, ranks) in spread {
+        let config = on(strategy, *ranks, &["model.norm=batch", "train.dropout=0.5"]);
+        let [copied, sent] = ["copied", "sent"].map(|how| dir.path().join(format!("{strategy}-{ranks}-{how}")));
+        let expected = fresh_at(at, &config, &copied);
+        let world = World::threads(&config.parallel).by_nccl().at(at, Precision::default()).unwrap();
+        assert_eq!((world.comm_name().to_string(), world.ranks_inside()), ("nccl".into(), *ranks as usize));
+        let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+        let found = on_world(&world, data, &config, &sent, &Start::New, Watch::default()).unwrap();
+        same(&copied, &sent, strategy);
+        let bytes = |summary: &Summary| summary.runs[0].cost.tolls.iter().map(Toll::bytes_sent).collect::<Vec<_>>();
+        assert_eq!(bytes(&found), bytes(&expected), "{strategy} on {ranks}");
+    }
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn threads_that_nccl_connects_learn_the_same_bits() {
+    nccl_learns_the_same_bits(Place::Cpu, &STRATEGIES);
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+#[ignore = "needs NCCL and two of what it connects, or NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1"]
+fn threads_that_nccl_connects_elsewhere_learn_the_same_bits() {
+    nccl_learns_the_same_bits(Place::Cuda(0), &[("gather", 2), ("halo", 2), ("heads", 2), ("ring", 2)]);
 }
 
 #[test]
@@ -268,32 +301,23 @@ fn all_ranks_stop_at_a_number_that_is_not_finite() {
 }
 
 /// Trains with faults, from the beginning.
-fn faulty(config: &Config, dir: &Path, faults: &[Fault]) -> Result<Summary> {
+fn faulty(world: World, config: &Config, dir: &Path, faults: &[Fault]) -> Result<Summary> {
     let data = Data::open(&config.data, &config.encoding, &Silent)?;
-    let world = World::threads(&config.parallel).with_faults(faults);
-    on_world(&world, data, config, dir, &Start::New, Watch::default())
+    on_world(&world.with_faults(faults), data, config, dir, &Start::New, Watch::default())
 }
 
-#[test]
-fn a_lost_rank_is_named_and_the_last_checkpoint_loads() {
+/// Each fault is blamed on this rank, and what was stored before is good.
+fn whoever_is_lost_is_named(connect: impl Fn(World) -> World, faults: &[(Fault, usize)]) {
     let dir = tempfile::tempdir().unwrap();
     let config = on("gather", 3, &["parallel.deadline=1", "run.checkpoint_every=1", "train.epochs=9"]);
     let whole = dir.path().join("whole");
     fresh(&config, &whole);
-    for (k, fault) in [
-        Fault::Panic { rank: 0, at: 120 },
-        Fault::Panic { rank: 2, at: 121 },
-        Fault::Hang { rank: 1, at: 122, time: Duration::from_secs(3600) },
-        Fault::Drop { from: 1, to: 2, at: 123 },
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let (path, rank) = (dir.path().join(k.to_string()), [0, 2, 1, 1][k]);
-        let error = faulty(&config, &path, &[fault]).unwrap_err();
+    for (k, (fault, rank)) in faults.iter().enumerate() {
+        let (path, world) = (dir.path().join(k.to_string()), connect(World::threads(&config.parallel)));
+        let error = faulty(world, &config, &path, &[*fault]).unwrap_err();
         let Error::RankLost { lost, checkpoint } = &error else { panic!("{fault:?}: {error}") };
         let graphweft_comm::Error::RankLost { rank: named, step, .. } = lost else { panic!("{lost}") };
-        assert!(*named == rank && *step > 1, "{fault:?}: {error}");
+        assert!(named == rank && *step > 1, "{fault:?}: {error}");
         let checkpoint = checkpoint.as_ref().unwrap_or_else(|| panic!("{error}"));
         assert!(error.to_string().contains(checkpoint.to_str().unwrap()), "{error}");
         assert!(Checkpoint::read(checkpoint).unwrap().state.epoch + 1 >= *step);
@@ -303,4 +327,22 @@ fn a_lost_rank_is_named_and_the_last_checkpoint_loads() {
             same(&whole, &path, "a rank was lost");
         }
     }
+}
+
+const LOST: [(Fault, usize); 3] = [
+    (Fault::Panic { rank: 0, at: 120 }, 0),
+    (Fault::Panic { rank: 2, at: 121 }, 2),
+    (Fault::Hang { rank: 1, at: 122, time: Duration::from_secs(3600) }, 1),
+];
+
+#[test]
+fn a_lost_rank_is_named_and_the_last_checkpoint_loads() {
+    let unheard = (Fault::Drop { from: 1, to: 2, at: 123 }, 1);
+    whoever_is_lost_is_named(|world| world, &[&LOST[..], &[unheard]].concat());
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn a_lost_rank_that_nccl_connects_is_named_and_the_last_checkpoint_loads() {
+    whoever_is_lost_is_named(World::by_nccl, &LOST);
 }

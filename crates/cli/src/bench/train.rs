@@ -248,15 +248,13 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
         json.insert("emulated".into(), json!(elsewhere));
     }
     if let (true, Value::Object(json)) = (recorded, &mut json) {
-        // The device goes forward and back in one.
-        ["forward_ms", "backward_ms"].into_iter().for_each(|key| drop(json.insert(key.into(), Value::Null)));
+        // The device does all of it in one.
+        json.extend(["forward_ms", "backward_ms", "update_ms"].map(|key| (key.to_string(), Value::Null)));
     }
     ui.result(&json, || {
         let row = |name: &str, ms: f64| [name.to_string(), format!("{ms:.1}")];
         let rows = match &elsewhere[..] {
-            [] if recorded => {
-                vec![row("forward and backward, recorded", forward), row("update", update), row("epoch", step)]
-            }
+            [] if recorded => vec![row("epoch, recorded", step)],
             [] => vec![row("forward", forward), row("backward", backward), row("update", update), row("epoch", step)],
             all => all.iter().map(|e| row(&format!("epoch, emulated on {}", e.profile), e.step_ms)).collect(),
         };

@@ -1,4 +1,4 @@
-//! Where all ranks are connected: a part of rank 0's process.
+//! Where all ranks are connected: a part of rank 0's process, or of the only one.
 //!
 //! Each rank, rank 0 too, has one line to the hub, which passes on what ranks write to each other and knows who is there: a
 //! process that ends without taking its leave closes its line, and everyone is told. If somebody's patience is at an end, the hub
@@ -48,23 +48,26 @@ struct Shared {
 
 /// The hub of a run. Dropped, it hangs up.
 pub(super) struct Hub {
+    /// Where it listens.
+    pub(super) port: u16,
     /// Nobody is connected before all are.
     shared: Arc<Mutex<Option<Arc<Shared>>>>,
 }
 
 impl Hub {
-    /// Listens for all ranks, which have until `end` to come.
+    /// Listens for all ranks, which have until `end` to come; at any free port if the one to meet at is 0.
     pub(super) fn open(at: &Rendezvous, end: Instant) -> Result<Self> {
         let (port, ranks) = (at.port, at.ranks);
         let failed = |e: io::Error| {
-            let remedy = "choose another MASTER_PORT";
-            Error::Library { library: "TCP", problem: format!("rank 0 cannot listen at port {port}: {e}; {remedy}") }
+            let remedy = if port == 0 { "" } else { "; choose another MASTER_PORT" };
+            Error::Library { library: "TCP", problem: format!("rank 0 cannot listen at port {port}: {e}{remedy}") }
         };
         // Where all ranks are on this machine, nobody else need come.
         let near = at.host == "localhost" || at.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
         let address = if near { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
         let listener = TcpListener::bind((address, port)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
         let shared = Arc::new(Mutex::new(None));
         let place = Arc::clone(&shared);
         let serve = move || {
@@ -73,7 +76,7 @@ impl Hub {
             serve(lines, &place);
         };
         thread::Builder::new().name("hub".into()).spawn(serve).map_err(failed)?;
-        Ok(Self { shared })
+        Ok(Self { port, shared })
     }
 
     /// Waits until all ranks have taken their leave, or `end`: whoever has the hub goes last.

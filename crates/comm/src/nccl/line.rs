@@ -171,7 +171,7 @@ impl Shared {
     fn listen(&self, line: &mut TcpStream) {
         loop {
             let frame = Frame::read(line);
-            // Without the hub there is nobody; it is in rank 0's process.
+            // Without the hub there is nobody; where ranks are processes it is in that of rank 0.
             let (over, frame) = (frame.is_err(), frame.unwrap_or(Frame::of(Kind::Lost, 0)));
             let mut inbox = self.lock();
             match frame.kind {

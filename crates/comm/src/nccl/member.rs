@@ -31,7 +31,7 @@ pub(super) struct Connection {
 /// A rank.
 pub(super) struct Member {
     pub(super) line: Line,
-    /// In the process of rank 0. After the line, which ends there.
+    /// Rank 0's, where ranks are processes. After the line, which ends there.
     hub: Option<Hub>,
     pub(super) rank: usize,
     pub(super) size: usize,
@@ -43,11 +43,9 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Meets the others.
-    pub(super) fn start(at: &Rendezvous, deadline: Duration) -> Result<Self> {
-        let end = Instant::now() + deadline;
-        let hub = if at.rank == 0 { Some(Hub::open(at, end)?) } else { None };
-        let line = Line::call(at, end)?;
+    /// Meets the others, at the hub that this rank brings or at another's.
+    pub(super) fn start(at: &Rendezvous, hub: Option<Hub>, deadline: Duration) -> Result<Self> {
+        let line = Line::call(at, Instant::now() + deadline)?;
         let (rank, size) = (at.rank, at.ranks);
         let (step, aborted) = (Cell::new(0), Cell::new(false));
         Ok(Self { line, hub, rank, size, deadline, step, connection: OnceCell::new(), aborted })

@@ -1,15 +1,17 @@
-//! Ranks as processes with a GPU each, which NCCL connects: `torchrun`, `mpirun`, `srun`, or anything else that starts one process
-//! per rank and says in its environment which one it is ([`Rendezvous`]).
+//! Ranks with a GPU each, which NCCL connects: as processes ([`run`]), started by `torchrun`, `mpirun`, `srun`, or anything else that
+//! starts one per rank and says in its environment which one it is ([`Rendezvous`]); or as threads of one process ([`launch`]).
 //!
 //! What is on GPUs goes by NCCL's sends and receives, all messages of an exchange as one group, on a stream of its own. Sums are
 //! made of messages as everywhere, because NCCL's own have no fixed order. What is on the host, and whatever is said about lost
-//! ranks, goes over TCP through a hub in rank 0's process. Nothing but NCCL itself is needed, and that only when GPUs have
-//! something to say to each other.
+//! ranks, goes over TCP through a hub in rank 0's process, for threads too. Nothing but NCCL itself is needed, and that only when
+//! GPUs have something to say to each other.
 //!
-//! A process that is lost, on any machine, closes its line to the hub: all others are told at once which rank it was. NCCL is
-//! never waited for without a deadline; when a rank is lost or late, what the GPUs still wait for is aborted.
+//! A process that is lost, on any machine, closes its line to the hub, and a thread that fails says so: all others are told at once
+//! which rank it was. NCCL is never waited for without a deadline; when a rank is lost or late, what the GPUs still wait for is
+//! aborted.
 //!
-//! NCCL wants a GPU for each rank. To try several on one, give each process another `NCCL_HOSTID` (and `NCCL_SOCKET_IFNAME=lo`).
+//! NCCL wants a GPU for each rank. To try several on one, give each process another `NCCL_HOSTID` (and `NCCL_SOCKET_IFNAME=lo`);
+//! for threads of one process, set `NCCL_MULTI_RANK_GPU_ENABLE=1`, which NCCL knows from 2.30 on.
 
 mod exchange;
 mod frame;
@@ -22,13 +24,14 @@ mod rendezvous;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::communicator::{Communicator, Label, Message, Pending, Traffic};
 use crate::error::{Error, Result};
-use crate::threads::chosen;
+use crate::threads::{self, chosen};
 use crate::view::Place;
 use exchange::Exchange;
+use hub::Hub;
 use member::Member;
 
 pub use rendezvous::Rendezvous;
@@ -57,29 +60,59 @@ pub fn run<T: Send, E: From<Error> + Send>(
         .build()
         .map_err(|e| Error::Library { library: "rayon", problem: e.to_string() })?;
     pool.install(|| {
-        let member = Rc::new(Member::start(&options.rendezvous, options.deadline)?);
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let members = Arc::new((0..member.size).collect());
-            let world = Rc::new(Nccl { member: Rc::clone(&member), members, rank: member.rank });
-            let value = body(Rc::clone(&world) as Rc<dyn Communicator>)?;
-            world.barrier(Label { op: "the end", traffic: Traffic::Setup, layer: 0 })?;
-            Ok(value)
-        }));
-        match outcome {
-            Ok(Ok(value)) => {
-                member.finish();
-                Ok(value)
-            }
-            Ok(Err(e)) => {
-                member.fail();
-                Err(e)
-            }
-            Err(panic) => {
-                member.fail();
-                resume_unwind(panic)
-            }
-        }
+        let Options { rendezvous: at, deadline, .. } = options;
+        let hub = if at.rank == 0 { Some(Hub::open(at, Instant::now() + *deadline)?) } else { None };
+        be_rank(Member::start(at, hub, *deadline)?, body)
     })
+}
+
+/// Runs `body` once per rank as [`threads::launch`] does, with NCCL between their GPUs.
+///
+/// # Errors
+/// Of the rank whose failure came first. A panic becomes [`Error::RankLost`].
+pub fn launch<T: Send + 'static, E: From<Error> + Send + 'static>(
+    options: threads::Options,
+    body: impl Fn(Rc<dyn Communicator>) -> std::result::Result<T, E> + Send + Sync + 'static,
+) -> std::result::Result<Vec<T>, E> {
+    let threads::Options { ranks, deadline, .. } = options;
+    let at = move |rank, port| Rendezvous { rank, ranks, host: "127.0.0.1".into(), port };
+    // Here, not with rank 0: it hangs up when all ranks have come back or were left behind.
+    let hub = Hub::open(&at(0, 0), Instant::now() + deadline)?;
+    let port = hub.port;
+    threads::launch_unpinned(options, move |near| {
+        let member = Member::start(&at(near.rank(), port), None, deadline)?;
+        // Said here before others hear of it over the hub, so that this error is the first.
+        be_rank(member, |comm| body(comm).inspect_err(|_| near.fail()))
+    })
+}
+
+/// Runs `body` as a rank that has met the others.
+fn be_rank<T, E: From<Error>>(
+    member: Member,
+    body: impl FnOnce(Rc<dyn Communicator>) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
+    let member = Rc::new(member);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let members = Arc::new((0..member.size).collect());
+        let world = Rc::new(Nccl { member: Rc::clone(&member), members, rank: member.rank });
+        let value = body(Rc::clone(&world) as Rc<dyn Communicator>)?;
+        world.barrier(Label { op: "the end", traffic: Traffic::Setup, layer: 0 })?;
+        Ok(value)
+    }));
+    match outcome {
+        Ok(Ok(value)) => {
+            member.finish();
+            Ok(value)
+        }
+        Ok(Err(e)) => {
+            member.fail();
+            Err(e)
+        }
+        Err(panic) => {
+            member.fail();
+            resume_unwind(panic)
+        }
+    }
 }
 
 /// A rank's end of a group.
@@ -110,7 +143,7 @@ impl Communicator for Nccl {
         let in_world = |messages: &[Message]| -> Result<Vec<Message>> {
             let peer = |m: &Message| {
                 let problem = match (self.members.get(m.peer), m.view.place) {
-                    (_, Place::Nowhere) => "processes move what is somewhere".into(),
+                    (_, Place::Nowhere) => "NCCL moves what is somewhere".into(),
                     (Some(peer), _) => return Ok(Message { peer: *peer, ..*m }),
                     (None, _) => format!("there is no rank {} among {}", m.peer, self.members.len()),
                 };

@@ -21,18 +21,19 @@ pub struct Rendezvous {
 
 impl Rendezvous {
     /// As the environment says: `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`, which `torchrun` sets and people know; where
-    /// the first two are missing, those of `mpirun` or `srun`. Rank 0 is on this machine if no address is given.
+    /// the first two are missing, those of `mpirun` or `srun`. Rank 0 is on this machine if no address is given. Nothing if nobody
+    /// says that there are others.
     ///
     /// # Errors
-    /// [`Error::Argument`] that says what is missing.
-    pub fn of_this_process() -> Result<Self> {
+    /// [`Error::Argument`] that says what is missing or wrong.
+    pub fn of_this_process() -> Result<Option<Self>> {
         Self::from(
             |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty()),
             Launcher::of_this_process(),
         )
     }
 
-    fn from(variable: impl Fn(&str) -> Option<String>, launcher: Option<Launcher>) -> Result<Self> {
+    fn from(variable: impl Fn(&str) -> Option<String>, launcher: Option<Launcher>) -> Result<Option<Self>> {
         let wrong = |problem: String| Error::Argument { op: "nccl", problem };
         let number = |name: &str| -> Result<Option<usize>> {
             let parse = |text: String| {
@@ -44,11 +45,8 @@ impl Rendezvous {
         let (rank, ranks) = match (number("RANK")?, number("WORLD_SIZE")?, launcher) {
             (Some(rank), Some(ranks), _) => (rank, ranks),
             (None, None, Some(launcher)) => (launcher.rank, launcher.ranks),
-            _ => {
-                let problem = "nothing says which rank this process is: RANK and WORLD_SIZE must be set (and MASTER_ADDR \
-                               and MASTER_PORT, where rank 0 listens)";
-                return Err(wrong(problem.into()));
-            }
+            (None, None, None) => return Ok(None),
+            _ => return Err(wrong("RANK and WORLD_SIZE must both be set: one of them is missing".into())),
         };
         if rank >= ranks {
             return Err(wrong(format!("RANK is {rank}, but WORLD_SIZE {ranks}")));
@@ -62,7 +60,8 @@ impl Rendezvous {
                 port.map_err(|_| wrong(format!("MASTER_PORT is {port:?}, which is no port")))?
             }
         };
-        Ok(Self { rank, ranks, host: variable("MASTER_ADDR").unwrap_or_else(|| "127.0.0.1".into()), port })
+        let host = variable("MASTER_ADDR").unwrap_or_else(|| "127.0.0.1".into());
+        Ok(Some(Self { rank, ranks, host, port }))
     }
 }
 
@@ -70,33 +69,38 @@ impl Rendezvous {
 mod tests {
     use super::*;
 
-    fn found(variables: &[(&str, &str)], launcher: Option<Launcher>) -> Result<(usize, usize, String, u16)> {
+    fn told(variables: &[(&str, &str)], launcher: Option<Launcher>) -> Result<Option<Rendezvous>> {
         let all: std::collections::HashMap<_, _> = variables.iter().copied().collect();
-        let found = Rendezvous::from(|name| all.get(name).map(ToString::to_string), launcher)?;
-        Ok((found.rank, found.ranks, found.host, found.port))
+        Rendezvous::from(|name| all.get(name).map(ToString::to_string), launcher)
+    }
+
+    fn found(variables: &[(&str, &str)], launcher: Option<Launcher>) -> (usize, usize, String, u16) {
+        let found = told(variables, launcher).unwrap().unwrap();
+        (found.rank, found.ranks, found.host, found.port)
     }
 
     #[test]
     fn launchers_say_who_is_who() {
         let torchrun = [("RANK", "3"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "node7"), ("MASTER_PORT", "4000")];
-        assert_eq!(found(&torchrun, None).unwrap(), (3, 4, "node7".into(), 4000));
+        assert_eq!(found(&torchrun, None), (3, 4, "node7".into(), 4000));
         let agent = [&torchrun[..], &[("TORCHELASTIC_USE_AGENT_STORE", "True")]].concat();
-        assert_eq!(found(&agent, None).unwrap().3, 4001);
+        assert_eq!(found(&agent, None).3, 4001);
         let mpirun = Some(Launcher { name: "mpirun", rank: 1, ranks: 2 });
-        assert_eq!(found(&[], mpirun).unwrap(), (1, 2, "127.0.0.1".into(), PORT));
-        assert_eq!(found(&torchrun, mpirun).unwrap().0, 3, "what is inside counts");
+        assert_eq!(found(&[], mpirun), (1, 2, "127.0.0.1".into(), PORT));
+        assert_eq!(found(&torchrun, mpirun).0, 3, "what is inside counts");
+        assert_eq!(told(&[("MASTER_PORT", "4000")], None).unwrap(), None, "nobody says who is who");
     }
 
     #[test]
     fn what_is_missing_or_wrong_is_said() {
         for (variables, part) in [
-            (&[][..], "RANK and WORLD_SIZE"),
-            (&[("RANK", "0")], "RANK and WORLD_SIZE"),
+            (&[("RANK", "0")][..], "RANK and WORLD_SIZE"),
+            (&[("WORLD_SIZE", "2")], "RANK and WORLD_SIZE"),
             (&[("RANK", "2"), ("WORLD_SIZE", "2")], "RANK is 2"),
             (&[("RANK", "x"), ("WORLD_SIZE", "2")], "no number"),
             (&[("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_PORT", "70000")], "no port"),
         ] {
-            let error = found(variables, None).unwrap_err().to_string();
+            let error = told(variables, None).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
     }

@@ -1,6 +1,7 @@
 //! What needs no GPU: ranks that meet over TCP, messages of the host, and ranks that are lost.
 
 use std::net::TcpListener;
+use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
@@ -32,56 +33,68 @@ fn ranks<T: Send>(
 
 const PATIENT: Duration = Duration::from_secs(20);
 
+/// Threads of one process.
+fn inside(ranks: usize, deadline: Duration) -> threads::Options {
+    threads::Options { ranks, threads: 1, deadline }
+}
+
+/// Messages of every kind, to others and to itself.
+fn talk(comm: &dyn Communicator) -> Result<()> {
+    let (rank, count) = (comm.rank(), comm.size());
+    let mut sums: Vec<f64> = (0..5000).map(|k| (k * (rank + 1)) as f64 / 7.0).collect();
+    // SAFETY: borrowed for the call only.
+    unsafe { comm.all_reduce(LABEL, View::host_mut(&mut sums, Type::F64)) }?;
+    let total: usize = (1..=count).sum();
+    assert!(sums.iter().enumerate().all(|(k, x)| (x - (k * total) as f64 / 7.0).abs() < 1e-6));
+    let group = comm.split(&(0..count).rev().collect::<Vec<_>>())?;
+    let mut small = [rank as f32 + 0.5];
+    // SAFETY: as above.
+    unsafe { group.all_reduce(LABEL, View::host_mut(&mut small, Type::F32)) }?;
+    assert_eq!(small[0], (total as f32) - 0.5 * count as f32);
+    assert_eq!(broadcast(comm, LABEL, vec![rank as u8 + 3; 70_000])?, vec![3; 70_000]);
+    assert_eq!(gather(comm, LABEL, vec![rank as u8; rank])?.len(), if rank == 0 { count } else { 0 });
+    // To itself, with messages to another before and after.
+    let (own, mut got) = ([rank as u8; 9], [0u8; 18]);
+    let into = View::host_mut(&mut got, Type::Bytes);
+    let next = (rank + 1) % count;
+    let send = |peer| Message { peer, view: View::host(&own, Type::Bytes) };
+    let receives = [
+        Message { peer: rank, view: into.part(0, 9) },
+        Message { peer: (rank + count - 1) % count, view: into.part(9, 9) },
+    ];
+    // SAFETY: as above.
+    unsafe { comm.post(LABEL, &[send(rank), send(next)], &receives)?.wait()? };
+    assert_eq!((got[0], usize::from(got[17])), (rank as u8, (rank + count - 1) % count));
+    Ok(())
+}
+
 #[test]
 fn the_host_of_every_rank_is_heard_in_order() {
     for count in [1, 2, 5] {
-        let found = ranks(count, PATIENT, &[], |comm| {
-            let rank = comm.rank();
-            let mut sums: Vec<f64> = (0..5000).map(|k| (k * (rank + 1)) as f64 / 7.0).collect();
-            // SAFETY: borrowed for the call only.
-            unsafe { comm.all_reduce(LABEL, View::host_mut(&mut sums, Type::F64)) }?;
-            let group = comm.split(&(0..count).rev().collect::<Vec<_>>())?;
-            let mut small = [rank as f32 + 0.5];
-            // SAFETY: as above.
-            unsafe { group.all_reduce(LABEL, View::host_mut(&mut small, Type::F32)) }?;
-            let heard = broadcast(&*comm, LABEL, vec![rank as u8 + 3; 70_000])?;
-            let all = gather(&*comm, LABEL, vec![rank as u8; rank])?;
-            // To itself, with messages to another before and after.
-            let (own, mut got) = ([rank as u8; 9], [0u8; 18]);
-            let into = View::host_mut(&mut got, Type::Bytes);
-            let next = (rank + 1) % count;
-            let send = |peer| Message { peer, view: View::host(&own, Type::Bytes) };
-            let receives = [
-                Message { peer: rank, view: into.part(0, 9) },
-                Message { peer: (rank + count - 1) % count, view: into.part(9, 9) },
-            ];
-            // SAFETY: as above.
-            unsafe { comm.post(LABEL, &[send(rank), send(next)], &receives)?.wait()? };
-            assert_eq!((got[0], usize::from(got[17])), (rank as u8, (rank + count - 1) % count));
-            Ok((sums, small, heard, all.len()))
-        });
-        let total: usize = (1..=count).sum();
-        for (rank, found) in found.into_iter().enumerate() {
-            let (sums, small, heard, parts) = found.unwrap().unwrap();
-            assert!(sums.iter().enumerate().all(|(k, x)| (x - (k * total) as f64 / 7.0).abs() < 1e-6));
-            assert_eq!((small[0], heard), ((total as f32) - 0.5 * count as f32, vec![3; 70_000]));
-            assert_eq!(parts, if rank == 0 { count } else { 0 });
-        }
+        ranks(count, PATIENT, &[], |comm| talk(&*comm)).into_iter().for_each(|found| found.unwrap().unwrap());
+        assert_eq!(launch(inside(count, PATIENT), |comm| talk(&*comm)).unwrap().len(), count, "as threads");
     }
 }
 
-/// Runs work during which `culprit` does `wrong`; everyone else names it.
-fn everyone_blames(culprit: usize, deadline: Duration, wrong: impl Fn() -> Result<()> + Sync) {
-    let found = ranks(3, deadline, &[], |comm| {
-        for step in 0..100 {
-            comm.set_step(step);
-            if comm.rank() == culprit && step == 3 {
-                wrong()?;
-            }
-            comm.barrier(LABEL)?;
+/// Work during which `culprit` does `wrong`.
+fn labour(comm: &dyn Communicator, culprit: usize, wrong: impl Fn() -> Result<()>) -> Result<()> {
+    for step in 0..100 {
+        comm.set_step(step);
+        if comm.rank() == culprit && step == 3 {
+            wrong()?;
         }
-        Ok(())
-    });
+        comm.barrier(LABEL)?;
+    }
+    Ok(())
+}
+
+fn failed() -> Result<()> {
+    Err(Error::Argument { op: "test", problem: "it failed".into() })
+}
+
+/// Everyone else names the culprit.
+fn everyone_blames(culprit: usize, deadline: Duration, wrong: impl Fn() -> Result<()> + Sync) {
+    let found = ranks(3, deadline, &[], |comm| labour(&*comm, culprit, &wrong));
     for (rank, found) in found.into_iter().enumerate() {
         match found.unwrap() {
             Err(Error::RankLost { rank: named, op: "test", step: 3 }) if rank != culprit => assert_eq!(named, culprit),
@@ -93,7 +106,6 @@ fn everyone_blames(culprit: usize, deadline: Duration, wrong: impl Fn() -> Resul
 
 #[test]
 fn a_rank_that_fails_is_named_by_all() {
-    let failed = || Err(Error::Argument { op: "test", problem: "it failed".into() });
     let start = Instant::now();
     [0, 1, 2].into_iter().for_each(|rank| everyone_blames(rank, PATIENT, failed));
     assert!(start.elapsed() < PATIENT, "nobody waits for the deadline");
@@ -119,4 +131,45 @@ fn a_rank_that_does_not_come_is_named() {
     }
     let nobody = ranks(2, Duration::from_millis(300), &[0], |_| Ok(())).remove(1).unwrap();
     assert!(nobody.unwrap_err().to_string().contains("rank 0 at 127.0.0.1"));
+}
+
+#[test]
+fn a_thread_that_fails_takes_the_others_down_and_its_error_is_the_first() {
+    let start = Instant::now();
+    for culprit in 0..3 {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let notes = Arc::clone(&heard);
+        let all = launch(inside(3, PATIENT), move |comm| {
+            let outcome = labour(&*comm, culprit, failed);
+            if let Err(Error::RankLost { rank, op: "test", step: 3 }) = &outcome {
+                notes.lock().unwrap().push((comm.rank(), *rank));
+            }
+            outcome
+        });
+        assert!(matches!(&all, Err(Error::Argument { problem, .. }) if problem == "it failed"), "{culprit}: {all:?}");
+        let mut heard = heard.lock().unwrap().clone();
+        heard.sort_unstable();
+        let others = (0..3).filter(|rank| *rank != culprit).map(|rank| (rank, culprit));
+        assert_eq!(heard, others.collect::<Vec<_>>());
+    }
+    assert!(start.elapsed() < PATIENT, "nobody waits for the deadline");
+}
+
+#[test]
+fn a_thread_that_panics_or_hangs_is_named() {
+    let panic = || resume_unwind(Box::new("it was to panic"));
+    let hang = || {
+        thread::sleep(Duration::from_secs(3600));
+        Ok(())
+    };
+    for (culprit, deadline, wrong) in [(0, 20, panic as fn() -> Result<()>), (2, 20, panic), (0, 1, hang), (1, 1, hang)]
+    {
+        let start = Instant::now();
+        let all = launch(inside(3, Duration::from_secs(deadline)), move |comm| labour(&*comm, culprit, wrong));
+        assert!(
+            matches!(all, Err(Error::RankLost { rank, op: "test", step: 3 }) if rank == culprit),
+            "{culprit}: {all:?}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(10), "{culprit}: after {:?}", start.elapsed());
+    }
 }

@@ -63,7 +63,7 @@ pub fn run<T: Send, E: From<Error> + Send>(
 ) -> std::result::Result<Vec<T>, E> {
     let world = world(options)?;
     let outcomes = std::thread::scope(|scope| {
-        let one = |rank| be_rank(&world, rank, options, Cores::any(), &body);
+        let one = |rank| be_rank(&world, rank, options, Cores::any(), &|comm: Rc<Threads>| body(comm));
         let handles: Vec<_> = (0..options.ranks).map(|rank| scope.spawn(move || one(rank))).collect();
         handles.into_iter().map(|h| Some(h.join().unwrap_or_else(Err))).collect()
     });
@@ -79,8 +79,27 @@ pub fn launch<T: Send + 'static, E: From<Error> + Send + 'static>(
     options: Options,
     body: impl Fn(Rc<dyn Communicator>) -> std::result::Result<T, E> + Send + Sync + 'static,
 ) -> std::result::Result<Vec<T>, E> {
-    let world = world(options)?;
-    let (body, cores) = (Arc::new(body), Cores::for_ranks(options.ranks, options.threads));
+    launch_on(options, &Cores::for_ranks(options.ranks, options.threads), move |comm| body(comm))
+}
+
+/// Like [`launch`], for ranks that start threads which must not be pinned as they are.
+///
+/// # Errors
+/// As of [`launch`].
+#[cfg(feature = "cuda")]
+pub(crate) fn launch_unpinned<T: Send + 'static, E: From<Error> + Send + 'static>(
+    options: Options,
+    body: impl Fn(Rc<Threads>) -> std::result::Result<T, E> + Send + Sync + 'static,
+) -> std::result::Result<Vec<T>, E> {
+    launch_on(options, &Cores::any(), body)
+}
+
+fn launch_on<T: Send + 'static, E: From<Error> + Send + 'static>(
+    options: Options,
+    cores: &Cores,
+    body: impl Fn(Rc<Threads>) -> std::result::Result<T, E> + Send + Sync + 'static,
+) -> std::result::Result<Vec<T>, E> {
+    let (world, body) = (world(options)?, Arc::new(body));
     let (sender, outcomes) = mpsc::channel();
     for rank in 0..options.ranks {
         let (ours, body, cores, sender) = (Arc::clone(&world), Arc::clone(&body), cores.clone(), sender.clone());
@@ -124,7 +143,7 @@ fn be_rank<T: Send, E: From<Error> + Send>(
     rank: usize,
     options: Options,
     cores: Cores,
-    body: &(impl Fn(Rc<dyn Communicator>) -> std::result::Result<T, E> + Sync),
+    body: &(impl Fn(Rc<Threads>) -> std::result::Result<T, E> + Sync),
 ) -> Outcome<T, E> {
     let threads = options.threads.max(1);
     let pool = rayon::ThreadPoolBuilder::new()
@@ -194,7 +213,7 @@ impl Drop for Member {
 }
 
 /// A rank's end of a group.
-struct Threads {
+pub(crate) struct Threads {
     member: Rc<Member>,
     group: usize,
     /// Of this group, as ranks of the world.
@@ -203,6 +222,12 @@ struct Threads {
 }
 
 impl Threads {
+    /// This rank has failed, whatever others that hear of it in another way say afterwards.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn fail(&self) {
+        self.member.world.fail(self.member.rank);
+    }
+
     fn parts(&self, op: &'static str, messages: &[Message]) -> Result<Vec<Part>> {
         let part = |m: &Message| match self.members.get(m.peer) {
             Some(peer) => Ok(Part { peer: *peer, view: m.view }),

@@ -19,6 +19,8 @@ use graphweft_tensor::{DType, Device, Error as Computation, Ids, Matrix, Paramet
 use crate::error::{Error, Result};
 
 const CLASSES: usize = 40;
+/// The rate of learning, which takes no time.
+const RATE: f64 = 1e-3;
 /// Rehearsals compute nothing: whoever waits this long waits for ever.
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -262,8 +264,8 @@ impl<'a> Player<'a> {
         Ok(Self { program, ops: Rc::clone(ops), device, x, labels, learned, network, parameters, optimizer })
     }
 
-    /// There and back.
-    fn pass(&self, epoch: usize) -> Result<()> {
+    /// There and back; the loss.
+    fn pass(&self, epoch: usize) -> Result<Matrix> {
         let Program { dtype, dropout, .. } = *self.program;
         let step = Step {
             ops: Rc::clone(&self.ops),
@@ -281,10 +283,11 @@ impl<'a> Player<'a> {
         let total = self.ops.rows().max(1) as f64;
         let loss = softmax_cross_entropy(&mut tape, &logits, &self.labels, &self.learned, 0.0, total)?;
         drop(logits);
+        let value = loss.value().clone();
         tape.start_from(&loss);
         drop(loss);
         tape.backward(Vec::new(), &[], |_| Ok(()))?;
-        Ok(())
+        Ok(value)
     }
 
     fn play(&mut self, steps: usize, mut done: impl FnMut(usize)) -> Result<()> {
@@ -302,7 +305,7 @@ impl<'a> Player<'a> {
             side_by_side(gradients.iter())?;
         }
         gradient_norm(&self.parameters)?;
-        Ok(self.optimizer.step(1e-3, 1.0)?)
+        Ok(self.optimizer.step(RATE, 1.0)?)
     }
 }
 
@@ -321,8 +324,7 @@ pub(super) fn play(
     Player::new(program, ops, device)?.play(steps, done)
 }
 
-/// The same by a device that has [recorded](Device::record) the way there and back, as training has it do. `done` hears nothing where it
-/// cannot.
+/// The same by a device that has [recorded](Device::record) the step, as training has it do. `done` hears nothing where it cannot.
 pub(super) fn replay(
     program: &Program,
     ops: &Rc<dyn GraphOps>,
@@ -333,16 +335,17 @@ pub(super) fn replay(
     let mut player = Player::new(program, ops, device)?;
     // After these, everything that a step needs is in the pool.
     player.play(2, |_| ())?;
+    let mut loss = device.zeros("loss", 1, 1, DType::F64, Tag::Workspace)?;
     let recording = device.record(|| -> Result<_> {
-        player.pass(0)?;
-        Ok(player.parameters.iter().map(|p| p.take_grad()).collect::<Vec<_>>())
+        let value = player.pass(0)?;
+        device.backend().convert(&mut loss, &value)?;
+        Ok(player.optimizer.record(0.0, &loss)?)
     });
     // Nor of a model that needs the host on the way.
     let Ok(Some(recording)) = recording else { return Ok(()) };
     for epoch in 0..steps {
-        let gradients = recording.run(epoch as u64)?;
-        player.parameters.iter().zip(gradients).for_each(|(p, gradient)| p.set_grad(gradient.clone()));
-        player.update()?;
+        recording.step(epoch as u64, &player.optimizer.next(RATE))?;
+        player.optimizer.has_stepped();
         done(epoch);
     }
     Ok(())

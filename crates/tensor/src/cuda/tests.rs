@@ -7,6 +7,7 @@ use super::Cuda;
 use super::attention::{Passes, Types, Variant};
 use super::compile::{Defines, Source, machine_code};
 use super::numbers::number;
+use crate::adjacency::Adjacency;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Error;
@@ -23,6 +24,7 @@ use crate::ops::graphs::{Case, Function, Kind, dropout, from_rows, renumbered, u
 use crate::ops::linear::{Affine, linear};
 use crate::ops::loss::{LossRows, softmax_cross_entropy};
 use crate::ops::spmm::{Reduction, WeightVar, aggregate};
+use crate::optim::{Optimizer, Rule, clip_factor, gradient_norm, length};
 use crate::random::{Dropout, Ids};
 use crate::tape::{Parameter, Tape};
 
@@ -156,47 +158,89 @@ fn every_kind_of_aggregation_compiles() {
     compiles(&super::floor::SOURCE, &defines);
 }
 
-/// Everything over edges once, in cases small enough for compute-sanitizer: hubs whose pieces are merged in two steps, both ways.
-#[test]
-#[ignore = "needs a GPU"]
-fn one_small_case_of_every_kernel_over_edges_on_a_gpu() {
-    let graph = |device: &Device| {
+/// Everything over edges once, in cases small enough for compute-sanitizer: hubs whose pieces are merged in two steps, both ways. One
+/// test each, so that its tools, which are slow, can have several at a time.
+mod over_edges_on_a_gpu {
+    use super::*;
+
+    const ROW: (usize, usize, Kind) = (40, 32, Kind::Stored);
+    const WIDE: (usize, usize, Kind) = (40, 64, Kind::Stored);
+
+    fn graph(device: &Device) -> Rc<Adjacency> {
         let rows = (0..40u32).map(|i| match i {
             3 => (0..33 * 256).map(|k| if k % 100 == 0 { k % 40 } else { 5 }).collect(),
             i => (0..i % 7).map(|k| (i * 31 + k * 17) % 40).collect(),
         });
         from_rows(device, rows, 40)
-    };
-    let edges = graph(&Device::cpu()).num_edges();
-    let (row, wide) = ((40, 32, Kind::Stored), (40, 64, Kind::Stored));
-    let (heads, per_edge) = ((40, 4, Kind::Computed), (edges, 4, Kind::Computed));
-    let check = |what: &str, inputs: &[_], f: &Function<'_>| {
+    }
+
+    fn edges() -> usize {
+        graph(&Device::cpu()).num_edges()
+    }
+
+    fn check(what: &str, inputs: &[(usize, usize, Kind)], f: &Function<'_>) {
         Case { graph: &graph, inputs, f }.agrees_on_a_gpu(what, 5e-5, 3e-2);
-    };
-    check("dot", &[row, wide, (4, 3, Kind::Computed)], &|tape, graph, x| {
-        let feat = upload(tape.device(), 9, (edges, 3), x[2].value().dtype());
-        let bias = BiasVar::Features { feat: &feat, weight: &x[2] };
-        attention(tape, graph, 4, &x[0], &x[1], bias, Some(dropout(graph)))
-    });
-    check("gat", &[heads, heads, row, per_edge], &|tape, graph, x| {
-        gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, BiasVar::PerEdge(&x[3]), None)
-    });
-    check("gatv2", &[row, row, (4, 8, Kind::Computed)], &|tape, graph, x| {
-        gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, BiasVar::None, None)
-    });
-    check("blocks", &[row, wide], &|tape, graph, x| {
-        let block = Block { graph, kv: &x[1], bias: BiasVar::None, dropout: None };
-        attention_blocks(tape, 4, &x[0], &[block.clone(), block])
-    });
-    check("mean", &[row, (edges, 1, Kind::Computed)], &|tape, graph, x| {
-        aggregate(tape, graph, &x[0], Reduction::Mean, WeightVar::PerEdge(&x[1]))
-    });
-    check("max", &[row], &|tape, graph, x| {
-        aggregate(tape, graph, &x[0], Reduction::Max(renumbered(40)), WeightVar::None)
-    });
-    let device = crate::ops::tests::gpu();
-    let (on_gpu, tables) = (graph(&device), [64, 20, 6].map(|cols| upload(&device, 1, (40, cols), DType::Bf16)));
-    device.backend().touch(&on_gpu.forward, &tables.iter().collect::<Vec<_>>()).unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn dot() {
+        check("dot", &[ROW, WIDE, (4, 3, Kind::Computed)], &|tape, graph, x| {
+            let feat = upload(tape.device(), 9, (edges(), 3), x[2].value().dtype());
+            let bias = BiasVar::Features { feat: &feat, weight: &x[2] };
+            attention(tape, graph, 4, &x[0], &x[1], bias, Some(dropout(graph)))
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn additive() {
+        let (heads, per_edge) = ((40, 4, Kind::Computed), (edges(), 4, Kind::Computed));
+        check("gat", &[heads, heads, ROW, per_edge], &|tape, graph, x| {
+            gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, BiasVar::PerEdge(&x[3]), None)
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn additive_by_column() {
+        check("gatv2", &[ROW, ROW, (4, 8, Kind::Computed)], &|tape, graph, x| {
+            gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, BiasVar::None, None)
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn blocks() {
+        check("blocks", &[ROW, WIDE], &|tape, graph, x| {
+            let block = Block { graph, kv: &x[1], bias: BiasVar::None, dropout: None };
+            attention_blocks(tape, 4, &x[0], &[block.clone(), block])
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn mean() {
+        check("mean", &[ROW, (edges(), 1, Kind::Computed)], &|tape, graph, x| {
+            aggregate(tape, graph, &x[0], Reduction::Mean, WeightVar::PerEdge(&x[1]))
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn max() {
+        check("max", &[ROW], &|tape, graph, x| {
+            aggregate(tape, graph, &x[0], Reduction::Max(renumbered(40)), WeightVar::None)
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn nothing_but_loads() {
+        let device = crate::ops::tests::gpu();
+        let (on_gpu, tables) = (graph(&device), [64, 20, 6].map(|cols| upload(&device, 1, (40, cols), DType::Bf16)));
+        device.backend().touch(&on_gpu.forward, &tables.iter().collect::<Vec<_>>()).unwrap();
+    }
 }
 
 /// What is recorded once gives what computing gives, in every epoch, and takes no memory that somebody else has.
@@ -243,6 +287,89 @@ fn recorded_work_on_a_gpu_is_the_same_work() {
     assert!(device.record(|| device.upload(1, 1, &[1.0f32], Tag::Workspace)).is_err());
     assert!(device.record(|| device.zeros("large", 1 << 20, 77, DType::F32, Tag::Workspace)).is_err());
     assert!(numbers(&work(4).unwrap()) == expected[4]);
+}
+
+/// A recorded update moves parameters as an update does, bit by bit, whatever it is told; and nothing where a number is not finite.
+#[test]
+#[ignore = "needs a GPU"]
+fn a_recorded_update_on_a_gpu_is_the_same_update() {
+    let device = crate::ops::tests::gpu();
+    let up = |rows, cols, x: &[f32], tag| device.upload(rows, cols, x, tag).unwrap();
+    // One has several chunks of squares, one has nothing at all.
+    let shapes = [(3, 5), (300, 257), (0, 4), (1, 1)];
+    let rules = [
+        Rule::adam_w(0.1),
+        Rule::adam(0.1),
+        Rule::Sgd { momentum: 0.0, weight_decay: 0.0 },
+        Rule::Sgd { momentum: 0.9, weight_decay: 0.2 },
+    ];
+    for (rule, clip) in rules.into_iter().flat_map(|rule| [(rule, 0.0), (rule, 0.5)]) {
+        let of = |(k, (rows, cols)): (usize, &(usize, usize))| {
+            Parameter::new(format!("p{k}"), up(*rows, *cols, &floats(k as u64, rows * cols), Tag::Parameters))
+        };
+        let new = || shapes.iter().enumerate().map(of).collect::<Vec<_>>();
+        let (plain, recorded) = (new(), new());
+        let mut optimizers = [&plain, &recorded].map(|parameters| Optimizer::new(rule, parameters).unwrap());
+        // What the gradients, and the loss, are made from is changed between the runs.
+        let mut gradients: Vec<_> = (shapes.iter().enumerate())
+            .map(|(k, (rows, cols))| up(*rows, *cols, &floats(k as u64 + 10, rows * cols), Tag::Activations))
+            .collect();
+        let doubled = |m: &Matrix| {
+            let mut g = device.uninit("test", m.rows(), m.cols(), DType::F32, Tag::Gradients)?;
+            device.backend().convert(&mut g, m)?;
+            device.backend().add(&mut g, m)?;
+            Ok::<_, Error>(Some(g))
+        };
+        let give = |to: &[Rc<Parameter>]| {
+            for (p, g) in to.iter().zip(&gradients) {
+                p.set_grad(doubled(g)?);
+            }
+            Ok::<_, Error>(())
+        };
+        let mut source = up(1, 1, &[1.0], Tag::Activations);
+        let loss = || device.convert("test", &source, DType::F64);
+        // What is recorded was done before: kernels are loaded, and there is idle memory.
+        let spare = new();
+        give(&spare).unwrap();
+        drop(loss().unwrap());
+        gradient_norm(&spare).unwrap();
+        Optimizer::new(rule, &spare).unwrap().step(0.1, 1.0).unwrap();
+        let [by_hand, ahead] = &mut optimizers;
+        let recording = device.record(|| {
+            give(&recorded)?;
+            ahead.record(clip, &loss()?)
+        });
+        let recording = recording.unwrap().unwrap();
+        let same = |by_hand: &Optimizer, ahead: &Optimizer| {
+            let all = |parameters: &[Rc<Parameter>], optimizer: &Optimizer| {
+                let state = optimizer.state();
+                let state = state.iter().map(|(_, m)| m.to_vec::<f32>().unwrap());
+                parameters.iter().map(|p| p.value().to_vec::<f32>().unwrap()).chain(state).collect::<Vec<_>>()
+            };
+            all(&plain, by_hand) == all(&recorded, ahead)
+        };
+        for lr in [0.1, 0.03, 0.2] {
+            give(&plain).unwrap();
+            let norm = gradient_norm(&plain).unwrap();
+            by_hand.step(lr, if clip > 0.0 { clip_factor(norm, clip) } else { 1.0 }).unwrap();
+            let (moved, loss, sums) = recording.step(1, &ahead.next(lr)).unwrap();
+            assert_eq!((moved.len(), loss), (shapes.len(), 1.0));
+            assert_eq!(length(moved.iter().map(|p| &**p), &sums).unwrap(), norm);
+            ahead.has_stepped();
+            assert!(same(by_hand, ahead), "{rule:?} {clip} {lr}");
+        }
+        let before: Vec<_> = recorded.iter().map(|p| p.value().to_vec::<f32>().unwrap()).collect();
+        device.backend().upload(&mut source, bytemuck::bytes_of(&f32::NAN)).unwrap();
+        assert!(recording.step(1, &ahead.next(0.1)).unwrap().1.is_nan());
+        assert!(recorded.iter().zip(before).all(|(p, before)| p.value().to_vec::<f32>().unwrap() == before));
+        assert!(recording.run(1).is_err(), "it must be told");
+        device.backend().upload(&mut source, bytemuck::bytes_of(&1f32)).unwrap();
+        let mut first = gradients.swap_remove(0);
+        device.backend().upload(&mut first, bytemuck::cast_slice(&[f32::INFINITY; 15])).unwrap();
+        let (_, _, sums) = recording.step(1, &ahead.next(0.1)).unwrap();
+        let error = length(recorded.iter().map(|p| &**p), &sums).unwrap_err().to_string();
+        assert!(error.contains("p0") && same(by_hand, ahead), "{error}");
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub enum CommName {
     Threads,
     /// Ranks are processes that `mpirun` started.
     Mpi,
-    /// Ranks are processes with a GPU each, started by `torchrun`, `mpirun` or `srun`.
+    /// Ranks have a GPU each: processes that `torchrun`, `mpirun` or `srun` started, or threads of one.
     Nccl,
 }
 

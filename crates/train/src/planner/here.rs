@@ -12,9 +12,9 @@ use graphweft_plan::probe::{Measured, Probe};
 use graphweft_plan::profile::{Compute, Profile};
 use graphweft_tensor::{DType, Place};
 
-use crate::config::{CommName, Config};
+use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::world::World;
+use crate::world::{World, launch};
 
 /// Of the memory that is available, on a GPU of all of it, this much may be used: the pool keeps blocks that are idle.
 const USABLE: f64 = 0.8;
@@ -130,7 +130,7 @@ pub fn probe(
         place: world.place(),
         ranks,
         // Threads beyond those that are measured change nothing; processes are all asked.
-        world: if world.comm_name() == CommName::Threads { ranks } else { world.ranks() },
+        world: if world.is_one_process() { ranks } else { world.ranks() },
         threads: world.threads_of_rank(),
         comm: world.comm_name().to_string(),
         dtypes: dtypes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
@@ -139,10 +139,10 @@ pub fn probe(
     };
     let kept = if wanted { machine.kept() } else { None };
     let wanted = wanted && kept.is_none();
-    let measured = match world.comm_name() {
-        CommName::Threads if wanted => Some(on_threads(world, (ranks, rounds), dtypes, progress)?),
-        CommName::Threads => None,
-        CommName::Mpi | CommName::Nccl => among(world, (wanted, rounds), dtypes, progress)?,
+    let measured = match world.is_one_process() {
+        true if wanted => Some(on_threads(world, (ranks, rounds), dtypes, progress)?),
+        true => None,
+        false => among(world, (wanted, rounds), dtypes, progress)?,
     };
     let Some(measured) = measured.filter(|_| wanted) else { return Ok(kept) };
     let between =
@@ -177,7 +177,7 @@ fn on_threads(
     let probe = Arc::new(Probe::prepare(place, ranks, dtypes)?);
     let (options, watching) =
         (threads::Options { ranks, threads: world.threads_of_rank(), deadline: DEADLINE }, Arc::clone(progress));
-    let all = threads::launch(options, move |comm| -> Result<Measured> {
+    let all = launch(world.comm_name(), options, move |comm| -> Result<Measured> {
         let rank = comm.rank();
         let progress: &dyn Progress = if rank == 0 { &*watching } else { &graphweft_graph::progress::Silent };
         let comm = (comm.size() > 1).then_some(&comm);
