@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Real NCCL ranks on one GPU, a process each: nccl.py [--build BINARY] [--ranks 2 4 8] [--dtypes f64 f32] [--threads]
 
-With --threads they are threads of one process, which needs NCCL 2.30 or as many GPUs as ranks. Each exact strategy learns what one
+With --threads they are threads of one process, which needs NCCL 2.32 or as many GPUs as ranks. Each exact strategy learns what one
 rank learns (losses to 1e-9 in f64, 1e-4 in f32), with the bits and the metered bytes of the same ranks as threads that copy, whose bytes
 the tests compare with the formulas. Then, of processes, one is killed: the others must end with exit status 5 and name it. A line each;
 exit status 1 if one is wrong.
@@ -78,7 +78,8 @@ def learns(runs, start, dtype, ranks, strategy, one):
     if any(status for status, _, _ in results):
         print(f"BAD {dtype} {ranks} {strategy}: {[(status, errors[-400:]) for status, _, errors in results]}", flush=True)
         return False
-    nccl = json.loads(results[0][1].strip().splitlines()[-1])
+    # NCCL may have something to say too.
+    nccl = json.loads([line for line in results[0][1].splitlines() if line.startswith("{")][-1])
     threads = runs.alone([*settings, "--ranks", str(ranks)])
     apart = max(abs(a - b) / max(1, abs(a)) for a, b in zip(one["loss"], nccl["loss"], strict=True))
     bits, sent = (nccl[what] == threads[what] for what in ("loss", "bytes_sent_per_epoch"))

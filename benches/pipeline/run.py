@@ -57,9 +57,12 @@ WAYS = {
     "32, same order": f"{MANY} pipeline.shuffle=false",
     "32, gradients once": f"{MANY} pipeline.scale=false",
     "32, fresh history": f"{MANY} pipeline.refresh_every=1",
+    "32, history of 5": f"{MANY} pipeline.refresh_every=5",
+    "32, history of 2": f"{MANY} pipeline.refresh_every=2",
     "32, none of them": f"{MANY} pipeline.shuffle=false pipeline.scale=false pipeline.refresh_every=1",
 }
-USUAL, TECHNIQUES = list(WAYS)[:4], list(WAYS)[4:]
+USUAL, AGES = list(WAYS)[:4], ["32, history of 5", "32, history of 2"]
+TECHNIQUES = [way for way in list(WAYS)[4:] if way not in AGES]
 SEEDS = 3
 ALL = "all"
 # graph, model, layers, way, seed, in the order in which they are run.
@@ -73,6 +76,7 @@ ACCURACY = [
     *[(graph, model, 2, way, seed) for seed in range(SEEDS) for graph in GRAPHS for model in MODELS_OF_ALL for way in USUAL],
     *[(graph, model, 8, way, seed) for seed in range(SEEDS) for graph in GRAPHS for model in MODELS_OF_ALL for way in USUAL],
     *[(graph, "gt", 8, way, seed) for seed in range(SEEDS) for graph in ("cora", "photo") for way in TECHNIQUES],
+    *[(graph, "gcnii", 8, way, seed) for seed in range(SEEDS) for graph in ("blocks", "cora", "photo") for way in AGES],
     *[(graph, model, 32, way, seed) for seed in range(SEEDS) for graph in GRAPHS for model in MODELS_OF_ALL for way in USUAL],
 ]
 # Memory: graph, model, ranks, strategy

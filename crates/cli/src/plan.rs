@@ -15,7 +15,7 @@ use graphweft_plan::explain::{self, ms};
 use graphweft_plan::search::{Assessed, Prediction};
 use graphweft_plan::simulate::Description;
 use graphweft_plan::{Found, Profile};
-use graphweft_train::config::{Config, Draft};
+use graphweft_train::config::{self, Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::planner::{self, Planned, Planner};
 use graphweft_train::world::World;
@@ -24,7 +24,6 @@ use serde_json::{Value, json};
 use crate::device::Choice;
 use crate::plot;
 use crate::ranks::{self, Spread};
-use crate::size;
 use crate::train::{Origin, draft};
 use crate::ui::{Ui, bytes, count, table};
 use probe::Target;
@@ -46,7 +45,7 @@ pub(crate) struct Args {
     model: Option<String>,
 
     /// Bytes that a rank may use, with --strategy isolated, e.g. 8GiB: decides the number of chunks
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, conflicts_with = "simulate")]
+    #[arg(long, value_name = "SIZE", value_parser = config::bytes, conflicts_with = "simulate")]
     memory: Option<u64>,
 
     /// Machine to plan for: a shipped profile, such as h200x8, or a file [default: this one, measured once]

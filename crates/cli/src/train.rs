@@ -10,7 +10,7 @@ use std::sync::Arc;
 use graphweft_graph::Error;
 use graphweft_parallel::Strategy;
 use graphweft_train::Stop;
-use graphweft_train::config::{Choice as Strategies, Config, Draft};
+use graphweft_train::config::{self, Choice as Strategies, Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::emulation::Emulation;
 use graphweft_train::session::{self, Session, Start, absolute};
@@ -18,7 +18,6 @@ use graphweft_train::world::World;
 
 use crate::device::Choice;
 use crate::ranks::{self, Spread};
-use crate::size;
 use crate::ui::Ui;
 use report::Report;
 use watch::Watch;
@@ -70,7 +69,7 @@ pub(crate) struct Args {
     seeds: Option<u32>,
 
     /// Bytes that a rank may use, with --strategy isolated, e.g. 8GiB: what does not fit stays on disk
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = config::bytes)]
     memory: Option<u64>,
 
     #[command(flatten)]

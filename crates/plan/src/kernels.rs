@@ -88,7 +88,8 @@ pub struct Kernel {
     /// meanwhile, so that of the two, calling and computing, only the longer counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub us_in_queue: Option<f64>,
-    /// The same where the device has recorded the call.
+    /// The same where the device has recorded the call, beside what it computes: may be less than nothing, as that was fitted to calls
+    /// that were waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub us_recorded: Option<f64>,
     /// Picoseconds of an addition or multiplication: the inverse of TFLOP/s.
@@ -248,7 +249,8 @@ impl Kernel {
 
     /// Seconds where the call has been recorded: what the device itself takes.
     pub fn seconds_recorded(&self, amounts: &Amounts) -> f64 {
-        self.us_recorded.or(self.us_in_queue).unwrap_or(self.us_per_call) * MICRO + self.computing(amounts)
+        let called = self.us_recorded.or(self.us_in_queue).unwrap_or(self.us_per_call);
+        (called * MICRO + self.computing(amounts)).max(0.0)
     }
 
     fn computing(&self, amounts: &Amounts) -> f64 {
@@ -273,12 +275,12 @@ impl Kernel {
     /// Every call takes `seconds` longer, or less if that is negative; `queued` seconds where the device computes meanwhile, and
     /// `recorded` where it has recorded the call.
     pub(crate) fn delay(&mut self, seconds: f64, queued: Option<f64>, recorded: Option<f64>) {
-        let later = |by: f64| (self.us_per_call + by / MICRO).max(0.0);
+        let later = |by: f64| self.us_per_call + by / MICRO;
         (self.us_per_call, self.us_in_queue, self.us_recorded) =
-            (later(seconds), queued.map(later), recorded.map(later));
+            (later(seconds).max(0.0), queued.map(|by| later(by).max(0.0)), recorded.map(later));
     }
 
-    /// The host waits for it, `seconds` each time, or `recorded` where what is before it has been recorded.
+    /// The host waits with it, `seconds` each time, or `recorded` where the step has been recorded.
     pub(crate) fn wait(&mut self, seconds: f64, recorded: f64) {
         self.us_per_call += seconds / MICRO;
         self.us_in_queue.iter_mut().for_each(|rate| *rate += seconds / MICRO);

@@ -161,11 +161,14 @@ impl Probe {
             let called = between(short).unwrap_or(0.0);
             kernels.iter_mut().for_each(|kernel| kernel.delay(called, None, None));
         } else {
-            let (called, step) = line(&short);
+            // A host that tells every call has nothing to gain from a step.
+            let (called, step) =
+                line(&short).filter(|(_, step)| *step > 0.0).unwrap_or((between(short).unwrap_or(0.0), 0.0));
             let queued = between(beside(Length::Long, whole));
-            // Where calls are short, what lies between those of a recording shows best.
-            let recorded = Some(beside(Length::Short, |least| least.recorded)).filter(|points| !points.is_empty());
-            let recorded = recorded.map(|points| line(&points));
+            // Recorded steps are small: what counts is how much less their calls take than such that are waited for, and what it takes
+            // to begin and to end one.
+            let again = [Length::Short, Length::Middle].map(|length| beside(length, |least| least.recorded)).concat();
+            let recorded = line(&again).or_else(|| between(again).map(|each| (each, 0.0)));
             for kernel in &mut kernels {
                 kernel.delay(called, queued, recorded.map(|(each, _)| each));
                 if kernel.op.as_deref() == Some(ONCE) {
@@ -215,17 +218,13 @@ fn untimed(
     Ok(waited.map(|()| least)?)
 }
 
-/// The line through `points` that half of them are above: how fast it rises, and from where; nothing from below zero. (The median of
-/// the slopes between any two points, and of what that leaves.)
-fn line(points: &[(f64, f64)]) -> (f64, f64) {
+/// The line through `points` that half of them are above: how fast it rises, and from where. (The median of the slopes between any two
+/// points, and of what that leaves.) Nothing if all are above one another.
+fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let pairs = points.iter().enumerate().flat_map(|(k, a)| points[k + 1..].iter().map(move |b| (a, b)));
     let slopes = pairs.filter(|(a, b)| a.0 != b.0).map(|(a, b)| (b.1 - a.1) / (b.0 - a.0));
-    let through_zero = || middle(points.iter().map(|(x, y)| y / x).collect()).unwrap_or(0.0);
-    let Some(slope) = middle(slopes.collect()) else { return (through_zero(), 0.0) };
-    match middle(points.iter().map(|(x, y)| y - slope * x).collect()) {
-        Some(start) if start > 0.0 => (slope, start),
-        _ => (through_zero(), 0.0),
-    }
+    let slope = middle(slopes.collect())?;
+    Some((slope, middle(points.iter().map(|(x, y)| y - slope * x).collect())?))
 }
 
 fn middle(mut numbers: Vec<f64>) -> Option<f64> {
@@ -369,12 +368,12 @@ mod tests {
     #[test]
     fn a_line_is_found_whatever_a_few_points_say() {
         let points = [(10.0, 25.0), (20.0, 45.0), (21.0, 47.0), (30.0, 900.0), (40.0, 85.0)];
-        assert_eq!(line(&points), (2.0, 5.0));
+        assert_eq!(line(&points), Some((2.0, 5.0)));
         // Less than nothing is not waited for.
-        assert_eq!(line(&[(10.0, -20.0), (20.0, -60.0)]).1, 20.0);
-        assert_eq!(line(&[(10.0, -20.0), (20.0, -30.0)]).1, 0.0);
-        assert_eq!(line(&[(10.0, 30.0), (10.0, 30.0)]), (3.0, 0.0));
-        assert_eq!(line(&[]), (0.0, 0.0));
+        assert_eq!(line(&[(10.0, -20.0), (20.0, -60.0)]), Some((-4.0, 20.0)));
+        assert_eq!(line(&[(10.0, -20.0), (20.0, -30.0)]), Some((-1.0, -10.0)));
+        assert_eq!(line(&[(10.0, 30.0), (10.0, 30.0)]), None);
+        assert_eq!(line(&[]), None);
     }
 
     #[test]

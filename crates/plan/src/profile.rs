@@ -158,11 +158,13 @@ impl Profile {
         }
         for (k, kernel) in self.kernels.iter().enumerate() {
             let queued = kernel.us_in_queue.map(|x| ("us_in_queue", x));
-            let recorded = kernel.us_recorded.map(|x| ("us_recorded", x));
-            for (name, x) in kernel.rates().into_iter().chain(queued).chain(recorded) {
+            for (name, x) in kernel.rates().into_iter().chain(queued) {
                 if !(x.is_finite() && x >= 0.0) {
                     return wrong(format!("kernel {}: {name}", k + 1), x, "set 0 or more");
                 }
+            }
+            if let Some(x) = kernel.us_recorded.filter(|x| !x.is_finite()) {
+                return wrong(format!("kernel {}: us_recorded", k + 1), x, "set a number");
             }
         }
         let has = |kind| self.kernels.iter().any(|k| k.kind == kind && k.op.is_none() && k.pass.is_none());

@@ -26,6 +26,7 @@ mod parallel;
 mod pipeline;
 mod places;
 mod run;
+mod size;
 mod train;
 
 use std::collections::BTreeSet;
@@ -49,6 +50,7 @@ pub use isolated::{Correction, IsolatedConfig};
 pub use parallel::{Choice, CommName, ParallelConfig};
 pub use pipeline::{Guard, PipelineConfig};
 pub use run::RunConfig;
+pub use size::bytes;
 pub use train::{OptimizerName, ScheduleName, TrainConfig};
 
 /// A key inside a section, what is wrong with its value, and what to do.

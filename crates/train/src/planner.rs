@@ -310,7 +310,12 @@ impl Rehearse for Actors<'_> {
             words
         })?;
         let recorded = config.compute.records() && rehearsal.is_recorded();
-        let seconds = |work: &Work| if recorded { profile.seconds_recorded(work) } else { profile.seconds(work) };
+        let seconds = |work: &Work| match (recorded, work.op) {
+            (false, _) => profile.seconds(work),
+            // The host reads the loss with what gradients came to, which is a part of every recorded step.
+            (true, "download") => 0.0,
+            (true, _) => profile.seconds_recorded(work),
+        };
         let times = rehearsal.times_on_average(&profile.network, seconds).map_err(|e| in_words(&e))?;
         let part = |(rank, times): (&crate::rehearsal::Rehearsed, &graphweft_comm::Times)| Part {
             compute: times.computing,

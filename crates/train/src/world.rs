@@ -346,7 +346,7 @@ pub(crate) fn launch<T: Send + 'static>(
     }
 }
 
-/// Lets NCCL have several ranks of a process on one GPU, from 2.30 on.
+/// Lets NCCL have several ranks of a process on one GPU: 2.32 knows it, 2.28 does not.
 #[cfg(feature = "cuda")]
 const TOGETHER: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 
@@ -360,7 +360,7 @@ fn check_gpus(ranks: usize, gpus: usize, together: bool) -> Result<()> {
     let problem = format!("NCCL wants a GPU for each of {ranks} ranks, and this machine has {gpus}");
     let remedy = format!(
         "leave it out: ranks are then threads that copy between GPUs, several on one where they must; or ask for fewer ranks \
-         (NCCL 2.30 takes several on one GPU with {TOGETHER}=1)"
+         (newer NCCL takes several on one GPU with {TOGETHER}=1)"
     );
     Err(Error::setting("parallel.comm", problem, remedy))
 }

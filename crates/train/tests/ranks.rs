@@ -118,7 +118,7 @@ fn threads_that_nccl_connects_learn_the_same_bits() {
 
 #[cfg(feature = "cuda")]
 #[test]
-#[ignore = "needs NCCL and two of what it connects, or NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1"]
+#[ignore = "needs NCCL and two of what it connects, or NCCL 2.32 and NCCL_MULTI_RANK_GPU_ENABLE=1"]
 fn threads_that_nccl_connects_elsewhere_learn_the_same_bits() {
     nccl_learns_the_same_bits(Place::Cuda(0), &[("gather", 2), ("halo", 2), ("heads", 2), ("ring", 2)]);
 }

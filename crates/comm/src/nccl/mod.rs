@@ -11,7 +11,9 @@
 //! aborted.
 //!
 //! NCCL wants a GPU for each rank. To try several on one, give each process another `NCCL_HOSTID` (and `NCCL_SOCKET_IFNAME=lo`);
-//! for threads of one process, set `NCCL_MULTI_RANK_GPU_ENABLE=1`, which NCCL knows from 2.30 on.
+//! for threads of one process, set `NCCL_MULTI_RANK_GPU_ENABLE=1`, which NCCL 2.32 knows and 2.28 does not. On a
+//! busy GPU, `halo` and `ring` were seen to stop so in their first epoch, until the deadline: threads that share a GPU share its context, in
+//! which loading a kernel may wait for NCCL's, and that for the other rank. Ranks that have a GPU each are not in such a circle.
 
 mod exchange;
 mod frame;

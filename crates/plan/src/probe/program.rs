@@ -46,6 +46,8 @@ pub(super) struct Program {
 pub(super) enum Length {
     /// To call.
     Short,
+    /// Now the one, now the other: where recorded steps save most.
+    Middle,
     /// To compute.
     Long,
 }
@@ -184,9 +186,12 @@ fn for_a_gpu(list: &mut List) {
         list.add(graph, ("gt", 256, 8), 256, 0.1, None);
         list.add(graph, ("gt", 256, 16), 256, 0.1, None);
     }
-    let long = |p: &&mut Program| p.graph == medium && p.features > 64 && p.model.contains("gt");
-    for program in list.programs.iter_mut().filter(long) {
-        program.alone = Some(Length::Long);
+    for program in &mut list.programs {
+        if program.graph == medium && program.features > 64 && program.model.contains("gt") {
+            program.alone = Some(Length::Long);
+        } else if program.graph == small {
+            program.alone = Some(Length::Middle);
+        }
     }
 }
 

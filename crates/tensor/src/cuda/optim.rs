@@ -187,6 +187,9 @@ impl Cuda {
             numbers = self.recorded_numbers(gradients, chunks)?;
             Ok(after(numbers, 1 + gradients))
         })?;
+        if chunks.is_empty() {
+            return Err(Error::Argument { op: OP, problem: "there is nothing to move".into() });
+        }
         let first = |k: usize| chunks.partition_point(|[of, _]| (*of as usize) < k) as u32;
         let starts = self.table(&(0..=gradients).map(first).collect::<Vec<_>>())?;
         let launch = self

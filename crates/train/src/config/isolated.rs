@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Problem, at_least_one, not_negative};
+use super::{Problem, at_least_one, not_negative, size};
 
 /// `[isolated]`: settings of the strategy of that name. How the graph is divided, and into how many chunks, are
 /// `parallel.partition` and `parallel.parts`.
@@ -20,7 +20,7 @@ pub struct IsolatedConfig {
     pub halo: Option<f64>,
     /// Bytes that a rank may use. Decides the number of chunks, unless that is given, and how much of the halo is drawn.
     /// Unset: as much as it takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "size::maybe", skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
 }
 

@@ -1,5 +1,7 @@
 //! What a key wants, in plain words.
 
+use super::size;
+
 /// The kind of value that serde expected where it said `message`, if that is one we know.
 pub(super) fn kind(message: &str) -> Option<String> {
     let (_, expected) = message.trim_end().rsplit_once("expected ")?;
@@ -8,6 +10,7 @@ pub(super) fn kind(message: &str) -> Option<String> {
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number".into(),
         "f32" | "f64" => "a number".into(),
         "a boolean" => "true or false".into(),
+        size::WANTED => size::WANTED.into(),
         "a string" => "a text in quotes".into(),
         names if names.contains('`') => names.replace('`', ""),
         _ => return None,

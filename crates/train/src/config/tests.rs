@@ -165,10 +165,24 @@ fn the_kind_of_a_value_is_said() {
         ("train.optimizer=lion", "set one of adam, adamw, sgd"),
         ("train.optimizer=[3]", "set one of adam, adamw, sgd"),
         ("data.normalise=column", "set none or row"),
+        ("isolated.memory=much", "set a size, such as 512MiB"),
+        ("isolated.memory=-1", "set a size, such as 512MiB"),
         ("parallel.strategy=halos", "choose one that there is"),
     ] {
         let message = with(&[text]).unwrap_err().to_string();
         assert!(message.contains(&format!("remedy: {kind}")), "{text}: {message}");
+    }
+}
+
+#[test]
+fn sizes_have_units() {
+    for (text, bytes) in
+        [("isolated.memory=8GiB", 8 << 30), ("isolated.memory=\"1 MiB\"", 1 << 20), ("isolated.memory=77", 77)]
+    {
+        let config = with(&[text]).unwrap();
+        assert_eq!(config.isolated.memory, Some(bytes), "{text}");
+        let again = Draft::parse(&config.to_toml().unwrap(), Path::new("run.toml")).unwrap().finish().unwrap();
+        assert_eq!(again.isolated, config.isolated);
     }
 }
 
