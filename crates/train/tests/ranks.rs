@@ -116,9 +116,10 @@ fn threads_that_nccl_connects_learn_the_same_bits() {
     nccl_learns_the_same_bits(Place::Cpu, &STRATEGIES);
 }
 
+/// Its name has no "gpu", by which benches/gpu/tests.sh finds what one of them can run.
 #[cfg(feature = "cuda")]
 #[test]
-#[ignore = "needs NCCL and two of what it connects, or NCCL 2.32 and NCCL_MULTI_RANK_GPU_ENABLE=1"]
+#[ignore = "needs NCCL and two GPUs, or NCCL 2.32 on one with NCCL_MULTI_RANK_GPU_ENABLE=1"]
 fn threads_that_nccl_connects_elsewhere_learn_the_same_bits() {
     nccl_learns_the_same_bits(Place::Cuda(0), &[("gather", 2), ("halo", 2), ("heads", 2), ("ring", 2)]);
 }
