@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Every test that needs a GPU, for a machine that has one but no Rust. Here, `tests.sh pack FILE` builds and strips the test binaries
 # and puts them into FILE, which runs by itself. There, from the root of a copy of this tree at the same path (goldens are read from
-# it), `FILE run [SECONDS]` runs them, each with a limit of SECONDS (default 400), all at once, and says how each ended; exit 1 if one
-# failed. `FILE check [SECONDS]` runs the small cases of every kernel under compute-sanitizer's memcheck and racecheck, each in a process of
-# its own, and says how long it took; racecheck, which is slow, leaves out the many shapes of attention and aggregation, whose kernels have
-# a small case too. CUDA's libraries must be where the loader finds them.
+# it), `FILE run [SECONDS]` runs each in a process of its own, with a limit of SECONDS (default 400), several at once, and says how it ended
+# and how long it took; exit 1 if one failed. `FILE check [SECONDS]` does so with the small cases of every kernel under compute-sanitizer's
+# memcheck and racecheck; racecheck, which is slow, leaves out the many shapes of attention and aggregation, whose kernels have a small
+# case too. CUDA's libraries must be where the loader finds them. Under MPS (`nvidia-cuda-mps-control -d`) processes share the GPU.
 set -euo pipefail
 
 pack() {
@@ -31,65 +31,56 @@ for line in map(json.loads, sys.stdin):
     ls -l "$1"
 }
 
-# all LIMIT COMMAND…: every packed binary with such a test under COMMAND, at once.
-all() {
-    local limit=$1 failed=0
+# each LIMIT COMMAND…: every such test under COMMAND in a process of its own, twelve at a time; those that fill the GPU afterwards, alone.
+each() {
+    local limit=$1 count=0 alone=() binary name test
     shift
     unpack
-    for binary in "$here"/test-*; do
+    for binary in "$here"/test-$BINARIES; do
         # shellcheck disable=SC2086 # several words
-        [[ $("$binary" --list --ignored $FILTER) == *": test"* ]] || continue
-        (
-            name=$(basename "$binary") status=0
-            # shellcheck disable=SC2086
-            timeout "$limit" "$@" "$binary" --ignored --test-threads 4 $FILTER >"$logs/$name" 2>&1 || status=$?
-            echo "$name: exit $status, $(grep -E '^test result|SUMMARY' "$logs/$name" | tail -n 2 | tr '\n' ' ')"
-            exit $status
-        ) &
+        for name in $("$binary" --list --ignored $FILTER | sed -n 's/: test$//p'); do
+            count=$((count + 1))
+            if [[ $name == *full* ]]; then
+                alone+=("$binary $name")
+                continue
+            fi
+            one "$binary" "$name" "$limit" "$@" &
+            [ "$(jobs -rp | wc -l)" -lt 12 ] || wait -n
+        done
     done
-    for job in $(jobs -p); do wait "$job" || failed=1; done
-    finish $failed
+    wait
+    for test in "${alone[@]}"; do one "${test% *}" "${test#* }" "$limit" "$@"; done
+    echo "$count tests, $(wc -l <"$here/failed") failed"
+    [ ! -s "$here/failed" ] || grep -h -A12 "panicked\|========= Invalid\|========= Error" "$logs"/* | head -n 100
+    [ $count -gt 0 ] && [ ! -s "$here/failed" ]
 }
 
-# each LIMIT COMMAND…: every such test of operations under COMMAND in a process of its own, twelve at a time.
-each() {
-    local limit=$1 failed=0 count=0
-    shift
-    unpack
-    # shellcheck disable=SC2086 # several words
-    for name in $("$here/test-graphweft_tensor" --list --ignored $FILTER | sed -n 's/: test$//p'); do
-        (
-            status=0 begun=$SECONDS
-            timeout "$limit" "$@" "$here/test-graphweft_tensor" --ignored --exact "$name" >"$logs/$name" 2>&1 || status=$?
-            echo "$name: exit $status, $((SECONDS - begun)) s, $(grep -E '^test result|SUMMARY' "$logs/$name" | tail -n 2 | tr '\n' ' ')"
-            exit $status
-        ) &
-        count=$((count + 1))
-        [ $count -le 12 ] || wait -n || failed=1
-    done
-    while [ -n "$(jobs -rp)" ]; do wait -n || failed=1; done
-    for job in $(jobs -p); do wait "$job" || failed=1; done
-    finish $failed
+# one BINARY NAME LIMIT COMMAND…: one test, and a line on it.
+one() {
+    local binary=$1 name=$2 limit=$3 status=0 begun=$SECONDS log
+    shift 3
+    log="$logs/$(basename "$binary") $name"
+    timeout "$limit" "$@" "$binary" --ignored --exact "$name" >"$log" 2>&1 || status=$?
+    echo "${log##*/}: exit $status, $((SECONDS - begun)) s $(grep -o 'ERROR SUMMARY.*\|RACECHECK SUMMARY.*' "$log" || true)"
+    [ $status = 0 ] || echo "$name" >>"$here/failed"
 }
 
 unpack() {
+    [ -z "${here-}" ] || return 0
     here=$(mktemp -d) logs=$(mktemp -d)
+    trap 'rm -r "$here"' EXIT
     sed '1,/^# What follows is packed.$/d' "$0" | tar xz -C "$here"
+    : >"$here/failed"
     install -D "$here/graphweft" target/debug/graphweft
 }
 
-finish() {
-    [ "$1" = 0 ] || grep -h -A12 "panicked\|========= Invalid\|========= Error" "$logs"/* | head -n 100
-    rm -r "$here"
-    return "$1"
-}
-
-FILTER=${FILTER:-gpu}
+FILTER=${FILTER:-gpu} BINARIES='*'
 status=0
 case ${1-} in
 pack) pack "${2:?a file}" ;;
-run) all "${2:-400}" || status=1 ;;
+run) each "${2:-400}" || status=1 ;;
 check)
+    BINARIES=graphweft_tensor
     FILTER="over_edges_on_a_gpu a_gpu_agrees_with_f64 many_rows recorded"
     echo "== memcheck"
     each "${2:-400}" compute-sanitizer --error-exitcode 9 --tool memcheck || status=1
