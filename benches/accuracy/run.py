@@ -80,7 +80,7 @@ def main():
 
     def one(job):
         row, seed = job
-        work = KEPT.parent / "runs" / hashlib.sha256(key(row, seed).encode()).hexdigest()[:16]
+        work = KEPT.parent / "runs" / hashlib.sha256(f"{key(row, seed)} {args.device}".encode()).hexdigest()[:16]
         subprocess.run(["rm", "-rf", work], check=True)
         done = subprocess.run([*command(args.build, args.data, row, seed), "--device", args.device, "-o", work], capture_output=True, text=True)
         if done.returncode:
