@@ -160,7 +160,7 @@ def contrasts(done, rows):
         ("depth-aware weights", DEPTH, NONE),
         ("the same, shrunk by half", "depth, shrinkage 0.5", NONE),
         ("one weight per rank (batch scalar)", "batch scalar", NONE),
-        ("half of the halo rows only", "half halo, none", NONE),
+        ("a smaller halo (half a row for each row of the chunks)", "half halo, none", NONE),
         ("there, first-hop weights", "half halo, first hop", "half halo, none"),
         ("there, depth-aware weights", "half halo, depth-aware", "half halo, none"),
         ("pieces (rotating, no weights) instead of the whole graph", NONE, "exact"),

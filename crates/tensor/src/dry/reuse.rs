@@ -9,6 +9,8 @@ const SIZES: usize = 8;
 /// Bins of a histogram of times, per factor of two.
 const FINE: usize = 4;
 const BINS: usize = 64 * FINE;
+/// Edges that are looked at, about. Of larger graphs some rows tell of all.
+const LOOKED_AT: usize = 1 << 24;
 
 /// Of the edges of a graph, in the order in which they are visited, those whose far end is not among the rows that were read last:
 /// for caches of several sizes.
@@ -29,9 +31,17 @@ impl Reuse {
     ///
     /// What is between two visits of a row is not counted, which would take long, but follows from how long ago visits are on
     /// average: in a stretch of `w` edges there are `m − Σ max(t − w, 0) / n` different rows, where `t` are the times from one visit
-    /// to the next, `n` of them, and `m` is the number of rows that are visited at all.
+    /// to the next, `n` of them, and `m` is the number of rows that are visited at all. Where there are many edges, only the visits
+    /// of rows drawn by their ids are looked at (SHARDS): how long ago they are does not depend on which other rows are drawn.
     pub(crate) fn of(csr: &Csr<u32>) -> Self {
-        let n = csr.num_edges();
+        Self::of_some(csr, csr.num_edges().div_ceil(LOOKED_AT).next_power_of_two().ilog2())
+    }
+
+    /// From one row of `2^halvings`.
+    fn of_some(csr: &Csr<u32>, halvings: u32) -> Self {
+        let (n, each) = (csr.num_edges(), f64::from(1_u32 << halvings));
+        // Consecutive ids are spread evenly by the golden ratio.
+        let is_drawn = |source: u32| u64::from(source.wrapping_mul(0x9E37_79B9)) >> (32 - halvings) == 0;
         let (mut counts, mut sums) = ([0_usize; BINS], [0.0_f64; BINS]);
         let mut note = |time: usize| {
             let bin = bin(time);
@@ -40,7 +50,7 @@ impl Reuse {
         };
         // The first and the last visit of each row, counted from 1.
         let mut visits = vec![(0_usize, 0_usize); csr.num_src()];
-        for (at, source) in csr.indices().iter().enumerate() {
+        for (at, source) in csr.indices().iter().enumerate().filter(|(_, source)| is_drawn(**source)) {
             let (first, last) = &mut visits[*source as usize];
             match *last {
                 0 => *first = at + 1,
@@ -48,25 +58,25 @@ impl Reuse {
             }
             *last = at + 1;
         }
-        let mut visited = 0;
+        let mut visited = 0.0;
         for (first, last) in visits.into_iter().filter(|(first, _)| *first > 0) {
-            visited += 1;
+            visited += each;
             note(first + n - last);
         }
         // From the longest times to the shortest: how many are longer, and how many rows a stretch of that length has.
         let mut missed = [0; SIZES];
-        let (mut longer, mut sum, mut before) = (0_usize, 0.0, (visited as f64, 0_usize));
+        let (mut longer, mut sum, mut before) = (0.0, 0.0, (visited, 0.0));
         let mut size = SIZES;
         for bin in (0..BINS).rev() {
-            (longer, sum) = (longer + counts[bin], sum + sums[bin]);
+            (longer, sum) = (longer + each * counts[bin] as f64, sum + each * sums[bin]);
             let stretch = shortest(bin);
-            let rows = visited as f64 - (sum - stretch * longer as f64).max(0.0) / n.max(1) as f64;
+            let rows = visited - (sum - stretch * longer).max(0.0) / n.max(1) as f64;
             while size > 0 && rows <= rows_of(size - 1) {
                 size -= 1;
                 // Between this bin and the one before it.
                 let (more, fewer) = (before.0, rows);
                 let part = if more > fewer { ((rows_of(size) - fewer) / (more - fewer)).clamp(0.0, 1.0) } else { 1.0 };
-                missed[size] = (longer as f64 + part * (before.1 as f64 - longer as f64)) as usize;
+                missed[size] = ((longer + part * (before.1 - longer)) as usize).min(n);
             }
             before = (rows, longer);
         }
@@ -91,6 +101,9 @@ fn shortest(bin: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use graphweft_graph::generate::Spec;
+    use graphweft_graph::progress::Silent;
+
     use super::*;
 
     fn rows(degree: usize, nodes: usize, source: impl Fn(usize, usize) -> usize) -> Csr<u32> {
@@ -131,5 +144,17 @@ mod tests {
         }
         assert_eq!(random.missed(65_536.0), 0.0);
         assert!(random.missed(1.0) >= random.missed(64.0) && random.missed(1e9) == 0.0);
+    }
+
+    #[test]
+    fn some_rows_tell_of_all() {
+        // Hubs and leaves, near and far: a few rows have most of the visits.
+        let graph = "rmat:16:16".parse::<Spec>().unwrap().graph(1, &Silent).unwrap();
+        let (all, some) = (Reuse::of(&graph), Reuse::of_some(&graph, 4));
+        for cache in [64.0, 1024.0, 4096.0, 16_384.0] {
+            let [all, some] = [all, some].map(|reuse| reuse.missed(cache) / graph.num_edges() as f64);
+            assert!((all - some).abs() < 0.02, "{cache} rows: {some} for {all}");
+        }
+        assert_ne!(all, some);
     }
 }
