@@ -49,6 +49,7 @@ fn of_training(error: &Training) -> u8 {
         Training::Stopped { .. } => STOPPED,
         Training::Graph(e) => of_graph(e),
         Training::Tensor(e) => of_tensor(e),
+        Training::OutOfMemory { lacked, .. } => of_tensor(lacked),
         Training::RankLost { lost, .. } => of_ranks(lost),
         Training::Echo(e) => of_training(e),
         Training::NotFinite { .. } | Training::Diverged { .. } => FAILURE,

@@ -73,6 +73,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
+    // clap lets it through where --chunks conflicts with another flag.
+    if args.memory.is_some() && !args.chunks {
+        return Err(Error::request("--memory is for --chunks", "add --chunks, or leave it out").into());
+    }
     let balance = match args.balance {
         Share::Nodes => Balance::Nodes,
         Share::Edges => Balance::Edges,

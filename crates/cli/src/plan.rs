@@ -7,6 +7,7 @@ mod simulate;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use graphweft_graph::Error;
 use graphweft_graph::partition::Existing;
 use graphweft_graph::progress::Progress;
 use graphweft_parallel::Strategy;
@@ -98,6 +99,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
+    // What clap cannot be told: a flag that needs another is let through where that one conflicts with a third.
+    if !args.probe && (args.output.is_some() || args.replace) {
+        let remedy = "leave it out (`--json > FILE` keeps a plan), or measure with --probe alone";
+        return Err(Error::request("-o and --replace are for the profile that --probe writes", remedy).into());
+    }
+    if args.scaling.is_some() && args.simulate.is_none() {
+        return Err(Error::request("--scaling is drawn for --simulate", "add --simulate, or leave it out").into());
+    }
     let mut flags = Draft::default();
     args.ranks.set(&mut flags)?;
     if let Some(profile) = &args.profile {

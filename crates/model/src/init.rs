@@ -5,7 +5,7 @@ use std::rc::Rc;
 use graphweft_graph::random::Philox;
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::ops::norm::Norm;
-use graphweft_tensor::{DType, Device, Parameter, Result, Tag};
+use graphweft_tensor::{DType, Device, Error, Parameter, Result, Tag};
 
 /// Makes parameters on a device.
 pub struct Init<'a> {
@@ -22,18 +22,29 @@ impl<'a> Init<'a> {
 
     /// Numbers between −`bound` and `bound`.
     pub fn uniform(&self, name: &str, rows: usize, cols: usize, bound: f64) -> Result<Rc<Parameter>> {
-        self.values(name, rows, cols, &self.drawn(name, rows * cols, bound))
+        self.values(name, rows, cols, &self.drawn(name, rows.saturating_mul(cols), bound)?)
     }
 
-    fn drawn(&self, name: &str, count: usize, bound: f64) -> Vec<f64> {
+    /// So many numbers, unless the host has no room for them.
+    fn drawn(&self, name: &str, count: usize, bound: f64) -> Result<Vec<f64>> {
+        let mut all = Vec::new();
+        let lacking = |_| Error::OutOfMemory {
+            op: "parameters",
+            device: "the host".into(),
+            requested: 8u64.saturating_mul(count as u64),
+            usage: self.device.ledger().now(),
+        };
+        all.try_reserve_exact(count).map_err(lacking)?;
         if !self.device.backend().keeps_contents() {
-            return vec![0.0; count];
+            all.resize(count, 0.0);
+            return Ok(all);
         }
         // FNV-1a: the name as a stream of its own, stable across versions of Rust.
         let stream =
             name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
         let random = Philox::new(self.seed, stream);
-        (0..count as u64).map(|k| (2.0 * random.uniform(k) - 1.0) * bound).collect()
+        all.extend((0..count as u64).map(|k| (2.0 * random.uniform(k) - 1.0) * bound));
+        Ok(all)
     }
 
     /// Glorot's uniform numbers, as PyTorch Geometric's convolutions draw them.
@@ -49,7 +60,7 @@ impl<'a> Init<'a> {
     /// A vector per head, with Glorot's numbers: H × C here, [1, H, C] in PyTorch Geometric.
     pub fn attention(&self, name: &str, heads: usize, width: usize) -> Result<Rc<Parameter>> {
         let bound = (6.0 / (heads + width) as f64).sqrt();
-        self.shaped(name, vec![1, heads, width], (heads, width), &self.drawn(name, heads * width, bound))
+        self.shaped(name, vec![1, heads, width], (heads, width), &self.drawn(name, heads * width, bound)?)
     }
 
     /// Given numbers.
@@ -64,9 +75,8 @@ impl<'a> Init<'a> {
         (rows, cols): (usize, usize),
         values: &[f64],
     ) -> Result<Rc<Parameter>> {
-        let wide = self.device.upload(rows, cols, values, Tag::Parameters)?;
         let value = match self.dtype {
-            DType::F64 => wide,
+            DType::F64 => self.device.upload(rows, cols, values, Tag::Parameters)?,
             _ => {
                 let narrow: Vec<f32> = values.iter().map(|&x| x as f32).collect();
                 self.device.upload(rows, cols, &narrow, Tag::Parameters)?
@@ -81,7 +91,7 @@ impl<'a> Init<'a> {
         let bias = format!("{name}.bias");
         Ok(Affine {
             weight: self.uniform(&format!("{name}.weight"), outputs, inputs, bound)?,
-            bias: Some(self.shaped(&bias, vec![outputs], (1, outputs), &self.drawn(&bias, outputs, bound))?),
+            bias: Some(self.shaped(&bias, vec![outputs], (1, outputs), &self.drawn(&bias, outputs, bound)?)?),
         })
     }
 

@@ -19,7 +19,7 @@ use crate::network::Shape;
 
 /// Fails unless `heads` can share `hidden` columns.
 fn check_heads(op: &'static str, hidden: usize, heads: usize) -> Result<()> {
-    if heads > 0 && hidden.is_multiple_of(heads) {
+    if heads > 0 && hidden > 0 && hidden.is_multiple_of(heads) {
         return Ok(());
     }
     let problem = format!(

@@ -1,6 +1,7 @@
 //! A model as a list of layers, and what they are told.
 
 use std::cell::{Ref, RefCell};
+use std::fmt;
 use std::rc::Rc;
 
 use graphweft_tensor::ops::bag::Bag;
@@ -81,6 +82,18 @@ impl Remat {
     /// Whether attention is, on its own.
     pub fn of_attention(self) -> bool {
         matches!(self, Self::Attention | Self::Both)
+    }
+}
+
+impl fmt::Display for Remat {
+    /// As it is written in a configuration.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Attention => "attention",
+            Self::Layer => "layer",
+            Self::Both => "both",
+        })
     }
 }
 

@@ -104,7 +104,7 @@ impl Ring {
             let give = Give { index: RowIndex::new(device, own_rows.len(), give)?, all };
             steps.push(Step { from, block: cut(from, &needed[from], &src)?, to, give });
         }
-        let shards = Shards { link: link.clone(), depth: depth.max(1), own, steps };
+        let shards = Shards { link: link.clone(), depth: depth.clamp(1, steps.len().max(1)), own, steps };
         Ok(Self { member: Member::new(link, layout), shards: Rc::new(shards) })
     }
 

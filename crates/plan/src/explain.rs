@@ -84,7 +84,9 @@ pub(crate) fn why(choice: &Candidate, p: &Prediction, all: &[Assessed], facts: &
     }
     let fastest = all.first().filter(|a| a.feasible).and_then(|a| Some((a.candidate, a.prediction?)));
     if let Some((fastest, q)) = fastest.filter(|(fastest, _)| fastest != choice) {
-        parts.push(format!("{fastest} is as fast and needs {}, not {}", bytes(q.peak.total()), bytes(p.peak.total())));
+        let (larger, smaller) = (bytes(q.peak.total()), bytes(p.peak.total()));
+        let more = if larger == smaller { String::new() } else { format!(" and needs {larger}, not {smaller}") };
+        parts.push(format!("{fastest} is as fast{more}"));
     }
     let other = |a: &&Assessed| family(a.candidate.strategy) != family(choice.strategy);
     let mut slower = all.iter().filter(|a| a.feasible && a.prediction.is_some_and(|q| q.seconds >= p.seconds));

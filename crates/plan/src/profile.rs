@@ -3,6 +3,7 @@
 //! ```toml
 //! about = "16 nodes with one processor each on 10 Gb/s Ethernet"
 //! memory = 64e9             # bytes that a rank may use
+//! gpu = false               # whether ranks compute on GPUs
 //! compute = "probe"         # as fast as the machine at hand; or a factor: 0.5 is twice as fast
 //!
 //! [network]                 # between ranks, see `graphweft_comm::Network`
@@ -34,6 +35,9 @@ pub struct Profile {
     /// Bytes that a rank may use; all that the machine at hand has if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<f64>,
+    /// Whether ranks compute on GPUs, whose kernels take other memory for themselves than those of processors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gpu: bool,
     /// How fast ranks compute.
     #[serde(default)]
     pub compute: Compute,
@@ -191,7 +195,7 @@ impl Profile {
             self.kernels = here.kernels.clone();
             self.kernels.iter_mut().for_each(|kernel| kernel.scale(self.compute.factor()));
             (self.cache, self.near_cache) = (self.cache.or(here.cache), self.near_cache.or(here.near_cache));
-            self.kept_cache = self.kept_cache.or(here.kept_cache);
+            (self.kept_cache, self.gpu) = (self.kept_cache.or(here.kept_cache), here.gpu);
         }
         self.memory = self.memory.or(here.memory);
         self

@@ -90,6 +90,8 @@ pub struct Direction {
     pub tasks: Tasks,
     /// How many groups of four its edges are taken in, and how soon they read rows again; found where that is asked for.
     pub(crate) rehearsed: std::cell::OnceCell<(usize, crate::dry::Reuse)>,
+    /// Pieces of its rows on a GPU for which a run is rehearsed, and the account of lists of them.
+    pub(crate) listed: std::cell::OnceCell<(usize, Rc<Charge>)>,
     /// A copy of the structure where the kernels are, if that is not the host; made by the backend at first use.
     #[cfg(feature = "cuda")]
     pub(crate) resident: std::cell::OnceCell<Rc<dyn std::any::Any>>,
@@ -102,8 +104,8 @@ pub struct Adjacency {
     pub forward: Direction,
     /// Rows are sources.
     pub transpose: Direction,
-    /// For each entry of the transpose, where the same edge stands in the forward direction; only made on request.
-    pub edges: Option<Vec<u64>>,
+    edges: std::cell::OnceCell<Rc<(Vec<u64>, Charge)>>,
+    device: Device,
     _charge: Rc<Charge>,
 }
 
@@ -111,26 +113,28 @@ impl Adjacency {
     /// Prepares `csr` for kernels on `device`; its bytes are counted there as [`Tag::Graph`].
     pub fn new(device: &Device, csr: Csr<u32>) -> Self {
         let transpose = csr.transpose();
-        Self::build(device, csr, transpose, None)
-    }
-
-    /// The same, with the map from transposed to forward edges that values on edges need.
-    pub fn with_edges(device: &Device, csr: Csr<u32>) -> Self {
-        let (transpose, edges) = csr.transpose_with_edges();
-        Self::build(device, csr, transpose, Some(edges))
-    }
-
-    fn build(device: &Device, csr: Csr<u32>, transpose: Csr<u32>, edges: Option<Vec<u64>>) -> Self {
-        let map = edges.as_ref().map_or(0, |e| 8 * e.len() as u64);
-        let charge = Rc::new(device.charge(Tag::Graph, csr.bytes() + transpose.bytes() + map));
+        let charge = Rc::new(device.charge(Tag::Graph, csr.bytes() + transpose.bytes()));
         let direction = |csr: Csr<u32>| Direction {
             tasks: Tasks::new(&csr),
             csr,
             rehearsed: Default::default(),
+            listed: Default::default(),
             #[cfg(feature = "cuda")]
             resident: Default::default(),
         };
-        Self { forward: direction(csr), transpose: direction(transpose), edges, _charge: charge }
+        let (forward, transpose) = (direction(csr), direction(transpose));
+        Self { forward, transpose, edges: Default::default(), device: device.clone(), _charge: charge }
+    }
+
+    /// For each entry of the transpose, where the same edge stands in the forward direction. Made, and counted, when values on edges
+    /// first ask for it: it is as large as the rest of the graph, and most models have none.
+    pub fn edges(&self) -> &[u64] {
+        let made = self.edges.get_or_init(|| {
+            let (_, edges) = self.forward.csr.transpose_with_edges();
+            let charge = self.device.charge(Tag::Graph, 8 * edges.len() as u64);
+            Rc::new((edges, charge))
+        });
+        &made.0
     }
 
     /// Rows of the forward direction.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::backend::{Backend, Block};
 use crate::cpu::Cpu;
-use crate::dry::{Dry, Sink};
+use crate::dry::{Dry, Like, Sink};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::ledger::{Ledger, Tag};
@@ -49,7 +49,12 @@ impl Device {
     /// # Ok::<(), graphweft_tensor::Error>(())
     /// ```
     pub fn dry(capacity: Option<u64>, sink: Sink) -> Self {
-        Self::with_backend(Box::new(Dry::new(capacity, sink)))
+        Self::with_backend(Box::new(Dry::new(Like::Cpu(Cpu::new()), capacity, sink)))
+    }
+
+    /// The same, whose kernels take as much memory for the time of a call as those of a GPU.
+    pub fn dry_gpu(capacity: Option<u64>, sink: Sink) -> Self {
+        Self::with_backend(Box::new(Dry::new(Like::Gpu, capacity, sink)))
     }
 
     /// A device run by `backend`.

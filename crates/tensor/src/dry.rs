@@ -1,13 +1,14 @@
 //! A device that has no memory and computes nothing: on it, the code that trains can be rehearsed.
 //!
 //! Everything that a real device would hold is counted by the same ledger and kept by the same pool, to the byte, because the
-//! same operations ask for it; what a kernel of the CPU would take for the time of a call is taken here too
+//! same operations ask for it; what a kernel of the CPU, or [of a GPU](gpu), would take for the time of a call is taken here too
 //! ([`scratch`](crate::cpu)), as a part of that call. Every call of a kernel becomes a [`Work`] that somebody hears of, in order:
 //! a cost model, say. What is read back are ones, and messages between ranks have their sizes and no contents
 //! ([`Address::Nowhere`]).
 
 mod dense;
 mod edges;
+pub(crate) mod gpu;
 mod reuse;
 mod rows;
 mod work;
@@ -34,10 +35,17 @@ pub type Sink = Rc<dyn Fn(Work)>;
 pub(crate) struct Dry {
     sink: Sink,
     memory: Rc<Account>,
-    /// The processor whose kernels would take scratch.
-    like: Cpu,
+    like: Like,
     /// Whether a kernel is under way: clearing what it takes for itself is a part of it, and no call of its own.
     busy: Cell<bool>,
+}
+
+/// Whose kernels would take scratch.
+pub(crate) enum Like {
+    /// Those of this processor.
+    Cpu(Cpu),
+    /// Those of a GPU.
+    Gpu,
 }
 
 /// Memory that a device would have.
@@ -65,9 +73,9 @@ impl Drop for DryBlock {
 }
 
 impl Dry {
-    pub(crate) fn new(capacity: Option<u64>, sink: Sink) -> Self {
+    pub(crate) fn new(like: Like, capacity: Option<u64>, sink: Sink) -> Self {
         let memory = Rc::new(Account { capacity: capacity.unwrap_or(u64::MAX), taken: Cell::new(0) });
-        Self { sink, memory, like: Cpu::new(), busy: Cell::new(false) }
+        Self { sink, memory, like, busy: Cell::new(false) }
     }
 
     fn tell(&self, op: &'static str, dtype: DType, dropout: bool, kind: Kind) -> Result<()> {

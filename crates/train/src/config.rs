@@ -332,7 +332,11 @@ fn at_least_one(key: &'static str, x: u64) -> std::result::Result<(), Problem> {
 }
 
 fn positive(key: &'static str, x: f64) -> std::result::Result<(), Problem> {
-    if x > 0.0 && x.is_finite() { Ok(()) } else { Err((key, format!("{x} is not positive"), "set a number above 0")) }
+    if x > 0.0 && x.is_finite() {
+        Ok(())
+    } else {
+        Err((key, format!("{x} is not positive, or no number"), "set a number above 0"))
+    }
 }
 
 fn not_negative(key: &'static str, x: f64) -> std::result::Result<(), Problem> {
@@ -342,7 +346,7 @@ fn not_negative(key: &'static str, x: f64) -> std::result::Result<(), Problem> {
 fn part_of_one(key: &'static str, x: f64) -> std::result::Result<(), Problem> {
     match (0.0..1.0).contains(&x) {
         true => Ok(()),
-        false => Err((key, format!("{x} is no part of one"), "set a number from 0 up to, but not, 1")),
+        false => Err((key, format!("{x} is not a share"), "set a number that is at least 0 and below 1")),
     }
 }
 

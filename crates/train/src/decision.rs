@@ -22,7 +22,6 @@ struct Letter {
     folder: PathBuf,
     plan: Plan,
     from: Option<PathBuf>,
-    parts: Vec<u8>,
 }
 
 impl Decision {
@@ -33,16 +32,21 @@ impl Decision {
             folder: self.folder.clone(),
             plan: self.plan.clone(),
             from: self.from.as_ref().map(|(path, _)| path.clone()),
-            parts: crate::checkpoint::parts::encode(self.plan.parts.as_deref())?,
         };
-        Ok(serde_json::to_vec(&letter).map_err(unreadable)?)
+        let letter = serde_json::to_vec(&letter).map_err(unreadable)?;
+        // Parts, of which there is a number for every node, as they are.
+        let parts = crate::checkpoint::parts::encode(self.plan.parts.as_deref())?;
+        Ok([&(letter.len() as u64).to_le_bytes()[..], &letter, &parts].concat())
     }
 
     /// From these bytes.
     #[cfg(any(feature = "mpi", feature = "cuda"))]
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
-        let Letter { folder, plan, from, parts } = serde_json::from_slice(bytes).map_err(unreadable)?;
-        let parts = crate::checkpoint::parts::decode(std::path::Path::new("the plan of rank 0"), &parts)?;
+        let short = || unreadable(serde::de::Error::custom("it is too short"));
+        let (length, rest) = bytes.split_first_chunk().ok_or_else(short)?;
+        let (letter, parts) = rest.split_at_checked(u64::from_le_bytes(*length) as usize).ok_or_else(short)?;
+        let Letter { folder, plan, from } = serde_json::from_slice(letter).map_err(unreadable)?;
+        let parts = crate::checkpoint::parts::decode(std::path::Path::new("the plan of rank 0"), parts)?;
         let from = from.map(|path| Checkpoint::read(&path).map(|checkpoint| (path, checkpoint))).transpose()?;
         Ok(Self { folder, plan: Plan { parts, ..plan }, from })
     }

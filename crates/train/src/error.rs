@@ -55,6 +55,14 @@ pub enum Error {
         /// The last checkpoint of the run.
         checkpoint: Option<PathBuf>,
     },
+    /// Memory that a run lacked, and what would fit.
+    #[error("{lacked}\n  {instead}")]
+    OutOfMemory {
+        /// What was asked for, and what was held.
+        lacked: Box<graphweft_tensor::Error>,
+        /// What the planner would do instead.
+        instead: String,
+    },
     /// The rank that speaks for all has refused the run, and said why.
     #[error("rank 0 has refused the run")]
     Refused,
@@ -77,7 +85,13 @@ fn stopped(epoch: u64, checkpoint: &Path) -> String {
         0 => "stopped before the first epoch; there is nothing to save\n  remedy: start again, with --resume if other seeds \
               are done"
             .into(),
-        _ => format!("stopped after epoch {epoch}; saved in {}\n  remedy: go on with --resume", checkpoint.display()),
+        _ => {
+            let run = checkpoint.ancestors().nth(2).unwrap_or(checkpoint);
+            // Several seeds go on together.
+            let of_seed = run.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-"));
+            let run = run.parent().filter(|_| of_seed).unwrap_or(run).display();
+            format!("stopped after epoch {epoch}; saved in {}\n  remedy: go on with -o {run} --resume", checkpoint.display())
+        }
     }
 }
 

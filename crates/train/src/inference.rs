@@ -77,9 +77,16 @@ impl Trained {
             let model = Tensors::read(&file)?;
             return Ok((file, config, model));
         }
-        let problem = "this is neither a run directory, a checkpoint nor a safetensors file";
-        let seeds = path.join("result.json").exists();
-        let remedy = if seeds { "name the folder of one seed, e.g. seed-0, inside it" } else { "check the path" };
+        let (problem, remedy) = if path.join("result.json").exists() {
+            (
+                "this run has several seeds, each with a model of its own",
+                "name the folder of one of them, e.g. seed-0 inside it",
+            )
+        } else if RunDir::config(path).is_some() {
+            ("this run has no checkpoint yet", "wait for one; run.checkpoint_every says how often there is one")
+        } else {
+            ("this is neither a run directory, a checkpoint nor a safetensors file", "check the path")
+        };
         Err(Bad::bad(path, "model", problem, remedy).into())
     }
 

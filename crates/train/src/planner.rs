@@ -2,6 +2,7 @@
 
 mod described;
 mod here;
+mod instead;
 pub mod kernels;
 mod trial;
 
@@ -28,6 +29,7 @@ use crate::world::World;
 
 pub use described::simulate;
 pub use here::{probe, profile};
+pub use instead::instead;
 pub(crate) use trial::decide_by_measuring;
 
 /// A way to divide the graph is not rehearsed if it cuts this many times as many rows off as another.
@@ -117,7 +119,7 @@ impl Planner<'_> {
             latency: wire.latency,
             bandwidth: wire.bandwidth,
         };
-        let stage = Stage::new(self.data, self.graph);
+        let stage = Stage::new(self.data, self.graph).on(self.profile);
         let chunked = RefCell::default();
         let actors = Actors {
             planner: self,

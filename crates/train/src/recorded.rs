@@ -86,6 +86,6 @@ impl Recorded {
 
     /// Whether the next step is done as the last one was.
     pub(crate) fn is_settled(&self, device: &Device) -> bool {
-        self.whole.is_some() && self.steps > BEFORE + 1 || !self.hopes(device)
+        (self.whole.is_some() && self.steps > BEFORE + 1) || !self.hopes(device)
     }
 }

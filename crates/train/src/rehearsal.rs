@@ -19,6 +19,7 @@ use graphweft_graph::partition::Partition;
 use graphweft_graph::random::Philox;
 use graphweft_model::Prepared;
 use graphweft_parallel::{Layout, Strategy};
+use graphweft_plan::Profile;
 use graphweft_plan::kernels::sum_over_ranks;
 use graphweft_plan::simulate::Peak;
 use graphweft_tensor::{DType, Device, Usage, Work};
@@ -126,13 +127,19 @@ type LaidOut = (Arc<Partition>, Arc<[Layout]>);
 pub struct Stage<'a> {
     data: &'a Data,
     graph: &'a Prepared,
+    gpu: bool,
     layouts: RefCell<Vec<LaidOut>>,
 }
 
 impl<'a> Stage<'a> {
     /// For `data`; `graph` is its graph with the edges that the model adds.
     pub fn new(data: &'a Data, graph: &'a Prepared) -> Self {
-        Self { data, graph, layouts: RefCell::default() }
+        Self { data, graph, gpu: false, layouts: RefCell::default() }
+    }
+
+    /// The same on the machine of `profile`: on GPUs, if it has them.
+    pub fn on(self, profile: &Profile) -> Self {
+        Self { gpu: profile.gpu, ..self }
     }
 
     /// Rehearses an epoch of `config`, spread as `plan` says.
@@ -140,12 +147,12 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// Where a run would refuse: the strategy is not for this number of ranks, say.
     pub fn rehearse(&self, config: &Config, plan: &Plan) -> Result<Rehearsal> {
-        let Self { data, graph, .. } = *self;
+        let Self { data, graph, gpu, .. } = *self;
         let split = data.split_name(config.data.split.as_deref()).and_then(|name| data.split(&name, config.run.seed));
         // Where there are no labels, all rows count.
         let (split, chunks) = (split.ok(), plan.chunks(&data.graph)?);
         let allowance = if chunks.is_some() { Some(Allowance::new(data, config)?) } else { None };
-        let scene = Scene { config, data, graph, plan, chunks: chunks.as_ref().zip(allowance.as_ref()), split };
+        let scene = Scene { config, data, graph, plan, gpu, chunks: chunks.as_ref().zip(allowance.as_ref()), split };
         // Stages have layers, not rows.
         let in_stages = matches!(plan.strategy, Strategy::Pipeline { .. });
         let layouts = match plan.parts.as_ref().filter(|_| !in_stages && plan.ranks > 1) {
@@ -183,6 +190,7 @@ struct Scene<'a> {
     data: &'a Data,
     graph: &'a Prepared,
     plan: &'a Plan,
+    gpu: bool,
     /// For learning from pieces, with how much of the halo they have.
     chunks: Option<(&'a Chunks, &'a Allowance)>,
     /// Which nodes are learned from.
@@ -198,7 +206,7 @@ impl Scene<'_> {
             metered.note();
             heard.compute(work);
         };
-        let device = Device::dry(None, Rc::new(note));
+        let device = if self.gpu { Device::dry_gpu } else { Device::dry }(None, Rc::new(note));
         let rank = match comm {
             None => Rank::alone(&device),
             Some(comm) => Rank::among(Rc::new(Clocked::new(comm, &recorder)), &device),

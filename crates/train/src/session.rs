@@ -26,7 +26,7 @@ use crate::trainer::{Observer, Outcome, Run, Trainer};
 use crate::world::World;
 
 /// Settings that may change when a run goes on; all others would make it another run.
-const CHANGEABLE: [&str; 4] = ["train.epochs", "run.checkpoint_every", "run.keep", "compute.record"];
+const CHANGEABLE: [&str; 5] = ["train.epochs", "run.checkpoint_every", "run.keep", "compute.record", "pipeline.guard"];
 /// Of this section all may change: every strategy computes the same.
 const PARALLEL: &str = "parallel.";
 
@@ -169,10 +169,11 @@ impl Session<'_> {
             let (run, plan) = self.one(&config, outer, None)?;
             return Ok(summary(vec![run], plan));
         }
-        let outer = match outer {
-            Some(Err(e)) => return self.world.share(Some(Err(e))).and(Err(Error::Refused)),
-            Some(Ok(outer)) => Some(Arc::new(outer)),
-            None => None,
+        // A refusal is said where the first seed would begin: the others are on their way there too.
+        let (outer, mut refusal) = match outer {
+            Some(Err(e)) => (None, Some(e)),
+            Some(Ok(outer)) => (Some(Arc::new(outer)), None),
+            None => (None, None),
         };
         if let Start::At(path) = &self.start {
             let what = format!("{} is of one seed, but run.seeds is {}", path.display(), config.run.seeds);
@@ -184,7 +185,8 @@ impl Session<'_> {
             (own.run.seed, own.run.seeds) = (seed, 1);
             let split = self.data.split(config.data.split.as_deref().unwrap_or_default(), seed)?;
             own.data.split = Some(split.name.clone());
-            let inner = outer.as_ref().map(|outer| self.open(&outer.path().join(format!("seed-{seed}"))));
+            let open = || outer.as_ref().map(|outer| self.open(&outer.path().join(format!("seed-{seed}"))));
+            let inner = refusal.take().map_or_else(open, |e| Some(Err(e)));
             runs.push(self.one(&own, inner, outer.as_ref().map(|outer| (Arc::clone(outer), config.clone())))?);
         }
         let Some((_, plan)) = runs.first().cloned() else { return Err(Error::Refused) };
@@ -259,6 +261,7 @@ impl Session<'_> {
         }
         let mut config = config.clone();
         config.compute.remat = plan.remat;
+        let (settings, data) = (config.clone(), Arc::clone(&self.data));
         let chunks = plan.chunks(&self.data.graph)?;
         let (from_path, from) = from.unzip();
         let trainer = Trainer {
@@ -279,7 +282,7 @@ impl Session<'_> {
             (Error::Stopped { epoch, checkpoint }, Some(from)) if !checkpoint.exists() => {
                 Error::Stopped { epoch, checkpoint: from }
             }
-            (e, _) => lost(e, &folder),
+            (e, _) => planner::instead(lost(e, &folder), &settings, self.world, &data),
         })
     }
 
@@ -313,10 +316,14 @@ impl Session<'_> {
             Start::At(path) => Ok(Some((path.clone(), Checkpoint::read(path)?))),
             Start::Newest => {
                 let Newest { found, incomplete } = dir.checkpoints(&config.run).newest()?;
-                for path in incomplete {
+                for path in &incomplete {
                     let why =
-                        Checkpoint::read(&path).err().map_or_else(|| "it is incomplete".into(), |e| first_line(&e));
+                        Checkpoint::read(path).err().map_or_else(|| "it is incomplete".into(), |e| first_line(&e));
                     self.observer.note(&format!("{} is left aside: {why}", path.display()));
+                }
+                if let (None, Some(newest)) = (&found, incomplete.first()) {
+                    let remedy = "restore one of them, or begin anew with another folder for -o";
+                    return Err(Bad::bad(newest, "checkpoint", "none in this folder is complete", remedy).into());
                 }
                 self.observer.note(&match &found {
                     Some((path, saved)) => {

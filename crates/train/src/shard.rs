@@ -304,9 +304,11 @@ impl Lesson {
 
     /// This rank's part of the loss: the sum over ranks is the mean over all nodes learned from.
     pub fn loss(&self, tape: &mut Tape, logits: &Var, smoothing: f64) -> Result<Var> {
+        // Where no label is known on any rank, the loss is nothing, not nothing divided by nothing.
+        let total = if self.total > 0.0 { self.total } else { 1.0 };
         Ok(match &self.labels {
-            Labels::Class(labels) => softmax_cross_entropy(tape, logits, labels, &self.rows, smoothing, self.total)?,
-            Labels::Each { device, .. } => binary_cross_entropy(tape, logits, device, &self.rows, self.total)?,
+            Labels::Class(labels) => softmax_cross_entropy(tape, logits, labels, &self.rows, smoothing, total)?,
+            Labels::Each { device, .. } => binary_cross_entropy(tape, logits, device, &self.rows, total)?,
         })
     }
 }

@@ -415,8 +415,11 @@ fn share(comm: &dyn Communicator, own: Option<Result<Decision>>) -> Result<Decis
     };
     let bytes = graphweft_comm::broadcast(comm, SETUP, bytes)?;
     if bytes.is_empty() {
-        // Nobody leaves before all have heard it.
-        comm.barrier(SETUP)?;
+        // Nobody leaves before all have heard it. Why it is refused says more than who was lost meanwhile.
+        let heard = comm.barrier(SETUP);
+        if !matches!(own, Some(Err(_))) {
+            heard?;
+        }
     }
     match own {
         Some(own) => own,

@@ -202,7 +202,7 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
     config.compute.remat = plan.remat;
     let profile = if args.kernels { planner::profile(&config, world, world.leads(), &progress)? } else { None };
     let expected = match profile {
-        Some(profile) => Some((Stage::new(&data, &graph).rehearse(&config, &plan)?, profile)),
+        Some(profile) => Some((Stage::new(&data, &graph).on(&profile).rehearse(&config, &plan)?, profile)),
         None => None,
     };
     let (name, nodes, edges) = (data.name.clone(), data.graph.num_dst(), data.graph.num_edges());

@@ -20,6 +20,8 @@ const INQUEST: Duration = Duration::from_secs(1);
 
 /// How long a stranger may take to say who it is.
 const GREETING: Duration = Duration::from_secs(5);
+/// How long a message may wait to be taken over by the other side, whose reader does nothing else: whoever does not is frozen.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often the hub looks whether another rank has come.
 const LOOK: Duration = Duration::from_millis(2);
@@ -133,6 +135,7 @@ fn welcome(mut stream: TcpStream, ranks: usize) -> io::Result<(usize, TcpStream)
         return Err(io::ErrorKind::InvalidData.into());
     }
     stream.set_read_timeout(None)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     Ok((hello.peer, stream))
 }
 
@@ -174,7 +177,11 @@ impl Shared {
     /// Writes to a rank. Whoever cannot be reached is noticed by its reader.
     fn tell(&self, rank: usize, kind: Kind, peer: usize, bytes: &[u8]) {
         if let Some(line) = self.lines.get(rank) {
-            let _ = Frame::write(&mut *lock(line), kind, peer, 0, bytes);
+            let mut line = lock(line);
+            if Frame::write(&mut *line, kind, peer, 0, bytes).is_err() {
+                // What was written in part cannot be taken back.
+                let _ = line.shutdown(Shutdown::Both);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::frame::{Frame, Kind};
-use super::hub::greeting;
+use super::hub::{PATIENCE, greeting};
 use super::rendezvous::Rendezvous;
 use crate::error::{Error, Result};
 
@@ -63,6 +63,7 @@ impl Line {
             }
         };
         let started = stream.set_nodelay(true).and_then(|()| {
+            stream.set_write_timeout(Some(PATIENCE))?;
             Frame::write(&mut &stream, Kind::Hello, to.rank, 0, &greeting(to.ranks))?;
             stream.try_clone()
         });
@@ -165,7 +166,10 @@ impl Shared {
 
     fn say(&self, kind: Kind, peer: usize, number: u64, bytes: &[u8]) {
         // A line that is broken is noticed by its reader.
-        let _ = Frame::write(&mut *self.stream(), kind, peer, number, bytes);
+        let mut stream = self.stream();
+        if Frame::write(&mut *stream, kind, peer, number, bytes).is_err() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
     }
 
     fn listen(&self, line: &mut TcpStream) {

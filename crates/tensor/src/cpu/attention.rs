@@ -260,7 +260,7 @@ fn by_src<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, s: &Saved<'_>, 
     let places = score.places(to)?;
     let Some(passes) = Passes::new(isa, score) else { return portable::by_src::<f32, A>(a, score, s, &places) };
     let (to, values) = places;
-    let o = pass(a, direction, a.graph.edges.as_deref(), score)?;
+    let o = pass(a, direction, a.map(), score)?;
     let mut partial = scratch::attention_pieces(a, dry::Pass::BySource)?;
     let b =
         BySrc::<A> { known: statistics(s)?, to, values, partial: Shared::new(host_mut(OP, "partial", &mut partial)?) };

@@ -40,7 +40,7 @@ impl<'a, C: Element + num_traits::Float> Weights<'a, C> {
         let (dst, src) = (slice("destination factors", w.dst)?, slice("source factors", w.src)?);
         Ok(match along {
             Along::Edges => Self { edge, map: None, row: dst, col: src },
-            Along::Transpose => Self { edge, map: graph.edges.as_deref(), row: src, col: dst },
+            Along::Transpose => Self { edge, map: edge.map(|_| graph.edges()), row: src, col: dst },
         })
     }
 

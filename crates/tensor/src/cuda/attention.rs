@@ -302,7 +302,7 @@ impl Call {
         };
         let device = a.device();
         let graph = cuda.resident(device, direction)?;
-        let map = if map { cuda.edge_map(device, a.graph, &graph)? } else { 0 };
+        let map = if map && kind != 0 { cuda.edge_map(device, a.graph, &graph)? } else { 0 };
         let places = graph.places(cuda);
         let operands = Operands {
             items: places.items,

@@ -171,7 +171,7 @@ template <int N, class X> __device__ __forceinline__ void drop(const Dropout &d,
     }
 }
 
-// ---- Activations, numbered as in cuda/activation.rs.
+// ---- Activations, numbered as in cuda/elementwise.rs.
 
 enum { NONE, RELU, LEAKY_RELU, ELU, GELU, SIGMOID };
 
@@ -223,7 +223,7 @@ template <class X> __device__ __forceinline__ X derivative(int activation, X slo
 
 __device__ __forceinline__ i64 thread_number() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 
-// ---- Rows, each in the hands of LANES neighbouring threads that take VEC columns at a time, TURNS times (cuda/rows.rs chooses).
+// ---- Rows, each in the hands of LANES neighbouring threads that take VEC columns at a time, TURNS times (cuda/shape.rs chooses).
 // The threads of a warp stay together, since they add up by shuffles: those without a row go along and touch nothing.
 
 #ifdef LANES

@@ -16,14 +16,11 @@ use super::Cuda;
 use crate::adjacency::{Adjacency, Direction};
 use crate::backend::Memory;
 use crate::device::{Charge, Device};
+use crate::dry::gpu::{GROUP, PIECE};
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 
 const OP: &str = "graph";
-/// Edges of an item at most.
-const PIECE: usize = 256;
-/// Pieces that are merged at a time.
-const GROUP: u32 = 32;
 /// The row of a merge whose result is a piece again, as in edges.cuh.
 const NO_ROW: u32 = u32::MAX;
 
@@ -183,11 +180,10 @@ impl Cuda {
         Rc::clone(held).downcast::<Resident>().map_err(|_| wrong())
     }
 
-    /// Where the map from positions of the transpose to edges is; null where the graph has none.
+    /// Where the map from positions of the transpose to edges is.
     pub(super) fn edge_map(&self, device: &Device, graph: &Adjacency, transpose: &Resident) -> Result<u64> {
-        let Some(edges) = &graph.edges else { return Ok(0) };
         if transpose.map.get().is_none() {
-            let _ = transpose.map.set(self.graph_list(device, edges)?);
+            let _ = transpose.map.set(self.graph_list(device, graph.edges())?);
         }
         Ok(transpose.map.get().map_or(0, |map| map.device_ptr(&self.stream).0))
     }
@@ -209,6 +205,7 @@ impl Cuda {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dry::gpu::lists;
 
     fn csr(degrees: &[usize]) -> Csr<u32> {
         let indptr = std::iter::once(0).chain(degrees.iter().scan(0u64, |sum, d| {
@@ -235,6 +232,9 @@ mod tests {
             }
         }
         assert!(seen.iter().all(|n| *n == 1));
+        // What a rehearsal takes for it.
+        let bytes = size_of_val(&work.items[..]) + size_of_val(&work.groups[..]) + size_of_val(&work.rows[..]);
+        assert_eq!(lists(&csr), (work.pieces, bytes));
         assert!(rows.iter().zip(degrees).all(|(n, d)| *n == d.div_ceil(PIECE).max(1)));
         let whole: Vec<u32> =
             work.items[work.pieces..].iter().map(|i| i.count.checked_ilog2().map_or(0, |x| x + 1)).collect();

@@ -7,7 +7,7 @@ struct Entry {
     i64 len;
 };
 
-// `which` is (parameter, number of the chunk); CHUNK elements each.
+// An entry of `chunks` is (parameter, number of the chunk of it); CHUNK elements each.
 #define EACH_ELEMENT(entries, chunks)                                        \
     Entry p = entries[chunks[blockIdx.x].x];                                  \
     i64 start = (i64)chunks[blockIdx.x].y * CHUNK;                            \

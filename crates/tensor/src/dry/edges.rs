@@ -1,11 +1,12 @@
 //! Passes over edges, rehearsed.
 
-use super::{Dry, Kind, Pass, Reuse};
+use super::{Dry, Kind, Like, Pass, Reuse, gpu};
 use crate::adjacency::{Adjacency, Direction};
 use crate::backend::Floor;
 use crate::cpu::scratch;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
@@ -16,9 +17,15 @@ use crate::ops::spmm::{Along, EdgeWeights, SpmmKernels};
 use crate::random::Ids;
 
 impl Dry {
-    /// A pass of attention, with what it takes for the time of the call.
-    fn attend(&self, a: &Attention<'_>, pass: Pass) -> Result<()> {
-        let _pieces = self.like.attention_pieces(a, pass)?;
+    /// A pass of attention, with what it takes for the time of the call: on a GPU, `size` numbers of each piece of a row.
+    fn attend(&self, a: &Attention<'_>, pass: Pass, size: usize) -> Result<()> {
+        let _pieces = match &self.like {
+            Like::Cpu(cpu) => cpu.attention_pieces(a, pass)?,
+            Like::Gpu => {
+                let direction = if pass == Pass::BySource { &a.graph.transpose } else { &a.graph.forward };
+                Some(gpu::pieces(a.device(), direction, size.next_multiple_of(8), a.output().1.compute())?)
+            }
+        };
         let (op, table) = match (a.score, a.bias) {
             (Score::Dot { kv, .. }, Bias::None) => ("attention", kv),
             (Score::Dot { kv, .. }, _) => ("attention with bias", kv),
@@ -38,6 +45,14 @@ impl Dry {
         self.tell(op, table.dtype(), dropout, edges(pass, direction, row, (width, a.heads)))
     }
 
+    /// Takes what an aggregation of the rows of `x` does for the time of the call.
+    fn pieces(&self, x: &Matrix, direction: &Direction, size: usize) -> Result<Option<Matrix>> {
+        match &self.like {
+            Like::Cpu(cpu) => cpu.spmm_pieces(x, direction, size),
+            Like::Gpu => gpu::pieces(x.device(), direction, size.next_multiple_of(8), x.dtype().compute()).map(Some),
+        }
+    }
+
     fn sum(&self, op: &'static str, pass: Pass, direction: &Direction, x: &Matrix) -> Result<()> {
         self.tell(op, x.dtype(), false, edges(pass, direction, x.cols() * x.dtype().size(), (x.cols(), 1)))
     }
@@ -54,13 +69,18 @@ fn edges(pass: Pass, direction: &Direction, row: usize, (width, heads): (usize, 
     Kind::Edges { pass, edges, rows, fours, sources, row, reuse: Some(reuse), width, heads }
 }
 
+/// Numbers of a partial softmax: m and s of each head, and the columns.
+fn state_size(a: &Attention<'_>) -> usize {
+    (2 * a.heads).next_multiple_of(8) + a.output().0
+}
+
 impl AttentionKernels for Dry {
     fn attention(&self, a: &Attention<'_>, _: &mut Matrix, _: &mut Matrix) -> Result<()> {
-        self.attend(a, Pass::Forward)
+        self.attend(a, Pass::Forward, state_size(a))
     }
 
     fn attention_fold(&self, a: &Attention<'_>, _: &mut Matrix) -> Result<()> {
-        self.attend(a, Pass::Forward)
+        self.attend(a, Pass::Forward, state_size(a))
     }
 
     fn attention_merge(&self, _: usize, partial: &Matrix, _: &RowIndex, _: &mut Matrix) -> Result<()> {
@@ -77,6 +97,10 @@ impl AttentionKernels for Dry {
     }
 
     fn attention_dst(&self, a: &Attention<'_>, _: &Saved<'_>, to: DstGrads<'_>) -> Result<()> {
+        let size = to.row.cols();
+        if let Like::Gpu = self.like {
+            return self.attend(a, Pass::ByDestination, size);
+        }
         let _shared = self.within(|| scratch::attention_shared(a))?;
         let _bias = match a.bias {
             Bias::Features { feat, .. } if to.bias.is_some() => {
@@ -84,11 +108,19 @@ impl AttentionKernels for Dry {
             }
             _ => None,
         };
-        self.attend(a, Pass::ByDestination)
+        self.attend(a, Pass::ByDestination, size)
     }
 
-    fn attention_src(&self, a: &Attention<'_>, _: &Saved<'_>, _: SrcGrads<'_>) -> Result<()> {
-        self.attend(a, Pass::BySource)
+    fn attention_src(&self, a: &Attention<'_>, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
+        let _known = match self.like {
+            Like::Cpu(_) => None,
+            // lse and D side by side.
+            Like::Gpu => Some(a.device().uninit("known", s.lse.rows(), 2 * a.heads, s.lse.dtype(), Tag::Workspace)?),
+        };
+        // It is made now where values on edges need it.
+        let _ = a.map();
+        let size = to.row.cols() + to.value.map_or(0, |value| value.cols());
+        self.attend(a, Pass::BySource, size)
     }
 }
 
@@ -111,7 +143,10 @@ impl SpmmKernels for Dry {
             Along::Edges => (&graph.forward, Pass::Forward),
             Along::Transpose => (&graph.transpose, Pass::BySource),
         };
-        let _pieces = self.like.spmm_pieces(x, direction, x.cols())?;
+        if weights.edge.is_some() && along == Along::Transpose {
+            let _ = graph.edges();
+        }
+        let _pieces = self.pieces(x, direction, x.cols())?;
         let op = if weights.edge.is_some() { "weighted sum" } else { "sum" };
         self.sum(op, pass, direction, x)
     }
@@ -121,12 +156,12 @@ impl SpmmKernels for Dry {
     }
 
     fn spmm_max(&self, graph: &Adjacency, x: &Matrix, _: &Ids, _: &mut Matrix, _: &mut Matrix, _: Write) -> Result<()> {
-        let _pieces = self.like.spmm_pieces(x, &graph.forward, 2 * x.cols())?;
+        let _pieces = self.pieces(x, &graph.forward, 2 * x.cols())?;
         self.sum("max", Pass::Forward, &graph.forward, x)
     }
 
     fn spmm_max_dx(&self, graph: &Adjacency, _: &Ids, _: &Matrix, g: &Matrix, _: &mut Matrix, _: Write) -> Result<()> {
-        let _pieces = self.like.spmm_pieces(g, &graph.transpose, g.cols())?;
+        let _pieces = self.pieces(g, &graph.transpose, g.cols())?;
         self.sum("max", Pass::BySource, &graph.transpose, g)
     }
 }

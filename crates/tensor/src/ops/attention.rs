@@ -103,7 +103,7 @@ pub struct Attention<'a> {
     pub dropout: Option<&'a EdgeDropout>,
 }
 
-impl Attention<'_> {
+impl<'a> Attention<'a> {
     /// Columns and type of the output.
     pub fn output(&self) -> (usize, DType) {
         let like = match self.score {
@@ -149,18 +149,21 @@ impl Attention<'_> {
             }
         }
         match self.bias {
-            Bias::None => return Ok(()),
-            Bias::PerEdge(bias) => bias.expect(OP, "bias", edges, heads)?,
+            Bias::None => Ok(()),
+            Bias::PerEdge(bias) => bias.expect(OP, "bias", edges, heads),
             Bias::Features { feat, weight } => {
                 feat.expect(OP, "edge features", edges, weight.cols())?;
-                weight.expect(OP, "edge weight", heads, feat.cols())?;
+                weight.expect(OP, "edge weight", heads, feat.cols())
             }
         }
-        if self.graph.edges.is_none() {
-            let problem = "values on edges need an adjacency made with Adjacency::with_edges".into();
-            return Err(Error::Argument { op: OP, problem });
+    }
+
+    /// Where edges of the transpose stand in the forward direction, if something depends on that.
+    pub(crate) fn map(&self) -> Option<&'a [u64]> {
+        match self.bias {
+            Bias::None => None,
+            Bias::PerEdge(_) | Bias::Features { .. } => Some(self.graph.edges()),
         }
-        Ok(())
     }
 }
 

@@ -43,10 +43,6 @@ impl EdgeWeights<'_> {
         ] {
             column.map_or(Ok(()), |m| m.expect(OP, what, rows, 1))?;
         }
-        if self.edge.is_some() && graph.edges.is_none() {
-            let problem = "weights on edges need an adjacency made with Adjacency::with_edges".into();
-            return Err(Error::Argument { op: OP, problem });
-        }
         Ok(())
     }
 }

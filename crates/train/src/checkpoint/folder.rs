@@ -59,10 +59,11 @@ impl Checkpoints {
             let stays = step == epoch || step < epoch && self.is_due(step) && due < self.keep;
             due += usize::from(self.is_due(step) && step <= epoch);
             if !stays {
-                let old = hidden(&path, "old");
-                remove(&old)?;
-                durable::rename(&path, &old)?;
-                remove(&old)?;
+                // Not "old": those come back if their place is empty.
+                let gone = hidden(&path, "gone");
+                remove(&gone)?;
+                durable::rename(&path, &gone)?;
+                remove(&gone)?;
             }
         }
         Ok(path)

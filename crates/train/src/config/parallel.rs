@@ -30,7 +30,7 @@ pub struct ParallelConfig {
     pub profile: Option<String>,
     /// How often it is measured; the least time of every kernel counts. More than once where others use it too.
     pub probe_rounds: u64,
-    /// Whether auto may choose a strategy that computes something else: pieces.
+    /// Whether auto may choose a strategy that computes something else: `isolated`, or a pipeline.
     pub allow_approximate: bool,
     /// How many of the best strategies auto tries for a few epochs before it decides.
     pub measure: u64,

@@ -102,19 +102,22 @@ pub(crate) fn size(config: &mut Config, data: &Data) -> Result<()> {
     let demand = Demand::of_training(data, config)?;
     let (nodes, edges) = (data.graph.num_dst() as u64, data.graph.num_edges() as u64);
     let ranks = config.parallel.ranks.unwrap_or(1);
-    let fits = |chunks: &u64| demand.rows_in(memory / 2, 2 * edges.div_ceil(*chunks)) >= 2 * nodes.div_ceil(*chunks);
+    let most = nodes.clamp(1, graphweft_graph::partition::MOST_PARTS as u64);
     // A power of two: a little more memory does not make another run of it.
-    let mut counts = std::iter::successors(Some(1u64), |c| c.checked_mul(2)).take_while(|c| *c <= nodes.max(1));
-    let whole = demand.rows_in(memory, edges) >= nodes;
-    let chunks = if whole && ranks == 1 { Some(1) } else { counts.find(|c| *c >= ranks && fits(c)) };
-    let most = graphweft_graph::partition::MOST_PARTS as u64;
-    match chunks.filter(|c| *c <= most) {
+    let powers = |first: u64| std::iter::successors(Some(first), |c| c.checked_mul(2));
+    let chunks_in = |memory: u64| {
+        let fits = |c: &u64| demand.rows_in(memory / 2, 2 * edges.div_ceil(*c)) >= 2 * nodes.div_ceil(*c);
+        let whole = demand.rows_in(memory, edges) >= nodes;
+        let mut counts = powers(1).take_while(|c| *c <= most);
+        if whole && ranks == 1 { Some(1) } else { counts.find(|c| *c >= ranks && fits(c)) }
+    };
+    match chunks_in(memory) {
         Some(chunks) => config.parallel.parts = Some(chunks),
         None => {
-            let what = format!("training on 1/{most} of {}", data.name);
-            let (needed, available) = ((demand.fixed + demand.per_row) as u64, memory);
+            let what = format!("training on pieces of {}, however small,", data.name);
+            let needed = powers(memory).find(|more| chunks_in(*more).is_some()).unwrap_or(u64::MAX);
             let remedy = "allow more memory, or make model.hidden smaller".into();
-            return Err(Bad::Memory { what, needed: needed.max(available), available, remedy }.into());
+            return Err(Bad::Memory { what, needed, available: memory, remedy }.into());
         }
     }
     Ok(())

@@ -129,7 +129,7 @@ fn passed(
 fn refused(e: Computation) -> Error {
     match e {
         Computation::Argument { op: "pipeline", problem } => {
-            let remedy = "choose an exact strategy, or a model without it, e.g. model.norm=layer";
+            let remedy = "choose an exact strategy, or a model without it (instead of batch norm, model.norm=layer)";
             Error::setting("parallel.strategy", problem, remedy)
         }
         other => other.into(),

@@ -1,6 +1,7 @@
 //! The machine at hand: what it has, and how fast it is.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ fn memory_here(place: Place, ranks: usize) -> Option<f64> {
             let text = fs::read_to_string("/proc/meminfo").ok()?;
             let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
             let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-            Some(kib * 1024.0 * USABLE / ranks.max(1) as f64)
+            let free = of_group(Path::new("/sys/fs/cgroup")).map_or(kib * 1024.0, |group| group.min(kib * 1024.0));
+            Some(free * USABLE / ranks.max(1) as f64)
         }
         #[cfg(feature = "cuda")]
         Place::Cuda(index) => {
@@ -50,6 +52,23 @@ fn memory_here(place: Place, ranks: usize) -> Option<f64> {
         #[cfg(not(feature = "cuda"))]
         Place::Cuda(_) => None,
     }
+}
+
+/// Bytes that a container, or another control group of version 2 below `root`, has left for this process: the least of all groups it is
+/// in. What its files take of the page cache comes back when somebody needs it.
+fn of_group(root: &Path) -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    root.join(own).ancestors().take_while(|path| path.starts_with(root)).filter_map(left_in).reduce(f64::min)
+}
+
+fn left_in(group: &Path) -> Option<f64> {
+    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+    // "max" is no limit.
+    let limit: f64 = read("memory.max")?.trim().parse().ok()?;
+    let used: f64 = read("memory.current")?.trim().parse().ok()?;
+    let file = read("memory.stat")?.lines().find_map(|line| line.strip_prefix("file ")?.parse().ok()).unwrap_or(0.0);
+    Some((limit - used + file).max(0.0))
 }
 
 /// The profile that a plan for the ranks of `world` is made with, in the process that leads if it needs one; nothing elsewhere.
@@ -96,21 +115,33 @@ fn profile_of(
     if !needed {
         return Ok(None);
     }
-    let nobody = || Profile {
+    Ok(Some(match (asked?, here) {
+        (Some(asked), Some(here)) => asked.computing_as(&here),
+        (Some(asked), None) => {
+            let gpu = if asked.kernels.is_empty() { is_gpu(world) } else { asked.gpu };
+            Profile { memory: asked.memory.or(memory), gpu, ..asked }
+        }
+        (None, here) => here.unwrap_or_else(|| unmeasured(world)),
+    }))
+}
+
+fn is_gpu(world: &World) -> bool {
+    matches!(world.place(), Place::Cuda(_))
+}
+
+/// What is known of a machine without measuring it: its memory.
+pub(super) fn unmeasured(world: &World) -> Profile {
+    Profile {
         about: String::new(),
-        memory,
+        memory: memory_here(world.place(), world.ranks_here()),
+        gpu: is_gpu(world),
         compute: Compute::Probe,
         cache: None,
         near_cache: None,
         kept_cache: None,
         network: Network { ranks_per_node: 1, inside: None, between: NOBODY },
         kernels: Vec::new(),
-    };
-    Ok(Some(match (asked?, here) {
-        (Some(asked), Some(here)) => asked.computing_as(&here),
-        (Some(asked), None) => Profile { memory: asked.memory.or(memory), ..asked },
-        (None, here) => here.unwrap_or_else(nobody),
-    }))
+    }
 }
 
 /// How fast the ranks of `world` are, in the process that leads if it `wanted` to know: as was measured before, or as is measured
@@ -150,6 +181,7 @@ pub fn probe(
     let profile = Profile {
         about: format!("measured: {ranks} ranks of {} threads at {}", machine.threads, machine.place),
         memory: memory_here(world.place(), world.ranks_here()),
+        gpu: is_gpu(world),
         compute: Compute::Probe,
         cache: Some(measured.caches.last),
         near_cache: Some(measured.caches.near).filter(|near| *near > 0.0),
@@ -205,4 +237,22 @@ fn among(
         let place = (place.of_rank(rank.index()), precision);
         Ok(Some(probe.measure(place, Some(link.comm()), rounds, &*progress)?))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_has_what_it_may_use_not_what_its_machine_has() {
+        let group = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(group.path().join(name), text).unwrap();
+        assert_eq!(left_in(group.path()), None);
+        write("memory.max", "max\n");
+        write("memory.current", "3000\n");
+        write("memory.stat", "anon 1000\nfile 2000\nkernel 5\n");
+        assert_eq!(left_in(group.path()), None);
+        write("memory.max", "5000\n");
+        assert_eq!(left_in(group.path()), Some(4000.0));
+    }
 }

@@ -132,7 +132,7 @@ pub(super) fn by_src<C: Real, A: Plain<C>>(
 ) -> Result<()> {
     let (g, lse, big_d) =
         (host::<A::Out>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?, host::<C>(OP, "d", saved.d)?);
-    let x = Extras::<C>::new(a, a.graph.edges.as_deref())?;
+    let x = Extras::<C>::new(a, a.map())?;
     let (csr, d, w, heads) = (&a.graph.transpose.csr, score.d(), score.head_width(), score.heads());
     let width = score.widths().src;
     (0..csr.num_dst()).into_par_iter().for_each_init(
