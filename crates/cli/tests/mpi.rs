@@ -92,11 +92,13 @@ fn a_refusal_is_said_once_and_ends_all() {
     let run = scratch.path("run");
     fs::create_dir_all(&run).unwrap();
     fs::write(scratch.path("run/mine.txt"), "x").unwrap();
-    let args = [&SMALL[..], &["--comm", "mpi", "-o", &run]].concat();
-    let out = mpirun(&scratch, 3, &args).wait_with_output().unwrap();
-    let message = String::from_utf8(out.stderr).unwrap();
-    assert_eq!(codes(&scratch, 3), ["2"; 3], "{message}");
-    assert_eq!(message.matches("exists already").count(), 1, "{message}");
+    for seeds in ["1", "2"] {
+        let args = [&SMALL[..12], &["--strategy", "auto", "--seeds", seeds, "--comm", "mpi", "-o", &run]].concat();
+        let out = mpirun(&scratch, 3, &args).wait_with_output().unwrap();
+        let message = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(codes(&scratch, 3), ["2"; 3], "{message}");
+        assert_eq!(message.matches("exists already").count(), 1, "{message}");
+    }
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_graph_may_be_described() {
 #[test]
 fn what_would_be_ignored_or_lost_is_refused_before_anything_is_done() {
     let scratch = Scratch::new();
-    let (there, picture) = (scratch.path("there.toml"), scratch.path("p.png"));
+    let (there, picture, scaling) = (scratch.path("there.toml"), scratch.path("p.png"), scratch.path("s.svg"));
     fs::write(&there, "mine").unwrap();
     let described = ["plan", "--simulate", "nodes=1e6,edges=1e7,features=8,classes=2", "--profile", "64-cpu-25g"];
     for (args, part) in [
@@ -100,6 +100,8 @@ fn what_would_be_ignored_or_lost_is_refused_before_anything_is_done() {
         ([&described[..], &["--scaling", &picture]].concat(), ".svg"),
         ([&described[..], &["--data", "cora"]].concat(), "--data"),
         ([&described[..], &["--features", "8"]].concat(), "--features"),
+        ([&SMALL[..], &["-o", &there]].concat(), "--probe"),
+        ([&SMALL[..], &["--scaling", &scaling]].concat(), "--simulate"),
         (vec!["plan", "--probe", "-o", &there], "--replace"),
     ] {
         let message = scratch.error(2, &args);

@@ -138,10 +138,14 @@ fn bad_settings_exit_with_2_and_leave_nothing_behind() {
         ("optimizer.lr=1", "no section [optimizer]"),
         ("data.split=mine", "choose one of default"),
         ("train.metric=roc-auc", "this dataset has 4"),
+        ("model.hidden=0", "model.hidden = 0"),
     ] {
         let message = scratch.error(2, &train(&[setting, "-o", &run]));
         assert!(message.contains(part), "{setting}: {message}");
     }
+    // No machine has room for such a model.
+    let message = scratch.error(4, &train(&["model.hidden=8000000000", "-o", &run]));
+    assert!(message.contains("out of memory") && message.contains("remedy"), "{message}");
     assert!(!Path::new(&run).exists());
     for args in [&["train", "--model", "resnet"][..], &["train", "--graph", "grid:3:3"], &["train", "a.toml", "b.toml"]]
     {
