@@ -1,7 +1,7 @@
 //! A device that has no memory and computes nothing: on it, the code that trains can be rehearsed.
 //!
 //! Everything that a real device would hold is counted by the same ledger and kept by the same pool, to the byte, because the
-//! same operations ask for it; what a kernel of the CPU, or [of a GPU](gpu), would take for the time of a call is taken here too
+//! same operations ask for it; what a kernel of the CPU, or of a GPU (`gpu`), would take for the time of a call is taken here too
 //! ([`scratch`](crate::cpu)), as a part of that call. Every call of a kernel becomes a [`Work`] that somebody hears of, in order:
 //! a cost model, say. What is read back are ones, and messages between ranks have their sizes and no contents
 //! ([`Address::Nowhere`]).
