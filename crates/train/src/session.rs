@@ -321,7 +321,8 @@ impl Session<'_> {
                         Checkpoint::read(path).err().map_or_else(|| "it is incomplete".into(), |e| first_line(&e));
                     self.observer.note(&format!("{} is left aside: {why}", path.display()));
                 }
-                if let (None, Some(newest)) = (&found, incomplete.first()) {
+                // A power cut spoils the newest one at most.
+                if let (None, [newest, _, ..]) = (&found, &incomplete[..]) {
                     let remedy = "restore one of them, or begin anew with another folder for -o";
                     return Err(Bad::bad(newest, "checkpoint", "none in this folder is complete", remedy).into());
                 }
