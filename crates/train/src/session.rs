@@ -316,15 +316,10 @@ impl Session<'_> {
             Start::At(path) => Ok(Some((path.clone(), Checkpoint::read(path)?))),
             Start::Newest => {
                 let Newest { found, incomplete } = dir.checkpoints(&config.run).newest()?;
-                for path in &incomplete {
+                for path in incomplete {
                     let why =
-                        Checkpoint::read(path).err().map_or_else(|| "it is incomplete".into(), |e| first_line(&e));
+                        Checkpoint::read(&path).err().map_or_else(|| "it is incomplete".into(), |e| first_line(&e));
                     self.observer.note(&format!("{} is left aside: {why}", path.display()));
-                }
-                // A power cut spoils the newest one at most.
-                if let (None, [newest, _, ..]) = (&found, &incomplete[..]) {
-                    let remedy = "restore one of them, or begin anew with another folder for -o";
-                    return Err(Bad::bad(newest, "checkpoint", "none in this folder is complete", remedy).into());
                 }
                 self.observer.note(&match &found {
                     Some((path, saved)) => {
