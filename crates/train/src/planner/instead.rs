@@ -20,7 +20,7 @@ pub fn instead(error: Error, config: &Config, world: &World, data: &Data) -> Err
     };
     let Error::Tensor(lacked) = error else { return error };
     // What did not fit, whatever the device has in all: others may use it too.
-    let memory = (requested + held).saturating_sub(1);
+    let memory = requested.saturating_add(held).saturating_sub(1);
     let found = config
         .model
         .prepare(data.graph.clone(), config.run.seed)
