@@ -6,7 +6,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-fn main() {
+pub(crate) fn main() {
     println!("cargo::rustc-check-cfg=cfg(shared_data)");
     println!("cargo::rerun-if-env-changed=GRAPHWEFT_SHARED");
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();

@@ -10,6 +10,7 @@ pub(crate) mod machine;
 use serde_json::{Value, json};
 
 use crate::ui::{Ui, bytes, table};
+use crate::version::VERSION;
 use gpus::gpus;
 use library::{Found, LIBRARIES};
 use machine::Machine;
@@ -42,7 +43,7 @@ pub(crate) fn run(_: &Args, ui: &Ui) -> anyhow::Result<()> {
     let found: Vec<_> = LIBRARIES.iter().map(|l| (l, l.find())).collect();
     let gpus = gpus();
     let json = json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": env!("CARGO_PKG_VERSION"), "build": VERSION,
         "backends": BACKENDS.iter().map(|b| (b.name.to_string(), b.built.into())).collect::<serde_json::Map<_, _>>(),
         "machine": { "cpu": machine.cpu, "cores": machine.cores, "memory_bytes": machine.memory, "simd": machine.simd },
         "gpus": gpus.iter().map(|g| json!({
@@ -64,7 +65,7 @@ pub(crate) fn run(_: &Args, ui: &Ui) -> anyhow::Result<()> {
         });
         format!(
             "graphweft {}\n\n{} × {}, {} of memory, {}\n{}\n{}\n\n{}",
-            env!("CARGO_PKG_VERSION"),
+            VERSION,
             machine.cores,
             machine.cpu,
             bytes(machine.memory),

@@ -20,6 +20,7 @@ mod size;
 mod source;
 mod train;
 mod ui;
+mod version;
 
 use std::process::ExitCode;
 
@@ -29,7 +30,7 @@ use crate::ui::Ui;
 
 /// Trains graph transformers and graph neural networks on graphs too large for one device.
 #[derive(Parser)]
-#[command(version, about, max_term_width = 120)]
+#[command(version = version::VERSION, about, max_term_width = 120)]
 struct Cli {
     /// Print one line of JSON on stdout instead of a table
     #[arg(long, global = true)]
