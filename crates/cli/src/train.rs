@@ -84,7 +84,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     guard: Option<String>,
 
-    /// Go on with the run in DIR, from its newest checkpoint or, with =CHECKPOINT, from this one
+    /// Go on with the run in DIR, from its newest whole checkpoint or, with =CHECKPOINT, from this one: of this run, or of any
+    /// other where DIR is new. A DIR without a run is begun only if --data or --graph say what to train on
     #[arg(
         long,
         value_name = "CHECKPOINT",
@@ -138,9 +139,11 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Some(dir) => session::resumed(dir, &start, &given)?,
         None => None,
     };
-    let mut config = match stored {
-        Some(config) => config,
-        None => with_defaults(&given)?.finish()?,
+    let mut config = match (stored, &args.output) {
+        (Some(config), _) => config,
+        // The same command may begin a run and go on with it, if it says what to train on. What is only a folder has nothing.
+        (None, Some(dir)) if start != Start::New && !names_data(&given) => return Err(session::no_run(dir).into()),
+        (None, _) => with_defaults(&given)?.finish()?,
     };
     args.check_guard(&config)?;
     let wanted = given.get("parallel", "ranks").and_then(|ranks| ranks.as_integer()?.try_into().ok());
@@ -260,13 +263,18 @@ pub(crate) fn draft(settings: &[String], origin: &Origin, model: Option<&str>, f
 /// What was given and, unless that names a graph, the default graph with the settings that suit it; those of the default model
 /// only for that model.
 fn with_defaults(given: &Draft) -> anyhow::Result<Draft> {
-    if given.get("data", "path").or(given.get("data", "graph")).is_some() {
+    if names_data(given) {
         return Ok(given.clone());
     }
     let other = given.get("model", "name").is_some_and(|name| name.as_str() != Some("gt"));
     let suits = |setting: &&&str| !(other && setting.starts_with("model."));
     let defaults: Vec<&str> = DEFAULTS.iter().filter(suits).copied().collect();
     Ok(settings(&defaults)?.and(given)?)
+}
+
+/// Whether it says what to train on.
+fn names_data(given: &Draft) -> bool {
+    given.get("data", "path").or(given.get("data", "graph")).is_some()
 }
 
 fn settings(all: &[&str]) -> anyhow::Result<Draft> {

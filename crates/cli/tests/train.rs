@@ -174,6 +174,61 @@ fn a_setting_after_resume_is_no_checkpoint() {
 }
 
 #[test]
+fn going_on_where_no_run_is_begins_one_only_if_it_is_said_on_what() {
+    let scratch = Scratch::new();
+    let run = scratch.path("typo");
+    for more in [&[][..], &["train.epochs=2", "--model", "mlp"]] {
+        let message = scratch.error(2, &[&["train", "--resume", "-o", &run], more].concat());
+        assert!(message.contains("there is no run in") && message.contains("remedy"), "{message}");
+        assert!(!Path::new(&run).exists());
+    }
+    let json = scratch.json(&train(&["train.epochs=2", "--resume", "-o", &run]));
+    assert_eq!(json["graph"], "sbm:300:4:6:f=8");
+    // Settings that are cut short, and no checkpoint that has them.
+    fs::remove_dir_all(format!("{run}/checkpoints")).unwrap();
+    fs::write(format!("{run}/config.toml"), "[data]\n").unwrap();
+    let message = scratch.error(3, &["train", "--resume", "-o", &run]);
+    assert!(message.contains("config.toml") && message.contains("cut short"), "{message}");
+}
+
+#[test]
+fn a_checkpoint_of_another_run_overwrites_no_run() {
+    let scratch = Scratch::new();
+    let (first, second) = (scratch.path("first"), scratch.path("second"));
+    scratch.json(&train(&["train.epochs=2", "-o", &first]));
+    scratch.json(&train(&["train.epochs=2", "--seed", "1", "-o", &second]));
+    let before = contents(Path::new(&second));
+    let named = format!("--resume={first}/checkpoints/step-000002");
+    let message = scratch.error(2, &["train", &named, "train.epochs=3", "-o", &second]);
+    assert!(message.contains("another run") && message.contains("remedy"), "{message}");
+    assert!(before == contents(Path::new(&second)));
+    scratch.json(&["train", &named, "train.epochs=3", "-o", &scratch.path("new")]);
+}
+
+#[test]
+fn data_that_changed_since_are_refused_with_3() {
+    let scratch = Scratch::new();
+    let (folder, run) = (scratch.path("g"), scratch.path("run"));
+    let generate = |seed: &str| {
+        let _ = fs::remove_dir_all(&folder);
+        scratch.json(&["generate", "sbm:100:4:6:f=8", "--seed", seed, "-o", &folder]);
+    };
+    generate("0");
+    scratch.json(&["train", "--data", &folder, "--model", "mlp", "train.epochs=2", "-o", &run]);
+    let before = contents(Path::new(&run));
+    let again = ["train", "-o", &run, "--resume", "train.epochs=3"];
+    generate("1");
+    let message = scratch.error(3, &again);
+    assert!(message.contains(&folder) && message.contains("not as they were"), "{message}");
+    assert!(before == contents(Path::new(&run)));
+    // The same data at the same place, by another path, are the same.
+    generate("0");
+    let link = scratch.path("link");
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    scratch.json(&[&again[..], &["--data", &link]].concat());
+}
+
+#[test]
 fn the_floor_goes_on_from_its_own_checkpoint() {
     let scratch = Scratch::new();
     let run = scratch.path("run");

@@ -5,7 +5,7 @@
 //!   model.safetensors       parameters and running moments, names and shapes as in PyTorch
 //!   best.safetensors        the same at the best validation score so far
 //!   optimizer.safetensors   <parameter>.exp_avg, …
-//!   state.json              epoch, best scores, early stopping, schedule, seed
+//!   state.json              epoch, best scores, early stopping, schedule, seed, and which data it was trained on
 //!   config.toml, plan.json  as in the run directory
 //!   partition.safetensors   which rank has which nodes; empty for one rank
 //!   metrics.jsonl           the run's metrics so far
@@ -13,9 +13,10 @@
 //! ```
 //!
 //! The folder is written under another name, every file and the folder are synced, and it is renamed last: a checkpoint that
-//! has its name is complete. What is read is verified against the manifest first. A folder that lacks something (a disk that
-//! lost power may do that even after a sync) is *incomplete* and passed over by [`Checkpoints::newest`]; one whose bytes
-//! differ from their hash is *corrupt*, and that is always an error.
+//! has its name is complete. What is read is verified against the manifest first. A disk that lost power or bits may still damage
+//! one: [`Checkpoints::newest`] goes back to the newest that is whole, and says which ones it has passed over. Where there are
+//! checkpoints and none is whole, that is an error and nothing is touched. A folder that never had its name (a run that was
+//! killed before its first checkpoint was complete) is no checkpoint: such a run begins anew.
 
 mod folder;
 mod manifest;
@@ -31,11 +32,12 @@ use graphweft_graph::{Error as Bad, durable};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+use crate::fingerprint::Fingerprint;
 use crate::metrics::read_score;
 use crate::schedule::Plateau;
 use manifest::{MANIFEST, Manifest};
 
-pub use folder::{Checkpoints, Newest};
+pub use folder::{Checkpoints, Damaged, Newest};
 pub use tensors::{Tensor, Tensors};
 
 const MODEL: &str = "model.safetensors";
@@ -97,6 +99,9 @@ pub struct State {
     pub improved: u64,
     /// The schedule's memory.
     pub schedule: Plateau,
+    /// What it was trained on; older versions did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Fingerprint>,
 }
 
 /// The content of a checkpoint.

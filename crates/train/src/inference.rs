@@ -68,7 +68,7 @@ impl Trained {
         let ended = file.exists().then_some(config).flatten();
         // A run that goes on has left behind the model with which it ended before.
         let goes_on = ended.is_none() || !RunDir::is_over(path);
-        let newest = || Ok::<_, Error>(Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.found);
+        let newest = || Ok::<_, Error>(Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.whole()?);
         if let Some((from, checkpoint)) = if goes_on { newest()? } else { None } {
             let best = if checkpoint.best.is_empty() { checkpoint.model } else { checkpoint.best };
             return Ok((from, checkpoint.config, best));

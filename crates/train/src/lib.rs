@@ -10,7 +10,7 @@
 //! * [`rehearsal`]: what a run would take, without computing; [`emulation`]: how long it would take elsewhere;
 //! * [`inference`]: using what was trained;
 //! * [`schedule`], [`metrics`]: learning rates and scores;
-//! * [`checkpoint`]: what a run needs to go on, safe against power cuts and verified when read;
+//! * [`checkpoint`]: what a run needs to go on, safe against power cuts and verified when read; [`fingerprint`]: which data it is for;
 //! * [`run_dir`]: where a run writes, with TensorBoard events, a trace and the training curve.
 //!
 //! A run is a function of its configuration: same settings, same bytes, for any number of threads, whether or not it was
@@ -24,8 +24,10 @@ mod decision;
 pub mod emulation;
 mod error;
 pub mod figure;
+pub mod fingerprint;
 mod gradients;
 pub mod handout;
+mod hash;
 pub mod inference;
 mod isolated;
 mod layer_wise;
@@ -38,6 +40,7 @@ pub mod rank;
 mod record;
 mod recorded;
 pub mod rehearsal;
+mod resume;
 mod rows;
 pub mod run_dir;
 pub mod schedule;

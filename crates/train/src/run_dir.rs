@@ -146,6 +146,20 @@ impl RunDir {
         path.join(RESULT).exists()
     }
 
+    /// Whether a run has begun in `path`: its settings, its checkpoints or the folder of a seed are there.
+    pub fn is_begun(path: &Path) -> bool {
+        names(path).iter().any(|name| begins(name))
+    }
+
+    /// Fails if a run has ended here whose checkpoints are gone: it cannot go on, and what it left is not overwritten.
+    pub(crate) fn check_unfinished(&self) -> Result<()> {
+        let left = [RESULT, MODEL].map(|name| self.path.join(name)).into_iter().find(|file| file.exists());
+        left.map_or(Ok(()), |file| {
+            let problem = "a run has ended here, but there is no checkpoint to go on from";
+            Err(Bad::bad(file, "run", problem, "begin anew with another folder for -o, or remove this one").into())
+        })
+    }
+
     /// Removes `result.json`: the run is not over.
     pub fn reopen(&self) -> Result<()> {
         match fs::remove_file(self.path.join(RESULT)) {
@@ -170,14 +184,19 @@ impl Drop for RunDir {
 
 /// Whether a folder has entries, but none of those that a run begins with. It may have been killed while it wrote the first.
 fn is_foreign(path: &Path) -> bool {
-    let Ok(entries) = fs::read_dir(path) else { return false };
-    let names: Vec<_> =
-        entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect();
-    let begins = |name: &String| {
-        let of_run = [CONFIG, "checkpoints"].contains(&name.as_str());
-        of_run || name.ends_with(".partial") || name.starts_with("seed-")
-    };
-    !names.is_empty() && !names.iter().any(begins)
+    let names = names(path);
+    !names.is_empty() && !names.iter().any(|name| begins(name) || name.ends_with(".partial"))
+}
+
+/// Whether a run leaves something of this name as soon as it has begun.
+fn begins(name: &str) -> bool {
+    [CONFIG, "checkpoints"].contains(&name) || name.starts_with("seed-")
+}
+
+/// What is in a folder.
+fn names(path: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+    entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect()
 }
 
 /// Fails unless a file can be written to `path`.

@@ -9,33 +9,32 @@ use graphweft_parallel::Strategy;
 use graphweft_tensor::Place;
 use serde::Serialize;
 
-use crate::checkpoint::{Checkpoint, Checkpoints, Newest};
+use crate::checkpoint::{Checkpoint, Checkpoints};
 use crate::config::{Choice, Config, Draft, RunConfig};
 use crate::data::{Data, Target};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
 use crate::handout::Handout;
 use crate::isolated;
 use crate::metrics::Metric;
 use crate::plan::Plan;
 use crate::planner;
+use crate::resume::{check_data, check_own};
 use crate::run_dir::RunDir;
 use crate::shard::check_labels;
 use crate::stop::Stop;
 use crate::trainer::{Observer, Outcome, Run, Trainer};
 use crate::world::World;
 
-/// Settings that may change when a run goes on; all others would make it another run.
-const CHANGEABLE: [&str; 5] = ["train.epochs", "run.checkpoint_every", "run.keep", "compute.record", "pipeline.guard"];
-/// Of this section all may change: every strategy computes the same.
-const PARALLEL: &str = "parallel.";
+pub use crate::resume::{no_run, resumed};
 
 /// Where a run starts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Start {
     /// In a new directory.
     New,
-    /// At the newest complete checkpoint of the directory, if there is one.
+    /// At the newest whole checkpoint of the directory, if one was ever made.
     Newest,
     /// At this checkpoint.
     At(PathBuf),
@@ -102,36 +101,6 @@ pub fn resolve(mut config: Config, data: &Data) -> Result<Config> {
 /// A path that means the same from any folder.
 pub fn absolute(path: &str) -> String {
     std::path::absolute(path).map_or_else(|_| path.to_string(), |p| p.display().to_string())
-}
-
-/// The configuration of the run in `dir`, changed by what was given now; `None` if there is no run yet.
-///
-/// # Errors
-/// If a setting was given that would make it another run.
-pub fn resumed(dir: &Path, start: &Start, given: &Draft) -> Result<Option<Config>> {
-    let (stored, file) = match start {
-        Start::New => return Ok(None),
-        Start::At(path) => (Some(Checkpoint::read(path)?.config), path.join("config.toml")),
-        Start::Newest => {
-            // Which ones are complete does not depend on the settings.
-            let newest = Checkpoints::new(dir.join("checkpoints"), 1, 1).newest()?.found;
-            (newest.map(|(_, c)| c.config).or_else(|| RunDir::config(dir)), dir.join("config.toml"))
-        }
-    };
-    let Some(stored) = stored else { return Ok(None) };
-    let draft = Draft::parse(&stored, &file)?;
-    let (before, after) = (draft.clone().finish()?, draft.changed_by(given)?.finish()?);
-    let stays = |key: &String| !CHANGEABLE.contains(&key.as_str()) && !key.starts_with(PARALLEL);
-    let changed = before.differences(&after)?.into_iter().find(stays);
-    match changed {
-        Some(key) => {
-            let problem = format!("the run in {} has another value", dir.display());
-            let remedy =
-                format!("leave it out; only {} and [parallel] may change when a run goes on", CHANGEABLE.join(", "));
-            Err(Error::setting(key, problem, remedy))
-        }
-        None => Ok(Some(after)),
-    }
 }
 
 /// Where a run is, what it goes on from, and how that was spread, if it can stay so.
@@ -219,13 +188,14 @@ impl Session<'_> {
         if !check_labels(split, &self.data)? {
             self.observer.note(&format!("no label is known in test of split {:?}: there is no test score", split.name));
         }
-        let (dir, before) = match dir {
-            None => (None, None),
+        let (dir, fingerprint, before) = match dir {
+            None => (None, None, None),
             Some(Ok(dir)) => {
-                let before = self.before(config, &dir);
-                (Some(dir), Some(before))
+                let fingerprint = Fingerprint::of(&self.data, split);
+                let before = self.before(config, &dir, &fingerprint);
+                (Some(dir), Some(fingerprint), Some(before))
             }
-            Some(Err(e)) => (None, Some(Err(e))),
+            Some(Err(e)) => (None, None, Some(Err(e))),
         };
         let graph = config.model.prepare(self.data.graph.clone(), config.run.seed)?;
         let progress: Arc<dyn Progress> = Arc::clone(&self.observer) as Arc<dyn Progress>;
@@ -271,6 +241,7 @@ impl Session<'_> {
             graph: Handout::new(graph, self.world.ranks_inside()),
             chunks,
             from,
+            fingerprint,
             folder: folder.clone(),
             dir,
             above,
@@ -287,8 +258,11 @@ impl Session<'_> {
     }
 
     /// What to go on from.
-    fn before(&self, config: &Config, dir: &RunDir) -> Result<Before> {
+    fn before(&self, config: &Config, dir: &RunDir, data: &Fingerprint) -> Result<Before> {
         let from = self.checkpoint(dir, config)?;
+        if let Some(line) = from.as_ref().map_or(Ok(None), |(path, saved)| check_data(config, path, saved, data))? {
+            self.observer.note(&line);
+        }
         let plan = from.as_ref().and_then(|(path, saved)| {
             let before = Draft::parse(&saved.config, path).and_then(Draft::finish).ok()?;
             Plan::again(&saved.plan, saved.partition.clone(), &before.parallel, &config.parallel)
@@ -313,29 +287,31 @@ impl Session<'_> {
     fn checkpoint(&self, dir: &RunDir, config: &Config) -> Result<Option<(PathBuf, Checkpoint)>> {
         match &self.start {
             Start::New => Ok(None),
-            Start::At(path) => Ok(Some((path.clone(), Checkpoint::read(path)?))),
+            Start::At(path) => {
+                let saved = Checkpoint::read(path)?;
+                check_own(dir.path(), path, &saved)?;
+                Ok(Some((path.clone(), saved)))
+            }
             Start::Newest => {
-                let Newest { found, incomplete } = dir.checkpoints(&config.run).newest()?;
-                for path in incomplete {
-                    let why =
-                        Checkpoint::read(&path).err().map_or_else(|| "it is incomplete".into(), |e| first_line(&e));
-                    self.observer.note(&format!("{} is left aside: {why}", path.display()));
+                let newest = dir.checkpoints(&config.run).newest()?;
+                for passed_over in &newest.damaged {
+                    let (path, why) = (passed_over.path.display(), passed_over.reason());
+                    self.observer.note(&format!("{path} is left aside: {why}"));
                 }
+                let found = newest.whole()?;
                 self.observer.note(&match &found {
                     Some((path, saved)) => {
                         format!("going on from {} after epoch {}", path.display(), saved.state.epoch)
                     }
-                    None => format!("nothing to go on from in {}: starting anew", dir.path().display()),
+                    None => {
+                        dir.check_unfinished()?;
+                        format!("nothing to go on from in {}: starting anew", dir.path().display())
+                    }
                 });
                 Ok(found)
             }
         }
     }
-}
-
-/// What is wrong, without the remedy.
-fn first_line(error: &Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_string()
 }
 
 /// Adds where to go on from to the loss of a rank.

@@ -18,6 +18,7 @@ use crate::course::{Course, Material};
 use crate::data::Data;
 use crate::emulation::Clock;
 use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
 use crate::handout::Handout;
 use crate::learner::Learner;
 use crate::metrics::Metric;
@@ -97,6 +98,8 @@ pub struct Trainer {
     pub chunks: Option<Chunks>,
     /// What to go on from.
     pub from: Option<Checkpoint>,
+    /// Which data these are, where the rank that leads is.
+    pub fingerprint: Option<Fingerprint>,
     /// Where the run is.
     pub folder: PathBuf,
     /// The same to write to, where the rank that leads is.
@@ -322,7 +325,9 @@ impl Trainer {
         };
         let (epoch, best, improved) = (now.epoch, now.best, now.improved);
         let (steps, seed, schedule) = (learner.steps(), self.config.run.seed, now.schedule.state());
-        record.save(State { epoch, steps, seed, best, improved, schedule }, Saved { model, best_model, memory }, to)?;
+        let data = self.fingerprint.clone();
+        let state = State { epoch, steps, seed, best, improved, schedule, data };
+        record.save(state, Saved { model, best_model, memory }, to)?;
         now.phases.add("checkpoint", epoch, start);
         Ok(())
     }

@@ -8,7 +8,7 @@ use graphweft_graph::{Error as Bad, durable};
 use super::manifest::Manifest;
 use super::{Checkpoint, FILES, hidden, remove};
 use crate::config::RunConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 const PREFIX: &str = "step-";
 
@@ -24,10 +24,48 @@ pub struct Checkpoints {
 /// Where a run can go on.
 #[derive(Debug)]
 pub struct Newest {
-    /// The newest complete checkpoint, if there is one.
+    /// The newest checkpoint that is whole, if there is one.
     pub found: Option<(PathBuf, Checkpoint)>,
-    /// Incomplete ones that are newer.
-    pub incomplete: Vec<PathBuf>,
+    /// Newer ones, which are not.
+    pub damaged: Vec<Damaged>,
+}
+
+/// A checkpoint that cannot be read.
+#[derive(Debug)]
+pub struct Damaged {
+    /// Its folder.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub why: Error,
+}
+
+impl Damaged {
+    /// What is wrong, without the remedy.
+    pub fn reason(&self) -> String {
+        self.why.to_string().lines().next().unwrap_or_default().to_string()
+    }
+}
+
+impl Newest {
+    /// The checkpoint to go on from; nothing where none was ever made.
+    ///
+    /// # Errors
+    /// Where there are checkpoints, and none is whole.
+    pub fn whole(self) -> Result<Option<(PathBuf, Checkpoint)>> {
+        match (self.found, self.damaged.first()) {
+            (None, Some(newest)) => {
+                let (count, why) = (self.damaged.len(), newest.reason());
+                let problem = match count {
+                    1 => format!("it is the only one, and damaged: {why}"),
+                    _ => format!("it and the {} older ones are damaged: {why}", count - 1),
+                };
+                let remedy =
+                    "put back a copy of one of them, or begin anew with another folder for -o; nothing was changed";
+                Err(Bad::bad(&newest.path, "checkpoint", problem, remedy).into())
+            }
+            (found, _) => Ok(found),
+        }
+    }
 }
 
 impl Checkpoints {
@@ -69,20 +107,19 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// The newest complete checkpoint.
+    /// The newest checkpoint that is whole, and those that were passed over.
     ///
     /// # Errors
-    /// If it is corrupt.
+    /// If the folder cannot be read.
     pub fn newest(&self) -> Result<Newest> {
-        let mut incomplete = Vec::new();
+        let mut damaged = Vec::new();
         for (_, path) in self.list()?.into_iter().rev() {
-            if Manifest::is_complete(&path, &FILES) {
-                let checkpoint = Checkpoint::read(&path)?;
-                return Ok(Newest { found: Some((path, checkpoint)), incomplete });
+            match Checkpoint::read(&path) {
+                Ok(checkpoint) => return Ok(Newest { found: Some((path, checkpoint)), damaged }),
+                Err(why) => damaged.push(Damaged { path, why }),
             }
-            incomplete.push(path);
         }
-        Ok(Newest { found: None, incomplete })
+        Ok(Newest { found: None, damaged })
     }
 
     /// Removes what a run that was killed has left half-written, and what is incomplete. A checkpoint that was on its way to be
@@ -100,9 +137,8 @@ impl Checkpoints {
     /// Those that were set aside for others of the same epoch which never came: where each belongs, and where it is.
     fn set_aside(&self) -> Result<Vec<(PathBuf, PathBuf)>> {
         let place = |name: String| Some(self.path.join(name.strip_prefix('.')?.strip_suffix(".old")?));
-        let aside = self.names()?.into_iter().filter_map(place).map(|path| (hidden(&path, "old"), path));
-        let lost = aside.filter(|(old, path)| !path.exists() && Manifest::is_complete(old, &FILES));
-        Ok(lost.map(|(old, path)| (path, old)).collect())
+        let lost = self.names()?.into_iter().filter_map(place).filter(|path| !path.exists());
+        Ok(lost.map(|path| (path.clone(), hidden(&path, "old"))).collect())
     }
 
     /// All checkpoints by step, oldest first.

@@ -14,15 +14,14 @@ use std::fs;
 use std::path::Path;
 
 use graphweft_graph::{Error, Result};
-use sha2::{Digest, Sha256};
 
 use super::COPY_AGAIN;
+use crate::hash::{self, sha256};
 
 pub(super) const MANIFEST: &str = "manifest.sha256";
 
 const END: &str = "# end ";
-/// Characters of a hash.
-const HASH: usize = 64;
+const HASH: usize = hash::LENGTH;
 /// Digits of a length.
 const DIGITS: usize = 20;
 
@@ -40,7 +39,7 @@ struct Entry {
 impl Manifest {
     /// Adds a file with this content.
     pub(super) fn add(&mut self, name: &str, content: &[u8]) {
-        self.0.push(Entry { name: name.into(), bytes: content.len() as u64, hash: hash(content) });
+        self.0.push(Entry { name: name.into(), bytes: content.len() as u64, hash: sha256(content) });
     }
 
     pub(super) fn to_text(&self) -> String {
@@ -49,7 +48,7 @@ impl Manifest {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "# {bytes:0DIGITS$} {name}\n{hash}  {name}");
         }
-        let own = hash(text.as_bytes());
+        let own = sha256(text.as_bytes());
         let _ = writeln!(text, "{END}{own}");
         text
     }
@@ -64,7 +63,7 @@ impl Manifest {
         }
         let text = String::from_utf8(bytes).unwrap_or_default();
         let parts = text.strip_suffix('\n').and_then(|t| t.rsplit_once(END));
-        let body = parts.filter(|(body, own)| hash(body.as_bytes()) == *own).map(|(body, _)| body);
+        let body = parts.filter(|(body, own)| sha256(body.as_bytes()) == *own).map(|(body, _)| body);
         Self::parse(body.ok_or_else(|| damaged("its hash does not match"))?)
             .filter(|m| m.0.iter().map(|e| e.name.as_str()).eq(names.iter().copied()))
             .ok_or_else(|| damaged("it does not list the files of a checkpoint"))
@@ -92,7 +91,7 @@ impl Manifest {
             let problem = format!("{} bytes, expected {}", content.len(), entry.bytes);
             return Err(Error::bad(file, "length", problem, COPY_AGAIN));
         }
-        if hash(&content) != entry.hash {
+        if sha256(&content) != entry.hash {
             return Err(Error::bad(file, "content", "its hash does not match the manifest", COPY_AGAIN));
         }
         Ok(content)
@@ -120,13 +119,6 @@ fn length(names: &[&str]) -> usize {
     names.iter().map(entry).sum::<usize>() + END.len() + HASH + 1
 }
 
-fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::with_capacity(HASH), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,11 +137,6 @@ mod tests {
         assert_eq!(Manifest::read(dir.path(), &NAMES).unwrap(), manifest);
         assert!(Manifest::is_complete(dir.path(), &NAMES));
         (dir, text)
-    }
-
-    #[test]
-    fn hashes_are_those_of_everyone_else() {
-        assert_eq!(hash(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 
     #[test]

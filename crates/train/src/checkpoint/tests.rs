@@ -10,7 +10,7 @@ fn checkpoint(epoch: u64) -> Checkpoint {
     let best = Scores { epoch: 1, train: 90.0, valid: 0.1 + 0.2, test: 80.0, valid_loss: 0.5 };
     let schedule = Schedule::new(&TrainConfig::default()).state();
     Checkpoint {
-        state: State { epoch, steps: epoch, seed: 3, best: Some(best), improved: 1, schedule },
+        state: State { epoch, steps: epoch, seed: 3, best: Some(best), improved: 1, schedule, data: None },
         best: model.clone(),
         optimizer: Tensors::default(),
         model,
@@ -68,7 +68,7 @@ fn a_checkpoint_that_was_set_aside_for_another_one_is_not_lost() {
 }
 
 #[test]
-fn a_flipped_byte_anywhere_is_an_error_that_names_the_file() {
+fn a_flipped_byte_anywhere_is_named_and_an_older_checkpoint_is_taken() {
     let dir = tempfile::tempdir().unwrap();
     let all = folder(dir.path(), 10, 2);
     all.save(&checkpoint(10)).unwrap();
@@ -79,7 +79,12 @@ fn a_flipped_byte_anywhere_is_an_error_that_names_the_file() {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             fs::write(&file, &bad).unwrap();
-            for error in [Checkpoint::read(&path).unwrap_err(), all.newest().unwrap_err()] {
+            let Newest { found, mut damaged } = all.newest().unwrap();
+            assert_eq!(found.unwrap().1, checkpoint(10), "byte {at} of {}", file.display());
+            assert_eq!(damaged.len(), 1);
+            let passed_over = damaged.remove(0);
+            assert_eq!(passed_over.path, path);
+            for error in [Checkpoint::read(&path).unwrap_err(), passed_over.why] {
                 let message = error.to_string();
                 assert!(message.contains(file.to_str().unwrap()), "byte {at} of {}: {message}", file.display());
                 assert!(matches!(error, crate::Error::Graph(Bad::BadInput { .. })));
@@ -105,13 +110,39 @@ fn a_truncated_or_missing_file_is_passed_over_by_auto_and_named_otherwise() {
             }
             let message = Checkpoint::read(&path).unwrap_err().to_string();
             assert!(message.contains(file.to_str().unwrap()), "{message}");
-            let Newest { found, incomplete } = all.newest().unwrap();
+            let Newest { found, damaged } = all.newest().unwrap();
             assert_eq!(found.unwrap().1, checkpoint(10), "{}", file.display());
-            assert_eq!(incomplete, std::slice::from_ref(&path));
+            assert_eq!(damaged.iter().map(|d| &d.path).collect::<Vec<_>>(), [&path]);
         }
         fs::write(&file, &good).unwrap();
     }
     assert_eq!(all.newest().unwrap().found.unwrap().1, checkpoint(20));
+}
+
+#[test]
+fn where_none_is_whole_that_is_an_error_and_where_none_was_made_it_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = folder(dir.path(), 10, 2);
+    assert!(all.newest().unwrap().whole().unwrap().is_none());
+    // Killed while it wrote its first, or while it removed one: neither has its name.
+    for leftover in [".step-000010.partial", ".step-000004.gone"] {
+        fs::create_dir_all(all.path().join(leftover)).unwrap();
+    }
+    assert!(all.newest().unwrap().whole().unwrap().is_none());
+    let (old, new) = (all.save(&checkpoint(10)).unwrap(), all.save(&checkpoint(20)).unwrap());
+    fs::write(new.join(MODEL), "short").unwrap();
+    assert_eq!(all.newest().unwrap().whole().unwrap().unwrap().0, old);
+    let mut bytes = fs::read(old.join(BEST)).unwrap();
+    bytes[9] ^= 1;
+    fs::write(old.join(BEST), bytes).unwrap();
+    let message = all.newest().unwrap().whole().unwrap_err().to_string();
+    for part in [new.join(MODEL).to_str().unwrap(), "1 older ones", "remedy", "nothing was changed"] {
+        assert!(message.contains(part), "{part} is missing: {message}");
+    }
+    // One that was set aside and spoiled was there as well.
+    fs::remove_dir_all(&new).unwrap();
+    fs::rename(&old, hidden(&old, "old")).unwrap();
+    assert!(all.newest().unwrap().whole().unwrap_err().to_string().contains("the only one"));
 }
 
 #[test]
@@ -123,8 +154,8 @@ fn half_written_ones_are_ignored_and_cleaned_away() {
     fs::create_dir(all.path().join(".step-000020.partial")).unwrap();
     fs::create_dir(all.path().join("step-000030")).unwrap();
     fs::write(all.path().join("notes.txt"), "mine").unwrap();
-    let Newest { found, incomplete } = all.newest().unwrap();
-    assert_eq!((found.unwrap().1.state.epoch, incomplete.len()), (10, 1));
+    let Newest { found, damaged } = all.newest().unwrap();
+    assert_eq!((found.unwrap().1.state.epoch, damaged.len()), (10, 1));
     all.clean().unwrap();
     assert_eq!(names(&all), ["notes.txt", "step-000010"]);
     all.save(&checkpoint(30)).unwrap();
