@@ -39,9 +39,12 @@ def cases(_seed: int) -> list[Case]:
     for value in ("nan", "inf"):
         case(f"model/{value}", model_not_finite, value)
     for name, body in {
-        "typo": typo, "other-run": other_run, "own-checkpoint": own_checkpoint, "changed-data": changed_data, "moved-data": moved_data,
-        "linked-data": linked_data, "other-graph": other_graph, "two-at-once": two_at_once, "existing": existing, "foreign": foreign,
-        "config-edited": config_edited, "config-missing": config_missing, "all-missing": all_missing, "over": over, "longer": longer,
+        "typo": typo, "other-run": other_run, "own-checkpoint": own_checkpoint, "changed-data": changed_data,
+        "moved-data": moved_data,
+        "linked-data": linked_data, "other-graph": other_graph, "two-at-once": two_at_once, "existing": existing,
+        "foreign": foreign,
+        "config-edited": config_edited, "config-missing": config_missing, "all-missing": all_missing, "over": over,
+        "longer": longer,
         "checkpoint-of-other-model": other_model, "metrics-cut": metrics_cut, "eval-while-unfinished": eval_unfinished,
         "checkpoints-is-file": checkpoints_is_file, "step-is-file": step_is_file, "changed-setting": changed_setting,
         "result-damaged": result_damaged, "plan-damaged": plan_damaged, "stray-names": stray_names,
@@ -137,7 +140,8 @@ def model_flipped(damage, room: Room):
     """No byte of a run's model changes unnoticed: refused with its name, or the same predictions."""
     run = room.copy("run")
     damage_file(run / "model.safetensors", damage, room)
-    ended = room.run("predict", "run", "--data", room.base / "plain", "-o", "p.npy", want={0, 3}, names=["model.safetensors"])
+    ended = room.run("predict", "run", "--data", room.base / "plain", "-o", "p.npy", want={0, 3},
+                     names=["model.safetensors"])
     if ended.code == 0 and (room / "p.npy").read_bytes() != (run / "predictions.npy").read_bytes():
         raise Failed("a damaged model went unnoticed, and predicts something else")
     ended = room.run("eval", "run", "--data", room.base / "plain", want={0, 3}, names=["model.safetensors"])
@@ -156,14 +160,16 @@ def model_not_finite(value, room: Room):
     (room / "bare/weights.safetensors").write_bytes(data)
     shutil.copy(run / "config.toml", room / "bare/config.toml")
     for verb in (["eval"], ["predict", "-o", "p.npy"]):
-        room.run(*verb, "bare/weights.safetensors", "--data", room.base / "plain", want={1, 3}, any_name=["weights.safetensors", "finite"])
+        room.run(*verb, "bare/weights.safetensors", "--data", room.base / "plain", want={1, 3},
+                 any_name=["weights.safetensors", "finite"])
     room.absent("p.npy")
 
 
 def typo(room: Room):
     room.run("train", "--resume", "-o", "TYPO", want={2, 3}, names=["TYPO"])
     room.absent("TYPO", "runs")
-    room.run("train", "--resume", "-o", "TYPO", "--data", room.base / "plain", "train.epochs=1", want={2, 3}, names=["TYPO"])
+    room.run("train", "--resume", "-o", "TYPO", "--data", room.base / "plain", "train.epochs=1", want={2, 3},
+             names=["TYPO"])
     room.absent("TYPO", "runs")
 
 
@@ -173,7 +179,8 @@ def other_run(room: Room):
     other = room.copy("run2")
     before = fingerprint(run)
     checkpoint = step(other, OLDER).relative_to(room.path)
-    room.run(*TRAIN, "-o", "run", f"--resume={checkpoint}", "--data", room.base / "plain", "--seed", 7, want={2, 3}, names=["run"])
+    room.run(*TRAIN, "-o", "run", f"--resume={checkpoint}", "--data", room.base / "plain", "--seed", 7, want={2, 3},
+             names=["run"])
     unchanged(run, before, "run")
     room.run("train", "-o", "run", f"--resume={checkpoint}", want={2, 3}, names=["run"])
     unchanged(run, before, "run")
@@ -236,7 +243,8 @@ def other_graph(room: Room):
 
 def two_at_once(room: Room):
     """Of two processes in one folder, the second is refused."""
-    first = room.start("train", "--data", room.base / "plain", "--model", "gcn", "-o", "run", "train.epochs=1000000", "model.hidden=8")
+    first = room.start("train", "--data", room.base / "plain", "--model", "gcn", "-o", "run", "train.epochs=1000000",
+                       "model.hidden=8")
     try:
         for _ in range(500):
             if (room / "run/metrics.jsonl").exists():

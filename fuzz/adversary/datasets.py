@@ -1,4 +1,5 @@
-"""Dataset folders that are cut, altered or contradict themselves. All are bad input: exit 3, with the name of the file."""
+"""Dataset folders that are cut, altered or contradict themselves. All are bad input: exit 3, with the name of the
+file."""
 
 import functools
 import os
@@ -94,7 +95,8 @@ def shapes():
             yield f"{name}-{word}", functools.partial(shape_one, name, fixture, word)
     yield "feat.npy-fortran", fortran
     yield "feat.npy-no-columns", no_columns
-    yield "edge_feat.npy-no-columns", functools.partial(replaced, "edge_feat.npy", lambda e: npy("<f4", (len(e) // 2, 0), []))
+    yield "edge_feat.npy-no-columns", functools.partial(replaced, "edge_feat.npy",
+                                                        lambda e: npy("<f4", (len(e) // 2, 0), []))
 
 
 def shape_one(name, fixture, word, room: Room):
@@ -146,18 +148,23 @@ def values():
     nan, inf = float("nan"), float("inf")
     changes = {
         "indptr.npy": {
-            "first": put(0, 1), "decreasing": lambda e: [*e[:50], e[60], *e[51:]], "beyond": put(100, 10**9), "huge": put(7, 2**64 - 1),
+            "first": put(0, 1), "decreasing": lambda e: [*e[:50], e[60], *e[51:]], "beyond": put(100, 10**9),
+            "huge": put(7, 2**64 - 1),
             "last": put(-1, 5), "reversed": lambda e: e[::-1],
         },
         "indices.npy": {
             "out-of-range": put(3, NODES), "huge": put(-1, 2**32 - 1), "unsorted": lambda e: e[::-1],
-            "negative": lambda e: npy("<i8", (len(e),), put(9, -1)(e)), "wide": lambda e: npy("<i8", (len(e),), put(9, 2**62)(e)),
+            "negative": lambda e: npy("<i8", (len(e),), put(9, -1)(e)),
+            "wide": lambda e: npy("<i8", (len(e),), put(9, 2**62)(e)),
         },
-        "feat.npy": {"nan": put(11, nan), "inf": put(-1, inf), "half-inf": lambda e: npy("<f2", (NODES, FEATURES), put(5, inf)(e))},
-        "label.npy": {"too-large": put(3, CLASSES), "below-none": put(3, -2), "huge": put(0, 2**63 - 1), "least": put(0, -(2**63))},
+        "feat.npy": {"nan": put(11, nan), "inf": put(-1, inf), "half-inf": lambda e: npy("<f2", (NODES, FEATURES),
+                                                                                         put(5, inf)(e))},
+        "label.npy": {"too-large": put(3, CLASSES), "below-none": put(3, -2), "huge": put(0, 2**63 - 1),
+                      "least": put(0, -(2**63))},
         "edge_feat.npy": {"nan": put(0, nan), "inf": put(-1, -inf)},
         SPLIT[0]: {
-            "out-of-range": put(0, NODES), "negative": put(0, -1), "twice": lambda e: put(1, e[0])(e), "huge": put(-1, 2**63 - 1),
+            "out-of-range": put(0, NODES), "negative": put(0, -1), "twice": lambda e: put(1, e[0])(e),
+            "huge": put(-1, 2**63 - 1),
             "mask": lambda e: npy("|b1", (NODES,), [i in set(e) for i in range(NODES)]),
             "mask-of-bytes": lambda e: npy("|u1", (NODES,), [i in set(e) for i in range(NODES)]),
             "mask-of-ids": lambda e: npy("<i8", (NODES,), [int(i in set(e)) for i in range(NODES)]),
@@ -168,7 +175,8 @@ def values():
             yield f"{name}-{kind}", functools.partial(replaced, name, change)
     bags = {
         "feat_indptr.npy": {"first": put(0, 1), "decreasing": put(9, 10**6), "huge": put(9, 2**63)},
-        "feat_indices.npy": {"out-of-range": put(0, FEATURES), "unsorted": lambda e: e[::-1], "huge": put(1, 2**32 - 1)},
+        "feat_indices.npy": {"out-of-range": put(0, FEATURES), "unsorted": lambda e: e[::-1],
+                             "huge": put(1, 2**32 - 1)},
         "feat_data.npy": {"nan": put(4, nan), "inf": put(5, inf)},
     }
     for name, kinds in bags.items():
@@ -212,7 +220,8 @@ def meta_fields():
     for name in ("name", "num_nodes", "num_edges", "num_features", "num_classes", "symmetric"):
         yield f"without-{name}", functools.partial(meta_one, {name: None})
     yield "unknown", functools.partial(meta_one, {"num_nodez": 3})
-    for name, text in {"empty": b"", "words": b"hello there\n", "bytes": bytes(range(256)), "deep": b"a=" + b"[" * 100000,
+    for name, text in {"empty": b"", "words": b"hello there\n", "bytes": bytes(range(256)),
+                       "deep": b"a=" + b"[" * 100000,
                        "twice": None, "latin": b'name = "\xe9"\n'}.items():  # fmt: skip
         yield name, functools.partial(meta_bytes, text)
 
@@ -232,7 +241,8 @@ def meta_bytes(text, room: Room):
 
 def meta_values():
     """Counts that are of another type, absurd or not those of the arrays."""
-    absurd = ["-1", "0", "10", str(10**12), str(2**47), str(2**63 - 1), str(2**64), "1e300", "nan", '"200"', "true", "[200]"]
+    absurd = ["-1", "0", "10", str(10**12), str(2**47), str(2**63 - 1), str(2**64), "1e300", "nan", '"200"', "true",
+              "[200]"]
     for name in ("num_nodes", "num_edges", "num_features", "num_classes"):
         for value in absurd:
             # More classes than labels use is no contradiction, but 10 of them is no harm either.

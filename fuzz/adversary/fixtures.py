@@ -12,7 +12,8 @@ GRAPH = "sbm:200:4:6:f=8"
 NODES, CLASSES, FEATURES = 200, 4, 8
 EPOCHS, EVERY = 20, 5
 # A run that leaves four checkpoints.
-TRAIN = ["train", "--model", "gcn", f"train.epochs={EPOCHS}", f"run.checkpoint_every={EVERY}", "run.keep=4", "model.hidden=16"]
+TRAIN = ["train", "--model", "gcn", f"train.epochs={EPOCHS}", f"run.checkpoint_every={EVERY}", "run.keep=4",
+         "model.hidden=16"]
 
 
 def make(room: Room) -> None:

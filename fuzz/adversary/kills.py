@@ -1,4 +1,5 @@
-"""Signals at seeded moments: a run that is resumed ends with the same bytes; other commands end at once and leave nothing."""
+"""Signals at seeded moments: a run that is resumed ends with the same bytes; other commands end at once and leave
+nothing."""
 
 import functools
 import os
@@ -10,7 +11,8 @@ from .room import Case, Failed, Room, fingerprint, tail, unchanged
 
 # Long enough to be hit, about half a second.
 EPOCHS = 600
-RUN = ("train", "--model", "gcn", f"train.epochs={EPOCHS}", "run.checkpoint_every=50", "run.keep=3", "model.hidden=16", "train.dropout=0.3")
+RUN = ("train", "--model", "gcn", f"train.epochs={EPOCHS}", "run.checkpoint_every=50", "run.keep=3", "model.hidden=16",
+       "train.dropout=0.3")
 SAME = ("model.safetensors", "metrics.jsonl", "predictions.npy")
 AT_ONCE_S = 3.0
 # Commands that take seconds when nobody stops them; the import is the shortest.
@@ -19,7 +21,8 @@ LONG = {
     "generate-sbm": ["generate", "sbm:4000000:10:30:f=64", "-o", "out"],
     "import": ["import", "edge-list", "edges.txt", "-o", "out", "--memory", "1MiB"],
     "partition": ["partition", "--graph", "rmat:22:16", "-p", 8, "-o", "part"],
-    "partition-metis": ["partition", "--graph", "rmat:21:16", "--symmetrise", "--method", "metis", "-p", 8, "-o", "part"],
+    "partition-metis": ["partition", "--graph", "rmat:21:16", "--symmetrise", "--method", "metis", "-p", 8, "-o",
+                        "part"],
     "plan": ["plan", "--graph", "rmat:21:16:f=8:c=4", "--ranks", 8, "--profile", "h200x8", "--plot", "p.svg"],
     "plan-probe": ["plan", "--probe", "-o", "machine.toml"],
     "info": ["info", "--graph", "rmat:22:16", "--partition", "--plot", "p.svg"],
@@ -36,7 +39,8 @@ def cases(_seed: int) -> list[Case]:
             found.append(Case(f"kills/{which}-{k}", functools.partial(killed, which)))
     for ranks, strategy in ((2, "halo"), (2, "ring")):
         for which in ("SIGTERM", "SIGKILL"):
-            found.append(Case(f"kills/{which}-{strategy}", functools.partial(killed, which, ranks=ranks, strategy=strategy)))
+            found.append(Case(f"kills/{which}-{strategy}", functools.partial(killed, which, ranks=ranks,
+                                                                             strategy=strategy)))
     found.append(Case("kills/SIGKILL-many-times", many_times))
     found.append(Case("kills/SIGTERM-seeds", of_seeds))
     found.append(Case("kills/SIGTERM-twice", twice))
@@ -86,7 +90,8 @@ def interrupt(room: Room, which: str, after: float, *args) -> None:
 def killed(which, room: Room, ranks=1, strategy="auto"):
     more = ["--ranks", ranks, "--strategy", strategy] if ranks > 1 else []
     seconds = whole(room, *more)
-    interrupt(room, which, room.rng.uniform(0.02, 0.9) * seconds, *RUN, "--data", room.base / "plain", "-o", "run", *more)
+    interrupt(room, which, room.rng.uniform(0.02, 0.9) * seconds, *RUN, "--data", room.base / "plain", "-o", "run",
+              *more)
     resume(room, *more)
     same(room)
 
@@ -103,7 +108,8 @@ def many_times(room: Room):
     seconds = whole(room)
     for _ in range(6):
         begun = ["--resume"] if (room / "run/config.toml").exists() else []
-        interrupt(room, "SIGKILL", room.rng.uniform(0.05, 0.6) * seconds, *RUN, "--data", room.base / "plain", "-o", "run", *begun)
+        interrupt(room, "SIGKILL", room.rng.uniform(0.05, 0.6) * seconds, *RUN, "--data", room.base / "plain", "-o",
+                  "run", *begun)
     resume(room)
     same(room)
     room.nothing_left()
@@ -150,7 +156,8 @@ def nohup(room: Room):
 
 def endless(room: Room):
     """More epochs than anybody has time for cost nothing before they are trained."""
-    process = room.start("train", "--data", room.base / "plain", "--model", "gcn", "-o", "run", f"train.epochs={10**18}", "model.hidden=8")
+    process = room.start("train", "--data", room.base / "plain", "--model", "gcn", "-o", "run",
+                         f"train.epochs={10**18}", "model.hidden=8")
     time.sleep(1.0)
     os.kill(process.pid, signal.SIGTERM)
     room.judge(room.wait(process), 75, names=["--resume"])

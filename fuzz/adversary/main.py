@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import checkpoints, commands, datasets, fixtures, imports, kills, outputs, parity, stamps
+from . import checkpoints, commands, datasets, fixtures, imports, kills, outputs, own_data, parity, stamps
 from .room import Case, Failed, Room, Skipped, fingerprint, unchanged
 
-FAMILIES = (datasets, stamps, commands, imports, outputs, checkpoints, kills, parity)
+FAMILIES = (datasets, stamps, commands, imports, own_data, outputs, checkpoints, kills, parity)
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 400
 
@@ -72,7 +72,8 @@ def attack(args: argparse.Namespace, program: Path, root: Path, chosen: list[Cas
         results[result] += 1
         if result == "failed":
             again = f"python3 fuzz/adversary.py --seed {args.seed} --program {program} --only '^{re.escape(name)}$'"
-            failures.append("\n".join([f"FAILED {name}: {why}", *(f"    {line}" for line in said), f"    again: {again}"]))
+            failures.append("\n".join([f"FAILED {name}: {why}", *(f"    {line}" for line in said),
+                                       f"    again: {again}"]))
             print(failures[-1], flush=True)
         elif result == "skipped":
             print(f"skipped {name}: {why}", flush=True)

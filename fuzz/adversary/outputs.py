@@ -14,8 +14,10 @@ from .room import Case, Failed, Room, Skipped, fingerprint, tail, unchanged
 FILES = {
     "predict": lambda to: ["predict", "run", "-o", to],
     "info-plot": lambda to: ["info", "--data", "plain", "--plot", to],
-    "plan-plot": lambda to: ["plan", "--data", "plain", "--profile", "16-cpu-10g", "--model", "gcn", "--ranks", 2, "--plot", to],
-    "plan-scaling": lambda to: ["plan", "--simulate", "nodes=1e4,edges=1e5,features=8,classes=4,alpha=0.3", "--profile", "h200x8",
+    "plan-plot": lambda to: ["plan", "--data", "plain", "--profile", "16-cpu-10g", "--model", "gcn", "--ranks", 2,
+                             "--plot", to],
+    "plan-scaling": lambda to: ["plan", "--simulate", "nodes=1e4,edges=1e5,features=8,classes=4,alpha=0.3", "--profile",
+                                "h200x8",
                                 "--ranks", 2, "--model", "gcn", "--scaling", to],
 }  # fmt: skip
 # Commands that make a folder.
@@ -31,7 +33,8 @@ BYTES = b"precious\n"
 def cases(_seed: int) -> list[Case]:
     found = []
     for verb in FILES:
-        for kind in ("fifo", "null", "full", "link", "dangling", "existing", "folder", "parent-file", "parent-missing", "loop"):
+        for kind in ("fifo", "null", "full", "link", "dangling", "existing", "folder", "parent-file", "parent-missing",
+                     "loop"):
             found.append(Case(f"outputs/{verb}-{kind}", functools.partial(file_one, verb, kind)))
         found.append(Case(f"outputs/{verb}-full-disk", functools.partial(full_disk, FILES[verb], target(verb))))
     for verb in FOLDERS:
@@ -134,7 +137,8 @@ def folder_one(verb, kind, room: Room):
     furnish(room)
     to = place(room, kind)
     before = fingerprint(room.path)
-    ended = room.run(*FOLDERS[verb](to), want={0, 1, 2, 3} if kind in ("dangling", "link") else {1, 2, 3}, names=["target"])
+    ended = room.run(*FOLDERS[verb](to), want={0, 1, 2, 3} if kind in ("dangling", "link") else {1, 2, 3},
+                     names=["target"])
     if kind in ("dangling", "link") and ended.code == 0:
         if not (room / "target").is_symlink():
             raise Failed("the link was replaced")
@@ -210,7 +214,8 @@ def run_on_full_disk(room: Room):
     disk = room / "disk"
     disk.mkdir()
     mount(disk, "120k")
-    train = ["train", "--model", "gcn", "--data", "plain", "train.epochs=60", "run.checkpoint_every=5", "run.keep=9", "model.hidden=16"]
+    train = ["train", "--model", "gcn", "--data", "plain", "train.epochs=60", "run.checkpoint_every=5", "run.keep=9",
+             "model.hidden=16"]
     try:
         room.run(*train, "-o", "disk/run", want={1, 4}, any_name=["disk", "space"])
         subprocess.run(["mount", "-o", "remount,size=8m", disk], check=True)

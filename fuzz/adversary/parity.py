@@ -1,4 +1,5 @@
-"""The same losses and scores however the work is spread: a handful, since crates/parallel and crates/train hold all of it."""
+"""The same losses and scores however the work is spread: a handful, since crates/parallel and crates/train hold all
+of it."""
 
 import functools
 import json

@@ -1,4 +1,5 @@
-"""A room is the temporary folder of one case; every command runs in it under limits, and is held to the rules of all commands."""
+"""A room is the temporary folder of one case; every command runs in it under limits, and is held to the rules of all
+commands."""
 
 import hashlib
 import os
@@ -70,9 +71,11 @@ class Room:
         return to
 
     def start(self, *args, stdout=subprocess.PIPE, file_size=FILE_SIZE, ignored=()) -> subprocess.Popen:
-        """Starts the program in this room. Signals go to its pid by `os.kill`: Popen would take its exit status away from `wait`."""
+        """Starts the program in this room. Signals go to its pid by `os.kill`: Popen would take its exit status away
+        from `wait`."""
         words = [str(a) for a in args]
-        self.said.append(shlex.join(["graphweft", *words]) if sum(map(len, words)) < 2000 else f"graphweft {words[0]} …")
+        self.said.append(shlex.join(["graphweft", *words]) if sum(map(len, words)) < 2000
+                         else f"graphweft {words[0]} …")
 
         def limits():
             resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
@@ -85,6 +88,8 @@ class Room:
         scratch = self.path / "tmp"
         scratch.mkdir(exist_ok=True)
         around = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.base / "home"), "TMPDIR": str(scratch)}
+        # A GPU's driver takes more address space than any limit here.
+        around["CUDA_VISIBLE_DEVICES"] = ""
         around["GRAPHWEFT_CACHE"] = str(self.base / "cache")
         if "LD_LIBRARY_PATH" in os.environ:
             around["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]

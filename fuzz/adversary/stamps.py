@@ -1,4 +1,5 @@
-"""Contents that changed behind the stamp of a validated folder: of the same size and time, or with a stamp that was forged."""
+"""Contents that changed behind the stamp of a validated folder: of the same size and time, or with a stamp that was
+forged."""
 
 import functools
 import os
