@@ -62,7 +62,11 @@ def attack(args: argparse.Namespace, program: Path, root: Path, chosen: list[Cas
     """Runs the cases; prints failures as they come, all of them again at the end, and the summary."""
     base = root / "base"
     base.mkdir()
-    fixtures.make(Room(program, base, base, random.Random(args.seed)))
+    try:
+        fixtures.make(Room(program, base, base, random.Random(args.seed)))
+    except (Failed, OSError) as e:
+        print(f"the program cannot make what the cases start from: {e}\n0 passed, 1 failed, {len(chosen)} skipped")
+        return 1
     _about.update(program=program, root=root, base=base, seed=args.seed, cases=chosen)
     kept = {name: fingerprint(base / name) for name in os.listdir(base) if name not in ("cache", "home")}
     results = {"passed": 0, "failed": 0, "skipped": 0}
