@@ -233,7 +233,7 @@ def word(text, room: Room):
 
 
 def spec(text, room: Room):
-    room.run("generate", text, "-o", "out", want={2, 4}, any_name=["graph", "generator", "nodes", "edges"])
+    room.run("generate", text, "-o", "out", want={2, 4}, any_name=["graph", "generator", "nodes", "edges", "disk"])
     room.absent("out")
     if room.rng.random() < 0.3:
         room.run("info", "--graph", text, want={2, 4})

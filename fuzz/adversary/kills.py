@@ -27,7 +27,7 @@ LONG = {
     "plan-probe": ["plan", "--probe", "-o", "machine.toml"],
     "info": ["info", "--graph", "rmat:19:16", "--partition", "--plot", "p.svg"],
     "bench": ["bench", "train", "--graph", "rmat:16:16:f=64:c=8"],
-    "train-before": ["train", "--graph", "rmat:15:16:f=8:c=4", "--model", "gt", "-o", "out"],
+    "train-before": ["train", "--graph", "rmat:15:16:f=8:c=4", "--model", "gt", "-o", "out", "model.hidden=32"],
     "train-encoding": ["train", "--graph", "sbm:100000:4:20:f=8", "encoding.laplacian=64", "-o", "out"],
 }  # fmt: skip
 
@@ -157,7 +157,7 @@ def nohup(room: Room):
 def endless(room: Room):
     """More epochs than anybody has time for cost nothing before they are trained."""
     process = room.start("train", "--data", room.base / "plain", "--model", "gcn", "-o", "run",
-                         f"train.epochs={10**18}", "model.hidden=8")
+                         f"train.epochs={10**9}", "model.hidden=8")
     time.sleep(1.0)
     os.kill(process.pid, signal.SIGTERM)
     room.judge(room.wait(process), 75, names=["--resume"])
