@@ -38,6 +38,9 @@ def cases(_seed: int) -> list[Case]:
         case(f"model/{damage}", model_flipped, damage)
     for value in ("nan", "inf"):
         case(f"model/{value}", model_not_finite, value)
+    for verb in ("eval", "predict"):
+        for damage in ("flip", "cut", "missing", "no-folder"):
+            case(f"seeds/{verb}-{damage}", seed_damaged, verb, damage)
     for name, body in {
         "typo": typo, "other-run": other_run, "own-checkpoint": own_checkpoint, "changed-data": changed_data,
         "moved-data": moved_data,
@@ -145,6 +148,23 @@ def model_flipped(damage, room: Room):
     if ended.code == 0 and (room / "p.npy").read_bytes() != (run / "predictions.npy").read_bytes():
         raise Failed("a damaged model went unnoticed, and predicts something else")
     ended = room.run("eval", "run", "--data", room.base / "plain", want={0, 3}, names=["model.safetensors"])
+
+
+def seed_damaged(verb, damage, room: Room):
+    """One of several seeds is damaged: it is named, not left out of the mean."""
+    seeds = room.copy("seeds")
+    command = [verb, "seeds", "--data", room.base / "plain", *(["-o", "p.npy"] if verb == "predict" else [])]
+    room.run(*command)
+    (room / "p.npy").unlink(missing_ok=True)
+    which = f"seed-{room.rng.randrange(3)}"
+    if damage == "no-folder":
+        shutil.rmtree(seeds / which)
+    else:
+        # Without the model, the checkpoint of the last epoch may serve.
+        damage_file(seeds / which / "model.safetensors", damage, room)
+    ended = room.run(*command, want={0, 3} if damage == "missing" else 3, names=[which])
+    if ended.code != 0:
+        room.absent("p.npy")
 
 
 def model_not_finite(value, room: Room):

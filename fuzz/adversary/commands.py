@@ -187,6 +187,8 @@ LINES: dict[str, tuple[list, set, list]] = {
     "eval-config": (["eval", "run/model.safetensors", "--config", "nowhere.toml"], {2, 3}, ["nowhere.toml"]),
     "predict-missing": (["predict", "nowhere", "-o", "p.npy"], {3}, ["nowhere"]),
     "predict-other-width": (["predict", "run", "--graph", "sbm:200:4:6:f=9", "-o", "p.npy"], {2, 3}, []),
+    "predict-what": (["predict", "run", "-o", "p.npy", "--what", "nope"], {2}, ["nope"]),
+    "predict-format": (["predict", "run", "-o", "p.npy", "--format", "nope"], {2}, ["nope"]),
     "predict-both": (["predict", "run", "--graph", "grid:3:3", "--data", "plain"], {2}, ["--graph"]),
     "bench-nothing": (["bench"], {2}, []),
     "bench-gemm-0": (["bench", "gemm", "--rows", 0], {0, 2}, []),

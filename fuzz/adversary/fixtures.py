@@ -31,6 +31,7 @@ def make(room: Room) -> None:
     room.run("generate", "sbm:200:4:6:f=8", "-o", "other", "--seed", 4711)
     room.run(*TRAIN, "--data", "plain", "-o", "run")
     room.run(*TRAIN, "--data", "plain", "-o", "run2", "--seed", 7)
+    room.run(*TRAIN, "--data", "plain", "-o", "seeds", "--seeds", 3)
     shutil.rmtree(room / "tmp")
 
 

@@ -13,6 +13,7 @@ from .room import Case, Failed, Room, Skipped, fingerprint, tail, unchanged
 # Commands that write one file, by the flag that names it.
 FILES = {
     "predict": lambda to: ["predict", "run", "-o", to],
+    "predict-csv": lambda to: ["predict", "run", "--what", "labels", "-o", to],
     "info-plot": lambda to: ["info", "--data", "plain", "--plot", to],
     "plan-plot": lambda to: ["plan", "--data", "plain", "--profile", "16-cpu-10g", "--model", "gcn", "--ranks", 2,
                              "--plot", to],
@@ -88,7 +89,7 @@ def device(at: Path, number: tuple[int, int]) -> None:
 
 def target(verb: str) -> str:
     """A name that the command takes."""
-    return "target.npy" if verb == "predict" else "target.svg"
+    return {"predict": "target.npy", "predict-csv": "target.csv"}.get(verb, "target.svg")
 
 
 def file_one(verb, kind, room: Room):
@@ -102,7 +103,7 @@ def file_one(verb, kind, room: Room):
         reader = threading.Thread(target=drain, args=(end, got), daemon=True)
         reader.start()
     want = {"null": {0, 2}, "fifo": {0, 2}, "link": {0, 2}, "dangling": {0, 1, 2}, "existing": {0, 2}, "full": {1, 2}}
-    ended = room.run(*FILES[verb](to), want=want.get(kind, {1, 2, 3}), any_name=[to.split("/")[0], "svg", "npy"])
+    ended = room.run(*FILES[verb](to), want=want.get(kind, {1, 2, 3}), any_name=[to.split("/")[0], "svg", "npy", "csv"])
     if before is not None:
         after = os.lstat(room / name)
         if stat.S_IFMT(before.st_mode) != stat.S_IFMT(after.st_mode):
