@@ -75,8 +75,9 @@ def forged(change, verb, room: Room):
     text = stamp.read_text()
     for file, before in old.items():
         after = os.stat(folder / file)
-        for which in ("st_ctime_ns", "st_ino", "st_mtime_ns", "st_ctime", "st_dev"):
-            text = text.replace(str(getattr(before, which)), str(getattr(after, which)))
+        # As one number, or as seconds and nanoseconds.
+        for time in (str, lambda ns: f"{ns // 10**9}.{ns % 10**9:09}"):
+            text = text.replace(time(before.st_ctime_ns), time(after.st_ctime_ns))
     stamp.write_text(text)
     room.run(*VERBS[verb](folder.name), want={0, 1, 3})
 

@@ -79,6 +79,7 @@ impl Error {
             io::ErrorKind::IsADirectory => "this is a folder where a file is expected; name the file inside it",
             io::ErrorKind::NotADirectory => "this is a file where a folder is expected; name the folder",
             io::ErrorKind::PermissionDenied => "check the file's permissions",
+            io::ErrorKind::Unsupported => "save it as a plain file first, and name that",
             io::ErrorKind::UnexpectedEof => "the file is cut short; copy or download it again",
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
                 "the file is corrupt or of another format; copy or download it again"

@@ -26,6 +26,7 @@ pub mod fuzz;
 pub mod generate;
 pub mod npy;
 pub mod partition;
+pub mod plain;
 pub mod progress;
 pub mod random;
 pub mod read;

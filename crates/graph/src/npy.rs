@@ -15,6 +15,7 @@ use memmap2::Mmap;
 
 use crate::buf::{Buf, map_file};
 use crate::error::{Error, Result};
+use crate::plain;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Every header we write fills this many bytes, so that the shape can be filled in when the length is known.
@@ -234,11 +235,8 @@ impl NpyFile {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let unreadable = |e: std::io::Error| Error::unreadable(path, "file", &e);
-        let file = File::open(path).map_err(unreadable)?;
+        let file = plain::open(path).map_err(unreadable)?;
         let about = file.metadata().map_err(unreadable)?;
-        if about.is_dir() {
-            return Err(unreadable(std::io::ErrorKind::IsADirectory.into()));
-        }
         let save_again = "write it again with numpy.save";
         if about.len() == 0 {
             return Err(Error::bad(path, "header", "the file is empty", save_again));

@@ -30,9 +30,10 @@ mod size;
 mod train;
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::File;
 use std::path::Path;
 
+use graphweft_graph::plain;
 use graphweft_model::ModelConfig;
 use graphweft_model::encoding::Encodings;
 use serde::de::DeserializeOwned;
@@ -150,7 +151,8 @@ impl Draft {
     /// # Errors
     /// If it cannot be read, is not TOML, or has an unknown key or a value of the wrong type.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|e| graphweft_graph::Error::unreadable(path, "config", &e))?;
+        let text = File::open(path).and_then(plain::text);
+        let text = text.map_err(|e| graphweft_graph::Error::unreadable(path, "config", &e))?;
         Self::parse(&text, path)
     }
 

@@ -1,11 +1,11 @@
 //! `meta.toml`.
 
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::plain;
 
 /// What a dataset is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct Meta {
 
 impl Meta {
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|e| Error::unreadable(path, "file", &e))?;
+        let text = plain::open(path).and_then(plain::text).map_err(|e| Error::unreadable(path, "file", &e))?;
         let meta: Self = toml::from_str(&text).map_err(|e| {
             let line = e.span().map_or(String::new(), |s| {
                 let line = text.get(..s.start).map_or(1, |before| before.matches('\n').count() + 1);

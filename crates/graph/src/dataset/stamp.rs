@@ -50,7 +50,7 @@ impl Files {
 }
 
 pub(crate) fn is_current(dir: &Path, files: &Files) -> bool {
-    let same = |path: PathBuf| fs::read_to_string(path).is_ok_and(|text| text == files.0);
+    let same = |path: PathBuf| is_plain(&path) && fs::read_to_string(path).is_ok_and(|text| text == files.0);
     same(dir.join(NAME)) || in_cache(dir).is_some_and(same)
 }
 
@@ -58,12 +58,19 @@ pub(crate) fn is_current(dir: &Path, files: &Files) -> bool {
 pub(crate) fn save(dir: &Path, files: &Files) {
     // Root may write anywhere, but a folder that is marked read-only is meant to stay as it is.
     let read_only = fs::metadata(dir).is_ok_and(|about| about.permissions().readonly());
-    if !read_only && fs::write(dir.join(NAME), &files.0).is_ok() {
+    let stamp = dir.join(NAME);
+    // What a link points to belongs to somebody else.
+    let free = is_plain(&stamp) || fs::symlink_metadata(&stamp).is_err();
+    if !read_only && free && fs::write(&stamp, &files.0).is_ok() {
         return;
     }
     if let Some(path) = in_cache(dir) {
         durable::keep(&path, files.0.as_bytes());
     }
+}
+
+fn is_plain(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|about| about.is_file())
 }
 
 fn in_cache(dir: &Path) -> Option<PathBuf> {
