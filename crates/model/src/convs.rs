@@ -44,6 +44,14 @@ pub trait Conv {
         Vec::new()
     }
 
+    /// The parameter that is added to every row of its output.
+    fn bias(&self) -> Option<&Rc<Parameter>>;
+
+    /// Parameters inside on which its output does not depend.
+    fn without_effect(&self) -> Vec<Rc<Parameter>> {
+        Vec::new()
+    }
+
     /// Convolves `x`; `layer` is the number of the layer this belongs to. The output's elements are of type `dtype`: what the
     /// step stores, or its compute type.
     fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var>;

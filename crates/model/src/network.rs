@@ -189,6 +189,12 @@ pub trait Layer {
         0
     }
 
+    /// Those of its parameters on which the loss does not depend while it is trained with these rates: biases that a batch norm
+    /// subtracts again, or that add the same to all scores of a softmax.
+    fn without_effect(&self, _rates: Rates) -> Vec<Rc<Parameter>> {
+        Vec::new()
+    }
+
     /// From the state before to the state after. The state before the first layer is empty (features are in `step`), that after
     /// the last one is the logits alone.
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>>;
@@ -226,6 +232,11 @@ impl Network {
     /// What is trained, in the order of the layers.
     pub fn parameters(&self) -> Vec<Rc<Parameter>> {
         self.layers.iter().flat_map(|l| l.parameters()).collect()
+    }
+
+    /// Parameters on which the loss does not depend while it is trained with these rates.
+    pub fn without_effect(&self, rates: Rates) -> Vec<Rc<Parameter>> {
+        self.layers.iter().flat_map(|l| l.without_effect(rates)).collect()
     }
 
     /// What else is saved, in the order of the layers.

@@ -6,12 +6,13 @@
 //! Memory follows ownership. A [`Var`] holds its value; an operation that needs a value in backward saves it in its node; a
 //! value that nobody holds is freed at once. A node is dropped, with what it saved, as soon as its backward has run.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::activation::Activated;
 
@@ -59,6 +60,7 @@ pub struct Parameter {
     dims: Vec<usize>,
     value: RefCell<Matrix>,
     grad: RefCell<Option<Matrix>>,
+    has_effect: Cell<bool>,
 }
 
 impl Parameter {
@@ -70,7 +72,8 @@ impl Parameter {
 
     /// A parameter that files store with other dimensions than those of its matrix: a bias has one, attention vectors have three.
     pub fn shaped(name: impl Into<String>, dims: Vec<usize>, value: Matrix) -> Rc<Self> {
-        Rc::new(Self { name: name.into(), dims, value: RefCell::new(value), grad: RefCell::new(None) })
+        let (value, grad) = (RefCell::new(value), RefCell::new(None));
+        Rc::new(Self { name: name.into(), dims, value, grad, has_effect: Cell::new(true) })
     }
 
     /// Its name.
@@ -81,6 +84,13 @@ impl Parameter {
     /// The dimensions that PyTorch's tensor of this name has; as many elements as the matrix, in the same order.
     pub fn dims(&self) -> &[usize] {
         &self.dims
+    }
+
+    /// Says that the loss does not depend on it, such as on a bias that a batch norm subtracts again. From then on its gradient
+    /// is exactly zero. Computed, it would be rounding, of which Adam makes steps as large as any other: they would differ
+    /// from strategy to strategy, and with them what running moments say of the bias.
+    pub fn set_without_effect(&self) {
+        self.has_effect.set(false);
     }
 
     /// Its value; cheap, shares memory.
@@ -121,8 +131,16 @@ pub trait Backward {
 }
 
 enum Node {
-    Op { inputs: Vec<Option<usize>>, outputs: Vec<usize>, op: Box<dyn Backward> },
-    Parameter { slot: usize, parameter: Rc<Parameter> },
+    Op {
+        inputs: Vec<Option<usize>>,
+        outputs: Vec<usize>,
+        op: Box<dyn Backward>,
+    },
+    /// Without a slot, its gradient is zero.
+    Parameter {
+        slot: Option<usize>,
+        parameter: Rc<Parameter>,
+    },
 }
 
 /// Records operations on one device. See the top of this file for how.
@@ -171,10 +189,11 @@ impl Tape {
 
     /// A parameter, recorded where it is used first: backward reaches this node when its gradient is complete.
     pub fn parameter(&mut self, parameter: &Rc<Parameter>) -> Var {
-        let slot = self.new_slot();
-        if let Some(slot) = slot {
-            self.nodes.push(Node::Parameter { slot, parameter: Rc::clone(parameter) });
+        if !self.recording {
+            return self.constant(parameter.value());
         }
+        let slot = if parameter.has_effect.get() { self.new_slot() } else { None };
+        self.nodes.push(Node::Parameter { slot, parameter: Rc::clone(parameter) });
         Var::new(parameter.value(), slot)
     }
 
@@ -235,7 +254,11 @@ impl Tape {
         while let Some(node) = self.nodes.pop() {
             match node {
                 Node::Parameter { slot, parameter } => {
-                    if let Some(grad) = slots[slot].take() {
+                    let grad = match slot {
+                        Some(slot) => slots[slot].take(),
+                        None => Some(zeros_like(&parameter.value())?),
+                    };
+                    if let Some(grad) = grad {
                         add_to(&mut parameter.grad.borrow_mut(), grad)?;
                     }
                     done(&parameter)?;
@@ -365,6 +388,11 @@ impl Grads<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// The gradient of what nothing depends on.
+fn zeros_like(value: &Matrix) -> Result<Matrix> {
+    value.device().zeros("gradient", value.rows(), value.cols(), value.dtype(), Tag::Gradients)
 }
 
 /// Adds `grad` to what a slot holds, in place where one of the two is not shared.

@@ -64,6 +64,7 @@ impl Learner {
     fn of_network(rank: &Rank, network: Network, config: &Config) -> Result<Self> {
         let seed = config.run.seed;
         let parameters = network.parameters();
+        network.without_effect(config.train.rates()).iter().for_each(|p| p.set_without_effect());
         let optimizer = Optimizer::new(config.train.rule(), &parameters)?;
         let (rates, remat) = (config.train.rates(), config.compute.remat);
         let (smoothing, clip) = (config.train.label_smoothing, config.train.clip);

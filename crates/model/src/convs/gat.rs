@@ -92,6 +92,10 @@ impl Conv for GatConv {
         parameters(lin).chain([Rc::clone(src), Rc::clone(dst)]).chain(self.bias.clone()).collect()
     }
 
+    fn bias(&self) -> Option<&Rc<Parameter>> {
+        self.bias.as_ref()
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
         let attention = Rc::clone(&self.attention);
         let rows = attention_again(tape, step, x, move |tape, step, x| attention.run(tape, step, layer, x))?;

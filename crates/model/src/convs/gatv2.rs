@@ -64,6 +64,10 @@ impl Conv for Gatv2Conv {
         ends.chain([Rc::clone(a), Rc::clone(&self.bias)]).collect()
     }
 
+    fn bias(&self) -> Option<&Rc<Parameter>> {
+        Some(&self.bias)
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
         let attention = Rc::clone(&self.attention);
         let rows = attention_again(tape, step, x, move |tape, step, x| attention.run(tape, step, layer, x))?;

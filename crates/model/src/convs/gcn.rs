@@ -35,6 +35,10 @@ impl Conv for GcnConv {
         parameters(&self.affine).collect()
     }
 
+    fn bias(&self) -> Option<&Rc<Parameter>> {
+        self.affine.bias.as_ref()
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
         let (outputs, inputs) = self.affine.weight.value().shape();
         let aggregate =

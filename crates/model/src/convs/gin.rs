@@ -55,6 +55,14 @@ impl Conv for GinConv {
         std::iter::once(Rc::clone(&self.epsilon)).chain(self.norm.buffers()).collect()
     }
 
+    fn bias(&self) -> Option<&Rc<Parameter>> {
+        self.lins[1].bias.as_ref()
+    }
+
+    fn without_effect(&self) -> Vec<Rc<Parameter>> {
+        self.norm.hidden([self.lins[0].bias.as_ref()])
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
         let (outputs, inputs) = self.lins[0].weight.value().shape();
         let inside = if self.norm.is_none() { self.activation } else { Activation::None };

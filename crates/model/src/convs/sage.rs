@@ -39,6 +39,10 @@ impl Conv for SageConv {
         parameters(&self.neighbours).chain(parameters(&self.own)).collect()
     }
 
+    fn bias(&self) -> Option<&Rc<Parameter>> {
+        self.neighbours.bias.as_ref()
+    }
+
     fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
         let (outputs, inputs) = self.neighbours.weight.value().shape();
         let none = Activation::None;

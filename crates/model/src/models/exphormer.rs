@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{check_heads, check_layers};
 use crate::graph_ops::{Attend, EdgeBias, Score};
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Mode, Network, Shape, Step};
+use crate::network::{Buffer, Layer, Mode, Network, Rates, Shape, Step};
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::Embedding;
 use crate::parts::norm::{NormKind, Normalisation};
@@ -151,6 +151,13 @@ impl Layer for ExphormerLayer {
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
         self.norms.iter().flat_map(Normalisation::buffers).collect()
+    }
+
+    fn without_effect(&self, rates: Rates) -> Vec<Rc<Parameter>> {
+        let keys = self.attention.kv[0].bias.clone();
+        let after = [&self.o, &self.ffn[1]].into_iter().zip(&self.norms);
+        let hidden = after.flat_map(|(affine, norm)| norm.hidden_in_residual(rates, affine.bias.as_ref()));
+        keys.into_iter().chain(hidden).collect()
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {

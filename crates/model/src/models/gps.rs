@@ -20,7 +20,7 @@ use crate::convs::sage::SageConv;
 use crate::convs::{Conv, End};
 use crate::graph_ops::Aggregation;
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Network, Shape, Step};
+use crate::network::{Buffer, Layer, Network, Rates, Shape, Step};
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::{NormKind, Normalisation};
@@ -99,6 +99,15 @@ impl Layer for GpsLayer {
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
         self.conv.buffers().into_iter().chain(self.norms.iter().flat_map(Normalisation::buffers)).collect()
+    }
+
+    fn without_effect(&self, rates: Rates) -> Vec<Rc<Parameter>> {
+        let [near, far, after] = &self.norms;
+        let mut all = self.conv.without_effect();
+        all.extend(near.hidden_in_residual(rates, self.conv.bias()));
+        all.extend(far.hidden_in_residual(rates, self.out.bias.as_ref()));
+        all.extend(after.hidden_in_residual(rates, self.mlp[1].bias.as_ref()));
+        all
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::graph_ops::{Attend, EdgeBias, Score};
 use crate::init::Init;
 use crate::models::{check_heads, check_layers};
-use crate::network::{Buffer, Layer, Network, Shape, Step};
+use crate::network::{Buffer, Layer, Network, Rates, Shape, Step};
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::{NormKind, Normalisation};
@@ -66,6 +66,13 @@ impl Layer for GtLayer {
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
         self.norms.iter().flat_map(Normalisation::buffers).collect()
+    }
+
+    fn without_effect(&self, rates: Rates) -> Vec<Rc<Parameter>> {
+        let keys = self.attention.kv[0].bias.clone();
+        let after = [&self.o, &self.ffn[1]].into_iter().zip(&self.norms);
+        let hidden = after.flat_map(|(affine, norm)| norm.hidden_in_residual(rates, affine.bias.as_ref()));
+        keys.into_iter().chain(hidden).collect()
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {

@@ -25,7 +25,7 @@ use crate::convs::gat::{Bias, GatConv, Heads};
 use crate::convs::gcn::GcnConv;
 use crate::convs::{Conv, End};
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Mode, Network, Shape, Step};
+use crate::network::{Buffer, Layer, Mode, Network, Rates, Shape, Step};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 use crate::parts::norm::{NormKind, Normalisation};
@@ -116,6 +116,12 @@ impl Layer for Local {
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
         self.conv.buffers().into_iter().chain(self.post.buffers()).collect()
+    }
+
+    fn without_effect(&self, _: Rates) -> Vec<Rc<Parameter>> {
+        let mut all = self.post.hidden([self.conv.bias(), self.branch.bias.as_ref()]);
+        all.extend(self.conv.without_effect());
+        all
     }
 
     /// From x and the sum so far, or the features, to both. After the first layer x is the sum.

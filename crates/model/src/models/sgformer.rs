@@ -21,7 +21,7 @@ use super::{check_layers, check_share, no_encodings};
 use crate::convs::gcn::GcnConv;
 use crate::convs::{Conv, End};
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Network, Shape, Step};
+use crate::network::{Buffer, Layer, Network, Rates, Shape, Step};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 use crate::parts::norm::{NormKind, Normalisation};
@@ -82,6 +82,10 @@ impl Layer for First {
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
         self.norms.iter().flat_map(Normalisation::buffers).collect()
+    }
+
+    fn without_effect(&self, _: Rates) -> Vec<Rc<Parameter>> {
+        self.affine.iter().zip(&self.norms).flat_map(|(affine, norm)| norm.hidden([affine.bias.as_ref()])).collect()
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step, _: &[Var]) -> Result<Vec<Var>> {
@@ -158,6 +162,10 @@ impl Layer for Graph {
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
         self.norm.buffers()
+    }
+
+    fn without_effect(&self, _: Rates) -> Vec<Rc<Parameter>> {
+        self.norm.hidden([self.conv.bias()])
     }
 
     /// From t, g and, after the first of these layers, g⁰.

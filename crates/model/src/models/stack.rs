@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::{check_layers, no_encodings};
 use crate::convs::{Conv, End};
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Network, Shape, Step};
+use crate::network::{Buffer, Layer, Network, Rates, Shape, Step};
 use crate::parts::activation::ActivationKind;
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::Input;
@@ -221,6 +221,13 @@ impl Layer for StackLayer {
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
         self.conv.buffers().into_iter().chain(self.norm.buffers()).collect()
+    }
+
+    fn without_effect(&self, _: Rates) -> Vec<Rc<Parameter>> {
+        let branch = self.branch.as_ref().and_then(|a| a.bias.as_ref());
+        let mut all = self.norm.hidden([self.conv.bias(), branch]);
+        all.extend(self.conv.without_effect());
+        all
     }
 
     fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {

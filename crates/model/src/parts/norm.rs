@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::graph_ops::Total;
 use crate::init::Init;
-use crate::network::{Buffer, Mode, Step};
+use crate::network::{Buffer, Mode, Rates, Step};
 
 /// Of the running moments, as in PyTorch.
 const MOMENTUM: f64 = 0.1;
@@ -70,6 +70,22 @@ impl Normalisation {
     /// Whether it does nothing.
     pub fn is_none(&self) -> bool {
         matches!(self, Self::None)
+    }
+
+    /// Whether a number that is added to a whole column before it makes no difference after it.
+    pub fn ignores_shifts(&self) -> bool {
+        matches!(self, Self::Batch { .. })
+    }
+
+    /// Those of `biases` that make no difference where they are added to what this normalises.
+    pub fn hidden<'a>(&self, biases: impl IntoIterator<Item = Option<&'a Rc<Parameter>>>) -> Vec<Rc<Parameter>> {
+        let biases = biases.into_iter().flatten().filter(|_| self.ignores_shifts());
+        biases.cloned().collect()
+    }
+
+    /// The same for what [`forward_residual`](Self::forward_residual) normalises: dropout of it makes a bias visible.
+    pub fn hidden_in_residual(&self, rates: Rates, bias: Option<&Rc<Parameter>>) -> Vec<Rc<Parameter>> {
+        self.hidden([bias.filter(|_| rates.hidden == 0.0)])
     }
 
     /// What is trained.

@@ -174,7 +174,7 @@ impl Backward for BagBackward {
             device.backend().transpose(&columns, &mut dw)?;
         }
         grads.put(0, dw)?;
-        if self.bias {
+        if self.bias && grads.wants(1) {
             let mut db = device.uninit(OP, 1, self.out, dtype, Tag::Gradients)?;
             device.backend().sum_rows(&dy, &mut db)?;
             grads.put(1, db)?;

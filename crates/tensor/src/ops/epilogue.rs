@@ -130,11 +130,13 @@ struct EpilogueBackward {
 impl Backward for EpilogueBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let changes = self.saved.is_some() || self.dropout.is_some();
-        let g = if changes || self.bias.is_some() { grads.own_output(OP, 0)? } else { grads.output(0) };
+        let bias_at = 1 + usize::from(self.plus);
+        let bias = self.bias.filter(|_| grads.wants(bias_at));
+        let g = if changes || bias.is_some() { grads.own_output(OP, 0)? } else { grads.output(0) };
         let Some(mut g) = g else { return Ok(()) };
         let device = grads.device().clone();
         let (rows, cols) = g.shape();
-        let mut db = self.bias.map(|dtype| device.uninit(OP, 1, cols, dtype, Tag::Gradients)).transpose()?;
+        let mut db = bias.map(|dtype| device.uninit(OP, 1, cols, dtype, Tag::Gradients)).transpose()?;
         if changes || db.is_some() {
             let ending = Ending {
                 groups: 1,
@@ -149,7 +151,7 @@ impl Backward for EpilogueBackward {
             g = device.convert(OP, &g, self.kept)?;
         }
         if let Some(db) = db {
-            grads.put(1 + usize::from(self.plus), db)?;
+            grads.put(bias_at, db)?;
         }
         if self.plus {
             grads.put(1, g.clone())?;

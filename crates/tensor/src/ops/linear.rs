@@ -138,10 +138,11 @@ impl Backward for LinearBackward {
         let gradient = |like: (usize, usize), dtype| device.uninit(OP, like.0, like.1, dtype, Tag::Gradients);
         for (part, weight) in self.parts.iter().zip(&self.weights) {
             let mut dw = gradient(weight.shape(), weight.dtype())?;
-            let mut db = part.bias.map(|_| gradient((1, weight.rows()), weight.dtype())).transpose()?;
+            let bias = part.bias.filter(|k| grads.wants(*k));
+            let mut db = bias.map(|_| gradient((1, weight.rows()), weight.dtype())).transpose()?;
             device.backend().linear_dw(&self.x, &dy, part.first, &mut dw, db.as_mut())?;
             grads.put(part.weight, dw)?;
-            if let (Some(k), Some(db)) = (part.bias, db) {
+            if let (Some(k), Some(db)) = (bias, db) {
                 grads.put(k, db)?;
             }
         }
@@ -175,6 +176,34 @@ mod tests {
     use crate::device::Device;
     use crate::dry::tests::takes_as_much;
     use crate::gradcheck::{check, numbers};
+
+    #[test]
+    fn a_bias_without_effect_gets_zeros_and_changes_no_other_gradient() {
+        let device = Device::cpu();
+        let run = |without_effect: bool| {
+            let (weight, bias) = (parameter(&device, "weight", 3, 4), parameter(&device, "bias", 1, 3));
+            if without_effect {
+                bias.set_without_effect();
+            }
+            let layer = Affine { weight: Rc::clone(&weight), bias: Some(Rc::clone(&bias)) };
+            let mut tape = Tape::new(&device);
+            let x = tape.leaf(device.upload(5, 4, &numbers(1, 20), Tag::Activations).unwrap());
+            let y = linear(&mut tape, &x, &[layer], Activation::None, DType::F64).unwrap();
+            let dy = device.upload(5, 3, &numbers(2, 15), Tag::Activations).unwrap();
+            let mut heard = Vec::new();
+            let dx = tape.backward(vec![(y, dy)], &[&x], |p| {
+                heard.push(p.name().to_string());
+                Ok(())
+            });
+            let of = |m: Option<Matrix>| m.unwrap().to_vec::<f64>().unwrap();
+            assert_eq!(heard, ["bias", "weight"], "a sum over ranks needs both");
+            (of(dx.unwrap().remove(0)), of(weight.take_grad()), of(bias.take_grad()))
+        };
+        let (seen, unseen) = (run(false), run(true));
+        assert_eq!((&seen.0, &seen.1), (&unseen.0, &unseen.1));
+        assert!(seen.2.iter().all(|g| *g != 0.0));
+        assert_eq!(unseen.2, [0.0; 3]);
+    }
 
     fn parameter(device: &Device, name: &str, rows: usize, cols: usize) -> Rc<Parameter> {
         let values = numbers(name.len() as u64 + 7, rows * cols);
