@@ -43,6 +43,8 @@ def cases(_seed: int) -> list[Case]:
             found.append(Case(f"outputs/{verb}-{kind}", functools.partial(folder_one, verb, kind)))
         found.append(Case(f"outputs/{verb}-full-disk", functools.partial(full_disk, FOLDERS[verb], "target")))
         found.append(Case(f"outputs/{verb}-limited", functools.partial(limited, FOLDERS[verb])))
+    for kind in ("fifo", "null", "full", "link", "dangling", "existing", "folder", "parent-file", "parent-missing"):
+        found.append(Case(f"outputs/log-{kind}", functools.partial(log_one, kind)))
     found.append(Case("outputs/stdout-full", stdout_full))
     found.append(Case("outputs/stdout-closed", stdout_closed))
     found.append(Case("outputs/run-full-disk-resumed", run_on_full_disk))
@@ -96,12 +98,8 @@ def file_one(verb, kind, room: Room):
     furnish(room)
     name = target(verb)
     to = place(room, kind, name)
-    before, reader, got = os.lstat(room / name) if os.path.lexists(room / name) else None, None, []
-    if kind == "fifo":
-        # Somebody who reads, as in `graphweft predict run -o >(…)`, without whom a writer would wait.
-        end = os.open(room / name, os.O_RDONLY | os.O_NONBLOCK)
-        reader = threading.Thread(target=drain, args=(end, got), daemon=True)
-        reader.start()
+    before, got = os.lstat(room / name) if os.path.lexists(room / name) else None, []
+    reader = read_along(room / name, got) if kind == "fifo" else None
     want = {"null": {0, 2}, "fifo": {0, 2}, "link": {0, 2}, "dangling": {0, 1, 2}, "existing": {0, 2}, "full": {1, 2}}
     ended = room.run(*FILES[verb](to), want=want.get(kind, {1, 2, 3}), any_name=[to.split("/")[0], "svg", "npy", "csv"])
     if before is not None:
@@ -121,6 +119,13 @@ def file_one(verb, kind, room: Room):
         raise Failed(f"exit 0, but nothing was written to {kept[kind]}")
 
 
+def read_along(fifo: Path, got: list) -> threading.Thread:
+    """Somebody who reads, as in `graphweft predict run -o >(…)`, without whom a writer would wait."""
+    reader = threading.Thread(target=drain, args=(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK), got), daemon=True)
+    reader.start()
+    return reader
+
+
 def drain(end: int, got: list) -> None:
     """Reads what comes; ends when the other side has closed, or nobody has come for a while."""
     for _ in range(200):
@@ -132,6 +137,24 @@ def drain(end: int, got: list) -> None:
             pass
         time.sleep(0.01)
     os.close(end)
+
+
+def log_one(kind, room: Room):
+    """A log is added to what there is. Where it cannot be written that is said at once, not after the run."""
+    furnish(room)
+    to = place(room, kind)
+    reader = read_along(room / "target", []) if kind == "fifo" else None
+    want = {"fifo": {0, 2}, "full": {0, 1}, "null": {0, 2}, "link": {0, 2}, "dangling": {0, 2}, "existing": 0}
+    before = os.lstat(room / "target") if os.path.lexists(room / "target") else None
+    ended = room.run(*FOLDERS["train"]("out"), "--log", to, want=want.get(kind, {1, 2, 3}), any_name=[to, "log"])
+    if reader:
+        reader.join()
+    if before and stat.S_IFMT(before.st_mode) != stat.S_IFMT(os.lstat(room / "target").st_mode):
+        raise Failed(f"the {kind} was replaced by another kind of file")
+    if kind in ("link", "existing") and not (room / "target").read_bytes().startswith(BYTES):
+        raise Failed("what was in the file is gone")
+    if ended.code != 0 and kind != "full":
+        room.absent("out")
 
 
 def folder_one(verb, kind, room: Room):
