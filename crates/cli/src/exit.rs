@@ -52,7 +52,10 @@ fn of_training(error: &Training) -> u8 {
         Training::OutOfMemory { lacked, .. } => of_tensor(lacked),
         Training::RankLost { lost, .. } => of_ranks(lost),
         Training::Echo(e) => of_training(e),
-        Training::NotFinite { .. } | Training::Diverged { .. } => FAILURE,
+        Training::NotFinite { .. }
+        | Training::NotScored { .. }
+        | Training::NotPredicted { .. }
+        | Training::Diverged { .. } => FAILURE,
         Training::Plan(e) => of_planning(e),
     }
 }

@@ -13,12 +13,14 @@ use graphweft_train::Stop;
 use graphweft_train::config::{self, Choice as Strategies, Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::emulation::Emulation;
+use graphweft_train::run_dir::launch::Launch;
 use graphweft_train::session::{self, Session, Start, absolute};
 use graphweft_train::world::World;
 
 use crate::device::Choice;
 use crate::ranks::{self, Spread};
 use crate::ui::Ui;
+use crate::version::VERSION;
 use report::Report;
 use watch::Watch;
 
@@ -179,7 +181,8 @@ fn train(job: Job<'_>, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let dir = output.map_or_else(new, Path::to_path_buf);
 
     let watch = Arc::new(Watch::new(ui.clone()));
-    let session = Session { world, data: Arc::clone(&data), start, observer: watch.clone(), stop };
+    let launch = Launch::of_this_process(VERSION);
+    let session = Session { world, data: Arc::clone(&data), start, launch, observer: watch.clone(), stop };
     let summary = session.train(config.clone(), &dir)?;
     let floor = match floor(config)? {
         Some(config) => {

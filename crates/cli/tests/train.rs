@@ -36,7 +36,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             let name = path.file_name().unwrap().to_str().unwrap().to_string();
             if path.is_dir() {
                 folders.push(path);
-            } else if name != "trace.json" && !name.starts_with("events.") {
+            } else if !["trace.json", "times.jsonl", "run.json"].contains(&&*name) && !name.starts_with("events.") {
                 all.insert(path.strip_prefix(dir).unwrap().into(), program::without_times(&path));
             }
         }
@@ -124,6 +124,86 @@ fn eval_and_predict_find_what_training_found() {
     assert!(message.contains("features per node: the model is for 8, sbm:90:4:6:f=9 has 9"), "{message}");
     let message = scratch.error(3, &["eval", &scratch.path("")]);
     assert!(message.contains("neither a run directory"), "{message}");
+}
+
+#[test]
+fn predictions_are_written_as_csv_with_the_ids_of_the_source() {
+    let scratch = Scratch::new();
+    let (folder, run, out) = (scratch.path("g"), scratch.path("run"), scratch.path("p.csv"));
+    scratch.json(&["generate", "sbm:60:4:6:f=8", "-o", &folder]);
+    let ids: Vec<i64> = (0..60).map(|k| 1000 - 7 * k).collect();
+    graphweft_graph::npy::write_npy(format!("{folder}/node_id.npy"), &[], &ids).unwrap();
+    scratch.json(&["train", "--data", &folder, "--model", "mlp", "train.epochs=3", "-o", &run]);
+    let lines = |args: &[&str]| -> Vec<Vec<String>> {
+        let json = scratch.json(&[&["predict", &run], args].concat());
+        let text = fs::read_to_string(json["path"].as_str().unwrap()).unwrap();
+        text.lines().map(|line| line.split(',').map(String::from).collect()).collect()
+    };
+    let probabilities = lines(&["-o", &out, "--what", "probabilities"]);
+    assert_eq!(probabilities[0].join(","), "node,probability_0,probability_1,probability_2,probability_3");
+    let labels = lines(&["-o", &scratch.path("labels"), "--format", "csv", "--what", "labels"]);
+    assert_eq!((labels[0].join(","), labels.len()), ("node,label".into(), 61));
+    for ((p, label), id) in probabilities[1..].iter().zip(&labels[1..]).zip(&ids) {
+        assert_eq!((&p[0], &label[0]), (&id.to_string(), &id.to_string()));
+        let p: Vec<f64> = p[1..].iter().map(|p| p.parse().unwrap()).collect();
+        assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-5, "{p:?}");
+        let most = p[label[1].parse::<usize>().unwrap()];
+        assert!(p.iter().all(|p| *p <= most));
+    }
+    assert_eq!(lines(&["-o", &out])[0][1], "logit_0");
+    // Written anew, not added to; and an id for each node, or none.
+    graphweft_graph::npy::write_npy(format!("{folder}/node_id.npy"), &[], &ids[1..]).unwrap();
+    assert!(scratch.error(3, &["predict", &run, "-o", &out]).contains("node_id.npy"));
+}
+
+#[test]
+fn eval_and_predict_take_all_seeds_of_a_run() {
+    let scratch = Scratch::new();
+    let (run, out) = (scratch.path("run"), scratch.path("p.csv"));
+    let trained = scratch.json(&train(&["train.epochs=12", "--seeds", "3", "-o", &run]));
+    let scored = scratch.json(&["eval", &run]);
+    let close = |a: &serde_json::Value, b: &serde_json::Value| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-9;
+    for key in ["valid", "test", "valid_std", "test_std"] {
+        assert!(close(&trained[key], &scored[key]), "{key}: {scored}");
+    }
+    for (a, b) in trained["seeds"].as_array().unwrap().iter().zip(scored["seeds"].as_array().unwrap()) {
+        assert!(a["seed"] == b["seed"] && a["test"] == b["test"], "{scored}");
+    }
+    let text = String::from_utf8(scratch.run(&["eval", &run]).stdout).unwrap();
+    assert!(text.contains("3 seeds") && text.contains(" ± "), "{text}");
+    let written = scratch.json(&["predict", &run, "-o", &out]);
+    assert_eq!((written["seeds"].as_u64(), written["what"].as_str()), (Some(3), Some("probabilities")));
+    assert!(fs::read_to_string(&out).unwrap().starts_with("node,probability_0,"));
+    assert!(scratch.error(2, &["predict", &run, "-o", &out, "--what", "logits"]).contains("3 seeds"));
+}
+
+#[test]
+fn what_is_not_finite_exits_with_1_and_a_damaged_model_with_3() {
+    let scratch = Scratch::new();
+    let (folder, run, out) = (scratch.path("g"), scratch.path("run"), scratch.path("p.npy"));
+    scratch.json(&["generate", "sbm:60:4:6:f=8", "-o", &folder]);
+    let plain = ["--model", "mlp", "model.hidden=16", "train.epochs=2"];
+    scratch.json(&[&["train", "--data", &folder, "-o", &run], &plain[..]].concat());
+    let extreme = scratch.path("extreme");
+    scratch.json(&["generate", "sbm:60:4:6:f=8", "-o", &extreme]);
+    graphweft_graph::npy::write_npy(format!("{extreme}/feat.npy"), &[8], &[3e38f32; 60 * 8]).unwrap();
+    assert!(scratch.error(1, &["eval", &run, "--data", &extreme]).contains("not finite"));
+    let message = scratch.error(1, &["predict", &run, "--data", &extreme, "-o", &out]);
+    assert!(message.contains("node 0") && message.contains("remedy"), "{message}");
+    assert!(!Path::new(&out).exists());
+    let model = format!("{run}/model.safetensors");
+    let mut bytes = fs::read(&model).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&model, bytes).unwrap();
+    for args in [&["eval", &run][..], &["predict", &run, "-o", &out], &["eval", &model]] {
+        assert!(scratch.error(3, args).contains(&model), "{args:?}");
+    }
+    // Who ran it, with what.
+    let starts: serde_json::Value = serde_json::from_slice(&fs::read(format!("{run}/run.json")).unwrap()).unwrap();
+    let command = starts[0]["command"].as_array().unwrap();
+    assert!(command.iter().any(|arg| arg == "model.hidden=16"), "{starts}");
+    assert!(starts[0]["version"].as_str().unwrap().starts_with(env!("CARGO_PKG_VERSION")), "{starts}");
 }
 
 #[test]

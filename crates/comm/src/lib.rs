@@ -76,5 +76,5 @@ pub use communicator::{Communicator, Label, Message, Pending, Traffic};
 pub use error::{Error, Result};
 pub use faulty::{Fault, Faulty};
 pub use launcher::Launcher;
-pub use metered::{Account, Count, Counts, Metered};
+pub use metered::{Account, Count, Counts, Exchange, Metered};
 pub use view::{Gpu, Place, Type, View};

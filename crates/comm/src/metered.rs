@@ -1,9 +1,10 @@
-//! What was sent, by purpose.
+//! What was sent, by purpose; and, where somebody wants to know, when.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use std::time::Instant;
 
 use crate::communicator::{Communicator, Label, Message, Pending};
 use crate::error::Result;
@@ -51,19 +52,81 @@ impl fmt::Display for Counts {
     }
 }
 
+/// One exchange with other ranks, by the clock of the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange {
+    /// What it was for.
+    pub label: Label,
+    /// When it began.
+    pub posted: Instant,
+    /// When its rank had nothing else to do.
+    pub waiting: Instant,
+    /// When it was over.
+    pub over: Instant,
+    /// Bytes to other ranks.
+    pub sent: u64,
+    /// Bytes from other ranks.
+    pub received: u64,
+}
+
 /// A rank's account, shared by all groups that were split from a [`Metered`] communicator.
 #[derive(Clone, Debug, Default)]
-pub struct Account(Rc<RefCell<Counts>>);
+pub struct Account {
+    counts: Rc<RefCell<Counts>>,
+    noted: Rc<RefCell<Noted>>,
+}
+
+/// Exchanges, and how many more are noted.
+#[derive(Debug, Default)]
+struct Noted {
+    room: usize,
+    all: Vec<Exchange>,
+}
 
 impl Account {
     /// What was sent since the last reset.
     pub fn snapshot(&self) -> Counts {
-        self.0.borrow().clone()
+        self.counts.borrow().clone()
     }
 
     /// Starts again from nothing.
     pub fn reset(&self) {
-        self.0.borrow_mut().0.clear();
+        self.counts.borrow_mut().0.clear();
+    }
+
+    /// From now on, notes exchanges with other ranks, so many at most.
+    pub fn note(&self, most: usize) {
+        self.noted.borrow_mut().room = most;
+    }
+
+    /// Those that were over since the last time, in the order in which they were.
+    pub fn take_noted(&self) -> Vec<Exchange> {
+        std::mem::take(&mut self.noted.borrow_mut().all)
+    }
+
+    /// Whether there is room for one more, which it then takes.
+    fn has_room(&self) -> bool {
+        let room = &mut self.noted.borrow_mut().room;
+        let has = *room > 0;
+        *room -= usize::from(has);
+        has
+    }
+}
+
+/// An exchange under way that is noted when it is over.
+struct Watched {
+    pending: Box<dyn Pending>,
+    noted: Rc<RefCell<Noted>>,
+    exchange: Exchange,
+}
+
+impl Pending for Watched {
+    fn wait(self: Box<Self>) -> Result<()> {
+        let Self { pending, noted, exchange } = *self;
+        let waiting = Instant::now();
+        pending.wait()?;
+        noted.borrow_mut().all.push(Exchange { waiting, over: Instant::now(), ..exchange });
+        Ok(())
     }
 }
 
@@ -99,16 +162,26 @@ impl Communicator for Metered {
     }
 
     unsafe fn post(&self, label: Label, sends: &[Message], receives: &[Message]) -> Result<Box<dyn Pending>> {
+        let posted = Instant::now();
         // SAFETY: as promised by the caller.
         let pending = unsafe { self.inner.post(label, sends, receives) }?;
-        let mut others = sends.iter().filter(|m| m.peer != self.rank()).peekable();
-        if others.peek().is_some() {
-            let mut counts = self.account.0.borrow_mut();
+        let own = self.rank();
+        let others = |messages: &[Message]| -> (usize, u64) {
+            let bytes = messages.iter().filter(|m| m.peer != own).map(|m| m.view.bytes as u64);
+            (bytes.clone().count(), bytes.sum())
+        };
+        let ((to, sent), (from, received)) = (others(sends), others(receives));
+        if to > 0 {
+            let mut counts = self.account.counts.borrow_mut();
             let count = counts.0.entry(label).or_default();
             count.calls += 1;
-            count.bytes += others.map(|m| m.view.bytes as u64).sum::<u64>();
+            count.bytes += sent;
         }
-        Ok(pending)
+        if to + from == 0 || !self.account.has_room() {
+            return Ok(pending);
+        }
+        let exchange = Exchange { label, posted, waiting: posted, over: posted, sent, received };
+        Ok(Box::new(Watched { pending, noted: Rc::clone(&self.account.noted), exchange }))
     }
 
     fn added(&self, to: View, pieces: usize) {
@@ -129,6 +202,46 @@ mod tests {
 
     const SUM: Label = Label { op: "gradients", traffic: Traffic::Gradients, layer: 3 };
     const ROWS: Label = Label { op: "attend", traffic: Traffic::Rows, layer: 1 };
+
+    #[test]
+    fn exchanges_with_others_are_noted_as_long_as_there_is_room() {
+        let options = threads::Options { ranks: 2, threads: 1, deadline: Duration::from_secs(20) };
+        let noted = threads::run(options, |comm| {
+            let metered = Metered::new(comm);
+            let account = metered.account();
+            metered.barrier(ROWS)?;
+            let before = account.take_noted().len();
+            account.note(3);
+            let (mut mine, mut theirs) = ([1u8; 5], [0u8; 5]);
+            let (view, room) = (View::host_mut(&mut mine, Type::Bytes), View::host_mut(&mut theirs, Type::Bytes));
+            let peer = 1 - metered.rank();
+            let mut all = Vec::new();
+            for _ in 0..2 {
+                let (to, from) = ([Message { peer, view }], [Message { peer, view: room }]);
+                // SAFETY: the arrays outlive the exchange and nothing else touches them.
+                unsafe { metered.post(SUM, &to, &from)?.wait()? };
+                all.extend(account.take_noted());
+            }
+            // Nothing goes to another rank.
+            let own = [Message { peer: metered.rank(), view: view.part(0, 2) }];
+            let to_own = [Message { peer: metered.rank(), view: room.part(0, 2) }];
+            // SAFETY: as above.
+            unsafe { metered.post(ROWS, &own, &to_own)?.wait()? };
+            metered.barrier(ROWS)?;
+            metered.barrier(ROWS)?;
+            all.extend(account.take_noted());
+            Ok::<_, crate::Error>((before, all))
+        })
+        .unwrap();
+        for (before, all) in noted {
+            assert_eq!((before, all.len()), (0, 3), "what is asked for, and no more");
+            for exchange in &all[..2] {
+                assert_eq!((exchange.label, exchange.sent, exchange.received), (SUM, 5, 5));
+                assert!(exchange.posted <= exchange.waiting && exchange.waiting <= exchange.over);
+            }
+            assert_eq!(all[2].label, ROWS);
+        }
+    }
 
     #[test]
     fn only_what_others_get_counts_and_groups_share_the_account() {

@@ -72,6 +72,11 @@ pub struct Scores {
 }
 
 impl Scores {
+    /// Where nothing could be scored.
+    pub fn none(epoch: u64) -> Self {
+        Self { epoch, train: f64::NAN, valid: f64::NAN, test: f64::NAN, valid_loss: f64::NAN }
+    }
+
     /// Whether validation is better than it was, for those who wait for that.
     pub fn improves_on(&self, other: &Self) -> bool {
         self.valid > other.valid || other.valid.is_nan()

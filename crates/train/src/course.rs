@@ -11,13 +11,14 @@ use graphweft_parallel::Strategy;
 use crate::checkpoint::{Scores, Tensors};
 use crate::config::Config;
 use crate::data::Data;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::isolated::{Pieces, is_out_of_core};
 use crate::layer_wise::{LayerWise, Scored};
 use crate::learner::{Learner, Phases, Report};
 use crate::metrics::Metric;
 use crate::pipeline::{Plant, Stage};
 use crate::plan::Plan;
+use crate::predictions::{NodeIds, Output, Task};
 use crate::rank::Rank;
 use crate::run_dir::RunDir;
 use crate::shard::{Lesson, Shard};
@@ -137,8 +138,15 @@ impl Course {
         }
     }
 
-    /// The scores of all three parts.
+    /// The scores of all three parts. A model that gives no numbers has none: training stops by itself if it does not recover.
     pub(crate) fn evaluate(&mut self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
+        match self.examine(learner, metric, epoch) {
+            Err(Error::NotScored { .. }) => Ok(Scores::none(epoch)),
+            scores => scores,
+        }
+    }
+
+    fn examine(&mut self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
         match &mut self.0 {
             Kind::Whole(Whole { shard, lesson }) | Kind::Pieces(_, Whole { shard, lesson }) => {
                 learner.evaluate(shard, lesson, metric, epoch)
@@ -157,13 +165,17 @@ impl Course {
             Kind::Whole(Whole { shard, .. }) | Kind::Pieces(_, Whole { shard, .. }) => {
                 let logits = learner.logits(shard)?;
                 match (shard.collect(&logits)?, dir) {
-                    (Some(rows), Some(dir)) => dir.predictions(&rows, logits.cols()),
+                    (Some(rows), Some(dir)) => dir.predictions(rows, logits.cols()),
                     _ => Ok(()),
                 }
             }
             Kind::Stage(stage) => stage.predict(learner, dir),
             Kind::OutOfCore(_, rows, _) => {
-                dir.map_or(Ok(()), |dir| rows.predict(learner, Some(epoch), &dir.predictions_path()))
+                let Some(dir) = dir else { return Ok(()) };
+                let to = Output::logits(&dir.predictions_path());
+                rows.predict(learner, Some(epoch), |cols, lots| {
+                    to.write_logits(cols, Task::Class, &NodeIds::Places, lots)
+                })
             }
         }
     }

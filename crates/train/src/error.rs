@@ -28,6 +28,18 @@ pub enum Error {
         /// The first layer whose output is not finite, or the parameter whose gradient is not.
         place: String,
     },
+    /// A model that gives no numbers for nodes that it is scored on.
+    #[error("the logits of {nodes} nodes of the split are not finite, so there is no score\n  remedy: {NOT_FINITE}")]
+    NotScored {
+        /// How many.
+        nodes: u64,
+    },
+    /// A model that gives no numbers for nodes that it was asked about. Only the rank that writes comes to this.
+    #[error("the logits of node {node} are not finite, so no predictions are written\n  remedy: {NOT_FINITE}")]
+    NotPredicted {
+        /// The first, as the dataset has it.
+        node: u64,
+    },
     /// An approximate strategy has gone its own way, and was told to stop then.
     #[error(
         "epoch {epoch}: {seen}\n  remedy: take an exact strategy, lower pipeline.refresh_every or pipeline.chunks, or go on \
@@ -102,6 +114,10 @@ fn go_on(checkpoint: Option<&Path>) -> String {
     }
 }
 
+/// What helps where a model that is made of numbers gives none.
+const NOT_FINITE: &str = "look for extreme features; if there are none, train again with a lower train.lr, or use an earlier \
+                          checkpoint";
+
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -113,7 +129,7 @@ impl Error {
 
     /// Whether every rank comes to this error at the same place, so that none is lost by it.
     pub fn is_agreed(&self) -> bool {
-        matches!(self, Self::NotFinite { .. } | Self::Diverged { .. } | Self::Stopped { .. })
+        matches!(self, Self::NotFinite { .. } | Self::NotScored { .. } | Self::Diverged { .. } | Self::Stopped { .. })
     }
 
     /// What ranks could not agree on, if that is what this is.

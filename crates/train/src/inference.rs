@@ -19,8 +19,9 @@ use crate::layer_wise::LayerWise;
 use crate::learner::Learner;
 use crate::metrics::Metric;
 use crate::plan::Plan;
+use crate::predictions::{NodeIds, Output, Task, What, check_logits};
 use crate::rank::Rank;
-use crate::run_dir::{RunDir, check_target, write_predictions};
+use crate::run_dir::{RunDir, check_target};
 use crate::shard::{Lesson, Shard};
 use crate::world::World;
 use fit::Made;
@@ -34,6 +35,38 @@ pub struct Trained {
     pub model: Tensors,
     /// The file or folder they came from.
     pub source: PathBuf,
+    /// The file that has the parameters.
+    file: PathBuf,
+    /// What it was trained to tell, where that is known.
+    task: Option<Task>,
+}
+
+/// What was found of a model.
+struct Found {
+    source: PathBuf,
+    /// Its settings, and where they are.
+    text: String,
+    config: PathBuf,
+    /// Its parameters, and where they are.
+    model: Tensors,
+    file: PathBuf,
+    task: Option<Task>,
+}
+
+impl Found {
+    /// A checkpoint: its own epoch.
+    fn in_checkpoint(path: &Path, checkpoint: Checkpoint) -> Self {
+        let (config, file) = (path.join("config.toml"), path.join("model.safetensors"));
+        let (text, model) = (checkpoint.config, checkpoint.model);
+        Self { source: path.to_path_buf(), text, config, model, file, task: None }
+    }
+
+    /// The best epoch so far.
+    fn best_in(path: &Path, mut checkpoint: Checkpoint) -> Self {
+        let best = std::mem::take(&mut checkpoint.best);
+        let found = Self::in_checkpoint(path, checkpoint);
+        if best.is_empty() { found } else { Self { model: best, file: path.join("best.safetensors"), ..found } }
+    }
 }
 
 impl Trained {
@@ -43,51 +76,81 @@ impl Trained {
     /// # Errors
     /// If it is none of these, or damaged.
     pub fn open(path: &Path, config: Option<&Path>) -> Result<Self> {
-        let (source, text, model) = if path.is_file() {
-            let beside = path.with_file_name("config.toml");
-            let remedy = "name its configuration with --config";
-            let from = config.unwrap_or(&beside);
-            let text = std::fs::read_to_string(from).map_err(|e| Bad::bad(from, "config", e.to_string(), remedy))?;
-            (path.to_path_buf(), text, Tensors::read(path)?)
+        let found = if path.is_file() {
+            Self::of_file(path, config)?
         } else if path.join("manifest.sha256").exists() {
-            let checkpoint = Checkpoint::read(path)?;
-            (path.to_path_buf(), checkpoint.config, checkpoint.model)
+            Found::in_checkpoint(path, Checkpoint::read(path)?)
         } else {
-            Self::of_run(path)?
+            Self::of_run(path, config)?
         };
         let draft = match config {
             Some(config) => Draft::read(config)?,
-            None => Draft::parse(&text, &source)?,
+            None => Draft::parse(&found.text, &found.config)?,
         };
-        Ok(Self { config: draft.finish()?, model, source })
+        found.model.check_finite(&found.file)?;
+        let Found { source, model, file, task, .. } = found;
+        Ok(Self { config: draft.finish()?, model, source, file, task })
+    }
+
+    /// The same for a run with several seeds: one for each that has begun, in their order.
+    ///
+    /// # Errors
+    /// As [`Trained::open`], of any of them.
+    pub fn open_all(path: &Path, config: Option<&Path>) -> Result<Vec<Self>> {
+        let seeds = RunDir::seeds(path);
+        if seeds.is_empty() {
+            return Ok(vec![Self::open(path, config)?]);
+        }
+        seeds.iter().map(|seed| Self::open(seed, config)).collect()
+    }
+
+    /// A safetensors file, of a run or from elsewhere.
+    fn of_file(path: &Path, config: Option<&Path>) -> Result<Found> {
+        let beside = path.with_file_name("config.toml");
+        let remedy = "name its configuration with --config";
+        let from = config.unwrap_or(&beside);
+        let text = std::fs::read_to_string(from).map_err(|e| Bad::bad(from, "config", e.to_string(), remedy))?;
+        let bytes = std::fs::read(path).map_err(|e| Bad::unreadable(path, "file", &e))?;
+        let folder = path.parent().filter(|_| path.ends_with("model.safetensors")).unwrap_or(Path::new(""));
+        let ended = RunDir::config(folder).map_or(Ok(None), |_| RunDir::ended(folder))?;
+        ended.as_ref().map_or(Ok(()), |ended| ended.verify(path, &bytes))?;
+        Ok(Found {
+            source: path.to_path_buf(),
+            text,
+            config: from.to_path_buf(),
+            model: Tensors::decode(path, &bytes)?,
+            file: path.to_path_buf(),
+            task: ended.and_then(|ended| ended.task),
+        })
     }
 
     /// The best epoch of a run that is over, or so far.
-    fn of_run(path: &Path) -> Result<(PathBuf, String, Tensors)> {
-        let (file, config) = (path.join("model.safetensors"), RunDir::config(path));
-        let ended = file.exists().then_some(config).flatten();
+    fn of_run(path: &Path, given: Option<&Path>) -> Result<Found> {
+        let (file, config) = (path.join("model.safetensors"), path.join("config.toml"));
+        let whole = RunDir::config(path).is_some() || given.is_some();
         // A run that goes on has left behind the model with which it ended before.
-        let goes_on = ended.is_none() || !RunDir::is_over(path);
-        let newest = || Ok::<_, Error>(Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.whole()?);
-        if let Some((from, checkpoint)) = if goes_on { newest()? } else { None } {
-            let best = if checkpoint.best.is_empty() { checkpoint.model } else { checkpoint.best };
-            return Ok((from, checkpoint.config, best));
+        if !(file.exists() && whole && RunDir::is_over(path)) {
+            let newest = Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.whole()?;
+            if let Some((from, checkpoint)) = newest {
+                return Ok(Found::best_in(&from, checkpoint));
+            }
         }
-        if let Some(config) = ended {
-            let model = Tensors::read(&file)?;
-            return Ok((file, config, model));
+        if file.exists() && whole {
+            return Self::of_file(&file, given);
         }
-        let (problem, remedy) = if path.join("result.json").exists() {
-            (
-                "this run has several seeds, each with a model of its own",
-                "name the folder of one of them, e.g. seed-0 inside it",
-            )
+        let neither = "this is neither a run directory, a checkpoint nor a safetensors file";
+        Err(if !RunDir::seeds(path).is_empty() {
+            let remedy = "name the folder of one of them, e.g. seed-0 inside it";
+            Bad::bad(path, "model", "this run has several seeds, each with a model of its own", remedy).into()
         } else if RunDir::config(path).is_some() {
-            ("this run has no checkpoint yet", "wait for one; run.checkpoint_every says how often there is one")
+            let remedy = "wait for one; run.checkpoint_every says how often there is one";
+            Bad::bad(path, "model", "this run has no checkpoint yet", remedy).into()
+        } else if config.exists() {
+            let remedy = "copy it again, or name the settings of the run with --config";
+            Bad::bad(config, "config", "it is cut short", remedy).into()
         } else {
-            ("this is neither a run directory, a checkpoint nor a safetensors file", "check the path")
-        };
-        Err(Bad::bad(path, "model", problem, remedy).into())
+            Bad::bad(path, "model", neither, "check the path").into()
+        })
     }
 
     /// Scores on the split that the configuration names, or the obvious one.
@@ -122,6 +185,9 @@ impl Trained {
     }
 
     /// Logits of all nodes, row by row in original ids, and their columns; nothing in a process that does not lead.
+    ///
+    /// # Errors
+    /// [`Error::NotPredicted`] if one is not finite.
     pub fn predict(
         self: &Arc<Self>,
         world: &World,
@@ -137,34 +203,106 @@ impl Trained {
         data: &Arc<Data>,
         progress: &dyn Progress,
     ) -> Result<Option<(Vec<f32>, usize)>> {
-        self.on_ranks(world, data, progress, |trained, shard| {
-            let logits = trained.learner(&shard.rank, shard.shape)?.logits(shard)?;
-            Ok(shard.collect(&logits)?.map(|rows| (rows, logits.cols())))
-        })
+        let found = match self.in_chunks(world, data, progress)? {
+            Some(chunks) => self.in_blocks(world, data, chunks, |rows, learner| {
+                rows.predict(learner, None, |cols, lots| {
+                    let mut all = Vec::new();
+                    for lot in lots {
+                        all.extend(lot?);
+                    }
+                    Ok(Some((all, cols)))
+                })
+            })?,
+            None => self.on_ranks(world, data, progress, |trained, shard| {
+                let logits = trained.learner(&shard.rank, shard.shape)?.logits(shard)?;
+                Ok(shard.collect(&logits)?.map(|rows| (rows, logits.cols())))
+            })?,
+        };
+        found.as_ref().map_or(Ok(()), |(rows, cols)| check_logits(rows, *cols))?;
+        Ok(found)
     }
 
-    /// Writes the logits of all nodes to `path`, a row each in original ids, and gives their columns; nothing in a process that
-    /// does not lead.
+    /// Writes what the model says of all nodes, and gives how many classes or labels there are; nothing in a process that does
+    /// not lead.
     pub fn write_predictions(
         self: &Arc<Self>,
         world: &World,
         data: &Arc<Data>,
         progress: &dyn Progress,
-        path: &Path,
+        output: &Output,
     ) -> Result<Option<usize>> {
         let data = &self.fitted(data)?;
-        // Before anything is computed; only the process that leads sees the disk it will write to.
-        if let Err(e) = if world.leads() { check_target(path) } else { Ok(()) } {
-            return Plan::share(world, Some(Err(e))).and(Err(Error::Refused));
-        }
+        let ids = self.prepared(world, data, output)?;
+        let task = self.task(data);
         if let Some(chunks) = self.in_chunks(world, data, progress)? {
-            let path = path.to_path_buf();
-            self.in_blocks(world, data, chunks, move |rows, learner| rows.predict(learner, None, &path))?;
+            let output = output.clone();
+            self.in_blocks(world, data, chunks, move |rows, learner| {
+                rows.predict(learner, None, |cols, lots| output.write_logits(cols, task, &ids, lots))
+            })?;
             return Ok(Some(data.classes));
         }
         let Some((rows, cols)) = self.logits(world, data, progress)? else { return Ok(None) };
-        write_predictions(path, &rows, cols)?;
+        output.write_logits(cols, task, &ids, std::iter::once(Ok(rows)))?;
         Ok(Some(cols))
+    }
+
+    /// The same for several models, whose probabilities are averaged.
+    ///
+    /// # Errors
+    /// Also if logits are asked for: those of different models are not on one scale.
+    pub fn write_together(
+        all: &[Arc<Self>],
+        world: &World,
+        data: &Arc<Data>,
+        progress: &dyn Progress,
+        output: &Output,
+    ) -> Result<Option<usize>> {
+        let first = match all {
+            [] => return Ok(None),
+            [only] => return only.write_predictions(world, data, progress, output),
+            [first, ..] => first,
+        };
+        if output.what == What::Logits {
+            let what = format!("logits of {} seeds are not on one scale, so there is no mean of them", all.len());
+            let remedy = "ask for --what probabilities or labels, or name the folder of one seed";
+            return Err(Bad::request(what, remedy).into());
+        }
+        let fitted = first.fitted(data)?;
+        let ids = first.prepared(world, &fitted, output)?;
+        let task = first.task(&fitted);
+        let mut mean: Vec<f64> = Vec::new();
+        let mut width = None;
+        for trained in all {
+            let Some((mut rows, cols)) = trained.predict(world, data, progress)? else { continue };
+            task.to_probabilities(&mut rows, cols);
+            mean.resize(rows.len(), 0.0);
+            mean.iter_mut().zip(&rows).for_each(|(sum, p)| *sum += f64::from(*p) / all.len() as f64);
+            width = Some(cols);
+        }
+        let Some(cols) = width else { return Ok(None) };
+        let mean: Vec<f32> = mean.into_iter().map(|p| p as f32).collect();
+        output.write(cols, task, &ids, std::iter::once(Ok(mean)))?;
+        Ok(Some(cols))
+    }
+
+    /// Looks, before anything is computed, whether it can be written, and whose ids nodes have.
+    fn prepared(&self, world: &World, data: &Data, output: &Output) -> Result<NodeIds> {
+        // Only the process that leads sees the disk it will write to.
+        let look = || {
+            check_target(&output.path)?;
+            NodeIds::of(self.config.data.path.as_ref().map(Path::new), data.graph.num_dst())
+        };
+        match if world.leads() { look() } else { Ok(NodeIds::Places) } {
+            Ok(ids) => Ok(ids),
+            Err(e) => Plan::share(world, Some(Err(e))).and(Err(Error::Refused)),
+        }
+    }
+
+    /// What the model was trained to tell: as its run says, or the labels of the data; where there are none, as it was scored.
+    fn task(&self, data: &Data) -> Task {
+        let ranked = matches!(self.config.train.metric, Some(Metric::RocAuc | Metric::AveragePrecision));
+        let scored = if ranked && data.classes != 2 { Task::Each } else { Task::Class };
+        self.task.or_else(|| data.target.as_ref().map(Task::from)).unwrap_or(scored)
     }
 
     /// The data as the model must see them: where they have no labels, the model knows how many classes there are.
@@ -177,7 +315,7 @@ impl Trained {
             let of = self.config.data.path.as_ref().or(self.config.data.graph.as_ref()).unwrap_or(&data.name);
             let problem = format!("the model is for {made}, {of} has {found}");
             let remedy = "name data like those it was trained on, or train another model on these";
-            Err(Bad::bad(&self.source, what, problem, remedy).into())
+            Err(Bad::bad(&self.file, what, problem, remedy).into())
         };
         if let Some(features) = made.features.filter(|made| *made != data.features.width()) {
             return differs("features per node", features, data.features.width());
@@ -232,7 +370,10 @@ impl Trained {
         // An optimizer that keeps nothing: it will not be used.
         (config.train.optimizer, config.train.momentum) = (OptimizerName::Sgd, 0.0);
         let learner = Learner::new(rank, shape, &config)?;
-        learner.load_model(&self.model)?;
+        learner.load_model(&self.model).map_err(|e| match e {
+            Error::Graph(Bad::Request { what, remedy }) => Bad::bad(&self.file, "tensors", what, remedy).into(),
+            other => other,
+        })?;
         Ok(learner)
     }
 }

@@ -29,7 +29,6 @@ use crate::learner::Learner;
 use crate::metrics::{Logits, Metric, Part, Scoring};
 use crate::rank::Rank;
 use crate::rows::{self, Rows};
-use crate::run_dir::write_predictions_in_lots;
 use crate::shard::{Shard, own_rows};
 use table::{Table, Writer};
 
@@ -123,9 +122,14 @@ impl LayerWise {
         Ok(scores)
     }
 
-    /// Writes the logits of all nodes, a row each in original ids. Those that were scored after epoch `scored` are not computed
-    /// again, if they are the last that were.
-    pub(crate) fn predict(&self, learner: &Learner, scored: Option<u64>, path: &Path) -> Result<()> {
+    /// Gives the logits of all nodes to `take`, row by row in original ids, lot by lot. Those that were scored after epoch `scored`
+    /// are not computed again, if they are the last that were.
+    pub(crate) fn predict<T>(
+        &self,
+        learner: &Learner,
+        scored: Option<u64>,
+        take: impl FnOnce(usize, &mut dyn Iterator<Item = Result<Vec<f32>>>) -> Result<T>,
+    ) -> Result<T> {
         let device = self.rank.device();
         let logits = match self.scored_last.take() {
             Some((epoch, logits)) if Some(epoch) == scored => logits,
@@ -134,11 +138,11 @@ impl LayerWise {
         let originals: Vec<i64> = (0..self.chunks.num_nodes() as i64).collect();
         let order = self.chunks.new_ids(&originals);
         drop(originals);
-        let lots = order.chunks(LOT).map(|lot| {
+        let mut lots = order.chunks(LOT).map(|lot| {
             let rows = logits.rows(device, lot)?;
             Ok(device.convert("predictions", &rows, DType::F32)?.to_vec::<f32>()?)
         });
-        write_predictions_in_lots(path, logits.cols(), lots)
+        take(logits.cols(), &mut lots)
     }
 
     /// The state after the last layer.

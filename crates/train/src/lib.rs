@@ -8,7 +8,7 @@
 //! * [`trainer`]: a run, from the first epoch to the last, and [`session`]: one run per seed, or going on with one;
 //! * `isolated`: learning from pieces of the graph, and `layer_wise`: exact logits of one that does not fit;
 //! * [`rehearsal`]: what a run would take, without computing; [`emulation`]: how long it would take elsewhere;
-//! * [`inference`]: using what was trained;
+//! * [`inference`]: using what was trained, [`predictions`]: what it says of every node, as a file;
 //! * [`schedule`], [`metrics`]: learning rates and scores;
 //! * [`checkpoint`]: what a run needs to go on, safe against power cuts and verified when read; [`fingerprint`]: which data it is for;
 //! * [`run_dir`]: where a run writes, with TensorBoard events, a trace and the training curve.
@@ -36,6 +36,7 @@ pub mod metrics;
 pub mod pipeline;
 pub mod plan;
 pub mod planner;
+pub mod predictions;
 pub mod rank;
 mod record;
 mod recorded;

@@ -93,6 +93,11 @@ impl Logits {
         &self.values[(row - self.rows.start) * self.cols..][..self.cols]
     }
 
+    /// Whether a row has only finite numbers.
+    fn is_finite(&self, row: usize) -> bool {
+        self.row(row).iter().all(|x| x.is_finite())
+    }
+
     /// Columns.
     pub fn cols(&self) -> usize {
         self.cols
@@ -168,6 +173,9 @@ impl Scoring<'_> {
     }
 
     /// The scores of train, valid and test, after an epoch.
+    ///
+    /// # Errors
+    /// [`Error::NotScored`], on all ranks, if logits of these nodes are not finite.
     pub fn scores(&self, logits: &Logits, parts: &[Part; 3], epoch: u64) -> Result<Scores> {
         self.scores_of_lots(std::iter::once(Ok(logits)), parts, epoch)
     }
@@ -179,17 +187,23 @@ impl Scoring<'_> {
         parts: &[Part; 3],
         epoch: u64,
     ) -> Result<Scores> {
-        let (mut counts, mut losses) = ([(); 3].map(|()| Counts::default()), vec![0.0; 2]);
+        // Of the loss its sum and how many it is of; then the nodes without a finite logit.
+        let (mut counts, mut sums) = ([(); 3].map(|()| Counts::default()), vec![0.0; 3]);
         let [_, valid, _] = parts;
         for lot in lots {
             let lot = lot?;
             let logits = lot.borrow();
             counts.iter_mut().zip(parts).for_each(|(counts, part)| self.count(counts, logits, part));
-            add(&mut losses, &loss::count(logits, self.truth, valid.rows_among(&logits.rows)));
+            add(&mut sums, &loss::count(logits, self.truth, valid.rows_among(&logits.rows)));
+            let rows = parts.iter().flat_map(|part| part.rows_among(&logits.rows));
+            sums[2] += rows.filter(|row| !logits.is_finite(**row as usize)).count() as f64;
         }
-        let losses = self.sum(&losses)?;
+        let sums = self.sum(&sums)?;
+        if sums[2] > 0.0 {
+            return Err(Error::NotScored { nodes: sums[2] as u64 });
+        }
         let [train, valid, test] = [0, 1, 2].map(|k| self.scored(&counts[k], &parts[k]));
-        Ok(Scores { epoch, train: train?, valid: valid?, test: test?, valid_loss: losses[0] / losses[1] })
+        Ok(Scores { epoch, train: train?, valid: valid?, test: test?, valid_loss: sums[0] / sums[1] })
     }
 
     /// The mean loss of a part; NaN where no label is known.

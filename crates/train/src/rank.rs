@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use graphweft_comm::{Account, Communicator, Label, Metered, Traffic, gather};
+use graphweft_comm::{Account, Communicator, Exchange, Label, Metered, Traffic, gather};
 use graphweft_model::Total;
 use graphweft_parallel::{Link, ranks, sums};
 use graphweft_tensor::{Alone, Device, Reduce, Tag, Timings, Usage};
@@ -125,6 +125,18 @@ impl Rank {
         if let Some(others) = &self.others {
             others.account.reset();
         }
+    }
+
+    /// Notes when it exchanges what with the others, so many times at most.
+    pub(crate) fn note_exchanges(&self, most: usize) {
+        if let Some(others) = &self.others {
+            others.account.note(most);
+        }
+    }
+
+    /// What was noted since the last time.
+    pub(crate) fn take_exchanges(&self) -> Vec<Exchange> {
+        self.others.as_ref().map_or_else(Vec::new, |others| others.account.take_noted())
     }
 
     /// Its clock, where times are [emulated](crate::emulation).

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::plan::Plan;
 use crate::rank::Rank;
 use crate::run_dir::events::Events;
+use crate::run_dir::times::{Time, Times};
 use crate::run_dir::trace::{Phase, Phases, Trace};
 use crate::run_dir::{Line, MetricsLog, RunDir};
 
@@ -17,6 +18,7 @@ pub(crate) struct Record<'a> {
     config: String,
     plan_text: String,
     metrics: MetricsLog,
+    times: Times,
     events: Events,
     trace: Trace,
 }
@@ -41,18 +43,24 @@ impl<'a> Record<'a> {
             config: config_text,
             plan_text,
             metrics: MetricsLog::start(dir, metrics.to_vec())?,
+            times: Times::open(dir.path(), epoch)?,
             events: Events::open(dir.path(), epoch)?,
             trace: Trace::open(dir.path(), plan.ranks)?,
         })
     }
 
     /// An epoch is over.
-    pub(crate) fn epoch(&mut self, line: &Line, ms: f64) -> Result<()> {
+    pub(crate) fn epoch(&mut self, line: &Line, time: &Time) -> Result<()> {
         self.metrics.add(line)?;
-        let mut scalars = vec![("loss", line.loss), ("lr", line.lr), ("epoch_ms", ms)];
+        self.times.add(time)?;
+        let learned = [("loss", line.loss), ("lr", line.lr), ("gradient_norm", line.gradient_norm)];
+        let mut scalars = [&learned[..], &[("epoch_ms", time.learn_ms)]].concat();
         if let Some(s) = line.scores {
-            scalars.extend([("train", s.train), ("valid", s.valid), ("test", s.test)]);
+            let scored = [("train", s.train), ("valid", s.valid), ("test", s.test), ("valid_loss", s.valid_loss)];
+            // Where nothing could be scored, no point is drawn.
+            scalars.extend(scored.into_iter().filter(|(_, x)| !x.is_nan()));
         }
+        scalars.extend(time.evaluate_ms.map(|ms| ("evaluate_ms", ms)));
         Ok(self.events.add(line.epoch, &scalars)?)
     }
 
@@ -79,7 +87,7 @@ impl<'a> Record<'a> {
 }
 
 /// Brings the phases of all ranks to the one that has the record, and writes them.
-pub(crate) fn trace(rank: &Rank, phases: &mut Phases, record: Option<&mut Record<'_>>) -> Result<()> {
+pub(crate) fn write_trace(rank: &Rank, phases: &mut Phases, record: Option<&mut Record<'_>>) -> Result<()> {
     let own = serde_json::to_vec(&phases.take()).unwrap_or_default();
     let all = rank.gather("metrics", own)?;
     let Some(record) = record else { return Ok(()) };

@@ -4,8 +4,10 @@
 //! runs/<name>/
 //!   config.toml        every setting, with its value
 //!   plan.json          how the work is spread, what that was predicted to take and, at the end, what it took
-//!   metrics.jsonl      a line per epoch: loss, learning rate, scores
-//!   result.json        the best epoch and its scores; its presence says that the run is over
+//!   metrics.jsonl      a line per epoch: loss, learning rate, length of the gradients, scores, validation loss
+//!   times.jsonl        a line per epoch: what it took
+//!   run.json           command, host and version, each time that it was started
+//!   result.json        the best epoch, its scores and the hash of its model; its presence says that the run is over
 //!   model.safetensors  the parameters of the best epoch
 //!   predictions.npy    their logits, a row per node in original ids
 //!   curve.svg          loss and scores over epochs
@@ -14,26 +16,29 @@
 //! ```
 //!
 //! Of a run with several seeds, each has such a folder, `seed-<s>/`, of its own, and the directory has `config.toml`, `plan.json`
-//! and `result.json` with the mean. Everything but events, trace and what `plan.json` says of times is a function of the configuration: a
-//! run that was interrupted and resumed ends with the same bytes as one that was not.
+//! and `result.json` with the mean. Everything but `run.json`, `times.jsonl`, events, trace and what `plan.json` says of times is a
+//! function of the configuration: a run that was interrupted and resumed ends with the same bytes as one that was not.
 
 pub mod curve;
 pub mod events;
+pub mod launch;
+pub mod times;
 pub mod trace;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use graphweft_graph::npy::NpyWriter;
 use graphweft_graph::{Error as Bad, durable};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoints, Scores};
 use crate::config::RunConfig;
 use crate::error::Result;
+use crate::hash::sha256;
 use crate::metrics::read_score;
 use crate::pipeline::Divergence;
+use crate::predictions::{NodeIds, Output, Task};
 
 const CONFIG: &str = "config.toml";
 /// The last line of a `config.toml` that is all there.
@@ -43,6 +48,7 @@ const METRICS: &str = "metrics.jsonl";
 const RESULT: &str = "result.json";
 const MODEL: &str = "model.safetensors";
 const PREDICTIONS: &str = "predictions.npy";
+const SEED: &str = "seed-";
 
 /// A run directory that nobody else writes to while this lives.
 #[derive(Debug)]
@@ -119,8 +125,13 @@ impl RunDir {
     }
 
     /// Writes `predictions.npy`: a row per node.
-    pub fn predictions(&self, rows: &[f32], cols: usize) -> Result<()> {
-        write_predictions(&self.predictions_path(), rows, cols)
+    ///
+    /// # Errors
+    /// [`Error::NotPredicted`](crate::Error::NotPredicted), and no file, if one has a number that is not finite.
+    pub fn predictions(&self, rows: Vec<f32>, cols: usize) -> Result<()> {
+        // What logits would mean does not matter to who writes them as they are.
+        let lots = std::iter::once(Ok(rows));
+        Output::logits(&self.predictions_path()).write_logits(cols, Task::Class, &NodeIds::Places, lots)
     }
 
     /// Where [`RunDir::predictions`] are.
@@ -128,9 +139,26 @@ impl RunDir {
         self.path.join(PREDICTIONS)
     }
 
-    /// Writes `model.safetensors`.
-    pub fn model(&self, bytes: &[u8]) -> Result<()> {
-        self.replace(MODEL, bytes)
+    /// Writes `model.safetensors` and gives its hash, for [`Ended`].
+    pub fn model(&self, bytes: &[u8]) -> Result<String> {
+        self.replace(MODEL, bytes)?;
+        Ok(sha256(bytes))
+    }
+
+    /// What `result.json` in `path` says of the model beside it; nothing where there is none.
+    ///
+    /// # Errors
+    /// If it cannot be understood.
+    pub fn ended(path: &Path) -> Result<Option<Ended>> {
+        let file = path.join(RESULT);
+        let bytes = match fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Bad::unreadable(&file, "result", &e).into()),
+        };
+        let remedy = "the file is damaged: copy it again, or name a checkpoint of the run instead";
+        let damaged = |e: serde_json::Error| Bad::bad(&file, "result", e.to_string(), remedy);
+        Ok(Some(serde_json::from_slice(&bytes).map_err(damaged)?))
     }
 
     /// Writes `result.json`, which ends the run.
@@ -144,6 +172,19 @@ impl RunDir {
     /// Whether a run in `path` has ended.
     pub fn is_over(path: &Path) -> bool {
         path.join(RESULT).exists()
+    }
+
+    /// The folders of the seeds of a run that has several, in their order.
+    pub fn seeds(path: &Path) -> Vec<PathBuf> {
+        let number = |name: &String| name.strip_prefix(SEED)?.parse::<u64>().ok();
+        let mut seeds: Vec<u64> = names(path).iter().filter_map(number).collect();
+        seeds.sort_unstable();
+        seeds.into_iter().map(|seed| Self::of_seed(path, seed)).filter(|folder| folder.is_dir()).collect()
+    }
+
+    /// The folder of one of them.
+    pub fn of_seed(path: &Path, seed: u64) -> PathBuf {
+        path.join(format!("{SEED}{seed}"))
     }
 
     /// Whether a run has begun in `path`: its settings, its checkpoints or the folder of a seed are there.
@@ -190,7 +231,7 @@ fn is_foreign(path: &Path) -> bool {
 
 /// Whether a run leaves something of this name as soon as it has begun.
 fn begins(name: &str) -> bool {
-    [CONFIG, "checkpoints"].contains(&name) || name.starts_with("seed-")
+    [CONFIG, "checkpoints"].contains(&name) || name.starts_with(SEED)
 }
 
 /// What is in a folder.
@@ -214,27 +255,25 @@ pub fn check_target(path: &Path) -> Result<()> {
     }
 }
 
-/// Writes logits, a row per node, in one step.
-pub fn write_predictions(path: &Path, rows: &[f32], cols: usize) -> Result<()> {
-    write_predictions_in_lots(path, cols, std::iter::once(Ok(rows)))
+/// What `result.json` says beside the outcome of a run. Older versions did not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The hash of `model.safetensors`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_sha256: Option<String>,
+    /// What the model was trained to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
 }
 
-/// The same for rows that come some at a time. What fails leaves nothing behind.
-pub(crate) fn write_predictions_in_lots(
-    path: &Path,
-    cols: usize,
-    lots: impl Iterator<Item = Result<impl AsRef<[f32]>>>,
-) -> Result<()> {
-    let partial = path.with_extension("npy.partial");
-    let write = || -> Result<()> {
-        let mut out = NpyWriter::create(&partial, &[cols])?;
-        for lot in lots {
-            out.push(lot?.as_ref())?;
-        }
-        out.finish()?;
-        Ok(durable::rename(&partial, path)?)
-    };
-    write().inspect_err(|_| drop(fs::remove_file(&partial)))
+impl Ended {
+    /// Fails if these are not the bytes of the model, which are in `file`.
+    pub(crate) fn verify(&self, file: &Path, bytes: &[u8]) -> Result<()> {
+        let altered = self.model_sha256.as_ref().is_some_and(|hash| *hash != sha256(bytes));
+        let remedy = "the file is damaged: copy it again, or name a checkpoint of the run instead";
+        let problem = format!("its hash is not the one in {RESULT}");
+        if altered { Err(Bad::bad(file, "content", problem, remedy).into()) } else { Ok(()) }
+    }
 }
 
 /// A line of `metrics.jsonl`.
@@ -256,7 +295,7 @@ pub struct Line {
     pub guard: Option<Divergence>,
 }
 
-/// Scores in per cent.
+/// Scores in per cent, and the mean loss of the nodes chosen by.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Evaluated {
@@ -266,11 +305,18 @@ pub struct Evaluated {
     pub valid: f64,
     #[serde(deserialize_with = "read_score")]
     pub test: f64,
+    /// Older versions did not write it.
+    #[serde(default = "unknown", deserialize_with = "read_score")]
+    pub valid_loss: f64,
+}
+
+fn unknown() -> f64 {
+    f64::NAN
 }
 
 impl From<Scores> for Evaluated {
     fn from(s: Scores) -> Self {
-        Self { train: s.train, valid: s.valid, test: s.test }
+        Self { train: s.train, valid: s.valid, test: s.test, valid_loss: s.valid_loss }
     }
 }
 
@@ -365,7 +411,8 @@ mod tests {
         for (path, part) in [(folder.clone(), "is a folder"), (dir.path().join("no/p.npy"), "there is no folder")] {
             let message = check_target(&path).unwrap_err().to_string();
             assert!(message.contains(part) && message.contains("-o"), "{message}");
-            assert!(write_predictions(&path, &[1.0, 2.0], 2).is_err());
+            let lots = std::iter::once(Ok(vec![1.0, 2.0]));
+            assert!(Output::logits(&path).write_logits(2, Task::Class, &NodeIds::Places, lots).is_err());
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no partial file");
         assert!(check_target(Path::new("p.npy")).is_ok() && check_target(&dir.path().join("q.npy")).is_ok());
@@ -376,7 +423,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = RunDir::create(dir.path()).unwrap();
         let line = |epoch| {
-            let scores = (epoch % 2 == 0).then_some(Evaluated { train: 1.0 / 3.0, valid: 0.1, test: 99.0 });
+            let scores =
+                (epoch % 2 == 0).then_some(Evaluated { train: 1.0 / 3.0, valid: 0.1, test: 99.0, valid_loss: 0.7 });
             Line { epoch, loss: 0.1 * epoch as f64, lr: 1e-3, gradient_norm: 2.0, scores, guard: None }
         };
         let mut log = MetricsLog::start(&run, Vec::new()).unwrap();

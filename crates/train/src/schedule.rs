@@ -64,10 +64,10 @@ impl Schedule {
         }
     }
 
-    /// Hears a validation score, of which more is better.
+    /// Hears a validation score, of which more is better; NaN, where there was none, is not better.
     pub fn observe(&mut self, valid: f64) {
         let state = &mut self.plateau;
-        if state.best.is_none_or(|best| valid > best * (1.0 + THRESHOLD)) {
+        if !valid.is_nan() && state.best.is_none_or(|best| valid > best * (1.0 + THRESHOLD)) {
             (state.best, state.waited) = (Some(valid), 0);
             return;
         }

@@ -22,6 +22,7 @@ use crate::plan::Plan;
 use crate::planner;
 use crate::resume::{check_data, check_own};
 use crate::run_dir::RunDir;
+use crate::run_dir::launch::Launch;
 use crate::shard::check_labels;
 use crate::stop::Stop;
 use crate::trainer::{Observer, Outcome, Run, Trainer};
@@ -49,7 +50,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+    /// Of these numbers.
+    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let n = values.clone().count() as f64;
         let mean = values.clone().sum::<f64>() / n;
         let squares: f64 = values.map(|x| (x - mean) * (x - mean)).sum();
@@ -118,6 +120,8 @@ pub struct Session<'a> {
     pub data: Arc<Data>,
     /// Where runs start.
     pub start: Start,
+    /// The program that runs them.
+    pub launch: Launch,
     /// Who watches.
     pub observer: Arc<dyn Observer>,
     /// Who may stop it.
@@ -154,7 +158,7 @@ impl Session<'_> {
             (own.run.seed, own.run.seeds) = (seed, 1);
             let split = self.data.split(config.data.split.as_deref().unwrap_or_default(), seed)?;
             own.data.split = Some(split.name.clone());
-            let open = || outer.as_ref().map(|outer| self.open(&outer.path().join(format!("seed-{seed}"))));
+            let open = || outer.as_ref().map(|outer| self.open(&RunDir::of_seed(outer.path(), seed)));
             let inner = refusal.take().map_or_else(open, |e| Some(Err(e)));
             runs.push(self.one(&own, inner, outer.as_ref().map(|outer| (Arc::clone(outer), config.clone())))?);
         }
@@ -242,6 +246,7 @@ impl Session<'_> {
             chunks,
             from,
             fingerprint,
+            launch: self.launch.clone(),
             folder: folder.clone(),
             dir,
             above,

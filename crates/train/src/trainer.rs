@@ -25,9 +25,11 @@ use crate::metrics::Metric;
 use crate::pipeline::Divergence;
 use crate::plan::{Plan, Predicted};
 use crate::rank::{Rank, Toll};
-use crate::record::{Record, Saved, timed, trace};
-use crate::run_dir::trace::Phases;
-use crate::run_dir::{Line, RunDir, curve};
+use crate::record::{Record, Saved, timed, write_trace};
+use crate::run_dir::launch::Launch;
+use crate::run_dir::times::Time;
+use crate::run_dir::trace::{self, Phases};
+use crate::run_dir::{Ended, Line, RunDir, curve};
 use crate::schedule::Schedule;
 use crate::stop::Stop;
 
@@ -58,6 +60,15 @@ pub struct Outcome {
     pub parameters: usize,
     /// The scores that are reported: test at the best validation.
     pub best: Scores,
+}
+
+/// The whole of `result.json`.
+#[derive(Serialize)]
+struct Finished<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    #[serde(flatten)]
+    ended: Ended,
 }
 
 /// What it took, which no two runs agree on.
@@ -100,6 +111,8 @@ pub struct Trainer {
     pub from: Option<Checkpoint>,
     /// Which data these are, where the rank that leads is.
     pub fingerprint: Option<Fingerprint>,
+    /// The program that runs it.
+    pub launch: Launch,
     /// Where the run is.
     pub folder: PathBuf,
     /// The same to write to, where the rank that leads is.
@@ -165,13 +178,14 @@ impl Trainer {
         let checkpoints = Checkpoints::of(&self.folder, &config.run);
         let (mut cost, started) = (Cost::default(), Instant::now());
         rank.device().ledger().reset_peak();
+        rank.note_exchanges(trace::MOST / self.plan.ranks.max(1));
 
         if record.is_some() {
             self.observer.begin(config.run.seed, now.epoch, config.train.epochs);
         }
         while !self.is_over(&now) {
-            let (line, ms) = self.epoch(rank, &mut now, &mut course, metric)?;
-            cost.epoch_ms.push(ms);
+            let (line, time) = self.epoch(rank, &mut now, &mut course, metric)?;
+            cost.epoch_ms.push(time.learn_ms);
             if let Some(record) = &mut record {
                 if let Some(seen) = line.guard.filter(Divergence::is_much) {
                     self.observer.note(&format!("epoch {}: {seen}", line.epoch));
@@ -179,13 +193,13 @@ impl Trainer {
                 if let Some(why) = now.learner.refusal().filter(|_| config.compute.record == Some(true)) {
                     self.observer.note(&format!("steps are not recorded: {why}"));
                 }
-                record.epoch(&line, ms)?;
+                record.epoch(&line, &time)?;
                 self.observer.epoch(&line, now.best.as_ref());
             }
             let (over, stop) = (self.is_over(&now), self.is_stopped(rank)?);
             if over || stop || checkpoints.is_due(now.epoch) {
                 self.save(rank, &course, record.as_ref(), &mut now, &checkpoints)?;
-                trace(rank, &mut now.phases, record.as_mut())?;
+                write_trace(rank, &mut now.phases, record.as_mut())?;
                 if stop && !over {
                     let checkpoint = checkpoints.path_of(now.epoch);
                     return Err(Error::Stopped { epoch: now.epoch, checkpoint });
@@ -222,6 +236,7 @@ impl Trainer {
         let plan = dir.stored_plan().filter(|_| self.is_over(now));
         let plan = plan.filter(|text| serde_json::from_str::<Plan>(text).is_ok());
         let record = Record::open(dir, &self.config, &self.plan, now.epoch, metrics)?;
+        self.launch.note(dir.path(), now.epoch, self.plan.ranks)?;
         plan.map_or(Ok(()), |plan| dir.plan(&plan))?;
         Ok(Some(record))
     }
@@ -271,15 +286,15 @@ impl Trainer {
         Ok(rank.sum(Total::Metrics, &[asked])?[0] > 0.0)
     }
 
-    /// Learns and evaluates; also gives the milliseconds of learning.
-    fn epoch(&self, rank: &Rank, now: &mut Progressing, course: &mut Course, metric: Metric) -> Result<(Line, f64)> {
+    /// Learns and evaluates; also gives how long that took.
+    fn epoch(&self, rank: &Rank, now: &mut Progressing, course: &mut Course, metric: Metric) -> Result<(Line, Time)> {
         let (epoch, start) = (now.epoch + 1, Instant::now());
         let (lr, phases) = (now.schedule.lr(epoch), &mut now.phases);
         rank.reset_sent();
         rank.clock().inspect(|clock| clock.start());
         let phase = &mut |phase, start| phases.add(phase, epoch, start);
         let report = course.learn(&mut now.learner, epoch, lr, phase)?;
-        let ms = match rank.clock() {
+        let learn_ms = match rank.clock() {
             None => start.elapsed().as_secs_f64() * 1e3,
             Some(clock) => {
                 let elsewhere = clock.stop()?.map(|epoch| clock.times(&epoch)).transpose()?.unwrap_or_default();
@@ -291,9 +306,11 @@ impl Trainer {
         let train = &self.config.train;
         let guard = report.guard;
         let mut line = Line { epoch, loss: report.loss, lr, gradient_norm: report.gradient_norm, scores: None, guard };
+        let mut time = Time { epoch, learn_ms, evaluate_ms: None };
         if epoch.is_multiple_of(train.evaluate_every) || epoch == train.epochs {
-            let learner = &now.learner;
+            let (learner, start) = (&now.learner, Instant::now());
             let scores = timed(&mut now.phases, "evaluate", epoch, || course.evaluate(learner, metric, epoch))?;
+            time.evaluate_ms = Some(start.elapsed().as_secs_f64() * 1e3);
             now.schedule.observe(scores.valid);
             if now.best.is_none_or(|best| scores.improves_on(&best)) {
                 now.improved = epoch;
@@ -304,7 +321,8 @@ impl Trainer {
             }
             line.scores = Some(scores.into());
         }
-        Ok((line, ms))
+        now.phases.add_exchanges(epoch, &rank.take_exchanges());
+        Ok((line, time))
     }
 
     /// Brings the model together and saves it, where the record is.
@@ -366,13 +384,14 @@ impl Trainer {
         course.predict(&now.learner, outcome.best.epoch, self.dir.as_ref().filter(|_| record.is_some()))?;
         let model = course.together(rank, || now.learner.model())?;
         let (Some(record), Some(dir), Some(model)) = (record, &self.dir, model) else { return Ok(Vec::new()) };
-        dir.model(&model.encode()?)?;
+        let hash = dir.model(&model.encode()?)?;
         let (lines, best, metric) = (record.lines()?, &outcome.best, outcome.metric);
         let test = if best.test.is_nan() { "no test score".into() } else { format!("{:.2} %", best.test) };
         let title = format!("{}, {} at epoch {}: {test}", self.data.name, metric.name(), best.epoch);
         curve::write(dir.path(), &title, metric, &lines, best.epoch)?;
         plan.map_or(Ok(()), |plan| dir.plan(&plan.to_json()?))?;
-        dir.finish(outcome)?;
+        let ended = Ended { model_sha256: Some(hash), task: Some(self.data.target()?.into()) };
+        dir.finish(&Finished { outcome, ended })?;
         Ok(lines.iter().map(|l| l.loss).collect())
     }
 }

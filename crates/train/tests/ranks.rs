@@ -141,6 +141,21 @@ fn every_rank_tells_what_it_took() {
         let count = |name: &str| phases.clone().filter(|e| e["name"] == name).count();
         assert_eq!([count("forward"), count("backward"), count("update"), count("evaluate")], [12; 4], "rank {rank}");
         assert_eq!(count("checkpoint"), if rank == 0 { 3 } else { 0 });
+        // What it exchanged with the others: as many bars begin as end, and their bytes are those that it says it sent.
+        let of =
+            |ph: &str| events.iter().filter(|e| e["cat"] == "exchange" && e["tid"] == rank && e["ph"] == ph).count();
+        assert!(of("b") > 0 && of("b") == of("e"), "rank {rank}");
+        let of_last = events.iter().filter(|e| e["cat"] == "exchange" && e["tid"] == rank && e["args"]["epoch"] == 12);
+        for op in ["attend", "gradients"] {
+            let exchanges = of_last.clone().filter(|e| e["name"] == op);
+            // Evaluating attends as well; only learning is told of.
+            let sent: u64 = exchanges.clone().map(|e| e["args"]["sent"].as_u64().unwrap()).sum();
+            let told = tolls[rank].sent.iter().filter(|s| s.op == op).map(|s| s.bytes).sum::<u64>();
+            assert!(told > 0 && if op == "attend" { sent > told } else { sent == told }, "{op}: {sent} {told}");
+            assert!(exchanges.clone().all(|e| e["args"]["received"].as_u64() > Some(0)), "{op}");
+        }
+        let waits = events.iter().filter(|e| e["cat"] == "wait" && e["tid"] == rank && e["ph"] == "X");
+        assert!(waits.clone().count() > 0 && waits.clone().all(|e| e["dur"].as_u64() > Some(0)));
     }
     let alone = fresh(&config(&[]), &dir.path().join("alone")).runs.remove(0).cost.tolls;
     assert!(alone.len() == 1 && alone[0].sent.is_empty() && alone[0].peak.total() > tolls[0].peak.total());

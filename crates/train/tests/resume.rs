@@ -13,6 +13,7 @@ use graphweft_graph::progress::Silent;
 use graphweft_train::checkpoint::Checkpoint;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{Data, Target};
+use graphweft_train::run_dir::launch::Launch;
 use graphweft_train::session::{self, Session, Start, Summary};
 use graphweft_train::trainer::Observer;
 use graphweft_train::world::World;
@@ -26,7 +27,8 @@ fn open(config: &Config) -> Data {
 fn on(data: Data, config: &Config, dir: &Path, start: Start, watch: &Arc<Watch>) -> Result<Summary> {
     let (world, stop) = (World::alone(), watch.stop.clone());
     let observer = Arc::clone(watch) as Arc<dyn Observer>;
-    Session { world: &world, data: Arc::new(data), start, observer, stop }.train(config.clone(), dir)
+    Session { world: &world, data: Arc::new(data), start, launch: Launch::default(), observer, stop }
+        .train(config.clone(), dir)
 }
 
 fn notes(watch: &Watch) -> String {

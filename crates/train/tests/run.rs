@@ -15,10 +15,13 @@ use graphweft_train::Error;
 use graphweft_train::config::{Config, Draft, RunConfig, TrainConfig};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::inference::Trained;
+use graphweft_train::run_dir::launch::Launch;
 use graphweft_train::session::{self, Session, Start, Summary};
 use graphweft_train::trainer::Observer;
 use graphweft_train::world::World;
-use whole::{SMALL, Watch, config, contents, copy_folder, fresh, resume, run, same, same_contents, stopped, train_on};
+use whole::{
+    SMALL, TIMES, Watch, config, contents, copy_folder, fresh, resume, run, same, same_contents, stopped, train_on,
+};
 
 #[test]
 fn a_run_learns_and_leaves_everything_behind() {
@@ -33,7 +36,7 @@ fn a_run_learns_and_leaves_everything_behind() {
     for name in expected.split(' ') {
         assert!(names.iter().any(|n| n == name), "{name} is missing: {names:?}");
     }
-    assert!(path.join("trace.json").exists() && path.join("events.out.tfevents.0.graphweft").exists());
+    assert!(TIMES.iter().all(|name| path.join(name).exists()));
     assert!(!names.iter().any(|n| n.contains("partial")), "{names:?}");
 
     // The configuration reproduces the run.
@@ -41,6 +44,43 @@ fn a_run_learns_and_leaves_everything_behind() {
     let again = Draft::parse(&text, Path::new("config.toml")).unwrap().finish().unwrap();
     fresh(&again, &dir.path().join("again"));
     same(&path, &dir.path().join("again"), "the same configuration");
+}
+
+#[test]
+fn a_run_tells_how_it_learned_what_it_took_and_who_ran_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(&["train.evaluate_every=3", "train.schedule=cosine"]);
+    stopped(&config, dir.path(), &Start::New, 7);
+    resume(&config, dir.path());
+    let lines = |name: &str| -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(dir.path().join(name)).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (metrics, times) = (lines("metrics.jsonl"), lines("times.jsonl"));
+    assert_eq!((metrics.len(), times.len()), (12, 12));
+    for (k, (line, time)) in metrics.iter().zip(&times).enumerate() {
+        let evaluated = (k + 1) % 3 == 0;
+        for key in ["loss", "lr", "gradient_norm"] {
+            assert!(line[key].as_f64().unwrap() > 0.0, "{key}: {line}");
+        }
+        for (of, key) in [(line, "valid_loss"), (line, "valid"), (time, "evaluate_ms")] {
+            assert_eq!(of[key].as_f64().is_some_and(|x| x > 0.0), evaluated, "{key}: {of}");
+        }
+        assert_eq!(time["epoch"], k + 1);
+        assert!(time["learn_ms"].as_f64().unwrap() > 0.0, "{time}");
+    }
+    assert!(metrics[10]["lr"].as_f64() < metrics[0]["lr"].as_f64());
+    let events = fs::read(dir.path().join("events.out.tfevents.0.graphweft")).unwrap();
+    let tags = ["loss", "lr", "gradient_norm", "epoch_ms", "valid_loss", "evaluate_ms", "valid", "test", "train"];
+    for tag in tags {
+        // Field 1 of a value: a string of this length.
+        let field = [&[10, tag.len() as u8], tag.as_bytes()].concat();
+        assert!(events.windows(field.len()).any(|bytes| bytes == field), "{tag}");
+    }
+    let text = fs::read_to_string(dir.path().join("run.json")).unwrap();
+    let starts: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((starts[0]["epoch"].as_u64(), starts[1]["epoch"].as_u64()), (Some(0), Some(7)));
+    assert!(!starts[1]["host"].as_str().unwrap().is_empty());
 }
 
 #[test]
@@ -143,7 +183,7 @@ fn a_power_cut_that_truncates_any_file_is_survived() {
     fresh(&config, &whole);
     stopped(&config, &path, &Start::New, 10);
     let mut files: Vec<PathBuf> = contents(&path).into_keys().collect();
-    files.extend(["trace.json", "events.out.tfevents.0.graphweft"].map(PathBuf::from));
+    files.extend(TIMES.map(PathBuf::from));
     assert!(files.len() > 23, "three checkpoints: {files:?}");
     for (k, file) in files.iter().enumerate() {
         let copy = dir.path().join(format!("cut-{k}"));
@@ -249,87 +289,6 @@ fn the_first_layer_that_is_not_finite_is_named() {
 }
 
 #[test]
-fn a_trained_model_is_used_from_a_run_a_checkpoint_or_a_bare_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = config(&["model.norm=batch"]);
-    let best = fresh(&config, dir.path()).runs[0].outcome.best;
-    let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
-    let of_run = Arc::new(Trained::open(dir.path(), None).unwrap());
-    let (metric, split, scores) = of_run.evaluate(&World::alone(), &data, &Silent).unwrap();
-    assert_eq!((metric.name(), split.as_str()), ("accuracy", "default"));
-    assert_eq!((scores.train, scores.valid, scores.test), (best.train, best.valid, best.test));
-    let predict = |model: Trained| Arc::new(model).predict(&World::alone(), &data, &Silent).unwrap().unwrap();
-    let (rows, cols) = predict(Trained::clone(&of_run));
-    let stored = NpyFile::open(dir.path().join("predictions.npy")).unwrap();
-    assert_eq!((stored.shape(), cols), (&[200, 3][..], 3));
-    assert_eq!(&stored.elements::<f32>().unwrap()[..], rows);
-
-    let bare = Trained::open(&dir.path().join("model.safetensors"), None).unwrap();
-    assert_eq!(predict(bare).0, rows);
-    let elsewhere = tempfile::tempdir().unwrap();
-    let file = elsewhere.path().join("m.safetensors");
-    fs::copy(dir.path().join("model.safetensors"), &file).unwrap();
-    assert!(Trained::open(&file, None).unwrap_err().to_string().contains("--config"));
-    let given = Trained::open(&file, Some(&dir.path().join("config.toml"))).unwrap();
-    assert_eq!(predict(given).0, rows);
-
-    let last = Trained::open(&dir.path().join("checkpoints/step-000012"), None).unwrap();
-    assert_eq!(predict(last).0 == rows, best.epoch == 12);
-    let message = Trained::open(elsewhere.path(), None).unwrap_err().to_string();
-    assert!(message.contains("neither a run directory"), "{message}");
-
-    // While the run goes on, the model with which it ended before is not the best so far.
-    let source = || Trained::open(dir.path(), None).unwrap().source;
-    assert!(source().ends_with("model.safetensors"));
-    fs::remove_file(dir.path().join("result.json")).unwrap();
-    assert!(source().ends_with("step-000012"), "{}", source().display());
-}
-
-#[test]
-fn a_model_is_not_used_on_data_that_it_is_not_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let one_layer = ["data.graph=sbm:200:3:6:f=8", "model.name=mlp", "model.layers=1", "train.epochs=2"];
-    let mut draft = Draft::default();
-    one_layer.iter().for_each(|s| draft.assign(s).unwrap());
-    for (k, config) in [config(&["train.epochs=2"]), draft.finish().unwrap()].into_iter().enumerate() {
-        let path = dir.path().join(k.to_string());
-        fresh(&config, &path);
-        let file = path.join("model.safetensors");
-        let mut trained = Trained::open(&path, None).unwrap();
-        for (graph, parts) in [
-            ("sbm:100:3:6:f=9", ["features per node", "is for 8, sbm:100:3:6:f=9 has 9"]),
-            ("sbm:100:4:6:f=8", ["classes", "is for 3, sbm:100:4:6:f=8 has 4"]),
-        ] {
-            trained.config.data.graph = Some(graph.into());
-            let data = Arc::new(Data::open(&trained.config.data, &config.encoding, &Silent).unwrap());
-            let trained = Arc::new(trained.clone());
-            for error in [
-                trained.predict(&World::alone(), &data, &Silent).unwrap_err(),
-                trained.evaluate(&World::alone(), &data, &Silent).unwrap_err(),
-            ] {
-                let message = error.to_string();
-                assert!(message.starts_with(file.to_str().unwrap()) && message.contains("remedy"), "{message}");
-                assert!(parts.iter().all(|part| message.contains(part)), "{message}");
-            }
-        }
-    }
-}
-
-#[test]
-fn predictions_are_refused_before_they_are_computed() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = config(&["train.epochs=1"]);
-    fresh(&config, dir.path());
-    let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
-    let trained = Arc::new(Trained::open(dir.path(), None).unwrap());
-    let before = contents(dir.path());
-    let checkpoints = dir.path().join("checkpoints");
-    let message = trained.write_predictions(&World::alone(), &data, &Silent, &checkpoints).unwrap_err().to_string();
-    assert!(message.contains("is a folder"), "{message}");
-    assert!(contents(dir.path()) == before, "nothing is left behind");
-}
-
-#[test]
 fn nothing_is_learned_without_labels_and_no_score_is_made_up() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(&["train.epochs=2"]);
@@ -382,7 +341,8 @@ fn watched(
 ) -> graphweft_train::Result<Summary> {
     let (world, stop) = (World::alone(), watch.stop.clone());
     let observer = Arc::clone(watch) as Arc<dyn Observer>;
-    Session { world: &world, data: Arc::new(data), start, observer, stop }.train(config.clone(), dir)
+    Session { world: &world, data: Arc::new(data), start, launch: Launch::default(), observer, stop }
+        .train(config.clone(), dir)
 }
 
 fn notes(watch: &Watch) -> String {

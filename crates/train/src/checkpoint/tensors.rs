@@ -144,12 +144,24 @@ impl Tensors {
         Self::decode(path, &bytes)
     }
 
-    /// The numbers of a tensor that must have `len` of them.
-    pub fn numbers(&self, name: &str, len: usize) -> Result<Vec<f64>> {
-        let remedy = "the file belongs to another model: check [model] and the dataset";
-        let missing = || Bad::request(format!("there is no tensor {name:?}"), remedy);
-        let tensor = self.0.get(name).ok_or_else(missing)?;
-        let values: Vec<f64> = match tensor.dtype {
+    /// Fails if a number of the file `path`, which these are from, is not finite.
+    pub fn check_finite(&self, path: &Path) -> Result<()> {
+        for name in self.0.keys() {
+            // What is of another type is refused where it is used.
+            let Some(values) = self.wide(name) else { continue };
+            if let Some(at) = values.iter().position(|x| !x.is_finite()) {
+                let problem = format!("number {at} is not finite");
+                let remedy = "the file is damaged, or training diverged: name an earlier checkpoint, or train again";
+                return Err(Bad::bad(path, name, problem, remedy).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of a tensor, if they are floating-point.
+    fn wide(&self, name: &str) -> Option<Vec<f64>> {
+        let tensor = self.0.get(name)?;
+        Some(match tensor.dtype {
             Dtype::F64 => bytemuck::pod_collect_to_vec(&tensor.bytes),
             Dtype::F32 => bytemuck::pod_collect_to_vec::<u8, f32>(&tensor.bytes).into_iter().map(f64::from).collect(),
             Dtype::BF16 => {
@@ -160,9 +172,18 @@ impl Tensors {
                 let values = bytemuck::pod_collect_to_vec::<u8, half::f16>(&tensor.bytes);
                 values.into_iter().map(f64::from).collect()
             }
-            other => {
-                return Err(Bad::request(format!("tensor {name:?} is of type {other:?}"), "save it as float32").into());
-            }
+            _ => return None,
+        })
+    }
+
+    /// The numbers of a tensor that must have `len` of them.
+    pub fn numbers(&self, name: &str, len: usize) -> Result<Vec<f64>> {
+        let remedy = "the file belongs to another model: check [model] and the dataset";
+        let missing = || Bad::request(format!("there is no tensor {name:?}"), remedy);
+        let tensor = self.0.get(name).ok_or_else(missing)?;
+        let Some(values) = self.wide(name) else {
+            let what = format!("tensor {name:?} is of type {:?}", tensor.dtype);
+            return Err(Bad::request(what, "save it as float32").into());
         };
         if values.len() != len {
             let what = format!("tensor {name:?} has shape {:?}, the model needs {len} numbers", tensor.shape);

@@ -9,7 +9,7 @@ use graphweft_tensor::{DType, Matrix, Tag, Tape, Var};
 
 use super::{History, Stage};
 use crate::checkpoint::Scores;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::metrics::{Logits, Metric, Scoring};
 use crate::run_dir::RunDir;
@@ -93,16 +93,24 @@ impl Stage {
     /// The scores of all three parts, on all stages.
     pub(crate) fn evaluate(&self, learner: &Learner, metric: Metric, epoch: u64) -> Result<Scores> {
         let logits = self.exact(learner)?;
-        let mut own = [0.0; 4];
+        // Four scores, and how many nodes have none: all stages must hear of that.
+        let mut own = [0.0; 5];
         if let (Some(end), Some(logits)) = (&self.end, logits) {
             let reduce = self.ways.reduce(Total::Metrics);
             let scoring = Scoring { metric, truth: end.whole.truth(), device: self.rank.device(), reduce: &*reduce };
-            let s = scoring.scores(&Logits::of(&logits)?, &end.whole.parts, epoch)?;
+            let found = match scoring.scores(&Logits::of(&logits)?, &end.whole.parts, epoch) {
+                Ok(s) => [s.train, s.valid, s.test, s.valid_loss, 0.0],
+                Err(Error::NotScored { nodes }) => [0.0, 0.0, 0.0, 0.0, nodes as f64],
+                Err(e) => return Err(e),
+            };
             if self.speaks() {
-                own = [s.train, s.valid, s.test, s.valid_loss];
+                own = found;
             }
         }
         let all = self.rank.sum(Total::Metrics, &own)?;
+        if all[4] > 0.0 {
+            return Err(Error::NotScored { nodes: all[4] as u64 });
+        }
         Ok(Scores { epoch, train: all[0], valid: all[1], test: all[2], valid_loss: all[3] })
     }
 
@@ -125,7 +133,7 @@ impl Stage {
         for (row, id) in rows.chunks_exact(cols.max(1)).zip(ids) {
             all[id as usize * cols..][..cols].copy_from_slice(row);
         }
-        dir.predictions(&all, cols)
+        dir.predictions(all, cols)
     }
 }
 

@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn every_series_is_drawn_and_odd_runs_do_not_fail() {
         let dir = tempfile::tempdir().unwrap();
-        let scores = |x: f64| Some(Evaluated { train: 50.0 + x, valid: 45.0 + x, test: f64::NAN });
+        let scores = |x: f64| Some(Evaluated { train: 50.0 + x, valid: 45.0 + x, test: f64::NAN, valid_loss: 1.0 });
         let runs: [Vec<Line>; 4] = [
             (1..50).map(|e| line(e, scores(e as f64 / 2.0))).collect(),
             vec![line(1, scores(0.0))],

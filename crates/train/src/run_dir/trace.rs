@@ -1,5 +1,9 @@
 //! A Chrome trace: what each rank did when. Open it in `chrome://tracing` or Perfetto.
 //!
+//! A rank's row has its phases and, inside them, its waits for others (`wait: attend`); its exchanges with them, from when they are
+//! posted until they are over, are bars of their own with the bytes sent and received. They overlap with computing where waits are
+//! short. All times are of the host: a GPU may still be at work when an exchange is over for it.
+//!
 //! The file is valid JSON after every flush: the closing bracket is overwritten by what comes next.
 
 use std::fs::{File, OpenOptions};
@@ -7,6 +11,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use graphweft_comm::Exchange;
 use graphweft_graph::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,8 +19,12 @@ use serde_json::{Value, json};
 const NAME: &str = "trace.json";
 const OPEN: &str = "[";
 const CLOSE: &str = "\n]\n";
-/// Later phases are not recorded: viewers slow down, and epochs look alike.
-const MOST: usize = 20_000;
+/// Later phases, and later exchanges, are not recorded: viewers slow down, and epochs look alike.
+pub(crate) const MOST: usize = 20_000;
+/// Kinds of events: phases, exchanges, waits for these.
+const PHASE: &str = "train";
+const EXCHANGE: &str = "exchange";
+const WAIT: &str = "wait";
 
 /// What a rank did, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +37,24 @@ pub struct Phase {
     pub start: u64,
     /// How many microseconds it took.
     pub duration: u64,
+    /// Of an exchange with other ranks: what it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<Moved>,
+}
+
+/// What an exchange moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Rows, gradients, …
+    pub carries: String,
+    /// For which layer.
+    pub layer: u32,
+    /// Bytes to other ranks.
+    pub sent: u64,
+    /// Bytes from other ranks.
+    pub received: u64,
+    /// For how many microseconds, the last ones, the rank did nothing but wait.
+    pub waited: u64,
 }
 
 /// The phases of one rank, until they are written.
@@ -54,9 +81,25 @@ impl Phases {
             return;
         }
         self.count += 1;
-        let began = self.origin.1 + start.saturating_duration_since(self.origin.0);
-        let (start, duration) = (began.as_micros() as u64, start.elapsed().as_micros() as u64);
-        self.all.push(Phase { name: name.into(), epoch, start, duration });
+        let duration = start.elapsed().as_micros() as u64;
+        self.all.push(Phase { name: name.into(), epoch, start: self.shared(start), duration, exchange: None });
+    }
+
+    /// Adds what was exchanged with other ranks in an epoch. How much of that is noted is decided where it is.
+    pub fn add_exchanges(&mut self, epoch: u64, exchanges: &[Exchange]) {
+        for exchange in exchanges {
+            let Exchange { label, posted, waiting, over, sent, received } = *exchange;
+            let micros = |from: Instant| over.saturating_duration_since(from).as_micros() as u64;
+            let carries = format!("{:?}", label.traffic).to_lowercase();
+            let moved = Moved { carries, layer: label.layer, sent, received, waited: micros(waiting) };
+            let (name, start, duration) = (label.op.to_string(), self.shared(posted), micros(posted));
+            self.all.push(Phase { name, epoch, start, duration, exchange: Some(moved) });
+        }
+    }
+
+    /// A moment by the clock that processes share.
+    fn shared(&self, moment: Instant) -> u64 {
+        (self.origin.1 + moment.saturating_duration_since(self.origin.0)).as_micros() as u64
     }
 
     /// Takes those that were added since the last time.
@@ -73,6 +116,8 @@ pub struct Trace {
     /// Where the next event goes.
     end: u64,
     count: usize,
+    phases: usize,
+    exchanges: usize,
     pending: String,
 }
 
@@ -83,20 +128,20 @@ impl Trace {
         let write = || Error::write("write", &path);
         let old = std::fs::read_to_string(&path).unwrap_or_default();
         let mut kept = String::from(OPEN);
-        let mut count = 0;
+        let (mut count, mut phases, mut exchanges) = (0, 0, 0);
         // A line per event; one that was cut short ends it.
         for line in old.strip_prefix(OPEN).unwrap_or_default().lines().filter(|l| !l.is_empty() && *l != "]") {
             let event = line.trim_end_matches(',');
-            if serde_json::from_str::<Value>(event).is_err() {
-                break;
-            }
+            let Ok(known) = serde_json::from_str::<Value>(event) else { break };
+            phases += usize::from(known["cat"] == PHASE);
+            exchanges += usize::from(known["cat"] == EXCHANGE && known["ph"] == "b");
             kept.push_str(if count > 0 { ",\n" } else { "\n" });
             kept.push_str(event);
             count += 1;
         }
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path).map_err(write())?;
         file.write_all(kept.as_bytes()).map_err(write())?;
-        let mut trace = Self { file, path, end: kept.len() as u64, count, pending: String::new() };
+        let mut trace = Self { file, path, end: kept.len() as u64, count, phases, exchanges, pending: String::new() };
         for rank in (0..ranks).filter(|_| count == 0) {
             let name = format!("rank {rank}");
             trace.push(&json!({"name": "thread_name", "ph": "M", "pid": 0, "tid": rank, "args": {"name": name}}));
@@ -107,14 +152,35 @@ impl Trace {
 
     /// Adds what a rank did.
     pub fn add(&mut self, rank: usize, phase: &Phase) {
-        if self.count >= MOST {
+        let Phase { name, epoch, start, duration, exchange } = phase;
+        let Some(moved) = exchange else {
+            if self.phases < MOST {
+                self.phases += 1;
+                self.push(&json!({
+                    "name": name, "cat": PHASE, "ph": "X", "pid": 0, "tid": rank, "ts": start, "dur": duration,
+                    "args": {"epoch": epoch},
+                }));
+            }
+            return;
+        };
+        if self.exchanges >= MOST {
             return;
         }
-        let Phase { name, epoch, start, duration } = phase;
-        self.push(&json!({
-            "name": name, "cat": "train", "ph": "X", "pid": 0, "tid": rank, "ts": start, "dur": duration,
-            "args": {"epoch": epoch},
-        }));
+        self.exchanges += 1;
+        let (id, end) = (self.exchanges, start + duration);
+        let Moved { carries, layer, sent, received, waited } = moved;
+        let args = json!({"epoch": epoch, "carries": carries, "layer": layer, "sent": sent, "received": received});
+        for (ph, ts, args) in [("b", *start, args), ("e", end, json!({}))] {
+            self.push(&json!({
+                "name": name, "cat": EXCHANGE, "ph": ph, "id": id, "pid": 0, "tid": rank, "ts": ts, "args": args,
+            }));
+        }
+        if *waited > 0 {
+            self.push(&json!({
+                "name": format!("wait: {name}"), "cat": WAIT, "ph": "X", "pid": 0, "tid": rank, "ts": end - waited,
+                "dur": waited, "args": {"epoch": epoch},
+            }));
+        }
     }
 
     fn push(&mut self, event: &Value) {

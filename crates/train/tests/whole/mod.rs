@@ -12,6 +12,7 @@ use graphweft_train::checkpoint::Scores;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::run_dir::Line;
+use graphweft_train::run_dir::launch::Launch;
 use graphweft_train::session::{Session, Start, Summary};
 use graphweft_train::trainer::Observer;
 use graphweft_train::world::World;
@@ -82,7 +83,8 @@ pub(crate) fn on_world(
     watch: Watch,
 ) -> Result<Summary> {
     let (stop, observer) = (watch.stop.clone(), Arc::new(watch));
-    Session { world, data: Arc::new(data), start: start.clone(), observer, stop }.train(config.clone(), dir)
+    Session { world, data: Arc::new(data), start: start.clone(), launch: Launch::default(), observer, stop }
+        .train(config.clone(), dir)
 }
 
 pub(crate) fn fresh(config: &Config, dir: &Path) -> Summary {
@@ -105,6 +107,9 @@ pub(crate) fn stopped(config: &Config, dir: &Path, start: &Start, epoch: u64) ->
     }
 }
 
+/// Files that say when and where: no two runs have the same.
+pub(crate) const TIMES: [&str; 4] = ["trace.json", "events.out.tfevents.0.graphweft", "times.jsonl", "run.json"];
+
 /// Every file whose bytes are a function of the configuration.
 pub(crate) fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fn look(dir: &Path, root: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
@@ -113,7 +118,7 @@ pub(crate) fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             let name = path.file_name().unwrap().to_str().unwrap().to_string();
             if path.is_dir() {
                 look(&path, root, all);
-            } else if name != "trace.json" && !name.starts_with("events.") {
+            } else if !TIMES.contains(&name.as_str()) {
                 let mut bytes = fs::read(&path).unwrap();
                 if name == "plan.json" {
                     // What came of it at the end is told in times.
