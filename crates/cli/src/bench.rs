@@ -11,7 +11,7 @@ use std::time::Instant;
 use clap::builder::RangedU64ValueParser;
 use clap::{Subcommand, ValueEnum};
 use graphweft_graph::random::Philox;
-use graphweft_graph::{AnyCsr, Csr, Error};
+use graphweft_graph::{AnyCsr, Csr, Error, room};
 use graphweft_tensor::{DType, Device, Matrix, Tag, Usage};
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -143,6 +143,9 @@ fn normals(len: usize, stream: u64) -> Vec<f32> {
 
 /// The same as a matrix.
 fn random(device: &Device, rows: usize, cols: usize, dtype: DType, stream: u64) -> anyhow::Result<Matrix> {
+    // Drawn on the host, then again where kernels are.
+    let needed = 8 * rows as u128 * cols as u128;
+    room::check_memory(format!("a matrix of {rows} × {cols}"), needed, "ask for fewer rows or columns")?;
     let m = device.upload(rows, cols, &normals(rows * cols, stream), Tag::Activations)?;
     Ok(if dtype == DType::F32 { m } else { device.convert("bench", &m, dtype)? })
 }

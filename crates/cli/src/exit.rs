@@ -73,7 +73,7 @@ fn of_graph(error: &Error) -> u8 {
     match error {
         Error::BadInput { .. } => BAD_INPUT,
         Error::Request { .. } => USAGE,
-        Error::Memory { .. } => DOES_NOT_FIT,
+        Error::Memory { .. } | Error::Disk { .. } => DOES_NOT_FIT,
         Error::Write { .. } => FAILURE,
     }
 }

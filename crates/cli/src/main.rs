@@ -25,8 +25,12 @@ mod version;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use graphweft_train::Stop;
 
 use crate::ui::Ui;
+
+/// More threads than a machine has cores, and than most systems let a process have.
+const MOST_THREADS: i64 = 1024;
 
 /// Trains graph transformers and graph neural networks on graphs too large for one device.
 #[derive(Parser)]
@@ -36,8 +40,8 @@ struct Cli {
     #[arg(long, global = true)]
     json: bool,
 
-    /// Threads to compute with [default: all cores]
-    #[arg(long, global = true, value_name = "T", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Threads to compute with, at most 1024 [default: all cores]
+    #[arg(long, global = true, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS))]
     threads: Option<u16>,
 
     #[command(subcommand)]
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
+    let stop = Stop::on_signals()?;
     if let Some(threads) = cli.threads {
         rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global()?;
     }
@@ -91,6 +96,6 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Verb::Partition(args) => partition::run(args, &ui),
         Verb::Plan(args) => plan::run(args, &ui),
         Verb::Predict(args) => predict::run(args, &ui),
-        Verb::Train(args) => train::run(args, &ui),
+        Verb::Train(args) => train::run(args, stop, &ui),
     }
 }

@@ -90,7 +90,7 @@ impl Source {
     /// Opens or generates the graph and applies the requested changes. `seed` is for the generator.
     pub(crate) fn open(&self, seed: u64, progress: &dyn Progress) -> anyhow::Result<Opened> {
         let mut opened = match (&self.origin.data, &self.origin.graph) {
-            (Some(dir), _) => Opened::folder(Dataset::open(dir)?),
+            (Some(dir), _) => Opened::folder(Dataset::open(dir)?)?,
             (None, spec) => Opened::generated(&spec.as_deref().unwrap_or_default().parse()?, seed, progress)?,
         };
         if self.symmetrise && !opened.symmetric {
@@ -104,17 +104,17 @@ impl Source {
 }
 
 impl Opened {
-    fn folder(dataset: Dataset) -> Self {
+    fn folder(dataset: Dataset) -> anyhow::Result<Self> {
         let meta = dataset.meta();
-        Self {
+        Ok(Self {
             name: meta.name.clone(),
-            graph: dataset.graph().clone(),
+            graph: dataset.graph()?.clone(),
             symmetric: meta.symmetric,
             num_features: dataset.features().map_or(0, Features::width),
             num_classes: meta.num_classes,
             labels: dataset.labels().cloned(),
             dataset: Some(dataset),
-        }
+        })
     }
 
     fn generated(spec: &Spec, seed: u64, progress: &dyn Progress) -> anyhow::Result<Self> {

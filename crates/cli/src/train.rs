@@ -129,8 +129,7 @@ impl Origin {
     }
 }
 
-pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let stop = Stop::on_signals()?;
+pub(crate) fn run(args: &Args, stop: Stop, ui: &Ui) -> anyhow::Result<()> {
     let given = args.draft()?;
     let start = match args.resume.as_deref() {
         None => Start::New,

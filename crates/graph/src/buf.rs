@@ -54,6 +54,16 @@ impl<T: Pod> Buf<T> {
     }
 }
 
+impl<T: Pod> Buf<T> {
+    /// The same elements in memory of this process's own, where nobody else can change them.
+    pub fn into_owned(self) -> Self {
+        match self.0 {
+            Repr::Owned(_) => self,
+            Repr::Mapped { .. } => self.to_vec().into(),
+        }
+    }
+}
+
 impl<T> Buf<T> {
     /// Whether its bytes are those of a file, whose pages belong to the page cache.
     #[cfg(test)]
@@ -110,6 +120,8 @@ impl<T: Pod + PartialEq> PartialEq for Buf<T> {
 pub(crate) fn map_file(file: &File) -> io::Result<Arc<Mmap>> {
     // SAFETY: the map is read-only and everything read through it is plain old data, so no bit pattern is invalid. Another
     // process that truncates the file while we read ends this one with SIGBUS, as for every program that maps files; our own
-    // writers never modify a file in place: they write a new one and rename.
+    // writers never modify a file in place: they write a new one and rename. One that changes the bytes while we read can make
+    // results wrong, or end us with a panic where an id was in range when it was checked; but whatever is looked up without a
+    // check (the ids of edges in kernels) was copied and checked in the copy: see `Csr::into_bounded`.
     Ok(Arc::new(unsafe { Mmap::map(file)? }))
 }

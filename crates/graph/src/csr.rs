@@ -29,6 +29,9 @@ pub use loops::SelfLoops;
 pub use permute::{Permutation, PermutationError};
 pub use subgraph::Subgraph;
 
+/// Edges that are looked at before pages are given back: 64 MiB of narrow ids.
+const LOT_EDGES: usize = 1 << 24;
+
 /// A node id as stored in a CSR: `u32`, or `u64` for graphs with more than 2³² nodes.
 pub trait NodeId: Element + Ord + std::hash::Hash + fmt::Debug + fmt::Display + Into<u64> {
     /// The most nodes that ids of this type can name.
@@ -115,19 +118,61 @@ impl<I: NodeId> Csr<I> {
 
     /// A CSR from arrays that are known to be valid (built here, or read from a folder validated before).
     ///
-    /// Invalid arrays cannot cause undefined behaviour, but panics and wrong results.
+    /// Invalid arrays cannot cause undefined behaviour, but panics and wrong results: kernels work on [`Csr::into_bounded`].
     pub fn from_valid(indptr: impl Into<Buf<u64>>, indices: impl Into<Buf<I>>, num_src: usize) -> Self {
         let g = Self { indptr: indptr.into(), indices: indices.into(), num_src };
         debug_assert_eq!(g.check(), Ok(()));
         g
     }
 
-    /// A CSR from arrays whose elements nobody has looked at yet: the dataset folder validates them before it hands them out.
+    /// A CSR from arrays whose elements nobody has looked at yet: whoever maps them checks them before they are handed out.
     pub(crate) fn mapped(indptr: impl Into<Buf<u64>>, indices: impl Into<Buf<I>>, num_src: usize) -> Self {
         Self { indptr: indptr.into(), indices: indices.into(), num_src }
     }
 
-    fn check(&self) -> Result<(), CsrError> {
+    /// The same arrays in memory, with every offset and id in range. Nothing that happens to a file later can change that: what
+    /// kernels look up without asking comes from here. Rows need not be sorted.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn into_bounded(self) -> Result<Self, CsrError> {
+        let g = Self { indptr: self.indptr.into_owned(), indices: self.indices.into_owned(), num_src: self.num_src };
+        g.check_offsets()?;
+        // Nothing but a maximum, which goes as fast as memory does.
+        let most = |ids: &[I]| ids.iter().copied().fold(None, |most: Option<I>, id| most.max(Some(id)));
+        let largest = g.indices.par_chunks(LOT_EDGES).map(most).max().flatten();
+        match largest {
+            Some(id) if id.index() >= g.num_src => Err(g.check().err().unwrap_or(CsrError::OutOfRange {
+                edge: 0,
+                row: 0,
+                source_id: id.into(),
+                num_src: g.num_src,
+            })),
+            _ => Ok(g),
+        }
+    }
+
+    /// Whether the arrays form a CSR. Pages of a mapped file that is larger than a lot are given back on the way: it need not fit
+    /// into memory.
+    pub(crate) fn check(&self) -> Result<(), CsrError> {
+        self.check_offsets()?;
+        let mut first = 0;
+        while first < self.num_dst() {
+            let full = self.indptr[first] + LOT_EDGES as u64;
+            let end = first + 1 + self.indptr[first + 1..self.num_dst()].partition_point(|start| *start < full);
+            let bad = (first..end).into_par_iter().find_map_first(|row| self.check_row(row));
+            if let Some(bad) = bad {
+                return Err(bad);
+            }
+            if end < self.num_dst() {
+                self.indices.release();
+            }
+            first = end;
+        }
+        Ok(())
+    }
+
+    fn check_offsets(&self) -> Result<(), CsrError> {
         let indptr = &self.indptr[..];
         let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
             return Err(CsrError::NoOffsets);
@@ -139,23 +184,20 @@ impl<I: NodeId> Csr<I> {
         if let Some(row) = down {
             return Err(CsrError::Decreasing { row: row + 1, start: indptr[row], end: indptr[row + 1] });
         }
-        if last != self.indices.len() as u64 {
-            return Err(CsrError::LastOffset { last, edges: self.indices.len() });
+        match last == self.indices.len() as u64 {
+            true => Ok(()),
+            false => Err(CsrError::LastOffset { last, edges: self.indices.len() }),
         }
-        let bad = (0..self.num_dst()).into_par_iter().find_map_first(|row| {
-            let start = indptr[row] as usize;
-            let ids = self.row(row);
-            let out = ids.iter().position(|id| id.index() >= self.num_src);
-            let out = out.map(|k| CsrError::OutOfRange {
-                edge: start + k,
-                row,
-                source_id: ids[k].into(),
-                num_src: self.num_src,
-            });
-            let unsorted = || ids.windows(2).position(|w| w[1] < w[0]);
-            out.or_else(|| unsorted().map(|k| CsrError::Unsorted { edge: start + k + 1, row }))
-        });
-        bad.map_or(Ok(()), Err)
+    }
+
+    fn check_row(&self, row: usize) -> Option<CsrError> {
+        let start = self.indptr[row] as usize;
+        let ids = self.row(row);
+        let out = ids.iter().position(|id| id.index() >= self.num_src);
+        let out =
+            out.map(|k| CsrError::OutOfRange { edge: start + k, row, source_id: ids[k].into(), num_src: self.num_src });
+        let unsorted = || ids.windows(2).position(|w| w[1] < w[0]);
+        out.or_else(|| unsorted().map(|k| CsrError::Unsorted { edge: start + k + 1, row }))
     }
 
     /// Rows: the nodes that edges point to.
@@ -224,5 +266,22 @@ impl<I: NodeId> Csr<I> {
                     back[first..].iter().take_while(|&&x| x == me).count() == same.len()
                 })
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kernels_get_is_in_range_whatever_was_claimed() {
+        let raw = |indptr: &[u64], indices: &[u32]| Csr::mapped(indptr.to_vec(), indices.to_vec(), 3);
+        assert!(raw(&[0, 2, 3], &[2, 0, 1]).into_bounded().is_ok(), "not sorted, but in range");
+        let out = CsrError::OutOfRange { edge: 2, row: 1, source_id: 3, num_src: 3 };
+        assert_eq!(raw(&[0, 2, 3], &[0, 1, 3]).into_bounded(), Err(out));
+        assert!(raw(&[0, 2, 3], &[1, 0, 3]).into_bounded().is_err(), "also where something else is found first");
+        for bad in [&[0, 4, 3][..], &[0, 2, 4], &[1, 2, 3], &[0, u64::MAX, 3], &[]] {
+            assert!(raw(bad, &[0, 1, 2]).into_bounded().is_err(), "{bad:?}");
+        }
     }
 }

@@ -12,8 +12,10 @@
 //! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
 //! ```
 //!
-//! [`Dataset::open`] checks everything the first time, in parallel, and leaves a stamp with the size and time of each
-//! file. While these stay the same, opening costs a few system calls however large the graph is.
+//! [`Dataset::open`] checks everything the first time, in parallel, and leaves a stamp with the size, times and inode of each
+//! file. While these stay the same, opening looks only at what there is one of per node: labels, splits, sparse features; and the
+//! graph's ids and offsets are looked at when it is first asked for. So a stamp that is wrong, or forged, can lead to wrong results,
+//! but to no panic.
 
 mod features;
 mod labels;
@@ -24,6 +26,7 @@ mod writer;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use crate::buf::Buf;
 use crate::csr::{AnyCsr, Csr, NodeId};
@@ -81,6 +84,8 @@ pub struct Dataset {
     dir: PathBuf,
     meta: Meta,
     graph: AnyCsr,
+    /// Set once the ids and offsets of the graph were seen to be in range.
+    looked_at: Arc<OnceLock<()>>,
     features: Option<Features>,
     labels: Option<Labels>,
     edge_features: Option<Dense>,
@@ -100,8 +105,11 @@ impl Dataset {
         }
         let data = Self::map(dir)?;
         let files = stamp::Files::of(dir)?;
-        if !stamp::is_current(dir, &files) {
+        if stamp::is_current(dir, &files) {
+            validate::nodes(&data)?;
+        } else {
             validate::validate(&data)?;
+            data.looked_at.get_or_init(|| ());
             stamp::save(dir, &files);
         }
         Ok(data)
@@ -116,7 +124,8 @@ impl Dataset {
             return Err(NpyFile::open(dir.join("edge_feat.npy"))?.wrong_dtype("edge_feat", "float32"));
         }
         let splits = map_splits(dir)?;
-        Ok(Self { dir: dir.to_path_buf(), meta, graph, features, labels, edge_features, splits })
+        let (dir, looked_at) = (dir.to_path_buf(), Arc::default());
+        Ok(Self { dir, meta, graph, looked_at, features, labels, edge_features, splits })
     }
 
     /// Where it lies.
@@ -129,9 +138,16 @@ impl Dataset {
         &self.meta
     }
 
-    /// The graph.
-    pub fn graph(&self) -> &AnyCsr {
-        &self.graph
+    /// The graph. Its ids and offsets are looked at the first time.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] with the first that is out of range or out of order.
+    pub fn graph(&self) -> Result<&AnyCsr> {
+        if self.looked_at.get().is_none() {
+            validate::edges(self)?;
+            self.looked_at.get_or_init(|| ());
+        }
+        Ok(&self.graph)
     }
 
     /// Node features, if there are any.

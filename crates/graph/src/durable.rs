@@ -1,14 +1,19 @@
 //! Files and folders that are there in full or not at all: written beside their place, then renamed.
 //!
 //! What users make ([`replace`], [`rename`]) is on the disk when the call returns: a power cut leaves the old or the new, never
-//! something between. What can be made again ([`keep`]) need not wait for the disk.
+//! something between. What can be made again ([`keep`]) need not wait for the disk. What is not finished ([`Unfinished`]) is removed
+//! when it fails, and when the process is told to end. Pipes and devices are written into, and links stay links ([`Target`]).
+
+mod target;
+mod unfinished;
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
+pub use target::Target;
+pub use unfinished::{Unfinished, remove_unfinished};
 
 use crate::error::{Error, Result};
 
@@ -24,12 +29,47 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Replaces or creates `path` in one step. One writer at a time: what a killed one has left is overwritten by the next, so its
 /// name is always the same.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    match Target::of(path)? {
+        Target::File(path) => {
+            let partial = Unfinished::new(&partial_of(&path));
+            write_new(partial.path(), bytes)?;
+            partial.publish(&path)
+        }
+        Target::Stream(path) => {
+            let mut stream = target::into_stream(&path)?;
+            stream.write_all(bytes).and_then(|()| stream.flush()).map_err(Error::write("write", &path))
+        }
+    }
+}
+
+/// The same for a file that `make` writes under another name, bytes and all on the disk. What it leaves when it fails is removed.
+pub fn replace_by<E: From<Error>>(
+    path: &Path,
+    make: impl FnOnce(&Path) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    match Target::of(path)? {
+        Target::File(path) => {
+            let partial = Unfinished::new(&partial_of(&path));
+            make(partial.path())?;
+            Ok(partial.publish(&path)?)
+        }
+        Target::Stream(path) => {
+            // Where one cannot go back, as in a pipe, a header that is written last would be in the wrong place.
+            let folder = Unfinished::new(&new_folder_in(&std::env::temp_dir())?);
+            let whole = folder.path().join("whole");
+            make(&whole)?;
+            let mut stream = target::into_stream(&path)?;
+            let copied = File::open(&whole).and_then(|mut file| io::copy(&mut file, &mut stream));
+            Ok(copied.and_then(|_| stream.flush()).map_err(Error::write("write", &path))?)
+        }
+    }
+}
+
+fn partial_of(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(".partial");
-    let partial = path.with_file_name(name);
-    write_new(&partial, bytes)?;
-    rename(&partial, path)
+    path.with_file_name(name)
 }
 
 /// Renames a file or folder whose content is on the disk, and makes the new name last.
@@ -49,15 +89,20 @@ pub fn create_folder(path: &Path) -> Result<()> {
 }
 
 /// A new folder beside `path`, in which it can be made before it is renamed. Dropped, it is removed.
-pub fn folder_beside(path: &Path) -> Result<TempDir> {
+pub fn folder_beside(path: &Path) -> Result<Unfinished> {
     let parent = folder_of(path);
     create_folder(parent)?;
-    tempfile::Builder::new()
+    Ok(Unfinished::new(&new_folder_in(parent)?))
+}
+
+fn new_folder_in(parent: &Path) -> Result<PathBuf> {
+    let made = tempfile::Builder::new()
         .prefix(PREFIX)
         // Temporary folders are private by default; these become what users share, as far as the umask allows.
         .permissions(Permissions::from_mode(0o777))
         .tempdir_in(parent)
-        .map_err(Error::write("create a folder in", parent))
+        .map_err(Error::write("create a folder in", parent))?;
+    Ok(made.keep())
 }
 
 /// Keeps `bytes` as `path` for later. Any number of processes and threads may do so at once. Where nothing can be kept, such as a
@@ -129,5 +174,76 @@ mod tests {
         keep(&path, b"y");
         keep(&dir.path().join("file/kept"), b"y");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left behind");
+    }
+
+    #[test]
+    fn what_fails_leaves_nothing_and_keeps_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
+        replace(&path, b"old").unwrap();
+        let full = |partial: &Path| {
+            fs::write(partial, "half").unwrap();
+            Err(Error::write("write", partial)(io::ErrorKind::StorageFull.into()))
+        };
+        assert!(replace_by(&path, full).unwrap_err().to_string().contains("free some space"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        replace_by(&path, |partial| Ok::<_, Error>(fs::write(partial, "new").unwrap())).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        drop(folder_beside(&path).unwrap());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    /// What would replace a link, a pipe or a device by a file.
+    const WRITERS: [fn(&Path, &[u8]) -> Result<()>; 2] =
+        [replace, |path, bytes| replace_by(path, |partial| write_new(partial, bytes))];
+
+    #[test]
+    fn links_stay_and_what_they_lead_to_is_replaced() {
+        use std::os::unix::fs::symlink;
+        for write in WRITERS {
+            let dir = tempfile::tempdir().unwrap();
+            let [folder, file, link, chain, dangling, knot] =
+                ["there", "there/a.txt", "link", "chain", "dangling", "knot"].map(|name| dir.path().join(name));
+            fs::create_dir(&folder).unwrap();
+            fs::write(&file, "old").unwrap();
+            symlink("there/a.txt", &link).unwrap();
+            symlink(&link, &chain).unwrap();
+            symlink("nowhere", &dangling).unwrap();
+            symlink("knot", &knot).unwrap();
+            for (path, text) in [(&link, "by a link"), (&chain, "by two links")] {
+                write(path, text.as_bytes()).unwrap();
+                assert!(fs::symlink_metadata(path).unwrap().is_symlink());
+                assert_eq!(fs::read_to_string(&file).unwrap(), text);
+            }
+            for (path, part) in [(&dangling, "which is not there"), (&knot, "leads back"), (&folder, "is a folder")] {
+                let message = write(path, b"x").unwrap_err().to_string();
+                assert!(message.contains(part) && message.contains("remedy"), "{message}");
+            }
+            assert!(fs::symlink_metadata(&dangling).unwrap().is_symlink());
+            assert_eq!((fs::read_dir(&folder).unwrap().count(), fs::read_dir(dir.path()).unwrap().count()), (1, 5));
+        }
+    }
+
+    #[test]
+    fn pipes_and_devices_are_written_into() {
+        use std::os::unix::fs::FileTypeExt;
+        for write in WRITERS {
+            let dir = tempfile::tempdir().unwrap();
+            let pipe = dir.path().join("pipe");
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            let reader = std::thread::spawn({
+                let pipe = pipe.clone();
+                move || fs::read(pipe).unwrap()
+            });
+            let bytes = vec![7; 1 << 17];
+            write(&pipe, &bytes).unwrap();
+            assert!(reader.join().unwrap() == bytes, "all of it, in order");
+            assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo(), "it is still a pipe");
+            write(Path::new("/dev/null"), b"x").unwrap();
+            assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+        }
+        assert_eq!(Target::of(Path::new("/dev/stdout")).unwrap(), Target::Stream("/dev/stdout".into()));
+        assert!(matches!(Target::of(Path::new("/dev/shm/graphweft-none")).unwrap(), Target::File(_)));
     }
 }

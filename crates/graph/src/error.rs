@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// Every failure of this crate.
 ///
 /// The variants follow the exit codes of the command line: [`Error::BadInput`] is the user's data (3), [`Error::Request`]
-/// is the user's request (2), [`Error::Memory`] is a job that does not fit (4), [`Error::Write`] is this machine (1).
+/// is the user's request (2), [`Error::Memory`] and [`Error::Disk`] are jobs that do not fit (4), [`Error::Write`] is this
+/// machine (1).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file that is missing, unreadable, malformed or inconsistent with its neighbours.
@@ -40,6 +41,22 @@ pub enum Error {
         available: u64,
         /// What to change.
         remedy: String,
+    },
+    /// A job that needs more space than the disk has.
+    #[error(
+        "{what} needs {needed} bytes on the disk of {}, {available} are free\n  remedy: free some space, ask for less, or \
+         name a path on another disk",
+        path.display()
+    )]
+    Disk {
+        /// The job.
+        what: String,
+        /// Where it would be.
+        path: PathBuf,
+        /// Bytes it needs.
+        needed: u64,
+        /// Bytes that are free.
+        available: u64,
     },
     /// The machine refused to write.
     #[error("cannot {action} {}: {reason}\n  remedy: {}", path.display(), to_write(reason))]
@@ -110,6 +127,7 @@ fn to_write(reason: &io::Error) -> &'static str {
         io::ErrorKind::IsADirectory => "this is a folder where a file is expected; name a file inside it",
         io::ErrorKind::PermissionDenied => "check the permissions of the folder, or name another path",
         io::ErrorKind::ReadOnlyFilesystem => "name a path on a disk that can be written to",
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files (ulimit -f), or ask for less",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space, or name a path on another disk",
         _ => "check the disk and the path",
     }

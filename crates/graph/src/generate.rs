@@ -37,12 +37,14 @@ use crate::csr::Csr;
 use crate::dataset::{DatasetWriter, Features, Labels, Meta, Split};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::room;
 
 /// Ids of generated graphs have 32 bits.
 const MOST_NODES: u64 = 1 << 32;
 /// More edges per node than any use has; keeps every product below 2⁶⁴.
 const MOST_DEGREE: u64 = 1 << 20;
 
+const SMALLER: &str = "ask for fewer nodes, a smaller degree or fewer features, or use a machine with more memory";
 const LOOPS: &str = "+loops";
 
 /// What can be written, as shown with every error.
@@ -130,8 +132,14 @@ impl Spec {
     /// # Errors
     /// As [`Spec::graph`]; [`Error::Request`] if `dir` exists; [`Error::Write`] if it cannot be written.
     pub fn write(&self, seed: u64, dir: impl AsRef<Path>, progress: &dyn Progress) -> Result<Meta> {
+        let (dir, what) = (dir.as_ref(), format!("writing {self}"));
         let out = DatasetWriter::create(dir)?;
+        // What is known before the edges are, then all of it.
+        let beside = self.bytes_beside();
+        let nodes = with_draws!(self, seed, draws => self.check_memory(draws).map(|()| draws.num_nodes()))?;
+        room::check_disk(&what, dir, beside + 8 * u128::from(nodes))?;
         let graph = self.graph(seed, progress)?;
+        room::check_disk(&what, dir, beside + u128::from(graph.bytes()))?;
         let mut meta = Meta::of(&self.to_string(), &graph, true);
         (meta.num_features, meta.num_classes) = (self.num_features(), self.num_classes());
         out.graph(&graph.into())?;
@@ -176,25 +184,26 @@ impl Spec {
         self.task().map_or(0, BlockModel::classes)
     }
 
+    /// Whether the graph fits into memory with its features, labels and split, to be asked before any of them is made.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if it does not.
+    pub fn check_whole(&self) -> Result<()> {
+        with_draws!(self, 0, draws => {
+            let graph = peak_bytes(draws.num_nodes(), draws.len(), self.loops);
+            room::check_memory(format!("generating {self}"), graph + self.bytes_beside(), SMALLER)
+        })
+    }
+
+    /// Bytes of features, labels and split.
+    fn bytes_beside(&self) -> u128 {
+        self.task().map_or(0, |task| task.num_nodes() * (4 * task.width() as u128 + 16))
+    }
+
     fn check_memory(&self, draws: &impl Draws) -> Result<()> {
         let needed = peak_bytes(draws.num_nodes(), draws.len(), self.loops);
-        match available_bytes() {
-            Some(available) if needed > u128::from(available) => Err(Error::Memory {
-                what: format!("generating {self}"),
-                needed: u64::try_from(needed).unwrap_or(u64::MAX),
-                available,
-                remedy: "ask for fewer nodes or a smaller degree, or use a machine with more memory".into(),
-            }),
-            _ => Ok(()),
-        }
+        room::check_memory(format!("generating {self}"), needed, SMALLER)
     }
-}
-
-/// Memory that can be had without swapping, as far as the operating system tells.
-fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 impl FromStr for Spec {

@@ -30,6 +30,7 @@ pub mod plain;
 pub mod progress;
 pub mod random;
 pub mod read;
+pub mod room;
 pub mod stats;
 
 pub use buf::Buf;

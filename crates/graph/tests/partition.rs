@@ -281,7 +281,7 @@ fn nothing_is_overwritten_unless_asked_and_nothing_is_left_behind() {
 
 fn real(name: &str) -> Csr<u32> {
     let dir = Path::new(env!("GRAPHWEFT_SHARED_DATA")).join(name);
-    match Dataset::open(&dir).unwrap().graph() {
+    match Dataset::open(&dir).unwrap().graph().unwrap() {
         AnyCsr::Narrow(g) => g.symmetrise(),
         AnyCsr::Wide(_) => panic!("{name} has few nodes"),
     }

@@ -12,7 +12,7 @@ pub use laplacian::laplacian;
 pub use random_walk::random_walk;
 
 use graphweft_graph::{Csr, SelfLoops};
-use graphweft_tensor::Result;
+use graphweft_tensor::{Result, room_for};
 use serde::{Deserialize, Serialize};
 
 /// Which encodings a run uses; their columns stand side by side in this order.
@@ -39,6 +39,9 @@ impl Encodings {
         if width == 0 {
             return Ok(Vec::new());
         }
+        // The rows, and the vectors that the largest part of them is searched with.
+        let columns = (width as u128 * 3).max(self.laplacian as u128 * 6);
+        room_for("positional encodings", 8 * columns * csr.num_dst() as u128)?;
         let graph = undirected(csr);
         let mut rows = vec![0f32; graph.num_dst() * width];
         let mut first = 0;

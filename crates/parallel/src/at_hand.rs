@@ -48,7 +48,7 @@ impl AtHand {
         (src, src_degrees): (Ids, &[u32]),
     ) -> Result<Self> {
         Ok(Self {
-            graph: Rc::new(Adjacency::new(device, csr)),
+            graph: Rc::new(Adjacency::new(device, csr)?),
             edge_features,
             dst,
             src,

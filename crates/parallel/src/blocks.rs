@@ -143,10 +143,10 @@ impl Edges {
 
 impl Block {
     /// The edges of `csr` between these nodes.
-    pub(crate) fn new(device: &Device, csr: Csr<u32>, dst: &Rc<Nodes>, src: &Rc<Nodes>, edges: Edges) -> Self {
-        let graph = Rc::new(Adjacency::new(device, csr));
+    pub(crate) fn new(device: &Device, csr: Csr<u32>, dst: &Rc<Nodes>, src: &Rc<Nodes>, edges: Edges) -> Result<Self> {
+        let graph = Rc::new(Adjacency::new(device, csr)?);
         let _charge = Some(device.charge(Tag::Graph, 4 * edges.positions.len() as u64));
-        Self { graph, dst: Rc::clone(dst), src: Rc::clone(src), edges: Some(edges), _charge }
+        Ok(Self { graph, dst: Rc::clone(dst), src: Rc::clone(src), edges: Some(edges), _charge })
     }
 
     /// Edges that no bias and no weight is given for.

@@ -73,7 +73,7 @@ impl GraphOps for Gather {
     }
 
     fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
-        let graphs = self.member.tokens(tokens.value().rows());
+        let graphs = self.member.tokens(tokens.value().rows())?;
         let bring = |tape: &mut Tape, x: &Var| self.all_rows(tape, rows("attend", layer), x);
         self.own.attend_with_tokens(tape, a, (&graphs, tokens), Some(&bring))
     }

@@ -63,7 +63,7 @@ impl Halo {
         let rename = |j: u32| j - own.start as u32;
         let (csr, positions) = cut_out(layout.csr(), own.clone(), own.len(), rename)?;
         let edges = Edges::of(positions, edge_features.as_ref())?;
-        let own = Rc::new(Block::new(link.device(), csr, &nodes, &nodes, edges));
+        let own = Rc::new(Block::new(link.device(), csr, &nodes, &nodes, edges)?);
         let (member, cut) = (Member::new(link, layout), layout.cut());
         let charge = link.device().charge(Tag::Graph, cut.csr().bytes() + 8 * cut.edges().len() as u64);
         Ok(Self {
@@ -108,7 +108,7 @@ impl Halo {
 
     fn attend_all(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: Option<&Var>) -> Result<Var> {
         let (call, inputs) = attention::Call::new(tape, a, tokens)?;
-        let (label, token_block) = (rows("attend", layer), self.member.token_block(tokens));
+        let (label, token_block) = (rows("attend", layer), self.member.token_block(tokens)?);
         let plan = self.plan((!call.has_values_per_edge()).then(|| call.moved()))?;
         let pushed = plan.push(label, &call.dst)?;
         let pulled = plan.pull(label, &call.src)?;

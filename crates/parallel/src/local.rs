@@ -80,7 +80,7 @@ impl Membership for Local {
         kv: &Var,
         dropout: Option<Dropout>,
     ) -> Result<Var> {
-        let graphs = self.tokens.graphs(q.value().rows());
+        let graphs = self.tokens.graphs(q.value().rows())?;
         let dropout = graphs.dropout_of_seeing(dropout, self.rows.ids());
         attention(tape, graphs.seeing(), heads, q, kv, BiasVar::None, dropout)
     }
@@ -96,7 +96,7 @@ impl GraphOps for Local {
     }
 
     fn attend_with_tokens(&self, tape: &mut Tape, _: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
-        let graphs = self.tokens.graphs(tokens.value().rows());
+        let graphs = self.tokens.graphs(tokens.value().rows())?;
         self.rows.attend_with_tokens(tape, a, (&graphs, tokens), None)
     }
 

@@ -32,13 +32,13 @@ impl Member {
     }
 
     /// The graphs between this rank's rows and `count` tokens.
-    pub(crate) fn tokens(&self, count: usize) -> Rc<TokenGraphs> {
+    pub(crate) fn tokens(&self, count: usize) -> Result<Rc<TokenGraphs>> {
         self.tokens.graphs(count)
     }
 
     /// The edges from tokens to this rank's rows.
-    pub(crate) fn token_block(&self, tokens: Option<&Var>) -> Option<Block> {
-        tokens.map(|tokens| self.tokens(tokens.value().rows()).edges_to(&self.ids))
+    pub(crate) fn token_block(&self, tokens: Option<&Var>) -> Result<Option<Block>> {
+        tokens.map(|tokens| Ok(self.tokens(tokens.value().rows())?.edges_to(&self.ids))).transpose()
     }
 }
 
@@ -68,7 +68,7 @@ impl Membership for Member {
         kv: &Var,
         dropout: Option<Dropout>,
     ) -> Result<Var> {
-        let graphs = self.tokens(q.value().rows());
+        let graphs = self.tokens(q.value().rows())?;
         let dropout = graphs.dropout_of_seeing(dropout, &self.ids);
         let label = Label { op: "tokens", traffic: Traffic::Global, layer };
         tokens_attend(tape, (&self.link, label), graphs.seeing(), heads, (q, kv), dropout)

@@ -85,7 +85,7 @@ impl Ring {
             }
             let rename = |j: u32| place[j as usize - start];
             let (csr, positions) = cut_out(layout.csr(), layout.rows_of(peer), needed.len(), rename)?;
-            Ok(Block::new(device, csr, &dst, src, Edges::of(positions, edge_features)?))
+            Block::new(device, csr, &dst, src, Edges::of(positions, edge_features)?)
         };
         let needed: Vec<Vec<u32>> = (0..size).map(|peer| layout.needed_of(peer)).collect();
         let asked = needed.iter().enumerate().map(|(peer, list)| {
@@ -110,7 +110,7 @@ impl Ring {
 
     fn attend_all(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: Option<&Var>) -> Result<Var> {
         let (call, inputs) = attention::Call::new(tape, a, tokens)?;
-        let (label, token_block) = (rows("attend", layer), self.member.token_block(tokens));
+        let (label, token_block) = (rows("attend", layer), self.member.token_block(tokens)?);
         let mut fetch = Fetch::new(&self.shards, label, &call.src)?;
         let mut state = call.empty_state(self.member.rows(), Tag::Activations)?;
         call.fold_own(&self.shards.own, token_block.as_ref(), &mut state)?;

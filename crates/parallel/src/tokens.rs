@@ -14,7 +14,7 @@ use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention::{Attention, Bias, BiasVar, DstGrads, EdgeDropout, Saved, Score, SrcGrads};
 use graphweft_tensor::ops::attention_blocks::{Block, empty_states};
 use graphweft_tensor::ops::rows::RowIndex;
-use graphweft_tensor::{Adjacency, Backward, Device, Dropout, Grads, Ids, Matrix, Result, Tag, Tape, Var};
+use graphweft_tensor::{Adjacency, Backward, Device, Dropout, Grads, Ids, Matrix, Result, Tag, Tape, Var, room_for};
 
 use crate::blocks::{self, Nodes};
 use crate::link::Link;
@@ -68,20 +68,22 @@ impl Tokens {
         Self { device: device.clone(), rows, made: RefCell::new(None) }
     }
 
-    pub(crate) fn graphs(&self, count: usize) -> Rc<TokenGraphs> {
+    pub(crate) fn graphs(&self, count: usize) -> Result<Rc<TokenGraphs>> {
         let mut made = self.made.borrow_mut();
         if let Some(graphs) = made.as_ref().filter(|g| g.seen.num_src() == count) {
-            return Rc::clone(graphs);
+            return Ok(Rc::clone(graphs));
         }
+        // Edges from all to all, in both graphs and both directions.
+        room_for("virtual nodes", 16 * self.rows as u128 * count as u128)?;
         let all = |rows: usize, sources: usize| {
             let indptr: Vec<u64> = (0..=rows as u64).map(|row| row * sources as u64).collect();
             let indices: Vec<u32> = (0..rows).flat_map(|_| 0..sources as u32).collect();
-            Rc::new(Adjacency::new(&self.device, Csr::from_valid(indptr, indices, sources)))
+            Adjacency::new(&self.device, Csr::from_valid(indptr, indices, sources)).map(Rc::new)
         };
         let ids = Ids::Listed((0..count as u64).map(|k| FIRST_TOKEN + k).collect());
-        let graphs = Rc::new(TokenGraphs { ids, seen: all(self.rows, count), seeing: all(count, self.rows) });
+        let graphs = Rc::new(TokenGraphs { ids, seen: all(self.rows, count)?, seeing: all(count, self.rows)? });
         *made = Some(Rc::clone(&graphs));
-        graphs
+        Ok(graphs)
     }
 }
 

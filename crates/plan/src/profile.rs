@@ -15,10 +15,11 @@
 //!
 //! Emulations take network, memory and `compute` from it, plans also the kernels.
 
-use std::fs;
+use std::fs::File;
 use std::path::Path;
 
 use graphweft_comm::Network;
+use graphweft_graph::plain;
 use graphweft_tensor::dry::Work;
 use serde::{Deserialize, Serialize};
 
@@ -126,7 +127,7 @@ impl Profile {
 
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|e| {
+        let text = File::open(path).and_then(plain::text).map_err(|e| {
             let names: Vec<&str> = Self::names().collect();
             let remedy = format!("name a file, or one of {}", names.join(", "));
             Error::profile(path, "file", e.to_string(), remedy)

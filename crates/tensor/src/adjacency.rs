@@ -6,6 +6,7 @@ use std::rc::Rc;
 use graphweft_graph::Csr;
 
 use crate::device::{Charge, Device};
+use crate::error::{Error, Result};
 use crate::ledger::Tag;
 
 /// Edges per task: some hundred microseconds of work.
@@ -111,7 +112,14 @@ pub struct Adjacency {
 
 impl Adjacency {
     /// Prepares `csr` for kernels on `device`; its bytes are counted there as [`Tag::Graph`].
-    pub fn new(device: &Device, csr: Csr<u32>) -> Self {
+    ///
+    /// Kernels look up rows by the ids of edges without asking whether they are there. So this is where that is made sure of: what
+    /// is mapped is copied, and every offset and id of the copy is seen to be in range, whatever was known before.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] with the first that is not.
+    pub fn new(device: &Device, csr: Csr<u32>) -> Result<Self> {
+        let csr = csr.into_bounded().map_err(|e| Error::Argument { op: "graph", problem: e.to_string() })?;
         let transpose = csr.transpose();
         let charge = Rc::new(device.charge(Tag::Graph, csr.bytes() + transpose.bytes()));
         let direction = |csr: Csr<u32>| Direction {
@@ -123,7 +131,7 @@ impl Adjacency {
             resident: Default::default(),
         };
         let (forward, transpose) = (direction(csr), direction(transpose));
-        Self { forward, transpose, edges: Default::default(), device: device.clone(), _charge: charge }
+        Ok(Self { forward, transpose, edges: Default::default(), device: device.clone(), _charge: charge })
     }
 
     /// For each entry of the transpose, where the same edge stands in the forward direction. Made, and counted, when values on edges

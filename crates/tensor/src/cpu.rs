@@ -33,6 +33,7 @@ mod share;
 mod simd;
 mod spmm;
 
+use graphweft_graph::room;
 use half::bf16;
 use memmap2::{Advice, MmapMut};
 
@@ -46,6 +47,8 @@ pub use isa::Isa;
 
 /// Blocks of this size and more ask for huge pages: rows gathered at random miss the TLB otherwise.
 const HUGE: usize = 1 << 21;
+/// Bytes that are asked for only if the machine has them.
+const MUCH: usize = 1 << 26;
 
 /// The CPU: kernels run in the current rayon pool.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +147,10 @@ impl Memory for Cpu {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
+        // Systems promise more than they have, and end whoever takes it. Small blocks are not worth the question.
+        if bytes >= MUCH && room::memory().is_some_and(|available| bytes as u64 > available) {
+            return Ok(None);
+        }
         Ok(HostBlock::new(bytes).ok().map(Block::Host))
     }
 

@@ -117,7 +117,12 @@ impl Device {
 
     /// A matrix whose elements are unspecified until written.
     pub fn uninit(&self, op: &'static str, rows: usize, cols: usize, dtype: DType, tag: Tag) -> Result<Matrix> {
-        Ok(Matrix::new(self.buffer(op, rows * cols * dtype.size(), tag)?, rows, cols, dtype))
+        let bytes = rows.checked_mul(cols).and_then(|elements| elements.checked_mul(dtype.size()));
+        let Some(bytes) = bytes.filter(|bytes| *bytes <= isize::MAX as usize) else {
+            let (device, usage) = (self.backend().name(), self.ledger().now());
+            return Err(Error::OutOfMemory { op, device, requested: u64::MAX, usage });
+        };
+        Ok(Matrix::new(self.buffer(op, bytes, tag)?, rows, cols, dtype))
     }
 
     /// A matrix of zeros.
@@ -129,8 +134,8 @@ impl Device {
 
     /// A matrix with these elements, row by row.
     pub fn upload<T: Element>(&self, rows: usize, cols: usize, elements: &[T], tag: Tag) -> Result<Matrix> {
-        if elements.len() != rows * cols {
-            let (got, expected) = ((elements.len(), 1), (rows * cols, 1));
+        if rows.checked_mul(cols) != Some(elements.len()) {
+            let (got, expected) = ((elements.len(), 1), (rows.saturating_mul(cols), 1));
             return Err(Error::Shape { op: "upload", what: "elements", got, expected });
         }
         let mut m = self.uninit("upload", rows, cols, T::DTYPE, tag)?;

@@ -1,5 +1,7 @@
 //! What can go wrong in a computation, with the operation and the shapes.
 
+use graphweft_graph::room;
+
 use crate::dtype::DType;
 use crate::ledger::Usage;
 
@@ -31,6 +33,18 @@ pub enum Error {
     /// Ranks could not agree: what their communicator says.
     #[error(transparent)]
     Ranks(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Fails unless the host has memory for so many bytes, to be asked before they are taken elsewhere than on a device.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] for `op`.
+pub fn room_for(op: &'static str, bytes: u128) -> Result<()> {
+    if room::memory().is_none_or(|available| bytes <= u128::from(available)) {
+        return Ok(());
+    }
+    let (requested, usage) = (u64::try_from(bytes).unwrap_or(u64::MAX), Usage::default());
+    Err(Error::OutOfMemory { op, device: "the host".into(), requested, usage })
 }
 
 /// A result of this crate.

@@ -38,7 +38,7 @@ pub use backend::Backend;
 pub use device::{Charge, Device};
 pub use dry::Work;
 pub use dtype::{DType, Element};
-pub use error::{Error, Result};
+pub use error::{Error, Result, room_for};
 pub use ledger::{Ledger, Tag, Usage};
 pub use matrix::{Address, Matrix, OnGpu};
 pub use place::{Place, Precision};

@@ -203,7 +203,7 @@ fn ten_steps_of_each_optimizer() {
 fn graph(device: &Device) -> Rc<Adjacency> {
     let (indptr, indices) = Golden::new("graph").sparse();
     let nodes = indptr.len() - 1;
-    Rc::new(Adjacency::new(device, Csr::new(indptr, indices, nodes).unwrap()))
+    Rc::new(Adjacency::new(device, Csr::new(indptr, indices, nodes).unwrap()).unwrap())
 }
 
 const HEADS: usize = 2;

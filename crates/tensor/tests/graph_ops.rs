@@ -29,7 +29,7 @@ impl Graph {
             indices.extend(row);
             indptr.push(indices.len() as u64);
         }
-        Rc::new(Adjacency::new(device, Csr::new(indptr, indices, self.num_src).unwrap()))
+        Rc::new(Adjacency::new(device, Csr::new(indptr, indices, self.num_src).unwrap()).unwrap())
     }
 
     fn edges(&self) -> usize {

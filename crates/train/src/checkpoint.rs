@@ -126,9 +126,10 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// Writes the folder `path`, under another name until it is complete. One that is there is replaced.
     fn write(&self, path: &Path) -> Result<()> {
-        let partial = hidden(path, "partial");
-        remove(&partial)?;
-        durable::create_folder(&partial)?;
+        let unfinished = durable::Unfinished::new(&hidden(path, "partial"));
+        let partial = unfinished.path();
+        remove(partial)?;
+        durable::create_folder(partial)?;
         let json = |e: serde_json::Error| Bad::request(format!("cannot write {STATE}: {e}"), "report this as a bug");
         let mut state = serde_json::to_vec_pretty(&self.state).map_err(json)?;
         state.push(b'\n');
@@ -148,15 +149,15 @@ impl Checkpoint {
             manifest.add(name, bytes);
         }
         durable::write_new(&partial.join(MANIFEST), manifest.to_text().as_bytes())?;
-        durable::sync_folder(&partial)?;
+        durable::sync_folder(partial)?;
         if path.exists() {
             let old = hidden(path, "old");
             remove(&old)?;
             durable::rename(path, &old)?;
-            durable::rename(&partial, path)?;
+            unfinished.publish(path)?;
             remove(&old)?;
         } else {
-            durable::rename(&partial, path)?;
+            unfinished.publish(path)?;
         }
         Ok(())
     }

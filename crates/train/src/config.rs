@@ -22,6 +22,7 @@ mod data;
 mod isolated;
 mod keys;
 mod kinds;
+mod limits;
 mod parallel;
 mod pipeline;
 mod places;
@@ -134,7 +135,8 @@ impl Config {
         self.parallel.check().map_err(in_section("parallel"))?;
         self.pipeline.check().map_err(in_section("pipeline"))?;
         self.isolated.check().map_err(in_section("isolated"))?;
-        self.run.check().map_err(in_section("run"))
+        self.run.check().map_err(in_section("run"))?;
+        limits::check(&self.table()?)
     }
 }
 

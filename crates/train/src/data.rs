@@ -162,6 +162,7 @@ impl Data {
 
     fn generated(spec: &Spec, seed: u64, progress: &dyn Progress) -> Result<Self> {
         let name = spec.to_string();
+        spec.check_whole()?;
         let features = spec.features(seed).ok_or_else(|| no_features(Path::new(&name)))?;
         let target = match spec.labels(seed) {
             Some(Labels::Single(y)) => Some(Target::Class(y.to_vec())),
@@ -255,7 +256,7 @@ impl Data {
 }
 
 fn narrow(dataset: &Dataset) -> Result<Csr<u32>> {
-    match dataset.graph() {
+    match dataset.graph()? {
         AnyCsr::Narrow(graph) => Ok(graph.clone()),
         AnyCsr::Wide(_) => {
             let what = format!("{} has more than 2³² nodes", dataset.meta().name);

@@ -3,7 +3,7 @@
 //! Rows are nodes in original order and may come lot by lot. CSV has a line of names and, first, the node: the id that its source
 //! used, where an import has numbered nodes anew (`node_id.npy`). A number that is not finite is an error, and leaves no file.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -168,18 +168,13 @@ impl Output {
         ids: &NodeIds,
         lots: impl Iterator<Item = Result<Vec<f32>>>,
     ) -> Result<()> {
-        let mut name = self.path.file_name().unwrap_or_default().to_os_string();
-        name.push(".partial");
-        let partial = self.path.with_file_name(name);
-        let write = || -> Result<()> {
-            let mut out = Writer::create(&partial, self, cols, task)?;
+        durable::replace_by(&self.path, |partial| {
+            let mut out = Writer::create(partial, self, cols, task)?;
             for lot in lots {
                 out.push(&lot?, ids)?;
             }
-            out.finish()?;
-            Ok(durable::rename(&partial, &self.path)?)
-        };
-        write().inspect_err(|_| drop(fs::remove_file(&partial)))
+            out.finish()
+        })
     }
 }
 
@@ -285,6 +280,8 @@ fn most_probable(row: &[f32]) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use graphweft_graph::npy::write_npy;
 
     use super::*;

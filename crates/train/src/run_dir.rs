@@ -56,6 +56,8 @@ pub struct RunDir {
     path: PathBuf,
     /// The folder itself, locked.
     _lock: File,
+    /// A run that was refused, or told to end, before it wrote anything leaves no empty folder.
+    _empty: durable::Unfinished,
 }
 
 impl RunDir {
@@ -81,9 +83,10 @@ impl RunDir {
             return Err(Bad::request(what, "check the path, or name a new folder with -o").into());
         }
         durable::create_folder(path)?;
+        let empty = durable::Unfinished::while_empty(path);
         let lock = File::open(path).map_err(Bad::write("open", path))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_path_buf(), _lock: lock }),
+            Ok(()) => Ok(Self { path: path.to_path_buf(), _lock: lock, _empty: empty }),
             Err(TryLockError::WouldBlock) => {
                 let what = format!("another process is training in {}", path.display());
                 Err(Bad::request(what, "wait for it, or name another folder with -o").into())
@@ -216,13 +219,6 @@ impl RunDir {
     }
 }
 
-impl Drop for RunDir {
-    /// A run that was refused before it wrote anything leaves no empty folder.
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.path);
-    }
-}
-
 /// Whether a folder has entries, but none of those that a run begins with. It may have been killed while it wrote the first.
 fn is_foreign(path: &Path) -> bool {
     let names = names(path);
@@ -246,6 +242,7 @@ pub fn check_target(path: &Path) -> Result<()> {
         let what = format!("{} is a folder", path.display());
         return Err(Bad::request(what, "name a file in it with -o, e.g. predictions.npy").into());
     }
+    durable::Target::of(path)?;
     match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         Some(folder) => {
             let what = format!("{} cannot be written: there is no folder {}", path.display(), folder.display());

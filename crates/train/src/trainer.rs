@@ -168,6 +168,8 @@ impl Trainer {
             course.restore(&saved.optimizer)?;
         }
 
+        // What comes before this is answered at once: nothing would be lost.
+        let looking = self.stop.look();
         if self.is_stopped(rank)? {
             let checkpoint = Checkpoints::of(&self.folder, &config.run).path_of(now.epoch);
             return Err(Error::Stopped { epoch: now.epoch, checkpoint });
@@ -206,6 +208,8 @@ impl Trainer {
                 }
             }
         }
+        // The last epoch is saved: what follows can be done again.
+        drop(looking);
         now.toll.peak = rank.device().ledger().peak();
         cost.recorded = now.learner.is_recorded();
         (cost.tolls, cost.seconds) = (now.toll.gather(rank)?, started.elapsed().as_secs_f64());

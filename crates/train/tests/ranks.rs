@@ -235,7 +235,7 @@ fn a_checkpoint_keeps_its_partition_and_a_stored_one_is_taken() {
     let spec: graphweft_graph::generate::Spec = "sbm:200:3:6:f=8".parse().unwrap();
     spec.write(0, &folder, &Silent).unwrap();
     let data = graphweft_graph::Dataset::open(&folder).unwrap();
-    let graphweft_graph::AnyCsr::Narrow(graph) = data.graph() else { panic!("a small graph") };
+    let graphweft_graph::AnyCsr::Narrow(graph) = data.graph().unwrap() else { panic!("a small graph") };
     let store = |seed| {
         use graphweft_graph::partition::{About, Existing, Method, Options, folder, partition, save, statistics};
         let options = Options { seed, ..Options::new(Method::Random, 2) };

@@ -26,7 +26,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (hidden, dtype) = (args.common.hidden, DType::from(args.common.dtype));
     let heads = args.heads.of(hidden)?;
     let device = args.common.device.open(ui)?;
-    let graph = Rc::new(Adjacency::new(&device, csr.clone()));
+    let graph = Rc::new(Adjacency::new(&device, csr.clone())?);
     let n = csr.num_dst();
     let q = random(&device, n, hidden, dtype, 1)?;
     let kv = random(&device, csr.num_src(), 2 * hidden, dtype, 2)?;

@@ -39,8 +39,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     heads: Heads,
 
-    /// Layers
-    #[arg(long, default_value_t = 4, value_name = "L", value_parser = at_least_one())]
+    /// Layers, at most 4096
+    #[arg(long, default_value_t = 4, value_name = "L", value_parser = at_least_one().range(..=4096))]
     layers: usize,
 
     /// Share of elements that dropout drops
@@ -137,7 +137,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let heads = args.heads.of(d)?;
     let device = args.common.device.open(ui)?;
     let (n, edges) = (csr.num_dst(), csr.num_edges());
-    let graph = Rc::new(Adjacency::new(&device, csr));
+    let graph = Rc::new(Adjacency::new(&device, csr)?);
     let x = random(&device, n, d, dtype, 1)?;
     let layers: Vec<Rc<Layer>> =
         (0..args.layers as u32).map(|k| Layer::new(&device, k, d).map(Rc::new)).collect::<anyhow::Result<_>>()?;

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (name, csr) = open(&args.input, ui)?;
     let (hidden, dtype) = (args.common.hidden, DType::from(args.common.dtype));
     let device = args.common.device.open(ui)?;
-    let graph = Rc::new(Adjacency::new(&device, csr.clone()));
+    let graph = Rc::new(Adjacency::new(&device, csr.clone())?);
     let x = random(&device, csr.num_src(), hidden, dtype, 1)?;
     let g = random(&device, csr.num_dst(), hidden, dtype, 2)?;
 

@@ -1,18 +1,15 @@
 //! `graphweft plan --probe`: the profile of this machine, as a file.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use graphweft_graph::partition::Existing;
 use graphweft_graph::progress::Progress;
-use graphweft_graph::{Error, Result};
+use graphweft_graph::{Error, Result, durable};
 use graphweft_tensor::DType;
 use graphweft_train::planner;
 use graphweft_train::world::World;
 use serde_json::json;
-use tempfile::NamedTempFile;
 
 use crate::ui::{Ui, bytes};
 
@@ -20,36 +17,35 @@ use crate::ui::{Ui, bytes};
 pub(super) struct Target {
     file: PathBuf,
     existing: Existing,
-    /// Beside it, until it is complete.
-    partial: NamedTempFile<File>,
 }
 
 impl Target {
     pub(super) fn open(file: &Path, existing: Existing) -> Result<Self> {
-        if file.is_dir() {
-            return Err(Error::write("write", file)(std::io::ErrorKind::IsADirectory.into()));
+        let target = Self { file: file.to_path_buf(), existing };
+        if let durable::Target::File(real) = target.check()? {
+            // That it can be written there, too.
+            let folder = real.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            (tempfile::Builder::new().prefix(".graphweft-").suffix(".partial").tempfile_in(folder))
+                .map_err(Error::write("create a file in", folder))?;
         }
-        if existing == Existing::Keep && file.exists() {
-            let what = format!("{} exists already", file.display());
+        Ok(target)
+    }
+
+    /// Where it leads, if it may be written there.
+    fn check(&self) -> Result<durable::Target> {
+        let target = durable::Target::of(&self.file)?;
+        if matches!(&target, durable::Target::File(real) if self.existing == Existing::Keep && real.exists()) {
+            let what = format!("{} exists already", self.file.display());
             return Err(Error::request(what, "add --replace, or name another file"));
         }
-        let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let partial = (tempfile::Builder::new().prefix(".graphweft-").suffix(".partial"))
-            .make_in(folder, |path| File::create_new(path))
-            .map_err(Error::write("create a file in", folder))?;
-        Ok(Self { file: file.to_path_buf(), existing, partial })
+        Ok(target)
     }
 
     fn write(self, text: &str) -> Result<PathBuf> {
-        let Self { file, existing, mut partial } = self;
-        let written = partial.write_all(text.as_bytes()).and_then(|()| partial.as_file().sync_all());
-        written.map_err(Error::write("write", &file))?;
-        let renamed = match existing {
-            Existing::Replace => partial.persist(&file),
-            Existing::Keep => partial.persist_noclobber(&file),
-        };
-        renamed.map_err(|e| Error::write("write", &file)(e.error))?;
-        Ok(file)
+        // Somebody else may have written it while the machine was measured.
+        self.check()?;
+        durable::replace(&self.file, text.as_bytes())?;
+        Ok(self.file)
     }
 }
 

@@ -14,12 +14,14 @@ use serde::{Deserialize, Serialize};
 use super::Chunks;
 use crate::build::{EdgeRules, EdgeSorter, Scratch};
 use crate::csr::{AnyCsr, Csr, Permutation, SelfLoops};
-use crate::dataset::{Dataset, Dense, Features, stamp};
-use crate::durable;
+use crate::dataset::{Dataset, Dense, Features};
+use crate::durable::{self, Unfinished};
 use crate::error::{Error, Result};
 use crate::npy::{Element, NpyFile, NpyWriter};
 use crate::partition::{self, Balance, Method, Options, Order, Partition};
+use crate::plain;
 use crate::progress::{Progress, Unit};
+use crate::room;
 
 pub(super) const ABOUT: &str = "about.toml";
 pub(super) const REMEDY: &str = "remove the folder and create it again with `graphweft partition --chunks`";
@@ -69,9 +71,17 @@ pub fn prepare(data: &Dataset, recipe: &Recipe, dir: &Path, memory: usize, progr
         let what = format!("{} exists already", dir.display());
         return Err(Error::request(what, "use it as it is, or remove it first"));
     }
-    let AnyCsr::Narrow(graph) = data.graph() else {
+    let AnyCsr::Narrow(graph) = data.graph()? else {
         return Err(Error::request("chunks of more than 2³² nodes are not supported", "divide the graph first"));
     };
+    let features = match data.features() {
+        Some(Features::Dense(Dense::F32 { values, .. })) => 4 * values.len() as u128,
+        Some(Features::Dense(Dense::F16 { values, .. })) => 2 * values.len() as u128,
+        _ => 0,
+    };
+    // Beside the arrays themselves, edges may lie there once more while they are sorted.
+    let graph_bytes = u128::from(graph.bytes());
+    room::check_disk("storing chunks", dir, graph_bytes + features + 8 * graph.num_dst() as u128)?;
     let work = begin(dir, recipe)?;
     let partition = assign(&work, graph, recipe, progress)?;
     let permutation = partition.permutation();
@@ -82,8 +92,6 @@ pub fn prepare(data: &Dataset, recipe: &Recipe, dir: &Path, memory: usize, progr
             Dense::F16 { values, width } => in_order(path, values, *width, permutation, memory, progress),
         })?;
     }
-    // What was written here is valid by construction: opening it needs no second look.
-    stamp::save(&work, &stamp::Files::of(&work)?);
     durable::rename(&work, dir)
 }
 
@@ -109,9 +117,10 @@ fn complete(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if path.exists() {
         return Ok(());
     }
-    let unfinished = path.with_extension("tmp");
-    make(&unfinished)?;
-    durable::rename(&unfinished, path)
+    // What is complete stays for the next call; what is not would only take space.
+    let unfinished = Unfinished::new(&path.with_extension("tmp"));
+    make(unfinished.path())?;
+    unfinished.publish(path)
 }
 
 /// Which chunk has which nodes.
@@ -168,9 +177,9 @@ fn sort_edges(
     }
     sorter.push(&edges)?;
     drop(task);
-    let (unfinished, offsets) = (indices.with_extension("tmp"), indptr.with_extension("tmp"));
-    let mut sources = NpyWriter::<u32>::create(&unfinished, &[])?;
-    let mut ends = NpyWriter::<u64>::create(&offsets, &[])?;
+    let [unfinished, offsets] = [&indices, &indptr].map(|path| Unfinished::new(&path.with_extension("tmp")));
+    let mut sources = NpyWriter::<u32>::create(unfinished.path(), &[])?;
+    let mut ends = NpyWriter::<u64>::create(offsets.path(), &[])?;
     ends.push(&[0])?;
     let mut ids: Vec<u32> = Vec::new();
     sorter.stream(n, progress, |block| {
@@ -181,8 +190,8 @@ fn sort_edges(
     })?;
     sources.finish()?;
     ends.finish()?;
-    durable::rename(&unfinished, &indices)?;
-    durable::rename(&offsets, &indptr)
+    unfinished.publish(&indices)?;
+    offsets.publish(&indptr)
 }
 
 /// Rows of `values` in new order: as many at a time as fit, each lot read in the order in which it lies on the disk.
@@ -217,7 +226,7 @@ impl Chunks {
     /// [`Error::BadInput`] naming the file and the position of what is wrong with it.
     pub fn open(dir: &Path) -> Result<(Self, Recipe)> {
         let path = dir.join(ABOUT);
-        let text = fs::read_to_string(&path).map_err(|e| Error::unreadable(&path, "file", &e))?;
+        let text = plain::open(&path).and_then(plain::text).map_err(|e| Error::unreadable(&path, "file", &e))?;
         let recipe: Recipe =
             toml::from_str(&text).map_err(|e| Error::bad(&path, "about", e.to_string().trim_end(), REMEDY))?;
         let originals = read_ids(&dir.join("perm.npy"), "perm")?;
@@ -238,20 +247,27 @@ impl Chunks {
             let problem = format!("they do not cut {n} nodes into {} chunks", recipe.chunks);
             return Err(Error::bad(dir.join("ranges.npy"), "ranges", problem, REMEDY));
         }
-        let files = stamp::Files::of(dir)?;
-        let is_current = stamp::is_current(dir, &files);
-        let graph = match is_current {
-            true => Csr::mapped(indptr, indices, n),
-            false => Csr::new(indptr, indices, n).map_err(|e| Error::bad(&path, "indptr", e.to_string(), REMEDY))?,
-        };
-        if !is_current {
-            Permutation::from_old_of_new(originals.to_vec())
-                .map_err(|e| Error::bad(dir.join("perm.npy"), "perm", e.to_string(), REMEDY))?;
-            stamp::save(dir, &files);
-        }
+        // Everything that is used as an index, every time: pieces are cut by these numbers.
+        let graph = Csr::new(indptr, indices, n).map_err(|e| Error::bad(&path, "indptr", e.to_string(), REMEDY))?;
+        check_permutation(&originals).map_err(|problem| Error::bad(dir.join("perm.npy"), "perm", problem, REMEDY))?;
         let features = Dense::map(&dir.join("feat.npy"), "feat", n)?;
         Ok((Self { ranges: ranges.to_vec(), originals: Some(originals), graph, features }, recipe))
     }
+}
+
+/// Whether every id below their number is there once; a bit each is enough to know.
+fn check_permutation(ids: &[u64]) -> std::result::Result<(), String> {
+    let mut seen = vec![0u64; ids.len().div_ceil(64)];
+    for (at, id) in ids.iter().enumerate() {
+        let bit = 1 << (id % 64);
+        let word = if *id < ids.len() as u64 { seen.get_mut((id / 64) as usize) } else { None };
+        match word {
+            Some(word) if *word & bit == 0 => *word |= bit,
+            Some(_) => return Err(format!("perm[{at}] = {id} is there twice")),
+            None => return Err(format!("perm[{at}] = {id}: there are only {} nodes", ids.len())),
+        }
+    }
+    Ok(())
 }
 
 fn read_ids(path: &Path, field: &str) -> Result<crate::buf::Buf<u64>> {
@@ -282,7 +298,7 @@ mod tests {
     fn the_same_is_on_disk_as_in_memory() {
         let dir = tempfile::tempdir().unwrap();
         let data = dataset(dir.path());
-        let AnyCsr::Narrow(graph) = data.graph() else { panic!("a small graph") };
+        let AnyCsr::Narrow(graph) = data.graph().unwrap() else { panic!("a small graph") };
         for (method, loops) in [(Method::Random, SelfLoops::Add), (Method::Streaming, SelfLoops::Keep)] {
             let (recipe, target) = (recipe(method, loops), folder(data.dir(), method, 4));
             // So little memory that runs are merged and features come in many lots.

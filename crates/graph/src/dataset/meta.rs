@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::plain;
 
+/// More classes, or labels per node, than any dataset has.
+const MOST_CLASSES: usize = 1 << 24;
+
 /// What a dataset is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -56,6 +59,11 @@ impl Meta {
             if count as u64 >= 1 << 48 {
                 return Err(Error::bad(path, field, format!("{count} is beyond any graph"), "correct the count"));
             }
+        }
+        // Scores are counted by class, whatever labels there are.
+        if meta.num_classes > MOST_CLASSES {
+            let problem = format!("{} is more than the {MOST_CLASSES} that are supported", meta.num_classes);
+            return Err(Error::bad(path, "num_classes", problem, "correct the count"));
         }
         Ok(meta)
     }

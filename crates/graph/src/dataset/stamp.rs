@@ -1,4 +1,7 @@
-//! The memory of a validation: which files, of which size and time, were found good.
+//! The memory of a validation: which files, of which size, times and place on the disk, were found good.
+//!
+//! It spares what takes long and nobody's safety rests on: that numbers are finite and that edges have their reverse. That ids and
+//! offsets are in range is looked at every time, before they are used: a stamp can be wrong, or forged. See [`super::Dataset`].
 //!
 //! The stamp lies in the folder as `.validated`. Where the folder cannot be written (shared data), it lies in
 //! `$GRAPHWEFT_CACHE`, or the user's cache directory, under a name made from the folder's path; where that fails too, the folder
@@ -6,18 +9,19 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use crate::cache::cache_folder;
 use crate::durable;
 use crate::error::{Error, Result};
 
 /// Changes when validation begins to check more.
-const VERSION: &str = "graphweft-validated 1";
+const VERSION: &str = "graphweft-validated 2";
 const NAME: &str = ".validated";
 
-/// The files of a dataset with their sizes and modification times, as text.
+/// The files of a dataset as text: their sizes, when they and their inodes last changed, and which inodes of which devices they are.
+/// Whoever writes into a file can set its time back, but not that of its inode.
 pub(crate) struct Files(String);
 
 impl Files {
@@ -30,9 +34,10 @@ impl Files {
                 let about = fs::metadata(&path)?;
                 let known = path.extension().is_some_and(|e| e == "npy" || e == "toml");
                 if about.is_file() && known {
-                    let time = about.modified()?.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos());
-                    let name = path.strip_prefix(dir).unwrap_or(&path);
-                    lines.push(format!("{} {} {time}", name.display(), about.len()));
+                    let modified = format!("{}.{:09}", about.mtime(), about.mtime_nsec());
+                    let changed = format!("{}.{:09}", about.ctime(), about.ctime_nsec());
+                    let (name, place) = (path.strip_prefix(dir).unwrap_or(&path), [about.dev(), about.ino()]);
+                    lines.push(format!("{} {} {modified} {changed} {place:?}", name.display(), about.len()));
                 }
             }
             Ok(())

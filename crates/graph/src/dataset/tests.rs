@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use half::f16;
 
@@ -42,7 +41,7 @@ fn a_written_folder_opens_with_all_its_parts() {
     let (_root, dir) = good();
     let data = Dataset::open(&dir).unwrap();
     assert_eq!(data.meta().num_nodes, 4);
-    assert_eq!(with_csr!(data.graph(), g => g.row(2).iter().map(|j| j.index()).collect::<Vec<_>>()), [0, 1]);
+    assert_eq!(with_csr!(data.graph().unwrap(), g => g.row(2).iter().map(|j| j.index()).collect::<Vec<_>>()), [0, 1]);
     assert_eq!(data.features().map(Features::width), Some(5));
     assert_eq!(data.labels(), Some(&Labels::Single(vec![0, 1, 1, -1].into())));
     assert_eq!(data.edge_features().map(Dense::width), Some(1));
@@ -54,10 +53,10 @@ fn a_written_folder_opens_with_all_its_parts() {
 #[test]
 fn wide_and_foreign_dtypes_open_to_the_same_graph() {
     let (_root, dir) = good();
-    let narrow = Dataset::open(&dir).unwrap().graph().clone();
+    let narrow = Dataset::open(&dir).unwrap().graph().unwrap().clone();
     write_npy(dir.join("indptr.npy"), &[], &[0i64, 2, 4, 6, 6]).unwrap();
     write_npy(dir.join("indices.npy"), &[], &[1i64, 2, 0, 2, 0, 1]).unwrap();
-    assert_eq!(Dataset::open(&dir).unwrap().graph(), &narrow);
+    assert_eq!(Dataset::open(&dir).unwrap().graph().unwrap(), &narrow);
 }
 
 /// What to do to the good folder, and what the message must name.
@@ -199,20 +198,72 @@ fn truncating_any_file_anywhere_is_noticed() {
     Dataset::open(&dir).unwrap();
 }
 
+/// Writes into a file, which keeps its size, its inode and, by force, its time.
+fn overwrite<T: crate::npy::Element>(path: &Path, values: &[T]) {
+    use std::os::unix::fs::FileExt;
+    let time = fs::metadata(path).unwrap().modified().unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let bytes: &[u8] = bytemuck::cast_slice(values);
+    file.write_all_at(bytes, fs::metadata(path).unwrap().len() - bytes.len() as u64).unwrap();
+    file.set_modified(time).unwrap();
+}
+
+/// A stamp that says that everything is as it was.
+fn forge(dir: &Path) {
+    stamp::save(dir, &stamp::Files::of(dir).unwrap());
+}
+
 #[test]
-fn a_stamp_spares_validation_until_a_file_changes() {
+fn a_stamp_spares_looking_at_numbers_until_a_file_changes() {
     let (_root, dir) = good();
-    let stamp = dir.join(".validated");
-    assert!(stamp.exists(), "writers leave a stamp");
-    let label = dir.join("label.npy");
-    let time = fs::metadata(&label).unwrap().modified().unwrap();
-    write_npy(&label, &[], &[7i64, 7, 7, 7]).unwrap();
-    // Same size and, by force, same time: the stamp is believed, nothing is read.
-    fs::File::options().write(true).open(&label).unwrap().set_modified(time).unwrap();
+    assert!(dir.join(".validated").exists(), "writers leave a stamp");
+    let values = dir.join("feat_data.npy");
+    overwrite(&values, &[f32::NAN; 4]);
+    // The same size and time, but not the same time of the inode.
+    assert!(Dataset::open(&dir).unwrap_err().to_string().contains("feat_data[0]"));
+    forge(&dir);
+    Dataset::open(&dir).expect("the stamp is believed, numbers are not looked at");
+    // The same bytes and times in another file.
+    let (other, time) = (dir.join("other"), fs::metadata(&values).unwrap().modified().unwrap());
+    fs::copy(&values, &other).unwrap();
+    fs::rename(&other, &values).unwrap();
+    fs::File::options().write(true).open(&values).unwrap().set_modified(time).unwrap();
+    assert!(Dataset::open(&dir).is_err());
+}
+
+#[test]
+fn a_stamp_is_not_written_through_a_link() {
+    let (root, dir) = good();
+    let precious = root.path().join("precious");
+    fs::write(&precious, "precious").unwrap();
+    fs::remove_file(dir.join(".validated")).unwrap();
+    std::os::unix::fs::symlink(&precious, dir.join(".validated")).unwrap();
     Dataset::open(&dir).unwrap();
-    let later = SystemTime::now() + Duration::from_secs(5);
-    fs::File::options().write(true).open(&label).unwrap().set_modified(later).unwrap();
-    assert!(Dataset::open(&dir).unwrap_err().to_string().contains("label[0] = 7"));
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    assert!(fs::symlink_metadata(dir.join(".validated")).unwrap().is_symlink());
+}
+
+#[test]
+fn a_forged_stamp_does_not_make_ids_go_out_of_range() {
+    let damages: [(fn(&Path), &str); 9] = [
+        (|d| overwrite(&d.join("indices.npy"), &[u32::MAX; 6]), "indices[0] = 4294967295"),
+        (|d| overwrite(&d.join("indices.npy"), &[1u32, 2, 0, 2, 0, 4]), "indices[5] = 4"),
+        (|d| overwrite(&d.join("indices.npy"), &[2u32, 1, 0, 2, 0, 1]), "not sorted"),
+        (|d| overwrite(&d.join("indptr.npy"), &[0u64, u64::MAX, 4, 6, 6]), "indptr[2] = 4 is below"),
+        (|d| overwrite(&d.join("indptr.npy"), &[0u64, 5, 4, 6, 6]), "indptr[2] = 4 is below"),
+        (|d| overwrite(&d.join("feat_indices.npy"), &[4u32, 0, 1 << 30, 1]), "feat_indices[2]"),
+        (|d| overwrite(&d.join("feat_indptr.npy"), &[0u64, u64::MAX, 3, 3, 4]), "feat_indptr[2]"),
+        (|d| overwrite(&d.join("label.npy"), &[0i64, 1, i64::MAX, -1]), "label[2]"),
+        (|d| overwrite(&d.join("split/s/test.npy"), &[1i64 << 40]), "test[0]"),
+    ];
+    for (damage, part) in damages {
+        let (_root, dir) = good();
+        damage(&dir);
+        forge(&dir);
+        let opened = Dataset::open(&dir);
+        let error = opened.and_then(|data| data.graph().cloned()).expect_err(part);
+        assert!(matches!(error, Error::BadInput { .. }) && error.to_string().contains(part), "{error}");
+    }
 }
 
 #[test]
@@ -237,6 +288,6 @@ fn the_shared_datasets_open() {
     for dir in folders.filter(|d| d.join("meta.toml").exists()) {
         let data = Dataset::map(&dir).unwrap();
         validate::validate(&data).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(data.graph().num_nodes(), data.meta().num_nodes);
+        assert_eq!(data.graph().unwrap().num_nodes(), data.meta().num_nodes);
     }
 }

@@ -1,4 +1,5 @@
-//! The checks that look at every element, run once per folder.
+//! The checks that look at every element. Those that others' indexing rests on ([`nodes`], [`edges`]) are made every time, whatever
+//! a stamp says; all of them once per folder.
 
 use std::path::PathBuf;
 
@@ -12,19 +13,43 @@ use crate::with_csr;
 const REMEDY: &str = "correct the array and save it again, or create the folder again with `graphweft import`";
 
 pub(super) fn validate(data: &Dataset) -> Result<()> {
-    graph(data)?;
+    edges(data)?;
+    if data.meta.symmetric && !with_csr!(&data.graph, g => g.is_symmetric()) {
+        let problem = "symmetric = true, but some edge has no edge in the other direction";
+        let remedy = "set symmetric = false, or create the folder again with `graphweft import --symmetrise`";
+        return Err(Error::bad(data.dir.join("meta.toml"), "symmetric", problem, remedy));
+    }
     match &data.features {
         Some(Features::Dense(m)) => finite(data.dir.join("feat.npy"), "feat", m)?,
-        Some(Features::Sparse(m)) => sparse(data, m)?,
+        Some(Features::Sparse(m)) => {
+            sparse(data, m)?;
+            sparse_finite(data, m)?;
+        }
         None => {}
     }
     if let Some(m) = &data.edge_features {
         finite(data.dir.join("edge_feat.npy"), "edge_feat", m)?;
     }
+    nodes(data)
+}
+
+/// What there is of each node and is used as an index.
+pub(super) fn nodes(data: &Dataset) -> Result<()> {
+    if let Some(Features::Sparse(m)) = &data.features {
+        sparse(data, m)?;
+    }
     if let Some(l) = &data.labels {
         labels(data, l)?;
     }
     data.splits.iter().try_for_each(|s| split(data, s))
+}
+
+/// Ids and offsets of the graph.
+pub(super) fn edges(data: &Dataset) -> Result<()> {
+    with_csr!(&data.graph, g => g.check()).map_err(|e| {
+        let array = csr_file(&e);
+        Error::bad(data.dir.join(format!("{array}.npy")), array, e.to_string(), REMEDY)
+    })
 }
 
 fn csr_file(e: &CsrError) -> &'static str {
@@ -34,21 +59,6 @@ fn csr_file(e: &CsrError) -> &'static str {
         }
         CsrError::OutOfRange { .. } | CsrError::Unsorted { .. } => "indices",
     }
-}
-
-fn graph(data: &Dataset) -> Result<()> {
-    with_csr!(&data.graph, g => {
-        Csr::new(g.indptr().clone(), g.indices().clone(), g.num_src()).map_err(|e| {
-            let array = csr_file(&e);
-            Error::bad(data.dir.join(format!("{array}.npy")), array, e.to_string(), REMEDY)
-        })?;
-        if data.meta.symmetric && !g.is_symmetric() {
-            let problem = "symmetric = true, but some edge has no edge in the other direction";
-            let remedy = "set symmetric = false, or create the folder again with `graphweft import --symmetrise`";
-            return Err(Error::bad(data.dir.join("meta.toml"), "symmetric", problem, remedy));
-        }
-    });
-    Ok(())
 }
 
 fn finite(path: PathBuf, field: &str, m: &Dense) -> Result<()> {
@@ -63,17 +73,22 @@ fn finite(path: PathBuf, field: &str, m: &Dense) -> Result<()> {
 }
 
 fn sparse(data: &Dataset, m: &SparseFeatures) -> Result<()> {
-    Csr::new(m.indptr.clone(), m.indices.clone(), m.width).map_err(|e| {
-        let array = format!("feat_{}", csr_file(&e));
-        let (problem, remedy) = match e {
-            CsrError::OutOfRange { edge, row, source_id, num_src } => (
-                format!("feat_indices[{edge}] = {source_id} in row {row}: num_features in meta.toml is {num_src}"),
-                format!("set num_features in meta.toml to the number of columns, above {source_id}, or {REMEDY}"),
-            ),
-            e => (format!("feat_{e}"), REMEDY.into()),
-        };
-        Error::bad(data.dir.join(format!("{array}.npy")), array, problem, remedy)
-    })?;
+    Csr::new(m.indptr.clone(), m.indices.clone(), m.width)
+        .map_err(|e| {
+            let array = format!("feat_{}", csr_file(&e));
+            let (problem, remedy) = match e {
+                CsrError::OutOfRange { edge, row, source_id, num_src } => (
+                    format!("feat_indices[{edge}] = {source_id} in row {row}: num_features in meta.toml is {num_src}"),
+                    format!("set num_features in meta.toml to the number of columns, above {source_id}, or {REMEDY}"),
+                ),
+                e => (format!("feat_{e}"), REMEDY.into()),
+            };
+            Error::bad(data.dir.join(format!("{array}.npy")), array, problem, remedy)
+        })
+        .map(drop)
+}
+
+fn sparse_finite(data: &Dataset, m: &SparseFeatures) -> Result<()> {
     let bad = m.data.as_ref().and_then(|d| d.par_iter().position_first(|x| !x.is_finite()));
     bad.map_or(Ok(()), |at| {
         let problem = format!("feat_data[{at}] is not a finite number");

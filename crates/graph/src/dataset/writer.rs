@@ -1,13 +1,10 @@
 //! Writing a dataset folder: everything into a temporary folder beside the target, renamed when complete.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-
-use tempfile::TempDir;
 
 use super::{Features, Labels, Meta, Split, stamp};
 use crate::csr::{AnyCsr, Csr, NodeId};
-use crate::durable;
+use crate::durable::{self, Unfinished};
 use crate::error::{Error, Result};
 use crate::npy::{Element, NpyWriter, write_npy};
 use crate::with_csr;
@@ -19,7 +16,7 @@ const PIECE: usize = 1 << 20;
 #[derive(Debug)]
 pub struct DatasetWriter {
     target: PathBuf,
-    work: TempDir,
+    work: Unfinished,
 }
 
 impl DatasetWriter {
@@ -34,6 +31,11 @@ impl DatasetWriter {
             return Err(Error::request(what, "remove it first, or name another folder"));
         }
         Ok(Self { target: target.to_path_buf(), work: durable::folder_beside(target)? })
+    }
+
+    /// The folder that is created.
+    pub fn target(&self) -> &Path {
+        &self.target
     }
 
     /// Where files go until the folder is complete.
@@ -119,8 +121,7 @@ impl DatasetWriter {
         durable::write_new(&self.path("meta.toml"), meta.to_toml()?.as_bytes())?;
         // What a writer of ours produced is valid by construction: opening it needs no second look.
         stamp::save(self.work.path(), &stamp::Files::of(self.work.path())?);
-        let work = self.work.keep();
-        durable::rename(&work, &self.target).inspect_err(|_| drop(fs::remove_dir_all(&work)))
+        self.work.publish(&self.target)
     }
 }
 

@@ -65,6 +65,10 @@ impl BlockModel {
         self.classes as usize
     }
 
+    pub(super) fn num_nodes(&self) -> u128 {
+        self.nodes.into()
+    }
+
     pub(super) fn width(&self) -> usize {
         self.width as usize
     }

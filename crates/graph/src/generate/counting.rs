@@ -85,7 +85,7 @@ fn too_large(draws: &impl Draws) -> Error {
     Error::Memory {
         what: format!("a graph of {} nodes from {} draws", draws.num_nodes(), draws.len()),
         needed: u64::try_from(peak_bytes(draws.num_nodes(), draws.len(), true)).unwrap_or(u64::MAX),
-        available: super::available_bytes().unwrap_or(0),
+        available: crate::room::memory().unwrap_or(0),
         remedy: "ask for fewer nodes or a smaller degree".into(),
     }
 }

@@ -19,6 +19,8 @@ use crate::dataset::Dataset;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::npy::{NpyFile, NpyWriter};
+use crate::plain;
+use crate::room;
 
 const REMEDY: &str = "create it again with `graphweft partition --replace`";
 
@@ -85,6 +87,10 @@ pub enum Existing {
 /// As [`check_target`]; and [`Error::Write`] if the disk refuses, in which case what was there before is still there.
 pub fn save(dir: &Path, partition: &Partition, about: &About, existing: Existing) -> Result<()> {
     check_target(dir, existing)?;
+    // A link to a folder stays: what it leads to is replaced.
+    let dir = &dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
+    let bytes = 8 * (partition.permutation().len() as u128 + partition.ranges().len() as u128);
+    room::check_disk("storing the partition", dir, bytes)?;
     let work = durable::folder_beside(dir)?;
 
     let fresh = work.path().join("new");
@@ -133,7 +139,7 @@ pub fn check_target(dir: &Path, existing: Existing) -> Result<()> {
 /// [`Error::BadInput`] naming the file and the position of what is wrong with it.
 pub fn load(dir: &Path, num_nodes: usize) -> Result<Stored> {
     let path = dir.join("about.toml");
-    let text = fs::read_to_string(&path).map_err(|e| Error::unreadable(&path, "file", &e))?;
+    let text = plain::open(&path).and_then(plain::text).map_err(|e| Error::unreadable(&path, "file", &e))?;
     let about: About =
         toml::from_str(&text).map_err(|e| Error::bad(&path, "about", e.to_string().trim_end(), REMEDY))?;
 

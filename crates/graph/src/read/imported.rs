@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use super::Context;
 use crate::buf::Buf;
 use crate::build::{Block, EdgeSorter};
-use crate::csr::{AnyCsr, Csr, NodeId};
-use crate::dataset::{DatasetWriter, Features, Labels, Meta, Split, Task};
+use crate::csr::{AnyCsr, Csr, NodeId, SelfLoops};
+use crate::dataset::{DatasetWriter, Dense, Features, Labels, Meta, Split, Task};
 use crate::error::{Error, Result};
 use crate::npy::{NpyFile, NpyWriter, write_npy};
+use crate::room;
 use crate::with_csr;
 
 /// A graph that has been read and checked, but not yet written.
@@ -87,6 +88,20 @@ impl Imported {
         }
     }
 
+    /// Bytes that are written at least: edges count where none of them may be merged or dropped.
+    fn least_bytes(&self) -> u128 {
+        let features = match &self.features {
+            None => 0,
+            Some(Features::Dense(Dense::F32 { values, .. })) => 4 * values.len() as u128,
+            Some(Features::Dense(Dense::F16 { values, .. })) => 2 * values.len() as u128,
+            Some(Features::Sparse(m)) => 8 * (m.indices.len() + m.indptr.len()) as u128,
+        };
+        let rules = self.edges.rules();
+        let is_exact = !rules.symmetrise && !rules.merge_parallel && rules.self_loops != SelfLoops::Remove;
+        let edges = if is_exact { 4 * u128::from(self.edges.pushed()) } else { 0 };
+        8 * (self.num_nodes as u128 + 1) + edges + features
+    }
+
     /// Sorts the edges straight into `writer`, writes everything else and completes the folder.
     ///
     /// # Errors
@@ -94,6 +109,7 @@ impl Imported {
     pub fn write(self, name: &str, writer: DatasetWriter, cx: &Context<'_>) -> Result<Summary> {
         let (n, edges_read, symmetrised) = (self.num_nodes, self.edges.pushed(), self.edges.rules().symmetrise);
         let narrow = n as u64 <= <u32 as NodeId>::CAPACITY;
+        room::check_disk(format!("importing {n} nodes"), writer.target(), self.least_bytes())?;
         let num_edges = if narrow {
             stream(self.edges, n, self.edge_features.as_ref(), writer.array::<u32>("indices", &[])?, &writer, cx)?
         } else {

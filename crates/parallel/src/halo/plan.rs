@@ -73,7 +73,7 @@ impl Plan {
         let own_nodes = Nodes::new(cut, own.clone());
         let pulled_nodes = Nodes::new(cut, covers.iter().flat_map(|c| &c.pulled).map(|j| *j as usize));
         let edges = Edges::of(chosen.positions, features)?;
-        let pulled = Block::new(device, chosen.csr, &own_nodes, &pulled_nodes, edges);
+        let pulled = Block::new(device, chosen.csr, &own_nodes, &pulled_nodes, edges)?;
 
         let served_nodes = Nodes::new(cut, orders.iter().flat_map(|o| &o.rows).copied());
         let mut indptr = vec![0];
@@ -88,7 +88,7 @@ impl Plan {
         let sources: Vec<u32> = orders.iter().flat_map(|o| &o.sources).map(place).collect();
         let served = Csr::new(indptr, sources, serving.len()).map_err(|e| malformed(&e.to_string()))?;
         let serving_nodes = Nodes::new(cut, serving.iter().map(|row| own.start + *row as usize));
-        let served = Block::new(device, served, &served_nodes, &serving_nodes, Edges::of_others(served_features));
+        let served = Block::new(device, served, &served_nodes, &serving_nodes, Edges::of_others(served_features))?;
         Ok(Self { link: link.clone(), given, pushed, pulled, served, serving: index(serving)? })
     }
 

@@ -44,11 +44,11 @@ impl Bag {
         let csr = Csr::new(features.indptr.clone(), features.indices.clone(), features.width)
             .map_err(|e| Error::Argument { op: OP, problem: e.to_string() })?;
         let Some(data) = &features.data else {
-            return Ok(Self { graph: Adjacency::new(device, csr), values: None, device: device.clone() });
+            return Ok(Self { graph: Adjacency::new(device, csr)?, values: None, device: device.clone() });
         };
         let values = device.upload(csr.num_edges(), 1, &data[..], Tag::Graph)?;
         let values = if dtype == DType::F32 { values } else { device.convert(OP, &values, dtype)? };
-        Ok(Self { graph: Adjacency::new(device, csr), values: Some(values), device: device.clone() })
+        Ok(Self { graph: Adjacency::new(device, csr)?, values: Some(values), device: device.clone() })
     }
 
     /// Features of the same columns, one below the other.
@@ -80,7 +80,7 @@ impl Bag {
                 Some(stacked)
             }
         };
-        Ok(Self { graph: Adjacency::new(&device, csr), values, device })
+        Ok(Self { graph: Adjacency::new(&device, csr)?, values, device })
     }
 
     /// Rows.

@@ -27,7 +27,7 @@ pub(crate) fn from_rows(device: &Device, rows: impl IntoIterator<Item = Vec<u32>
         indices.extend(row);
         indptr.push(indices.len() as u64);
     }
-    Rc::new(Adjacency::new(device, Csr::new(indptr, indices, num_src).unwrap()))
+    Rc::new(Adjacency::new(device, Csr::new(indptr, indices, num_src).unwrap()).unwrap())
 }
 
 /// 5 destinations, 6 sources: an isolated node, a self-loop, parallel edges, a row of many edges.
