@@ -174,6 +174,8 @@ fn eval_and_predict_take_all_seeds_of_a_run() {
     let written = scratch.json(&["predict", &run, "-o", &out]);
     assert_eq!((written["seeds"].as_u64(), written["what"].as_str()), (Some(3), Some("probabilities")));
     assert!(fs::read_to_string(&out).unwrap().starts_with("node,probability_0,"));
+    let starts: serde_json::Value = serde_json::from_slice(&fs::read(format!("{run}/run.json")).unwrap()).unwrap();
+    assert!(starts.as_array().unwrap().len() == 1 && starts[0]["command"][1] == "train", "{starts}");
     assert!(scratch.error(2, &["predict", &run, "-o", &out, "--what", "logits"]).contains("3 seeds"));
 }
 

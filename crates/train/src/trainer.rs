@@ -234,6 +234,9 @@ impl Trainer {
         if let Some((above, config)) = &self.above {
             above.reopen()?;
             above.describe(&config.to_toml()?, &self.plan.to_json()?)?;
+            if self.config.run.seed == config.run.seed {
+                self.launch.note(above.path(), now.epoch, self.plan.ranks)?;
+            }
         }
         let metrics = self.from.as_ref().map_or(&[][..], |from| &from.metrics);
         // What a run that is over took stays in its plan, unless that is damaged.
