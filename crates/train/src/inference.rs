@@ -92,14 +92,24 @@ impl Trained {
         Ok(Self { config: draft.finish()?, model, source, file, task })
     }
 
-    /// The same for a run with several seeds: one for each that has begun, in their order.
+    /// The same for a run with several seeds: one for each, in their order; while the run lasts, for each that has begun.
     ///
     /// # Errors
-    /// As [`Trained::open`], of any of them.
+    /// As [`Trained::open`], of any of them; if the run is over and one is missing.
     pub fn open_all(path: &Path, config: Option<&Path>) -> Result<Vec<Self>> {
-        let seeds = RunDir::seeds(path);
+        let own = ["model.safetensors", "checkpoints"].iter().any(|name| path.join(name).exists());
+        let seeds = if own { Vec::new() } else { RunDir::seeds(path) };
         if seeds.is_empty() {
             return Ok(vec![Self::open(path, config)?]);
+        }
+        if let Some(text) = RunDir::config(path).filter(|_| RunDir::is_over(path)) {
+            let run = Draft::parse(&text, &path.join("config.toml"))?.finish()?.run;
+            let mut all = (run.seed..run.seed.saturating_add(run.seeds)).map(|seed| RunDir::of_seed(path, seed));
+            if let Some(missing) = all.find(|folder| !folder.is_dir()) {
+                let problem = format!("the run has {} seeds, and this one is missing", run.seeds);
+                let remedy = "put its folder back, or name that of one seed";
+                return Err(Bad::bad(missing, "seed", problem, remedy).into());
+            }
         }
         seeds.iter().map(|seed| Self::open(seed, config)).collect()
     }

@@ -294,4 +294,10 @@ fn several_seeds_are_used_together() {
     fs::remove_dir_all(run.join("seed-5/checkpoints")).unwrap();
     fs::remove_file(run.join("seed-5/model.safetensors")).unwrap();
     assert!(Trained::open_all(&run, None).unwrap_err().to_string().contains("seed-5"));
+    fs::remove_dir_all(run.join("seed-5")).unwrap();
+    let message = Trained::open_all(&run, None).unwrap_err().to_string();
+    assert!(message.contains("seed-5: seed: the run has 3 seeds, and this one is missing"), "{message}");
+    // As long as the run lasts, some have not begun.
+    fs::remove_file(run.join("result.json")).unwrap();
+    assert_eq!(Trained::open_all(&run, None).unwrap().len(), 2);
 }
