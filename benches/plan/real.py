@@ -102,6 +102,7 @@ class Study:
     def plan(self, graph, hidden):
         def make():
             with tempfile.TemporaryDirectory() as cache:
+                self.start(["plan", "--probe", "--device", "cpu"], cache)
                 plan = self.start(["plan", *self.graph(graph), f"model.hidden={hidden}", f"model.layers={LAYERS}", f"model.heads={HEADS}",
                                    f"train.dropout={DROPOUT}", f"train.attention_dropout={DROPOUT}"], cache)
                 network = tomllib.loads(next(Path(cache).glob("probes/*.toml")).read_text())["network"]["between"]

@@ -149,7 +149,7 @@ class Study:
         """The machine is as busy as it will be: one of several probes that go at once is taken."""
         if (self.work / "cache").exists():
             return
-        flags = ["plan", "--graph", "rmat:8:8", "--ranks", "2", "--threads", "2", "--profile", "nvlink", "--device", "cpu", f"parallel.probe_rounds={PROBE_ROUNDS}"]
+        flags = ["plan", "--probe", "--ranks", "2", "--threads", "2", "--device", "cpu", f"parallel.probe_rounds={PROBE_ROUNDS}"]
         start, several = time.monotonic(), len(self.pairs.all)
 
         def one(k):

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::device::Choice;
 use crate::source::{Opened, Source};
-use crate::ui::{Ui, bytes, table, usage};
+use crate::ui::{Ui, bytes, counted, table, usage};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -210,10 +210,10 @@ impl Report<'_> {
                 row("floor (loads only)", self.floor),
             ];
             format!(
-                "{} on {}, {} threads, {}\n\n{}\n\n{:.2} times the floor; {} at the peak",
+                "{} on {}, {}, {}\n\n{}\n\n{:.2} times the floor; {} at the peak",
                 self.op,
                 self.graph,
-                rayon::current_num_threads(),
+                counted(rayon::current_num_threads(), "thread"),
                 DType::from(self.common.dtype),
                 table(["", "ms", "ns per edge"], times),
                 total / self.floor,

@@ -1,6 +1,6 @@
 //! From an error to what the user reads and the shell sees.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use graphweft_comm::Error as Between;
@@ -8,6 +8,8 @@ use graphweft_graph::Error;
 use graphweft_plan::Error as Planning;
 use graphweft_tensor::Error as Computation;
 use graphweft_train::Error as Training;
+
+use crate::ui::Ui;
 
 const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
@@ -17,7 +19,7 @@ const RANK_LOST: u8 = 5;
 const STOPPED: u8 = 75;
 
 /// Prints the error and gives the exit code that belongs to it.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+pub(crate) fn report(error: &anyhow::Error, ui: &Ui) -> ExitCode {
     if is_closed_pipe(error) {
         // The reader has seen enough, as with `graphweft info … | head -1`.
         return ExitCode::SUCCESS;
@@ -26,8 +28,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         // Another rank says why.
         return ExitCode::from(code(error));
     }
-    // Nothing useful can be done if stderr is gone as well.
-    let _ = writeln!(io::stderr(), "error: {error:#}");
+    ui.error(&format!("error: {error:#}"));
     ExitCode::from(code(error))
 }
 

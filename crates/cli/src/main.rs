@@ -8,6 +8,7 @@ mod doctor;
 mod eval;
 mod exit;
 mod generate;
+mod help;
 mod import;
 mod info;
 mod memory;
@@ -16,6 +17,7 @@ mod plan;
 mod plot;
 mod predict;
 mod ranks;
+mod shortcuts;
 mod size;
 mod source;
 mod train;
@@ -34,11 +36,10 @@ const MOST_THREADS: i64 = 1024;
 
 /// Trains graph transformers and graph neural networks on graphs too large for one device.
 #[derive(Parser)]
-#[command(version = version::VERSION, about, max_term_width = 120)]
+#[command(version = version::VERSION, about, max_term_width = 80, after_help = help::PROGRAM)]
 struct Cli {
-    /// Print one line of JSON on stdout instead of a table
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    output: ui::Output,
 
     /// Threads to compute with, at most 1024 [default: all cores]
     #[arg(long, global = true, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS))]
@@ -51,51 +52,66 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Time one operation
+    #[command(after_help = help::BENCH)]
     Bench(bench::Args),
     /// Say what this build and this machine can do
+    #[command(after_help = help::DOCTOR)]
     Doctor(doctor::Args),
     /// Score a trained model
+    #[command(after_help = help::EVAL)]
     Eval(eval::Args),
     /// Make a graph and write it as a dataset folder
+    #[command(after_help = help::GENERATE)]
     Generate(generate::Args),
     /// Turn another format into a dataset folder
+    #[command(after_help = help::IMPORT)]
     Import(import::Args),
     /// Describe a graph in numbers
+    #[command(after_help = help::INFO)]
     Info(info::Args),
     /// Divide a graph into parts and say what that costs
+    #[command(after_help = help::PARTITION)]
     Partition(partition::Args),
     /// Predict the time and memory of every way to spread a training run, and choose
+    #[command(after_help = help::PLAN)]
     Plan(plan::Args),
     /// Write a trained model's logits for every node
+    #[command(after_help = help::PREDICT)]
     Predict(predict::Args),
     /// Train a model; without arguments, a graph transformer on a generated graph
+    #[command(after_help = help::TRAIN)]
     Train(train::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(&cli) {
+    let arguments: Vec<_> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+    let command = format!("graphweft {}: {}", version::VERSION, arguments.join(" "));
+    let ui = match Ui::new(&cli.output, &command) {
+        Ok(ui) => ui,
+        Err((ui, error)) => return exit::report(&error, &ui),
+    };
+    match run(&cli, &ui) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => exit::report(&error),
+        Err(error) => exit::report(&error, &ui),
     }
 }
 
-fn run(cli: &Cli) -> anyhow::Result<()> {
+fn run(cli: &Cli, ui: &Ui) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
     if let Some(threads) = cli.threads {
         rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global()?;
     }
-    let ui = Ui::new(cli.json);
     match &cli.verb {
-        Verb::Bench(args) => bench::run(args, &ui),
-        Verb::Doctor(args) => doctor::run(args, &ui),
-        Verb::Eval(args) => eval::run(args, &ui),
-        Verb::Generate(args) => generate::run(args, &ui),
-        Verb::Import(args) => import::run(args, &ui),
-        Verb::Info(args) => info::run(args, &ui),
-        Verb::Partition(args) => partition::run(args, &ui),
-        Verb::Plan(args) => plan::run(args, &ui),
-        Verb::Predict(args) => predict::run(args, &ui),
-        Verb::Train(args) => train::run(args, stop, &ui),
+        Verb::Bench(args) => bench::run(args, ui),
+        Verb::Doctor(args) => doctor::run(args, ui),
+        Verb::Eval(args) => eval::run(args, ui),
+        Verb::Generate(args) => generate::run(args, ui),
+        Verb::Import(args) => import::run(args, ui),
+        Verb::Info(args) => info::run(args, ui),
+        Verb::Partition(args) => partition::run(args, ui),
+        Verb::Plan(args) => plan::run(args, ui),
+        Verb::Predict(args) => predict::run(args, ui),
+        Verb::Train(args) => train::run(args, stop, ui),
     }
 }

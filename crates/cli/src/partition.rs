@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::memory;
 use crate::size;
 use crate::source::Source;
-use crate::ui::{Ui, bytes, count, table};
+use crate::ui::{Ui, bytes, count, counted, table};
 
 /// For sorting edges and ordering features.
 const SORTING_MEMORY: u64 = 1 << 30;
@@ -133,7 +133,8 @@ fn chunk(args: &Args, options: &Options, ui: &Ui) -> anyhow::Result<()> {
         let (nodes, edges) = (count(nodes as u64), count(edges as u64));
         let name = &data.meta().name;
         format!(
-            "{name}: {nodes} nodes and {edges} edges in {chunks} chunks by {method}, in {seconds:.2} s\nstored in  {}",
+            "{name}: {nodes} nodes and {edges} edges in {} by {method}, in {seconds:.2} s\nstored in  {}",
+            counted(chunks, "chunk"),
             target.display()
         )
     })
@@ -160,10 +161,10 @@ fn as_text(name: &str, about: &About, seconds: f64, peak: Option<u64>, stored: O
     let parts = table(["part", "rows", "edges", "halo rows", "largest peer"], (0..about.parts).map(part));
     let mut lines = vec![
         format!(
-            "{name}: {} nodes, {} edges, {} parts by {}",
+            "{name}: {} nodes, {} edges, {} by {}",
             count(about.num_nodes as u64),
             count(about.num_edges as u64),
-            about.parts,
+            counted(about.parts, "part"),
             about.method
         ),
         String::new(),

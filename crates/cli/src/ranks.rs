@@ -108,7 +108,7 @@ pub(crate) fn enter(
             if !world.leads() {
                 return Err(Training::Refused.into());
             }
-            let what = format!("{wanted} ranks are asked for, but there are {} processes", world.ranks());
+            let what = format!("--ranks is {wanted}, but there are {} processes", world.ranks());
             return Err(Error::request(what, format!("start {wanted} processes, or leave out --ranks")).into());
         }
         let ui = ui.of_rank(world.leads());

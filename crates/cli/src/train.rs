@@ -19,6 +19,7 @@ use graphweft_train::world::World;
 
 use crate::device::Choice;
 use crate::ranks::{self, Spread};
+use crate::shortcuts::{MODELS, Shortcuts};
 use crate::ui::Ui;
 use crate::version::VERSION;
 use report::Report;
@@ -54,9 +55,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     ranks: Spread,
 
-    /// Model: gt, gcn, sage, gat, …, mlp
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = MODELS)]
     model: Option<String>,
+
+    #[command(flatten)]
+    shortcuts: Shortcuts,
 
     /// Split, or a family such as public-* of which seed k takes the k-th
     #[arg(long, value_name = "NAME")]
@@ -179,7 +182,7 @@ fn train(job: Job<'_>, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let new = || free_folder(Path::new("runs"), &format!("{}-{name}", data.name));
     let dir = output.map_or_else(new, Path::to_path_buf);
 
-    let watch = Arc::new(Watch::new(ui.clone()));
+    let watch = Arc::new(Watch::new(ui.clone(), config.run.seeds));
     let launch = Launch::of_this_process(VERSION);
     let session = Session { world, data: Arc::clone(&data), start, launch, observer: watch.clone(), stop };
     let summary = session.train(config.clone(), &dir)?;
@@ -228,11 +231,12 @@ impl Args {
             flags.set("isolated", "memory", i64::try_from(memory)?)?;
         }
         self.ranks.set(&mut flags)?;
+        self.shortcuts.set(&mut flags)?;
         draft(&self.settings, &self.origin, self.model.as_deref(), &flags)
     }
 }
 
-/// The file among `settings`, if there is one, then `flags`, then the other settings.
+/// The file among `settings`, if there is one, then `flags` and the other settings, each of which is given once.
 pub(crate) fn draft(settings: &[String], origin: &Origin, model: Option<&str>, flags: &Draft) -> anyhow::Result<Draft> {
     let (settings, files): (Vec<&String>, Vec<&String>) = settings.iter().partition(|s| s.contains('='));
     let mut draft = match files[..] {
@@ -243,6 +247,7 @@ pub(crate) fn draft(settings: &[String], origin: &Origin, model: Option<&str>, f
             return Err(Error::request(what, "name one file; settings are written section.key=value").into());
         }
     };
+    let mut flags = flags.clone();
     if origin.data.is_some() || origin.graph.is_some() {
         // A flag takes the place of either key in the file.
         draft.unset("data", "path");
@@ -254,12 +259,25 @@ pub(crate) fn draft(settings: &[String], origin: &Origin, model: Option<&str>, f
         ("model", "name", model.map(String::from)),
     ] {
         if let Some(value) = value {
-            draft.set(section, key, value)?;
+            flags.set(section, key, value)?;
         }
     }
-    let mut draft = draft.and(flags)?;
+    settings.iter().try_for_each(|setting| given_once(&flags, setting))?;
+    let mut draft = draft.and(&flags)?;
     settings.into_iter().try_for_each(|s| draft.assign(s))?;
     Ok(draft)
+}
+
+/// A flag is a short form of a setting: whoever gives both may mean either.
+fn given_once(flags: &Draft, setting: &str) -> anyhow::Result<()> {
+    let name = setting.split_once('=').map_or(setting, |(name, _)| name).trim();
+    match name.split_once('.').filter(|(section, key)| flags.get(section, key).is_some()) {
+        Some(_) => {
+            let what = format!("{name} is given twice, by a flag and by the setting {setting}");
+            Err(Error::request(what, "leave one of them out").into())
+        }
+        None => Ok(()),
+    }
 }
 
 /// What was given and, unless that names a graph, the default graph with the settings that suit it; those of the default model

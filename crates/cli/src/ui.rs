@@ -1,38 +1,74 @@
-//! What the user sees: progress on stderr, the result on stdout.
+//! What the user sees: progress and notes on stderr, the result on stdout.
 
-use std::fmt::Write as _;
+mod log;
+mod progress;
+pub(crate) mod width;
+
 use std::io::{self, IsTerminal, Write as _};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
-use comfy_table::{CellAlignment, Table, presets};
-use graphweft_graph::progress::{Progress, Silent, Task, Unit};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use graphweft_tensor::{Tag, Usage};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::MultiProgress;
 use serde_json::Value;
 
-pub(crate) use graphweft_plan::explain::bytes;
+pub(crate) use graphweft_plan::explain::{bytes, counted};
+pub(crate) use progress::Live;
 
-/// Without a terminal, a phase that lasts prints a line this often.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+use log::Log;
+use width::wrapped;
+
+/// What is said, and where: the same flags for every verb.
+#[derive(clap::Args)]
+pub(crate) struct Output {
+    /// Print one line of JSON on stdout instead of a table
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Say nothing but results and errors
+    #[arg(long, short, global = true)]
+    quiet: bool,
+
+    /// Also write what goes to stderr to this file, with times; what it has is kept
+    #[arg(long, global = true, value_name = "FILE")]
+    log: Option<PathBuf>,
+}
 
 /// The user's end of a verb.
 #[derive(Clone)]
 pub(crate) struct Ui {
     json: bool,
     terminal: bool,
+    quiet: bool,
     /// For the processes of a run that leave the talking to another.
     silent: bool,
+    log: Option<Log>,
+    /// All bars that are shown, so that notes are written above them.
+    bars: MultiProgress,
 }
 
 impl Ui {
-    pub(crate) fn new(json: bool) -> Self {
-        Self { json, terminal: io::stderr().is_terminal(), silent: false }
+    /// As asked for; `command` is what the log begins with.
+    ///
+    /// # Errors
+    /// If the log cannot be opened; with the one that says so.
+    pub(crate) fn new(output: &Output, command: &str) -> Result<Self, (Self, anyhow::Error)> {
+        let &Output { json, quiet, .. } = output;
+        let terminal = io::stderr().is_terminal();
+        let mut ui = Self { json, terminal, quiet, silent: false, log: None, bars: MultiProgress::new() };
+        match output.log.as_deref().map(Log::open).transpose() {
+            Ok(log) => ui.log = log,
+            Err(e) => return Err((ui, e.into())),
+        }
+        if let Some(log) = &ui.log {
+            log.add(command);
+        }
+        Ok(ui)
     }
 
     /// One that says nothing but errors, unless this process speaks for all.
     pub(crate) fn of_rank(&self, leads: bool) -> Self {
-        Self { json: self.json, terminal: self.terminal, silent: !leads }
+        Self { silent: !leads, ..self.clone() }
     }
 
     /// Prints the verb's result: `json` as one line, or what `text` makes for people.
@@ -44,155 +80,66 @@ impl Ui {
         if self.json {
             writeln!(out, "{json}")?;
         } else {
-            writeln!(out, "{}", text().trim_end())?;
+            writeln!(out, "{}", wrapped(text().trim_end(), width::of_stdout()))?;
         }
         Ok(out.flush()?)
     }
 
-    /// A display of work that counts from `from` to `total` and has something to say at each step.
-    pub(crate) fn live(&self, what: &str, from: u64, total: u64) -> Live {
-        let bar = self.terminal.then(|| {
-            let bar = ProgressBar::new(total).with_position(from);
-            let template = "{prefix} {pos}/{len} {bar:24} {msg}  {per_sec} {eta}";
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style);
-            }
-            bar.set_prefix(what.to_string());
-            bar
-        });
-        Live { bar, what: what.to_string(), total, started: Instant::now(), printed: 0 }
-    }
-
     /// One line for people, on stderr.
     pub(crate) fn note(&self, line: &str) {
-        if self.silent {
-            return;
+        match (self.silent, self.quiet) {
+            (true, _) => {}
+            (_, true) => self.record(line),
+            (_, false) => self.say(line),
         }
+    }
+
+    /// What went wrong: always said.
+    pub(crate) fn error(&self, text: &str) {
+        self.say(text);
+    }
+
+    fn shows_bars(&self) -> bool {
+        self.terminal && !self.quiet && !self.silent
+    }
+
+    /// A line for the log alone.
+    fn record(&self, line: &str) {
+        if let Some(log) = &self.log {
+            log.add(line);
+        }
+    }
+
+    /// A line for the log and for people.
+    fn say(&self, line: &str) {
+        self.record(line);
+        let text = width::of_stderr().map_or_else(|| line.to_string(), |columns| wrapped(line, columns));
         // A user who closed stderr does not want notes.
-        let _ = writeln!(io::stderr(), "{line}");
+        self.bars.suspend(|| drop(writeln!(io::stderr(), "{text}")));
     }
 }
 
-impl Progress for Ui {
-    fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task> {
-        match (self.silent, self.terminal) {
-            (true, _) => Box::new(Silent),
-            (_, true) => Box::new(Bar::new(phase, total, unit)),
-            (_, false) => Box::new(Lines::new(phase, total, unit)),
-        }
-    }
-}
-
-/// A bar with a message, or a line every few seconds.
-pub(crate) struct Live {
-    bar: Option<ProgressBar>,
-    what: String,
-    total: u64,
-    started: Instant,
-    printed: u64,
-}
-
-impl Live {
-    /// Step `position` is over.
-    pub(crate) fn at(&mut self, position: u64, message: &str) {
-        match &self.bar {
-            Some(bar) => {
-                bar.set_message(message.to_string());
-                bar.set_position(position);
-            }
-            None => {
-                let periods = self.started.elapsed().as_secs() / LINE_EVERY.as_secs();
-                if periods > self.printed {
-                    self.printed = periods;
-                    let _ = writeln!(io::stderr(), "{} {position} of {}: {message}", self.what, self.total);
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new(phase: &str, total: u64, unit: Unit) -> Self {
-        let bar = if total == 0 { ProgressBar::new_spinner() } else { ProgressBar::new(total) };
-        let counts = match (unit, total) {
-            (Unit::Bytes, 0) => "{bytes} {bytes_per_sec}",
-            (Unit::Bytes, _) => "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}",
-            (Unit::Items, 0) => "{human_pos} {per_sec}",
-            (Unit::Items, _) => "{wide_bar} {human_pos}/{human_len} {per_sec} {eta}",
-        };
-        if let Ok(style) = ProgressStyle::with_template(&format!("{{msg:24}} {counts}")) {
-            bar.set_style(style);
-        }
-        bar.set_message(phase.to_string());
-        bar.enable_steady_tick(Duration::from_millis(200));
-        Self(bar)
-    }
-}
-
-impl Task for Bar {
-    fn add(&self, n: u64) {
-        self.0.inc(n);
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
-}
-
-/// Progress for logs: a line every few seconds, and none for what is over sooner.
-struct Lines {
-    phase: String,
-    total: u64,
-    unit: Unit,
-    done: AtomicU64,
-    started: Instant,
-    printed: AtomicU64,
-}
-
-impl Lines {
-    fn new(phase: &str, total: u64, unit: Unit) -> Self {
-        let phase = phase.to_string();
-        Self { phase, total, unit, done: AtomicU64::new(0), started: Instant::now(), printed: AtomicU64::new(0) }
-    }
-}
-
-impl Task for Lines {
-    fn add(&self, n: u64) {
-        let done = self.done.fetch_add(n, Ordering::Relaxed) + n;
-        let periods = self.started.elapsed().as_secs() / LINE_EVERY.as_secs();
-        if periods > self.printed.fetch_max(periods, Ordering::Relaxed) {
-            let show = |n| if self.unit == Unit::Bytes { bytes(n) } else { count(n) };
-            let mut line = format!("{}: {}", self.phase, show(done));
-            if self.total > 0 {
-                let _ = write!(line, " of {} ({:.0} %)", show(self.total), 100.0 * done as f64 / self.total as f64);
-            }
-            let _ = writeln!(io::stderr(), "{line}, {} s", self.started.elapsed().as_secs());
-        }
-    }
-}
-
-/// A table without frames; columns of numbers are aligned right.
+/// A table without frames; columns of numbers are aligned right. Where it is too wide, the last column is broken between words.
 pub(crate) fn table<const C: usize>(header: [&str; C], rows: impl IntoIterator<Item = [String; C]>) -> Table {
-    let rows: Vec<_> = rows.into_iter().collect();
+    table_of(&header, rows.into_iter().map(Vec::from).collect())
+}
+
+/// The same with any number of columns.
+pub(crate) fn table_of(header: &[&str], rows: Vec<Vec<String>>) -> Table {
     let number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '–');
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
     table.add_rows(&rows);
     for (k, column) in table.column_iter_mut().enumerate() {
-        if rows.iter().all(|row| number(&row[k])) {
+        if rows.iter().all(|row| row.get(k).is_some_and(number)) {
             column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let room = width::of_stdout();
+    if table.lines().any(|line| line.trim_end().chars().count() > room) {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(room as u16);
+        for column in table.column_iter_mut().take(header.len().saturating_sub(1)) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     table

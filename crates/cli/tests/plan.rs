@@ -54,6 +54,106 @@ fn every_candidate_is_told_and_the_fastest_that_fits_is_chosen() {
 }
 
 #[test]
+fn the_choice_is_marked_and_what_it_was_made_of_is_said() {
+    let scratch = Scratch::new();
+    let (text, json) = (String::from_utf8(scratch.run(&SMALL).stdout).unwrap(), scratch.json(&SMALL));
+    let chosen = json["choice"]["strategy"].as_str().unwrap();
+    let marked: Vec<&str> =
+        text.lines().filter(|line| line.trim_start().starts_with(&format!("→ {chosen} "))).collect();
+    assert_eq!(marked.len(), 1, "{text}");
+    // One rank is there to compare with, and is not chosen where four are asked for.
+    let one: Vec<&Value> = json["candidates"].as_array().unwrap().iter().filter(|c| c["strategy"] == "local").collect();
+    assert_eq!((one.len(), &one[0]["ranks"], &one[0]["feasible"]), (1, &1.into(), &false.into()), "{one:?}");
+    assert!(one[0]["time_ms"].as_f64().unwrap() > 0.0 && text.contains("one rank"), "{text}");
+    // An R-MAT graph has no features; a block model has its own; and flags say otherwise.
+    assert!(text.contains("128 columns") && text.contains("assumed"), "{text}");
+    assert_eq!((&json["features"], &json["classes"]), (&128.into(), &40.into()));
+    let plan = |graph: &[&str]| {
+        let flags = ["plan", "--ranks", "2", "model.hidden=16", "--profile=16-cpu-10g"];
+        String::from_utf8(scratch.run(&[&flags[..], graph].concat()).stdout).unwrap()
+    };
+    let own = plan(&["--graph", "sbm:300:3:6:f=24"]);
+    assert!(own.contains("24 columns and 3 classes, those of the graph"), "{own}");
+    let given = plan(&["--graph", "sbm:300:3:6:f=24", "--features", "48"]);
+    assert!(given.contains("48 columns") && given.contains("as --features says"), "{given}");
+    // Times carry an error: that of a machine from a data sheet.
+    assert_eq!((&json["error"], &json["profile_source"]), (&0.3.into(), &"given".into()));
+    let [time, error] = ["time_ms", "time_error_ms"].map(|key| json["choice"][key].as_f64().unwrap());
+    assert!((error / time - 0.3).abs() < 1e-9);
+    assert!(text.contains("±30 %"), "{text}");
+    assert!(!text.contains("again") && text.contains("computed twice"), "{text}");
+}
+
+#[test]
+fn what_is_recomputed_is_said_in_words() {
+    let scratch = Scratch::new();
+    let file = scratch.path("small.toml");
+    let shipped = include_str!("../../../profiles/16-cpu-10g.toml");
+    let fits = scratch.json(&SMALL)["choice"]["peak_bytes"].as_f64().unwrap();
+    fs::write(&file, shipped.replace("memory = 115e9", &format!("memory = {}", 0.8 * fits))).unwrap();
+    let text = String::from_utf8(scratch.run(&[&SMALL[..6], &["--profile", &file]].concat()).stdout).unwrap();
+    assert!(text.contains("recomputed: what backward computes a second time"), "{text}");
+    assert!(text.contains("× more than"), "{text}");
+}
+
+#[test]
+fn a_short_run_does_not_wait_for_a_measurement_and_a_long_one_does() {
+    let scratch = Scratch::new();
+    let plan = ["plan", "--graph", "sbm:300:3:6:f=8", "--ranks", "2", "--device", "cpu", "--hidden", "8"];
+    let with = |epochs: &str| {
+        let out = scratch.run(&[&plan[..], &["--json", "--epochs", epochs]].concat());
+        let (json, said) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
+        (serde_json::from_str::<Value>(&json).unwrap(), said)
+    };
+    let (short, said) = with("10");
+    assert_eq!(short["profile_source"], "rough");
+    assert!(short["error"].as_f64().unwrap() >= 0.5, "{}", short["error"]);
+    assert_eq!(said.matches("rough profile").count(), 1, "{said}");
+    assert!(said.contains("graphweft plan --probe --ranks 2"), "{said}");
+    // As what is asked for says; and what was measured is used from then on, also for short ones.
+    let (long, said) = with("100000000");
+    assert_eq!(long["profile_source"], "measured", "{said}");
+    assert!(said.contains("measuring this machine first"), "{said}");
+    assert!(long["error"].as_f64().unwrap() >= 0.05);
+    let (again, said) = with("10");
+    assert_eq!(again["profile_source"], "measured");
+    assert!(!said.contains("rough") && !said.contains("measuring"), "{said}");
+    // Who asks for it measures once more, and that counts; no file need be written.
+    let probed = scratch.json(&["plan", "--probe", "--ranks", "2", "--device", "cpu"]);
+    let (after, _) = with("10");
+    assert_eq!(after["profile_source"], "measured");
+    assert!(probed["error"] == after["error"] && again["error"] != after["error"], "{probed}, {}", after["error"]);
+}
+
+#[test]
+fn names_in_a_picture_do_not_overlap() {
+    let scratch = Scratch::new();
+    let plot = scratch.path("plan.svg");
+    // Sixteen ranks have grids with long names, and as many candidates as are drawn.
+    let plan = ["plan", "--graph", "rmat:9:8", "--ranks", "16", "model.hidden=64", "model.heads=16", "--plot", &plot];
+    scratch.json(&[&plan[..], &["--profile=16-cpu-10g"]].concat());
+    let svg = fs::read_to_string(plot).unwrap();
+    let number = |text: &str, key: &str| -> Option<f64> {
+        text.split_once(&format!("{key}=\""))?.1.split_once('"')?.0.parse().ok()
+    };
+    let mut upwards: Vec<(f64, f64, String)> = Vec::new();
+    for text in svg.split("<text").skip(1) {
+        let Some((head, rest)) = text.split_once('>') else { continue };
+        let words = rest.split('<').next().unwrap().trim().to_string();
+        if head.contains("rotate(270") && words != "ms" && words != "MiB" {
+            let end = number(head, "y").unwrap() + 6.6 * words.chars().count() as f64;
+            assert!(end < 556.0, "{words} ends at {end}, below the picture");
+            upwards.push((number(head, "x").unwrap(), number(head, "y").unwrap(), words));
+        }
+    }
+    assert!(upwards.len() >= 20, "{upwards:?}");
+    upwards.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for pair in upwards.windows(2) {
+        assert!(pair[1].0 - pair[0].0 >= 12.0, "{pair:?} are on one another");
+    }
+}
+
+#[test]
 fn what_does_not_fit_exits_with_4_and_says_what_would() {
     let scratch = Scratch::new();
     let file = scratch.path("tiny.toml");

@@ -63,7 +63,7 @@ fn people_see_the_ranks() {
     let scratch = Scratch::new();
     let out = scratch.run(&train(&["--ranks", "2", "--strategy", "halo", "-o", &scratch.path("run")]));
     let text = String::from_utf8(out.stdout).unwrap();
-    for part in ["halo on 2 ranks", "sent per epoch", "attend", "gradients", "exchange", "largest rank", "threads each"]
+    for part in ["halo on 2 ranks", "sent per epoch", "attend", "gradients", "exchange", "largest rank", "2 ranks with"]
     {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }

@@ -8,6 +8,7 @@ use graphweft_tensor::Place;
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
+use crate::probe::Detail;
 use crate::profile::Profile;
 
 /// Everything that a measurement depends on.
@@ -29,10 +30,12 @@ pub struct Machine {
     pub precision: String,
     /// The GPU, where one computes.
     pub gpu: Option<String>,
+    /// How much of it is measured.
+    pub detail: Detail,
 }
 
 /// To be raised whenever the probe measures something else: what was kept before is measured again.
-const FORM: u32 = 6;
+const FORM: u32 = 7;
 
 impl Machine {
     /// What tells this machine, as it is used, from others.

@@ -27,7 +27,7 @@ impl fmt::Display for Candidate {
         }
         match self.remat {
             Remat::None => Ok(()),
-            remat => write!(f, ", {} again", name_of(remat)),
+            remat => write!(f, ", {} recomputed", name_of(remat)),
         }
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn candidates_are_named_for_people() {
         let c = Candidate { strategy: Strategy::Heads, partition: Some(Method::Contiguous), remat: Remat::Layer };
-        assert_eq!(c.to_string(), "heads, contiguous, layers again");
+        assert_eq!(c.to_string(), "heads, contiguous, layers recomputed");
         assert_eq!(remats(Remat::Attention), [Remat::Attention, Remat::Layer, Remat::Both]);
     }
 }

@@ -192,6 +192,16 @@ pub fn bytes(n: u64) -> String {
     if unit == 0 { format!("{n} B") } else { format!("{x:.1} {}", units[unit]) }
 }
 
+/// How far a time may be off, as a share of it, for people: ±8 %.
+pub fn within(error: f64) -> String {
+    format!("±{:.0} %", 100.0 * error)
+}
+
+/// So many of something: 1 rank, 2 ranks.
+pub fn counted(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
 fn rate(bytes_per_second: f64) -> String {
     match bytes_per_second {
         b if b >= 1e9 => format!("{:.1} GB/s", b / 1e9),
@@ -219,6 +229,7 @@ pub(crate) mod tests {
     #[test]
     fn numbers_are_written_for_people() {
         assert_eq!([ms(0.000_05), ms(0.0123), ms(0.5), ms(75.0)], ["0.050 ms", "12.3 ms", "500 ms", "75.0 s"]);
+        assert_eq!([counted(0, "rank"), counted(1, "rank"), counted(2, "thread")], ["0 ranks", "1 rank", "2 threads"]);
         assert_eq!([rate(1.25e8), rate(4.5e11)], ["125.0 MB/s", "450.0 GB/s"]);
     }
 

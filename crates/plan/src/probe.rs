@@ -5,8 +5,11 @@
 //! the two lists, call beside call, come the [rates](crate::kernels::Kernel) of every kernel that training uses. Messages are
 //! timed between the ranks that will talk.
 
+mod busy;
 mod messages;
+mod off;
 mod program;
+mod rough;
 mod sums;
 
 use std::collections::HashMap;
@@ -26,6 +29,8 @@ use graphweft_tensor::{DType, Device, Place, Precision, wall_time};
 use crate::error::{Error, Result};
 use crate::fit;
 use crate::kernels::{Amounts, Caches, Class, Kernel, PassName, RATES, TypeName, columns_of, pass_of};
+use busy::Watch;
+use off::{differ, explained};
 use program::{Length, Program, groups, play, programs, rehearse, replay, rows_of};
 
 /// Steps of each program; the first, which meets cold caches and a new pool, is not counted. Of the others the shortest counts:
@@ -42,8 +47,19 @@ const ENOUGH: usize = 12;
 
 const LABEL: Label = Label { op: "probe", traffic: Traffic::Setup, layer: 0 };
 
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// A few models: how much faster or slower every kind of kernel is than those of a machine that is known. It takes a few
+    /// tenths of a second.
+    Rough,
+    /// Every kernel at several sizes. It takes from some seconds to a minute.
+    Full,
+}
+
 /// What is played, and what every rank will have to do in it.
 pub struct Probe {
+    detail: Detail,
     programs: Vec<Program>,
     graphs: Vec<Arc<Csr<u32>>>,
     /// By program and rank, the calls of one step.
@@ -60,12 +76,18 @@ pub struct Measured {
     pub caches: Caches,
     /// Seconds of a message: of an empty one, and of each byte.
     pub message: Option<(f64, f64)>,
+    /// How far the rates are off, as a share of the time of a step: nine programs of ten are explained as well.
+    pub error: f64,
+    /// By how much steps that are the same differed, as a share of their time, in the middle of the programs.
+    pub spread: f64,
+    /// The share of the machine's processors that other programs used meanwhile, where the operating system tells.
+    pub others: Option<f64>,
 }
 
 impl Probe {
     /// Prepares to measure `ranks` ranks at `place` that store rows in `dtypes`.
-    pub fn prepare(place: Place, ranks: usize, dtypes: &[DType]) -> Result<Self> {
-        let programs = programs(place, ranks, dtypes);
+    pub fn prepare(detail: Detail, place: Place, ranks: usize, dtypes: &[DType]) -> Result<Self> {
+        let programs = programs(detail, place, ranks, dtypes);
         let mut graphs: Vec<Arc<Csr<u32>>> = Vec::new();
         let mut works = Vec::new();
         for group in groups(&programs) {
@@ -77,7 +99,7 @@ impl Probe {
             works.extend(rehearse(group, &graph, ranks)?);
             graphs.extend(group.iter().map(|_| Arc::clone(&graph)));
         }
-        Ok(Self { programs, graphs, works, dtypes: dtypes.to_vec() })
+        Ok(Self { detail, programs, graphs, works, dtypes: dtypes.to_vec() })
     }
 
     /// Measures on this rank, one of those that `comm` connects, while the others do the same; `rounds` times, of which the least
@@ -91,13 +113,57 @@ impl Probe {
     ) -> Result<Measured> {
         let rank = comm.map_or(0, |comm| comm.rank());
         let caches = caches(place, comm.map_or(1, |comm| comm.size()));
-        let task = progress.start("timing this machine, once", (rounds * self.programs.len()) as u64, Unit::Items);
+        let watch = Watch::start();
         // A thread's own time is not disturbed by what else the machine does.
         let alone = place == Place::Cpu && rayon::current_num_threads() == 1 && rayon::current_thread_index().is_some();
         let clock = if alone { cpu_time } else { wall_time };
+        let least = self.play((place, precision), clock, comm, rounds, progress)?;
+        // Where a device makes other calls than a dry one, nobody knows which is which.
+        let known = self
+            .works
+            .iter()
+            .map(|works| &works[rank])
+            .zip(&least)
+            .filter(|(works, least)| works.len() == least.calls.len());
+        let mut samples: Vec<(Work, f64)> =
+            known.flat_map(|(works, least)| works.iter().copied().zip(least.calls.iter().copied())).collect();
+        if samples.is_empty() {
+            return Err(Error::NotTimed { device: place.to_string() });
+        }
+        let message = comm.map(messages::measure).transpose()?;
+        let spread = middle(least.iter().filter_map(|least| differ(&least.steps)).collect()).unwrap_or(0.0);
+        let others = watch.others();
+        if self.detail == Detail::Rough {
+            let kernels = rough::rates(&samples, caches, place)?;
+            let error = explained(&kernels, caches, &self.works_of(rank), &least);
+            return Ok(Measured { kernels, caches, message, error, spread, others });
+        }
+        if let Some(comm) = comm.filter(|_| alone) {
+            samples.extend(sums::measure(comm, &self.dtypes)?);
+        }
+        let mut kernels = rates(&samples, caches);
+        let error = explained(&kernels, caches, &self.works_of(rank), &least);
+        self.delay(&mut kernels, &least, place);
+        Ok(Measured { kernels, caches, message, error, spread, others })
+    }
+
+    /// Plays all programs, and gives the least times of each.
+    fn play(
+        &self,
+        (place, precision): (Place, Precision),
+        clock: fn() -> Duration,
+        comm: Option<&Rc<dyn Communicator>>,
+        rounds: usize,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Least>> {
+        let phase = match self.detail {
+            Detail::Rough => "timing this machine",
+            Detail::Full => "timing this machine, once",
+        };
+        let task = progress.start(phase, (rounds * self.programs.len()) as u64, Unit::Items);
         let steps = if place == Place::Cpu { STEPS } else { STEPS_ON_A_GPU };
-        let mut least =
-            vec![Least { calls: Vec::new(), whole: f64::INFINITY, recorded: f64::INFINITY }; self.programs.len()];
+        let none = Least { calls: Vec::new(), whole: f64::INFINITY, recorded: f64::INFINITY, steps: Vec::new() };
+        let mut least = vec![none; self.programs.len()];
         for _ in 0..rounds {
             let mut played = self.graphs.iter().zip(&mut least);
             for group in groups(&self.programs) {
@@ -115,6 +181,7 @@ impl Probe {
                     play(program, rows, &device, steps, |step| {
                         let times = timings.take();
                         if step > 0 {
+                            least.steps.push(times.iter().map(|t| t.seconds).sum());
                             shorten(&mut least.calls, times.iter().map(|t| t.seconds));
                         }
                     })?;
@@ -129,32 +196,20 @@ impl Probe {
                 }
             }
         }
+        Ok(least)
+    }
+
+    /// Adds to `kernels` what a step takes beside its calls.
+    fn delay(&self, kernels: &mut [Kernel], least: &[Least], place: Place) {
         // Of every program of some length, its calls and what it takes beside them: more than nothing where the processor computes;
         // less where a device need not be waited for.
         let beside = |length: Length, all: fn(&Least) -> f64| -> Vec<(f64, f64)> {
-            let of_length = self.programs.iter().zip(&least).filter(|(program, _)| program.alone == Some(length));
+            let of_length = self.programs.iter().zip(least).filter(|(program, _)| program.alone == Some(length));
             let timed = of_length.map(|(_, least)| (all(least), &least.calls));
             let timed = timed.filter(|(whole, calls)| whole.is_finite() && !calls.is_empty());
             timed.map(|(whole, calls)| (calls.len() as f64, whole - calls.iter().sum::<f64>())).collect()
         };
         let between = |points: Vec<(f64, f64)>| middle(points.iter().map(|(calls, seconds)| seconds / calls).collect());
-        // Where a device makes other calls than a dry one, nobody knows which is which.
-        let known = self
-            .works
-            .iter()
-            .map(|works| &works[rank])
-            .zip(&least)
-            .filter(|(works, least)| works.len() == least.calls.len());
-        let mut samples: Vec<(Work, f64)> =
-            known.flat_map(|(works, least)| works.iter().copied().zip(least.calls.iter().copied())).collect();
-        if samples.is_empty() {
-            return Err(Error::NotTimed { device: place.to_string() });
-        }
-        let message = comm.map(messages::measure).transpose()?;
-        if let Some(comm) = comm.filter(|_| alone) {
-            samples.extend(sums::measure(comm, &self.dtypes)?);
-        }
-        let mut kernels = rates(&samples, caches);
         let whole = |least: &Least| least.whole;
         let short = beside(Length::Short, whole);
         if place == Place::Cpu {
@@ -169,14 +224,18 @@ impl Probe {
             // to begin and to end one.
             let again = [Length::Short, Length::Middle].map(|length| beside(length, |least| least.recorded)).concat();
             let recorded = line(&again).or_else(|| between(again).map(|each| (each, 0.0)));
-            for kernel in &mut kernels {
+            for kernel in kernels {
                 kernel.delay(called, queued, recorded.map(|(each, _)| each));
                 if kernel.op.as_deref() == Some(ONCE) {
                     kernel.wait(step, recorded.map_or(0.0, |(_, step)| step));
                 }
             }
         }
-        Ok(Measured { kernels, caches, message })
+    }
+
+    /// By program, the calls of one step of a rank.
+    fn works_of(&self, rank: usize) -> Vec<&[Work]> {
+        self.works.iter().map(|works| &works[rank][..]).collect()
     }
 }
 
@@ -186,6 +245,8 @@ struct Least {
     calls: Vec<f64>,
     whole: f64,
     recorded: f64,
+    /// Of all calls of every step that counts.
+    steps: Vec<f64>,
 }
 
 /// Keeps the lesser of two times of each call.

@@ -5,6 +5,7 @@
 //! memory = 64e9             # bytes that a rank may use
 //! gpu = false               # whether ranks compute on GPUs
 //! compute = "probe"         # as fast as the machine at hand; or a factor: 0.5 is twice as fast
+//! error = 0.3               # how far times may be off, as a share of them
 //!
 //! [network]                 # between ranks, see `graphweft_comm::Network`
 //!
@@ -42,6 +43,12 @@ pub struct Profile {
     /// How fast ranks compute.
     #[serde(default)]
     pub compute: Compute,
+    /// How it came about.
+    #[serde(default, skip_serializing_if = "Source::is_given")]
+    pub source: Source,
+    /// How far predicted times may be off, as a share of them; see [`Self::error`].
+    #[serde(default, rename = "error", skip_serializing_if = "Option::is_none")]
+    pub known_error: Option<f64>,
     /// Bytes of cache that a rank has for itself, before memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<f64>,
@@ -56,6 +63,35 @@ pub struct Profile {
     /// Rates of kernels.
     #[serde(default, rename = "kernel", skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<Kernel>,
+}
+
+/// How a profile came about, which says how far it can be trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Shipped, or written by hand: from data sheets.
+    #[default]
+    Given,
+    /// From a moment's measurement of the machine at hand.
+    Rough,
+    /// From a measurement of every kernel.
+    Measured,
+}
+
+impl Source {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // As serde wants it.
+    fn is_given(&self) -> bool {
+        *self == Self::Given
+    }
+
+    /// How far times may be off where nothing else is known.
+    fn usual_error(self) -> f64 {
+        match self {
+            Self::Given => 0.3,
+            Self::Rough => 0.5,
+            Self::Measured => 0.1,
+        }
+    }
 }
 
 /// How fast ranks compute, beside the machine at hand.
@@ -155,6 +191,7 @@ impl Profile {
             ("near_cache", self.near_cache),
             ("kept_cache", self.kept_cache),
             ("compute", factor),
+            ("error", self.known_error),
         ];
         for (field, x) in fields {
             if let Some(x) = x.filter(|x| !(x.is_finite() && *x > 0.0)) {
@@ -197,9 +234,16 @@ impl Profile {
             self.kernels.iter_mut().for_each(|kernel| kernel.scale(self.compute.factor()));
             (self.cache, self.near_cache) = (self.cache.or(here.cache), self.near_cache.or(here.near_cache));
             (self.kept_cache, self.gpu) = (self.kept_cache.or(here.kept_cache), here.gpu);
+            // Whatever its network is, times are no better than these.
+            (self.source, self.known_error) = (here.source, self.known_error.or(here.known_error));
         }
         self.memory = self.memory.or(here.memory);
         self
+    }
+
+    /// How far predicted times may be off, as a share of them.
+    pub fn error(&self) -> f64 {
+        self.known_error.unwrap_or(self.source.usual_error())
     }
 
     /// Seconds that a rank takes for `work`.
@@ -287,5 +331,9 @@ mod tests {
         };
         assert!((slow.seconds(&copy) / here.seconds(&copy) - 2.0).abs() < 1e-9);
         assert_eq!((slow.memory, slow.network.between.bandwidth), (here.memory, 1e9));
+        let rough = Profile { source: Source::Rough, ..here.clone() };
+        let slow = Profile::parse(NETWORK, Path::new("x")).unwrap();
+        let errors = [slow.clone().computing_as(&rough), slow.computing_as(&here), here].map(|p| p.error());
+        assert_eq!(errors, [0.5, 0.3, 0.3], "times are no better than those of kernels");
     }
 }

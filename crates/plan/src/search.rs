@@ -176,7 +176,10 @@ fn assess(
     for remat in remats(least) {
         let candidate = Candidate { strategy, partition, remat: *remat };
         if let Some(done) = all.iter().find(|a: &&Assessed| a.feasible) {
-            let reason = format!("slower without need: it fits with {} computed again", name_of(done.candidate.remat));
+            let reason = match done.candidate.remat {
+                Remat::None => "slower without need: it fits with nothing computed a second time".to_string(),
+                enough => format!("slower without need: it fits with {} recomputed", name_of(enough)),
+            };
             all.push(Assessed { candidate, prediction: None, feasible: false, reason: Some(reason) });
             continue;
         }

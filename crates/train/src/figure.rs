@@ -11,6 +11,8 @@ use plotters::prelude::*;
 
 const PANEL: (u32, u32) = (760, 500);
 const TITLE_HEIGHT: u32 = 56;
+/// Room for labels of a horizontal axis.
+const BELOW: u32 = 56;
 const FONT: &str = "sans-serif";
 
 /// Text and axes.
@@ -63,6 +65,21 @@ pub fn axes<'a, 'b, X, Y>(
     area: &'a Area<'b>,
     caption: &str,
     left: u32,
+    ranges: (X, Y),
+) -> Result<Chart<'a, 'b, X::CoordDescType, Y::CoordDescType>, Box<dyn StdError>>
+where
+    X: AsRangedCoord,
+    Y: AsRangedCoord,
+{
+    axes_above(area, caption, left, BELOW, ranges)
+}
+
+/// The same with so much room below the horizontal one.
+pub fn axes_above<'a, 'b, X, Y>(
+    area: &'a Area<'b>,
+    caption: &str,
+    left: u32,
+    below: u32,
     (x, y): (X, Y),
 ) -> Result<Chart<'a, 'b, X::CoordDescType, Y::CoordDescType>, Box<dyn StdError>>
 where
@@ -73,7 +90,7 @@ where
         .caption(caption, text(16))
         .margin(16)
         .margin_right(28)
-        .x_label_area_size(56)
+        .x_label_area_size(below)
         .y_label_area_size(left)
         .build_cartesian_2d(x, y)?)
 }

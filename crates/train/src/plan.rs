@@ -71,6 +71,9 @@ pub struct Predicted {
     /// Milliseconds; nothing for one rank, of which only the memory is planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch_ms: Option<f64>,
+    /// How far that may be off, as a share of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
     /// Memory of the rank that needs most.
     pub peak_bytes: u64,
 }

@@ -9,6 +9,7 @@ mod trial;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use graphweft_comm::Times;
 use graphweft_graph::partition::{Method, Partition, statistics};
 use graphweft_graph::progress::{Progress, Silent};
 use graphweft_model::Prepared;
@@ -24,11 +25,11 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::isolated;
 use crate::plan::{Division, Plan, Predicted, Trial, chunk_parts, divide};
-use crate::rehearsal::Stage;
+use crate::rehearsal::{Rehearsal, Rehearsed, Stage};
 use crate::world::World;
 
 pub use described::simulate;
-pub use here::{probe, profile};
+pub use here::{Care, Heard, probe, profile};
 pub use instead::instead;
 pub(crate) use trial::decide_by_measuring;
 
@@ -140,18 +141,29 @@ impl Planner<'_> {
             let count = chunk_parts(shape, self.ranks, self.config)?;
             (chosen.division, chosen.parts) = self.chunks(&chunked, chosen.division.method, count)?;
         }
-        let timed = !self.profile.kernels.is_empty();
         let (partition, parts) = chosen.map(|d| (d.division, d.parts)).unzip();
         let plan = Plan {
             strategy: candidate.strategy,
             ranks: self.ranks,
             why: found.why.clone(),
             remat: candidate.remat,
-            predicted: Some(predicted(&prediction, timed)),
-            trials: trials(&found, self.config.parallel.measure as usize, timed),
+            predicted: Some(predicted(&prediction, self.profile)),
+            trials: trials(&found, self.config.parallel.measure as usize, self.profile),
             ..in_chunks.unwrap_or(Plan { partition, parts, ..Plan::local(candidate.remat) })
         };
         Ok(Planned { plan, found, memory })
+    }
+
+    /// What one rank would take that has all rows, as fast as each of the ranks.
+    ///
+    /// # Errors
+    /// As a run.
+    pub fn on_one_rank(&self) -> Result<Prediction> {
+        let mut config = self.config.clone();
+        (config.parallel.ranks, config.parallel.parts, config.parallel.strategy) = (Some(1), None, Choice::Auto);
+        let plan = Plan::local(config.compute.remat);
+        let rehearsal = Stage::new(self.data, self.graph).on(self.profile).rehearse(&config, &plan)?;
+        Ok(Prediction::of(&parts_of(&rehearsal, &config, self.profile)?))
     }
 
     /// The graph in chunks, as one of `known` or as it is divided now.
@@ -207,12 +219,17 @@ fn in_words(e: &Error) -> String {
     e.to_string().lines().next().unwrap_or_default().to_string()
 }
 
-fn predicted(prediction: &Prediction, timed: bool) -> Predicted {
-    Predicted { epoch_ms: timed.then_some(prediction.seconds * 1e3), peak_bytes: prediction.peak.total() }
+fn predicted(prediction: &Prediction, profile: &Profile) -> Predicted {
+    let timed = !profile.kernels.is_empty();
+    Predicted {
+        epoch_ms: timed.then_some(prediction.seconds * 1e3),
+        error: timed.then(|| profile.error()),
+        peak_bytes: prediction.peak.total(),
+    }
 }
 
 /// The choice and the best after it, `count` in all, as far as they need the same parts.
-fn trials(found: &Found, count: usize, timed: bool) -> Vec<Trial> {
+fn trials(found: &Found, count: usize, profile: &Profile) -> Vec<Trial> {
     let chosen = found.choice.0;
     let alike = found.candidates.iter().filter(|a| a.feasible && a.candidate.partition == chosen.partition);
     let others = alike.filter(|a| a.candidate != chosen).filter_map(|a| Some((a.candidate, a.prediction?)));
@@ -222,7 +239,7 @@ fn trials(found: &Found, count: usize, timed: bool) -> Vec<Trial> {
     let trial = |(c, p): (Candidate, Prediction)| Trial {
         strategy: c.strategy,
         remat: c.remat,
-        predicted: predicted(&p, timed),
+        predicted: predicted(&p, profile),
     };
     all.take(count).map(trial).collect()
 }
@@ -240,22 +257,33 @@ pub fn shared(
     progress: &Arc<dyn Progress>,
     tell: &dyn Fn(&str),
 ) -> Result<Plan> {
-    let profile = profile_for(config, world, world.leads(), progress);
+    let heard = Heard { progress, tell };
+    let profile = profile_for(config, world, world.leads(), (data, graph), heard);
     let plan = world.leads().then(|| decide(config, world.ranks(), data, graph, profile?.as_ref(), &**progress));
     decide_by_measuring(Plan::share(world, plan)?, config, world, (data, graph), tell)
 }
 
-/// A profile, where a strategy is to be chosen; see [`profile`].
+/// A profile, where a strategy is to be chosen; see [`profile`]. One rank has nothing to choose, and nothing is timed for it.
 pub(crate) fn profile_for(
     config: &Config,
     world: &World,
     needed: bool,
-    progress: &Arc<dyn Progress>,
+    (data, graph): (&Data, &Prepared),
+    heard: Heard<'_>,
 ) -> Result<Option<Profile>> {
+    let seconds = |rough: &Profile| run_seconds(config, world.ranks(), (data, graph), rough);
+    let care = if world.ranks() > 1 { Care::ForRun(&seconds) } else { Care::Untimed };
     match config.parallel.strategy {
-        Choice::Auto => here::profile_to_choose(config, world, needed, progress),
+        Choice::Auto => profile(config, world, needed, care, heard),
         Choice::Named(_) => Ok(None),
     }
+}
+
+/// About how many seconds a run takes, if it were shared by ranks for nothing: what one rank takes for all epochs, of each its part.
+/// Nothing if that cannot be rehearsed.
+pub fn run_seconds(config: &Config, ranks: usize, (data, graph): (&Data, &Prepared), profile: &Profile) -> Option<f64> {
+    let epoch = Planner { config, ranks, data, graph, profile }.on_one_rank().ok()?.seconds / ranks as f64;
+    Some(epoch * config.train.epochs as f64 * config.run.seeds as f64)
 }
 
 /// What is asked for, or with a profile the planner's choice.
@@ -311,20 +339,25 @@ impl Rehearse for Actors<'_> {
             self.refusal.replace(Some(e));
             words
         })?;
-        let recorded = config.compute.records() && rehearsal.is_recorded();
-        let seconds = |work: &Work| match (recorded, work.op) {
-            (false, _) => profile.seconds(work),
-            // The host reads the loss with what gradients came to, which is a part of every recorded step.
-            (true, "download") => 0.0,
-            (true, _) => profile.seconds_recorded(work),
-        };
-        let times = rehearsal.times_on_average(&profile.network, seconds).map_err(|e| in_words(&e))?;
-        let part = |(rank, times): (&crate::rehearsal::Rehearsed, &graphweft_comm::Times)| Part {
-            compute: times.computing,
-            seconds: times.end,
-            sent: rank.sent.iter().map(|s| s.bytes).sum(),
-            peak: rank.peak.most,
-        };
-        Ok(rehearsal.ranks.iter().zip(&times).map(part).collect())
+        parts_of(&rehearsal, &config, profile).map_err(|e| in_words(&e))
     }
+}
+
+/// What every rank would take for what was rehearsed.
+fn parts_of(rehearsal: &Rehearsal, config: &Config, profile: &Profile) -> Result<Vec<Part>> {
+    let recorded = config.compute.records() && rehearsal.is_recorded();
+    let seconds = |work: &Work| match (recorded, work.op) {
+        (false, _) => profile.seconds(work),
+        // The host reads the loss with what gradients came to, which is a part of every recorded step.
+        (true, "download") => 0.0,
+        (true, _) => profile.seconds_recorded(work),
+    };
+    let times = rehearsal.times_on_average(&profile.network, seconds)?;
+    let part = |(rank, times): (&Rehearsed, &Times)| Part {
+        compute: times.computing,
+        seconds: times.end,
+        sent: rank.sent.iter().map(|s| s.bytes).sum(),
+        peak: rank.peak.most,
+    };
+    Ok(rehearsal.ranks.iter().zip(&times).map(part).collect())
 }

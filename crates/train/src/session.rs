@@ -19,7 +19,7 @@ use crate::handout::Handout;
 use crate::isolated;
 use crate::metrics::Metric;
 use crate::plan::Plan;
-use crate::planner;
+use crate::planner::{self, Heard};
 use crate::resume::{check_data, check_own};
 use crate::run_dir::RunDir;
 use crate::run_dir::launch::Launch;
@@ -204,7 +204,9 @@ impl Session<'_> {
         let graph = config.model.prepare(self.data.graph.clone(), config.run.seed)?;
         let progress: Arc<dyn Progress> = Arc::clone(&self.observer) as Arc<dyn Progress>;
         let needed = matches!(before, Some(Ok(Before { plan: None, .. })));
-        let profile = planner::profile_for(config, self.world, needed, &progress);
+        let tell = |line: &str| self.observer.note(line);
+        let heard = Heard { progress: &progress, tell: &tell };
+        let profile = planner::profile_for(config, self.world, needed, (&self.data, &graph), heard);
         let decision = match before {
             None => profile.map(|_| None)?,
             Some(before) => Some(before.and_then(|Before { folder, from, plan }| {
@@ -225,7 +227,6 @@ impl Session<'_> {
             })),
         };
         let Decision { folder, plan, from } = self.world.share(decision)?;
-        let tell = |line: &str| self.observer.note(line);
         let plan = planner::decide_by_measuring(plan, config, self.world, (&self.data, &graph), &tell)?;
         match config.parallel.strategy {
             Choice::Named(asked) if plan.strategy == Strategy::Local && asked != Strategy::Local => {

@@ -373,7 +373,7 @@ impl Trainer {
         let mut epochs = cost.epoch_ms.clone();
         epochs.sort_by(f64::total_cmp);
         let peak_bytes = cost.tolls.iter().map(|t| t.peak.total()).max().unwrap_or(0);
-        let measured = Predicted { epoch_ms: epochs.get(epochs.len() / 2).copied(), peak_bytes };
+        let measured = Predicted { epoch_ms: epochs.get(epochs.len() / 2).copied(), error: None, peak_bytes };
         let told = self.plan.predicted.filter(|_| !epochs.is_empty());
         Plan { measured: told.map(|_| measured), ..self.plan.clone() }
     }

@@ -6,7 +6,7 @@ use graphweft_tensor::{DType, Tag};
 use serde_json::json;
 
 use super::{Common, at_least_one, median, random, timed};
-use crate::ui::{Ui, table};
+use crate::ui::{Ui, counted, table};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -51,6 +51,10 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         let row = |name: &str, ms: f64| [name.to_string(), format!("{ms:.2}"), format!("{:.1}", gflops(ms))];
         let rows = [row("y = x·Wᵀ", forward), row("dx = dy·W", input), row("dW = dyᵀ·x", weights)];
         let threads = rayon::current_num_threads();
-        format!("{n} × {k} by {k} × {out}, {threads} threads, {dtype}\n\n{}", table(["", "ms", "GFLOP/s"], rows))
+        format!(
+            "{n} × {k} by {k} × {out}, {}, {dtype}\n\n{}",
+            counted(threads, "thread"),
+            table(["", "ms", "GFLOP/s"], rows)
+        )
     })
 }

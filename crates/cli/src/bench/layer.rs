@@ -17,7 +17,7 @@ use graphweft_tensor::{Adjacency, DType, Device, Dropout, Ids, Matrix, Parameter
 use serde_json::json;
 
 use super::{Common, Heads, Input, at_least_one, median, open, random, timed};
-use crate::ui::{Ui, bytes, table, usage};
+use crate::ui::{Ui, bytes, counted, table, usage};
 
 /// What is computed again in backward instead of being kept.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -184,7 +184,11 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     ui.result(&json, || {
         let row = |name: &str, ms: f64| [name.to_string(), format!("{ms:.1}")];
         let rows = [row("forward", forward), row("backward", backward), row("update", update), row("step", total)];
-        let title = format!("{} layers on {name}, {} threads, {dtype}", args.layers, rayon::current_num_threads());
+        let title = format!(
+            "{} on {name}, {}, {dtype}",
+            counted(args.layers, "layer"),
+            counted(rayon::current_num_threads(), "thread")
+        );
         format!("{title}\n\n{}\n\n{} at the peak", table(["", "ms"], rows), bytes(peak.total()))
     })
 }

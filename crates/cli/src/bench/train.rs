@@ -19,8 +19,8 @@ use graphweft_train::course::{Course, Material};
 use graphweft_train::data::{Data, Target};
 use graphweft_train::emulation::{Clock, Emulation, Epoch};
 use graphweft_train::handout::Handout;
-use graphweft_train::planner;
 use graphweft_train::planner::kernels::{self, Compared};
+use graphweft_train::planner::{self, Care, Heard};
 use graphweft_train::rank::{Rank, Toll};
 use graphweft_train::rehearsal::Stage;
 use graphweft_train::world::World;
@@ -29,7 +29,8 @@ use serde_json::{Value, json};
 
 use super::{Common, Input, at_least_one, middle, normals, open};
 use crate::ranks::{self, Spread};
-use crate::ui::{Ui, bytes, table, usage};
+use crate::shortcuts::MODELS;
+use crate::ui::{Ui, bytes, counted, table, usage};
 
 /// The number of the first epoch: that of a run which is under way, in which a pipeline makes history only now and then.
 const FIRST: u64 = 41;
@@ -57,8 +58,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
 
-    /// Model: gt, gcn, sage, gat, …, mlp
-    #[arg(long, default_value = "gt", value_name = "NAME")]
+    #[arg(long, default_value = "gt", value_name = "NAME", help = MODELS)]
     model: String,
 
     /// Layers
@@ -200,7 +200,12 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
     }
     let mut config = config.clone();
     config.compute.remat = plan.remat;
-    let profile = if args.kernels { planner::profile(&config, world, world.leads(), &progress)? } else { None };
+    let tell = |line: &str| ui.note(line);
+    let heard = Heard { progress: &progress, tell: &tell };
+    let profile = match args.kernels {
+        true => planner::profile(&config, world, world.leads(), Care::Full, heard)?,
+        false => None,
+    };
     let expected = match profile {
         Some(profile) => Some((Stage::new(&data, &graph).on(&profile).rehearse(&config, &plan)?, profile)),
         None => None,
@@ -259,12 +264,12 @@ fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) 
             all => all.iter().map(|e| row(&format!("epoch, emulated on {}", e.profile), e.step_ms)).collect(),
         };
         let title = format!(
-            "{} with {} layers on {}, {} × {} threads, {}, {dtype}",
+            "{} with {} on {}, {} of {}, {}, {dtype}",
             config.model_name(),
-            layers.unwrap_or_default(),
+            counted(layers.unwrap_or_default(), "layer"),
             name,
-            plan.ranks,
-            world.threads_of_rank(),
+            counted(plan.ranks, "rank"),
+            counted(world.threads_of_rank(), "thread"),
             plan.strategy,
         );
         let (peak, sent) = (bytes(peak.total()), bytes(sent.iter().sum()));

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use graphweft_graph::partition::Existing;
 use graphweft_graph::progress::Progress;
 use graphweft_graph::{Error, Result, durable};
-use graphweft_tensor::DType;
-use graphweft_train::planner;
+use graphweft_plan::explain;
+use graphweft_train::planner::{self, Heard};
 use graphweft_train::world::World;
 use serde_json::json;
 
-use crate::ui::{Ui, bytes};
+use crate::ui::{Ui, bytes, counted};
 
 /// A file that will be there in full or not at all. What is wrong with its path is said before anything is measured.
 pub(super) struct Target {
@@ -49,25 +49,29 @@ impl Target {
     }
 }
 
-/// Writes what is measured here.
-pub(super) fn run(world: &World, rounds: u64, target: Target, ui: &Ui) -> anyhow::Result<()> {
+/// Measures this machine, whatever is known of it, for the plans that follow; and writes that, if there is somewhere to.
+pub(super) fn run(world: &World, rounds: u64, target: Option<Target>, ui: &Ui) -> anyhow::Result<()> {
     let progress: Arc<dyn Progress> = Arc::new(ui.clone());
-    let found = planner::probe(world, &[DType::F32, DType::Bf16], rounds, world.leads(), &progress)?;
+    let tell = |line: &str| ui.note(line);
+    let found = planner::probe(world, rounds, world.leads(), Heard { progress: &progress, tell: &tell })?;
     let Some(profile) = found else { return Ok(()) };
-    let file = target.write(&profile.to_toml()?)?;
+    let toml = profile.to_toml()?;
+    let file = target.map(|target| target.write(&toml)).transpose()?;
     let wire = profile.network.between;
     let json = json!({
         "profile": file, "kernels": profile.kernels.len(), "memory": profile.memory, "cache": profile.cache,
-        "latency_s": wire.latency, "bandwidth": wire.bandwidth,
+        "latency_s": wire.latency, "bandwidth": wire.bandwidth, "error": profile.error(),
     });
     ui.result(&json, || {
         let between = format!("{:.1} µs and {:.2} GB/s between ranks", wire.latency * 1e6, wire.bandwidth / 1e9);
         let memory = bytes(profile.memory.unwrap_or(0.0) as u64);
+        let written = file.map_or(String::new(), |file| format!("\nwritten to {}", file.display()));
         format!(
-            "{}\n{} kernels, {between}, {memory} per rank\nwritten to {}",
+            "{}\n{} kernels, {between}, {memory} per rank\nplans for {} here are made with this; times {}{written}",
             profile.about,
             profile.kernels.len(),
-            file.display()
+            counted(world.ranks(), "rank"),
+            explain::within(profile.error()),
         )
     })
 }

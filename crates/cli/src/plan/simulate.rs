@@ -10,13 +10,14 @@ use graphweft_plan::simulate::Description;
 use graphweft_plan::{Found, Profile};
 use graphweft_train::config::Config;
 use graphweft_train::figure::{self, Area, COOL, Drawn, FAINT, INK, STRONG, axes, legend, mesh};
-use graphweft_train::planner;
+use graphweft_train::planner::{self, Care, Heard};
 use graphweft_train::world::World;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
-use super::{Args, figure as bars, text, title, to_json};
-use crate::ui::Ui;
+use super::shown::Shown;
+use super::{Args, figure as bars};
+use crate::ui::{Ui, counted};
 
 /// Letters of a title and of a caption that are as long as a figure is wide.
 const TITLE: usize = 70;
@@ -31,21 +32,27 @@ const MOST_TICKS: usize = 14;
 
 pub(super) fn run(args: &Args, config: &Config, graph: &Description, world: &World, ui: &Ui) -> anyhow::Result<()> {
     let progress: Arc<dyn Progress> = Arc::new(ui.clone());
-    let Some(profile) = planner::profile(config, world, world.leads(), &progress)? else { return Ok(()) };
-    let ranks = world.ranks();
+    let (tell, ranks) = (|line: &str| ui.note(line), world.ranks());
+    let heard = Heard { progress: &progress, tell: &tell };
+    // How long a run is that nobody will start is no reason to measure.
+    let Some(profile) = planner::profile(config, world, world.leads(), Care::ForRun(&|_| None), heard)? else {
+        return Ok(());
+    };
     let found = planner::simulate(config, ranks, graph, &profile, ui)?;
     let size = format!("{:.2e} nodes, {:.2e} edges, {}", graph.nodes, graph.edges, graph.assumed(ranks));
-    let title = format!("{}; simulated", title(config, &size, ranks, &profile));
+    let title = format!("{} on {size}; simulated", config.model_name());
     let memory = profile.memory.unwrap_or(f64::MAX) as u64;
+    let shown =
+        Shown { found: &found, title, features: None, one_rank: None, config, ranks, memory, profile: &profile };
     if let Some(path) = &args.plot {
-        bars::write(path, &title, &found, memory)?;
+        bars::write(path, &shown)?;
     }
     if let Some(path) = &args.scaling {
         scaling(path, config, graph, &profile, ranks)?;
     }
-    let mut json = to_json(&found, "simulated", ranks, memory, &profile);
+    let mut json = shown.json("simulated");
     json["assumed"] = graph.assumed(ranks).into();
-    ui.result(&json, || text(&found, &title, &profile))
+    ui.result(&json, || shown.text())
 }
 
 /// The fastest of every family that fits, by the number of ranks.
@@ -66,7 +73,7 @@ fn scaling(path: &Path, config: &Config, graph: &Description, profile: &Profile,
 /// The title of a curve, and what is below it.
 fn headings(model: &str, graph: &Description, ranks: usize, profile: &Profile) -> (String, String) {
     let size = format!("{:.2e} nodes, {:.2e} edges", graph.nodes, graph.edges);
-    let alpha = format!("α = {:.2} on {ranks} ranks", graph.alpha(ranks));
+    let alpha = format!("α = {:.2} on {}", graph.alpha(ranks), counted(ranks, "rank"));
     let title = format!("{model} on {size}; simulated");
     let caption = format!("the fastest of each kind that fits; {alpha}; {}", profile.about);
     (shortened(&title, TITLE), shortened(&caption, CAPTION))

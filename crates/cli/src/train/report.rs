@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use graphweft_plan::explain;
 use graphweft_tensor::{Place, Tag, Usage};
 use graphweft_train::config::Config;
 use graphweft_train::data::Data;
@@ -11,7 +12,7 @@ use graphweft_train::session::Summary;
 use serde_json::{Value, json};
 
 use crate::memory;
-use crate::ui::{self, Ui};
+use crate::ui::{self, Ui, counted};
 
 pub(super) struct Report<'a> {
     pub(super) config: &'a Config,
@@ -94,10 +95,9 @@ impl Report<'_> {
             let ms = epoch_ms(s).map_or("–".into(), |ms| format!("{ms:.1}"));
             [name.into(), ui::count(parameters as u64), score(s.valid), score(s.test), epochs.to_string(), ms]
         };
-        let rows = std::iter::once(row(&name, s)).chain(self.floor.map(|f| row("mlp, without the graph", f)));
-        let per_epoch = self.emulated.as_ref().map(|name| format!("ms per epoch, emulated on {name}"));
-        let per_epoch = per_epoch.as_deref().unwrap_or("ms per epoch");
-        let header = ["model", "parameters", "valid %", "test %", "epochs", per_epoch];
+        let rows = std::iter::once(row(&name, s)).chain(self.floor.map(|f| row("mlp, no graph", f)));
+        let header = ["model", "parameters", "valid %", "test %", "epochs", "ms/epoch"];
+        let emulated = self.emulated.as_ref().map(|name| format!("\nms per epoch: emulated on {name}"));
         let (tolls, plan) = (tolls(s), &s.plan);
         let seconds: f64 =
             [Some(s), self.floor].into_iter().flatten().flat_map(|s| &s.runs).map(|r| r.cost.seconds).sum();
@@ -107,16 +107,17 @@ impl Report<'_> {
         };
         let compared = compared(&s.plan);
         format!(
-            "{graph}\n{}, test at the best validation{}\n\n{}\n\n{}plan    {plan}\n{compared}memory  {}\ntime    {seconds:.1} s, \
+            "{graph}\n{}, test at the best validation{}\n\n{}{}\n\n{}plan    {plan}\n{compared}memory  {}\ntime    {seconds:.1} s, \
              {}\nrun     {}",
             s.metric.name(),
             if s.runs.len() > 1 { format!(", mean ± deviation of {} seeds", s.runs.len()) } else { String::new() },
             ui::table(header, rows),
+            emulated.unwrap_or_default(),
             between_ranks(tolls),
             held(tolls),
             match tolls.len() {
-                0 | 1 => format!("{} threads", self.threads),
-                ranks => format!("{ranks} ranks with {} threads each", self.threads),
+                0 | 1 => counted(self.threads, "thread"),
+                ranks => format!("{ranks} ranks with {} each", counted(self.threads, "thread")),
             },
             self.dir.display(),
         )
@@ -128,7 +129,10 @@ fn compared(plan: &Plan) -> String {
     let (Some(predicted), Some(measured)) = (plan.predicted, plan.measured) else { return String::new() };
     let peaks = format!("{} at the peak, measured {}", ui::bytes(predicted.peak_bytes), ui::bytes(measured.peak_bytes));
     match (predicted.epoch_ms, measured.epoch_ms) {
-        (Some(p), Some(m)) => format!("        predicted {p:.1} ms per epoch, measured {m:.1}; {peaks}\n"),
+        (Some(p), Some(m)) => {
+            let error = predicted.error.map_or(String::new(), |error| format!(" {}", explain::within(error)));
+            format!("        predicted {p:.1} ms per epoch{error}, measured {m:.1}; {peaks}\n")
+        }
         _ => format!("        predicted {peaks}\n"),
     }
 }

@@ -7,16 +7,20 @@ use graphweft_train::checkpoint::Scores;
 use graphweft_train::run_dir::Line;
 use graphweft_train::trainer::Observer;
 
-use crate::ui::{self, Live, Ui};
+use crate::ui::{Live, Ui};
 
 pub(super) struct Watch {
     ui: Ui,
+    /// How many there are.
+    seeds: u64,
+    /// Notes: what holds for every seed is said once.
+    said: Mutex<Vec<String>>,
     live: Mutex<Option<Live>>,
 }
 
 impl Watch {
-    pub(super) fn new(ui: Ui) -> Self {
-        Self { ui, live: Mutex::new(None) }
+    pub(super) fn new(ui: Ui, seeds: u64) -> Self {
+        Self { ui, seeds, said: Mutex::default(), live: Mutex::new(None) }
     }
 
     /// Takes the display away.
@@ -38,16 +42,18 @@ impl Progress for Watch {
 
 impl Observer for Watch {
     fn begin(&self, seed: u64, from: u64, epochs: u64) {
-        self.with(|live| *live = Some(self.ui.live(&format!("seed {seed}, epoch"), from, epochs)));
+        let name = if self.seeds > 1 { format!("seed {seed}:") } else { "epoch".into() };
+        self.with(|live| *live = Some(self.ui.live(&name, &format!("seed {seed}, epoch"), from, epochs)));
     }
 
     fn epoch(&self, line: &Line, best: Option<&Scores>) {
         let mut text = format!("loss {:.4}", line.loss);
         if let Some(scores) = &line.scores {
-            text.push_str(&format!("  valid {:.2}", scores.valid));
+            text.push_str(&format!("  valid {:.1}", scores.valid));
         }
         if let Some(best) = best {
-            text.push_str(&format!("  best {:.2}, then test {}", best.valid, ui::score(best.test)));
+            let test = if best.test.is_nan() { String::new() } else { format!(", test {:.1}", best.test) };
+            text.push_str(&format!("  best {:.1}{test}", best.valid));
         }
         self.with(|live| {
             if let Some(live) = live {
@@ -57,6 +63,10 @@ impl Observer for Watch {
     }
 
     fn note(&self, line: &str) {
-        self.ui.note(line);
+        let mut said = self.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !said.iter().any(|before| before == line) {
+            said.push(line.to_string());
+            self.ui.note(line);
+        }
     }
 }

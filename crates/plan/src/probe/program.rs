@@ -16,6 +16,7 @@ use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule, gradient_norm, side_by_side};
 use graphweft_tensor::{DType, Device, Error as Computation, Ids, Matrix, Parameter, Place, Tag, Tape};
 
+use super::Detail;
 use crate::error::{Error, Result};
 
 const CLASSES: usize = 40;
@@ -98,10 +99,18 @@ impl List {
 }
 
 /// All programs for `ranks` ranks at `place`, those of a graph in a row.
-pub(super) fn programs(place: Place, ranks: usize, dtypes: &[DType]) -> Vec<Program> {
+pub(super) fn programs(detail: Detail, place: Place, ranks: usize, dtypes: &[DType]) -> Vec<Program> {
     let mut all = Vec::new();
     for dtype in dtypes {
         let mut list = List { programs: Vec::new(), dtype: *dtype };
+        if detail == Detail::Rough {
+            let Graphs { small, medium, .. } = if place == Place::Cpu { FOR_A_PROCESSOR } else { FOR_A_GPU };
+            list.add(small, ("gt", 64, 4), 64, 0.1, None);
+            list.add(small, ("gcn", 64, 0), 64, 0.1, None);
+            list.add(medium, ("gt", 32, 4), 32, 0.1, None);
+            all.extend(list.programs);
+            continue;
+        }
         let graphs = match place {
             Place::Cpu => {
                 for_a_processor(&mut list);
@@ -406,7 +415,9 @@ mod tests {
 
     fn makes_the_calls_that_were_rehearsed(place: Place) {
         let ranks = 2;
-        for program in programs(place, ranks, &[DType::F32, DType::Bf16]).iter().filter(|p| p.graph == TINY) {
+        for program in
+            programs(Detail::Full, place, ranks, &[DType::F32, DType::Bf16]).iter().filter(|p| p.graph == TINY)
+        {
             let graph = program.graph().unwrap();
             let works = rehearse(std::slice::from_ref(program), &graph, ranks).unwrap().remove(0);
             let options = threads::Options { ranks, threads: 1, deadline: DEADLINE };

@@ -9,8 +9,9 @@ use graphweft_comm::{Network, Wire, broadcast, threads};
 use graphweft_graph::progress::Progress;
 use graphweft_parallel::ranks as between;
 use graphweft_plan::cache::Machine;
-use graphweft_plan::probe::{Measured, Probe};
-use graphweft_plan::profile::{Compute, Profile};
+use graphweft_plan::explain::{self, counted};
+use graphweft_plan::probe::{Detail, Measured, Probe};
+use graphweft_plan::profile::{Compute, Profile, Source};
 use graphweft_tensor::{DType, Place};
 
 use crate::config::Config;
@@ -21,6 +22,15 @@ use crate::world::{World, launch};
 const USABLE: f64 = 0.8;
 /// Where nobody talks, as between ranks of one machine would be usual.
 const NOBODY: Wire = Wire { latency: 1e-6, bandwidth: 1e10 };
+/// A machine is measured in full, which takes up to a minute, for a run of more than so many seconds.
+const LONG: f64 = 600.0;
+/// How far times of a rough profile may be off at least.
+const ROUGH: f64 = 0.5;
+/// Others disturb a measurement if they use this share of the processors, and something does if steps differ by this share.
+const BUSY: f64 = 0.15;
+const UNSTEADY: f64 = 0.25;
+/// Types that rows are stored in.
+const BOTH: [DType; 2] = [DType::F32, DType::Bf16];
 /// The probe takes seconds; a rank that says nothing for so long is lost.
 const DEADLINE: Duration = Duration::from_secs(300);
 
@@ -71,30 +81,40 @@ fn left_in(group: &Path) -> Option<f64> {
     Some((limit - used + file).max(0.0))
 }
 
+/// How well the machine at hand must be known for a plan.
+#[derive(Clone, Copy)]
+pub enum Care<'a> {
+    /// As well as it can be: it is measured, unless that was done before.
+    Full,
+    /// As well as is worth its time for a run that takes as many seconds as this says of a rough profile, if it can say.
+    ForRun(&'a dyn Fn(&Profile) -> Option<f64>),
+    /// Nothing depends on times.
+    Untimed,
+}
+
+/// Who hears of it: of work that goes on, and what there is to say in a line.
+#[derive(Clone, Copy)]
+pub struct Heard<'a> {
+    /// Of work.
+    pub progress: &'a Arc<dyn Progress>,
+    /// Of lines.
+    pub tell: &'a dyn Fn(&str),
+}
+
 /// The profile that a plan for the ranks of `world` is made with, in the process that leads if it needs one; nothing elsewhere.
 /// All processes ask together.
 ///
+/// The machine at hand is as it was measured before. Else it is timed for some tenths of a second; and in full, which may take a
+/// minute, only for a run of more than ten.
+///
 /// # Errors
 /// If the profile that is asked for cannot be read, or a rank was lost while probing.
-pub fn profile(config: &Config, world: &World, needed: bool, progress: &Arc<dyn Progress>) -> Result<Option<Profile>> {
-    profile_of(config, world, (needed, true), progress)
-}
-
-/// The same, to choose by: where there is one rank there is nothing to choose, and nothing is timed for it.
-pub(super) fn profile_to_choose(
+pub fn profile(
     config: &Config,
     world: &World,
     needed: bool,
-    progress: &Arc<dyn Progress>,
-) -> Result<Option<Profile>> {
-    profile_of(config, world, (needed, world.ranks() > 1), progress)
-}
-
-fn profile_of(
-    config: &Config,
-    world: &World,
-    (needed, timed): (bool, bool),
-    progress: &Arc<dyn Progress>,
+    care: Care<'_>,
+    heard: Heard<'_>,
 ) -> Result<Option<Profile>> {
     let asked = match config.parallel.profile.as_deref().filter(|_| needed) {
         Some(name) => Profile::find(name).map(Some),
@@ -102,16 +122,11 @@ fn profile_of(
     };
     let lacks = |asked: &Option<Profile>| asked.as_ref().is_none_or(|profile| profile.kernels.is_empty());
     let memory = memory_here(world.place(), world.ranks_here());
-    let here = if timed {
-        let wanted = needed && asked.as_ref().is_ok_and(lacks);
-        probe(world, &[config.compute.dtype.into()], config.parallel.probe_rounds, wanted, progress)?.map(|here| {
-            let turns = world.ranks_here() as f64 / probed(world) as f64;
-            Profile { memory, kept_cache: here.cache.map(|cache| cache / turns), ..here }
-        })
-    } else {
-        // Memory is known without measuring.
-        None
-    };
+    let wanted = needed && asked.as_ref().is_ok_and(lacks);
+    let here = here(config, world, wanted, care, heard)?.map(|here| {
+        let turns = world.ranks_here() as f64 / probed(world) as f64;
+        Profile { memory, kept_cache: here.cache.map(|cache| cache / turns), ..here }
+    });
     if !needed {
         return Ok(None);
     }
@@ -125,6 +140,42 @@ fn profile_of(
     }))
 }
 
+/// The machine at hand, as well as it must be known.
+fn here(config: &Config, world: &World, wanted: bool, care: Care<'_>, heard: Heard<'_>) -> Result<Option<Profile>> {
+    let (dtypes, rounds) = ([config.compute.dtype.into()], config.parallel.probe_rounds);
+    // What somebody asked to be measured counts before what a run measured by itself.
+    let full = || machine(world, &BOTH, Detail::Full).kept().or_else(|| machine(world, &dtypes, Detail::Full).kept());
+    let seconds = match care {
+        Care::Untimed => return Ok(None),
+        Care::Full => {
+            let kept = if wanted { full() } else { None };
+            let wanted = wanted && kept.is_none();
+            return Ok(measure(world, &dtypes, (Detail::Full, rounds), wanted, heard)?.or(kept));
+        }
+        Care::ForRun(seconds) => seconds,
+    };
+    let kept = if wanted { full() } else { None };
+    let wanted = wanted && kept.is_none();
+    let before = if wanted { machine(world, &dtypes, Detail::Rough).kept() } else { None };
+    let rough = measure(world, &dtypes, (Detail::Rough, 1), wanted && before.is_none(), heard)?.or(before);
+    let long = rough.as_ref().and_then(seconds).filter(|seconds| *seconds > LONG);
+    if let Some(seconds) = long {
+        let minutes = seconds / 60.0;
+        (heard.tell)(&format!(
+            "measuring this machine first, once, for up to a minute: the run is expected to take {minutes:.0} min"
+        ));
+    }
+    let measured = measure(world, &dtypes, (Detail::Full, rounds), long.is_some(), heard)?;
+    if let (Some(rough), None) = (&rough, &measured) {
+        (heard.tell)(&format!(
+            "planning with a rough profile of this machine, times {}; to measure it: graphweft plan --probe --ranks {}",
+            explain::within(rough.error()),
+            world.ranks()
+        ));
+    }
+    Ok(measured.or(kept).or(rough))
+}
+
 fn is_gpu(world: &World) -> bool {
     matches!(world.place(), Place::Cuda(_))
 }
@@ -136,6 +187,8 @@ pub(super) fn unmeasured(world: &World) -> Profile {
         memory: memory_here(world.place(), world.ranks_here()),
         gpu: is_gpu(world),
         compute: Compute::Probe,
+        source: Source::Given,
+        known_error: None,
         cache: None,
         near_cache: None,
         kept_cache: None,
@@ -144,20 +197,19 @@ pub(super) fn unmeasured(world: &World) -> Profile {
     }
 }
 
-/// How fast the ranks of `world` are, in the process that leads if it `wanted` to know: as was measured before, or as is measured
-/// now, in so many rounds. All processes ask together.
+/// How fast the ranks of `world` are, in the process that leads if it `wanted` to know: measured now, whatever is known, and kept. All
+/// processes ask together.
 ///
 /// # Errors
 /// If a rank was lost.
-pub fn probe(
-    world: &World,
-    dtypes: &[DType],
-    rounds: u64,
-    wanted: bool,
-    progress: &Arc<dyn Progress>,
-) -> Result<Option<Profile>> {
-    let (rounds, ranks) = (rounds as usize, probed(world));
-    let machine = Machine {
+pub fn probe(world: &World, rounds: u64, wanted: bool, heard: Heard<'_>) -> Result<Option<Profile>> {
+    measure(world, &BOTH, (Detail::Full, rounds), wanted, heard)
+}
+
+/// What a measurement depends on.
+fn machine(world: &World, dtypes: &[DType], detail: Detail) -> Machine {
+    let ranks = probed(world);
+    Machine {
         place: world.place(),
         ranks,
         // Threads beyond those that are measured change nothing; processes are all asked.
@@ -167,30 +219,76 @@ pub fn probe(
         dtypes: dtypes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
         precision: format!("{:?}", world.precision()),
         gpu: gpu_name(world.place()),
-    };
-    let kept = if wanted { machine.kept() } else { None };
-    let wanted = wanted && kept.is_none();
+        detail,
+    }
+}
+
+fn measure(
+    world: &World,
+    dtypes: &[DType],
+    (detail, rounds): (Detail, u64),
+    wanted: bool,
+    heard: Heard<'_>,
+) -> Result<Option<Profile>> {
+    let (rounds, ranks) = (rounds as usize, probed(world));
+    let machine = machine(world, dtypes, detail);
     let measured = match world.is_one_process() {
-        true if wanted => Some(on_threads(world, (ranks, rounds), dtypes, progress)?),
+        true if wanted => Some(on_threads(world, (ranks, rounds), (detail, dtypes), heard.progress)?),
         true => None,
-        false => among(world, (wanted, rounds), dtypes, progress)?,
+        false => among(world, (wanted, rounds), (detail, dtypes), heard.progress)?,
     };
-    let Some(measured) = measured.filter(|_| wanted) else { return Ok(kept) };
+    let Some(measured) = measured.filter(|_| wanted) else { return Ok(None) };
     let between =
         measured.message.map_or(NOBODY, |(latency, byte)| Wire { latency, bandwidth: byte.max(1e-15).recip() });
+    let disturbed = disturbed(&measured, world.is_one_process());
+    let (word, source) = match detail {
+        Detail::Rough => ("timed roughly", Source::Rough),
+        Detail::Full => ("measured", Source::Measured),
+    };
+    let threads = counted(machine.threads, "thread");
+    let meanwhile = disturbed.as_ref().map_or(String::new(), |what| format!(", {what}"));
     let profile = Profile {
-        about: format!("measured: {ranks} ranks of {} threads at {}", machine.threads, machine.place),
+        about: format!("{word}: {} of {threads} at {}{meanwhile}", counted(ranks, "rank"), machine.place),
         memory: memory_here(world.place(), world.ranks_here()),
         gpu: is_gpu(world),
         compute: Compute::Probe,
+        source,
+        known_error: Some(error_of(&measured, detail)),
         cache: Some(measured.caches.last),
         near_cache: Some(measured.caches.near).filter(|near| *near > 0.0),
         kept_cache: None,
         network: Network { ranks_per_node: 1, inside: None, between },
         kernels: measured.kernels,
     };
-    machine.keep(&profile)?;
+    match (&disturbed, detail) {
+        // Next time it may be idle, and it takes no time to ask.
+        (Some(_), Detail::Rough) => {}
+        _ => machine.keep(&profile)?,
+    }
+    if let Some(what) = disturbed {
+        (heard.tell)(&format!("this machine is busy: it was timed {what}; times may be longer than they need be"));
+    }
     Ok(Some(profile))
+}
+
+/// How far times may be off: what the rates do not explain, or what the machine does not repeat. A few measurements say nothing of what
+/// was not measured.
+fn error_of(measured: &Measured, detail: Detail) -> f64 {
+    let found = measured.error.max(measured.spread);
+    match detail {
+        Detail::Rough => found.max(ROUGH),
+        Detail::Full => found,
+    }
+}
+
+/// What disturbed a measurement, if something did. Where ranks are processes, the others are not strangers.
+fn disturbed(measured: &Measured, one_process: bool) -> Option<String> {
+    let others = measured.others.filter(|others| one_process && *others > BUSY);
+    match (others, measured.spread > UNSTEADY) {
+        (Some(others), _) => Some(format!("while others used {:.0} % of its processors", 100.0 * others)),
+        (None, true) => Some(format!("and the same step took up to {:.0} % longer", 100.0 * measured.spread)),
+        (None, false) => None,
+    }
 }
 
 /// Ranks that are measured at once: those that are threads beyond the cores of the machine take turns on them.
@@ -202,11 +300,11 @@ fn probed(world: &World) -> usize {
 fn on_threads(
     world: &World,
     (ranks, rounds): (usize, usize),
-    dtypes: &[DType],
+    (detail, dtypes): (Detail, &[DType]),
     progress: &Arc<dyn Progress>,
 ) -> Result<Measured> {
     let (place, precision) = (world.place(), world.precision());
-    let probe = Arc::new(Probe::prepare(place, ranks, dtypes)?);
+    let probe = Arc::new(Probe::prepare(detail, place, ranks, dtypes)?);
     let (options, watching) =
         (threads::Options { ranks, threads: world.threads_of_rank(), deadline: DEADLINE }, Arc::clone(progress));
     let all = launch(world.comm_name(), options, move |comm| -> Result<Measured> {
@@ -222,7 +320,7 @@ fn on_threads(
 fn among(
     world: &World,
     (wanted, rounds): (bool, usize),
-    dtypes: &[DType],
+    (detail, dtypes): (Detail, &[DType]),
     progress: &Arc<dyn Progress>,
 ) -> Result<Option<Measured>> {
     let (place, precision) = (world.place(), world.precision());
@@ -233,7 +331,7 @@ fn among(
         if broadcast(&**link.comm(), crate::rank::SETUP, bytes).map_err(between)?.is_empty() {
             return Ok(None);
         }
-        let probe = Probe::prepare(place, rank.count(), &dtypes)?;
+        let probe = Probe::prepare(detail, place, rank.count(), &dtypes)?;
         let place = (place.of_rank(rank.index()), precision);
         Ok(Some(probe.measure(place, Some(link.comm()), rounds, &*progress)?))
     })
@@ -242,6 +340,21 @@ fn among(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn measured(spread: f64, others: Option<f64>) -> Measured {
+        Measured { kernels: Vec::new(), caches: Default::default(), message: None, error: 0.06, spread, others }
+    }
+
+    #[test]
+    fn a_busy_machine_is_noticed_and_makes_the_error_larger() {
+        assert_eq!(disturbed(&measured(0.03, Some(0.02)), true), None);
+        assert!(disturbed(&measured(0.03, Some(0.45)), true).unwrap().contains("others used 45 %"));
+        assert_eq!(disturbed(&measured(0.03, Some(0.45)), false), None, "the other ranks are not strangers");
+        assert!(disturbed(&measured(0.4, None), true).unwrap().contains("40 % longer"));
+        assert_eq!(error_of(&measured(0.03, None), Detail::Full), 0.06);
+        assert_eq!(error_of(&measured(0.3, None), Detail::Full), 0.3);
+        assert_eq!(error_of(&measured(0.03, None), Detail::Rough), ROUGH);
+    }
 
     #[test]
     fn a_container_has_what_it_may_use_not_what_its_machine_has() {

@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn trial(strategy: Strategy, remat: Remat) -> Trial {
-        Trial { strategy, remat, predicted: Predicted { epoch_ms: None, peak_bytes: 0 } }
+        Trial { strategy, remat, predicted: Predicted { epoch_ms: None, error: None, peak_bytes: 0 } }
     }
 
     #[test]
