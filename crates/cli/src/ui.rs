@@ -56,12 +56,9 @@ impl Ui {
         let &Output { json, quiet, .. } = output;
         let terminal = io::stderr().is_terminal();
         let mut ui = Self { json, terminal, quiet, silent: false, log: None, bars: MultiProgress::new() };
-        match output.log.as_deref().map(Log::open).transpose() {
+        match output.log.as_deref().map(|path| Log::open(path, command)).transpose() {
             Ok(log) => ui.log = log,
             Err(e) => return Err((ui, e.into())),
-        }
-        if let Some(log) = &ui.log {
-            log.add(command);
         }
         Ok(ui)
     }

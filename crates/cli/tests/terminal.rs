@@ -182,6 +182,8 @@ fn a_quiet_run_says_only_its_result_and_a_log_has_all_with_times() {
     assert!(std::fs::read_to_string(&log).unwrap().contains("error: train.lr"));
     let message = scratch.error(1, &["doctor", "--log", &scratch.path("no/such/folder.log")]);
     assert!(message.contains("folder.log"), "{message}");
+    let message = scratch.error(1, &["doctor", "--log", "/dev/full"]);
+    assert!(message.contains("/dev/full"), "{message}");
 }
 
 #[test]

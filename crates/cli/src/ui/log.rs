@@ -1,7 +1,7 @@
 //! `--log`: what is said, kept in a file with the time of each line.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,19 +13,25 @@ use graphweft_graph::{Error, Result};
 pub(crate) struct Log(Arc<Mutex<File>>);
 
 impl Log {
-    /// Opens it; what it has is kept.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    /// Opens it and adds a first line; what it has is kept.
+    pub(super) fn open(path: &Path, first: &str) -> Result<Self> {
         let file =
             OpenOptions::new().append(true).create(true).open(path).map_err(Error::write("open the log", path))?;
-        Ok(Self(Arc::new(Mutex::new(file))))
+        let log = Self(Arc::new(Mutex::new(file)));
+        log.write(first).map_err(Error::write("write the log", path))?;
+        Ok(log)
     }
 
     /// Adds every line of `text`.
     pub(super) fn add(&self, text: &str) {
+        // A disk that has become full is no reason to stop what is logged.
+        let _ = self.write(text);
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let lines: String = text.lines().map(|line| format!("{} {line}\n", in_utc(now))).collect();
-        // A disk that is full is no reason to stop what is logged.
-        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(lines.as_bytes());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(lines.as_bytes())
     }
 }
 
