@@ -10,7 +10,7 @@ use std::sync::Arc;
 use graphweft_graph::Error;
 use graphweft_parallel::Strategy;
 use graphweft_train::Stop;
-use graphweft_train::config::{self, Choice as Strategies, Config, Draft};
+use graphweft_train::config::{self, Choice as Strategies, Config, Draft, Loops};
 use graphweft_train::data::Data;
 use graphweft_train::emulation::Emulation;
 use graphweft_train::run_dir::launch::Launch;
@@ -61,7 +61,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     shortcuts: Shortcuts,
 
-    /// Split, or a family such as public-* of which seed k takes the k-th
+    /// Split; a family such as public-*, of which seed k takes the k-th; or one to draw: random:60/20/20 (per cent) or
+    /// random:20-per-class
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
 
@@ -150,6 +151,12 @@ pub(crate) fn run(args: &Args, stop: Stop, ui: &Ui) -> anyhow::Result<()> {
         (None, _) => with_defaults(&given)?.finish()?,
     };
     args.check_guard(&config)?;
+    if config.data.self_loops == Loops::Add && args.resume.is_none() && is_automatic(&given) {
+        ui.note(&format!(
+            "self-loops are added, as {} is published; data.self_loops=keep leaves them out",
+            config.model_name()
+        ));
+    }
     let wanted = given.get("parallel", "ranks").and_then(|ranks| ranks.as_integer()?.try_into().ok());
     let output = args.output.as_deref();
     let place = args.device.place_of(&config.parallel, ui);
@@ -318,6 +325,13 @@ fn of_floor(start: &Start) -> Start {
         Start::New => Start::New,
         Start::Newest | Start::At(_) => Start::Newest,
     }
+}
+
+/// Whether nobody said what to do with self-loops: neither a setting nor the default run, which says so itself.
+fn is_automatic(given: &Draft) -> bool {
+    let said = given.get("data", "self_loops").and_then(|value| value.as_str());
+    let names_data = given.get("data", "path").or(given.get("data", "graph")).is_some();
+    names_data && said.is_none_or(|said| said == "auto")
 }
 
 /// The first of `name`, `name-2`, `name-3`, … that is not there.

@@ -48,6 +48,21 @@ impl ModelConfig {
         }
     }
 
+    /// Whether it is published, and built by PyTorch Geometric, with an edge from every node to itself.
+    pub fn adds_self_loops(&self) -> bool {
+        match self {
+            Self::Gcn(_) | Self::Gat(_) | Self::Gatv2(_) | Self::Gcnii(_) | Self::Sgformer(_) => true,
+            Self::Gps(config) => config.local.adds_self_loops(),
+            Self::Polynormer(config) => config.local.adds_self_loops(),
+            Self::Gt(_) | Self::Exphormer(_) | Self::Sage(_) | Self::Gin(_) | Self::Mlp(_) => false,
+        }
+    }
+
+    /// Whether it looks at edges at all.
+    pub fn sees_edges(&self) -> bool {
+        !matches!(self, Self::Mlp(_))
+    }
+
     /// How many of its layers look along edges: a node's logits depend on nodes that are so many edges away.
     pub fn hops(&self) -> usize {
         match self {

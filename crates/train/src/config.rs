@@ -47,7 +47,7 @@ use kinds::kind;
 use places::{Places, line};
 
 pub use compute::{ComputeConfig, Precision, Storage};
-pub use data::{DataConfig, Normalise};
+pub use data::{DataConfig, Loops, Normalise};
 pub use isolated::{Correction, IsolatedConfig};
 pub use parallel::{Choice, CommName, ParallelConfig};
 pub use pipeline::{Guard, PipelineConfig};
@@ -275,7 +275,8 @@ impl Draft {
         self = all.changed_by(&self)?;
         self.check_model().map_err(|e| self.places.name(e))?;
         let config = self.settings.try_into::<Config>();
-        let config = config.map_err(|e| Error::setting("config", e.message().trim_end(), "check the values"))?;
+        let mut config = config.map_err(|e| Error::setting("config", e.message().trim_end(), "check the values"))?;
+        config.data.self_loops = config.data.self_loops.decided(&config.model);
         config.check().map_err(|e| self.places.name(e))?;
         Ok(config)
     }

@@ -5,12 +5,13 @@ use std::path::Path;
 use graphweft_graph::dataset::{Dense, Features, Labels, SparseFeatures, Split};
 use graphweft_graph::generate::Spec;
 use graphweft_graph::progress::Progress;
-use graphweft_graph::{AnyCsr, Csr, Dataset, Error as Bad, SelfLoops};
+use graphweft_graph::{AnyCsr, Csr, Dataset, Error as Bad};
 use graphweft_model::encoding::Encodings;
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
 use crate::metrics::{Metric, Truth};
+use crate::random_split::RandomSplit;
 use crate::rows;
 
 /// Splits that are taken where none is named, before others.
@@ -58,6 +59,8 @@ pub struct Data {
     pub name: String,
     /// The graph after the changes that were asked for.
     pub graph: Csr<u32>,
+    /// Whether some edge goes one way only, as far as the data say.
+    pub is_directed: bool,
     /// Node features, normalised if that was asked for.
     pub features: Features,
     /// Whether edges have features, which no model reads.
@@ -126,6 +129,7 @@ impl Data {
         Self {
             name,
             graph,
+            is_directed: false,
             features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
             has_edge_features: false,
             encodings: Vec::new(),
@@ -151,6 +155,7 @@ impl Data {
         Ok(Self {
             name: meta.name.clone(),
             graph: narrow(dataset)?,
+            is_directed: !meta.symmetric,
             features,
             has_edge_features: dataset.edge_features().is_some(),
             encodings: Vec::new(),
@@ -170,6 +175,7 @@ impl Data {
         };
         Ok(Self {
             graph: spec.graph(seed, progress)?,
+            is_directed: false,
             features,
             has_edge_features: false,
             encodings: Vec::new(),
@@ -181,12 +187,11 @@ impl Data {
     }
 
     fn prepare(mut self, config: &DataConfig) -> Self {
-        if config.symmetrise || config.self_loops != SelfLoops::Keep {
-            if config.symmetrise && !self.graph.is_symmetric() {
-                self.graph = self.graph.symmetrise();
-            }
-            self.graph = self.graph.with_self_loops(config.self_loops);
+        if config.symmetrise && !self.graph.is_symmetric() {
+            self.graph = self.graph.symmetrise();
         }
+        self.is_directed &= !config.symmetrise;
+        self.graph = self.graph.with_self_loops(config.self_loops.into());
         if config.normalise == Normalise::Row {
             self.features = normalised(&self.features);
         }
@@ -211,11 +216,15 @@ impl Data {
     pub fn split_name(&self, wanted: Option<&str>) -> Result<String> {
         let names: Vec<&str> = self.splits.iter().map(|s| s.name.as_str()).collect();
         let there = || match families(&names) {
-            all if all.is_empty() => "it has no split: add split/NAME/{train,valid,test}.npy".to_string(),
-            all => format!("choose one of {}", all.join(", ")),
+            all if all.is_empty() => {
+                "it has no split: draw one with --split random:60/20/20, or add split/NAME/{train,valid,test}.npy"
+                    .into()
+            }
+            all => format!("choose one of {}, or draw one with --split random:60/20/20", all.join(", ")),
         };
         match wanted {
             Some(name) if names.contains(&name) => Ok(name.into()),
+            Some(name) if RandomSplit::parse(name).is_some_and(|drawn| drawn.is_ok()) => Ok(name.into()),
             Some(name) if !self.members(name).is_empty() => Ok(name.into()),
             Some(name) => {
                 let problem = format!("{} has no split {name:?}", self.name);
@@ -232,17 +241,25 @@ impl Data {
         }
     }
 
-    /// The split for a seed: of a family, number `seed` modulo their count.
-    pub fn split(&self, name: &str, seed: u64) -> Result<&Split> {
+    /// The split for a seed: of a family, number `seed` modulo their count; a random one is drawn by it.
+    pub fn split(&self, name: &str, seed: u64) -> Result<Split> {
         if let Some(split) = self.splits.iter().find(|s| s.name == name) {
-            return Ok(split);
+            return Ok(split.clone());
+        }
+        if let Some(Ok(drawn)) = RandomSplit::parse(name) {
+            return drawn.draw(name, self, seed);
         }
         let members = self.members(name);
         let count = members.len().max(1) as u64;
-        let split = members.get((seed % count) as usize).copied();
+        let split = members.get((seed % count) as usize).map(|split| Split::clone(split));
         split.ok_or_else(|| {
             Error::setting("data.split", format!("{} has no split {name:?}", self.name), "choose one that is there")
         })
+    }
+
+    /// All splits in a few words: names, and numbered ones as one.
+    pub fn split_names(&self) -> Vec<String> {
+        families(&self.splits.iter().map(|s| s.name.as_str()).collect::<Vec<_>>())
     }
 
     /// The splits of a family `x-*`, by number.
@@ -311,6 +328,7 @@ mod tests {
     use graphweft_graph::progress::Silent;
 
     use super::*;
+    use crate::config::Loops;
 
     fn open(change: impl FnOnce(&mut DataConfig)) -> Result<Data> {
         let mut config = DataConfig { graph: Some("sbm:60:3:4:f=8".into()), ..Default::default() };
@@ -331,7 +349,7 @@ mod tests {
         let data = open(|_| {}).unwrap();
         assert_eq!(data.graph, spec.graph(0, &Silent).unwrap());
         assert_eq!(Some(&data.features), spec.features(0).as_ref());
-        let looped = open(|c| c.self_loops = SelfLoops::Add).unwrap();
+        let looped = open(|c| c.self_loops = Loops::Add).unwrap();
         assert_eq!(looped.graph.num_self_loops(), 60);
         assert_ne!(open(|c| c.graph_seed = 1).unwrap().graph, data.graph);
     }
@@ -368,7 +386,13 @@ mod tests {
         let data = named(&["a", "b-0", "b-1"]);
         let message = data.split_name(Some("c")).unwrap_err().to_string();
         assert!(message.contains("no split \"c\"") && message.contains("a, b-*"), "{message}");
-        assert!(named(&[]).split_name(None).unwrap_err().to_string().contains("no split: add"));
+        assert!(
+            named(&[])
+                .split_name(None)
+                .unwrap_err()
+                .to_string()
+                .contains("no split: draw one with --split random:60/20/20")
+        );
     }
 
     #[test]

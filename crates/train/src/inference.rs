@@ -175,7 +175,7 @@ impl Trained {
         let metric = self.config.train.metric.unwrap_or(target.default_metric());
         metric.check(&target.truth(), data.classes)?;
         let name = data.split_name(self.config.data.split.as_deref())?;
-        let (split, of) = (data.split(&name, self.config.run.seed)?.clone(), Arc::clone(data));
+        let (split, of) = (data.split(&name, self.config.run.seed)?, Arc::clone(data));
         let name = split.name.clone();
         if let Some(chunks) = self.in_chunks(world, data, progress)? {
             let scores = self.in_blocks(world, data, chunks, move |rows, learner| {

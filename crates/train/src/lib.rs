@@ -37,6 +37,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod planner;
 pub mod predictions;
+mod random_split;
 pub mod rank;
 mod record;
 mod recorded;

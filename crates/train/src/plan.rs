@@ -223,7 +223,7 @@ pub(crate) fn chunk_parts(shape: Option<Stages>, ranks: usize, config: &Config) 
 /// The chunks in a folder, if they are of this graph.
 fn stored_chunks(config: &Config, folder: &Path, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Chunks> {
     let (stored, recipe) = Chunks::open(folder)?;
-    let same = (recipe.symmetrise, recipe.self_loops) == (config.data.symmetrise, config.data.self_loops);
+    let same = (recipe.symmetrise, recipe.self_loops) == (config.data.symmetrise, config.data.self_loops.into());
     let sizes = |graph: &Csr<u32>| (graph.num_dst(), graph.num_edges());
     if !same || sizes(stored.graph()) != sizes(graph) {
         let problem = "these chunks are of another graph, or were made with other data.symmetrise or data.self_loops";

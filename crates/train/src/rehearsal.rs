@@ -151,6 +151,7 @@ impl<'a> Stage<'a> {
         let split = data.split_name(config.data.split.as_deref()).and_then(|name| data.split(&name, config.run.seed));
         // Where there are no labels, all rows count.
         let (split, chunks) = (split.ok(), plan.chunks(&data.graph)?);
+        let split = split.as_ref();
         let allowance = if chunks.is_some() { Some(Allowance::new(data, config)?) } else { None };
         let scene = Scene { config, data, graph, plan, gpu, chunks: chunks.as_ref().zip(allowance.as_ref()), split };
         // Stages have layers, not rows.

@@ -3,6 +3,7 @@
 //! ```text
 //! runs/<name>/
 //!   config.toml        every setting, with its value
+//!   split/             the split, if it was drawn (`data.split = "random:60/20/20"`): node ids of train, valid and test
 //!   plan.json          how the work is spread, what that was predicted to take and, at the end, what it took
 //!   metrics.jsonl      a line per epoch: loss, learning rate, length of the gradients, scores, validation loss
 //!   times.jsonl        a line per epoch: what it took
@@ -29,6 +30,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use graphweft_graph::dataset::Split;
+use graphweft_graph::npy::write_npy;
 use graphweft_graph::{Error as Bad, durable};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +50,7 @@ const PLAN: &str = "plan.json";
 const METRICS: &str = "metrics.jsonl";
 const RESULT: &str = "result.json";
 const MODEL: &str = "model.safetensors";
+const SPLIT: &str = "split";
 const PREDICTIONS: &str = "predictions.npy";
 const SEED: &str = "seed-";
 
@@ -109,6 +113,16 @@ impl RunDir {
     pub fn describe(&self, config: &str, plan: &str) -> Result<()> {
         self.replace(CONFIG, format!("{config}\n{CONFIG_END}").as_bytes())?;
         self.plan(plan)
+    }
+
+    /// Writes a split that was drawn, as a dataset folder has it.
+    pub fn split(&self, split: &Split) -> Result<()> {
+        let folder = self.path.join(SPLIT);
+        durable::create_folder(&folder)?;
+        for (part, ids) in split.parts() {
+            write_npy(folder.join(format!("{part}.npy")), &[], ids)?;
+        }
+        Ok(())
     }
 
     /// Writes the plan, at the end with what it came to.

@@ -137,6 +137,7 @@ impl Session<'_> {
         let mut config = resolve(config, &self.data)?;
         config.parallel.ranks = Some(self.world.ranks() as u64);
         isolated::size(&mut config, &self.data)?;
+        self.describe(&config)?;
         let outer = if self.world.leads() { Some(self.open(dir)) } else { None };
         if config.run.seeds == 1 {
             let (run, plan) = self.one(&config, outer, None)?;
@@ -171,6 +172,26 @@ impl Session<'_> {
         Ok(all)
     }
 
+    /// Says what is learned from, where that could be something else.
+    fn describe(&self, config: &Config) -> Result<()> {
+        let (data, name) = (&self.data, config.data.split.as_deref().unwrap_or_default());
+        let split = data.split(name, config.run.seed)?;
+        let [train, valid, test] = split.parts().map(|(_, ids)| ids.len());
+        let others: Vec<String> = data.split_names().into_iter().filter(|other| other != name).collect();
+        let others =
+            if others.is_empty() { String::new() } else { format!("; --split takes {} too", others.join(", ")) };
+        self.observer.note(&format!("split {name}: {train} nodes train, {valid} valid, {test} test{others}"));
+        if data.is_directed && config.model.sees_edges() {
+            let model = config.model_name();
+            self.observer.note(&format!(
+                "some edges of {} go one way only; {model} is usually trained with every edge both ways:\n  \
+                 data.symmetrise=true does that",
+                data.name
+            ));
+        }
+        Ok(())
+    }
+
     fn open(&self, path: &Path) -> Result<RunDir> {
         if self.start == Start::New { RunDir::create(path) } else { RunDir::open(path) }
     }
@@ -189,13 +210,13 @@ impl Session<'_> {
             self.observer.note("edge_feat.npy is not used: no model here looks at features of edges");
         }
         let split = self.data.split(config.data.split.as_deref().unwrap_or_default(), config.run.seed)?;
-        if !check_labels(split, &self.data)? {
+        if !check_labels(&split, &self.data)? {
             self.observer.note(&format!("no label is known in test of split {:?}: there is no test score", split.name));
         }
         let (dir, fingerprint, before) = match dir {
             None => (None, None, None),
             Some(Ok(dir)) => {
-                let fingerprint = Fingerprint::of(&self.data, split);
+                let fingerprint = Fingerprint::of(&self.data, &split);
                 let before = self.before(config, &dir, &fingerprint);
                 (Some(dir), Some(fingerprint), Some(before))
             }

@@ -24,6 +24,7 @@ use crate::learner::Learner;
 use crate::metrics::Metric;
 use crate::pipeline::Divergence;
 use crate::plan::{Plan, Predicted};
+use crate::random_split::RandomSplit;
 use crate::rank::{Rank, Toll};
 use crate::record::{Record, Saved, timed, write_trace};
 use crate::run_dir::launch::Launch;
@@ -158,7 +159,7 @@ impl Trainer {
             data: &self.data,
             graph: &whole,
             chunks: self.chunks.as_ref(),
-            split,
+            split: &split,
             folder: &self.folder,
         };
         let mut course = Course::new(rank, &material)?;
@@ -244,6 +245,10 @@ impl Trainer {
         let plan = plan.filter(|text| serde_json::from_str::<Plan>(text).is_ok());
         let record = Record::open(dir, &self.config, &self.plan, now.epoch, metrics)?;
         self.launch.note(dir.path(), now.epoch, self.plan.ranks)?;
+        let split = self.config.data.split.as_deref().unwrap_or_default();
+        if RandomSplit::parse(split).is_some() {
+            dir.split(&self.data.split(split, self.config.run.seed)?)?;
+        }
         plan.map_or(Ok(()), |plan| dir.plan(&plan))?;
         Ok(Some(record))
     }

@@ -131,6 +131,7 @@ impl Args {
             name,
             graph,
             features: Features::Dense(features),
+            is_directed: false,
             has_edge_features: false,
             encodings: Vec::new(),
             target: Some(Target::Class(labels)),

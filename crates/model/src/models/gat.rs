@@ -1,5 +1,5 @@
-//! GAT of Veličković et al. and GATv2 of Brody, Alon and Yahav: `torch_geometric.nn.models.GAT`. The graph should have self-loops
-//! (`data.self_loops = "add"`). In the plain stack the last layer's output is the mean of its heads.
+//! GAT of Veličković et al. and GATv2 of Brody, Alon and Yahav: `torch_geometric.nn.models.GAT`. Self-loops are added unless the
+//! configuration says otherwise. In the plain stack the last layer's output is the mean of its heads.
 
 use graphweft_tensor::{Error, Result};
 use serde::{Deserialize, Serialize};

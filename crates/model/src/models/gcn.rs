@@ -1,4 +1,4 @@
-//! GCN of Kipf and Welling: `torch_geometric.nn.models.GCN`. The graph should have self-loops (`data.self_loops = "add"`).
+//! GCN of Kipf and Welling: `torch_geometric.nn.models.GCN`. Self-loops are added unless the configuration says otherwise.
 
 use graphweft_tensor::Result;
 

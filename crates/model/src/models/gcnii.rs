@@ -1,7 +1,7 @@
 //! GCNII of Chen, Wei, Huang, Ding and Li, with PyTorch Geometric's `GCN2Conv`: deep, since every layer sees the first one's rows.
 //!
 //! h⁰ = act(features·W + b) (`lins.0`); s = (1 − α)·Âh + α·h⁰; h = act((1 − β)·s + β·s·W_k) with β = ln(θ/k + 1) (`convs.k`); the
-//! logits are a linear function of h (`lins.1`). The graph should have self-loops (`data.self_loops = "add"`).
+//! logits are a linear function of h (`lins.1`). Self-loops are added unless the configuration says otherwise.
 
 use std::rc::Rc;
 

@@ -60,6 +60,10 @@ pub enum LocalKind {
 }
 
 impl LocalKind {
+    pub(crate) fn adds_self_loops(self) -> bool {
+        matches!(self, Self::Gcn | Self::Gat)
+    }
+
     fn conv(self, init: &Init<'_>, name: &str, d: usize, heads: usize) -> Result<Box<dyn Conv>> {
         Ok(match self {
             Self::Gcn => Box::new(GcnConv::new(init, name, d, d)?),

@@ -64,6 +64,12 @@ pub enum LocalKind {
     Gat,
 }
 
+impl LocalKind {
+    pub(crate) fn adds_self_loops(self) -> bool {
+        matches!(self, Self::Gcn)
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         let local = LocalKind::Gcn;

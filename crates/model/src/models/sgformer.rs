@@ -3,7 +3,7 @@
 //!
 //! Attention branch: t = act(norm(features·W + b)), then t = act(norm((attention(t) + t)/2)), where queries and keys of a head
 //! have length one and a node's own value has the weight of all nodes. Graph branch: g⁰ likewise with batch norm, then
-//! g = act(norm(conv(g))) + g⁰. The graph should have self-loops (`data.self_loops = "add"`).
+//! g = act(norm(conv(g))) + g⁰. Self-loops are added unless the configuration says otherwise.
 
 use std::rc::Rc;
 

@@ -1,9 +1,11 @@
 //! `[data]`: which graph, and what is done to it.
 
 use graphweft_graph::SelfLoops;
+use graphweft_model::ModelConfig;
 use serde::{Deserialize, Serialize};
 
 use super::Problem;
+use crate::random_split::RandomSplit;
 
 /// `[data]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -17,16 +19,54 @@ pub struct DataConfig {
     pub graph: Option<String>,
     /// Seed of a generated graph.
     pub graph_seed: u64,
-    /// The split, or a family such as `public-*`, of which seed k takes the k-th. Unset: the only one there is, `public` or
-    /// `default`, or the family that all belong to.
+    /// The split, or a family such as `public-*`, of which seed k takes the k-th. `random:60/20/20` or `random:20-per-class`
+    /// draws one by the run's seed. Unset: the only one there is, `public` or `default`, or the family that all belong to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
     /// Add the reverse of every edge.
     pub symmetrise: bool,
     /// What to do with edges from a node to itself.
-    pub self_loops: SelfLoops,
+    pub self_loops: Loops,
     /// What to do with features.
     pub normalise: Normalise,
+}
+
+/// What is done to edges from a node to itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Loops {
+    /// `add` for models that are published with them, `keep` for others. A configuration that is
+    /// [finished](super::Draft::finish) has one of these instead.
+    #[default]
+    Auto,
+    /// The graph stays as it is.
+    Keep,
+    /// Every node has exactly one.
+    Add,
+    /// There are none.
+    Remove,
+}
+
+impl Loops {
+    /// The same with a decision in place of `auto`.
+    pub fn decided(self, model: &ModelConfig) -> Self {
+        match self {
+            Self::Auto if model.adds_self_loops() => Self::Add,
+            Self::Auto => Self::Keep,
+            other => other,
+        }
+    }
+}
+
+impl From<Loops> for SelfLoops {
+    /// Nothing is done before anything is decided.
+    fn from(loops: Loops) -> Self {
+        match loops {
+            Loops::Auto | Loops::Keep => Self::Keep,
+            Loops::Add => Self::Add,
+            Loops::Remove => Self::Remove,
+        }
+    }
 }
 
 /// What is done to the features of a node.
@@ -43,7 +83,11 @@ pub enum Normalise {
 impl DataConfig {
     pub(super) fn check(&self) -> Result<(), Problem> {
         match (&self.path, &self.graph) {
-            (Some(_), Some(_)) => Err(("graph", "there is a path as well".into(), "set one of the two")),
+            (Some(_), Some(_)) => return Err(("graph", "there is a path as well".into(), "set one of the two")),
+            _ => {}
+        }
+        match self.split.as_deref().and_then(RandomSplit::parse) {
+            Some(Err(problem)) => Err(("split", problem, "write random:60/20/20 or random:20-per-class")),
             _ => Ok(()),
         }
     }

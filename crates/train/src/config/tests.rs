@@ -11,6 +11,38 @@ fn with(assignments: &[&str]) -> Result<Config> {
 }
 
 #[test]
+fn models_that_are_published_with_self_loops_get_them_unless_something_else_is_said() {
+    let loops = |settings: &[&str]| {
+        let mut draft = Draft::default();
+        settings.iter().for_each(|s| draft.assign(s).unwrap());
+        draft.finish().unwrap().data.self_loops
+    };
+    for (model, expected) in [
+        ("gcn", Loops::Add),
+        ("gat", Loops::Add),
+        ("gatv2", Loops::Add),
+        ("gcnii", Loops::Add),
+        ("sgformer", Loops::Add),
+        ("gps", Loops::Add),
+        ("polynormer", Loops::Add),
+        ("gt", Loops::Keep),
+        ("sage", Loops::Keep),
+        ("gin", Loops::Keep),
+        ("exphormer", Loops::Keep),
+        ("mlp", Loops::Keep),
+    ] {
+        let name = format!("model.name={model}");
+        assert_eq!(loops(&[&name]), expected, "{model}");
+        assert_eq!(loops(&[&name, "data.self_loops=auto"]), expected, "{model}");
+        assert_eq!(loops(&[&name, "data.self_loops=keep"]), Loops::Keep, "{model}");
+        assert_eq!(loops(&[&name, "data.self_loops=remove"]), Loops::Remove, "{model}");
+    }
+    // PyTorch Geometric's Polynormer adds them before a GCN, not before a GAT.
+    assert_eq!(loops(&["model.name=polynormer", "model.local=gat"]), Loops::Keep);
+    assert_eq!(loops(&["model.name=gps", "model.local=gin"]), Loops::Keep);
+}
+
+#[test]
 fn a_file_and_a_command_line_say_the_same() {
     let text =
         "[data]\npath = \"cora\"\nself_loops = \"add\"\nsplit = \"5\"\n[train]\nepochs = 7\nlr = 1\nclip = 0.5\n";
@@ -20,7 +52,7 @@ fn a_file_and_a_command_line_say_the_same() {
     assert_eq!(file, line);
     assert_eq!((line.train.epochs, line.train.lr, line.train.clip), (7, 1.0, 0.5));
     assert_eq!(line.data.split.as_deref(), Some("5"));
-    assert_eq!(line.data.self_loops, graphweft_graph::SelfLoops::Add);
+    assert_eq!(line.data.self_loops, Loops::Add);
 }
 
 #[test]

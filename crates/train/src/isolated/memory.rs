@@ -183,6 +183,7 @@ fn ring(rows: usize, data: &Data) -> Data {
         name: data.name.clone(),
         graph: Csr::from_valid(indptr, indices, rows),
         features,
+        is_directed: data.is_directed,
         has_edge_features: false,
         encodings: vec![0.0; rows * data.encoding_width()],
         target: Some(target),

@@ -116,7 +116,7 @@ fn seconds(rank: &Rank, plan: &Plan, trial: &Trial, config: &Config, (data, grap
     let (mut plan, mut config) = (plan.clone(), config.clone());
     (plan.strategy, plan.remat, config.compute.remat) = (trial.strategy, trial.remat, trial.remat);
     let shard = Shard::new(rank, data, graph, &plan, &config)?;
-    let lesson = Lesson::new(&shard, data.target()?, split)?;
+    let lesson = Lesson::new(&shard, data.target()?, &split)?;
     let mut learner = Learner::new(rank, shard.shape, &config)?;
     let mut best = f64::INFINITY;
     for step in 1..=STEPS {
