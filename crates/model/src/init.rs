@@ -25,8 +25,8 @@ impl<'a> Init<'a> {
         self.values(name, rows, cols, &self.drawn(name, rows.saturating_mul(cols), bound)?)
     }
 
-    /// So many numbers, unless the host has no room for them.
-    fn drawn(&self, name: &str, count: usize, bound: f64) -> Result<Vec<f64>> {
+    /// Room for so many numbers, unless the host has none.
+    fn room(&self, count: usize) -> Result<Vec<f64>> {
         let mut all = Vec::new();
         let lacking = |_| Error::OutOfMemory {
             op: "parameters",
@@ -35,6 +35,12 @@ impl<'a> Init<'a> {
             usage: self.device.ledger().now(),
         };
         all.try_reserve_exact(count).map_err(lacking)?;
+        Ok(all)
+    }
+
+    /// So many numbers, drawn.
+    fn drawn(&self, name: &str, count: usize, bound: f64) -> Result<Vec<f64>> {
+        let mut all = self.room(count)?;
         if !self.device.backend().keeps_contents() {
             all.resize(count, 0.0);
             return Ok(all);
@@ -54,13 +60,15 @@ impl<'a> Init<'a> {
 
     /// A vector of the same number: a bias, or half of a normalisation.
     pub fn vector(&self, name: &str, width: usize, value: f64) -> Result<Rc<Parameter>> {
-        self.shaped(name, vec![width], (1, width), &vec![value; width])
+        let mut all = self.room(width)?;
+        all.resize(width, value);
+        self.shaped(name, vec![width], (1, width), &all)
     }
 
     /// A vector per head, with Glorot's numbers: H × C here, [1, H, C] in PyTorch Geometric.
     pub fn attention(&self, name: &str, heads: usize, width: usize) -> Result<Rc<Parameter>> {
         let bound = (6.0 / (heads + width) as f64).sqrt();
-        self.shaped(name, vec![1, heads, width], (heads, width), &self.drawn(name, heads * width, bound)?)
+        self.shaped(name, vec![1, heads, width], (heads, width), &self.drawn(name, heads.saturating_mul(width), bound)?)
     }
 
     /// Given numbers.
