@@ -110,7 +110,9 @@ impl Cuda {
         let device = || format!("cuda:{index}");
         let missing = |library: &str, remedy: &str| Error::Device {
             device: device(),
-            problem: format!("{library} was not found; {remedy} (`graphweft doctor` tells more)"),
+            problem: format!(
+                "{library} was not found\n  remedy: {remedy}, or compute on the cpu; `graphweft doctor` tells more"
+            ),
         };
         // SAFETY: these only try to load the libraries.
         let [driver, nvrtc, blas] = unsafe {

@@ -103,6 +103,9 @@ impl Data {
         (width, classes): (Option<usize>, Option<usize>),
         progress: &dyn Progress,
     ) -> Result<Self> {
+        if width == Some(0) {
+            return Err(Error::setting("--features", "no model here does without features", "set 1 or more"));
+        }
         let bare = match (&config.path, &config.graph) {
             (Some(path), _) => {
                 let dataset = Dataset::open(path)?;
