@@ -15,9 +15,14 @@ ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 && command -v mpirun >/dev/
   { as_root apt-get update -q && as_root apt-get install -qy libopenmpi-dev openmpi-bin libclang-dev; }
 cargo nextest --version >/dev/null 2>&1 || cargo install cargo-nextest --locked
 
+venv=target/venv
+[ -x $venv/bin/python ] || python3 -m venv $venv 2>/dev/null || true
+# The scripts of examples/ need NumPy and SciPy (GRAPHWEFT_PYTHON names a Python that has them already).
+if [ -z "${GRAPHWEFT_PYTHON:-}" ]; then
+    [ -x $venv/bin/pip ] && $venv/bin/pip install -q numpy scipy && export GRAPHWEFT_PYTHON=$PWD/$venv/bin/python ||
+        echo "NumPy and SciPy were not installed" >&2
+fi
 if [ -z "${GRAPHWEFT_NVRTC:-}" ]; then
-    venv=target/venv
-    [ -x $venv/bin/python ] || python3 -m venv $venv 2>/dev/null || true
     [ -x $venv/bin/pip ] && $venv/bin/pip install -q 'nvidia-cuda-nvrtc==13.0.*' || echo "NVRTC was not installed" >&2
     found=$(find "$PWD/$venv" -name 'libnvrtc.so.13' -print -quit 2>/dev/null || true)
     [ -z "$found" ] || export GRAPHWEFT_NVRTC=${found%/*}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for RUNS executions and writes fuzz/SUMMARY.md.
+# Runs every fuzz target for RUNS executions and writes fuzz/SUMMARY.md; of targets that are not run, it keeps what it says.
 #
 #   fuzz/campaign.sh [RUNS] [TARGET...]        default: 1000000, all targets
 #
@@ -18,18 +18,15 @@ else
     export RUSTC_BOOTSTRAP=1
     build=(cargo fuzz build)
 fi
-"${build[@]}"
+for target in "${targets[@]}"; do "${build[@]}" "$target"; done
 triple=$(rustc -vV | sed -n 's/^host: //p')
 
 failed=0
-{
-    echo "# Fuzz campaign"
-    echo
-    echo "\`fuzz/campaign.sh $runs\`, $(date -u +%Y-%m-%d), commit $(git rev-parse --short HEAD), $("${build[@]:0:${#build[@]}-2}" --version)."
-    echo
-    echo "| target | executions | seconds | exec/s | coverage (edges) | crashes |"
-    echo "|---|---:|---:|---:|---:|---:|"
-} >SUMMARY.md.new
+commit=$(git rev-parse --short HEAD)
+toolchain=$("${build[@]:0:${#build[@]}-2}" --version)
+rows=$(mktemp)
+trap 'rm -f "$rows"' EXIT
+grep '^| [a-z]' SUMMARY.md 2>/dev/null | grep -v '^| target ' >"$rows" || true
 for target in "${targets[@]}"; do
     work=target/campaign/$target
     rm -rf "$work"
@@ -46,7 +43,16 @@ for target in "${targets[@]}"; do
     executions=$(sed -n 's/^Done \([0-9]*\) runs.*/\1/p;s/^#\([0-9]*\).*/\1/p' "$log" | tail -1)
     coverage=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
     rate=$((${executions:-0} / (seconds > 0 ? seconds : 1)))
-    echo "| $target | ${executions:-0} | $seconds | $rate | ${coverage:-0} | $crashes |" | tee -a SUMMARY.md.new
+    sed -i "/^| $target |/d" "$rows"
+    echo "| $target | ${executions:-0} | $seconds | $rate | ${coverage:-0} | $crashes | $(date -u +%Y-%m-%d) | $commit |" | tee -a "$rows"
 done
-mv SUMMARY.md.new SUMMARY.md
+{
+    echo "# Fuzz campaign"
+    echo
+    echo "\`fuzz/campaign.sh\`, last with $toolchain."
+    echo
+    echo "| target | executions | seconds | exec/s | coverage (edges) | crashes | date | commit |"
+    echo "|---|---:|---:|---:|---:|---:|---|---|"
+    LC_ALL=C sort "$rows"
+} >SUMMARY.md
 exit $failed

@@ -5,9 +5,10 @@
 //! indptr.npy   u64|i64 [N+1]  CSR by destination
 //! indices.npy  u32|i64 [E]
 //! feat.npy     f32|f16 [N,F]  dense features; or feat_indptr, feat_indices and (unless all values are 1) feat_data
-//! label.npy    i64 [N] with −1 = none, or f32|u8 [N,C] for several labels per node
+//! label.npy    i64 [N] with −1 = none, or u8|f32 [N,C] of 0 and 1 for several labels per node; f32: NaN = not known
 //! edge_feat.npy f32 [E,Fe]    optional, in the order of indices
 //! node_id.npy  i64 [N]        optional: ids that the source used, where import renumbered them
+//! classes.txt                 optional: what the classes are called, one per line, where the source had words
 //! split/<name>/{train,valid,test}.npy   i64 node ids
 //! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
 //! ```

@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::npy::Header;
 use crate::progress::Silent;
 use crate::read::{
-    Context, Imported, Input, Memory, edge_list, gnn_benchmark, heterophilous, matrix_market, metis, ogb,
+    Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, matrix_market, metis, ogb,
 };
 use crate::with_csr;
 
@@ -112,9 +112,85 @@ pub fn edge_list(data: &[u8]) {
         ids: if flags & 16 == 0 { edge_list::Ids::Keep } else { edge_list::Ids::Relabel },
         num_nodes: (flags & 32 != 0).then_some(100),
         edge_features: flags & 64 != 0,
+        places: false,
     };
     let Ok(input) = Input::memory("fuzz", text) else { return };
     read(flags, |cx| edge_list::read(&input, &options, cx));
+}
+
+/// Files for `import arrays`: arrays, texts and archives, as `members` decodes them; what stands before a slash is the archive.
+pub fn arrays(data: &[u8]) {
+    const NAMES: [&str; 30] = [
+        "edges",
+        "nodes",
+        "features",
+        "labels",
+        "train",
+        "valid",
+        "test",
+        "edge_features",
+        "edges/indptr",
+        "edges/indices",
+        "edges/data",
+        "edges/shape",
+        "edges/format",
+        "edges/row",
+        "edges/col",
+        "edges/edge_index",
+        "features/indptr",
+        "features/indices",
+        "features/data",
+        "features/shape",
+        "features/format",
+        "features/x",
+        "labels/y",
+        "splits/train_mask",
+        "splits/val_mask",
+        "splits/test_mask",
+        "splits/train_idx",
+        "splits/other",
+        "edge_features/w",
+        "edges.graph",
+    ];
+    let [flags, options, data @ ..] = data else { return };
+    let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let mut archives: BTreeMap<String, Vec<(String, Vec<u8>)>> = BTreeMap::new();
+    for (name, bytes) in members(data, &NAMES) {
+        match name.split_once('/') {
+            Some((file, array)) => archives.entry(file.into()).or_default().push((array.into(), bytes)),
+            None => drop(files.insert(name, bytes)),
+        }
+    }
+    archives.into_iter().for_each(|(name, members)| drop(files.insert(name, archive(&members))));
+    let file = |name: &str| {
+        let input = Input::memory(name, files.get(name)?.as_slice()).ok()?;
+        // An archive of one array needs no name for it; some are given one all the same.
+        let array = (options & 16 != 0 && name == "features").then(|| "x".to_string());
+        Some(arrays::File { input, array })
+    };
+    let Some(edges) = file("edges").or_else(|| file("edges.graph")) else { return };
+    let column = |name: &str, bit: u8| (options & bit != 0).then(|| name.to_string());
+    let given = arrays::Given {
+        edges,
+        nodes: file("nodes").map(|f| f.input),
+        columns: arrays::Columns {
+            id: column("a", 1),
+            labels: column("b", 2).into_iter().chain(column("c", 4)).collect(),
+            split: column("d", 8),
+            skip: Vec::new(),
+        },
+        features: file("features"),
+        labels: file("labels"),
+        splits: file("splits"),
+        parts: ["train", "valid", "test"].map(file),
+        edge_features: match file("edge_features") {
+            Some(file) => arrays::EdgeNumbers::File(file),
+            None if options & 32 != 0 => arrays::EdgeNumbers::Columns,
+            None => arrays::EdgeNumbers::None,
+        },
+        num_nodes: (options & 64 != 0).then_some(7),
+    };
+    read(*flags, |cx| arrays::read(&given, cx));
 }
 
 /// A Matrix Market file.
@@ -319,11 +395,11 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
     let edges = imported.edges.pushed() as usize;
     let fits = labels.is_none_or(|(labels, classes)| match labels {
         Labels::Single(y) => y.len() == n && y.iter().all(|&c| c >= -1 && c < classes as i64),
-        Labels::MultiU8(y) => y.len() == n * classes,
-        Labels::MultiF32(y) => y.len() == n * classes,
+        Labels::MultiU8(y) => y.len() == n * classes && y.iter().all(|&y| y < 2),
+        Labels::MultiF32(y) => y.len() == n * classes && y.iter().all(|&y| y.is_nan() || y == 0.0 || y == 1.0),
     }) && features.is_none_or(|features| match features {
-        Features::Dense(m) => m.len() == n * m.width(),
-        Features::Sparse(m) => m.indptr.len() == n + 1 && Csr::new(m.indptr, m.indices, m.width).is_ok(),
+        Features::Dense(m) => m.width() > 0 && m.len() == n * m.width(),
+        Features::Sparse(m) => m.width > 0 && m.indptr.len() == n + 1 && Csr::new(m.indptr, m.indices, m.width).is_ok(),
     }) && edge_features.is_none_or(|f| f.values.len() == edges * f.width)
         && imported.splits.iter().all(|s| s.check(n).is_ok());
     if n > MOST_NODES {

@@ -12,6 +12,7 @@
 //! * features become float32 (float16 stays), sparse where that takes fewer bytes; labels become int64, NaN becomes −1;
 //! * counts claimed by a header are compared with what is there, never allocated.
 
+pub mod arrays;
 pub mod edge_list;
 pub mod gnn_benchmark;
 pub mod heterophilous;
@@ -23,6 +24,7 @@ mod features;
 mod imported;
 mod input;
 mod labels;
+mod names;
 mod npz;
 mod splits;
 mod table;

@@ -9,7 +9,8 @@ type Target = (&'static str, fn(&[u8]));
 
 #[test]
 fn the_corpus_of_every_target_passes() {
-    let targets: [Target; 9] = [
+    let targets: [Target; 10] = [
+        ("arrays", fuzz::arrays),
         ("heterophilous", fuzz::heterophilous),
         ("gnn_benchmark", fuzz::gnn_benchmark),
         ("ogb_csv", fuzz::ogb_csv),

@@ -91,6 +91,7 @@ proptest! {
             ids: if relabel { Ids::Relabel } else { Ids::Keep },
             num_nodes: None,
             edge_features: weighted,
+            places: false,
         };
         let (graph, values) = built(edge_list::read(&input, &options, &cx).unwrap());
 

@@ -1,6 +1,6 @@
 //! The data of a run: a dataset folder or a generated graph, changed as the configuration says and in no other way.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use graphweft_graph::dataset::{Dense, Features, Labels, SparseFeatures, Split};
 use graphweft_graph::generate::Spec;
@@ -57,6 +57,8 @@ impl Target {
 pub struct Data {
     /// What people call it.
     pub name: String,
+    /// Where it lies, unless it was generated.
+    pub folder: Option<PathBuf>,
     /// The graph after the changes that were asked for.
     pub graph: Csr<u32>,
     /// Whether some edge goes one way only, as far as the data say.
@@ -131,6 +133,7 @@ impl Data {
     pub(crate) fn unread(name: String, graph: Csr<u32>, (width, classes): (usize, usize)) -> Self {
         Self {
             name,
+            folder: None,
             graph,
             is_directed: false,
             features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
@@ -149,7 +152,10 @@ impl Data {
 
     fn folder(dataset: &Dataset) -> Result<Self> {
         let meta = dataset.meta();
-        let features = dataset.features().cloned().ok_or_else(|| no_features(dataset.dir()))?;
+        let features = dataset.features().cloned().ok_or_else(|| {
+            let remedy = "add features to the folder: graphweft import arrays --features, or a file feat.npy";
+            Bad::bad(dataset.dir().join("feat.npy"), "features", "there are no node features", remedy)
+        })?;
         let target = dataset.labels().map(|labels| match labels {
             Labels::Single(y) => Target::Class(y.to_vec()),
             Labels::MultiU8(y) => Target::Each(y.iter().map(|y| f32::from(*y)).collect()),
@@ -157,6 +163,7 @@ impl Data {
         });
         Ok(Self {
             name: meta.name.clone(),
+            folder: Some(dataset.dir().to_path_buf()),
             graph: narrow(dataset)?,
             is_directed: !meta.symmetric,
             features,
@@ -171,12 +178,13 @@ impl Data {
     fn generated(spec: &Spec, seed: u64, progress: &dyn Progress) -> Result<Self> {
         let name = spec.to_string();
         spec.check_whole()?;
-        let features = spec.features(seed).ok_or_else(|| no_features(Path::new(&name)))?;
+        let features = spec.features(seed).ok_or_else(|| no_features(&name))?;
         let target = match spec.labels(seed) {
             Some(Labels::Single(y)) => Some(Target::Class(y.to_vec())),
             _ => None,
         };
         Ok(Self {
+            folder: None,
             graph: spec.graph(seed, progress)?,
             is_directed: false,
             features,
@@ -207,9 +215,18 @@ impl Data {
     /// If there are none.
     pub fn target(&self) -> Result<&Target> {
         self.target.as_ref().ok_or_else(|| {
-            let what = format!("{} has no labels to learn from", self.name);
-            Bad::request(what, "add label.npy to the folder, or generate a block model, e.g. sbm:2000:5:10").into()
+            let remedy = "add labels to the folder: graphweft import arrays --labels, or a file label.npy";
+            self.lacks("label.npy", "labels", "there are no labels to learn from", remedy).unwrap_or_else(|| {
+                let what = format!("{} has no labels to learn from", self.name);
+                Bad::request(what, "add label.npy to a folder, or generate a block model, e.g. sbm:2000:5:10").into()
+            })
         })
+    }
+
+    /// An error about what a dataset folder does not have; `None` where the data were generated.
+    pub(crate) fn lacks(&self, file: &str, field: &str, problem: &str, remedy: &str) -> Option<Error> {
+        let folder = self.folder.as_ref()?;
+        Some(Bad::bad(folder.join(file), field, problem, remedy).into())
     }
 
     /// The name of the split, or of the family of splits, that `wanted` means.
@@ -237,11 +254,20 @@ impl Data {
                 let preferred = PREFERRED.into_iter().find(|name| names.contains(name)).map(String::from);
                 let only = || families(&names).into_iter().next().filter(|_| families(&names).len() == 1);
                 preferred.or_else(only).ok_or_else(|| {
+                    if let Some(none) = self.no_split().filter(|_| names.is_empty()) {
+                        return none;
+                    }
                     let problem = format!("{} has no split that is the obvious one", self.name);
                     Error::setting("data.split", problem, there())
                 })
             }
         }
+    }
+
+    fn no_split(&self) -> Option<Error> {
+        let remedy = "add split/NAME/{train,valid,test}.npy to the folder (graphweft import arrays --train …), or train with \
+                      --split random:60/20/20";
+        self.lacks("split", "splits", "there is no split to learn by", remedy)
     }
 
     /// The split for a seed: of a family, number `seed` modulo their count; a random one is drawn by it.
@@ -285,9 +311,9 @@ fn narrow(dataset: &Dataset) -> Result<Csr<u32>> {
     }
 }
 
-fn no_features(of: &Path) -> Error {
-    let what = format!("{} has no node features", of.display());
-    Bad::request(what, "add feat.npy to the folder, or generate a block model, e.g. sbm:2000:5:10").into()
+fn no_features(spec: &str) -> Error {
+    let what = format!("{spec} has no node features");
+    Bad::request(what, "generate a block model, e.g. sbm:2000:5:10, or name a dataset folder with --data").into()
 }
 
 /// Names with numbered ones as `stem-*`, each once.

@@ -322,15 +322,26 @@ pub(crate) fn check_split(split: &Split) -> Result<()> {
     Ok(())
 }
 
+/// An error about a part of a split: one of the data's, or one that was made for the run.
+fn bad_part(split: &Split, part: &str, data: &Data, problem: String, remedy: &str) -> Error {
+    let own = data.splits.iter().any(|s| s.name == split.name);
+    let file = format!("split/{}/{part}.npy", split.name);
+    let lacks = data.lacks(&file, part, &problem, remedy).filter(|_| own);
+    lacks.unwrap_or_else(|| Error::setting("data.split", problem, remedy))
+}
+
 /// Fails unless some label to learn from and some to choose by is known, and says whether one to report on is.
 pub(crate) fn check_labels(split: &Split, data: &Data) -> Result<bool> {
-    check_split(split)?;
+    if let Some((name, _)) = split.parts().into_iter().take(2).find(|(_, ids)| ids.is_empty()) {
+        let problem = format!("split {:?} has no node in {name}", split.name);
+        return Err(bad_part(split, name, data, problem, "choose another split"));
+    }
     let target = data.target()?;
     let known = |ids: &[i64]| ids.iter().any(|id| target.knows(*id as usize, data.classes));
     let parts = split.parts();
     if let Some((name, _)) = parts.iter().take(2).find(|(_, ids)| !known(ids)) {
         let problem = format!("no label is known in {name} of split {:?} of {}", split.name, data.name);
-        return Err(Error::setting("data.split", problem, "choose another one, or complete label.npy"));
+        return Err(bad_part(split, name, data, problem, "choose another split, or complete label.npy"));
     }
     Ok(known(parts[2].1))
 }

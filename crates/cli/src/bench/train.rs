@@ -129,6 +129,7 @@ impl Args {
         let split = Split { name: "all".into(), train: all.into(), valid, test: Vec::new().into() };
         let data = Data {
             name,
+            folder: None,
             graph,
             features: Features::Dense(features),
             is_directed: false,

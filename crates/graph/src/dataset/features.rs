@@ -6,7 +6,7 @@ use half::f16;
 
 use super::{Meta, map_offsets};
 use crate::buf::Buf;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::npy::{Dtype, NpyFile};
 
 /// A dense matrix, row by row.
@@ -29,6 +29,10 @@ impl Dense {
         };
         if stored != rows {
             return Err(file.wrong_shape(field, &format!("[{rows}, columns]")));
+        }
+        if width == 0 {
+            let remedy = "give it at least one column, or remove the file";
+            return Err(Error::bad(path, field, "the matrix has no columns", remedy));
         }
         let matrix = match file.dtype() {
             Dtype::F32 => file.elements().map(|values| Self::F32 { values, width }),
@@ -90,8 +94,14 @@ pub enum Features {
 
 impl Features {
     pub(super) fn map(dir: &Path, meta: &Meta) -> Result<Option<Self>> {
-        let (dense, sparse) = (dir.join("feat.npy"), dir.join("feat_indptr.npy"));
-        if sparse.exists() {
+        let dense = dir.join("feat.npy");
+        let sparse =
+            ["feat_indptr.npy", "feat_indices.npy", "feat_data.npy"].into_iter().find(|f| dir.join(f).exists());
+        if let Some(sparse) = sparse {
+            if dense.exists() {
+                let problem = format!("there are dense features, and sparse ones as well ({sparse})");
+                return Err(Error::bad(dense, "feat", problem, "remove feat.npy, or all feat_*.npy"));
+            }
             return Self::map_sparse(dir, meta).map(|s| Some(Self::Sparse(s)));
         }
         let dense = Dense::map(&dense, "feat", meta.num_nodes)?;
@@ -113,6 +123,11 @@ impl Features {
             && let Some(last) = indices.iter().max()
         {
             return Err(Meta::wrong_count(dir, "num_features", 0, ("feat_indices.npy", *last as usize + 1)));
+        }
+        if meta.num_features == 0 {
+            let problem = "num_features is 0 or missing, but there is feat_indptr.npy";
+            let remedy = "set num_features to the number of columns, or remove all feat_*.npy";
+            return Err(Error::bad(dir.join("meta.toml"), "num_features", problem, remedy));
         }
         let path = dir.join("feat_data.npy");
         let data = if path.exists() {

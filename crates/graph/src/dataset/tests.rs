@@ -72,6 +72,11 @@ fn damage_is_named_by_file_field_and_position() {
     fn npy<T: crate::npy::Element>(dir: &Path, name: &str, row: &[usize], values: &[T]) {
         write_npy(dir.join(name), row, values).unwrap();
     }
+    fn no_sparse(dir: &Path) {
+        for name in ["feat_indptr.npy", "feat_indices.npy", "feat_data.npy"] {
+            fs::remove_file(dir.join(name)).unwrap();
+        }
+    }
     fn mask(dir: &Path) {
         let header = Header { dtype: Dtype::Bool, fortran_order: false, shape: vec![4] };
         fs::write(dir.join("split/s/train.npy"), [header.bytes(), vec![1, 0, 0, 0]].concat()).unwrap();
@@ -110,6 +115,50 @@ fn damage_is_named_by_file_field_and_position() {
         ("label dtype", |d| npy(d, "label.npy", &[], &[0i32, 1, 1, 1]), &["label.npy", "int32", "int64"]),
         ("label length", |d| npy(d, "label.npy", &[], &[0i64; 3]), &["label.npy", "expected [4]"]),
         ("multi-label value", |d| npy(d, "label.npy", &[2], &[0u8, 1, 1, 0, 2, 0, 0, 0]), &["label[2, 0] = 2"]),
+        (
+            "multi-label number",
+            |d| npy(d, "label.npy", &[2], &[0.0f32, 1.0, 1.0, f32::NAN, 0.5, 0.0, 0.0, 0.0]),
+            &["label[2, 0] = 0.5", "expected 0 or 1, or NaN"],
+        ),
+        (
+            "multi-label sign",
+            |d| npy(d, "label.npy", &[2], &[0.0f32, 1.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+            &["label[1, 0] = -1", "NaN"],
+        ),
+        (
+            "dense and sparse features",
+            |d| npy(d, "feat.npy", &[5], &[0.5f32; 20]),
+            &["feat.npy", "sparse ones as well", "remove feat.npy"],
+        ),
+        (
+            "dense features and a stray part of sparse ones",
+            |d| {
+                fs::remove_file(d.join("feat_indptr.npy")).unwrap();
+                fs::remove_file(d.join("feat_data.npy")).unwrap();
+                npy(d, "feat.npy", &[5], &[0.5f32; 20]);
+            },
+            &["feat.npy", "feat_indices.npy"],
+        ),
+        (
+            "no columns",
+            |d| {
+                no_sparse(d);
+                let header = Header { dtype: Dtype::F32, fortran_order: false, shape: vec![4, 0] };
+                fs::write(d.join("feat.npy"), header.bytes()).unwrap();
+                meta(d, "num_features = 5", "num_features = 0");
+            },
+            &["feat.npy", "no columns"],
+        ),
+        (
+            "no sparse columns",
+            |d| {
+                npy(d, "feat_indptr.npy", &[], &[0u64; 5]);
+                npy::<u32>(d, "feat_indices.npy", &[], &[]);
+                fs::remove_file(d.join("feat_data.npy")).unwrap();
+                meta(d, "num_features = 5", "num_features = 0");
+            },
+            &["meta.toml", "num_features is 0"],
+        ),
         ("label missing", |d| fs::remove_file(d.join("label.npy")).unwrap(), &["meta.toml", "num_classes"]),
         ("column range", |d| npy(d, "feat_indices.npy", &[], &[4u32, 0, 5, 1]), &["feat_indices[2] = 5"]),
         ("feature offsets", |d| npy(d, "feat_indptr.npy", &[], &[0u64, 3, 1, 3, 4]), &["feat_indptr[2] = 1"]),
@@ -118,7 +167,7 @@ fn damage_is_named_by_file_field_and_position() {
         (
             "dense NaN",
             |d| {
-                fs::remove_file(d.join("feat_indptr.npy")).unwrap();
+                no_sparse(d);
                 npy(d, "feat.npy", &[5], &[&[0.0f32; 12][..], &[f32::INFINITY], &[0.0; 7]].concat());
             },
             &["feat.npy", "feat[2, 2]"],
@@ -126,7 +175,7 @@ fn damage_is_named_by_file_field_and_position() {
         (
             "half NaN",
             |d| {
-                fs::remove_file(d.join("feat_indptr.npy")).unwrap();
+                no_sparse(d);
                 npy(d, "feat.npy", &[5], &[f16::NAN; 20]);
             },
             &["feat.npy", "feat[0, 0]"],
@@ -134,7 +183,7 @@ fn damage_is_named_by_file_field_and_position() {
         (
             "feature width",
             |d| {
-                fs::remove_file(d.join("feat_indptr.npy")).unwrap();
+                no_sparse(d);
                 npy(d, "feat.npy", &[4], &[0.0f32; 16]);
             },
             &["meta.toml", "num_features is 5", "feat.npy has 4 columns", "set num_features = 4"],
@@ -142,7 +191,7 @@ fn damage_is_named_by_file_field_and_position() {
         (
             "feature width missing",
             |d| {
-                fs::remove_file(d.join("feat_indptr.npy")).unwrap();
+                no_sparse(d);
                 npy(d, "feat.npy", &[4], &[0.0f32; 16]);
                 meta(d, "num_features = 5\n", "");
             },

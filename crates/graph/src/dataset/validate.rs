@@ -106,10 +106,10 @@ fn labels(data: &Dataset, labels: &Labels) -> Result<()> {
             .par_iter()
             .position_first(|&x| x > 1)
             .map(|at| format!("label[{}, {}] = {}: expected 0 or 1", at / classes, at % classes, y[at])),
-        Labels::MultiF32(y) => y
-            .par_iter()
-            .position_first(|&x| x.is_infinite())
-            .map(|at| format!("label[{}, {}] is infinite", at / classes, at % classes)),
+        Labels::MultiF32(y) => y.par_iter().position_first(|&x| x != 0.0 && x != 1.0 && !x.is_nan()).map(|at| {
+            let (row, column) = (at / classes, at % classes);
+            format!("label[{row}, {column}] = {}: expected 0 or 1, or NaN where it is not known", y[at])
+        }),
     };
     let remedy = || match labels {
         Labels::Single(y) => match y.par_iter().max() {

@@ -11,7 +11,8 @@
 
 use rayon::prelude::*;
 
-use super::imported::{EdgeFeatures, NodeIds};
+use super::imported::EdgeFeatures;
+use super::names::{Names, SIGN, bits, check_signs};
 use super::text::{Cursor, Integer, Text, Wrong, show};
 use super::{Context, Imported, Input};
 use crate::build::{EdgeSorter, Sorter, Spool};
@@ -29,6 +30,8 @@ pub struct Options {
     pub num_nodes: Option<u64>,
     /// Columns from the third on are edge features.
     pub edge_features: bool,
+    /// Edges remember their places in the list, for features that come from elsewhere.
+    pub places: bool,
 }
 
 /// What to do with node ids.
@@ -69,7 +72,7 @@ fn keep(input: &Input, options: &Options, cx: &Context<'_>) -> Result<Imported> 
         }
     };
     let scan = Scan::begin(input, options, cx)?;
-    let mut edges = EdgeSorter::new(limit, scan.width > 0, cx.rules, cx.scratch)?;
+    let mut edges = EdgeSorter::new(limit, scan.width > 0 || options.places, cx.rules, cx.scratch)?;
     let (values, notes, width) = (Spool::new(cx.scratch), scan.notes.clone(), scan.width);
     let mut features = EdgeValues { values, width };
     let mut most = 0;
@@ -106,114 +109,61 @@ pub(super) fn check_nodes(input: &Input, nodes: u64, edges: u64) -> Result<()> {
 }
 
 fn relabel(input: &Input, options: &Options, cx: &Context<'_>) -> Result<Imported> {
-    let names = Names::collect(input, options, cx)?;
-    let n = names.sorted.len() as u64;
+    let names = collect(input, options, cx)?;
+    let n = names.len();
     if let Some(given) = options.num_nodes.filter(|&given| given != n) {
         let problem = format!("{n} different ids, but --num-nodes is {given}");
         return Err(input.bad("ids", problem, "leave --num-nodes out: relabelling counts the nodes"));
     }
+    let changed = || ("an id that was not there a moment ago".into(), "the file changes while it is read".into());
+    let imported = numbered(input, options, n, |at| names.number(at).ok_or_else(changed), cx)?;
+    Ok(Imported { node_ids: Some(names.into_ids()), ..imported })
+}
+
+/// Reads edges between `n` nodes whose numbers `id` finds.
+pub(super) fn numbered(
+    input: &Input,
+    options: &Options,
+    n: u64,
+    id: impl Fn(Integer) -> std::result::Result<u64, Refused> + Sync,
+    cx: &Context<'_>,
+) -> Result<Imported> {
     let scan = Scan::begin(input, options, cx)?;
-    let mut edges = EdgeSorter::new(n, scan.width > 0, cx.rules, cx.scratch)?;
+    let mut edges = EdgeSorter::new(n, scan.width > 0 || options.places, cx.rules, cx.scratch)?;
     let (values, notes, width) = (Spool::new(cx.scratch), scan.notes.clone(), scan.width);
     let mut features = EdgeValues { values, width };
-    let changed = || ("an id that was not there a moment ago".into(), "the file changes while it is read".into());
-    scan.run(
-        |at| names.number(at).ok_or_else(changed),
-        |piece| {
-            features.values.push(&piece.values)?;
-            edges.push(&piece.edges)
-        },
-    )?;
-    let (edge_features, node_ids) = (features.finish()?, Some(names.into_ids()));
-    Ok(Imported { edge_features, node_ids, notes, ..Imported::new(n as usize, edges) })
+    scan.run(id, |piece| {
+        features.values.push(&piece.values)?;
+        edges.push(&piece.edges)
+    })?;
+    Ok(Imported { edge_features: features.finish()?, notes, ..Imported::new(n as usize, edges) })
 }
 
 /// All ids of a file.
-struct Names {
-    /// Ascending, with the sign bit flipped if some are negative, so that the order of the bits is the order of the ids.
-    sorted: Vec<u64>,
-    signed: bool,
-    /// Some are beyond int64.
-    large: bool,
-    /// Where ids with the same leading bits begin: most look-ups end within a few entries.
-    directory: Vec<usize>,
-    shift: u32,
-}
-
-impl Names {
-    fn collect(input: &Input, options: &Options, cx: &Context<'_>) -> Result<Self> {
-        let mut sorter = Sorter::new(cx.scratch, cx.rules.memory, Some(|a: u64, b: u64| a == b));
-        let (mut signed, mut large) = (false, false);
-        let id =
-            |at: Integer| bits(at).ok_or_else(|| ("an id below −2⁶³".into(), "ids must be integers of 64 bits".into()));
-        Scan::begin(input, options, cx)?.run(id, |piece| {
-            signed |= piece.negative;
-            large |= piece.large;
-            // Neighbouring lines share ids: most repetitions go here already.
-            let mut ids: Vec<u64> = piece.edges.into_iter().flatten().collect();
-            ids.par_sort_unstable();
-            ids.dedup();
-            sorter.extend(ids)
-        })?;
-        if signed && large {
-            let problem = "some ids are negative and some are beyond 2⁶³−1";
-            return Err(input.bad("ids", problem, "ids must all fit into int64, or all into uint64"));
-        }
-        let mut sorted = Vec::new();
-        sorter.drain(
-            |_| {},
-            |ids| {
-                sorted.extend_from_slice(ids);
-                Ok(())
-            },
-        )?;
-        if signed {
-            let positive = sorted.partition_point(|&x| x < SIGN);
-            sorted.rotate_left(positive);
-            sorted.par_iter_mut().for_each(|x| *x ^= SIGN);
-        }
-        Ok(Self::new(sorted, signed, large))
-    }
-
-    fn new(sorted: Vec<u64>, signed: bool, large: bool) -> Self {
-        const PER_BUCKET: u64 = 4;
-        let (first, last) = (sorted.first().copied().unwrap_or(0), sorted.last().copied().unwrap_or(0));
-        // Two at least: then a shift by 63 always suffices.
-        let buckets = (sorted.len() as u64 / PER_BUCKET).max(2);
-        let mut shift = 0;
-        while (last - first) >> shift >= buckets {
-            shift += 1;
-        }
-        let count = ((last - first) >> shift) as usize + 1;
-        let begins = |bucket| sorted.partition_point(|&x| (x - first) >> shift < bucket as u64);
-        let directory = (0..=count).into_par_iter().map(begins).collect();
-        Self { sorted, signed, large, directory, shift }
-    }
-
-    fn number(&self, at: Integer) -> Option<u64> {
-        let key = bits(at)? ^ if self.signed { SIGN } else { 0 };
-        let bucket = (key.checked_sub(*self.sorted.first()?)? >> self.shift) as usize;
-        let (&start, &end) = (self.directory.get(bucket)?, self.directory.get(bucket + 1)?);
-        let place = self.sorted[start..end].binary_search(&key);
-        place.ok().map(|i| (start + i) as u64)
-    }
-
-    fn into_ids(mut self) -> NodeIds {
-        if self.large {
-            return NodeIds::Unsigned(self.sorted);
-        }
-        if self.signed {
-            self.sorted.par_iter_mut().for_each(|x| *x ^= SIGN);
-        }
-        NodeIds::Signed(bytemuck::cast_vec(self.sorted))
-    }
-}
-
-const SIGN: u64 = 1 << 63;
-
-/// Two's complement, if 64 bits suffice.
-fn bits(Integer { negative, magnitude }: Integer) -> Option<u64> {
-    if negative { (magnitude <= SIGN).then(|| magnitude.wrapping_neg()) } else { Some(magnitude) }
+fn collect(input: &Input, options: &Options, cx: &Context<'_>) -> Result<Names> {
+    let mut sorter = Sorter::new(cx.scratch, cx.rules.memory, Some(|a: u64, b: u64| a == b));
+    let (mut signed, mut large) = (false, false);
+    let id =
+        |at: Integer| bits(at).ok_or_else(|| ("an id below −2⁶³".into(), "ids must be integers of 64 bits".into()));
+    Scan::begin(input, options, cx)?.run(id, |piece| {
+        signed |= piece.negative;
+        large |= piece.large;
+        // Neighbouring lines share ids: most repetitions go here already.
+        let mut ids: Vec<u64> = piece.edges.into_iter().flatten().collect();
+        ids.par_sort_unstable();
+        ids.dedup();
+        sorter.extend(ids)
+    })?;
+    check_signs(input, signed, large)?;
+    let mut sorted = Vec::new();
+    sorter.drain(
+        |_| {},
+        |ids| {
+            sorted.extend_from_slice(ids);
+            Ok(())
+        },
+    )?;
+    Ok(Names::new(sorted, signed, large))
 }
 
 /// Edge features in the making.
@@ -241,7 +191,7 @@ pub(super) struct Piece {
 }
 
 /// Why an id is refused, and what to do.
-type Refused = (String, String);
+pub(super) type Refused = (String, String);
 
 /// A pass over the file, begun: the first line of edges has been seen.
 pub(super) struct Scan<'a> {
@@ -363,9 +313,10 @@ fn parse_line(
 mod tests {
     use super::*;
     use crate::build::EdgeRules;
+    use crate::read::imported::NodeIds;
     use crate::read::testing::{KEEP, assert_refused, edges, text, with_context};
 
-    const RELABELLED: Options = Options { ids: Ids::Relabel, num_nodes: None, edge_features: false };
+    const RELABELLED: Options = Options { ids: Ids::Relabel, num_nodes: None, edge_features: false, places: false };
 
     fn read_with(contents: &str, options: Options, rules: EdgeRules) -> Result<Imported> {
         with_context(rules, |cx| read(&text(contents), &options, cx))

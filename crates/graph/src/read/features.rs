@@ -3,7 +3,7 @@
 use half::f16;
 use rayon::prelude::*;
 
-use super::npz::{Array, Values};
+use super::npz::{Array, Npz, Values};
 use super::table::Table;
 use super::{Context, Input};
 use crate::buf::Buf;
@@ -14,34 +14,38 @@ use crate::error::{Error, Result};
 /// Rows converted at a time, about.
 const PIECE: usize = 1 << 18;
 
-/// Features from a matrix of `n` rows; `None` if it has no columns.
-pub(super) fn from_array(array: Array, n: usize, cx: &Context<'_>) -> Result<Option<Features>> {
+/// Features from a matrix of `n` rows.
+pub(super) fn from_array(array: Array, n: usize, cx: &Context<'_>) -> Result<Features> {
     let expected = format!("[{n}, columns]");
     let [rows, width] = array.dimensions(&expected)?;
     if rows != n {
         return Err(array.wrong_shape(&expected));
     }
     if width == 0 {
-        return Ok(None);
+        return Err(no_columns(array.input(), &array.name));
     }
     let (input, name) = (array.input().clone(), array.name.clone());
     if let Values::F16(values) = array.values {
         let bad = values.par_iter().position_first(|x: &f16| !x.is_finite());
         return match bad {
             Some(at) => Err(not_finite(&input, &name, at, width)),
-            None => Ok(Some(Features::Dense(Dense::F16 { values, width }))),
+            None => Ok(Features::Dense(Dense::F16 { values, width })),
         };
     }
-    smaller(&input, &name, array.into_f32(cx.scratch)?, n, width, cx).map(Some)
+    from_dense(&input, &name, array.into_f32(cx.scratch)?, n, width, cx)
 }
 
 /// Features from a table of `n` rows.
-pub(super) fn from_table(table: Table, n: usize, input: &Input, cx: &Context<'_>) -> Result<Option<Features>> {
+pub(super) fn from_table(table: Table, n: usize, input: &Input, cx: &Context<'_>) -> Result<Features> {
     if table.rows != n {
         let problem = format!("{} lines of features for {n} nodes", table.rows);
         return Err(input.bad("lines", problem, "the file is cut short or belongs to another graph"));
     }
-    smaller(input, "features", table.values, n, table.width, cx).map(Some)
+    from_dense(input, "features", table.values, n, table.width, cx)
+}
+
+fn no_columns(input: &Input, name: &str) -> Error {
+    input.bad(name, "the matrix has no columns", "give features of at least one column, or leave them out")
 }
 
 fn not_finite(input: &Input, name: &str, at: usize, width: usize) -> Error {
@@ -50,7 +54,14 @@ fn not_finite(input: &Input, name: &str, at: usize, width: usize) -> Error {
 }
 
 /// Stores a dense matrix sparse where that takes fewer bytes.
-fn smaller(input: &Input, name: &str, values: Buf<f32>, n: usize, width: usize, cx: &Context<'_>) -> Result<Features> {
+pub(super) fn from_dense(
+    input: &Input,
+    name: &str,
+    values: Buf<f32>,
+    n: usize,
+    width: usize,
+    cx: &Context<'_>,
+) -> Result<Features> {
     if let Some(at) = values.par_iter().position_first(|x| !x.is_finite()) {
         return Err(not_finite(input, name, at, width));
     }
@@ -116,6 +127,17 @@ impl SparseBuilder {
     }
 }
 
+/// Rows and columns of the matrix whose arrays in an archive begin with `prefix`.
+pub(super) fn matrix_shape(npz: &mut Npz<'_>, prefix: &str) -> Result<[usize; 2]> {
+    let shape = npz.need(&format!("{prefix}shape"))?;
+    if shape.shape != [2] {
+        return Err(shape.wrong_shape("[2]"));
+    }
+    // No real matrix comes near; what stays below can be added and multiplied.
+    let extent = |at| shape.below(at, 1 << 48).map(|x| x as usize);
+    Ok([extent(0)?, extent(1)?])
+}
+
 /// A sparse matrix by rows as SciPy stores it.
 pub(super) struct Compressed {
     pub(super) indptr: Array,
@@ -126,6 +148,16 @@ pub(super) struct Compressed {
 }
 
 impl Compressed {
+    /// The matrix whose arrays in an archive begin with `prefix`.
+    pub(super) fn read(npz: &mut Npz<'_>, prefix: &str) -> Result<Self> {
+        Ok(Self {
+            shape: matrix_shape(npz, prefix)?,
+            indptr: npz.need(&format!("{prefix}indptr"))?,
+            indices: npz.need(&format!("{prefix}indices"))?,
+            data: npz.get(&format!("{prefix}data"))?,
+        })
+    }
+
     /// The offsets, checked: ascending from 0 to the number of entries, one more than there are rows.
     pub(super) fn offsets(&self) -> Result<Vec<u64>> {
         let [rows, _] = self.shape;
@@ -153,7 +185,7 @@ impl Compressed {
 
     /// Features from this matrix. Columns are sorted, entries of the same place added up (as SciPy means them), zeros
     /// dropped.
-    pub(super) fn into_features(self, n: usize, cx: &Context<'_>) -> Result<Option<Features>> {
+    pub(super) fn into_features(self, n: usize, cx: &Context<'_>) -> Result<Features> {
         let [rows, width] = self.shape;
         if rows != n {
             return Err(self.indptr.bad(format!("the matrix has {rows} rows, the graph {n} nodes")));
@@ -163,8 +195,8 @@ impl Compressed {
         if limit > 1 << 32 {
             return Err(self.indices.bad(format!("the matrix has {width} columns, at most 2³² are supported")));
         }
-        if width == 0 && self.indices.len() == 0 {
-            return Ok(None);
+        if width == 0 {
+            return Err(no_columns(self.indices.input(), &self.indices.name));
         }
         let mut sparse = SparseBuilder::new(width, cx);
         let mut row: Vec<(u32, f32)> = Vec::new();
@@ -189,9 +221,9 @@ impl Compressed {
         }
         let sparse = sparse.finish()?;
         if sparse_is_smaller(n, width, sparse.indices.len(), sparse.data.is_none()) {
-            return Ok(Some(Features::Sparse(sparse)));
+            return Ok(Features::Sparse(sparse));
         }
-        densify(&sparse, cx).map(|values| Some(Features::Dense(Dense::F32 { values, width })))
+        densify(&sparse, cx).map(|values| Features::Dense(Dense::F32 { values, width }))
     }
 }
 

@@ -40,11 +40,8 @@ pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     }
 
     imported.features = match compressed(&mut npz, "attr")? {
-        Some(m) => m.into_features(n, cx)?,
-        None => match npz.get("attr_matrix")? {
-            Some(matrix) => from_array(matrix, n, cx)?,
-            None => None,
-        },
+        Some(m) => Some(m.into_features(n, cx)?),
+        None => npz.get("attr_matrix")?.map(|matrix| from_array(matrix, n, cx)).transpose()?,
     };
     if let Some(y) = npz.get("labels")? {
         imported.labels = Some(labels::from_numbers(input, "labels", &y.shape, n, |at| y.number(at))?);
@@ -56,18 +53,7 @@ pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
 fn compressed(npz: &mut Npz<'_>, stem: &str) -> Result<Option<Compressed>> {
     let spellings = [format!("{stem}_"), format!("{stem}_matrix.")];
     let Some(prefix) = spellings.iter().find(|p| npz.has(&format!("{p}indptr"))) else { return Ok(None) };
-    let shape = npz.need(&format!("{prefix}shape"))?;
-    if shape.shape != [2] {
-        return Err(shape.wrong_shape("[2]"));
-    }
-    // No real matrix comes near; what stays below can be added and multiplied.
-    let extent = |at| shape.below(at, 1 << 48).map(|x| x as usize);
-    Ok(Some(Compressed {
-        indptr: npz.need(&format!("{prefix}indptr"))?,
-        indices: npz.need(&format!("{prefix}indices"))?,
-        data: npz.get(&format!("{prefix}data"))?,
-        shape: [extent(0)?, extent(1)?],
-    }))
+    Compressed::read(npz, prefix).map(Some)
 }
 
 fn push_rows(offsets: &[u64], indices: &Array, n: usize, edges: &mut EdgeSorter) -> Result<()> {
@@ -84,7 +70,7 @@ fn push_rows(offsets: &[u64], indices: &Array, n: usize, edges: &mut EdgeSorter)
     edges.push(&chunk)
 }
 
-fn weights_of(weights: &Array, cx: &Context<'_>) -> Result<EdgeFeatures> {
+pub(super) fn weights_of(weights: &Array, cx: &Context<'_>) -> Result<EdgeFeatures> {
     let mut values = Spool::new(cx.scratch);
     for at in 0..weights.len() {
         let value = weights.number(at) as f32;

@@ -2,12 +2,19 @@
 //!
 //! `node_features` [N, F], `node_labels` \[N\], `edges` [E, 2] with each undirected edge once, and `train_masks`, `val_masks`,
 //! `test_masks` [S, N], which become the splits `public-0` to `public-(S−1)`. The edges are undirected by meaning but listed
-//! once: import them with `--symmetrise`.
+//! once: the command line symmetrises them unless told otherwise.
 
 use super::npz::Npz;
 use super::{Context, Imported, Input, features, labels, splits};
 use crate::build::EdgeSorter;
 use crate::error::Result;
+
+const ARRAYS: [&str; 3] = ["node_features", "node_labels", "edges"];
+const MASKS: [&str; 3] = ["train_masks", "val_masks", "test_masks"];
+
+fn is_mask(name: &str) -> bool {
+    MASKS.contains(&name)
+}
 
 /// Reads a file of this collection.
 ///
@@ -15,6 +22,13 @@ use crate::error::Result;
 /// [`Error::BadInput`](crate::Error::BadInput) naming the array and the element.
 pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     let mut npz = Npz::open(input, cx)?;
+    // A mask under another name would be a split that is silently gone.
+    if let Some(name) = npz.names().iter().find(|name| !ARRAYS.contains(&name.as_str()) && !is_mask(name)) {
+        let problem = format!("files of this collection have no such array; the archive has: {}", npz.listed());
+        let remedy =
+            format!("they have: {}, {}; for others, graphweft import arrays", ARRAYS.join(", "), MASKS.join(", "));
+        return Err(input.bad(name, problem, remedy));
+    }
     let labels = npz.need("node_labels")?;
     // The labels say how many nodes there are: unlike a matrix without columns, they cannot claim nodes for nothing.
     let n = labels.shape.first().copied().unwrap_or(0);
@@ -29,12 +43,12 @@ pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     };
     pairs.push_edges(count, n as u64, |k| [2 * k, 2 * k + 1], &mut edges)?;
     let features = features::from_array(npz.need("node_features")?, n, cx)?;
-    let splits = if npz.has("train_masks") {
+    let splits = if MASKS.iter().any(|name| npz.has(name)) {
         splits::from_masks(&npz.need("train_masks")?, &npz.need("val_masks")?, &npz.need("test_masks")?, n)?
     } else {
         Vec::new()
     };
-    Ok(Imported { features, labels: Some(labels), splits, ..Imported::new(n, edges) })
+    Ok(Imported { features: Some(features), labels: Some(labels), splits, ..Imported::new(n, edges) })
 }
 
 #[cfg(test)]
@@ -82,7 +96,12 @@ mod tests {
         let without = |name: &str| read_members(&good().into_iter().filter(|(n, _)| *n != name).collect::<Vec<_>>());
         assert_refused(without("edges"), &["t.npz: edges", "the archive has: node_features, node_labels"]);
         assert_refused(without("val_masks"), &["t.npz: val_masks"]);
-        assert!(without("train_masks").unwrap().splits.is_empty());
+        assert_refused(without("train_masks"), &["t.npz: train_masks"]);
+        let unmasked = read_members(&good()[..3]).unwrap();
+        assert!(unmasked.splits.is_empty());
+        let renamed: Members =
+            good().into_iter().map(|(n, b)| (if is_mask(n) { "mask" } else { n }, b)).take(4).collect();
+        assert_refused(read_members(&renamed), &["t.npz: mask", "train_masks", "import arrays"]);
         assert_refused(with("edges", array(&[1, 2], &[0i64, 3])), &["edges[0, 1] is 3, expected 0 to 2"]);
         assert_refused(with("edges", array(&[1, 2], &[-1i64, 0])), &["edges[0, 0] is -1"]);
         assert_refused(with("edges", array(&[2, 1], &[0i64, 1])), &["edges: shape is [2, 1]"]);

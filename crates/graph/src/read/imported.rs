@@ -7,6 +7,7 @@ use crate::buf::Buf;
 use crate::build::{Block, EdgeSorter};
 use crate::csr::{AnyCsr, Csr, NodeId, SelfLoops};
 use crate::dataset::{DatasetWriter, Dense, Features, Labels, Meta, Split, Task};
+use crate::durable;
 use crate::error::{Error, Result};
 use crate::npy::{NpyFile, NpyWriter, write_npy};
 use crate::room;
@@ -24,6 +25,8 @@ pub struct Imported {
     pub features: Option<Features>,
     /// Labels and the number of classes.
     pub labels: Option<(Labels, usize)>,
+    /// What the classes are called, where labels were words.
+    pub class_names: Option<Vec<String>>,
     /// Splits.
     pub splits: Vec<Split>,
     /// Ids that the source used, where the nodes were renumbered.
@@ -43,7 +46,7 @@ pub struct EdgeFeatures {
     pub width: usize,
 }
 
-/// Original ids, ascending.
+/// Original ids, by node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeIds {
     /// All fit into int64.
@@ -81,6 +84,7 @@ impl Imported {
             edge_features: None,
             features: None,
             labels: None,
+            class_names: None,
             splits: Vec::new(),
             node_ids: None,
             undirected: None,
@@ -134,6 +138,9 @@ impl Imported {
             Some(NodeIds::Signed(ids)) => write_npy(writer.path("node_id.npy"), &[], ids)?,
             Some(NodeIds::Unsigned(ids)) => write_npy(writer.path("node_id.npy"), &[], ids)?,
             None => {}
+        }
+        if let Some(names) = &self.class_names {
+            durable::write_new(&writer.path("classes.txt"), (names.join("\n") + "\n").as_bytes())?;
         }
         let meta = Meta {
             name: name.to_string(),

@@ -69,6 +69,13 @@ impl Input {
         })
     }
 
+    /// The first bytes of the file, at most `count`.
+    pub(super) fn start(&self, count: usize) -> Result<Vec<u8>> {
+        let mut start = Vec::with_capacity(count);
+        self.open()?.take(count as u64).read_to_end(&mut start).map_err(|e| self.unreadable(&e))?;
+        Ok(start)
+    }
+
     /// The text of the file, decompressed if it begins like a gzip file, whatever its name. Progress counts stored bytes.
     pub(super) fn text(&self, progress: &dyn Progress) -> Result<Box<dyn Read + Send>> {
         let mut raw = self.open()?;

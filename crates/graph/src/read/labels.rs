@@ -8,7 +8,7 @@ use crate::error::Result;
 const MOST_CLASSES: f64 = (1 << 24) as f64;
 
 /// Labels of `n` nodes from numbers of `shape`, with the number of classes: [n] or [n, 1] is one class per node, where NaN
-/// and −1 mean none; [n, C] is several labels per node.
+/// and −1 mean none; [n, C] is several labels per node, 0 or 1, where NaN means that it is not known.
 pub(super) fn from_numbers(
     input: &Input,
     field: &str,
@@ -48,14 +48,15 @@ fn single(input: &Input, field: &str, n: usize, number: impl Fn(usize) -> f64) -
 
 fn several(input: &Input, field: &str, n: usize, c: usize, number: impl Fn(usize) -> f64) -> Result<Labels> {
     let value = |at| number(at) as f32;
-    if let Some(at) = (0..n * c).find(|&at| value(at).is_infinite()) {
-        let problem = format!("{field}[{}, {}] is infinite", at / c, at % c);
-        return Err(input.bad(field, problem, "use 0, 1, or NaN where a label is not known"));
+    let is_label = |y: f32| y == 0.0 || y == 1.0;
+    if let Some(at) = (0..n * c).find(|&at| !is_label(value(at)) && !value(at).is_nan()) {
+        let problem = format!("{field}[{}, {}] is {}: expected 0 or 1", at / c, at % c, value(at));
+        return Err(input.bad(field, problem, "use 0 and 1, and NaN where a label is not known"));
     }
-    Ok(if (0..n * c).all(|at| value(at) == 0.0 || value(at) == 1.0) {
+    Ok(if (0..n * c).all(|at| is_label(value(at))) {
         Labels::MultiU8((0..n * c).map(|at| value(at) as u8).collect::<Vec<_>>().into())
     } else {
-        // Unknown labels or graded ones need the wider form.
+        // Only numbers can say that a label is not known.
         Labels::MultiF32((0..n * c).map(value).collect::<Vec<_>>().into())
     })
 }

@@ -38,6 +38,8 @@ pub(super) struct Array {
     input: Input,
     pub(super) name: String,
     pub(super) shape: Vec<usize>,
+    /// As it is stored: truth values are told from bytes by this only.
+    pub(super) dtype: Dtype,
     pub(super) values: Values,
 }
 
@@ -71,6 +73,11 @@ impl<'a> Npz<'a> {
         &self.names
     }
 
+    /// The names of the arrays, for messages.
+    pub(super) fn listed(&self) -> String {
+        self.names[..self.names.len().min(MOST_NAMES)].join(", ")
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.iter().any(|n| n == name)
     }
@@ -78,33 +85,27 @@ impl<'a> Npz<'a> {
     /// The array `name`, or an error that lists the arrays there are.
     pub(super) fn need(&mut self, name: &str) -> Result<Array> {
         if !self.has(name) {
-            let names = self.names[..self.names.len().min(MOST_NAMES)].join(", ");
-            let problem = format!("there is no such array; the archive has: {names}");
+            let problem = format!("there is no such array; the archive has: {}", self.listed());
             return Err(self.input.bad(name, problem, "check that the format is the right one for this file"));
         }
         let (input, cx) = (self.input, self.cx);
         let mut member = self.archive.by_name(&format!("{name}.npy")).map_err(|e| zip_error(input, name, &e))?;
-        let header = Header::read(&mut member);
-        let (header, _) = header.map_err(|problem| input.bad(name, problem, "save the array as plain numbers"))?;
-        if header.fortran_order && header.shape.len() > 2 {
-            let problem = "the array is stored column by column";
-            return Err(input.bad(name, problem, "write numpy.ascontiguousarray(x) instead of x"));
-        }
-        let stored = Stored { input, cx, name, header };
-        let values = match stored.header.dtype {
-            Dtype::Bool | Dtype::U8 => Values::U8(stored.read(&mut member)?),
-            Dtype::I8 => Values::I8(stored.read(&mut member)?),
-            Dtype::I16 => Values::I16(stored.read(&mut member)?),
-            Dtype::U16 => Values::U16(stored.read(&mut member)?),
-            Dtype::I32 => Values::I32(stored.read(&mut member)?),
-            Dtype::U32 => Values::U32(stored.read(&mut member)?),
-            Dtype::I64 => Values::I64(stored.read(&mut member)?),
-            Dtype::U64 => Values::U64(stored.read(&mut member)?),
-            Dtype::F16 => Values::F16(stored.read(&mut member)?),
-            Dtype::F32 => Values::F32(stored.read(&mut member)?),
-            Dtype::F64 => Values::F64(stored.read(&mut member)?),
-        };
-        Ok(Array { input: input.clone(), name: name.to_string(), shape: stored.header.shape, values })
+        Array::read(input, name, &mut member, &cx)
+    }
+
+    /// The text in the array `name`, such as the `format` of a SciPy matrix, without the zeros that fill it up.
+    pub(super) fn word(&mut self, name: &str) -> Result<String> {
+        /// Headers and the words of interest are short.
+        const MOST: u64 = 1 << 10;
+        let input = self.input;
+        let mut member = self.archive.by_name(&format!("{name}.npy")).map_err(|e| zip_error(input, name, &e))?;
+        let mut bytes = Vec::new();
+        let read = member.by_ref().take(MOST).read_to_end(&mut bytes);
+        read.map_err(|e| Error::unreadable(input.path(), name, &e))?;
+        // A header ends with a line end; what follows is the text, in one or four bytes per letter.
+        let start = bytes.iter().position(|&b| b == b'\n').map_or(bytes.len(), |at| at + 1);
+        let letters = bytes[start..].iter().filter(|&&b| b != 0).map(|&b| char::from(b));
+        Ok(letters.collect())
     }
 
     /// The array `name`, if there is one.
@@ -193,6 +194,32 @@ macro_rules! each {
 }
 
 impl Array {
+    /// Reads an array from the bytes of an `.npy` file, called `name` in messages.
+    pub(super) fn read(input: &Input, name: &str, bytes: &mut impl Read, cx: &Context<'_>) -> Result<Self> {
+        let header = Header::read(bytes);
+        let (header, _) = header.map_err(|problem| input.bad(name, problem, "save the array as plain numbers"))?;
+        if header.fortran_order && header.shape.len() > 2 {
+            let problem = "the array is stored column by column";
+            return Err(input.bad(name, problem, "write numpy.ascontiguousarray(x) instead of x"));
+        }
+        let dtype = header.dtype;
+        let stored = Stored { input, cx: *cx, name, header };
+        let values = match dtype {
+            Dtype::Bool | Dtype::U8 => Values::U8(stored.read(bytes)?),
+            Dtype::I8 => Values::I8(stored.read(bytes)?),
+            Dtype::I16 => Values::I16(stored.read(bytes)?),
+            Dtype::U16 => Values::U16(stored.read(bytes)?),
+            Dtype::I32 => Values::I32(stored.read(bytes)?),
+            Dtype::U32 => Values::U32(stored.read(bytes)?),
+            Dtype::I64 => Values::I64(stored.read(bytes)?),
+            Dtype::U64 => Values::U64(stored.read(bytes)?),
+            Dtype::F16 => Values::F16(stored.read(bytes)?),
+            Dtype::F32 => Values::F32(stored.read(bytes)?),
+            Dtype::F64 => Values::F64(stored.read(bytes)?),
+        };
+        Ok(Self { input: input.clone(), name: name.to_string(), shape: stored.header.shape, dtype, values })
+    }
+
     pub(super) fn len(&self) -> usize {
         each!(&self.values, x => x.len())
     }

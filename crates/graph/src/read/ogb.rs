@@ -53,7 +53,7 @@ fn text(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
     let y = Table::read(&input, cx, |x| !x.is_infinite())?;
     let labels = labels::from_numbers(&input, "label", &[y.rows, y.width], n as usize, |at| y.values[at].into())?;
     let features = match folder.input("raw/node-feat.csv.gz")? {
-        Some(input) => features::from_table(Table::read(&input, cx, f32::is_finite)?, n as usize, &input, cx)?,
+        Some(input) => Some(features::from_table(Table::read(&input, cx, f32::is_finite)?, n as usize, &input, cx)?),
         None => None,
     };
 
@@ -115,10 +115,7 @@ fn binary(folder: &dyn Folder, data: &Input, cx: &Context<'_>) -> Result<Importe
     index.push_edges(count, n, |k| [k, count + k], &mut edges)?;
     drop(index);
     let edge_features = edge_feat.map(|array| edge_features(array, num_edges, cx)).transpose()?;
-    let features = match npz.get("node_feat")? {
-        Some(array) => features::from_array(array, n as usize, cx)?,
-        None => None,
-    };
+    let features = npz.get("node_feat")?.map(|array| features::from_array(array, n as usize, cx)).transpose()?;
     let known = ["edge_index", "num_nodes_list", "num_edges_list", "node_feat", "edge_feat"];
     let others: Vec<&str> = npz.names().iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
     let notes = match others[..] {
@@ -133,7 +130,7 @@ fn binary_labels(input: &Input, n: usize, cx: &Context<'_>) -> Result<(Labels, u
     labels::from_numbers(input, "node_label", &y.shape, n, |at| y.number(at))
 }
 
-fn edge_features(array: Array, num_edges: u64, cx: &Context<'_>) -> Result<EdgeFeatures> {
+pub(super) fn edge_features(array: Array, num_edges: u64, cx: &Context<'_>) -> Result<EdgeFeatures> {
     let expected = format!("[{num_edges}, columns]");
     let [rows, width] = array.dimensions(&expected)?;
     if rows as u64 != num_edges || width == 0 {
@@ -243,7 +240,7 @@ mod tests {
         let far = |at| if at == 5 { 1e300 } else { f64::NAN };
         let input = Input::memory("t", &b"x"[..]).unwrap();
         let message = labels::from_numbers(&input, "y", &[3, 2], 3, far).unwrap_err().to_string();
-        assert!(message.contains("y[2, 1] is infinite"), "{message}");
+        assert!(message.contains("y[2, 1] is inf: expected 0 or 1"), "{message}");
     }
 
     #[test]

@@ -273,9 +273,16 @@ impl<'a> Cursor<'a> {
         Ok(number)
     }
 
-    fn token(&self) -> &'a [u8] {
+    /// The next field as it is written.
+    pub(super) fn token(&self) -> &'a [u8] {
         let end = self.rest.iter().position(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | b',' | b';'));
         &self.rest[..end.unwrap_or(self.rest.len())]
+    }
+
+    /// Moves over the next field, whatever it is.
+    pub(super) fn skip(&mut self) {
+        self.rest = &self.rest[self.token().len()..];
+        self.column += 1;
     }
 
     /// An error about the field that comes next.

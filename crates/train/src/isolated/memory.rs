@@ -181,6 +181,7 @@ fn ring(rows: usize, data: &Data) -> Data {
     };
     Data {
         name: data.name.clone(),
+        folder: None,
         graph: Csr::from_valid(indptr, indices, rows),
         features,
         is_directed: data.is_directed,
