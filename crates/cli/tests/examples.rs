@@ -71,6 +71,30 @@ fn follow(heading: &str, dir: &Path) {
     assert!(dir.join("runs/mine/model.safetensors").is_file());
 }
 
+/// A row of a table in `benches/accuracy/RESULTS.md`: mean and deviation.
+fn measured(row: &str) -> (f64, f64) {
+    let table = fs::read_to_string(root().join("benches/accuracy/RESULTS.md")).unwrap();
+    let row = table.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("no row {row:?}"));
+    let score = row.split('|').find(|cell| cell.contains('±')).unwrap();
+    let (mean, deviation) = score.split_once('±').unwrap();
+    (mean.trim().parse().unwrap(), deviation.trim().parse().unwrap())
+}
+
+#[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
+fn the_command_for_cora_gives_the_score_of_the_table() {
+    let dir = TempDir::new().unwrap();
+    // Whoever opens a folder may leave a stamp in it.
+    let copied =
+        Command::new("cp").arg("-r").arg(Path::new(env!("GRAPHWEFT_SHARED_DATA")).join("cora")).arg(dir.path());
+    assert!({ copied }.status().unwrap().success());
+    let [command] = &guide("## How accurate")[..] else { panic!("one command") };
+    let found: serde_json::Value = serde_json::from_str(&run(dir.path(), &format!("{command} --json"))).unwrap();
+    let (mean, deviation) = measured("| cora (public) | gcn | accuracy | 10 | cpu |");
+    let test = found["test"].as_f64().unwrap();
+    assert!((test - mean).abs() <= deviation, "{test}, the table says {mean} ± {deviation}");
+}
+
 #[test]
 fn the_guide_from_two_csv_files_to_a_model() {
     let dir = checkout();
