@@ -82,9 +82,8 @@ pub enum Normalise {
 
 impl DataConfig {
     pub(super) fn check(&self) -> Result<(), Problem> {
-        match (&self.path, &self.graph) {
-            (Some(_), Some(_)) => return Err(("graph", "there is a path as well".into(), "set one of the two")),
-            _ => {}
+        if self.path.is_some() && self.graph.is_some() {
+            return Err(("graph", "there is a path as well".into(), "set one of the two"));
         }
         match self.split.as_deref().and_then(RandomSplit::parse) {
             Some(Err(problem)) => Err(("split", problem, "write random:60/20/20 or random:20-per-class")),
