@@ -132,21 +132,22 @@ fn open(input: &Input, ui: &Ui) -> anyhow::Result<(String, Csr<u32>)> {
     }
 }
 
-/// Normal random numbers.
-fn normals(len: usize, stream: u64) -> Vec<f32> {
+/// Normal random numbers, so many rows of so many.
+fn normals(rows: usize, cols: usize, stream: u64) -> anyhow::Result<Vec<f32>> {
+    // Drawn on the host, then again where kernels are.
+    let needed = 8 * rows as u128 * cols as u128;
+    room::check_memory(format!("a matrix of {rows} × {cols}"), needed, "ask for fewer rows or columns")?;
     let random = Philox::new(1, stream);
+    let len = rows * cols;
     let mut numbers = vec![0.0; len.next_multiple_of(4)];
     numbers.par_chunks_mut(4).enumerate().for_each(|(k, to)| to.copy_from_slice(&random.normals(k as u64)));
     numbers.truncate(len);
-    numbers
+    Ok(numbers)
 }
 
 /// The same as a matrix.
 fn random(device: &Device, rows: usize, cols: usize, dtype: DType, stream: u64) -> anyhow::Result<Matrix> {
-    // Drawn on the host, then again where kernels are.
-    let needed = 8 * rows as u128 * cols as u128;
-    room::check_memory(format!("a matrix of {rows} × {cols}"), needed, "ask for fewer rows or columns")?;
-    let m = device.upload(rows, cols, &normals(rows * cols, stream), Tag::Activations)?;
+    let m = device.upload(rows, cols, &normals(rows, cols, stream)?, Tag::Activations)?;
     Ok(if dtype == DType::F32 { m } else { device.convert("bench", &m, dtype)? })
 }
 

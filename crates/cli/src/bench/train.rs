@@ -120,9 +120,9 @@ impl Args {
     }
 
     /// Random features and labels; every node is learned from.
-    fn data(&self, name: String, graph: Csr<u32>) -> (Data, Split) {
+    fn data(&self, name: String, graph: Csr<u32>) -> anyhow::Result<(Data, Split)> {
         let (nodes, width) = (graph.num_dst(), self.features.unwrap_or(self.common.hidden));
-        let features = Dense::F32 { values: normals(nodes * width, 1).into(), width };
+        let features = Dense::F32 { values: normals(nodes, width, 1)?.into(), width };
         let labels = (0..nodes as i64).map(|node| node * 7919 % self.classes as i64).collect();
         let all: Vec<i64> = (0..nodes as i64).collect();
         let valid = all.iter().copied().take(1).collect::<Vec<_>>().into();
@@ -139,7 +139,7 @@ impl Args {
             classes: self.classes,
             splits: Vec::new(),
         };
-        (data, split)
+        Ok((data, split))
     }
 }
 
@@ -191,7 +191,7 @@ fn not_timed(asked: &str) -> Error {
 fn time(args: &Args, config: &Config, places: &[String], world: World, ui: &Ui) -> anyhow::Result<()> {
     let world = &if args.kernels { world.timing_kernels() } else { world };
     let (name, csr) = open(&args.input, ui)?;
-    let (data, split) = args.data(name, csr);
+    let (data, split) = args.data(name, csr)?;
     let data = Arc::new(data);
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
     let progress: Arc<dyn Progress> = Arc::new(ui.clone());
