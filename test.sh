@@ -13,6 +13,7 @@ command -v cc >/dev/null || { as_root apt-get update -q && as_root apt-get insta
 # Ranks as processes: an MPI, its launcher, and what reads its headers.
 ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 && command -v mpirun >/dev/null && command -v mpicc >/dev/null ||
   { as_root apt-get update -q && as_root apt-get install -qy libopenmpi-dev openmpi-bin libclang-dev; }
+command -v python3 >/dev/null || { as_root apt-get update -q && as_root apt-get install -qy python3; }
 cargo nextest --version >/dev/null 2>&1 || cargo install cargo-nextest --locked
 
 venv=target/venv
@@ -31,3 +32,5 @@ fi
 
 cargo nextest run --workspace --features graphweft/mpi --locked "$@"
 cargo test --workspace --doc --locked --quiet
+# The program that the tests have built, attacked from outside; see fuzz/adversary/__init__.py.
+[ $# -gt 0 ] || python3 fuzz/adversary.py --program "${CARGO_TARGET_DIR:-target}/debug/graphweft"
