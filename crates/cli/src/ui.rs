@@ -118,15 +118,15 @@ impl Ui {
 
 /// A table without frames; columns of numbers are aligned right. Where it is too wide, the last column is broken between words.
 pub(crate) fn table<const C: usize>(header: [&str; C], rows: impl IntoIterator<Item = [String; C]>) -> Table {
-    table_of(&header, rows.into_iter().map(Vec::from).collect())
+    table_of(&header, &rows.into_iter().map(Vec::from).collect::<Vec<_>>())
 }
 
 /// The same with any number of columns.
-pub(crate) fn table_of(header: &[&str], rows: Vec<Vec<String>>) -> Table {
+pub(crate) fn table_of(header: &[&str], rows: &[Vec<String>]) -> Table {
     let number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '–');
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
-    table.add_rows(&rows);
+    table.add_rows(rows);
     for (k, column) in table.column_iter_mut().enumerate() {
         if rows.iter().all(|row| row.get(k).is_some_and(number)) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -85,9 +85,8 @@ fn measured(row: &str) -> (f64, f64) {
 fn the_command_for_cora_gives_the_score_of_the_table() {
     let dir = TempDir::new().unwrap();
     // Whoever opens a folder may leave a stamp in it.
-    let copied =
-        Command::new("cp").arg("-r").arg(Path::new(env!("GRAPHWEFT_SHARED_DATA")).join("cora")).arg(dir.path());
-    assert!({ copied }.status().unwrap().success());
+    let cora = Path::new(env!("GRAPHWEFT_SHARED_DATA")).join("cora");
+    assert!(Command::new("cp").arg("-r").arg(cora).arg(dir.path()).status().unwrap().success());
     let [command] = &guide("## How accurate")[..] else { panic!("one command") };
     let found: serde_json::Value = serde_json::from_str(&run(dir.path(), &format!("{command} --json"))).unwrap();
     let (mean, deviation) = measured("| cora (public) | gcn | accuracy | 10 | cpu |");

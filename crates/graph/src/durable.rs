@@ -188,15 +188,16 @@ mod tests {
         assert!(replace_by(&path, full).unwrap_err().to_string().contains("free some space"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        replace_by(&path, |partial| Ok::<_, Error>(fs::write(partial, "new").unwrap())).unwrap();
+        replace_by(&path, |partial| write_new(partial, b"new")).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         drop(folder_beside(&path).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
+    type Writer = fn(&Path, &[u8]) -> Result<()>;
+
     /// What would replace a link, a pipe or a device by a file.
-    const WRITERS: [fn(&Path, &[u8]) -> Result<()>; 2] =
-        [replace, |path, bytes| replace_by(path, |partial| write_new(partial, bytes))];
+    const WRITERS: [Writer; 2] = [replace, |path, bytes| replace_by(path, |partial| write_new(partial, bytes))];
 
     #[test]
     fn links_stay_and_what_they_lead_to_is_replaced() {

@@ -14,7 +14,7 @@ use graphweft_graph::generate::Spec;
 use graphweft_graph::npy::NpyFile;
 use graphweft_graph::partition::{Method, Options};
 use graphweft_graph::progress::Silent;
-use graphweft_train::config::{Config, Draft};
+use graphweft_train::config::{Config, Draft, Loops};
 use graphweft_train::data::Data;
 use graphweft_train::inference::Trained;
 use graphweft_train::session::Start;
@@ -181,7 +181,7 @@ fn stored_chunks_give_what_chunks_in_memory_give() {
     let (memory, stored) = (dir.path().join("memory"), dir.path().join("stored"));
     fresh(&config, &memory);
     let Options { method, parts, balance, order, seed } = Options::new(Method::Random, 4);
-    let self_loops = config.data.self_loops;
+    let self_loops = config.data.self_loops.into();
     let recipe = Recipe { method, chunks: parts, balance, order, seed, symmetrise: false, self_loops };
     let target = chunks::folder(&folder, method, parts);
     chunks::prepare(&Dataset::open(&folder).unwrap(), &recipe, &target, 1 << 20, &Silent).unwrap();
@@ -190,7 +190,7 @@ fn stored_chunks_give_what_chunks_in_memory_give() {
         assert!(fs::read(memory.join(file)).unwrap() == fs::read(stored.join(file)).unwrap(), "{file}");
     }
     assert!(fs::read_to_string(stored.join("plan.json")).unwrap().contains("chunks/random-4"));
-    config.data.self_loops = graphweft_graph::SelfLoops::Keep;
+    config.data.self_loops = Loops::Keep;
     let message = run(&config, &dir.path().join("other"), &Start::New, Watch::default()).unwrap_err().to_string();
     assert!(message.contains("random-4") && message.contains("remedy"), "{message}");
 }
@@ -203,7 +203,7 @@ fn stored_chunks_of_other_features_are_refused() {
     let mut config = isolated(1, 4, &[]);
     (config.data.graph, config.data.path) = (None, Some(folder.to_str().unwrap().into()));
     let Options { method, parts, balance, order, seed } = Options::new(Method::Random, 4);
-    let self_loops = config.data.self_loops;
+    let self_loops = config.data.self_loops.into();
     let recipe = Recipe { method, chunks: parts, balance, order, seed, symmetrise: false, self_loops };
     let target = chunks::folder(&folder, method, parts);
     chunks::prepare(&Dataset::open(&folder).unwrap(), &recipe, &target, 1 << 20, &Silent).unwrap();

@@ -136,7 +136,7 @@ fn every_rank_tells_what_it_took() {
         assert_eq!(toll.bytes_sent(), toll.sent.iter().map(|s| s.bytes).sum::<u64>());
     }
     let events: Vec<Value> = serde_json::from_slice(&fs::read(dir.path().join("trace.json")).unwrap()).unwrap();
-    for rank in 0..3 {
+    for (rank, toll) in tolls.iter().enumerate() {
         let phases = events.iter().filter(|e| e["ph"] == "X" && e["tid"] == rank);
         let count = |name: &str| phases.clone().filter(|e| e["name"] == name).count();
         assert_eq!([count("forward"), count("backward"), count("update"), count("evaluate")], [12; 4], "rank {rank}");
@@ -150,7 +150,7 @@ fn every_rank_tells_what_it_took() {
             let exchanges = of_last.clone().filter(|e| e["name"] == op);
             // Evaluating attends as well; only learning is told of.
             let sent: u64 = exchanges.clone().map(|e| e["args"]["sent"].as_u64().unwrap()).sum();
-            let told = tolls[rank].sent.iter().filter(|s| s.op == op).map(|s| s.bytes).sum::<u64>();
+            let told = toll.sent.iter().filter(|s| s.op == op).map(|s| s.bytes).sum::<u64>();
             assert!(told > 0 && if op == "attend" { sent > told } else { sent == told }, "{op}: {sent} {told}");
             assert!(exchanges.clone().all(|e| e["args"]["received"].as_u64() > Some(0)), "{op}");
         }

@@ -138,7 +138,7 @@ fn devices_make_the_calls_that_were_rehearsed() {
         let world = World::threads(&config.parallel).timing_kernels();
         let measured = world.run(move |rank| {
             let shard = Shard::new(rank, &data, &graph, &plan, &config)?;
-            let lesson = Lesson::new(&shard, data.target()?, data.split(&data.split_name(None)?, 0)?)?;
+            let lesson = Lesson::new(&shard, data.target()?, &data.split(&data.split_name(None)?, 0)?)?;
             let mut learner = Learner::new(rank, shard.shape, &config)?;
             let mut epochs = Vec::new();
             for epoch in 1..=3 {

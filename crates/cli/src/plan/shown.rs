@@ -198,7 +198,7 @@ impl Shown<'_> {
             row.push(p.map_or("–".into(), |p| format!("{}{full}", bytes(p.peak.total()))));
             row
         };
-        table_of(&header, rehearsed.iter().map(row).collect()).to_string()
+        table_of(&header, &rehearsed.iter().map(row).collect::<Vec<_>>()).to_string()
     }
 
     fn says_what_is_computed_again(&self, rehearsed: &[&Assessed]) -> bool {

@@ -294,7 +294,8 @@ fn a_stamp_is_not_written_through_a_link() {
 
 #[test]
 fn a_forged_stamp_does_not_make_ids_go_out_of_range() {
-    let damages: [(fn(&Path), &str); 9] = [
+    type Damage = (fn(&Path), &'static str);
+    let damages: [Damage; 9] = [
         (|d| overwrite(&d.join("indices.npy"), &[u32::MAX; 6]), "indices[0] = 4294967295"),
         (|d| overwrite(&d.join("indices.npy"), &[1u32, 2, 0, 2, 0, 4]), "indices[5] = 4"),
         (|d| overwrite(&d.join("indices.npy"), &[2u32, 1, 0, 2, 0, 1]), "not sorted"),
