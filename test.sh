@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need, then runs all of them. Tests over the real graphs run where these are (GRAPHWEFT_SHARED, or
+# Installs what the tests need, then runs all of them (--install: only that). Tests over the real graphs run where these are (GRAPHWEFT_SHARED, or
 # ../shared beside this checkout) and are reported as skipped elsewhere. GPU kernels are compiled, not run, by NVIDIA's compiler
 # from its Python package, if that can be installed (GRAPHWEFT_NVRTC names a folder that has it already); tests that need a GPU are
 # reported as skipped: run the test binary with --ignored where there is one.
@@ -15,6 +15,7 @@ ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 && command -v mpirun >/dev/
   { as_root apt-get update -q && as_root apt-get install -qy libopenmpi-dev openmpi-bin libclang-dev; }
 command -v python3 >/dev/null || { as_root apt-get update -q && as_root apt-get install -qy python3; }
 cargo nextest --version >/dev/null 2>&1 || cargo install cargo-nextest --locked
+[ "${1:-}" != --install ] || exit 0
 
 venv=target/venv
 [ -x $venv/bin/python ] || python3 -m venv $venv 2>/dev/null || true

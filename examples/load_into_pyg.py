@@ -14,10 +14,17 @@ ours = torch.from_numpy(np.load(run / "predictions.npy"))
 weights = {name: t.float() for name, t in load_file(run / "model.safetensors").items()}
 width = next(t.shape[1] for name, t in weights.items() if name.startswith("convs.0.lin") and t.dim() == 2)
 load = lambda name: torch.from_numpy(np.load(data / f"{name}.npy").astype("i8" if "ind" in name else "f4"))
-word = lambda i, at: load("feat_data") if (data / "feat_data.npy").exists() else torch.ones(len(at))
-bag = lambda i, at: torch.sparse_csr_tensor(i, at, word(i, at), (len(ours), width)).to_dense()
-x = load("feat") if (data / "feat.npy").exists() else bag(load("feat_indptr"), load("feat_indices"))
-edge_index = torch.stack([load("indices"), torch.repeat_interleave(torch.arange(len(x)), load("indptr").diff())])
+rows = lambda name: torch.repeat_interleave(torch.arange(len(ours)), load(name).diff())
+
+
+def bag():
+    dense = torch.zeros(len(ours), width)
+    dense[rows("feat_indptr"), load("feat_indices")] = load("feat_data") if (data / "feat_data.npy").exists() else torch.tensor(1.0)
+    return dense
+
+
+x = load("feat") if (data / "feat.npy").exists() else bag()
+edge_index = torch.stack([load("indices"), rows("indptr")])
 # What the run did to the data is done here too.
 if prepare["symmetrise"]:
     edge_index = to_undirected(edge_index, num_nodes=len(x))
