@@ -38,7 +38,8 @@ fn checkout() -> TempDir {
 fn guide(heading: &str) -> Vec<String> {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let (_, after) = readme.split_once(heading).unwrap_or_else(|| panic!("{heading:?} is not in the README"));
-    let block = after.split("```").nth(1).unwrap();
+    // A command may go on in the next line.
+    let block = after.split("```").nth(1).unwrap().replace("\\\n", " ");
     let command = |line: &str| line.split("  #").next().unwrap_or(line).trim().to_string();
     block.lines().map(command).filter(|line| !line.is_empty()).collect()
 }
