@@ -187,6 +187,17 @@ fn sizes_that_nobody_means_are_refused_at_once() {
     let cases: Vec<(i32, Vec<&str>, &str)> = vec![
         (4, train("model.hidden=1000000000000"), "out of memory"),
         (4, train("model.hidden=16000000"), "out of memory"),
+        (
+            4,
+            ["train", "--data", &data, "-o", &out, "--model", "gcn", "model.hidden=1000000000000"].to_vec(),
+            "of memory",
+        ),
+        (
+            4,
+            ["train", "--data", &data, "-o", &out, "--model", "gat", "model.hidden=9223372036854775800"].to_vec(),
+            "of memory",
+        ),
+        (4, vec!["bench", "train", "--graph", GRAPH, "--hidden", "100000000000000"], "of memory"),
         (2, train("model.layers=1000000000"), "model.layers"),
         (2, train("model.heads=1000000000"), "model.heads"),
         (2, train("train.epochs=1000000000000000000"), "train.epochs"),

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use graphweft_graph::random::Philox;
+use graphweft_graph::room;
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::ops::norm::Norm;
 use graphweft_tensor::{DType, Device, Error, Parameter, Result, Tag};
@@ -27,18 +28,21 @@ impl<'a> Init<'a> {
 
     /// Room for so many numbers, unless the host has none.
     fn room(&self, count: usize) -> Result<Vec<f64>> {
+        let requested = 8u64.saturating_mul(count as u64);
         let mut all = Vec::new();
-        let lacking = |_| Error::OutOfMemory {
-            op: "parameters",
-            device: "the host".into(),
-            requested: 8u64.saturating_mul(count as u64),
-            usage: self.device.ledger().now(),
-        };
-        all.try_reserve_exact(count).map_err(lacking)?;
-        Ok(all)
+        let is_there = room::memory().is_none_or(|available| requested <= available);
+        match is_there && all.try_reserve_exact(count).is_ok() {
+            true => Ok(all),
+            false => Err(Error::OutOfMemory {
+                op: "parameters",
+                device: "the host".into(),
+                requested,
+                usage: self.device.ledger().now(),
+            }),
+        }
     }
 
-    /// So many numbers, drawn.
+    /// So many numbers.
     fn drawn(&self, name: &str, count: usize, bound: f64) -> Result<Vec<f64>> {
         let mut all = self.room(count)?;
         if !self.device.backend().keeps_contents() {
@@ -55,20 +59,21 @@ impl<'a> Init<'a> {
 
     /// Glorot's uniform numbers, as PyTorch Geometric's convolutions draw them.
     pub fn glorot(&self, name: &str, rows: usize, cols: usize) -> Result<Rc<Parameter>> {
-        self.uniform(name, rows, cols, (6.0 / (rows + cols) as f64).sqrt())
+        self.uniform(name, rows, cols, (6.0 / (rows as f64 + cols as f64)).sqrt())
     }
 
     /// A vector of the same number: a bias, or half of a normalisation.
     pub fn vector(&self, name: &str, width: usize, value: f64) -> Result<Rc<Parameter>> {
-        let mut all = self.room(width)?;
-        all.resize(width, value);
-        self.shaped(name, vec![width], (1, width), &all)
+        let mut values = self.room(width)?;
+        values.resize(width, value);
+        self.shaped(name, vec![width], (1, width), &values)
     }
 
     /// A vector per head, with Glorot's numbers: H × C here, [1, H, C] in PyTorch Geometric.
     pub fn attention(&self, name: &str, heads: usize, width: usize) -> Result<Rc<Parameter>> {
-        let bound = (6.0 / (heads + width) as f64).sqrt();
-        self.shaped(name, vec![1, heads, width], (heads, width), &self.drawn(name, heads.saturating_mul(width), bound)?)
+        let bound = (6.0 / (heads as f64 + width as f64)).sqrt();
+        let values = self.drawn(name, heads.saturating_mul(width), bound)?;
+        self.shaped(name, vec![1, heads, width], (heads, width), &values)
     }
 
     /// Given numbers.

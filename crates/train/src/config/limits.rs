@@ -12,7 +12,14 @@ const MOST: [(&str, &str, i64); 4] = [
     ("run", "seeds", 10_000),
 ];
 /// The most that a count of a model may be whose key ends so. How many columns fit is found where they are allocated.
-const OF_MODELS: [(&str, i64); 3] = [("layers", 4096), ("virtual_nodes", 4096), ("expander_degree", 1000)];
+const OF_MODELS: [(&str, i64); 5] = [
+    ("layers", 4096),
+    ("virtual_nodes", 4096),
+    ("expander_degree", 1000),
+    ("heads", 1 << 20),
+    // All others, so that no product of two counts is beyond what a number holds.
+    ("", 1 << 40),
+];
 
 /// Checks all settings, by section.
 pub(super) fn check(settings: &Table) -> Result<()> {
@@ -44,6 +51,8 @@ mod tests {
     #[test]
     fn counts_that_nobody_means_are_refused_by_name() {
         for setting in [
+            "model.hidden=9223372036854775807",
+            "model.heads=1000000000",
             "model.layers=1000000000",
             "encoding.laplacian=1000000",
             "encoding.random_walk=1000000",
