@@ -194,7 +194,7 @@ fn sizes_that_nobody_means_are_refused_at_once() {
         ),
         (
             4,
-            ["train", "--data", &data, "-o", &out, "--model", "gat", "model.hidden=9223372036854775800"].to_vec(),
+            ["train", "--data", &data, "-o", &out, "--model", "gat", "model.hidden=1000000000000"].to_vec(),
             "of memory",
         ),
         (4, vec!["bench", "train", "--graph", GRAPH, "--hidden", "100000000000000"], "of memory"),
