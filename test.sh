@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the tests need, then runs all of them (--install: only that). Tests over the real graphs run where these are (GRAPHWEFT_SHARED, or
-# ../shared beside this checkout) and are reported as skipped elsewhere. GPU kernels are compiled, not run, by NVIDIA's compiler
-# from its Python package, if that can be installed (GRAPHWEFT_NVRTC names a folder that has it already); tests that need a GPU are
-# reported as skipped: run the test binary with --ignored where there is one.
+# Installs what the tests need, then runs all of them (--install: only that). Tests over the real graphs run where these
+# are (GRAPHWEFT_SHARED, or ../shared beside this checkout) and are reported as skipped elsewhere. GPU kernels are
+# compiled, not run, by NVIDIA's compiler from its Python package, if that can be installed (GRAPHWEFT_NVRTC names a
+# folder that has it already); tests that need a GPU are reported as skipped: run the test binary with --ignored where
+# there is one.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -14,6 +15,10 @@ command -v cc >/dev/null || { as_root apt-get update -q && as_root apt-get insta
 ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 && command -v mpirun >/dev/null && command -v mpicc >/dev/null ||
   { as_root apt-get update -q && as_root apt-get install -qy libopenmpi-dev openmpi-bin libclang-dev; }
 command -v python3 >/dev/null || { as_root apt-get update -q && as_root apt-get install -qy python3; }
+# The report page is tested in a browser.
+command -v node >/dev/null && command -v npm >/dev/null && command -v chromium >/dev/null ||
+  { as_root apt-get update -q && as_root apt-get install -qy chromium nodejs npm; } ||
+  echo "Chromium and Node.js were not installed" >&2
 cargo nextest --version >/dev/null 2>&1 || cargo install cargo-nextest --locked
 [ "${1:-}" != --install ] || exit 0
 
@@ -31,7 +36,31 @@ if [ -z "${GRAPHWEFT_NVRTC:-}" ]; then
 fi
 [ -z "${GRAPHWEFT_NVRTC:-}" ] || export LD_LIBRARY_PATH=$GRAPHWEFT_NVRTC${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-cargo nextest run --workspace --features graphweft/mpi --locked "$@"
-cargo test --workspace --doc --locked --quiet
+cargo nextest run --workspace --features graphweft-cli/mpi --locked "$@"
+# The same features: others would have most crates compiled again.
+cargo test --workspace --doc --features graphweft-cli/mpi --locked --quiet
+# The Python package as the tests have built it, in the virtual environment.
+python=${GRAPHWEFT_PYTHON:-}
+if [ $# -eq 0 ] && [ -n "$python" ] && "$python" -m pip install -q pytest scipy networkx mypy; then
+    built=${CARGO_TARGET_DIR:-target}
+    rm -rf target/python && mkdir -p target/python && cp -r crates/python/python/graphweft target/python/
+    cargo build --profile test --workspace --features graphweft-cli/mpi --locked --quiet
+    cp "$built/debug/lib_graphweft.so" target/python/graphweft/_graphweft.abi3.so
+    GRAPHWEFT=$PWD/$built/debug/graphweft PYTHONPATH=$PWD/target/python \
+        "$python" -m mypy --config-file crates/python/pyproject.toml --cache-dir target/mypy crates/python/python/graphweft
+    GRAPHWEFT=$PWD/$built/debug/graphweft PYTHONPATH=$PWD/target/python \
+        "$python" -m pytest -q -p no:cacheprovider --doctest-modules target/python/graphweft crates/python/tests
+elif [ $# -eq 0 ]; then
+    echo "skipped: the Python package, which needs Python with venv and pip"
+fi
+# The report page of the program that the tests have built, in a browser; pictures of it stay in target/report-page.
+if [ $# -eq 0 ] && command -v node >/dev/null && command -v npm >/dev/null && command -v chromium >/dev/null; then
+    mkdir -p target/report-browser && cp crates/report/browser/* target/report-browser/
+    (cd target/report-browser && npm ci --silent --no-audit --no-fund)
+    CHROMIUM=$(command -v chromium) GRAPHWEFT=$PWD/${CARGO_TARGET_DIR:-target}/debug/graphweft \
+        SCREENSHOTS=$PWD/target/report-page node --test --test-concurrency=1 target/report-browser/page.test.mjs
+elif [ $# -eq 0 ]; then
+    echo "skipped: the report page in a browser, which needs Node.js and Chromium"
+fi
 # The program that the tests have built, attacked from outside; see fuzz/adversary/__init__.py.
 [ $# -gt 0 ] || python3 fuzz/adversary.py --program "${CARGO_TARGET_DIR:-target}/debug/graphweft"

@@ -1,5 +1,6 @@
-//! Sets `GRAPHWEFT_VERSION` to the version and, where the source is a git checkout, the commit that is built: `0.1.0 (1a2b3c4)`, or
-//! `0.1.0 (1a2b3c4-dirty)` where a tracked file was changed since. Elsewhere it is the version alone.
+//! Sets `GRAPHWEFT_VERSION` to the version and, where the source is a git checkout, the commit that is built:
+//! `0.1.0 (1a2b3c4)`, or `0.1.0 (1a2b3c4-dirty)` where a tracked file was changed since. Elsewhere it is the version
+//! alone.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Sets `cfg(mpirun)` where ranks can be started as processes, so that tests which do so are reported as ignored elsewhere, not
-//! as passed.
+//! Sets `cfg(mpirun)` where ranks can be started as processes, so that tests which do so are reported as ignored
+//! elsewhere, not as passed.
 
 #![allow(clippy::print_stdout)] // This is how a build script speaks to cargo.
 

@@ -1,5 +1,5 @@
-//! Sets `cfg(nvrtc)` where `$GRAPHWEFT_NVRTC` names a folder with NVIDIA's run-time compiler (test.sh installs one), so that tests
-//! which compile kernels are reported as ignored elsewhere, not as passed.
+//! Sets `cfg(nvrtc)` where `$GRAPHWEFT_NVRTC` names a folder with NVIDIA's run-time compiler (test.sh installs one), so
+//! that tests which compile kernels are reported as ignored elsewhere, not as passed.
 
 #![allow(clippy::print_stdout)] // This is how a build script speaks to cargo.
 

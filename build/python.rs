@@ -1,5 +1,5 @@
-//! Sets `cfg(numpy)` where Python (`$GRAPHWEFT_PYTHON`, or `python3`) has NumPy and SciPy, so that tests which need them are
-//! reported as ignored elsewhere. Which Python that is is in `GRAPHWEFT_TEST_PYTHON`.
+//! Sets `cfg(numpy)` where Python (`$GRAPHWEFT_PYTHON`, or `python3`) has NumPy and SciPy, so that tests which need
+//! them are reported as ignored elsewhere. Which Python that is is in `GRAPHWEFT_TEST_PYTHON`.
 
 use std::env;
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! Sets `cfg(shared_data)` where the shared real graphs are (`$GRAPHWEFT_SHARED`, or `../shared` beside the checkout), so that
-//! tests which need them are reported as ignored elsewhere, not as passed. Their folder is in `GRAPHWEFT_SHARED_DATA`.
+//! Sets `cfg(shared_data)` where the shared real graphs are (`$GRAPHWEFT_SHARED`, or `../shared` beside the checkout),
+//! so that tests which need them are reported as ignored elsewhere, not as passed. Their folder is in
+//! `GRAPHWEFT_SHARED_DATA`.
 
 #![allow(clippy::print_stdout)] // This is how a build script speaks to cargo.
 

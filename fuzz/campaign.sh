@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for RUNS executions and writes fuzz/SUMMARY.md; of targets that are not run, it keeps what it says.
+# Runs every fuzz target for RUNS executions and writes fuzz/SUMMARY.md; of targets that are not run, it keeps what it
+# says.
 #
 #   fuzz/campaign.sh [RUNS] [TARGET...]        default: 1000000, all targets
 #

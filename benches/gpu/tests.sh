@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Every test that needs a GPU, for a machine that has one but no Rust. Here, `tests.sh pack FILE` builds and strips the test binaries
-# and puts them into FILE, which runs by itself. There, from the root of a copy of this tree at the same path (goldens are read from
-# it), `FILE run [SECONDS]` runs each in a process of its own, with a limit of SECONDS (default 400), several at once, and says how it ended
-# and how long it took; exit 1 if one failed. `FILE check [SECONDS]` does so with the small cases of every kernel under compute-sanitizer's
-# memcheck and racecheck; racecheck, which is slow, leaves out the many shapes of attention and aggregation, whose kernels have a small
-# case too. CUDA's libraries must be where the loader finds them. Under MPS (`nvidia-cuda-mps-control -d`) processes share the GPU.
+# Every test that needs a GPU, for a machine that has one but no Rust. Here, `tests.sh pack FILE` builds and strips the
+# test binaries and puts them into FILE, which runs by itself. There, from the root of a copy of this tree at the same
+# path (goldens are read from it), `FILE run [SECONDS]` runs each in a process of its own, with a limit of SECONDS
+# (default 400), several at once, and says how it ended and how long it took; exit 1 if one failed. `FILE check
+# [SECONDS]` does so with the small cases of every kernel under compute-sanitizer's memcheck and racecheck; racecheck,
+# which is slow, leaves out the many shapes of attention and aggregation, whose kernels have a small case too. CUDA's
+# libraries must be where the loader finds them. Under MPS (`nvidia-cuda-mps-control -d`) processes share the GPU.
 set -euo pipefail
 
 pack() {
     local folder
     folder=$(mktemp -d)
-    cargo test --no-run --locked -p graphweft-tensor -p graphweft-model -p graphweft-parallel -p graphweft-train -p graphweft-plan -p graphweft \
-        --features "${FEATURES:-graphweft/cuda}" --message-format json |
+    cargo test --no-run --locked -p graphweft-tensor -p graphweft-model -p graphweft-parallel -p graphweft-train -p graphweft-plan -p graphweft-cli \
+        --features "${FEATURES:-graphweft-cli/cuda}" --message-format json |
         python3 -c '
 import json, sys
 for line in map(json.loads, sys.stdin):
@@ -31,7 +32,8 @@ for line in map(json.loads, sys.stdin):
     ls -l "$1"
 }
 
-# each LIMIT COMMAND…: every such test under COMMAND in a process of its own, twelve at a time; those that fill the GPU afterwards, alone.
+# each LIMIT COMMAND…: every such test under COMMAND in a process of its own, twelve at a time; those that fill the GPU
+# afterwards, alone.
 each() {
     local limit=$1 count=0 alone=() binary name test
     shift
@@ -81,7 +83,7 @@ pack) pack "${2:?a file}" ;;
 run) each "${2:-400}" || status=1 ;;
 check)
     BINARIES=graphweft_tensor
-    FILTER="over_edges_on_a_gpu a_gpu_agrees_with_f64 many_rows recorded"
+    FILTER="over_edges_on_a_gpu a_gpu_agrees_with_f64 many_rows captured"
     echo "== memcheck"
     each "${2:-400}" compute-sanitizer --error-exitcode 9 --tool memcheck || status=1
     echo "== racecheck"

@@ -191,12 +191,12 @@ def table(made, args, runs, same):
         if model in same:
             row("beside a run without a kill", model, "the same model, byte for byte" if same[model] else "**another model**")
     took = made["took"]
-    made_in = f"; made in {busy(took)}, {gib(took['resident'])} resident at the peak" if took else ""
+    made_in = f";\nmade in {busy(took)}, {gib(took['resident'])} resident at the peak" if took else ""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
     flags = "".join([f" --scale {args.scale} --memory {args.memory}" if args.scale != 26 else "", " --check" if args.check else "",
                      f" --kill {args.kill:g}" if args.kill is not None else ""])
     text = [f"## rmat:{args.scale}", "", f"`large.py DIR{flags}`, on {len(os.sched_getaffinity(0))} cores and {memory:.0f} GiB.",
-            f"`{made['name']}`: {made['num_nodes']:,} nodes, {edges:,} stored edges, 32 features, {gb(made['bytes'])} on disk{made_in}. "
+            f"`{made['name']}`: {made['num_nodes']:,} nodes, {edges:,} stored edges, 32 features, {gb(made['bytes'])} on disk{made_in}.",
             f"Trained with `--memory {args.memory} isolated.halo={args.halo}`.", "",
             "| | " + " | ".join(runs) + " |", "|---|" + "---|" * len(runs)]
     text += [f"| {name} | " + " | ".join(of.get(model, "–") for model in runs) + " |" for name, of in rows.items()]

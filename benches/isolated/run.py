@@ -23,8 +23,8 @@ ALL = "all"
 BLOCKS = "sbm:200000:10:12:snr=1.2"
 ADAM = "train.optimizer=adam data.symmetrise=true data.self_loops=add data.normalise=row"
 TUNED = "model.stack=tuned model.residual=true model.norm=layer"
-# Split, settings of all models, of GCN and GraphSAGE, of GT. Planetoid's and the tuned stack are those of benches/accuracy/run.py;
-# learning rates are higher there where epochs are fewer.
+# Split, settings of all models, of GCN and GraphSAGE, of GT. Planetoid's and the tuned stack are those of
+# benches/accuracy/run.py; learning rates are higher there where epochs are fewer.
 GRAPHS = {
     "cora": ("public", f"{ADAM} train.weight_decay=5e-4 train.dropout=0.5 train.epochs=200 train.evaluate_every=4",
              "train.input_dropout=0.5 train.lr=0.01 model.hidden=32", "train.lr=0.003 model.hidden=64 model.heads=4"),
@@ -37,8 +37,8 @@ GRAPHS = {
     BLOCKS: (None, "data.self_loops=add train.epochs=20 train.evaluate_every=4",
              "train.lr=0.01 model.hidden=32", "train.lr=0.005 model.hidden=32 model.heads=2"),
 }
-# What 8 layers need beside: they learn nothing of the block model in 20 epochs, and of Photo and CS little, or nothing, from features whose
-# rows are normalised.
+# What 8 layers need beside: they learn nothing of the block model in 20 epochs, and of Photo and CS little, or nothing,
+# from features whose rows are normalised.
 DEEP = {BLOCKS: "train.epochs=60 train.evaluate_every=6 train.lr=0.005", "amazon-photo": "data.normalise=none",
         "coauthor-cs": "data.normalise=none"}
 
@@ -56,8 +56,8 @@ VARIANTS = {
 }
 EVERYTHING, SOME, LEAST = list(VARIANTS), [FIXED, NONE, DEPTH], [NONE]
 
-# graph, model, layers, ranks, chunks, variants; in the order in which they are run: all of the product with what matters most, and every
-# variant, or both kinds of chunks, where runs are short.
+# graph, model, layers, ranks, chunks, variants; in the order in which they are run: all of the product with what
+# matters most, and every variant, or both kinds of chunks, where runs are short.
 CHUNKS = {"cora": "random"}
 ROWS = [
     ("cora", "gcn", 2, 16, "random", EVERYTHING),
@@ -175,12 +175,12 @@ def contrasts(done, rows):
 
 
 def report(done):
-    head = (HERE / "RESULTS.head.md").read_text().rstrip()
+    head, foot = ((HERE / f"RESULTS.{part}.md").read_text().strip() for part in ("head", "foot"))
     rows = list(dict.fromkeys(row[:5] for row in ROWS))
     learned = [row for row in rows if steady(done, row)]
-    text = "\n".join([head, "", "## Test scores", "", *table(done),
-                      "", "## Contrasts, where exact training has more than 50 % and seeds differ by less than 3 points", "", *contrasts(done, learned),
-                      "", "## Contrasts of all rows", "", *contrasts(done, rows), ""])
+    text = "\n".join([head, "", "## Contrasts, where exact training has more than 50 % and seeds differ by less than 3 points", "",
+                      *contrasts(done, learned), "", "## Contrasts of all rows", "", *contrasts(done, rows),
+                      "", "## Test scores", "", *table(done), "", foot, ""])
     (HERE / "RESULTS.md").write_text(text)
 
 

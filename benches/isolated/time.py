@@ -25,7 +25,8 @@ NETWORKS = {"1g": "1 Gb/s", "10g": "10 Gb/s"}
 ADAM = "train.optimizer=adam data.symmetrise=true data.self_loops=add data.normalise=row"
 GT = "model.hidden=64 model.heads=4"
 TUNED = "model.stack=tuned model.residual=true model.norm=layer"
-# graph, split, model and what else tells rows apart, settings of both sides. In block models everyone has neighbours everywhere; the others are cut well.
+# graph, split, model and what else tells rows apart, settings of both sides. In block models everyone has neighbours
+# everywhere; the others are cut well.
 ROWS = [
     ("sbm:50000:10:12:snr=1.2", None, "gt", f"{GT} model.layers=2 data.self_loops=add train.lr=0.005 train.epochs=30 train.evaluate_every=1"),
     ("sbm:30000:5:24:h=0.5:snr=1", None, "gt", f"{GT} model.layers=2 data.self_loops=add train.lr=0.005 train.epochs=30 train.evaluate_every=1"),
@@ -178,9 +179,9 @@ def picture(done):
 
 def report(done):
     clocks, times = tables(done)
-    head = (HERE / "TIME.head.md").read_text().rstrip()
+    head, foot = ((HERE / f"TIME.{part}.md").read_text().strip() for part in ("head", "foot"))
     parts = [head, "", "## Seconds to a score", "", *times, "", "![test score against emulated seconds](time.svg)", "",
-             "## Milliseconds of an epoch, emulated", "", *clocks, ""]
+             "## Milliseconds of an epoch, emulated", "", *clocks, "", foot, ""]
     (HERE / "TIME.md").write_text("\n".join(parts))
     (HERE / "time.svg").write_text(picture(done))
 

@@ -5,8 +5,8 @@
 # finished measurement. A second run goes on where the first one stopped; --fresh measures all of it again, on newly
 # generated graphs. LIMIT_S (default 120) is the time that one process may take, PYTHON the interpreter for the
 # environments; ONLY, a regular expression over the lines of progress, leaves out what it does not match, e.g.
-# ONLY='^gat .* 2 threads' (what was measured earlier stays in the table). The table goes to stdout and, once it is whole, to
-# RESULTS.md.
+# ONLY='^gat .* 2 threads' (what was measured earlier stays in the table). The table goes to stdout and, once it is
+# whole, to RESULTS.md.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

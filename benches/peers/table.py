@@ -116,18 +116,16 @@ def machine():
 def document(lines):
     git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     versions = {" ".join(pair) for line in lines for pair in line.get("versions", {}).items()}
-    text = [
-        "# Graphweft beside its peers",
-        f"Made by `benches/peers/run.sh`, {datetime.date.today()}, Graphweft {git}.",
-        f"{machine()}; {', '.join(sorted(versions))}.",
-        "Medians of at least five runs. *Over f32* and so on: the peer's time over that variant of ours, as installed "
-        "/ with tcmalloc. *Over the floor*: our time over that of a kernel that only loads what ours must load, in "
-        "the same process. Memory: for Graphweft the whole process, for the peers what it grew by after their "
-        "libraries were loaded, under the allocator that takes less; *ours / peer* in the order of the variants. "
-        "`remat`: layers are computed again in backward. `> 60 s`: stopped after that time.",
-    ]
+    text = [(Path(__file__).parent / "head.md").read_text().rstrip()]
     for op, (title, _) in TITLES.items():
         chosen = [line for line in lines if line["key"]["op"] == op]
         if chosen:
             text += [f"## {title}", markdown(*table(op, chosen))]
+    text += [
+        "## How these figures came about",
+        f"Made by `benches/peers/run.sh`, {datetime.date.today()}, Graphweft {git}.\n"
+        f"{machine()}; {', '.join(sorted(versions))}.\nMedians of at least five runs.",
+        "Memory: for Graphweft the whole process, for the peers what it grew by after their libraries were loaded, under\n"
+        "the allocator that takes less.",
+    ]
     return "\n\n".join(text) + "\n"

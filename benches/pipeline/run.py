@@ -141,7 +141,7 @@ def guard(folder):
 
 
 def much(g):
-    """As crates/train/src/pipeline/guard.rs has it."""
+    """As crates/train/src/epochs/pipeline/guard.rs has it."""
     low = max(min(g["loss"], g["exact_loss"]), 0.1)
     return g["changed"] > 0.2 or abs(g["loss"] - g["exact_loss"]) > low
 
@@ -203,7 +203,7 @@ def study(args, kept):
 
 
 def accuracy_table(kept):
-    lines = ["| graph | model | layers | way | seeds | test, mean ± deviation | against exact | guard: spoke of looks, first in epoch | "
+    lines = ["", "## Test scores", "", "| graph | model | layers | way | seeds | test, mean ± deviation | against exact | guard: spoke of looks, first in epoch | "
              "most changed, median |", "|---|---|---|---|---|---|---|---|---|"]
     for graph, model, layers in sorted(dict.fromkeys(row[:3] for row in ACCURACY), key=lambda row: (list(GRAPHS).index(row[0]), *row[1:])):
         def found(way):
@@ -303,8 +303,9 @@ def main():
     kept = {line["name"]: line for line in map(json.loads, text.splitlines())}
     if not args.table:
         study(args, kept)
-    lines = accuracy_table(kept) + memory_table(kept) + speed_table(kept)
-    (HERE / "RESULTS.md").write_text((HERE / "head.md").read_text() + "\n".join(lines) + "\n")
+    lines = speed_table(kept) + memory_table(kept) + accuracy_table(kept)
+    head, foot = ((HERE / f"{part}.md").read_text() for part in ("head", "foot"))
+    (HERE / "RESULTS.md").write_text(head + "\n".join(lines) + "\n\n" + foot)
 
 
 if __name__ == "__main__":

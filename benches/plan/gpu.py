@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the planner predicts for one GPU, beside what it takes: the GPU is probed, then epochs of several shapes are predicted and run.
+"""What the planner predicts for one GPU, beside what it takes: the GPU is calibrated, then epochs of several shapes are predicted and run.
 
     python3 benches/plan/gpu.py --build target/release/graphweft [--device cuda] [--kept FILE] [--table]
 
@@ -61,8 +61,8 @@ def main():
     found = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     if not args.table:
         profile, start = str(Path(tempfile.mkdtemp()) / "gpu.toml"), time.monotonic()
-        call(args.build, ["plan", "--probe", "-o", profile, "--device", args.device])
-        print(f"probe: {time.monotonic() - start:.1f} s", file=sys.stderr)
+        call(args.build, ["plan", "--calibrate", "-o", profile, "--device", args.device])
+        print(f"calibration: {time.monotonic() - start:.1f} s", file=sys.stderr)
         for shape in SHAPES:
             if any(tuple(f["shape"]) == shape for f in found):
                 continue

@@ -7,7 +7,7 @@
 Each rank lives in a network namespace with a core of its own. A pair of virtual interfaces joins the two, and `tc tbf` holds each end
 to the rate, with a bucket of a millisecond: what fits into it is sent at once, and with less the rate was not held.
 MPI has no other way than this link (TCP, no shared memory). Before anything else a plain socket measures the link; in every
-run the bytes that the interfaces counted are compared with those that the program says it sent. The planner probes the link
+run the bytes that the interfaces counted are compared with those that the program says it sent. The planner measures the link
 for itself, through MPI.
 
 What is run, how it is timed and what is kept is as in real.py. It wants root, Linux, iproute2, util-linux and Open MPI, and a
@@ -144,7 +144,7 @@ def case(args, rate, graph, hidden):
 
 def checks(kept):
     """What the links are, by three measurements: the least and the most of all cases."""
-    columns = ["link", "socket, MB/s", "there and back, µs", "probe through MPI, MB/s", "latency, µs", "bytes counted / said to be sent"]
+    columns = ["link", "socket, MB/s", "there and back, µs", "calibration through MPI, MB/s", "latency, µs", "bytes counted / said to be sent"]
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     for rate in RATES:
         of = lambda what: [value for key, value in kept.lines.items() if key[:2] == (rate, what)]

@@ -4,7 +4,7 @@ the clock on the wall.
 
     python3 benches/plan/real.py [--build PROGRAM] [--data DIR] [--only REGEX] [--seconds LIMIT] [--table]
 
-It wants a quiet machine. For every case the machine is probed anew, right before its runs: a virtual machine has neighbours, and is not
+It wants a quiet machine. For every case the machine is calibrated anew, right before its runs: a virtual machine has neighbours, and is not
 as fast at all times. Candidates that are predicted to take more than SLOWEST times what the fastest takes are not run. The
 others are run in turn, each for a fraction of a second, of which the median epoch counts; then they are run again. Those that come within
 NEAR times the fastest, and the choice, are run in more rounds. The time of a candidate is the least of its rounds, as neighbours only
@@ -52,6 +52,7 @@ CASES = [
     ("pubmed", 32),
 ]
 TITLE = "Two ranks as threads on two cores"
+METHOD = "How these figures came about"
 
 
 def others():
@@ -102,10 +103,10 @@ class Study:
     def plan(self, graph, hidden):
         def make():
             with tempfile.TemporaryDirectory() as cache:
-                self.start(["plan", "--probe", "--device", "cpu"], cache)
+                self.start(["plan", "--calibrate", "--device", "cpu"], cache)
                 plan = self.start(["plan", *self.graph(graph), f"model.hidden={hidden}", f"model.layers={LAYERS}", f"model.heads={HEADS}",
                                    f"train.dropout={DROPOUT}", f"train.attention_dropout={DROPOUT}"], cache)
-                network = tomllib.loads(next(Path(cache).glob("probes/*.toml")).read_text())["network"]["between"]
+                network = tomllib.loads(next(Path(cache).glob("calibrations/*.toml")).read_text())["network"]["between"]
             times = [[c["strategy"], c["partition"], c["remat"], c["time_ms"]] for c in plan["candidates"] if c["feasible"]]
             choice = [plan["choice"][key] for key in ("strategy", "partition", "remat")]
             return {"times": times, "choice": choice, "why": plan["why"], "network": network}
@@ -177,8 +178,8 @@ def table(kept, cases):
         within, mean = sum(r <= 0.05 for r in regrets), statistics.mean(regrets)
         return f"in {within}; mean regret {100 * mean:.1f} %, worst {100 * max(regrets):.1f} %"
 
-    lines = [f"{len(rows)} cases: the choice is the best or within 5 % of it {told(0)}. By medians of rounds: {told(1)}. Even and odd "
-             f"rounds of the same candidate differ by {100 * statistics.mean(spreads):.1f} % on average, at most "
+    lines = [f"{len(rows)} cases: the choice is the best or within 5 % of it {told(0)}.", f"By medians of rounds: {told(1)}.",
+             f"Even and odd rounds of the same candidate differ by {100 * statistics.mean(spreads):.1f} % on average, at most "
              f"{100 * max(spreads):.1f} %.", "", "Predictions of the candidates that were run in all rounds:", "",
              "| strategy | predictions | mean error % | mean of signed errors % |", "|---|---|---|---|"]
     for strategy in sorted(errors):
@@ -191,14 +192,16 @@ def table(kept, cases):
 
 def write(path, title, script, lines):
     """Puts a section into the file of results, in place of the one that was there."""
-    intro = ["# The planner's choices by the clock", "",
-             f"Nothing is emulated here. Model: graph transformer, {LAYERS} layers in {HEADS} heads, {FEATURES} features, {CLASSES} "
-             f"classes, dropout {DROPOUT}. Times are milliseconds of an epoch.",
+    intro = ["# The planner's choices by the clock", "", f"## {METHOD}", "",
+             f"Model: graph transformer, {LAYERS} layers in {HEADS} heads, {FEATURES} features, {CLASSES} classes, dropout {DROPOUT}. "
+             "Times are milliseconds of an epoch.",
              "What is compared and how it is timed is told at the top of real.py and links.py."]
     text = path.read_text() if path.exists() else "\n".join(intro)
     head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
     named = {section.split("\n", 1)[0]: section for section in sections}
     named[title] = "\n".join([title, "", f"Made by `python3 benches/plan/{script}`.", "", *lines])
+    # How figures came about is told last.
+    named[METHOD] = named.pop(METHOD)
     path.write_text("\n\n".join([head.rstrip(), *(f"## {section.rstrip()}" for section in named.values())]) + "\n")
 
 

@@ -6,17 +6,17 @@ the planner chose is compared with the best of them.
     python3 benches/plan/run.py --data DIR [--jobs N] [--only REGEX] [--seconds LIMIT] [--table]
 
 One run of `bench train --emulate` computes with real numerics, measures the processor's time of every rank, and gives the epoch on
-all networks at once; `plan --profile NETWORK` predicts the same from a probe of this machine. Of the candidates of a plan, those
+all networks at once; `plan --profile NETWORK` predicts the same from a calibration of this machine. Of the candidates of a plan, those
 are run that are predicted to take at most SLOWEST times what the fastest takes, on any of the networks. Regret is the measured time of
 the choice over that of the best, less one. Times are emulated: planner and emulation share the model of the network, not that of kernels.
 
 A virtual machine's neighbours make it slower by half, for moments or for minutes. So the least counts of whatever is timed: of every
-kernel in the rounds of the probe, of every stretch of computing in the epochs of a run, and of the times of a candidate in several runs,
+kernel in the rounds of the calibration, of every stretch of computing in the epochs of a run, and of the times of a candidate in several runs,
 which are spread over all runs of its graph: ROUNDS, and MORE for those that are predicted to take at most CLOSE times what the fastest
 takes, whichever of them was chosen.
 
 A run has two cores for itself, on which its ranks take turns, and no thread runs beside it on the same core: a thread's time would
-say how busy its neighbour was. --jobs runs go at once, each on cores of its own. The probe, which is done first, has two cores too and
+say how busy its neighbour was. --jobs runs go at once, each on cores of its own. The calibration, which is done first, has two cores too and
 is done as often at once, so that it meets the caches and the memory that runs will meet. Everything that is finished is a line of --kept,
 from which the study goes on and the table is made.
 """
@@ -40,9 +40,10 @@ NETWORKS = ["nvlink", "10g", "1g"]
 RANKS = [2, 4, 8, 16]
 HIDDEN, HEADS, LAYERS, FEATURES, CLASSES, DROPOUT = 32, 4, 2, 32, 40, 0.1
 SLOWEST, CLOSE = 1.8, 1.1
-ROUNDS, MORE, PROBE_ROUNDS = 2, 4, 4
+ROUNDS, MORE, CALIBRATION_ROUNDS = 2, 4, 4
 
-# Graphs, small ones first, counted epochs, and what is SLOWEST: of the largest, whose runs take longest, only the better half is run.
+# Graphs, small ones first, counted epochs, and what is SLOWEST: of the largest, whose runs take longest, only the
+# better half is run.
 GRAPHS = [
     ("grid:150:150", 24, SLOWEST),
     ("rmat:13:16", 24, SLOWEST),
@@ -145,19 +146,19 @@ class Study:
             self.call(["partition", "--data", str(folder), "-p", str(ranks), "--method", "metis", "--balance", "both"])
         return folder
 
-    def probe(self):
-        """The machine is as busy as it will be: one of several probes that go at once is taken."""
+    def calibrate(self):
+        """The machine is as busy as it will be: one of several calibrations that go at once is taken."""
         if (self.work / "cache").exists():
             return
-        flags = ["plan", "--probe", "--ranks", "2", "--threads", "2", "--device", "cpu", f"parallel.probe_rounds={PROBE_ROUNDS}"]
+        flags = ["plan", "--calibrate", "--ranks", "2", "--threads", "2", "--device", "cpu", f"parallel.calibration_rounds={CALIBRATION_ROUNDS}"]
         start, several = time.monotonic(), len(self.pairs.all)
 
         def one(k):
-            self.pairs.run(self.pairs.all[k], lambda: self.call(flags, "cache" if k == 0 else f"probe-{k}"))
+            self.pairs.run(self.pairs.all[k], lambda: self.call(flags, "cache" if k == 0 else f"calibration-{k}"))
 
         with concurrent.futures.ThreadPoolExecutor(several) as pool:
             list(pool.map(one, range(several)))
-        self.kept.put({"seconds": time.monotonic() - start, "at_once": several, "cores": os.cpu_count()}, "probe")
+        self.kept.put({"seconds": time.monotonic() - start, "at_once": several, "cores": os.cpu_count()}, "calibration")
 
     def pinned(self, flags):
         """A call on cores of its own."""
@@ -198,7 +199,7 @@ class Study:
         self.kept.put({"ms": {e["profile"]: e["step_ms"] for e in found["emulated"]}, "peak": found["peak_bytes"]}, *key)
 
     def run(self, only):
-        self.probe()
+        self.calibrate()
         for name, epochs, slowest in GRAPHS:
             cases = [ranks for ranks in RANKS if re.search(only, f"{name} {ranks}")]
             if not cases or time.monotonic() > self.end:
@@ -264,10 +265,10 @@ def table(kept):
     regrets = [row[-1] for row in rows] or [0.0]
     within = sum(row[-1] <= 0.02 for row in rows)
     mean = statistics.mean
-    probe = kept.get("probe") or {"seconds": 0, "at_once": 0, "cores": 0}
+    calibration = kept.get("calibration") or {"seconds": 0, "at_once": 0, "cores": 0}
     lines = [f"{len(rows)} cases: the choice is the best or within 2 % of it in {within} ({100 * within / max(len(rows), 1):.0f} %); "
              f"mean regret {100 * mean(regrets):.1f} %, worst {100 * max(regrets):.1f} %. Machine of "
-             f"{probe['cores']} threads; the probe took {probe['seconds']:.0f} s, {probe['at_once']} at once.", "",
+             f"{calibration['cores']} threads; the calibration took {calibration['seconds']:.0f} s, {calibration['at_once']} at once.", "",
              "| strategy | predictions | time, mean error % | mean of signed errors % | peak memory, largest error % |", "|---|---|---|---|---|"]
     for family in sorted(errors):
         found = errors[family]
@@ -287,7 +288,7 @@ def main():
     parser.add_argument("--only", default="", help="cases whose graph and ranks match, as in 'rmat.* 8$'")
     parser.add_argument("--seconds", type=float, default=1e6, help="no run begins later than that")
     parser.add_argument("--kept", default=str(ROOT / "target/plan-study.jsonl"), help="what is finished")
-    parser.add_argument("--work", default=str(ROOT / "target/plan-study"), help="folder for graphs and probes")
+    parser.add_argument("--work", default=str(ROOT / "target/plan-study"), help="folder for graphs and calibrations")
     parser.add_argument("--table", action="store_true", help="only print the table")
     args = parser.parse_args()
     study = Study(args)

@@ -27,7 +27,7 @@ encoding.laplacian=-1 encoding.random_walk=-1 encoding.degree=3 compute.dtype=f8
 compute.precision=nope
 compute.record=3 parallel.ranks=0 parallel.ranks=-1 parallel.strategy=nope parallel.strategy=grid:0x0
 parallel.strategy=pipeline:0x2 parallel.comm=nope parallel.partition=nope parallel.parts=0 parallel.deadline=0
-parallel.probe_rounds=0 parallel.measure=-1 pipeline.chunks=0 pipeline.refresh_every=0 pipeline.guard=nope
+parallel.calibration_rounds=0 parallel.measure=-1 pipeline.chunks=0 pipeline.refresh_every=0 pipeline.guard=nope
 isolated.shrinkage=2
 isolated.shrinkage=nan isolated.halo=-1 isolated.halo=nan isolated.memory=0 isolated.memory=12XB
 isolated.correction=nope

@@ -25,7 +25,7 @@ LONG = {
     "partition-metis": ["partition", "--graph", "rmat:19:16", "--symmetrise", "--method", "metis", "-p", 8, "-o",
                         "part"],
     "plan": ["plan", "--graph", "rmat:19:16:f=8:c=4", "--ranks", 8, "--profile", "h200x8", "--plot", "p.svg"],
-    "plan-probe": ["plan", "--probe", "-o", "machine.toml"],
+    "plan-calibrate": ["plan", "--calibrate", "-o", "machine.toml"],
     "info": ["info", "--graph", "rmat:19:16", "--partition", "--plot", "p.svg"],
     "bench": ["bench", "train", "--graph", "rmat:16:16:f=64:c=8"],
     "train-before": ["train", "--graph", "rmat:15:16:f=8:c=4", "--model", "gt", "-o", "out", "model.hidden=32"],

@@ -1,24 +1,16 @@
 //! `graphweft bench`: one operation, timed alone: median of several runs, peak memory, and the traffic floor beside it.
 
-mod attention;
-mod gemm;
-mod layer;
-mod spmm;
 mod train;
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Subcommand, ValueEnum};
-use graphweft_graph::random::Philox;
-use graphweft_graph::{AnyCsr, Csr, Error, room};
-use graphweft_tensor::{DType, Device, Matrix, Tag, Usage};
-use rayon::prelude::*;
-use serde_json::{Value, json};
+use graphweft::{Bench, BenchLayers, Timing};
 
 use crate::device::Choice;
-use crate::source::{Opened, Source};
-use crate::ui::{Ui, bytes, counted, table, usage};
+use crate::source::Source;
+use crate::ui::{Ui, bytes, table, table_of};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -29,25 +21,128 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Op {
     /// Sparse dot-product attention over the edges of a graph, forward and backward
-    Attention(attention::Args),
+    Attention(Attention),
     /// The matrix products of a linear layer: forward, input gradient, weight gradient
-    Gemm(gemm::Args),
+    Gemm(Gemm),
     /// A stack of graph-transformer layers: forward, backward and update
-    Layer(layer::Args),
+    Layer(Layer),
     /// The sum over neighbours, forward and backward
-    Spmm(spmm::Args),
+    Spmm(Spmm),
     /// One epoch of a whole model: forward, backward and update
     Train(train::Args),
 }
 
+#[derive(clap::Args)]
+struct Attention {
+    #[command(flatten)]
+    input: Input,
+
+    #[command(flatten)]
+    common: Common,
+
+    #[command(flatten)]
+    heads: Heads,
+}
+
+#[derive(clap::Args)]
+struct Spmm {
+    #[command(flatten)]
+    input: Input,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+struct Gemm {
+    #[command(flatten)]
+    common: Common,
+
+    /// Rows of the input
+    #[arg(long, default_value_t = 1 << 15, value_name = "N", value_parser = at_least_one())]
+    rows: usize,
+
+    /// Columns of the output
+    #[arg(long, default_value_t = 128, value_name = "K", value_parser = at_least_one())]
+    out: usize,
+}
+
+#[derive(clap::Args)]
+struct Layer {
+    #[command(flatten)]
+    input: Input,
+
+    #[command(flatten)]
+    common: Common,
+
+    #[command(flatten)]
+    heads: Heads,
+
+    /// Layers, at most 4096
+    #[arg(long, default_value_t = 4, value_name = "L", value_parser = at_least_one().range(..=4096))]
+    layers: usize,
+
+    /// Share of elements that dropout drops
+    #[arg(long, default_value_t = 0.1, value_name = "RATE")]
+    dropout: f64,
+
+    /// What to compute again instead of keeping it
+    #[arg(long, value_enum, default_value_t = Remat::None)]
+    remat: Remat,
+}
+
+/// What is computed again in backward instead of being kept.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Remat {
+    /// Nothing
+    None,
+    /// Everything inside a layer
+    Layer,
+}
+
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    match &args.op {
-        Op::Attention(args) => attention::run(args, ui),
-        Op::Gemm(args) => gemm::run(args, ui),
-        Op::Layer(args) => layer::run(args, ui),
-        Op::Spmm(args) => spmm::run(args, ui),
-        Op::Train(args) => train::run(args, ui),
+    let timing = match &args.op {
+        Op::Attention(args) => args.common.bench(ui).attention(args.input.input(), args.heads.heads),
+        Op::Gemm(args) => args.common.bench(ui).gemm(args.rows, args.out),
+        Op::Layer(args) => {
+            let Layer { layers, dropout, .. } = *args;
+            let stack = BenchLayers { layers, heads: args.heads.heads, dropout, remat: args.remat == Remat::Layer };
+            args.common.bench(ui).layer(args.input.input(), &stack)
+        }
+        Op::Spmm(args) => args.common.bench(ui).spmm(args.input.input()),
+        Op::Train(args) => args.run(ui).bench(&args.bench()),
+    }?;
+    ui.result(&timing.to_json(), || text(&timing))
+}
+
+fn text(timing: &Timing) -> String {
+    let mut header = vec!["", "ms"];
+    header.extend(timing.rate.as_deref());
+    let digits = if timing.rate.is_some() { 2 } else { 1 };
+    let rows = timing.phases.iter().map(|phase| {
+        let mut row = vec![phase.name.clone(), format!("{:.digits$}", phase.ms)];
+        row.extend(phase.rate.map(|rate| format!("{rate:.1}")));
+        row
+    });
+    let mut text = format!("{}\n\n{}", timing.title, table_of(&header, &rows.collect::<Vec<_>>()));
+    if let Some(kernels) = &timing.kernels {
+        let rows = kernels.iter().map(|k| {
+            let shape = k.heads.map_or(String::new(), |(heads, width)| format!("{heads} × {width}"));
+            let [predicted, measured] = [k.predicted_ms, k.measured_ms].map(|ms| format!("{ms:.3}"));
+            [k.op.clone(), shape, format!("{:.1}", k.calls), predicted, measured]
+        });
+        text += &format!("\n\n{}", table(["kernel", "heads", "calls", "predicted", "ms"], rows));
     }
+    let peak = timing.peak.map(|peak| format!("{} at the peak", bytes(peak.total())));
+    match (timing.over_floor, peak, timing.sent) {
+        (Some(over), Some(peak), _) => text += &format!("\n\n{over:.2} times the floor; {peak}"),
+        (None, Some(peak), Some(sent)) => {
+            text += &format!("\n\n{peak} of the largest rank, {} sent by all", bytes(sent));
+        }
+        (None, Some(peak), None) => text += &format!("\n\n{peak}"),
+        (_, None, _) => {}
+    }
+    text
 }
 
 /// Flags that every bench has.
@@ -80,6 +175,23 @@ struct Input {
     seed: u64,
 }
 
+impl Common {
+    fn bench(&self, ui: &Ui) -> Bench {
+        let bench = Bench::default().hidden(self.hidden).runs(self.runs).device(self.device.device());
+        let bench = bench.observer(Arc::new(ui.clone()));
+        match self.dtype {
+            Storage::F32 => bench,
+            Storage::Bf16 => bench.bf16(),
+        }
+    }
+}
+
+impl Input {
+    fn input(&self) -> graphweft::Input {
+        self.source.input(self.seed)
+    }
+}
+
 /// Counts that may not be 0.
 fn at_least_one() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
@@ -93,133 +205,9 @@ struct Heads {
     heads: usize,
 }
 
-impl Heads {
-    /// Their number, if `hidden` columns can be shared equally among them.
-    fn of(&self, hidden: usize) -> anyhow::Result<usize> {
-        if self.heads == 0 || !hidden.is_multiple_of(self.heads) {
-            let what = format!("{hidden} columns cannot be shared by {} heads", self.heads);
-            return Err(Error::request(what, "choose --heads so that it divides --hidden").into());
-        }
-        Ok(self.heads)
-    }
-}
-
 /// Type of stored elements.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Storage {
     F32,
     Bf16,
-}
-
-impl From<Storage> for DType {
-    fn from(s: Storage) -> Self {
-        match s {
-            Storage::F32 => Self::F32,
-            Storage::Bf16 => Self::Bf16,
-        }
-    }
-}
-
-/// Opens the graph a bench runs on.
-fn open(input: &Input, ui: &Ui) -> anyhow::Result<(String, Csr<u32>)> {
-    let Opened { name, graph, .. } = input.source.open(input.seed, ui)?;
-    match graph {
-        AnyCsr::Narrow(csr) => Ok((name, csr)),
-        AnyCsr::Wide(_) => {
-            let what = format!("{name} has more than 2³² nodes, too many for one device");
-            Err(Error::request(what, "name a smaller graph").into())
-        }
-    }
-}
-
-/// Normal random numbers, so many rows of so many.
-fn normals(rows: usize, cols: usize, stream: u64) -> anyhow::Result<Vec<f32>> {
-    // Drawn on the host, then again where kernels are.
-    let needed = 8 * rows as u128 * cols as u128;
-    room::check_memory(format!("a matrix of {rows} × {cols}"), needed, "ask for fewer rows or columns")?;
-    let random = Philox::new(1, stream);
-    let len = rows * cols;
-    let mut numbers = vec![0.0; len.next_multiple_of(4)];
-    numbers.par_chunks_mut(4).enumerate().for_each(|(k, to)| to.copy_from_slice(&random.normals(k as u64)));
-    numbers.truncate(len);
-    Ok(numbers)
-}
-
-/// The same as a matrix.
-fn random(device: &Device, rows: usize, cols: usize, dtype: DType, stream: u64) -> anyhow::Result<Matrix> {
-    let m = device.upload(rows, cols, &normals(rows, cols, stream)?, Tag::Activations)?;
-    Ok(if dtype == DType::F32 { m } else { device.convert("bench", &m, dtype)? })
-}
-
-/// Milliseconds of one run, until the device is done.
-fn timed<T>(device: &Device, f: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
-    device.backend().wait()?;
-    let start = Instant::now();
-    let out = f()?;
-    device.backend().wait()?;
-    Ok((out, start.elapsed().as_secs_f64() * 1e3))
-}
-
-/// The middle of the timed runs, the first (warm-up) run left out.
-fn median(mut times: Vec<f64>) -> f64 {
-    times.remove(0);
-    middle(times)
-}
-
-/// The middle of some times.
-fn middle(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-/// What the benches of graph operations report.
-struct Report<'a> {
-    op: &'static str,
-    graph: &'a str,
-    csr: &'a Csr<u32>,
-    common: &'a Common,
-    forward: f64,
-    backward: f64,
-    floor: f64,
-    peak: Usage,
-}
-
-impl Report<'_> {
-    fn show(&self, ui: &Ui, more: Value) -> anyhow::Result<()> {
-        let edges = self.csr.num_edges();
-        let total = self.forward + self.backward;
-        let mut line = json!({
-            "op": self.op, "graph": self.graph, "nodes": self.csr.num_dst(), "edges": edges,
-            "threads": rayon::current_num_threads(), "dtype": DType::from(self.common.dtype).to_string(),
-            "hidden": self.common.hidden, "forward_ms": self.forward, "backward_ms": self.backward,
-            "ns_per_edge": total * 1e6 / edges as f64, "floor_ms": self.floor, "over_floor": total / self.floor,
-            "peak_bytes": self.peak.total(), "peak": usage(self.peak),
-        });
-        if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
-            line.extend(more);
-        }
-        ui.result(&line, || {
-            let ms = |x: f64| [format!("{x:.2}"), format!("{:.1}", x * 1e6 / edges as f64)];
-            let row = |name: &str, x: f64| {
-                let [time, per_edge] = ms(x);
-                [name.to_string(), time, per_edge]
-            };
-            let times = [
-                row("forward", self.forward),
-                row("backward", self.backward),
-                row("both", total),
-                row("floor (loads only)", self.floor),
-            ];
-            format!(
-                "{} on {}, {}, {}\n\n{}\n\n{:.2} times the floor; {} at the peak",
-                self.op,
-                self.graph,
-                counted(rayon::current_num_threads(), "thread"),
-                DType::from(self.common.dtype),
-                table(["", "ms", "ns per edge"], times),
-                total / self.floor,
-                bytes(self.peak.total()),
-            )
-        })
-    }
 }

@@ -1,18 +1,12 @@
 //! `graphweft eval`: how good a trained model is, or those of all seeds of a run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use graphweft_train::checkpoint::Scores;
-use graphweft_train::data::Data;
-use graphweft_train::inference::Trained;
-use graphweft_train::metrics::Metric;
-use graphweft_train::session::Spread;
-use graphweft_train::world::World;
-use serde_json::{Value, json};
+use graphweft::{Evaluation, Model, ModelScores};
 
 use crate::device::Choice;
-use crate::ranks::{self, Ranks};
+use crate::ranks::Ranks;
 use crate::train::Origin;
 use crate::ui::{self, Ui};
 
@@ -40,102 +34,53 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let mut all = Trained::open_all(&args.model, args.config.as_deref())?;
-    for trained in &mut all {
-        args.origin.apply(&mut trained.config);
-        if args.split.is_some() {
-            trained.config.data.split.clone_from(&args.split);
-        }
-        args.ranks.apply(&mut trained.config.parallel)?;
+    let mut model = opened(&args.model, args.config.as_ref(), &args.origin)?;
+    if let Some(split) = &args.split {
+        model = model.split(split);
     }
-    let Some(first) = all.first() else { return Ok(()) };
-    let config = first.config.parallel.clone();
-    let place = (args.device.place_of(&config, ui), first.config.compute.precision.into());
-    ranks::enter(&config, None, place, ui, |world, ui| {
-        let all: Vec<Arc<Trained>> = all.into_iter().map(Arc::new).collect();
-        let Some(first) = all.first() else { return Ok(()) };
-        let data = Arc::new(Data::open(&first.config.data, &first.config.encoding, ui)?);
-        let exams =
-            all.iter().map(|trained| Exam::hold(trained, &world, &data, ui)).collect::<anyhow::Result<Vec<_>>>()?;
-        match &exams[..] {
-            [only] => one(only, &data, &world, ui),
-            _ => several(&exams, &args.model, &data, &world, ui),
-        }
+    let found = args.ranks.apply(model).device(args.device.device()).observer(Arc::new(ui.clone())).evaluate()?;
+    if !found.leads {
+        return Ok(());
+    }
+    ui.result(&found.to_json(), || match &found.models[..] {
+        [only] => one(&found, only),
+        _ => several(&found),
     })
 }
 
-/// A model, and what came out.
-struct Exam {
-    trained: Arc<Trained>,
-    metric: Metric,
-    split: String,
-    scores: Scores,
-}
-
-impl Exam {
-    fn hold(trained: &Arc<Trained>, world: &World, data: &Arc<Data>, ui: &Ui) -> anyhow::Result<Self> {
-        let (metric, split, scores) = trained.evaluate(world, data, ui)?;
-        Ok(Self { trained: Arc::clone(trained), metric, split, scores })
-    }
-
-    /// What there is to say of the model alone.
-    fn json(&self) -> Value {
-        let Scores { train, valid, test, valid_loss, .. } = self.scores;
-        json!({
-            "split": self.split, "train": train, "valid": valid, "test": test, "valid_loss": valid_loss,
-            "source": self.trained.source,
-        })
-    }
-}
-
-fn one(exam: &Exam, data: &Data, world: &World, ui: &Ui) -> anyhow::Result<()> {
-    let Exam { trained, metric, split, scores } = exam;
-    let name = trained.config.model_name();
-    let mut json = exam.json();
-    add(&mut json, json!({ "metric": metric.name(), "graph": data.name, "model": name, "ranks": world.ranks() }));
-    ui.result(&json, || {
-        let rows = [("train", scores.train), ("valid", scores.valid), ("test", scores.test)];
-        let rows = rows.map(|(part, score)| [part.to_string(), ui::score(score)]);
-        let title = format!("{name} on {}, split {split}, {} in per cent", data.name, metric.name());
-        format!("{title}\n\n{}\n\nfrom {}", ui::table(["part", "score"], rows), trained.source.display())
+/// A model that was trained, on the data that were named.
+pub(crate) fn opened(path: &PathBuf, config: Option<&PathBuf>, origin: &Origin) -> anyhow::Result<Model> {
+    let model = match config {
+        Some(config) => Model::open_with(path, config)?,
+        None => Model::open(path)?,
+    };
+    Ok(match origin.input() {
+        Some(input) => model.on(input),
+        None => model,
     })
+}
+
+fn one(found: &Evaluation, only: &ModelScores) -> String {
+    let (scores, metric) = (only.scores, found.metric);
+    let rows = [("train", scores.train), ("valid", scores.valid), ("test", scores.test)];
+    let rows = rows.map(|(part, score)| [part.to_string(), metric.show(score)]);
+    let scored = format!("{}{}", metric.name(), metric.counted_in());
+    let title = format!("{} on {}, split {}, {scored}", found.model, found.graph, only.split);
+    format!("{title}\n\n{}\n\nfrom {}", ui::table(["part", "score"], rows), only.source.display())
 }
 
 /// Mean and deviation, and each seed.
-fn several(exams: &[Exam], run: &Path, data: &Data, world: &World, ui: &Ui) -> anyhow::Result<()> {
-    let Some(Exam { trained, metric, .. }) = exams.first() else { return Ok(()) };
-    let name = trained.config.model_name();
-    let of = |part: fn(&Scores) -> f64| Spread::of(exams.iter().map(move |exam| part(&exam.scores)));
-    let [train, valid, test] = [of(|s| s.train), of(|s| s.valid), of(|s| s.test)];
-    let seeds = exams.iter().map(|exam| {
-        let mut json = exam.json();
-        add(&mut json, json!({ "seed": exam.trained.config.run.seed }));
-        json
-    });
-    let json = json!({
-        "metric": metric.name(), "graph": data.name, "model": name, "ranks": world.ranks(), "source": run,
-        "train": train.mean, "valid": valid.mean, "test": test.mean,
-        "train_std": train.std, "valid_std": valid.std, "test_std": test.std,
-        "valid_loss": of(|s| s.valid_loss).mean, "seeds": seeds.collect::<Vec<_>>(),
-    });
-    ui.result(&json, || {
-        let row = |exam: &Exam| {
-            let Scores { train, valid, test, .. } = exam.scores;
-            let seed = exam.trained.config.run.seed.to_string();
-            [seed, exam.split.clone(), ui::score(train), ui::score(valid), ui::score(test)]
-        };
-        let spread =
-            |s: Spread| if s.mean.is_nan() { ui::score(s.mean) } else { format!("{:.2} ± {:.2}", s.mean, s.std) };
-        let mean = ["mean".to_string(), String::new(), spread(train), spread(valid), spread(test)];
-        let rows = exams.iter().map(row).chain([mean]);
-        let title = format!("{name} on {}, {} in per cent, {} seeds", data.name, metric.name(), exams.len());
-        format!("{title}\n\n{}\n\nfrom {}", ui::table(["seed", "split", "train", "valid", "test"], rows), run.display())
-    })
-}
-
-/// Adds the keys of one object to another.
-fn add(to: &mut Value, more: Value) {
-    if let (Value::Object(to), Value::Object(more)) = (to, more) {
-        to.extend(more);
-    }
+fn several(found: &Evaluation) -> String {
+    let metric = found.metric;
+    let row = |m: &ModelScores| {
+        let [train, valid, test] = [m.scores.train, m.scores.valid, m.scores.test].map(|score| metric.show(score));
+        [m.seed.to_string(), m.split.clone(), train, valid, test]
+    };
+    let [train, valid, test] = [found.train, found.valid, found.test].map(|s| metric.show_spread(s));
+    let rows = found.models.iter().map(row).chain([["mean".to_string(), String::new(), train, valid, test]]);
+    let seeds = found.models.len();
+    let scored = format!("{}{}", metric.name(), metric.counted_in());
+    let title = format!("{} on {}, {scored}, {seeds} seeds", found.model, found.graph);
+    let table = ui::table(["seed", "split", "train", "valid", "test"], rows);
+    format!("{title}\n\n{table}\n\nfrom {}", found.source.display())
 }

@@ -26,6 +26,19 @@ Examples:
   graphweft bench attention --graph rmat:16:16 --heads 8
   graphweft bench gemm --hidden 256";
 
+pub(crate) const COMPLETIONS: &str = "\
+Examples:
+  graphweft completions bash > ~/.bash_completion
+  graphweft completions zsh > ~/.zfunc/_graphweft
+  graphweft completions fish > ~/.config/fish/completions/graphweft.fish";
+
+pub(crate) const CONFIG: &str = "\
+Examples:
+  graphweft config                 every setting
+  graphweft config train           those of a section
+  graphweft config train.lr        one of them
+  graphweft config --markdown      docs/config.md";
+
 pub(crate) const DOCTOR: &str = "\
 Examples:
   graphweft doctor
@@ -53,6 +66,11 @@ Examples:
   graphweft info --data cora
   graphweft info --graph rmat:14:16 --partition --plot graph.svg";
 
+pub(crate) const MAN: &str = "\
+Examples:
+  graphweft man ~/.local/share/man/man1
+  man graphweft-train";
+
 pub(crate) const PARTITION: &str = "\
 Examples:
   graphweft partition --data arxiv -p 4
@@ -62,7 +80,7 @@ pub(crate) const PLAN: &str = "\
 Examples:
   graphweft plan --data products --ranks 4
   graphweft plan --data products --ranks 8 --profile h200x8 --plot plan.svg
-  graphweft plan --probe --ranks 4               measure this machine, again
+  graphweft plan --calibrate --ranks 4               measure this machine, again
   graphweft plan --simulate nodes=1e8,edges=3e9,features=128,classes=172 \\
       --ranks 16 --profile 64-cpu-25g
 
@@ -84,3 +102,13 @@ Examples:
 
 Flags and settings take the place of what the file says. A flag is a short form
 of a setting, as --lr of train.lr: to give both is an error.";
+
+pub(crate) const REPORT: &str = "\
+Examples:
+  graphweft report runs/cora-gcn                   writes report.html
+  graphweft report runs/a runs/b -o compare.html   side by side";
+
+pub(crate) const RUNS: &str = "\
+Examples:
+  graphweft runs
+  graphweft runs studies --sort test";

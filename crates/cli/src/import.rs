@@ -2,22 +2,15 @@
 
 mod arrays;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::ValueEnum;
-use graphweft_graph::build::{EdgeRules, Scratch};
-use graphweft_graph::dataset::DatasetWriter;
-use graphweft_graph::read::{self, Context, Directory, Imported, Input, Summary, edge_list};
-use graphweft_graph::{Error, Result};
-use serde_json::json;
+use graphweft::{Format as Known, Import, Imported};
 
-use crate::doctor::machine;
 use crate::size;
 use crate::source::Loops;
 use crate::ui::{Ui, count};
-
-/// Where the machine does not say how much memory it has.
-const FALLBACK_MEMORY: u64 = 1 << 30;
 
 /// Formats that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,8 +61,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
 
-    /// heterophilous, gnn-benchmark: keep the edges as they are listed. Without this they are symmetrised, as for the scores
-    /// that are published for these graphs
+    /// heterophilous, gnn-benchmark: keep the edges as they are listed. Without this they are symmetrised, as for the
+    /// scores that are published for these graphs
     #[arg(long, conflicts_with = "symmetrise")]
     directed: bool,
 
@@ -119,155 +112,86 @@ struct Common {
 
 /// Reads, sorts, writes, reports.
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    if let Some(Own::Arrays(own)) = &args.own {
-        let given = own.given()?;
-        let note = |summary: &mut Summary| {
-            if !summary.meta.symmetric {
-                let note = "some edges go one way only; where they mean both, import with --symmetrise";
-                summary.notes.push(note.into());
-            }
-        };
-        return write(&own.common, &own.output, ui, |cx| read::arrays::read(&given, cx), note);
-    }
-    let (Some(format), Some(path), Some(output)) = (args.format, &args.path, &args.output) else {
-        anyhow::bail!("the format, PATH and DIR are needed");
-    };
-    check_flags(format, args)?;
-    // The input first: a wrong path should leave no trace, not even the parents of DIR.
-    let source = Source::open(format, path)?;
-    let undirected = matches!(format, Format::Heterophilous | Format::GnnBenchmark) && !args.directed;
-    let common =
-        Common { symmetrise: args.common.symmetrise || undirected, name: args.common.name.clone(), ..args.common };
-    let note = |summary: &mut Summary| {
-        if undirected && !args.common.symmetrise && summary.meta.num_edges as u64 != summary.edges_read {
-            summary
-                .notes
-                .push("symmetrised, as for published scores; --directed keeps the edges as they are listed".into());
+    let (import, output, common) = match &args.own {
+        Some(Own::Arrays(own)) => (Import::arrays(own.files()), &own.output, &own.common),
+        None => {
+            let (Some(format), Some(path), Some(output)) = (args.format, &args.path, &args.output) else {
+                anyhow::bail!("the format, PATH and DIR are needed");
+            };
+            (args.of_format(Import::new(format.into(), path)), output, &args.common)
         }
     };
-    write(&common, output, ui, |cx| source.read(args, cx), note)
-}
-
-/// Makes the folder from what `read` returns; `note` may add to what is said about it.
-fn write(
-    common: &Common,
-    output: &Path,
-    ui: &Ui,
-    read: impl FnOnce(&Context<'_>) -> Result<Imported>,
-    note: impl FnOnce(&mut Summary),
-) -> anyhow::Result<()> {
-    let name = match &common.name {
-        Some(name) => name.clone(),
-        None => folder_name(output),
-    };
-    let writer = DatasetWriter::create(output)?;
-    let scratch = Scratch::new(writer.path(""));
-    let memory = common.memory.unwrap_or_else(|| machine::memory_bytes().map_or(FALLBACK_MEMORY, |b| b / 4));
-    let rules = EdgeRules {
-        symmetrise: common.symmetrise,
-        merge_parallel: common.merge_parallel,
-        self_loops: common.self_loops.into(),
-        memory: usize::try_from(memory)?,
-    };
-    let cx = Context { rules, scratch: &scratch, progress: ui };
-    let mut summary = read(&cx)?.write(&name, writer, &cx)?;
-    note(&mut summary);
-    for note in &summary.notes {
+    let made = common.apply(import).observer(Arc::new(ui.clone())).write(output)?;
+    for note in &made.notes {
         ui.note(&format!("note: {note}"));
     }
-    report(output, &summary, ui)
+    ui.result(&made.to_json(), || text(&made))
 }
 
-fn check_flags(format: Format, args: &Args) -> Result<()> {
-    let given = [
-        ("--ids", args.ids.is_some()),
-        ("--num-nodes", args.num_nodes.is_some()),
-        ("--edge-features", args.edge_features),
-    ];
-    if args.directed && !matches!(format, Format::Heterophilous | Format::GnnBenchmark) {
-        let what = "--directed is for heterophilous and gnn-benchmark: other formats are only symmetrised if asked to";
-        return Err(Error::request(what, "leave --directed out"));
-    }
-    match given.iter().find(|(_, given)| *given) {
-        Some((flag, _)) if format != Format::EdgeList => {
-            let what = format!("{flag} is for edge lists: this format says by itself what its ids and columns mean");
-            Err(Error::request(what, format!("leave {flag} out")))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn folder_name(path: &Path) -> String {
-    path.file_name().map_or_else(|| "graph".to_string(), |n| n.to_string_lossy().into_owned())
-}
-
-/// What is read, known to exist.
-enum Source {
-    File(Format, Input),
-    Folder(Directory),
-}
-
-impl Source {
-    fn open(format: Format, path: &Path) -> Result<Self> {
+impl From<Format> for Known {
+    fn from(format: Format) -> Self {
         match format {
-            Format::Ogb => Directory::open(path).map(Self::Folder),
-            _ => Input::file(path).map(|input| Self::File(format, input)),
-        }
-    }
-
-    fn read(&self, args: &Args, cx: &Context<'_>) -> Result<Imported> {
-        match self {
-            Self::Folder(folder) => read::ogb::read(folder, cx),
-            Self::File(Format::Heterophilous, input) => read::heterophilous::read(input, cx),
-            Self::File(Format::GnnBenchmark, input) => read::gnn_benchmark::read(input, cx),
-            Self::File(Format::MatrixMarket, input) => read::matrix_market::read(input, cx),
-            Self::File(Format::Metis, input) => read::metis::read(input, cx),
-            Self::File(Format::EdgeList | Format::Ogb, input) => {
-                let ids = match args.ids.unwrap_or_default() {
-                    Ids::Keep => edge_list::Ids::Keep,
-                    Ids::Relabel => edge_list::Ids::Relabel,
-                };
-                let options = edge_list::Options {
-                    ids,
-                    num_nodes: args.num_nodes,
-                    edge_features: args.edge_features,
-                    ..Default::default()
-                };
-                edge_list::read(input, &options, cx)
-            }
+            Format::Heterophilous => Self::Heterophilous,
+            Format::GnnBenchmark => Self::GnnBenchmark,
+            Format::Ogb => Self::Ogb,
+            Format::EdgeList => Self::EdgeList,
+            Format::MatrixMarket => Self::MatrixMarket,
+            Format::Metis => Self::Metis,
         }
     }
 }
 
-fn report(output: &Path, summary: &Summary, ui: &Ui) -> anyhow::Result<()> {
-    let meta = &summary.meta;
-    let json = json!({
-        "name": meta.name,
-        "path": output,
-        "nodes": meta.num_nodes,
-        "edges": meta.num_edges,
-        "edges_read": summary.edges_read,
-        "features": meta.num_features,
-        "classes": meta.num_classes,
-        "symmetric": meta.symmetric,
-        "splits": summary.splits,
-        "notes": summary.notes,
-    });
-    ui.result(&json, || {
-        let splits = match &summary.splits[..] {
-            [] => "none".to_string(),
-            names => names.join(", "),
+impl Args {
+    /// Adds what only some formats have.
+    fn of_format(&self, mut import: Import) -> Import {
+        import = match self.ids {
+            None => import,
+            Some(Ids::Keep) => import.keep_ids(),
+            Some(Ids::Relabel) => import.relabel_ids(),
         };
-        let lines = [
-            ("name", meta.name.clone()),
-            ("folder", output.display().to_string()),
-            ("nodes", count(meta.num_nodes as u64)),
-            ("edges", format!("{} ({} read)", count(meta.num_edges as u64), count(summary.edges_read))),
-            ("symmetric", if meta.symmetric { "yes" } else { "no" }.to_string()),
-            ("features", count(meta.num_features as u64)),
-            ("classes", count(meta.num_classes as u64)),
-            ("splits", splits),
-        ];
-        lines.iter().map(|(key, value)| format!("{key:10} {value}\n")).collect()
-    })
+        if let Some(nodes) = self.num_nodes {
+            import = import.num_nodes(nodes);
+        }
+        if self.edge_features {
+            import = import.edge_features();
+        }
+        if self.directed { import.directed() } else { import }
+    }
+}
+
+impl Common {
+    /// Adds what all formats have.
+    fn apply(&self, mut import: Import) -> Import {
+        if let Some(name) = &self.name {
+            import = import.name(name);
+        }
+        if self.symmetrise {
+            import = import.symmetrise();
+        }
+        if self.merge_parallel {
+            import = import.merge_parallel();
+        }
+        if let Some(memory) = self.memory {
+            import = import.memory(memory);
+        }
+        import.self_loops(self.self_loops.into())
+    }
+}
+
+fn text(made: &Imported) -> String {
+    let splits = match &made.splits[..] {
+        [] => "none".to_string(),
+        names => names.join(", "),
+    };
+    let lines = [
+        ("name", made.name.clone()),
+        ("folder", made.path.display().to_string()),
+        ("nodes", count(made.nodes as u64)),
+        ("edges", format!("{} ({} read)", count(made.edges as u64), count(made.edges_read))),
+        ("symmetric", if made.symmetric { "yes" } else { "no" }.to_string()),
+        ("features", count(made.features as u64)),
+        ("classes", count(made.classes as u64)),
+        ("splits", splits),
+    ];
+    lines.iter().map(|(key, value)| format!("{key:10} {value}\n")).collect()
 }

@@ -3,6 +3,8 @@
 //! One file per verb. Results go to stdout (a table, or one line of JSON with `--json`), everything else to stderr.
 
 mod bench;
+mod completions;
+mod config;
 mod device;
 mod doctor;
 mod eval;
@@ -11,23 +13,23 @@ mod generate;
 mod help;
 mod import;
 mod info;
-mod memory;
+mod man;
 mod partition;
 mod plan;
-mod plot;
 mod predict;
 mod ranks;
+mod report;
+mod runs;
 mod shortcuts;
 mod size;
 mod source;
 mod train;
 mod ui;
-mod version;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use graphweft_train::Stop;
+use graphweft::{Stop, VERSION};
 
 use crate::ui::Ui;
 
@@ -36,7 +38,7 @@ const MOST_THREADS: i64 = 1024;
 
 /// Trains graph transformers and graph neural networks on graphs too large for one device.
 #[derive(Parser)]
-#[command(version = version::VERSION, about, max_term_width = 80, after_help = help::PROGRAM)]
+#[command(name = "graphweft", version = VERSION, about, max_term_width = 80, after_help = help::PROGRAM)]
 struct Cli {
     #[command(flatten)]
     output: ui::Output,
@@ -54,6 +56,12 @@ enum Verb {
     /// Time one operation
     #[command(after_help = help::BENCH)]
     Bench(bench::Args),
+    /// Print completions for a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions(completions::Args),
+    /// Say what settings there are, what they can be and what they mean
+    #[command(after_help = help::CONFIG)]
+    Config(config::Args),
     /// Say what this build and this machine can do
     #[command(after_help = help::DOCTOR)]
     Doctor(doctor::Args),
@@ -69,6 +77,9 @@ enum Verb {
     /// Describe a graph in numbers
     #[command(after_help = help::INFO)]
     Info(info::Args),
+    /// Write manual pages, one for every verb
+    #[command(after_help = help::MAN)]
+    Man(man::Args),
     /// Divide a graph into parts and say what that costs
     #[command(after_help = help::PARTITION)]
     Partition(partition::Args),
@@ -78,6 +89,12 @@ enum Verb {
     /// Write a trained model's logits for every node
     #[command(after_help = help::PREDICT)]
     Predict(predict::Args),
+    /// Make a page that shows a run, or several beside each other
+    #[command(after_help = help::REPORT)]
+    Report(report::Args),
+    /// List runs: dataset, model, score, time, state
+    #[command(after_help = help::RUNS)]
+    Runs(runs::Args),
     /// Train a model; without arguments, a graph transformer on a generated graph
     #[command(after_help = help::TRAIN)]
     Train(train::Args),
@@ -86,7 +103,7 @@ enum Verb {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let arguments: Vec<_> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
-    let command = format!("graphweft {}: {}", version::VERSION, arguments.join(" "));
+    let command = format!("graphweft {}: {}", VERSION, arguments.join(" "));
     let ui = match Ui::new(&cli.output, &command) {
         Ok(ui) => ui,
         Err((ui, error)) => return exit::report(&error, &ui),
@@ -104,14 +121,19 @@ fn run(cli: &Cli, ui: &Ui) -> anyhow::Result<()> {
     }
     match &cli.verb {
         Verb::Bench(args) => bench::run(args, ui),
+        Verb::Completions(args) => completions::run(args),
+        Verb::Config(args) => config::run(args, ui),
         Verb::Doctor(args) => doctor::run(args, ui),
         Verb::Eval(args) => eval::run(args, ui),
         Verb::Generate(args) => generate::run(args, ui),
         Verb::Import(args) => import::run(args, ui),
         Verb::Info(args) => info::run(args, ui),
+        Verb::Man(args) => man::run(args, ui),
         Verb::Partition(args) => partition::run(args, ui),
         Verb::Plan(args) => plan::run(args, ui),
         Verb::Predict(args) => predict::run(args, ui),
-        Verb::Train(args) => train::run(args, stop, ui),
+        Verb::Report(args) => report::run(args, ui),
+        Verb::Runs(args) => runs::run(args, ui),
+        Verb::Train(args) => train::run(args, &stop, ui),
     }
 }

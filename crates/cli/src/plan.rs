@@ -1,32 +1,19 @@
 //! `graphweft plan`: what every way to spread a training run would take, which one is best, and why.
 
-mod figure;
-mod probe;
 mod shown;
-mod simulate;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use graphweft_graph::Error;
-use graphweft_graph::partition::Existing;
-use graphweft_graph::progress::Progress;
-use graphweft_parallel::Strategy;
-use graphweft_plan::Profile;
-use graphweft_plan::simulate::Description;
-use graphweft_train::config::{self, Config, Draft};
-use graphweft_train::data::Data;
-use graphweft_train::planner::{self, Care, Heard, Planned, Planner};
-use graphweft_train::world::World;
+use graphweft::units::{parse_bytes, within};
+use graphweft::{Calibration, Description, Error, Existing, Page};
 
 use crate::device::Choice;
-use crate::plot;
-use crate::ranks::{self, Spread};
-use crate::shortcuts::{MODELS, Shortcuts};
-use crate::train::{Origin, draft};
-use crate::ui::{Ui, count, counted};
-use probe::Target;
-use shown::{Columns, Shown};
+use crate::ranks::Spread;
+use crate::shortcuts::{Flags, Shortcuts, models};
+use crate::train::{Origin, described};
+use crate::ui::{self, Ui, bytes, counted};
+use shown::Shown;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -40,18 +27,18 @@ pub(crate) struct Args {
     #[command(flatten)]
     ranks: Spread,
 
-    #[arg(long, value_name = "NAME", help = MODELS)]
+    #[arg(long, value_name = "NAME", help = models())]
     model: Option<String>,
 
     #[command(flatten)]
     shortcuts: Shortcuts,
 
     /// Bytes that a rank may use, with --strategy isolated, e.g. 8GiB: decides the number of chunks
-    #[arg(long, value_name = "SIZE", value_parser = config::bytes, conflicts_with = "simulate")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "simulate")]
     memory: Option<u64>,
 
-    /// Machine to plan for: a shipped profile, such as h200x8, or a file [default: this one, timed for a moment, or as --probe
-    /// measured it]
+    /// Machine to plan for: a shipped profile, such as h200x8, or a file [default: this one, timed for a moment, or as
+    /// --calibrate measured it]
     #[arg(long, alias = "hardware", value_name = "NAME|FILE")]
     profile: Option<String>,
 
@@ -73,26 +60,30 @@ pub(crate) struct Args {
     simulate: Option<Description>,
 
     /// Also draw, for --simulate, the time of an epoch on 1, 2, 4, … ranks as SVG
-    #[arg(long, value_name = "FILE.svg", value_parser = plot::path(), requires = "simulate")]
+    #[arg(long, value_name = "FILE.svg", value_parser = ui::svg(), requires = "simulate")]
     scaling: Option<PathBuf>,
 
     /// Also draw all candidates as SVG
-    #[arg(long, value_name = "FILE.svg", value_parser = plot::path())]
+    #[arg(long, value_name = "FILE.svg", value_parser = ui::svg())]
     plot: Option<PathBuf>,
+
+    /// Also write a page to look at
+    #[arg(long, value_name = "FILE.html", conflicts_with = "calibrate")]
+    report: Option<PathBuf>,
 
     /// Only measure this machine, which takes up to a minute, for the plans that follow on as many ranks
     #[arg(
         long,
         conflicts_with_all = ["data", "graph", "features", "classes", "simulate", "plot", "profile", "model", "memory"]
     )]
-    probe: bool,
+    calibrate: bool,
 
-    /// Also write what --probe measured, as a profile
-    #[arg(short, long, value_name = "FILE", requires = "probe")]
+    /// Also write what --calibrate measured, as a profile
+    #[arg(short, long, value_name = "FILE", requires = "calibrate")]
     output: Option<PathBuf>,
 
     /// Replace a profile that is there already
-    #[arg(long, requires = "probe")]
+    #[arg(long, requires = "calibrate")]
     replace: bool,
 
     #[command(flatten)]
@@ -101,61 +92,49 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     // What clap cannot be told: a flag that needs another is let through where that one conflicts with a third.
-    if !args.probe && (args.output.is_some() || args.replace) {
-        let remedy = "leave it out (`--json > FILE` keeps a plan), or measure with --probe alone";
-        return Err(Error::request("-o and --replace are for the profile that --probe writes", remedy).into());
+    if !args.calibrate && (args.output.is_some() || args.replace) {
+        let remedy = "leave it out (`--json > FILE` keeps a plan), or measure with --calibrate alone";
+        return Err(Error::request("-o and --replace are for the profile that --calibrate writes", remedy).into());
     }
     if args.scaling.is_some() && args.simulate.is_none() {
         return Err(Error::request("--scaling is drawn for --simulate", "add --simulate, or leave it out").into());
     }
-    let mut flags = Draft::default();
-    args.ranks.set(&mut flags)?;
-    args.shortcuts.set(&mut flags)?;
-    if let Some(profile) = &args.profile {
-        flags.set("parallel", "profile", profile.as_str())?;
+    let mut flags = Flags::default();
+    args.ranks.set(&mut flags);
+    args.shortcuts.set(&mut flags);
+    flags.set("parallel.profile", args.profile.as_deref());
+    flags.set("isolated.memory", args.memory);
+    flags.set("model.name", args.model.as_deref());
+    let run = described(&args.settings, &args.origin, flags, None)?.assume(args.features, args.classes);
+    let run = run.device(args.device.device()).observer(Arc::new(ui.clone()));
+    if args.calibrate {
+        let existing = if args.replace { Existing::Replace } else { Existing::Keep };
+        let measured = run.calibrate(args.output.as_deref(), existing)?;
+        return ui.result(&measured.to_json(), || calibrated(&measured));
     }
-    if let Some(memory) = args.memory {
-        flags.set("isolated", "memory", i64::try_from(memory)?)?;
+    let plan = match &args.simulate {
+        Some(graph) => run.simulate(graph, args.scaling.as_deref())?,
+        None => run.plan()?,
+    };
+    if let Some(path) = &args.plot {
+        plan.plot(path)?;
     }
-    let config = draft(&args.settings, &args.origin, args.model.as_deref(), &flags)?.finish()?;
-    let place = (args.device.place_of(&config.parallel, ui), config.compute.precision.into());
-    let existing = if args.replace { Existing::Replace } else { Existing::Keep };
-    let target = args.output.as_deref().map(|file| Target::open(file, existing)).transpose()?;
-    ranks::enter(&config.parallel, config.parallel.ranks, place, ui, |world, ui| match &args.simulate {
-        _ if args.probe => probe::run(&world, config.parallel.probe_rounds, target, ui),
-        Some(graph) => simulate::run(args, &config, graph, &world, ui),
-        None => plan(args, &config, &world, ui),
-    })
+    if let Some(path) = &args.report {
+        Page::of_plan(&plan).write(path)?;
+    }
+    ui.result(&plan.to_json(), || Shown(&plan).text())
 }
 
-fn plan(args: &Args, config: &Config, world: &World, ui: &Ui) -> anyhow::Result<()> {
-    let progress: Arc<dyn Progress> = Arc::new(ui.clone());
-    let data = Data::open_unread(&config.data, &config.encoding, (args.features, args.classes), ui)?;
-    let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
-    let ranks = world.ranks();
-    let seconds = |rough: &Profile| planner::run_seconds(config, ranks, (&data, &graph), rough);
-    let tell = |line: &str| ui.note(line);
-    let heard = Heard { progress: &progress, tell: &tell };
-    let Some(profile) = planner::profile(config, world, world.leads(), Care::ForRun(&seconds), heard)? else {
-        return Ok(());
-    };
-    let planner = Planner { config, ranks, data: &data, graph: &graph, profile: &profile };
-    let Planned { plan, found, memory } = planner.plan(ui)?;
-    // To compare with; what cannot be rehearsed so is not shown.
-    let one_rank = if ranks > 1 { planner.on_one_rank().ok() } else { None };
-    let (nodes, edges) = (data.graph.num_dst() as u64, data.graph.num_edges() as u64);
-    let chunks = plan.partition.filter(|_| plan.strategy == Strategy::Isolated).map(|division| division.parts);
-    let in_chunks = chunks.map_or(String::new(), |chunks| format!(" in {}", counted(chunks, "chunk")));
-    let name = config.model_name();
-    let title = format!("{name} on {}: {} nodes, {} edges{in_chunks}", data.name, count(nodes), count(edges));
-    let features = Some(Columns::of(args, &data));
-    let shown = Shown { found: &found, title, features, one_rank, config, ranks, memory, profile: &profile };
-    if let Some(path) = &args.plot {
-        figure::write(path, &shown)?;
-    }
-    let mut json = shown.json(&data.name);
-    if let Some(chunks) = chunks {
-        json["chunks"] = chunks.into();
-    }
-    ui.result(&json, || shown.text())
+fn calibrated(measured: &Calibration) -> String {
+    let Calibration { latency, bandwidth, .. } = measured;
+    let between = format!("{:.1} µs and {:.2} GB/s between ranks", latency * 1e6, bandwidth / 1e9);
+    let memory = bytes(measured.memory.unwrap_or(0.0) as u64);
+    let written = measured.file.as_ref().map_or(String::new(), |file| format!("\nwritten to {}", file.display()));
+    format!(
+        "{}\n{} kernels, {between}, {memory} per rank\nplans for {} here are made with this; times {}{written}",
+        measured.about,
+        measured.kernels,
+        counted(measured.ranks, "rank"),
+        within(measured.error),
+    )
 }

@@ -1,23 +1,21 @@
 //! `graphweft predict`: what a trained model says of every node of a dataset.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use graphweft_train::data::Data;
-use graphweft_train::inference::Trained;
-use graphweft_train::predictions::{Format, Output, What};
-use graphweft_train::world::World;
-use serde_json::json;
+use graphweft::PredictionFile;
 
 use crate::device::Choice;
-use crate::ranks::{self, Ranks};
+use crate::eval::opened;
+use crate::ranks::Ranks;
 use crate::train::Origin;
 use crate::ui::{self, Ui};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A run directory (the best epoch; of several seeds the mean of their probabilities), a checkpoint, or a safetensors file
+    /// A run directory (the best epoch; of several seeds the mean of their probabilities), a checkpoint, or a
+    /// safetensors file
     model: PathBuf,
 
     /// Configuration, for a safetensors file without config.toml beside it
@@ -31,7 +29,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// What to write of each node [default: logits; of several seeds probabilities]
+    /// What to write of each node [default: logits; of several seeds probabilities; of regression values]
     #[arg(long)]
     what: Option<Wanted>,
 
@@ -54,6 +52,8 @@ enum Wanted {
     Probabilities,
     /// The most probable class, or 0 or 1 for each label
     Labels,
+    /// The numbers that regression predicts
+    Values,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -63,60 +63,35 @@ enum Written {
 }
 
 impl Args {
-    /// What is to be written of this many models.
-    fn output(&self, models: usize) -> Output {
-        let what = match self.what {
-            Some(Wanted::Logits) => What::Logits,
-            Some(Wanted::Probabilities) => What::Probabilities,
-            Some(Wanted::Labels) => What::Labels,
-            None if models > 1 => What::Probabilities,
-            None => What::Logits,
+    /// What is to be written.
+    fn file(&self) -> PredictionFile {
+        let usual = if matches!(self.format, Some(Written::Csv)) { "predictions.csv" } else { "predictions.npy" };
+        let file = PredictionFile::new(self.output.clone().unwrap_or_else(|| usual.into()));
+        let file = match self.what {
+            None => file,
+            Some(Wanted::Logits) => file.logits(),
+            Some(Wanted::Probabilities) => file.probabilities(),
+            Some(Wanted::Labels) => file.labels(),
+            Some(Wanted::Values) => file.values(),
         };
-        let is_csv = |path: &PathBuf| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
-        let format = match self.format {
-            Some(Written::Npy) => Format::Npy,
-            Some(Written::Csv) => Format::Csv,
-            None if self.output.as_ref().is_some_and(is_csv) => Format::Csv,
-            None => Format::Npy,
-        };
-        let usual = if format == Format::Csv { "predictions.csv" } else { "predictions.npy" };
-        Output { path: self.output.clone().unwrap_or_else(|| usual.into()), what, format }
+        match self.format {
+            None => file,
+            Some(Written::Npy) => file.npy(),
+            Some(Written::Csv) => file.csv(),
+        }
     }
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let mut all = Trained::open_all(&args.model, args.config.as_deref())?;
-    for trained in &mut all {
-        args.origin.apply(&mut trained.config);
-        args.ranks.apply(&mut trained.config.parallel)?;
-    }
-    let Some(first) = all.first() else { return Ok(()) };
-    let config = first.config.parallel.clone();
-    let place = (args.device.place_of(&config, ui), first.config.compute.precision.into());
-    let output = args.output(all.len());
-    ranks::enter(&config, None, place, ui, |world, ui| {
-        let all: Vec<Arc<Trained>> = all.into_iter().map(Arc::new).collect();
-        predict(&all, &args.model, &output, &world, ui)
-    })
-}
-
-fn predict(all: &[Arc<Trained>], from: &Path, output: &Output, world: &World, ui: &Ui) -> anyhow::Result<()> {
-    let Some(first) = all.first() else { return Ok(()) };
-    let data = Arc::new(Data::open(&first.config.data, &first.config.encoding, ui)?);
-    let Some(cols) = Trained::write_together(all, world, &data, ui, output)? else { return Ok(()) };
-    let nodes = data.graph.num_dst();
-    let source = if all.len() > 1 { from } else { &first.source };
-    let json = json!({
-        "nodes": nodes, "classes": cols, "path": output.path, "what": output.what.name(), "graph": data.name,
-        "source": source, "seeds": all.len(),
-    });
-    ui.result(&json, || {
-        let (nodes, path, what) = (ui::count(nodes as u64), output.path.display(), output.what.name());
-        let seeds = if all.len() > 1 {
-            format!(", from the mean probabilities of {} seeds,", all.len())
-        } else {
-            String::new()
+    let model = opened(&args.model, args.config.as_ref(), &args.origin)?;
+    let model = args.ranks.apply(model).device(args.device.device()).observer(Arc::new(ui.clone()));
+    let made = model.write_predictions(&args.file())?;
+    ui.result(&made.to_json(), || {
+        let (nodes, path, what, cols) = (ui::count(made.nodes as u64), made.path.display(), made.what, made.classes);
+        let seeds = match made.seeds {
+            1 => String::new(),
+            seeds => format!(", from the mean {} of {seeds} seeds,", made.averaged),
         };
-        format!("{what} of {nodes} nodes and {cols} classes of {}{seeds} written to {path}", data.name)
+        format!("{what} of {nodes} nodes and {cols} {} of {}{seeds} written to {path}", made.noun, made.graph)
     })
 }

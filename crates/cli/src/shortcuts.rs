@@ -1,10 +1,15 @@
 //! Short forms of the settings that are changed most, for the verbs that train or plan to.
 
-use graphweft_train::config::Draft;
+use graphweft::Setting;
 
-/// All models.
-pub(crate) const MODELS: &str =
-    "Model: gt, exphormer, gps, sgformer, polynormer, gcn, sage, gat, gatv2, gin, gcnii or mlp";
+/// All models, for a help text.
+pub(crate) fn models() -> String {
+    let names = graphweft::models();
+    match names.split_last() {
+        Some((last, others)) => format!("Model: {} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
 
 #[derive(clap::Args)]
 pub(crate) struct Shortcuts {
@@ -30,21 +35,33 @@ pub(crate) struct Shortcuts {
 }
 
 impl Shortcuts {
-    /// Adds what was given to a configuration in the making.
-    pub(crate) fn set(&self, draft: &mut Draft) -> anyhow::Result<()> {
-        let &Self { epochs, lr, hidden, layers, dropout } = self;
-        for (section, key, value) in
-            [("train", "epochs", epochs), ("model", "hidden", hidden), ("model", "layers", layers)]
-        {
-            if let Some(value) = value {
-                draft.set(section, key, i64::from(value))?;
-            }
-        }
-        for (key, value) in [("lr", lr), ("dropout", dropout)] {
-            if let Some(value) = value {
-                draft.set("train", key, value)?;
-            }
-        }
-        Ok(())
+    /// Adds what was given to the settings.
+    pub(crate) fn set(&self, flags: &mut Flags) {
+        flags.set("train.epochs", self.epochs);
+        flags.set("model.hidden", self.hidden);
+        flags.set("model.layers", self.layers);
+        flags.set("train.lr", self.lr);
+        flags.set("train.dropout", self.dropout);
+    }
+}
+
+/// Settings that flags are short forms of.
+#[derive(Default)]
+pub(crate) struct Flags(Vec<(&'static str, Setting)>);
+
+impl Flags {
+    /// Adds a flag, if it was given.
+    pub(crate) fn set(&mut self, key: &'static str, value: Option<impl Into<Setting>>) {
+        self.0.extend(value.map(|value| (key, value.into())));
+    }
+
+    /// Whether a flag says this setting.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|(name, _)| *name == key)
+    }
+
+    /// All of them.
+    pub(crate) fn into_all(self) -> Vec<(&'static str, Setting)> {
+        self.0
     }
 }

@@ -7,12 +7,12 @@ pub(crate) mod width;
 use std::io::{self, IsTerminal, Write as _};
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
-use graphweft_tensor::{Tag, Usage};
 use indicatif::MultiProgress;
 use serde_json::Value;
 
-pub(crate) use graphweft_plan::explain::{bytes, counted};
+pub(crate) use graphweft::units::{bytes, count, counted};
 pub(crate) use progress::Live;
 
 use log::Log;
@@ -40,8 +40,6 @@ pub(crate) struct Ui {
     json: bool,
     terminal: bool,
     quiet: bool,
-    /// For the processes of a run that leave the talking to another.
-    silent: bool,
     log: Option<Log>,
     /// All bars that are shown, so that notes are written above them.
     bars: MultiProgress,
@@ -55,7 +53,7 @@ impl Ui {
     pub(crate) fn new(output: &Output, command: &str) -> Result<Self, (Self, anyhow::Error)> {
         let &Output { json, quiet, .. } = output;
         let terminal = io::stderr().is_terminal();
-        let mut ui = Self { json, terminal, quiet, silent: false, log: None, bars: MultiProgress::new() };
+        let mut ui = Self { json, terminal, quiet, log: None, bars: MultiProgress::new() };
         match output.log.as_deref().map(|path| Log::open(path, command)).transpose() {
             Ok(log) => ui.log = log,
             Err(e) => return Err((ui, e.into())),
@@ -63,16 +61,8 @@ impl Ui {
         Ok(ui)
     }
 
-    /// One that says nothing but errors, unless this process speaks for all.
-    pub(crate) fn of_rank(&self, leads: bool) -> Self {
-        Self { silent: !leads, ..self.clone() }
-    }
-
     /// Prints the verb's result: `json` as one line, or what `text` makes for people.
     pub(crate) fn result(&self, json: &Value, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-        if self.silent {
-            return Ok(());
-        }
         let mut out = io::stdout().lock();
         if self.json {
             writeln!(out, "{json}")?;
@@ -84,11 +74,7 @@ impl Ui {
 
     /// One line for people, on stderr.
     pub(crate) fn note(&self, line: &str) {
-        match (self.silent, self.quiet) {
-            (true, _) => {}
-            (_, true) => self.record(line),
-            (_, false) => self.say(line),
-        }
+        if self.quiet { self.record(line) } else { self.say(line) }
     }
 
     /// What went wrong: always said.
@@ -97,7 +83,7 @@ impl Ui {
     }
 
     fn shows_bars(&self) -> bool {
-        self.terminal && !self.quiet && !self.silent
+        self.terminal && !self.quiet
     }
 
     /// A line for the log alone.
@@ -116,7 +102,8 @@ impl Ui {
     }
 }
 
-/// A table without frames; columns of numbers are aligned right. Where it is too wide, the last column is broken between words.
+/// A table without frames; columns of numbers are aligned right. Where it is too wide, the last column is broken
+/// between words.
 pub(crate) fn table<const C: usize>(header: [&str; C], rows: impl IntoIterator<Item = [String; C]>) -> Table {
     table_of(&header, &rows.into_iter().map(Vec::from).collect::<Vec<_>>())
 }
@@ -142,38 +129,10 @@ pub(crate) fn table_of(header: &[&str], rows: &[Vec<String>]) -> Table {
     table
 }
 
-/// A score in per cent, or a dash where no label is known.
-pub(crate) fn score(x: f64) -> String {
-    if x.is_nan() { "–".into() } else { format!("{x:.2}") }
-}
-
-/// A count with thin groups of three: 1 234 567.
-pub(crate) fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (k, c) in digits.chars().enumerate() {
-        if k > 0 && (digits.len() - k).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(c);
-    }
-    out
-}
-
-/// Memory by purpose, as JSON.
-pub(crate) fn usage(u: Usage) -> Value {
-    Tag::ALL.into_iter().map(|tag| (tag.name().to_string(), u.of(tag).into())).collect::<serde_json::Map<_, _>>().into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_for_people() {
-        assert_eq!(count(1_234_567), "1 234 567");
-        assert_eq!(count(42), "42");
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(5 << 29), "2.5 GiB");
-    }
+/// Parses the path of a picture, which is SVG whatever it is called.
+pub(crate) fn svg() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path.extension() {
+        Some(ending) if ending.eq_ignore_ascii_case("svg") => Ok(path),
+        _ => Err("pictures are SVG: name a file that ends in .svg"),
+    })
 }

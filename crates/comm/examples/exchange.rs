@@ -22,8 +22,8 @@ fn main() -> Result<()> {
         #[cfg(feature = "mpi")]
         Some(_) => graphweft_comm::mpi::run(graphweft_comm::mpi::Options { threads: 1, deadline: DEADLINE }, measure),
         #[cfg(not(feature = "mpi"))]
-        Some(Launcher { name, .. }) => {
-            let problem = format!("started by {name}, but built without MPI; build with --features mpi");
+        Some(Launcher { starter, .. }) => {
+            let problem = format!("started by {starter}, but built without MPI; build with --features mpi");
             Err(Error::Argument { op: "example", problem })
         }
     }

@@ -11,17 +11,19 @@ const BLOCK: usize = 512;
 /// Elements that one thread takes at a time: fewer are not worth waking another.
 const SHARE: usize = 1 << 16;
 
-/// Leaves the sum of `pieces`, added in their order, in `to`, which may be one of them. bf16 is added in f32 and rounded once.
+/// Leaves the sum of `pieces`, added in their order, in `to`, which may be one of them. bf16 is added in f32 and
+/// rounded once.
 ///
 /// # Safety
-/// All views are valid host memory of the length and type of `to`, which is for writing and does not overlap others in part.
+/// All views are valid host memory of the length and type of `to`, which is for writing and does not overlap others in
+/// part.
 pub(crate) unsafe fn add_up(to: View, pieces: &[View]) {
     // SAFETY: as promised by the caller.
     unsafe {
         match to.dtype {
             Type::F32 => shares::<f32, f32>(to, pieces, |x| x, |x| x),
             Type::F64 => shares::<f64, f64>(to, pieces, |x| x, |x| x),
-            Type::Bf16 => shares::<bf16, f32>(to, pieces, bf16::to_f32, bf16::from_f32),
+            Type::BF16 => shares::<bf16, f32>(to, pieces, bf16::to_f32, bf16::from_f32),
             Type::Bytes => {}
         }
     }
@@ -82,8 +84,8 @@ mod tests {
             bytes.extend(one(x));
         }
         let mut sum = [0u8; 3];
-        let all = View::host_mut(&mut bytes, Type::Bf16);
-        let to = View::host_mut(&mut sum, Type::Bf16).part(1, 2);
+        let all = View::host_mut(&mut bytes, Type::BF16);
+        let to = View::host_mut(&mut sum, Type::BF16).part(1, 2);
         let pieces: Vec<View> = (0..3).map(|k| all.part(1 + 2 * k, 2)).collect();
         // SAFETY: inside the arrays above.
         unsafe { add_up(to, &pieces) };

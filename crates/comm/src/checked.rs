@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::communicator::{Communicator, Label, Message, Pending, Traffic};
+use crate::communicator::{Communicator, Label, Message, Pending, Traffic, of_inner};
 use crate::error::{Error, Result};
 use crate::view::{Type, View};
 
@@ -14,11 +14,13 @@ const NAME: usize = 40;
 /// All its bytes.
 const NOTE: usize = NUMBERS * 8 + NAME;
 
-/// Checks that all ranks of a group make the same calls in the same order, and that each expects what the others send. Before
-/// every exchange each rank writes to every other which call this is and what it sends and expects; what differs is reported as
+/// Checks that all ranks of a group make the same calls in the same order, and that each expects what the others send.
+/// Before every exchange each rank writes to every other which call this is and what it sends and expects; what differs
+/// is reported as
 /// [`Error::Mismatch`] with both sides.
 ///
-/// It costs a message to each rank per exchange, which a [`Metered`](crate::Metered) around this does not see; one inside does.
+/// It costs a message to each rank per exchange, which a [`Metered`](crate::Metered) around this does not see; one
+/// inside does.
 pub struct Checked {
     inner: Rc<dyn Communicator>,
     calls: Cell<u64>,
@@ -33,13 +35,7 @@ impl Checked {
 }
 
 impl Communicator for Checked {
-    fn rank(&self) -> usize {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
+    of_inner!(rank, size, added);
 
     fn set_step(&self, step: u64) {
         self.step.set(step);
@@ -68,11 +64,7 @@ impl Communicator for Checked {
         let (notes, payload) = unsafe {
             (self.inner.post(label, &messages(out), &messages(into))?, self.inner.post(label, sends, receives)?)
         };
-        Ok(Box::new(Examined { notes, payload, ours, read, _written: written, rank, step: self.step.get() }))
-    }
-
-    fn added(&self, to: View, pieces: usize) {
-        self.inner.added(to, pieces);
+        Ok(Box::new(CheckedExchange { notes, payload, ours, read, _written: written, rank, step: self.step.get() }))
     }
 
     fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {
@@ -81,7 +73,7 @@ impl Communicator for Checked {
     }
 }
 
-struct Examined {
+struct CheckedExchange {
     // Before the memory that it uses.
     notes: Box<dyn Pending>,
     payload: Box<dyn Pending>,
@@ -93,7 +85,7 @@ struct Examined {
     step: u64,
 }
 
-impl Pending for Examined {
+impl Pending for CheckedExchange {
     fn wait(self: Box<Self>) -> Result<()> {
         let Self { notes, payload, ours, read, rank, step, .. } = *self;
         notes.wait()?;

@@ -1,16 +1,16 @@
 //! Ranks with a clock that a network which is not here would make.
 //!
-//! [`Clocked`] lets messages through and notes, for its rank, what is computed, posted and waited for: a [`Log`]. Nothing is
-//! timed meanwhile, so that it does not matter when and where the threads of ranks happen to run. [`replay`] makes times of the
-//! logs of all ranks, on one [`Network`] or on many: real numerics, computing as it was measured, messages as they would have
-//! been.
+//! [`Clocked`] lets messages through and notes, for its rank, what is computed, posted and waited for: a [`Log`].
+//! Nothing is timed meanwhile, so that it does not matter when and where the threads of ranks happen to run. [`replay`]
+//! makes times of the logs of all ranks, on one [`Network`] or on many: real numerics, computing as it was measured,
+//! messages as they would have been.
 //!
-//! What a rank computes is the processor's time that its thread has used outside of the communicator, whose own copies are not
-//! charged; so ranks need one thread each, and may be many more than the machine has cores. Ranks of a rehearsal, which compute
-//! nothing, say instead what they would have.
+//! What a rank computes is the processor's time that its thread has used outside of the communicator, whose own copies
+//! are not charged; so ranks need one thread each, and may be many more than the machine has cores. Ranks of a
+//! rehearsal, which compute nothing, say instead what they would have.
 //!
-//! The messages of one exchange leave in a fixed order, to the next rank of the group first, then to the one after it: in an
-//! exchange between all, everyone receives from one rank at a time.
+//! The messages of one exchange leave in a fixed order, to the next rank of the group first, then to the one after it:
+//! in an exchange between all, everyone receives from one rank at a time.
 
 mod cpu_time;
 mod log;
@@ -20,12 +20,12 @@ mod replay;
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::communicator::{Communicator, Label, Message, Pending, Traffic};
+use crate::communicator::{Communicator, Label, Message, Pending, Traffic, of_inner};
 use crate::error::Result;
 use crate::view::View;
 
 pub use cpu_time::cpu_time;
-pub use log::{Event, Log, Parcel, Recorder};
+pub use log::{Event, Log, Recorder, Transfer};
 pub use network::{Network, Wire};
 pub use replay::{Times, replay};
 
@@ -45,33 +45,23 @@ impl<C> Clocked<C> {
         Self { inner, recorder: recorder.clone(), group: 0, members }
     }
 
-    fn parcels(&self, messages: &[Message]) -> Vec<Parcel> {
+    fn transfers(&self, messages: &[Message]) -> Vec<Transfer> {
         let (rank, size) = (self.inner.rank(), self.inner.size());
         let mut others: Vec<&Message> = messages.iter().filter(|m| m.peer != rank && m.peer < size).collect();
         others.sort_by_key(|m| (m.peer + size - rank) % size);
-        let parcel = |m: &&Message| Parcel { peer: self.members[m.peer], group: self.group, bytes: m.view.bytes };
-        others.iter().map(parcel).collect()
+        let transfer = |m: &&Message| Transfer { peer: self.members[m.peer], group: self.group, bytes: m.view.bytes };
+        others.iter().map(transfer).collect()
     }
 }
 
 impl<C: 'static> Communicator for Clocked<C> {
-    fn rank(&self) -> usize {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-
-    fn set_step(&self, step: u64) {
-        self.inner.set_step(step);
-    }
+    of_inner!(rank, size, set_step);
 
     unsafe fn post(&self, label: Label, sends: &[Message], receives: &[Message]) -> Result<Box<dyn Pending>> {
         self.recorder.stop();
         // SAFETY: as promised by the caller.
         let pending = unsafe { self.inner.post(label, sends, receives) }?;
-        let exchange = self.recorder.post(self.parcels(sends), self.parcels(receives));
+        let exchange = self.recorder.post(self.transfers(sends), self.transfers(receives));
         self.recorder.start();
         Ok(Box::new(Noted { pending, recorder: self.recorder.clone(), exchange }))
     }
@@ -119,8 +109,8 @@ impl<C> Meeting<C> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everyone brings what was noted since the last meeting, and rank 0 takes it. Ranks meet when none of their exchanges is
-    /// under way; `comm` is one that does not note.
+    /// Everyone brings what was noted since the last meeting, and rank 0 takes it. Ranks meet when none of their
+    /// exchanges is under way; `comm` is one that does not note.
     ///
     /// # Errors
     /// [`RankLost`](crate::Error::RankLost) if somebody does not come.

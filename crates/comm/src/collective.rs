@@ -1,7 +1,8 @@
 //! Collectives made of messages, the same on every communicator: in a fixed order, hence the same bits.
 //!
-//! Every rank sends each other rank the piece which that one adds up; with [`Sum`], the results then go to everybody. Memory for
-//! what the others sent is bounded: long sums go in rounds, the next of which is under way while one is added.
+//! Every rank sends each other rank the piece which that one adds up; with [`Sum`], the results then go to everybody.
+//! Memory for what the others sent is bounded: long sums go in rounds, the next of which is under way while one is
+//! added.
 
 use std::rc::Rc;
 
@@ -19,8 +20,8 @@ const ROUND: usize = 4 << 20;
 /// The same on a GPU, where a round must make up for the launch of a kernel.
 const ROUND_GPU: usize = 64 << 20;
 
-/// A sum over ranks under way, so that gradients of some parameters travel while others are computed. Dropped without waiting,
-/// it is given up.
+/// A sum over ranks under way, so that gradients of some parameters travel while others are computed. Dropped without
+/// waiting, it is given up.
 ///
 /// ```
 /// use std::time::Duration;

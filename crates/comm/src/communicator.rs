@@ -45,7 +45,8 @@ pub struct Message {
     pub view: View,
 }
 
-/// An exchange under way. Dropping it gives the views back: what was not sent yet never is, which the other ranks notice.
+/// An exchange under way. Dropping it gives the views back: what was not sent yet never is, which the other ranks
+/// notice.
 pub trait Pending {
     /// Blocks until everything was sent and received; what is on a GPU, at least in the order of its stream
     /// ([`Place::Cuda`](crate::Place::Cuda)).
@@ -54,6 +55,34 @@ pub trait Pending {
     /// [`RankLost`](crate::Error::RankLost) if a peer ended or the deadline passed.
     fn wait(self: Box<Self>) -> Result<()>;
 }
+
+/// Calls that a communicator around another, its `inner`, leaves to it.
+macro_rules! of_inner {
+    ($($call:ident),+) => {
+        $($crate::communicator::of_inner!(@ $call);)+
+    };
+    (@ rank) => {
+        fn rank(&self) -> usize {
+            self.inner.rank()
+        }
+    };
+    (@ size) => {
+        fn size(&self) -> usize {
+            self.inner.size()
+        }
+    };
+    (@ set_step) => {
+        fn set_step(&self, step: u64) {
+            self.inner.set_step(step);
+        }
+    };
+    (@ added) => {
+        fn added(&self, to: $crate::View, pieces: usize) {
+            self.inner.added(to, pieces);
+        }
+    };
+}
+pub(crate) use of_inner;
 
 /// How a rank talks to the others of its group. Every rank of a group makes the same calls in the same order.
 pub trait Communicator {
@@ -66,19 +95,20 @@ pub trait Communicator {
     /// The epoch, for errors; holds for all groups of this rank.
     fn set_step(&self, step: u64);
 
-    /// Starts sending and receiving. Messages between two ranks arrive in the order in which they were posted. A message to
-    /// itself is copied.
+    /// Starts sending and receiving. Messages between two ranks arrive in the order in which they were posted. A
+    /// message to itself is copied.
     ///
     /// # Safety
-    /// All views stay valid, and nobody else writes to those sent or touches those received, until the result was waited for
-    /// or dropped. Handles of GPUs are what [`Gpu`](crate::Gpu) says.
+    /// All views stay valid, and nobody else writes to those sent or touches those received, until the result was
+    /// waited for or dropped. Handles of GPUs are what [`Gpu`](crate::Gpu) says.
     unsafe fn post(&self, label: Label, sends: &[Message], receives: &[Message]) -> Result<Box<dyn Pending>>;
 
-    /// A group of some ranks of this one, in the order of `members`, which this rank is one of. Members must all call this with
-    /// the same list.
+    /// A group of some ranks of this one, in the order of `members`, which this rank is one of. Members must all call
+    /// this with the same list.
     fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>>;
 
-    /// Replaces the elements of `view` by their sums over ranks, added in the order of ranks: the same bits on all of them.
+    /// Replaces the elements of `view` by their sums over ranks, added in the order of ranks: the same bits on all of
+    /// them.
     ///
     /// # Safety
     /// Nobody else touches `view` meanwhile.
@@ -87,7 +117,8 @@ pub trait Communicator {
         unsafe { collective::all_reduce(self, label, view) }
     }
 
-    /// Adds up the ranks' `from`, in the order of ranks, and leaves part `lengths[rank]` (in elements) of the sum in `to`.
+    /// Adds up the ranks' `from`, in the order of ranks, and leaves part `lengths[rank]` (in elements) of the sum in
+    /// `to`.
     ///
     /// # Safety
     /// Nobody else touches the views meanwhile.

@@ -1,5 +1,7 @@
 //! What can go wrong between ranks.
 
+use graphweft_base::ErrorKind;
+
 /// Every failure of this crate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
@@ -16,6 +18,16 @@ pub enum Error {
     /// The library below failed.
     #[error("{library}: {problem}")]
     Library { library: &'static str, problem: String },
+}
+
+impl Error {
+    /// What it means.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::RankLost { .. } => ErrorKind::RankLost,
+            Self::Mismatch { .. } | Self::Argument { .. } | Self::Library { .. } => ErrorKind::Failure,
+        }
+    }
 }
 
 /// A result of this crate.

@@ -4,12 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::communicator::{Communicator, Label, Message, Pending};
+use crate::communicator::{Communicator, Label, Message, Pending, of_inner};
 use crate::error::Result;
-use crate::view::View;
 
-/// What goes wrong. Operations are the exchanges that a rank posts, in all its groups together, from 0; ranks are those of the
-/// communicator that was made faulty.
+/// What goes wrong. Operations are the exchanges that a rank posts, in all its groups together, from 0; ranks are those
+/// of the communicator that was made faulty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Every exchange of every rank starts late by up to this much. Nothing may come of it.
@@ -86,17 +85,7 @@ impl Faulty {
 }
 
 impl Communicator for Faulty {
-    fn rank(&self) -> usize {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-
-    fn set_step(&self, step: u64) {
-        self.inner.set_step(step);
-    }
+    of_inner!(rank, size, set_step, added);
 
     unsafe fn post(&self, label: Label, sends: &[Message], receives: &[Message]) -> Result<Box<dyn Pending>> {
         let (me, now) = (self.fate.rank, self.fate.next.get());
@@ -122,10 +111,6 @@ impl Communicator for Faulty {
         }
         // SAFETY: as promised by the caller.
         unsafe { self.inner.post(label, &sends, receives) }
-    }
-
-    fn added(&self, to: View, pieces: usize) {
-        self.inner.added(to, pieces);
     }
 
     fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {

@@ -97,19 +97,26 @@ impl Drop for Moment {
     }
 }
 
+/// Where a copy comes from or goes to.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    pub(crate) pointer: *mut u8,
+    pub(crate) gpu: Gpu,
+}
+
 /// Enqueues a copy on the stream of the target that is for them.
 ///
 /// # Safety
 /// So many bytes are valid at both places until the copy is over.
-pub(crate) unsafe fn copy(from: (*mut u8, Gpu), to: (*mut u8, Gpu), bytes: usize) -> Result<(), Fault> {
-    let _current = Current::of(to.1)?;
-    let (source, target, on) = (from.0.addr() as u64, to.0.addr() as u64, stream(to.1.aside));
+pub(crate) unsafe fn copy(from: End, to: End, bytes: usize) -> Result<(), Fault> {
+    let _current = Current::of(to.gpu)?;
+    let (source, target, on) = (from.pointer.addr() as u64, to.pointer.addr() as u64, stream(to.gpu.aside));
     // SAFETY: as promised by the caller.
     unsafe {
-        if from.1.context == to.1.context {
+        if from.gpu.context == to.gpu.context {
             result::memcpy_dtod_async(target, source, bytes, on)?;
         } else {
-            result::memcpy_peer_async(context(to.1), target, context(from.1), source, bytes, on)?;
+            result::memcpy_peer_async(context(to.gpu), target, context(from.gpu), source, bytes, on)?;
         }
     }
     Ok(())
@@ -156,8 +163,8 @@ impl Memory {
         let function: sys::CUfunction = std::ptr::with_exposed_provenance_mut(self.gpu.add_up);
         let blocks = u32::try_from(elements.div_ceil(THREADS)).unwrap_or(u32::MAX);
         let (grid, block) = ((blocks, 1, 1), (THREADS as u32, 1, 1));
-        // SAFETY: the arguments are those that `Gpu::add_up` has; memory is given back after the kernel, in the order of the
-        // stream.
+        // SAFETY: the arguments are those that `Gpu::add_up` has; memory is given back after the kernel, in the order
+        // of the stream.
         unsafe { result::launch_kernel(function, grid, block, 0, stream(self.gpu.stream), &mut arguments) }?;
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! How ranks talk.
 //!
-//! Everything goes through one trait, [`Communicator`], which knows messages between ranks and nothing of graphs. What it moves
-//! are [`View`]s of memory, on the host or on a GPU (or, in a rehearsal, nowhere). Collectives are made of messages in a fixed
-//! order, so that sums have the same bits on every rank, every time, and on every communicator:
+//! Everything goes through one trait, [`Communicator`], which knows messages between ranks and nothing of graphs. What
+//! it moves are [`View`]s of memory, on the host or on a GPU (or, in a rehearsal, nowhere). Collectives are made of
+//! messages in a fixed order, so that sums have the same bits on every rank, every time, and on every communicator:
 //!
 //! * [`threads`]: ranks in this process; nothing to install.
-//! * `mpi` (feature `mpi`): ranks as processes, started by `mpirun` or `srun`; a [`Launcher`] is known without the feature.
+//! * `mpi` (feature `mpi`): ranks as processes, started by `mpirun` or `srun`; a [`Launcher`] is known without the
+//!   feature.
 //! * `nccl` (feature `cuda`): ranks with a GPU each, as processes or as threads of one.
 //!
 //! Around any of them, in any order:
@@ -56,6 +57,7 @@ mod error;
 mod faulty;
 #[cfg(feature = "cuda")]
 mod gpu;
+mod group;
 mod launcher;
 mod metered;
 mod moving;
@@ -63,6 +65,8 @@ mod moving;
 pub mod mpi;
 #[cfg(feature = "cuda")]
 pub mod nccl;
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+mod process;
 mod scratch;
 mod sync;
 pub mod threads;
@@ -70,11 +74,11 @@ mod view;
 
 pub use bytes::{broadcast, gather};
 pub use checked::Checked;
-pub use clocked::{Clocked, Event, Log, Meeting, Network, Parcel, Recorder, Times, Wire, cpu_time, replay};
+pub use clocked::{Clocked, Event, Log, Meeting, Network, Recorder, Times, Transfer, Wire, cpu_time, replay};
 pub use collective::Sum;
 pub use communicator::{Communicator, Label, Message, Pending, Traffic};
 pub use error::{Error, Result};
 pub use faulty::{Fault, Faulty};
-pub use launcher::Launcher;
+pub use launcher::{Launcher, Starter};
 pub use metered::{Account, Count, Counts, Exchange, Metered};
 pub use view::{Gpu, Place, Type, View};

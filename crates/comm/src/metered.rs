@@ -6,9 +6,8 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Instant;
 
-use crate::communicator::{Communicator, Label, Message, Pending};
+use crate::communicator::{Communicator, Label, Message, Pending, of_inner};
 use crate::error::Result;
-use crate::view::View;
 
 /// What one rank sent under one [`Label`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +72,7 @@ pub struct Exchange {
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     counts: Rc<RefCell<Counts>>,
+    to_peers: Rc<RefCell<BTreeMap<usize, u64>>>,
     noted: Rc<RefCell<Noted>>,
 }
 
@@ -89,9 +89,16 @@ impl Account {
         self.counts.borrow().clone()
     }
 
+    /// Bytes that went to each other rank since the last reset. Ranks have the numbers of the first, undivided
+    /// communicator.
+    pub fn sent_to(&self) -> BTreeMap<usize, u64> {
+        self.to_peers.borrow().clone()
+    }
+
     /// Starts again from nothing.
     pub fn reset(&self) {
         self.counts.borrow_mut().0.clear();
+        self.to_peers.borrow_mut().clear();
     }
 
     /// From now on, notes exchanges with other ranks, so many at most.
@@ -134,32 +141,29 @@ impl Pending for Watched {
 pub struct Metered {
     inner: Rc<dyn Communicator>,
     account: Account,
+    /// What the members of a group are called in the undivided communicator; nothing where this is that.
+    members: Option<Rc<[usize]>>,
 }
 
 impl Metered {
     /// Counts what `inner` sends, into an account of its own.
     pub fn new(inner: Rc<dyn Communicator>) -> Self {
-        Self { inner, account: Account::default() }
+        Self { inner, account: Account::default(), members: None }
     }
 
     /// Where it is counted.
     pub fn account(&self) -> Account {
         self.account.clone()
     }
+
+    /// The number of `peer` in the undivided communicator.
+    fn undivided(&self, peer: usize) -> usize {
+        self.members.as_ref().and_then(|members| members.get(peer).copied()).unwrap_or(peer)
+    }
 }
 
 impl Communicator for Metered {
-    fn rank(&self) -> usize {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-
-    fn set_step(&self, step: u64) {
-        self.inner.set_step(step);
-    }
+    of_inner!(rank, size, set_step, added);
 
     unsafe fn post(&self, label: Label, sends: &[Message], receives: &[Message]) -> Result<Box<dyn Pending>> {
         let posted = Instant::now();
@@ -176,6 +180,10 @@ impl Communicator for Metered {
             let count = counts.0.entry(label).or_default();
             count.calls += 1;
             count.bytes += sent;
+            let mut to_peers = self.account.to_peers.borrow_mut();
+            for message in sends.iter().filter(|m| m.peer != own) {
+                *to_peers.entry(self.undivided(message.peer)).or_default() += message.view.bytes as u64;
+            }
         }
         if to + from == 0 || !self.account.has_room() {
             return Ok(pending);
@@ -184,12 +192,10 @@ impl Communicator for Metered {
         Ok(Box::new(Watched { pending, noted: Rc::clone(&self.account.noted), exchange }))
     }
 
-    fn added(&self, to: View, pieces: usize) {
-        self.inner.added(to, pieces);
-    }
-
     fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {
-        Ok(Rc::new(Self { inner: self.inner.split(members)?, account: self.account.clone() }))
+        let inner = self.inner.split(members)?;
+        let members = members.iter().map(|member| self.undivided(*member)).collect();
+        Ok(Rc::new(Self { inner, account: self.account.clone(), members: Some(members) }))
     }
 }
 
@@ -260,13 +266,16 @@ mod tests {
                 group.all_reduce(SUM, view)?;
                 metered.post(ROWS, &to_itself, &from_itself)?.wait()?;
             }
-            let first = account.snapshot();
+            let first = (account.snapshot(), metered.rank(), account.sent_to());
             account.reset();
             group.barrier(ROWS)?;
             Ok::<_, crate::Error>((first, account.snapshot()))
         })
         .unwrap();
-        for (first, second) in counts {
+        for ((first, own, to), second) in counts {
+            let others: Vec<usize> = (0..3).filter(|rank| *rank != own).collect();
+            assert_eq!(to.keys().copied().collect::<Vec<_>>(), others, "groups call ranks by their first numbers");
+            assert_eq!(to.values().sum::<u64>(), 2 * 2 * 40);
             assert_eq!(first.iter().collect::<Vec<_>>(), [(&SUM, &Count { bytes: 2 * 2 * 40, calls: 2 })]);
             assert_eq!(second.iter().collect::<Vec<_>>(), [(&ROWS, &Count { bytes: 2, calls: 1 })]);
             assert_eq!(first.total(|label| label.traffic == Traffic::Rows), Count::default());

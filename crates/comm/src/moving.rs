@@ -1,5 +1,6 @@
-//! How bytes get from one place to another, and when. Whatever is on the host is moved by the time a call returns; on a GPU, copies
-//! are enqueued, and their order with what the owners of the memory compute is kept by [`Moment`]s, not by waiting.
+//! How bytes get from one place to another, and when. Whatever is on the host is moved by the time a call returns; on a
+//! GPU, copies are enqueued, and their order with what the owners of the memory compute is kept by [`Moment`]s, not by
+//! waiting.
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,15 +70,19 @@ pub(crate) fn hold_up(place: Place, moment: &Moment) -> Result<(), Fault> {
     }
 }
 
-/// Copies from one view to another, each with the moment from which on it may be touched. Gives the moment when that will be over,
-/// unless it is.
+/// Memory that nobody may touch before a moment, if there is one.
+#[derive(Clone, Copy)]
+pub(crate) struct Held<'a> {
+    pub(crate) view: View,
+    pub(crate) until: Option<&'a Moment>,
+}
+
+/// Copies from one view to another. Gives the moment when that will be over, unless it is.
 ///
 /// # Safety
 /// Both views are valid until then and of the same length, `to` for writing.
-pub(crate) unsafe fn copy(
-    (from, ready): (View, Option<&Moment>),
-    (to, free): (View, Option<&Moment>),
-) -> Result<Option<Arc<Moment>>, Fault> {
+pub(crate) unsafe fn copy(source: Held<'_>, target: Held<'_>) -> Result<Option<Arc<Moment>>, Fault> {
+    let (from, to) = (source.view, target.view);
     match (from.place, to.place) {
         (Place::Host, Place::Host) => {
             // SAFETY: as promised by the caller. A rank may send to itself what it receives.
@@ -85,17 +90,18 @@ pub(crate) unsafe fn copy(
             Ok(None)
         }
         #[cfg(feature = "cuda")]
-        (Place::Cuda(source), Place::Cuda(target)) => {
-            for moment in [ready, free].into_iter().flatten() {
-                moment.hold_up(target, target.aside)?;
+        (Place::Cuda(from_gpu), Place::Cuda(to_gpu)) => {
+            for moment in [source.until, target.until].into_iter().flatten() {
+                moment.hold_up(to_gpu, to_gpu.aside)?;
             }
+            let from_end = gpu::End { pointer: from.pointer, gpu: from_gpu };
             // SAFETY: as promised by the caller.
-            unsafe { gpu::copy((from.pointer, source), (to.pointer, target), from.bytes) }?;
-            Moment::of(target, target.aside).map(|moment| Some(Arc::new(moment)))
+            unsafe { gpu::copy(from_end, gpu::End { pointer: to.pointer, gpu: to_gpu }, from.bytes) }?;
+            Moment::of(to_gpu, to_gpu.aside).map(|moment| Some(Arc::new(moment)))
         }
         #[cfg(not(feature = "cuda"))]
         (Place::Cuda(_), Place::Cuda(_)) => {
-            let _ = (ready, free);
+            let _ = (source.until, target.until);
             Err(Fault::Unknown)
         }
         (Place::Nowhere, _) | (_, Place::Nowhere) => Ok(None),

@@ -1,23 +1,28 @@
 //! Memory of a rank, as communicators see it.
 
+use graphweft_base::DType;
+
 /// Type of the elements, for sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum Type {
-    F32,
-    F64,
-    Bf16,
+    /// Numbers that can be added up.
+    Number(DType),
     /// Never summed.
     Bytes,
+}
+
+#[allow(missing_docs)]
+impl Type {
+    pub const F32: Self = Self::Number(DType::F32);
+    pub const F64: Self = Self::Number(DType::F64);
+    pub const BF16: Self = Self::Number(DType::Bf16);
 }
 
 impl Type {
     /// Bytes of an element.
     pub fn size(self) -> usize {
         match self {
-            Self::F32 => 4,
-            Self::F64 => 8,
-            Self::Bf16 => 2,
+            Self::Number(dtype) => dtype.size(),
             Self::Bytes => 1,
         }
     }
@@ -28,14 +33,15 @@ impl Type {
 pub enum Place {
     /// In this process.
     Host,
-    /// On a GPU, in the order of a stream: what was enqueued there before an exchange is posted comes first, and what is enqueued
-    /// after it was waited for comes later. Nobody waits for the GPU itself.
+    /// On a GPU, in the order of a stream: what was enqueued there before an exchange is posted comes first, and what
+    /// is enqueued after it was waited for comes later. Nobody waits for the GPU itself.
     Cuda(Gpu),
     /// Nowhere: what is moved or summed has a size and no contents.
     Nowhere,
 }
 
-/// What moves and adds up memory of a GPU: handles of the CUDA driver, which whoever owns the memory keeps as long as that.
+/// What moves and adds up memory of a GPU: handles of the CUDA driver, which whoever owns the memory keeps as long as
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gpu {
     /// Its number.
@@ -46,9 +52,9 @@ pub struct Gpu {
     pub stream: usize,
     /// Another `CUstream`, for copies beside computations.
     pub aside: usize,
-    /// The `CUfunction` that adds up elements of the type of the view,
-    /// `void (T *to, const T *own, const T *others, int rank, int ranks, long long n)`: element k of `to` becomes the sum over
-    /// ranks, in their order, of `own[k]` for `rank` and `others[p·n + k]` for the p-th of the others. A thread per element.
+    /// The `CUfunction` that adds up elements of the type of the view, `void (T *to, const T *own, const T *others, int
+    /// rank, int ranks, long long n)`: element k of `to` becomes the sum over ranks, in their order, of `own[k]` for
+    /// `rank` and `others[p·n + k]` for the p-th of the others. A thread per element.
     pub add_up: usize,
 }
 

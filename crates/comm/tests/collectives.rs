@@ -43,7 +43,7 @@ impl Element for f32 {
 }
 
 impl Element for bf16 {
-    const TYPE: Type = Type::Bf16;
+    const TYPE: Type = Type::BF16;
     fn of(x: f64) -> Self {
         Self::from_f64(x)
     }

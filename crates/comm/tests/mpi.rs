@@ -32,9 +32,16 @@ mod processes {
     /// What each rank of a case left, and after what time.
     type Seen = Vec<Option<(String, Duration)>>;
 
-    /// Runs a case on some ranks. `recover` lets the others live when one is killed.
-    fn mpirun(case: &str, ranks: usize, recover: bool) -> Seen {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{case}-{ranks}-{recover}"));
+    /// What mpirun does with the others when one is killed.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Others {
+        End,
+        Live,
+    }
+
+    /// Runs a case on some ranks.
+    fn mpirun(case: &str, ranks: usize, others: Others) -> Seen {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{case}-{ranks}-{others:?}"));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let mut command = Command::new("mpirun");
@@ -47,7 +54,7 @@ mod processes {
             // As options these would be OpenMPI's own.
             .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
             .envs([("OMPI_MCA_rmaps_base_oversubscribe", "1"), ("OMPI_MCA_hwloc_base_binding_policy", "none")])
-            .env("OMPI_MCA_orte_enable_recovery", if recover { "1" } else { "0" })
+            .env("OMPI_MCA_orte_enable_recovery", if others == Others::Live { "1" } else { "0" })
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -76,7 +83,8 @@ mod processes {
         else {
             return;
         };
-        // As programs that save their work do: `mpirun` asks all to end when one was killed, and waits before it kills them.
+        // As programs that save their work do: `mpirun` asks all to end when one was killed, and waits before it kills
+        // them.
         signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::default()).unwrap();
         // Before MPI starts: a rank may be lost before this one knows who it is.
         let variables = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
@@ -145,7 +153,7 @@ mod processes {
             let expected = threads::run(options, |comm| work(&comm, 3)).unwrap();
             let expected: Vec<String> = expected.iter().map(|bits| digest(bits)).collect();
             for case in ["work", "checked", "delay"] {
-                let seen = mpirun(case, ranks, false);
+                let seen = mpirun(case, ranks, Others::End);
                 let found: Vec<String> = seen.into_iter().flatten().map(|(text, _)| text).collect();
                 assert_eq!(found, expected, "{case} on {ranks} ranks");
             }
@@ -168,11 +176,11 @@ mod processes {
     fn a_killed_process_is_named_by_all_others_at_once() {
         for (ranks, victim, at) in [(2, 1, 5), (4, 0, 11), (4, 2, 40)] {
             let case = format!("kill:{victim}:{at}");
-            let seen = mpirun(&case, ranks, true);
+            let seen = mpirun(&case, ranks, Others::Live);
             assert!(seen[victim].is_none());
             all_name(victim, &case, Duration::from_secs(10), &seen);
             // Left to itself, `mpirun` kills the others a second later: on a busy machine some may be too late to tell.
-            let seen: Seen = mpirun(&case, ranks, false).into_iter().filter(Option::is_some).collect();
+            let seen: Seen = mpirun(&case, ranks, Others::End).into_iter().filter(Option::is_some).collect();
             assert!(!seen.is_empty(), "{case}: nobody told");
             let lost = format!("RankLost {{ rank: {victim}, ");
             assert!(seen.iter().flatten().all(|(text, _)| text.starts_with(&lost)), "{case}: {seen:?}");
@@ -186,7 +194,7 @@ mod processes {
         std::thread::scope(|scope| {
             for (ranks, victim, at) in [(2, 0, 3), (4, 3, 12)] {
                 let case = format!("hang:{victim}:{at}");
-                scope.spawn(move || all_name(victim, &case, HANG, &mpirun(&case, ranks, true)));
+                scope.spawn(move || all_name(victim, &case, HANG, &mpirun(&case, ranks, Others::Live)));
             }
         });
     }
@@ -196,9 +204,9 @@ mod processes {
     fn a_process_that_panics_or_fails_is_named_by_all_others_at_once() {
         for (ranks, victim, at) in [(2, 0, 3), (4, 3, 12)] {
             let case = format!("panic:{victim}:{at}");
-            all_name(victim, &case, Duration::from_secs(10), &mpirun(&case, ranks, true));
+            all_name(victim, &case, Duration::from_secs(10), &mpirun(&case, ranks, Others::Live));
         }
-        let seen = mpirun("fail", 4, true);
+        let seen = mpirun("fail", 4, Others::Live);
         all_name(1, "fail", Duration::from_secs(10), &seen);
         assert!(seen[1].as_ref().is_some_and(|(text, _)| text.contains("of rank 1")), "{:?}", seen[1]);
     }
@@ -207,9 +215,9 @@ mod processes {
     #[cfg_attr(not(mpirun), ignore = "needs mpirun")]
     fn calls_that_differ_are_told() {
         let text = |seen: Seen| seen.into_iter().nth(1).flatten().map_or_else(String::new, |(text, _)| text);
-        let unequal = text(mpirun("unequal", 2, true));
+        let unequal = text(mpirun("unequal", 2, Others::Live));
         assert!(unequal.contains("rank 0 sends more bytes to rank 1, which expects 2999"), "{unequal}");
-        let differ = text(mpirun("differ", 4, true));
+        let differ = text(mpirun("differ", 4, Others::Live));
         let sides = ["3000 bytes in 1 messages to rank 1", "2999 bytes in 1 from it"];
         assert!(sides.iter().all(|side| differ.contains(side)), "{differ}");
     }

@@ -1,5 +1,6 @@
-//! The core of the threads communicator under shuttle: its own source, compiled with locks whose schedules are tried at random
-//! and, for the smallest cases, all of them. A missed wake-up or a deadlock fails the test with the schedule that led to it.
+//! The core of the threads communicator under shuttle: its own source, compiled with locks whose schedules are tried at
+//! random and, for the smallest cases, all of them. A missed wake-up or a deadlock fails the test with the schedule
+//! that led to it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod sync {
@@ -29,14 +30,18 @@ mod moving {
         match *moment {}
     }
 
+    #[derive(Clone, Copy)]
+    pub(crate) struct Held<'a> {
+        pub(crate) view: View,
+        #[allow(dead_code)] // There are no moments here.
+        pub(crate) until: Option<&'a Moment>,
+    }
+
     /// # Safety
-    /// Both views are valid and of the same length, `to` for writing.
-    pub(crate) unsafe fn copy(
-        (from, _): (View, Option<&Moment>),
-        (to, _): (View, Option<&Moment>),
-    ) -> Result<Option<Arc<Moment>>, Fault> {
+    /// Both views are valid and of the same length, that of `to` for writing.
+    pub(crate) unsafe fn copy(from: Held<'_>, to: Held<'_>) -> Result<Option<Arc<Moment>>, Fault> {
         // SAFETY: as promised by the caller.
-        unsafe { std::ptr::copy(from.pointer, to.pointer, from.bytes) };
+        unsafe { std::ptr::copy(from.view.pointer, to.view.pointer, from.view.bytes) };
         Ok(None)
     }
 }

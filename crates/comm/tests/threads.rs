@@ -131,13 +131,16 @@ fn a_program_does_not_wait_for_a_rank_that_never_comes_back() {
     assert_eq!(threads::launch(options, |comm| work(&comm, 1).map(|_| comm.rank())).unwrap(), [0, 1, 2]);
 }
 
-/// What each rank saw of an exchange in which rank r sends `bytes(r)` to the next.
-fn unequal(check: bool, bytes: impl Fn(usize) -> (usize, usize, &'static str) + Sync) -> Vec<String> {
+/// What each rank saw of an exchange, by such a communicator, in which rank r sends `bytes(r)` to the next.
+fn unequal(
+    by: fn(Rc<dyn Communicator>) -> Rc<dyn Communicator>,
+    bytes: impl Fn(usize) -> (usize, usize, &'static str) + Sync,
+) -> Vec<String> {
     let seen = Mutex::new(vec![String::new(); 3]);
     let short = threads::Options { deadline: Duration::from_millis(500), ..options(3) };
     let result: Result<Vec<()>> = threads::run(short, |comm| {
         let rank = comm.rank();
-        let comm: Rc<dyn Communicator> = if check { Rc::new(Checked::new(comm)) } else { comm };
+        let comm = by(comm);
         let (sent, expected, op) = bytes(rank);
         let (own, mut got) = (vec![0u8; sent], vec![0u8; expected]);
         let send = Message { peer: (rank + 1) % 3, view: View::host(&own, Type::Bytes) };
@@ -155,19 +158,23 @@ fn unequal(check: bool, bytes: impl Fn(usize) -> (usize, usize, &'static str) + 
 
 #[test]
 fn lengths_that_differ_are_told_to_both_sides() {
-    let seen = unequal(false, |rank| (if rank == 0 { 3000 } else { 2999 }, 2999, "shift"));
+    let seen = unequal(|comm| comm, |rank| (if rank == 0 { 3000 } else { 2999 }, 2999, "shift"));
     for text in &seen[..2] {
         assert!(text.contains("rank 0 sends 3000 bytes to rank 1, which expects 2999"), "{seen:?}");
     }
 }
 
+fn checked(comm: Rc<dyn Communicator>) -> Rc<dyn Communicator> {
+    Rc::new(Checked::new(comm))
+}
+
 #[test]
 fn calls_that_differ_are_told_instead_of_hanging() {
     // Rank 1 is in another operation; rank 2 expects more. Lengths agree by chance in the first case.
-    let seen = unequal(true, |rank| (10, 10, if rank == 1 { "attend" } else { "aggregate" }));
+    let seen = unequal(checked, |rank| (10, 10, if rank == 1 { "attend" } else { "aggregate" }));
     assert!(seen[0].contains("rank 0 is in aggregate of layer 0") && seen[0].contains("rank 1 in attend"), "{seen:?}");
     assert!(seen[1].contains("rank 1 is in attend of layer 0") && seen[1].contains("rank 0 in aggregate"), "{seen:?}");
-    let seen = unequal(true, |rank| (10, if rank == 2 { 11 } else { 10 }, "attend"));
+    let seen = unequal(checked, |rank| (10, if rank == 2 { 11 } else { 10 }, "attend"));
     assert!(
         seen[2].contains("11 bytes in 1 from it") && seen[2].contains("10 bytes in 1 messages to rank 2"),
         "{seen:?}"
@@ -223,7 +230,7 @@ fn calls_that_cannot_be_right_are_refused() {
             [
                 comm.post(label("shift"), &[Message { peer: 2, view }], &[]).map(drop),
                 comm.all_reduce(label("sum"), view),
-                comm.reduce_scatter(label("sum"), View { dtype: Type::Bf16, ..view }.part(0, 2), &[1], view.part(0, 2)),
+                comm.reduce_scatter(label("sum"), View { dtype: Type::BF16, ..view }.part(0, 2), &[1], view.part(0, 2)),
                 comm.split(&[0, 0, 1]).map(drop),
                 comm.split(&[1 - comm.rank()]).map(drop),
                 comm.split(&[0, 1, 2]).map(drop),

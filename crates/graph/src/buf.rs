@@ -73,13 +73,13 @@ impl<T> Buf<T> {
 }
 
 impl<T> Buf<T> {
-    /// Gives the pages of a mapped file back: they no longer count as this process's memory, and are mapped again, from the page
-    /// cache or the disk, when they are next looked at.
+    /// Gives the pages of a mapped file back: they no longer count as this process's memory, and are mapped again, from
+    /// the page cache or the disk, when they are next looked at.
     #[allow(unsafe_code)]
     pub fn release(&self) {
         if let Repr::Mapped { map, .. } = &self.0 {
-            // SAFETY: the map is a read-only view of a file; pages that are dropped are read from the file again, with the same
-            // bytes. Where the system does not want to, nothing happens.
+            // SAFETY: the map is a read-only view of a file; pages that are dropped are read from the file again, with
+            // the same bytes. Where the system does not want to, nothing happens.
             let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
         }
     }
@@ -118,10 +118,11 @@ impl<T: Pod + PartialEq> PartialEq for Buf<T> {
 /// Maps a whole file for reading.
 #[allow(unsafe_code)]
 pub(crate) fn map_file(file: &File) -> io::Result<Arc<Mmap>> {
-    // SAFETY: the map is read-only and everything read through it is plain old data, so no bit pattern is invalid. Another
-    // process that truncates the file while we read ends this one with SIGBUS, as for every program that maps files; our own
-    // writers never modify a file in place: they write a new one and rename. One that changes the bytes while we read can make
-    // results wrong, or end us with a panic where an id was in range when it was checked; but whatever is looked up without a
-    // check (the ids of edges in kernels) was copied and checked in the copy: see `Csr::into_bounded`.
+    // SAFETY: the map is read-only and everything read through it is plain old data, so no bit pattern is invalid.
+    // Another process that truncates the file while we read ends this one with SIGBUS, as for every program that maps
+    // files; our own writers never modify a file in place: they write a new one and rename. One that changes the bytes
+    // while we read can make results wrong, or end us with a panic where an id was in range when it was checked; but
+    // whatever is looked up without a check (the ids of edges in kernels) was copied and checked in the copy: see
+    // `Csr::into_bounded`.
     Ok(Arc::new(unsafe { Mmap::map(file)? }))
 }

@@ -1,9 +1,10 @@
 //! Chunks: a graph in pieces that are visited one after another, or by one rank each, without the rest of it in memory.
 //!
-//! The nodes of a chunk are a range of *new* ids, and the graph is kept in new ids. So everything about a chunk is contiguous:
-//! its rows are a range of the offsets, its edges a range of the indices, its features a range of the feature matrix. Sources
-//! ascend in every row, so the edges from one chunk to another, its *bridges*, are a run inside each row: no files for pairs of
-//! chunks are needed. In-degrees in the whole graph are differences of offsets, also for nodes outside.
+//! The nodes of a chunk are a range of *new* ids, and the graph is kept in new ids. So everything about a chunk is
+//! contiguous: its rows are a range of the offsets, its edges a range of the indices, its features a range of the
+//! feature matrix. Sources ascend in every row, so the edges from one chunk to another, its *bridges*, are a run inside
+//! each row: no files for pairs of chunks are needed. In-degrees in the whole graph are differences of offsets, also
+//! for nodes outside.
 //!
 //! ```text
 //! chunks/<method>-<K>/
@@ -15,13 +16,14 @@
 //!   about.toml              what it was made of
 //! ```
 //!
-//! [`prepare`] writes such a folder with a fixed budget of memory (beside a few bytes per node), and goes on where it was
-//! interrupted; [`Chunks::open`] maps it, and [`Chunks::check`] says whether it is of its dataset as that is now. A graph whose ids are ranges already ([`Chunks::contiguous`]) needs no copy at all, and
-//! a small one is divided in memory ([`Chunks::divided`]).
+//! [`prepare`] writes such a folder with a fixed budget of memory (beside a few bytes per node), and goes on where it
+//! was interrupted; [`Chunks::open`] maps it, and [`Chunks::check`] says whether it is of its dataset as that is now. A
+//! graph whose ids are ranges already ([`Chunks::contiguous`]) needs no copy at all, and a small one is divided in
+//! memory ([`Chunks::divided`]).
 //!
-//! A [`Piece`] is what is trained on: a chunk, perhaps with a second one, and the *halo*, the sources of their edges that are in
-//! neither. Rows of the two chunks have all their edges, rows of the halo have none. [`Piece::coverage`] says how much of a
-//! node's surroundings that is.
+//! A [`Piece`] is what is trained on: a chunk, perhaps with a second one, and the *halo*, the sources of their edges
+//! that are in neither. Rows of the two chunks have all their edges, rows of the halo have none. [`Piece::coverage`]
+//! says how much of a node's surroundings that is.
 
 mod check;
 mod coverage;
@@ -30,10 +32,11 @@ mod store;
 
 use std::ops::Range;
 
+use graphweft_base::{Error, Result};
+
 use crate::buf::Buf;
 use crate::csr::{Csr, Permutation};
 use crate::dataset::Dense;
-use crate::error::{Error, Result};
 use crate::partition::Partition;
 
 pub use piece::{Halo, Piece};
@@ -129,8 +132,8 @@ impl Chunks {
         }
     }
 
-    /// The chunk that stands beside `base` in round `round`: all others in turn, none twice before all were there, and at any
-    /// time a different one beside each base. `None` where there is one chunk only.
+    /// The chunk that stands beside `base` in round `round`: all others in turn, none twice before all were there, and
+    /// at any time a different one beside each base. `None` where there is one chunk only.
     pub fn companion(&self, base: usize, round: u64) -> Option<usize> {
         let others = self.count() as u64 - 1;
         (others > 0).then(|| ((base as u64 + 1 + round % others) % self.count() as u64) as usize)

@@ -1,13 +1,14 @@
 //! Compressed sparse rows by destination, and what can be done to them.
 //!
-//! Row *i* lists the sources *j* of the edges *j → i*, in ascending order; parallel edges are repeated entries. Offsets are
-//! `u64`, node ids `u32` unless the graph has more than 2³² nodes. Rows and columns may differ in number: the shard of a
-//! rank has its own nodes as destinations and its own plus remote nodes as sources.
+//! Row *i* lists the sources *j* of the edges *j → i*, in ascending order; parallel edges are repeated entries. Offsets
+//! are `u64`, node ids `u32` unless the graph has more than 2³² nodes. Rows and columns may differ in number: the shard
+//! of a rank has its own nodes as destinations and its own plus remote nodes as sources.
 //!
-//! Every transformation is parallel and gives the same bytes for any number of threads: work is cut by rows, each row is
-//! written by one thread, and rows are sorted. One file per transformation.
+//! Every transformation is parallel and gives the same bytes for any number of threads: work is cut by rows, each row
+//! is written by one thread, and rows are sorted. One file per transformation.
 
 mod any;
+mod edges;
 mod loops;
 mod merge;
 mod permute;
@@ -19,6 +20,7 @@ mod transpose;
 use std::fmt;
 use std::ops::Range;
 
+use graphweft_base::{Position, Problem};
 use rayon::prelude::*;
 
 use crate::buf::Buf;
@@ -87,6 +89,24 @@ pub enum CsrError {
     Unsorted { edge: usize, row: usize },
 }
 
+impl CsrError {
+    /// The element at fault, of the array that the message names.
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            Self::FirstOffset(_) => Some(Position::Element(0)),
+            Self::Decreasing { row, .. } => Some(Position::element(*row)),
+            Self::OutOfRange { edge, .. } | Self::Unsorted { edge, .. } => Some(Position::element(*edge)),
+            Self::NoOffsets | Self::LastOffset { .. } => None,
+        }
+    }
+}
+
+impl From<CsrError> for Problem {
+    fn from(e: CsrError) -> Self {
+        e.position().map_or_else(|| e.to_string().into(), |at| Self::at(at, e.to_string()))
+    }
+}
+
 /// A directed graph (or a rectangular block of one), by destination.
 ///
 /// ```
@@ -105,8 +125,8 @@ pub struct Csr<I: NodeId = u32> {
 }
 
 impl<I: NodeId> Csr<I> {
-    /// A CSR from its arrays, checked in parallel: offsets ascend from 0 to the number of indices, ids are below `num_src`,
-    /// rows are sorted.
+    /// A CSR from its arrays, checked in parallel: offsets ascend from 0 to the number of indices, ids are below
+    /// `num_src`, rows are sorted.
     ///
     /// # Errors
     /// The first violation in row order.
@@ -118,20 +138,22 @@ impl<I: NodeId> Csr<I> {
 
     /// A CSR from arrays that are known to be valid (built here, or read from a folder validated before).
     ///
-    /// Invalid arrays cannot cause undefined behaviour, but panics and wrong results: kernels work on [`Csr::into_bounded`].
+    /// Invalid arrays cannot cause undefined behaviour, but panics and wrong results: kernels work on
+    /// [`Csr::into_bounded`].
     pub fn from_valid(indptr: impl Into<Buf<u64>>, indices: impl Into<Buf<I>>, num_src: usize) -> Self {
         let g = Self { indptr: indptr.into(), indices: indices.into(), num_src };
         debug_assert_eq!(g.check(), Ok(()));
         g
     }
 
-    /// A CSR from arrays whose elements nobody has looked at yet: whoever maps them checks them before they are handed out.
+    /// A CSR from arrays whose elements nobody has looked at yet: whoever maps them checks them before they are handed
+    /// out.
     pub(crate) fn mapped(indptr: impl Into<Buf<u64>>, indices: impl Into<Buf<I>>, num_src: usize) -> Self {
         Self { indptr: indptr.into(), indices: indices.into(), num_src }
     }
 
-    /// The same arrays in memory, with every offset and id in range. Nothing that happens to a file later can change that: what
-    /// kernels look up without asking comes from here. Rows need not be sorted.
+    /// The same arrays in memory, with every offset and id in range. Nothing that happens to a file later can change
+    /// that: what kernels look up without asking comes from here. Rows need not be sorted.
     ///
     /// # Errors
     /// The first violation.
@@ -152,8 +174,8 @@ impl<I: NodeId> Csr<I> {
         }
     }
 
-    /// Whether the arrays form a CSR. Pages of a mapped file that is larger than a lot are given back on the way: it need not fit
-    /// into memory.
+    /// Whether the arrays form a CSR. Pages of a mapped file that is larger than a lot are given back on the way: it
+    /// need not fit into memory.
     pub(crate) fn check(&self) -> Result<(), CsrError> {
         self.check_offsets()?;
         let mut first = 0;

@@ -6,6 +6,7 @@
 //! indices.npy  u32|i64 [E]
 //! feat.npy     f32|f16 [N,F]  dense features; or feat_indptr, feat_indices and (unless all values are 1) feat_data
 //! label.npy    i64 [N] with −1 = none, or u8|f32 [N,C] of 0 and 1 for several labels per node; f32: NaN = not known
+//!              task = "node-regression": f32 [N] or [N,T] to predict, NaN = not known; num_classes is T, or 1
 //! edge_feat.npy f32 [E,Fe]    optional, in the order of indices
 //! node_id.npy  i64 [N]        optional: ids that the source used, where import renumbered them
 //! classes.txt                 optional: what the classes are called, one per line, where the source had words
@@ -13,13 +14,14 @@
 //! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
 //! ```
 //!
-//! [`Dataset::open`] checks everything the first time, in parallel, and leaves a stamp with the size, times and inode of each
-//! file. While these stay the same, opening looks only at what there is one of per node: labels, splits, sparse features; and the
-//! graph's ids and offsets are looked at when it is first asked for. So a stamp that is wrong, or forged, can lead to wrong results,
-//! but to no panic.
+//! [`Dataset::open`] checks everything the first time, in parallel, and leaves a stamp with the size, times and inode
+//! of each file. While these stay the same, opening looks only at what there is one of per node: labels, splits, sparse
+//! features; and the graph's ids and offsets are looked at when it is first asked for. So a stamp that is wrong, or
+//! forged, can lead to wrong results, but to no panic.
 
 mod features;
 mod labels;
+mod memory;
 mod meta;
 pub(crate) mod stamp;
 mod validate;
@@ -29,13 +31,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use graphweft_base::{Error, Position, Problem, Result};
+
 use crate::buf::Buf;
 use crate::csr::{AnyCsr, Csr, NodeId};
-use crate::error::{Error, Result};
 use crate::npy::{Dtype, NpyFile};
 
 pub use features::{Dense, Features, SparseFeatures};
 pub use labels::Labels;
+pub use memory::Parts;
 pub use meta::{Meta, Task};
 pub use writer::DatasetWriter;
 
@@ -59,18 +63,19 @@ impl Split {
     }
 
     /// Ids in range, none twice, and no node both trained on and tested on. A failure names the part and the position.
-    pub(crate) fn check(&self, num_nodes: usize) -> std::result::Result<(), (usize, String)> {
+    pub(crate) fn check(&self, num_nodes: usize) -> std::result::Result<(), (usize, Problem)> {
+        let wrong = |at: usize, text: String| Problem::at(Position::element(at), text);
         let mut used_by = vec![0u8; num_nodes];
         let parts = self.parts();
         for (which, (part, ids)) in parts.iter().enumerate() {
             for (at, &id) in ids.iter().enumerate() {
                 let slot = usize::try_from(id).ok().and_then(|i| used_by.get_mut(i));
                 let Some(slot) = slot else {
-                    return Err((which, format!("{part}[{at}] = {id}: there are only {num_nodes} nodes")));
+                    return Err((which, wrong(at, format!("{part}[{at}] = {id}: there are only {num_nodes} nodes"))));
                 };
                 if *slot != 0 {
                     let other = parts[usize::from(*slot) - 1].0;
-                    return Err((which, format!("{part}[{at}] = {id}: the node is already in {other}")));
+                    return Err((which, wrong(at, format!("{part}[{at}] = {id}: the node is already in {other}"))));
                 }
                 *slot = which as u8 + 1;
             }
@@ -203,6 +208,7 @@ fn map_graph(dir: &Path, meta: &Meta) -> Result<AnyCsr> {
     let last = indptr.last().copied().unwrap_or(0);
     if last != meta.num_edges as u64 {
         let problem = format!("indptr[{n}] is {last}, num_edges in meta.toml is {}", meta.num_edges);
+        let problem = Problem::at(Position::element(n), problem);
         return Err(Error::bad(dir.join("indptr.npy"), "indptr", problem, csr_error));
     }
     let narrow = n as u64 <= <u32 as NodeId>::CAPACITY;
@@ -221,7 +227,7 @@ fn map_graph(dir: &Path, meta: &Meta) -> Result<AnyCsr> {
             match out {
                 Some(at) => {
                     let problem = format!("indices[{at}] = {}: there are only {n} nodes", wide.indices()[at]);
-                    Err(Error::bad(file.path(), "indices", problem, csr_error))
+                    Err(Error::bad(file.path(), "indices", Problem::at(Position::element(at), problem), csr_error))
                 }
                 None => Ok(Csr::mapped(
                     wide.indptr().clone(),
@@ -255,7 +261,7 @@ fn non_negative(file: &NpyFile, field: &str) -> Result<Buf<u64>> {
         Some(at) => Err(Error::bad(
             file.path(),
             field,
-            format!("{field}[{at}] = {}: expected no negative number", ids[at]),
+            Problem::at(Position::element(at), format!("{field}[{at}] = {}: expected no negative number", ids[at])),
             "create the folder again with `graphweft import`",
         )),
         None => Ok(ids.cast()),

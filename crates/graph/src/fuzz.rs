@@ -1,16 +1,18 @@
 //! Bodies of the fuzz targets in `fuzz/`, one function per target.
 //!
-//! They live here so that `tests/fuzz_corpus.rs` replays the committed corpus as ordinary tests. A target must not panic,
-//! hang or allocate what a header claims; what a reader accepts must be a valid graph.
+//! They live here so that `tests/fuzz_corpus.rs` replays the committed corpus as ordinary tests. A target must not
+//! panic, hang or allocate what a header claims; what a reader accepts must be a valid graph.
 //!
-//! Formats that consist of several arrays or files are decoded from the input rather than taken from it, because a fuzzer
-//! that has to keep zip checksums right finds nothing else.
+//! Formats that consist of several arrays or files are decoded from the input rather than taken from it, because a
+//! fuzzer that has to keep zip checksums right finds nothing else.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Cursor, Write};
 use std::path::Path;
 
+use graphweft_base::Result;
+use graphweft_base::progress::Silent;
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -18,9 +20,7 @@ use zip::{CompressionMethod, ZipWriter};
 use crate::build::{EdgeRules, Scratch};
 use crate::csr::{Csr, SelfLoops};
 use crate::dataset::{Dataset, Features, Labels};
-use crate::error::Result;
 use crate::npy::Header;
-use crate::progress::Silent;
 use crate::read::{
     Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, matrix_market, metis, ogb,
 };
@@ -118,7 +118,8 @@ pub fn edge_list(data: &[u8]) {
     read(flags, |cx| edge_list::read(&input, &options, cx));
 }
 
-/// Files for `import arrays`: arrays, texts and archives, as `members` decodes them; what stands before a slash is the archive.
+/// Files for `import arrays`: arrays, texts and archives, as `members` decodes them; what stands before a slash is the
+/// archive.
 pub fn arrays(data: &[u8]) {
     const NAMES: [&str; 30] = [
         "edges",
@@ -181,6 +182,8 @@ pub fn arrays(data: &[u8]) {
         },
         features: file("features"),
         labels: file("labels"),
+        // The highest bit is free, and inputs of before rarely have it.
+        task: if options & 128 != 0 { crate::dataset::Task::NodeRegression } else { Default::default() },
         splits: file("splits"),
         parts: ["train", "valid", "test"].map(file),
         edge_features: match file("edge_features") {
@@ -307,8 +310,8 @@ pub(crate) fn archive(members: &[(String, Vec<u8>)]) -> Vec<u8> {
     zip.finish().map(Cursor::into_inner).unwrap_or_default()
 }
 
-/// Decodes arrays: a byte for the name, then a byte for the dtype, one for dimensions and order, one per extent, and the
-/// elements; or, for a dtype that does not exist, a length in two bytes and the whole `.npy` file.
+/// Decodes arrays: a byte for the name, then a byte for the dtype, one for dimensions and order, one per extent, and
+/// the elements; or, for a dtype that does not exist, a length in two bytes and the whole `.npy` file.
 fn members(mut data: &[u8], names: &[&str]) -> Vec<(String, Vec<u8>)> {
     const DTYPES: [(&str, usize); 12] = [
         ("|b1", 1),
@@ -397,6 +400,7 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
         Labels::Single(y) => y.len() == n && y.iter().all(|&c| c >= -1 && c < classes as i64),
         Labels::MultiU8(y) => y.len() == n * classes && y.iter().all(|&y| y < 2),
         Labels::MultiF32(y) => y.len() == n * classes && y.iter().all(|&y| y.is_nan() || y == 0.0 || y == 1.0),
+        Labels::Values(y) => y.len() == n * classes && y.iter().all(|&y| !y.is_infinite()),
     }) && features.is_none_or(|features| match features {
         Features::Dense(m) => m.width() > 0 && m.len() == n * m.width(),
         Features::Sparse(m) => m.width > 0 && m.indptr.len() == n + 1 && Csr::new(m.indptr, m.indices, m.width).is_ok(),

@@ -12,9 +12,10 @@
 //! …+loops           any of these with one self-loop on every node
 //! ```
 //!
-//! All of them are undirected and simple: each edge is stored both ways and once. Every draw is a pure function of the seed
-//! and its number ([`crate::random`]), so that draws can be repeated instead of remembered: `counting.rs` makes them twice
-//! and builds the CSR in place, with no edge list. One file per generator; each implements the trait `Draws`.
+//! All of them are undirected and simple: each edge is stored both ways and once. Every draw is a pure function of the
+//! seed and its number ([`graphweft_base::random`]), so that draws can be repeated instead of remembered: `counting.rs`
+//! makes them twice and builds the CSR in place, with no edge list. One file per generator; each implements the trait
+//! `Draws`.
 
 mod barabasi_albert;
 mod block_model;
@@ -27,17 +28,17 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use graphweft_base::progress::Progress;
+use graphweft_base::{Error, Result, room};
+
 use self::barabasi_albert::BarabasiAlbert;
 use self::block_model::BlockModel;
 use self::counting::{Draws, peak_bytes, symmetric_csr};
 use self::fields::Fields;
 use self::grid::Grid;
 use self::rmat::Rmat;
-use crate::csr::Csr;
+use crate::csr::{Csr, SelfLoops};
 use crate::dataset::{DatasetWriter, Features, Labels, Meta, Split};
-use crate::error::{Error, Result};
-use crate::progress::Progress;
-use crate::room;
 
 /// Ids of generated graphs have 32 bits.
 const MOST_NODES: u64 = 1 << 32;
@@ -58,16 +59,17 @@ const GRAMMAR: &str = "    rmat:S:D     2^S nodes, D·2^(S−1) undirected draws
 ///
 /// ```
 /// use graphweft_graph::generate::Spec;
-/// use graphweft_graph::progress::Silent;
+/// use graphweft_base::progress::Silent;
 /// let spec: Spec = "grid:2:3".parse()?;
 /// let g = spec.graph(0, &Silent)?;
 /// assert_eq!(g.row(1), [0, 2, 4]);
-/// # Ok::<(), graphweft_graph::Error>(())
+/// # Ok::<(), graphweft_base::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     kind: Kind,
-    loops: bool,
+    /// Added, or those that were drawn removed.
+    loops: SelfLoops,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +129,8 @@ impl Spec {
         })
     }
 
-    /// Makes the graph, with features, labels and a split where the generator has them, and writes it as a dataset folder.
+    /// Makes the graph, with features, labels and a split where the generator has them, and writes it as a dataset
+    /// folder.
     ///
     /// # Errors
     /// As [`Spec::graph`]; [`Error::Request`] if `dir` exists; [`Error::Write`] if it cannot be written.
@@ -211,11 +214,11 @@ impl FromStr for Spec {
 
     fn from_str(text: &str) -> Result<Self> {
         let (body, loops) = match text.split_once('+') {
-            Some((body, suffix)) if suffix == &LOOPS[1..] => (body, true),
+            Some((body, suffix)) if suffix == &LOOPS[1..] => (body, SelfLoops::Add),
             Some((_, suffix)) => {
                 return Err(fields::error(text, format_args!("there is no suffix \"+{suffix}\", only {LOOPS:?}")));
             }
-            None => (text, false),
+            None => (text, SelfLoops::Remove),
         };
         let (name, fields) = Fields::split(text, body);
         let kind = match name {
@@ -237,7 +240,7 @@ impl fmt::Display for Spec {
             Kind::Grid(k) => k.fmt(f),
             Kind::BarabasiAlbert(k) => k.fmt(f),
         }?;
-        f.write_str(if self.loops { LOOPS } else { "" })
+        f.write_str(if self.loops == SelfLoops::Add { LOOPS } else { "" })
     }
 }
 

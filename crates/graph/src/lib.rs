@@ -4,7 +4,7 @@
 //!
 //! * [`Csr`]: the graph in memory, by destination, and its transformations;
 //! * [`Dataset`]: a folder of `.npy` files, mapped, validated once;
-//! * [`generate`]: graphs made to order, from [counter-based randomness](random);
+//! * [`generate`]: graphs made to order, from [counter-based randomness](graphweft_base::random);
 //! * [`stats`]: what can be said about a graph in numbers;
 //! * [`partition`]: dividing a graph among ranks, and what that costs;
 //! * [`chunks`]: a graph in pieces that are visited one after another;
@@ -15,27 +15,17 @@
 
 mod buf;
 pub mod build;
-mod cache;
 pub mod chunks;
 mod csr;
 pub mod dataset;
-pub mod durable;
-mod error;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod generate;
 pub mod npy;
 pub mod partition;
-pub mod plain;
-pub mod progress;
-pub mod random;
 pub mod read;
-pub mod room;
 pub mod stats;
 
 pub use buf::Buf;
-pub use cache::cache_folder;
 pub use csr::{AnyCsr, Csr, CsrError, NodeId, Permutation, PermutationError, SelfLoops, Subgraph};
-
 pub use dataset::Dataset;
-pub use error::{Error, Result};

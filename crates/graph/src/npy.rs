@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use graphweft_base::{Error, Result, plain};
 use half::f16;
 use memmap2::Mmap;
 
 use crate::buf::{Buf, map_file};
-use crate::error::{Error, Result};
-use crate::plain;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Every header we write fills this many bytes, so that the shape can be filled in when the length is known.
@@ -119,7 +118,8 @@ impl Header {
         self.shape.iter().try_fold(1usize, |n, &x| n.checked_mul(x))
     }
 
-    /// Parses the header at the start of `input` and leaves `input` at the first element. Returns the header and its bytes.
+    /// Parses the header at the start of `input` and leaves `input` at the first element. Returns the header and its
+    /// bytes.
     ///
     /// The message of a failure says what is wrong; the caller adds the file.
     pub fn read(input: &mut impl Read) -> std::result::Result<(Self, usize), String> {
@@ -231,7 +231,8 @@ impl NpyFile {
     /// Maps `path` and checks its header against its length.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the file is missing, no `.npy`, in Fortran order, or shorter or longer than its header says.
+    /// [`Error::BadInput`] if the file is missing, no `.npy`, in Fortran order, or shorter or longer than its header
+    /// says.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let unreadable = |e: std::io::Error| Error::unreadable(path, "file", &e);
@@ -310,8 +311,8 @@ pub struct NpyWriter<T> {
 }
 
 impl<T: Element> NpyWriter<T> {
-    /// Creates `path` for rows of shape `row` (`&[]` for a plain vector). A file of that name is replaced, not overwritten:
-    /// whoever has it mapped keeps the old bytes.
+    /// Creates `path` for rows of shape `row` (`&[]` for a plain vector). A file of that name is replaced, not
+    /// overwritten: whoever has it mapped keeps the old bytes.
     pub fn create(path: impl AsRef<Path>, row: &[usize]) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         match fs::remove_file(&path) {

@@ -1,9 +1,10 @@
 //! Dividing a graph among ranks.
 //!
-//! A [`Partition`] gives every node to one of P parts and renumbers the nodes so that each part is one contiguous range. What
-//! a partition costs is decided by two numbers. The *halo* of a part is the set of remote nodes that its rows look at: these
-//! rows travel in every layer, and α = Σ halo rows / N says how much that is beside the graph itself. The *imbalance*, the
-//! largest part over the mean part, is how long everyone waits for the slowest. [`statistics`] counts both.
+//! A [`Partition`] gives every node to one of P parts and renumbers the nodes so that each part is one contiguous
+//! range. What a partition costs is decided by two numbers. The *halo* of a part is the set of remote nodes that its
+//! rows look at: these rows travel in every layer, and α = Σ halo rows / N says how much that is beside the graph
+//! itself. The *imbalance*, the largest part over the mean part, is how long everyone waits for the slowest.
+//! [`statistics`] counts both.
 //!
 //! | method | how | when |
 //! |---|---|---|
@@ -12,21 +13,44 @@
 //! | [`Method::Metis`] | multilevel, by the METIS library | fewer than 2³¹ entries, one core |
 //! | [`Method::Streaming`] | passes over the rows, contracting what belongs together | any size, all cores |
 //!
-//! All of them keep the part weights (nodes, or edges into nodes, as [`Balance`] says) within 1.05 of the mean where the
-//! weights of single nodes allow it, and all give the same bytes for the same seed on any number of threads. For a directed
-//! graph, `metis` symmetrises by itself, the others see the stored in-edges only, and a
-//! caller that wants both directions counted symmetrises first.
+//! All of them keep the part weights (nodes, or edges into nodes, as [`Balance`] says) within 1.05 of the mean where
+//! the weights of single nodes allow it, and all give the same bytes for the same seed on any number of threads. For a
+//! directed graph, `metis` symmetrises by itself, the others see the stored in-edges only, and a caller that wants both
+//! directions counted symmetrises first.
 //!
-//! Inside a part, nodes are put in an order that keeps neighbours near each other ([`Order`]), because gathering neighbours'
-//! rows is what training spends its time on.
+//! Inside a part, nodes are put in an order that keeps neighbours near each other ([`Order`]), because gathering
+//! neighbours' rows is what training spends its time on.
 //!
 //! A partition is stored in the dataset folder as `part/<method>-<P>/` ([`save`], [`load`]).
+
+/// A type whose values are known by their `name`s: how they are written and read.
+macro_rules! by_name {
+    ($kind:ty, $what:literal) => {
+        impl std::fmt::Display for $kind {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $kind {
+            type Err = graphweft_base::Error;
+
+            fn from_str(name: &str) -> graphweft_base::Result<Self> {
+                Self::ALL.into_iter().find(|one| one.name() == name).ok_or_else(|| {
+                    let what = format!("there is no {} {name:?}", $what);
+                    let names = Self::ALL.map(Self::name).join(", ");
+                    graphweft_base::Error::request(what, format!("choose one of: {names}"))
+                })
+            }
+        }
+    };
+}
 
 mod balance;
 mod contiguous;
 mod cover;
 mod halo;
-mod ladder;
+mod hierarchy;
 #[cfg(feature = "metis")]
 mod metis;
 mod order;
@@ -34,15 +58,13 @@ mod random;
 mod store;
 mod streaming;
 
-use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
 
+use graphweft_base::progress::Progress;
+use graphweft_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::csr::{Csr, NodeId, Permutation};
-use crate::error::{Error, Result};
-use crate::progress::Progress;
 
 pub use balance::Balance;
 pub use cover::{Cover, Weights, covers};
@@ -89,22 +111,7 @@ impl Method {
     }
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Method {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| {
-            let what = format!("there is no partition method {name:?}");
-            Error::request(what, format!("choose one of: {}", Self::ALL.map(Self::name).join(", ")))
-        })
-    }
-}
+by_name!(Method, "partition method");
 
 /// What to ask a partitioner for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +207,8 @@ impl Partition {
 /// Divides `graph` into parts.
 ///
 /// ```
-/// use graphweft_graph::{Csr, partition::{Method, Options, partition, statistics}, progress::Silent};
+/// use graphweft_base::progress::Silent;
+/// use graphweft_graph::{Csr, partition::{Method, Options, partition, statistics}};
 /// // Two triangles joined by one edge.
 /// let g = Csr::<u32>::new(vec![0, 2, 4, 7, 10, 12, 14], vec![1, 2, 0, 2, 0, 1, 3, 2, 4, 5, 3, 5, 3, 4], 6)?;
 /// let halves = partition(&g, &Options::new(Method::Streaming, 2), &Silent)?;
@@ -209,19 +217,19 @@ impl Partition {
 /// ```
 ///
 /// # Errors
-/// [`Error::Request`] if there are no parts, more parts than nodes, more than [`MOST_PARTS`], or if the graph is too large for
-/// the method.
+/// [`Error::Request`] if there are no parts, more parts than nodes, more than [`MOST_PARTS`], or if the graph is too
+/// large for the method.
 pub fn partition<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dyn Progress) -> Result<Partition> {
     check(graph, options)?;
-    let Options { method, parts, balance, order, seed } = *options;
+    let Options { method, parts, balance, order, .. } = *options;
     let mut part_of = if parts == 1 {
         vec![0; graph.num_dst()]
     } else {
         match method {
-            Method::Contiguous => contiguous::assign(graph, parts, balance),
-            Method::Random => random::assign(graph, parts, balance, seed),
+            Method::Contiguous => contiguous::assign(graph, options),
+            Method::Random => random::assign(graph, options),
             Method::Metis => metis(graph, options, progress)?,
-            Method::Streaming => streaming::assign(graph, parts, balance, seed, progress),
+            Method::Streaming => streaming::assign(graph, options, progress),
         }
     };
     // Moving single nodes would break the one promise of contiguous parts, and their cuts are the best possible.
@@ -257,7 +265,7 @@ fn check<I: NodeId>(graph: &Csr<I>, options: &Options) -> Result<()> {
 
 #[cfg(feature = "metis")]
 fn metis<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dyn Progress) -> Result<Vec<PartId>> {
-    metis::assign(graph, options.parts, options.balance, options.seed, progress)
+    metis::assign(graph, options, progress)
 }
 
 #[cfg(not(feature = "metis"))]

@@ -1,8 +1,9 @@
 //! Readers: other formats into a dataset folder. One file per format.
 //!
-//! A reader takes an [`Input`] (or a [`Folder`] of them), checks everything it reads, and returns an [`Imported`]: edges in a
-//! [sorter](crate::build::EdgeSorter), features, labels and splits. It writes nothing but temporary files, and reads from
-//! memory as well as from disk, which is how the fuzz targets run it. [`Imported::write`] makes the folder.
+//! A reader takes an [`Input`] (or a [`Folder`] of them), checks everything it reads, and returns an [`Imported`]:
+//! edges in a [sorter](crate::build::EdgeSorter), features, labels and splits. It writes nothing but temporary files,
+//! and reads from memory as well as from disk, which is how the fuzz targets run it. [`Imported::write`] makes the
+//! folder.
 //!
 //! Conventions shared by all readers:
 //!
@@ -32,8 +33,9 @@ mod table;
 mod testing;
 mod text;
 
+use graphweft_base::progress::Progress;
+
 use crate::build::{EdgeRules, Scratch};
-use crate::progress::Progress;
 
 pub use imported::{Imported, Summary};
 pub use input::{Directory, Folder, Input, Memory};

@@ -1,4 +1,5 @@
-//! What can be said about a graph in numbers. One file per question; all are exact, parallel and need O(N) memory at most.
+//! What can be said about a graph in numbers. One file per question; all are exact, parallel and need O(N) memory at
+//! most.
 
 mod components;
 mod degree;

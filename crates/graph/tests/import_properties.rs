@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use graphweft_base::progress::Silent;
 use graphweft_graph::build::{EdgeRules, Scratch};
-use graphweft_graph::progress::Silent;
 use graphweft_graph::read::edge_list::{self, Ids, Options};
 use graphweft_graph::read::{Context, Imported, Input};
 use graphweft_graph::{Csr, SelfLoops};
@@ -62,10 +62,10 @@ proptest! {
         pairs in prop::collection::vec((0u64..40, 0u64..40, -4i8..4), 1..3000),
         separator in prop::sample::select(vec![" ", "\t", ",", " ; ", "   "]),
         end in prop::sample::select(vec!["\n", "\r\n", "\n# comment\n", "\n\n"]),
-        weighted: bool,
-        relabel: bool,
-        symmetrise: bool,
-        merge_parallel: bool,
+        weighted in any::<bool>(),
+        relabel in any::<bool>(),
+        symmetrise in any::<bool>(),
+        merge_parallel in any::<bool>(),
         self_loops in prop::sample::select(vec![SelfLoops::Keep, SelfLoops::Add, SelfLoops::Remove]),
     ) {
         let edges: Vec<(u64, u64, f32)> = pairs.iter().map(|&(s, d, w)| (s, d, f32::from(w) / 4.0)).collect();

@@ -1,4 +1,5 @@
-//! Convolutions: what a node makes of its neighbours. Models stack them; names and shapes of parameters are PyTorch Geometric's.
+//! Convolutions: what a node makes of its neighbours. Models stack them; names and shapes of parameters are PyTorch
+//! Geometric's.
 
 pub mod gat;
 pub mod gatv2;
@@ -13,7 +14,7 @@ use graphweft_tensor::ops::dropout::RowDropout;
 use graphweft_tensor::ops::epilogue::Epilogue;
 use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 
-use crate::network::{Buffer, Step};
+use crate::network::{Buffer, Context};
 use crate::parts::input::Input;
 
 /// What is done to the rows of a convolution before they are written: y = dropout(act(conv(x) + plus)).
@@ -52,7 +53,7 @@ pub trait Conv {
         Vec::new()
     }
 
-    /// Convolves `x`; `layer` is the number of the layer this belongs to. The output's elements are of type `dtype`: what the
-    /// step stores, or its compute type.
-    fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var>;
+    /// Convolves `x`; `layer` is the number of the layer this belongs to. The output's elements are of type `dtype`:
+    /// what the context stores, or its compute type.
+    fn forward(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var>;
 }

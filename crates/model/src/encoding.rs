@@ -1,6 +1,7 @@
 //! Positional encodings: where a node is, as a row of numbers that depend on the graph alone.
 //!
-//! Edges count in both directions, once, and without self-loops, whatever the data has: that is what [`undirected`] makes.
+//! Edges count in both directions, once, and without self-loops, whatever the data has: that is what [`undirected`]
+//! makes.
 
 mod degree;
 mod eigen;
@@ -14,6 +15,8 @@ pub use random_walk::random_walk;
 use graphweft_graph::{Csr, SelfLoops};
 use graphweft_tensor::{Result, room_for};
 use serde::{Deserialize, Serialize};
+
+use crate::keys::comment_on_field;
 
 /// Which encodings a run uses; their columns stand side by side in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +67,11 @@ impl Encodings {
         }
         Ok(rows)
     }
+}
+
+/// What a key of [`Encodings`] means: the comment on its field.
+pub fn meaning_of(key: &str) -> Option<String> {
+    comment_on_field(include_str!("encoding.rs"), key)
 }
 
 /// Edges in both directions, without duplicates and self-loops.

@@ -1,49 +1,70 @@
 //! What a model may ask of a graph.
 //!
-//! Only these operations look across rows, so only they differ between one rank and many, and between strategies. Each call
-//! carries the id of its layer: exchanges are metered, and planned, by layer.
+//! Only these operations look across rows, so only they differ between one rank and many, and between strategies. Each
+//! call carries the id of its layer: exchanges are metered, and planned, by layer.
 
 use std::rc::Rc;
 
+use graphweft_tensor::ops::attention::Bias;
 use graphweft_tensor::ops::batch_norm::Moments;
 use graphweft_tensor::ops::global::{Global, global_attention};
 use graphweft_tensor::{DType, Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
 
 /// How an edge j → i gets its score; a row of each operand per node of this rank.
 #[derive(Clone, Copy)]
-pub enum Score<'a> {
+pub enum Score<X> {
     /// q_i·k_j / √d_h.
     Dot {
         /// Queries.
-        q: &'a Var,
+        q: X,
         /// Keys and values side by side.
-        kv: &'a Var,
+        kv: X,
     },
     /// LeakyReLU(z_i·dst + z_j·src) by head, with values z. The products are made where rows arrive: only z travels.
     Gat {
         /// Values.
-        z: &'a Var,
+        z: X,
         /// A row per head, for the destination; the same on all ranks.
-        dst: &'a Var,
+        dst: X,
         /// A row per head, for the source; the same on all ranks.
-        src: &'a Var,
+        src: X,
         /// Of the LeakyReLU.
         slope: f64,
     },
     /// a·LeakyReLU(l_i + r_j), with values r.
     Gatv2 {
         /// As destination.
-        l: &'a Var,
+        l: X,
         /// As source, and the values.
-        r: &'a Var,
+        r: X,
         /// A row per head; the same on all ranks.
-        a: &'a Var,
+        a: X,
         /// Of the LeakyReLU.
         slope: f64,
     },
 }
 
-impl Score<'_> {
+impl<X> Score<X> {
+    /// The same, by reference.
+    pub fn as_ref(&self) -> Score<&X> {
+        match self {
+            Self::Dot { q, kv } => Score::Dot { q, kv },
+            Self::Gat { z, dst, src, slope } => Score::Gat { z, dst, src, slope: *slope },
+            Self::Gatv2 { l, r, a, slope } => Score::Gatv2 { l, r, a, slope: *slope },
+        }
+    }
+
+    /// All operands; the first has a row per destination.
+    pub fn operands(self) -> Vec<X> {
+        match self {
+            Self::Dot { q, kv } => vec![q, kv],
+            Self::Gat { z, dst, src, .. } => vec![z, dst, src],
+            Self::Gatv2 { l, r, a, .. } => vec![l, r, a],
+        }
+    }
+}
+
+impl Score<&Var> {
     /// The type in which its rows are stored.
     pub fn dtype(&self) -> DType {
         match self {
@@ -52,17 +73,8 @@ impl Score<'_> {
     }
 }
 
-/// A term added to the scores of edges.
-#[derive(Clone, Copy, Default)]
-pub enum EdgeBias<'a> {
-    /// None.
-    #[default]
-    None,
-    /// A number per edge of this rank and head.
-    PerEdge(&'a Var),
-    /// A linear function of the graph's edge features, by a weight H × F.
-    Features(&'a Var),
-}
+/// A term added to the scores of edges; features of edges are the graph's own.
+pub type EdgeBias<'a> = Bias<&'a Var, ()>;
 
 /// The operands of attention over edges.
 #[derive(Clone, Copy)]
@@ -70,7 +82,7 @@ pub struct Attend<'a> {
     /// Heads; they share the columns equally.
     pub heads: usize,
     /// Scores and values.
-    pub score: Score<'a>,
+    pub score: Score<&'a Var>,
     /// A term added to the scores.
     pub bias: EdgeBias<'a>,
     /// Dropout of weights, keyed by original ids.
@@ -94,10 +106,24 @@ pub enum EdgeWeight<'a> {
     /// 1.
     #[default]
     None,
-    /// 1/√(d_i·d_j) with the in-degrees of both ends in the whole graph, and 0 where there are none: the weights of GCN.
+    /// 1/√(d_i·d_j) with the in-degrees of both ends in the whole graph, and 0 where there are none: the weights of
+    /// GCN.
     Symmetric,
     /// A number per edge of this rank.
     PerEdge(&'a Var),
+}
+
+/// Softmax attention of tokens, with a [dot product](Score::Dot) as score.
+#[derive(Clone, Copy)]
+pub struct TokensAttend<'a> {
+    /// Heads, which share the columns.
+    pub heads: usize,
+    /// Queries: a row per token.
+    pub q: &'a Var,
+    /// Keys and values: a row per node of this rank.
+    pub kv: &'a Var,
+    /// Of weights.
+    pub dropout: Option<Dropout>,
 }
 
 /// What is summed over ranks: accounts are kept by it.
@@ -132,23 +158,17 @@ pub trait Membership {
     fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce>;
 
     /// As [`GraphOps::tokens_attend`].
-    fn tokens_attend(
-        &self,
-        tape: &mut Tape,
-        layer: u32,
-        heads: usize,
-        q: &Var,
-        kv: &Var,
-        dropout: Option<Dropout>,
-    ) -> Result<Var>;
+    fn tokens_attend(&self, tape: &mut Tape, layer: u32, a: TokensAttend<'_>) -> Result<Var>;
 }
 
-/// Operations over the edges and over all nodes, on the rows of this rank. Every rank calls the same ones in the same order.
+/// Operations over the edges and over all nodes, on the rows of this rank. Every rank calls the same ones in the same
+/// order.
 pub trait GraphOps {
     /// What does not depend on the strategy.
     fn member(&self) -> &dyn Membership;
 
-    /// Says that `rows`, the features, are the same at every step: what others have of them may be fetched once and kept.
+    /// Says that `rows`, the features, are the same at every step: what others have of them may be fetched once and
+    /// kept.
     fn keep(&self, rows: &Matrix) {
         let _ = rows;
     }
@@ -176,22 +196,13 @@ pub trait GraphOps {
     /// Softmax attention of each node over its in-edges.
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var>;
 
-    /// The same over in-edges and tokens in one softmax, with a [dot product](Score::Dot) as score. Tokens are the same on all
-    /// ranks; `tokens` are their keys and values, a row each.
+    /// The same over in-edges and tokens in one softmax, with a [dot product](Score::Dot) as score. Tokens are the same
+    /// on all ranks; `tokens` are their keys and values, a row each.
     fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var>;
 
-    /// Softmax attention of tokens over all nodes of all ranks: `q` has a row per token, `kv` one per node of this rank. The
-    /// result is the same on all ranks.
-    fn tokens_attend(
-        &self,
-        tape: &mut Tape,
-        layer: u32,
-        heads: usize,
-        q: &Var,
-        kv: &Var,
-        dropout: Option<Dropout>,
-    ) -> Result<Var> {
-        self.member().tokens_attend(tape, layer, heads, q, kv, dropout)
+    /// Softmax attention of tokens over all nodes of all ranks. The result is the same on all ranks.
+    fn tokens_attend(&self, tape: &mut Tape, layer: u32, a: TokensAttend<'_>) -> Result<Var> {
+        self.member().tokens_attend(tape, layer, a)
     }
 
     /// Aggregates the rows of `x` along the edges.

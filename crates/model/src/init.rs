@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use graphweft_graph::random::Philox;
-use graphweft_graph::room;
+use graphweft_base::random::Philox;
+use graphweft_base::room;
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::ops::norm::Norm;
 use graphweft_tensor::{DType, Device, Error, Parameter, Result, Tag};
@@ -66,28 +66,22 @@ impl<'a> Init<'a> {
     pub fn vector(&self, name: &str, width: usize, value: f64) -> Result<Rc<Parameter>> {
         let mut values = self.room(width)?;
         values.resize(width, value);
-        self.shaped(name, vec![width], (1, width), &values)
+        self.shaped(name, vec![width], [1, width], &values)
     }
 
     /// A vector per head, with Glorot's numbers: H × C here, [1, H, C] in PyTorch Geometric.
     pub fn attention(&self, name: &str, heads: usize, width: usize) -> Result<Rc<Parameter>> {
         let bound = (6.0 / (heads as f64 + width as f64)).sqrt();
         let values = self.drawn(name, heads.saturating_mul(width), bound)?;
-        self.shaped(name, vec![1, heads, width], (heads, width), &values)
+        self.shaped(name, vec![1, heads, width], [heads, width], &values)
     }
 
     /// Given numbers.
     pub fn values(&self, name: &str, rows: usize, cols: usize, values: &[f64]) -> Result<Rc<Parameter>> {
-        self.shaped(name, vec![rows, cols], (rows, cols), values)
+        self.shaped(name, vec![rows, cols], [rows, cols], values)
     }
 
-    fn shaped(
-        &self,
-        name: &str,
-        dims: Vec<usize>,
-        (rows, cols): (usize, usize),
-        values: &[f64],
-    ) -> Result<Rc<Parameter>> {
+    fn shaped(&self, name: &str, dims: Vec<usize>, [rows, cols]: [usize; 2], values: &[f64]) -> Result<Rc<Parameter>> {
         let value = match self.dtype {
             DType::F64 => self.device.upload(rows, cols, values, Tag::Parameters)?,
             _ => {
@@ -104,7 +98,7 @@ impl<'a> Init<'a> {
         let bias = format!("{name}.bias");
         Ok(Affine {
             weight: self.uniform(&format!("{name}.weight"), outputs, inputs, bound)?,
-            bias: Some(self.shaped(&bias, vec![outputs], (1, outputs), &self.drawn(&bias, outputs, bound)?)?),
+            bias: Some(self.shaped(&bias, vec![outputs], [1, outputs], &self.drawn(&bias, outputs, bound)?)?),
         })
     }
 

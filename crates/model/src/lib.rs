@@ -1,7 +1,8 @@
 //! Models, written once for every way of spreading the work.
 //!
-//! All activations are matrices whose rows are nodes. Dense operations act row by row; whatever looks across rows goes through
-//! [`GraphOps`], which is implemented once per strategy (crate `parallel`). A model never assumes that all rows are here.
+//! All activations are matrices whose rows are nodes. Dense operations act row by row; whatever looks across rows goes
+//! through [`GraphOps`], which is implemented once per strategy (crate `parallel`). A model never assumes that all rows
+//! are here.
 //!
 //! * [`GraphOps`]: attention and aggregation over edges, global attention, moments;
 //! * [`Network`]: a list of [`Layer`]s with explicit state between them, so that whoever runs it may cut anywhere;
@@ -15,13 +16,17 @@ pub mod convs;
 pub mod encoding;
 mod graph_ops;
 mod init;
+mod keys;
+mod model;
 pub mod models;
 mod network;
 pub mod parts;
 mod prepare;
 
-pub use config::ModelConfig;
-pub use graph_ops::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Membership, Score, Total};
+pub use config::{ModelConfig, ModelKind, Models};
+pub use graph_ops::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Membership, Score, TokensAttend, Total};
 pub use init::Init;
-pub use network::{Buffer, Features, Layer, Mode, Network, Rates, Remat, Shape, Step};
+pub use keys::{comment_on_field, keys_of};
+pub use model::{Model, ModelInfo, ModelKeys, Reach};
+pub use network::{Buffer, Context, Features, Layer, Mode, Network, Rates, Remat, Shape};
 pub use prepare::Prepared;

@@ -1,21 +1,51 @@
-//! The models, one file each.
+//! The models, one file each, and their table.
+//!
+//! A model is its file and its line here: its `Config` says everything else ([`Model`](crate::Model)).
 
-pub mod exphormer;
-pub mod gat;
-pub mod gcn;
-pub mod gcnii;
-pub mod gin;
-pub mod gps;
-pub mod gt;
-pub mod mlp;
-pub mod polynormer;
-pub mod sage;
-pub mod sgformer;
 pub mod stack;
 
 use graphweft_tensor::{Error, Result};
 
+use crate::config::ModelKind;
+use crate::keys::comment_on_field;
 use crate::network::Shape;
+
+/// Declares the files and lists what their `Config`s say.
+macro_rules! models {
+    ($($file:ident,)*) => {
+        $(pub mod $file;)*
+
+        /// The models of this crate, in the order in which users see them.
+        pub(crate) const BUILT_IN: &[ModelKind] = &[$(ModelKind::of::<$file::Config>(),)*];
+
+        /// The files, which document the keys, by the names of the models.
+        const SOURCES: &[(&str, &str)] =
+            &[$((stringify!($file), include_str!(concat!("models/", stringify!($file), ".rs"))),)*];
+    };
+}
+
+models! {
+    gt,
+    exphormer,
+    gps,
+    sgformer,
+    polynormer,
+    gcn,
+    sage,
+    gat,
+    gatv2,
+    gin,
+    gcnii,
+    mlp,
+}
+
+/// What a key of a model of this crate means: the comment on its field, or on that of the stack of layers or of the
+/// model whose keys it shares.
+pub fn meaning_of(model: &str, key: &str) -> Option<String> {
+    let own = SOURCES.iter().find(|(name, _)| *name == model)?.1;
+    let others = SOURCES.iter().map(|(_, source)| *source);
+    [own, include_str!("models/stack.rs")].into_iter().chain(others).find_map(|source| comment_on_field(source, key))
+}
 
 /// Fails unless `heads` can share `hidden` columns.
 fn check_heads(op: &'static str, hidden: usize, heads: usize) -> Result<()> {

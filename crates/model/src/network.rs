@@ -1,4 +1,12 @@
 //! A model as a list of layers, and what they are told.
+//!
+//! What goes from layer to layer is explicit: a list of matrices, such as x, or x and the first layer's output. So
+//! whoever runs a model may stop between any two layers: to compute a layer again in backward, to share layers among
+//! the stages of a pipeline, or to go through a graph that does not fit, layer by layer.
+//!
+//! A layer names the parameters on which the loss does not depend, such as biases before a batch norm and biases of
+//! keys. Their gradient is made exactly zero. By rounding alone it would not be, it would differ from strategy to
+//! strategy, and Adam would make steps of full length of it.
 
 use std::cell::{Ref, RefCell};
 use std::fmt;
@@ -99,7 +107,7 @@ impl fmt::Display for Remat {
 
 /// What layers are told beside their input: one forward pass on one rank.
 #[derive(Clone)]
-pub struct Step {
+pub struct Context {
     /// The graph.
     pub ops: Rc<dyn GraphOps>,
     /// The features.
@@ -120,7 +128,7 @@ pub struct Step {
     pub dtype: DType,
 }
 
-impl Step {
+impl Context {
     /// A dropout of rows at `rate`, if anything is to be dropped. `stream` tells the dropouts of one layer apart.
     pub fn rows(&self, rate: f64, layer: u32, stream: u32) -> Option<RowDropout> {
         self.dropout(rate, layer, stream).map(|dropout| RowDropout { dropout, ids: self.ops.ids().clone() })
@@ -189,15 +197,15 @@ pub trait Layer {
         0
     }
 
-    /// Those of its parameters on which the loss does not depend while it is trained with these rates: biases that a batch norm
-    /// subtracts again, or that add the same to all scores of a softmax.
+    /// Those of its parameters on which the loss does not depend while it is trained with these rates: biases that a
+    /// batch norm subtracts again, or that add the same to all scores of a softmax.
     fn without_effect(&self, _rates: Rates) -> Vec<Rc<Parameter>> {
         Vec::new()
     }
 
-    /// From the state before to the state after. The state before the first layer is empty (features are in `step`), that after
-    /// the last one is the logits alone.
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>>;
+    /// From the state before to the state after. The state before the first layer is empty (features are in `context`),
+    /// that after the last one is the logits alone.
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>>;
 }
 
 /// What a model must know to be built.
@@ -250,36 +258,37 @@ impl Network {
     }
 
     /// The logits of this rank's nodes.
-    pub fn forward(&self, tape: &mut Tape, step: &Step) -> Result<Option<Var>> {
-        self.forward_watched(tape, step, |_, _| Ok(()))
+    pub fn forward(&self, tape: &mut Tape, cx: &Context) -> Result<Option<Var>> {
+        self.forward_watched(tape, cx, |_, _| Ok(()))
     }
 
     /// The same; `watch` sees each layer with the state after it.
     pub fn forward_watched(
         &self,
         tape: &mut Tape,
-        step: &Step,
+        cx: &Context,
         watch: impl FnMut(&dyn Layer, &[Var]) -> Result<()>,
     ) -> Result<Option<Var>> {
-        let state = self.forward_from(tape, step, Vec::new(), watch)?;
+        let state = self.forward_from(tape, cx, Vec::new(), watch)?;
         Ok(state.into_iter().next())
     }
 
-    /// From the state before the first of these layers to the state after the last; `watch` sees each layer with the state after it.
+    /// From the state before the first of these layers to the state after the last; `watch` sees each layer with the
+    /// state after it.
     pub fn forward_from(
         &self,
         tape: &mut Tape,
-        step: &Step,
+        cx: &Context,
         mut state: Vec<Var>,
         mut watch: impl FnMut(&dyn Layer, &[Var]) -> Result<()>,
     ) -> Result<Vec<Var>> {
         for layer in &self.layers {
-            state = if step.remat.of_layers() {
-                let (segment, step) = (Rc::clone(layer), step.clone());
+            state = if cx.remat.of_layers() {
+                let (segment, cx) = (Rc::clone(layer), cx.clone());
                 let inputs: Vec<&Var> = state.iter().collect();
-                tape.checkpoint(&inputs, move |tape, state| segment.forward(tape, &step, state))?
+                tape.checkpoint(&inputs, move |tape, state| segment.forward(tape, &cx, state))?
             } else {
-                layer.forward(tape, step, &state)?
+                layer.forward(tape, cx, &state)?
             };
             watch(&**layer, &state)?;
         }

@@ -1,7 +1,7 @@
 //! The graph that a model works on: the data's, with the edges that the model adds to it.
 
+use graphweft_base::random::{Bijection, Philox};
 use graphweft_graph::Csr;
-use graphweft_graph::random::{Bijection, Philox};
 use graphweft_tensor::{DType, Device, Error, Matrix, Result, Tag};
 use rayon::prelude::*;
 
@@ -29,9 +29,9 @@ impl Prepared {
 
     /// A graph with the edges of an expander, each edge with its kind as feature, one-hot.
     ///
-    /// Every one of `count` random permutations π adds i → π(i) and π(i) → i, without self-loops and without duplicates among
-    /// these; an edge that the data has too is there twice, once of each kind. A union of a few random permutations is an
-    /// expander almost surely: any two nodes are a few steps apart.
+    /// Every one of `count` random permutations π adds i → π(i) and π(i) → i, without self-loops and without duplicates
+    /// among these; an edge that the data has too is there twice, once of each kind. A union of a few random
+    /// permutations is an expander almost surely: any two nodes are a few steps apart.
     pub fn expander(csr: &Csr<u32>, count: usize, seed: u64) -> Result<Self> {
         let n = csr.num_dst();
         if csr.num_src() != n {

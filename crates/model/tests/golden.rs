@@ -1,5 +1,5 @@
-//! Ten training steps of every model against PyTorch Geometric: losses and parameters in f64, losses in f32. `golden/make.py`
-//! made the numbers, and names the parameters: they are read by PyTorch's names and shapes.
+//! Ten training steps of every model against PyTorch Geometric: losses and parameters in f64, losses in f32.
+//! `golden/make.py` made the numbers, and names the parameters: they are read by PyTorch's names and shapes.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
@@ -9,11 +9,11 @@ use std::rc::Rc;
 
 use graphweft_graph::npy::NpyFile;
 use graphweft_graph::{Csr, SelfLoops};
-use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape, Step};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape};
 use graphweft_parallel::Local;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
-use graphweft_tensor::{DType, Device, Matrix, Place, Precision, Tag, Tape};
+use graphweft_tensor::{DType, Device, DeviceName, Matrix, Precision, Tag, Tape};
 use safetensors::SafeTensors;
 
 const STEPS: u64 = 10;
@@ -28,14 +28,14 @@ fn array<T: graphweft_graph::npy::Element>(file: PathBuf) -> (Vec<usize>, Vec<T>
     (file.shape().to_vec(), file.elements::<T>().unwrap().to_vec())
 }
 
-fn graph(loops: bool) -> Csr<u32> {
+fn graph(loops: SelfLoops) -> Csr<u32> {
     let csr = Csr::new(
         array::<u64>(folder("graph/indptr.npy")).1,
         array::<u32>(folder("graph/indices.npy")).1,
         array::<u64>(folder("graph/indptr.npy")).1.len() - 1,
     )
     .unwrap();
-    if loops { csr.with_self_loops(SelfLoops::Add) } else { csr }
+    csr.with_self_loops(loops)
 }
 
 /// Name → shape and elements.
@@ -75,11 +75,11 @@ fn f64s(m: &Matrix) -> Vec<f64> {
 struct Case {
     config: ModelConfig,
     name: &'static str,
-    loops: bool,
+    loops: SelfLoops,
 }
 
 impl Case {
-    fn new(name: &'static str, loops: bool) -> Self {
+    fn new(name: &'static str, loops: SelfLoops) -> Self {
         let text = std::fs::read_to_string(folder(name).join("model.toml")).unwrap();
         Self { config: toml::from_str(&text).unwrap(), name, loops }
     }
@@ -103,7 +103,7 @@ impl Case {
         let rows = LossRows::new(rows).unwrap();
         let mut losses = Vec::new();
         for epoch in 0..STEPS {
-            let step = Step {
+            let cx = Context {
                 ops: Rc::clone(&ops),
                 features: Features::Dense(x.clone()),
                 positional: None,
@@ -115,7 +115,7 @@ impl Case {
                 dtype,
             };
             let mut tape = Tape::new(device);
-            let logits = network.forward(&mut tape, &step).unwrap().unwrap();
+            let logits = network.forward(&mut tape, &cx).unwrap().unwrap();
             let total = rows.total(&labels);
             let loss = softmax_cross_entropy(&mut tape, &logits, &labels, &rows, 0.0, total).unwrap();
             losses.push(f64s(loss.value())[0]);
@@ -131,7 +131,7 @@ impl Case {
         let expected = array::<f64>(folder(self.name).join("losses.npy")).1;
         let (losses, network) = self.train(device, DType::F64);
         for (k, (found, expected)) in losses.iter().zip(&expected).enumerate() {
-            assert!((found - expected).abs() <= 1e-9 * expected.max(1.0), "{} step {k}: {found} {expected}", self.name);
+            assert!((found - expected).abs() <= 1e-9 * expected.max(1.0), "{} cx {k}: {found} {expected}", self.name);
         }
         let last = state(folder(self.name).join("final.safetensors"));
         for p in network.parameters() {
@@ -144,7 +144,7 @@ impl Case {
         for (k, (found, expected)) in losses.iter().zip(&expected).enumerate() {
             assert!(
                 (found - expected).abs() <= 1e-5 * expected.max(1.0),
-                "{} f32 step {k}: {found} {expected}",
+                "{} f32 cx {k}: {found} {expected}",
                 self.name
             );
         }
@@ -159,26 +159,26 @@ fn near(what: &str, found: &[f64], expected: &[f64]) {
 }
 
 fn gpu() -> Device {
-    Place::Cuda(0).open(Precision::Full).unwrap()
+    DeviceName::Cuda(0).open(Precision::Full).unwrap()
 }
 
 macro_rules! cases {
-    ($($test:ident: $name:literal, $loops:literal;)*) => {
+    ($($test:ident: $name:literal, $loops:ident;)*) => {
         $(
             #[test]
             fn $test() {
-                Case::new($name, $loops).check(&Device::cpu());
+                Case::new($name, SelfLoops::$loops).check(&Device::cpu());
             }
         )*
 
         mod on_a_gpu {
-            use super::{Case, gpu};
+            use super::{Case, SelfLoops, gpu};
 
             $(
                 #[test]
                 #[ignore = "needs a GPU"]
                 fn $test() {
-                    Case::new($name, $loops).check(&gpu());
+                    Case::new($name, SelfLoops::$loops).check(&gpu());
                 }
             )*
         }
@@ -186,27 +186,27 @@ macro_rules! cases {
 }
 
 cases! {
-    gcn: "gcn", true;
-    gcn_with_batch_norm: "gcn-narrow", true;
-    gcn_with_layer_norm: "gcn-layer", true;
-    sage: "sage", false;
-    sage_with_maximum: "sage-max", false;
-    gat: "gat", true;
-    gatv2: "gatv2", true;
-    gin: "gin", false;
-    gin_with_batch_norm: "gin-batch", false;
-    tuned_gcn: "tuned-gcn", true;
-    tuned_sage: "tuned-sage", false;
-    tuned_gat: "tuned-gat", true;
-    gt: "gt", false;
-    gt_with_batch_norm: "gt-batch", false;
-    gcnii: "gcnii", true;
-    sgformer: "sgformer-1", true;
-    sgformer_with_heads: "sgformer-2", true;
-    polynormer_in_its_local_phase: "polynormer-local", true;
-    polynormer: "polynormer", true;
-    polynormer_over_gat: "polynormer-gat", true;
-    gps: "gps", true;
-    gps_over_gat: "gps-gat", true;
-    exphormer: "exphormer", false;
+    gcn: "gcn", Add;
+    gcn_with_batch_norm: "gcn-narrow", Add;
+    gcn_with_layer_norm: "gcn-layer", Add;
+    sage: "sage", Keep;
+    sage_with_maximum: "sage-max", Keep;
+    gat: "gat", Add;
+    gatv2: "gatv2", Add;
+    gin: "gin", Keep;
+    gin_with_batch_norm: "gin-batch", Keep;
+    tuned_gcn: "tuned-gcn", Add;
+    tuned_sage: "tuned-sage", Keep;
+    tuned_gat: "tuned-gat", Add;
+    gt: "gt", Keep;
+    gt_with_batch_norm: "gt-batch", Keep;
+    gcnii: "gcnii", Add;
+    sgformer: "sgformer-1", Add;
+    sgformer_with_heads: "sgformer-2", Add;
+    polynormer_in_its_local_phase: "polynormer-local", Add;
+    polynormer: "polynormer", Add;
+    polynormer_over_gat: "polynormer-gat", Add;
+    gps: "gps", Add;
+    gps_over_gat: "gps-gat", Add;
+    exphormer: "exphormer", Keep;
 }

@@ -1,7 +1,8 @@
 //! Blocks of edges: some destinations, some sources, and what belongs to the edges between them.
 //!
-//! Rows of sources may stand in several matrices: this rank's own, and what arrived from others. An operation goes through the
-//! blocks one after another and carries a state: [`attention`] that of an online softmax, [`aggregation`] its sums or maxima.
+//! Rows of sources may stand in several matrices: this rank's own, and what arrived from others. An operation goes
+//! through the blocks one after another and carries a state: [`attention`] that of an online softmax, [`aggregation`]
+//! its sums or maxima.
 
 pub(crate) mod aggregation;
 pub(crate) mod attention;
@@ -11,6 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
+use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::rows::RowIndex;
 use graphweft_tensor::{Adjacency, Charge, DType, Device, Error, Ids, Matrix, Result, Tag};
 
@@ -137,7 +139,7 @@ impl Edges {
     fn add_values(&self, some: &Matrix, all: &mut Matrix) -> Result<()> {
         let device = all.device().clone();
         let index = self.index(&device, all.rows())?;
-        device.backend().scatter_rows(some, &index, all, true)
+        device.backend().scatter_rows(some, &index, all, Write::Add)
     }
 }
 
@@ -165,8 +167,8 @@ impl Block {
     }
 }
 
-/// The edges of a rank whose sources lie in `columns`, with columns renumbered by `rename`, which keeps their order; and their
-/// positions among all edges.
+/// The edges of a rank whose sources lie in `columns`, with columns renumbered by `rename`, which keeps their order;
+/// and their positions among all edges.
 pub(crate) fn cut_out(
     csr: &Csr<u32>,
     columns: Range<usize>,

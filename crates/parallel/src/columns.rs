@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_comm::Label;
+use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::combine::Patch;
 use graphweft_tensor::{Backward, Error, Grads, Matrix, Result, Tag, Tape, Var};
 
@@ -45,8 +46,8 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// This rank's columns of all rows, from all columns of this rank's rows, for several operands at once. An operand may be
-    /// several matrices side by side, such as keys and values: of each, the result has this rank's columns.
+    /// This rank's columns of all rows, from all columns of this rank's rows, for several operands at once. An operand
+    /// may be several matrices side by side, such as keys and values: of each, the result has this rank's columns.
     pub(crate) fn split<const K: usize>(&self, tape: &mut Tape, operands: [(&Var, usize); K]) -> Result<[Var; K]> {
         let matrices = operands.map(|(x, blocks)| (x.value(), blocks));
         let all = array(self.send_columns(&matrices)?)?;
@@ -57,7 +58,7 @@ impl Exchange {
 
     /// All `cols` columns of this rank's rows, from this rank's columns of all rows.
     pub(crate) fn join(&self, tape: &mut Tape, y: &Var, cols: usize) -> Result<Var> {
-        let own = self.finish(self.send_rows(y.value(), cols, 1)?, y.value(), (cols, 1))?;
+        let own = self.finish(self.send_rows(y.value(), cols, 1)?, y.value(), cols, 1)?;
         Ok(tape.push(&[y], own, || JoinBackward { exchange: self.clone() }))
     }
 
@@ -76,7 +77,7 @@ impl Exchange {
                 (0..blocks).try_for_each(|block| {
                     let (from, to_col) = (block * width + share.start, block * share.len());
                     let patch = Patch { from: [0, from], to: [row, to_col], size: [m.rows(), share.len()] };
-                    device.backend().copy_patch(m, to, patch, false)
+                    device.backend().copy_patch(m, to, patch, Write::Set)
                 })
             };
             let new = |rank: usize, rows: usize| {
@@ -103,7 +104,7 @@ impl Exchange {
     }
 
     /// Puts the columns of this rank's rows together: its own from `y`, the others' from what was sent.
-    fn finish(&self, flight: Flight, y: &Matrix, (cols, blocks): (usize, usize)) -> Result<Matrix> {
+    fn finish(&self, flight: Flight, y: &Matrix, cols: usize, blocks: usize) -> Result<Matrix> {
         let (device, op, rows) = (self.link.device(), self.label.op, self.counts[self.link.rank()]);
         let width = cols / blocks;
         let mut to = device.uninit(op, rows, cols, y.dtype(), Tag::Activations)?;
@@ -112,7 +113,7 @@ impl Exchange {
             (0..blocks).try_for_each(|block| {
                 let (col, at) = (block * share.len(), block * width + share.start);
                 let patch = Patch { from: [row, col], to: [0, at], size: [rows, share.len()] };
-                device.backend().copy_patch(from, &mut to, patch, false)
+                device.backend().copy_patch(from, &mut to, patch, Write::Set)
             })
         };
         place(self.link.rank(), y, self.first_own())?;
@@ -150,11 +151,11 @@ impl<const K: usize> Backward for SplitBackward<K> {
         for (k, (cols, blocks)) in self.shapes.into_iter().enumerate() {
             // None is missing on some ranks only: all walk the same tape.
             if let Some(g) = grads.output(k) {
-                flights.push((k, exchange.send_rows(&g, cols, blocks)?, g, (cols, blocks)));
+                flights.push((k, exchange.send_rows(&g, cols, blocks)?, g, cols, blocks));
             }
         }
-        for (k, flight, g, shape) in flights {
-            grads.put(k, exchange.finish(flight, &g, shape)?)?;
+        for (k, flight, g, cols, blocks) in flights {
+            grads.put(k, exchange.finish(flight, &g, cols, blocks)?)?;
         }
         Ok(())
     }

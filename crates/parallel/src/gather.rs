@@ -1,8 +1,8 @@
 //! `gather`: every rank gets all rows of the sources' operand, and computes its own destinations.
 //!
-//! Forward: an all-gather of kv (2d), z, r or x (d): N·(P − 1) rows in all. Backward: a reduce-scatter of its gradient, as many
-//! bytes again, added up in the order of ranks. A rank holds N·2d numbers of the operand, whatever its share of the graph is:
-//! for small graphs, and for two ranks.
+//! Forward: an all-gather of kv (2d), z, r or x (d): N·(P − 1) rows in all. Backward: a reduce-scatter of its gradient,
+//! as many bytes again, added up in the order of ranks. A rank holds N·2d numbers of the operand, whatever its share of
+//! the graph is: for small graphs, and for two ranks.
 
 use std::rc::Rc;
 
@@ -10,29 +10,61 @@ use graphweft_comm::Label;
 use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership};
 use graphweft_tensor::{Backward, Grads, Matrix, Result, Tape, Var};
 
-use crate::at_hand::AtHand;
+use crate::gathered::{Ends, Gathered};
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::member::{Member, rows};
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread};
+
+/// `gather` has no settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Settings;
+
+impl Family for Settings {
+    const NAME: &'static str = "gather";
+    const ABOUT: &'static str = "every rank gets all rows of the sources' operand";
+    const USUAL: Option<Self> = Some(Self);
+}
+
+impl Spread for Settings {
+    fn family(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn ops(&self, rows: Rows<'_>) -> Result<Rc<dyn GraphOps>> {
+        Ok(Rc::new(Gather::new(rows.layout, rows.link, rows.edge_features)?))
+    }
+
+    fn reason(&self, _: &Situation) -> String {
+        "the graph is small enough for every rank to have all rows in one round of messages".into()
+    }
+
+    fn on_fewer(&self, many: &Many<'_>) -> std::result::Result<Fewer, String> {
+        match many.ranks > many.most {
+            true => Err(format!("every one of {} ranks would work on all nodes", many.ranks)),
+            false => Ok(Fewer { gathers: true, ..Fewer::groups(*self, many.ranks, many.ranks) }),
+        }
+    }
+}
 
 /// All rows of the sources' operand on every rank.
 pub struct Gather {
     member: Member,
     /// Rows of every rank.
     counts: Rc<[usize]>,
-    own: AtHand,
+    own: Gathered,
 }
 
 impl Gather {
     /// Prepares the rows of `layout`; `edge_features` have a row per edge into them, in its order.
     pub fn new(layout: &Layout, link: &Link, edge_features: Option<Matrix>) -> Result<Self> {
         let (own, all) = (layout.own(), 0..layout.total_rows());
-        let own = AtHand::new(
+        let own = Gathered::new(
             link.device(),
             layout.csr().clone(),
             edge_features,
-            (layout.ids(own.clone()), &layout.degrees()[own]),
-            (layout.ids(all), layout.degrees()),
+            Ends { ids: layout.ids(own.clone()), degrees: &layout.degrees()[own] },
+            Ends { ids: layout.ids(all), degrees: layout.degrees() },
         )?;
         Ok(Self { member: Member::new(link, layout), counts: layout.counts().into(), own })
     }
@@ -75,7 +107,7 @@ impl GraphOps for Gather {
     fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
         let graphs = self.member.tokens(tokens.value().rows())?;
         let bring = |tape: &mut Tape, x: &Var| self.all_rows(tape, rows("attend", layer), x);
-        self.own.attend_with_tokens(tape, a, (&graphs, tokens), Some(&bring))
+        self.own.attend_with_tokens(tape, a, &graphs, tokens, Some(&bring))
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

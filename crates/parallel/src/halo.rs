@@ -1,20 +1,21 @@
 //! `halo`: what cut edges need moves, and nothing else.
 //!
-//! A cut edge j → i is served in one of two ways. Its source can be *pulled*: row j of kv, z, r or x comes here, forward, and its
-//! gradient goes home, backward. Or its destination can be *pushed*: q_i or l_i goes to the rank of j, which attends over its own
-//! rows and answers with the state (m, s, acc) of the softmax over them; states merge exactly. Backward g_i, LSE_i and D_i follow
-//! (q_i was kept there), and dq_i or dl_i comes back. A sum needs no query: the partial sum comes, and g_i goes. Which way serves
-//! an edge is the least in all, by a minimum cut ([`graphweft_graph::partition::covers`]), chosen for each operation by what its
-//! rows weigh; `halo:plain` pulls everything, as do maxima, and operations whose edges have values that only the rank of the
-//! destination has.
+//! A cut edge j → i is served in one of two ways. Its source can be *pulled*: row j of kv, z, r or x comes here,
+//! forward, and its gradient goes home, backward. Or its destination can be *pushed*: q_i or l_i goes to the rank of j,
+//! which attends over its own rows and answers with the state (m, s, acc) of the softmax over them; states merge
+//! exactly. Backward g_i, LSE_i and D_i follow (q_i was kept there), and dq_i or dl_i comes back. A sum needs no query:
+//! the partial sum comes, and g_i goes. Which way serves an edge is the least in all, by a minimum cut
+//! ([`graphweft_graph::partition::covers`]), chosen for each operation by what its rows weigh; `halo:plain` pulls
+//! everything, as do maxima, and operations whose edges have values that only the rank of the destination has.
 //!
-//! Elements per row, forward and backward together: pulled, attention 4d, all else 2d; pushed, attention 4d + 4H, GAT 2d + 6H,
-//! GATv2 4d + 4H, sums 2d.
+//! Elements per row, forward and backward together: pulled, attention 4d, all else 2d; pushed, attention 4d + 4H, GAT
+//! 2d + 6H, GATv2 4d + 4H, sums 2d.
 //!
-//! While the first messages fly, edges inside the rank are computed. Pulled and pushed rows are kept for backward. Features that are
-//! aggregated as they are ([`GraphOps::keep`]) are pulled once and kept: after the first epoch they cost no byte.
+//! While the first messages fly, edges inside the rank are computed. Pulled and pushed rows are kept for backward.
+//! Features that are aggregated as they are ([`GraphOps::keep`]) are pulled once and kept: after the first epoch they
+//! cost no byte.
 
-mod plan;
+mod exchange_list;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,13 +28,76 @@ use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention::Saved;
 use graphweft_tensor::{Backward, Charge, Grads, Matrix, Result, Tag, Tape, Var};
 
-use crate::blocks::attention::{Moved, Places};
+use crate::blocks::attention::{InputNumbers, Moved};
 use crate::blocks::{Block, Edges, Nodes, aggregation, attention, cut_out};
 use crate::layout::Layout;
 use crate::link::{Flight, Link};
 use crate::member::{Member, rows};
-use crate::strategy::Cover;
-use plan::Plan;
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread};
+use exchange_list::ExchangeList;
+
+/// How cut edges are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Cover {
+    /// Rows are pulled or queries pushed, whichever moves less in all.
+    #[default]
+    Least,
+    /// Rows are pulled.
+    Plain,
+}
+
+/// Rows are not few if this share of them is needed on every other rank.
+const MANY: f64 = 0.1;
+
+impl Family for Cover {
+    const NAME: &'static str = "halo";
+    const FORMS: &'static [&'static str] = &["halo", "halo:plain"];
+    const ABOUT: &'static str = "what cut edges need moves, and nothing else";
+    const USUAL: Option<Self> = Some(Self::Least);
+
+    fn parse(settings: &str) -> Option<Self> {
+        (settings == "plain").then_some(Self::Plain)
+    }
+
+    fn candidates(ranks: usize, _: usize) -> Vec<Self> {
+        if ranks > 1 { vec![Self::Least, Self::Plain] } else { Vec::new() }
+    }
+}
+
+impl Spread for Cover {
+    fn family(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Least => "halo".into(),
+            Self::Plain => "halo:plain".into(),
+        }
+    }
+
+    fn ops(&self, rows: Rows<'_>) -> Result<Rc<dyn GraphOps>> {
+        Ok(Rc::new(Halo::new(rows.layout, rows.link, rows.edge_features, *self)?))
+    }
+
+    fn reason(&self, on: &Situation) -> String {
+        let others = on.ranks - 1;
+        match on.alpha {
+            Some(alpha) if alpha > MANY * others as f64 => {
+                format!("α = {alpha:.2} of at most {others}: rows go where they are needed, and nowhere else")
+            }
+            _ => format!("{}few rows are needed elsewhere", on.alpha_so("")),
+        }
+    }
+
+    fn on_fewer(&self, many: &Many<'_>) -> std::result::Result<Fewer, String> {
+        Ok(Fewer::groups(*self, many.groups(many.ranks, many.most), many.ranks))
+    }
+
+    fn needs_structure(&self) -> bool {
+        *self == Self::Least
+    }
+}
 
 /// What cut edges need, pulled or pushed.
 pub struct Halo {
@@ -46,7 +110,7 @@ pub struct Halo {
     /// A row per edge of this rank.
     edge_features: Option<Matrix>,
     /// By weights; without any, everything is pulled.
-    plans: RefCell<BTreeMap<Option<Weights>, Rc<Plan>>>,
+    lists: RefCell<BTreeMap<Option<Weights>, Rc<ExchangeList>>>,
     kept: RefCell<Option<Kept>>,
 }
 
@@ -73,32 +137,32 @@ impl Halo {
             cut,
             _charge: charge,
             edge_features,
-            plans: RefCell::default(),
+            lists: RefCell::default(),
             kept: RefCell::default(),
         })
     }
 
-    /// The plan for rows that weigh this, or for pulling everything. All ranks ask for the same at the same time.
-    fn plan(&self, moved: Option<Moved>) -> Result<Rc<Plan>> {
+    /// The list for rows that weigh this, or for pulling everything. All ranks ask for the same at the same time.
+    fn list(&self, moved: Option<Moved>) -> Result<Rc<ExchangeList>> {
         let weights = moved.filter(|_| self.cover == Cover::Least).map(|moved| {
             let weight = |elements: usize| u32::try_from(elements).unwrap_or(u32::MAX);
             Weights { pull: weight(moved.pull), push: weight(moved.push) }.reduced()
         });
-        let mut plans = self.plans.borrow_mut();
-        if let Some(plan) = plans.get(&weights) {
-            return Ok(Rc::clone(plan));
+        let mut lists = self.lists.borrow_mut();
+        if let Some(list) = lists.get(&weights) {
+            return Ok(Rc::clone(list));
         }
-        let plan = Rc::new(Plan::new(&self.cut, self.member.link(), self.edge_features.as_ref(), weights)?);
-        plans.insert(weights, Rc::clone(&plan));
-        Ok(plan)
+        let list = Rc::new(ExchangeList::new(&self.cut, self.member.link(), self.edge_features.as_ref(), weights)?);
+        lists.insert(weights, Rc::clone(&list));
+        Ok(list)
     }
 
     /// The rows of others for aggregating `x`, from the first call or from this one.
-    fn pulled(&self, plan: &Plan, label: Label, x: &Matrix) -> Result<Pulled> {
+    fn pulled(&self, list: &ExchangeList, label: Label, x: &Matrix) -> Result<Pulled> {
         let known = self.kept.borrow().as_ref().filter(|kept| kept.own.shares(x)).and_then(|kept| kept.pulled.clone());
         Ok(match known {
             Some(rows) => Pulled::Known(rows),
-            None => Pulled::Flying(plan.pull(label, x)?),
+            None => Pulled::Flying(list.pull(label, x)?),
         })
     }
 
@@ -109,27 +173,27 @@ impl Halo {
     fn attend_all(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: Option<&Var>) -> Result<Var> {
         let (call, inputs) = attention::Call::new(tape, a, tokens)?;
         let (label, token_block) = (rows("attend", layer), self.member.token_block(tokens)?);
-        let plan = self.plan((!call.has_values_per_edge()).then(|| call.moved()))?;
-        let pushed = plan.push(label, &call.dst)?;
-        let pulled = plan.pull(label, &call.src)?;
+        let list = self.list((!call.has_values_per_edge()).then(|| call.moved()))?;
+        let pushed = list.push(label, &call.dst)?;
+        let pulled = list.pull(label, &call.src)?;
         let mut state = call.empty_state(self.member.rows(), Tag::Activations)?;
         call.fold_own(&self.own, token_block.as_ref(), &mut state)?;
         let pushed = pushed.wait_one()?;
         let mut states = call.empty_state(pushed.rows(), Tag::Exchange)?;
-        call.fold(&plan.served, &pushed, &plan.serving(label, &call.src)?, &mut states)?;
-        let answers = plan.answer(label, &states)?;
+        call.fold(&list.served, &pushed, &list.serving(label, &call.src)?, &mut states)?;
+        let answers = list.answer(label, &states)?;
         drop(states);
         let pulled = pulled.wait_one()?;
-        call.fold(&plan.pulled, &call.dst, &pulled, &mut state)?;
+        call.fold(&list.pulled, &call.dst, &pulled, &mut state)?;
         let answers = answers.wait_one()?;
-        tape.device().backend().attention_merge(call.heads(), &answers, plan.pushed(), &mut state)?;
+        tape.device().backend().attention_merge(call.heads(), &answers, list.pushed(), &mut state)?;
         drop(answers);
         let (out, lse) = call.finish(&state)?;
         drop(state);
-        let (kept, places, own) = (out.clone(), inputs.places(), Rc::clone(&self.own));
+        let (kept, numbers, own) = (out.clone(), inputs.numbers(), Rc::clone(&self.own));
         Ok(tape.push(&inputs.list(), out, || AttendBackward {
             own,
-            plan,
+            list,
             label,
             call,
             tokens: token_block,
@@ -137,7 +201,7 @@ impl Halo {
             pushed,
             out: kept,
             lse,
-            places,
+            numbers,
         }))
     }
 }
@@ -159,7 +223,7 @@ impl Pulled {
 
 struct AttendBackward {
     own: Rc<Block>,
-    plan: Rc<Plan>,
+    list: Rc<ExchangeList>,
     label: Label,
     call: attention::Call,
     tokens: Option<Block>,
@@ -169,46 +233,46 @@ struct AttendBackward {
     pushed: Matrix,
     out: Matrix,
     lse: Matrix,
-    places: Places,
+    numbers: InputNumbers,
 }
 
 impl Backward for AttendBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(g) = grads.output(0) else { return Ok(()) };
-        let Self { own, plan, label, call, tokens, pulled, pushed, out, lse, places } = *self;
+        let Self { own, list, label, call, tokens, pulled, pushed, out, lse, numbers } = *self;
         let (device, mut sums) = (grads.device().clone(), call.sums()?);
         let d = call.products(&g, &out, &lse)?;
         drop(out);
-        let [g_flight, lse_flight, d_flight] = [plan.push(label, &g)?, plan.push(label, &lse)?, plan.push(label, &d)?];
+        let [g_flight, lse_flight, d_flight] = [list.push(label, &g)?, list.push(label, &lse)?, list.push(label, &d)?];
         let saved = Saved { lse: &lse, g: &g, d: &d };
         // The gradient of pulled rows comes first: it travels while the rest is computed.
-        let operands = call.operands(&plan.pulled, &call.dst, &pulled)?;
-        let home = plan.give_back(label, &operands.by_src(&saved, &mut sums, Tag::Exchange)?)?;
+        let operands = call.operands(&list.pulled, &call.dst, &pulled)?;
+        let home = list.give_back(label, &operands.by_src(&saved, &mut sums, Tag::Exchange)?)?;
         let mut found = call.own_gradients(&own, tokens.as_ref(), &saved, &mut sums)?;
-        operands.by_dst(&saved, (&mut found.dst, Write::Add), &mut sums)?;
+        operands.by_dst(&saved, &mut found.dst, Write::Add, &mut sums)?;
         drop(operands);
         drop(pulled);
 
         let (g, lse, d) = (g_flight.wait_one()?, lse_flight.wait_one()?, d_flight.wait_one()?);
         let saved = Saved { lse: &lse, g: &g, d: &d };
-        let serving = plan.serving(label, &call.src)?;
-        let operands = call.operands(&plan.served, &pushed, &serving)?;
+        let serving = list.serving(label, &call.src)?;
+        let operands = call.operands(&list.served, &pushed, &serving)?;
         let mut answer = device.uninit(label.op, pushed.rows(), pushed.cols(), pushed.dtype(), Tag::Exchange)?;
-        operands.by_dst(&saved, (&mut answer, Write::Set), &mut sums)?;
-        let answers = plan.answer(label, &answer)?;
+        operands.by_dst(&saved, &mut answer, Write::Set, &mut sums)?;
+        let answers = list.answer(label, &answer)?;
         drop(answer);
-        plan.add_serving(&operands.by_src(&saved, &mut sums, Tag::Exchange)?, &mut found.src)?;
+        list.add_serving(&operands.by_src(&saved, &mut sums, Tag::Exchange)?, &mut found.src)?;
         drop(operands);
         drop(serving);
-        plan.add_given(&home.wait_one()?, &mut found.src)?;
-        plan.add_answers(&answers.wait_one()?, &mut found.dst)?;
-        found.put(grads, places, sums)
+        list.add_given(&home.wait_one()?, &mut found.src)?;
+        list.add_answers(&answers.wait_one()?, &mut found.dst)?;
+        found.put(grads, numbers, sums)
     }
 }
 
 struct AggregateBackward {
     own: Rc<Block>,
-    plan: Rc<Plan>,
+    list: Rc<ExchangeList>,
     label: Label,
     call: aggregation::Call,
     /// This rank's rows and those that were pulled, where weights of edges want a gradient.
@@ -219,24 +283,26 @@ struct AggregateBackward {
 impl Backward for AggregateBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(g) = grads.output(0) else { return Ok(()) };
-        let Self { own, plan, label, call, x, arg } = *self;
+        let Self { own, list, label, call, x, arg } = *self;
         let arg = arg.as_ref();
-        if let (Some([here, pulled]), Some(mut dw)) = (&x, call.weight_sums(x.is_some())?) {
+        if let Some([here, pulled]) = &x
+            && let Some(mut dw) = call.weight_sums()?
+        {
             call.weight_gradient(&own, here, &g, &mut dw)?;
-            call.weight_gradient(&plan.pulled, pulled, &g, &mut dw)?;
+            call.weight_gradient(&list.pulled, pulled, &g, &mut dw)?;
             grads.put(1, dw)?;
         }
         if !grads.wants(0) {
             return Ok(());
         }
-        let pushed = if call.is_maximum() { None } else { Some(plan.push(label, &g)?) };
-        let home = plan.give_back(label, &call.gradient(&plan.pulled, &g, arg, Tag::Exchange)?)?;
+        let pushed = if call.is_maximum() { None } else { Some(list.push(label, &g)?) };
+        let home = list.give_back(label, &call.gradient(&list.pulled, &g, arg, Tag::Exchange)?)?;
         let mut dx = call.gradient(&own, &g, arg, Tag::Activations)?;
         if let Some(pushed) = pushed {
-            let gradient = call.gradient(&plan.served, &pushed.wait_one()?, None, Tag::Exchange)?;
-            plan.add_serving(&gradient, &mut dx)?;
+            let gradient = call.gradient(&list.served, &pushed.wait_one()?, None, Tag::Exchange)?;
+            list.add_serving(&gradient, &mut dx)?;
         }
-        plan.add_given(&home.wait_one()?, &mut dx)?;
+        list.add_given(&home.wait_one()?, &mut dx)?;
         grads.put(0, dx)
     }
 }
@@ -264,13 +330,13 @@ impl GraphOps for Halo {
         let is_kept = self.is_kept(here);
         let pulls_all = is_kept || call.is_maximum() || call.has_values_per_edge();
         let both = Moved { pull: 2 * here.cols(), push: 2 * here.cols() };
-        let plan = self.plan((!pulls_all).then_some(both))?;
-        let pulled = self.pulled(&plan, label, here)?;
+        let list = self.list((!pulls_all).then_some(both))?;
+        let pulled = self.pulled(&list, label, here)?;
         let answers = match pulls_all {
             true => None,
             false => {
-                let sums = call.begin(&plan.served, &plan.serving(label, here)?, Tag::Exchange)?.out;
-                Some(plan.answer(label, &sums)?)
+                let sums = call.begin(&list.served, &list.serving(label, here)?, Tag::Exchange)?.out;
+                Some(list.answer(label, &sums)?)
             }
         };
         let mut folded = call.begin(&self.own, here, Tag::Activations)?;
@@ -278,13 +344,13 @@ impl GraphOps for Halo {
         if let Some(kept) = self.kept.borrow_mut().as_mut().filter(|_| is_kept) {
             kept.pulled = Some(pulled.clone());
         }
-        call.fold(&plan.pulled, &pulled, &mut folded)?;
+        call.fold(&list.pulled, &pulled, &mut folded)?;
         if let Some(answers) = answers {
-            plan.add_answers(&answers.wait_one()?, &mut folded.out)?;
+            list.add_answers(&answers.wait_one()?, &mut folded.out)?;
         }
         let aggregation::Folded { out, arg } = folded;
         let (inputs, weight_wanted) = aggregation::inputs(tape, x, weight);
         let (own, x) = (Rc::clone(&self.own), weight_wanted.then(|| [here.clone(), pulled]));
-        Ok(tape.push(&inputs, out, || AggregateBackward { own, plan, label, call, x, arg }))
+        Ok(tape.push(&inputs, out, || AggregateBackward { own, list, label, call, x, arg }))
     }
 }

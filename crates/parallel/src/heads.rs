@@ -1,13 +1,15 @@
-//! `heads`: ranks exchange rows for heads. Each has some rows with all columns; for an operation over the graph it gets some
-//! columns of all rows of its group, computes these heads by an inner strategy, and gives the rows of the result back.
+//! `heads`: ranks exchange rows for heads. Each has some rows with all columns; for an operation over the graph it gets
+//! some columns of all rows of its group, computes these heads by an inner strategy, and gives the rows of the result
+//! back.
 //!
-//! Forward, of rows that are not its own and heads that are: q and kv there and the output back, 4d; GAT z and the output, 2d;
-//! GATv2 l, r and the output, 3d; aggregation x and the output, 2d. Backward the same again, the other way round. In all that is
-//! a multiple of d_h·(N·H − Σ_p N_p·H_p), and every rank holds N·d/P of each operand and the structure of the whole group.
+//! Forward, of rows that are not its own and heads that are: q and kv there and the output back, 4d; GAT z and the
+//! output, 2d; GATv2 l, r and the output, 3d; aggregation x and the output, 2d. Backward the same again, the other way
+//! round. In all that is a multiple of d_h·(N·H − Σ_p N_p·H_p), and every rank holds N·d/P of each operand and the
+//! structure of the whole group.
 //!
-//! Heads are shared as evenly as they go, rank p of P having those from p·H/P up to (p+1)·H/P: with fewer heads than ranks some
-//! have none. Aggregation knows no heads and shares columns in the same way. Vectors and tokens are the same on all ranks: each
-//! takes its heads' part. Biases and weights of edges travel like rows, one per edge.
+//! Heads are shared as evenly as they go, rank p of P having those from p·H/P up to (p+1)·H/P: with fewer heads than
+//! ranks some have none. Aggregation knows no heads and shares columns in the same way. Vectors and tokens are the same
+//! on all ranks: each takes its heads' part. Biases and weights of edges travel like rows, one per edge.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -20,45 +22,59 @@ use graphweft_tensor::{Backward, DType, Grads, Matrix, Result, Tag, Tape, Var};
 
 use crate::columns::{Exchange, Shares};
 use crate::gather::all_gather;
+use crate::grid::{self, Inside};
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::member::{Member, rows};
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread};
+
+/// `heads` has no settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Settings;
+
+impl Family for Settings {
+    const NAME: &'static str = "heads";
+    const ABOUT: &'static str = "ranks exchange rows for heads: each gets all rows for some of the heads";
+    const USUAL: Option<Self> = Some(Self);
+}
+
+impl Spread for Settings {
+    fn family(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn ops(&self, rows: Rows<'_>) -> Result<Rc<dyn GraphOps>> {
+        grid::Settings { nodes: 1, heads: rows.link.size(), inside: Inside::Gather }.ops(rows)
+    }
+
+    fn reason(&self, on: &Situation) -> String {
+        let (so, Situation { ranks, shares, shares_are, .. }) = (on.alpha_so(" is high"), on);
+        format!("{so}rows are needed nearly everywhere, and {shares} {shares_are} are enough for {ranks} ranks")
+    }
+
+    fn on_fewer(&self, many: &Many<'_>) -> std::result::Result<Fewer, String> {
+        match many.ranks > many.most {
+            true => Err(format!("every one of {} ranks would work on all nodes", many.ranks)),
+            false => Ok(Fewer::whole(*self, many.ranks)),
+        }
+    }
+}
 
 /// Some heads of all rows of a group of ranks, computed by `inner`.
 pub struct Heads {
     member: Member,
-    /// The ranks of the group.
-    across: Link,
-    /// Rows of each of them, and edges into these.
-    rows: Rc<[usize]>,
-    edges: Rc<[usize]>,
+    group: Group,
     inner: Rc<dyn GraphOps>,
 }
 
-/// A score's operands, of this rank's heads.
-enum Operands {
-    Dot { q: Var, kv: Var },
-    Gat { z: Var, dst: Var, src: Var, slope: f64 },
-    Gatv2 { l: Var, r: Var, a: Var, slope: f64 },
-}
-
-impl Operands {
-    fn score(&self) -> Score<'_> {
-        match self {
-            Self::Dot { q, kv } => Score::Dot { q, kv },
-            Self::Gat { z, dst, src, slope } => Score::Gat { z, dst, src, slope: *slope },
-            Self::Gatv2 { l, r, a, slope } => Score::Gatv2 { l, r, a, slope: *slope },
-        }
-    }
-
-    /// All of them; the first has a row per destination.
-    fn vars(&self) -> Vec<&Var> {
-        match self {
-            Self::Dot { q, kv } => vec![q, kv],
-            Self::Gat { z, dst, src, .. } => vec![z, dst, src],
-            Self::Gatv2 { l, r, a, .. } => vec![l, r, a],
-        }
-    }
+/// Ranks that have different heads of the same rows.
+pub(crate) struct Group {
+    /// Between them.
+    pub(crate) link: Link,
+    /// Rows of each.
+    pub(crate) rows: Rc<[usize]>,
+    /// Edges into these.
+    pub(crate) edges: Rc<[usize]>,
 }
 
 /// This rank's heads.
@@ -91,20 +107,13 @@ impl Mine {
 }
 
 impl Heads {
-    /// The rows of `layout` on a rank of `link`, whose group is `across` with these rows and edges, all of which are those of
-    /// `inner`.
-    pub(crate) fn new(
-        layout: &Layout,
-        link: &Link,
-        across: Link,
-        (rows, edges): (Rc<[usize]>, Rc<[usize]>),
-        inner: Rc<dyn GraphOps>,
-    ) -> Self {
-        Self { member: Member::new(link, layout), across, rows, edges, inner }
+    /// The rows of `layout` on a rank of `link`; those of its group are all that `inner` has.
+    pub(crate) fn new(layout: &Layout, link: &Link, group: Group, inner: Rc<dyn GraphOps>) -> Self {
+        Self { member: Member::new(link, layout), group, inner }
     }
 
     fn exchange(&self, label: Label, counts: &Rc<[usize]>, shares: &Rc<Shares>) -> Exchange {
-        Exchange { link: self.across.clone(), label, counts: Rc::clone(counts), shares: Rc::clone(shares) }
+        Exchange { link: self.group.link.clone(), label, counts: Rc::clone(counts), shares: Rc::clone(shares) }
     }
 
     /// Attention by heads: `inner` computes it from this rank's heads of all operands.
@@ -116,46 +125,46 @@ impl Heads {
         tokens: Option<&Var>,
         inner: impl FnOnce(&mut Tape, Attend<'_>, Option<&Var>) -> Result<Var>,
     ) -> Result<Var> {
-        let shares = Rc::new(Shares::new(a.heads, self.across.size()));
-        let there = self.exchange(rows("attend", layer), &self.rows, &shares);
-        let mine = Mine { rank: self.across.rank(), shares, all: a.heads };
+        let shares = Rc::new(Shares::new(a.heads, self.group.link.size()));
+        let there = self.exchange(rows("attend", layer), &self.group.rows, &shares);
+        let mine = Mine { rank: self.group.link.rank(), shares, all: a.heads };
         let (operands, cols) = match a.score {
             Score::Dot { q, kv } => {
                 let cols = q.value().cols();
                 let [q, kv] = there.split(tape, [(q, 1), (kv, 2)])?;
-                (Operands::Dot { q, kv }, cols)
+                (Score::Dot { q, kv }, cols)
             }
             Score::Gat { z, dst, src, slope } => {
                 let cols = z.value().cols();
                 let [z] = there.split(tape, [(z, 1)])?;
-                (Operands::Gat { z, dst: mine.rows(tape, dst)?, src: mine.rows(tape, src)?, slope }, cols)
+                (Score::Gat { z, dst: mine.rows(tape, dst)?, src: mine.rows(tape, src)?, slope }, cols)
             }
             Score::Gatv2 { l, r, a, slope } => {
                 let cols = l.value().cols();
                 let [l, r] = there.split(tape, [(l, 1), (r, 1)])?;
-                (Operands::Gatv2 { l, r, a: mine.rows(tape, a)?, slope }, cols)
+                (Score::Gatv2 { l, r, a: mine.rows(tape, a)?, slope }, cols)
             }
         };
         let bias = match a.bias {
             EdgeBias::None => None,
-            EdgeBias::Features(weight) => Some(mine.rows(tape, weight)?),
+            EdgeBias::Features { weight, .. } => Some(mine.rows(tape, weight)?),
             EdgeBias::PerEdge(b) => {
-                let [b] = self.exchange(edges(layer), &self.edges, &mine.shares).split(tape, [(b, 1)])?;
+                let [b] = self.exchange(edges(layer), &self.group.edges, &mine.shares).split(tape, [(b, 1)])?;
                 Some(b)
             }
         };
         let tokens = tokens.map(|kv| mine.key_values(tape, kv)).transpose()?;
         let out = if mine.heads().is_empty() {
-            let all: Vec<&Var> = operands.vars().into_iter().chain(&bias).chain(&tokens).collect();
+            let all: Vec<&Var> = operands.as_ref().operands().into_iter().chain(&bias).chain(&tokens).collect();
             nothing(tape, &all)?
         } else {
             let bias = match (a.bias, &bias) {
                 (EdgeBias::PerEdge(_), Some(b)) => EdgeBias::PerEdge(b),
-                (EdgeBias::Features(_), Some(weight)) => EdgeBias::Features(weight),
+                (EdgeBias::Features { .. }, Some(weight)) => EdgeBias::Features { feat: (), weight },
                 _ => EdgeBias::None,
             };
             let dropout = a.dropout.map(|dropout| dropout.from_head(mine.heads().start as u32));
-            let a = Attend { heads: mine.heads().len(), score: operands.score(), bias, dropout };
+            let a = Attend { heads: mine.heads().len(), score: operands.as_ref(), bias, dropout };
             inner(tape, a, tokens.as_ref())?
         };
         there.join(tape, &out, cols)
@@ -167,8 +176,8 @@ fn edges(layer: u32) -> Label {
     Label { op: "edges", traffic: Traffic::Edges, layer }
 }
 
-/// What no head comes to: a matrix without columns, a row for each of the first of `inputs`. Backward gives all of these zeros,
-/// so that a rank without heads takes part in what follows.
+/// What no head comes to: a matrix without columns, a row for each of the first of `inputs`. Backward gives all of
+/// these zeros, so that a rank without heads takes part in what follows.
 fn nothing(tape: &mut Tape, inputs: &[&Var]) -> Result<Var> {
     let inputs_of = inputs.iter().map(|x| x.value().clone()).collect::<Vec<Matrix>>();
     let (rows, dtype) = inputs_of.first().map_or((0, DType::F32), |m| (m.rows(), m.dtype()));
@@ -206,11 +215,14 @@ impl GraphOps for Heads {
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
         let cols = x.value().cols();
-        let there =
-            self.exchange(rows("aggregate", layer), &self.rows, &Rc::new(Shares::new(cols, self.across.size())));
+        let there = self.exchange(
+            rows("aggregate", layer),
+            &self.group.rows,
+            &Rc::new(Shares::new(cols, self.group.link.size())),
+        );
         let [mine] = there.split(tape, [(x, 1)])?;
         let all = match weight {
-            EdgeWeight::PerEdge(w) => Some(all_gather(tape, &self.across, edges(layer), w, &self.edges)?),
+            EdgeWeight::PerEdge(w) => Some(all_gather(tape, &self.group.link, edges(layer), w, &self.group.edges)?),
             _ => None,
         };
         let out = if mine.value().cols() == 0 {

@@ -1,7 +1,7 @@
 //! Who has which rows, and what one rank holds of the graph.
 //!
-//! Nodes are renumbered so that every rank has one range of them: *new* ids. Everything here is in new ids, except where it
-//! says original. A rank's edges are those into its own rows; their sources may be anyone's.
+//! Nodes are renumbered so that every rank has one range of them: *new* ids. Everything here is in new ids, except
+//! where it says original. A rank's edges are those into its own rows; their sources may be anyone's.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Layout {
 }
 
 /// What all ranks' layouts are made from.
-struct Whole<'a> {
+struct Divided<'a> {
     graph: &'a Csr<u32>,
     permutation: &'a Permutation,
     ranges: Arc<[usize]>,
@@ -34,7 +34,7 @@ struct Whole<'a> {
     degrees: Arc<[u32]>,
 }
 
-impl<'a> Whole<'a> {
+impl<'a> Divided<'a> {
     fn new(graph: &'a Csr<u32>, partition: &'a Partition, ranks: usize) -> Result<Self> {
         let nodes = partition.num_nodes();
         if graph.num_dst() != nodes || graph.num_src() != nodes {
@@ -78,8 +78,8 @@ fn refused<T>(problem: String) -> Result<T> {
 }
 
 impl Layout {
-    /// The part of `graph`, which has original ids, that belongs to `rank` of `ranks`. Of K parts, rank r of P has those from
-    /// r·K/P up to (r+1)·K/P; a rank that has none has no rows.
+    /// The part of `graph`, which has original ids, that belongs to `rank` of `ranks`. Of K parts, rank r of P has
+    /// those from r·K/P up to (r+1)·K/P; a rank that has none has no rows.
     ///
     /// # Errors
     /// If the partition is of another graph, or there is no such rank.
@@ -87,7 +87,7 @@ impl Layout {
         if rank >= ranks {
             return refused(format!("there is no rank {rank} of {ranks}"));
         }
-        Ok(Whole::new(graph, partition, ranks)?.layout(rank))
+        Ok(Divided::new(graph, partition, ranks)?.layout(rank))
     }
 
     /// The parts of all ranks, in order, at less than the cost of each.
@@ -95,12 +95,12 @@ impl Layout {
     /// # Errors
     /// If the partition is of another graph.
     pub fn all(graph: &Csr<u32>, partition: &Partition, ranks: usize) -> Result<Vec<Self>> {
-        let whole = Whole::new(graph, partition, ranks)?;
-        Ok((0..ranks).map(|rank| whole.layout(rank)).collect())
+        let divided = Divided::new(graph, partition, ranks)?;
+        Ok((0..ranks).map(|rank| divided.layout(rank)).collect())
     }
 
-    /// The layout in which the ranks of `across`, which follow one another, are one, as are as many others each, and how many
-    /// edges every rank of `across` brought into it.
+    /// The layout in which the ranks of `across`, which follow one another, are one, as are as many others each, and
+    /// how many edges every rank of `across` brought into it.
     pub(crate) fn joined(&self, across: &Link, label: Label) -> Result<(Self, Vec<usize>)> {
         let size = across.size();
         let (rank, first) = (self.rank / size, self.rank / size * size);
@@ -130,8 +130,8 @@ impl Layout {
         Ok((joined, edges))
     }
 
-    /// The edges of this rank's rows among `nodes` alone, which have both ends of all of them, spread over other ranks: rank r has
-    /// the nodes `ranges[r]..ranges[r + 1]`, and this is what `rank` has.
+    /// The edges of this rank's rows among `nodes` alone, which have both ends of all of them, spread over other ranks:
+    /// rank r has the nodes `ranges[r]..ranges[r + 1]`, and this is what `rank` has.
     pub(crate) fn among(&self, nodes: &[u32], ranges: Vec<usize>, rank: usize) -> Self {
         let mut place = vec![0u32; self.total_rows()];
         for (k, row) in (0..).zip(nodes) {

@@ -143,16 +143,16 @@ impl Link {
         self.fly(label, sends.into_iter().map(|(_, m)| m).collect(), &out, into, &back)
     }
 
-    /// Sends `parts` to the other ranks, in their order, and receives into `all`, which has `rows[rank]` rows of each rank, in
-    /// order, and this rank's own already.
+    /// Sends `parts` to the other ranks, in their order, and receives into `all`, which has `rows[rank]` rows of each
+    /// rank, in order, and this rank's own already.
     pub fn stack(&self, label: Label, parts: Vec<Matrix>, all: Matrix, rows: &[usize]) -> Result<Flight> {
         let whole = |(k, m): (usize, &Matrix)| Piece { peer: self.other(k), matrix: k, rows: 0..m.rows() };
         let sends: Vec<Piece> = parts.iter().enumerate().map(whole).collect();
         self.fly(label, parts, &sends, vec![all], &self.without_own(in_order(rows)))
     }
 
-    /// The way back: sends `to[rank]` rows of `m`, in order, to each other rank, and receives a matrix of `rows` rows and
-    /// `cols[rank]` columns from each of these.
+    /// The way back: sends `to[rank]` rows of `m`, in order, to each other rank, and receives a matrix of `rows` rows
+    /// and `cols[rank]` columns from each of these.
     pub fn unstack(&self, label: Label, m: &Matrix, to: &[usize], rows: usize, cols: &[usize]) -> Result<Flight> {
         let (mut parts, mut receives) = (Vec::with_capacity(cols.len()), Vec::with_capacity(cols.len()));
         for (peer, cols) in cols.iter().enumerate().filter(|(peer, _)| *peer != self.rank()) {
@@ -261,7 +261,8 @@ impl Link {
             pieces.iter().filter(|p| !empty(p)).map(message).collect()
         };
         let (sends, receives) = (messages(sends, &sent, &from)?, messages(receives, &received, &into)?);
-        // SAFETY: the flight owns both lists of matrices, which nobody else writes (shared ones never are), until it has landed.
+        // SAFETY: the flight owns both lists of matrices, which nobody else writes (shared ones never are), until it
+        // has landed.
         let pending = unsafe { self.comm.post(label, &sends, &receives) }.map_err(ranks)?;
         Ok(Flight { pending, received, _sent: sent })
     }
@@ -286,11 +287,7 @@ fn view_mut(m: &mut Matrix) -> Result<View> {
 }
 
 fn at(address: Address, m: &Matrix) -> View {
-    let dtype = match m.dtype() {
-        DType::F32 => Type::F32,
-        DType::F64 => Type::F64,
-        DType::Bf16 => Type::Bf16,
-    };
+    let dtype = Type::Number(m.dtype());
     match address {
         Address::Host(pointer) => View { place: Place::Host, pointer, bytes: m.bytes(), dtype },
         Address::Cuda(OnGpu { pointer, device, context, stream, aside, add_up }) => {

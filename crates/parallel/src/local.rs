@@ -3,17 +3,54 @@
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, Total};
-use graphweft_tensor::ops::attention::{BiasVar, attention};
-use graphweft_tensor::{Alone, Device, Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, TokensAttend, Total};
+use graphweft_tensor::ops::attention::{Bias, attention};
+use graphweft_tensor::{Alone, Device, Error, Ids, Matrix, Reduce, Result, Tape, Var};
 
-use crate::at_hand::AtHand;
+use crate::gathered::{Ends, Gathered};
 use crate::layout::Layout;
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread};
 use crate::tokens::Tokens;
+
+/// `local` has no settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Settings;
+
+impl Family for Settings {
+    const NAME: &'static str = "local";
+    const ABOUT: &'static str = "one rank has every row: nothing moves";
+    const USUAL: Option<Self> = Some(Self);
+
+    fn candidates(ranks: usize, _: usize) -> Vec<Self> {
+        if ranks == 1 { vec![Self] } else { Vec::new() }
+    }
+}
+
+impl Spread for Settings {
+    fn family(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn ops(&self, rows: Rows<'_>) -> Result<Rc<dyn GraphOps>> {
+        match rows.link.size() {
+            1 => Ok(Rc::new(Local::renumbered(rows.link.device(), rows.layout, rows.edge_features)?)),
+            ranks => Err(Error::Argument { op: "strategy", problem: format!("local is for one rank, not {ranks}") }),
+        }
+    }
+
+    fn reason(&self, _: &Situation) -> String {
+        String::new()
+    }
+
+    fn on_fewer(&self, many: &Many<'_>) -> std::result::Result<Fewer, String> {
+        let _ = many;
+        Ok(Fewer::whole(*self, 1))
+    }
+}
 
 /// The whole graph on this rank.
 pub struct Local {
-    rows: AtHand,
+    rows: Gathered,
     tokens: Tokens,
 }
 
@@ -23,12 +60,12 @@ impl Local {
         let degree = |row| csr.degree(row).min(u32::MAX as usize) as u32;
         let degrees: Vec<u32> = (0..csr.num_dst()).map(degree).collect();
         let tokens = Tokens::new(device, csr.num_dst());
-        let ends = || (Ids::Same, &degrees[..]);
-        Ok(Self { rows: AtHand::new(device, csr, edge_features, ends(), ends())?, tokens })
+        let ends = Ends { ids: Ids::Same, degrees: &degrees };
+        Ok(Self { rows: Gathered::new(device, csr, edge_features, ends.clone(), ends)?, tokens })
     }
 
-    /// A graph that was cut out of a larger one: original ids and in-degrees there are of its nodes. Where nodes were drawn, node
-    /// k stands for `scales[k]` of them as a source.
+    /// A graph that was cut out of a larger one: original ids and in-degrees there are of its nodes. Where nodes were
+    /// sampled, node k stands for `scales[k]` of them as a source.
     pub fn cut(
         device: &Device,
         csr: Csr<u32>,
@@ -38,9 +75,10 @@ impl Local {
         scales: Option<&[f32]>,
     ) -> Result<Self> {
         let tokens = Tokens::new(device, csr.num_dst());
-        let rows = AtHand::new(device, csr, edge_features, (ids.clone(), degrees), (ids, degrees))?;
+        let ends = Ends { ids, degrees };
+        let rows = Gathered::new(device, csr, edge_features, ends.clone(), ends)?;
         let rows = match scales {
-            Some(scales) => rows.drawn(device, degrees, scales)?,
+            Some(scales) => rows.sampled(device, degrees, scales)?,
             None => rows,
         };
         Ok(Self { rows, tokens })
@@ -48,8 +86,8 @@ impl Local {
 
     /// A whole graph that was renumbered, of which `layout` has all rows.
     pub(crate) fn renumbered(device: &Device, layout: &Layout, edge_features: Option<Matrix>) -> Result<Self> {
-        let ends = || (layout.ids(0..layout.total_rows()), layout.degrees());
-        let rows = AtHand::new(device, layout.csr().clone(), edge_features, ends(), ends())?;
+        let ends = Ends { ids: layout.ids(0..layout.total_rows()), degrees: layout.degrees() };
+        let rows = Gathered::new(device, layout.csr().clone(), edge_features, ends.clone(), ends)?;
         Ok(Self { rows, tokens: Tokens::new(device, layout.total_rows()) })
     }
 }
@@ -71,18 +109,11 @@ impl Membership for Local {
         Rc::new(Alone)
     }
 
-    fn tokens_attend(
-        &self,
-        tape: &mut Tape,
-        _: u32,
-        heads: usize,
-        q: &Var,
-        kv: &Var,
-        dropout: Option<Dropout>,
-    ) -> Result<Var> {
+    fn tokens_attend(&self, tape: &mut Tape, _: u32, a: TokensAttend<'_>) -> Result<Var> {
+        let TokensAttend { heads, q, kv, dropout } = a;
         let graphs = self.tokens.graphs(q.value().rows())?;
         let dropout = graphs.dropout_of_seeing(dropout, self.rows.ids());
-        attention(tape, graphs.seeing(), heads, q, kv, BiasVar::None, dropout)
+        attention(tape, graphs.seeing(), heads, q, kv, Bias::None, dropout)
     }
 }
 
@@ -97,7 +128,7 @@ impl GraphOps for Local {
 
     fn attend_with_tokens(&self, tape: &mut Tape, _: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
         let graphs = self.tokens.graphs(tokens.value().rows())?;
-        self.rows.attend_with_tokens(tape, a, (&graphs, tokens), None)
+        self.rows.attend_with_tokens(tape, a, &graphs, tokens, None)
     }
 
     fn aggregate(&self, tape: &mut Tape, _: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

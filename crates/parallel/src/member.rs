@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use graphweft_comm::{Label, Traffic};
-use graphweft_model::{Membership, Total};
-use graphweft_tensor::{Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
+use graphweft_model::{Membership, TokensAttend, Total};
+use graphweft_tensor::{Ids, Matrix, Reduce, Result, Tape, Var};
 
 use crate::blocks::Block;
 use crate::layout::Layout;
 use crate::link::Link;
-use crate::tokens::{TokenGraphs, Tokens, tokens_attend};
+use crate::tokens::{TokenGraphs, Tokens, TokensCall, tokens_attend};
 
 /// One of the ranks.
 pub(crate) struct Member {
@@ -59,19 +59,11 @@ impl Membership for Member {
         sums(&self.link, total, layer)
     }
 
-    fn tokens_attend(
-        &self,
-        tape: &mut Tape,
-        layer: u32,
-        heads: usize,
-        q: &Var,
-        kv: &Var,
-        dropout: Option<Dropout>,
-    ) -> Result<Var> {
-        let graphs = self.tokens(q.value().rows())?;
-        let dropout = graphs.dropout_of_seeing(dropout, &self.ids);
+    fn tokens_attend(&self, tape: &mut Tape, layer: u32, a: TokensAttend<'_>) -> Result<Var> {
+        let graphs = self.tokens(a.q.value().rows())?;
+        let dropout = graphs.dropout_of_seeing(a.dropout, &self.ids);
         let label = Label { op: "tokens", traffic: Traffic::Global, layer };
-        tokens_attend(tape, (&self.link, label), graphs.seeing(), heads, (q, kv), dropout)
+        tokens_attend(tape, TokensCall { link: &self.link, label, graph: graphs.seeing(), attend: a, dropout })
     }
 }
 

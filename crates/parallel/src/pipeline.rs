@@ -1,30 +1,34 @@
 //! `pipeline`: chunk after chunk of the graph through some layers of a model (GNNPipe). Approximate.
 //!
-//! Ranks are stages: each has some consecutive layers and all rows, in chunks. Chunks follow one another through the stages, in an
-//! order that may be drawn anew every epoch; all go forward, then all come back the other way round. A rank sends a chunk's state to
-//! the next stage and its gradient to the one before, and nothing else: 2·(S − 1)·N rows an epoch, however many edges are cut.
+//! Ranks are stages: each has some consecutive layers and all rows, in chunks. Chunks follow one another through the
+//! stages, in an order that may be drawn anew every epoch; all go forward, then all come back the other way round. A
+//! rank sends a chunk's state to the next stage and its gradient to the one before, and nothing else: 2·(S − 1)·N rows
+//! an epoch, however many edges are cut.
 //!
-//! Several ranks may [share](Sharing) a stage: each then has a part of every chunk, an exact strategy moves what edges inside a chunk
-//! and from other chunks need between them, and each sends its own rows to the rank of the same place in the next stage.
+//! Several ranks may [share](Sharing) a stage: each then has a part of every chunk, an exact strategy moves what edges
+//! inside a chunk and from other chunks need between them, and each sends its own rows to the rank of the same place in
+//! the next stage.
 //!
-//! An operation over edges needs rows of other chunks. What it is given of the sources' operand (kv, z, r or x) is kept in a
-//! [table](tables) for every operation of a layer:
+//! An operation over edges needs rows of other chunks. What it is given of the sources' operand (kv, z, r or x) is kept
+//! in a [table](tables) for every operation of a layer:
 //!
-//! * *fresh* rows, of chunks that came earlier in this epoch, are as exact as the chunk's own. Gradients go back to them: since
-//!   chunks come back in the opposite order, those of a chunk are complete before its own backward;
-//! * *historical* rows, of chunks that come later, are those of the last [snapshot](Pipeline::remember), taken while all rows went
-//!   through the layers at once. They are constants.
+//! * *fresh* rows, of chunks that came earlier in this epoch, are as exact as the chunk's own. Gradients go back to
+//!   them: since chunks come back in the opposite order, those of a chunk are complete before its own backward;
+//! * *historical* rows, of chunks that come later, are those of the last [snapshot](Pipeline::remember), taken while
+//!   all rows went through the layers at once. They are constants.
 //!
-//! An edge between chunks is fresh half of the time if the order is drawn, so its gradient may be counted [twice](Pipeline::begin).
-//! Which rows are fresh depends on the order alone, so what is computed again in backward sees what it saw the first time.
-//! With one chunk there are no others, and everything is exact.
+//! An edge between chunks is fresh half of the time if the order is drawn, so its gradient may be counted
+//! [twice](Pipeline::begin). Which rows are fresh depends on the order alone, so what is computed again in backward
+//! sees what it saw the first time. With one chunk there are no others, and everything is exact.
 //!
-//! A stage holds, per operation, N rows fresh until they have come back, and N rows of history. Where the operand is kept for
-//! backward anyway, such as the input of a layer that is computed again, fresh rows cost nothing more: rows are shared, not copied.
+//! A stage holds, per operation, N rows fresh until they have come back, and N rows of history. Where the operand is
+//! kept for backward anyway, such as the input of a layer that is computed again, fresh rows cost nothing more: rows
+//! are shared, not copied.
 
+mod all_rows;
 mod chunk;
+mod stages;
 mod tables;
-mod whole;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -38,9 +42,11 @@ use graphweft_tensor::{Device, Ids, Matrix, Result};
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::strategy::Strategy;
+use all_rows::AllRows;
 use chunk::{Chunk, ChunkOps};
 use tables::Tables;
-use whole::Whole;
+
+pub use stages::{Settings, Stages, Within};
 
 /// A graph in chunks, as a rank of a stage works on them.
 pub struct Pipeline {
@@ -71,8 +77,8 @@ pub enum Across {
 }
 
 impl Pipeline {
-    /// Prepares `graph`, which has original ids. A chunk is as many parts of `partition` as ranks share the stage, each of which
-    /// has one of them. `edge_features` makes a row for each of these edges, by their positions in the graph.
+    /// Prepares `graph`, which has original ids. A chunk is as many parts of `partition` as ranks share the stage, each
+    /// of which has one of them. `edge_features` makes a row for each of these edges, by their positions in the graph.
     ///
     /// # Errors
     /// If the partition is of another graph, or the strategy is not for these ranks.
@@ -121,16 +127,16 @@ impl Pipeline {
     }
 
     /// Operations on all rows of this rank at once, exact. Without gradients.
-    pub fn whole(&self) -> Rc<dyn GraphOps> {
+    pub fn all_rows(&self) -> Rc<dyn GraphOps> {
         let ids = Ids::Listed(Rc::clone(&self.originals));
-        Rc::new(Whole::new(&self.chunks, ids, self.total, &self.tables))
+        Rc::new(AllRows::new(&self.chunks, ids, self.total, &self.tables))
     }
 
     /// Runs `pass`, which takes all rows through the layers at once: what its operations are given becomes history.
     pub fn remember<T>(&self, pass: impl FnOnce() -> T) -> T {
-        self.tables.borrow_mut().remember(true);
+        self.tables.borrow_mut().begin_history();
         let result = pass();
-        self.tables.borrow_mut().remember(false);
+        self.tables.borrow_mut().end_history();
         result
     }
 

@@ -1,17 +1,17 @@
 //! `ring`: one rank's rows at a time (SAR: sequential aggregation and rematerialisation).
 //!
-//! In step t of P − 1, rank p sends to rank p + t the rows that this one needs and receives what it needs of rank p − t itself;
-//! they are folded into what is carried (the state of an online softmax, a sum, a maximum) and freed. `depth` steps are under way
-//! while one is computed, the first of them behind the rank's own rows.
+//! In step t of P − 1, rank p sends to rank p + t the rows that this one needs and receives what it needs of rank p − t
+//! itself; they are folded into what is carried (the state of an online softmax, a sum, a maximum) and freed. `depth`
+//! steps are under way while one is computed, the first of them behind the rank's own rows.
 //!
-//! Forward moves α·N rows of kv (2d), z, r or x (d). Backward gets rows again only where a gradient needs them, and sends theirs
-//! home: attention 2d + 2d, GAT and GATv2 d + d, sums and maxima d (who was largest is kept); d more where weights of edges want
-//! a gradient. Nothing that was received is kept between the two.
+//! Forward moves α·N rows of kv (2d), z, r or x (d). Backward gets rows again only where a gradient needs them, and
+//! sends theirs home: attention 2d + 2d, GAT and GATv2 d + d, sums and maxima d (who was largest is kept); d more where
+//! weights of edges want a gradient. Nothing that was received is kept between the two.
 //!
-//! With depth 1 a rank holds at most three times its share of the sources forward: its own, those in use, those under way.
-//! Backward five times: its own and their gradient, the rows in use, and either the gradient of the last step in both directions
-//! (while this step's pass by destination runs) or the next rows and this step's gradient (while its pass by source runs). Where
-//! a peer needs every row, what is sent is the matrix itself and no copy.
+//! With depth 1 a rank holds at most three times its share of the sources forward: its own, those in use, those under
+//! way. Backward five times: its own and their gradient, the rows in use, and either the gradient of the last step in
+//! both directions (while this step's pass by destination runs) or the next rows and this step's gradient (while its
+//! pass by source runs). Where a peer needs every row, what is sent is the matrix itself and no copy.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -24,11 +24,66 @@ use graphweft_tensor::ops::rows::RowIndex;
 use graphweft_tensor::{Backward, Error, Grads, Matrix, Result, Tag, Tape, Var};
 
 use crate::blocks::aggregation::{self, Folded};
-use crate::blocks::attention::{self, Places};
+use crate::blocks::attention::{self, InputNumbers};
 use crate::blocks::{Block, Edges, Nodes, cut_out};
 use crate::layout::Layout;
 use crate::link::{Flight, Link};
 use crate::member::{Member, SETUP, rows};
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, number};
+
+/// How far ahead rows are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// How many ranks' rows are under way while one's are used.
+    pub depth: usize,
+}
+
+impl Family for Settings {
+    const NAME: &'static str = "ring";
+    const FORMS: &'static [&'static str] = &["ring", "ring:DEPTH"];
+    const ABOUT: &'static str = "one other rank's rows at a time, while the next are under way";
+    const USUAL: Option<Self> = Some(Self { depth: 1 });
+
+    fn parse(settings: &str) -> Option<Self> {
+        Some(Self { depth: number(settings)? })
+    }
+
+    /// More steps under way than one are of use from four ranks on.
+    fn candidates(ranks: usize, _: usize) -> Vec<Self> {
+        let most = match ranks {
+            1 => 0,
+            2..4 => 1,
+            _ => 2,
+        };
+        (1..=most).map(|depth| Self { depth }).collect()
+    }
+}
+
+impl Spread for Settings {
+    fn family(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn name(&self) -> String {
+        match self.depth {
+            1 => Self::NAME.into(),
+            depth => format!("{}:{depth}", Self::NAME),
+        }
+    }
+
+    fn ops(&self, rows: Rows<'_>) -> Result<Rc<dyn GraphOps>> {
+        Ok(Rc::new(Ring::new(rows.layout, rows.link, rows.edge_features.as_ref(), self.depth)?))
+    }
+
+    fn reason(&self, _: &Situation) -> String {
+        "a rank holds the rows of one other at a time, while the next are under way".into()
+    }
+
+    fn on_fewer(&self, many: &Many<'_>) -> std::result::Result<Fewer, String> {
+        let groups = many.groups(many.ranks, many.most);
+        Ok(Fewer { in_turn: true, ..Fewer::groups(*self, groups, many.ranks) })
+    }
+}
 
 /// One rank's rows at a time.
 pub struct Ring {
@@ -73,7 +128,8 @@ impl Give {
 }
 
 impl Ring {
-    /// Prepares the rows of `layout`, with `depth` steps, at least one, under way at a time; `edge_features` have a row per edge into them.
+    /// Prepares the rows of `layout`, with `depth` steps, at least one, under way at a time; `edge_features` have a row
+    /// per edge into them.
     pub fn new(layout: &Layout, link: &Link, edge_features: Option<&Matrix>, depth: usize) -> Result<Self> {
         let (rank, size, device) = (link.rank(), link.size(), link.device());
         let dst = Nodes::new(layout, layout.own());
@@ -120,7 +176,7 @@ impl Ring {
         }
         let (out, lse) = call.finish(&state)?;
         drop(state);
-        let (kept, places, shards) = (out.clone(), inputs.places(), Rc::clone(&self.shards));
+        let (kept, numbers, shards) = (out.clone(), inputs.numbers(), Rc::clone(&self.shards));
         Ok(tape.push(&inputs.list(), out, || AttendBackward {
             shards,
             label,
@@ -128,7 +184,7 @@ impl Ring {
             tokens: token_block,
             out: kept,
             lse,
-            places,
+            numbers,
         }))
     }
 }
@@ -194,7 +250,7 @@ impl Return<'_> {
         let Some((k, flight)) = self.under_way.take() else { return Ok(()) };
         let rows = flight.wait_one()?;
         let device = to.device().clone();
-        device.backend().scatter_rows(&rows, &self.shards.steps[k].give.index, to, true)
+        device.backend().scatter_rows(&rows, &self.shards.steps[k].give.index, to, Write::Add)
     }
 }
 
@@ -205,13 +261,13 @@ struct AttendBackward {
     tokens: Option<Block>,
     out: Matrix,
     lse: Matrix,
-    places: Places,
+    numbers: InputNumbers,
 }
 
 impl Backward for AttendBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(g) = grads.output(0) else { return Ok(()) };
-        let Self { shards, label, call, tokens, out, lse, places } = *self;
+        let Self { shards, label, call, tokens, out, lse, numbers } = *self;
         let d = call.products(&g, &out, &lse)?;
         drop(out);
         let saved = Saved { lse: &lse, g: &g, d: &d };
@@ -222,7 +278,7 @@ impl Backward for AttendBackward {
         for (k, step) in shards.steps.iter().enumerate() {
             let rows = fetch.land()?;
             let operands = call.operands(&step.block, &call.dst, &rows)?;
-            operands.by_dst(&saved, (&mut own.dst, Write::Add), &mut sums)?;
+            operands.by_dst(&saved, &mut own.dst, Write::Add, &mut sums)?;
             home.land(&mut own.src)?;
             fetch.ask(&call.src)?;
             let gradient = operands.by_src(&saved, &mut sums, Tag::Exchange)?;
@@ -231,7 +287,7 @@ impl Backward for AttendBackward {
             home.send(k, &gradient)?;
         }
         home.land(&mut own.src)?;
-        own.put(grads, places, sums)
+        own.put(grads, numbers, sums)
     }
 }
 
@@ -250,7 +306,7 @@ impl Backward for AggregateBackward {
         let Self { shards, label, call, x, arg } = &*self;
         let (arg, wanted) = (arg.as_ref(), grads.wants(0));
         let mut fetch = x.as_ref().map(|x| Fetch::new(shards, *label, x)).transpose()?;
-        let mut dw = call.weight_sums(x.is_some())?;
+        let mut dw = if x.is_some() { call.weight_sums()? } else { None };
         let mut dx = wanted.then(|| call.gradient(&shards.own, &g, arg, Tag::Activations)).transpose()?;
         if let (Some(x), Some(dw)) = (x, &mut dw) {
             call.weight_gradient(&shards.own, x, &g, dw)?;

@@ -1,17 +1,18 @@
 //! Tokens: rows that are no nodes, the same on all ranks. Everyone sees every token, and every token sees everyone.
 //!
-//! Nodes attend to tokens where they are: nothing moves, and a rank's gradient of the tokens is its nodes' part of it. Tokens
-//! attend to nodes on every rank over that rank's nodes; the states of the softmax, 2·H + d numbers a token, are gathered and
-//! merged in the order of ranks, so that the result has the same bits everywhere. In backward the gradient of that result,
-//! which each rank has a part of, is summed first.
+//! Nodes attend to tokens where they are: nothing moves, and a rank's gradient of the tokens is its nodes' part of it.
+//! Tokens attend to nodes on every rank over that rank's nodes; the states of the softmax, 2·H + d numbers a token, are
+//! gathered and merged in the order of ranks, so that the result has the same bits everywhere. In backward the gradient
+//! of that result, which each rank has a part of, is summed first.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use graphweft_comm::Label;
 use graphweft_graph::Csr;
+use graphweft_model::TokensAttend;
 use graphweft_tensor::ops::Write;
-use graphweft_tensor::ops::attention::{Attention, Bias, BiasVar, DstGrads, EdgeDropout, Saved, Score, SrcGrads};
+use graphweft_tensor::ops::attention::{Attention, Bias, DstGrads, EdgeDropout, Saved, Score, SrcGrads};
 use graphweft_tensor::ops::attention_blocks::{Block, empty_states};
 use graphweft_tensor::ops::rows::RowIndex;
 use graphweft_tensor::{Adjacency, Backward, Device, Dropout, Grads, Ids, Matrix, Result, Tag, Tape, Var, room_for};
@@ -37,7 +38,7 @@ impl TokenGraphs {
     /// The tokens, with keys and values `kv`, as sources of attention of rows with these original ids.
     pub(crate) fn block<'a>(&'a self, kv: &'a Var, dropout: Option<Dropout>, rows: &Ids) -> Block<'a> {
         let dropout = dropout.map(|dropout| EdgeDropout { dropout, src: self.ids.clone(), dst: rows.clone() });
-        Block { graph: &self.seen, kv, bias: BiasVar::None, dropout }
+        Block { graph: &self.seen, kv, bias: Bias::None, dropout }
     }
 
     /// The edges from tokens to rows with these original ids.
@@ -87,15 +88,23 @@ impl Tokens {
     }
 }
 
-/// Attention of tokens over the rows of all ranks, along `graph` from this rank's rows to the tokens.
-pub(crate) fn tokens_attend(
-    tape: &mut Tape,
-    (link, label): (&Link, Label),
-    graph: &Rc<Adjacency>,
-    heads: usize,
-    (q, kv): (&Var, &Var),
-    dropout: Option<EdgeDropout>,
-) -> Result<Var> {
+/// Attention of tokens, on one of several ranks.
+pub(crate) struct TokensCall<'a> {
+    /// The other ranks.
+    pub(crate) link: &'a Link,
+    /// Of what is sent to them.
+    pub(crate) label: Label,
+    /// From this rank's rows to the tokens.
+    pub(crate) graph: &'a Rc<Adjacency>,
+    /// The operands.
+    pub(crate) attend: TokensAttend<'a>,
+    /// Their dropout along these edges.
+    pub(crate) dropout: Option<EdgeDropout>,
+}
+
+/// Attention of tokens over the rows of all ranks.
+pub(crate) fn tokens_attend(tape: &mut Tape, call: TokensCall<'_>) -> Result<Var> {
+    let TokensCall { link, label, graph, attend: TokensAttend { heads, q, kv, .. }, dropout } = call;
     let device = tape.device().clone();
     let ((rows, d), dtype) = (q.value().shape(), q.value().dtype());
     let mut call = TokensBackward {
@@ -110,7 +119,7 @@ pub(crate) fn tokens_attend(
         lse: device.uninit(OP, rows, heads, dtype.compute(), Tag::Activations)?,
     };
     call.operands().check()?;
-    let empty = || empty_states(&device, rows, (heads, d), dtype.compute(), Tag::Workspace);
+    let empty = || empty_states(&device, rows, heads, d, dtype.compute(), Tag::Workspace);
     let mut own = empty()?;
     device.backend().attention_fold(&call.operands(), &mut own)?;
     let states = link.all_gather(label, &own, &vec![rows; link.size()])?.wait_one()?;

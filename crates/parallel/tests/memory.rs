@@ -5,12 +5,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use graphweft_base::progress::Silent;
 use graphweft_comm::{Communicator, threads};
 use graphweft_graph::Csr;
 use graphweft_graph::generate::Spec;
 use graphweft_graph::partition::{Method, Options, Partition, partition};
-use graphweft_graph::progress::Silent;
-use graphweft_model::{Features, Mode, ModelConfig, Rates, Remat, Shape, Step};
+use graphweft_model::{Context, Features, Mode, ModelConfig, Rates, Remat, Shape};
 use graphweft_parallel::{Layout, Link, Strategy, spread};
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::{DType, Device, Error, Tag, Tape};
@@ -61,10 +61,10 @@ impl Graph {
             let features = Features::Dense(device.zeros("test", rows, FEATURES, DType::F32, Tag::Activations)?);
             let rates = Rates { input: 0.5, hidden: 0.5, attention: 0.5 };
             let (mode, dtype, remat) = (Mode::Train, DType::F32, Remat::None);
-            let step = Step { ops, features, positional: None, mode, seed: 11, epoch: 0, rates, remat, dtype };
+            let context = Context { ops, features, positional: None, mode, seed: 11, epoch: 0, rates, remat, dtype };
             device.ledger().reset_peak();
             let mut tape = Tape::new(&device);
-            let logits = network.forward(&mut tape, &step)?.expect("a model has layers");
+            let logits = network.forward(&mut tape, &context)?.expect("a model has layers");
             let learned = LossRows::new((0..rows as u32).collect::<Vec<_>>())?;
             let loss = softmax_cross_entropy(&mut tape, &logits, &vec![1; rows].into(), &learned, 0.0, 1.0)?;
             drop(logits);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use graphweft_graph::partition::Method;
 use graphweft_model::Remat;
-use graphweft_parallel::{Cover, Inside, Strategy};
+use graphweft_parallel::Strategy;
 use serde::{Deserialize, Serialize};
 
 /// One way to spread the work.
@@ -49,36 +49,32 @@ pub(crate) fn remats(least: Remat) -> &'static [Remat] {
     &ALL[first..]
 }
 
-/// The exact strategies for `ranks` ranks and a model whose operations over the graph can be shared by `shares` of them: heads of
-/// attention, or columns of a sum.
-///
-/// A ring with more steps under way than one is of use from four ranks on. Grids need ranks in both directions, and heads for all
-/// ranks of a row.
+/// The exact strategies for `ranks` ranks and a model whose operations over the graph can be shared by `shares` of
+/// them: heads of attention, or columns of a sum.
 pub fn strategies(ranks: usize, shares: usize) -> Vec<Strategy> {
-    if ranks == 1 {
-        return vec![Strategy::Local];
-    }
-    let mut all = vec![
-        Strategy::Gather,
-        Strategy::Halo(Cover::Least),
-        Strategy::Halo(Cover::Plain),
-        Strategy::Heads,
-        Strategy::Ring { depth: 1 },
-    ];
-    if ranks >= 4 {
-        all.push(Strategy::Ring { depth: 2 });
-    }
-    for heads in (2..=ranks / 2).filter(|heads| ranks.is_multiple_of(*heads) && *heads <= shares) {
-        for inside in [Inside::Halo(Cover::Least), Inside::Gather] {
-            all.push(Strategy::Grid { nodes: ranks / heads, heads, inside });
-        }
-    }
-    all
+    candidates(ranks, shares).filter(Strategy::is_exact).collect()
+}
+
+/// Pipelines for `ranks` ranks. They do not compute what one rank would: only for those who allow it.
+pub fn pipelines(ranks: usize) -> Vec<Strategy> {
+    candidates(ranks, 1).filter(|strategy| matches!(strategy, Strategy::Pipeline(_))).collect()
+}
+
+fn candidates(ranks: usize, shares: usize) -> impl Iterator<Item = Strategy> {
+    Strategy::TABLE.iter().flat_map(move |listed| listed.candidates(ranks, shares))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pipelines_have_every_shape_with_more_than_one_stage() {
+        let names = |ranks| pipelines(ranks).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names(8), ["pipeline", "pipeline:4x2", "pipeline:2x4"]);
+        assert_eq!(names(3), ["pipeline"]);
+        assert!(names(1).is_empty());
+    }
 
     fn names(ranks: usize, shares: usize) -> Vec<String> {
         strategies(ranks, shares).iter().map(ToString::to_string).collect()
@@ -97,7 +93,11 @@ mod tests {
 
     #[test]
     fn candidates_are_named_for_people() {
-        let c = Candidate { strategy: Strategy::Heads, partition: Some(Method::Contiguous), remat: Remat::Layer };
+        let c = Candidate {
+            strategy: graphweft_parallel::settings::Heads.into(),
+            partition: Some(Method::Contiguous),
+            remat: Remat::Layer,
+        };
         assert_eq!(c.to_string(), "heads, contiguous, layers recomputed");
         assert_eq!(remats(Remat::Attention), [Remat::Attention, Remat::Layer, Remat::Both]);
     }

@@ -1,7 +1,7 @@
 //! What decided, in words and numbers.
 
 use graphweft_graph::partition::Method;
-use graphweft_parallel::{Inside, Strategy};
+use graphweft_parallel::{Situation, Strategy};
 use graphweft_tensor::Tag;
 use serde_json::{Value, json};
 
@@ -35,37 +35,11 @@ impl Facts {
     }
 }
 
-/// What all have that compute with rows of the same kind.
-#[derive(PartialEq)]
-enum Family {
-    Alone,
-    Gather,
-    Halo,
-    Heads,
-    Ring,
-    Grid,
-    Isolated,
-    Pipeline,
-}
-
-fn family(strategy: Strategy) -> Family {
-    match strategy {
-        Strategy::Local => Family::Alone,
-        Strategy::Gather => Family::Gather,
-        Strategy::Halo(_) => Family::Halo,
-        Strategy::Heads => Family::Heads,
-        Strategy::Ring { .. } => Family::Ring,
-        Strategy::Grid { .. } => Family::Grid,
-        Strategy::Isolated => Family::Isolated,
-        Strategy::Pipeline { .. } => Family::Pipeline,
-    }
-}
-
 /// One sentence with the facts that decided.
 pub(crate) fn why(choice: &Candidate, p: &Prediction, all: &[Assessed], facts: &Facts) -> String {
     let mut parts = Vec::new();
-    match family(choice.strategy) {
-        Family::Alone => parts.push("one rank has every row: nothing moves".to_string()),
+    match choice.strategy {
+        Strategy::Local(_) => parts.push("one rank has every row: nothing moves".to_string()),
         _ => parts.push(moves(choice, p, facts)),
     }
     if choice.remat != graphweft_model::Remat::None {
@@ -88,61 +62,31 @@ pub(crate) fn why(choice: &Candidate, p: &Prediction, all: &[Assessed], facts: &
         let more = if larger == smaller { String::new() } else { format!(" and needs {larger}, not {smaller}") };
         parts.push(format!("{fastest} is as fast{more}"));
     }
-    let other = |a: &&Assessed| family(a.candidate.strategy) != family(choice.strategy);
+    let other = |a: &&Assessed| a.candidate.strategy.family() != choice.strategy.family();
     let mut slower = all.iter().filter(|a| a.feasible && a.prediction.is_some_and(|q| q.seconds >= p.seconds));
     if let Some((next, q)) = slower.find(other).and_then(|a| Some((a.candidate, a.prediction?))) {
         parts.push(format!("next is {next} with {} and {} sent", ms(q.seconds), bytes(q.sent)));
     }
     // What would have been faster with more memory.
     let faster = all.iter().filter(|a| !a.feasible).filter_map(|a| Some((a.candidate, a.prediction?)));
-    let faster = faster.filter(|(c, q)| q.seconds < p.seconds && family(c.strategy) != family(choice.strategy));
+    let faster = faster.filter(|(c, q)| q.seconds < p.seconds && c.strategy.family() != choice.strategy.family());
     if let Some((c, q)) = faster.min_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds)) {
         parts.push(format!("{c} would take {} but does not fit", ms(q.seconds)));
     }
     parts.join("; ")
 }
 
-/// Rows are not few if this share of them is needed on every other rank.
-const MANY: f64 = 0.1;
-
 /// What moves between ranks, and why that is little.
 fn moves(choice: &Candidate, p: &Prediction, facts: &Facts) -> String {
-    let alpha = facts.alpha(choice.partition);
-    let alpha = |with: &str| alpha.map_or(String::new(), |alpha| format!("α = {alpha:.2}{with}, so "));
+    let situation = Situation {
+        ranks: facts.ranks,
+        alpha: facts.alpha(choice.partition),
+        shares: facts.shares,
+        shares_are: if facts.heads { "heads" } else { "columns" },
+    };
     let network = format!("on a network of {} and {:.1} µs", rate(facts.bandwidth), facts.latency * 1e6);
     let sent = format!("{} are sent per epoch", bytes(p.sent));
-    let shares = if facts.heads { "heads" } else { "columns" };
-    let reason = match choice.strategy {
-        Strategy::Local => String::new(),
-        Strategy::Gather => "the graph is small enough for every rank to have all rows in one round of messages".into(),
-        Strategy::Halo(_) => match facts.alpha(choice.partition) {
-            Some(alpha) if alpha > MANY * (facts.ranks - 1) as f64 => {
-                format!(
-                    "α = {alpha:.2} of at most {}: rows go where they are needed, and nowhere else",
-                    facts.ranks - 1
-                )
-            }
-            _ => format!("{}few rows are needed elsewhere", alpha("")),
-        },
-        Strategy::Heads => {
-            format!(
-                "{}rows are needed nearly everywhere, and {} {shares} are enough for {} ranks",
-                alpha(" is high"),
-                facts.shares,
-                facts.ranks
-            )
-        }
-        Strategy::Ring { .. } => "a rank holds the rows of one other at a time, while the next are under way".into(),
-        Strategy::Isolated => {
-            "approximate, as allowed: ranks learn from pieces of their own, and only gradients move".into()
-        }
-        Strategy::Pipeline { .. } => "ranks share layers, and chunks of the graph pass through them".into(),
-        Strategy::Grid { nodes, heads, inside } => {
-            let inside = if inside == Inside::Gather { "all rows of a column" } else { "few rows" };
-            format!("{}{nodes} groups exchange {inside} and {heads} ranks of a group share {shares}", alpha(""))
-        }
-    };
-    format!("{reason}: {} {network}, {sent}", ms(p.seconds))
+    format!("{}: {} {network}, {sent}", choice.strategy.reason(&situation), ms(p.seconds))
 }
 
 /// As `plan --json` has it.

@@ -5,8 +5,9 @@ const ROUNDS: usize = 5000;
 /// A change below this share of the largest coefficient is none.
 const SETTLED: f64 = 1e-9;
 
-/// The `rates` ≥ 0 with the least Σ ((amounts·rates − seconds) / seconds)² over all samples, times what makes the mean of
-/// amounts·rates / seconds one: where no rates explain all samples, the least squares alone are too short on average.
+/// The `rates` ≥ 0 with the least Σ ((amounts·rates − seconds) / seconds)² over all samples, times what makes the mean
+/// of amounts·rates / seconds one: where no rates explain all samples, the least squares alone are too short on
+/// average.
 pub(crate) fn rates<const K: usize>(samples: &[([f64; K], f64)]) -> [f64; K] {
     // Columns scaled to length one, so that counts and bytes weigh alike.
     let rows: Vec<[f64; K]> =

@@ -1,11 +1,12 @@
 //! How fast the kernels of a device are: a few numbers each.
 //!
-//! A kernel's time is a sum over what it has to do ([`Amounts`]), each weighted by a [rate](Kernel). The same amounts serve
-//! every kernel, from a dense product to a pass over edges; what differs are the rates. A table has a row for each kind of work,
-//! and more particular rows where more is known: the one that says most about a piece of work is the one that counts.
+//! A kernel's time is a sum over what it has to do ([`Amounts`]), each weighted by a [rate](Kernel). The same amounts
+//! serve every kernel, from a dense product to a pass over edges; what differs are the rates. A table has a row for
+//! each kind of work, and more particular rows where more is known: the one that says most about a piece of work is the
+//! one that counts.
 
 use graphweft_tensor::DType;
-use graphweft_tensor::dry::{Kind, Pass, Work};
+use graphweft_tensor::dry::{Pass, Work, WorkKind};
 use serde::{Deserialize, Serialize};
 
 /// A unit in which rates are written.
@@ -20,7 +21,7 @@ pub const SUM: &str = "sum over ranks";
 
 /// To leave the sum of so many pieces, which ranks have sent, in `bytes` bytes.
 pub fn sum_over_ranks(dtype: DType, bytes: usize, pieces: usize) -> Work {
-    let kind = Kind::Stream { read: bytes.saturating_mul(pieces), written: bytes, rows: pieces };
+    let kind = WorkKind::Stream { read: bytes.saturating_mul(pieces), written: bytes, rows: pieces };
     Work { op: SUM, dtype, dropout: false, kind }
 }
 
@@ -55,8 +56,8 @@ pub struct Caches {
     pub near: f64,
     /// Before memory.
     pub last: f64,
-    /// Of the last one, what is still the rank's own when it begins a kernel: where more ranks take turns than were measured at
-    /// once, others have used the cache meanwhile.
+    /// Of the last one, what is still the rank's own when it begins a kernel: where more ranks take turns than were
+    /// measured at once, others have used the cache meanwhile.
     pub kept: f64,
 }
 
@@ -71,10 +72,10 @@ pub struct Kernel {
     pub op: Option<String>,
     /// The pass over edges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pass: Option<PassName>,
+    pub pass: Option<Pass>,
     /// Type of the elements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dtype: Option<TypeName>,
+    pub dtype: Option<DType>,
     /// Whether random masks are drawn on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropout: Option<bool>,
@@ -84,12 +85,12 @@ pub struct Kernel {
     /// Microseconds of every call.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub us_per_call: f64,
-    /// Where calls are queued, as on GPUs: microseconds that the device itself takes to begin and to end. The next call is made
-    /// meanwhile, so that of the two, calling and computing, only the longer counts.
+    /// Where calls are queued, as on GPUs: microseconds that the device itself takes to begin and to end. The next call
+    /// is made meanwhile, so that of the two, calling and computing, only the longer counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub us_in_queue: Option<f64>,
-    /// The same where the device has recorded the call, beside what it computes: may be less than nothing, as that was fitted to calls
-    /// that were waited for.
+    /// The same where the device has recorded the call, beside what it computes: may be less than nothing, as that was
+    /// fitted to calls that were waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub us_recorded: Option<f64>,
     /// Picoseconds of an addition or multiplication: the inverse of TFLOP/s.
@@ -133,61 +134,21 @@ pub enum Class {
     Stream,
 }
 
-/// A pass over edges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
-pub enum PassName {
-    Forward,
-    ByDestination,
-    BySource,
-}
-
-/// Type of elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum TypeName {
-    F32,
-    F64,
-    Bf16,
-}
-
-impl From<DType> for TypeName {
-    fn from(dtype: DType) -> Self {
-        match dtype {
-            DType::F32 => Self::F32,
-            DType::F64 => Self::F64,
-            DType::Bf16 => Self::Bf16,
-        }
-    }
-}
-
-impl From<Pass> for PassName {
-    fn from(pass: Pass) -> Self {
-        match pass {
-            Pass::Forward => Self::Forward,
-            Pass::ByDestination => Self::ByDestination,
-            Pass::BySource => Self::BySource,
-        }
-    }
-}
-
 impl Class {
     /// The kind of a piece of work.
     pub fn of(work: &Work) -> Self {
         match work.kind {
-            Kind::Gemm { .. } => Self::Gemm,
-            Kind::Edges { .. } => Self::Edges,
-            Kind::Stream { .. } => Self::Stream,
+            WorkKind::Gemm { .. } => Self::Gemm,
+            WorkKind::Edges { .. } => Self::Edges,
+            WorkKind::Stream { .. } => Self::Stream,
         }
     }
 }
 
 /// The pass of a piece of work, if it is over edges.
-pub(crate) fn pass_of(work: &Work) -> Option<PassName> {
+pub(crate) fn pass_of(work: &Work) -> Option<Pass> {
     match work.kind {
-        Kind::Edges { pass, .. } => Some(pass.into()),
+        WorkKind::Edges { pass, .. } => Some(pass),
         _ => None,
     }
 }
@@ -195,7 +156,7 @@ pub(crate) fn pass_of(work: &Work) -> Option<PassName> {
 /// Columns of a head, if there are heads.
 pub(crate) fn columns_of(work: &Work) -> Option<usize> {
     match work.kind {
-        Kind::Edges { width, heads, .. } if heads > 0 => Some(width / heads),
+        WorkKind::Edges { width, heads, .. } if heads > 0 => Some(width / heads),
         _ => None,
     }
 }
@@ -230,7 +191,7 @@ impl Kernel {
         let about = [
             self.op.as_deref().map(|op| op == work.op),
             self.pass.map(|pass| Some(pass) == pass_of(work)),
-            self.dtype.map(|dtype| dtype == work.dtype.into()),
+            self.dtype.map(|dtype| dtype == work.dtype),
             self.dropout.map(|dropout| dropout == work.dropout),
             self.columns.map(|columns| Some(columns) == columns_of(work)),
         ];
@@ -272,8 +233,8 @@ impl Kernel {
         self.us_in_queue.iter_mut().chain(&mut self.us_recorded).for_each(|rate| *rate *= factor);
     }
 
-    /// Every call takes `seconds` longer, or less if that is negative; `queued` seconds where the device computes meanwhile, and
-    /// `recorded` where it has recorded the call.
+    /// Every call takes `seconds` longer, or less if that is negative; `queued` seconds where the device computes
+    /// meanwhile, and `recorded` where it has recorded the call.
     pub(crate) fn delay(&mut self, seconds: f64, queued: Option<f64>, recorded: Option<f64>) {
         let later = |by: f64| self.us_per_call + by / MICRO;
         (self.us_per_call, self.us_in_queue, self.us_recorded) =
@@ -328,12 +289,12 @@ impl Amounts {
     pub fn of(work: &Work, caches: Caches) -> Self {
         let size = work.dtype.size() as f64;
         match work.kind {
-            Kind::Gemm { m, n, k } => {
+            WorkKind::Gemm { m, n, k } => {
                 let padded = n.next_multiple_of(TILE) as f64;
                 let [m, n, k] = [m, n, k].map(|x| x as f64);
                 Self { flops: 2.0 * m * padded * k, ..Self::in_order(size * (m * k + k * n + m * n), caches) }
             }
-            Kind::Edges { edges, rows, fours, sources, row, reuse, width, heads, .. } => {
+            WorkKind::Edges { edges, rows, fours, sources, row, reuse, width, heads, .. } => {
                 let [edges, rows, fours, sources] = [edges, rows, fours, sources].map(|x| x as f64);
                 let [row, width, heads] = [row, width, heads].map(|x| x as f64);
                 let missed = |cache: f64| match reuse {
@@ -353,7 +314,7 @@ impl Amounts {
                     scores: edges * heads,
                 }
             }
-            Kind::Stream { read, written, rows } => {
+            WorkKind::Stream { read, written, rows } => {
                 Self { rows: rows as f64, ..Self::in_order(read as f64 + written as f64, caches) }
             }
         }
@@ -372,8 +333,8 @@ impl Amounts {
     }
 }
 
-/// The share of accesses to `bytes` bytes that a cache of `cache` bytes does not have: of a table that is read at random, the
-/// cache holds as much as it can.
+/// The share of accesses to `bytes` bytes that a cache of `cache` bytes does not have: of a table that is read at
+/// random, the cache holds as much as it can.
 fn missing(bytes: f64, cache: f64) -> f64 {
     if bytes > cache { 1.0 - cache / bytes } else { 0.0 }
 }
@@ -383,10 +344,10 @@ mod tests {
     use super::*;
 
     fn gemm(op: &'static str, dtype: DType) -> Work {
-        Work { op, dtype, dropout: false, kind: Kind::Gemm { m: 100, n: 10, k: 5 } }
+        Work { op, dtype, dropout: false, kind: WorkKind::Gemm { m: 100, n: 10, k: 5 } }
     }
 
-    fn kernel(op: Option<&str>, dtype: Option<TypeName>, ps_per_flop: f64) -> Kernel {
+    fn kernel(op: Option<&str>, dtype: Option<DType>, ps_per_flop: f64) -> Kernel {
         Kernel { op: op.map(String::from), dtype, ps_per_flop, ..Kernel::of(Class::Gemm) }
     }
 
@@ -394,16 +355,16 @@ mod tests {
     fn the_most_particular_row_counts() {
         let table = [
             kernel(None, None, 1.0),
-            kernel(None, Some(TypeName::Bf16), 2.0),
+            kernel(None, Some(DType::Bf16), 2.0),
             kernel(Some("linear"), None, 3.0),
-            kernel(Some("linear"), Some(TypeName::Bf16), 4.0),
+            kernel(Some("linear"), Some(DType::Bf16), 4.0),
         ];
         let found = |op, dtype| kernel_for(&table, &gemm(op, dtype)).map(|k| k.ps_per_flop);
         assert_eq!(found("other", DType::F32), Some(1.0));
         assert_eq!(found("other", DType::Bf16), Some(2.0));
         assert_eq!(found("linear", DType::F32), Some(3.0));
         assert_eq!(found("linear", DType::Bf16), Some(4.0));
-        let stream = Work { kind: Kind::Stream { read: 1, written: 1, rows: 1 }, ..gemm("x", DType::F32) };
+        let stream = Work { kind: WorkKind::Stream { read: 1, written: 1, rows: 1 }, ..gemm("x", DType::F32) };
         assert_eq!(kernel_for(&table, &stream), None);
     }
 
@@ -435,7 +396,7 @@ mod tests {
         let a = Amounts::of(&gemm("linear", DType::F32), caches(500.0, 1e3));
         let bytes = 4.0 * (500.0 + 50.0 + 1000.0);
         assert_eq!((a.flops, a.bytes, a.spills, a.misses), (32_000.0, bytes, bytes - 500.0, bytes - 1e3));
-        let kind = Kind::Edges {
+        let kind = WorkKind::Edges {
             pass: Pass::Forward,
             edges: 1000,
             rows: 10,

@@ -1,10 +1,10 @@
-//! What is known of a machine: a TOML file, shipped, written by hand, or written by the probe.
+//! What is known of a machine: a TOML file, shipped, written by hand, or written by a calibration.
 //!
 //! ```toml
 //! about = "16 nodes with one processor each on 10 Gb/s Ethernet"
 //! memory = 64e9             # bytes that a rank may use
 //! gpu = false               # whether ranks compute on GPUs
-//! compute = "probe"         # as fast as the machine at hand; or a factor: 0.5 is twice as fast
+//! compute = "calibrated"         # as fast as the machine at hand; or a factor: 0.5 is twice as fast
 //! error = 0.3               # how far times may be off, as a share of them
 //!
 //! [network]                 # between ranks, see `graphweft_comm::Network`
@@ -19,8 +19,8 @@
 use std::fs::File;
 use std::path::Path;
 
+use graphweft_base::plain;
 use graphweft_comm::Network;
-use graphweft_graph::plain;
 use graphweft_tensor::dry::Work;
 use serde::{Deserialize, Serialize};
 
@@ -102,8 +102,8 @@ pub enum Compute {
     Factor(f64),
     /// As it does.
     #[default]
-    #[serde(with = "probe")]
-    Probe,
+    #[serde(with = "calibrated")]
+    Calibrated,
 }
 
 impl Compute {
@@ -111,23 +111,23 @@ impl Compute {
     pub fn factor(self) -> f64 {
         match self {
             Self::Factor(x) => x,
-            Self::Probe => 1.0,
+            Self::Calibrated => 1.0,
         }
     }
 }
 
-/// The word that stands for [`Compute::Probe`].
-mod probe {
+/// The word that stands for [`Compute::Calibrated`].
+mod calibrated {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
     pub(super) fn serialize<S: Serializer>(to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str("probe")
+        to.serialize_str("calibrated")
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<(), D::Error> {
         match String::deserialize(from)?.as_str() {
-            "probe" => Ok(()),
-            other => Err(de::Error::custom(format!("{other:?} is neither \"probe\" nor a number"))),
+            "calibrated" => Ok(()),
+            other => Err(de::Error::custom(format!("{other:?} is neither \"calibrated\" nor a number"))),
         }
     }
 }
@@ -267,7 +267,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use graphweft_tensor::DType;
-    use graphweft_tensor::dry::{Kind, Pass};
+    use graphweft_tensor::dry::{Pass, WorkKind};
 
     use super::*;
 
@@ -287,10 +287,10 @@ mod tests {
         let profile = Profile::find("h200x8").unwrap();
         // 2 M rows of 128 columns by 128 × 128: more flops per byte in bf16 than memory can follow.
         let product =
-            |dtype| Work { op: "linear", dtype, dropout: false, kind: Kind::Gemm { m: 2 << 20, n: 128, k: 128 } };
+            |dtype| Work { op: "linear", dtype, dropout: false, kind: WorkKind::Gemm { m: 2 << 20, n: 128, k: 128 } };
         let [wide, narrow] = [DType::F32, DType::Bf16].map(|dtype| profile.seconds(&product(dtype)));
         assert!(wide > 1.5 * narrow && narrow > 100e-6, "{wide} {narrow}");
-        let kind = Kind::Edges {
+        let kind = WorkKind::Edges {
             pass: Pass::Forward,
             edges: 1 << 24,
             rows: 1 << 20,
@@ -327,7 +327,7 @@ mod tests {
             op: "add",
             dtype: DType::F32,
             dropout: false,
-            kind: Kind::Stream { read: 1 << 20, written: 1, rows: 1 },
+            kind: WorkKind::Stream { read: 1 << 20, written: 1, rows: 1 },
         };
         assert!((slow.seconds(&copy) / here.seconds(&copy) - 2.0).abs() < 1e-9);
         assert_eq!((slow.memory, slow.network.between.bandwidth), (here.memory, 1e9));

@@ -1,16 +1,16 @@
-//! The search: every candidate is rehearsed, those that do not fit are out, the fastest of the others is chosen; of those whose times
-//! are [alike](ALIKE), the one that needs least memory.
+//! The search: every candidate is rehearsed, those that do not fit are out, the fastest of the others is chosen; of
+//! those whose times are [alike](ALIKE), the one that needs least memory.
 //!
-//! Computing again what could be kept costs time and saves memory. So each strategy is rehearsed keeping everything, and with
-//! more computed again only until it fits: what would be slower without need is not tried. Nothing else is left out unseen, and
-//! what is left out is in the table with the reason.
+//! Computing again what could be kept costs time and saves memory. So each strategy is rehearsed keeping everything,
+//! and with more computed again only until it fits: what would be slower without need is not tried. Nothing else is
+//! left out unseen, and what is left out is in the table with the reason.
 
 use std::cmp::Ordering;
 
+use graphweft_base::progress::{Progress, Unit};
 use graphweft_graph::partition::Method;
-use graphweft_graph::progress::{Progress, Unit};
 use graphweft_model::Remat;
-use graphweft_parallel::Strategy;
+use graphweft_parallel::{Strategy, settings};
 use graphweft_tensor::{Tag, Usage};
 
 use crate::candidates::{Candidate, name_of, remats, strategies};
@@ -22,7 +22,7 @@ pub const ALIKE: f64 = 1.01;
 
 /// One rank's part of a rehearsed step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct RankPrediction {
     /// Seconds of kernels.
     pub compute: f64,
     /// When it was done.
@@ -52,8 +52,8 @@ pub struct Prediction {
 
 impl Prediction {
     /// What the ranks' parts come to.
-    pub fn of(parts: &[Part]) -> Self {
-        let largest = |f: &dyn Fn(&Part) -> f64| parts.iter().map(f).fold(0.0, f64::max);
+    pub fn of(parts: &[RankPrediction]) -> Self {
+        let largest = |f: &dyn Fn(&RankPrediction) -> f64| parts.iter().map(f).fold(0.0, f64::max);
         let (seconds, busiest) = (largest(&|p| p.seconds), largest(&|p| p.compute));
         let compute = parts.iter().map(|p| p.compute).sum::<f64>() / parts.len().max(1) as f64;
         let peak = parts.iter().map(|p| p.peak).max_by_key(Usage::total).unwrap_or_default();
@@ -74,7 +74,7 @@ pub trait Rehearse {
     ///
     /// # Errors
     /// Why it cannot be done so, in words.
-    fn rehearse(&self, candidate: &Candidate) -> std::result::Result<Vec<Part>, String>;
+    fn rehearse(&self, candidate: &Candidate) -> std::result::Result<Vec<RankPrediction>, String>;
 }
 
 /// What is searched.
@@ -97,10 +97,11 @@ impl Space {
         Self { strategies: strategies(ranks, shares), partitions, hopeless: Vec::new(), remat }
     }
 
-    /// The same with pieces, which compute something else; one rank needs none. Pipelines are for those to add who know the layers.
+    /// The same with pieces, which compute something else; one rank needs none. Pipelines are for those to add who know
+    /// the layers.
     pub fn with_approximate(mut self) -> Self {
-        if !self.strategies.contains(&Strategy::Local) {
-            self.strategies.push(Strategy::Isolated);
+        if !self.strategies.iter().any(|strategy| matches!(strategy, Strategy::Local(_))) {
+            self.strategies.push(settings::Isolated.into());
         }
         self
     }
@@ -248,7 +249,7 @@ fn nothing_fits(all: &[Assessed], facts: &Facts) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use graphweft_graph::progress::Silent;
+    use graphweft_base::progress::Silent;
 
     use super::*;
     use crate::explain::tests::facts;
@@ -257,7 +258,7 @@ mod tests {
     struct Told(fn(&Candidate) -> std::result::Result<(f64, u64), String>);
 
     impl Rehearse for Told {
-        fn rehearse(&self, candidate: &Candidate) -> std::result::Result<Vec<Part>, String> {
+        fn rehearse(&self, candidate: &Candidate) -> std::result::Result<Vec<RankPrediction>, String> {
             let (ms, peak) = (self.0)(candidate)?;
             let (times, factor) = match candidate.remat {
                 Remat::None => (1.0, 1.0),
@@ -268,7 +269,7 @@ mod tests {
             let peak = (peak as f64 * factor) as u64;
             let peak = Usage::new(|tag| if tag == Tag::Activations { peak } else { 0 });
             let seconds = ms * times * 1e-3;
-            Ok(vec![Part { compute: seconds * 0.5, seconds, sent: 10, peak }, Part::default()])
+            Ok(vec![RankPrediction { compute: seconds * 0.5, seconds, sent: 10, peak }, RankPrediction::default()])
         }
     }
 
@@ -279,9 +280,9 @@ mod tests {
 
     fn by_strategy(c: &Candidate) -> std::result::Result<(f64, u64), String> {
         match c.strategy {
-            Strategy::Gather => Ok((1.0, 1000)),
+            Strategy::Gather(_) => Ok((1.0, 1000)),
             Strategy::Ring { .. } => Ok((5.0, 100)),
-            Strategy::Heads => Err("it has no heads".into()),
+            Strategy::Heads(_) => Err("it has no heads".into()),
             _ => Ok((2.0, 300)),
         }
     }
@@ -289,8 +290,8 @@ mod tests {
     #[test]
     fn the_fastest_that_fits_is_chosen_and_the_rest_is_told_why() {
         let chosen = |memory| run(memory, by_strategy).unwrap().choice.0;
-        assert_eq!((chosen(2000).strategy, chosen(2000).remat), (Strategy::Gather, Remat::None));
-        assert_eq!((chosen(700).strategy, chosen(700).remat), (Strategy::Gather, Remat::Attention));
+        assert_eq!((chosen(2000).strategy, chosen(2000).remat), (settings::Gather.into(), Remat::None));
+        assert_eq!((chosen(700).strategy, chosen(700).remat), (settings::Gather.into(), Remat::Attention));
         let short = chosen(260);
         assert!(matches!(short.strategy, Strategy::Halo(_)) && short.remat == Remat::Attention, "{short}");
         assert!(matches!(chosen(60).strategy, Strategy::Ring { .. }));
@@ -300,22 +301,26 @@ mod tests {
             let is = |a: &&Assessed| a.candidate.strategy == strategy && a.candidate.remat == remat;
             found.candidates.iter().find(is).unwrap().reason.clone().unwrap()
         };
-        assert!(reason(Strategy::Gather, Remat::None).contains("300 B more than a rank has"));
-        assert!(reason(Strategy::Gather, Remat::Layer).contains("without need"));
-        assert!(reason(Strategy::Heads, Remat::None).contains("no heads"));
+        assert!(reason(settings::Gather.into(), Remat::None).contains("300 B more than a rank has"));
+        assert!(reason(settings::Gather.into(), Remat::Layer).contains("without need"));
+        assert!(reason(settings::Heads.into(), Remat::None).contains("no heads"));
     }
 
     #[test]
     fn of_those_that_are_as_fast_the_smallest_is_chosen() {
         let chosen = |told| run(2000, told).unwrap();
         let found = chosen(|c| match c.strategy {
-            Strategy::Gather => Ok((1.0, 1000)),
+            Strategy::Gather(_) => Ok((1.0, 1000)),
             Strategy::Ring { .. } => Ok((1.009, 100)),
             _ => Ok((1.02, 10)),
         });
         assert!(matches!(found.choice.0.strategy, Strategy::Ring { .. }), "{}", found.choice.0);
         assert!(found.why.contains("gather, contiguous is as fast"), "{}", found.why);
-        assert_eq!(found.candidates[0].candidate.strategy, Strategy::Gather, "the fastest is first in the table");
+        assert_eq!(
+            found.candidates[0].candidate.strategy,
+            settings::Gather.into(),
+            "the fastest is first in the table"
+        );
     }
 
     #[test]
@@ -329,7 +334,7 @@ mod tests {
 
     #[test]
     fn time_is_split_into_what_it_is_spent_on() {
-        let part = |compute, seconds| Part { compute, seconds, ..Part::default() };
+        let part = |compute, seconds| RankPrediction { compute, seconds, ..RankPrediction::default() };
         let p = Prediction::of(&[part(1.0, 5.0), part(3.0, 4.0)]);
         assert_eq!((p.seconds, p.compute, p.imbalance, p.exposed), (5.0, 2.0, 1.0, 2.0));
     }

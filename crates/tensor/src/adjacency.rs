@@ -89,7 +89,8 @@ pub struct Direction {
     pub csr: Csr<u32>,
     /// The work.
     pub tasks: Tasks,
-    /// How many groups of four its edges are taken in, and how soon they read rows again; found where that is asked for.
+    /// How many groups of four its edges are taken in, and how soon they read rows again; found where that is asked
+    /// for.
     pub(crate) rehearsed: std::cell::OnceCell<(usize, crate::dry::Reuse)>,
     /// Pieces of its rows on a GPU for which a run is rehearsed, and the account of lists of them.
     pub(crate) listed: std::cell::OnceCell<(usize, Rc<Charge>)>,
@@ -113,8 +114,9 @@ pub struct Adjacency {
 impl Adjacency {
     /// Prepares `csr` for kernels on `device`; its bytes are counted there as [`Tag::Graph`].
     ///
-    /// Kernels look up rows by the ids of edges without asking whether they are there. So this is where that is made sure of: what
-    /// is mapped is copied, and every offset and id of the copy is seen to be in range, whatever was known before.
+    /// Kernels look up rows by the ids of edges without asking whether they are there. So this is where that is made
+    /// sure of: what is mapped is copied, and every offset and id of the copy is seen to be in range, whatever was
+    /// known before.
     ///
     /// # Errors
     /// [`Error::Argument`] with the first that is not.
@@ -134,8 +136,8 @@ impl Adjacency {
         Ok(Self { forward, transpose, edges: Default::default(), device: device.clone(), _charge: charge })
     }
 
-    /// For each entry of the transpose, where the same edge stands in the forward direction. Made, and counted, when values on edges
-    /// first ask for it: it is as large as the rest of the graph, and most models have none.
+    /// For each entry of the transpose, where the same edge stands in the forward direction. Made, and counted, when
+    /// values on edges first ask for it: it is as large as the rest of the graph, and most models have none.
     pub fn edges(&self) -> &[u64] {
         let made = self.edges.get_or_init(|| {
             let (_, edges) = self.forward.csr.transpose_with_edges();

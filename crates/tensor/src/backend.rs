@@ -1,31 +1,19 @@
 //! What a device must be able to do.
 //!
-//! [`Backend`] is the sum of small traits: [`Memory`] here, and one per operation, declared beside the operation in
-//! [`ops`](crate::ops). A new device implements them in a folder of its own; nothing else changes.
+//! A [`Backend`] is the sum of small traits: [`Memory`] here, and one per operation, declared beside the operation in
+//! [`ops`](crate::ops). A new device implements them in a folder of its own, has a variant of [`Block`] for its memory
+//! and one of [`DeviceName`](crate::DeviceName) to be opened by.
 
 use crate::adjacency::Direction;
 use crate::cpu::HostBlock;
 use crate::dry::DryBlock;
+use crate::dry::{Pass, Work, edges};
+use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::kernels;
 use crate::matrix::{Address, Matrix};
-use crate::ops::activation::ActivationKernels;
-use crate::ops::attention::AttentionKernels;
-use crate::ops::bag::BagKernels;
-use crate::ops::batch_norm::BatchNormKernels;
-use crate::ops::combine::CombineKernels;
-use crate::ops::dropout::DropoutKernels;
-use crate::ops::epilogue::EpilogueKernels;
-use crate::ops::global::GlobalKernels;
-use crate::ops::head_dot::HeadDotKernels;
-use crate::ops::l2norm::L2NormKernels;
-use crate::ops::linear::LinearKernels;
-use crate::ops::loss::LossKernels;
-use crate::ops::norm::NormKernels;
-use crate::ops::product::ProductKernels;
-use crate::ops::residual::ResidualKernels;
-use crate::ops::rows::RowKernels;
-use crate::ops::spmm::SpmmKernels;
-use crate::optim::{OptimizerKernels, Rule, Slot, Step};
+pub use crate::ops::Backend;
+use crate::optim::{Rule, Slot, Step};
 
 /// A piece of a device's memory.
 pub enum Block {
@@ -74,7 +62,8 @@ pub trait Memory {
     /// Overwrites `to` with the elements of `from`, converted to `to`'s type.
     fn convert(&self, to: &mut Matrix, from: &Matrix) -> Result<()>;
 
-    /// Overwrites `count` elements of `to`, from element `at` on, with those of `from`, of the same type, from element `start` on.
+    /// Overwrites `count` elements of `to`, from element `at` on, with those of `from`, of the same type, from element
+    /// `start` on.
     fn copy_part(&self, from: &Matrix, start: usize, to: &mut Matrix, at: usize, count: usize) -> Result<()>;
 
     /// `to += x`.
@@ -86,26 +75,30 @@ pub trait Memory {
     /// Returns when everything that was asked for so far is done: for clocks.
     fn wait(&self) -> Result<()>;
 
-    /// What records work, where the device can do it again without being told every kernel.
-    fn recorder(&self) -> Option<&dyn Recorder> {
+    /// What captures work, where the device can do it again without being told every kernel.
+    fn capture(&self) -> Option<&dyn Capture> {
         None
     }
 }
 
 /// A device that can be told to remember its work instead of doing it.
-pub trait Recorder {
+pub trait Capture {
     /// From now on, work is remembered. Whatever waits for the device, or needs memory that is not there, fails.
     fn start(&self) -> Result<()>;
 
-    /// Within what is remembered, at its end: an optimizer's step, which every run is told. Gradients that are longer than `clip`
-    /// together are shortened, if that is more than 0. Nothing moves where the loss, in f64, or a gradient is not finite.
+    /// Within what is remembered, at its end: an optimizer's step, which every run is told. Gradients that are longer
+    /// than `clip` together are shortened, if that is more than 0. Nothing moves where the loss, in f64, or a gradient
+    /// is not finite.
     fn update(&self, rule: Rule, clip: f64, loss: &Matrix, slots: &mut [Slot<'_>]) -> Result<()>;
 
-    /// Ends that: what was remembered, or nothing where it is to be forgotten.
-    fn finish(&self, keep: bool) -> Result<Option<Box<dyn Replay>>>;
+    /// Ends that: what was remembered, if there is something.
+    fn finish(&self) -> Result<Option<Box<dyn Replay>>>;
+
+    /// Ends that, and forgets what was remembered.
+    fn abandon(&self);
 }
 
-/// Work that was recorded.
+/// Work that was captured.
 pub trait Replay {
     /// Does it, with the dropouts of `epoch`, and this step where it has one.
     fn run(&self, epoch: u64, step: Option<&Step>) -> Result<()>;
@@ -114,61 +107,20 @@ pub trait Replay {
     fn found(&self) -> Result<(f64, Vec<f64>)>;
 }
 
-/// The traffic floor of operations over edges: the same passes over the same indices, and nothing but loads.
-pub trait Floor {
-    /// Loads, for every edge of `direction`, the row that it names in each of `tables`. Returns a number that depends on
-    /// what was loaded, so that no load can be left out.
-    ///
-    /// # Errors
-    /// If a table has fewer rows than the graph has columns, or is of a type that the device does not load here.
-    fn touch(&self, direction: &Direction, tables: &[&Matrix]) -> Result<u64>;
-}
-
-/// A device that runs every operation.
-pub trait Backend:
-    Memory
-    + ActivationKernels
-    + AttentionKernels
-    + BagKernels
-    + BatchNormKernels
-    + CombineKernels
-    + DropoutKernels
-    + EpilogueKernels
-    + Floor
-    + GlobalKernels
-    + HeadDotKernels
-    + L2NormKernels
-    + LinearKernels
-    + LossKernels
-    + NormKernels
-    + OptimizerKernels
-    + ProductKernels
-    + ResidualKernels
-    + RowKernels
-    + SpmmKernels
-{
-}
-
-impl<T> Backend for T where
-    T: Memory
-        + ActivationKernels
-        + AttentionKernels
-        + BagKernels
-        + BatchNormKernels
-        + CombineKernels
-        + DropoutKernels
-        + EpilogueKernels
-        + Floor
-        + GlobalKernels
-        + HeadDotKernels
-        + L2NormKernels
-        + LinearKernels
-        + LossKernels
-        + NormKernels
-        + OptimizerKernels
-        + ProductKernels
-        + ResidualKernels
-        + RowKernels
-        + SpmmKernels
-{
+kernels! {
+    /// The traffic floor of operations over edges: the same passes over the same indices, and nothing but loads.
+    pub trait Floor {
+        /// Loads, for every edge of `direction`, the row that it names in each of `tables`. Returns a number that
+        /// depends on what was loaded, so that no load can be left out.
+        ///
+        /// # Errors
+        /// If a table has fewer rows than the graph has columns, or is of a type that the device does not load here.
+        fn touch(direction: &Direction, tables: &[&Matrix]) -> Result<u64> {
+            |dry|
+            let dtype = tables.first().map_or(DType::F32, |m| m.dtype());
+            let width = tables.iter().map(|m| m.cols()).sum();
+            dry.tell(Work::new("floor", dtype, edges(Pass::Forward, direction, width * dtype.size(), width, 1)))?;
+            Ok(0)
+        }
+    }
 }

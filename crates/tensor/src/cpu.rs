@@ -1,16 +1,22 @@
 //! The CPU backend.
 //!
-//! Kernels come in up to three versions behind one function: AVX-512, AVX2 and portable Rust (which is also the f64 version and
-//! the yardstick in tests). The choice is made once, at run time, by what the processor has ([`Isa`]).
+//! Kernels come in up to three versions behind one function: AVX-512, AVX2 and portable Rust (which is also the f64
+//! version and the yardstick in tests). The choice is made once, at run time, by what the processor has ([`Isa`]).
 //!
-//! Work is cut into tasks whose number and size depend on the data only, never on the number of threads; whatever is summed
-//! over tasks is summed in task order. So results have the same bits for any number of threads.
+//! Work is cut into tasks whose number and size depend on the data only, never on the number of threads; whatever is
+//! summed over tasks is summed in task order. So results have the same bits for any number of threads.
+//!
+//! All of it is for x86-64: vector kernels are written with its instructions.
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("Graphweft's kernels are written for x86-64 (AVX-512, AVX2 or neither); there are none for this target");
 
 mod activation;
 mod attention;
 mod bag;
 mod batch_norm;
 mod combine;
+mod custom;
 mod dropout;
 mod elementwise;
 mod epilogue;
@@ -24,6 +30,7 @@ mod loss;
 mod neighbours;
 mod norm;
 mod optim;
+mod parallel;
 mod product;
 mod residual;
 mod rows;
@@ -33,7 +40,7 @@ mod share;
 mod simd;
 mod spmm;
 
-use graphweft_graph::room;
+use graphweft_base::room;
 use half::bf16;
 use memmap2::{Advice, MmapMut};
 
@@ -101,8 +108,9 @@ impl HostBlock {
 /// The elements of a matrix in host memory.
 ///
 /// # Errors
-/// [`Error::Type`] if they are not of type `T`.
-pub(crate) fn host<'a, T: Element>(op: &'static str, what: &'static str, m: &'a Matrix) -> Result<&'a [T]> {
+/// [`Error::Type`] if they are not of type `T`; and if the matrix is elsewhere, with the name of the operation `op` and
+/// what the matrix is to it.
+pub fn host<'a, T: Element>(op: &'static str, what: &'static str, m: &'a Matrix) -> Result<&'a [T]> {
     if m.dtype() != T::DTYPE {
         return Err(Error::Type { op, what, got: m.dtype() });
     }
@@ -120,7 +128,7 @@ pub(crate) fn host<'a, T: Element>(op: &'static str, what: &'static str, m: &'a 
 ///
 /// # Errors
 /// Also if the memory is shared: kernels write only what nobody else can see.
-pub(crate) fn host_mut<'a, T: Element>(op: &'static str, what: &'static str, m: &'a mut Matrix) -> Result<&'a mut [T]> {
+pub fn host_mut<'a, T: Element>(op: &'static str, what: &'static str, m: &'a mut Matrix) -> Result<&'a mut [T]> {
     if m.dtype() != T::DTYPE {
         return Err(Error::Type { op, what, got: m.dtype() });
     }

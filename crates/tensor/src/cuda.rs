@@ -1,20 +1,25 @@
 //! The CUDA backend.
 //!
-//! Nothing of CUDA is needed to build this. The driver, NVRTC and cuBLASLt are loaded when a [`Cuda`] is made; kernels are CUDA
-//! C++ files beside the Rust file of the same operation, compiled at first use and kept on disk (`compile.rs`).
+//! Nothing of CUDA is needed to build this. The driver, NVRTC and cuBLASLt are loaded when a [`Cuda`] is made; kernels
+//! are CUDA C++ files beside the Rust file of the same operation, compiled at first use and kept on disk
+//! (`compile.rs`).
 //!
-//! Everything is computed on one stream: memory is taken and given back in the order of the stream, and the host waits only where
-//! it reads. What moves between ranks does so on another, kept in order by whoever moves it (`address.rs`). As on the CPU, work is cut by the data alone and sums over pieces are in the order of the pieces, without atomics: the
-//! same bits every time.
+//! Everything is computed on one stream: memory is taken and given back in the order of the stream, and the host waits
+//! only where it reads. What moves between ranks does so on another, kept in order by whoever moves it (`address.rs`).
+//! As on the CPU, work is cut by the data alone and sums over pieces are in the order of the pieces, without atomics:
+//! the same bits every time.
 
+mod activation;
 mod address;
 mod attention;
 mod bag;
 mod batch_norm;
 mod blas;
-mod columns;
 mod combine;
 mod compile;
+mod convert;
+mod cuda_graph;
+mod custom;
 mod dropout;
 mod elementwise;
 mod epilogue;
@@ -27,14 +32,15 @@ mod l2norm;
 mod launch;
 mod linear;
 mod loss;
+mod many_rows;
 mod modules;
 mod norm;
 mod numbers;
 mod optim;
 mod parts;
-mod record;
+mod product;
+mod residual;
 mod rows;
-mod rowwise;
 mod shape;
 mod spmm;
 mod sums;
@@ -49,15 +55,15 @@ use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUmemPool_attribute};
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError};
 
-use crate::backend::{Block, Memory, Recorder};
+use crate::backend::{Block, Capture, Memory};
+use crate::device_name::Precision;
 use crate::error::{Error, Result};
 use crate::matrix::{Address, Matrix};
-use crate::place::Precision;
 use crate::random::Ids;
 use blas::Blas;
 use compile::{Defines, Source, source};
 
-pub use gpu::Gpu;
+pub use gpu::{Architecture, Gpu};
 
 /// Memory on a GPU.
 pub struct CudaBlock(CudaSlice<u8>);
@@ -75,13 +81,13 @@ pub struct Cuda {
     /// For copies beside computations.
     aside: Arc<CudaStream>,
     blas: Blas,
-    architecture: (i32, i32),
+    architecture: Architecture,
     cache: Option<PathBuf>,
     functions: RefCell<HashMap<(&'static str, &'static str, Defines), CudaFunction>>,
     lists: RefCell<Vec<List>>,
     /// Tables of optimizers that were copied last.
     tables: RefCell<Vec<optim::Table>>,
-    recording: RefCell<Option<record::Notes>>,
+    capturing: RefCell<Option<cuda_graph::Notes>>,
 }
 
 /// A list of the host that kernels read, copied once.
@@ -136,11 +142,11 @@ impl Cuda {
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(fail("make a stream"))?;
         let aside = context.new_stream().map_err(fail("make a stream"))?;
-        let architecture = context.compute_capability().map_err(fail("ask for the architecture"))?;
+        let (major, minor) = context.compute_capability().map_err(fail("ask for the architecture"))?;
         let mut pool = std::ptr::null_mut();
         let mut keep = u64::MAX;
-        // Freed memory stays with the process for the next request: giving it back to the system would wait for the GPU.
-        // SAFETY: the device is initialised; the attribute is a u64.
+        // Freed memory stays with the process for the next request: giving it back to the system would wait for the
+        // GPU. SAFETY: the device is initialised; the attribute is a u64.
         unsafe {
             sys::cuDeviceGetDefaultMemPool(&mut pool, context.cu_device()).result().map_err(fail("use its memory"))?;
             let keep = std::ptr::from_mut(&mut keep).cast();
@@ -154,12 +160,12 @@ impl Cuda {
             stream,
             aside,
             blas,
-            architecture,
+            architecture: Architecture { major, minor },
             cache: compile::kernel_folder(),
             functions: RefCell::default(),
             lists: RefCell::default(),
             tables: RefCell::default(),
-            recording: RefCell::default(),
+            capturing: RefCell::default(),
         })
     }
 
@@ -194,7 +200,7 @@ impl Cuda {
         if let Some(known) = known {
             return Ok(known.bytes.device_ptr(&self.stream).0);
         }
-        self.not_recorded("a list of the host")?;
+        self.not_captured("a list of the host")?;
         lists.retain(|known| (known.alive)());
         let bytes: &[u8] = bytemuck::cast_slice(list);
         // An empty list has a place too.
@@ -256,7 +262,7 @@ impl Memory for Cuda {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
-        self.not_recorded("work that needs new memory")?;
+        self.not_captured("work that needs new memory")?;
         // SAFETY: contents are unspecified by contract, and every bit pattern is a valid byte.
         match unsafe { self.stream.alloc::<u8>(bytes.max(1)) } {
             Ok(slice) => Ok(Some(Block::Cuda(CudaBlock(slice)))),
@@ -266,14 +272,14 @@ impl Memory for Cuda {
     }
 
     fn upload(&self, to: &mut Matrix, bytes: &[u8]) -> Result<()> {
-        self.not_recorded("numbers of the host")?;
+        self.not_captured("numbers of the host")?;
         let mut to = slice_mut("upload", "matrix", to)?.slice_mut(..bytes.len());
         // Pageable bytes are staged before this returns.
         self.stream.memcpy_htod(bytes, &mut to).map_err(self.fail("copy to the GPU"))
     }
 
     fn download(&self, from: &Matrix, bytes: &mut [u8]) -> Result<()> {
-        self.not_recorded("what the host does with numbers")?;
+        self.not_captured("what the host does with numbers")?;
         let from = slice("download", "matrix", from)?.slice(..bytes.len());
         self.stream.memcpy_dtoh(&from, bytes).map_err(self.fail("copy from the GPU"))?;
         self.stream.synchronize().map_err(self.fail("copy from the GPU"))
@@ -306,12 +312,12 @@ impl Memory for Cuda {
         self.address_of(m)
     }
 
-    fn recorder(&self) -> Option<&dyn Recorder> {
+    fn capture(&self) -> Option<&dyn Capture> {
         Some(self)
     }
 
     fn wait(&self) -> Result<()> {
-        self.not_recorded("waiting")?;
+        self.not_captured("waiting")?;
         self.stream.synchronize().map_err(self.fail("finish its work"))
     }
 }

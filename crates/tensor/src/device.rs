@@ -36,8 +36,8 @@ impl Device {
         Self::with_backend(Box::new(Cpu::new()))
     }
 
-    /// A device that has `capacity` bytes, or no end of them, and computes nothing: `sink` hears of what it would have done. See
-    /// [`dry`](crate::dry).
+    /// A device that has `capacity` bytes, or no end of them, and computes nothing: `sink` hears of what it would have
+    /// done. See [`dry`](crate::dry).
     ///
     /// ```
     /// use std::rc::Rc;
@@ -87,7 +87,7 @@ impl Device {
         let block = match pool.take(bytes, ledger) {
             Some(block) => block,
             None => {
-                // What is recorded can neither free nor allocate; the backend says so.
+                // What is captured can neither free nor allocate; the backend says so.
                 if !pool.sets_apart() {
                     pool.trim(ledger);
                 }

@@ -1,16 +1,14 @@
 //! A device that has no memory and computes nothing: on it, the code that trains can be rehearsed.
 //!
-//! Everything that a real device would hold is counted by the same ledger and kept by the same pool, to the byte, because the
-//! same operations ask for it; what a kernel of the CPU, or of a GPU (`gpu`), would take for the time of a call is taken here too
-//! ([`scratch`](crate::cpu)), as a part of that call. Every call of a kernel becomes a [`Work`] that somebody hears of, in order:
-//! a cost model, say. What is read back are ones, and messages between ranks have their sizes and no contents
-//! ([`Address::Nowhere`]).
+//! Everything that a real device would hold is counted by the same ledger and kept by the same pool, to the byte,
+//! because the same operations ask for it; what a kernel of the CPU, or of a GPU (`gpu`), would take for the time of a
+//! call is taken here too ([`scratch`](crate::cpu)), as a part of that call. Every call of a kernel becomes a [`Work`]
+//! that somebody hears of, in order: a cost model, say. What is read back are ones, and messages between ranks have
+//! their sizes and no contents ([`Address::Nowhere`]).
 
-mod dense;
 mod edges;
 pub(crate) mod gpu;
 mod reuse;
-mod rows;
 mod work;
 
 use std::cell::Cell;
@@ -23,10 +21,12 @@ use crate::cpu::Cpu;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::matrix::{Address, Matrix};
+use crate::ops::dropout::RowDropout;
 use crate::pool::LEAST;
 
+pub(crate) use edges::edges;
 pub use reuse::Reuse;
-pub use work::{Kind, Pass, Work};
+pub use work::{Pass, Work, WorkKind};
 
 /// Hears of every kernel that would have run.
 pub type Sink = Rc<dyn Fn(Work)>;
@@ -35,7 +35,7 @@ pub type Sink = Rc<dyn Fn(Work)>;
 pub(crate) struct Dry {
     sink: Sink,
     memory: Rc<Account>,
-    like: Like,
+    pub(crate) like: Like,
     /// Whether a kernel is under way: clearing what it takes for itself is a part of it, and no call of its own.
     busy: Cell<bool>,
 }
@@ -78,15 +78,16 @@ impl Dry {
         Self { sink, memory, like, busy: Cell::new(false) }
     }
 
-    fn tell(&self, op: &'static str, dtype: DType, dropout: bool, kind: Kind) -> Result<()> {
+    /// Tells whoever listens of a call.
+    pub(crate) fn tell(&self, work: Work) -> Result<()> {
         if !self.busy.get() {
-            (self.sink)(Work { op, dtype, dropout, kind });
+            (self.sink)(work);
         }
         Ok(())
     }
 
     /// Takes what a kernel needs for itself.
-    fn within<T>(&self, take: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn within<T>(&self, take: impl FnOnce() -> Result<T>) -> Result<T> {
         self.busy.set(true);
         let taken = take();
         self.busy.set(false);
@@ -94,17 +95,35 @@ impl Dry {
     }
 
     /// A pass over matrices from end to end.
-    fn stream(&self, op: &'static str, read: &[&Matrix], written: &[&Matrix]) -> Result<()> {
-        self.dropping(op, false, read, written)
+    pub(crate) fn stream(&self, op: &'static str, read: &[&Matrix], written: &[&Matrix]) -> Result<()> {
+        self.dropping(op, None, read, written)
     }
 
-    /// The same, with random masks if something is dropped.
-    fn dropping(&self, op: &'static str, dropout: bool, read: &[&Matrix], written: &[&Matrix]) -> Result<()> {
+    /// A product of dense matrices, m × k and k × n.
+    pub(crate) fn gemm(&self, op: &'static str, dtype: DType, [m, n, k]: [usize; 3]) -> Result<()> {
+        self.tell(Work::new(op, dtype, WorkKind::Gemm { m, n, k }))
+    }
+
+    /// A stream, with random masks if something is dropped.
+    pub(crate) fn dropping(
+        &self,
+        op: &'static str,
+        dropout: Option<&RowDropout>,
+        read: &[&Matrix],
+        written: &[&Matrix],
+    ) -> Result<()> {
         let bytes = |all: &[&Matrix]| all.iter().map(|m| m.bytes()).sum();
         // The first written is as large as any.
         let (dtype, rows) = written.first().or(read.first()).map_or((DType::F32, 0), |m| (m.dtype(), m.rows()));
-        self.tell(op, dtype, dropout, Kind::Stream { read: bytes(read), written: bytes(written), rows })
+        let dropout = dropout.is_some_and(|d| d.dropout.is_active());
+        let kind = WorkKind::Stream { read: bytes(read), written: bytes(written), rows };
+        self.tell(Work { op, dtype, dropout, kind })
     }
+}
+
+/// Those that are there.
+pub(crate) fn present<const K: usize>(all: [Option<&Matrix>; K]) -> Vec<&Matrix> {
+    all.into_iter().flatten().collect()
 }
 
 impl Memory for Dry {
@@ -128,7 +147,7 @@ impl Memory for Dry {
     }
 
     fn upload(&self, to: &mut Matrix, _: &[u8]) -> Result<()> {
-        self.stream("upload", &[to], &[to])
+        self.stream(Work::UPLOAD, &[to], &[to])
     }
 
     fn download(&self, from: &Matrix, bytes: &mut [u8]) -> Result<()> {
@@ -137,7 +156,7 @@ impl Memory for Dry {
             DType::F32 => bytes.chunks_exact_mut(4).for_each(|to| to.copy_from_slice(&1f32.to_ne_bytes())),
             DType::Bf16 => bytes.chunks_exact_mut(2).for_each(|to| to.copy_from_slice(&bf16::ONE.to_ne_bytes())),
         }
-        self.stream("download", &[from], &[from])
+        self.stream(Work::DOWNLOAD, &[from], &[from])
     }
 
     fn zero(&self, m: &mut Matrix) -> Result<()> {
@@ -150,7 +169,7 @@ impl Memory for Dry {
 
     fn copy_part(&self, _: &Matrix, _: usize, to: &mut Matrix, _: usize, count: usize) -> Result<()> {
         let bytes = count * to.dtype().size();
-        self.tell("copy part", to.dtype(), false, Kind::Stream { read: bytes, written: bytes, rows: 1 })
+        self.tell(Work::new("copy part", to.dtype(), WorkKind::Stream { read: bytes, written: bytes, rows: 1 }))
     }
 
     fn add(&self, to: &mut Matrix, x: &Matrix) -> Result<()> {

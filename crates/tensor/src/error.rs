@@ -1,6 +1,6 @@
 //! What can go wrong in a computation, with the operation and the shapes.
 
-use graphweft_graph::room;
+use graphweft_base::room;
 
 use crate::dtype::DType;
 use crate::ledger::Usage;
@@ -19,10 +19,7 @@ pub enum Error {
     #[error("{op}: {problem}")]
     Argument { op: &'static str, problem: String },
     /// The device has no memory left.
-    #[error(
-        "out of memory: {requested} more bytes for {op} on {device}, which holds\n{usage}\n  remedy: keep less with \
-         compute.remat=layer, store less with compute.dtype=bf16, or choose a smaller model"
-    )]
+    #[error("out of memory: {requested} more bytes for {op} on {device}, which holds\n{usage}\n  remedy: {LESS}")]
     OutOfMemory { op: &'static str, device: String, requested: u64, usage: Usage },
     /// A computation gave a NaN or an infinity.
     #[error("{what} has a number that is not finite")]
@@ -33,6 +30,15 @@ pub enum Error {
     /// Ranks could not agree: what their communicator says.
     #[error(transparent)]
     Ranks(Box<dyn std::error::Error + Send + Sync>),
+}
+
+const LESS: &str = "keep less with compute.remat=layer, store less with compute.dtype=bf16, or choose a smaller model";
+
+impl Error {
+    /// What to do about it, where that is known.
+    pub fn remedy(&self) -> Option<&'static str> {
+        matches!(self, Self::OutOfMemory { .. }).then_some(LESS)
+    }
 }
 
 /// Fails unless the host has memory for so many bytes, to be asked before they are taken elsewhere than on a device.

@@ -1,7 +1,7 @@
 //! Gradients against finite differences, in f64.
 //!
-//! The function's output is contracted with fixed pseudo-random weights to one number; its derivative along every element of
-//! every input and parameter is compared with the central difference.
+//! The function's output is contracted with fixed pseudo-random weights to one number; its derivative along every
+//! element of every input and parameter is compared with the central difference.
 
 use std::rc::Rc;
 

@@ -1,4 +1,7 @@
 //! Memory by purpose, to the byte.
+//!
+//! Every device has a ledger, also one that computes nothing: what a rehearsal counts is what a run takes, and what a
+//! run that is out of memory holds can be told by purpose.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,4 +1,7 @@
 //! Dense matrices in device memory.
+//!
+//! A matrix lives in the memory of one [`Device`], which counts its bytes by purpose (`ledger.rs`) and keeps freed
+//! blocks for the next step (`pool.rs`). Clones share their memory, and what is shared is never written.
 
 use std::fmt;
 use std::rc::Rc;
@@ -18,8 +21,8 @@ pub enum Address {
     Nowhere,
 }
 
-/// Memory of a GPU, with what is needed to move and to add up such memory: handles of the CUDA driver, which live as long as the
-/// matrix's device.
+/// Memory of a GPU, with what is needed to move and to add up such memory: handles of the CUDA driver, which live as
+/// long as the matrix's device.
 #[derive(Clone, Copy, Debug)]
 pub struct OnGpu {
     /// The first byte.

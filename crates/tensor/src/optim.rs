@@ -1,16 +1,19 @@
 //! Optimizers: Adam, AdamW and SGD, the whole list of parameters in one parallel pass.
 //!
-//! A training step is: [`gradient_norm`] (which also finds numbers that are not finite, and says where), [`clip_factor`], then
-//! [`Optimizer::step`], which multiplies gradients by the factor as it reads them: clipping costs no pass of its own.
+//! A training step is: [`gradient_norm`] (which also finds numbers that are not finite, and says where),
+//! [`clip_factor`], then [`Optimizer::step`], which multiplies gradients by the factor as it reads them: clipping costs
+//! no pass of its own.
 //!
-//! Formulas are PyTorch's. Adam: m ← β₁m + (1 − β₁)g, v ← β₂v + (1 − β₂)g², p ← p − lr·m̂/(√v̂ + ε) with m̂ = m/(1 − β₁ᵗ) and
-//! v̂ = v/(1 − β₂ᵗ). SGD: b ← μb + g, p ← p − lr·b. Weight decay λ is part of the gradient (g + λp), or, for AdamW, p shrinks by
-//! 1 − lr·λ before the step.
+//! Formulas are PyTorch's. Adam: m ← β₁m + (1 − β₁)g, v ← β₂v + (1 − β₂)g², p ← p − lr·m̂/(√v̂ + ε) with m̂ = m/(1 −
+//! β₁ᵗ) and v̂ = v/(1 − β₂ᵗ). SGD: b ← μb + g, p ← p − lr·b. Weight decay λ is part of the gradient (g + λp), or, for
+//! AdamW, p shrinks by 1 − lr·λ before the step.
 
 use std::rc::Rc;
 
 use crate::device::Device;
+use crate::dry::{Work, WorkKind};
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::tape::Parameter;
@@ -91,13 +94,26 @@ pub struct Slot<'a> {
     pub state: &'a mut [Matrix],
 }
 
-/// What a backend does for optimizers.
-pub trait OptimizerKernels {
-    /// Moves all parameters by one step.
-    fn step(&self, step: &Step, slots: &mut [Slot<'_>]) -> Result<()>;
+kernels! {
+    /// What a backend does for optimizers.
+    pub trait OptimizerKernels {
+        /// Moves all parameters by one step.
+        fn step(step: &Step, slots: &mut [Slot<'_>]) -> Result<()> {
+            |dry|
+            let Some(dtype) = slots.first().map(|slot| slot.value.dtype()) else { return Ok(()) };
+            let kept = |slot: &Slot<'_>| slot.value.bytes() + slot.state.iter().map(Matrix::bytes).sum::<usize>();
+            let written = slots.iter().map(kept).sum();
+            let read = written + slots.iter().map(|slot| slot.gradient.bytes()).sum::<usize>();
+            dry.tell(Work::new("optimizer", dtype, WorkKind::Stream { read, written, rows: slots.len() }))
+        }
 
-    /// Σ x² of each matrix, in f64; not finite if some x is not.
-    fn square_sums(&self, matrices: &[&Matrix]) -> Result<Vec<f64>>;
+        /// Σ x² of each matrix, in f64; not finite if some x is not.
+        fn square_sums(matrices: &[&Matrix]) -> Result<Vec<f64>> {
+            |dry|
+            dry.stream(Work::SQUARE_SUMS, matrices, &[])?;
+            Ok(vec![0.0; matrices.len()])
+        }
+    }
 }
 
 /// A rule with what it remembers of each parameter.
@@ -126,18 +142,19 @@ impl Optimizer {
         self.with_gradients(|device, _, slots| device.backend().step(&step, slots))
     }
 
-    /// The same as the end of [recorded](crate::Device::record) work, which is told [which step](Optimizer::next) it is whenever it
-    /// is [done](crate::Recording::step). Gradients longer than `clip`, if that is more than 0, are shortened. Where the loss, in f64,
-    /// or a gradient is not finite, nothing moves. Gives the parameters that it would move.
+    /// The same as the end of [captured](crate::Device::capture) work, which is told [which step](Optimizer::next) it
+    /// is whenever it is [done](crate::Captured::step). Gradients longer than `clip`, if that is more than 0, are
+    /// shortened. Where the loss, in f64, or a gradient is not finite, nothing moves. Gives the parameters that it
+    /// would move.
     ///
     /// # Errors
-    /// If nothing is recorded.
-    pub fn record(&mut self, clip: f64, loss: &Matrix) -> Result<Vec<Rc<Parameter>>> {
+    /// If nothing is captured.
+    pub fn capture(&mut self, clip: f64, loss: &Matrix) -> Result<Vec<Rc<Parameter>>> {
         let (rule, mut moved) = (self.rule, Vec::new());
         self.with_gradients(|device, parameters, slots| {
             let none = || Error::Argument { op: OP, problem: "nothing is recorded".into() };
             moved = parameters;
-            device.backend().recorder().ok_or_else(none)?.update(rule, clip, loss, slots)
+            device.backend().capture().ok_or_else(none)?.update(rule, clip, loss, slots)
         })?;
         Ok(moved)
     }
@@ -147,7 +164,7 @@ impl Optimizer {
         Step { rule: self.rule, lr, number: self.steps + 1, scale: 1.0 }
     }
 
-    /// A recorded step has moved the parameters.
+    /// A captured step has moved the parameters.
     pub fn has_stepped(&mut self) {
         self.steps += 1;
     }

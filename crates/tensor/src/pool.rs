@@ -1,11 +1,11 @@
 //! Memory blocks that are kept for the next request.
 //!
-//! Training asks for the same sizes in every step. Fresh pages cost a fault each, which for large temporaries is as dear as the
-//! computation; so a freed block waits for the next request of about its size. To keep resident memory near the accounted
-//! peak, idle blocks are given back as soon as everything held would exceed the peak by more than a twentieth, and by more than
-//! what is too little to matter: on small graphs, pages that come and go would take a tenth of the time. Before one is given
-//! back for a new one, a request may also have a block of up to twice its size: chunks of a graph are not of one size, and would
-//! otherwise take turns at the same pages.
+//! Training asks for the same sizes in every step. Fresh pages cost a fault each, which for large temporaries is as
+//! dear as the computation; so a freed block waits for the next request of about its size. To keep resident memory near
+//! the accounted peak, idle blocks are given back as soon as everything held would exceed the peak by more than a
+//! twentieth, and by more than what is too little to matter: on small graphs, pages that come and go would take a tenth
+//! of the time. Before one is given back for a new one, a request may also have a block of up to twice its size: chunks
+//! of a graph are not of one size, and would otherwise take turns at the same pages.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(crate) struct Pool<B> {
     waiting: Cell<usize>,
     /// Bytes that blocks in use have beyond what was asked for.
     beyond: Cell<usize>,
-    /// Blocks that were freed while work is [recorded](Pool::set_apart): they belong to the recording.
+    /// Blocks that were freed while work is [captured](Pool::set_apart): they belong to it.
     apart: RefCell<Option<BTreeMap<usize, Vec<B>>>>,
 }
 
@@ -44,7 +44,7 @@ impl<B> Pool<B> {
     /// An idle block of at least `bytes` (already in the ledger), if there is one of about that size.
     pub(crate) fn take(&self, bytes: usize, ledger: &Ledger) -> Option<B> {
         self.closest(bytes, FIT).or_else(|| {
-            // With a fresh one, too much would be held; without, as much as now. What is recorded has no choice.
+            // With a fresh one, too much would be held; without, as much as now. What is captured has no choice.
             let (held, allowed) = (self.held(ledger), allowed(ledger));
             let is_better = held > allowed && held.saturating_sub(bytes as u64) <= allowed;
             if is_better || self.sets_apart() { self.closest(bytes, LOOSE) } else { None }
@@ -55,14 +55,15 @@ impl<B> Pool<B> {
         let largest = ((bytes as f64 * fit) as usize).max(bytes).max(LEAST);
         let first = |of: &BTreeMap<usize, Vec<B>>| of.range(bytes..=largest).next().map(|(capacity, _)| *capacity);
         let idle = first(&self.idle.borrow());
-        // The smallest, wherever it is: work that is recorded gets the blocks that it had before.
+        // The smallest, wherever it is: work that is captured gets the blocks that it had before.
         match &mut *self.apart.borrow_mut() {
             Some(apart) if first(apart).is_some_and(|a| idle.is_none_or(|i| a <= i)) => remove(apart, first(apart)?),
             _ => self.remove(idle?),
         }
     }
 
-    /// From now on, blocks that are freed are kept apart, to be used again by those who ask meanwhile, and by nobody else.
+    /// From now on, blocks that are freed are kept apart, to be used again by those who ask meanwhile, and by nobody
+    /// else.
     pub(crate) fn set_apart(&self) {
         *self.apart.borrow_mut() = Some(BTreeMap::new());
     }
@@ -103,8 +104,8 @@ impl<B> Pool<B> {
         ledger.now().total() + (self.waiting.get() + self.beyond.get()) as u64
     }
 
-    /// Gives idle blocks back, largest first, while a fresh block (already in the ledger) would take the memory held too far above
-    /// the peak.
+    /// Gives idle blocks back, largest first, while a fresh block (already in the ledger) would take the memory held
+    /// too far above the peak.
     pub(crate) fn trim(&self, ledger: &Ledger) {
         while self.held(ledger) > allowed(ledger) {
             let Some(capacity) = self.idle.borrow().keys().next_back().copied() else { break };

@@ -1,9 +1,9 @@
 //! Dropout masks that depend on what an element *is*, not on where or when it is computed.
 //!
-//! A mask bit is a function of (seed, epoch, layer, stream) and of the element: original node id and column for rows, original
-//! source, destination and head for edges. So the same elements are dropped for any number of ranks or threads, in forward, in
-//! backward and when a layer is computed again; masks are never stored. The function is Philox with seven rounds (ten is the
-//! usual reserve; seven pass every test known), eight 16-bit numbers a call.
+//! A mask bit is a function of (seed, epoch, layer, stream) and of the element: original node id and column for rows,
+//! original source, destination and head for edges. So the same elements are dropped for any number of ranks or
+//! threads, in forward, in backward and when a layer is computed again; masks are never stored. The function is Philox
+//! with seven rounds (ten is the usual reserve; seven pass every test known), eight 16-bit numbers a call.
 
 use crate::error::{Error, Result};
 
@@ -42,7 +42,8 @@ impl Origin {
     pub(crate) fn key(self, epoch: u64) -> [u32; 2] {
         let mut key: u64 = 0;
         for x in [self.seed, epoch, self.layer.into()] {
-            // splitmix64: one well-mixed step per coordinate. Seeds too: epochs of one seed are not to be those of another.
+            // splitmix64: one well-mixed step per coordinate. Seeds too: epochs of one seed are not to be those of
+            // another.
             key = (key ^ x).wrapping_add(0x9e37_79b9_7f4a_7c15);
             key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -53,8 +54,8 @@ impl Origin {
 }
 
 impl Dropout {
-    /// Drops about `rate` of all elements and scales the others so that the mean stays. The rate is rounded to a multiple of
-    /// 2⁻¹⁶, the scale is exact for the rounded rate. `stream` tells the dropouts of one layer apart.
+    /// Drops about `rate` of all elements and scales the others so that the mean stays. The rate is rounded to a
+    /// multiple of 2⁻¹⁶, the scale is exact for the rounded rate. `stream` tells the dropouts of one layer apart.
     pub fn new(rate: f64, seed: u64, epoch: u64, layer: u32, stream: u32) -> Self {
         let threshold = (rate.clamp(0.0, 1.0) * 65536.0).round() as u32;
         let origin = Origin { seed, layer };
@@ -97,8 +98,8 @@ impl Dropout {
         self.factors([node as u32, (node >> 32) as u32, group, self.stream << 1])
     }
 
-    /// The factors of heads 8·`group` to 8·`group` + 7 of an edge, of which only the first `wanted` are looked at. Parallel edges
-    /// share them.
+    /// The factors of heads 8·`group` to 8·`group` + 7 of an edge, of which only the first `wanted` are looked at.
+    /// Parallel edges share them.
     #[inline(always)]
     pub(crate) fn edge(&self, source: u64, destination: u64, group: u32, wanted: usize) -> [f32; GROUP] {
         let high = (source >> 32) as u32 ^ ((destination >> 32) as u32).rotate_left(16);
@@ -114,11 +115,11 @@ impl Dropout {
         std::array::from_fn(|k| if k + skipped < GROUP { factors[k + skipped] } else { next[k + skipped - GROUP] })
     }
 
-    /// The numbers of columns 8·group to 8·group + 7 of a node's row, for many pairs of a node and a group at once: those of pair
-    /// k are the 16-bit pieces of `to[2·k]` and `to[2·k + 1]`, lowest first, for [`Dropout::factor`].
+    /// The numbers of columns 8·group to 8·group + 7 of a node's row, for many pairs of a node and a group at once:
+    /// those of pair k are the 16-bit pieces of `to[2·k]` and `to[2·k + 1]`, lowest first, for [`Dropout::factor`].
     ///
-    /// Each 32-bit word has a 64-bit lane. The upper halves may hold anything, since only lower halves are multiplied and kept:
-    /// a round is two products, two shifts and two three-way exclusive ors of vectors.
+    /// Each 32-bit word has a 64-bit lane. The upper halves may hold anything, since only lower halves are multiplied
+    /// and kept: a round is two products, two shifts and two three-way exclusive ors of vectors.
     #[inline(always)]
     pub(crate) fn row_bits(&self, nodes: &[u64; LOT], groups: &[u64; LOT], to: &mut [u64; 2 * LOT]) {
         const LOW: u64 = 0xffff_ffff;

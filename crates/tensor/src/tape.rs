@@ -1,10 +1,11 @@
 //! The tape: what was computed, in order, and the way back.
 //!
-//! A node is pushed when an operation runs; backward visits the nodes once, last to first. There is no topological sort and no
-//! lock, and the order of every sum of gradients is the order of the tape: the same bits every time.
+//! A node is pushed when an operation runs; backward visits the nodes once, last to first. There is no topological sort
+//! and no lock, and the order of every sum of gradients is the order of the tape: the same bits every time.
 //!
-//! Memory follows ownership. A [`Var`] holds its value; an operation that needs a value in backward saves it in its node; a
-//! value that nobody holds is freed at once. A node is dropped, with what it saved, as soon as its backward has run.
+//! Memory follows ownership. A [`Var`] holds its value; an operation that needs a value in backward saves it in its
+//! node; a value that nobody holds is freed at once. A node is dropped, with what it saved, as soon as its backward has
+//! run.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
@@ -14,6 +15,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::ops::activation::Activated;
 
 /// A value on the tape. Cheap to clone; dropping the last clone frees the value unless some operation saved it.
@@ -70,7 +72,8 @@ impl Parameter {
         Self::shaped(name, dims, value)
     }
 
-    /// A parameter that files store with other dimensions than those of its matrix: a bias has one, attention vectors have three.
+    /// A parameter that files store with other dimensions than those of its matrix: a bias has one, attention vectors
+    /// have three.
     pub fn shaped(name: impl Into<String>, dims: Vec<usize>, value: Matrix) -> Rc<Self> {
         let (value, grad) = (RefCell::new(value), RefCell::new(None));
         Rc::new(Self { name: name.into(), dims, value, grad, has_effect: Cell::new(true) })
@@ -86,9 +89,9 @@ impl Parameter {
         &self.dims
     }
 
-    /// Says that the loss does not depend on it, such as on a bias that a batch norm subtracts again. From then on its gradient
-    /// is exactly zero. Computed, it would be rounding, of which Adam makes steps as large as any other: they would differ
-    /// from strategy to strategy, and with them what running moments say of the bias.
+    /// Says that the loss does not depend on it, such as on a bias that a batch norm subtracts again. From then on its
+    /// gradient is exactly zero. Computed, it would be rounding, of which Adam makes steps as large as any other: they
+    /// would differ from strategy to strategy, and with them what running moments say of the bias.
     pub fn set_without_effect(&self) {
         self.has_effect.set(false);
     }
@@ -170,8 +173,8 @@ impl Tape {
         &self.device
     }
 
-    /// Whether a [checkpoint](Tape::checkpoint)'s segment is being computed again: what happens once a step, such as an update of
-    /// running moments, has happened already.
+    /// Whether a [checkpoint](Tape::checkpoint)'s segment is being computed again: what happens once a step, such as an
+    /// update of running moments, has happened already.
     pub fn is_replaying(&self) -> bool {
         self.replaying
     }
@@ -231,13 +234,14 @@ impl Tape {
         vars
     }
 
-    /// Says that the gradient of `loss`, of which there is one, is 1: backward begins there, and nothing has to be multiplied.
+    /// Says that the gradient of `loss`, of which there is one, is 1: backward begins there, and nothing has to be
+    /// multiplied.
     pub fn start_from(&mut self, loss: &Var) {
         self.loss = loss.slot;
     }
 
-    /// Walks back from `outputs` with the given gradients and returns those of `leaves`. Gradients of parameters are added to
-    /// the parameters; `done` hears of each when it is complete.
+    /// Walks back from `outputs` with the given gradients and returns those of `leaves`. Gradients of parameters are
+    /// added to the parameters; `done` hears of each when it is complete.
     pub fn backward(
         mut self,
         outputs: Vec<(Var, Matrix)>,
@@ -281,8 +285,8 @@ impl Tape {
         Ok(leaves.iter().map(|v| v.slot.and_then(|slot| slots[slot].take())).collect())
     }
 
-    /// Runs `segment` without recording its inside; backward runs it again with recording, from the saved inputs. Between the
-    /// two only the inputs are kept.
+    /// Runs `segment` without recording its inside; backward runs it again with recording, from the saved inputs.
+    /// Between the two only the inputs are kept.
     ///
     /// `segment` must compute the same both times: randomness is counter-based, so it does.
     pub fn checkpoint(
@@ -375,13 +379,29 @@ impl Grads<'_> {
         self.slots[slot].take_if(|m| m.is_unique())
     }
 
+    /// What was collected for input `k` so far, for a kernel to add to; or new memory of that shape, for it to set. To
+    /// be given back with [`Grads::put`].
+    pub fn begin(
+        &mut self,
+        op: &'static str,
+        k: usize,
+        rows: usize,
+        cols: usize,
+        dtype: DType,
+    ) -> Result<(Matrix, Write)> {
+        match self.take(k) {
+            Some(collected) => Ok((collected, Write::Add)),
+            None => Ok((self.device.uninit(op, rows, cols, dtype, Tag::Activations)?, Write::Set)),
+        }
+    }
+
     /// Takes what was collected for input `k` so far, shared or not.
     fn collected(&mut self, k: usize) -> Option<Matrix> {
         self.slots[self.inputs[k]?].take()
     }
 
-    /// Sets the gradient of input `k`, of which [`Grads::take`] has returned the previous part, or adds to what could not be
-    /// taken.
+    /// Sets the gradient of input `k`, of which [`Grads::take`] has returned the previous part, or adds to what could
+    /// not be taken.
     pub fn put(&mut self, k: usize, grad: Matrix) -> Result<()> {
         match self.inputs[k] {
             Some(slot) => add_to(&mut self.slots[slot], grad),
@@ -427,8 +447,8 @@ impl Backward for Checkpoint {
         let again = |(k, m)| if grads.wants(k) { tape.leaf(m) } else { tape.constant(m) };
         let inputs: Vec<Var> = self.saved.into_iter().enumerate().map(again).collect();
         let outputs = (self.segment)(&mut tape, &inputs)?;
-        // What was collected for the inputs so far goes in first, so that everything is added in the order of a tape that kept
-        // the segment: the same bits.
+        // What was collected for the inputs so far goes in first, so that everything is added in the order of a tape
+        // that kept the segment: the same bits.
         let mut received: Vec<(Var, Matrix)> =
             inputs.iter().enumerate().filter_map(|(k, v)| grads.collected(k).map(|g| (v.clone(), g))).collect();
         received.extend(outputs.into_iter().enumerate().filter_map(|(k, v)| grads.output(k).map(|g| (v, g))));

@@ -10,7 +10,7 @@ use graphweft_graph::Csr;
 use graphweft_graph::dataset::SparseFeatures;
 use graphweft_graph::npy::NpyFile;
 use graphweft_tensor::ops::activation::{Activation, activate};
-use graphweft_tensor::ops::attention::{BiasVar, attention};
+use graphweft_tensor::ops::attention::{Bias, attention};
 use graphweft_tensor::ops::bag::{Bag, bag};
 use graphweft_tensor::ops::batch_norm::{Moments, batch_norm};
 use graphweft_tensor::ops::combine::{columns, combine, concat};
@@ -19,7 +19,7 @@ use graphweft_tensor::ops::gatv2::{Gatv2, gatv2};
 use graphweft_tensor::ops::global::{Global, Scale, global_attention};
 use graphweft_tensor::ops::l2norm::l2_norm;
 use graphweft_tensor::ops::linear::{Affine, linear};
-use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy, softmax_cross_entropy};
+use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy, mean_squared_error, softmax_cross_entropy};
 use graphweft_tensor::ops::norm::{Norm, layer_norm};
 use graphweft_tensor::ops::residual::post_norm;
 use graphweft_tensor::ops::rows::{RowIndex, gather, scatter};
@@ -149,6 +149,10 @@ fn losses() {
         let targets = golden.matrix(tape.device(), "targets", x[0].value().dtype());
         binary_cross_entropy(tape, &x[0], &targets, &rows(golden)?, 20.0)
     });
+    check("mean_squared_error", &["x"], &[], |golden, tape, x, _| {
+        let targets = golden.matrix(tape.device(), "targets", x[0].value().dtype());
+        mean_squared_error(tape, &x[0], &targets, &rows(golden)?, 15.0)
+    });
 }
 
 #[test]
@@ -212,16 +216,16 @@ const HEADS: usize = 2;
 fn attention_with_and_without_a_term_in_the_scores() {
     check("attention", &["q", "kv"], &[], |_, tape, x, _| {
         let graph = graph(tape.device());
-        attention(tape, &graph, HEADS, &x[0], &x[1], BiasVar::None, None)
+        attention(tape, &graph, HEADS, &x[0], &x[1], Bias::None, None)
     });
     check("attention_bias", &["q", "kv", "bias"], &[], |_, tape, x, _| {
         let graph = graph(tape.device());
-        attention(tape, &graph, HEADS, &x[0], &x[1], BiasVar::PerEdge(&x[2]), None)
+        attention(tape, &graph, HEADS, &x[0], &x[1], Bias::PerEdge(&x[2]), None)
     });
     check("attention_features", &["q", "kv", "weight"], &[], |golden, tape, x, _| {
         let graph = graph(tape.device());
         let feat = golden.matrix(tape.device(), "feat", x[2].value().dtype());
-        let bias = BiasVar::Features { feat: &feat, weight: &x[2] };
+        let bias = Bias::Features { feat: &feat, weight: &x[2] };
         attention(tape, &graph, HEADS, &x[0], &x[1], bias, None)
     });
 }
@@ -230,11 +234,11 @@ fn attention_with_and_without_a_term_in_the_scores() {
 fn attention_with_other_scores() {
     check("gat", &["l", "r", "z"], &[], |_, tape, x, _| {
         let graph = graph(tape.device());
-        gat(tape, &graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, BiasVar::None, None)
+        gat(tape, &graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, Bias::None, None)
     });
     check("gatv2", &["l", "r", "a"], &[], |_, tape, x, _| {
         let graph = graph(tape.device());
-        gatv2(tape, &graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, BiasVar::None, None)
+        gatv2(tape, &graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, Bias::None, None)
     });
 }
 

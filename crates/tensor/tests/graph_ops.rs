@@ -1,4 +1,5 @@
-//! Graph operations over random small graphs: against dense definitions in f64, against finite differences, f32 against f64.
+//! Graph operations over random small graphs: against dense definitions in f64, against finite differences, f32 against
+//! f64.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests.
 
@@ -6,7 +7,7 @@ use std::rc::Rc;
 
 use graphweft_graph::Csr;
 use graphweft_tensor::gradcheck::{check, numbers};
-use graphweft_tensor::ops::attention::{BiasVar, attention};
+use graphweft_tensor::ops::attention::{Bias, attention};
 use graphweft_tensor::ops::gat::{Gat, gat};
 use graphweft_tensor::ops::gatv2::{Gatv2, gatv2};
 use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
@@ -36,8 +37,8 @@ impl Graph {
         self.rows.iter().map(Vec::len).sum()
     }
 
-    /// Multiples of 1/1024, and for the first operand numbers between them: a sum of the first two is never near 0, where a
-    /// LeakyReLU has no derivative.
+    /// Multiples of 1/1024, and for the first operand numbers between them: a sum of the first two is never near 0,
+    /// where a LeakyReLU has no derivative.
     fn numbers(&self, salt: u64, len: usize) -> Vec<f64> {
         let between = if salt == 0 { 1.0 / 2048.0 } else { 0.0 };
         let numbers = numbers(self.seed.wrapping_mul(31).wrapping_add(salt), len);
@@ -105,7 +106,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn sums_and_means(graph in graphs(), width in 1usize..20, mean: bool) {
+    fn sums_and_means(graph in graphs(), width in 1usize..20, mean in any::<bool>()) {
         let shapes = [(graph.num_src, width), (graph.edges(), 1)];
         let reduction = || if mean { Reduction::Mean } else { Reduction::Sum };
         let f = |tape: &mut Tape, g: &Rc<Adjacency>, x: &[Var]| {
@@ -131,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn maxima(graph in graphs(), width in 1usize..20, coarse: bool, turned: bool) {
+    fn maxima(graph in graphs(), width in 1usize..20, coarse in any::<bool>(), turned in any::<bool>()) {
         // Coarse numbers make many ties. −0 would be one with 0, but not for total_cmp below.
         let number = |x: &f64| if coarse { x.round() + 0.0 } else { *x } as f32;
         let x: Vec<f32> = graph.numbers(0, graph.num_src * width).iter().map(number).collect();
@@ -158,28 +159,28 @@ proptest! {
     }
 
     #[test]
-    fn dot_products(graph in graphs(), heads in 1usize..4, wide: bool) {
+    fn dot_products(graph in graphs(), heads in 1usize..4, wide in any::<bool>()) {
         let d = heads * if wide { 16 } else { 2 };
         let shapes = [(graph.rows.len(), d), (graph.num_src, 2 * d), (graph.edges(), heads)];
-        holds(&graph, &shapes, |tape, g, x| attention(tape, g, heads, &x[0], &x[1], BiasVar::PerEdge(&x[2]), None))?;
+        holds(&graph, &shapes, |tape, g, x| attention(tape, g, heads, &x[0], &x[1], Bias::PerEdge(&x[2]), None))?;
     }
 
     #[test]
-    fn gats(graph in graphs(), heads in 1usize..6, wide: bool) {
+    fn gats(graph in graphs(), heads in 1usize..6, wide in any::<bool>()) {
         let d = heads * if wide { 16 } else { 2 };
         let n = graph.rows.len();
         let shapes = [(n, heads), (graph.num_src, heads), (graph.num_src, d), (graph.edges(), heads)];
         holds(&graph, &shapes, |tape, g, x| {
-            gat(tape, g, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, BiasVar::PerEdge(&x[3]), None)
+            gat(tape, g, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, Bias::PerEdge(&x[3]), None)
         })?;
     }
 
     #[test]
-    fn gatv2s(graph in graphs(), heads in 1usize..4, wide: bool) {
+    fn gatv2s(graph in graphs(), heads in 1usize..4, wide in any::<bool>()) {
         let w = if wide { 16 } else { 2 };
         let shapes = [(graph.rows.len(), heads * w), (graph.num_src, heads * w), (heads, w)];
         holds(&graph, &shapes, |tape, g, x| {
-            gatv2(tape, g, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, BiasVar::None, None)
+            gatv2(tape, g, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, Bias::None, None)
         })?;
     }
 }

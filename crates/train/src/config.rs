@@ -13,9 +13,9 @@
 //! lr = 0.01
 //! ```
 //!
-//! A [`Draft`] collects it: a file, then `section.key=value` from the command line. A key that does not exist is an error that
-//! names the nearest one that does. [`Draft::finish`] checks every value; what is written to a run directory has every key, so
-//! that the file reproduces the run wherever defaults go later.
+//! A [`Draft`] collects it: a file, then `section.key=value` from the command line. A key that does not exist is an
+//! error that names the nearest one that does. [`Draft::finish`] checks every value; what is written to a run directory
+//! has every key, so that the file reproduces the run wherever defaults go later.
 
 mod compute;
 mod data;
@@ -26,6 +26,7 @@ mod limits;
 mod parallel;
 mod pipeline;
 mod places;
+pub mod reference;
 mod run;
 mod size;
 mod train;
@@ -34,35 +35,34 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
-use graphweft_graph::plain;
-use graphweft_model::ModelConfig;
+use graphweft_base::{Position, plain};
 use graphweft_model::encoding::Encodings;
+use graphweft_model::{ModelConfig, Models, keys_of};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
-use keys::{fields_of, nearest, variants_of};
+use keys::nearest;
 use kinds::kind;
 use places::{Places, line};
 
-pub use compute::{ComputeConfig, Precision, Storage};
-pub use data::{DataConfig, Loops, Normalise};
-pub use isolated::{Correction, IsolatedConfig};
+pub(crate) use compute::ComputeConfig;
+pub use data::Loops;
+pub(crate) use data::{DataConfig, Normalise};
+pub(crate) use isolated::{Correction, IsolatedConfig};
 pub use parallel::{Choice, CommName, ParallelConfig};
-pub use pipeline::{Guard, PipelineConfig};
-pub use run::RunConfig;
+pub(crate) use pipeline::{Guard, PipelineConfig};
+pub(crate) use run::RunConfig;
 pub use size::bytes;
-pub use train::{OptimizerName, ScheduleName, TrainConfig};
+pub use train::TrainConfig;
+pub(crate) use train::{OptimizerName, ScheduleName};
 
 /// A key inside a section, what is wrong with its value, and what to do.
 type Problem = (&'static str, String, &'static str);
 
 const SECTIONS: [&str; 9] =
     ["data", "encoding", "model", "train", "compute", "parallel", "pipeline", "isolated", "run"];
-
-/// The model that a configuration without a name has.
-const DEFAULT_MODEL: &str = "gt";
 
 /// Everything about a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,6 +73,7 @@ pub struct Config {
     pub data: DataConfig,
     #[serde(default)]
     pub encoding: Encodings,
+    #[serde(default)]
     pub model: ModelConfig,
     #[serde(default)]
     pub train: TrainConfig,
@@ -95,15 +96,8 @@ impl Config {
     }
 
     /// The model's name.
-    pub fn model_name(&self) -> String {
-        let model = Table::try_from(&self.model).unwrap_or_default();
-        model.get("name").and_then(Value::as_str).unwrap_or("model").to_string()
-    }
-
-    /// A key of the model that is a count, such as `heads`, if it has it.
-    pub fn model_number(&self, key: &str) -> Option<usize> {
-        let model = Table::try_from(&self.model).unwrap_or_default();
-        usize::try_from(model.get(key)?.as_integer()?).ok()
+    pub fn model_name(&self) -> &'static str {
+        self.model.name()
     }
 
     /// `section.key` of every setting that differs.
@@ -145,24 +139,41 @@ impl Config {
 pub struct Draft {
     settings: Table,
     places: Places,
+    models: Models,
 }
 
 impl Draft {
+    /// The same where a model of somebody's own can be named too.
+    #[must_use]
+    pub fn with_models(mut self, models: &Models) -> Self {
+        self.models = self.models.with_all(models);
+        self
+    }
+
+    /// The models that can be named.
+    pub(crate) fn models(&self) -> &Models {
+        &self.models
+    }
+
     /// Reads a file.
     ///
     /// # Errors
     /// If it cannot be read, is not TOML, or has an unknown key or a value of the wrong type.
     pub fn read(path: &Path) -> Result<Self> {
         let text = File::open(path).and_then(plain::text);
-        let text = text.map_err(|e| graphweft_graph::Error::unreadable(path, "config", &e))?;
+        let text = text.map_err(|e| graphweft_base::Error::unreadable(path, "config", &e))?;
         Self::parse(&text, path)
     }
 
     /// Reads the text of the file `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let table: Table = toml::from_str(text).map_err(|e| {
-            let problem = format!("line {}: {}", e.span().map_or(1, |s| line(text, s.start)), e.message().trim_end());
-            graphweft_graph::Error::bad(path, "config", problem, "write it as TOML: [section] and key = value")
+            let line = e.span().map_or(1, |s| line(text, s.start));
+            let problem = graphweft_base::Problem::at(
+                Position::Line(line as u64),
+                format!("line {line}: {}", e.message().trim_end()),
+            );
+            graphweft_base::Error::bad(path, "config", problem, "write it as TOML: [section] and key = value")
         })?;
         let places = Places::of(text, path);
         let mut draft = Self::default();
@@ -201,20 +212,20 @@ impl Draft {
     /// Sets one value.
     ///
     /// # Errors
-    /// If there is no such key, or if it cannot have this value. Keys of `[model]` depend on its name and are looked at by
-    /// [`Draft::finish`].
+    /// If there is no such key, or if it cannot have this value. Keys of `[model]` depend on its name and are looked at
+    /// by [`Draft::finish`].
     pub fn set(&mut self, section: &str, key: &str, value: impl Into<Value>) -> Result<()> {
         let value = value.into();
         check_section(section, &format!("{section}.{key}"))?;
         match section {
-            "data" => check_key::<DataConfig>(section, &[], key, &value)?,
-            "encoding" => check_key::<Encodings>(section, &[], key, &value)?,
-            "train" => check_key::<TrainConfig>(section, &[], key, &value)?,
-            "compute" => check_key::<ComputeConfig>(section, &[], key, &value)?,
-            "parallel" => check_key::<ParallelConfig>(section, &[], key, &value)?,
-            "pipeline" => check_key::<PipelineConfig>(section, &[], key, &value)?,
-            "isolated" => check_key::<IsolatedConfig>(section, &[], key, &value)?,
-            "run" => check_key::<RunConfig>(section, &[], key, &value)?,
+            "data" => check_key::<DataConfig>("data", key, &value)?,
+            "encoding" => check_key::<Encodings>("encoding", key, &value)?,
+            "train" => check_key::<TrainConfig>("train", key, &value)?,
+            "compute" => check_key::<ComputeConfig>("compute", key, &value)?,
+            "parallel" => check_key::<ParallelConfig>("parallel", key, &value)?,
+            "pipeline" => check_key::<PipelineConfig>("pipeline", key, &value)?,
+            "isolated" => check_key::<IsolatedConfig>("isolated", key, &value)?,
+            "run" => check_key::<RunConfig>("run", key, &value)?,
             _ => {}
         }
         if let Value::Table(content) = self.settings.entry(section).or_insert_with(|| Value::Table(Table::new())) {
@@ -231,8 +242,8 @@ impl Draft {
         }
     }
 
-    /// These settings, and those of `later` in place of the same ones. If `later` has fewer epochs than are warm-up here, all of
-    /// them are: whoever asked for them did not ask for a warm-up.
+    /// These settings, and those of `later` in place of the same ones. If `later` has fewer epochs than are warm-up
+    /// here, all of them are: whoever asked for them did not ask for a warm-up.
     pub fn and(self, later: &Self) -> Result<Self> {
         let mut all = self.changed_by(later)?;
         let number = |draft: &Self, key| draft.get("train", key).and_then(Value::as_integer);
@@ -244,14 +255,15 @@ impl Draft {
     }
 
     /// These settings with those of `later` in place of the same ones, and no other change.
-    pub(crate) fn changed_by(mut self, later: &Self) -> Result<Self> {
+    pub(crate) fn changed_by(self, later: &Self) -> Result<Self> {
+        let mut this = self.with_models(&later.models);
         for (section, content) in &later.settings {
             for (key, value) in content.as_table().into_iter().flatten() {
-                self.set(section, key, value.clone())?;
-                self.places.take(&format!("{section}.{key}"), &later.places);
+                this.set(section, key, value.clone())?;
+                this.places.take(&format!("{section}.{key}"), &later.places);
             }
         }
-        Ok(self)
+        Ok(this)
     }
 
     /// What was given for a setting.
@@ -270,55 +282,79 @@ impl Draft {
 
     /// Fills in defaults and checks every value.
     pub fn finish(mut self) -> Result<Config> {
-        let mut all = Self::default();
-        all.set("model", "name", DEFAULT_MODEL)?;
-        self = all.changed_by(&self)?;
-        self.check_model().map_err(|e| self.places.name(e))?;
-        let config = self.settings.try_into::<Config>();
-        let mut config = config.map_err(|e| Error::setting("config", e.message().trim_end(), "check the values"))?;
+        let model = self.model().map_err(|e| self.places.name(e))?;
+        self.settings.remove("model");
+        let mut config = self.settings.try_into::<Config>().map_err(|e| in_config(&e))?;
+        config.model = model;
         config.data.self_loops = config.data.self_loops.decided(&config.model);
         config.check().map_err(|e| self.places.name(e))?;
         Ok(config)
     }
 
-    fn check_model(&self) -> Result<()> {
-        let Some(Value::Table(model)) = self.settings.get("model") else { return Ok(()) };
-        let given = model.get("name").map_or_else(String::new, Value::to_string);
-        let name = model.get("name").and_then(Value::as_str).unwrap_or(&given);
-        let known = variants_of::<ModelConfig>("name");
-        if !known.contains(&name) {
-            let near = nearest(name, known.iter().copied()).map_or(String::new(), |n| format!("did you mean {n}? "));
+    /// The model, one of those that this knows.
+    fn model(&self) -> Result<ModelConfig> {
+        let mut keys = self.settings.get("model").and_then(Value::as_table).cloned().unwrap_or_default();
+        let named = keys.remove("name").unwrap_or_else(|| ModelConfig::default().name().into());
+        let name = named.as_str().map_or_else(|| named.to_string(), str::to_string);
+        let Some(kind) = self.models.get(&name) else {
+            let known = self.models.names();
+            let near = nearest(&name, known.iter().copied()).map_or(String::new(), |n| format!("did you mean {n}? "));
             let remedy = format!("{near}models are {}", known.join(", "));
             return Err(Error::setting("model.name", format!("there is no model {name:?}"), remedy));
+        };
+        let section = Section { name: "model", of: format!(" of {name}"), keys: kind.keys() };
+        for (key, value) in &keys {
+            let refusal = |value: &Value| kind.read(Table::from_iter([(key.clone(), value.clone())])).err();
+            section.check(key, value, |value| refusal(value).map(|e| e.message().trim_end().to_string()))?;
         }
-        let mut others = model.iter().filter(|(key, _)| *key != "name");
-        others.try_for_each(|(key, value)| check_key::<ModelConfig>("model", &[("name", name)], key, value))
+        kind.read(keys).map_err(|e| in_config(&e))
     }
 }
 
-/// Fails unless a section that has `given` already can have this key and this value.
-fn check_key<T: DeserializeOwned>(section: &str, given: &[(&str, &str)], key: &str, value: &Value) -> Result<()> {
-    let (name, known) = (format!("{section}.{key}"), fields_of::<T>(given));
-    if !known.contains(&key) {
-        let remedy = match nearest(key, known.iter().copied()) {
-            Some(near) => format!("did you mean {section}.{near}?"),
-            None => format!("keys of [{section}] are {}", known.join(", ")),
-        };
-        let whose = given.first().map_or(String::new(), |(_, model)| format!(" of {model}"));
-        return Err(Error::setting(name, format!("there is no such key{whose}"), remedy));
+fn in_config(e: &toml::de::Error) -> Error {
+    Error::setting("config", e.message().trim_end(), "check the values")
+}
+
+/// Fails unless the section `name` can have this key and this value.
+fn check_key<T: DeserializeOwned>(name: &'static str, key: &str, value: &Value) -> Result<()> {
+    let section = Section { name, of: String::new(), keys: keys_of::<T>() };
+    section.check(key, value, |value| refusal_of::<T>(key, value))
+}
+
+/// Why a key of `T` cannot have this value.
+fn refusal_of<T: DeserializeOwned>(key: &str, value: &Value) -> Option<String> {
+    let trial = Table::from_iter([(key.to_string(), value.clone())]);
+    trial.try_into::<T>().err().map(|e| e.message().trim_end().to_string())
+}
+
+/// The keys of a section.
+struct Section {
+    name: &'static str,
+    /// Whose they are, where they depend on another one.
+    of: String,
+    keys: &'static [&'static str],
+}
+
+impl Section {
+    /// Fails unless there is this key and `refusal` has nothing against this value.
+    fn check(&self, key: &str, value: &Value, refusal: impl Fn(&Value) -> Option<String>) -> Result<()> {
+        let Self { name: section, of, keys } = self;
+        let name = format!("{section}.{key}");
+        if !keys.contains(&key) {
+            let remedy = match nearest(key, keys.iter().copied()) {
+                Some(near) => format!("did you mean {section}.{near}?"),
+                None => format!("keys of [{section}] are {}", keys.join(", ")),
+            };
+            return Err(Error::setting(name, format!("there is no such key{of}"), remedy));
+        }
+        let Some(message) = refusal(value) else { return Ok(()) };
+        // Names are listed where none of them is given.
+        let nameless = || refusal(&Value::String(String::new())).as_deref().and_then(kind);
+        Err(match kind(&message).or_else(nameless) {
+            Some(kind) => Error::setting(name, format!("{value} cannot be its value"), format!("set {kind}")),
+            None => Error::setting(name, message, "choose one that there is"),
+        })
     }
-    let refusal = |value: &Value| {
-        let given = given.iter().map(|(key, value)| (key.to_string(), Value::String((*value).into())));
-        let trial: Table = given.chain([(key.to_string(), value.clone())]).collect();
-        trial.try_into::<T>().err().map(|e| e.message().trim_end().to_string())
-    };
-    let Some(message) = refusal(value) else { return Ok(()) };
-    // Names are listed where none of them is given.
-    let nameless = || refusal(&Value::String(String::new())).as_deref().and_then(kind);
-    Err(match kind(&message).or_else(nameless) {
-        Some(kind) => Error::setting(name, format!("{value} cannot be its value"), format!("set {kind}")),
-        None => Error::setting(name, message, "choose one that there is"),
-    })
 }
 
 fn check_section(section: &str, name: &str) -> Result<()> {

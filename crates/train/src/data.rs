@@ -2,55 +2,25 @@
 
 use std::path::PathBuf;
 
-use graphweft_graph::dataset::{Dense, Features, Labels, SparseFeatures, Split};
+use graphweft_base::Error as Bad;
+use graphweft_base::progress::Progress;
+use graphweft_graph::dataset::{Dense, Features, SparseFeatures, Split};
 use graphweft_graph::generate::Spec;
-use graphweft_graph::progress::Progress;
-use graphweft_graph::{AnyCsr, Csr, Dataset, Error as Bad};
+use graphweft_graph::{AnyCsr, Csr, Dataset};
 use graphweft_model::encoding::Encodings;
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
-use crate::metrics::{Metric, Truth};
-use crate::random_split::RandomSplit;
-use crate::rows;
+use crate::task::{self, Labels, NodeClass, Task};
+
+pub(crate) mod fingerprint;
+pub(crate) mod random_split;
+pub(crate) mod rows;
+
+use random_split::RandomSplit;
 
 /// Splits that are taken where none is named, before others.
 const PREFERRED: [&str; 2] = ["public", "default"];
-
-/// What is known of the nodes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Target {
-    /// A class each, −1 if unknown.
-    Class(Vec<i64>),
-    /// Labels each, row by row, NaN if unknown.
-    Each(Vec<f32>),
-}
-
-impl Target {
-    /// As metrics want it.
-    pub fn truth(&self) -> Truth<'_> {
-        match self {
-            Self::Class(labels) => Truth::Class(labels),
-            Self::Each(labels) => Truth::Each(labels),
-        }
-    }
-
-    /// Whether anything is known of a node that has `classes` labels, or a class.
-    pub fn knows(&self, node: usize, classes: usize) -> bool {
-        match self {
-            Self::Class(labels) => labels.get(node).is_some_and(|label| *label >= 0),
-            Self::Each(labels) => labels.iter().skip(node * classes).take(classes).any(|label| *label >= 0.0),
-        }
-    }
-
-    /// What is scored where nothing else is asked for.
-    pub fn default_metric(&self) -> Metric {
-        match self {
-            Self::Class(_) => Metric::Accuracy,
-            Self::Each(_) => Metric::RocAuc,
-        }
-    }
-}
 
 /// A graph with everything that a run needs of it; rows are nodes in original order.
 #[derive(Clone, Debug)]
@@ -69,9 +39,11 @@ pub struct Data {
     pub has_edge_features: bool,
     /// Positional encodings, row by row.
     pub encodings: Vec<f32>,
-    /// Labels; `None` if there are none.
-    pub target: Option<Target>,
-    /// Classes, or labels per node.
+    /// What is predicted of the nodes.
+    pub task: &'static dyn Task,
+    /// What is known of that; `None` if nothing is.
+    pub labels: Option<Labels>,
+    /// Classes, or labels or numbers to predict per node.
     pub classes: usize,
     /// All splits.
     pub splits: Vec<Split>,
@@ -81,30 +53,49 @@ pub struct Data {
 const WIDTH: usize = 128;
 const CLASSES: usize = 40;
 
+/// Columns that are assumed where nothing is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AssumedColumns {
+    /// Of dense features.
+    pub features: Option<usize>,
+    /// Classes.
+    pub classes: Option<usize>,
+}
+
 impl Data {
     /// Opens or generates what the configuration names, and computes where its nodes are.
     pub fn open(config: &DataConfig, encodings: &Encodings, progress: &dyn Progress) -> Result<Self> {
         let data = match (&config.path, &config.graph) {
-            (Some(path), _) => Self::folder(&Dataset::open(path)?)?,
+            (Some(path), _) => Self::folder(&Dataset::open(path)?, config.task)?,
             (None, Some(spec)) => Self::generated(&spec.parse()?, config.graph_seed, progress)?,
             (None, None) => {
                 let remedy = "name a dataset folder with --data, or a graph to generate with --graph";
                 return Err(Error::setting("data.path", "there is no data", remedy));
             }
         };
-        let mut data = data.prepare(config);
+        data.finished(config, encodings)
+    }
+
+    /// The same of a dataset that is at hand, whatever the configuration names.
+    pub fn of(dataset: &Dataset, config: &DataConfig, encodings: &Encodings) -> Result<Self> {
+        Self::folder(dataset, config.task)?.finished(config, encodings)
+    }
+
+    fn finished(self, config: &DataConfig, encodings: &Encodings) -> Result<Self> {
+        let mut data = self.prepare(config);
         data.encodings = encodings.compute(&data.graph)?;
         Ok(data)
     }
 
-    /// The same for a rehearsal, which reads no number. If a `width` is given, features are dense and have so many columns, and
-    /// there are `classes` classes, whatever the data has; a graph that has neither is given both.
+    /// The same for a rehearsal, which reads no number. What is assumed counts, whatever the data
+    /// has; a graph that has no features and no classes is given both.
     pub fn open_unread(
         config: &DataConfig,
         encodings: &Encodings,
-        (width, classes): (Option<usize>, Option<usize>),
+        assumed: AssumedColumns,
         progress: &dyn Progress,
     ) -> Result<Self> {
+        let width = assumed.features;
         if width == Some(0) {
             return Err(Error::setting("--features", "no model here does without features", "set 1 or more"));
         }
@@ -125,12 +116,28 @@ impl Data {
             (None, None) => None,
         };
         let Some((name, graph)) = bare else { return Self::open(config, encodings, progress) };
-        let data = Self::unread(name, graph, (width.unwrap_or(WIDTH), classes.unwrap_or(CLASSES)));
+        let data = Self::unread(name, graph, width.unwrap_or(WIDTH), assumed.classes.unwrap_or(CLASSES));
+        Ok(data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() }))
+    }
+
+    /// The same of a dataset that is at hand.
+    pub fn of_unread(
+        dataset: &Dataset,
+        config: &DataConfig,
+        encodings: &Encodings,
+        assumed: AssumedColumns,
+    ) -> Result<Self> {
+        let AssumedColumns { features, classes } = assumed;
+        if dataset.features().is_some() && features.is_none() {
+            return Self::of(dataset, config, encodings);
+        }
+        let (width, classes) = (features.unwrap_or(WIDTH), classes.unwrap_or(CLASSES));
+        let data = Self::unread(dataset.meta().name.clone(), narrow(dataset)?, width, classes);
         Ok(data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() }))
     }
 
     /// A graph with features and labels that nobody will read.
-    pub(crate) fn unread(name: String, graph: Csr<u32>, (width, classes): (usize, usize)) -> Self {
+    pub(crate) fn unread(name: String, graph: Csr<u32>, width: usize, classes: usize) -> Self {
         Self {
             name,
             folder: None,
@@ -139,7 +146,8 @@ impl Data {
             features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
             has_edge_features: false,
             encodings: Vec::new(),
-            target: None,
+            task: &NodeClass,
+            labels: None,
             classes,
             splits: Vec::new(),
         }
@@ -150,26 +158,40 @@ impl Data {
         self.encodings.len() / self.graph.num_dst().max(1)
     }
 
-    fn folder(dataset: &Dataset) -> Result<Self> {
+    /// What a model gives for a node: so many numbers.
+    pub fn outputs(&self) -> usize {
+        self.task.outputs(self.classes)
+    }
+
+    fn folder(dataset: &Dataset, task: Option<&'static dyn Task>) -> Result<Self> {
         let meta = dataset.meta();
         let features = dataset.features().cloned().ok_or_else(|| {
             let remedy = "add features to the folder: graphweft import arrays --features, or a file feat.npy";
             Bad::bad(dataset.dir().join("feat.npy"), "features", "there are no node features", remedy)
         })?;
-        let target = dataset.labels().map(|labels| match labels {
-            Labels::Single(y) => Target::Class(y.to_vec()),
-            Labels::MultiU8(y) => Target::Each(y.iter().map(|y| f32::from(*y)).collect()),
-            Labels::MultiF32(y) => Target::Each(y.to_vec()),
-        });
+        let (task, labels) = match (dataset.labels(), task) {
+            (None, task) => (task.unwrap_or(&NodeClass), None),
+            (Some(stored), task) => {
+                let asked = task.and_then(|task| Some((task, task.labels(stored)?)));
+                let found = if task.is_some() { asked } else { task::for_labels(stored) };
+                let (task, labels) = found.ok_or_else(|| {
+                    let name = task.map_or("any task", |task| task.name());
+                    let problem = format!("these are no labels for {name}");
+                    Bad::bad(dataset.dir().join("label.npy"), "label", problem, "store labels of its kind")
+                })?;
+                (task, Some(labels))
+            }
+        };
         Ok(Self {
             name: meta.name.clone(),
-            folder: Some(dataset.dir().to_path_buf()),
+            folder: dataset.is_stored().then(|| dataset.dir().to_path_buf()),
             graph: narrow(dataset)?,
             is_directed: !meta.symmetric,
             features,
             has_edge_features: dataset.edge_features().is_some(),
             encodings: Vec::new(),
-            target,
+            task,
+            labels,
             classes: meta.num_classes,
             splits: dataset.splits().to_vec(),
         })
@@ -179,10 +201,8 @@ impl Data {
         let name = spec.to_string();
         spec.check_whole()?;
         let features = spec.features(seed).ok_or_else(|| no_features(&name))?;
-        let target = match spec.labels(seed) {
-            Some(Labels::Single(y)) => Some(Target::Class(y.to_vec())),
-            _ => None,
-        };
+        let found = spec.labels(seed).and_then(|stored| task::for_labels(&stored));
+        let (task, labels) = found.map_or((&NodeClass as &dyn Task, None), |(task, labels)| (task, Some(labels)));
         Ok(Self {
             folder: None,
             graph: spec.graph(seed, progress)?,
@@ -190,7 +210,8 @@ impl Data {
             features,
             has_edge_features: false,
             encodings: Vec::new(),
-            target,
+            task,
+            labels,
             classes: spec.num_classes(),
             splits: spec.split(seed).into_iter().collect(),
             name,
@@ -213,8 +234,8 @@ impl Data {
     ///
     /// # Errors
     /// If there are none.
-    pub fn target(&self) -> Result<&Target> {
-        self.target.as_ref().ok_or_else(|| {
+    pub fn labels(&self) -> Result<&Labels> {
+        self.labels.as_ref().ok_or_else(|| {
             let remedy = "add labels to the folder: graphweft import arrays --labels, or a file label.npy";
             self.lacks("label.npy", "labels", "there are no labels to learn from", remedy).unwrap_or_else(|| {
                 let what = format!("{} has no labels to learn from", self.name);
@@ -354,7 +375,7 @@ fn normalised(features: &Features) -> Features {
 
 #[cfg(test)]
 mod tests {
-    use graphweft_graph::progress::Silent;
+    use graphweft_base::progress::Silent;
 
     use super::*;
     use crate::config::Loops;
@@ -444,7 +465,7 @@ mod tests {
         let message = open(|c| (c.path, c.graph) = (Some("/nowhere".into()), None)).unwrap_err().to_string();
         assert!(message.contains("/nowhere"), "{message}");
         let mut data = open(|_| {}).unwrap();
-        data.target = None;
-        assert!(data.target().unwrap_err().to_string().contains("label.npy"));
+        data.labels = None;
+        assert!(data.labels().unwrap_err().to_string().contains("label.npy"));
     }
 }

@@ -1,8 +1,12 @@
 //! What can go wrong in training, said so that the reader knows what to do next.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use crate::pipeline::Divergence;
+use graphweft_base::{ErrorKind, Position};
+use graphweft_plan::kind_of_computation;
+
+use crate::epochs::pipeline::Divergence;
 
 /// Every failure of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -18,10 +22,7 @@ pub enum Error {
         remedy: String,
     },
     /// A loss, an activation or a gradient that is not a finite number. Parameters are as they were before this epoch.
-    #[error(
-        "epoch {epoch}: {place} has a number that is not finite\n  remedy: lower train.lr, set train.clip, or look for \
-         extreme features"
-    )]
+    #[error("epoch {epoch}: {place} has a number that is not finite\n  remedy: {SMALLER_STEPS}")]
     NotFinite {
         /// The epoch, from 1.
         epoch: u64,
@@ -41,10 +42,7 @@ pub enum Error {
         node: u64,
     },
     /// An approximate strategy has gone its own way, and was told to stop then.
-    #[error(
-        "epoch {epoch}: {seen}\n  remedy: take an exact strategy, lower pipeline.refresh_every or pipeline.chunks, or go on \
-         with pipeline.guard=warn"
-    )]
+    #[error("epoch {epoch}: {seen}\n  remedy: {LESS_OLD}")]
     Diverged {
         /// The epoch, from 1.
         epoch: u64,
@@ -52,7 +50,7 @@ pub enum Error {
         seen: Divergence,
     },
     /// A signal asked to stop; everything is saved.
-    #[error("{}", stopped(*epoch, checkpoint))]
+    #[error("{}\n  remedy: {}", stopped(*epoch, checkpoint), resume(*epoch, checkpoint))]
     Stopped {
         /// The last epoch that counts; 0 before the first.
         epoch: u64,
@@ -86,7 +84,7 @@ pub enum Error {
     Plan(#[from] graphweft_plan::Error),
     /// Graphs, datasets, files.
     #[error(transparent)]
-    Graph(#[from] graphweft_graph::Error),
+    Graph(#[from] graphweft_base::Error),
     /// Computation.
     #[error(transparent)]
     Tensor(#[from] graphweft_tensor::Error),
@@ -94,17 +92,20 @@ pub enum Error {
 
 fn stopped(epoch: u64, checkpoint: &Path) -> String {
     match epoch {
-        0 => "stopped before the first epoch; there is nothing to save\n  remedy: start again, with --resume if other seeds \
-              are done"
-            .into(),
-        _ => {
-            let run = checkpoint.ancestors().nth(2).unwrap_or(checkpoint);
-            // Several seeds go on together.
-            let of_seed = run.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-"));
-            let run = run.parent().filter(|_| of_seed).unwrap_or(run).display();
-            format!("stopped after epoch {epoch}; saved in {}\n  remedy: go on with -o {run} --resume", checkpoint.display())
-        }
+        0 => "stopped before the first epoch; there is nothing to save".into(),
+        _ => format!("stopped after epoch {epoch}; saved in {}", checkpoint.display()),
     }
+}
+
+fn resume(epoch: u64, checkpoint: &Path) -> String {
+    if epoch == 0 {
+        return "start again, with --resume if other seeds are done".into();
+    }
+    let run = checkpoint.ancestors().nth(2).unwrap_or(checkpoint);
+    // Several seeds go on together.
+    let of_seed = run.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-"));
+    let run = run.parent().filter(|_| of_seed).unwrap_or(run).display();
+    format!("go on with -o {run} --resume")
 }
 
 fn go_on(checkpoint: Option<&Path>) -> String {
@@ -113,6 +114,12 @@ fn go_on(checkpoint: Option<&Path>) -> String {
         None => "start again: there is no checkpoint yet; run.checkpoint_every says how often there is one".into(),
     }
 }
+
+const SMALLER_STEPS: &str = "lower train.lr, set train.clip, or look for extreme features";
+
+/// What helps where history is too old.
+const LESS_OLD: &str = "take an exact strategy, lower pipeline.refresh_every or pipeline.chunks, or go on with \
+                        pipeline.guard=warn";
 
 /// What helps where a model that is made of numbers gives none.
 const NOT_FINITE: &str = "look for extreme features; if there are none, train again with a lower train.lr, or use an earlier \
@@ -132,6 +139,88 @@ impl Error {
         matches!(self, Self::NotFinite { .. } | Self::NotScored { .. } | Self::Diverged { .. } | Self::Stopped { .. })
     }
 
+    /// What it means.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Setting { .. } | Self::Refused => ErrorKind::Usage,
+            Self::Stopped { .. } => ErrorKind::Stopped,
+            Self::Graph(e) => e.kind(),
+            Self::Tensor(e) => kind_of_computation(e),
+            Self::OutOfMemory { lacked, .. } => kind_of_computation(lacked),
+            Self::RankLost { lost, .. } => lost.kind(),
+            Self::Echo(e) => e.kind(),
+            Self::Plan(e) => e.kind(),
+            Self::NotFinite { .. } | Self::NotScored { .. } | Self::NotPredicted { .. } | Self::Diverged { .. } => {
+                ErrorKind::Failure
+            }
+        }
+    }
+
+    /// The file or folder that it is about.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Graph(e) => e.file(),
+            Self::Plan(graphweft_plan::Error::Profile { file, .. }) => Some(file),
+            Self::Echo(e) => e.file(),
+            _ => None,
+        }
+    }
+
+    /// The array, line or key inside of the file, or the setting as `section.key`.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::Setting { key, .. } => Some(key),
+            Self::Graph(e) => e.field(),
+            Self::Plan(
+                graphweft_plan::Error::Profile { field, .. } | graphweft_plan::Error::Description { field, .. },
+            ) => Some(field),
+            Self::Echo(e) => e.field(),
+            _ => None,
+        }
+    }
+
+    /// Where in the file or array.
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            Self::Graph(e) => e.position(),
+            Self::Echo(e) => e.position(),
+            _ => None,
+        }
+    }
+
+    /// What is wrong, without the file, the field and the remedy.
+    pub fn problem(&self) -> Cow<'_, str> {
+        match self {
+            Self::Setting { problem, .. } => problem.into(),
+            Self::Graph(e) => e.problem(),
+            Self::Echo(e) => e.problem(),
+            _ => {
+                let mut text = self.to_string();
+                let remedy = self.remedy().map_or(0, |remedy| "\n  remedy: ".len() + remedy.len());
+                text.truncate(text.len().saturating_sub(remedy));
+                text.into()
+            }
+        }
+    }
+
+    /// What to do about it, where that is known.
+    pub fn remedy(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Setting { remedy, .. } => Some(remedy.into()),
+            Self::NotFinite { .. } => Some(SMALLER_STEPS.into()),
+            Self::NotScored { .. } | Self::NotPredicted { .. } => Some(NOT_FINITE.into()),
+            Self::Diverged { .. } => Some(LESS_OLD.into()),
+            Self::Stopped { epoch, checkpoint } => Some(resume(*epoch, checkpoint).into()),
+            Self::RankLost { checkpoint, .. } => Some(go_on(checkpoint.as_deref()).into()),
+            Self::OutOfMemory { lacked, instead } => lacked.remedy().map(|less| format!("{less}\n  {instead}").into()),
+            Self::Refused => None,
+            Self::Echo(e) => e.remedy(),
+            Self::Plan(e) => e.remedy().map(Cow::from),
+            Self::Graph(e) => Some(e.remedy().into()),
+            Self::Tensor(e) => e.remedy().map(Cow::from),
+        }
+    }
+
     /// What ranks could not agree on, if that is what this is.
     pub fn of_ranks(&self) -> Option<&graphweft_comm::Error> {
         match self {
@@ -145,5 +234,36 @@ impl Error {
 impl From<graphweft_comm::Error> for Error {
     fn from(e: graphweft_comm::Error) -> Self {
         graphweft_tensor::Error::Ranks(Box::new(e)).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_the_problem_and_then_the_remedy() {
+        let lost = graphweft_comm::Error::RankLost { rank: 2, op: "attend", step: 17 };
+        let usage = graphweft_tensor::Usage::default();
+        let lacked = graphweft_tensor::Error::OutOfMemory { op: "attend", device: "cpu".into(), requested: 5, usage };
+        let profile = graphweft_plan::Error::NotTimed { device: "cpu".into() };
+        for error in [
+            Error::NotFinite { epoch: 3, place: "layer 1".into() },
+            Error::NotScored { nodes: 7 },
+            Error::NotPredicted { node: 7 },
+            Error::Stopped { epoch: 0, checkpoint: "run".into() },
+            Error::Stopped { epoch: 3, checkpoint: "run/seed-1/checkpoints/step-000003".into() },
+            Error::RankLost { lost, checkpoint: None },
+            Error::OutOfMemory { lacked: Box::new(lacked), instead: "halo on 4 ranks would fit".into() },
+            Error::Plan(profile),
+        ] {
+            let remedy = error.remedy().unwrap();
+            assert_eq!(error.to_string(), format!("{}\n  remedy: {remedy}", error.problem()));
+        }
+        let stopped = Error::Stopped { epoch: 3, checkpoint: "run/seed-1/checkpoints/step-000003".into() };
+        assert_eq!(stopped.remedy().as_deref(), Some("go on with -o run --resume"));
+        let setting = Error::setting("train.lr", "it is negative", "give a positive number");
+        assert_eq!((setting.problem().as_ref(), setting.field()), ("it is negative", Some("train.lr")));
+        assert_eq!((Error::Refused.problem().as_ref(), Error::Refused.remedy()), ("rank 0 has refused the run", None));
     }
 }

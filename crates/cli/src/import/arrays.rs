@@ -2,23 +2,41 @@
 
 use std::path::PathBuf;
 
-use graphweft_graph::Result;
-use graphweft_graph::read::Input;
-use graphweft_graph::read::arrays::{Columns, EdgeNumbers, File, Given};
+use clap::ValueEnum;
+use graphweft::{ArrayFiles, DatasetTask};
 
 use super::Common;
+
+/// What labels are for.
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum For {
+    /// A class each, or several labels of 0 and 1
+    #[default]
+    NodeClassification,
+    /// One or more numbers each (empty or NaN: not known)
+    NodeRegression,
+}
+
+impl From<For> for DatasetTask {
+    fn from(task: For) -> Self {
+        match task {
+            For::NodeClassification => Self::NodeClassification,
+            For::NodeRegression => Self::NodeRegression,
+        }
+    }
+}
 
 /// Arguments of `import arrays`. Row i of every file is node i, unless the table of nodes has ids.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The edges: a list "source destination" per line (CSV, TSV, .gz), .npy of shape [2, E] or [E, 2], a SciPy .npz, Matrix
-    /// Market or METIS
+    /// The edges: a list "source destination" per line (CSV, TSV, .gz), .npy of shape [2, E] or [E, 2], a SciPy .npz,
+    /// Matrix Market or METIS
     #[arg(long, value_name = "FILE")]
     edges: PathBuf,
 
-    /// A CSV with a header and a row for each node: id, label, split, and all other columns are features. Edges are then in
-    /// these ids
+    /// A CSV with a header and a row for each node: id, label, split, and all other columns are features. Edges are
+    /// then in these ids
     #[arg(long, value_name = "CSV")]
     nodes: Option<PathBuf>,
 
@@ -29,6 +47,10 @@ pub(super) struct Args {
     /// Labels: .npy with a class for each node (−1 or NaN: none), or [N, C] of 0 and 1, or CSV
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
+
+    /// What the labels are for
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    task: For,
 
     /// An .npz of train_mask, val_mask and test_mask (several splits: [N, S]) or of train_idx, valid_idx and test_idx
     #[arg(long, visible_alias = "masks", value_name = "NPZ")]
@@ -46,8 +68,8 @@ pub(super) struct Args {
     #[arg(long, visible_alias = "test-mask", value_name = "FILE")]
     test: Option<PathBuf>,
 
-    /// A row of numbers for each edge, in their order: .npy, .npz or CSV; without FILE, the columns of the edge list from the
-    /// third on
+    /// A row of numbers for each edge, in their order: .npy, .npz or CSV; without FILE, the columns of the edge list
+    /// from the third on
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     edge_features: Option<Option<PathBuf>>,
 
@@ -88,28 +110,24 @@ const EXAMPLES: &str = "Examples:
 FILE.npz:NAME names an array of an archive that has several.";
 
 impl Args {
-    /// The files, known to exist.
-    pub(super) fn given(&self) -> Result<Given> {
-        let open = |path: &Option<PathBuf>| path.as_deref().map(File::open).transpose();
-        Ok(Given {
-            edges: File::open(&self.edges)?,
-            nodes: self.nodes.as_deref().map(Input::file).transpose()?,
-            columns: Columns {
-                id: self.id_column.clone(),
-                labels: self.label_columns.clone(),
-                split: self.split_column.clone(),
-                skip: self.skip_columns.clone(),
-            },
-            features: open(&self.features)?,
-            labels: open(&self.labels)?,
-            splits: open(&self.splits)?,
-            parts: [open(&self.train)?, open(&self.valid)?, open(&self.test)?],
-            edge_features: match &self.edge_features {
-                None => EdgeNumbers::None,
-                Some(None) => EdgeNumbers::Columns,
-                Some(Some(path)) => EdgeNumbers::File(File::open(path)?),
-            },
+    /// The files.
+    pub(super) fn files(&self) -> ArrayFiles {
+        ArrayFiles {
+            edges: self.edges.clone(),
+            nodes: self.nodes.clone(),
+            features: self.features.clone(),
+            labels: self.labels.clone(),
+            task: self.task.into(),
+            splits: self.splits.clone(),
+            train: self.train.clone(),
+            valid: self.valid.clone(),
+            test: self.test.clone(),
+            edge_features: self.edge_features.clone(),
             num_nodes: self.num_nodes,
-        })
+            id_column: self.id_column.clone(),
+            label_columns: self.label_columns.clone(),
+            split_column: self.split_column.clone(),
+            skip_columns: self.skip_columns.clone(),
+        }
     }
 }

@@ -2,25 +2,20 @@
 
 use std::sync::Mutex;
 
-use graphweft_graph::progress::{Progress, Task, Unit};
-use graphweft_train::checkpoint::Scores;
-use graphweft_train::run_dir::Line;
-use graphweft_train::trainer::Observer;
+use graphweft::{Begin, Epoch, Observer, Phase, Unit};
 
 use crate::ui::{Live, Ui};
 
 pub(super) struct Watch {
     ui: Ui,
-    /// How many there are.
-    seeds: u64,
     /// Notes: what holds for every seed is said once.
     said: Mutex<Vec<String>>,
     live: Mutex<Option<Live>>,
 }
 
 impl Watch {
-    pub(super) fn new(ui: Ui, seeds: u64) -> Self {
-        Self { ui, seeds, said: Mutex::default(), live: Mutex::new(None) }
+    pub(super) fn new(ui: Ui) -> Self {
+        Self { ui, said: Mutex::default(), live: Mutex::new(None) }
     }
 
     /// Takes the display away.
@@ -34,30 +29,31 @@ impl Watch {
     }
 }
 
-impl Progress for Watch {
-    fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task> {
-        self.ui.start(phase, total, unit)
-    }
-}
-
 impl Observer for Watch {
-    fn begin(&self, seed: u64, from: u64, epochs: u64) {
-        let name = if self.seeds > 1 { format!("seed {seed}:") } else { "epoch".into() };
+    fn phase(&self, name: &str, total: u64, unit: Unit) -> Box<dyn Phase> {
+        self.ui.phase(name, total, unit)
+    }
+
+    fn begin(&self, start: &Begin) {
+        let Begin { seed, from, epochs, seeds, .. } = *start;
+        let name = if seeds > 1 { format!("seed {seed}:") } else { "epoch".into() };
         self.with(|live| *live = Some(self.ui.live(&name, &format!("seed {seed}, epoch"), from, epochs)));
     }
 
-    fn epoch(&self, line: &Line, best: Option<&Scores>) {
-        let mut text = format!("loss {:.4}", line.loss);
-        if let Some(scores) = &line.scores {
-            text.push_str(&format!("  valid {:.1}", scores.valid));
+    fn epoch(&self, epoch: &Epoch) {
+        // Errors are small numbers, of which one digit says nothing.
+        let short = |x: f64| if x.abs() < 10.0 { format!("{x:.3}") } else { format!("{x:.1}") };
+        let mut text = format!("loss {:.4}", epoch.loss);
+        if let Some(scores) = &epoch.scores {
+            text.push_str(&format!("  valid {}", short(scores.valid)));
         }
-        if let Some(best) = best {
-            let test = if best.test.is_nan() { String::new() } else { format!(", test {:.1}", best.test) };
-            text.push_str(&format!("  best {:.1}{test}", best.valid));
+        if let Some(best) = &epoch.best {
+            let test = if best.test.is_nan() { String::new() } else { format!(", test {}", short(best.test)) };
+            text.push_str(&format!("  best {}{test}", short(best.valid)));
         }
         self.with(|live| {
             if let Some(live) = live {
-                live.at(line.epoch, &text);
+                live.at(epoch.number, &text);
             }
         });
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use graphweft_graph::{Error, Result};
+use graphweft::{Error, Result};
 
 /// A file that lines are added to.
 #[derive(Clone)]
@@ -15,10 +15,10 @@ pub(crate) struct Log(Arc<Mutex<File>>);
 impl Log {
     /// Opens it and adds a first line; what it has is kept.
     pub(super) fn open(path: &Path, first: &str) -> Result<Self> {
-        let file =
-            OpenOptions::new().append(true).create(true).open(path).map_err(Error::write("open the log", path))?;
+        let failed = |action| move |e| Error::not_written(action, path, e);
+        let file = OpenOptions::new().append(true).create(true).open(path).map_err(failed("open the log"))?;
         let log = Self(Arc::new(Mutex::new(file)));
-        log.write(first).map_err(Error::write("write the log", path))?;
+        log.write(first).map_err(failed("write the log"))?;
         Ok(log)
     }
 
@@ -38,7 +38,8 @@ impl Log {
 /// Seconds since 1970 as a date and a time: 2026-11-18T05:12:10Z.
 fn in_utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March, so that the day that some have more is their last: days of 400 years, of a year of these, of a month.
+    // Years begin in March, so that the day that some have more is their last: days of 400 years, of a year of these,
+    // of a month.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use graphweft_graph::progress::{Progress, Silent, Task, Unit};
+use graphweft::{Observer, Phase, Unit};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Ui, bytes, count};
@@ -13,8 +13,8 @@ use super::{Ui, bytes, count};
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 impl Ui {
-    /// A display of work that counts from `from` to `total` and has something to say at each step: `name` is the short one of what
-    /// is counted, on a terminal, and `what` the one in lines.
+    /// A display of work that counts from `from` to `total` and has something to say at each step: `name` is the short
+    /// one of what is counted, on a terminal, and `what` the one in lines.
     pub(crate) fn live(&self, name: &str, what: &str, from: u64, total: u64) -> Live {
         let bar = self.shows_bars().then(|| {
             let bar = self.bars.add(ProgressBar::new(total).with_position(from));
@@ -39,11 +39,12 @@ impl Ui {
     }
 }
 
-impl Progress for Ui {
-    fn start(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Task> {
-        if self.silent {
-            return Box::new(Silent);
-        }
+impl Observer for Ui {
+    fn note(&self, line: &str) {
+        self.note(line);
+    }
+
+    fn phase(&self, phase: &str, total: u64, unit: Unit) -> Box<dyn Phase> {
         let bar = self.shows_bars().then(|| {
             let bar = self.bars.add(if total == 0 { ProgressBar::new_spinner() } else { ProgressBar::new(total) });
             // Only now: what is drawn before it is one of them stays where it is.
@@ -130,7 +131,7 @@ struct Working {
     lines: Lines,
 }
 
-impl Task for Working {
+impl Phase for Working {
     fn add(&self, n: u64) {
         if let Some(bar) = &self.bar {
             bar.inc(n);

@@ -12,7 +12,8 @@ pub(crate) fn of_stdout() -> usize {
     said().or_else(|| columns(terminal_size_of(std::io::stdout()))).unwrap_or(USUAL).clamp(USUAL, MOST)
 }
 
-/// Columns for notes and errors; nothing where no terminal shows them, as in a log, whose lines are searched and not read.
+/// Columns for notes and errors; nothing where no terminal shows them, as in a log, whose lines are searched and not
+/// read.
 pub(super) fn of_stderr() -> Option<usize> {
     said().or_else(|| columns(terminal_size_of(std::io::stderr()))).map(|columns| columns.clamp(USUAL, MOST))
 }
@@ -26,8 +27,8 @@ fn said() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.trim().parse().ok().filter(|columns| *columns > 0)
 }
 
-/// `text` with line breaks between words where a line is longer than `width`. What goes on is set in as far as the line itself, or as
-/// what follows the name that it begins with. A word that is too long for a line has one for itself.
+/// `text` with line breaks between words where a line is longer than `width`. What goes on is set in as far as the line
+/// itself, or as what follows the name that it begins with. A word that is too long for a line has one for itself.
 pub(crate) fn wrapped(text: &str, width: usize) -> String {
     let lines: Vec<String> = text.split('\n').map(|line| one(line, width)).collect();
     lines.join("\n")

@@ -19,9 +19,9 @@ pub enum Event<C> {
         /// Its number on this rank.
         exchange: u64,
         /// In the order in which they leave.
-        sends: Vec<Parcel>,
+        sends: Vec<Transfer>,
         /// In any order.
-        receives: Vec<Parcel>,
+        receives: Vec<Transfer>,
     },
     /// It waited for an exchange.
     Wait {
@@ -32,7 +32,7 @@ pub enum Event<C> {
 
 /// A message to or from another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parcel {
+pub struct Transfer {
     /// The other rank, in the whole world.
     pub peer: usize,
     /// The group in which both are. Messages between two ranks are matched in order, group by group.
@@ -72,8 +72,8 @@ impl Recorder<f64> {
 }
 
 impl<C> Recorder<C> {
-    /// For a rank that only says what it would compute, by [`Recorder::compute`]; `sum` says what it is to leave the sum of so many
-    /// pieces in a view, which collectives do.
+    /// For a rank that only says what it would compute, by [`Recorder::compute`]; `sum` says what it is to leave the
+    /// sum of so many pieces in a view, which collectives do.
     pub fn told(sum: fn(View, usize) -> C) -> Self {
         Self::new(Source::Told { sum })
     }
@@ -116,7 +116,7 @@ impl<C> Recorder<C> {
         }
     }
 
-    pub(super) fn post(&self, sends: Vec<Parcel>, receives: Vec<Parcel>) -> u64 {
+    pub(super) fn post(&self, sends: Vec<Transfer>, receives: Vec<Transfer>) -> u64 {
         let exchange = self.0.exchanges.get();
         self.0.exchanges.set(exchange + 1);
         self.0.events.borrow_mut().push(Event::Post { exchange, sends, receives });

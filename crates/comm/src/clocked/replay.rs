@@ -1,17 +1,17 @@
 //! From logs to times: every message goes through the ports of its two ranks.
 //!
-//! Each rank has a port out and a port in. A message starts when it was posted, the messages posted before it by the same rank have
-//! left, and the receiver's port is free; it keeps both ports busy for bytes/β and arrives α after that. A wait ends when what is
-//! received has arrived and what is sent has left.
+//! Each rank has a port out and a port in. A message starts when it was posted, the messages posted before it by the
+//! same rank have left, and the receiver's port is free; it keeps both ports busy for bytes/β and arrives α after that.
+//! A wait ends when what is received has arrived and what is sent has left.
 //!
-//! Messages are started in the order of time: first every rank goes on until it waits for something that has not been started;
-//! then, of the first messages in line at all ports, the one that can start earliest does (of several, the one that was posted
-//! first, then that of the lowest rank). What follows from it is posted later than it starts, so nothing could have come before
-//! it: the times are a function of the logs and the network.
+//! Messages are started in the order of time: first every rank goes on until it waits for something that has not been
+//! started; then, of the first messages in line at all ports, the one that can start earliest does (of several, the one
+//! that was posted first, then that of the lowest rank). What follows from it is posted later than it starts, so
+//! nothing could have come before it: the times are a function of the logs and the network.
 
 use std::collections::{HashMap, VecDeque};
 
-use super::log::{Event, Parcel};
+use super::log::{Event, Transfer};
 use super::network::Network;
 use crate::error::{Error, Result};
 
@@ -26,7 +26,8 @@ pub struct Times {
     pub waiting: f64,
 }
 
-/// The times of all ranks if they do what `logs` say on `network`, from a common start; `cost` are the seconds that a rank computes.
+/// The times of all ranks if they do what `logs` say on `network`, from a common start; `cost` are the seconds that a
+/// rank computes.
 ///
 /// # Errors
 /// [`Error::Mismatch`] if a rank waits for what nobody sends.
@@ -70,7 +71,7 @@ struct Rank<'a, C> {
 }
 
 struct Leaving {
-    parcel: Parcel,
+    transfer: Transfer,
     exchange: u64,
     posted: f64,
 }
@@ -121,13 +122,13 @@ impl<C, F: Fn(usize, &C) -> f64> World<'_, C, F> {
                 Event::Post { exchange, sends, receives } => {
                     let posted = rank.times.end;
                     let mut known = Exchange { open: sends.len(), ready: posted };
-                    rank.out.extend(sends.iter().map(|parcel| Leaving {
-                        parcel: *parcel,
+                    rank.out.extend(sends.iter().map(|transfer| Leaving {
+                        transfer: *transfer,
                         exchange: *exchange,
                         posted,
                     }));
-                    for parcel in receives {
-                        let line = self.lines.entry((parcel.group, parcel.peer, me)).or_default();
+                    for transfer in receives {
+                        let line = self.lines.entry((transfer.group, transfer.peer, me)).or_default();
                         match line.arrived.pop_front() {
                             Some(time) => known.ready = known.ready.max(time),
                             None => {
@@ -155,8 +156,8 @@ impl<C, F: Fn(usize, &C) -> f64> World<'_, C, F> {
     /// When the first message in line at a rank can start, and when it was posted.
     fn earliest(&self, rank: usize) -> Option<(f64, f64)> {
         let Rank { out, free_out, .. } = &self.ranks[rank];
-        let Leaving { parcel, posted, .. } = out.front()?;
-        let free_in = self.ranks.get(parcel.peer).map_or(0.0, |peer| peer.free_in);
+        let Leaving { transfer, posted, .. } = out.front()?;
+        let free_in = self.ranks.get(transfer.peer).map_or(0.0, |peer| peer.free_in);
         Some((posted.max(*free_out).max(free_in), *posted))
     }
 
@@ -169,7 +170,8 @@ impl<C, F: Fn(usize, &C) -> f64> World<'_, C, F> {
     /// The first message in line at a rank starts.
     fn start(&mut self, from: usize) {
         let Some((start, _)) = self.earliest(from) else { return };
-        let Some(Leaving { parcel: Parcel { peer, group, bytes }, exchange, .. }) = self.ranks[from].out.pop_front()
+        let Some(Leaving { transfer: Transfer { peer, group, bytes }, exchange, .. }) =
+            self.ranks[from].out.pop_front()
         else {
             return;
         };

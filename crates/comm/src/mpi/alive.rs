@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// A process, as others can find it: its number, when it started, and the space in which that number holds (this boot of this
-/// machine, this container).
+/// A process, as others can find it: its number, when it started, and the space in which that number holds (this boot
+/// of this machine, this container).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     id: u64,

@@ -1,8 +1,8 @@
 //! What the groups of one rank share: MPI itself, and what is known of the other ranks.
 //!
-//! Beside the messages of exchanges, ranks that wait talk about who is to blame. A rank whose deadline has passed asks those that
-//! it waits for whom they wait for, and so on; whoever waits answers, so the one that does not is lost. Whoever finds a rank lost,
-//! or fails itself, tells everyone.
+//! Beside the messages of exchanges, ranks that wait talk about who is to blame. A rank whose deadline has passed asks
+//! those that it waits for whom they wait for, and so on; whoever waits answers, so the one that does not is lost.
+//! Whoever finds a rank lost, or fails itself, tells everyone.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;

@@ -1,25 +1,24 @@
 //! Ranks as processes that MPI connects: `mpirun -n 4 program`, `srun -n 4 program`.
 //!
-//! Every message is a message of MPI (several if it is longer than MPI can count). Waits test and sleep in turns, with a
-//! deadline: they never spin, so ranks may outnumber cores. Sums are made of messages as everywhere, because MPI's own have no
-//! fixed order.
+//! Every message is a message of MPI (several if it is longer than MPI can count). Waits test and sleep in turns, with
+//! a deadline: they never spin, so ranks may outnumber cores. Sums are made of messages as everywhere, because MPI's
+//! own have no fixed order.
 //!
-//! A process that is lost: others on the same machine notice within a tenth of a second, on other machines when their deadline has
-//! passed; both then say which rank it was. OpenMPI's `mpirun` asks the others to end (SIGTERM) when one was killed or ended with
-//! an error, and kills them a second later: a program that handles the signal has reported by then. `mpirun
-//! --enable-recovery` leaves them in peace (and ends with 0, whatever its processes end with). Where ranks have several threads each, `mpirun --bind-to none` (or `--map-by slot:PE=T`)
-//! lets them use more than one core.
+//! A process that is lost: others on the same machine notice within a tenth of a second, on other machines when their
+//! deadline has passed; both then say which rank it was. OpenMPI's `mpirun` asks the others to end (SIGTERM) when one
+//! was killed or ended with an error, and kills them a second later: a program that handles the signal has reported by
+//! then. `mpirun --enable-recovery` leaves them in peace (and ends with 0, whatever its processes end with). Where
+//! ranks have several threads each, `mpirun --bind-to none` (or `--map-by slot:PE=T`) lets them use more than one core.
 //!
-//! If an exchange is given up and MPI cannot take its requests back, MPI is never called again: only in its calls does it touch
-//! memory of this process. (A network card that was told to write to memory of an exchange, by a rank that is lost, is beyond
-//! that promise.)
+//! If an exchange is given up and MPI cannot take its requests back, MPI is never called again: only in its calls does
+//! it touch memory of this process. (A network card that was told to write to memory of an exchange, by a rank that is
+//! lost, is beyond that promise.)
 
 mod alive;
 mod member;
 mod raw;
 
 use std::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +27,8 @@ use ::mpi::ffi::MPI_Request;
 
 use crate::communicator::{Communicator, Label, Message, Pending, Traffic};
 use crate::error::{Error, Result};
-use crate::threads::chosen;
+use crate::group;
+use crate::process;
 use crate::view::{Place, Type, View};
 use alive::Process;
 use member::{LAST_TAG, Member};
@@ -59,19 +59,15 @@ pub struct Options {
 /// Runs `body` as the rank that this process is, in a rayon pool of its own.
 ///
 /// # Errors
-/// Of `body`, of MPI, or [`Error::RankLost`] if another rank failed before all came to the end. After an error MPI is left as it
-/// is: the process should end.
+/// Of `body`, of MPI, or [`Error::RankLost`] if another rank failed before all came to the end. After an error MPI is
+/// left as it is: the process should end.
 pub fn run<T: Send, E: From<Error> + Send>(
     options: Options,
     body: impl FnOnce(Rc<dyn Communicator>) -> std::result::Result<T, E> + Send,
 ) -> std::result::Result<T, E> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(options.threads.max(1))
-        .build()
-        .map_err(|e| Error::Library { library: "rayon", problem: e.to_string() })?;
-    pool.install(|| {
+    process::in_pool(options.threads, || {
         let member = Rc::new(Member::start(options.deadline)?);
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let run = || -> std::result::Result<T, E> {
             let members = Arc::new((0..member.size).collect());
             let world = Rc::new(Mpi { member: Rc::clone(&member), tag: 0, members, rank: member.rank });
             world.introduce()?;
@@ -79,18 +75,9 @@ pub fn run<T: Send, E: From<Error> + Send>(
             // Whoever ends MPI waits for the others without a deadline: better here.
             world.barrier(Label { op: "the end", ..SETUP })?;
             Ok(value)
-        }));
-        match outcome {
-            Ok(Ok(value)) => member.finish().map(|()| value).map_err(E::from),
-            Ok(Err(e)) => {
-                member.fail();
-                Err(e)
-            }
-            Err(panic) => {
-                member.fail();
-                resume_unwind(panic)
-            }
-        }
+        };
+        let value = process::or_fail(run, || member.fail())?;
+        member.finish().map(|()| value).map_err(E::from)
     })
 }
 
@@ -121,23 +108,18 @@ impl Mpi {
     }
 
     fn peer(&self, op: &'static str, message: &Message) -> Result<usize> {
-        let problem = match (self.members.get(message.peer), message.view.place) {
-            (Some(peer), Place::Host) => return Ok(*peer),
-            (None, _) => format!("there is no rank {} among {}", message.peer, self.members.len()),
-            (_, place) => format!("MPI moves host memory only, not what is at {place:?}"),
-        };
-        Err(Error::Argument { op, problem })
+        match message.view.place {
+            Place::Host => group::member(&self.members, op, message.peer),
+            place => {
+                let problem = format!("MPI moves host memory only, not what is at {place:?}");
+                Err(Error::Argument { op, problem })
+            }
+        }
     }
 }
 
 impl Communicator for Mpi {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.members.len()
-    }
+    group::own_place!();
 
     fn set_step(&self, step: u64) {
         self.member.step.set(step);
@@ -158,8 +140,8 @@ impl Communicator for Mpi {
         let (requests, slots) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut exchange = Box::new(Exchange { member, op: label.op, requests, slots });
         let data = self.member.data;
-        // SAFETY: the caller keeps the views until the exchange has ended or was dropped, and dropping ends it. What is posted
-        // before an error is dropped with the exchange.
+        // SAFETY: the caller keeps the views until the exchange has ended or was dropped, and dropping ends it. What is
+        // posted before an error is dropped with the exchange.
         unsafe {
             for (peer, message) in from.into_iter().zip(receives) {
                 for chunk in raw::chunks(message.view) {
@@ -179,7 +161,7 @@ impl Communicator for Mpi {
 
     /// The first member numbers the group; messages of groups are told apart by tags.
     fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {
-        let (rank, world) = chosen(&self.members, self.rank, members)?;
+        let (rank, world) = group::chosen(&self.members, self.rank, members)?;
         let mut tag = [0u64];
         let view = View::host_mut(&mut tag, Type::Bytes);
         if rank == 0 {
@@ -275,8 +257,8 @@ impl Pending for Exchange {
                 return Ok(());
             }
             if let Some(lost) = member.lost(self.op) {
-                // What was sent before the loss is still on its way: a rank that takes its leave after an exchange must not take
-                // the others out of it.
+                // What was sent before the loss is still on its way: a rank that takes its leave after an exchange must
+                // not take the others out of it.
                 let since = *heard.get_or_insert_with(Instant::now);
                 if member.is_closed() || since.elapsed() >= GRACE {
                     return Err(lost);

@@ -1,8 +1,8 @@
 //! MPI's functions with results instead of codes.
 //!
 //! # Safety
-//! MPI was initialised by the calling thread and is not finalised. Memory given to a request stays valid until `test_some` told
-//! that it is complete.
+//! MPI was initialised by the calling thread and is not finalised. Memory given to a request stays valid until
+//! `test_some` told that it is complete.
 
 use std::ffi::{c_int, c_void};
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::member::Member;
 use crate::communicator::{Message, Pending};
 use crate::error::{Error, Result};
-use crate::gpu::{Current, Moment};
+use crate::gpu::{Current, End, Moment};
 use crate::moving::{self, Fault};
 use crate::view::{Gpu, Place, View};
 
@@ -112,7 +112,10 @@ impl Flight {
         let (to_self, into): (Vec<&Message>, Vec<&Message>) = receives.into_iter().partition(|m| m.peer == rank);
         for (from, to) in pairs(op, rank, &own, &to_self)? {
             // SAFETY: as promised by the caller.
-            unsafe { crate::gpu::copy((from.pointer, first), (to.pointer, Gpu { aside: on, ..first }), from.bytes) }?;
+            unsafe {
+                let source = End { pointer: from.pointer, gpu: first };
+                crate::gpu::copy(source, End { pointer: to.pointer, gpu: Gpu { aside: on, ..first } }, from.bytes)
+            }?;
         }
         if !out.is_empty() || !into.is_empty() {
             let (nccl, comm) = (&connection.nccl, connection.comm);

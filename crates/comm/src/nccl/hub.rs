@@ -1,9 +1,9 @@
 //! Where all ranks are connected: a part of rank 0's process, or of the only one.
 //!
-//! Each rank, rank 0 too, has one line to the hub, which passes on what ranks write to each other and knows who is there: a
-//! process that ends without taking its leave closes its line, and everyone is told. If somebody's patience is at an end, the hub
-//! asks all ranks how many exchanges they have posted; these are the same on all, so whoever has posted fewest, or does not
-//! answer, holds up the others.
+//! Each rank, rank 0 too, has one line to the hub, which passes on what ranks write to each other and knows who is
+//! there: a process that ends without taking its leave closes its line, and everyone is told. If somebody's patience is
+//! at an end, the hub asks all ranks how many exchanges they have posted; these are the same on all, so whoever has
+//! posted fewest, or does not answer, holds up the others.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -20,7 +20,8 @@ const INQUEST: Duration = Duration::from_secs(1);
 
 /// How long a stranger may take to say who it is.
 const GREETING: Duration = Duration::from_secs(5);
-/// How long a message may wait to be taken over by the other side, whose reader does nothing else: whoever does not is frozen.
+/// How long a message may wait to be taken over by the other side, whose reader does nothing else: whoever does not is
+/// frozen.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often the hub looks whether another rank has come.

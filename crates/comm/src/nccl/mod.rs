@@ -1,19 +1,21 @@
-//! Ranks with a GPU each, which NCCL connects: as processes ([`run`]), started by `torchrun`, `mpirun`, `srun`, or anything else that
-//! starts one per rank and says in its environment which one it is ([`Rendezvous`]); or as threads of one process ([`launch`]).
+//! Ranks with a GPU each, which NCCL connects: as processes ([`run`]), started by `torchrun`, `mpirun`, `srun`, or
+//! anything else that starts one per rank and says in its environment which one it is ([`Launcher`](crate::Launcher));
+//! or as threads of one process ([`launch`]).
 //!
-//! What is on GPUs goes by NCCL's sends and receives, all messages of an exchange as one group, on a stream of its own. Sums are
-//! made of messages as everywhere, because NCCL's own have no fixed order. What is on the host, and whatever is said about lost
-//! ranks, goes over TCP through a hub in rank 0's process, for threads too. Nothing but NCCL itself is needed, and that only when
-//! GPUs have something to say to each other.
+//! What is on GPUs goes by NCCL's sends and receives, all messages of an exchange as one group, on a stream of its own.
+//! Sums are made of messages as everywhere, because NCCL's own have no fixed order. What is on the host, and whatever
+//! is said about lost ranks, goes over TCP through a hub in rank 0's process, for threads too. Nothing but NCCL itself
+//! is needed, and that only when GPUs have something to say to each other.
 //!
-//! A process that is lost, on any machine, closes its line to the hub, and a thread that fails says so: all others are told at once
-//! which rank it was. NCCL is never waited for without a deadline; when a rank is lost or late, what the GPUs still wait for is
-//! aborted.
+//! A process that is lost, on any machine, closes its line to the hub, and a thread that fails says so: all others are
+//! told at once which rank it was. NCCL is never waited for without a deadline; when a rank is lost or late, what the
+//! GPUs still wait for is aborted.
 //!
-//! NCCL wants a GPU for each rank. To try several on one, give each process another `NCCL_HOSTID` (and `NCCL_SOCKET_IFNAME=lo`);
-//! for threads of one process, set `NCCL_MULTI_RANK_GPU_ENABLE=1`, which NCCL 2.32 knows and 2.28 does not. On a
-//! busy GPU, `halo` and `ring` were seen to stop so in their first epoch, until the deadline: threads that share a GPU share its context, in
-//! which loading a kernel may wait for NCCL's, and that for the other rank. Ranks that have a GPU each are not in such a circle.
+//! NCCL wants a GPU for each rank. To try several on one, give each process another `NCCL_HOSTID` (and
+//! `NCCL_SOCKET_IFNAME=lo`); for threads of one process, set `NCCL_MULTI_RANK_GPU_ENABLE=1`, which NCCL 2.32 knows and
+//! 2.28 does not. On a busy GPU, `halo` and `ring` were seen to stop so in their first epoch, until the deadline:
+//! threads that share a GPU share its context, in which loading a kernel may wait for NCCL's, and that for the other
+//! rank. Ranks that have a GPU each are not in such a circle.
 
 mod exchange;
 mod frame;
@@ -23,14 +25,15 @@ mod member;
 mod raw;
 mod rendezvous;
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::communicator::{Communicator, Label, Message, Pending, Traffic};
 use crate::error::{Error, Result};
-use crate::threads::{self, chosen};
+use crate::group;
+use crate::process;
+use crate::threads;
 use crate::view::Place;
 use exchange::Exchange;
 use hub::Hub;
@@ -57,11 +60,7 @@ pub fn run<T: Send, E: From<Error> + Send>(
     options: &Options,
     body: impl FnOnce(Rc<dyn Communicator>) -> std::result::Result<T, E> + Send,
 ) -> std::result::Result<T, E> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(options.threads.max(1))
-        .build()
-        .map_err(|e| Error::Library { library: "rayon", problem: e.to_string() })?;
-    pool.install(|| {
+    process::in_pool(options.threads, || {
         let Options { rendezvous: at, deadline, .. } = options;
         let hub = if at.rank == 0 { Some(Hub::open(at, Instant::now() + *deadline)?) } else { None };
         be_rank(Member::start(at, hub, *deadline)?, body)
@@ -94,27 +93,16 @@ fn be_rank<T, E: From<Error>>(
     body: impl FnOnce(Rc<dyn Communicator>) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
     let member = Rc::new(member);
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
+    let run = || -> std::result::Result<T, E> {
         let members = Arc::new((0..member.size).collect());
         let world = Rc::new(Nccl { member: Rc::clone(&member), members, rank: member.rank });
         let value = body(Rc::clone(&world) as Rc<dyn Communicator>)?;
         world.barrier(Label { op: "the end", traffic: Traffic::Setup, layer: 0 })?;
         Ok(value)
-    }));
-    match outcome {
-        Ok(Ok(value)) => {
-            member.finish();
-            Ok(value)
-        }
-        Ok(Err(e)) => {
-            member.fail();
-            Err(e)
-        }
-        Err(panic) => {
-            member.fail();
-            resume_unwind(panic)
-        }
-    }
+    };
+    let value = process::or_fail(run, || member.fail())?;
+    member.finish();
+    Ok(value)
 }
 
 /// A rank's end of a group.
@@ -126,13 +114,7 @@ struct Nccl {
 }
 
 impl Communicator for Nccl {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.members.len()
-    }
+    group::own_place!();
 
     fn set_step(&self, step: u64) {
         self.member.step.set(step);
@@ -143,13 +125,12 @@ impl Communicator for Nccl {
             return Err(lost);
         }
         let in_world = |messages: &[Message]| -> Result<Vec<Message>> {
-            let peer = |m: &Message| {
-                let problem = match (self.members.get(m.peer), m.view.place) {
-                    (_, Place::Nowhere) => "NCCL moves what is somewhere".into(),
-                    (Some(peer), _) => return Ok(Message { peer: *peer, ..*m }),
-                    (None, _) => format!("there is no rank {} among {}", m.peer, self.members.len()),
-                };
-                Err(Error::Argument { op: label.op, problem })
+            let peer = |m: &Message| match m.view.place {
+                Place::Nowhere => {
+                    let problem = "NCCL moves what is somewhere".into();
+                    Err(Error::Argument { op: label.op, problem })
+                }
+                _ => Ok(Message { peer: group::member(&self.members, label.op, m.peer)?, ..*m }),
             };
             messages.iter().map(peer).collect()
         };
@@ -159,9 +140,10 @@ impl Communicator for Nccl {
         Ok(Box::new(unsafe { Exchange::start(&self.member, label.op, &sends, &receives) }?))
     }
 
-    /// Groups need no numbers: ranks make the same calls in the same order, so messages of two ranks do not get mixed up.
+    /// Groups need no numbers: ranks make the same calls in the same order, so messages of two ranks do not get mixed
+    /// up.
     fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {
-        let (rank, world) = chosen(&self.members, self.rank, members)?;
+        let (rank, world) = group::chosen(&self.members, self.rank, members)?;
         Ok(Rc::new(Self { member: Rc::clone(&self.member), members: Arc::new(world), rank }))
     }
 }

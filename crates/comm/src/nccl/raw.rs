@@ -1,8 +1,8 @@
 //! NCCL's functions with results instead of codes. The library is loaded when it is first needed.
 //!
 //! # Safety
-//! The calling thread's current context is that of the communicator's GPU. Memory given to an operation stays valid until the
-//! stream has come past it, or the communicator was aborted.
+//! The calling thread's current context is that of the communicator's GPU. Memory given to an operation stays valid
+//! until the stream has come past it, or the communicator was aborted.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

@@ -1,6 +1,7 @@
 //! What needs no GPU: ranks that meet over TCP, messages of the host, and ranks that are lost.
 
 use std::net::TcpListener;
+use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;

@@ -1,8 +1,9 @@
 //! Ranks as threads of this process.
 //!
-//! A message is copied once, straight from the sender's memory to the receiver's, on the host or between GPUs; how is told in
-//! `world.rs`. Waits block, they never spin. [`run`] borrows what its ranks use and waits for all of them; [`launch`] is for
-//! programs: it does not wait for a rank that hangs, and pins ranks to cores of their own where there are enough.
+//! A message is copied once, straight from the sender's memory to the receiver's, on the host or between GPUs; how is
+//! told in `world.rs`. Waits block, they never spin. [`run`] borrows what its ranks use and waits for all of them;
+//! [`launch`] is for programs: it does not wait for a rank that hangs, and pins ranks to cores of their own where there
+//! are enough.
 
 mod pin;
 mod world;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::communicator::{Communicator, Label, Message, Pending};
 use crate::error::{Error, Result};
+use crate::group;
 use pin::Cores;
 use world::{Failure, Part, World};
 
@@ -39,7 +41,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// What became of a rank: what it returned, or what it panicked with.
 type Outcome<T, E> = std::result::Result<std::result::Result<T, E>, Box<dyn Any + Send>>;
 
-/// Runs `body` once per rank, each in a thread with a rayon pool of its own, and gives what they returned in the order of ranks.
+/// Runs `body` once per rank, each in a thread with a rayon pool of its own, and gives what they returned in the order
+/// of ranks.
 ///
 /// ```
 /// use std::time::Duration;
@@ -70,8 +73,8 @@ pub fn run<T: Send, E: From<Error> + Send>(
     collect(&world, outcomes)
 }
 
-/// Like [`run`], for programs: ranks are pinned to cores if these are enough for the threads of all, and a rank that hangs is
-/// left behind when the others have failed for it.
+/// Like [`run`], for programs: ranks are pinned to cores if these are enough for the threads of all, and a rank that
+/// hangs is left behind when the others have failed for it.
 ///
 /// # Errors
 /// Of the rank whose failure came first. A panic becomes [`Error::RankLost`].
@@ -229,25 +232,13 @@ impl Threads {
     }
 
     fn parts(&self, op: &'static str, messages: &[Message]) -> Result<Vec<Part>> {
-        let part = |m: &Message| match self.members.get(m.peer) {
-            Some(peer) => Ok(Part { peer: *peer, view: m.view }),
-            None => {
-                let problem = format!("there is no rank {} among {}", m.peer, self.members.len());
-                Err(Error::Argument { op, problem })
-            }
-        };
+        let part = |m: &Message| Ok(Part { peer: group::member(&self.members, op, m.peer)?, view: m.view });
         messages.iter().map(part).collect()
     }
 }
 
 impl Communicator for Threads {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.members.len()
-    }
+    group::own_place!();
 
     fn set_step(&self, step: u64) {
         self.member.world.set_step(self.member.rank, step);
@@ -261,25 +252,12 @@ impl Communicator for Threads {
     }
 
     fn split(&self, members: &[usize]) -> Result<Rc<dyn Communicator>> {
-        let (rank, members) = chosen(&self.members, self.rank, members)?;
+        let (rank, members) = group::chosen(&self.members, self.rank, members)?;
         let mut splits = self.member.splits.borrow_mut();
         let count = splits.entry(members.clone()).or_default();
         *count += 1;
         let group = self.member.world.group(members.clone(), *count);
         Ok(Rc::new(Self { member: Rc::clone(&self.member), group, members: Arc::new(members), rank }))
-    }
-}
-
-/// This rank's place among `members`, and these as ranks of the world.
-pub(crate) fn chosen(all: &[usize], rank: usize, members: &[usize]) -> Result<(usize, Vec<usize>)> {
-    let world: Option<Vec<usize>> = members.iter().map(|m| all.get(*m).copied()).collect();
-    let twice = members.iter().enumerate().any(|(k, m)| members[..k].contains(m));
-    match (world, members.iter().position(|m| *m == rank)) {
-        (Some(world), Some(place)) if !twice => Ok((place, world)),
-        _ => {
-            let problem = format!("{members:?} is no list of different ranks that has rank {rank} of {}", all.len());
-            Err(Error::Argument { op: "split", problem })
-        }
     }
 }
 

@@ -12,8 +12,8 @@ impl Cores {
         Self(Arc::new([]))
     }
 
-    /// One core for each thread of several ranks, if this process may use so many: threads that share cores must be free to
-    /// move, and one rank alone has nobody to be kept apart from.
+    /// One core for each thread of several ranks, if this process may use so many: threads that share cores must be
+    /// free to move, and one rank alone has nobody to be kept apart from.
     pub(super) fn for_ranks(ranks: usize, threads: usize) -> Self {
         let wanted = ranks.saturating_mul(threads.max(1));
         match allowed() {
@@ -47,7 +47,8 @@ fn pin(core: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
-/// Lets the calling thread run on every core that the process may use. One that a rank has started is pinned as that rank is.
+/// Lets the calling thread run on every core that the process may use. One that a rank has started is pinned as that
+/// rank is.
 #[cfg(target_os = "linux")]
 pub fn unpin() {
     use rustix::thread::{sched_getaffinity, sched_setaffinity};

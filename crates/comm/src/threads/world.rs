@@ -1,22 +1,23 @@
-//! Where ranks of one process meet: messages are matched here and copied once, from the sender's memory to the receiver's.
+//! Where ranks of one process meet: messages are matched here and copied once, from the sender's memory to the
+//! receiver's.
 //!
-//! Sends and receives of a route are matched in the order in which they were posted. Who copies a matched message is whichever
-//! of the two ranks waits first, so that a rank that still computes is not held up and waits may come in any order. What is on
-//! GPUs is enqueued at once: copies wait there for what was computed before, and what is computed later waits for them. All states
-//! are kept under one lock, which is never held during a copy that takes long; a rank that has to wait sleeps on a condition
-//! variable of its own and is woken only when there is something to do for it.
+//! Sends and receives of a route are matched in the order in which they were posted. Who copies a matched message is
+//! whichever of the two ranks waits first, so that a rank that still computes is not held up and waits may come in any
+//! order. What is on GPUs is enqueued at once: copies wait there for what was computed before, and what is computed
+//! later waits for them. All states are kept under one lock, which is never held during a copy that takes long; a rank
+//! that has to wait sleeps on a condition variable of its own and is woken only when there is something to do for it.
 //!
-//! Memory: a message that is being copied cannot be withdrawn (its owner waits until the copy is over), one that was withdrawn
-//! is never copied. Blame: the first loss is kept and told to everyone; if a deadline passes, it is the rank that others wait
-//! for, directly or not, that waits for nobody itself, and that was not heard of for the longest time. Where all wait for each
-//! other, a message was lost on its way: ranks make the same calls in the same order, so it is one that the rank at the earliest
-//! call misses.
+//! Memory: a message that is being copied cannot be withdrawn (its owner waits until the copy is over), one that was
+//! withdrawn is never copied. Blame: the first loss is kept and told to everyone; if a deadline passes, it is the rank
+//! that others wait for, directly or not, that waits for nobody itself, and that was not heard of for the longest time.
+//! Where all wait for each other, a message was lost on its way: ranks make the same calls in the same order, so it is
+//! one that the rank at the earliest call misses.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::moving::{self, Fault, Moment};
+use crate::moving::{self, Fault, Held, Moment};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::view::{Place, View};
 
@@ -92,7 +93,7 @@ struct Exchange {
 }
 
 /// What is known of a rank.
-struct Seat {
+struct RankState {
     /// Messages that it could copy.
     ready: VecDeque<u64>,
     /// The exchange that it waits for.
@@ -107,6 +108,7 @@ struct Seat {
     step: u64,
 }
 
+#[derive(Default)]
 struct State {
     lines: HashMap<Route, Line>,
     /// Those that have arrived are not here any more.
@@ -118,7 +120,7 @@ struct State {
     groups: HashMap<(Vec<usize>, usize), usize>,
     /// The rank whose loss came first.
     lost: Option<usize>,
-    seats: Vec<Seat>,
+    ranks: Vec<RankState>,
 }
 
 /// All ranks of a process.
@@ -131,7 +133,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(ranks: usize, deadline: Duration) -> Self {
-        let seat = || Seat {
+        let rank = || RankState {
             ready: VecDeque::new(),
             waits_for: None,
             asleep: false,
@@ -141,15 +143,7 @@ impl World {
             posted: 0,
             step: 0,
         };
-        let state = State {
-            lines: HashMap::new(),
-            transfers: HashMap::new(),
-            exchanges: HashMap::new(),
-            next: 0,
-            groups: HashMap::new(),
-            lost: None,
-            seats: (0..ranks).map(|_| seat()).collect(),
-        };
+        let state = State { ranks: (0..ranks).map(|_| rank()).collect(), ..State::default() };
         Self { state: Mutex::new(state), alarms: (0..ranks).map(|_| Condvar::new()).collect(), deadline }
     }
 
@@ -166,11 +160,11 @@ impl World {
     }
 
     pub(crate) fn set_step(&self, me: usize, step: u64) {
-        self.lock().seats[me].step = step;
+        self.lock().ranks[me].step = step;
     }
 
     pub(crate) fn step(&self, me: usize) -> u64 {
-        self.lock().seats[me].step
+        self.lock().ranks[me].step
     }
 
     /// The rank whose loss came first.
@@ -188,13 +182,13 @@ impl World {
     /// `me` will make no more calls.
     pub(crate) fn end(&self, me: usize) {
         let mut state = self.lock();
-        state.seats[me].ended = true;
+        state.ranks[me].ended = true;
         self.wake_all(&mut state);
     }
 
     fn wake(&self, state: &mut State, rank: usize) {
         // Taken back by whoever wakes: one signal per sleep.
-        if std::mem::take(&mut state.seats[rank].asleep) {
+        if std::mem::take(&mut state.ranks[rank].asleep) {
             self.alarms[rank].notify_one();
         }
     }
@@ -213,9 +207,9 @@ impl World {
             Err(fault) => (Vec::new(), Some(Failure::Unmoved(fault))),
         };
         let mut state = self.lock();
-        let seat = &mut state.seats[me];
-        let call = seat.posted;
-        (seat.heard, seat.posted) = (Instant::now(), call + 1);
+        let own = &mut state.ranks[me];
+        let call = own.posted;
+        (own.heard, own.posted) = (Instant::now(), call + 1);
         let exchange = state.number();
         let left = sends.len() + receives.len();
         let transfers = Vec::with_capacity(left);
@@ -266,15 +260,18 @@ impl World {
             self.refuse(state, to, failure);
         } else if from.view.bytes <= SMALL || from.view.place != Place::Host || to.view.place != Place::Host {
             let (ready, free) = (state.ready(from), state.ready(to));
-            // SAFETY: both ends are posted and neither can be withdrawn while the state is locked; whoever takes memory of a GPU
-            // back waits for the moment that is noted.
-            let copied = unsafe { moving::copy((from.view, ready.as_deref()), (to.view, free.as_deref())) };
+            // SAFETY: both ends are posted and neither can be withdrawn while the state is locked; whoever takes memory
+            // of a GPU back waits for the moment that is noted.
+            let copied = unsafe {
+                let source = Held { view: from.view, until: ready.as_deref() };
+                moving::copy(source, Held { view: to.view, until: free.as_deref() })
+            };
             self.settle(state, [from, to], &copied);
         } else {
             state.transfers.insert(id, Transfer::Ready { from, to });
             for end in [from, to] {
                 state.note(end.exchange, id);
-                state.seats[end.rank].ready.push_back(id);
+                state.ranks[end.rank].ready.push_back(id);
                 self.wake(state, end.rank);
             }
         }
@@ -314,14 +311,14 @@ impl World {
     pub(crate) fn wait(&self, me: usize, exchange: u64) -> Result<(), Failure> {
         let mut end = Instant::now().checked_add(self.deadline);
         let mut state = self.lock();
-        state.seats[me].waits_for = Some(exchange);
+        state.ranks[me].waits_for = Some(exchange);
         let result = loop {
             match state.exchanges.get(&exchange) {
                 Some(Exchange { failure: Some(failure), .. }) => break Err(*failure),
                 Some(Exchange { left: 1.., .. }) => {}
                 Some(Exchange { left: 0, .. }) | None => break Ok(()),
             }
-            if let Some(id) = state.seats[me].ready.pop_front() {
+            if let Some(id) = state.ranks[me].ready.pop_front() {
                 state = self.carry(state, id);
                 continue;
             }
@@ -340,12 +337,12 @@ impl World {
                     None => end = now.checked_add(self.deadline),
                 }
             }
-            state.seats[me].asleep = true;
+            state.ranks[me].asleep = true;
             state = self.alarms[me].wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-            state.seats[me].asleep = false;
+            state.ranks[me].asleep = false;
         };
-        let seat = &mut state.seats[me];
-        (seat.waits_for, seat.heard) = (None, Instant::now());
+        let own = &mut state.ranks[me];
+        (own.waits_for, own.heard) = (None, Instant::now());
         match result {
             Ok(()) => {
                 let over = state.exchanges.remove(&exchange).map(|e| e.over).unwrap_or_default();
@@ -368,14 +365,15 @@ impl World {
         let Some(&Transfer::Ready { from, to }) = state.transfers.get(&id) else { return state };
         state.transfers.insert(id, Transfer::Copying);
         drop(state);
-        // SAFETY: both ends are posted, and whoever wants to withdraw one waits until this is over. They are on the host, where
-        // all is ready.
-        let copied = unsafe { moving::copy((from.view, None), (to.view, None)) };
+        // SAFETY: both ends are posted, and whoever wants to withdraw one waits until this is over. They are on the
+        // host, where all is ready.
+        let copied =
+            unsafe { moving::copy(Held { view: from.view, until: None }, Held { view: to.view, until: None }) };
         let mut state = self.lock();
         state.transfers.remove(&id);
         self.settle(&mut state, [from, to], &copied);
         for end in [from, to] {
-            if state.seats[end.rank].withdraws {
+            if state.ranks[end.rank].withdraws {
                 self.wake(&mut state, end.rank);
             }
         }
@@ -399,13 +397,13 @@ impl World {
                 Some(Transfer::Copying | Transfer::Withdrawn { .. }) | None => {}
             }
         }
-        state.seats[me].withdraws = true;
+        state.ranks[me].withdraws = true;
         while transfers.iter().any(|id| matches!(state.transfers.get(id), Some(Transfer::Copying))) {
-            state.seats[me].asleep = true;
+            state.ranks[me].asleep = true;
             state = self.alarms[me].wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.seats[me].asleep = false;
+            state.ranks[me].asleep = false;
         }
-        state.seats[me].withdraws = false;
+        state.ranks[me].withdraws = false;
         let over = state.exchanges.remove(&exchange).map(|e| e.over).unwrap_or_default();
         drop(state);
         for (place, over) in over {
@@ -435,7 +433,7 @@ impl State {
 
     /// Others may have copied what this rank could have.
     fn forget_copied(&mut self, rank: usize) {
-        let ready = &mut self.seats[rank].ready;
+        let ready = &mut self.ranks[rank].ready;
         while ready.front().is_some_and(|id| !matches!(self.transfers.get(id), Some(Transfer::Ready { .. }))) {
             ready.pop_front();
         }
@@ -451,7 +449,7 @@ impl State {
     }
 
     fn ended_peer(&self, exchange: u64) -> Option<usize> {
-        self.absent(exchange).find(|peer| self.seats[*peer].ended)
+        self.absent(exchange).find(|peer| self.ranks[*peer].ended)
     }
 
     /// Whom to blame that what `me` waits for does not come: see the top of this file.
@@ -463,9 +461,9 @@ impl State {
             if !seen.insert(rank) {
                 continue;
             }
-            let Some(exchange) = self.seats[rank].waits_for else {
+            let Some(exchange) = self.ranks[rank].waits_for else {
                 silent = match silent {
-                    Some(other) if self.seats[other].heard <= self.seats[rank].heard => silent,
+                    Some(other) if self.ranks[other].heard <= self.ranks[rank].heard => silent,
                     _ => Some(rank),
                 };
                 continue;

@@ -1,4 +1,5 @@
-//! What ranks do in the tests of every communicator: all kinds of exchanges, each checked against what one rank would compute.
+//! What ranks do in the tests of every communicator: all kinds of exchanges, each checked against what one rank would
+//! compute.
 
 use std::rc::Rc;
 

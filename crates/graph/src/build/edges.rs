@@ -1,10 +1,11 @@
 //! From a heap of edges to the rows of a CSR.
 
+use graphweft_base::progress::{Progress, Unit};
+use graphweft_base::{Error, Result};
+
 use super::key::{Key, REVERSED, WIDE_NODES};
 use super::{Scratch, Sorter};
 use crate::csr::{NodeId, SelfLoops};
-use crate::error::{Error, Result};
-use crate::progress::{Progress, Unit};
 
 /// Entries or rows handed on at a time.
 const BLOCK: usize = 1 << 16;
@@ -20,6 +21,22 @@ pub struct EdgeRules {
     pub self_loops: SelfLoops,
     /// Bytes for sorting.
     pub memory: usize,
+}
+
+/// What edges will come.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// They are between nodes below this.
+    pub num_nodes: u64,
+    /// Each remembers when it was pushed, so that its features can be found.
+    pub origins: bool,
+}
+
+impl Expected {
+    /// Edges between nodes below `num_nodes`, without features.
+    pub fn bare(num_nodes: u64) -> Self {
+        Self { num_nodes, origins: false }
+    }
 }
 
 /// Takes edges in any order and gives them back as a CSR by destination, in bounded memory.
@@ -41,8 +58,8 @@ pub struct Block {
     pub ends: Vec<u64>,
     /// The next sources.
     pub sources: Vec<u64>,
-    /// For each of `sources` the number of the pushed edge it came from, `None` for a self-loop that was added. Empty unless
-    /// the sorter carries origins.
+    /// For each of `sources` the number of the pushed edge it came from, `None` for a self-loop that was added. Empty
+    /// unless the sorter carries origins.
     pub origins: Vec<Option<u64>>,
 }
 
@@ -50,12 +67,12 @@ impl EdgeSorter {
     /// The most nodes that a graph can have.
     pub const MOST_NODES: u64 = WIDE_NODES;
 
-    /// A sorter for edges between nodes below `num_nodes`. With `origins`, each edge remembers when it was pushed, so that
-    /// its features can be found.
+    /// A sorter for such edges.
     ///
     /// # Errors
     /// [`Error::Request`] for more nodes than can be packed.
-    pub fn new(num_nodes: u64, origins: bool, rules: EdgeRules, scratch: &Scratch) -> Result<Self> {
+    pub fn new(expected: Expected, rules: EdgeRules, scratch: &Scratch) -> Result<Self> {
+        let Expected { num_nodes, origins } = expected;
         if num_nodes > WIDE_NODES {
             let what = format!("{num_nodes} nodes: at most {WIDE_NODES} are supported");
             return Err(Error::request(what, "check the number of nodes; sparse ids can be relabelled"));
@@ -93,8 +110,8 @@ impl EdgeSorter {
     pub fn stream(self, num_nodes: u64, progress: &dyn Progress, out: impl FnMut(&Block) -> Result<()>) -> Result<()> {
         let loops = self.rules.self_loops;
         match self.keys {
-            Keys::Narrow(sorter) => stream(sorter, false, num_nodes, loops, progress, out),
-            Keys::Wide(sorter) => stream(sorter, true, num_nodes, loops, progress, out),
+            Keys::Narrow(sorter) => stream(sorter, num_nodes, loops, progress, out),
+            Keys::Wide(sorter) => stream(sorter, num_nodes, loops, progress, out),
         }
     }
 }
@@ -110,16 +127,16 @@ fn packed<K: Key>(edges: &[[u64; 2]], first: u64, rules: EdgeRules) -> impl Iter
 
 fn stream<K: Key>(
     sorter: Sorter<K>,
-    origins: bool,
     num_nodes: u64,
     loops: SelfLoops,
     progress: &dyn Progress,
     out: impl FnMut(&Block) -> Result<()>,
 ) -> Result<()> {
-    let task = progress.start("sort edges", sorter.len(), Unit::Items);
-    let mut rows = Rows { block: Block::default(), out, origins, row: 0, written: 0, looped: loops != SelfLoops::Add };
+    let phase = progress.start("sort edges", sorter.len(), Unit::Items);
+    let (block, origins) = (Block::default(), K::TAGGED);
+    let mut rows = Rows { block, out, origins, row: 0, written: 0, looped: loops != SelfLoops::Add };
     sorter.drain(
-        |n| task.add(n),
+        |n| phase.add(n),
         |keys| {
             for &key in keys {
                 let (dst, src) = (key.dst(), key.src());
@@ -197,14 +214,14 @@ impl<F: FnMut(&Block) -> Result<()>> Rows<F> {
 mod tests {
     use super::*;
     use crate::csr::Csr;
-    use crate::progress::Silent;
+    use graphweft_base::progress::Silent;
 
     const KEEP: EdgeRules =
         EdgeRules { symmetrise: false, merge_parallel: false, self_loops: SelfLoops::Keep, memory: 0 };
 
-    fn build(n: u64, edges: &[[u64; 2]], origins: bool, rules: EdgeRules) -> (Csr<u32>, Vec<Option<u64>>) {
-        let scratch = Scratch::new(std::env::temp_dir());
-        let mut sorter = EdgeSorter::new(n, origins, rules, &scratch).unwrap();
+    fn build(expected: Expected, edges: &[[u64; 2]], rules: EdgeRules) -> (Csr<u32>, Vec<Option<u64>>) {
+        let (n, scratch) = (expected.num_nodes, Scratch::new(std::env::temp_dir()));
+        let mut sorter = EdgeSorter::new(expected, rules, &scratch).unwrap();
         edges.chunks(7).for_each(|piece| sorter.push(piece).unwrap());
         let (mut indptr, mut indices, mut from) = (vec![0], Vec::new(), Vec::new());
         sorter
@@ -226,7 +243,7 @@ mod tests {
         let mut edges: Vec<[u64; 2]> = (0..20_000).map(|i| [mix(i) % 50, mix(i * 7 + 1)]).collect();
         edges.extend((0..n).step_by(3).map(|i| [i, i]));
         edges.extend((0..n).step_by(9).map(|i| [i, i]));
-        let plain = build(n, &edges, false, KEEP).0;
+        let plain = build(Expected::bare(n), &edges, KEEP).0;
         assert_eq!(plain.num_edges(), edges.len());
         for symmetrise in [false, true] {
             for merge_parallel in [false, true] {
@@ -241,7 +258,8 @@ mod tests {
                     }
                     expected = expected.with_self_loops(self_loops);
                     for origins in [false, true] {
-                        assert_eq!(build(n, &edges, origins, rules).0, expected, "{rules:?} {origins}");
+                        let built = build(Expected { num_nodes: n, origins }, &edges, rules).0;
+                        assert_eq!(built, expected, "{rules:?} {origins}");
                     }
                 }
             }
@@ -252,16 +270,17 @@ mod tests {
     fn an_edges_own_features_win_over_its_reverse() {
         let edges = [[0, 1], [1, 0], [0, 1], [2, 1], [2, 2]];
         let rules = EdgeRules { symmetrise: true, ..KEEP };
-        let (g, from) = build(3, &edges, true, rules);
+        let tagged = Expected { num_nodes: 3, origins: true };
+        let (g, from) = build(tagged, &edges, rules);
         assert_eq!((g.row(0), g.row(1), g.row(2)), (&[1][..], &[0, 2][..], &[1, 2][..]));
         assert_eq!(from, [Some(1), Some(0), Some(3), Some(3), Some(4)]);
-        let (_, from) = build(3, &edges, true, EdgeRules { self_loops: SelfLoops::Add, ..rules });
+        let (_, from) = build(tagged, &edges, EdgeRules { self_loops: SelfLoops::Add, ..rules });
         assert_eq!(from, [None, Some(1), Some(0), None, Some(3), Some(3), Some(4)]);
     }
 
     #[test]
     fn more_nodes_than_can_be_packed_are_refused() {
         let scratch = Scratch::new(std::env::temp_dir());
-        assert!(EdgeSorter::new(WIDE_NODES + 1, false, KEEP, &scratch).is_err());
+        assert!(EdgeSorter::new(Expected::bare(WIDE_NODES + 1), KEEP, &scratch).is_err());
     }
 }

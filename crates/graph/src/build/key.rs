@@ -4,6 +4,9 @@ use bytemuck::Pod;
 
 /// Destination, source and (in the wide form) where the edge stood in the input, most significant first.
 pub(crate) trait Key: Pod + Ord + Send + Sync {
+    /// Whether it says where the edge stood.
+    const TAGGED: bool;
+
     fn pack(dst: u64, src: u64, tag: u64) -> Self;
     fn dst(self) -> u64;
     fn src(self) -> u64;
@@ -17,6 +20,8 @@ pub(crate) trait Key: Pod + Ord + Send + Sync {
 
 /// At most 2³² nodes, and nothing to carry.
 impl Key for u64 {
+    const TAGGED: bool = false;
+
     fn pack(dst: u64, src: u64, _: u64) -> Self {
         debug_assert!(dst < 1 << 32 && src < 1 << 32);
         dst << 32 | src
@@ -37,6 +42,8 @@ impl Key for u64 {
 
 /// 40 bits for each node, 48 for the tag.
 impl Key for u128 {
+    const TAGGED: bool = true;
+
     fn pack(dst: u64, src: u64, tag: u64) -> Self {
         debug_assert!(dst < WIDE_NODES && src < WIDE_NODES && tag < 1 << TAG_BITS);
         Self::from(dst) << (TAG_BITS + NODE_BITS) | Self::from(src) << TAG_BITS | Self::from(tag)

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use graphweft_base::{Error, Result};
 
 /// A folder for temporary files. The files have no name: they are gone when the process ends, however it ends.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Sorting more keys than fit in memory.
 //!
-//! Keys gather in a buffer of fixed size. A full buffer is sorted in parallel and appended to one temporary file as a run; at
-//! the end the runs are merged through a heap, each read ahead by its share of the same budget. One file holds all runs, so
-//! that their number is not limited by open files.
+//! Keys gather in a buffer of fixed size. A full buffer is sorted in parallel and appended to one temporary file as a
+//! run; at the end the runs are merged through a heap, each read ahead by its share of the same budget. One file holds
+//! all runs, so that their number is not limited by open files.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,10 +12,10 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use bytemuck::Pod;
+use graphweft_base::Result;
 use rayon::prelude::*;
 
 use super::Scratch;
-use crate::error::Result;
 
 /// Keys handed on at a time.
 const BLOCK: usize = 1 << 16;

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::Write;
 
 use bytemuck::Pod;
+use graphweft_base::Result;
 
 use super::Scratch;
 use crate::buf::{Buf, map_file};
-use crate::error::Result;
 
 /// Bytes held in memory before an array moves to a file.
 const IN_MEMORY: usize = 64 << 20;

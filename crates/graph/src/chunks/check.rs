@@ -1,8 +1,8 @@
 //! Whether stored chunks are still of their dataset.
 //!
-//! A dataset folder may get other features or edges after its chunks were made, of the same shape. Some rows are compared every time
-//! chunks are taken, which finds what was replaced as a whole. All rows are compared where a file of the dataset is newer than the
-//! chunks, which finds everything, once: `about.toml` then gets the time of that file.
+//! A dataset folder may get other features or edges after its chunks were made, of the same shape. Some rows are
+//! compared every time chunks are taken, which finds what was replaced as a whole. All rows are compared where a file
+//! of the dataset is newer than the chunks, which finds everything, once: `about.toml` then gets the time of that file.
 //!
 //! Rows are compared one by one in mapped files, so little memory is used however large the graph is.
 
@@ -10,14 +10,14 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::SystemTime;
 
+use graphweft_base::progress::{Progress, Unit};
+use graphweft_base::{Error, Result};
 use rayon::prelude::*;
 
 use super::Chunks;
 use super::store::{ABOUT, REMEDY};
 use crate::csr::Csr;
 use crate::dataset::Dense;
-use crate::error::{Error, Result};
-use crate::progress::{Progress, Unit};
 
 /// Rows that are compared every time.
 const SOME: usize = 1000;
@@ -27,8 +27,8 @@ const LOT: usize = 1 << 16;
 const SOURCES: [&str; 3] = ["indptr.npy", "indices.npy", "feat.npy"];
 
 impl Chunks {
-    /// Compares these chunks, which lie in `dir`, with the dataset in the folder `data`. `graph` is its graph in original ids, after
-    /// what the recipe does to edges: it must have as many nodes as the chunks.
+    /// Compares these chunks, which lie in `dir`, with the dataset in the folder `data`. `graph` is its graph in
+    /// original ids, after what the recipe does to edges: it must have as many nodes as the chunks.
     ///
     /// # Errors
     /// [`Error::BadInput`] with the first row that was found to differ.
@@ -49,10 +49,10 @@ impl Chunks {
         let some = n.min(SOME);
         comparison.compare((0..some).map(|k| (k as u128 * n as u128 / some as u128) as usize).collect())?;
         let Some(newest) = newer(dir, data) else { return Ok(()) };
-        let task = progress.start("compare chunks", n as u64, Unit::Items);
+        let phase = progress.start("compare chunks", n as u64, Unit::Items);
         for first in (0..n).step_by(LOT) {
             let lot = first..n.min(first + LOT);
-            task.add(lot.len() as u64);
+            phase.add(lot.len() as u64);
             comparison.compare(lot.collect())?;
         }
         touch(dir, newest);
@@ -126,7 +126,8 @@ fn newer(dir: &Path, data: &Path) -> Option<SystemTime> {
     Some(newest).filter(|newest| time(&dir.join(ABOUT)).is_none_or(|made| made < *newest))
 }
 
-/// Remembers that all was compared with files up to `newest`. Where that cannot be written, it is compared again the next time.
+/// Remembers that all was compared with files up to `newest`. Where that cannot be written, it is compared again the
+/// next time.
 fn touch(dir: &Path, newest: SystemTime) {
     // Root may write anywhere, but a folder that is marked read-only is meant to stay as it is.
     if fs::metadata(dir).is_ok_and(|about| about.permissions().readonly()) {
@@ -148,7 +149,7 @@ mod tests {
     use crate::dataset::Dataset;
     use crate::generate::Spec;
     use crate::partition::{Method, Options, Order};
-    use crate::progress::{Silent, Task};
+    use graphweft_base::progress::{Phase, Silent};
 
     const NODES: usize = 1 << 12;
     const WIDTH: usize = 4;
@@ -160,27 +161,44 @@ mod tests {
     struct Counted(Arc<AtomicU64>);
 
     impl Progress for Counted {
-        fn start(&self, _: &str, _: u64, _: Unit) -> Box<dyn Task> {
+        fn start(&self, _: &str, _: u64, _: Unit) -> Box<dyn Phase> {
             Box::new(self.clone())
         }
     }
 
-    impl Task for Counted {
+    impl Phase for Counted {
         fn add(&self, n: u64) {
             self.0.fetch_add(n, Ordering::Relaxed);
         }
     }
 
-    struct Scene {
-        _dir: tempfile::TempDir,
-        data: PathBuf,
-        chunks: PathBuf,
+    /// What became of the edges of the dataset in its chunks.
+    #[derive(Clone, Copy, Debug)]
+    struct Edges {
         symmetrise: bool,
         loops: SelfLoops,
     }
 
-    impl Scene {
-        fn new(symmetrise: bool, loops: SelfLoops) -> Self {
+    const SAME: Edges = Edges { symmetrise: false, loops: SelfLoops::Keep };
+
+    /// When a file was changed.
+    #[derive(Clone, Copy, PartialEq)]
+    enum When {
+        /// As its time says: nobody notices by that.
+        Before,
+        /// After the chunks were made.
+        After,
+    }
+
+    struct Prepared {
+        _dir: tempfile::TempDir,
+        data: PathBuf,
+        chunks: PathBuf,
+        edges: Edges,
+    }
+
+    impl Prepared {
+        fn new(edges: Edges) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let data = dir.path().join("data");
             let spec: Spec = format!("rmat:12:8:f={WIDTH}:c=3").parse().unwrap();
@@ -189,21 +207,22 @@ mod tests {
             let meta = fs::read_to_string(data.join("meta.toml")).unwrap();
             fs::write(data.join("meta.toml"), meta.replace("symmetric = true", "symmetric = false")).unwrap();
             let Options { parts: chunks, balance, seed, .. } = Options::new(Method::Random, 4);
-            let (method, order, self_loops) = (Method::Random, Order::None, loops);
+            let Edges { symmetrise, loops: self_loops } = edges;
+            let (method, order) = (Method::Random, Order::None);
             let recipe = Recipe { method, chunks, balance, order, seed, symmetrise, self_loops };
             let target = folder(&data, method, chunks);
             prepare(&Dataset::open(&data).unwrap(), &recipe, &target, 1 << 20, &Silent).unwrap();
-            Self { _dir: dir, data, chunks: target, symmetrise, loops }
+            Self { _dir: dir, data, chunks: target, edges }
         }
 
-        /// Checks, and gives how many rows were compared with a task, beside those that always are.
+        /// Checks, and gives how many rows were compared and reported, beside those that always are.
         fn check(&self) -> Result<u64> {
             let opened = Dataset::open(&self.data).unwrap();
             let AnyCsr::Narrow(graph) = opened.graph().unwrap() else { panic!("a small graph") };
-            let graph = if self.symmetrise { graph.symmetrise() } else { graph.clone() };
+            let graph = if self.edges.symmetrise { graph.symmetrise() } else { graph.clone() };
             let counted = Counted::default();
             let chunks = Chunks::open(&self.chunks)?.0;
-            chunks.check(&self.chunks, &self.data, &graph.with_self_loops(self.loops), &counted)?;
+            chunks.check(&self.chunks, &self.data, &graph.with_self_loops(self.edges.loops), &counted)?;
             Ok(counted.0.load(Ordering::Relaxed))
         }
 
@@ -211,8 +230,8 @@ mod tests {
             fs::metadata(self.data.join(name)).unwrap().modified().unwrap()
         }
 
-        /// Changes bytes of a file of the dataset, which then is `later` than the chunks or as old as it was.
-        fn change(&self, name: &str, change: impl FnOnce(&mut Vec<u8>), later: bool) {
+        /// Changes bytes of a file of the dataset.
+        fn change(&self, name: &str, change: impl FnOnce(&mut Vec<u8>), when: When) {
             let (path, before) = (self.data.join(name), self.time(name));
             let mut bytes = fs::read(&path).unwrap();
             change(&mut bytes);
@@ -220,7 +239,7 @@ mod tests {
             fs::remove_file(&path).unwrap();
             fs::write(&path, bytes).unwrap();
             let made = fs::metadata(self.chunks.join(ABOUT)).unwrap().modified().unwrap();
-            let time = if later { made + Duration::from_secs(5) } else { before };
+            let time = if when == When::After { made + Duration::from_secs(5) } else { before };
             File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
         }
 
@@ -230,19 +249,19 @@ mod tests {
         }
 
         /// Another number in the features of a node.
-        fn other_feature(&self, node: usize, later: bool) {
-            self.change("feat.npy", |bytes| bytes[HEADER + node * WIDTH * 4 + 1] ^= 1, later);
+        fn other_feature(&self, node: usize, when: When) {
+            self.change("feat.npy", |bytes| bytes[HEADER + node * WIDTH * 4 + 1] ^= 1, when);
         }
 
         /// Another source of the last edge of a node, in order.
-        fn other_edge(&self, node: usize, later: bool) {
+        fn other_edge(&self, node: usize, when: When) {
             let opened = Dataset::open(&self.data).unwrap();
             let AnyCsr::Narrow(graph) = opened.graph().unwrap() else { panic!("a small graph") };
             let last = graph.edges_of(node).end - 1;
             let other = graph.indices()[last] + 1;
             assert!((other as usize) < NODES);
             let to = HEADER + 4 * last..HEADER + 4 * last + 4;
-            self.change("indices.npy", |bytes| bytes[to].copy_from_slice(&other.to_le_bytes()), later);
+            self.change("indices.npy", |bytes| bytes[to].copy_from_slice(&other.to_le_bytes()), when);
         }
 
         fn message(&self) -> String {
@@ -255,67 +274,68 @@ mod tests {
 
     #[test]
     fn what_nobody_changed_is_taken() {
-        for (symmetrise, loops) in
-            [(false, SelfLoops::Keep), (false, SelfLoops::Add), (false, SelfLoops::Remove), (true, SelfLoops::Add)]
-        {
-            assert_eq!(Scene::new(symmetrise, loops).check().unwrap(), 0, "{symmetrise} {loops:?}");
+        let looped = [SelfLoops::Add, SelfLoops::Remove].map(|loops| Edges { loops, ..SAME });
+        let both_ways = Edges { symmetrise: true, loops: SelfLoops::Add };
+        for edges in [SAME, looped[0], looped[1], both_ways] {
+            assert_eq!(Prepared::new(edges).check().unwrap(), 0, "{edges:?}");
         }
     }
 
     #[test]
     fn features_that_were_replaced_are_found_whatever_their_time() {
-        let scene = Scene::new(false, SelfLoops::Keep);
-        scene.change("feat.npy", |bytes| bytes[HEADER..].iter_mut().step_by(4).for_each(|b| *b ^= 1), false);
-        let message = scene.message();
-        let part = scene.chunks.join("feat.npy").display().to_string();
+        let prepared = Prepared::new(SAME);
+        prepared.change("feat.npy", |bytes| bytes[HEADER..].iter_mut().step_by(4).for_each(|b| *b ^= 1), When::Before);
+        let message = prepared.message();
+        let part = prepared.chunks.join("feat.npy").display().to_string();
         assert!(message.contains(&part) && message.contains("row ") && message.contains("features"), "{message}");
-        fs::remove_file(scene.data.join("feat.npy")).unwrap();
-        assert!(scene.message().contains("or none"));
+        fs::remove_file(prepared.data.join("feat.npy")).unwrap();
+        assert!(prepared.message().contains("or none"));
     }
 
     #[test]
     fn edges_that_were_replaced_are_found_whatever_their_time() {
-        for (symmetrise, loops) in [(false, SelfLoops::Keep), (false, SelfLoops::Add), (true, SelfLoops::Keep)] {
-            let scene = Scene::new(symmetrise, loops);
+        let (looped, both_ways) = (Edges { loops: SelfLoops::Add, ..SAME }, Edges { symmetrise: true, ..SAME });
+        for edges in [SAME, looped, both_ways] {
+            let prepared = Prepared::new(edges);
             // Of the rows that are always compared, one with few neighbours: a hub's last is the last node.
-            let rows = Chunks::open(&scene.chunks).unwrap().0;
+            let rows = Chunks::open(&prepared.chunks).unwrap().0;
             let suits = |new: &usize| (3..9).contains(&rows.graph().degree(*new)) && rows.original(*new) < 2000;
             let new = (0..SOME).map(|k| k * NODES / SOME).find(suits).unwrap();
-            scene.other_edge(rows.original(new) as usize, false);
-            let message = scene.message();
-            let part = scene.chunks.join("indices.npy").display().to_string();
+            prepared.other_edge(rows.original(new) as usize, When::Before);
+            let message = prepared.message();
+            let part = prepared.chunks.join("indices.npy").display().to_string();
             assert!(message.contains(&part) && message.contains("edges"), "{message}");
         }
     }
 
     #[test]
     fn of_a_file_that_is_newer_every_row_is_compared_once() {
-        let scene = Scene::new(false, SelfLoops::Keep);
+        let prepared = Prepared::new(SAME);
         for _ in 0..2 {
             // The same again.
-            scene.change("feat.npy", |_| {}, true);
-            assert_eq!([scene.check().unwrap(), scene.check().unwrap()], [NODES as u64, 0]);
+            prepared.change("feat.npy", |_| {}, When::After);
+            assert_eq!([prepared.check().unwrap(), prepared.check().unwrap()], [NODES as u64, 0]);
         }
         // A row that is not among those that are always compared.
-        let node = scene.original(1);
-        scene.other_feature(node, false);
-        assert_eq!(scene.check().unwrap(), 0);
-        scene.change("feat.npy", |_| {}, true);
-        let message = scene.message();
+        let node = prepared.original(1);
+        prepared.other_feature(node, When::Before);
+        assert_eq!(prepared.check().unwrap(), 0);
+        prepared.change("feat.npy", |_| {}, When::After);
+        let message = prepared.message();
         assert!(message.contains(&format!("row 1 has other features than node {node}")), "{message}");
-        assert_eq!(scene.message(), message, "it is not forgotten");
+        assert_eq!(prepared.message(), message, "it is not forgotten");
     }
 
     #[test]
     fn where_nothing_can_be_written_rows_are_compared_again() {
-        let scene = Scene::new(false, SelfLoops::Keep);
-        scene.change("indices.npy", |_| {}, true);
-        let permissions = fs::metadata(&scene.chunks).unwrap().permissions();
+        let prepared = Prepared::new(SAME);
+        prepared.change("indices.npy", |_| {}, When::After);
+        let permissions = fs::metadata(&prepared.chunks).unwrap().permissions();
         let mut fixed = permissions.clone();
         fixed.set_readonly(true);
-        fs::set_permissions(&scene.chunks, fixed).unwrap();
-        let compared = [scene.check(), scene.check()];
-        fs::set_permissions(&scene.chunks, permissions).unwrap();
+        fs::set_permissions(&prepared.chunks, fixed).unwrap();
+        let compared = [prepared.check(), prepared.check()];
+        fs::set_permissions(&prepared.chunks, permissions).unwrap();
         assert_eq!(compared.map(Result::unwrap), [NODES as u64; 2]);
     }
 }

@@ -1,8 +1,8 @@
 //! How much of a node's surroundings a piece has.
 //!
-//! c⁰ = 1 for every node of the piece; cˡ of a node is the mean, over all its in-edges in the whole graph, of cˡ⁻¹ of their
-//! sources, with 0 for edges that are not here and, from l = 1 on, for nodes whose edges are not: the share of walks of l steps
-//! against the edges that never leave what is known. It is 1 exactly where nothing is missing.
+//! c⁰ = 1 for every node of the piece; cˡ of a node is the mean, over all its in-edges in the whole graph, of cˡ⁻¹ of
+//! their sources, with 0 for edges that are not here and, from l = 1 on, for nodes whose edges are not: the share of
+//! walks of l steps against the edges that never leave what is known. It is 1 exactly where nothing is missing.
 
 use rayon::prelude::*;
 

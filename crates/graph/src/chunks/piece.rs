@@ -1,21 +1,23 @@
 //! What is trained on at a time: a chunk, perhaps a second one, and their halo.
 //!
-//! Rows are in the order of new ids, halo and chunks mixed. So renumbering keeps the order of sources inside rows, nothing is
-//! sorted, and the place of a node is the number of marked nodes before it: a bit per node of the graph and a count per 64 bits.
+//! Rows are in the order of new ids, halo and chunks mixed. So renumbering keeps the order of sources inside rows,
+//! nothing is sorted, and the place of a node is the number of marked nodes before it: a bit per node of the graph and
+//! a count per 64 bits.
 
 use std::ops::Range;
 
+use graphweft_base::random::Philox;
+
 use super::Chunks;
 use crate::csr::{Csr, rows};
-use crate::random::Philox;
 
 /// Which nodes of the halo a piece has.
 #[derive(Clone, Copy, Debug)]
 pub enum Halo {
     /// All.
     All,
-    /// This many, each as likely as any other: those whose draws, keyed by their original ids, are least. They stand for the
-    /// others: see [`Piece::scales`].
+    /// This many, each as likely as any other: those whose draws, keyed by their original ids, are least. They stand
+    /// for the others: see [`Piece::scales`].
     Drawn {
         /// How many.
         rows: usize,
@@ -71,16 +73,7 @@ impl Piece {
             let edges = if is_inner(new) { graph.row(new) } else { &[] };
             edges.iter().filter_map(local)
         };
-        let edges = rows::build(
-            nodes.len(),
-            nodes.len(),
-            |row| kept(row).count(),
-            |row, out| {
-                for (slot, j) in out.iter_mut().zip(kept(row)) {
-                    *slot = j;
-                }
-            },
-        );
+        let edges = rows::collect(nodes.len(), nodes.len(), kept);
         let place = |rows: &Range<usize>| {
             let start = nodes.partition_point(|new| (*new as usize) < rows.start);
             start..start + rows.len()
@@ -96,7 +89,8 @@ impl Piece {
         }
     }
 
-    /// Whether a piece of these rows and their whole halo has at most `limit` rows. No more is looked at than it takes to know.
+    /// Whether a piece of these rows and their whole halo has at most `limit` rows. No more is looked at than it takes
+    /// to know.
     pub fn reaches_at_most(chunks: &Chunks, rows: &Range<usize>, limit: usize) -> bool {
         if rows.len() > limit {
             return false;
@@ -118,8 +112,8 @@ impl Piece {
         self.base.contains(&row) || self.other.contains(&row)
     }
 
-    /// For each row, how many nodes it stands for as a source: 1, or more in a halo that was drawn; nothing where all are 1.
-    /// Sums over in-edges with these factors have the sums over all in-edges as their mean over draws.
+    /// For each row, how many nodes it stands for as a source: 1, or more in a halo that was drawn; nothing where all
+    /// are 1. Sums over in-edges with these factors have the sums over all in-edges as their mean over draws.
     pub fn scales(&self) -> Option<Vec<f32>> {
         let scale = (1.0 / self.drawn) as f32;
         (self.drawn < 1.0)
@@ -213,7 +207,7 @@ mod tests {
     use super::*;
     use crate::generate::Spec;
     use crate::partition::{Method, Options, partition};
-    use crate::progress::Silent;
+    use graphweft_base::progress::Silent;
 
     fn graph() -> Csr<u32> {
         "rmat:9:8+loops".parse::<Spec>().unwrap().graph(3, &Silent).unwrap()

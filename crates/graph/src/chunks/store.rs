@@ -1,27 +1,26 @@
 //! Chunks on disk: made with little memory, resumed where it was interrupted, mapped when used.
 //!
-//! Work goes on in `chunks/.<method>-<K>.partial`. Every array is written under another name and gets its own when its bytes are
-//! on the disk, so an array that has its name is complete and is not made again. The folder itself is renamed last.
+//! Work goes on in `chunks/.<method>-<K>.partial`. Every array is written under another name and gets its own when its
+//! bytes are on the disk, so an array that has its name is complete and is not made again. The folder itself is renamed
+//! last.
 //!
-//! Memory: the partition (some 30 bytes per node), and the given budget, for sorting edges and for the rows of features that are
-//! put in order at a time.
+//! Memory: the partition (some 30 bytes per node), and the given budget, for sorting edges and for the rows of features
+//! that are put in order at a time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use graphweft_base::durable::{self, Unfinished};
+use graphweft_base::progress::{Progress, Unit};
+use graphweft_base::{Error, Position, Problem, Result, plain, room};
 use serde::{Deserialize, Serialize};
 
 use super::Chunks;
-use crate::build::{EdgeRules, EdgeSorter, Scratch};
+use crate::build::{EdgeRules, EdgeSorter, Expected, Scratch};
 use crate::csr::{AnyCsr, Csr, Permutation, SelfLoops};
 use crate::dataset::{Dataset, Dense, Features};
-use crate::durable::{self, Unfinished};
-use crate::error::{Error, Result};
 use crate::npy::{Element, NpyFile, NpyWriter};
 use crate::partition::{self, Balance, Method, Options, Order, Partition};
-use crate::plain;
-use crate::progress::{Progress, Unit};
-use crate::room;
 
 pub(super) const ABOUT: &str = "about.toml";
 pub(super) const REMEDY: &str = "remove the folder and create it again with `graphweft partition --chunks`";
@@ -61,8 +60,8 @@ pub fn folder(data: &Path, method: Method, chunks: usize) -> PathBuf {
     data.join("chunks").join(format!("{method}-{chunks}"))
 }
 
-/// Writes the chunks of a dataset to `dir`, usually its [`folder`], with about `memory` bytes; goes on with what an interrupted
-/// call with the same recipe has left there.
+/// Writes the chunks of a dataset to `dir`, usually its [`folder`], with about `memory` bytes; goes on with what an
+/// interrupted call with the same recipe has left there.
 ///
 /// # Errors
 /// [`Error::Request`] if `dir` exists, or the graph cannot be divided so; [`Error::Write`] if the disk refuses.
@@ -139,8 +138,8 @@ fn assign(work: &Path, graph: &Csr<u32>, recipe: &Recipe, progress: &dyn Progres
         return Ok(made);
     }
     let (perm_ids, range_ids) = (read_ids(&perm, "perm")?, read_ids(&ranges, "ranges")?);
-    let permutation = Permutation::from_old_of_new(perm_ids.to_vec())
-        .map_err(|e| Error::bad(&perm, "perm", e.to_string(), REMEDY))?;
+    let permutation =
+        Permutation::from_old_of_new(perm_ids.to_vec()).map_err(|e| Error::bad(&perm, "perm", e, REMEDY))?;
     Partition::new(permutation, range_ids.to_vec()).map_err(|problem| Error::bad(&ranges, "ranges", problem, REMEDY))
 }
 
@@ -161,7 +160,7 @@ fn sort_edges(
     let n = graph.num_dst() as u64;
     let Recipe { symmetrise, self_loops, .. } = *recipe;
     let rules = EdgeRules { symmetrise, merge_parallel: false, self_loops, memory };
-    let mut sorter = EdgeSorter::new(n, false, rules, &Scratch::new(work))?;
+    let mut sorter = EdgeSorter::new(Expected::bare(n), rules, &Scratch::new(work))?;
     let task = progress.start("renumber edges", graph.num_edges() as u64, Unit::Items);
     let mut edges = Vec::with_capacity(EDGES);
     for row in 0..graph.num_dst() {
@@ -248,7 +247,7 @@ impl Chunks {
             return Err(Error::bad(dir.join("ranges.npy"), "ranges", problem, REMEDY));
         }
         // Everything that is used as an index, every time: pieces are cut by these numbers.
-        let graph = Csr::new(indptr, indices, n).map_err(|e| Error::bad(&path, "indptr", e.to_string(), REMEDY))?;
+        let graph = Csr::new(indptr, indices, n).map_err(|e| Error::bad(&path, "indptr", e, REMEDY))?;
         check_permutation(&originals).map_err(|problem| Error::bad(dir.join("perm.npy"), "perm", problem, REMEDY))?;
         let features = Dense::map(&dir.join("feat.npy"), "feat", n)?;
         Ok((Self { ranges: ranges.to_vec(), originals: Some(originals), graph, features }, recipe))
@@ -256,16 +255,20 @@ impl Chunks {
 }
 
 /// Whether every id below their number is there once; a bit each is enough to know.
-fn check_permutation(ids: &[u64]) -> std::result::Result<(), String> {
+fn check_permutation(ids: &[u64]) -> std::result::Result<(), Problem> {
     let mut seen = vec![0u64; ids.len().div_ceil(64)];
     for (at, id) in ids.iter().enumerate() {
         let bit = 1 << (id % 64);
         let word = if *id < ids.len() as u64 { seen.get_mut((id / 64) as usize) } else { None };
-        match word {
-            Some(word) if *word & bit == 0 => *word |= bit,
-            Some(_) => return Err(format!("perm[{at}] = {id} is there twice")),
-            None => return Err(format!("perm[{at}] = {id}: there are only {} nodes", ids.len())),
-        }
+        let problem = match word {
+            Some(word) if *word & bit == 0 => {
+                *word |= bit;
+                continue;
+            }
+            Some(_) => format!("perm[{at}] = {id} is there twice"),
+            None => format!("perm[{at}] = {id}: there are only {} nodes", ids.len()),
+        };
+        return Err(Problem::at(Position::element(at), problem));
     }
     Ok(())
 }
@@ -281,7 +284,7 @@ fn read_ids(path: &Path, field: &str) -> Result<crate::buf::Buf<u64>> {
 mod tests {
     use super::*;
     use crate::generate::Spec;
-    use crate::progress::Silent;
+    use graphweft_base::progress::Silent;
 
     fn dataset(dir: &Path) -> Dataset {
         let spec: Spec = "sbm:600:4:8:f=12".parse().unwrap();
@@ -321,12 +324,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_was_interrupted_goes_on_and_what_was_for_another_recipe_begins_again() {
+    /// A dataset, and where its random chunks are.
+    fn prepared() -> (tempfile::TempDir, Dataset, Recipe, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let data = dataset(dir.path());
         let (recipe, target) = (recipe(Method::Random, SelfLoops::Keep), folder(data.dir(), Method::Random, 4));
         prepare(&data, &recipe, &target, 1 << 20, &Silent).unwrap();
+        (dir, data, recipe, target)
+    }
+
+    #[test]
+    fn interrupted_chunks_go_on_unless_they_were_for_another_recipe() {
+        let (_dir, data, recipe, target) = prepared();
         let whole = Chunks::open(&target).unwrap().0;
         let partial = target.with_file_name(".random-4.partial");
         // Killed while features were written.
@@ -346,10 +355,7 @@ mod tests {
 
     #[test]
     fn damage_is_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let data = dataset(dir.path());
-        let (recipe, target) = (recipe(Method::Random, SelfLoops::Keep), folder(data.dir(), Method::Random, 4));
-        prepare(&data, &recipe, &target, 1 << 20, &Silent).unwrap();
+        let (_dir, .., target) = prepared();
         for (file, at, byte, part) in
             [("perm.npy", 128, 0xffu8, "perm"), ("indices.npy", 131, 0xff, "indices"), ("ranges.npy", 136, 0xff, "cut")]
         {

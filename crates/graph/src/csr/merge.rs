@@ -5,16 +5,8 @@ use super::{Csr, NodeId, rows};
 impl<I: NodeId> Csr<I> {
     /// Keeps one of each set of parallel edges.
     pub fn merge_parallel(&self) -> Self {
-        rows::build(
-            self.num_dst(),
-            self.num_src(),
-            |i| self.row(i).chunk_by(|a, b| a == b).count(),
-            |i, out| {
-                for (slot, same) in out.iter_mut().zip(self.row(i).chunk_by(|a, b| a == b)) {
-                    *slot = same[0];
-                }
-            },
-        )
+        let firsts = |i| self.row(i).chunk_by(|a, b| a == b).map(|same| same[0]);
+        rows::collect(self.num_dst(), self.num_src(), firsts)
     }
 
     /// Entries beyond the first of each set of parallel edges.

@@ -1,5 +1,7 @@
 //! Renumbering nodes.
 
+use graphweft_base::{Position, Problem};
+
 use super::{Csr, NodeId, rows};
 
 /// A renumbering of nodes, kept in both directions.
@@ -24,6 +26,13 @@ pub enum PermutationError {
     OutOfRange { at: usize, id: u64, len: usize },
     #[error("node {id} appears twice, at {first} and {second}")]
     Twice { id: u64, first: u64, second: usize },
+}
+
+impl From<PermutationError> for Problem {
+    fn from(e: PermutationError) -> Self {
+        let (PermutationError::OutOfRange { at, .. } | PermutationError::Twice { second: at, .. }) = e;
+        Self::at(Position::element(at), e.to_string())
+    }
 }
 
 const UNSEEN: u64 = u64::MAX;

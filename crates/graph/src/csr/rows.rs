@@ -47,6 +47,16 @@ pub(super) fn prefix_sum(indptr: &mut [u64]) {
     }
 }
 
+/// Builds a CSR row by row: row i is what `entries(i)` gives, which is asked for twice.
+pub(crate) fn collect<I: NodeId, E: Iterator<Item = I>>(
+    num_dst: usize,
+    num_src: usize,
+    entries: impl Fn(usize) -> E + Sync,
+) -> Csr<I> {
+    let fill = |i: usize, row: &mut [I]| row.iter_mut().zip(entries(i)).for_each(|(slot, id)| *slot = id);
+    build(num_dst, num_src, |i| entries(i).count(), fill)
+}
+
 /// Builds a CSR row by row: `length(i)` entries in row i, written by `fill(i, row)`, both called once per row.
 pub(crate) fn build<I: NodeId>(
     num_dst: usize,

@@ -14,28 +14,20 @@ pub struct Subgraph<I: NodeId> {
 }
 
 impl<I: NodeId> Csr<I> {
-    /// The subgraph induced by `nodes`: these nodes and every edge between two of them. Order and repetition do not matter.
+    /// The subgraph induced by `nodes`: these nodes and every edge between two of them. Order and repetition do not
+    /// matter.
     pub fn induced(&self, nodes: &[I]) -> Subgraph<I> {
         let mut nodes = nodes.to_vec();
         nodes.par_sort_unstable();
         nodes.dedup();
         // Rows and nodes are both ascending, so new ids keep the order of old ones.
         let kept = |i: usize| self.row(nodes[i].index()).iter().filter_map(|j| nodes.binary_search(j).ok()).map(I::new);
-        let graph = rows::build(
-            nodes.len(),
-            nodes.len(),
-            |i| kept(i).count(),
-            |i, out| {
-                for (slot, j) in out.iter_mut().zip(kept(i)) {
-                    *slot = j;
-                }
-            },
-        );
+        let graph = rows::collect(nodes.len(), nodes.len(), kept);
         Subgraph { graph, nodes }
     }
 
-    /// The subgraph induced by everything from which `seeds` can be reached over at most `hops` edges: what `hops` layers of
-    /// message passing look at to compute the seeds.
+    /// The subgraph induced by everything from which `seeds` can be reached over at most `hops` edges: what `hops`
+    /// layers of message passing look at to compute the seeds.
     pub fn k_hop(&self, seeds: &[I], hops: usize) -> Subgraph<I> {
         let mut seen = vec![false; self.num_dst()];
         let mut reached: Vec<I> = Vec::new();

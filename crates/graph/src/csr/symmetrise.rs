@@ -3,22 +3,12 @@
 use super::{Csr, NodeId, rows};
 
 impl<I: NodeId> Csr<I> {
-    /// The undirected simple graph: an edge each way wherever there is one either way, parallel edges merged, self-loops
-    /// kept once.
+    /// The undirected simple graph: an edge each way wherever there is one either way, parallel edges merged,
+    /// self-loops kept once.
     pub fn symmetrise(&self) -> Self {
         assert_eq!(self.num_dst(), self.num_src(), "only a square graph can be made symmetric");
         let back = self.transpose();
-        let union = |i| Union { a: self.row(i), b: back.row(i) };
-        rows::build(
-            self.num_dst(),
-            self.num_src(),
-            |i| union(i).count(),
-            |i, out| {
-                for (slot, id) in out.iter_mut().zip(union(i)) {
-                    *slot = id;
-                }
-            },
-        )
+        rows::collect(self.num_dst(), self.num_src(), |i| Union { a: self.row(i), b: back.row(i) })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Transpose: from "who points at me" to "whom do I point at".
 //!
-//! Each thread owns a range of sources, scans all edges and keeps those of its own range. The scan is sequential and cheap,
-//! the scatter is what costs, and it is shared; rows come out sorted by destination with parallel edges in stored order,
-//! without atomics or sorting. Beyond a few threads the scan would dominate, hence the cap.
+//! Each thread owns a range of sources, scans all edges and keeps those of its own range. The scan is sequential and
+//! cheap, the scatter is what costs, and it is shared; rows come out sorted by destination with parallel edges in
+//! stored order, without atomics or sorting. Beyond a few threads the scan would dominate, hence the cap.
 
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ impl<I: NodeId> Csr<I> {
         self.turn(|_, _, _| {}, |_| Vec::<()>::new()).0
     }
 
-    /// The transpose, and for each of its entries the position of the same edge in `self`: how values that belong to edges
-    /// are found from the other side.
+    /// The transpose, and for each of its entries the position of the same edge in `self`: how values that belong to
+    /// edges are found from the other side.
     pub fn transpose_with_edges(&self) -> (Self, Vec<u64>) {
         self.turn(|out: &mut [u64], at, edge| out[at] = edge as u64, |edges| vec![0u64; edges])
     }

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use graphweft_base::{Error, Result};
 use half::f16;
 
 use super::{Meta, map_offsets};
 use crate::buf::Buf;
-use crate::error::{Error, Result};
 use crate::npy::{Dtype, NpyFile};
 
 /// A dense matrix, row by row.
@@ -106,7 +106,7 @@ impl Features {
         }
         let dense = Dense::map(&dense, "feat", meta.num_nodes)?;
         if let Some(m) = dense.as_ref().filter(|m| m.width() != meta.num_features) {
-            return Err(Meta::wrong_count(dir, "num_features", meta.num_features, ("feat.npy", m.width())));
+            return Err(Meta::wrong_count(dir, "num_features", meta.num_features, "feat.npy", m.width()));
         }
         Ok(dense.map(Self::Dense))
     }
@@ -122,7 +122,7 @@ impl Features {
         if meta.num_features == 0
             && let Some(last) = indices.iter().max()
         {
-            return Err(Meta::wrong_count(dir, "num_features", 0, ("feat_indices.npy", *last as usize + 1)));
+            return Err(Meta::wrong_count(dir, "num_features", 0, "feat_indices.npy", *last as usize + 1));
         }
         if meta.num_features == 0 {
             let problem = "num_features is 0 or missing, but there is feat_indptr.npy";

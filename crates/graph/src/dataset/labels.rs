@@ -1,10 +1,11 @@
-//! Node labels: one class per node, or several labels per node.
+//! Node labels: one class per node, several labels per node, or numbers to predict.
 
 use std::path::Path;
 
-use super::Meta;
+use graphweft_base::{Error, Result};
+
+use super::{Meta, Task};
 use crate::buf::Buf;
-use crate::error::{Error, Result};
 use crate::npy::{Dtype, NpyFile};
 
 /// Node labels.
@@ -16,9 +17,19 @@ pub enum Labels {
     MultiU8(Buf<u8>),
     /// The same as numbers; NaN where a label is not known.
     MultiF32(Buf<f32>),
+    /// A row of numbers per node, one column per target; NaN where a number is not known.
+    Values(Buf<f32>),
 }
 
 impl Labels {
+    /// What they are labels for.
+    pub fn task(&self) -> Task {
+        match self {
+            Self::Single(_) | Self::MultiU8(_) | Self::MultiF32(_) => Task::NodeClassification,
+            Self::Values(_) => Task::NodeRegression,
+        }
+    }
+
     pub(super) fn map(dir: &Path, meta: &Meta) -> Result<Option<Self>> {
         let path = dir.join("label.npy");
         if !path.exists() {
@@ -30,8 +41,15 @@ impl Labels {
             };
         }
         let file = NpyFile::open(&path)?;
+        match meta.task {
+            Task::NodeClassification => Self::classes(dir, &file, meta),
+            Task::NodeRegression => Self::values(dir, &file, meta),
+        }
+    }
+
+    fn classes(dir: &Path, file: &NpyFile, meta: &Meta) -> Result<Option<Self>> {
         let (n, c) = (meta.num_nodes, meta.num_classes);
-        let labels = match (file.shape(), file.dtype()) {
+        Ok(match (file.shape(), file.dtype()) {
             (&[rows], Dtype::I64) if rows == n => file.elements().map(Self::Single),
             (&[_], Dtype::I64) => return Err(file.wrong_shape("label", &format!("[{n}] (num_nodes)"))),
             (&[_], _) => return Err(file.wrong_dtype("label", "int64")),
@@ -41,10 +59,23 @@ impl Labels {
                 _ => return Err(file.wrong_dtype("label", "uint8 or float32")),
             },
             (&[rows, cols], _) if rows == n => {
-                return Err(Meta::wrong_count(dir, "num_classes", c, ("label.npy", cols)));
+                return Err(Meta::wrong_count(dir, "num_classes", c, "label.npy", cols));
             }
             _ => return Err(file.wrong_shape("label", &format!("[{n}] or [{n}, {c}] (num_nodes, num_classes)"))),
+        })
+    }
+
+    fn values(dir: &Path, file: &NpyFile, meta: &Meta) -> Result<Option<Self>> {
+        let (n, c) = (meta.num_nodes, meta.num_classes);
+        let columns = match *file.shape() {
+            [rows] if rows == n => 1,
+            [rows, columns] if rows == n && columns > 0 => columns,
+            _ => return Err(file.wrong_shape("label", &format!("[{n}] or [{n}, {c}] (num_nodes, num_classes)"))),
         };
-        Ok(labels)
+        if columns != c {
+            return Err(Meta::wrong_count(dir, "num_classes", c, "label.npy", columns));
+        }
+        let values = file.elements().map(Self::Values);
+        values.ok_or_else(|| file.wrong_dtype("label", "float32")).map(Some)
     }
 }

@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
+use graphweft_base::{Error, Position, Problem, Result, plain};
 use serde::{Deserialize, Serialize};
-
-use crate::error::{Error, Result};
-use crate::plain;
 
 /// More classes, or labels per node, than any dataset has.
 const MOST_CLASSES: usize = 1 << 24;
@@ -17,6 +15,8 @@ pub enum Task {
     /// Predict the class, or the classes, of nodes.
     #[default]
     NodeClassification,
+    /// Predict a number, or several, of nodes.
+    NodeRegression,
 }
 
 /// The contents of `meta.toml`.
@@ -32,7 +32,7 @@ pub struct Meta {
     /// Columns of the feature matrix. Needed for sparse features, whose arrays do not tell.
     #[serde(default)]
     pub num_features: usize,
-    /// Classes, or labels per node; 0 where there are no labels.
+    /// Classes, or labels or numbers to predict per node; 0 where there are no labels.
     pub num_classes: usize,
     /// Each edge stands beside its reverse.
     pub symmetric: bool,
@@ -45,12 +45,14 @@ impl Meta {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let text = plain::open(path).and_then(plain::text).map_err(|e| Error::unreadable(path, "file", &e))?;
         let meta: Self = toml::from_str(&text).map_err(|e| {
-            let line = e.span().map_or(String::new(), |s| {
-                let line = text.get(..s.start).map_or(1, |before| before.matches('\n').count() + 1);
-                format!("line {line}: ")
-            });
+            let line = |at: usize| text.get(..at).map_or(1, |before| before.matches('\n').count() + 1) as u64;
+            let message = e.message().trim_end();
+            let problem = match e.span().map(|span| line(span.start)) {
+                Some(line) => Problem::at(Position::Line(line), format!("line {line}: {message}")),
+                None => message.into(),
+            };
             let remedy = "it needs name, num_nodes, num_edges, num_features, num_classes, symmetric and task";
-            Error::bad(path, "meta", format!("{line}{}", e.message().trim_end()), remedy)
+            Error::bad(path, "meta", problem, remedy)
         })?;
         // Later code adds one and multiplies by element sizes; no real graph comes near.
         for (field, count) in
@@ -69,7 +71,7 @@ impl Meta {
     }
 
     /// An error about a count of columns that `file` has otherwise; one that is missing counts as 0.
-    pub(super) fn wrong_count(dir: &Path, field: &str, count: usize, (file, columns): (&str, usize)) -> Error {
+    pub(super) fn wrong_count(dir: &Path, field: &str, count: usize, file: &str, columns: usize) -> Error {
         let said = if count == 0 { "0 or missing".to_string() } else { count.to_string() };
         let problem = format!("{field} is {said}, but {file} has {columns} columns");
         let remedy = format!("set {field} = {columns} in meta.toml, or correct {file}");

@@ -1,27 +1,26 @@
 //! The memory of a validation: which files, of which size, times and place on the disk, were found good.
 //!
-//! It spares what takes long and nobody's safety rests on: that numbers are finite and that edges have their reverse. That ids and
-//! offsets are in range is looked at every time, before they are used: a stamp can be wrong, or forged. See [`super::Dataset`].
+//! It spares what takes long and nobody's safety rests on: that numbers are finite and that edges have their reverse.
+//! That ids and offsets are in range is looked at every time, before they are used: a stamp can be wrong, or forged.
+//! See [`super::Dataset`].
 //!
 //! The stamp lies in the folder as `.validated`. Where the folder cannot be written (shared data), it lies in
-//! `$GRAPHWEFT_CACHE`, or the user's cache directory, under a name made from the folder's path; where that fails too, the folder
-//! is simply validated again.
+//! `$GRAPHWEFT_CACHE`, or the user's cache directory, under a name made from the folder's path; where that fails too,
+//! the folder is simply validated again.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::cache::cache_folder;
-use crate::durable;
-use crate::error::{Error, Result};
+use graphweft_base::{Error, Result, cache_folder, durable};
 
 /// Changes when validation begins to check more.
 const VERSION: &str = "graphweft-validated 2";
 const NAME: &str = ".validated";
 
-/// The files of a dataset as text: their sizes, when they and their inodes last changed, and which inodes of which devices they are.
-/// Whoever writes into a file can set its time back, but not that of its inode.
+/// The files of a dataset as text: their sizes, when they and their inodes last changed, and which inodes of which
+/// devices they are. Whoever writes into a file can set its time back, but not that of its inode.
 pub(crate) struct Files(String);
 
 impl Files {

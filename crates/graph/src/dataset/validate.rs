@@ -1,13 +1,13 @@
-//! The checks that look at every element. Those that others' indexing rests on ([`nodes`], [`edges`]) are made every time, whatever
-//! a stamp says; all of them once per folder.
+//! The checks that look at every element. Those that others' indexing rests on ([`nodes`], [`edges`]) are made every
+//! time, whatever a stamp says; all of them once per folder.
 
 use std::path::PathBuf;
 
+use graphweft_base::{Error, Position, Problem, Result};
 use rayon::prelude::*;
 
 use super::{Dataset, Dense, Features, Labels, SparseFeatures, Split};
 use crate::csr::{Csr, CsrError};
-use crate::error::{Error, Result};
 use crate::with_csr;
 
 const REMEDY: &str = "correct the array and save it again, or create the folder again with `graphweft import`";
@@ -48,7 +48,7 @@ pub(super) fn nodes(data: &Dataset) -> Result<()> {
 pub(super) fn edges(data: &Dataset) -> Result<()> {
     with_csr!(&data.graph, g => g.check()).map_err(|e| {
         let array = csr_file(&e);
-        Error::bad(data.dir.join(format!("{array}.npy")), array, e.to_string(), REMEDY)
+        Error::bad(data.dir.join(format!("{array}.npy")), array, e, REMEDY)
     })
 }
 
@@ -68,7 +68,8 @@ fn finite(path: PathBuf, field: &str, m: &Dense) -> Result<()> {
     };
     bad.map_or(Ok(()), |at| {
         let (row, column) = (at / m.width(), at % m.width());
-        Err(Error::bad(path, field, format!("{field}[{row}, {column}] is not a finite number"), REMEDY))
+        let problem = format!("{field}[{row}, {column}] is not a finite number");
+        Err(Error::bad(path, field, Problem::at(Position::in_matrix(at, m.width()), problem), REMEDY))
     })
 }
 
@@ -76,6 +77,7 @@ fn sparse(data: &Dataset, m: &SparseFeatures) -> Result<()> {
     Csr::new(m.indptr.clone(), m.indices.clone(), m.width)
         .map_err(|e| {
             let array = format!("feat_{}", csr_file(&e));
+            let position = e.position();
             let (problem, remedy) = match e {
                 CsrError::OutOfRange { edge, row, source_id, num_src } => (
                     format!("feat_indices[{edge}] = {source_id} in row {row}: num_features in meta.toml is {num_src}"),
@@ -83,6 +85,7 @@ fn sparse(data: &Dataset, m: &SparseFeatures) -> Result<()> {
                 ),
                 e => (format!("feat_{e}"), REMEDY.into()),
             };
+            let problem = position.map_or_else(|| problem.as_str().into(), |at| Problem::at(at, &problem));
             Error::bad(data.dir.join(format!("{array}.npy")), array, problem, remedy)
         })
         .map(drop)
@@ -91,7 +94,7 @@ fn sparse(data: &Dataset, m: &SparseFeatures) -> Result<()> {
 fn sparse_finite(data: &Dataset, m: &SparseFeatures) -> Result<()> {
     let bad = m.data.as_ref().and_then(|d| d.par_iter().position_first(|x| !x.is_finite()));
     bad.map_or(Ok(()), |at| {
-        let problem = format!("feat_data[{at}] is not a finite number");
+        let problem = Problem::at(Position::element(at), format!("feat_data[{at}] is not a finite number"));
         Err(Error::bad(data.dir.join("feat_data.npy"), "feat_data", problem, REMEDY))
     })
 }
@@ -100,15 +103,23 @@ fn labels(data: &Dataset, labels: &Labels) -> Result<()> {
     let classes = data.meta.num_classes;
     let problem = match labels {
         Labels::Single(y) => y.par_iter().position_first(|&c| c < -1 || c >= classes as i64).map(|at| {
-            format!("label[{at}] = {}: expected −1 (none) to {} (num_classes − 1)", y[at], classes as i64 - 1)
+            let text =
+                format!("label[{at}] = {}: expected −1 (none) to {} (num_classes − 1)", y[at], classes as i64 - 1);
+            Problem::at(Position::element(at), text)
         }),
-        Labels::MultiU8(y) => y
-            .par_iter()
-            .position_first(|&x| x > 1)
-            .map(|at| format!("label[{}, {}] = {}: expected 0 or 1", at / classes, at % classes, y[at])),
+        Labels::MultiU8(y) => y.par_iter().position_first(|&x| x > 1).map(|at| {
+            let text = format!("label[{}, {}] = {}: expected 0 or 1", at / classes, at % classes, y[at]);
+            Problem::at(Position::in_matrix(at, classes), text)
+        }),
         Labels::MultiF32(y) => y.par_iter().position_first(|&x| x != 0.0 && x != 1.0 && !x.is_nan()).map(|at| {
             let (row, column) = (at / classes, at % classes);
-            format!("label[{row}, {column}] = {}: expected 0 or 1, or NaN where it is not known", y[at])
+            let text = format!("label[{row}, {column}] = {}: expected 0 or 1, or NaN where it is not known", y[at]);
+            Problem::at(Position::in_matrix(at, classes), text)
+        }),
+        Labels::Values(y) => y.par_iter().position_first(|x| x.is_infinite()).map(|at| {
+            let (row, column) = (at / classes, at % classes);
+            let text = format!("label[{row}, {column}] = {}: expected a finite number, or NaN for unknown", y[at]);
+            Problem::at(Position::in_matrix(at, classes), text)
         }),
     };
     let remedy = || match labels {

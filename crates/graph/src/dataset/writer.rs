@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use graphweft_base::durable::{self, Unfinished};
+use graphweft_base::{Error, Result};
+
 use super::{Features, Labels, Meta, Split, stamp};
 use crate::csr::{AnyCsr, Csr, NodeId};
-use crate::durable::{self, Unfinished};
-use crate::error::{Error, Result};
 use crate::npy::{Element, NpyWriter, write_npy};
 use crate::with_csr;
 
@@ -82,7 +83,7 @@ impl DatasetWriter {
         match labels {
             Labels::Single(y) => write_npy(path, &[], y),
             Labels::MultiU8(y) => write_npy(path, &[classes], y),
-            Labels::MultiF32(y) => write_npy(path, &[classes], y),
+            Labels::MultiF32(y) | Labels::Values(y) => write_npy(path, &[classes], y),
         }
     }
 
@@ -93,8 +94,8 @@ impl DatasetWriter {
         split.parts().into_iter().try_for_each(|(part, ids)| write_npy(dir.join(format!("{part}.npy")), &[], ids))
     }
 
-    /// Writes an array of rows of shape `row` (`&[]` for a plain vector) that are made on the fly: `fill(i, row)` writes row
-    /// i, in parallel, so that the array never needs to be in memory.
+    /// Writes an array of rows of shape `row` (`&[]` for a plain vector) that are made on the fly: `fill(i, row)`
+    /// writes row i, in parallel, so that the array never needs to be in memory.
     pub fn rows<T: Element>(
         &self,
         name: &str,

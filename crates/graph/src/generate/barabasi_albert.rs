@@ -1,22 +1,23 @@
 //! Barabási–Albert: nodes arrive one by one and join M earlier ones, each chosen in proportion to its degree.
 //!
-//! The usual program keeps a list of all edge ends so far and picks one at random, which chooses nodes by degree, one after
-//! another. Here the list is never written down (Sanders and Schulz, "Scalable generation of scale-free graphs", IPL 2016).
-//! Ends 2k and 2k + 1 of edge k are the arriving node, which is known from k, and a copy of an earlier end, whose position
-//! is a hash of k. So any edge can be found by itself: hash, and while the position is that of a copy, hash again. Half of
-//! the positions are those of arriving nodes, so that takes two hashes on average.
+//! The usual program keeps a list of all edge ends so far and picks one at random, which chooses nodes by degree, one
+//! after another. Here the list is never written down (Sanders and Schulz, "Scalable generation of scale-free graphs",
+//! IPL 2016). Ends 2k and 2k + 1 of edge k are the arriving node, which is known from k, and a copy of an earlier end,
+//! whose position is a hash of k. So any edge can be found by itself: hash, and while the position is that of a copy,
+//! hash again. Half of the positions are those of arriving nodes, so that takes two hashes on average.
 //!
-//! A node chooses among the edges of nodes before it, so it never joins itself; where it joins the same node twice the edges
-//! are merged. Ids are in order of arrival: the oldest, best connected nodes come first.
+//! A node chooses among the edges of nodes before it, so it never joins itself; where it joins the same node twice the
+//! edges are merged. Ids are in order of arrival: the oldest, best connected nodes come first.
 
 use std::fmt;
 use std::ops::Range;
 
+use graphweft_base::Result;
+use graphweft_base::random::Philox;
+
 use super::counting::Draws;
 use super::fields::Fields;
 use super::{MOST_DEGREE, MOST_NODES, Stream};
-use crate::error::Result;
-use crate::random::Philox;
 
 /// `ba:N:M`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,15 +1,17 @@
 //! A labelled stochastic block model with features: a node classification task made to order.
 //!
-//! Nodes belong to classes of equal size, in random order. Draw k starts at node k mod N and ends at a random node of the
-//! same class with probability h, of another class otherwise. A node's features are its class's mean plus noise.
+//! Nodes belong to classes of equal size, in random order. Draw k starts at node k mod N and ends at a random node of
+//! the same class with probability h, of another class otherwise. A node's features are its class's mean plus noise.
 //!
-//! The defaults are chosen so that features alone are not enough: noise hides the class of a single node, but not that of
-//! its neighbourhood, since averaging over neighbours removes more noise than signal. `snr` is the length of a class mean in
-//! standard deviations of the noise along one direction, so difficulty does not change with the width.
+//! The defaults are chosen so that features alone are not enough: noise hides the class of a single node, but not that
+//! of its neighbourhood, since averaging over neighbours removes more noise than signal. `snr` is the length of a class
+//! mean in standard deviations of the noise along one direction, so difficulty does not change with the width.
 
 use std::fmt;
 use std::ops::Range;
 
+use graphweft_base::Result;
+use graphweft_base::random::{Bijection, Philox, join, scale};
 use rayon::prelude::*;
 
 use super::counting::Draws;
@@ -17,8 +19,6 @@ use super::fields::Fields;
 use super::{MOST_DEGREE, MOST_NODES, Stream};
 use crate::buf::Buf;
 use crate::dataset::{DatasetWriter, Dense, Split};
-use crate::error::Result;
-use crate::random::{Bijection, Philox, join, scale};
 
 const HOMOPHILY: f64 = 0.7;
 const WIDTH: u64 = 64;

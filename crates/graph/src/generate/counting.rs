@@ -1,22 +1,22 @@
 //! A symmetric CSR from draws that can be repeated, without ever holding a list of edges.
 //!
-//! Counter-based randomness makes the draws replayable, so they are made twice: once to count the entries of each row, once
-//! to put them in place. Then rows are sorted, repeated entries dropped and the gaps closed, all in place. Besides the CSR
-//! only a fixed buffer is needed.
+//! Counter-based randomness makes the draws replayable, so they are made twice: once to count the entries of each row,
+//! once to put them in place. Then rows are sorted, repeated entries dropped and the gaps closed, all in place. Besides
+//! the CSR only a fixed buffer is needed.
 //!
-//! Entries arrive in random order, and incrementing a random counter per entry would miss the cache and the TLB each time (and,
-//! with threads, need an atomic operation that waits for the miss). So work goes in rounds of two steps: threads make pieces
-//! of the draws and sort each piece into buckets by destination; then each bucket, a contiguous range of rows, is taken by
-//! one thread, which reads its share of all pieces in sequence and touches only its own rows. No atomics, no locks, and the
-//! result does not depend on the threads, because rows are sorted at the end.
+//! Entries arrive in random order, and incrementing a random counter per entry would miss the cache and the TLB each
+//! time (and, with threads, need an atomic operation that waits for the miss). So work goes in rounds of two steps:
+//! threads make pieces of the draws and sort each piece into buckets by destination; then each bucket, a contiguous
+//! range of rows, is taken by one thread, which reads its share of all pieces in sequence and touches only its own
+//! rows. No atomics, no locks, and the result does not depend on the threads, because rows are sorted at the end.
 
 use std::ops::Range;
 
+use graphweft_base::progress::{Phase, Progress, Unit};
+use graphweft_base::{Error, Result};
 use rayon::prelude::*;
 
-use crate::csr::{Csr, rows};
-use crate::error::{Error, Result};
-use crate::progress::{Progress, Task, Unit};
+use crate::csr::{Csr, SelfLoops, rows};
 
 /// Undirected edges that can be listed again and again, any part at any time.
 pub(super) trait Draws: Sync {
@@ -26,7 +26,8 @@ pub(super) trait Draws: Sync {
     /// The number of draws. Not every draw must give an edge.
     fn len(&self) -> u64;
 
-    /// Gives the edges of some draws to `edge`, the ends of each in any order. `draws` starts at a multiple of [`PIECE`].
+    /// Gives the edges of some draws to `edge`, the ends of each in any order. `draws` starts at a multiple of
+    /// [`PIECE`].
     fn list(&self, draws: Range<u64>, edge: impl FnMut(u32, u32));
 }
 
@@ -38,22 +39,22 @@ const PIECES: u64 = 256;
 const BUCKETS: u32 = 64;
 
 /// Bytes that [`symmetric_csr`] needs at its peak.
-pub(super) fn peak_bytes(nodes: u64, draws: u64, loops: bool) -> u128 {
-    let entries = 2 * u128::from(draws) + if loops { u128::from(nodes) } else { 0 };
+pub(super) fn peak_bytes(nodes: u64, draws: u64, loops: SelfLoops) -> u128 {
+    let entries = 2 * u128::from(draws) + if loops == SelfLoops::Add { u128::from(nodes) } else { 0 };
     // Per draw in a round: the edge as drawn, and an entry for each of its ends.
     let buffers = u128::from(PIECES.min(draws.div_ceil(PIECE)) * PIECE * 3 * size_of::<Entry>() as u64);
     8 * (u128::from(nodes) + 1) + 4 * entries + buffers
 }
 
-/// The simple graph of the draws: each edge both ways and once, edges from a node to itself dropped; with `loops`, one such
-/// edge on every node.
-pub(super) fn symmetric_csr(draws: &impl Draws, loops: bool, progress: &dyn Progress) -> Result<Csr<u32>> {
+/// The simple graph of the draws: each edge both ways and once, edges from a node to itself dropped; one such edge on
+/// every node if `loops` are to be added.
+pub(super) fn symmetric_csr(draws: &impl Draws, loops: SelfLoops, progress: &dyn Progress) -> Result<Csr<u32>> {
     let n = usize::try_from(draws.num_nodes()).map_err(|_| too_large(draws))?;
     let mut rounds = Rounds::new(draws, n);
 
     // While counting, indptr[i + 1] is the length of row i; while placing, where its next entry goes; then, its end.
     let mut indptr = zeroed::<u64>(n + 1).ok_or_else(|| too_large(draws))?;
-    if loops {
+    if loops == SelfLoops::Add {
         indptr[1..].par_iter_mut().for_each(|length| *length = 1);
     }
     let mut counts: Vec<&mut [u64]> = indptr[1..].chunks_mut(rounds.width()).collect();
@@ -66,7 +67,7 @@ pub(super) fn symmetric_csr(draws: &impl Draws, loops: bool, progress: &dyn Prog
     let total = starts_from_lengths(&mut indptr[1..]);
     let mut indices = usize::try_from(total).ok().and_then(zeroed::<u32>).ok_or_else(|| too_large(draws))?;
     let mut buckets = Bucket::split(&mut indptr[1..], &mut indices, rounds.width(), total);
-    if loops {
+    if loops == SelfLoops::Add {
         buckets.par_iter_mut().for_each(Bucket::add_loops);
     }
     rounds.run("placing edges", progress, &mut buckets, |bucket, first, entries| {
@@ -76,16 +77,16 @@ pub(super) fn symmetric_csr(draws: &impl Draws, loops: bool, progress: &dyn Prog
     });
     drop(rounds);
 
-    let task = progress.start("sorting rows", n as u64, Unit::Items);
-    sort_and_merge(&mut indptr, &mut indices, task.as_ref());
+    let phase = progress.start("sorting rows", n as u64, Unit::Items);
+    sort_and_merge(&mut indptr, &mut indices, phase.as_ref());
     Ok(Csr::from_valid(indptr, indices, n))
 }
 
 fn too_large(draws: &impl Draws) -> Error {
     Error::Memory {
         what: format!("a graph of {} nodes from {} draws", draws.num_nodes(), draws.len()),
-        needed: u64::try_from(peak_bytes(draws.num_nodes(), draws.len(), true)).unwrap_or(u64::MAX),
-        available: crate::room::memory().unwrap_or(0),
+        needed: u64::try_from(peak_bytes(draws.num_nodes(), draws.len(), SelfLoops::Add)).unwrap_or(u64::MAX),
+        available: graphweft_base::room::memory().unwrap_or(0),
         remedy: "ask for fewer nodes or a smaller degree".into(),
     }
 }
@@ -183,7 +184,7 @@ impl<'a, D: Draws> Rounds<'a, D> {
     ) {
         let (draws, shift, buckets, width) = (self.draws, self.shift, self.buckets, self.width());
         let all = draws.len();
-        let task = progress.start(phase, all, Unit::Items);
+        let phase = progress.start(phase, all, Unit::Items);
         let mut done = 0;
         while done < all {
             let round = (PIECES * PIECE).min(all - done);
@@ -197,7 +198,7 @@ impl<'a, D: Draws> Rounds<'a, D> {
                 pieces.iter().for_each(|piece| apply(target, b * width, piece.bucket(b)));
             });
             done += round;
-            task.add(round);
+            phase.add(round);
         }
     }
 }
@@ -241,7 +242,7 @@ impl<'a> Bucket<'a> {
 }
 
 /// Sorts each row, drops repeated entries and closes the gaps.
-fn sort_and_merge(indptr: &mut [u64], indices: &mut Vec<u32>, task: &dyn Task) {
+fn sort_and_merge(indptr: &mut [u64], indices: &mut Vec<u32>, phase: &dyn Phase) {
     let ranges = rows::balanced(indptr, rows::pieces());
     let bases: Vec<u64> = ranges.iter().map(|r| indptr[r.start]).collect();
     let parts = rows::split(indices, indptr, &ranges);
@@ -276,7 +277,7 @@ fn sort_and_merge(indptr: &mut [u64], indices: &mut Vec<u32>, task: &dyn Task) {
                 start = stop;
                 *end = kept as u64;
             }
-            task.add(ends.len() as u64);
+            phase.add(ends.len() as u64);
             kept
         })
         .collect();

@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use graphweft_base::{Error, Result};
+
 use super::GRAMMAR;
-use crate::error::{Error, Result};
 
 /// The fields of a spec after its name, from left to right.
 pub(super) struct Fields<'a> {

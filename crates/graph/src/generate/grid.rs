@@ -1,12 +1,14 @@
-//! A grid: each node is joined to the nodes left, right, above and below. Regular, planar, without hubs: the other extreme.
+//! A grid: each node is joined to the nodes left, right, above and below. Regular, planar, without hubs: the other
+//! extreme.
 
 use std::fmt;
 use std::ops::Range;
 
+use graphweft_base::Result;
+
 use super::MOST_NODES;
 use super::counting::Draws;
 use super::fields::Fields;
-use crate::error::Result;
 
 /// `grid:R:C`. Node r·C + c stands in row r and column c.
 #[derive(Clone, Debug, PartialEq, Eq)]

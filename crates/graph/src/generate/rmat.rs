@@ -1,19 +1,22 @@
-//! R-MAT: a graph with hubs and communities, by recursive choice of quadrants (Chakrabarti, Zhan and Faloutsos, SDM 2004).
+//! R-MAT: a graph with hubs and communities, by recursive choice of quadrants (Chakrabarti, Zhan and Faloutsos, SDM
+//! 2004).
 //!
-//! A draw starts with the whole adjacency matrix and chooses one of its quadrants with probabilities (a, b, c, d), then a
-//! quadrant of that, and so on for as many levels as ids have bits. Hubs would all have low ids, so ids are permuted.
+//! A draw starts with the whole adjacency matrix and chooses one of its quadrants with probabilities (a, b, c, d), then
+//! a quadrant of that, and so on for as many levels as ids have bits. Hubs would all have low ids, so ids are permuted.
 
 use std::fmt;
 use std::ops::Range;
+
+use graphweft_base::Result;
+use graphweft_base::random::{Bijection, Philox};
 
 use super::block_model::BlockModel;
 use super::counting::{Draws, PIECE};
 use super::fields::Fields;
 use super::{MOST_DEGREE, MOST_NODES, Stream};
-use crate::error::Result;
-use crate::random::{Bijection, Philox};
 
-/// Probabilities of the quadrants: (source, destination) in the (low, low), (low, high), (high, low), (high, high) halves.
+/// Probabilities of the quadrants: (source, destination) in the (low, low), (low, high), (high, low), (high, high)
+/// halves.
 const QUADRANTS: [f64; 4] = [0.57, 0.19, 0.19, 0.05];
 /// Levels that one table look-up decides.
 const LEVELS: u32 = 4;
@@ -123,8 +126,8 @@ const OUTCOMES: usize = 1 << (2 * LEVELS);
 
 /// Walker's alias method: any distribution over 256 outcomes with one word and one look-up.
 ///
-/// A word's low 8 bits choose a slot evenly; its high 24 bits decide between the slot's own outcome and one other, the alias.
-/// A slot is the 24-bit threshold and the 8-bit alias.
+/// A word's low 8 bits choose a slot evenly; its high 24 bits decide between the slot's own outcome and one other, the
+/// alias. A slot is the 24-bit threshold and the 8-bit alias.
 struct AliasTable([u32; OUTCOMES]);
 
 impl AliasTable {

@@ -1,8 +1,10 @@
 use std::collections::BTreeSet;
 
+use graphweft_base::progress::Silent;
+
 use super::*;
+use crate::csr::SelfLoops;
 use crate::dataset::{Dataset, Dense, Features};
-use crate::progress::Silent;
 
 fn spec(text: &str) -> Spec {
     text.parse().unwrap()
@@ -36,7 +38,7 @@ fn by_a_set_of_edges(spec: &Spec, seed: u64) -> Csr<u32> {
         });
         draws.num_nodes()
     });
-    if spec.loops {
+    if spec.loops == SelfLoops::Add {
         edges.extend((0..n as u32).map(|i| (i, i)));
     }
     let mut indptr = vec![0u64; n as usize + 1];

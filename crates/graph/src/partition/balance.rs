@@ -14,8 +14,8 @@ pub enum Balance {
     Nodes,
     /// Edges into the part's nodes: equal work in graph operations.
     Edges,
-    /// Both as nearly as may be: hubs make parts of equally many nodes differ twofold in edges. METIS holds each of the two;
-    /// elsewhere a node weighs its edges and the mean of all nodes' edges.
+    /// Both as nearly as may be: hubs make parts of equally many nodes differ twofold in edges. METIS holds each of the
+    /// two; elsewhere a node weighs its edges and the mean of all nodes' edges.
     Both,
 }
 
@@ -61,9 +61,9 @@ pub(super) fn loads<I: NodeId>(graph: &Csr<I>, part_of: &[PartId], parts: usize,
 
 /// Moves nodes out of parts above the [`limit`], those first whose move cuts the fewest edges per weight.
 ///
-/// A node goes where it ends within the limit, or at least below where it came from. The sum of squared loads falls with
-/// every move, so this ends; and when no move is left, a part is above the limit only if each of its nodes is heavier than
-/// the room anywhere else: only graphs with nodes nearly as heavy as a part come to that.
+/// A node goes where it ends within the limit, or at least below where it came from. The sum of squared loads falls
+/// with every move, so this ends; and when no move is left, a part is above the limit only if each of its nodes is
+/// heavier than the room anywhere else: only graphs with nodes nearly as heavy as a part come to that.
 pub(super) fn rebalance<I: NodeId>(graph: &Csr<I>, part_of: &mut [PartId], parts: usize, balance: Balance) {
     let limit = limit(balance.total(graph), parts);
     let mut loads = loads(graph, part_of, parts, balance);
@@ -120,8 +120,8 @@ fn destination<I: NodeId>(
     parts.min_by_key(|&p| (std::cmp::Reverse(affinity[p]), loads[p], p))
 }
 
-/// Cuts a sequence of weights into `parts` runs so that the heaviest run is as light as possible. `prefix(k)` is the weight of
-/// the first k of `len` items, of which there are at least as many as parts. Returns `parts + 1` positions.
+/// Cuts a sequence of weights into `parts` runs so that the heaviest run is as light as possible. `prefix(k)` is the
+/// weight of the first k of `len` items, of which there are at least as many as parts. Returns `parts + 1` positions.
 pub(super) fn cut_runs(len: usize, parts: usize, prefix: impl Fn(usize) -> u64) -> Vec<u64> {
     let total = prefix(len);
     // The first of 0..=most for which `yes` holds; it holds for `most` and, once it does, for all that follow.
@@ -151,8 +151,8 @@ pub(super) fn cut_runs(len: usize, parts: usize, prefix: impl Fn(usize) -> u64) 
         let stop = prefix(earliest[p + 1]);
         earliest[p] = first(earliest[p + 1], &|k| stop - prefix(k) <= best);
     }
-    // Any cuts within the best bound would do; those nearest to even shares keep all parts alike, not only the heaviest.
-    // Every part gets an item, even where nodes without edges weigh nothing.
+    // Any cuts within the best bound would do; those nearest to even shares keep all parts alike, not only the
+    // heaviest. Every part gets an item, even where nodes without edges weigh nothing.
     let mut cuts = vec![0u64; parts + 1];
     for p in 1..parts {
         let start = cuts[p - 1] as usize;

@@ -1,14 +1,15 @@
 //! Which cut edges are served by rows that are pulled and which by rows that are pushed.
 //!
-//! A cut edge j → i between a rank and a peer is served if the peer's row j is *pulled* here, which serves all edges from j, or
-//! if row i is *pushed* there, which serves all of i's edges from that peer. With a weight for each, serving all cut edges of a
-//! pair of ranks with the least weight is a minimum-weight vertex cover of a bipartite graph. By König's theorem that is a
-//! minimum cut: arcs of capacity `pull` from a source to every j, unlimited arcs from j to i along the edges, arcs of capacity
-//! `push` from every i to a sink. Whatever the cut separates from its end is in the cover.
+//! A cut edge j → i between a rank and a peer is served if the peer's row j is *pulled* here, which serves all edges
+//! from j, or if row i is *pushed* there, which serves all of i's edges from that peer. With a weight for each, serving
+//! all cut edges of a pair of ranks with the least weight is a minimum-weight vertex cover of a bipartite graph. By
+//! König's theorem that is a minimum cut: arcs of capacity `pull` from a source to every j, unlimited arcs from j to i
+//! along the edges, arcs of capacity `push` from every i to a sink. Whatever the cut separates from its end is in the
+//! cover.
 //!
-//! The maximum flow is Dinic's: rounds of shortest augmenting paths, found breadth first and used up depth first. Capacities are
-//! those of nodes, so an arc needs one number, its flow. Of all minimum cuts the one nearest to the source is taken: it pushes
-//! least. Pairs are independent, and shared among threads.
+//! The maximum flow is Dinic's: rounds of shortest augmenting paths, found breadth first and used up depth first.
+//! Capacities are those of nodes, so an arc needs one number, its flow. Of all minimum cuts the one nearest to the
+//! source is taken: it pushes least. Pairs are independent, and shared among threads.
 
 use std::ops::Range;
 
@@ -53,8 +54,8 @@ impl Cover {
     }
 }
 
-/// The covers of least weight of the edges from every other rank, and an empty one for `rank` itself. `rows` are the rows of
-/// `rank`; its columns are all nodes, those of rank s being `ranges[s]..ranges[s + 1]`.
+/// The covers of least weight of the edges from every other rank, and an empty one for `rank` itself. `rows` are the
+/// rows of `rank`; its columns are all nodes, those of rank s being `ranges[s]..ranges[s + 1]`.
 ///
 /// ```
 /// use graphweft_graph::{Csr, partition::{Weights, covers}};
@@ -75,8 +76,8 @@ pub fn covers(rows: &Csr<u32>, ranges: &[usize], rank: usize, weights: Weights) 
         .collect()
 }
 
-/// The edges between the rows of a rank and the nodes of a peer, parallel ones once. Both sides are renumbered: only nodes that
-/// have such an edge are here.
+/// The edges between the rows of a rank and the nodes of a peer, parallel ones once. Both sides are renumbered: only
+/// nodes that have such an edge are here.
 struct Pair {
     /// Which row each destination is.
     rows: Vec<u32>,
@@ -248,7 +249,8 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The next edge out of source `j`, to a destination with demand or, with the edge back, to one whose flow can be moved.
+    /// The next edge out of source `j`, to a destination with demand or, with the edge back, to one whose flow can be
+    /// moved.
     fn step(&mut self, j: u32) -> Option<(u32, Option<u32>)> {
         let (p, j) = (self.pair, j as usize);
         let level = self.source_level[j];
@@ -288,7 +290,7 @@ impl<'a> Flow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Philox;
+    use graphweft_base::random::Philox;
 
     /// Rows of rank 0 over columns of rank 1, which begin at `rows`; parallel edges and empty rows among them.
     fn random(seed: u64, rows: usize, columns: usize, edges: u64) -> Csr<u32> {

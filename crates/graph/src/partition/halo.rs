@@ -1,9 +1,9 @@
 //! What a partition costs: rows, edges and halos of every part.
 //!
-//! The halo of part r towards part s is the set of nodes of s that rows of r look at: one row each must travel from s to r in
-//! every layer, however many edges use it. One bit per node of the graph tells which sources of r were met already; parts
-//! follow one another, the rows of a part are shared among threads, and since exactly one thread sets a bit first, counts do
-//! not depend on their number.
+//! The halo of part r towards part s is the set of nodes of s that rows of r look at: one row each must travel from s
+//! to r in every layer, however many edges use it. One bit per node of the graph tells which sources of r were met
+//! already; parts follow one another, the rows of a part are shared among threads, and since exactly one thread sets a
+//! bit first, counts do not depend on their number.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

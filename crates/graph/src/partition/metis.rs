@@ -1,33 +1,28 @@
 //! Parts by METIS: multilevel k-way partitioning of the undirected graph.
 //!
 //! METIS wants a symmetric graph without self-loops or parallel edges, in arrays of 32-bit numbers of its own. It is
-//! sequential. Its random numbers are the C library's, one state per process, hence the lock: two calls at once would still
-//! be valid, but not the same every time.
+//! sequential. Its random numbers are the C library's, one state per process, hence the lock: two calls at once would
+//! still be valid, but not the same every time.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
+use graphweft_base::progress::{Progress, Unit};
+use graphweft_base::{Error, Result};
 use metis::Idx;
 use rayon::prelude::*;
 
-use super::PartId;
 use super::balance::Balance;
+use super::{Options, PartId};
 use crate::csr::{Csr, NodeId};
-use crate::error::{Error, Result};
-use crate::progress::{Progress, Unit};
 
 /// In thousandths: METIS aims at 1.03, and the last step moves a few nodes where it misses 1.05.
 const ALLOWED_IMBALANCE: Idx = 30;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-pub(super) fn assign<I: NodeId>(
-    graph: &Csr<I>,
-    parts: usize,
-    balance: Balance,
-    seed: u64,
-    progress: &dyn Progress,
-) -> Result<Vec<PartId>> {
+pub(super) fn assign<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dyn Progress) -> Result<Vec<PartId>> {
+    let Options { parts, balance, seed, .. } = *options;
     // Symmetrising can only add entries: refuse before it takes the memory.
     fits(graph.num_dst(), distinct(graph).sum())?;
     let phase = progress.start("preparing METIS", 0, Unit::Items);

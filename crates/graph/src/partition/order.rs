@@ -1,6 +1,7 @@
 //! The order of nodes inside a part.
 //!
-//! Gathering neighbours' rows is fast when they lie near each other. The measure is log₂(1 + |i − j|), averaged over edges:
+//! Gathering neighbours' rows is fast when they lie near each other. The measure is log₂(1 + |i − j|), averaged over
+//! edges:
 //!
 //! | graph, 8 parts | by id | breadth first | reverse Cuthill–McKee | clusters |
 //! |---|---|---|---|---|
@@ -10,22 +11,19 @@
 //! | coauthor-cs | 9.4 | 7.9 | 7.9 | **6.3** |
 //! | amazon-photo | 8.2 | 7.2 | 7.2 | **6.8** |
 //!
-//! Breadth-first layers of graphs with hubs are as wide as the part: neighbours end up a layer apart. Clusters of some tens of
-//! nodes, inside clusters eight times as large, and so on, keep most edges short.
+//! Breadth-first layers of graphs with hubs are as wide as the part: neighbours end up a layer apart. Clusters of some
+//! tens of nodes, inside clusters eight times as large, and so on, keep most edges short.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use graphweft_base::progress::{Progress, Unit};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::PartId;
 use super::balance::Balance;
-use super::ladder::Ladder;
+use super::hierarchy::Hierarchy;
 use crate::csr::{Csr, NodeId};
-use crate::error::{Error, Result};
-use crate::progress::{Progress, Unit};
 
 /// How to arrange the nodes of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,22 +54,7 @@ impl Order {
     }
 }
 
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Order {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|o| o.name() == name).ok_or_else(|| {
-            let what = format!("there is no node order {name:?}");
-            Error::request(what, format!("choose one of: {}", Self::ALL.map(Self::name).join(", ")))
-        })
-    }
-}
+by_name!(Order, "node order");
 
 /// Nodes of the smallest clusters, at most.
 const SMALLEST_CLUSTER: u64 = 32;
@@ -169,9 +152,9 @@ fn search<I: NodeId>(
 /// The place of every node when clusters within clusters are put next to each other.
 fn hierarchy<I: NodeId>(graph: &Csr<I>, progress: &dyn Progress) -> Vec<I> {
     let bounds = (0..).map(|k| SMALLEST_CLUSTER << (k * GROWTH)).take_while(|&b| b <= graph.num_dst() as u64);
-    let mut ladder = Ladder::build(graph, Balance::Nodes, bounds, 1, 0, progress);
-    let mut places: Vec<I> = (0..ladder.top().len()).map(I::new).collect();
-    while let Some((size, numbers)) = ladder.pop() {
+    let mut hierarchy = Hierarchy::build(graph, Balance::Nodes, bounds, 1, 0, progress);
+    let mut places: Vec<I> = (0..hierarchy.top().len()).map(I::new).collect();
+    while let Some((size, numbers)) = hierarchy.pop() {
         // A stable counting sort of the finer nodes by the place of their cluster.
         let mut next = vec![0usize; size + 1];
         for cluster in &numbers {

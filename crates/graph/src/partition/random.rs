@@ -4,11 +4,11 @@
 
 use rayon::prelude::*;
 
-use super::PartId;
-use super::balance::{self, Balance};
+use super::{Options, PartId, balance};
 use crate::csr::{Csr, NodeId};
 
-pub(super) fn assign<I: NodeId>(graph: &Csr<I>, parts: usize, balance: Balance, seed: u64) -> Vec<PartId> {
+pub(super) fn assign<I: NodeId>(graph: &Csr<I>, options: &Options) -> Vec<PartId> {
+    let Options { parts, balance, seed, .. } = *options;
     let n = graph.num_dst();
     let mut shuffled: Vec<I> = (0..n).into_par_iter().map(I::new).collect();
     shuffled.par_sort_unstable_by_key(|&i| (hash(seed, i.into()), i));

@@ -11,16 +11,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use graphweft_base::{Error, Position, Problem, Result, durable, plain, room};
 use serde::{Deserialize, Serialize};
 
 use super::{Balance, Method, Options, Order, Partition, PartitionStats};
 use crate::csr::Permutation;
 use crate::dataset::Dataset;
-use crate::durable;
-use crate::error::{Error, Result};
 use crate::npy::{NpyFile, NpyWriter};
-use crate::plain;
-use crate::room;
 
 const REMEDY: &str = "create it again with `graphweft partition --replace`";
 
@@ -145,7 +142,7 @@ pub fn load(dir: &Path, num_nodes: usize) -> Result<Stored> {
 
     let path = dir.join("perm.npy");
     let perm = read_ids(&path, "perm", num_nodes)?;
-    let perm = Permutation::from_old_of_new(perm).map_err(|e| Error::bad(&path, "perm", e.to_string(), REMEDY))?;
+    let perm = Permutation::from_old_of_new(perm).map_err(|e| Error::bad(&path, "perm", e, REMEDY))?;
 
     let path = dir.join("ranges.npy");
     let ranges = read_ids(&path, "ranges", about.parts.saturating_add(1))?;
@@ -168,8 +165,10 @@ fn read_ids(path: &Path, field: &str, len: usize) -> Result<Vec<u64>> {
     }
     let ids = file.elements::<i64>().ok_or_else(|| file.wrong_dtype(field, "int64"))?;
     let checked = ids.iter().enumerate().map(|(at, &id)| {
-        u64::try_from(id)
-            .map_err(|_| Error::bad(path, field, format!("{field}[{at}] = {id}: expected no negative number"), REMEDY))
+        u64::try_from(id).map_err(|_| {
+            let problem = format!("{field}[{at}] = {id}: expected no negative number");
+            Error::bad(path, field, Problem::at(Position::element(at), problem), REMEDY)
+        })
     });
     checked.collect()
 }

@@ -1,8 +1,8 @@
 //! Data of one's own: edges, features, labels and splits from NumPy, SciPy and CSV files.
 //!
-//! Row i of every file is node i. A [table of nodes](Given::nodes) may have a column of ids: then edges and lists of ids are
-//! written in these, and they are kept as `node_id.npy`. How many nodes there are is said by whatever has a row for each; where
-//! nothing does, by the largest id.
+//! Row i of every file is node i. A [table of nodes](Given::nodes) may have a column of ids: then edges and lists of
+//! ids are written in these, and they are kept as `node_id.npy`. How many nodes there are is said by whatever has a row
+//! for each; where nothing does, by the largest id.
 //!
 //! Whatever is given is used or refused: an array whose name means nothing is an error, never skipped.
 
@@ -14,6 +14,8 @@ mod parts;
 #[cfg(test)]
 mod tests;
 
+use graphweft_base::{Error, Result};
+
 use super::edge_list::Options;
 use super::features::{self, from_dense};
 use super::imported::EdgeFeatures;
@@ -21,8 +23,7 @@ use super::labels;
 use super::names::RowIds;
 use super::ogb::edge_features;
 use super::{Context, Imported, Input};
-use crate::dataset::{Features, Labels};
-use crate::error::{Error, Result};
+use crate::dataset::{Features, Labels, Task};
 use csv::{Header, Role, Table};
 use edges::Numbering;
 use file::{Contents, Sparse};
@@ -44,6 +45,8 @@ pub struct Given {
     pub features: Option<File>,
     /// Labels: `.npy` \[N\] or [N, C], or CSV.
     pub labels: Option<File>,
+    /// What the labels are for.
+    pub task: Task,
     /// An archive of masks or ids for train, valid and test.
     pub splits: Option<File>,
     /// A mask or ids for train, valid and test each.
@@ -79,7 +82,7 @@ struct Rows {
 /// [`Error::BadInput`] naming the file, the field and the position; [`Error::Request`] where the same is given twice.
 pub fn read(given: &Given, cx: &Context<'_>) -> Result<Imported> {
     let mut notes = Vec::new();
-    let mut table = given.nodes.as_ref().map(|input| nodes::read(input, &given.columns, cx)).transpose()?;
+    let mut table = given.nodes.as_ref().map(|input| nodes::read(input, &given.columns, given.task, cx)).transpose()?;
     check_twice(given, table.as_ref())?;
     let mut rows = given.num_nodes.map(|n| Rows { n, by: "--num-nodes".into() });
     if let (Some(table), Some(input)) = (&table, &given.nodes) {
@@ -88,7 +91,11 @@ pub fn read(given: &Given, cx: &Context<'_>) -> Result<Imported> {
     }
     let mut labels = table.as_mut().and_then(|t| t.labels.take());
     if let Some(file) = &given.labels {
-        labels = Some(read_labels(file, &mut rows, cx)?);
+        labels = Some(read_labels(file, given.task, &mut rows, cx)?);
+    }
+    if labels.is_none() && given.task == Task::NodeRegression {
+        let what = "there are no numbers to predict, which node-regression needs";
+        return Err(Error::request(what, "give them with --labels, or name their columns with --label-columns"));
     }
     let mut features = None;
     if let (Some(table), Some(input)) = (&mut table, &given.nodes) {
@@ -234,11 +241,11 @@ fn read_features(file: &File, rows: &mut Option<Rows>, cx: &Context<'_>) -> Resu
     }
 }
 
-fn read_labels(file: &File, rows: &mut Option<Rows>, cx: &Context<'_>) -> Result<Classes> {
+fn read_labels(file: &File, task: Task, rows: &mut Option<Rows>, cx: &Context<'_>) -> Result<Classes> {
     match file.load("labels", cx)? {
         Contents::Array(y) => {
             let n = y.shape.first().copied().unwrap_or(0);
-            let (labels, count) = labels::from_numbers(&file.input, &y.name, &y.shape, n, |at| y.number(at))?;
+            let (labels, count) = labels::from_numbers(task, &file.input, &y.name, &y.shape, n, |at| y.number(at))?;
             agree(rows, n, "labels", &file.input)?;
             Ok(Classes { labels, count, names: None })
         }
@@ -248,7 +255,7 @@ fn read_labels(file: &File, rows: &mut Option<Rows>, cx: &Context<'_>) -> Result
         Contents::Text => {
             let mut table = table_of(file, Role::Label, cx)?;
             agree(rows, table.rows, "labels", &file.input)?;
-            nodes::classes(&file.input, &mut table)
+            nodes::classes(&file.input, task, &mut table)
         }
     }
 }
@@ -292,6 +299,12 @@ fn about(classes: &Classes) -> Vec<String> {
                 "{empty} of {} classes have no node: classes are taken as numbered from 0",
                 classes.count
             ));
+        }
+    }
+    if let Labels::Values(y) = &classes.labels {
+        let unknown = y.iter().filter(|x| x.is_nan()).count();
+        if unknown > 0 {
+            notes.push(format!("{unknown} of {} numbers to predict are not known", y.len()));
         }
     }
     if let Some(names) = &classes.names {

@@ -1,23 +1,23 @@
 //! Edge lists: one edge `source destination` per line, as SNAP, CSV and TSV files have them.
 //!
-//! Plain or gzip (told by the first bytes, not by the name). Fields are separated by blanks, tabs, a comma or a semicolon;
-//! lines that are empty or begin with `#`, `%` or `//` are skipped; a first line that begins with a letter or a quote is a
-//! header. Further columns are refused, since they are likely to matter, unless [`Options::edge_features`] asks for them:
-//! then they are numbers and become the edge features.
+//! Plain or gzip (told by the first bytes, not by the name). Fields are separated by blanks, tabs, a comma or a
+//! semicolon; lines that are empty or begin with `#`, `%` or `//` are skipped; a first line that begins with a letter
+//! or a quote is a header. Further columns are refused, since they are likely to matter, unless
+//! [`Options::edge_features`] asks for them: then they are numbers and become the edge features.
 //!
-//! Ids are kept by default (integers from 0; the largest one says how many nodes there are), or relabelled: any integers of
-//! 64 bits become 0 … N−1 in ascending order, and the originals are kept as `node_id.npy` (int64, or uint64 where some do not
-//! fit). Relabelling reads the file twice, so that only the ids have to be in memory.
+//! Ids are kept by default (integers from 0; the largest one says how many nodes there are), or relabelled: any
+//! integers of 64 bits become 0 … N−1 in ascending order, and the originals are kept as `node_id.npy` (int64, or uint64
+//! where some do not fit). Relabelling reads the file twice, so that only the ids have to be in memory.
 
+use graphweft_base::Result;
 use rayon::prelude::*;
 
 use super::imported::EdgeFeatures;
-use super::names::{Names, SIGN, bits, check_signs};
+use super::names::{Names, Range, SIGN, bits};
 use super::text::{Cursor, Integer, Text, Wrong, show};
 use super::{Context, Imported, Input};
-use crate::build::{EdgeSorter, Sorter, Spool};
+use crate::build::{EdgeSorter, Expected, Sorter, Spool};
 use crate::csr::NodeId;
-use crate::error::Result;
 
 const RELABEL: &str = "import with --ids relabel";
 
@@ -47,7 +47,7 @@ pub enum Ids {
 /// Reads an edge list.
 ///
 /// # Errors
-/// [`Error::BadInput`](crate::Error::BadInput) naming the line and the column.
+/// [`Error::BadInput`](graphweft_base::Error::BadInput) naming the line and the column.
 pub fn read(input: &Input, options: &Options, cx: &Context<'_>) -> Result<Imported> {
     match options.ids {
         Ids::Keep => keep(input, options, cx),
@@ -72,7 +72,7 @@ fn keep(input: &Input, options: &Options, cx: &Context<'_>) -> Result<Imported> 
         }
     };
     let scan = Scan::begin(input, options, cx)?;
-    let mut edges = EdgeSorter::new(limit, scan.width > 0 || options.places, cx.rules, cx.scratch)?;
+    let mut edges = EdgeSorter::new(scan.expected(limit, options), cx.rules, cx.scratch)?;
     let (values, notes, width) = (Spool::new(cx.scratch), scan.notes.clone(), scan.width);
     let mut features = EdgeValues { values, width };
     let mut most = 0;
@@ -129,7 +129,7 @@ pub(super) fn numbered(
     cx: &Context<'_>,
 ) -> Result<Imported> {
     let scan = Scan::begin(input, options, cx)?;
-    let mut edges = EdgeSorter::new(n, scan.width > 0 || options.places, cx.rules, cx.scratch)?;
+    let mut edges = EdgeSorter::new(scan.expected(n, options), cx.rules, cx.scratch)?;
     let (values, notes, width) = (Spool::new(cx.scratch), scan.notes.clone(), scan.width);
     let mut features = EdgeValues { values, width };
     scan.run(id, |piece| {
@@ -142,19 +142,19 @@ pub(super) fn numbered(
 /// All ids of a file.
 fn collect(input: &Input, options: &Options, cx: &Context<'_>) -> Result<Names> {
     let mut sorter = Sorter::new(cx.scratch, cx.rules.memory, Some(|a: u64, b: u64| a == b));
-    let (mut signed, mut large) = (false, false);
+    let mut range = Range::default();
     let id =
         |at: Integer| bits(at).ok_or_else(|| ("an id below −2⁶³".into(), "ids must be integers of 64 bits".into()));
     Scan::begin(input, options, cx)?.run(id, |piece| {
-        signed |= piece.negative;
-        large |= piece.large;
+        range.negative |= piece.negative;
+        range.large |= piece.large;
         // Neighbouring lines share ids: most repetitions go here already.
         let mut ids: Vec<u64> = piece.edges.into_iter().flatten().collect();
         ids.par_sort_unstable();
         ids.dedup();
         sorter.extend(ids)
     })?;
-    check_signs(input, signed, large)?;
+    range.check(input)?;
     let mut sorted = Vec::new();
     sorter.drain(
         |_| {},
@@ -163,7 +163,7 @@ fn collect(input: &Input, options: &Options, cx: &Context<'_>) -> Result<Names> 
             Ok(())
         },
     )?;
-    Ok(Names::new(sorted, signed, large))
+    Ok(Names::new(sorted, range))
 }
 
 /// Edge features in the making.
@@ -225,6 +225,11 @@ impl<'a> Scan<'a> {
             return Ok(Self { text, first: line, width, notes });
         }
         Err(input.bad("file", "there is no edge in it", "an edge list has a line \"source destination\" for each edge"))
+    }
+
+    /// What edges the lines are.
+    fn expected(&self, num_nodes: u64, options: &Options) -> Expected {
+        Expected { num_nodes, origins: self.width > 0 || options.places }
     }
 
     /// Parses all lines in parallel; `id` turns what is written into a number.
@@ -311,6 +316,8 @@ fn parse_line(
 
 #[cfg(test)]
 mod tests {
+    use graphweft_base::Position;
+
     use super::*;
     use crate::build::EdgeRules;
     use crate::read::imported::NodeIds;
@@ -392,6 +399,8 @@ mod tests {
     fn ids_that_are_no_node_numbers_are_refused_with_a_remedy() {
         let keep = |contents: &str| read_with(contents, Options::default(), KEEP);
         assert_refused(keep("0 1\n-1 0\n"), &["line 2, column 1", "negative", "--ids relabel"]);
+        let position = keep("0 1\n-1 0\n").err().and_then(|e| e.position());
+        assert_eq!(position, Some(Position::Field { line: 2, column: 1 }));
         assert_refused(keep("0 4294967296\n"), &["line 1, column 2", "--ids relabel", "--num-nodes"]);
         assert_refused(keep("0 18446744073709551616\n"), &["line 1, column 2", "18446744073709551616"]);
         assert_refused(keep("0 5000000\n"), &["1 edges for 5000001 nodes", "--ids relabel"]);

@@ -1,5 +1,6 @@
 //! Node features: from any matrix to the smaller of dense and sparse.
 
+use graphweft_base::{Error, Position, Problem, Result};
 use half::f16;
 use rayon::prelude::*;
 
@@ -9,7 +10,6 @@ use super::{Context, Input};
 use crate::buf::Buf;
 use crate::build::Spool;
 use crate::dataset::{Dense, Features, SparseFeatures};
-use crate::error::{Error, Result};
 
 /// Rows converted at a time, about.
 const PIECE: usize = 1 << 18;
@@ -48,8 +48,9 @@ fn no_columns(input: &Input, name: &str) -> Error {
     input.bad(name, "the matrix has no columns", "give features of at least one column, or leave them out")
 }
 
-fn not_finite(input: &Input, name: &str, at: usize, width: usize) -> Error {
+pub(super) fn not_finite(input: &Input, name: &str, at: usize, width: usize) -> Error {
     let problem = format!("{name}[{}, {}] is not a finite number", at / width, at % width);
+    let problem = Problem::at(Position::in_matrix(at, width), problem);
     input.bad(name, problem, "replace NaN and infinite values, and save the file again")
 }
 
@@ -67,7 +68,7 @@ pub(super) fn from_dense(
     }
     let entries = values.par_iter().filter(|&&x| x != 0.0).count();
     let ones = values.par_iter().all(|&x| x == 0.0 || x == 1.0);
-    if !sparse_is_smaller(n, width, entries, ones) {
+    if !sparse_is_smaller(n, width, entries, if ones { ONE } else { VALUE }) {
         return Ok(Features::Dense(Dense::F32 { values, width }));
     }
     let mut sparse = SparseBuilder::new(width, cx);
@@ -77,10 +78,14 @@ pub(super) fn from_dense(
     sparse.finish().map(Features::Sparse)
 }
 
-/// Bytes on disk: dense float32, against offsets, columns and (unless all are 1) values.
-fn sparse_is_smaller(n: usize, width: usize, entries: usize, ones: bool) -> bool {
+/// Bytes on disk of an entry: its column, and its value unless all are 1.
+const ONE: usize = 4;
+const VALUE: usize = 8;
+
+/// Bytes on disk: dense float32, against offsets and entries.
+fn sparse_is_smaller(n: usize, width: usize, entries: usize, bytes_of_entry: usize) -> bool {
     let dense = 4 * n as u128 * width as u128;
-    let sparse = 8 * (n as u128 + 1) + if ones { 4 } else { 8 } * entries as u128;
+    let sparse = 8 * (n as u128 + 1) + bytes_of_entry as u128 * entries as u128;
     sparse < dense && width as u64 <= 1 << 32
 }
 
@@ -173,8 +178,7 @@ impl Compressed {
         }
         let offsets = self.indptr.all_below(entries + 1)?;
         if let Some(row) = offsets.windows(2).position(|w| w[1] < w[0]) {
-            let problem = format!("{} is below the one before", self.indptr.position(row + 1));
-            return Err(self.indptr.bad(problem));
+            return Err(self.indptr.bad(self.indptr.at(row + 1, " is below the one before")));
         }
         if (offsets[0], offsets[rows]) != (0, entries) {
             let problem = format!("runs from {} to {}, expected 0 to {entries}", offsets[0], offsets[rows]);
@@ -214,13 +218,16 @@ impl Compressed {
             });
             if let Some((column, _)) = row.iter().find(|(_, x)| !x.is_finite()) {
                 let data = self.data.as_ref().unwrap_or(&self.indices);
-                let row = sparse.indptr.len() - 1;
-                return Err(data.bad(format!("the value in row {row}, column {column} is not a finite number")));
+                let (row, column) = (sparse.indptr.len() as u64 - 1, u64::from(*column));
+                return Err(data.bad(Problem::at(
+                    Position::Cell { row, column },
+                    format!("the value in row {row}, column {column} is not a finite number"),
+                )));
             }
             sparse.row(row.iter().copied())?;
         }
         let sparse = sparse.finish()?;
-        if sparse_is_smaller(n, width, sparse.indices.len(), sparse.data.is_none()) {
+        if sparse_is_smaller(n, width, sparse.indices.len(), if sparse.data.is_none() { ONE } else { VALUE }) {
             return Ok(Features::Sparse(sparse));
         }
         densify(&sparse, cx).map(|values| Features::Dense(Dense::F32 { values, width }))

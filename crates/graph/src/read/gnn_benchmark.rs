@@ -1,16 +1,18 @@
 //! The `.npz` files of gnn-benchmark (Amazon, Coauthor, CitationFull) and its descendants.
 //!
-//! The adjacency matrix is a SciPy CSR matrix in `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` (or `adj_matrix.data`
-//! and so on), the features likewise in `attr_…`, or dense in `attr_matrix`; `labels` are classes. Other members, such as
-//! pickled class names, are never read. An entry in row i and column j is the edge i → j; values other than 1 become edge
-//! features.
+//! The adjacency matrix is a SciPy CSR matrix in `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` (or
+//! `adj_matrix.data` and so on), the features likewise in `attr_…`, or dense in `attr_matrix`; `labels` are classes.
+//! Other members, such as pickled class names, are never read. An entry in row i and column j is the edge i → j; values
+//! other than 1 become edge features.
+
+use graphweft_base::Result;
 
 use super::features::{Compressed, from_array};
 use super::imported::EdgeFeatures;
 use super::npz::{Array, Npz};
 use super::{Context, Imported, Input, labels};
-use crate::build::{EdgeSorter, Spool};
-use crate::error::Result;
+use crate::build::{EdgeSorter, Expected, Spool};
+use crate::dataset::Task;
 
 /// Edges checked and pushed at a time.
 const CHUNK: usize = 1 << 16;
@@ -18,7 +20,7 @@ const CHUNK: usize = 1 << 16;
 /// Reads a file of this kind.
 ///
 /// # Errors
-/// [`Error::BadInput`](crate::Error::BadInput) naming the array and the element.
+/// [`Error::BadInput`](graphweft_base::Error::BadInput) naming the array and the element.
 pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     let mut npz = Npz::open(input, cx)?;
     let Some(adjacency) = compressed(&mut npz, "adj")? else {
@@ -32,7 +34,7 @@ pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     }
     let offsets = adjacency.offsets()?;
     let weighted = adjacency.data.as_ref().is_some_and(|d| (0..d.len()).any(|at| d.number(at) != 1.0));
-    let mut edges = EdgeSorter::new(n as u64, weighted, cx.rules, cx.scratch)?;
+    let mut edges = EdgeSorter::new(Expected { num_nodes: n as u64, origins: weighted }, cx.rules, cx.scratch)?;
     push_rows(&offsets, &adjacency.indices, n, &mut edges)?;
     let mut imported = Imported::new(n, edges);
     if let Some(weights) = adjacency.data.as_ref().filter(|_| weighted) {
@@ -44,7 +46,8 @@ pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
         None => npz.get("attr_matrix")?.map(|matrix| from_array(matrix, n, cx)).transpose()?,
     };
     if let Some(y) = npz.get("labels")? {
-        imported.labels = Some(labels::from_numbers(input, "labels", &y.shape, n, |at| y.number(at))?);
+        imported.labels =
+            Some(labels::from_numbers(Task::NodeClassification, input, "labels", &y.shape, n, |at| y.number(at))?);
     }
     Ok(imported)
 }
@@ -75,7 +78,7 @@ pub(super) fn weights_of(weights: &Array, cx: &Context<'_>) -> Result<EdgeFeatur
     for at in 0..weights.len() {
         let value = weights.number(at) as f32;
         if !value.is_finite() {
-            return Err(weights.bad(format!("{} is not a finite number", weights.position(at))));
+            return Err(weights.bad(weights.at(at, " is not a finite number")));
         }
         values.push(&[value])?;
     }

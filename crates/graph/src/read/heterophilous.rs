@@ -1,13 +1,16 @@
-//! The `.npz` files of the heterophilous-graphs collection (roman-empire, amazon-ratings, minesweeper, tolokers, questions).
+//! The `.npz` files of the heterophilous-graphs collection (roman-empire, amazon-ratings, minesweeper, tolokers,
+//! questions).
 //!
-//! `node_features` [N, F], `node_labels` \[N\], `edges` [E, 2] with each undirected edge once, and `train_masks`, `val_masks`,
-//! `test_masks` [S, N], which become the splits `public-0` to `public-(S−1)`. The edges are undirected by meaning but listed
-//! once: the command line symmetrises them unless told otherwise.
+//! `node_features` [N, F], `node_labels` \[N\], `edges` [E, 2] with each undirected edge once, and `train_masks`,
+//! `val_masks`, `test_masks` [S, N], which become the splits `public-0` to `public-(S−1)`. The edges are undirected by
+//! meaning but listed once: the command line symmetrises them unless told otherwise.
+
+use graphweft_base::Result;
 
 use super::npz::Npz;
 use super::{Context, Imported, Input, features, labels, splits};
-use crate::build::EdgeSorter;
-use crate::error::Result;
+use crate::build::{EdgeSorter, Expected};
+use crate::dataset::Task;
 
 const ARRAYS: [&str; 3] = ["node_features", "node_labels", "edges"];
 const MASKS: [&str; 3] = ["train_masks", "val_masks", "test_masks"];
@@ -19,7 +22,7 @@ fn is_mask(name: &str) -> bool {
 /// Reads a file of this collection.
 ///
 /// # Errors
-/// [`Error::BadInput`](crate::Error::BadInput) naming the array and the element.
+/// [`Error::BadInput`](graphweft_base::Error::BadInput) naming the array and the element.
 pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     let mut npz = Npz::open(input, cx)?;
     // A mask under another name would be a split that is silently gone.
@@ -32,11 +35,12 @@ pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     let labels = npz.need("node_labels")?;
     // The labels say how many nodes there are: unlike a matrix without columns, they cannot claim nodes for nothing.
     let n = labels.shape.first().copied().unwrap_or(0);
-    let labels = labels::from_numbers(input, "node_labels", &labels.shape, n, |at| labels.number(at))?;
+    let labels =
+        labels::from_numbers(Task::NodeClassification, input, "node_labels", &labels.shape, n, |at| labels.number(at))?;
     if n == 0 {
         return Err(input.bad("node_labels", "the graph has no nodes", "check that the file is complete"));
     }
-    let mut edges = EdgeSorter::new(n as u64, false, cx.rules, cx.scratch)?;
+    let mut edges = EdgeSorter::new(Expected::bare(n as u64), cx.rules, cx.scratch)?;
     let pairs = npz.need("edges")?;
     let [count, 2] = pairs.dimensions("[edges, 2]")? else {
         return Err(pairs.wrong_shape("[edges, 2]"));

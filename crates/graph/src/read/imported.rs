@@ -2,15 +2,14 @@
 
 use std::path::PathBuf;
 
+use graphweft_base::{Error, Result, durable, room};
+
 use super::Context;
 use crate::buf::Buf;
 use crate::build::{Block, EdgeSorter};
 use crate::csr::{AnyCsr, Csr, NodeId, SelfLoops};
 use crate::dataset::{DatasetWriter, Dense, Features, Labels, Meta, Split, Task};
-use crate::durable;
-use crate::error::{Error, Result};
 use crate::npy::{NpyFile, NpyWriter, write_npy};
-use crate::room;
 use crate::with_csr;
 
 /// A graph that has been read and checked, but not yet written.
@@ -77,7 +76,7 @@ pub struct Summary {
 
 impl Imported {
     /// A graph of `num_nodes` nodes without anything else.
-    pub(super) fn new(num_nodes: usize, edges: EdgeSorter) -> Self {
+    pub fn new(num_nodes: usize, edges: EdgeSorter) -> Self {
         Self {
             num_nodes,
             edges,
@@ -149,7 +148,7 @@ impl Imported {
             num_features: self.features.as_ref().map_or(0, Features::width),
             num_classes,
             symmetric,
-            task: Task::default(),
+            task: self.labels.as_ref().map_or(Task::default(), |(labels, _)| labels.task()),
         };
         writer.finish(&meta)?;
         let splits = self.splits.into_iter().map(|s| s.name).collect();

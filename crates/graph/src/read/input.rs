@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
-
-use crate::error::{Error, Result};
-use crate::progress::{Progress, Task, Unit};
+use graphweft_base::progress::{Phase, Progress, Unit};
+use graphweft_base::{Error, Problem, Result};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -76,16 +75,17 @@ impl Input {
         Ok(start)
     }
 
-    /// The text of the file, decompressed if it begins like a gzip file, whatever its name. Progress counts stored bytes.
+    /// The text of the file, decompressed if it begins like a gzip file, whatever its name. Progress counts stored
+    /// bytes.
     pub(super) fn text(&self, progress: &dyn Progress) -> Result<Box<dyn Read + Send>> {
         let mut raw = self.open()?;
         let mut start = Vec::with_capacity(GZIP.len());
         raw.by_ref().take(GZIP.len() as u64).read_to_end(&mut start).map_err(|e| self.unreadable(&e))?;
         let zipped = start == GZIP;
         let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
-        let task = progress.start(&format!("read {name}"), self.len, Unit::Bytes);
+        let phase = progress.start(&format!("read {name}"), self.len, Unit::Bytes);
         let raw: Chain<Cursor<Vec<u8>>, Box<dyn ReadSeek>> = Cursor::new(start).chain(raw);
-        let counted = Counted { raw, task };
+        let counted = Counted { raw, phase };
         Ok(if zipped {
             Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(1 << 17, counted)))
         } else {
@@ -99,20 +99,25 @@ impl Input {
     }
 
     /// An error at `field` of this file.
-    pub(super) fn bad(&self, field: impl Into<String>, problem: impl Into<String>, remedy: impl Into<String>) -> Error {
+    pub(super) fn bad(
+        &self,
+        field: impl Into<String>,
+        problem: impl Into<Problem>,
+        remedy: impl Into<String>,
+    ) -> Error {
         Error::bad(&self.path, field, problem, remedy)
     }
 }
 
 struct Counted<R> {
     raw: R,
-    task: Box<dyn Task>,
+    phase: Box<dyn Phase>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.raw.read(buffer)?;
-        self.task.add(n as u64);
+        self.phase.add(n as u64);
         Ok(n)
     }
 }

@@ -1,33 +1,51 @@
-//! Labels: classes or several labels per node, from whatever numbers a format uses.
+//! Labels: classes, several labels per node or numbers to predict, from whatever numbers a format uses.
+
+use graphweft_base::{Position, Problem, Result};
 
 use super::Input;
-use crate::dataset::Labels;
-use crate::error::Result;
+use crate::dataset::{Labels, Task};
 
 /// A class id beyond this is no class id.
 const MOST_CLASSES: f64 = (1 << 24) as f64;
 
-/// Labels of `n` nodes from numbers of `shape`, with the number of classes: [n] or [n, 1] is one class per node, where NaN
-/// and −1 mean none; [n, C] is several labels per node, 0 or 1, where NaN means that it is not known.
+/// Labels for `task` of `n` nodes from numbers of `shape`, with the number of classes or of columns. For classes, [n]
+/// or [n, 1] is one per node, where NaN and −1 mean none; [n, C] is several labels per node, 0 or 1, where NaN means
+/// that it is not known.
 pub(super) fn from_numbers(
+    task: Task,
     input: &Input,
     field: &str,
     shape: &[usize],
     n: usize,
     number: impl Fn(usize) -> f64,
 ) -> Result<(Labels, usize)> {
-    let columns = match *shape {
-        [rows] if rows == n => 1,
-        [rows, columns] if rows == n && columns > 0 => columns,
+    match (task, columns(input, field, shape, n)?) {
+        (Task::NodeClassification, 1) => single(input, field, n, number),
+        (Task::NodeClassification, c) => several(input, field, n, c, number).map(|labels| (labels, c)),
+        (Task::NodeRegression, c) => values(input, field, n, c, number).map(|labels| (labels, c)),
+    }
+}
+
+/// How many labels there are for each of `n` nodes.
+fn columns(input: &Input, field: &str, shape: &[usize], n: usize) -> Result<usize> {
+    match *shape {
+        [rows] if rows == n => Ok(1),
+        [rows, columns] if rows == n && columns > 0 => Ok(columns),
         _ => {
             let problem = format!("shape is {shape:?}, expected [{n}] or [{n}, labels]");
-            return Err(input.bad(field, problem, "there must be one row of labels for each node"));
+            Err(input.bad(field, problem, "there must be one row of labels for each node"))
         }
-    };
-    match columns {
-        1 => single(input, field, n, number),
-        c => several(input, field, n, c, number).map(|labels| (labels, c)),
     }
+}
+
+fn values(input: &Input, field: &str, n: usize, c: usize, number: impl Fn(usize) -> f64) -> Result<Labels> {
+    let value = |at| number(at) as f32;
+    if let Some(at) = (0..n * c).find(|&at| value(at).is_infinite()) {
+        let problem = format!("{field}[{}, {}] is {}, which is not finite as float32", at / c, at % c, number(at));
+        let problem = Problem::at(Position::in_matrix(at, c), problem);
+        return Err(input.bad(field, problem, "use finite numbers, and NaN where one is not known"));
+    }
+    Ok(Labels::Values((0..n * c).map(value).collect::<Vec<_>>().into()))
 }
 
 fn single(input: &Input, field: &str, n: usize, number: impl Fn(usize) -> f64) -> Result<(Labels, usize)> {
@@ -38,6 +56,7 @@ fn single(input: &Input, field: &str, n: usize, number: impl Fn(usize) -> f64) -
         let class = if x.is_nan() { -1.0 } else { x };
         if class.fract() != 0.0 || !(-1.0..MOST_CLASSES).contains(&class) {
             let problem = format!("{field}[{at}] is {x}: expected a class from 0 on, or −1 or NaN for none");
+            let problem = Problem::at(Position::element(at), problem);
             return Err(input.bad(field, problem, "number the classes from 0"));
         }
         classes.push(class as i64);
@@ -51,6 +70,7 @@ fn several(input: &Input, field: &str, n: usize, c: usize, number: impl Fn(usize
     let is_label = |y: f32| y == 0.0 || y == 1.0;
     if let Some(at) = (0..n * c).find(|&at| !is_label(value(at)) && !value(at).is_nan()) {
         let problem = format!("{field}[{}, {}] is {}: expected 0 or 1", at / c, at % c, value(at));
+        let problem = Problem::at(Position::in_matrix(at, c), problem);
         return Err(input.bad(field, problem, "use 0 and 1, and NaN where a label is not known"));
     }
     Ok(if (0..n * c).all(|at| is_label(value(at))) {

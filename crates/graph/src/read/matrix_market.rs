@@ -1,16 +1,17 @@
 //! Matrix Market coordinate files, plain or gzip.
 //!
-//! The matrix is square, its indices count from 1, and an entry in row i and column j is the edge i → j, as in SciPy and
-//! NetworkX; entries stored as zero are edges too. `symmetric` files list one triangle, which is expanded. Values of `real`
-//! and `integer` files become edge features of one column; `pattern` files have none. `complex`, `hermitian`,
+//! The matrix is square, its indices count from 1, and an entry in row i and column j is the edge i → j, as in SciPy
+//! and NetworkX; entries stored as zero are edges too. `symmetric` files list one triangle, which is expanded. Values
+//! of `real` and `integer` files become edge features of one column; `pattern` files have none. `complex`, `hermitian`,
 //! `skew-symmetric` and dense `array` files are refused: they are no graphs.
+
+use graphweft_base::Result;
 
 use super::edge_list::check_nodes;
 use super::imported::EdgeFeatures;
 use super::text::{Cursor, Text, Wrong, show};
 use super::{Context, Imported, Input};
-use crate::build::{EdgeSorter, Spool};
-use crate::error::Result;
+use crate::build::{EdgeSorter, Expected, Spool};
 
 /// What the first line says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +30,7 @@ struct Size {
 /// Reads a Matrix Market file.
 ///
 /// # Errors
-/// [`Error::BadInput`](crate::Error::BadInput) naming the line and the column.
+/// [`Error::BadInput`](graphweft_base::Error::BadInput) naming the line and the column.
 pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     let mut text = Text::open(input, cx)?;
     let first = text.line()?.unwrap_or_default();
@@ -39,7 +40,8 @@ pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     };
     check_nodes(input, size.nodes, size.entries)?;
 
-    let mut edges = EdgeSorter::new(size.nodes, !banner.pattern, cx.rules, cx.scratch)?;
+    let mut edges =
+        EdgeSorter::new(Expected { num_nodes: size.nodes, origins: !banner.pattern }, cx.rules, cx.scratch)?;
     let mut values = Spool::new(cx.scratch);
     let mut entries = 0u64;
     text.pieces(

@@ -1,18 +1,19 @@
 //! METIS `.graph` files, plain or gzip.
 //!
-//! The header is `vertices edges [fmt [ncon]]`; then each vertex has a line with its neighbours, counted from 1. The digits
-//! of `fmt` say whether a line begins with the vertex' size, whether `ncon` weights of the vertex follow, and whether each
-//! neighbour is followed by the weight of the edge. Sizes and weights of vertices are skipped, weights of edges become edge
-//! features. Each edge stands in two lines: the header's count and the symmetry are checked.
+//! The header is `vertices edges [fmt [ncon]]`; then each vertex has a line with its neighbours, counted from 1. The
+//! digits of `fmt` say whether a line begins with the vertex' size, whether `ncon` weights of the vertex follow, and
+//! whether each neighbour is followed by the weight of the edge. Sizes and weights of vertices are skipped, weights of
+//! edges become edge features. Each edge stands in two lines: the header's count and the symmetry are checked.
 //!
 //! A hub's line may be as long as the graph is large, so the file is read number by number, never line by line.
 
 use std::io::Read;
 
+use graphweft_base::{Error, Position, Problem, Result};
+
 use super::imported::{EdgeFeatures, Undirected};
 use super::{Context, Imported, Input};
-use crate::build::{EdgeSorter, Spool};
-use crate::error::{Error, Result};
+use crate::build::{EdgeSorter, Expected, Spool};
 
 /// Bytes read, and edges pushed, at a time.
 const CHUNK: usize = 1 << 18;
@@ -24,8 +25,9 @@ const CHUNK: usize = 1 << 18;
 pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
     let mut tokens = Tokens::open(input, cx)?;
     let header = Header::read(&mut tokens)?;
+    let expected = Expected { num_nodes: header.vertices, origins: header.edge_weights };
     let mut out = Out {
-        edges: EdgeSorter::new(header.vertices, header.edge_weights, cx.rules, cx.scratch)?,
+        edges: EdgeSorter::new(expected, cx.rules, cx.scratch)?,
         values: Spool::new(cx.scratch),
         chunk: Vec::new(),
         weights: Vec::new(),
@@ -267,7 +269,7 @@ impl<'a> Tokens<'a> {
 
     /// An error in the current line.
     fn bad(&self, problem: impl Into<String>, remedy: &str) -> Error {
-        self.input.bad(format!("line {}", self.line), problem, remedy)
+        self.input.bad(format!("line {}", self.line), Problem::at(Position::Line(self.line), problem), remedy)
     }
 }
 

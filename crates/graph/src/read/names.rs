@@ -1,11 +1,11 @@
 //! Node ids that are names: from any integers of 64 bits to the numbers 0 … N−1.
 
+use graphweft_base::Result;
 use rayon::prelude::*;
 
 use super::Input;
 use super::imported::NodeIds;
 use super::text::Integer;
-use crate::error::Result;
 
 /// The sign bit.
 pub(super) const SIGN: u64 = 1 << 63;
@@ -17,21 +17,31 @@ pub(super) fn bits(Integer { negative, magnitude }: Integer) -> Option<u64> {
     if negative { (magnitude <= SIGN).then(|| magnitude.wrapping_neg()) } else { Some(magnitude) }
 }
 
-/// Refuses ids of which some only fit into int64 and some only into uint64.
-pub(super) fn check_signs(input: &Input, signed: bool, large: bool) -> Result<()> {
-    if signed && large {
-        return Err(input.bad("ids", BOTH_SIGNS, "ids must all fit into int64, or all into uint64"));
+/// Which integers ids are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Range {
+    /// Some are negative.
+    pub(super) negative: bool,
+    /// Some are beyond int64.
+    pub(super) large: bool,
+}
+
+impl Range {
+    /// Refuses ids of which some only fit into int64 and some only into uint64.
+    pub(super) fn check(self, input: &Input) -> Result<()> {
+        if self.negative && self.large {
+            return Err(input.bad("ids", BOTH_SIGNS, "ids must all fit into int64, or all into uint64"));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Different ids, numbered in ascending order.
 pub(super) struct Names {
-    /// Ascending, with the sign bit flipped if some are negative, so that the order of the bits is the order of the ids.
+    /// Ascending, with the sign bit flipped if some are negative, so that the order of the bits is the order of the
+    /// ids.
     sorted: Vec<u64>,
-    signed: bool,
-    /// Some are beyond int64.
-    large: bool,
+    range: Range,
     /// Where ids with the same leading bits begin: most look-ups end within a few entries.
     directory: Vec<usize>,
     shift: u32,
@@ -39,9 +49,9 @@ pub(super) struct Names {
 
 impl Names {
     /// From the [`bits`] of ids, ascending and none twice.
-    pub(super) fn new(mut sorted: Vec<u64>, signed: bool, large: bool) -> Self {
+    pub(super) fn new(mut sorted: Vec<u64>, range: Range) -> Self {
         const PER_BUCKET: u64 = 4;
-        if signed {
+        if range.negative {
             let positive = sorted.partition_point(|&x| x < SIGN);
             sorted.rotate_left(positive);
             sorted.par_iter_mut().for_each(|x| *x ^= SIGN);
@@ -56,7 +66,7 @@ impl Names {
         let count = ((last - first) >> shift) as usize + 1;
         let begins = |bucket| sorted.partition_point(|&x| (x - first) >> shift < bucket as u64);
         let directory = (0..=count).into_par_iter().map(begins).collect();
-        Self { sorted, signed, large, directory, shift }
+        Self { sorted, range, directory, shift }
     }
 
     /// How many there are.
@@ -66,7 +76,7 @@ impl Names {
 
     /// The number of an id.
     pub(super) fn number(&self, at: Integer) -> Option<u64> {
-        let key = match (self.signed, at.negative) {
+        let key = match (self.range.negative, at.negative) {
             (true, negative) if negative || at.magnitude < SIGN => bits(at)? ^ SIGN,
             (false, false) => at.magnitude,
             _ => return None,
@@ -79,10 +89,10 @@ impl Names {
 
     /// The ids, in the order of their numbers.
     pub(super) fn into_ids(mut self) -> NodeIds {
-        if self.large {
+        if self.range.large {
             return NodeIds::Unsigned(self.sorted);
         }
-        if self.signed {
+        if self.range.negative {
             self.sorted.par_iter_mut().for_each(|x| *x ^= SIGN);
         }
         NodeIds::Signed(bytemuck::cast_vec(self.sorted))
@@ -108,10 +118,13 @@ impl RowIds {
             };
             keyed.push((key, row as u64));
         }
-        let (signed, large) = (ids.iter().any(|i| i.negative), ids.iter().any(|i| !i.negative && i.magnitude >= SIGN));
-        check_signs(input, signed, large)?;
+        let range = Range {
+            negative: ids.iter().any(|i| i.negative),
+            large: ids.iter().any(|i| !i.negative && i.magnitude >= SIGN),
+        };
+        range.check(input)?;
         let all: Vec<u64> = keyed.iter().map(|&(key, _)| key).collect();
-        let order = |&(key, row): &(u64, u64)| (key ^ if signed { SIGN } else { 0 }, row);
+        let order = |&(key, row): &(u64, u64)| (key ^ if range.negative { SIGN } else { 0 }, row);
         keyed.par_sort_unstable_by_key(order);
         if let Some(w) = keyed.windows(2).find(|w| w[0].0 == w[1].0) {
             let sign = if ids[w[0].1 as usize].negative { "−" } else { "" };
@@ -122,8 +135,8 @@ impl RowIds {
         let rows = keyed.iter().map(|&(_, row)| row).collect();
         let mut sorted = all.clone();
         sorted.par_sort_unstable();
-        let ids = if large { NodeIds::Unsigned(all) } else { NodeIds::Signed(bytemuck::cast_vec(all)) };
-        Ok(Self { names: Names::new(sorted, signed, large), rows, ids })
+        let ids = if range.large { NodeIds::Unsigned(all) } else { NodeIds::Signed(bytemuck::cast_vec(all)) };
+        Ok(Self { names: Names::new(sorted, range), rows, ids })
     }
 
     /// The row of an id.

@@ -1,10 +1,13 @@
 //! NumPy archives: zip files of `.npy` members.
 //!
-//! A member is decompressed as a stream into a [`Spool`], so that large ones lie in a mapped temporary file and a header that
-//! claims more than there is costs nothing. Arrays of two dimensions in Fortran order are turned on the way.
+//! A member is decompressed as a stream into a [`Spool`], so that large ones lie in a mapped temporary file and a
+//! header that claims more than there is costs nothing. Arrays of two dimensions in Fortran order are turned on the
+//! way.
 
 use std::io::Read;
 
+use graphweft_base::progress::Unit;
+use graphweft_base::{Error, Position, Problem, Result};
 use half::f16;
 use rayon::prelude::*;
 use zip::ZipArchive;
@@ -14,9 +17,7 @@ use super::input::ReadSeek;
 use super::{Context, Input};
 use crate::buf::Buf;
 use crate::build::{EdgeSorter, Scratch, Spool};
-use crate::error::{Error, Result};
 use crate::npy::{Dtype, Element, Header};
-use crate::progress::Unit;
 
 /// Elements moved at a time.
 const CHUNK: usize = 1 << 16;
@@ -193,6 +194,36 @@ macro_rules! each {
     };
 }
 
+/// An element as what it stands for.
+trait Elementary: Copy {
+    fn number(self) -> f64;
+    fn integer(self) -> Option<i128>;
+}
+
+macro_rules! elementary {
+    ($integer:expr, $($kind:ty => $number:expr),+) => {$(
+        impl Elementary for $kind {
+            #[inline]
+            fn number(self) -> f64 {
+                $number(self)
+            }
+
+            #[inline]
+            fn integer(self) -> Option<i128> {
+                $integer(self)
+            }
+        }
+    )+};
+}
+
+elementary!(integer, i8 => f64::from, u8 => f64::from, i16 => f64::from, u16 => f64::from);
+elementary!(integer, i32 => f64::from, u32 => f64::from, i64 => |x| x as f64, u64 => |x| x as f64);
+elementary!(|_| None, f16 => f64::from, f32 => f64::from, f64 => f64::from);
+
+fn integer(x: impl Into<i128>) -> Option<i128> {
+    Some(x.into())
+}
+
 impl Array {
     /// Reads an array from the bytes of an `.npy` file, called `name` in messages.
     pub(super) fn read(input: &Input, name: &str, bytes: &mut impl Read, cx: &Context<'_>) -> Result<Self> {
@@ -227,35 +258,13 @@ impl Array {
     /// Element `at` as a number. Integers beyond 2⁵³ are rounded.
     #[inline]
     pub(super) fn number(&self, at: usize) -> f64 {
-        match &self.values {
-            Values::I8(x) => x[at].into(),
-            Values::U8(x) => x[at].into(),
-            Values::I16(x) => x[at].into(),
-            Values::U16(x) => x[at].into(),
-            Values::I32(x) => x[at].into(),
-            Values::U32(x) => x[at].into(),
-            Values::I64(x) => x[at] as f64,
-            Values::U64(x) => x[at] as f64,
-            Values::F16(x) => x[at].into(),
-            Values::F32(x) => x[at].into(),
-            Values::F64(x) => x[at],
-        }
+        each!(&self.values, x => x[at].number())
     }
 
     /// Element `at` as an integer; `None` in an array of fractions.
     #[inline]
     pub(super) fn integer(&self, at: usize) -> Option<i128> {
-        Some(match &self.values {
-            Values::I8(x) => x[at].into(),
-            Values::U8(x) => x[at].into(),
-            Values::I16(x) => x[at].into(),
-            Values::U16(x) => x[at].into(),
-            Values::I32(x) => x[at].into(),
-            Values::U32(x) => x[at].into(),
-            Values::I64(x) => x[at].into(),
-            Values::U64(x) => x[at].into(),
-            Values::F16(_) | Values::F32(_) | Values::F64(_) => return None,
-        })
+        each!(&self.values, x => x[at].integer())
     }
 
     /// Element `at` as an id or offset below `limit`.
@@ -264,12 +273,12 @@ impl Array {
         let value = self.integer(at);
         value.and_then(|v| u64::try_from(v).ok()).filter(|&v| v < limit).ok_or_else(|| {
             let Some(value) = value else { return self.bad("the elements are fractions, expected integers") };
-            self.bad(format!("{} is {value}, expected 0 to {}", self.position(at), i128::from(limit) - 1))
+            self.bad(self.at(at, &format!(" is {value}, expected 0 to {}", i128::from(limit) - 1)))
         })
     }
 
-    /// Pushes `count` edges between nodes below `n`; `ends(k)` says which elements are the source and the destination of
-    /// edge k.
+    /// Pushes `count` edges between nodes below `n`; `ends(k)` says which elements are the source and the destination
+    /// of edge k.
     pub(super) fn push_edges(
         &self,
         count: usize,
@@ -319,11 +328,15 @@ impl Array {
         values.finish()
     }
 
-    /// Element `at` for messages: `edges[3, 1]`.
-    pub(super) fn position(&self, at: usize) -> String {
+    /// What is wrong with element `at`: `edges[3, 1]` and what follows.
+    pub(super) fn at(&self, at: usize, wrong: &str) -> Problem {
+        let name = &self.name;
         match &self.shape[..] {
-            &[_, columns] if columns > 0 => format!("{}[{}, {}]", self.name, at / columns, at % columns),
-            _ => format!("{}[{at}]", self.name),
+            &[_, columns] if columns > 0 => {
+                let text = format!("{name}[{}, {}]{wrong}", at / columns, at % columns);
+                Problem::at(Position::in_matrix(at, columns), text)
+            }
+            _ => Problem::at(Position::element(at), format!("{name}[{at}]{wrong}")),
         }
     }
 
@@ -333,7 +346,7 @@ impl Array {
     }
 
     /// An error about this array.
-    pub(super) fn bad(&self, problem: impl Into<String>) -> Error {
+    pub(super) fn bad(&self, problem: impl Into<Problem>) -> Error {
         self.input.bad(&self.name, problem, "correct the array and save the file again, or check the format")
     }
 

@@ -1,10 +1,13 @@
 //! Raw folders of OGB node-property datasets (ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-papers100M).
 //!
-//! Text: `raw/edge.csv.gz`, `raw/num-node-list.csv.gz`, `raw/num-edge-list.csv.gz`, `raw/node-label.csv.gz` and optionally
-//! `raw/node-feat.csv.gz`, `raw/edge-feat.csv.gz`. Binary: `raw/data.npz` with `edge_index` [2, E], `num_nodes_list`,
-//! `num_edges_list` and optionally `node_feat`, `edge_feat`; `raw/node-label.npz` with `node_label`. Both:
-//! `split/<scheme>/{train,valid,test}.csv.gz`, which becomes the split of that name. OGB's loader adds the reverse of each
-//! edge for some datasets; here that is asked for with `--symmetrise`. Heterogeneous datasets are refused.
+//! Text: `raw/edge.csv.gz`, `raw/num-node-list.csv.gz`, `raw/num-edge-list.csv.gz`, `raw/node-label.csv.gz` and
+//! optionally `raw/node-feat.csv.gz`, `raw/edge-feat.csv.gz`. Binary: `raw/data.npz` with `edge_index` [2, E],
+//! `num_nodes_list`, `num_edges_list` and optionally `node_feat`, `edge_feat`; `raw/node-label.npz` with `node_label`.
+//! Both: `split/<scheme>/{train,valid,test}.csv.gz`, which becomes the split of that name. OGB's loader adds the
+//! reverse of each edge for some datasets; here that is asked for with `--symmetrise`. Heterogeneous datasets are
+//! refused.
+
+use graphweft_base::{Error, Result};
 
 use super::edge_list::{Options, Scan};
 use super::imported::EdgeFeatures;
@@ -12,9 +15,8 @@ use super::npz::{Array, Npz};
 use super::table::{self, Table};
 use super::text::Integer;
 use super::{Context, Folder, Imported, Input, features, labels};
-use crate::build::EdgeSorter;
-use crate::dataset::{Labels, Split};
-use crate::error::{Error, Result};
+use crate::build::{EdgeSorter, Expected};
+use crate::dataset::{Labels, Split, Task};
 
 const INCOMPLETE: &str = "PATH is the dataset folder that contains raw/ and split/; extract the download again";
 
@@ -51,14 +53,17 @@ fn text(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
     // First what has a line for each node: afterwards the number of nodes is known to be true.
     let input = need(folder, "raw/node-label.csv.gz")?;
     let y = Table::read(&input, cx, |x| !x.is_infinite())?;
-    let labels = labels::from_numbers(&input, "label", &[y.rows, y.width], n as usize, |at| y.values[at].into())?;
+    let labels =
+        labels::from_numbers(Task::NodeClassification, &input, "label", &[y.rows, y.width], n as usize, |at| {
+            y.values[at].into()
+        })?;
     let features = match folder.input("raw/node-feat.csv.gz")? {
         Some(input) => Some(features::from_table(Table::read(&input, cx, f32::is_finite)?, n as usize, &input, cx)?),
         None => None,
     };
 
     let edge_feat = folder.input("raw/edge-feat.csv.gz")?;
-    let mut edges = EdgeSorter::new(n, edge_feat.is_some(), cx.rules, cx.scratch)?;
+    let mut edges = EdgeSorter::new(Expected { num_nodes: n, origins: edge_feat.is_some() }, cx.rules, cx.scratch)?;
     let input = need(folder, "raw/edge.csv.gz")?;
     let id = |at: Integer| match at {
         Integer { negative: false, magnitude } if magnitude < n => Ok(magnitude),
@@ -110,7 +115,7 @@ fn binary(folder: &dyn Folder, data: &Input, cx: &Context<'_>) -> Result<Importe
         return Err(index.wrong_shape(&expected));
     }
     let edge_feat = npz.get("edge_feat")?;
-    let mut edges = EdgeSorter::new(n, edge_feat.is_some(), cx.rules, cx.scratch)?;
+    let mut edges = EdgeSorter::new(Expected { num_nodes: n, origins: edge_feat.is_some() }, cx.rules, cx.scratch)?;
     let count = index.shape[1];
     index.push_edges(count, n, |k| [k, count + k], &mut edges)?;
     drop(index);
@@ -127,7 +132,7 @@ fn binary(folder: &dyn Folder, data: &Input, cx: &Context<'_>) -> Result<Importe
 
 fn binary_labels(input: &Input, n: usize, cx: &Context<'_>) -> Result<(Labels, usize)> {
     let y = Npz::open(input, cx)?.need("node_label")?;
-    labels::from_numbers(input, "node_label", &y.shape, n, |at| y.number(at))
+    labels::from_numbers(Task::NodeClassification, input, "node_label", &y.shape, n, |at| y.number(at))
 }
 
 pub(super) fn edge_features(array: Array, num_edges: u64, cx: &Context<'_>) -> Result<EdgeFeatures> {
@@ -140,8 +145,7 @@ pub(super) fn edge_features(array: Array, num_edges: u64, cx: &Context<'_>) -> R
     let name = array.name.clone();
     let values = array.into_f32(cx.scratch)?;
     if let Some(at) = values.iter().position(|x| !x.is_finite()) {
-        let problem = format!("{name}[{}, {}] is not a finite number", at / width, at % width);
-        return Err(input.bad(name, problem, "replace NaN and infinite values, and save the file again"));
+        return Err(features::not_finite(&input, &name, at, width));
     }
     Ok(EdgeFeatures { values, width })
 }
@@ -239,7 +243,8 @@ mod tests {
         assert!(matches!(with("0,1\n1,nan\n0,0\n"), Some((Labels::MultiF32(_), 2))));
         let far = |at| if at == 5 { 1e300 } else { f64::NAN };
         let input = Input::memory("t", &b"x"[..]).unwrap();
-        let message = labels::from_numbers(&input, "y", &[3, 2], 3, far).unwrap_err().to_string();
+        let message =
+            labels::from_numbers(Task::NodeClassification, &input, "y", &[3, 2], 3, far).unwrap_err().to_string();
         assert!(message.contains("y[2, 1] is inf: expected 0 or 1"), "{message}");
     }
 

@@ -1,8 +1,9 @@
 //! Splits from masks.
 
+use graphweft_base::Result;
+
 use super::npz::Array;
 use crate::dataset::Split;
-use crate::error::Result;
 
 /// The splits `public-0`, `public-1`, … from three arrays of masks [S, N] (or [N] for a single split).
 pub(super) fn from_masks(train: &Array, valid: &Array, test: &Array, n: usize) -> Result<Vec<Split>> {

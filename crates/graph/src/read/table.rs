@@ -1,10 +1,11 @@
 //! Tables of numbers without a header: the `.csv.gz` files of OGB.
 
+use graphweft_base::Result;
+
 use super::text::{Cursor, Text, Wrong};
 use super::{Context, Input};
 use crate::buf::Buf;
 use crate::build::Spool;
-use crate::error::Result;
 
 /// A table, row by row.
 pub(super) struct Table {

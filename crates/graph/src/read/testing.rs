@@ -1,12 +1,13 @@
 //! What the tests of the readers share.
 
+use graphweft_base::progress::Silent;
+use graphweft_base::{Error, Result};
+
 use super::{Context, Imported, Input};
 use crate::build::{EdgeRules, Scratch};
 use crate::csr::{Csr, SelfLoops};
-use crate::error::{Error, Result};
 use crate::fuzz;
 use crate::npy::{Element, Header};
-use crate::progress::Silent;
 
 /// Edges stay as they are.
 pub(super) const KEEP: EdgeRules =

@@ -1,15 +1,15 @@
 //! Text in big blocks, parsed in parallel, in order.
 //!
-//! A block is cut at its last newline, then into pieces of whole lines that are parsed at once while the next block is read.
-//! Results are consumed in file order, so nothing depends on the number of threads. A line longer than a block is an error:
-//! a gigabyte without a newline is found out after the first few megabytes.
+//! A block is cut at its last newline, then into pieces of whole lines that are parsed at once while the next block is
+//! read. Results are consumed in file order, so nothing depends on the number of threads. A line longer than a block is
+//! an error: a gigabyte without a newline is found out after the first few megabytes.
 
 use std::io::Read;
 
+use graphweft_base::{Error, Position, Problem, Result};
 use rayon::prelude::*;
 
 use super::{Context, Input};
-use crate::error::{Error, Result};
 
 const BLOCK: usize = 8 << 20;
 const PIECE: usize = 256 << 10;
@@ -78,8 +78,11 @@ impl<'a> Text<'a> {
     }
 
     fn bad(&self, line: u64, wrong: &Wrong) -> Error {
-        let column = if wrong.column == 0 { String::new() } else { format!(", column {}", wrong.column) };
-        self.input.bad(format!("line {line}{column}"), &wrong.problem, &wrong.remedy)
+        let (field, position) = match wrong.column as u64 {
+            0 => (format!("line {line}"), Position::Line(line)),
+            column => (format!("line {line}, column {column}"), Position::Field { line, column }),
+        };
+        self.input.bad(field, Problem::at(position, &wrong.problem), &wrong.remedy)
     }
 
     fn read_more(&mut self, bytes: usize) -> Result<()> {
@@ -150,7 +153,8 @@ fn cut(mut block: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// Reads numbers from left to right. Fields are separated by blanks, or by one comma or semicolon with blanks around it.
+/// Reads numbers from left to right. Fields are separated by blanks, or by one comma or semicolon with blanks around
+/// it.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],

@@ -1,8 +1,8 @@
 //! Weakly connected components, by union-find on all threads.
 //!
-//! Each node points to a node of its component with a smaller id, or to itself. An edge that joins two components makes the
-//! larger root point to the smaller, by compare-and-swap, so no lock is needed. Whatever the order, each component ends up
-//! under its smallest id: the result does not depend on the threads.
+//! Each node points to a node of its component with a smaller id, or to itself. An edge that joins two components makes
+//! the larger root point to the smaller, by compare-and-swap, so no lock is needed. Whatever the order, each component
+//! ends up under its smallest id: the result does not depend on the threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -52,8 +52,8 @@ impl Forest {
             if parent == above {
                 return parent;
             }
-            // A late store may undo a shorter way that another thread found, but never leads out of the component: `above`
-            // stays an ancestor of `i` for ever, and a node that is no root never becomes one.
+            // A late store may undo a shorter way that another thread found, but never leads out of the component:
+            // `above` stays an ancestor of `i` for ever, and a node that is no root never becomes one.
             self.0[i].store(above, Relaxed);
             i = above;
         }
@@ -86,7 +86,7 @@ impl Forest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Silent;
+    use graphweft_base::progress::Silent;
 
     #[test]
     fn directions_and_loops_do_not_matter() {

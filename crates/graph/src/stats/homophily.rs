@@ -8,7 +8,7 @@ use crate::dataset::Labels;
 /// The share of edges whose ends have the same class.
 ///
 /// Self-loops, which always agree, and edges with an unlabelled end are left out. `None` where no edge is left, and for
-/// several labels per node, where "the same class" means nothing.
+/// several labels per node and numbers, where "the same class" means nothing.
 pub fn edge_homophily<I: NodeId>(graph: &Csr<I>, labels: &Labels) -> Option<f64> {
     let Labels::Single(labels) = labels else { return None };
     let labels = &labels[..];
@@ -25,7 +25,7 @@ pub fn edge_homophily<I: NodeId>(graph: &Csr<I>, labels: &Labels) -> Option<f64>
     (all > 0).then(|| same as f64 / all as f64)
 }
 
-/// Nodes per class, or per label where a node may have several.
+/// Nodes per class, or per label where a node may have several; nothing where numbers are predicted.
 pub fn class_counts(labels: &Labels, classes: usize) -> Vec<u64> {
     let mut counts = vec![0; classes];
     let mut add = |class: usize| {
@@ -37,6 +37,7 @@ pub fn class_counts(labels: &Labels, classes: usize) -> Vec<u64> {
         Labels::Single(y) => y.iter().filter_map(|&c| usize::try_from(c).ok()).for_each(add),
         Labels::MultiU8(y) => y.iter().enumerate().filter(|(_, x)| **x == 1).for_each(|(at, _)| add(at % classes)),
         Labels::MultiF32(y) => y.iter().enumerate().filter(|(_, x)| **x > 0.0).for_each(|(at, _)| add(at % classes)),
+        Labels::Values(_) => return Vec::new(),
     }
     counts
 }

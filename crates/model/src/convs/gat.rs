@@ -1,4 +1,5 @@
-//! GAT: z = x·Wᵀ; attention over z with scores LeakyReLU(a_dst·z_i + a_src·z_j) per head; heads side by side, or their mean.
+//! GAT: z = x·Wᵀ; attention over z with scores LeakyReLU(a_dst·z_i + a_src·z_j) per head; heads side by side, or their
+//! mean.
 
 use std::rc::Rc;
 
@@ -10,7 +11,7 @@ use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 use super::{Conv, End};
 use crate::graph_ops::{Attend, EdgeBias, Score};
 use crate::init::Init;
-use crate::network::Step;
+use crate::network::Context;
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 use crate::parts::remat::attention_again;
@@ -77,12 +78,12 @@ pub enum Bias {
 }
 
 impl Attention {
-    fn run(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input) -> Result<Var> {
-        let z = x.linear(tape, &self.lin, Activation::None, step.dtype)?;
+    fn run(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Input) -> Result<Var> {
+        let z = x.linear(tape, &self.lin, Activation::None, cx.dtype)?;
         let (dst, src) = (tape.parameter(&self.dst), tape.parameter(&self.src));
         let heads = src.value().rows();
         let score = Score::Gat { z: &z, dst: &dst, src: &src, slope: SLOPE };
-        step.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: step.edges(layer) })
+        cx.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: cx.edges(layer) })
     }
 }
 
@@ -96,9 +97,9 @@ impl Conv for GatConv {
         self.bias.as_ref()
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
+    fn forward(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
         let attention = Rc::clone(&self.attention);
-        let rows = attention_again(tape, step, x, move |tape, step, x| attention.run(tape, step, layer, x))?;
+        let rows = attention_again(tape, cx, x, move |tape, cx, x| attention.run(tape, cx, layer, x))?;
         epilogue(tape, &rows, end.after(self.groups, self.bias.as_ref()), dtype)
     }
 }

@@ -1,5 +1,5 @@
-//! GATv2: attention with scores a·LeakyReLU(x_i·W_rᵀ + x_j·W_lᵀ) over the values x_j·W_lᵀ; heads side by side, or their mean.
-//! (l and r as PyTorch Geometric names them: sources are left.)
+//! GATv2: attention with scores a·LeakyReLU(x_i·W_rᵀ + x_j·W_lᵀ) over the values x_j·W_lᵀ; heads side by side, or their
+//! mean. (l and r as PyTorch Geometric names them: sources are left.)
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use super::gat::{Heads, SLOPE};
 use super::{Conv, End};
 use crate::graph_ops::{Attend, EdgeBias, Score};
 use crate::init::Init;
-use crate::network::Step;
+use crate::network::Context;
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 use crate::parts::remat::attention_again;
@@ -47,13 +47,13 @@ impl Gatv2Conv {
 }
 
 impl Attention {
-    fn run(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input) -> Result<Var> {
-        let r = x.linear(tape, &self.source, Activation::None, step.dtype)?;
-        let l = x.linear(tape, &self.destination, Activation::None, step.dtype)?;
+    fn run(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Input) -> Result<Var> {
+        let r = x.linear(tape, &self.source, Activation::None, cx.dtype)?;
+        let l = x.linear(tape, &self.destination, Activation::None, cx.dtype)?;
         let a = tape.parameter(&self.a);
         let heads = a.value().rows();
         let score = Score::Gatv2 { l: &l, r: &r, a: &a, slope: SLOPE };
-        step.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: step.edges(layer) })
+        cx.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: cx.edges(layer) })
     }
 }
 
@@ -68,9 +68,9 @@ impl Conv for Gatv2Conv {
         Some(&self.bias)
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
+    fn forward(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
         let attention = Rc::clone(&self.attention);
-        let rows = attention_again(tape, step, x, move |tape, step, x| attention.run(tape, step, layer, x))?;
+        let rows = attention_again(tape, cx, x, move |tape, cx, x| attention.run(tape, cx, layer, x))?;
         epilogue(tape, &rows, end.after(self.groups, Some(&self.bias)), dtype)
     }
 }

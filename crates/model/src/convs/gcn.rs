@@ -1,7 +1,7 @@
 //! GCN: x' = Â·x·Wᵀ + b with Â_ij = 1/√(d_i·d_j).
 //!
-//! Product and aggregation commute, so the narrower side is aggregated. Where that is the input, bias and activation end the
-//! product; a layer on constant features then has no aggregation in backward at all.
+//! Product and aggregation commute, so the narrower side is aggregated. Where that is the input, bias and activation
+//! end the product; a layer on constant features then has no aggregation in backward at all.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 use super::{Conv, End};
 use crate::graph_ops::{Aggregation, EdgeWeight};
 use crate::init::Init;
-use crate::network::Step;
+use crate::network::Context;
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 
@@ -39,10 +39,10 @@ impl Conv for GcnConv {
         self.affine.bias.as_ref()
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
+    fn forward(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
         let (outputs, inputs) = self.affine.weight.value().shape();
         let aggregate =
-            |tape: &mut Tape, x: &Var| step.ops.aggregate(tape, layer, x, Aggregation::Sum, EdgeWeight::Symmetric);
+            |tape: &mut Tape, x: &Var| cx.ops.aggregate(tape, layer, x, Aggregation::Sum, EdgeWeight::Symmetric);
         match x {
             Input::Dense(x) if inputs <= outputs => {
                 let sum = aggregate(tape, x)?;
@@ -51,12 +51,12 @@ impl Conv for GcnConv {
                     let y = linear(tape, &sum, affine, end.activation, dtype)?;
                     return epilogue(tape, &y, Epilogue { dropout: end.dropout, ..Epilogue::default() }, dtype);
                 }
-                let y = linear(tape, &sum, affine, Activation::None, step.dtype)?;
+                let y = linear(tape, &sum, affine, Activation::None, cx.dtype)?;
                 epilogue(tape, &y, end.after(1, None), dtype)
             }
             _ => {
                 let product = Affine { bias: None, ..self.affine.clone() };
-                let y = x.linear(tape, &product, Activation::None, step.dtype)?;
+                let y = x.linear(tape, &product, Activation::None, cx.dtype)?;
                 let y = aggregate(tape, &y)?;
                 epilogue(tape, &y, end.after(1, self.affine.bias.as_ref()), dtype)
             }

@@ -12,7 +12,7 @@ use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 use super::{Conv, End};
 use crate::graph_ops::{Aggregation, EdgeWeight};
 use crate::init::Init;
-use crate::network::{Buffer, Step};
+use crate::network::{Buffer, Context};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 use crate::parts::norm::{NormKind, Normalisation};
@@ -63,38 +63,38 @@ impl Conv for GinConv {
         self.norm.hidden([self.lins[0].bias.as_ref()])
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
+    fn forward(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
         let (outputs, inputs) = self.lins[0].weight.value().shape();
         let inside = if self.norm.is_none() { self.activation } else { Activation::None };
-        let sum = |tape: &mut Tape, x: &Var| step.ops.aggregate(tape, layer, x, Aggregation::Sum, EdgeWeight::None);
+        let sum = |tape: &mut Tape, x: &Var| cx.ops.aggregate(tape, layer, x, Aggregation::Sum, EdgeWeight::None);
         let h = match x {
             Input::Dense(x) if inputs <= outputs => {
                 let neighbours = sum(tape, x)?;
                 let all = Epilogue { plus: Some(x), ..Epilogue::default() };
                 let all = epilogue(tape, &neighbours, all, x.value().dtype())?;
-                linear(tape, &all, std::slice::from_ref(&self.lins[0]), inside, step.dtype)?
+                linear(tape, &all, std::slice::from_ref(&self.lins[0]), inside, cx.dtype)?
             }
             _ => {
                 let product = Affine { bias: None, ..self.lins[0].clone() };
-                let own = x.linear(tape, &product, Activation::None, step.dtype)?;
+                let own = x.linear(tape, &product, Activation::None, cx.dtype)?;
                 let neighbours = sum(tape, &own)?;
                 let bias = self.lins[0].bias.as_ref();
                 let all = Epilogue { plus: Some(&own), bias, activation: inside, ..Epilogue::default() };
-                epilogue(tape, &neighbours, all, step.dtype)?
+                epilogue(tape, &neighbours, all, cx.dtype)?
             }
         };
         let h = if self.norm.is_none() {
             h
         } else {
-            let h = self.norm.forward(tape, step, layer, &h)?;
-            epilogue(tape, &h, Epilogue { activation: self.activation, ..Epilogue::default() }, step.dtype)?
+            let h = self.norm.forward(tape, cx, layer, &h)?;
+            epilogue(tape, &h, Epilogue { activation: self.activation, ..Epilogue::default() }, cx.dtype)?
         };
         let last = std::slice::from_ref(&self.lins[1]);
         if end.plus.is_none() {
             let y = linear(tape, &h, last, end.activation, dtype)?;
             return epilogue(tape, &y, Epilogue { dropout: end.dropout, ..Epilogue::default() }, dtype);
         }
-        let y = linear(tape, &h, last, Activation::None, step.dtype)?;
+        let y = linear(tape, &h, last, Activation::None, cx.dtype)?;
         epilogue(tape, &y, end.after(1, None), dtype)
     }
 }

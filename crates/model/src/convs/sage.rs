@@ -1,5 +1,5 @@
-//! GraphSAGE: x'_i = mean of x_j·W_lᵀ + b + x_i·W_rᵀ. The mean and the product commute, so the narrower side is aggregated; with
-//! the maximum the input is.
+//! GraphSAGE: x'_i = mean of x_j·W_lᵀ + b + x_i·W_rᵀ. The mean and the product commute, so the narrower side is
+//! aggregated; with the maximum the input is.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use graphweft_tensor::{DType, Error, Parameter, Result, Tape, Var};
 use super::{Conv, End};
 use crate::graph_ops::{Aggregation, EdgeWeight};
 use crate::init::Init;
-use crate::network::Step;
+use crate::network::Context;
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 
@@ -43,16 +43,15 @@ impl Conv for SageConv {
         self.neighbours.bias.as_ref()
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
+    fn forward(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
         let (outputs, inputs) = self.neighbours.weight.value().shape();
         let none = Activation::None;
-        let aggregate =
-            |tape: &mut Tape, x: &Var| step.ops.aggregate(tape, layer, x, self.aggregation, EdgeWeight::None);
+        let aggregate = |tape: &mut Tape, x: &Var| cx.ops.aggregate(tape, layer, x, self.aggregation, EdgeWeight::None);
         let first = inputs <= outputs || self.aggregation == Aggregation::Max;
         let (neighbours, bias) = match x {
             Input::Dense(x) if first => {
                 let mean = aggregate(tape, x)?;
-                (linear(tape, &mean, std::slice::from_ref(&self.neighbours), none, step.dtype)?, None)
+                (linear(tape, &mean, std::slice::from_ref(&self.neighbours), none, cx.dtype)?, None)
             }
             Input::Sparse(..) if self.aggregation == Aggregation::Max => {
                 let problem = "model.aggregation = \"max\" takes no sparse features: take \"mean\"".into();
@@ -60,16 +59,14 @@ impl Conv for SageConv {
             }
             _ => {
                 let product = Affine { bias: None, ..self.neighbours.clone() };
-                let y = x.linear(tape, &product, none, step.dtype)?;
+                let y = x.linear(tape, &product, none, cx.dtype)?;
                 (aggregate(tape, &y)?, self.neighbours.bias.as_ref())
             }
         };
-        let own = x.linear(tape, &self.own, none, step.dtype)?;
+        let own = x.linear(tape, &self.own, none, cx.dtype)?;
         let sum = match end.plus {
             None => neighbours,
-            Some(plus) => {
-                epilogue(tape, &neighbours, Epilogue { plus: Some(plus), ..Epilogue::default() }, step.dtype)?
-            }
+            Some(plus) => epilogue(tape, &neighbours, Epilogue { plus: Some(plus), ..Epilogue::default() }, cx.dtype)?,
         };
         epilogue(tape, &sum, End { plus: Some(&own), ..end }.after(1, bias), dtype)
     }

@@ -1,9 +1,11 @@
-//! Eigenvalues and eigenvectors of a small symmetric matrix, by Jacobi's rotations: slow, short and accurate to the last digits.
+//! Eigenvalues and eigenvectors of a small symmetric matrix, by Jacobi's rotations: slow, short and accurate to the
+//! last digits.
 
 /// Sweeps over all elements; ten are plenty for any matrix that fits here.
 const SWEEPS: usize = 60;
 
-/// The eigenvalues of `a` (n × n, symmetric), descending, and the eigenvectors as columns of a matrix in the same order.
+/// The eigenvalues of `a` (n × n, symmetric), descending, and the eigenvectors as columns of a matrix in the same
+/// order.
 pub(super) fn symmetric(mut a: Vec<f64>, n: usize) -> (Vec<f64>, Vec<f64>) {
     let mut v: Vec<f64> = (0..n * n).map(|k| if k / n == k % n { 1.0 } else { 0.0 }).collect();
     let total: f64 = a.iter().map(|x| x * x).sum();

@@ -1,17 +1,19 @@
 //! Eigenvectors of the normalised Laplacian I − D^(−1/2)·A·D^(−1/2), those of its smallest eigenvalues.
 //!
-//! They are the largest of M = D^(−1/2)·A·D^(−1/2), found by a block Lanczos method with full re-orthogonalisation and thick restarts:
-//! a basis grows by M times its own vectors; when it is full, the small matrix of its products with M is diagonalised and the
-//! best vectors go on. Starting from several vectors finds eigenvalues that occur several times.
+//! They are the largest of M = D^(−1/2)·A·D^(−1/2), found by a block Lanczos method with full re-orthogonalisation and
+//! thick restarts: a basis grows by M times its own vectors; when it is full, the small matrix of its products with M
+//! is diagonalised and the best vectors go on. Starting from several vectors finds eigenvalues that occur several
+//! times.
 //!
-//! Every connected component has one eigenvector known beforehand, D^(1/2)·1 on that component, with eigenvalue 0: these say only
-//! which component a node is in, are left out, and everything is kept orthogonal to them.
+//! Every connected component has one eigenvector known beforehand, D^(1/2)·1 on that component, with eigenvalue 0:
+//! these say only which component a node is in, are left out, and everything is kept orthogonal to them.
 //!
-//! Signs are arbitrary, so they are fixed: the entry of largest magnitude is positive, the first of these if there are several.
-//! Starting vectors are counter-based random numbers, sums are over fixed pieces in order: the same bits every time.
+//! Signs are arbitrary, so they are fixed: the entry of largest magnitude is positive, the first of these if there are
+//! several. Starting vectors are counter-based random numbers, sums are over fixed pieces in order: the same bits every
+//! time.
 
+use graphweft_base::random::Philox;
 use graphweft_graph::Csr;
-use graphweft_graph::random::Philox;
 use graphweft_tensor::{Error, Result};
 use rayon::prelude::*;
 
@@ -26,8 +28,8 @@ const RESTARTS: usize = 300;
 /// Elements per partial sum.
 const PIECE: usize = 4096;
 
-/// The eigenvectors of the `count` smallest eigenvalues that are not trivial, as columns of a matrix with a row per node of an
-/// [undirected](super::undirected) graph. Where there are not that many, columns of zeros fill up.
+/// The eigenvectors of the `count` smallest eigenvalues that are not trivial, as columns of a matrix with a row per
+/// node of an [undirected](super::undirected) graph. Where there are not that many, columns of zeros fill up.
 ///
 /// # Errors
 /// If they are not found within some hundred restarts.
@@ -120,7 +122,8 @@ fn subtract(y: &mut [f64], a: f64, x: &[f64]) {
     });
 }
 
-/// An orthonormal basis. M has been applied to the first `done` vectors; `products` are v_i·M·v_j for those j and all i.
+/// An orthonormal basis. M has been applied to the first `done` vectors; `products` are v_i·M·v_j for those j and all
+/// i.
 struct Basis<'a> {
     operator: &'a Operator<'a>,
     vectors: Vec<Vec<f64>>,
@@ -130,8 +133,8 @@ struct Basis<'a> {
 }
 
 impl Basis<'_> {
-    /// Adds what is new in `w`, and returns its coefficients for all vectors, the new one included. Nothing is added where
-    /// nothing is new.
+    /// Adds what is new in `w`, and returns its coefficients for all vectors, the new one included. Nothing is added
+    /// where nothing is new.
     fn add(&mut self, mut w: Vec<f64>) -> Vec<f64> {
         let before = dot(&w, &w).sqrt();
         let mut coefficients = vec![0.0; self.vectors.len()];

@@ -1,9 +1,9 @@
 //! How likely a random walk is back where it began, after 1, 2, … steps.
 //!
-//! With P = D⁻¹A, the k-th number of node i is (Pᵏ)ᵢᵢ. Walks over undirected edges can be cut in the middle:
-//! (Pᵃ⁺ᵇ)ᵢᵢ = Σⱼ (Pᵃ)ᵢⱼ·(Pᵇ)ᵢⱼ·dᵢ/dⱼ, so a node's distribution after half of the steps is enough. It is kept sparse as long as it
-//! is; nodes have nothing to do with each other. The cost is that of the edges within half of the steps around every node: exact,
-//! and meant for small graphs.
+//! With P = D⁻¹A, the k-th number of node i is (Pᵏ)ᵢᵢ. Walks over undirected edges can be cut in the middle: (Pᵃ⁺ᵇ)ᵢᵢ =
+//! Σⱼ (Pᵃ)ᵢⱼ·(Pᵇ)ᵢⱼ·dᵢ/dⱼ, so a node's distribution after half of the steps is enough. It is kept sparse as long as it
+//! is; nodes have nothing to do with each other. The cost is that of the edges within half of the steps around every
+//! node: exact, and meant for small graphs.
 
 use graphweft_graph::Csr;
 use rayon::prelude::*;
@@ -45,8 +45,8 @@ impl Distribution {
     }
 }
 
-/// The probabilities of being back after 1 to `steps` steps, for each node of an [undirected](super::undirected) graph: a row
-/// each. A node without edges has zeros.
+/// The probabilities of being back after 1 to `steps` steps, for each node of an [undirected](super::undirected) graph:
+/// a row each. A node without edges has zeros.
 pub fn random_walk(graph: &Csr<u32>, steps: usize) -> Vec<f64> {
     let n = graph.num_dst();
     let mut rows = vec![0.0; n * steps];

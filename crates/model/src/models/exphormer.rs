@@ -1,9 +1,9 @@
-//! Exphormer of Shirzad et al.: the graph transformer on a graph that has more edges. Random expander edges let anything reach
-//! anything in a few layers; virtual nodes, or tokens, see all nodes and are seen by all. The kind of an edge gives its score a
-//! learned term per head.
+//! Exphormer of Shirzad et al.: the graph transformer on a graph that has more edges. Random expander edges let
+//! anything reach anything in a few layers; virtual nodes, or tokens, see all nodes and are seen by all. The kind of an
+//! edge gives its score a learned term per head.
 //!
-//! Layers are the [graph transformer](super::gt)'s. A token has rows of its own in every layer, made by the same weights as a
-//! node's; it attends to all nodes, and nodes attend to tokens and neighbours in one softmax.
+//! Layers are the [graph transformer](super::gt)'s. A token has rows of its own in every layer, made by the same
+//! weights as a node's; it attends to all nodes, and nodes attend to tokens and neighbours in one softmax.
 
 use std::rc::Rc;
 
@@ -14,9 +14,10 @@ use graphweft_tensor::{Error, Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
 use super::{check_heads, check_layers};
-use crate::graph_ops::{Attend, EdgeBias, Score};
+use crate::graph_ops::{Attend, EdgeBias, Score, TokensAttend};
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Mode, Network, Rates, Shape, Step};
+use crate::model::{Model, ModelInfo, ModelKeys, Reach};
+use crate::network::{Buffer, Context, Layer, Mode, Network, Rates, Shape};
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::Embedding;
 use crate::parts::norm::{NormKind, Normalisation};
@@ -46,13 +47,6 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// `csr` with the expander's edges, drawn from `seed`.
-    pub fn prepare(&self, csr: &Csr<u32>, seed: u64) -> Result<Prepared> {
-        Prepared::expander(csr, self.expander_degree, seed)
-    }
-}
-
 /// The embedding of nodes, and the first rows of tokens.
 struct First {
     nodes: Embedding,
@@ -68,19 +62,19 @@ impl Layer for First {
         self.nodes.parameters().into_iter().chain(self.tokens.clone()).collect()
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        let mut state = self.nodes.forward(tape, step, state)?;
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
+        let mut state = self.nodes.forward(tape, cx, state)?;
         if let Some(tokens) = &self.tokens {
             let rows = tape.parameter(tokens);
-            state.push(as_stored(tape, step, &rows)?);
+            state.push(as_stored(tape, cx, &rows)?);
         }
         Ok(state)
     }
 }
 
 /// Rows of a parameter in the type of activations.
-fn as_stored(tape: &mut Tape, step: &Step, rows: &Var) -> Result<Var> {
-    graphweft_tensor::ops::convert::convert(tape, rows, step.dtype)
+fn as_stored(tape: &mut Tape, cx: &Context, rows: &Var) -> Result<Var> {
+    graphweft_tensor::ops::convert::convert(tape, rows, cx.dtype)
 }
 
 struct ExphormerLayer {
@@ -89,8 +83,16 @@ struct ExphormerLayer {
     o: Affine,
     ffn: [Affine; 2],
     norms: [Normalisation; 2],
-    /// Whose tokens nobody looks at.
-    last: bool,
+    who: Attending,
+}
+
+/// Who attends in a layer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attending {
+    /// In the last one, whose tokens nobody looks at.
+    Nodes,
+    /// In others.
+    NodesAndTokens,
 }
 
 struct Attention {
@@ -101,24 +103,25 @@ struct Attention {
 }
 
 impl Attention {
-    /// From rows of nodes and tokens to what they attended to. Tokens come out only if `tokens_too`.
-    fn run(&self, tape: &mut Tape, step: &Step, layer: u32, state: &[Var], tokens_too: bool) -> Result<Vec<Var>> {
-        let q = |tape: &mut Tape, x: &Var| linear(tape, x, std::slice::from_ref(&self.q), Activation::None, step.dtype);
-        let kv = |tape: &mut Tape, x: &Var| linear(tape, x, &self.kv, Activation::None, step.dtype);
+    /// From rows of nodes and tokens to what those who attend found.
+    fn run(&self, tape: &mut Tape, cx: &Context, layer: u32, state: &[Var], who: Attending) -> Result<Vec<Var>> {
+        let q = |tape: &mut Tape, x: &Var| linear(tape, x, std::slice::from_ref(&self.q), Activation::None, cx.dtype);
+        let kv = |tape: &mut Tape, x: &Var| linear(tape, x, &self.kv, Activation::None, cx.dtype);
         let (own_q, own_kv) = (q(tape, &state[0])?, kv(tape, &state[0])?);
         let edge = tape.parameter(&self.edge);
+        let (heads, dropout) = (self.heads, cx.edges(layer));
         let attend = Attend {
-            heads: self.heads,
+            heads,
             score: Score::Dot { q: &own_q, kv: &own_kv },
-            bias: EdgeBias::Features(&edge),
-            dropout: step.edges(layer),
+            bias: EdgeBias::Features { feat: (), weight: &edge },
+            dropout,
         };
-        let Some(tokens) = state.get(1) else { return Ok(vec![step.ops.attend(tape, layer, attend)?]) };
+        let Some(tokens) = state.get(1) else { return Ok(vec![cx.ops.attend(tape, layer, attend)?]) };
         let token_kv = kv(tape, tokens)?;
-        let mut out = vec![step.ops.attend_with_tokens(tape, layer, attend, &token_kv)?];
-        if tokens_too {
+        let mut out = vec![cx.ops.attend_with_tokens(tape, layer, attend, &token_kv)?];
+        if who == Attending::NodesAndTokens {
             let token_q = q(tape, tokens)?;
-            out.push(step.ops.tokens_attend(tape, layer, self.heads, &token_q, &own_kv, step.edges(layer))?);
+            out.push(cx.ops.tokens_attend(tape, layer, TokensAttend { heads, q: &token_q, kv: &own_kv, dropout })?);
         }
         Ok(out)
     }
@@ -126,14 +129,14 @@ impl Attention {
 
 impl ExphormerLayer {
     /// What follows attention, row by row. `x` came in, `z` was found; tokens are not dropped, since they are no nodes.
-    fn after(&self, tape: &mut Tape, step: &Step, x: &Var, z: &Var) -> Result<Var> {
+    fn after(&self, tape: &mut Tape, cx: &Context, x: &Var, z: &Var) -> Result<Var> {
         let one = std::slice::from_ref::<Affine>;
-        let z = linear(tape, z, one(&self.o), Activation::None, step.dtype)?;
-        let x = self.norms[0].forward_residual(tape, step, (self.number, 1), x, &z)?;
-        let h = linear(tape, &x, one(&self.ffn[0]), Activation::Gelu, step.dtype)?;
-        let z = linear(tape, &h, one(&self.ffn[1]), Activation::None, step.dtype)?;
+        let z = linear(tape, z, one(&self.o), Activation::None, cx.dtype)?;
+        let x = self.norms[0].forward_residual(tape, cx, self.number, 1, x, &z)?;
+        let h = linear(tape, &x, one(&self.ffn[0]), Activation::Gelu, cx.dtype)?;
+        let z = linear(tape, &h, one(&self.ffn[1]), Activation::None, cx.dtype)?;
         drop(h);
-        self.norms[1].forward_residual(tape, step, (self.number, 2), &x, &z)
+        self.norms[1].forward_residual(tape, cx, self.number, 2, &x, &z)
     }
 }
 
@@ -160,53 +163,68 @@ impl Layer for ExphormerLayer {
         keys.into_iter().chain(hidden).collect()
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        let (attention, layer, tokens_too) = (Rc::clone(&self.attention), self.number, !self.last);
-        let found = if step.remat.of_attention() {
-            let again = step.clone();
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
+        let (attention, layer, who) = (Rc::clone(&self.attention), self.number, self.who);
+        let found = if cx.remat.of_attention() {
+            let again = cx.clone();
             let inputs: Vec<&Var> = state.iter().collect();
-            tape.checkpoint(&inputs, move |tape, state| attention.run(tape, &again, layer, state, tokens_too))?
+            tape.checkpoint(&inputs, move |tape, state| attention.run(tape, &again, layer, state, who))?
         } else {
-            attention.run(tape, step, layer, state, tokens_too)?
+            attention.run(tape, cx, layer, state, who)?
         };
-        let quiet = Step { mode: Mode::Evaluate, ..step.clone() };
-        let steps = [step, &quiet];
+        let quiet = Context { mode: Mode::Evaluate, ..cx.clone() };
+        let steps = [cx, &quiet];
         let rows = state.iter().zip(&found).zip(steps);
-        rows.map(|((x, z), step)| self.after(tape, step, x, z)).collect()
+        rows.map(|((x, z), cx)| self.after(tape, cx, x, z)).collect()
     }
 }
 
-/// Builds the model.
-pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-    let &Config { hidden: d, layers, heads, norm, virtual_nodes, .. } = config;
-    check_heads("exphormer", d, heads)?;
-    check_layers("exphormer", layers)?;
-    if virtual_nodes > 0 && norm == NormKind::Batch {
-        let problem =
-            "model.norm = \"batch\" has no moments for virtual nodes: take \"layer\", or model.virtual_nodes = 0";
-        return Err(Error::Argument { op: "exphormer", problem: problem.into() });
+impl Model for Config {
+    fn describe(&self) -> ModelInfo {
+        ModelInfo { heads: Some(self.heads), ..ModelInfo::new(Reach::Anywhere, self.hidden, self.layers) }
     }
-    let tokens = (virtual_nodes > 0).then(|| init.uniform("tokens", virtual_nodes, d, 1.0)).transpose()?;
-    let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(First { nodes: Embedding::new(init, "input", shape, d)?, tokens })];
-    for k in 0..layers {
-        let lin = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
-        let normal = |name: &str| Normalisation::new(norm, init, &format!("layers.{k}.{name}"), d);
-        let bound = (KINDS as f64).sqrt().recip();
-        let attention = Attention {
-            heads,
-            q: lin("conv.lin_query", d, d)?,
-            kv: [lin("conv.lin_key", d, d)?, lin("conv.lin_value", d, d)?],
-            edge: init.uniform(&format!("layers.{k}.edge.weight"), heads, KINDS, bound)?,
-        };
-        all.push(Rc::new(ExphormerLayer {
-            number: k as u32 + 1,
-            attention: Rc::new(attention),
-            o: lin("o", d, d)?,
-            ffn: [lin("ffn1", d, 2 * d)?, lin("ffn2", 2 * d, d)?],
-            norms: [normal("norm1")?, normal("norm2")?],
-            last: k + 1 == layers,
-        }));
+
+    fn prepare(&self, csr: Csr<u32>, seed: u64) -> Result<Prepared> {
+        Prepared::expander(&csr, self.expander_degree, seed)
     }
-    all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
-    Ok(Network::new(all))
+
+    fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+        let &Config { hidden: d, layers, heads, norm, virtual_nodes, .. } = self;
+        check_heads(Self::NAME, d, heads)?;
+        check_layers(Self::NAME, layers)?;
+        if virtual_nodes > 0 && norm == NormKind::Batch {
+            let problem =
+                "model.norm = \"batch\" has no moments for virtual nodes: take \"layer\", or model.virtual_nodes = 0";
+            return Err(Error::Argument { op: Self::NAME, problem: problem.into() });
+        }
+        let tokens = (virtual_nodes > 0).then(|| init.uniform("tokens", virtual_nodes, d, 1.0)).transpose()?;
+        let mut all: Vec<Rc<dyn Layer>> =
+            vec![Rc::new(First { nodes: Embedding::new(init, "input", shape, d)?, tokens })];
+        for k in 0..layers {
+            let lin = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
+            let normal = |name: &str| Normalisation::new(norm, init, &format!("layers.{k}.{name}"), d);
+            let bound = (KINDS as f64).sqrt().recip();
+            let attention = Attention {
+                heads,
+                q: lin("conv.lin_query", d, d)?,
+                kv: [lin("conv.lin_key", d, d)?, lin("conv.lin_value", d, d)?],
+                edge: init.uniform(&format!("layers.{k}.edge.weight"), heads, KINDS, bound)?,
+            };
+            all.push(Rc::new(ExphormerLayer {
+                number: k as u32 + 1,
+                attention: Rc::new(attention),
+                o: lin("o", d, d)?,
+                ffn: [lin("ffn1", d, 2 * d)?, lin("ffn2", 2 * d, d)?],
+                norms: [normal("norm1")?, normal("norm2")?],
+                who: if k + 1 == layers { Attending::Nodes } else { Attending::NodesAndTokens },
+            }));
+        }
+        all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
+        Ok(Network::new(all))
+    }
+}
+
+impl ModelKeys for Config {
+    const NAME: &'static str = "exphormer";
+    const ABOUT: &'static str = "the graph transformer with expander edges and virtual nodes";
 }

@@ -1,5 +1,5 @@
-//! GraphGPS of Rampášek et al., with `torch_geometric.nn.GPSConv`: in every layer a convolution over edges beside attention to all
-//! nodes, which is linear here (queries and keys are positive, their products need no exponential).
+//! GraphGPS of Rampášek et al., with `torch_geometric.nn.GPSConv`: in every layer a convolution over edges beside
+//! attention to all nodes, which is linear here (queries and keys are positive, their products need no exponential).
 //!
 //! a = norm1(x + conv(x)); b = norm2(x + attention(x)); h = a + b; x = norm3(h + MLP(h)), with dropout of each branch.
 
@@ -20,7 +20,8 @@ use crate::convs::sage::SageConv;
 use crate::convs::{Conv, End};
 use crate::graph_ops::Aggregation;
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Network, Rates, Shape, Step};
+use crate::model::{Model, ModelInfo, ModelKeys, Reach};
+use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::{NormKind, Normalisation};
@@ -114,57 +115,71 @@ impl Layer for GpsLayer {
         all
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
         let (x, one) = (&state[0], std::slice::from_ref::<Affine>);
-        let near = self.conv.forward(tape, step, self.number, &Input::Dense(x.clone()), End::default(), step.dtype)?;
-        let near = self.norms[0].forward_residual(tape, step, (self.number, 1), x, &near)?;
-        let far = self.attend(tape, step, x)?;
-        let far = linear(tape, &far, one(&self.out), Activation::None, step.dtype)?;
-        let far = self.norms[1].forward_residual(tape, step, (self.number, 2), x, &far)?;
-        let h = epilogue(tape, &near, Epilogue { plus: Some(&far), ..Epilogue::default() }, step.dtype)?;
+        let near = self.conv.forward(tape, cx, self.number, &Input::Dense(x.clone()), End::default(), cx.dtype)?;
+        let near = self.norms[0].forward_residual(tape, cx, self.number, 1, x, &near)?;
+        let far = self.attend(tape, cx, x)?;
+        let far = linear(tape, &far, one(&self.out), Activation::None, cx.dtype)?;
+        let far = self.norms[1].forward_residual(tape, cx, self.number, 2, x, &far)?;
+        let h = epilogue(tape, &near, Epilogue { plus: Some(&far), ..Epilogue::default() }, cx.dtype)?;
         drop((near, far));
-        let inner = linear(tape, &h, one(&self.mlp[0]), Activation::Relu, step.dtype)?;
-        let dropout = step.rows(step.rates.hidden, self.number, 3);
-        let inner = epilogue(tape, &inner, Epilogue { dropout: dropout.as_ref(), ..Epilogue::default() }, step.dtype)?;
-        let z = linear(tape, &inner, one(&self.mlp[1]), Activation::None, step.dtype)?;
+        let inner = linear(tape, &h, one(&self.mlp[0]), Activation::Relu, cx.dtype)?;
+        let dropout = cx.rows(cx.rates.hidden, self.number, 3);
+        let inner = epilogue(tape, &inner, Epilogue { dropout: dropout.as_ref(), ..Epilogue::default() }, cx.dtype)?;
+        let z = linear(tape, &inner, one(&self.mlp[1]), Activation::None, cx.dtype)?;
         drop(inner);
-        Ok(vec![self.norms[2].forward_residual(tape, step, (self.number, 4), &h, &z)?])
+        Ok(vec![self.norms[2].forward_residual(tape, cx, self.number, 4, &h, &z)?])
     }
 }
 
 impl GpsLayer {
-    fn attend(&self, tape: &mut Tape, step: &Step, x: &Var) -> Result<Var> {
+    fn attend(&self, tape: &mut Tape, cx: &Context, x: &Var) -> Result<Var> {
         let product = |tape: &mut Tape, k: usize, activation| {
-            linear(tape, x, std::slice::from_ref(&self.qkv[k]), activation, step.dtype)
+            linear(tape, x, std::slice::from_ref(&self.qkv[k]), activation, cx.dtype)
         };
         let (q, k) = (product(tape, 0, Activation::Sigmoid)?, product(tape, 1, Activation::Sigmoid)?);
         let v = product(tape, 2, Activation::None)?;
         let heads = self.heads;
         let operands = Global { heads, q: &q, k: &k, v: &v, own: 0.0, epsilon: EPSILON, scale: Scale::One };
-        step.ops.global(tape, self.number, operands)
+        cx.ops.global(tape, self.number, operands)
     }
 }
 
-/// Builds the model.
-pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-    let &Config { hidden: d, layers, heads, local, norm } = config;
-    check_heads("gps", d, heads)?;
-    check_layers("gps", layers)?;
-    let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
-    for k in 0..layers {
-        let name = |part: &str| format!("convs.{k}.{part}");
-        let lin = |part: &str, inputs, outputs| init.linear(&name(part), inputs, outputs);
-        let normal = |part: &str| Normalisation::wrapped(norm, init, &name(part), d);
-        all.push(Rc::new(GpsLayer {
-            number: k as u32 + 1,
-            heads,
-            conv: local.conv(init, &name("conv"), d, heads)?,
-            qkv: [lin("attn.q", d, d)?, lin("attn.k", d, d)?, lin("attn.v", d, d)?],
-            out: lin("attn.attn_out", d, d)?,
-            mlp: [lin("mlp.0", d, 2 * d)?, lin("mlp.3", 2 * d, d)?],
-            norms: [normal("norm1")?, normal("norm2")?, normal("norm3")?],
-        }));
+impl Model for Config {
+    fn describe(&self) -> ModelInfo {
+        ModelInfo {
+            heads: Some(self.heads),
+            self_loops: self.local.adds_self_loops(),
+            ..ModelInfo::new(Reach::Anywhere, self.hidden, self.layers)
+        }
     }
-    all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
-    Ok(Network::new(all))
+
+    fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+        let &Config { hidden: d, layers, heads, local, norm } = self;
+        check_heads(Self::NAME, d, heads)?;
+        check_layers(Self::NAME, layers)?;
+        let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
+        for k in 0..layers {
+            let name = |part: &str| format!("convs.{k}.{part}");
+            let lin = |part: &str, inputs, outputs| init.linear(&name(part), inputs, outputs);
+            let normal = |part: &str| Normalisation::wrapped(norm, init, &name(part), d);
+            all.push(Rc::new(GpsLayer {
+                number: k as u32 + 1,
+                heads,
+                conv: local.conv(init, &name("conv"), d, heads)?,
+                qkv: [lin("attn.q", d, d)?, lin("attn.k", d, d)?, lin("attn.v", d, d)?],
+                out: lin("attn.attn_out", d, d)?,
+                mlp: [lin("mlp.0", d, 2 * d)?, lin("mlp.3", 2 * d, d)?],
+                norms: [normal("norm1")?, normal("norm2")?, normal("norm3")?],
+            }));
+        }
+        all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
+        Ok(Network::new(all))
+    }
+}
+
+impl ModelKeys for Config {
+    const NAME: &'static str = "gps";
+    const ABOUT: &'static str = "convolution over edges beside attention to all nodes";
 }

@@ -1,7 +1,8 @@
 //! The graph transformer: attention over edges and a feed-forward network, each with residual and normalisation.
 //!
-//! Input: h = features·W + b (+ positional encodings·W_p + b_p). Each layer: q, k, v from h; softmax attention over in-edges;
-//! output projection; h = norm(h + dropout(·)); a network of twice the width; h = norm(h + dropout(·)). Output: a linear layer.
+//! Input: h = features·W + b (+ positional encodings·W_p + b_p). Each layer: q, k, v from h; softmax attention over
+//! in-edges; output projection; h = norm(h + dropout(·)); a network of twice the width; h = norm(h + dropout(·)).
+//! Output: a linear layer.
 
 use std::rc::Rc;
 
@@ -12,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::graph_ops::{Attend, EdgeBias, Score};
 use crate::init::Init;
+use crate::model::{Model, ModelInfo, ModelKeys, Reach};
 use crate::models::{check_heads, check_layers};
-use crate::network::{Buffer, Layer, Network, Rates, Shape, Step};
+use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::{NormKind, Normalisation};
@@ -75,51 +77,61 @@ impl Layer for GtLayer {
         keys.into_iter().chain(hidden).collect()
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
         let (x, one) = (&state[0], std::slice::from_ref::<Affine>);
         let (p, layer, heads) = (Rc::clone(&self.attention), self.number, self.heads);
-        let z = attention_again(tape, step, &Input::Dense(x.clone()), move |tape, step, x| {
-            attend(&p, tape, step, layer, heads, x)
+        let z = attention_again(tape, cx, &Input::Dense(x.clone()), move |tape, cx, x| {
+            attend(&p, tape, cx, layer, heads, x)
         })?;
-        let z = linear(tape, &z, one(&self.o), Activation::None, step.dtype)?;
-        let x = self.norms[0].forward_residual(tape, step, (self.number, 1), x, &z)?;
+        let z = linear(tape, &z, one(&self.o), Activation::None, cx.dtype)?;
+        let x = self.norms[0].forward_residual(tape, cx, self.number, 1, x, &z)?;
         drop(z);
-        let h = linear(tape, &x, one(&self.ffn[0]), Activation::Gelu, step.dtype)?;
-        let z = linear(tape, &h, one(&self.ffn[1]), Activation::None, step.dtype)?;
+        let h = linear(tape, &x, one(&self.ffn[0]), Activation::Gelu, cx.dtype)?;
+        let z = linear(tape, &h, one(&self.ffn[1]), Activation::None, cx.dtype)?;
         drop(h);
-        Ok(vec![self.norms[1].forward_residual(tape, step, (self.number, 2), &x, &z)?])
+        Ok(vec![self.norms[1].forward_residual(tape, cx, self.number, 2, &x, &z)?])
     }
 }
 
-fn attend(p: &Projections, tape: &mut Tape, step: &Step, layer: u32, heads: usize, x: &Input) -> Result<Var> {
-    let q = x.linear(tape, &p.q, Activation::None, step.dtype)?;
-    let kv = x.side_by_side(tape, &p.kv, step.dtype)?;
+fn attend(p: &Projections, tape: &mut Tape, cx: &Context, layer: u32, heads: usize, x: &Input) -> Result<Var> {
+    let q = x.linear(tape, &p.q, Activation::None, cx.dtype)?;
+    let kv = x.side_by_side(tape, &p.kv, cx.dtype)?;
     let score = Score::Dot { q: &q, kv: &kv };
-    step.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: step.edges(layer) })
+    cx.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: cx.edges(layer) })
 }
 
-/// Builds the model.
-pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-    let Config { hidden: d, layers, heads, norm } = *config;
-    check_heads("gt", d, heads)?;
-    check_layers("gt", layers)?;
-    let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
-    for k in 0..layers {
-        let linear = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
-        let normal = |name: &str| Normalisation::new(norm, init, &format!("layers.{k}.{name}"), d);
-        let projections = Projections {
-            q: linear("conv.lin_query", d, d)?,
-            kv: [linear("conv.lin_key", d, d)?, linear("conv.lin_value", d, d)?],
-        };
-        all.push(Rc::new(GtLayer {
-            number: k as u32 + 1,
-            heads,
-            attention: Rc::new(projections),
-            o: linear("o", d, d)?,
-            ffn: [linear("ffn1", d, 2 * d)?, linear("ffn2", 2 * d, d)?],
-            norms: [normal("norm1")?, normal("norm2")?],
-        }));
+impl Model for Config {
+    fn describe(&self) -> ModelInfo {
+        ModelInfo { heads: Some(self.heads), ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
     }
-    all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
-    Ok(Network::new(all))
+
+    fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+        let Config { hidden: d, layers, heads, norm } = *self;
+        check_heads(Self::NAME, d, heads)?;
+        check_layers(Self::NAME, layers)?;
+        let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
+        for k in 0..layers {
+            let linear = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
+            let normal = |name: &str| Normalisation::new(norm, init, &format!("layers.{k}.{name}"), d);
+            let projections = Projections {
+                q: linear("conv.lin_query", d, d)?,
+                kv: [linear("conv.lin_key", d, d)?, linear("conv.lin_value", d, d)?],
+            };
+            all.push(Rc::new(GtLayer {
+                number: k as u32 + 1,
+                heads,
+                attention: Rc::new(projections),
+                o: linear("o", d, d)?,
+                ffn: [linear("ffn1", d, 2 * d)?, linear("ffn2", 2 * d, d)?],
+                norms: [normal("norm1")?, normal("norm2")?],
+            }));
+        }
+        all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
+        Ok(Network::new(all))
+    }
+}
+
+impl ModelKeys for Config {
+    const NAME: &'static str = "gt";
+    const ABOUT: &'static str = "graph transformer: attention over edges, then a feed-forward network";
 }

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::check_layers;
 use crate::init::Init;
-use crate::network::{Layer, Network, Shape, Step};
+use crate::model::{Model, ModelInfo, ModelKeys, Reach};
+use crate::network::{Context, Layer, Network, Shape};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 
@@ -49,24 +50,34 @@ impl Layer for MlpLayer {
         false
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
         let activation = if self.last { Activation::None } else { Activation::Relu };
-        let dtype = if self.last { step.dtype.compute() } else { step.dtype };
-        let y = Input::of(tape, step, state)?.linear(tape, &self.affine, activation, dtype)?;
-        let drop = if self.last { None } else { step.rows(step.rates.hidden, self.number, 1) };
+        let dtype = if self.last { cx.dtype.compute() } else { cx.dtype };
+        let y = Input::of(tape, cx, state)?.linear(tape, &self.affine, activation, dtype)?;
+        let drop = if self.last { None } else { cx.rows(cx.rates.hidden, self.number, 1) };
         Ok(vec![epilogue(tape, &y, Epilogue { dropout: drop.as_ref(), ..Epilogue::default() }, dtype)?])
     }
 }
 
-/// Builds the model.
-pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-    check_layers("mlp", config.layers)?;
-    let layer = |k: usize| -> Result<Rc<dyn Layer>> {
-        let inputs = if k == 0 { shape.features } else { config.hidden };
-        let last = k + 1 == config.layers;
-        let outputs = if last { shape.classes } else { config.hidden };
-        let affine = init.linear(&format!("lins.{k}"), inputs, outputs)?;
-        Ok(Rc::new(MlpLayer { number: k as u32, affine, last }))
-    };
-    Ok(Network::new((0..config.layers).map(layer).collect::<Result<_>>()?))
+impl Model for Config {
+    fn describe(&self) -> ModelInfo {
+        ModelInfo::new(Reach::Row, self.hidden, self.layers)
+    }
+
+    fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+        check_layers(Self::NAME, self.layers)?;
+        let layer = |k: usize| -> Result<Rc<dyn Layer>> {
+            let inputs = if k == 0 { shape.features } else { self.hidden };
+            let last = k + 1 == self.layers;
+            let outputs = if last { shape.classes } else { self.hidden };
+            let affine = init.linear(&format!("lins.{k}"), inputs, outputs)?;
+            Ok(Rc::new(MlpLayer { number: k as u32, affine, last }))
+        };
+        Ok(Network::new((0..self.layers).map(layer).collect::<Result<_>>()?))
+    }
+}
+
+impl ModelKeys for Config {
+    const NAME: &'static str = "mlp";
+    const ABOUT: &'static str = "features only: what a graph model must beat";
 }

@@ -1,12 +1,14 @@
-//! Polynormer of Deng, Yue and Zhang: `torch_geometric.nn.models.Polynormer`. Local layers, then layers that attend to all nodes;
-//! every layer multiplies what it finds by a function of its input, so that depth raises the degree of a polynomial.
+//! Polynormer of Deng, Yue and Zhang: `torch_geometric.nn.models.Polynormer`. Local layers, then layers that attend to
+//! all nodes; every layer multiplies what it finds by a function of its input, so that depth raises the degree of a
+//! polynomial.
 //!
-//! Local layer: h = relu(x·W + b); x = relu(norm(conv(x) + x·U + c)); x = (1 − β)·LN(h ∘ x) + β·x. The sum of all layers' x
-//! goes on. Layer over all nodes: x = relu(LN(attention(x)) ∘ (x·H + b + β)·W + c) with q, k = σ(x·Q), σ(x·K).
+//! Local layer: h = relu(x·W + b); x = relu(norm(conv(x) + x·U + c)); x = (1 − β)·LN(h ∘ x) + β·x. The sum of all
+//! layers' x goes on. Layer over all nodes: x = relu(LN(attention(x)) ∘ (x·H + b + β)·W + c) with q, k = σ(x·Q),
+//! σ(x·K).
 //!
-//! The local half is trained alone for the first `warm_up` epochs, with logits of its own (`pred_local`); from then on the logits
-//! are those of `pred_global`. Which half is in use is part of what is saved (the buffer `phase`), so that evaluation always
-//! follows the last training step, and so does whoever loads the model.
+//! The local half is trained alone for the first `warm_up` epochs, with logits of its own (`pred_local`); from then on
+//! the logits are those of `pred_global`. Which half is in use is part of what is saved (the buffer `phase`), so that
+//! evaluation always follows the last training step, and so does whoever loads the model.
 
 use std::rc::Rc;
 
@@ -25,7 +27,8 @@ use crate::convs::gat::{Bias, GatConv, Heads};
 use crate::convs::gcn::GcnConv;
 use crate::convs::{Conv, End};
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Mode, Network, Rates, Shape, Step};
+use crate::model::{Model, ModelInfo, ModelKeys, Reach};
+use crate::network::{Buffer, Context, Layer, Mode, Network, Rates, Shape};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 use crate::parts::norm::{NormKind, Normalisation};
@@ -91,9 +94,9 @@ impl Phase {
         epoch >= self.warm_up
     }
 
-    fn is_global(&self, step: &Step) -> bool {
-        match step.mode {
-            Mode::Train => self.has_come(step.epoch),
+    fn is_global(&self, cx: &Context) -> bool {
+        match cx.mode {
+            Mode::Train => self.has_come(cx.epoch),
             Mode::Evaluate => self.reached.values().iter().any(|x| *x > 0.0),
         }
     }
@@ -131,22 +134,22 @@ impl Layer for Local {
     }
 
     /// From x and the sum so far, or the features, to both. After the first layer x is the sum.
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        let x = Input::of(tape, step, state)?;
-        let gate = x.linear(tape, &self.gate, Activation::Relu, step.dtype)?;
-        let branch = x.linear(tape, &self.branch, Activation::None, step.dtype)?;
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
+        let x = Input::of(tape, cx, state)?;
+        let gate = x.linear(tape, &self.gate, Activation::Relu, cx.dtype)?;
+        let branch = x.linear(tape, &self.branch, Activation::None, cx.dtype)?;
         let end = End { plus: Some(&branch), ..End::default() };
-        let y = self.conv.forward(tape, step, self.number, &x, end, step.dtype)?;
+        let y = self.conv.forward(tape, cx, self.number, &x, end, cx.dtype)?;
         drop((x, branch));
-        let y = self.post.forward(tape, step, self.number, &y)?;
-        let dropout = step.rows(step.rates.hidden, self.number, 1);
+        let y = self.post.forward(tape, cx, self.number, &y)?;
+        let dropout = cx.rows(cx.rates.hidden, self.number, 1);
         let end = Epilogue { activation: Activation::Relu, dropout: dropout.as_ref(), ..Epilogue::default() };
-        let y = epilogue(tape, &y, end, step.dtype)?;
+        let y = epilogue(tape, &y, end, cx.dtype)?;
         let z = product(tape, &gate, 0.0, &y)?;
         let z = layer_norm(tape, &z, &self.norm)?;
         let y = combine(tape, 1.0 - self.beta, &z, self.beta, &y)?;
         let Some(before) = state.last() else { return Ok(vec![y]) };
-        let sum = epilogue(tape, &y, Epilogue { plus: Some(before), ..Epilogue::default() }, step.dtype)?;
+        let sum = epilogue(tape, &y, Epilogue { plus: Some(before), ..Epilogue::default() }, cx.dtype)?;
         Ok(vec![y, sum])
     }
 }
@@ -174,9 +177,9 @@ impl Layer for Middle {
         self.phase.has_come(epoch).into()
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        let (sum, is_global) = (&state[state.len() - 1], self.phase.is_global(step));
-        if step.mode == Mode::Train {
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
+        let (sum, is_global) = (&state[state.len() - 1], self.phase.is_global(cx));
+        if cx.mode == Mode::Train {
             self.phase.reached.set(vec![f64::from(u8::from(is_global))]);
         }
         Ok(vec![if is_global { layer_norm(tape, sum, &self.norm)? } else { sum.clone() }])
@@ -207,24 +210,24 @@ impl Layer for All {
         linear.flat_map(parameters).chain(norm).collect()
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        if !self.phase.is_global(step) {
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
+        if !self.phase.is_global(cx) {
             return Ok(state.to_vec());
         }
         let (x, one) = (&state[0], std::slice::from_ref::<Affine>);
-        let gate = linear(tape, x, one(&self.gate), Activation::None, step.dtype)?;
-        let q = linear(tape, x, one(&self.qkv[0]), Activation::Sigmoid, step.dtype)?;
-        let k = linear(tape, x, one(&self.qkv[1]), Activation::Sigmoid, step.dtype)?;
-        let v = linear(tape, x, one(&self.qkv[2]), Activation::None, step.dtype)?;
+        let gate = linear(tape, x, one(&self.gate), Activation::None, cx.dtype)?;
+        let q = linear(tape, x, one(&self.qkv[0]), Activation::Sigmoid, cx.dtype)?;
+        let k = linear(tape, x, one(&self.qkv[1]), Activation::Sigmoid, cx.dtype)?;
+        let v = linear(tape, x, one(&self.qkv[2]), Activation::None, cx.dtype)?;
         let heads = self.heads;
         let operands = Global { heads, q: &q, k: &k, v: &v, own: 0.0, epsilon: EPSILON, scale: Scale::One };
-        let z = step.ops.global(tape, self.number, operands)?;
+        let z = cx.ops.global(tape, self.number, operands)?;
         drop((q, k, v));
         let z = layer_norm(tape, &z, &self.norm)?;
         let z = product(tape, &gate, self.beta, &z)?;
-        let y = linear(tape, &z, one(&self.out), Activation::Relu, step.dtype)?;
-        let dropout = step.rows(step.rates.hidden, self.number, 1);
-        Ok(vec![epilogue(tape, &y, Epilogue { dropout: dropout.as_ref(), ..Epilogue::default() }, step.dtype)?])
+        let y = linear(tape, &z, one(&self.out), Activation::Relu, cx.dtype)?;
+        let dropout = cx.rows(cx.rates.hidden, self.number, 1);
+        Ok(vec![epilogue(tape, &y, Epilogue { dropout: dropout.as_ref(), ..Epilogue::default() }, cx.dtype)?])
     }
 }
 
@@ -244,57 +247,72 @@ impl Layer for Last {
         parameters(&self.local).chain(parameters(&self.global)).collect()
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        let affine = if self.phase.is_global(step) { &self.global } else { &self.local };
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
+        let affine = if self.phase.is_global(cx) { &self.global } else { &self.local };
         let affine = std::slice::from_ref(affine);
-        Ok(vec![linear(tape, &state[0], affine, Activation::None, step.dtype.compute())?])
+        Ok(vec![linear(tape, &state[0], affine, Activation::None, cx.dtype.compute())?])
     }
 }
 
-/// Builds the model.
-pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-    let &Config { hidden: d, layers, global_layers, heads, local, beta, warm_up } = config;
-    check_layers("polynormer", layers)?;
-    check_heads("polynormer", d, heads)?;
-    check_share("polynormer", "beta", beta)?;
-    no_encodings("polynormer", shape)?;
-    let mut all: Vec<Rc<dyn Layer>> = Vec::new();
-    for k in 0..layers {
-        let inputs = if k == 0 { shape.features } else { d };
-        let name = format!("local_convs.{k}");
-        let conv: Box<dyn Conv> = match local {
-            LocalKind::Gcn => Box::new(GcnConv::new(init, &name, inputs, d)?),
-            LocalKind::Gat => Box::new(GatConv::new(init, &name, inputs, d, Heads::Concat(heads), Bias::None)?),
-        };
-        all.push(Rc::new(Local {
-            number: k as u32 + 1,
-            gate: init.linear(&format!("h_lins.{k}"), inputs, d)?,
-            conv,
-            branch: init.linear(&format!("lins.{k}"), inputs, d)?,
-            post: Normalisation::new(NormKind::Batch, init, &format!("post_bns.{k}"), d)?,
-            norm: init.norm(&format!("lns.{k}"), d)?,
-            beta,
-        }));
+impl Model for Config {
+    fn describe(&self) -> ModelInfo {
+        ModelInfo {
+            heads: Some(self.heads),
+            self_loops: self.local.adds_self_loops(),
+            ..ModelInfo::new(Reach::Anywhere, self.hidden, self.layers)
+        }
     }
-    let phase = Phase { warm_up, reached: Buffer::new("phase", vec![0.0]) };
-    all.push(Rc::new(Middle { norm: init.norm("ln", d)?, phase: phase.clone() }));
-    for k in 0..global_layers {
-        let name = format!("global_attn.{k}");
-        let lin = |which: &str| init.linear(&format!("{name}.{which}"), d, d);
-        let plain = |which: &str| -> Result<Affine> { Ok(Affine { bias: None, ..lin(which)? }) };
-        all.push(Rc::new(All {
-            number: (layers + k) as u32 + 1,
-            heads,
-            gate: lin("h_lins")?,
-            qkv: [plain("q")?, plain("k")?, plain("v")?],
-            norm: init.norm(&format!("{name}.lns"), d)?,
-            out: lin("lin_out")?,
-            beta,
-            phase: phase.clone(),
-            name,
-        }));
+
+    fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+        let &Config { hidden: d, layers, global_layers, heads, local, beta, warm_up } = self;
+        check_layers(Self::NAME, layers)?;
+        check_heads(Self::NAME, d, heads)?;
+        check_share(Self::NAME, "beta", beta)?;
+        no_encodings(Self::NAME, shape)?;
+        let mut all: Vec<Rc<dyn Layer>> = Vec::new();
+        for k in 0..layers {
+            let inputs = if k == 0 { shape.features } else { d };
+            let name = format!("local_convs.{k}");
+            let conv: Box<dyn Conv> = match local {
+                LocalKind::Gcn => Box::new(GcnConv::new(init, &name, inputs, d)?),
+                LocalKind::Gat => Box::new(GatConv::new(init, &name, inputs, d, Heads::Concat(heads), Bias::None)?),
+            };
+            all.push(Rc::new(Local {
+                number: k as u32 + 1,
+                gate: init.linear(&format!("h_lins.{k}"), inputs, d)?,
+                conv,
+                branch: init.linear(&format!("lins.{k}"), inputs, d)?,
+                post: Normalisation::new(NormKind::Batch, init, &format!("post_bns.{k}"), d)?,
+                norm: init.norm(&format!("lns.{k}"), d)?,
+                beta,
+            }));
+        }
+        let phase = Phase { warm_up, reached: Buffer::new("phase", vec![0.0]) };
+        all.push(Rc::new(Middle { norm: init.norm("ln", d)?, phase: phase.clone() }));
+        for k in 0..global_layers {
+            let name = format!("global_attn.{k}");
+            let lin = |which: &str| init.linear(&format!("{name}.{which}"), d, d);
+            let plain = |which: &str| -> Result<Affine> { Ok(Affine { bias: None, ..lin(which)? }) };
+            all.push(Rc::new(All {
+                number: (layers + k) as u32 + 1,
+                heads,
+                gate: lin("h_lins")?,
+                qkv: [plain("q")?, plain("k")?, plain("v")?],
+                norm: init.norm(&format!("{name}.lns"), d)?,
+                out: lin("lin_out")?,
+                beta,
+                phase: phase.clone(),
+                name,
+            }));
+        }
+        let (local, global) =
+            (init.linear("pred_local", d, shape.classes)?, init.linear("pred_global", d, shape.classes)?);
+        all.push(Rc::new(Last { local, global, phase }));
+        Ok(Network::new(all))
     }
-    let (local, global) = (init.linear("pred_local", d, shape.classes)?, init.linear("pred_global", d, shape.classes)?);
-    all.push(Rc::new(Last { local, global, phase }));
-    Ok(Network::new(all))
+}
+
+impl ModelKeys for Config {
+    const NAME: &'static str = "polynormer";
+    const ABOUT: &'static str = "local layers, then attention to all nodes, with products";
 }

@@ -3,28 +3,19 @@
 use graphweft_tensor::Result;
 use serde::{Deserialize, Serialize};
 
-use super::stack::{self, Shell};
+use super::stack::{self, keys_of_a_stack};
 use crate::convs::sage::SageConv;
 use crate::graph_ops::Aggregation;
 use crate::init::Init;
+use crate::model::{Model, ModelInfo, ModelKeys, Reach};
 use crate::network::{Network, Shape};
-use crate::parts::activation::ActivationKind;
-use crate::parts::norm::NormKind;
 
-/// Keys of the `[model]` section: those of a [stack](stack::Config) and `aggregation`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[allow(missing_docs)] // As in the stack.
-pub struct Config {
-    pub hidden: usize,
-    pub layers: usize,
-    pub stack: Shell,
-    pub norm: NormKind,
-    pub activation: ActivationKind,
-    pub residual: bool,
-    pub input_linear: bool,
-    /// How neighbours become one row.
-    pub aggregation: SageAggregation,
+keys_of_a_stack! {
+    /// Keys of the `[model]` section: those of a [stack](stack::Config) and `aggregation`.
+    {
+        /// How neighbours become one row.
+        aggregation: SageAggregation,
+    }
 }
 
 /// How neighbours become one row.
@@ -40,20 +31,27 @@ pub enum SageAggregation {
 
 impl Default for Config {
     fn default() -> Self {
-        let stack::Config { hidden, layers, stack, norm, activation, residual, input_linear } = Default::default();
-        Self { hidden, layers, stack, norm, activation, residual, input_linear, aggregation: SageAggregation::Mean }
+        Self::beside(stack::Config::default(), SageAggregation::Mean)
     }
 }
 
-/// Builds the model.
-pub fn build(config: &Config, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-    let &Config { hidden, layers, stack, norm, activation, residual, input_linear, aggregation } = config;
-    let config = stack::Config { hidden, layers, stack, norm, activation, residual, input_linear };
-    let aggregation = match aggregation {
-        SageAggregation::Mean => Aggregation::Mean,
-        SageAggregation::Max => Aggregation::Max,
-    };
-    stack::build("sage", &config, init, shape, |place| {
-        Ok(Box::new(SageConv::new(init, place.name, place.inputs, place.outputs, aggregation)?))
-    })
+impl Model for Config {
+    fn describe(&self) -> ModelInfo {
+        ModelInfo::new(Reach::Edges, self.hidden, self.layers)
+    }
+
+    fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+        let aggregation = match self.aggregation {
+            SageAggregation::Mean => Aggregation::Mean,
+            SageAggregation::Max => Aggregation::Max,
+        };
+        stack::build(Self::NAME, &self.of_stack(), init, shape, |spec| {
+            Ok(Box::new(SageConv::new(init, spec.name, spec.inputs, spec.outputs, aggregation)?))
+        })
+    }
+}
+
+impl ModelKeys for Config {
+    const NAME: &'static str = "sage";
+    const ABOUT: &'static str = "GraphSAGE on all neighbours";
 }

@@ -1,10 +1,10 @@
 //! Convolutions one after another: what GCN, GraphSAGE, GAT, GATv2 and GIN share. There are two shapes.
 //!
-//! *Plain*, PyTorch Geometric's `torch_geometric.nn.models`: x = dropout(act(norm(convs.k(x)))) for all layers but the last, which
-//! gives the logits. Parameters are called `convs.k.*` and `norms.k.*`.
+//! *Plain*, PyTorch Geometric's `torch_geometric.nn.models`: x = dropout(act(norm(convs.k(x)))) for all layers but the
+//! last, which gives the logits. Parameters are called `convs.k.*` and `norms.k.*`.
 //!
-//! *Tuned*, after Luo, Shi and Wu, "Classic GNNs are strong baselines" (NeurIPS 2024):
-//! x = dropout(act(norm(local_convs.k(x) + lins.k(x)))), with residual branch and norm as asked for, then the linear layer
+//! *Tuned*, after Luo, Shi and Wu, "Classic GNNs are strong baselines" (NeurIPS 2024): x =
+//! dropout(act(norm(local_convs.k(x) + lins.k(x)))), with residual branch and norm as asked for, then the linear layer
 //! `pred_local`; on request the linear layer `lin_in` and a dropout come first.
 
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::{check_layers, no_encodings};
 use crate::convs::{Conv, End};
 use crate::init::Init;
-use crate::network::{Buffer, Layer, Network, Rates, Shape, Step};
+use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::activation::ActivationKind;
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::Input;
@@ -70,8 +70,44 @@ impl Default for Config {
     }
 }
 
+/// The keys of a stack and more, since keys that are unknown could not be refused if one were inside of the other.
+macro_rules! keys_of_a_stack {
+    ($(#[$about:meta])* { $($(#[$doc:meta])* $key:ident: $kind:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        #[allow(missing_docs)] // As in the stack.
+        pub struct Config {
+            pub hidden: usize,
+            pub layers: usize,
+            pub stack: $crate::models::stack::Shell,
+            pub norm: $crate::parts::norm::NormKind,
+            pub activation: $crate::parts::activation::ActivationKind,
+            pub residual: bool,
+            pub input_linear: bool,
+            $($(#[$doc])* pub $key: $kind,)*
+        }
+
+        impl Config {
+            /// The keys of the stack.
+            fn of_stack(&self) -> $crate::models::stack::Config {
+                let &Self { hidden, layers, stack, norm, activation, residual, input_linear, .. } = self;
+                $crate::models::stack::Config { hidden, layers, stack, norm, activation, residual, input_linear }
+            }
+
+            /// Those of a stack, with these of its own.
+            fn beside(of_stack: $crate::models::stack::Config, $($key: $kind),*) -> Self {
+                let $crate::models::stack::Config { hidden, layers, stack, norm, activation, residual, input_linear } =
+                    of_stack;
+                Self { hidden, layers, stack, norm, activation, residual, input_linear, $($key),* }
+            }
+        }
+    };
+}
+pub(super) use keys_of_a_stack;
+
 /// A convolution to be made.
-pub struct Place<'a> {
+pub struct ConvSpec<'a> {
     /// Of its parameters.
     pub name: &'a str,
     /// Columns of its input.
@@ -88,7 +124,7 @@ pub fn build(
     config: &Config,
     init: &Init<'_>,
     shape: &Shape,
-    conv: impl Fn(&Place<'_>) -> Result<Box<dyn Conv>>,
+    conv: impl Fn(&ConvSpec<'_>) -> Result<Box<dyn Conv>>,
 ) -> Result<Network> {
     config.check(model, shape)?;
     match config.stack {
@@ -118,7 +154,7 @@ fn plain(
     config: &Config,
     init: &Init<'_>,
     shape: &Shape,
-    conv: impl Fn(&Place<'_>) -> Result<Box<dyn Conv>>,
+    conv: impl Fn(&ConvSpec<'_>) -> Result<Box<dyn Conv>>,
 ) -> Result<Network> {
     let layer = |k: usize| -> Result<Rc<dyn Layer>> {
         let last = k + 1 == config.layers;
@@ -128,7 +164,7 @@ fn plain(
         let norm = if last { NormKind::None } else { config.norm };
         Ok(Rc::new(StackLayer {
             number: k as u32 + 1,
-            conv: conv(&Place { name: &name, inputs, outputs, last })?,
+            conv: conv(&ConvSpec { name: &name, inputs, outputs, last })?,
             name,
             branch: None,
             norm: Normalisation::wrapped(norm, init, &format!("norms.{k}"), outputs)?,
@@ -143,7 +179,7 @@ fn tuned(
     config: &Config,
     init: &Init<'_>,
     shape: &Shape,
-    conv: impl Fn(&Place<'_>) -> Result<Box<dyn Conv>>,
+    conv: impl Fn(&ConvSpec<'_>) -> Result<Box<dyn Conv>>,
 ) -> Result<Network> {
     let mut layers: Vec<Rc<dyn Layer>> = Vec::new();
     if config.input_linear {
@@ -160,7 +196,7 @@ fn tuned(
         };
         layers.push(Rc::new(StackLayer {
             number: k as u32 + 1,
-            conv: conv(&Place { name: &name, inputs, outputs, last: false })?,
+            conv: conv(&ConvSpec { name: &name, inputs, outputs, last: false })?,
             name,
             branch,
             norm: Normalisation::new(config.norm, init, &norm, outputs)?,
@@ -190,9 +226,9 @@ impl Layer for First {
         false
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, _: &[Var]) -> Result<Vec<Var>> {
-        let x = Input::features(tape, step)?.linear(tape, &self.affine, Activation::None, step.dtype)?;
-        Ok(vec![match step.rows(step.rates.hidden, 0, 1) {
+    fn forward(&self, tape: &mut Tape, cx: &Context, _: &[Var]) -> Result<Vec<Var>> {
+        let x = Input::features(tape, cx)?.linear(tape, &self.affine, Activation::None, cx.dtype)?;
+        Ok(vec![match cx.rows(cx.rates.hidden, 0, 1) {
             Some(drop) => dropout(tape, &x, &drop)?,
             None => x,
         }])
@@ -230,23 +266,23 @@ impl Layer for StackLayer {
         all
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
-        let x = Input::of(tape, step, state)?;
-        let branch = self.branch.as_ref().map(|a| x.linear(tape, a, Activation::None, step.dtype)).transpose()?;
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
+        let x = Input::of(tape, cx, state)?;
+        let branch = self.branch.as_ref().map(|a| x.linear(tape, a, Activation::None, cx.dtype)).transpose()?;
         let plus = branch.as_ref();
         if self.last {
             let end = End { plus, ..End::default() };
-            return Ok(vec![self.conv.forward(tape, step, self.number, &x, end, step.dtype.compute())?]);
+            return Ok(vec![self.conv.forward(tape, cx, self.number, &x, end, cx.dtype.compute())?]);
         }
-        let (activation, dropped) = (self.activation, step.rows(step.rates.hidden, self.number, 1));
+        let (activation, dropped) = (self.activation, cx.rows(cx.rates.hidden, self.number, 1));
         let dropout = dropped.as_ref();
         if self.norm.is_none() {
             let end = End { plus, activation, dropout };
-            return Ok(vec![self.conv.forward(tape, step, self.number, &x, end, step.dtype)?]);
+            return Ok(vec![self.conv.forward(tape, cx, self.number, &x, end, cx.dtype)?]);
         }
-        let y = self.conv.forward(tape, step, self.number, &x, End { plus, ..End::default() }, step.dtype)?;
+        let y = self.conv.forward(tape, cx, self.number, &x, End { plus, ..End::default() }, cx.dtype)?;
         drop((x, branch));
-        let y = self.norm.forward(tape, step, self.number, &y)?;
-        Ok(vec![epilogue(tape, &y, Epilogue { activation, dropout, ..Epilogue::default() }, step.dtype)?])
+        let y = self.norm.forward(tape, cx, self.number, &y)?;
+        Ok(vec![epilogue(tape, &y, Epilogue { activation, dropout, ..Epilogue::default() }, cx.dtype)?])
     }
 }

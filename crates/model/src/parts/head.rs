@@ -7,7 +7,7 @@ use graphweft_tensor::ops::linear::{Affine, linear};
 use graphweft_tensor::{Parameter, Result, Tape, Var};
 
 use crate::init::Init;
-use crate::network::{Layer, Step};
+use crate::network::{Context, Layer};
 
 /// Logits from the first matrix of the state, in the type of the computation.
 pub struct Head {
@@ -34,9 +34,9 @@ impl Layer for Head {
         false
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Vec<Var>> {
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
         let affine = std::slice::from_ref(&self.affine);
-        Ok(vec![linear(tape, &state[0], affine, Activation::None, step.dtype.compute())?])
+        Ok(vec![linear(tape, &state[0], affine, Activation::None, cx.dtype.compute())?])
     }
 }
 

@@ -11,7 +11,7 @@ use graphweft_tensor::ops::linear::{Affine, linear};
 use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 
 use crate::init::Init;
-use crate::network::{Features, Layer, Shape, Step};
+use crate::network::{Context, Features, Layer, Shape};
 use crate::parts::head::parameters;
 
 /// Stream of the dropout of features.
@@ -27,9 +27,9 @@ pub enum Input {
 
 impl Input {
     /// The features, after dropout at the rate for inputs.
-    pub fn features(tape: &mut Tape, step: &Step) -> Result<Self> {
-        let drop = step.rows(step.rates.input, 0, STREAM);
-        Ok(match &step.features {
+    pub fn features(tape: &mut Tape, cx: &Context) -> Result<Self> {
+        let drop = cx.rows(cx.rates.input, 0, STREAM);
+        Ok(match &cx.features {
             Features::Sparse(bag) => Self::Sparse(Rc::clone(bag), drop),
             Features::Dense(x) => {
                 let x = tape.constant(x.clone());
@@ -42,8 +42,8 @@ impl Input {
     }
 
     /// The first matrix of a state, or the features where there is none yet.
-    pub fn of(tape: &mut Tape, step: &Step, state: &[Var]) -> Result<Self> {
-        state.first().map_or_else(|| Self::features(tape, step), |x| Ok(Self::Dense(x.clone())))
+    pub fn of(tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Self> {
+        state.first().map_or_else(|| Self::features(tape, cx), |x| Ok(Self::Dense(x.clone())))
     }
 
     /// Applies `affine` and `activation`; the output's elements are of type `dtype`.
@@ -97,11 +97,11 @@ impl Layer for Embedding {
         false
     }
 
-    fn forward(&self, tape: &mut Tape, step: &Step, _: &[Var]) -> Result<Vec<Var>> {
-        let h = Input::features(tape, step)?.linear(tape, &self.features, Activation::None, step.dtype)?;
-        let (Some(affine), Some(encodings)) = (&self.positional, &step.positional) else { return Ok(vec![h]) };
+    fn forward(&self, tape: &mut Tape, cx: &Context, _: &[Var]) -> Result<Vec<Var>> {
+        let h = Input::features(tape, cx)?.linear(tape, &self.features, Activation::None, cx.dtype)?;
+        let (Some(affine), Some(encodings)) = (&self.positional, &cx.positional) else { return Ok(vec![h]) };
         let p = tape.constant(encodings.clone());
-        let p = linear(tape, &p, std::slice::from_ref(affine), Activation::None, step.dtype)?;
-        Ok(vec![epilogue(tape, &h, Epilogue { plus: Some(&p), ..Epilogue::default() }, step.dtype)?])
+        let p = linear(tape, &p, std::slice::from_ref(affine), Activation::None, cx.dtype)?;
+        Ok(vec![epilogue(tape, &h, Epilogue { plus: Some(&p), ..Epilogue::default() }, cx.dtype)?])
     }
 }

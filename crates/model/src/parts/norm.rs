@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::graph_ops::Total;
 use crate::init::Init;
-use crate::network::{Buffer, Mode, Rates, Step};
+use crate::network::{Buffer, Context, Mode, Rates};
 
 /// Of the running moments, as in PyTorch.
 const MOMENTUM: f64 = 0.1;
@@ -105,16 +105,17 @@ impl Normalisation {
     }
 
     /// Normalises `x`.
-    pub fn forward(&self, tape: &mut Tape, step: &Step, layer: u32, x: &Var) -> Result<Var> {
+    pub fn forward(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Var) -> Result<Var> {
         match self {
             Self::None => Ok(x.clone()),
             Self::Layer(norm) => layer_norm(tape, x, norm),
-            Self::Batch { norm, mean, variance } if step.mode == Mode::Evaluate => {
+            Self::Batch { norm, mean, variance } if cx.mode == Mode::Evaluate => {
                 fixed_norm(tape, x, norm, &mean.values(), &variance.values())
             }
             Self::Batch { norm, mean, variance } => {
-                // The shift must be the same when a layer is computed again, after the running mean has moved: zeros are.
-                let moments = step.ops.moments(layer, x.value(), &vec![0.0; x.value().cols()])?;
+                // The shift must be the same when a layer is computed again, after the running mean has moved: zeros
+                // are.
+                let moments = cx.ops.moments(layer, x.value(), &vec![0.0; x.value().cols()])?;
                 // Nothing is learned of no rows.
                 if !tape.is_replaying() && moments.count > 0.0 {
                     let moved = |buffer: &Buffer, to: &[f64]| -> Vec<f64> {
@@ -125,7 +126,7 @@ impl Normalisation {
                     mean.set(m);
                     variance.set(v);
                 }
-                batch_norm(tape, x, norm, &moments, step.ops.reduce(Total::Moments, layer))
+                batch_norm(tape, x, norm, &moments, cx.ops.reduce(Total::Moments, layer))
             }
         }
     }
@@ -134,17 +135,18 @@ impl Normalisation {
     pub fn forward_residual(
         &self,
         tape: &mut Tape,
-        step: &Step,
-        (layer, stream): (u32, u32),
+        cx: &Context,
+        layer: u32,
+        stream: u32,
         x: &Var,
         z: &Var,
     ) -> Result<Var> {
-        let drop = step.rows(step.rates.hidden, layer, stream);
+        let drop = cx.rows(cx.rates.hidden, layer, stream);
         match self {
             Self::Layer(norm) => post_norm(tape, x, z, drop.as_ref(), norm),
             _ => {
                 let sum = residual(tape, x, z, drop.as_ref())?;
-                self.forward(tape, step, layer, &sum)
+                self.forward(tape, cx, layer, &sum)
             }
         }
     }

@@ -49,7 +49,8 @@ def write_graph(edges):
 
 
 def save(path, model, unused):
-    # PyTorch fills in batch counters by itself; the skip connection of TransformerConv is there even where it is not used.
+    # PyTorch fills in batch counters by itself; the skip connection of TransformerConv is there even where it is not
+    # used.
     extra = ("num_batches", "lin_skip", *unused)
     state = {k: v.numpy().copy() for k, v in model.state_dict().items() if not any(e in k for e in extra)}
     if hasattr(model, "_global"):  # Polynormer's switch is part of what we save.

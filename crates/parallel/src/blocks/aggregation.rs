@@ -1,12 +1,12 @@
 //! Sums, means and maxima over blocks of sources.
 //!
-//! Out of a block come sums that are added to those of other blocks; the mean is a sum weighted by 1/degree in the whole graph.
-//! Backward of a sum needs no row of a source, except for the gradient of weights on edges. The maximum carries the original id
-//! of its source from block to block.
+//! Out of a block come sums that are added to those of other blocks; the mean is a sum weighted by 1/degree in the
+//! whole graph. Backward of a sum needs no row of a source, except for the gradient of weights on edges. The maximum
+//! carries the original id of its source from block to block.
 
 use graphweft_model::{Aggregation, EdgeWeight};
 use graphweft_tensor::ops::Write;
-use graphweft_tensor::ops::spmm::{Along, EdgeWeights};
+use graphweft_tensor::ops::spmm::{Along, EdgeWeights, MaxGradient, Spmm, SpmmMax};
 use graphweft_tensor::{DType, Error, Matrix, Result, Tag, Tape, Var};
 
 use super::{Block, Factor};
@@ -47,7 +47,7 @@ impl Call {
     }
 
     /// Calls `kernel` with the weights of a block's edges.
-    fn weighted<T>(&self, block: &Block, x: &Matrix, kernel: impl FnOnce(&EdgeWeights<'_>) -> Result<T>) -> Result<T> {
+    fn weighted<T>(&self, block: &Block, x: &Matrix, kernel: impl FnOnce(EdgeWeights<'_>) -> Result<T>) -> Result<T> {
         let device = x.device();
         let dst = match (self.how == Aggregation::Mean, self.symmetric) {
             (false, false) => None,
@@ -61,7 +61,7 @@ impl Call {
             (Some(all), Some(edges)) => Some(edges.values(all)?),
             _ => None,
         };
-        kernel(&EdgeWeights { edge: edge.as_ref(), dst: dst.as_ref(), src: src.as_ref() })
+        kernel(EdgeWeights { edge: edge.as_ref(), dst: dst.as_ref(), src: src.as_ref() })
     }
 
     /// What the first block makes of `x`: sums or maxima of the block's destinations, with the ids of the latter.
@@ -85,9 +85,12 @@ impl Call {
         }
         let (device, graph) = (x.device().clone(), &*block.graph);
         match &mut to.arg {
-            Some(arg) => device.backend().spmm_max(graph, x, block.src.ids(), &mut to.out, arg, write),
+            Some(arg) => {
+                let maximum = SpmmMax { graph, x, ids: block.src.ids() };
+                device.backend().spmm_max(&maximum, &mut to.out, arg, write)
+            }
             None => self.weighted(block, x, |weights| {
-                device.backend().spmm(graph, weights, Along::Edges, x, &mut to.out, write)
+                device.backend().spmm(&Spmm { graph, weights, along: Along::Edges, x }, &mut to.out, write)
             }),
         }
     }
@@ -97,9 +100,12 @@ impl Call {
         let (device, graph) = (g.device().clone(), &*block.graph);
         let mut dx = device.uninit(OP, block.num_src(), self.cols, self.dtype, tag)?;
         match arg {
-            Some(arg) => device.backend().spmm_max_dx(graph, block.src.ids(), arg, g, &mut dx, Write::Set)?,
+            Some(arg) => {
+                let gradient = MaxGradient { graph, ids: block.src.ids(), arg, g };
+                device.backend().spmm_max_dx(&gradient, &mut dx, Write::Set)?;
+            }
             None => self.weighted(block, g, |weights| {
-                device.backend().spmm(graph, weights, Along::Transpose, g, &mut dx, Write::Set)
+                device.backend().spmm(&Spmm { graph, weights, along: Along::Transpose, x: g }, &mut dx, Write::Set)
             })?,
         }
         Ok(dx)
@@ -110,16 +116,17 @@ impl Call {
         let Some(edges) = &block.edges else { return Ok(()) };
         let device = g.device();
         let mut some = device.uninit(OP, block.graph.num_edges(), 1, dw.dtype(), Tag::Workspace)?;
-        self.weighted(block, x, |weights| device.backend().spmm_dw(&block.graph, weights, x, g, &mut some))?;
+        self.weighted(block, x, |weights| {
+            let sum = Spmm { graph: &block.graph, weights, along: Along::Edges, x };
+            device.backend().spmm_dw(&sum, g, &mut some)
+        })?;
         edges.add_values(&some, dw)
     }
 
-    /// Zeros as the weights, if these want a gradient.
-    pub(crate) fn weight_sums(&self, tape_wants: bool) -> Result<Option<Matrix>> {
-        match &self.weight {
-            Some(w) if tape_wants => w.device().zeros(OP, w.rows(), 1, w.dtype(), Tag::Activations).map(Some),
-            _ => Ok(None),
-        }
+    /// Zeros as the weights, if these are given by edge.
+    pub(crate) fn weight_sums(&self) -> Result<Option<Matrix>> {
+        let zeros = |w: &Matrix| w.device().zeros(OP, w.rows(), 1, w.dtype(), Tag::Activations);
+        self.weight.as_ref().map(zeros).transpose()
     }
 }
 

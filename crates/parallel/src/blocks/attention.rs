@@ -1,14 +1,15 @@
 //! Attention with any score over blocks of sources.
 //!
-//! Forward folds block after block into the state of an online softmax. Backward goes through the blocks with the log-sum-exp of
-//! all of them: a pass by destination, a pass by source. GAT's products of sources are made of their rows when these arrive, and
-//! their gradient becomes part of the rows' before they go home, so that a source is one row of z and nothing else.
+//! Forward folds block after block into the state of an online softmax. Backward goes through the blocks with the
+//! log-sum-exp of all of them: a pass by destination, a pass by source. GAT's products of sources are made of their
+//! rows when these arrive, and their gradient becomes part of the rows' before they go home, so that a source is one
+//! row of z and nothing else.
 
-use graphweft_model::{Attend, EdgeBias, Score};
+use graphweft_model::{Attend, Score};
 use graphweft_tensor::ops::Write;
-use graphweft_tensor::ops::attention::{self as kernel, Attention, DstGrads, EdgeDropout, Saved, SrcGrads};
+use graphweft_tensor::ops::attention::{self as kernel, Attention, Bias, DstGrads, EdgeDropout, Saved, SrcGrads};
 use graphweft_tensor::ops::attention_blocks::empty_states;
-use graphweft_tensor::ops::head_dot::head_dot;
+use graphweft_tensor::ops::head_dot::{HeadDot, head_dot};
 use graphweft_tensor::{DType, Device, Dropout, Error, Grads, Matrix, Result, Tag, Tape, Var};
 
 use super::Block;
@@ -16,25 +17,18 @@ use super::Block;
 const OP: &str = "attend";
 
 /// How edges are scored, beside the rows at their ends.
-enum Kind {
+enum ScoreKind {
     Dot,
     Gat { vector: Matrix, slope: f64 },
     Gatv2 { a: Matrix, slope: f64 },
 }
 
-enum Bias {
-    None,
-    /// A row per edge of this rank.
-    PerEdge(Matrix),
-    /// A function of edge features.
-    Features(Matrix),
-}
-
 /// One call of attention, with its operands: what backward needs of it.
 pub(crate) struct Call {
     heads: usize,
-    kind: Kind,
-    bias: Bias,
+    kind: ScoreKind,
+    /// A row per edge of this rank, or a function of edge features.
+    bias: Bias<Matrix, ()>,
     dropout: Option<Dropout>,
     /// This rank's rows as destinations: q or l.
     pub(crate) dst: Matrix,
@@ -47,18 +41,18 @@ pub(crate) struct Call {
 /// What a call's operands are on the tape.
 pub(crate) struct Inputs {
     vars: Vec<Var>,
-    places: Places,
+    numbers: InputNumbers,
 }
 
 /// Which inputs these are. Input 0 is the destinations' operand, input 1 the sources'.
 #[derive(Clone, Copy)]
-pub(crate) struct Places {
+pub(crate) struct InputNumbers {
     shared: Option<usize>,
     bias: Option<usize>,
     tokens: Option<usize>,
 }
 
-/// Elements that move per row forward and backward (DESIGN §7), for a row that is pulled and one that is pushed.
+/// Elements that move per row forward and backward, for a row that is pulled and one that is pushed.
 pub(crate) struct Moved {
     pub(crate) pull: usize,
     pub(crate) push: usize,
@@ -69,8 +63,8 @@ impl Inputs {
         self.vars.iter().collect()
     }
 
-    pub(crate) fn places(&self) -> Places {
-        self.places
+    pub(crate) fn numbers(&self) -> InputNumbers {
+        self.numbers
     }
 }
 
@@ -78,22 +72,20 @@ impl Call {
     /// The operands of `a` and, if there are any, of tokens.
     pub(crate) fn new(tape: &mut Tape, a: Attend<'_>, tokens: Option<&Var>) -> Result<(Self, Inputs)> {
         let (kind, dst, src, shared) = match a.score {
-            Score::Dot { q, kv } => (Kind::Dot, q.clone(), kv, None),
+            Score::Dot { q, kv } => (ScoreKind::Dot, q.clone(), kv, None),
             Score::Gat { z, dst, src, slope } => {
                 let [l] = head_dot(tape, z, [dst])?;
-                (Kind::Gat { vector: src.value().clone(), slope }, l, z, Some(src))
+                (ScoreKind::Gat { vector: src.value().clone(), slope }, l, z, Some(src))
             }
-            Score::Gatv2 { l, r, a, slope } => (Kind::Gatv2 { a: a.value().clone(), slope }, l.clone(), r, Some(a)),
+            Score::Gatv2 { l, r, a, slope } => {
+                (ScoreKind::Gatv2 { a: a.value().clone(), slope }, l.clone(), r, Some(a))
+            }
         };
-        if tokens.is_some() && !matches!(kind, Kind::Dot) {
+        if tokens.is_some() && !matches!(kind, ScoreKind::Dot) {
             let problem = "tokens are attended to by dot products only".into();
             return Err(Error::Argument { op: OP, problem });
         }
-        let (bias, bias_var) = match a.bias {
-            EdgeBias::None => (Bias::None, None),
-            EdgeBias::PerEdge(b) => (Bias::PerEdge(b.value().clone()), Some(b)),
-            EdgeBias::Features(weight) => (Bias::Features(weight.value().clone()), Some(weight)),
-        };
+        let bias = a.bias.map(|var| var.value().clone(), |()| ());
         let call = Self {
             heads: a.heads,
             kind,
@@ -104,13 +96,13 @@ impl Call {
             tokens: tokens.map(|t| t.value().clone()),
         };
         let mut vars = vec![dst, src.clone()];
-        let [shared, bias, tokens] = [shared, bias_var, tokens].map(|var| {
+        let [shared, bias, tokens] = [shared, a.bias.learnt(), tokens].map(|var| {
             var.map(|var| {
                 vars.push(var.clone());
                 vars.len() - 1
             })
         });
-        Ok((call, Inputs { vars, places: Places { shared, bias, tokens } }))
+        Ok((call, Inputs { vars, numbers: InputNumbers { shared, bias, tokens } }))
     }
 
     pub(crate) fn heads(&self) -> usize {
@@ -125,17 +117,17 @@ impl Call {
     pub(crate) fn moved(&self) -> Moved {
         let (d, h) = (self.output().0, self.heads);
         match self.kind {
-            Kind::Dot => Moved { pull: 4 * d, push: 4 * d + 4 * h },
-            Kind::Gat { .. } => Moved { pull: 2 * d, push: 2 * d + 6 * h },
-            Kind::Gatv2 { .. } => Moved { pull: 2 * d, push: 4 * d + 4 * h },
+            ScoreKind::Dot => Moved { pull: 4 * d, push: 4 * d + 4 * h },
+            ScoreKind::Gat { .. } => Moved { pull: 2 * d, push: 2 * d + 6 * h },
+            ScoreKind::Gatv2 { .. } => Moved { pull: 2 * d, push: 4 * d + 4 * h },
         }
     }
 
     /// Columns and type of the output.
     pub(crate) fn output(&self) -> (usize, DType) {
         match self.kind {
-            Kind::Dot | Kind::Gatv2 { .. } => (self.dst.cols(), self.dst.dtype()),
-            Kind::Gat { .. } => (self.src.cols(), self.src.dtype()),
+            ScoreKind::Dot | ScoreKind::Gatv2 { .. } => (self.dst.cols(), self.dst.dtype()),
+            ScoreKind::Gat { .. } => (self.src.cols(), self.src.dtype()),
         }
     }
 
@@ -146,18 +138,18 @@ impl Call {
     /// A state of `rows` rows that nothing was folded into yet.
     pub(crate) fn empty_state(&self, rows: usize, tag: Tag) -> Result<Matrix> {
         let (d, dtype) = self.output();
-        empty_states(self.device(), rows, (self.heads, d), dtype.compute(), tag)
+        empty_states(self.device(), rows, self.heads, d, dtype.compute(), tag)
     }
 
     /// The operands of one block, of whose ends `dst` and `src` have a row each.
     pub(crate) fn operands<'a>(&'a self, block: &'a Block, dst: &'a Matrix, src: &'a Matrix) -> Result<Operands<'a>> {
         let r = match &self.kind {
-            Kind::Gat { vector, .. } => {
+            ScoreKind::Gat { vector, .. } => {
                 let mut r = src.device().uninit(OP, src.rows(), self.heads, vector.dtype(), Tag::Workspace)?;
                 src.device().backend().head_dot(src, &[vector], &mut [&mut r])?;
                 Some(r)
             }
-            Kind::Dot | Kind::Gatv2 { .. } => None,
+            ScoreKind::Dot | ScoreKind::Gatv2 { .. } => None,
         };
         let bias = match (&self.bias, &block.edges) {
             (Bias::PerEdge(all), Some(edges)) => Some(edges.values(all)?),
@@ -205,18 +197,19 @@ impl Call {
         let device = self.device();
         let zeros = |m: &Matrix, tag| device.zeros(OP, m.rows(), m.cols(), m.dtype(), tag).map(Some);
         let shared = match &self.kind {
-            Kind::Dot => None,
-            Kind::Gat { vector: m, .. } | Kind::Gatv2 { a: m, .. } => zeros(m, Tag::Gradients)?,
+            ScoreKind::Dot => None,
+            ScoreKind::Gat { vector: m, .. } | ScoreKind::Gatv2 { a: m, .. } => zeros(m, Tag::Gradients)?,
         };
         let bias = match &self.bias {
             Bias::None => None,
             Bias::PerEdge(m) => zeros(m, Tag::Activations)?,
-            Bias::Features(m) => zeros(m, Tag::Gradients)?,
+            Bias::Features { weight: m, .. } => zeros(m, Tag::Gradients)?,
         };
         Ok(Sums { shared, bias })
     }
 
-    /// Backward through what this rank has itself: the gradients of its rows as destinations, as sources, and of the tokens.
+    /// Backward through what this rank has itself: the gradients of its rows as destinations, as sources, and of the
+    /// tokens.
     pub(crate) fn own_gradients(
         &self,
         own: &Block,
@@ -226,12 +219,12 @@ impl Call {
     ) -> Result<OwnGradients> {
         let mut dst = self.device().uninit(OP, self.dst.rows(), self.dst.cols(), self.dst.dtype(), Tag::Activations)?;
         let operands = self.operands(own, &self.dst, &self.src)?;
-        operands.by_dst(saved, (&mut dst, Write::Set), sums)?;
+        operands.by_dst(saved, &mut dst, Write::Set, sums)?;
         let src = operands.by_src(saved, sums, Tag::Activations)?;
         let tokens = match (tokens, &self.tokens) {
             (Some(block), Some(rows)) => {
                 let operands = self.operands(block, &self.dst, rows)?;
-                operands.by_dst(saved, (&mut dst, Write::Add), sums)?;
+                operands.by_dst(saved, &mut dst, Write::Add, sums)?;
                 Some(operands.by_src(saved, sums, Tag::Activations)?)
             }
             _ => None,
@@ -249,10 +242,11 @@ pub(crate) struct OwnGradients {
 
 impl OwnGradients {
     /// Gives everything to the tape.
-    pub(crate) fn put(self, grads: &mut Grads<'_>, places: Places, sums: Sums) -> Result<()> {
+    pub(crate) fn put(self, grads: &mut Grads<'_>, numbers: InputNumbers, sums: Sums) -> Result<()> {
         grads.put(0, self.dst)?;
         grads.put(1, self.src)?;
-        for (at, gradient) in [(places.shared, sums.shared), (places.bias, sums.bias), (places.tokens, self.tokens)] {
+        for (at, gradient) in [(numbers.shared, sums.shared), (numbers.bias, sums.bias), (numbers.tokens, self.tokens)]
+        {
             if let (Some(at), Some(gradient)) = (at, gradient) {
                 grads.put(at, gradient)?;
             }
@@ -284,27 +278,29 @@ impl Operands<'_> {
     fn kernel(&self) -> Result<Attention<'_>> {
         let (dst, src) = (self.dst, self.src);
         let score = match (&self.call.kind, &self.r) {
-            (Kind::Gat { slope, .. }, Some(r)) => kernel::Score::Gat { l: dst, r, z: src, slope: *slope },
-            (Kind::Gatv2 { a, slope }, _) => kernel::Score::Gatv2 { l: dst, r: src, value: None, a, slope: *slope },
+            (ScoreKind::Gat { slope, .. }, Some(r)) => kernel::Score::Gat { l: dst, r, z: src, slope: *slope },
+            (ScoreKind::Gatv2 { a, slope }, _) => {
+                kernel::Score::Gatv2 { l: dst, r: src, value: None, a, slope: *slope }
+            }
             _ => kernel::Score::Dot { q: dst, kv: src },
         };
         let bias = match (&self.call.bias, &self.block.edges) {
-            (Bias::Features(weight), Some(edges)) => {
+            (Bias::Features { weight, .. }, Some(edges)) => {
                 let problem = || Error::Argument { op: OP, problem: "the graph has no edge features".into() };
-                kernel::Bias::Features { feat: edges.features.as_ref().ok_or_else(problem)?, weight }
+                Bias::Features { feat: edges.features.as_ref().ok_or_else(problem)?, weight }
             }
-            _ => self.bias.as_ref().map_or(kernel::Bias::None, kernel::Bias::PerEdge),
+            _ => self.bias.as_ref().map_or(Bias::None, Bias::PerEdge),
         };
         let (graph, heads) = (&*self.block.graph, self.call.heads);
         Ok(Attention { graph, heads, score, bias, dropout: self.dropout.as_ref() })
     }
 
     /// The pass by destination.
-    pub(crate) fn by_dst(&self, saved: &Saved<'_>, (row, write): (&mut Matrix, Write), sums: &mut Sums) -> Result<()> {
+    pub(crate) fn by_dst(&self, saved: &Saved<'_>, row: &mut Matrix, write: Write, sums: &mut Sums) -> Result<()> {
         let device = self.dst.device();
         let new = |m: &Matrix| device.uninit(OP, m.rows(), m.cols(), m.dtype(), Tag::Workspace);
         let mut shared = match (&self.call.kind, &sums.shared) {
-            (Kind::Gatv2 { .. }, Some(sum)) => Some(new(sum)?),
+            (ScoreKind::Gatv2 { .. }, Some(sum)) => Some(new(sum)?),
             _ => None,
         };
         let mut bias = match (&self.bias, &sums.bias, &self.block.edges) {
@@ -330,7 +326,7 @@ impl Operands<'_> {
     pub(crate) fn by_src(&self, saved: &Saved<'_>, sums: &mut Sums, tag: Tag) -> Result<Matrix> {
         let (device, src) = (self.src.device(), self.src);
         let mut rows = device.uninit(OP, src.rows(), src.cols(), src.dtype(), tag)?;
-        let (Kind::Gat { vector, .. }, Some(r)) = (&self.call.kind, &self.r) else {
+        let (ScoreKind::Gat { vector, .. }, Some(r)) = (&self.call.kind, &self.r) else {
             let to = SrcGrads { row: &mut rows, value: None };
             device.backend().attention_src(&self.kernel()?, saved, to)?;
             return Ok(rows);
@@ -339,8 +335,8 @@ impl Operands<'_> {
         let (mut dr, mut dvector) = (new(r)?, new(vector)?);
         let to = SrcGrads { row: &mut dr, value: Some(&mut rows) };
         device.backend().attention_src(&self.kernel()?, saved, to)?;
-        let dz = (&mut rows, Write::Add);
-        device.backend().head_dot_backward(src, &[vector], &[&dr], dz, &mut [&mut dvector])?;
+        let products = HeadDot { z: src, vectors: &[vector], g: &[&dr] };
+        device.backend().head_dot_backward(&products, &mut rows, Write::Add, &mut [&mut dvector])?;
         if let Some(sum) = &mut sums.shared {
             device.backend().add(sum, &dvector)?;
         }

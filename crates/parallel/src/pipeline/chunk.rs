@@ -1,22 +1,23 @@
-//! Operations on the rows of one chunk: destinations are its own, sources are its own and those of other chunks that it needs.
+//! Operations on the rows of one chunk: destinations are its own, sources are its own and those of other chunks that it
+//! needs.
 //!
-//! Where several ranks share a stage, each has a part of every chunk, and the operation is that of an exact strategy between them:
-//! over all nodes that the chunk's edges touch, each with the rank that has it. Those of other chunks have no edges there; they are
-//! added before the operation and left out after it.
+//! Where several ranks share a stage, each has a part of every chunk, and the operation is that of an exact strategy
+//! between them: over all nodes that the chunk's edges touch, each with the rank that has it. Those of other chunks
+//! have no edges there; they are added before the operation and left out after it.
 
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, Score, Total};
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, Score, TokensAttend, Total};
 use graphweft_tensor::ops::many_rows::ManyRows;
 use graphweft_tensor::ops::rows::{RowIndex, gather, scatter};
-use graphweft_tensor::{Backward, Device, Dropout, Error, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
+use graphweft_tensor::{Backward, Device, Error, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
 
 use super::Sharing;
-use super::tables::{Call, Tables};
-use crate::at_hand::AtHand;
+use super::tables::{Call, Sources, Tables};
+use crate::gathered::{Ends, Gathered};
 use crate::layout::Layout;
 use crate::strategy::spread;
 
@@ -37,7 +38,7 @@ pub(super) struct Chunk {
 /// Who computes with them.
 enum Edges {
     /// This rank alone.
-    Own(Box<AtHand>),
+    Own(Box<Gathered>),
     /// The ranks of a stage together; this rank's rows of the chunk are those of the list.
     Shared(Rc<dyn GraphOps>, Rc<RowIndex>),
 }
@@ -47,7 +48,8 @@ enum Edges {
 struct Touched {
     nodes: Vec<u32>,
     own: Range<usize>,
-    /// The chunks that they are in, in the order of `nodes`, and of each: how many rows of it this rank has, and which these are.
+    /// The chunks that they are in, in the order of `nodes`, and of each: how many rows of it this rank has, and which
+    /// these are.
     chunks: Vec<usize>,
     rows: Vec<(usize, Vec<u32>)>,
 }
@@ -66,8 +68,7 @@ impl Chunk {
         let needed: Vec<Vec<u32>> = (0..layout.ranks())
             .map(|chunk| if chunk == layout.rank() { Vec::new() } else { layout.needed_of(chunk) })
             .collect();
-        let mut touched: Vec<Touched> =
-            (0..ways).map(|way| touched(layout.rank(), &needed, cuts, (way, ways))).collect();
+        let mut touched: Vec<Touched> = (0..ways).map(|way| touched(layout.rank(), &needed, cuts, way, ways)).collect();
         let (edges, ids) = match stage {
             None => {
                 let nodes = &touched[0].nodes;
@@ -108,9 +109,9 @@ impl Chunk {
         Ok(all)
     }
 
-    /// The chunks that sources are in, and the rows that are listed of each.
-    pub(super) fn sources(&self) -> (&[usize], &ManyRows) {
-        (&self.chunks, &self.sources)
+    /// The chunks that sources are in.
+    pub(super) fn sources(&self) -> Sources<'_> {
+        Sources { chunks: &self.chunks, rows: &self.sources }
     }
 
     /// Attention, where `bring` makes the rows of all sources of the chunk's own.
@@ -142,7 +143,8 @@ impl Chunk {
         tape: &mut Tape,
         layer: u32,
         x: &Var,
-        (how, weight): (Aggregation, EdgeWeight<'_>),
+        how: Aggregation,
+        weight: EdgeWeight<'_>,
         bring: Bring<'_>,
     ) -> Result<Var> {
         match &self.edges {
@@ -159,9 +161,9 @@ impl Chunk {
 /// Makes the rows of all sources of a chunk's own.
 pub(super) type Bring<'a> = &'a dyn Fn(&mut Tape, &Var) -> Result<Var>;
 
-/// The nodes of rank `way` that edges into `chunk` touch, given what is needed of every other one. Chunks are ranges of rows, and
-/// what is needed of each is in order: so are all of them, as the sources of an edge list must be.
-fn touched(chunk: usize, needed: &[Vec<u32>], cuts: &[usize], (way, ways): (usize, usize)) -> Touched {
+/// The nodes of rank `way` that edges into `chunk` touch, given what is needed of every other one. Chunks are ranges of
+/// rows, and what is needed of each is in order: so are all of them, as the sources of an edge list must be.
+fn touched(chunk: usize, needed: &[Vec<u32>], cuts: &[usize], way: usize, ways: usize) -> Touched {
     let mut all = Touched::default();
     for (other, needed) in needed.iter().enumerate() {
         let (rows, first) = (cuts[other * ways + way]..cuts[other * ways + way + 1], all.nodes.len());
@@ -181,7 +183,7 @@ fn touched(chunk: usize, needed: &[Vec<u32>], cuts: &[usize], (way, ways): (usiz
 }
 
 /// The edges of `layout`, from `nodes`.
-fn alone(device: &Device, layout: &Layout, nodes: &[u32], edge_features: Option<Matrix>) -> Result<AtHand> {
+fn alone(device: &Device, layout: &Layout, nodes: &[u32], edge_features: Option<Matrix>) -> Result<Gathered> {
     let mut place = vec![0u32; layout.total_rows()];
     for (k, row) in (0..).zip(nodes) {
         place[*row as usize] = k;
@@ -190,8 +192,8 @@ fn alone(device: &Device, layout: &Layout, nodes: &[u32], edge_features: Option<
     let csr = Csr::from_valid(layout.csr().indptr().to_vec(), indices, nodes.len());
     let ids = Ids::Listed(nodes.iter().map(|row| layout.originals()[*row as usize]).collect());
     let degrees: Vec<u32> = nodes.iter().map(|row| layout.degrees()[*row as usize]).collect();
-    let dst = (layout.ids(layout.own()), &layout.degrees()[layout.own()]);
-    AtHand::new(device, csr, edge_features, dst, (ids, &degrees))
+    let dst = Ends { ids: layout.ids(layout.own()), degrees: &layout.degrees()[layout.own()] };
+    Gathered::new(device, csr, edge_features, dst, Ends { ids, degrees: &degrees })
 }
 
 /// Operations on a chunk.
@@ -260,7 +262,7 @@ impl GraphOps for ChunkOps {
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
         let bring = |tape: &mut Tape, x: &Var| self.bring(tape, (layer, "aggregate"), x);
-        self.chunk.aggregate(tape, layer, x, (how, weight), &bring)
+        self.chunk.aggregate(tape, layer, x, how, weight, &bring)
     }
 }
 
@@ -288,7 +290,7 @@ impl Membership for Member {
         Rc::new(Refused(total))
     }
 
-    fn tokens_attend(&self, _: &mut Tape, _: u32, _: usize, _: &Var, _: &Var, _: Option<Dropout>) -> Result<Var> {
+    fn tokens_attend(&self, _: &mut Tape, _: u32, _: TokensAttend<'_>) -> Result<Var> {
         Err(refused("virtual nodes"))
     }
 }

@@ -29,6 +29,15 @@ pub(super) struct Tables {
     remembering: bool,
 }
 
+/// Rows of several chunks.
+#[derive(Clone, Copy)]
+pub(super) struct Sources<'a> {
+    /// Which chunks.
+    pub(super) chunks: &'a [usize],
+    /// Which rows of each.
+    pub(super) rows: &'a ManyRows,
+}
+
 impl Tables {
     pub(super) fn new(chunks: usize) -> Self {
         let turns = (0..chunks).collect();
@@ -61,12 +70,15 @@ impl Tables {
         }
     }
 
-    /// From now on, or no longer, what all rows give is kept. What was kept before is let go first.
-    pub(super) fn remember(&mut self, remembering: bool) {
-        self.remembering = remembering;
-        if remembering {
-            self.calls.values_mut().for_each(|table| table.history.fill(None));
-        }
+    /// From now on what all rows give is kept. What was kept before is let go first.
+    pub(super) fn begin_history(&mut self) {
+        self.remembering = true;
+        self.calls.values_mut().for_each(|table| table.history.fill(None));
+    }
+
+    /// It is kept no longer.
+    pub(super) fn end_history(&mut self) {
+        self.remembering = false;
     }
 
     pub(super) fn is_remembering(&self) -> bool {
@@ -110,14 +122,10 @@ impl Tables {
         })
     }
 
-    /// Adds the gradients of sources of chunk `number`, which `rows` lists by chunk, to those of chunks that are fresh to it.
-    pub(super) fn add(
-        &mut self,
-        call: Call,
-        number: usize,
-        gradient: &Matrix,
-        (chunks, rows): (&[usize], &ManyRows),
-    ) -> Result<()> {
+    /// Adds the gradients of sources of chunk `number`, which are listed by chunk, to those of chunks that are fresh
+    /// to it.
+    pub(super) fn add(&mut self, call: Call, number: usize, gradient: &Matrix, sources: Sources<'_>) -> Result<()> {
+        let Sources { chunks, rows } = sources;
         let (device, cols, dtype) = (gradient.device().clone(), gradient.cols(), gradient.dtype());
         let fresh: Vec<bool> = chunks.iter().map(|chunk| self.is_fresh(*chunk, number)).collect();
         if !fresh.contains(&true) {
@@ -140,8 +148,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Adds the gradient of what `chunk` has given to `own`, which has that of its own edges. Nobody who comes later in backward has
-    /// seen its rows: they are let go.
+    /// Adds the gradient of what `chunk` has given to `own`, which has that of its own edges. Nobody who comes later in
+    /// backward has seen its rows: they are let go.
     pub(super) fn take(&mut self, call: Call, chunk: usize, own: &mut Matrix) -> Result<()> {
         let (across, table, device) = (self.across, self.table(call), own.device().clone());
         table.fresh[chunk] = None;

@@ -75,20 +75,31 @@ fn rows(device: &Device, all: &[f64], rows: Range<usize>) -> Matrix {
 }
 
 /// What all rows come to at once.
-fn whole(device: &Device, chunks: &Pipeline, kind: usize, x: &[f64]) -> Vec<f64> {
+fn all_rows(device: &Device, chunks: &Pipeline, kind: usize, x: &[f64]) -> Vec<f64> {
     let mut tape = Tape::without_gradients(device);
     let x = tape.constant(rows(device, x, 0..N));
-    layers(&chunks.whole(), kind, &mut tape, &x).unwrap().value().to_vec().unwrap()
+    layers(&chunks.all_rows(), kind, &mut tape, &x).unwrap().value().to_vec().unwrap()
 }
 
-/// What they come to chunk by chunk, and the gradient of Σ out·g; each chunk computed again in backward if `again`.
+/// How chunks go through the layers.
+#[derive(Clone, Copy)]
+struct Pass<'a> {
+    order: &'a [usize],
+    across: Across,
+    /// Whether each is computed again in backward.
+    again: bool,
+}
+
+/// What they come to chunk by chunk, and the gradient of Σ out·g.
 fn by_chunks(
     device: &Device,
     chunks: &Pipeline,
     kind: usize,
-    (x, g): (&[f64], &[f64]),
-    (order, across, again): (&[usize], Across, bool),
+    x: &[f64],
+    g: &[f64],
+    pass: Pass<'_>,
 ) -> (Vec<f64>, Vec<f64>) {
+    let Pass { order, across, again } = pass;
     chunks.begin(order, across);
     let (mut out, mut dx, mut passes) = (vec![0.0; N * D], vec![0.0; N * D], Vec::new());
     let put = |to: &mut [f64], chunk: usize, m: &Matrix| {
@@ -125,9 +136,10 @@ fn with_the_history_of_now_chunks_see_what_all_rows_see() {
     let device = Device::cpu();
     let (chunks, x) = (chunks(&device, &PARTS), values(1, N * D));
     for kind in 0..KINDS {
-        let expected = chunks.remember(|| whole(&device, &chunks, kind, &x));
+        let expected = chunks.remember(|| all_rows(&device, &chunks, kind, &x));
         for order in [[0, 1, 2, 3], [3, 1, 0, 2]] {
-            let (out, _) = by_chunks(&device, &chunks, kind, (&x, &x), (&order, Across::Once, false));
+            let (out, _) =
+                by_chunks(&device, &chunks, kind, &x, &x, Pass { order: &order, across: Across::Once, again: false });
             near(&out, &expected, 1e-12, &format!("kind {kind} in order {order:?}"));
         }
     }
@@ -138,11 +150,12 @@ fn one_chunk_is_exact() {
     let device = Device::cpu();
     let (one, x, g) = (chunks(&device, &[0, N as u64]), values(1, N * D), values(2, N * D));
     for kind in 0..KINDS {
-        let (out, dx) = by_chunks(&device, &one, kind, (&x, &g), (&[0], Across::Twice, true));
-        near(&out, &whole(&device, &one, kind, &x), 1e-12, &format!("kind {kind}"));
+        let (out, dx) =
+            by_chunks(&device, &one, kind, &x, &g, Pass { order: &[0], across: Across::Twice, again: true });
+        near(&out, &all_rows(&device, &one, kind, &x), 1e-12, &format!("kind {kind}"));
         let mut tape = Tape::new(&device);
         let leaf = tape.leaf(rows(&device, &x, 0..N));
-        let end = layers(&one.whole(), kind, &mut tape, &leaf).unwrap();
+        let end = layers(&one.all_rows(), kind, &mut tape, &leaf).unwrap();
         let found = tape.backward(vec![(end, rows(&device, &g, 0..N))], &[&leaf], |_| Ok(())).unwrap();
         near(&dx, &found[0].as_ref().unwrap().to_vec::<f64>().unwrap(), 1e-12, &format!("gradient of kind {kind}"));
     }
@@ -154,9 +167,10 @@ fn gradients_are_those_of_fresh_rows_and_the_same_when_computed_again() {
     let chunks = chunks(&device, &PARTS);
     let (old, x, g) = (values(3, N * D), values(1, N * D), values(2, N * D));
     for kind in 0..KINDS {
-        chunks.remember(|| whole(&device, &chunks, kind, &old));
+        chunks.remember(|| all_rows(&device, &chunks, kind, &old));
         for order in [[0, 1, 2, 3], [3, 0, 2, 1]] {
-            let run = |x: &[f64], again| by_chunks(&device, &chunks, kind, (x, &g), (&order, Across::Once, again));
+            let pass = |again| Pass { order: &order, across: Across::Once, again };
+            let run = |x: &[f64], again| by_chunks(&device, &chunks, kind, x, &g, pass(again));
             let (out, dx) = run(&x, false);
             assert_eq!((out, dx.clone()), run(&x, true), "kind {kind}");
             // Finite differences see the function that was computed: history does not change with x.
@@ -179,8 +193,8 @@ fn gradients_across_chunks_count_twice_if_asked_for() {
     let device = Device::cpu();
     let chunks = chunks(&device, &PARTS);
     let (x, g, order) = (values(1, N * D), values(2, N * D), [1, 3, 0, 2]);
-    chunks.remember(|| whole(&device, &chunks, 4, &x));
-    let run = |across| by_chunks(&device, &chunks, 4, (&x, &g), (&order, across, false)).1;
+    chunks.remember(|| all_rows(&device, &chunks, 4, &x));
+    let run = |across| by_chunks(&device, &chunks, 4, &x, &g, Pass { order: &order, across, again: false }).1;
     let (once, twice) = (run(Across::Once), run(Across::Twice));
     // Chunk 2 has no rows, so nobody sees fresh rows of chunk 0: its gradients are its own.
     let own = chunks.rows(0).flat_map(|row| row * D..(row + 1) * D);
@@ -199,7 +213,7 @@ fn what_needs_all_rows_is_refused() {
     let mut tape = Tape::new(&device);
     let x = tape.leaf(x);
     ops.aggregate(&mut tape, 1, &x, Aggregation::Sum, EdgeWeight::None).unwrap_err();
-    chunks.remember(|| whole(&device, &chunks, 3, &values(1, N * D)));
+    chunks.remember(|| all_rows(&device, &chunks, 3, &values(1, N * D)));
     chunks.begin(&[0, 1, 2, 3], Across::Once);
     ops.aggregate(&mut tape, 1, &x, Aggregation::Sum, EdgeWeight::None).unwrap();
     let e = ops.aggregate(&mut tape, 1, &x, Aggregation::Sum, EdgeWeight::None).unwrap_err().to_string();

@@ -2,10 +2,11 @@
 
 use graphweft_graph::partition::{Weights, covers};
 use graphweft_model::Aggregation;
-use graphweft_parallel::{Cover, Inside, Layout, Strategy};
+use graphweft_parallel::settings::{Cover, Gather, Grid, Inside, Ring};
+use graphweft_parallel::{Layout, Strategy};
 use graphweft_tensor::ops::global::Scale;
 
-use crate::ops::{Bias, Kind, Op, Size, TOKENS, Weight};
+use crate::ops::{Bias, Op, ScoreKind, Size, TOKENS, Weight};
 
 /// What one direction moves: rows of nodes, and what is summed or gathered of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,11 +32,11 @@ fn columns(op: Op, s: Size) -> Option<Columns> {
     // Values on edges are with the destinations, and so are these edges.
     let per_edge = matches!(op, Op::Attend(_, Bias::PerEdge) | Op::WithTokens(Bias::PerEdge));
     let columns = match op {
-        Op::Attend(Kind::Dot, _) | Op::WithTokens(_) => {
+        Op::Attend(ScoreKind::Dot, _) | Op::WithTokens(_) => {
             Columns { pull: 2 * d, push: Some(2 * d + 2 * h), heads: 4 * d, again: true }
         }
-        Op::Attend(Kind::Gat, _) => Columns { pull: d, push: Some(d + 3 * h), heads: 2 * d, again: true },
-        Op::Attend(Kind::Gatv2, _) => Columns { pull: d, push: Some(2 * d + 2 * h), heads: 3 * d, again: true },
+        Op::Attend(ScoreKind::Gat, _) => Columns { pull: d, push: Some(d + 3 * h), heads: 2 * d, again: true },
+        Op::Attend(ScoreKind::Gatv2, _) => Columns { pull: d, push: Some(2 * d + 2 * h), heads: 3 * d, again: true },
         Op::Aggregate(how, weight) => {
             let per_edge = weight == Weight::PerEdge;
             let push = (how != Aggregation::Max && !per_edge).then_some(d);
@@ -72,10 +73,10 @@ fn rows(strategy: Strategy, layouts: &[Layout], op: Op, s: Size) -> [usize; 2] {
     let Some(c) = columns(op, s) else { return [0, 0] };
     let (n, ranks) = (layouts[0].total_rows(), layouts.len());
     match strategy {
-        Strategy::Local => [0, 0],
-        Strategy::Gather => [n * (ranks - 1) * c.pull; 2],
-        Strategy::Heads => [across(layouts, ranks, op, s, &c); 2],
-        Strategy::Grid { nodes, heads, inside } => {
+        Strategy::Local(_) => [0, 0],
+        Strategy::Gather(_) => [n * (ranks - 1) * c.pull; 2],
+        Strategy::Heads(_) => [across(layouts, ranks, op, s, &c); 2],
+        Strategy::Grid(Grid { nodes, heads, inside }) => {
             let inner = match inside {
                 Inside::Gather => n * (nodes - 1) * c.pull,
                 // With the columns of all ranks that have the same heads together.
@@ -83,13 +84,18 @@ fn rows(strategy: Strategy, layouts: &[Layout], op: Op, s: Size) -> [usize; 2] {
             };
             [across(layouts, heads, op, s, &c) + inner; 2]
         }
+        // See `own.rs`.
+        Strategy::Own(_) => match op {
+            Op::Aggregate(..) => rows(Ring { depth: 1 }.into(), layouts, op, s),
+            _ => rows(Gather.into(), layouts, op, s),
+        },
         Strategy::Halo(cover) => {
             let ranges: Vec<usize> = (0..=ranks).map(|r| if r == ranks { n } else { layouts[r].own().start }).collect();
             let served = layouts.iter().map(|l| halo(cover, l.csr(), &ranges, l.rank(), &c));
             [served.sum(); 2]
         }
         // Where all rows are needed at once, the approximate ones are a ring.
-        Strategy::Ring { .. } | Strategy::Pipeline { .. } | Strategy::Isolated => {
+        Strategy::Ring(_) | Strategy::Pipeline(_) | Strategy::Isolated(_) => {
             let needed: usize = layouts.iter().map(|l| remote(l.csr(), &l.own())).sum();
             [needed * c.pull, needed * c.pull * if c.again { 2 } else { 1 }]
         }

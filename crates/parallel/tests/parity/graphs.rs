@@ -37,8 +37,8 @@ fn from_rows(rows: Vec<Vec<u32>>) -> Csr<u32> {
     Csr::new(indptr, indices, n).unwrap()
 }
 
-/// 23 nodes: a hub that sees all and is seen by all, parallel edges, self-loops, nodes without in-edges, and two that are
-/// nobody's neighbours.
+/// 23 nodes: a hub that sees all and is seen by all, parallel edges, self-loops, nodes without in-edges, and two that
+/// are nobody's neighbours.
 fn mixed() -> Csr<u32> {
     let row = |i: u32| -> Vec<u32> {
         match i {

@@ -9,6 +9,7 @@ mod bytes;
 mod graphs;
 mod models;
 mod ops;
+mod own;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use graphweft_comm::{Communicator, Metered, Traffic, threads};
 use graphweft_graph::partition::Partition;
 use graphweft_model::GraphOps;
 use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
-use graphweft_tensor::{DType, Device, Place as Where, Precision, Tape, Var};
+use graphweft_tensor::{DType, Device, DeviceName, Precision, Tape, Var};
 
 use bytes::expected;
 use graphs::{Case, cases, mixed_case};
-use ops::{EDGE_FEATURES, Op, Place, Size, f64s, operand};
+use ops::{EDGE_FEATURES, Op, RowsOf, Size, f64s, operand};
 
 /// What a rank says when it fails.
 #[derive(Debug)]
@@ -49,30 +50,46 @@ fn strategies(ranks: usize) -> Vec<Strategy> {
         let heads = ranks / nodes;
         names.extend([format!("grid:{nodes}x{heads}:gather"), format!("grid:{nodes}x{heads}")]);
     }
-    names.iter().map(|name| name.parse().unwrap()).collect()
+    names.iter().map(|name| name.parse().unwrap()).chain([own::mixed()]).collect()
 }
 
-/// What one rank found for one operation: the output and the gradients of all operands, and the bytes of rows and of sums that it
-/// sent, forward and backward.
+/// What one rank found for one operation: the output and the gradients of all operands, and the bytes of rows and of
+/// sums that it sent, forward and backward.
 struct Found {
     values: Vec<Vec<f64>>,
     sent: [bytes::Traffic; 2],
 }
 
-/// Runs `op` on the rows that `nodes` and `edges` list, or on all. `part` is this rank's part of gradients of what all have.
-fn run(
-    (ops, device): (&dyn GraphOps, &Device),
-    case: &Case,
-    (op, size, dtype): (Op, Size, DType),
-    (nodes, edges): (Option<&[u64]>, Option<&[u64]>),
+/// An operation on one rank.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    ops: &'a dyn GraphOps,
+    device: &'a Device,
+    op: Op,
+    size: Size,
+    dtype: DType,
+    /// This rank's nodes and edges; otherwise all.
+    own: Option<Own<'a>>,
+    /// This rank's part of gradients of what all have.
     part: f64,
-    mut sent: impl FnMut() -> bytes::Traffic,
-) -> Result<Found, Failure> {
+}
+
+/// What a rank has of a graph, in original numbers.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    nodes: &'a [u64],
+    edges: &'a [u64],
+}
+
+/// Runs an operation forward and back.
+fn run(call: Call<'_>, case: &Case, mut sent: impl FnMut() -> bytes::Traffic) -> Result<Found, Failure> {
+    let Call { ops, device, op, size, dtype, own, part } = call;
+    let (nodes, edges) = (own.map(|own| own.nodes), own.map(|own| own.edges));
     let (n, e) = (case.graph.num_dst(), case.graph.num_edges());
-    let make = |k: u64, place: Place, cols: usize| match place {
-        Place::Nodes => operand(device, k, n, cols, nodes, dtype),
-        Place::Edges => operand(device, k, e, cols, edges, dtype),
-        Place::Everywhere(rows) => operand(device, k, rows, cols, None, dtype),
+    let make = |k: u64, place: RowsOf, cols: usize| match place {
+        RowsOf::Nodes => operand(device, k, n, cols, nodes, dtype),
+        RowsOf::Edges => operand(device, k, e, cols, edges, dtype),
+        RowsOf::Everywhere(rows) => operand(device, k, rows, cols, None, dtype),
     };
     let mut tape = Tape::new(device);
     let inputs = op.inputs(size);
@@ -80,7 +97,7 @@ fn run(
     let out = op.run(ops, &mut tape, size, &x)?;
     let forward = sent();
     let mut g = make(99, op.output(), size.d());
-    if op.output() != Place::Nodes {
+    if op.output() != RowsOf::Nodes {
         device.backend().scale(part, &mut g)?;
     }
     let mut values = vec![f64s(out.value())];
@@ -90,13 +107,13 @@ fn run(
 }
 
 /// A device for one rank.
-fn open(at: Where) -> Result<Device, Failure> {
+fn open(at: DeviceName) -> Result<Device, Failure> {
     Ok(at.open(Precision::default())?)
 }
 
 /// Every op under every strategy on `ranks` ranks: what each rank found, and the layouts.
 fn on_ranks(
-    at: Where,
+    at: DeviceName,
     case: &Case,
     partition: &Partition,
     ranks: usize,
@@ -129,7 +146,8 @@ fn on_ranks(
             account.reset();
             let part = (rank + 1) as f64 / weights;
             let one = |op: &Op| {
-                run((&*spread, &device), case, (*op, size, dtype), (Some(nodes), Some(layout.edges())), part, sent)
+                let own = Some(Own { nodes, edges: layout.edges() });
+                run(Call { ops: &*spread, device: &device, op: *op, size, dtype, own, part }, case, sent)
                     .map_err(|e| Failure(format!("{strategy}, {op:?}: {}", e.0)))
             };
             found.push(ops.iter().map(one).collect::<Result<_, _>>()?);
@@ -139,14 +157,14 @@ fn on_ranks(
     threads::run(options, body).unwrap_or_else(|e| panic!("{} on {ranks} ranks: {}", case.name, e.0))
 }
 
-/// The rows of all ranks in original order; or the sum of all parts.
+/// The rows of all ranks in original order; `of_all` makes one of what all ranks have.
 fn together(
     case: &Case,
     layouts: &[Layout],
-    place: Place,
+    place: RowsOf,
     cols: usize,
     parts: &[&Vec<f64>],
-    is_gradient: bool,
+    of_all: fn(&[&Vec<f64>]) -> Vec<f64>,
 ) -> Vec<f64> {
     let at = |all: &mut [f64], ids: &[u64], rows: &[f64]| {
         assert_eq!(ids.len() * cols, rows.len());
@@ -155,24 +173,28 @@ fn together(
         }
     };
     match place {
-        Place::Nodes => {
+        RowsOf::Nodes => {
             let mut all = vec![f64::NAN; case.graph.num_dst() * cols];
             layouts.iter().zip(parts).for_each(|(l, rows)| at(&mut all, &l.originals()[l.own()], rows));
             all
         }
-        Place::Edges => {
+        RowsOf::Edges => {
             let mut all = vec![f64::NAN; case.graph.num_edges() * cols];
             layouts.iter().zip(parts).for_each(|(l, rows)| at(&mut all, l.edges(), rows));
             all
         }
-        Place::Everywhere(_) if is_gradient => {
-            (0..parts[0].len()).map(|k| parts.iter().map(|part| part[k]).sum()).collect()
-        }
-        Place::Everywhere(_) => {
-            assert!(parts.iter().all(|part| *part == parts[0]), "the same on all ranks");
-            parts[0].clone()
-        }
+        RowsOf::Everywhere(_) => of_all(parts),
     }
+}
+
+/// Gradients of what all ranks have are sums of their parts.
+fn summed(parts: &[&Vec<f64>]) -> Vec<f64> {
+    (0..parts[0].len()).map(|k| parts.iter().map(|part| part[k]).sum()).collect()
+}
+
+fn the_same(parts: &[&Vec<f64>]) -> Vec<f64> {
+    assert!(parts.iter().all(|part| *part == parts[0]), "the same on all ranks");
+    parts[0].clone()
 }
 
 fn near(found: &[f64], wanted: &[f64], tolerance: f64, what: &str) {
@@ -183,7 +205,7 @@ fn near(found: &[f64], wanted: &[f64], tolerance: f64, what: &str) {
     }
 }
 
-fn check(at: Where, case: &Case, ranks: usize, ops: &[Op], size: Size, dtype: DType) {
+fn check(at: DeviceName, case: &Case, ranks: usize, ops: &[Op], size: Size, dtype: DType) {
     let partition = (case.partition)(&case.graph, ranks);
     let layouts: Vec<Layout> =
         (0..ranks).map(|rank| Layout::new(&case.graph, &partition, ranks, rank).unwrap()).collect();
@@ -193,7 +215,8 @@ fn check(at: Where, case: &Case, ranks: usize, ops: &[Op], size: Size, dtype: DT
     let none = bytes::Traffic::default;
     let wanted: Vec<Found> = ops
         .iter()
-        .map(|op| run((&local, &device), case, (*op, size, dtype), (None, None), 1.0, none).unwrap())
+        .map(|op| Call { ops: &local, device: &device, op: *op, size, dtype, own: None, part: 1.0 })
+        .map(|call| run(call, case, none).unwrap())
         .collect();
     let runs = [(); 2].map(|()| on_ranks(at, case, &partition, ranks, ops, size, dtype));
     let tolerance = if dtype == DType::F64 { 1e-11 } else { 5e-5 };
@@ -208,7 +231,8 @@ fn check(at: Where, case: &Case, ranks: usize, ops: &[Op], size: Size, dtype: DT
             let places = std::iter::once((op.output(), size.d())).chain(op.inputs(size));
             for (k, (place, cols)) in places.enumerate() {
                 let parts: Vec<&Vec<f64>> = found.iter().map(|f| &f.values[k]).collect();
-                let all = together(case, &layouts, place, cols, &parts, k > 0);
+                let of_all = if k == 0 { the_same } else { summed };
+                let all = together(case, &layouts, place, cols, &parts, of_all);
                 let which = if k == 0 { "output".into() } else { format!("gradient of operand {}", k - 1) };
                 near(&all, &wanted[o].values[k], tolerance, &format!("{what}: {which}"));
             }
@@ -227,7 +251,7 @@ fn check(at: Where, case: &Case, ranks: usize, ops: &[Op], size: Size, dtype: DT
 /// Heads that no number of ranks but 1 and 3 divides.
 const UNEVEN: Size = Size { heads: 3, width: 4 };
 
-fn cross(at: Where, ranks: usize) {
+fn cross(at: DeviceName, ranks: usize) {
     for case in cases() {
         for dtype in [DType::F64, DType::F32] {
             check(at, &case, ranks, &ops::all(), UNEVEN, dtype);
@@ -236,7 +260,7 @@ fn cross(at: Where, ranks: usize) {
 }
 
 /// Many heads, of the widths that kernels are made for: a rank's heads begin anywhere in a group of eight.
-fn wide(at: Where) {
+fn wide(at: DeviceName) {
     let attends: Vec<Op> =
         ops::all().into_iter().filter(|op| matches!(op, Op::Attend(..) | Op::WithTokens(_))).collect();
     check(at, &mixed_case(), 3, &attends, Size { heads: 20, width: 16 }, DType::F32);
@@ -260,6 +284,6 @@ macro_rules! cross_at {
     };
 }
 
-cross_at!(on_the_cpu, Where::Cpu, []);
+cross_at!(on_the_cpu, DeviceName::Cpu, []);
 #[cfg(feature = "cuda")]
-cross_at!(on_a_gpu, Where::Cuda(0), [ignore = "needs a GPU"]);
+cross_at!(on_a_gpu, DeviceName::Cuda(0), [ignore = "needs a GPU"]);

@@ -6,14 +6,14 @@ use std::time::Duration;
 use graphweft_comm::{Communicator, threads};
 use graphweft_graph::partition::Partition;
 use graphweft_graph::{Csr, Permutation};
-use graphweft_model::{Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape, Step, Total};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape, Total};
 use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{DType, Device, Matrix, Parameter, Tag, Tape};
 
 use crate::ops::{f64s, operand};
-use crate::{Failure, Where, near, open, strategies};
+use crate::{DeviceName, Failure, near, open, strategies};
 
 const N: usize = 60;
 const FEATURES: usize = 8;
@@ -64,7 +64,16 @@ fn partition(ranks: usize) -> Partition {
 }
 
 /// Losses, then parameters after the last epoch.
-type Course = (Vec<f64>, Vec<(String, Vec<f64>)>);
+type Trained = (Vec<f64>, Vec<(String, Vec<f64>)>);
+
+/// How a model is trained.
+#[derive(Clone, Copy)]
+struct Training {
+    /// Features per edge.
+    edge_features: usize,
+    remat: Remat,
+    dtype: DType,
+}
 
 /// Trains on the rows of original ids `nodes`.
 fn train(
@@ -72,8 +81,9 @@ fn train(
     ops: &Rc<dyn GraphOps>,
     device: &Device,
     nodes: &[u64],
-    (edge_features, remat, dtype): (usize, Remat, DType),
-) -> Result<Course, Failure> {
+    how: Training,
+) -> Result<Trained, Failure> {
+    let Training { edge_features, remat, dtype } = how;
     let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features };
     let network = config.build(device, shape, dtype, 7)?;
     let parameters = network.parameters();
@@ -86,16 +96,17 @@ fn train(
     let mut losses = Vec::new();
     for epoch in 0..EPOCHS {
         let (ops, features) = (Rc::clone(ops), features.clone());
-        let step = Step { ops, features, positional: None, mode: Mode::Train, seed: 11, epoch, rates, remat, dtype };
+        let context =
+            Context { ops, features, positional: None, mode: Mode::Train, seed: 11, epoch, rates, remat, dtype };
         let mut tape = Tape::new(device);
-        let logits = network.forward(&mut tape, &step)?.expect("a model has layers");
+        let logits = network.forward(&mut tape, &context)?.expect("a model has layers");
         let loss = softmax_cross_entropy(&mut tape, &logits, &labels, &rows, 0.1, 36.0)?;
         let mut sum = device.convert("loss", loss.value(), DType::F64)?;
-        step.ops.reduce(Total::Loss, 0).sum(&mut sum)?;
+        context.ops.reduce(Total::Loss, 0).sum(&mut sum)?;
         losses.push(sum.to_vec::<f64>()?[0]);
         let one = device.convert("loss", &device.upload(1, 1, &[1.0f64], Tag::Workspace)?, loss.value().dtype())?;
         tape.backward(vec![(loss, one)], &[], |_| Ok(()))?;
-        sum_gradients(&*step.ops, device, &parameters)?;
+        sum_gradients(&*context.ops, device, &parameters)?;
         optimizer.step(0.01, 1.0)?;
     }
     Ok((losses, parameters.iter().map(|p| (p.name().to_string(), f64s(&p.value()))).collect()))
@@ -128,15 +139,16 @@ fn rows_of(m: &Matrix, rows: &[u64]) -> Matrix {
 
 /// What every strategy comes to on `ranks` ranks, the same on all of them.
 fn on_ranks(
-    at: Where,
-    (model, ranks): (&str, usize),
+    at: DeviceName,
+    model: &str,
+    ranks: usize,
     strategies: &[Strategy],
     remat: Remat,
     dtype: DType,
-) -> Vec<Course> {
+) -> Vec<Trained> {
     let config: ModelConfig = toml::from_str(model).unwrap();
     let options = threads::Options { ranks, threads: 1, deadline: Duration::from_secs(60) };
-    let body = |comm: Rc<dyn Communicator>| -> Result<Vec<Course>, Failure> {
+    let body = |comm: Rc<dyn Communicator>| -> Result<Vec<Trained>, Failure> {
         let prepared = config.prepare(graph(), 5)?;
         let layout = Layout::new(&prepared.csr, &partition(ranks), ranks, comm.rank())?;
         let mut found = Vec::new();
@@ -146,8 +158,9 @@ fn on_ranks(
             let features = prepared.features(&device, dtype)?.map(|all| rows_of(&all, layout.edges()));
             let ops = spread(strategy, &layout, &link, features)?;
             let nodes = &layout.originals()[layout.own()];
-            let course = train(&config, &ops, &device, nodes, (prepared.width, remat, dtype));
-            found.push(course.map_err(|e| Failure(format!("{strategy}: {}", e.0)))?);
+            let how = Training { edge_features: prepared.width, remat, dtype };
+            let trained = train(&config, &ops, &device, nodes, how);
+            found.push(trained.map_err(|e| Failure(format!("{strategy}: {}", e.0)))?);
         }
         Ok(found)
     };
@@ -157,17 +170,18 @@ fn on_ranks(
     first
 }
 
-fn check(at: Where, model: &str, ranks: usize, remat: Remat, dtype: DType) {
+fn check(at: DeviceName, model: &str, ranks: usize, remat: Remat, dtype: DType) {
     let (config, device): (ModelConfig, _) = (toml::from_str(model).unwrap(), Device::cpu());
     let prepared = config.prepare(graph(), 5).unwrap();
     let features = prepared.features(&device, dtype).unwrap();
-    let width = prepared.width;
+    let edge_features = prepared.width;
     let local: Rc<dyn GraphOps> = Rc::new(Local::new(&device, prepared.csr, features).unwrap());
     let nodes: Vec<u64> = (0..N as u64).collect();
-    let wanted = train(&config, &local, &device, &nodes, (width, Remat::None, dtype)).unwrap();
+    let wanted =
+        train(&config, &local, &device, &nodes, Training { edge_features, remat: Remat::None, dtype }).unwrap();
     assert!(wanted.0[19] < wanted.0[0], "{model} learns: {:?}", wanted.0);
     let all = strategies(ranks);
-    let [found, again] = [(); 2].map(|()| on_ranks(at, (model, ranks), &all, remat, dtype));
+    let [found, again] = [(); 2].map(|()| on_ranks(at, model, ranks, &all, remat, dtype));
     for (k, strategy) in all.iter().enumerate() {
         let what = format!("{model}\n{strategy} on {ranks} ranks, {dtype}");
         assert!(found[k] == again[k], "{what}: not the same bits twice");
@@ -181,7 +195,7 @@ fn check(at: Where, model: &str, ranks: usize, remat: Remat, dtype: DType) {
     }
 }
 
-fn on(at: Where, ranks: usize, model: &str) {
+fn on(at: DeviceName, ranks: usize, model: &str) {
     for dtype in [DType::F64, DType::F32] {
         check(at, model, ranks, Remat::None, dtype);
     }
@@ -193,7 +207,7 @@ macro_rules! in_full {
         mod $name {
             use super::*;
 
-            at!(Where::Cpu, [], {
+            at!(DeviceName::Cpu, [], {
                 on_few_ranks => |at| [1, 2, 3].into_iter().for_each(|ranks| on(at, ranks, $model)),
                 on_4_ranks => |at| on(at, 4, $model),
                 on_8_ranks => |at| on(at, 8, $model),
@@ -204,7 +218,7 @@ macro_rules! in_full {
             mod on_a_gpu {
                 use super::*;
 
-                at!(Where::Cuda(0), [ignore = "needs a GPU"], {
+                at!(DeviceName::Cuda(0), [ignore = "needs a GPU"], {
                     on_ranks => |at| [2, 4, 8].into_iter().for_each(|ranks| on(at, ranks, $model)),
                     computed_again => |at| again(at, $model),
                 });
@@ -213,7 +227,7 @@ macro_rules! in_full {
     };
 }
 
-fn again(at: Where, model: &str) {
+fn again(at: DeviceName, model: &str) {
     check(at, model, 3, Remat::Attention, DType::F64);
     check(at, model, 2, Remat::Layer, DType::F64);
     check(at, model, 2, Remat::Both, DType::F64);
@@ -223,12 +237,12 @@ in_full!(gt, GT);
 in_full!(gat, GAT);
 in_full!(sage, SAGE);
 
-fn others(at: Where) {
+fn others(at: DeviceName) {
     for model in OTHERS {
         check(at, model, 3, Remat::None, DType::F64);
     }
 }
 
-at!(Where::Cpu, [], { every_other_model_on_3_ranks => others, });
+at!(DeviceName::Cpu, [], { every_other_model_on_3_ranks => others, });
 #[cfg(feature = "cuda")]
-at!(Where::Cuda(0), [ignore = "needs a GPU"], { every_other_model_on_a_gpu => others, });
+at!(DeviceName::Cuda(0), [ignore = "needs a GPU"], { every_other_model_on_a_gpu => others, });

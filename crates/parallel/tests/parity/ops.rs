@@ -1,6 +1,6 @@
 //! Every operation of a graph, with operands that are the same in original ids whoever has them.
 
-use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Score, Total};
+use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Score, TokensAttend, Total};
 use graphweft_tensor::gradcheck::numbers;
 use graphweft_tensor::ops::batch_norm::batch_norm;
 use graphweft_tensor::ops::global::{Global, Scale};
@@ -12,7 +12,7 @@ pub(crate) const TOKENS: usize = 2;
 pub(crate) const EDGE_FEATURES: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ScoreKind {
     Dot,
     Gat,
     Gatv2,
@@ -34,7 +34,7 @@ pub(crate) enum Weight {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    Attend(Kind, Bias),
+    Attend(ScoreKind, Bias),
     WithTokens(Bias),
     TokensAttend,
     Aggregate(Aggregation, Weight),
@@ -42,9 +42,9 @@ pub(crate) enum Op {
     Moments,
 }
 
-/// Where the rows of an operand are.
+/// Place the rows of an operand are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RowsOf {
     Nodes,
     Edges,
     /// On every rank; gradients are parts of a sum.
@@ -67,7 +67,7 @@ impl Size {
 /// All of them.
 pub(crate) fn all() -> Vec<Op> {
     use Aggregation::{Max, Mean, Sum};
-    let kinds = [Kind::Dot, Kind::Gat, Kind::Gatv2];
+    let kinds = [ScoreKind::Dot, ScoreKind::Gat, ScoreKind::Gatv2];
     let attends = kinds.into_iter().flat_map(|k| [Bias::None, Bias::PerEdge, Bias::Features].map(|b| Op::Attend(k, b)));
     let weights = [Weight::None, Weight::Symmetric, Weight::PerEdge];
     let sums = [Sum, Mean].into_iter().flat_map(|how| weights.map(|w| Op::Aggregate(how, w)));
@@ -84,32 +84,32 @@ pub(crate) fn all() -> Vec<Op> {
 }
 
 impl Op {
-    /// Place and columns of every operand.
-    pub(crate) fn inputs(&self, s: Size) -> Vec<(Place, usize)> {
+    /// RowsOf and columns of every operand.
+    pub(crate) fn inputs(&self, s: Size) -> Vec<(RowsOf, usize)> {
         let d = s.d();
         let bias = |bias: Bias| match bias {
             Bias::None => None,
-            Bias::PerEdge => Some((Place::Edges, s.heads)),
-            Bias::Features => Some((Place::Everywhere(s.heads), EDGE_FEATURES)),
+            Bias::PerEdge => Some((RowsOf::Edges, s.heads)),
+            Bias::Features => Some((RowsOf::Everywhere(s.heads), EDGE_FEATURES)),
         };
-        let vector = (Place::Everywhere(s.heads), s.width);
-        let node = |cols| (Place::Nodes, cols);
+        let vector = (RowsOf::Everywhere(s.heads), s.width);
+        let node = |cols| (RowsOf::Nodes, cols);
         match *self {
-            Self::Attend(Kind::Dot, b) => [node(d), node(2 * d)].into_iter().chain(bias(b)).collect(),
-            Self::Attend(Kind::Gat, b) => [node(d), vector, vector].into_iter().chain(bias(b)).collect(),
-            Self::Attend(Kind::Gatv2, b) => [node(d), node(d), vector].into_iter().chain(bias(b)).collect(),
+            Self::Attend(ScoreKind::Dot, b) => [node(d), node(2 * d)].into_iter().chain(bias(b)).collect(),
+            Self::Attend(ScoreKind::Gat, b) => [node(d), vector, vector].into_iter().chain(bias(b)).collect(),
+            Self::Attend(ScoreKind::Gatv2, b) => [node(d), node(d), vector].into_iter().chain(bias(b)).collect(),
             Self::WithTokens(b) => {
-                [node(d), node(2 * d), (Place::Everywhere(TOKENS), 2 * d)].into_iter().chain(bias(b)).collect()
+                [node(d), node(2 * d), (RowsOf::Everywhere(TOKENS), 2 * d)].into_iter().chain(bias(b)).collect()
             }
-            Self::TokensAttend => vec![(Place::Everywhere(TOKENS), d), node(2 * d)],
-            Self::Aggregate(_, Weight::PerEdge) => vec![node(d), (Place::Edges, 1)],
+            Self::TokensAttend => vec![(RowsOf::Everywhere(TOKENS), d), node(2 * d)],
+            Self::Aggregate(_, Weight::PerEdge) => vec![node(d), (RowsOf::Edges, 1)],
             Self::Aggregate(..) | Self::Moments => vec![node(d)],
             Self::Global(_) => vec![node(d); 3],
         }
     }
 
-    pub(crate) fn output(&self) -> Place {
-        if *self == Self::TokensAttend { Place::Everywhere(TOKENS) } else { Place::Nodes }
+    pub(crate) fn output(&self) -> RowsOf {
+        if *self == Self::TokensAttend { RowsOf::Everywhere(TOKENS) } else { RowsOf::Nodes }
     }
 
     pub(crate) fn run(&self, ops: &dyn GraphOps, tape: &mut Tape, s: Size, x: &[Var]) -> Result<Var> {
@@ -117,18 +117,18 @@ impl Op {
         let bias = |bias: Bias, at: usize| match bias {
             Bias::None => EdgeBias::None,
             Bias::PerEdge => EdgeBias::PerEdge(&x[at]),
-            Bias::Features => EdgeBias::Features(&x[at]),
+            Bias::Features => EdgeBias::Features { feat: (), weight: &x[at] },
         };
         let attend = |score, bias| Attend { heads: s.heads, score, bias, dropout };
         match *self {
-            Self::Attend(Kind::Dot, b) => {
+            Self::Attend(ScoreKind::Dot, b) => {
                 ops.attend(tape, LAYER, attend(Score::Dot { q: &x[0], kv: &x[1] }, bias(b, 2)))
             }
-            Self::Attend(Kind::Gat, b) => {
+            Self::Attend(ScoreKind::Gat, b) => {
                 let score = Score::Gat { z: &x[0], dst: &x[1], src: &x[2], slope: 0.2 };
                 ops.attend(tape, LAYER, attend(score, bias(b, 3)))
             }
-            Self::Attend(Kind::Gatv2, b) => {
+            Self::Attend(ScoreKind::Gatv2, b) => {
                 let score = Score::Gatv2 { l: &x[0], r: &x[1], a: &x[2], slope: 0.2 };
                 ops.attend(tape, LAYER, attend(score, bias(b, 3)))
             }
@@ -136,7 +136,9 @@ impl Op {
                 let a = attend(Score::Dot { q: &x[0], kv: &x[1] }, bias(b, 3));
                 ops.attend_with_tokens(tape, LAYER, a, &x[2])
             }
-            Self::TokensAttend => ops.tokens_attend(tape, LAYER, s.heads, &x[0], &x[1], dropout),
+            Self::TokensAttend => {
+                ops.tokens_attend(tape, LAYER, TokensAttend { heads: s.heads, q: &x[0], kv: &x[1], dropout })
+            }
             Self::Aggregate(how, weight) => {
                 let weight = match weight {
                     Weight::None => EdgeWeight::None,

@@ -9,7 +9,7 @@ macro_rules! at {
         #[test]
         $(#[$attribute])*
         fn $test() {
-            let body: fn($crate::Where) = $body;
+            let body: fn($crate::DeviceName) = $body;
             body($place);
         }
     };

@@ -6,22 +6,22 @@ use crate::error::Error;
 
 /// The number of ranks that a given α is for.
 const AT: f64 = 8.0;
-/// How α grows where nobody says: in the middle of what METIS makes of eight real graphs between 8 and 64 parts, which is from 0.38
-/// to 1.29 (benches/plan/SIMULATE.md). Beyond 64 nobody has measured it.
+/// How α grows where nobody says: in the middle of what METIS makes of eight real graphs between 8 and 64 parts, which
+/// is from 0.38 to 1.29 (benches/plan/SIMULATE.md). Beyond 64 nobody has measured it.
 const GROWTH: f64 = 0.44;
 /// α on eight ranks where nobody says: between a web graph's 0.07 and a random graph's 3 or more.
 const ALPHA: f64 = 0.5;
 
-/// Hits where nobody says: R-MAT of 2¹⁹ and 2²⁰ nodes beside the 50 MB of an H200, rehearsed with its own order of reads, has 0.63 to
-/// 0.84, in the middle 0.76; by epochs that were measured there, 0.80 to 0.95 (benches/plan/SIMULATE.md). A graph whose neighbours are
-/// thrown at random has 0.
+/// Hits where nobody says: R-MAT of 2¹⁹ and 2²⁰ nodes beside the 50 MB of an H200, rehearsed with its own order of
+/// reads, has 0.63 to 0.84, in the middle 0.76; by epochs that were measured there, 0.80 to 0.95
+/// (benches/plan/SIMULATE.md). A graph whose neighbours are thrown at random has 0.
 const HITS: f64 = 0.75;
 
 /// A graph by its statistics: `nodes=2.4e6,edges=1.2e8,features=100,classes=47,alpha=0.3`.
 ///
-/// `alpha` is that of a partition for eight ranks; it grows with the power `growth` of the number of ranks, up to what a random
-/// partition would need. `hits` is how much better caches do than if every row were read equally often: of the reads that would
-/// miss then, the share that hits, because few rows are read most and neighbours are read together.
+/// `alpha` is that of a partition for eight ranks; it grows with the power `growth` of the number of ranks, up to what
+/// a random partition would need. `hits` is how much better caches do than if every row were read equally often: of the
+/// reads that would miss then, the share that hits, because few rows are read most and neighbours are read together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
     /// Nodes.
@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn where_nobody_says_more_is_needed_by_many_parts_as_was_measured() {
-        // α in 8 and 64 parts: cora, pubmed, coauthor-cs, amazon-photo, actor, minesweeper, law-cnr2000, snap-web-google.
+        // α in 8 and 64 parts: cora, pubmed, coauthor-cs, amazon-photo, actor, minesweeper, law-cnr2000,
+        // snap-web-google.
         let measured = [
             (0.346, 0.831),
             (0.435, 1.017),

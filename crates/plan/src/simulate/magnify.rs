@@ -1,11 +1,11 @@
-//! From rehearsals on small graphs to one on a large graph: everything is a constant, plus something per row, plus something per
-//! edge.
+//! From rehearsals on small graphs to one on a large graph: everything is a constant, plus something per row, plus
+//! something per edge.
 
-use graphweft_comm::{Event, Parcel};
+use graphweft_comm::{Event, Transfer};
 use graphweft_tensor::Usage;
-use graphweft_tensor::dry::{Kind, Work};
+use graphweft_tensor::dry::{Work, WorkKind};
 
-use super::{Peak, Played};
+use super::{Peak, RankRehearsed};
 
 /// How many times as many rows a rank has, and edges into each.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The amount of which there is `base`, `more_rows` with twice the rows and `more_edges` with twice the edges per row.
+    /// The amount of which there is `base`, `more_rows` with twice the rows and `more_edges` with twice the edges per
+    /// row.
     fn of(self, [base, more_rows, more_edges]: [f64; 3]) -> f64 {
         let per_edge = more_edges - base;
         let per_row = more_rows - base - per_edge;
@@ -29,13 +30,13 @@ impl Scale {
 }
 
 /// What every rank does, at `scale`, from what it did as the proxy was, with more rows, and with more edges.
-pub(super) fn magnified(points: &[Vec<Played>; 3], scale: Scale) -> Result<Vec<Played>, String> {
+pub(super) fn magnified(points: &[Vec<RankRehearsed>; 3], scale: Scale) -> Result<Vec<RankRehearsed>, String> {
     let [base, more_rows, more_edges] = points;
     let ranks = base.iter().zip(more_rows).zip(more_edges);
     ranks.map(|((a, b), c)| of_rank([a, b, c], scale)).collect()
 }
 
-fn of_rank(points: [&Played; 3], scale: Scale) -> Result<Played, String> {
+fn of_rank(points: [&RankRehearsed; 3], scale: Scale) -> Result<RankRehearsed, String> {
     let unlike = || "rehearsals of different sizes went different ways".to_string();
     let [a, b, c] = points.map(|p| &p.log);
     if a.len() != b.len() || a.len() != c.len() {
@@ -53,19 +54,19 @@ fn of_rank(points: [&Played; 3], scale: Scale) -> Result<Played, String> {
                 Event::Post { sends: sends_c, receives: receives_c, .. },
             ) => Event::Post {
                 exchange: *exchange,
-                sends: parcels([sends, sends_b, sends_c], scale).ok_or_else(unlike)?,
-                receives: parcels([receives, receives_b, receives_c], scale).ok_or_else(unlike)?,
+                sends: transfers([sends, sends_b, sends_c], scale).ok_or_else(unlike)?,
+                receives: transfers([receives, receives_b, receives_c], scale).ok_or_else(unlike)?,
             },
             (Event::Wait { exchange }, Event::Wait { .. }, Event::Wait { .. }) => Event::Wait { exchange: *exchange },
             _ => return Err(unlike()),
         });
     }
     let peak = peak(points.map(|p| &p.peak.at_kernels[..]), scale).ok_or_else(unlike)?;
-    Ok(Played { log, peak, sent: scale.of(points.map(|p| p.sent as f64)) as u64 })
+    Ok(RankRehearsed { log, peak, sent: scale.of(points.map(|p| p.sent as f64)) as u64 })
 }
 
-/// Moment by moment: where a small graph needs most, a large one may not. What is taken and given back before a kernel runs is
-/// little.
+/// Moment by moment: where a small graph needs most, a large one may not. What is taken and given back before a kernel
+/// runs is little.
 fn peak(points: [&[Usage]; 3], scale: Scale) -> Option<Peak> {
     let [a, b, c] = points;
     let same = a.len() == b.len() && a.len() == c.len();
@@ -77,41 +78,45 @@ fn peak(points: [&[Usage]; 3], scale: Scale) -> Option<Peak> {
     same.then_some(Peak { most, at_kernels })
 }
 
-fn parcels(points: [&Vec<Parcel>; 3], scale: Scale) -> Option<Vec<Parcel>> {
+fn transfers(points: [&Vec<Transfer>; 3], scale: Scale) -> Option<Vec<Transfer>> {
     let [a, b, c] = points;
     let same = a.len() == b.len() && a.len() == c.len();
-    let one =
-        |((a, b), c): ((&Parcel, &Parcel), &Parcel)| Parcel { bytes: scale.count([a.bytes, b.bytes, c.bytes]), ..*a };
+    let one = |((a, b), c): ((&Transfer, &Transfer), &Transfer)| Transfer {
+        bytes: scale.count([a.bytes, b.bytes, c.bytes]),
+        ..*a
+    };
     same.then(|| a.iter().zip(b).zip(c).map(one).collect())
 }
 
 fn work(points: [&Work; 3], scale: Scale) -> Option<Work> {
     let kind = match points.map(|p| p.kind) {
-        [Kind::Gemm { m, n, k }, Kind::Gemm { m: m1, n: n1, k: k1 }, Kind::Gemm { m: m2, n: n2, k: k2 }] => {
-            Kind::Gemm { m: scale.count([m, m1, m2]), n: scale.count([n, n1, n2]), k: scale.count([k, k1, k2]) }
-        }
         [
-            Kind::Edges { pass, edges, rows, fours, sources, row, width, heads, .. },
-            Kind::Edges { edges: e1, rows: r1, fours: f1, sources: s1, .. },
-            Kind::Edges { edges: e2, rows: r2, fours: f2, sources: s2, .. },
-        ] => Kind::Edges {
+            WorkKind::Gemm { m, n, k },
+            WorkKind::Gemm { m: m1, n: n1, k: k1 },
+            WorkKind::Gemm { m: m2, n: n2, k: k2 },
+        ] => WorkKind::Gemm { m: scale.count([m, m1, m2]), n: scale.count([n, n1, n2]), k: scale.count([k, k1, k2]) },
+        [
+            WorkKind::Edges { pass, edges, rows, fours, sources, row, width, heads, .. },
+            WorkKind::Edges { edges: e1, rows: r1, fours: f1, sources: s1, .. },
+            WorkKind::Edges { edges: e2, rows: r2, fours: f2, sources: s2, .. },
+        ] => WorkKind::Edges {
             pass,
             edges: scale.count([edges, e1, e2]),
             rows: scale.count([rows, r1, r2]),
             fours: scale.count([fours, f1, f2]),
             sources: scale.count([sources, s1, s2]),
             row,
-            // The proxy's neighbours are nearer to one another than those of the graph, of which the description says how often
-            // caches hit.
+            // The proxy's neighbours are nearer to one another than those of the graph, of which the description says
+            // how often caches hit.
             reuse: None,
             width,
             heads,
         },
         [
-            Kind::Stream { read, written, rows },
-            Kind::Stream { read: r1, written: w1, rows: n1 },
-            Kind::Stream { read: r2, written: w2, rows: n2 },
-        ] => Kind::Stream {
+            WorkKind::Stream { read, written, rows },
+            WorkKind::Stream { read: r1, written: w1, rows: n1 },
+            WorkKind::Stream { read: r2, written: w2, rows: n2 },
+        ] => WorkKind::Stream {
             read: scale.count([read, r1, r2]),
             written: scale.count([written, w1, w2]),
             rows: scale.count([rows, n1, n2]),

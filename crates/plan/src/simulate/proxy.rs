@@ -5,8 +5,8 @@ use graphweft_graph::Csr;
 /// Of a row that is needed elsewhere, edges that need it there.
 const USES: usize = 2;
 
-/// `groups` parts of `rows` nodes each, with `degree` edges into every node, of which the parts together need `alpha` times as many
-/// rows of others as there are nodes: from each other part the same number, its first ones.
+/// `groups` parts of `rows` nodes each, with `degree` edges into every node, of which the parts together need `alpha`
+/// times as many rows of others as there are nodes: from each other part the same number, its first ones.
 pub(super) fn graph(groups: usize, rows: usize, degree: usize, alpha: f64) -> Result<Csr<u32>, String> {
     let peers = groups.saturating_sub(1);
     // From each other part; a part cannot need more than there is.
@@ -41,8 +41,8 @@ pub(super) fn graph(groups: usize, rows: usize, degree: usize, alpha: f64) -> Re
 
 #[cfg(test)]
 mod tests {
+    use graphweft_base::progress::Silent;
     use graphweft_graph::partition::{Method, Options, partition, statistics};
-    use graphweft_graph::progress::Silent;
 
     use super::*;
 

@@ -1,12 +1,12 @@
 //! Activations on the CPU: alone, and as the end of a product.
 
 use super::elementwise::{GRAIN, Real};
+use super::parallel::each_chunk;
 use super::rowwise::{Storage, by_dtype};
 use super::{Cpu, host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::activation::{Activation, ActivationKernels};
-use rayon::prelude::*;
 
 const OP: &str = "activation";
 
@@ -46,8 +46,8 @@ impl Smooth for f64 {
 }
 
 impl Smooth for f32 {
-    /// Φ by the rational approximation 26.2.17 of Abramowitz and Stegun (error below 7.5e-8) over our own exp: no branches and
-    /// no calls, so that loops over it become vector code.
+    /// Φ by the rational approximation 26.2.17 of Abramowitz and Stegun (error below 7.5e-8) over our own exp: no
+    /// branches and no calls, so that loops over it become vector code.
     #[inline(always)]
     fn normal(self) -> (Self, Self) {
         let density = (-0.5 * self * self).exp_negative() * 0.398_942_3;
@@ -176,7 +176,8 @@ impl ActivationKernels for Cpu {
         x.expect(OP, "x", y.rows(), y.cols())?;
         by_dtype!(x.dtype(), T => {
             let (x, y) = (host::<T>(OP, "x", x)?, host_mut::<T>(OP, "y", y)?);
-            y.par_chunks_mut(GRAIN).zip(x.par_chunks(GRAIN)).for_each(|(y, x)| {
+            each_chunk(y, GRAIN, &|k, y| {
+                let x = &x[k * GRAIN..][..y.len()];
                 self.isa.run(#[inline(always)] || forward(activation, x, y));
             });
             Ok(())
@@ -187,7 +188,8 @@ impl ActivationKernels for Cpu {
         saved.expect(OP, "saved", dy.rows(), dy.cols())?;
         by_dtype!(saved.dtype(), T => {
             let (saved, dy) = (host::<T>(OP, "saved", saved)?, host_mut::<T>(OP, "dy", dy)?);
-            dy.par_chunks_mut(GRAIN).zip(saved.par_chunks(GRAIN)).for_each(|(dy, saved)| {
+            each_chunk(dy, GRAIN, &|k, dy| {
+                let saved = &saved[k * GRAIN..][..dy.len()];
                 self.isa.run(#[inline(always)] || backward(activation, saved, dy));
             });
             Ok(())

@@ -27,7 +27,7 @@ use dot::Dot;
 use extras::{BiasGrad, Extras};
 use gat::Gat;
 use gatv2::Gatv2;
-use score::{Any, Operands};
+use score::{Any, Operands, SourceGradients};
 use vector::{ByDst, BySrc, Forward, Pass, Passes, Statistics, Target};
 
 const OP: &str = "attention";
@@ -114,7 +114,7 @@ impl AttentionKernels for Cpu {
 
     fn attention_src(&self, a: &Attention<'_>, saved: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
         by_score!(a, s =>
-            portable::by_src::<f64, _>(a, s, saved, &s.places(to)?),
+            portable::by_src::<f64, _>(a, s, saved, &s.source_gradients(to)?),
             by_src(self.isa, a, s, saved, to))
     }
 }
@@ -153,11 +153,11 @@ fn forward<'a, A: Any>(passes: &Passes<A>, a: &Attention<'a>, score: &'a A, targ
     let f = Forward { target, partial: Shared::new(host_mut(OP, "partial", &mut partial)?) };
     run(
         direction,
-        |_, task| {
+        &|_, task| {
             // SAFETY: the passes were chosen by what the processor has; tasks write their own rows or pieces.
             unsafe { (passes.forward)(&o, &f, task) };
         },
-        |row, pieces| {
+        &|row, pieces| {
             // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
             let pieces = unsafe { f.partial.part(pieces.start * size..pieces.end * size) };
             let (merged, rest) = pieces.split_at_mut(size);
@@ -181,8 +181,8 @@ fn forward<'a, A: Any>(passes: &Passes<A>, a: &Attention<'a>, score: &'a A, targ
     Ok(())
 }
 
-/// Runs `kernel` with places for what tasks find separately, the gradients of the shared parameter and of the bias's weight,
-/// which are then summed in task order.
+/// Runs `kernel` with places for what tasks find separately, the gradients of the shared parameter and of the bias's
+/// weight, which are then summed in task order.
 fn with_partials<C: Real>(
     a: &Attention<'_>,
     shared: Option<&mut Matrix>,
@@ -243,11 +243,11 @@ fn by_dst<'a, A: Any>(
     };
     run(
         direction,
-        |number, task| {
+        &|number, task| {
             // SAFETY: the passes were chosen by what the processor has; tasks write their own rows or pieces.
             unsafe { (passes.by_dst)(&o, &b, number, task) };
         },
-        |row, pieces| {
+        &|row, pieces| {
             // SAFETY: as in forward.
             unsafe { (passes.merge_dst)(&o, &b, row, pieces) };
         },
@@ -257,20 +257,22 @@ fn by_dst<'a, A: Any>(
 
 fn by_src<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
     let direction = &a.graph.transpose;
-    let places = score.places(to)?;
-    let Some(passes) = Passes::new(isa, score) else { return portable::by_src::<f32, A>(a, score, s, &places) };
-    let (to, values) = places;
+    let source_gradients = score.source_gradients(to)?;
+    let Some(passes) = Passes::new(isa, score) else {
+        return portable::by_src::<f32, A>(a, score, s, &source_gradients);
+    };
+    let SourceGradients { through: to, values } = source_gradients;
     let o = pass(a, direction, a.map(), score)?;
     let mut partial = scratch::attention_pieces(a, dry::Pass::BySource)?;
     let b =
         BySrc::<A> { known: statistics(s)?, to, values, partial: Shared::new(host_mut(OP, "partial", &mut partial)?) };
     run(
         direction,
-        |_, task| {
+        &|_, task| {
             // SAFETY: the passes were chosen by what the processor has; tasks write their own rows or pieces.
             unsafe { (passes.by_src)(&o, &b, task) };
         },
-        |row, pieces| {
+        &|row, pieces| {
             // SAFETY: as in forward.
             unsafe { (passes.merge_src)(&o, &b, row, pieces) };
         },

@@ -4,13 +4,14 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::elementwise::{Convert, Real};
+use super::parallel::{each, each_chunk};
 use super::share::Shared;
 use super::{Cpu, Isa, host, host_mut, scratch};
 use crate::adjacency::Adjacency;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::ops::bag::BagKernels;
+use crate::ops::bag::{Bag, BagKernels};
 use crate::ops::dropout::RowDropout;
 use crate::random::{GROUP, LOT};
 
@@ -50,13 +51,8 @@ impl BagKernels for Cpu {
         }
     }
 
-    fn drop_entries(
-        &self,
-        graph: &Adjacency,
-        entries: Option<&Matrix>,
-        drop: &RowDropout,
-        to: &mut Matrix,
-    ) -> Result<()> {
+    fn drop_entries(&self, x: &Bag, drop: &RowDropout, to: &mut Matrix) -> Result<()> {
+        let (graph, entries) = x.parts();
         match to.dtype() {
             DType::F64 => drop_entries::<f64>(self.isa, graph, entries, drop, to),
             DType::F32 => drop_entries::<f32>(self.isa, graph, entries, drop, to),
@@ -78,7 +74,9 @@ fn drop_entries<C: Real>(
     let entries = entries.map(|m| host::<C>(OP, "entries", m)).transpose()?;
     let to = Shared::new(host_mut::<C>(OP, "entries", to)?);
     let (ids, dropout, columns) = (drop.ids.view(), drop.dropout, &csr.indices()[..]);
-    graph.forward.tasks.all.par_iter().for_each(|task| {
+    let tasks = &graph.forward.tasks.all;
+    each(tasks.len(), &|number| {
+        let task = &tasks[number];
         // SAFETY: the edges of tasks are disjoint.
         let to = unsafe { to.part(task.edges.clone()) };
         isa.run(
@@ -114,7 +112,7 @@ fn transpose<T: Element>(from: &Matrix, to: &mut Matrix) -> Result<()> {
     if rows * cols == 0 {
         return Ok(());
     }
-    to.par_chunks_mut(SIDE * rows).enumerate().for_each(|(block, to)| {
+    each_chunk(to, SIDE * rows, &|block, to| {
         for first in (0..rows).step_by(SIDE) {
             for (c, to) in to.chunks_mut(rows).enumerate() {
                 for (r, to) in to[first..rows.min(first + SIDE)].iter_mut().enumerate() {
@@ -145,9 +143,9 @@ fn sum_rows<C: Real, T: Convert>(isa: Isa, from: &Matrix, to: &mut Matrix) -> Re
         return Ok(());
     }
     let parts = host_mut::<C>(OP, "partial", &mut parts)?;
-    parts.par_chunks_mut(cols).zip(from.par_chunks(ROWS * cols)).for_each(|(sum, rows)| {
+    each_chunk(parts, cols, &|part, sum| {
         isa.run(|| {
-            for row in rows.chunks(cols) {
+            for row in from[part * ROWS * cols..].chunks(cols).take(ROWS) {
                 sum.iter_mut().zip(row).for_each(|(sum, x)| *sum = *sum + C::of(*x));
             }
         });

@@ -6,7 +6,7 @@ use super::share::Shared;
 use super::{Cpu, host, host_mut, scratch};
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::batch_norm::{BatchNormKernels, Normaliser};
+use crate::ops::batch_norm::{BatchNormKernels, BatchNormSaved, Normaliser};
 use crate::ops::norm::NormNumbers;
 
 const OP: &str = "batch norm";
@@ -94,15 +94,8 @@ impl BatchNormKernels for Cpu {
         })
     }
 
-    fn batch_norm_dx(
-        &self,
-        x: &Matrix,
-        by: &Normaliser<'_>,
-        weight: &Matrix,
-        means: &Matrix,
-        g: &mut Matrix,
-        plus: Option<&Matrix>,
-    ) -> Result<()> {
+    fn batch_norm_dx(&self, saved: &BatchNormSaved<'_>, g: &mut Matrix, plus: Option<&Matrix>) -> Result<()> {
+        let BatchNormSaved { x, by, weight, means } = *saved;
         let (rows, cols) = g.shape();
         by_dtype!(x.dtype(), T => {
             let (x, g) = (host::<T>(OP, "x", x)?, Shared::new(host_mut::<T>(OP, "gradient", g)?));

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::elementwise::{GRAIN, Real};
+use super::parallel::each_chunk;
 use super::rowwise::{Blocks, Storage, by_dtype, span};
 use super::share::Shared;
 use super::{Cpu, host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::ops::combine::{CombineKernels, Patch};
 
 const OP: &str = "combine";
@@ -21,7 +21,8 @@ impl CombineKernels for Cpu {
             let x = host::<T>(OP, "x", x)?;
             let other = other.map(|(b, y)| host::<T>(OP, "y", y).map(|y| (b, y))).transpose()?;
             let to = host_mut::<T>(OP, "result", to)?;
-            to.par_chunks_mut(GRAIN).zip(x.par_chunks(GRAIN)).enumerate().for_each(|(k, (to, x))| {
+            each_chunk(to, GRAIN, &|k, to| {
+                let x = &x[k * GRAIN..][..to.len()];
                 let other = other.map(|(b, y)| (b, &y[k * GRAIN..][..x.len()]));
                 self.isa.run(#[inline(always)] || combine(a, x, other, to));
             });
@@ -31,14 +32,14 @@ impl CombineKernels for Cpu {
 
     fn scale(&self, a: f64, m: &mut Matrix) -> Result<()> {
         by_dtype!(m.dtype(), T => {
-            host_mut::<T>(OP, "matrix", m)?.par_chunks_mut(GRAIN).for_each(|m| {
+            each_chunk(host_mut::<T>(OP, "matrix", m)?, GRAIN, &|_, m| {
                 self.isa.run(#[inline(always)] || scale(a, m));
             });
             Ok(())
         })
     }
 
-    fn copy_patch(&self, from: &Matrix, to: &mut Matrix, patch: Patch, add: bool) -> Result<()> {
+    fn copy_patch(&self, from: &Matrix, to: &mut Matrix, patch: Patch, write: Write) -> Result<()> {
         patch.check(from, to)?;
         let (from_cols, to_cols) = (from.cols(), to.cols());
         let Patch { from: [from_row, from_col], to: [to_row, to_col], size: [rows, count] } = patch;
@@ -51,12 +52,13 @@ impl CombineKernels for Cpu {
                 let from = &from[span(&shifted(&rows, from_row), from_cols)];
                 for (to, from) in to.chunks_exact_mut(to_cols.max(1)).zip(from.chunks_exact(from_cols.max(1))) {
                     let (to, from) = (&mut to[to_col..][..count], &from[from_col..][..count]);
-                    if add {
-                        for (to, from) in to.iter_mut().zip(from) {
-                            *to = T::store(to.load() + from.load());
+                    match write {
+                        Write::Set => to.copy_from_slice(from),
+                        Write::Add => {
+                            for (to, from) in to.iter_mut().zip(from) {
+                                *to = T::store(to.load() + from.load());
+                            }
                         }
-                    } else {
-                        to.copy_from_slice(from);
                     }
                 }
             });

@@ -35,7 +35,8 @@ impl<'a> Drop<'a> {
     }
 }
 
-/// Calls of the generator that are made side by side: the row (counted from the first that is held) and the group of each.
+/// Calls of the generator that are made side by side: the row (counted from the first that is held) and the group of
+/// each.
 struct Lot {
     rows: [u64; LOT],
     groups: [u64; LOT],

@@ -1,8 +1,8 @@
 //! Whole-matrix operations that touch each element once.
 
 use half::bf16;
-use rayon::prelude::*;
 
+use super::parallel::each_chunk;
 use super::{host, host_mut};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
@@ -43,7 +43,6 @@ pub(crate) trait Real: Convert + num_traits::Float {
 
 impl Real for f32 {
     /// The same tree in four-lane vectors, which every x86-64 has: left alone, the compiler shuffles single numbers.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn fold(lanes: [Self; LANES]) -> Self {
         use std::arch::x86_64::{
@@ -87,8 +86,8 @@ impl Convert for f64 {
     }
 }
 
-/// By bits and without branches, so that loops become vector code. The way through f64 costs nothing where the other side is f32:
-/// the compiler sees that widening and narrowing cancel.
+/// By bits and without branches, so that loops become vector code. The way through f64 costs nothing where the other
+/// side is f32: the compiler sees that widening and narrowing cancel.
 impl Convert for bf16 {
     #[inline(always)]
     fn widen(self) -> f64 {
@@ -107,7 +106,7 @@ impl Convert for bf16 {
 }
 
 pub(super) fn zero<T: Element>(m: &mut [T]) {
-    m.par_chunks_mut(GRAIN).for_each(|part| part.fill(T::zeroed()));
+    each_chunk(m, GRAIN, &|_, part| part.fill(T::zeroed()));
 }
 
 pub(super) fn convert(to: &mut Matrix, from: &Matrix) -> Result<()> {
@@ -115,8 +114,8 @@ pub(super) fn convert(to: &mut Matrix, from: &Matrix) -> Result<()> {
     fn run<A: Convert, B: Convert>(to: &mut Matrix, from: &Matrix) -> Result<()> {
         let from = host::<A>("convert", "source", from)?;
         let to = host_mut::<B>("convert", "target", to)?;
-        to.par_chunks_mut(GRAIN).zip(from.par_chunks(GRAIN)).for_each(|(to, from)| {
-            for (t, f) in to.iter_mut().zip(from) {
+        each_chunk(to, GRAIN, &|k, to| {
+            for (t, f) in to.iter_mut().zip(&from[k * GRAIN..]) {
                 *t = B::narrow(f.widen());
             }
         });
@@ -140,7 +139,7 @@ pub(super) fn copy_part(from: &Matrix, start: usize, to: &mut Matrix, at: usize,
     fn run<T: Element>(from: &Matrix, start: usize, to: &mut Matrix, at: usize, count: usize) -> Result<()> {
         let from = &host::<T>(OP, "source", from)?[start..][..count];
         let to = &mut host_mut::<T>(OP, "target", to)?[at..][..count];
-        to.par_chunks_mut(GRAIN).zip(from.par_chunks(GRAIN)).for_each(|(to, from)| to.copy_from_slice(from));
+        each_chunk(to, GRAIN, &|k, to| to.copy_from_slice(&from[k * GRAIN..][..to.len()]));
         Ok(())
     }
     from.expect_part(OP, start, count)?;
@@ -157,8 +156,8 @@ pub(super) fn add(to: &mut Matrix, x: &Matrix) -> Result<()> {
     fn run<T: Convert + std::ops::AddAssign>(to: &mut Matrix, x: &Matrix) -> Result<()> {
         let x = host::<T>("add", "addend", x)?;
         let to = host_mut::<T>("add", "sum", to)?;
-        to.par_chunks_mut(GRAIN).zip(x.par_chunks(GRAIN)).for_each(|(to, x)| {
-            for (t, x) in to.iter_mut().zip(x) {
+        each_chunk(to, GRAIN, &|k, to| {
+            for (t, x) in to.iter_mut().zip(&x[k * GRAIN..]) {
                 *t += *x;
             }
         });

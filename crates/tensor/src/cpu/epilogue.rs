@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::ops::activation::Activation;
-use crate::ops::epilogue::{Ending, EpilogueKernels};
+use crate::ops::epilogue::{Ending, EpilogueGrads, EpilogueKernels};
 
 const OP: &str = "epilogue";
 
@@ -28,13 +28,8 @@ impl EpilogueKernels for Cpu {
         }
     }
 
-    fn epilogue_backward(
-        &self,
-        ending: &Ending<'_>,
-        saved: Option<&Matrix>,
-        g: &mut Matrix,
-        db: Option<&mut Matrix>,
-    ) -> Result<()> {
+    fn epilogue_backward(&self, ending: &Ending<'_>, saved: Option<&Matrix>, to: EpilogueGrads<'_>) -> Result<()> {
+        let EpilogueGrads { g, db } = to;
         by_dtype!(g.dtype(), T => backward::<T>(*self, ending, saved, g, db))
     }
 
@@ -164,7 +159,7 @@ fn backward<T: Storage<C: Smooth>>(
     };
     let blocks = Blocks::few(rows, cols);
     let wide = usize::from(db.is_some()) * cols;
-    let mut partial = scratch::epilogue_backward(g, db.is_some())?;
+    let mut partial = scratch::epilogue_backward(g, db.as_deref())?;
     let sums = Shared::new(host_mut::<T::C>(OP, "partial sums", &mut partial)?);
     let g = Shared::new(host_mut::<T>(OP, "gradient", g)?);
     blocks.each(|number, rows| {

@@ -1,7 +1,8 @@
 //! The traffic floor: a kernel that makes the same passes over the same indices and only loads.
 //!
-//! What a sparse operation costs at least is fetching the rows that its edges name. This kernel fetches them in the same order,
-//! by the same tasks, prefetched as far ahead as pays, and takes the maximum of everything so that no load can be left out.
+//! What a sparse operation costs at least is fetching the rows that its edges name. This kernel fetches them in the
+//! same order, by the same tasks, prefetched as far ahead as pays, and takes the maximum of everything so that no load
+//! can be left out.
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
@@ -55,8 +56,8 @@ impl Floor for Cpu {
     }
 }
 
-/// The largest of all numbers in the rows of `edges`. Four vectors at a time, in as many registers; a line is asked for with each
-/// that is loaded.
+/// The largest of all numbers in the rows of `edges`. Four vectors at a time, in as many registers; a line is asked for
+/// with each that is loaded.
 #[inline(always)]
 unsafe fn touch<S: Simd>(views: &[(&[f32], usize)], indices: &[u32], edges: Range<usize>) -> f32 {
     let (mut largest, mut rest) = ([S::splat(0.0); 4], 0f32);

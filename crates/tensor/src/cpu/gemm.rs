@@ -1,8 +1,8 @@
 //! Matrix products for linear layers on the CPU.
 //!
-//! Rows are cut into blocks of fixed size, one task each; bias and activation are applied on the way out. dW sums over all rows:
-//! fixed chunks of rows give partial products, summed in order. With AVX-512 the products are our own ([`tile`]): they read tall
-//! operands where they lie. Elsewhere, and in f64, they are the `gemm` crate's.
+//! Rows are cut into blocks of fixed size, one task each; bias and activation are applied on the way out. dW sums over
+//! all rows: fixed chunks of rows give partial products, summed in order. With AVX-512 the products are our own
+//! ([`tile`]): they read tall operands where they lie. Elsewhere, and in f64, they are the `gemm` crate's.
 
 mod finish;
 mod pack;
@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use super::activation::{self, Smooth};
 use super::elementwise::{Convert, Real};
+use super::parallel::{each_apart_with, each_chunk_apart};
 use super::rowwise::Storage;
 use super::share::Shared;
 use super::{Cpu, Isa, host, host_mut, scratch};
@@ -21,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::activation::{Activated, Activation};
-use crate::ops::linear::{LinearKernels, Weights};
+use crate::ops::linear::{Columns, LinearKernels, Weights};
 use finish::Finish;
 use pack::{Panels, Small, interleave};
 use tile::{Cell, Left, Right};
@@ -47,12 +48,12 @@ pub(super) enum Engine {
 pub(super) trait Compute: Smooth {
     fn engine(isa: Isa, storage: DType) -> Engine;
 
-    /// `c (+)= a·b` of `size` [m, n, k], element (i, j) of each operand at `start[i·row + j·col]`; one of a's strides is 1, and b's
-    /// columns are contiguous.
+    /// `c (+)= a·b` of `size` [m, n, k], element (i, j) of each operand at `start[i·row + j·col]`; one of a's strides
+    /// is 1, and b's columns are contiguous.
     ///
     /// # Safety
     /// The views lie within memory that may be read and, for `c`, written.
-    unsafe fn multiply(e: Engine, size: [usize; 3], a: View<Self>, b: View<Self>, c: ViewMut<Self>, add: bool);
+    unsafe fn multiply(e: Engine, size: [usize; 3], a: View<Self>, b: View<Self>, c: ViewMut<Self>, write: Write);
 }
 
 /// A strided matrix.
@@ -75,9 +76,9 @@ impl Compute for f64 {
         Engine::Crate
     }
 
-    unsafe fn multiply(_: Engine, size: [usize; 3], a: View<Self>, b: View<Self>, c: ViewMut<Self>, add: bool) {
+    unsafe fn multiply(_: Engine, size: [usize; 3], a: View<Self>, b: View<Self>, c: ViewMut<Self>, write: Write) {
         // SAFETY: passed on from the caller.
-        unsafe { by_crate(size, a, b, c, add) }
+        unsafe { by_crate(size, a, b, c, write) }
     }
 }
 
@@ -90,11 +91,11 @@ impl Compute for f32 {
         }
     }
 
-    unsafe fn multiply(e: Engine, size: [usize; 3], a: View<Self>, b: View<Self>, c: ViewMut<Self>, add: bool) {
+    unsafe fn multiply(e: Engine, size: [usize; 3], a: View<Self>, b: View<Self>, c: ViewMut<Self>, write: Write) {
         // SAFETY: passed on from the caller; the tiles are only chosen where the processor has AVX-512.
         unsafe {
             match e {
-                Engine::Crate => by_crate(size, a, b, c, add),
+                Engine::Crate => by_crate(size, a, b, c, write),
                 _ => {
                     debug_assert!(b.col == 1 && (a.row == 1 || a.col == 1));
                     let start = a.start.cast();
@@ -104,7 +105,6 @@ impl Compute for f32 {
                         Left::Columns { start, stride: a.col }
                     };
                     let b = Right { start: b.start.cast(), row: b.row, panel: tile::COLS };
-                    let write = if add { Write::Add } else { Write::Set };
                     tile::single(size, a, b, &tile::Finish::plain(c.start, c.row, write));
                 }
             }
@@ -114,7 +114,7 @@ impl Compute for f32 {
 
 /// # Safety
 /// As [`Compute::multiply`].
-unsafe fn by_crate<C: Compute>([m, n, k]: [usize; 3], a: View<C>, b: View<C>, c: ViewMut<C>, add: bool) {
+unsafe fn by_crate<C: Compute>([m, n, k]: [usize; 3], a: View<C>, b: View<C>, c: ViewMut<C>, write: Write) {
     let stride = |x: usize| x as isize;
     let (alpha, beta) = (C::one(), C::one());
     // SAFETY: the views are valid by the caller's promise. The crate computes c = alpha·c + beta·a·b.
@@ -126,7 +126,7 @@ unsafe fn by_crate<C: Compute>([m, n, k]: [usize; 3], a: View<C>, b: View<C>, c:
             c.start,
             1,
             stride(c.row),
-            add,
+            write == Write::Add,
             a.start,
             stride(a.col),
             stride(a.row),
@@ -174,24 +174,17 @@ impl LinearKernels for Cpu {
         by_types!(x, y, "y", forward(self.isa, x, layer, y, pre))
     }
 
-    fn linear_dx(&self, dy: &Matrix, layer: &Weights<'_>, dx: &mut Matrix, add: bool) -> Result<()> {
-        by_types!(dy, dx, "dx", backward_x(self.isa, dy, layer, dx, add))
+    fn linear_dx(&self, dy: &Matrix, layer: &Weights<'_>, dx: &mut Matrix, write: Write) -> Result<()> {
+        by_types!(dy, dx, "dx", backward_x(self.isa, dy, layer, dx, write))
     }
 
-    fn linear_dw(
-        &self,
-        x: &Activated,
-        dy: &Matrix,
-        first: usize,
-        dw: &mut Matrix,
-        db: Option<&mut Matrix>,
-    ) -> Result<()> {
-        match (x.of.dtype(), dy.dtype()) {
-            (DType::F64, DType::F64) => backward_w::<f64, f64, f64>(self.isa, x, dy, first, dw, db),
-            (DType::F32, DType::F32) => backward_w::<f32, f32, f32>(self.isa, x, dy, first, dw, db),
-            (DType::F32, DType::Bf16) => backward_w::<f32, f32, bf16>(self.isa, x, dy, first, dw, db),
-            (DType::Bf16, DType::F32) => backward_w::<f32, bf16, f32>(self.isa, x, dy, first, dw, db),
-            (DType::Bf16, DType::Bf16) => backward_w::<f32, bf16, bf16>(self.isa, x, dy, first, dw, db),
+    fn linear_dw(&self, x: &Activated, dy: Columns<'_>, dw: &mut Matrix, db: Option<&mut Matrix>) -> Result<()> {
+        match (x.of.dtype(), dy.of.dtype()) {
+            (DType::F64, DType::F64) => backward_w::<f64, f64, f64>(self.isa, x, dy, dw, db),
+            (DType::F32, DType::F32) => backward_w::<f32, f32, f32>(self.isa, x, dy, dw, db),
+            (DType::F32, DType::Bf16) => backward_w::<f32, f32, bf16>(self.isa, x, dy, dw, db),
+            (DType::Bf16, DType::F32) => backward_w::<f32, bf16, f32>(self.isa, x, dy, dw, db),
+            (DType::Bf16, DType::Bf16) => backward_w::<f32, bf16, bf16>(self.isa, x, dy, dw, db),
             (_, got) => Err(Error::Type { op: OP, what: "dy", got }),
         }
     }
@@ -212,7 +205,8 @@ struct Product<'a, C, A, Y> {
 }
 
 impl<C, A: Sync, Y> Product<'_, C, A, Y> {
-    /// Runs `f` over all blocks, with a scratch of its own per thread: the rows of a block, and its part of `a` from `first` on.
+    /// Runs `f` over all blocks, with a scratch of its own per thread: the rows of a block, and its part of `a` from
+    /// `first` on.
     fn blocks<S: Default>(&self, f: impl Fn(&mut S, std::ops::Range<usize>, &[A]) + Sync + Send)
     where
         Self: Sync,
@@ -220,7 +214,7 @@ impl<C, A: Sync, Y> Product<'_, C, A, Y> {
         if self.n == 0 {
             return;
         }
-        (0..self.rows.div_ceil(BLOCK)).into_par_iter().with_max_len(1).for_each_init(S::default, |scratch, at| {
+        each_apart_with::<S>(self.rows.div_ceil(BLOCK), &S::default, &|scratch, at| {
             let rows = at * BLOCK..self.rows.min((at + 1) * BLOCK);
             let a = &self.a[rows.start * self.stride..rows.end * self.stride];
             f(scratch, rows, &a[self.first..]);
@@ -242,7 +236,7 @@ fn by_crate_blocks<C: Compute, A: Convert, Y: Convert>(isa: Isa, p: &Product<'_,
         let c = ViewMut { start: block.as_mut_ptr(), row: n };
         // SAFETY: a has these rows, b is k × n, c is the block; blocks have rows of their own.
         unsafe {
-            by_crate([rows.len(), n, k], a, b, c, true);
+            by_crate([rows.len(), n, k], a, b, c, Write::Add);
             p.to.block(isa, rows, block, n);
         }
     });
@@ -259,7 +253,8 @@ fn by_blocks<A: Convert, Y: Convert + Cell>(isa: Isa, p: &Product<'_, f32, A, Y>
             let b = Panels::single(p.b, k, n);
             p.blocks(|scratch: &mut Vec<f32>, rows, a| {
                 let a = Left::Rows { start: widen::<f32, A>(a, scratch).as_ptr().cast(), stride };
-                // SAFETY: the engine is chosen by the processor; a has these rows, b is k × n, blocks have rows of their own.
+                // SAFETY: the engine is chosen by the processor; a has these rows, b is k × n, blocks have rows of
+                // their own.
                 unsafe { tile::single([rows.len(), n, k], a, b.right(), &p.to.tiles(rows)) };
             });
         }
@@ -311,7 +306,7 @@ fn backward_x<C: Compute, D: Convert, X: Convert>(
     dy: &Matrix,
     layer: &Weights<'_>,
     dx: &mut Matrix,
-    add: bool,
+    write: Write,
     multiply: impl FnOnce(Isa, &Product<'_, C, D, X>),
 ) -> Result<()> {
     let (k, n) = layer.weight.shape();
@@ -330,7 +325,7 @@ fn backward_x<C: Compute, D: Convert, X: Convert>(
             first: 0,
             bias: None,
             activation: Activation::None,
-            write: if add { Write::Add } else { Write::Set },
+            write,
         },
     };
     multiply(isa, &product);
@@ -340,8 +335,7 @@ fn backward_x<C: Compute, D: Convert, X: Convert>(
 fn backward_w<C: Compute, X: Storage<C = C>, D: Convert>(
     isa: Isa,
     x: &Activated,
-    dy: &Matrix,
-    first: usize,
+    Columns { of: dy, first }: Columns<'_>,
     dw: &mut Matrix,
     db: Option<&mut Matrix>,
 ) -> Result<()> {
@@ -357,7 +351,7 @@ fn backward_w<C: Compute, X: Storage<C = C>, D: Convert>(
     let wants_bias = db.is_some();
     let (chunk, mut partial) = scratch::linear_dw(dw, rows)?;
     let partial = host_mut::<C>(OP, "partial", &mut partial)?;
-    partial.par_chunks_mut(out * k + out).enumerate().with_max_len(1).for_each(|(at, partial)| {
+    each_chunk_apart(partial, out * k + out, &|at, partial| {
         let (dw, db) = partial.split_at_mut(out * k);
         let (mut xa, mut xs, mut ds) = (Vec::new(), Vec::new(), Vec::new());
         let (mut xp, mut dp) = (Vec::new(), Vec::new());
@@ -395,7 +389,7 @@ fn backward_w<C: Compute, X: Storage<C = C>, D: Convert>(
             let a = View { start: d[first..].as_ptr(), row: 1, col: width };
             let b = View { start: x.as_ptr(), row: k, col: 1 };
             // SAFETY: x and d have m rows; dw is out × k.
-            unsafe { C::multiply(engine, [out, k, m], a, b, ViewMut { start: dw.as_mut_ptr(), row: k }, true) };
+            unsafe { C::multiply(engine, [out, k, m], a, b, ViewMut { start: dw.as_mut_ptr(), row: k }, Write::Add) };
         }
     });
     let sum = |at: usize| partial.chunks(out * k + out).fold(C::zero(), |s, p| s + p[at]);

@@ -1,19 +1,20 @@
 //! Linear attention on the CPU: small products per head over blocks of rows.
 //!
-//! A block's rows are laid out per head beside one more column (`v ‖ 1`, `gn ‖ gd`), so that S and z, the numerator and the
-//! denominator, T and t each are one product. Sums over rows are taken over fixed chunks, added in order.
+//! A block's rows are laid out per head beside one more column (`v ‖ 1`, `gn ‖ gd`), so that S and z, the numerator and
+//! the denominator, T and t each are one product. Sums over rows are taken over fixed chunks, added in order.
 
 use half::bf16;
-use rayon::prelude::*;
 
 use super::elementwise::Convert;
 use super::gemm::{Compute, View, ViewMut, widen};
+use super::parallel::{each_chunk_apart, each_with, map};
 use super::share::Shared;
 use super::{Cpu, Isa, host, host_mut, scratch};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::global::{GlobalKernels, GlobalRows, GlobalSaved};
+use crate::ops::Write;
+use crate::ops::global::{GlobalKernels, GlobalRows, GlobalSaved, Totals};
 
 const OP: &str = "global attention";
 /// Rows per block: what is laid out of one stays in cache.
@@ -51,11 +52,10 @@ impl GlobalKernels for Cpu {
         &self,
         a: &GlobalRows<'_>,
         saved: &GlobalSaved<'_>,
-        sums: &Matrix,
-        back: &Matrix,
+        totals: Totals<'_>,
         to: [&mut Matrix; 3],
     ) -> Result<()> {
-        by_type!(a.q, back_rows(self.isa, a, saved, sums, back, to))
+        by_type!(a.q, back_rows(self.isa, a, saved, totals, to))
     }
 }
 
@@ -73,11 +73,14 @@ fn norms<C: Compute, T: Convert>(a: &GlobalRows<'_>, to: &mut Matrix) -> Result<
         let m = host::<T>(OP, "rows", m)?;
         // In f64: a sum of as many squares as the matrix has elements.
         let square = |part: &[T]| part.iter().map(|x| x.widen() * x.widen()).sum::<f64>();
-        let parts: Vec<f64> = m.par_chunks(1 << 15).map(square).collect();
+        let parts = map(m.len().div_ceil(PART), &|k| square(&m[k * PART..m.len().min((k + 1) * PART)]));
         *to = C::of(parts.iter().sum::<f64>());
     }
     Ok(())
 }
+
+/// Elements whose squares are summed at a time.
+const PART: usize = 1 << 15;
 
 /// One row of one head with one more number.
 fn lay_out<C: Compute, T: Convert>(to: &mut [C], row: &[T], factor: C, last: C) {
@@ -104,7 +107,7 @@ fn sum_products<C: Compute, T: Convert>(
     let partial = host_mut::<C>(OP, "partial", &mut partial)?;
     let left = host::<T>(OP, "rows", left)?;
     let engine = C::engine(isa, C::DTYPE);
-    partial.par_chunks_mut(size).enumerate().with_max_len(1).for_each(|(at, partial)| {
+    each_chunk_apart(partial, size, &|at, partial| {
         let (mut scratch, mut right) = (Vec::new(), vec![C::zero(); BLOCK * (d + 1)]);
         for start in (at * chunk..n.min((at + 1) * chunk)).step_by(BLOCK) {
             let count = BLOCK.min(n - start);
@@ -117,7 +120,7 @@ fn sum_products<C: Compute, T: Convert>(
                 let r = View { start: right.as_ptr(), row: d + 1, col: 1 };
                 let c = ViewMut { start: partial[h * m * (d + 1)..].as_mut_ptr(), row: d + 1 };
                 // SAFETY: the views describe `count` rows of one head, and one head's m × (d + 1) sums.
-                unsafe { C::multiply(engine, [m, d + 1, count], l, r, c, true) };
+                unsafe { C::multiply(engine, [m, d + 1, count], l, r, c, Write::Add) };
             }
         }
     });
@@ -149,29 +152,33 @@ fn apply<C: Compute, T: Convert>(
     let alone = C::of(a.own + a.epsilon);
     let (q, v, sums) = (host::<T>(OP, "q", a.q)?, host::<T>(OP, "v", a.v)?, host::<C>(OP, "sums", sums)?);
     let (out, den) = (host_mut::<T>(OP, "out", out)?, host_mut::<C>(OP, "den", den)?);
-    let blocks = out.par_chunks_mut(BLOCK * width).zip(den.par_chunks_mut(BLOCK * heads)).enumerate();
-    blocks.for_each_init(
-        || (Vec::new(), vec![C::zero(); BLOCK * (d + 1)]),
-        |(scratch, product), (at, (out, den))| {
-            let (start, count) = (at * BLOCK, out.len() / width);
-            let q = widen::<C, T>(&q[start * q_width..(start + count) * q_width], scratch);
-            for h in 0..heads {
-                let l = View { start: q[h * m..].as_ptr(), row: q_width, col: 1 };
-                let r = View { start: sums[h * m * (d + 1)..].as_ptr(), row: d + 1, col: 1 };
-                let c = ViewMut { start: product.as_mut_ptr(), row: d + 1 };
-                // SAFETY: the views describe `count` rows of one head, that head's sums, and `count` rows of the product.
-                unsafe { C::multiply(engine, [count, d + 1, m], l, r, c, false) };
-                for (i, product) in product.chunks(d + 1).take(count).enumerate() {
-                    let below = alone + beta * product[d];
-                    den[i * heads + h] = below;
-                    let v = &v[(start + i) * width + h * d..][..d];
-                    for ((to, v), x) in out[i * width + h * d..][..d].iter_mut().zip(v).zip(product) {
-                        *to = T::narrow(((own * C::of(*v) + beta * *x) / below).widen());
-                    }
+    let (out, den, n) = (Shared::new(out), Shared::new(den), a.q.rows());
+    each_with(n.div_ceil(BLOCK), &|| (Vec::new(), vec![C::zero(); BLOCK * (d + 1)]), &|(scratch, product), at| {
+        let start = at * BLOCK;
+        let count = BLOCK.min(n - start);
+        // SAFETY: blocks of rows are disjoint.
+        let (out, den) = unsafe {
+            let rows = |width: usize| start * width..(start + count) * width;
+            (out.part(rows(width)), den.part(rows(heads)))
+        };
+        let q = widen::<C, T>(&q[start * q_width..(start + count) * q_width], scratch);
+        for h in 0..heads {
+            let l = View { start: q[h * m..].as_ptr(), row: q_width, col: 1 };
+            let r = View { start: sums[h * m * (d + 1)..].as_ptr(), row: d + 1, col: 1 };
+            let c = ViewMut { start: product.as_mut_ptr(), row: d + 1 };
+            // SAFETY: the views describe `count` rows of one head, that head's sums, and `count` rows of the
+            // product.
+            unsafe { C::multiply(engine, [count, d + 1, m], l, r, c, Write::Set) };
+            for (i, product) in product.chunks(d + 1).take(count).enumerate() {
+                let below = alone + beta * product[d];
+                den[i * heads + h] = below;
+                let v = &v[(start + i) * width + h * d..][..d];
+                for ((to, v), x) in out[i * width + h * d..][..d].iter_mut().zip(v).zip(product) {
+                    *to = T::narrow(((own * C::of(*v) + beta * *x) / below).widen());
                 }
             }
-        },
-    );
+        }
+    });
     Ok(())
 }
 
@@ -210,17 +217,23 @@ fn back_sums<C: Compute, T: Convert>(
     sum_products::<C, T>(isa, a, a.q, to, |i, h, row| incoming.lay_out(i, h, row))
 }
 
+/// Each head's sums turned round, so that rows of the right side are contiguous.
+fn turned<C: Copy>(a: &GlobalRows<'_>, x: &[C]) -> Vec<C> {
+    let (m, d) = a.head_widths();
+    let turn = |h: usize| (0..(d + 1) * m).map(move |at| x[(h * m + at % m) * (d + 1) + at / m]);
+    (0..a.heads).flat_map(turn).collect()
+}
+
 fn back_rows<C: Compute, T: Convert>(
     isa: Isa,
     a: &GlobalRows<'_>,
     saved: &GlobalSaved<'_>,
-    sums: &Matrix,
-    back: &Matrix,
+    totals: Totals<'_>,
     [dq, dk, dv]: [&mut Matrix; 3],
 ) -> Result<()> {
     let (heads, (m, d), q_width, width) = (a.heads, a.head_widths(), a.q.cols(), a.v.cols());
     let (own, beta, engine) = (C::of(a.own), beta::<C>(a)?, C::engine(isa, C::DTYPE));
-    let (sums, back) = (host::<C>(OP, "sums", sums)?, host::<C>(OP, "sums", back)?);
+    let (sums, back) = (host::<C>(OP, "sums", totals.sums)?, host::<C>(OP, "sums", totals.back)?);
     // What β's own gradient takes from q and k, per element.
     let (mut from_q, mut from_k) = (C::zero(), C::zero());
     if let Some(norms) = a.norms {
@@ -228,20 +241,16 @@ fn back_rows<C: Compute, T: Convert>(
         let product: f64 = sums.iter().zip(back).map(|(s, t)| s.widen() * t.widen()).sum();
         (from_q, from_k) = (C::of(product) * beta / norms[0], C::of(product) * beta / norms[1]);
     }
-    // Each head's sums turned round, so that rows of the right side are contiguous.
-    let turned = |x: &[C]| -> Vec<C> {
-        let turn = |h: usize| (0..(d + 1) * m).map(move |at| x[(h * m + at % m) * (d + 1) + at / m]);
-        (0..heads).flat_map(turn).collect()
-    };
-    let (sums_t, back_t) = (turned(sums), turned(back));
+    let (sums_t, back_t) = (turned(a, sums), turned(a, back));
     let incoming = Incoming::<C, T>::new(a, saved)?;
     let (q, k, v) = (host::<T>(OP, "q", a.q)?, host::<T>(OP, "k", a.k)?, host::<T>(OP, "v", a.v)?);
     let n = a.q.rows();
     let (dq, dk) = (Shared::new(host_mut::<T>(OP, "dq", dq)?), Shared::new(host_mut::<T>(OP, "dk", dk)?));
     let dv = Shared::new(host_mut::<T>(OP, "dv", dv)?);
-    (0..n.div_ceil(BLOCK)).into_par_iter().for_each_init(
-        || (Vec::new(), vec![C::zero(); BLOCK * (d + 1)], vec![C::zero(); BLOCK * m.max(d)]),
-        |(scratch, left, product), block| {
+    each_with(
+        n.div_ceil(BLOCK),
+        &|| (Vec::new(), vec![C::zero(); BLOCK * (d + 1)], vec![C::zero(); BLOCK * m.max(d)]),
+        &|(scratch, left, product), block| {
             let start = block * BLOCK;
             let count = BLOCK.min(n - start);
             // SAFETY: blocks of rows are disjoint.
@@ -256,8 +265,9 @@ fn back_rows<C: Compute, T: Convert>(
                     let l = View { start: left.as_ptr(), row: d + 1, col: 1 };
                     let r = View { start: turned[h * (d + 1) * m..].as_ptr(), row: m, col: 1 };
                     let c = ViewMut { start: product.as_mut_ptr(), row: m };
-                    // SAFETY: the views describe `count` laid out rows, one head's sums, and `count` rows of the product.
-                    unsafe { C::multiply(engine, [count, m, d + 1], l, r, c, false) };
+                    // SAFETY: the views describe `count` laid out rows, one head's sums, and `count` rows of the
+                    // product.
+                    unsafe { C::multiply(engine, [count, m, d + 1], l, r, c, Write::Set) };
                     for (i, product) in product.chunks(m).take(count).enumerate() {
                         let operand = &operand[(start + i) * q_width + h * m..][..m];
                         for ((to, x), o) in to[i * q_width + h * m..][..m].iter_mut().zip(product).zip(operand) {
@@ -276,8 +286,9 @@ fn back_rows<C: Compute, T: Convert>(
                 let l = View { start: k_wide[h * m..].as_ptr(), row: q_width, col: 1 };
                 let r = View { start: back[h * m * (d + 1)..].as_ptr(), row: d + 1, col: 1 };
                 let c = ViewMut { start: product.as_mut_ptr(), row: d };
-                // SAFETY: the views describe `count` rows of one head, the first d columns of its sums, and the product.
-                unsafe { C::multiply(engine, [count, d, m], l, r, c, false) };
+                // SAFETY: the views describe `count` rows of one head, the first d columns of its sums, and the
+                // product.
+                unsafe { C::multiply(engine, [count, d, m], l, r, c, Write::Set) };
                 for (i, (product, gn)) in product.chunks(d).zip(left.chunks(d + 1)).take(count).enumerate() {
                     for ((to, x), gn) in dv[i * width + h * d..][..d].iter_mut().zip(product).zip(gn) {
                         *to = T::narrow((own * *gn + beta * *x).widen());

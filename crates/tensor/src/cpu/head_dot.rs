@@ -8,7 +8,7 @@ use super::{Cpu, host, host_mut, scratch};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::head_dot::HeadDotKernels;
+use crate::ops::head_dot::{HeadDot, HeadDotKernels};
 
 const OP: &str = "products by head";
 
@@ -21,18 +21,12 @@ impl HeadDotKernels for Cpu {
         }
     }
 
-    fn head_dot_backward(
-        &self,
-        z: &Matrix,
-        vectors: &[&Matrix],
-        g: &[&Matrix],
-        dz: (&mut Matrix, Write),
-        to: &mut [&mut Matrix],
-    ) -> Result<()> {
+    fn head_dot_backward(&self, a: &HeadDot<'_>, dz: &mut Matrix, write: Write, to: &mut [&mut Matrix]) -> Result<()> {
+        let HeadDot { z, vectors, g } = *a;
         match (vectors, g, to) {
-            ([a], [dl], [da]) => by_dtype!(z.dtype(), T => backward::<T, 1>(*self, z, [a], [dl], dz, [da])),
+            ([a], [dl], [da]) => by_dtype!(z.dtype(), T => backward::<T, 1>(*self, z, [a], [dl], dz, write, [da])),
             ([a, b], [dl, dr], [da, db]) => {
-                by_dtype!(z.dtype(), T => backward::<T, 2>(*self, z, [a, b], [dl, dr], dz, [da, db]))
+                by_dtype!(z.dtype(), T => backward::<T, 2>(*self, z, [a, b], [dl, dr], dz, write, [da, db]))
             }
             _ => Err(neither_one_nor_two(vectors.len())),
         }
@@ -88,7 +82,8 @@ fn backward<T: Storage, const K: usize>(
     z: &Matrix,
     vectors: [&Matrix; K],
     g: [&Matrix; K],
-    (dz, write): (&mut Matrix, Write),
+    dz: &mut Matrix,
+    write: Write,
     to: [&mut Matrix; K],
 ) -> Result<()> {
     let ((rows, cols), (heads, width)) = (z.shape(), vectors[0].shape());

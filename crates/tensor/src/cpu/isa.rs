@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// A level of vector instructions. Each includes those before it.
+/// A level of vector instructions of x86-64. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
-    /// What every processor has.
+    /// What every such processor has.
     Portable,
     /// AVX2 with FMA.
     Avx2,
@@ -17,7 +17,6 @@ pub enum Isa {
 
 impl Isa {
     /// The best this processor has.
-    #[cfg(target_arch = "x86_64")]
     pub fn detect() -> Self {
         use std::arch::is_x86_feature_detected as has;
         let avx2 = has!("avx2") && has!("fma");
@@ -29,17 +28,10 @@ impl Isa {
             _ => Self::Portable,
         }
     }
-
-    /// The best this processor has.
-    #[cfg(not(target_arch = "x86_64"))]
-    pub fn detect() -> Self {
-        Self::Portable
-    }
 }
 
 impl Isa {
     /// Runs `f`, a plain loop over slices, compiled with the instructions of this level: the compiler vectorises it.
-    #[cfg(target_arch = "x86_64")]
     pub(super) fn run<R>(self, f: impl FnOnce() -> R) -> R {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
         fn avx512<R>(f: impl FnOnce() -> R) -> R {
@@ -56,12 +48,6 @@ impl Isa {
             Self::Avx2 => unsafe { avx2(f) },
             Self::Portable => f(),
         }
-    }
-
-    /// Runs `f`.
-    #[cfg(not(target_arch = "x86_64"))]
-    pub(super) fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        f()
     }
 }
 

@@ -19,6 +19,14 @@ impl LossKernels for Cpu {
     }
 }
 
+/// A [`Target`] in the memory of the host.
+#[derive(Clone, Copy)]
+enum Expected<'a, C> {
+    Class(&'a [i64], f64),
+    Each(&'a [C]),
+    Value(&'a [C]),
+}
+
 fn run<T: Storage<C: Smooth>>(
     cpu: Cpu,
     operands: &LossOperands<'_>,
@@ -27,13 +35,10 @@ fn run<T: Storage<C: Smooth>>(
 ) -> Result<()> {
     let (rows, cols) = operands.logits.shape();
     let logits = host::<T>(OP, "logits", operands.logits)?;
-    let targets = match operands.target {
-        Target::Each(targets) => host::<T::C>(OP, "targets", targets)?,
-        Target::Class { .. } => &[],
-    };
-    let class = match operands.target {
-        Target::Class { labels, smoothing } => Some((&labels[..], smoothing)),
-        Target::Each(_) => None,
+    let expected = match operands.target {
+        Target::Class { labels, smoothing } => Expected::Class(labels, smoothing),
+        Target::Each(targets) => Expected::Each(host::<T::C>(OP, "targets", targets)?),
+        Target::Value(targets) => Expected::Value(host::<T::C>(OP, "targets", targets)?),
     };
     let gradient = gradient.map(|g| host_mut::<T>(OP, "gradient", g)).transpose()?.map(Shared::new);
     let (listed, weights, total) = (operands.rows.rows(), operands.rows.weights(), operands.total);
@@ -58,12 +63,17 @@ fn run<T: Storage<C: Smooth>>(
                     }
                     let to = gradient.as_mut().map(|g| &mut g[(row - rows.start) * cols..][..cols]);
                     loss += weight
-                        * match class {
-                            Some((labels, smoothing)) => {
+                        * match expected {
+                            Expected::Class(labels, smoothing) => {
                                 let Ok(label) = usize::try_from(labels[row]) else { continue };
                                 one_class::<T>(&mut row_buffer, label, smoothing, weight, to)
                             }
-                            None => each::<T>(&mut row_buffer, &targets[row * cols..][..cols], weight, to),
+                            Expected::Each(targets) => {
+                                each::<T>(&mut row_buffer, &targets[row * cols..][..cols], weight, to)
+                            }
+                            Expected::Value(targets) => {
+                                value::<T>(&mut row_buffer, &targets[row * cols..][..cols], weight, to)
+                            }
                         };
                 }
                 loss
@@ -124,4 +134,19 @@ fn each<T: Storage<C: Smooth>>(row: &mut [T::C], targets: &[T::C], weight: f64, 
         *x = if *t >= zero { loss } else { zero };
     }
     sum(row, |x| x).widen()
+}
+
+/// The same for a number per output.
+#[inline(always)]
+fn value<T: Storage<C: Smooth>>(row: &mut [T::C], targets: &[T::C], weight: f64, gradient: Option<&mut [T]>) -> f64 {
+    for (x, t) in row.iter_mut().zip(targets) {
+        *x = if t.is_nan() { T::C::zero() } else { *x - *t };
+    }
+    if let Some(gradient) = gradient {
+        let factor = T::C::of(2.0 * weight);
+        for (g, difference) in gradient.iter_mut().zip(&*row) {
+            *g = T::store(*difference * factor);
+        }
+    }
+    sum(row, |x| x * x).widen()
 }

@@ -3,8 +3,7 @@
 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 use std::ops::Range;
 
-use rayon::prelude::*;
-
+use super::parallel::each_apart;
 use crate::adjacency::{Direction, Task};
 
 /// How many edges ahead rows are prefetched.
@@ -15,16 +14,17 @@ pub(super) const FOUR: usize = 4;
 /// Runs `rows` over all tasks, then `merge` over the hubs, whose pieces are merged in order.
 pub(super) fn run(
     direction: &Direction,
-    rows: impl Fn(usize, &Task) + Sync + Send,
-    merge: impl Fn(usize, Range<usize>) + Sync,
+    rows: &(dyn Fn(usize, &Task) + Sync),
+    merge: &(dyn Fn(usize, Range<usize>) + Sync),
 ) {
-    direction.tasks.all.par_iter().enumerate().with_max_len(1).for_each(|(number, task)| rows(number, task));
-    direction.tasks.hubs.par_iter().with_max_len(1).for_each(|(row, pieces)| merge(*row, pieces.clone()));
+    let (all, hubs) = (&direction.tasks.all, &direction.tasks.hubs);
+    each_apart(all.len(), &|number| rows(number, &all[number]));
+    each_apart(hubs.len(), &|k| merge(hubs[k].0, hubs[k].1.clone()));
 }
 
-/// Asks for the cache lines of some elements, which need not be valid, into the L2 cache only. A core tracks some two dozen misses
-/// of its L1 cache and twice as many of its L2: rows that are asked for here do not stand in the way of the loads of rows that
-/// are there already.
+/// Asks for the cache lines of some elements, which need not be valid, into the L2 cache only. A core tracks some two
+/// dozen misses of its L1 cache and twice as many of its L2: rows that are asked for here do not stand in the way of
+/// the loads of rows that are there already.
 #[inline(always)]
 pub(super) fn prefetch<T>(start: *const T, elements: usize) {
     let bytes = elements * size_of::<T>();

@@ -1,5 +1,5 @@
-//! Layer norm on the CPU, with the residual connection before it where there is one. A row is read once: its sums, then its
-//! output come from the first-level cache.
+//! Layer norm on the CPU, with the residual connection before it where there is one. A row is read once: its sums, then
+//! its output come from the first-level cache.
 
 use num_traits::{Float, One, Zero};
 
@@ -12,38 +12,24 @@ use super::{Cpu, host, host_mut, scratch};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::dropout::RowDropout;
-use crate::ops::norm::{NormKernels, NormNumbers, NormSaved};
-use crate::ops::residual::Branches;
+use crate::ops::norm::{NormGrads, NormKernels, NormNumbers, NormSaved, NormTarget};
 
 const OP: &str = "layer norm";
 
 impl NormKernels for Cpu {
     fn layer_norm(&self, x: &Matrix, norm: &NormNumbers<'_>, y: &mut Matrix, stats: &mut Matrix) -> Result<()> {
-        by_dtype!(y.dtype(), T => forward::<T>(*self, x, None, norm, y, stats))
+        by_dtype!(y.dtype(), T => forward::<T>(*self, x, norm, NormTarget { sum: None, y, stats }))
     }
 
-    fn layer_norm_backward(
-        &self,
-        saved: &NormSaved<'_>,
-        g: &mut Matrix,
-        plus: Option<&Matrix>,
-        dropped: Option<(&RowDropout, &mut Matrix)>,
-        dw: &mut Matrix,
-        db: &mut Matrix,
-    ) -> Result<()> {
+    fn layer_norm_backward(&self, saved: &NormSaved<'_>, to: NormGrads<'_>) -> Result<()> {
+        let NormGrads { g, plus, dropped, dw, db } = to;
         by_dtype!(g.dtype(), T => backward::<T>(*self, saved, g, plus, dropped, [dw, db]))
     }
 }
 
 /// Normalises `x`; or, given branches, their sum, which is written too.
-pub(super) fn forward<T: Storage>(
-    cpu: Cpu,
-    x: &Matrix,
-    add: Option<(&Branches<'_>, &mut Matrix)>,
-    norm: &NormNumbers<'_>,
-    y: &mut Matrix,
-    stats: &mut Matrix,
-) -> Result<()> {
+pub(super) fn forward<T: Storage>(cpu: Cpu, x: &Matrix, norm: &NormNumbers<'_>, to: NormTarget<'_>) -> Result<()> {
+    let NormTarget { sum: add, y, stats } = to;
     let (rows, cols) = y.shape();
     let x = host::<T>(OP, "x", x)?;
     let drop = add.as_ref().and_then(|(b, _)| Drop::new(b.dropout));

@@ -1,10 +1,10 @@
-//! Optimizer steps on the CPU: all parameters as one list of pieces, so that many small ones cost no more than one large one.
+//! Optimizer steps on the CPU: all parameters as one list of pieces, so that many small ones cost no more than one
+//! large one.
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::elementwise::{GRAIN, Real};
+use super::parallel::{each, map};
 use super::rowwise::{Storage, by_dtype};
 use super::share::Shared;
 use super::{Cpu, host, host_mut};
@@ -28,10 +28,9 @@ impl OptimizerKernels for Cpu {
         let one = |m: &&Matrix| {
             by_dtype!(m.dtype(), T => {
                 let m = host::<T>(OP, "gradient", m)?;
-                let pieces: Vec<f64> = m
-                    .par_chunks(GRAIN)
-                    .map(|piece| self.isa.run(#[inline(always)] || squares(piece)))
-                    .collect();
+                let piece = |k: usize| &m[k * GRAIN..m.len().min((k + 1) * GRAIN)];
+                let square = |k: usize| self.isa.run(#[inline(always)] || squares(piece(k)));
+                let pieces = map(m.len().div_ceil(GRAIN), &square);
                 Ok(pieces.iter().sum())
             })
         };
@@ -75,7 +74,8 @@ fn all<C: Real + Element>(cpu: Cpu, step: &Step, slots: &mut [Slot<'_>]) -> Resu
         (0..len).step_by(GRAIN).map(move |start| (k, start..len.min(start + GRAIN)))
     };
     let pieces: Vec<(usize, Range<usize>)> = list.iter().enumerate().flat_map(cut).collect();
-    pieces.into_par_iter().for_each(|(k, range)| {
+    each(pieces.len(), &|at| {
+        let (k, range) = pieces[at].clone();
         let s = &list[k];
         // SAFETY: pieces are disjoint.
         let value = unsafe { s.value.part(range.clone()) };

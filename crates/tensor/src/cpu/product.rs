@@ -1,8 +1,7 @@
 //! Products of elements on the CPU.
 
-use rayon::prelude::*;
-
 use super::elementwise::{GRAIN, Real};
+use super::parallel::each_chunk;
 use super::rowwise::{Storage, by_dtype};
 use super::{Cpu, host, host_mut};
 use crate::error::Result;
@@ -17,7 +16,8 @@ impl ProductKernels for Cpu {
         b.expect(OP, "b", y.rows(), y.cols())?;
         by_dtype!(y.dtype(), T => {
             let (a, b, y) = (host::<T>(OP, "a", a)?, host::<T>(OP, "b", b)?, host_mut::<T>(OP, "y", y)?);
-            y.par_chunks_mut(GRAIN).zip(a.par_chunks(GRAIN)).zip(b.par_chunks(GRAIN)).for_each(|((y, a), b)| {
+            each_chunk(y, GRAIN, &|k, y| {
+                let [a, b] = [a, b].map(|m| &m[k * GRAIN..][..y.len()]);
                 self.isa.run(#[inline(always)] || multiply(a, shift, b, y));
             });
             Ok(())

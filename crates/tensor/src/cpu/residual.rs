@@ -7,8 +7,8 @@ use super::share::Shared;
 use super::{Cpu, host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::norm::NormNumbers;
-use crate::ops::residual::{Branches, ResidualKernels};
+use crate::ops::norm::{NormNumbers, NormTarget};
+use crate::ops::residual::{Branches, NormedSum, ResidualKernels};
 
 const OP: &str = "residual";
 
@@ -34,15 +34,9 @@ impl ResidualKernels for Cpu {
         })
     }
 
-    fn residual_norm(
-        &self,
-        b: &Branches<'_>,
-        norm: &NormNumbers<'_>,
-        sum: &mut Matrix,
-        y: &mut Matrix,
-        stats: &mut Matrix,
-    ) -> Result<()> {
-        by_dtype!(y.dtype(), T => norm::forward::<T>(*self, b.x, Some((b, sum)), norm, y, stats))
+    fn residual_norm(&self, b: &Branches<'_>, norm: &NormNumbers<'_>, to: NormedSum<'_>) -> Result<()> {
+        let to = NormTarget { sum: Some((b, to.sum)), y: to.y, stats: to.stats };
+        by_dtype!(to.y.dtype(), T => norm::forward::<T>(*self, b.x, norm, to))
     }
 }
 

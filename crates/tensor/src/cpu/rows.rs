@@ -7,6 +7,7 @@ use super::share::Shared;
 use super::{Cpu, Isa, host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::ops::many_rows::ManyRows;
 use crate::ops::rows::{Groups, RowIndex, RowKernels};
 
@@ -23,7 +24,7 @@ impl RowKernels for Cpu {
         })
     }
 
-    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
+    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, write: Write) -> Result<()> {
         let (rows, cols) = y.shape();
         x.expect(OP, "x", index.index().len(), cols)?;
         y.expect(OP, "y", index.num_rows(), cols)?;
@@ -33,7 +34,7 @@ impl RowKernels for Cpu {
             Blocks::new(rows, cols).each(|_, rows| {
                 // SAFETY: blocks of rows are disjoint.
                 let y = unsafe { y.part(span(&rows, cols)) };
-                self.isa.run(#[inline(always)] || scatter_block(x, groups, y, rows, cols, add));
+                self.isa.run(#[inline(always)] || scatter_block(x, groups, y, rows, cols, write));
             });
             Ok(())
         })
@@ -41,7 +42,7 @@ impl RowKernels for Cpu {
 
     fn gather_many(&self, from: &[&Matrix], list: &ManyRows, y: &mut Matrix) -> Result<()> {
         let (cols, dtype) = (y.cols(), y.dtype());
-        list.expect(from.iter().map(|m| Some(*m)), (cols, dtype))?;
+        list.expect(from.iter().map(|m| Some(*m)), cols, dtype)?;
         y.expect(OP, "y", list.len(), cols)?;
         by_dtype!(dtype, T => {
             let y = host_mut::<T>(OP, "y", y)?;
@@ -55,7 +56,7 @@ impl RowKernels for Cpu {
 
     fn scatter_many(&self, x: &Matrix, list: &ManyRows, to: &mut [Option<Matrix>]) -> Result<()> {
         let (cols, dtype) = (x.cols(), x.dtype());
-        list.expect(to.iter().map(Option::as_ref), (cols, dtype))?;
+        list.expect(to.iter().map(Option::as_ref), cols, dtype)?;
         x.expect(OP, "x", list.len(), cols)?;
         by_dtype!(dtype, T => {
             let x = host::<T>(OP, "x", x)?;
@@ -108,9 +109,9 @@ fn scatter_block<T: Storage>(
     y: &mut [T],
     rows: std::ops::Range<usize>,
     cols: usize,
-    add: bool,
+    write: Write,
 ) {
-    if !add {
+    if write == Write::Set {
         y.fill(T::zeroed());
     }
     let mut sum = vec![T::C::zero(); cols];

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use half::bf16;
-use rayon::prelude::*;
 
 use super::elementwise::{Convert, GRAIN, LANES, Real};
+use super::parallel;
 
 /// Sums over rows have at most this many partial sums, however many rows there are.
 const MOST_PARTS: usize = 256;
@@ -83,13 +83,13 @@ impl Blocks {
     }
 
     /// Runs `f` for each block, with its number and its rows.
-    pub(super) fn each(self, f: impl Fn(usize, Range<usize>) + Sync + Send) {
-        (0..self.count()).into_par_iter().for_each(|k| f(k, self.block(k)));
+    pub(super) fn each(self, f: impl Fn(usize, Range<usize>) + Sync) {
+        parallel::each(self.count(), &|k| f(k, self.block(k)));
     }
 
     /// Runs `f` for each block and returns what it found, in order.
-    pub(super) fn map<R: Send>(self, f: impl Fn(Range<usize>) -> R + Sync + Send) -> Vec<R> {
-        (0..self.count()).into_par_iter().map(|k| f(self.block(k))).collect()
+    pub(super) fn map<R: Send>(self, f: impl Fn(Range<usize>) -> R + Sync) -> Vec<R> {
+        parallel::map(self.count(), &|k| f(self.block(k)))
     }
 
     fn block(self, k: usize) -> Range<usize> {

@@ -1,8 +1,8 @@
-//! Memory that a kernel takes for the time of one call: what pieces of hubs, tasks, blocks and chunks of rows come to before it
-//! is added up.
+//! Memory that a kernel takes for the time of one call: what pieces of hubs, tasks, blocks and chunks of rows come to
+//! before it is added up.
 //!
-//! How much it is depends on the operands and the processor only. It is all here because a [rehearsal](crate::dry), which runs
-//! no kernel, takes as much.
+//! How much it is depends on the operands and the processor only. It is all here because a [rehearsal](crate::dry),
+//! which runs no kernel, takes as much.
 
 use super::neighbours::FOUR;
 use super::rowwise::Blocks;
@@ -57,8 +57,8 @@ pub(crate) fn layer_norm_backward(g: &Matrix) -> Result<Matrix> {
 }
 
 /// For each block of the rows of `g`, the gradient of the bias if that is wanted.
-pub(crate) fn epilogue_backward(g: &Matrix, bias: bool) -> Result<Matrix> {
-    of_blocks("epilogue", g, usize::from(bias) * g.cols(), g.dtype().compute())
+pub(crate) fn epilogue_backward(g: &Matrix, db: Option<&Matrix>) -> Result<Matrix> {
+    of_blocks("epilogue", g, db.map_or(0, |_| g.cols()), g.dtype().compute())
 }
 
 /// For each block of the rows of `x`, two sums per column.

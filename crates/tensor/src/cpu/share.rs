@@ -5,7 +5,8 @@ use std::ops::Range;
 
 /// A mutable slice that tasks write disjoint parts of.
 ///
-/// Rayon splits slices into equal or given pieces; rows of tasks that follow a graph's degrees, with hubs cut out, are neither.
+/// Rayon splits slices into equal or given pieces; rows of tasks that follow a graph's degrees, with hubs cut out, are
+/// neither.
 #[derive(Clone, Copy)]
 pub(super) struct Shared<'a, T> {
     start: *mut T,
@@ -13,8 +14,8 @@ pub(super) struct Shared<'a, T> {
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a `Shared` gives access only through `part`, whose callers promise disjoint ranges; so no two threads touch the same
-// element, which is what `Send` and `Sync` of `&mut [T]` pieces would mean.
+// SAFETY: a `Shared` gives access only through `part`, whose callers promise disjoint ranges; so no two threads touch
+// the same element, which is what `Send` and `Sync` of `&mut [T]` pieces would mean.
 unsafe impl<T: Send> Send for Shared<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}

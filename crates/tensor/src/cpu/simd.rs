@@ -1,8 +1,9 @@
 //! A thin layer over vector instructions, so that a kernel is written once for all widths.
 //!
-//! [`Simd`] is implemented by AVX-512 and AVX2 types. Kernels are `#[inline(always)]` functions generic over it, called from one
-//! `#[target_feature]` function per instruction set; everything inlines into that function and is compiled with its
-//! instructions. All methods are unsafe: the processor must have the instructions, and pointers must be valid for a vector.
+//! [`Simd`] is implemented by AVX-512 and AVX2 types. Kernels are `#[inline(always)]` functions generic over it, called
+//! from one `#[target_feature]` function per instruction set; everything inlines into that function and is compiled
+//! with its instructions. All methods are unsafe: the processor must have the instructions, and pointers must be valid
+//! for a vector.
 
 #![allow(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
 
@@ -41,8 +42,8 @@ pub(super) trait Simd: Copy {
     unsafe fn if_positive(x: Self::V, a: Self::V, b: Self::V) -> Self::V;
     /// A number's bits in every lane, for comparison as unsigned integers.
     unsafe fn splat_bits(x: u32) -> Self::V;
-    /// One step of an arg-max: `(x, id)` where x is larger than `best`, or equal with a smaller id; `(best, arg)` elsewhere. A
-    /// NaN is larger than everything and stays.
+    /// One step of an arg-max: `(x, id)` where x is larger than `best`, or equal with a smaller id; `(best, arg)`
+    /// elsewhere. A NaN is larger than everything and stays.
     unsafe fn larger(x: Self::V, id: Self::V, best: Self::V, arg: Self::V) -> (Self::V, Self::V);
     /// In every lane where the bits of `a` and `b` are the same `x`, elsewhere `y`.
     unsafe fn if_same(a: Self::V, b: Self::V, x: Self::V, y: Self::V) -> Self::V;
@@ -201,8 +202,8 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn exp2(x: __m512) -> __m512 {
-        // scalef saturates to 0 and ∞ by itself, but −∞ would make a NaN of the fraction. max gives its second operand where
-        // one is NaN, so a NaN passes through.
+        // scalef saturates to 0 and ∞ by itself, but −∞ would make a NaN of the fraction. max gives its second operand
+        // where one is NaN, so a NaN passes through.
         let x = _mm512_max_ps(_mm512_set1_ps(-200.0), x);
         let n = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
         let f = _mm512_sub_ps(x, n);

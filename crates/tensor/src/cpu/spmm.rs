@@ -11,12 +11,12 @@ use super::neighbours::run;
 use super::share::Shared;
 use super::simd::{Stored, Version};
 use super::{Cpu, Isa, host, host_mut, scratch};
-use crate::adjacency::{Adjacency, Direction};
+use crate::adjacency::{Adjacency, Direction, Task};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::spmm::{Along, EdgeWeights, SpmmKernels};
+use crate::ops::spmm::{Along, EdgeWeights, MaxGradient, Spmm, SpmmKernels, SpmmMax};
 use crate::random::{Ids, IdsView};
 use vector::{Max, MaxBack, Products, Sum};
 
@@ -60,13 +60,6 @@ impl<'a, C: Element + num_traits::Float> Weights<'a, C> {
     fn of_edge(&self, at: usize, other: usize) -> C {
         let edge = self.edge.map_or(C::one(), |e| e[self.map.map_or(at, |map| map[at] as usize)]);
         self.col.map_or(edge, |c| edge * c[other])
-    }
-}
-
-fn direction(graph: &Adjacency, along: Along) -> &Direction {
-    match along {
-        Along::Edges => &graph.forward,
-        Along::Transpose => &graph.transpose,
     }
 }
 
@@ -120,83 +113,56 @@ impl SpmmKernels for Cpu {
         }
     }
 
-    fn spmm(
-        &self,
-        graph: &Adjacency,
-        weights: &EdgeWeights<'_>,
-        along: Along,
-        x: &Matrix,
-        out: &mut Matrix,
-        write: Write,
-    ) -> Result<()> {
-        let (csr, d) = (&direction(graph, along).csr, x.cols());
+    fn spmm(&self, a: &Spmm<'_>, out: &mut Matrix, write: Write) -> Result<()> {
+        let (x, csr) = (a.x, &a.direction().csr);
+        let d = x.cols();
         x.expect(OP, "x", csr.num_src(), d)?;
         out.expect(OP, "out", csr.num_dst(), d)?;
         match (x.dtype(), out.dtype()) {
-            (DType::F64, DType::F64) => portable::sum::<f64, f64, f64>(graph, weights, along, x, out, write),
-            (DType::F32, DType::F32) => sum::<f32, f32>(self.isa, graph, weights, along, x, out, write),
-            (DType::F32, DType::Bf16) => sum::<f32, bf16>(self.isa, graph, weights, along, x, out, write),
-            (DType::Bf16, DType::F32) => sum::<bf16, f32>(self.isa, graph, weights, along, x, out, write),
-            (DType::Bf16, DType::Bf16) => sum::<bf16, bf16>(self.isa, graph, weights, along, x, out, write),
+            (DType::F64, DType::F64) => portable::sum::<f64, f64, f64>(a, out, write),
+            (DType::F32, DType::F32) => sum::<f32, f32>(self.isa, a, out, write),
+            (DType::F32, DType::Bf16) => sum::<f32, bf16>(self.isa, a, out, write),
+            (DType::Bf16, DType::F32) => sum::<bf16, f32>(self.isa, a, out, write),
+            (DType::Bf16, DType::Bf16) => sum::<bf16, bf16>(self.isa, a, out, write),
             (_, got) => Err(Error::Type { op: OP, what: "out", got }),
         }
     }
 
-    fn spmm_dw(
-        &self,
-        graph: &Adjacency,
-        weights: &EdgeWeights<'_>,
-        x: &Matrix,
-        g: &Matrix,
-        dw: &mut Matrix,
-    ) -> Result<()> {
+    fn spmm_dw(&self, a: &Spmm<'_>, g: &Matrix, dw: &mut Matrix) -> Result<()> {
+        let Spmm { graph, x, .. } = *a;
         x.expect(OP, "x", graph.num_src(), x.cols())?;
         g.expect(OP, "g", graph.num_dst(), x.cols())?;
         dw.expect(OP, "dw", graph.num_edges(), 1)?;
         match x.dtype() {
-            DType::F64 => portable::products::<f64, f64>(graph, weights, x, g, dw),
-            DType::F32 => products::<f32>(self.isa, graph, weights, x, g, dw),
-            DType::Bf16 => products::<bf16>(self.isa, graph, weights, x, g, dw),
+            DType::F64 => portable::products::<f64, f64>(a, g, dw),
+            DType::F32 => products::<f32>(self.isa, a, g, dw),
+            DType::Bf16 => products::<bf16>(self.isa, a, g, dw),
         }
     }
 
-    fn spmm_max(
-        &self,
-        graph: &Adjacency,
-        x: &Matrix,
-        ids: &Ids,
-        out: &mut Matrix,
-        arg: &mut Matrix,
-        write: Write,
-    ) -> Result<()> {
+    fn spmm_max(&self, a: &SpmmMax<'_>, out: &mut Matrix, arg: &mut Matrix, write: Write) -> Result<()> {
+        let SpmmMax { graph, x, .. } = *a;
         x.expect(OP, "x", graph.num_src(), x.cols())?;
         out.expect(OP, "out", graph.num_dst(), x.cols())?;
         arg.expect(OP, "arg", graph.num_dst(), x.cols())?;
         same_type(x, "out", out)?;
         match x.dtype() {
-            DType::F64 => portable::max::<f64>(graph, x, ids, out, arg, write),
-            DType::F32 => max::<f32>(self.isa, graph, x, ids, out, arg, write),
-            DType::Bf16 => max::<bf16>(self.isa, graph, x, ids, out, arg, write),
+            DType::F64 => portable::max::<f64>(a, out, arg, write),
+            DType::F32 => max::<f32>(self.isa, a, out, arg, write),
+            DType::Bf16 => max::<bf16>(self.isa, a, out, arg, write),
         }
     }
 
-    fn spmm_max_dx(
-        &self,
-        graph: &Adjacency,
-        ids: &Ids,
-        arg: &Matrix,
-        g: &Matrix,
-        dx: &mut Matrix,
-        write: Write,
-    ) -> Result<()> {
+    fn spmm_max_dx(&self, a: &MaxGradient<'_>, dx: &mut Matrix, write: Write) -> Result<()> {
+        let MaxGradient { graph, arg, g, .. } = *a;
         g.expect(OP, "g", graph.num_dst(), g.cols())?;
         arg.expect(OP, "arg", graph.num_dst(), g.cols())?;
         dx.expect(OP, "dx", graph.num_src(), g.cols())?;
         same_type(g, "dx", dx)?;
         match g.dtype() {
-            DType::F64 => portable::max_back::<f64, f64>(graph, ids, arg, g, dx, write),
-            DType::F32 => max_back::<f32>(self.isa, graph, ids, arg, g, dx, write),
-            DType::Bf16 => max_back::<bf16>(self.isa, graph, ids, arg, g, dx, write),
+            DType::F64 => portable::max_back::<f64, f64>(a, dx, write),
+            DType::F32 => max_back::<f32>(self.isa, a, dx, write),
+            DType::Bf16 => max_back::<bf16>(self.isa, a, dx, write),
         }
     }
 }
@@ -210,65 +176,56 @@ fn merge<T: Convert>(partial: &[f32], factor: f32, row: &mut [T], write: Write) 
     }
 }
 
-fn sum<T: Stored, O: Stored>(
-    isa: Isa,
-    graph: &Adjacency,
-    weights: &EdgeWeights<'_>,
-    along: Along,
-    x: &Matrix,
-    out: &mut Matrix,
-    write: Write,
-) -> Result<()> {
-    let (direction, d) = (direction(graph, along), x.cols());
-    let version = version(isa, d);
-    if version == Version::Portable {
-        return portable::sum::<f32, T, O>(graph, weights, along, x, out, write);
-    }
+/// From the row of a hub and what its pieces came to, makes what is written to the row.
+type Merge<'a, O> = dyn Fn(usize, &[f32], &mut [O]) + Sync + 'a;
+
+/// Runs `task` over all tasks, then `merge` over the hubs: their row, what their pieces came to, and where that goes.
+fn run_sums<O: Send + Sync>(
+    direction: &Direction,
+    d: usize,
+    task: &(dyn Fn(&Task) + Sync),
+    partial: &Shared<'_, f32>,
+    out: &Shared<'_, O>,
+    merge: &Merge<'_, O>,
+) {
+    run(direction, &|_, one| task(one), &|row, pieces| {
+        // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
+        let (partial, out) =
+            unsafe { (partial.part(pieces.start * d..pieces.end * d), out.part(row * d..(row + 1) * d)) };
+        merge(row, partial, out);
+    });
+}
+
+fn sum<T: Stored, O: Stored>(isa: Isa, a: &Spmm<'_>, out: &mut Matrix, write: Write) -> Result<()> {
+    let (x, direction, d) = (a.x, a.direction(), a.x.cols());
+    let Some(kernel) = vector::sum_for(version(isa, d)) else {
+        return portable::sum::<f32, T, O>(a, out, write);
+    };
     let mut partial = scratch::spmm_pieces(x, direction, d)?;
     let o = Sum {
         indptr: direction.csr.indptr(),
         indices: direction.csr.indices(),
         d,
         x: host::<T>(OP, "x", x)?,
-        weights: Weights::new(graph, weights, along)?,
+        weights: Weights::new(a.graph, &a.weights, a.along)?,
         out: Shared::new(host_mut::<O>(OP, "out", out)?),
         write,
         partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
-    run(
-        direction,
-        |_, task| {
-            // SAFETY: `version` was chosen by what the processor has; tasks write their own rows or pieces.
-            unsafe {
-                match version {
-                    Version::Avx512 => vector::sum_avx512(&o, task),
-                    _ => vector::sum_avx2(&o, task),
-                }
-            }
-        },
-        |row, pieces| {
-            // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
-            let (partial, out) =
-                unsafe { (o.partial.part(pieces.start * d..pieces.end * d), o.out.part(row * d..(row + 1) * d)) };
-            merge(partial, o.weights.of_row(row), out, write);
-        },
-    );
+    // SAFETY: the kernel was chosen by what the processor has; tasks write their own rows or pieces.
+    let task = |task: &Task| unsafe { kernel(&o, task) };
+    run_sums(direction, d, &task, &o.partial, &o.out, &|row, partial, out| {
+        merge(partial, o.weights.of_row(row), out, write);
+    });
     Ok(())
 }
 
-fn products<T: Stored>(
-    isa: Isa,
-    graph: &Adjacency,
-    weights: &EdgeWeights<'_>,
-    x: &Matrix,
-    g: &Matrix,
-    dw: &mut Matrix,
-) -> Result<()> {
-    let version = version(isa, x.cols());
-    if version == Version::Portable {
-        return portable::products::<f32, T>(graph, weights, x, g, dw);
-    }
-    let factors = EdgeWeights { edge: None, ..*weights };
+fn products<T: Stored>(isa: Isa, a: &Spmm<'_>, g: &Matrix, dw: &mut Matrix) -> Result<()> {
+    let Spmm { graph, weights, x, .. } = *a;
+    let Some(kernel) = vector::products_for(version(isa, x.cols())) else {
+        return portable::products::<f32, T>(a, g, dw);
+    };
+    let factors = EdgeWeights { edge: None, ..weights };
     let o = Products {
         indptr: graph.forward.csr.indptr(),
         indices: graph.forward.csr.indices(),
@@ -280,34 +237,19 @@ fn products<T: Stored>(
     };
     run(
         &graph.forward,
-        |_, task| {
-            // SAFETY: as in `sum`; tasks write their own edges.
-            unsafe {
-                match version {
-                    Version::Avx512 => vector::products_avx512(&o, task),
-                    _ => vector::products_avx2(&o, task),
-                }
-            }
-        },
-        |_, _| {},
+        // SAFETY: as in `sum`; tasks write their own edges.
+        &|_, task| unsafe { kernel(&o, task) },
+        &|_, _| {},
     );
     Ok(())
 }
 
-fn max<T: Stored>(
-    isa: Isa,
-    graph: &Adjacency,
-    x: &Matrix,
-    ids: &Ids,
-    out: &mut Matrix,
-    arg: &mut Matrix,
-    write: Write,
-) -> Result<()> {
+fn max<T: Stored>(isa: Isa, a: &SpmmMax<'_>, out: &mut Matrix, arg: &mut Matrix, write: Write) -> Result<()> {
+    let SpmmMax { graph, x, ids } = *a;
     let (direction, d) = (&graph.forward, x.cols());
-    let version = version(isa, d);
-    if version == Version::Portable {
-        return portable::max::<T>(graph, x, ids, out, arg, write);
-    }
+    let Some(kernel) = vector::max_for(version(isa, d)) else {
+        return portable::max::<T>(a, out, arg, write);
+    };
     let mut partial = scratch::spmm_pieces(x, direction, 2 * d)?;
     let o = Max {
         indptr: direction.csr.indptr(),
@@ -322,16 +264,9 @@ fn max<T: Stored>(
     };
     run(
         direction,
-        |_, task| {
-            // SAFETY: as in `sum`.
-            unsafe {
-                match version {
-                    Version::Avx512 => vector::max_avx512(&o, task),
-                    _ => vector::max_avx2(&o, task),
-                }
-            }
-        },
-        |row, pieces| {
+        // SAFETY: as in `sum`.
+        &|_, task| unsafe { kernel(&o, task) },
+        &|row, pieces| {
             // SAFETY: as in `sum`.
             let (partial, out, arg) = unsafe {
                 let columns = row * d..(row + 1) * d;
@@ -341,30 +276,23 @@ fn max<T: Stored>(
             for (c, (out, arg)) in out.iter_mut().zip(arg).enumerate() {
                 let mut best = portable::begin::<f32, T>(*out, *arg, write);
                 for piece in partial.chunks(2 * d) {
-                    best = portable::larger((piece[c], piece[d + c].to_bits()), best);
+                    let found = portable::Largest { value: piece[c], id: piece[d + c].to_bits() };
+                    best = portable::larger(found, best);
                 }
-                *out = T::narrow(best.0.into());
-                *arg = best.1;
+                *out = T::narrow(best.value.into());
+                *arg = best.id;
             }
         },
     );
     Ok(())
 }
 
-fn max_back<T: Stored>(
-    isa: Isa,
-    graph: &Adjacency,
-    ids: &Ids,
-    arg: &Matrix,
-    g: &Matrix,
-    dx: &mut Matrix,
-    write: Write,
-) -> Result<()> {
+fn max_back<T: Stored>(isa: Isa, a: &MaxGradient<'_>, dx: &mut Matrix, write: Write) -> Result<()> {
+    let MaxGradient { graph, ids, arg, g } = *a;
     let (direction, d) = (&graph.transpose, g.cols());
-    let version = version(isa, d);
-    if version == Version::Portable {
-        return portable::max_back::<f32, T>(graph, ids, arg, g, dx, write);
-    }
+    let Some(kernel) = vector::max_back_for(version(isa, d)) else {
+        return portable::max_back::<f32, T>(a, dx, write);
+    };
     let mut partial = scratch::spmm_pieces(g, direction, d)?;
     let o = MaxBack {
         indptr: direction.csr.indptr(),
@@ -377,23 +305,8 @@ fn max_back<T: Stored>(
         write,
         partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
-    run(
-        direction,
-        |_, task| {
-            // SAFETY: as in `sum`.
-            unsafe {
-                match version {
-                    Version::Avx512 => vector::max_back_avx512(&o, task),
-                    _ => vector::max_back_avx2(&o, task),
-                }
-            }
-        },
-        |row, pieces| {
-            // SAFETY: as in `sum`.
-            let (partial, dx) =
-                unsafe { (o.partial.part(pieces.start * d..pieces.end * d), o.dx.part(row * d..(row + 1) * d)) };
-            merge(partial, 1.0, dx, write);
-        },
-    );
+    // SAFETY: as in `sum`.
+    let task = |task: &Task| unsafe { kernel(&o, task) };
+    run_sums(direction, d, &task, &o.partial, &o.dx, &|_, partial, dx| merge(partial, 1.0, dx, write));
     Ok(())
 }

@@ -1,5 +1,5 @@
-// Sums over ranks, added in the order of ranks: the same bits on whichever rank they are made. The piece of this rank is `own`,
-// which may be `to`; those of all others lie one after the other. A thread per element; bf16 is rounded once.
+// Sums over ranks, added in the order of ranks: the same bits on whichever rank they are made. The piece of this rank
+// is `own`, which may be `to`; those of all others lie one after the other. A thread per element; bf16 is rounded once.
 
 extern "C" __global__ void add_up(T *to, const T *own, const T *others, int rank, int ranks, i64 n) {
     i64 k = thread_number();

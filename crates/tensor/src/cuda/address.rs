@@ -5,11 +5,11 @@ use super::{Cuda, place, source};
 use crate::error::Result;
 use crate::matrix::{Address, Matrix, OnGpu};
 
-pub(super) static SOURCE: Source = source!("add_up");
+pub(super) static SOURCE: Source = source!("add_up", ["numbers", "lanes"]);
 
 impl Cuda {
     pub(super) fn address_of(&self, m: &Matrix) -> Result<Address> {
-        self.not_recorded("what moves between ranks")?;
+        self.not_captured("what moves between ranks")?;
         let add_up = self.function(&SOURCE, Defines::of(m.dtype()), "add_up")?;
         Ok(Address::Cuda(OnGpu {
             pointer: place(self, "address", "matrix", m)?,

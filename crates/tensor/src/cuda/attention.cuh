@@ -10,8 +10,8 @@
 //   VEC, PARTS, CHUNKS      a lane has VEC columns at a time; PARTS lanes share a head, with CHUNKS such vectors each
 //   SIDE, SLOTS             heads side by side in a team of lanes, heads one after another in a lane
 //   UNROLL, MIN_BLOCKS      edges in flight, and blocks that shall find room on a multiprocessor
-// A team of PARTS·SIDE lanes serves one edge, and a warp as many edges at a time as it has teams. Heads that do not fit into a team
-// are served by other blocks (y).
+// A team of PARTS·SIDE lanes serves one edge, and a warp as many edges at a time as it has teams. Heads that do not fit
+// into a team are served by other blocks (y).
 
 #define DOT 0
 #define GAT 1
@@ -124,8 +124,8 @@ __device__ __forceinline__ C dot_part(const C (&x)[CHUNKS][VEC], const Packed<T,
     return sum;
 }
 
-// This lane's share of a head's score between the row's operand and the far one's. Dot products and sums are symmetric: the
-// same serves both passes of backward.
+// This lane's share of a head's score between the row's operand and the far one's. Dot products and sums are symmetric:
+// the same serves both passes of backward.
 template <typename T>
 __device__ __forceinline__ C score_part(const C (&near)[CHUNKS][VEC], const Packed<T, VEC> (&far)[CHUNKS],
                                            const C (&a)[CHUNKS][VEC], C slope) {
@@ -162,8 +162,8 @@ struct Batch {
     }
 };
 
-// One edge as its team sees it. A team without an edge left loads what the last one names, so that loads need no conditions and
-// go out together; its weight is 0.
+// One edge as its team sees it. A team without an edge left loads what the last one names, so that loads need no
+// conditions and go out together; its weight is 0.
 struct Edge {
     u32 node;
     u64 edge;
@@ -204,3 +204,27 @@ struct Edge {
 template <typename T> __device__ __forceinline__ C head_number(const T *row, const Lane &lane, int s) {
     return lane.has(s) ? (C)__ldg((const C *)row + lane.head_of(s)) : (C)0;
 }
+
+// What teams have of the far ends of UNROLL edges each: loads of all of them go out together. FAR is the type of the
+// operand of the score, PRODUCT that of the other operand; with ONE_LOAD they are the same rows.
+template <bool ONE_LOAD, typename FAR, typename PRODUCT> struct Ends {
+    Edge edges[UNROLL];
+    Far<FAR> far[SCORE == GAT ? 1 : UNROLL];
+    Far<PRODUCT> products[UNROLL];
+    C numbers[UNROLL][SLOTS]; // GAT's operands
+
+    __device__ __forceinline__ void load(const Lane &lane, int u, const FAR *far_rows, int far_stride,
+                                         const PRODUCT *product_rows, int product_stride) {
+        const FAR *row = far_rows + (u64)edges[u].node * far_stride;
+        if constexpr (SCORE == GAT) {
+#pragma unroll
+            for (int s = 0; s < SLOTS; s++) numbers[u][s] = head_number(row, lane, s);
+        } else {
+            far[u].load(lane, row);
+        }
+        if constexpr (ONE_LOAD)
+            products[u] = far[u];
+        else
+            products[u].load(lane, product_rows + (u64)edges[u].node * product_stride);
+    }
+};

@@ -1,206 +1,33 @@
 //! Attention on the GPU: one set of kernels for all scores, compiled for each shape and kind of attention.
 
+mod shape;
+
 use std::rc::Rc;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Cuda;
 use super::compile::{Defines, Source};
 use super::dropout::DropoutArg;
 use super::graph::Resident;
-use super::numbers::number;
 use super::sums::{Part, Pieces};
-use crate::adjacency::Direction;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
+use super::{Cuda, source};
+use crate::dry::Pass;
+use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
 use crate::ops::rows::RowIndex;
 use crate::random::Ids;
+pub(super) use shape::{Passes, Types, Variant};
+use shape::{Shape, THREADS, WARP};
 
 const OP: &str = "attention";
-pub(super) static FORWARD: Source = Source {
-    name: "attention_forward",
-    text: concat!(include_str!("edges.cuh"), include_str!("attention.cuh"), include_str!("attention_forward.cu")),
-};
-pub(super) static BACKWARD: Source = Source {
-    name: "attention_backward",
-    text: concat!(include_str!("edges.cuh"), include_str!("attention.cuh"), include_str!("attention_backward.cu")),
-};
-/// Threads of a block.
-const THREADS: usize = 128;
-const WARP: usize = 32;
-/// Bytes of the widest load.
-const LOAD: usize = 16;
-/// Columns that a lane has of a row at most, where heads are not wider than that takes.
-const LANE_COLUMNS: usize = 16;
+pub(super) static FORWARD: Source = source!("attention_forward", ["numbers", "lanes", "random", "edges", "attention"]);
+pub(super) static BACKWARD: Source =
+    source!("attention_backward", ["numbers", "lanes", "random", "edges", "attention"]);
 /// Warps that make sums over all edges, each over its share of the items.
 const SUMMING_WARPS: usize = 4096;
-
-/// How the lanes of a warp share the columns of a row; see attention.cuh.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    heads: usize,
-    width: usize,
-    vec: usize,
-    parts: usize,
-    chunks: usize,
-    side: usize,
-    slots: usize,
-}
-
-impl Shape {
-    /// For elements of `size` bytes.
-    pub(super) fn new(heads: usize, width: usize, size: usize) -> Self {
-        let vec = (1 << width.trailing_zeros()).min(LOAD / size);
-        let vectors = width / vec;
-        let parts = vectors.next_power_of_two().min(WARP);
-        let chunks = vectors.div_ceil(parts);
-        let side = heads.next_power_of_two().min(WARP / parts);
-        let mut slots = 1;
-        // A lane serves more heads as long as they fit into it and into a word of dropout bits, and none is left over by that.
-        while side * slots < heads && 2 * side * slots <= WARP && 2 * slots * chunks * vec <= LANE_COLUMNS {
-            if heads.is_multiple_of(side * slots) && !heads.is_multiple_of(2 * side * slots) {
-                break;
-            }
-            slots *= 2;
-        }
-        Self { heads, width, vec, parts, chunks, side, slots }
-    }
-
-    /// Rows or edges that a warp serves at a time.
-    fn teams(&self) -> usize {
-        WARP / (self.parts * self.side)
-    }
-
-    /// Blocks that share the heads.
-    fn tiles(&self) -> usize {
-        self.heads.div_ceil(self.side * self.slots)
-    }
-
-    /// Registers that a lane needs for its columns of a row.
-    fn registers(&self, storage: DType) -> usize {
-        self.slots * self.chunks * self.vec * storage.compute().size() / 4
-    }
-
-    fn defines(&self, storage: DType) -> Defines {
-        Defines::of(storage)
-            .with("HEADS", self.heads)
-            .with("WIDTH", self.width)
-            .with("VEC", self.vec)
-            .with("PARTS", self.parts)
-            .with("CHUNKS", self.chunks)
-            .with("SIDE", self.side)
-            .with("SLOTS", self.slots)
-            .with("THREADS", THREADS)
-    }
-}
-
-/// The types of the operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Types {
-    pub(super) out: DType,
-    pub(super) value: DType,
-    pub(super) dst: DType,
-    pub(super) src: DType,
-}
-
-impl Types {
-    fn new(a: &Attention<'_>) -> Result<Self> {
-        use DType::{Bf16, F32, F64};
-        let refused = |what, m: &Matrix| Err(Error::Type { op: OP, what, got: m.dtype() });
-        match a.score {
-            Score::Dot { q, kv } => match (q.dtype(), kv.dtype()) {
-                (F64, F64) | (F32, F32 | Bf16) | (Bf16, Bf16) => {
-                    Ok(Self { out: q.dtype(), value: kv.dtype(), dst: q.dtype(), src: kv.dtype() })
-                }
-                _ => refused("kv", kv),
-            },
-            Score::Gat { l, r, z, .. } => match (l.dtype(), z.dtype()) {
-                (F64, F64) | (F32, F32 | Bf16) if r.dtype() == l.dtype() => {
-                    Ok(Self { out: z.dtype(), value: z.dtype(), dst: l.dtype(), src: l.dtype() })
-                }
-                _ => refused("z", z),
-            },
-            Score::Gatv2 { l, r, .. } => match (l.dtype(), r.dtype()) {
-                (F64, F64) | (F32, F32 | Bf16) | (Bf16, Bf16) => {
-                    Ok(Self { out: l.dtype(), value: r.dtype(), dst: l.dtype(), src: r.dtype() })
-                }
-                _ => refused("r", r),
-            },
-        }
-    }
-
-    fn compute(&self) -> DType {
-        self.out.compute()
-    }
-
-    /// Bytes of the smallest element of a row.
-    fn smallest(&self) -> usize {
-        self.out.size().min(self.value.size())
-    }
-}
-
-/// What the kernels are compiled for, beside the shape.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Variant {
-    /// 0 dot products, 1 GAT, 2 GATv2.
-    pub(super) score: usize,
-    pub(super) types: Types,
-    /// GATv2's values are not the sources' operand.
-    pub(super) own_values: bool,
-    /// 0 none, 1 per edge, 2 from features.
-    pub(super) bias: usize,
-    pub(super) features: usize,
-    pub(super) dropout: bool,
-}
-
-/// Which passes a source has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passes {
-    Forward,
-    Backward,
-}
-
-impl Variant {
-    /// Edges in flight and blocks per multiprocessor. What is in flight hides latency, and so do warps, which share the registers:
-    /// these numbers were the best of many on an H200, for 8 heads of 16 columns over R-MAT graphs of 17 and 49 million edges.
-    fn tuning(&self, shape: &Shape, passes: Passes) -> (usize, usize) {
-        let registers = shape.registers(self.types.out);
-        let unroll = match (registers, passes) {
-            (0..=4, _) | (5..=8, Passes::Forward) => 2,
-            _ => 1,
-        };
-        let blocks = match self {
-            _ if registers > 8 || self.bias == 2 => 1,
-            Self { score: 2, .. } => 6,
-            Self { dropout: false, bias: 0, .. } => 8,
-            _ => 7,
-        };
-        (unroll.min(WARP / shape.teams()), blocks)
-    }
-
-    pub(super) fn defines(&self, heads: usize, width: usize, passes: Passes) -> Defines {
-        let Types { out, value, dst, src } = self.types;
-        let shape = Shape::new(heads, width, self.types.smallest());
-        let (unroll, blocks) = self.tuning(&shape, passes);
-        shape
-            .defines(out)
-            .with("UNROLL", unroll)
-            .with("MIN_BLOCKS", blocks)
-            .with("SCORE", self.score)
-            .with("OUT_TYPE", number(out))
-            .with("VALUE_TYPE", number(value))
-            .with("DST_TYPE", number(dst))
-            .with("SRC_TYPE", number(src))
-            .with("OWN_VALUES", self.own_values.into())
-            .with("BIAS", self.bias)
-            .with("FEATURE_COUNT", self.features)
-            .with("DROPOUT", self.dropout.into())
-    }
-}
 
 /// As in attention.cuh.
 #[repr(C)]
@@ -265,7 +92,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(cuda: &Cuda, a: &Attention<'_>, direction: &Direction, map: bool, passes: Passes) -> Result<Self> {
+    fn new(cuda: &Cuda, a: &Attention<'_>, pass: Pass) -> Result<Self> {
         let (types, (d, _)) = (Types::new(a)?, a.output());
         let (heads, width, compute) = (a.heads, d / a.heads, types.compute());
         let at = |what, m: &Matrix, dtype| cuda.address(OP, what, m, dtype);
@@ -301,8 +128,10 @@ impl Call {
             None => (0, 0, DropoutArg::zeroed()),
         };
         let device = a.device();
-        let graph = cuda.resident(device, direction)?;
-        let map = if map && kind != 0 { cuda.edge_map(device, a.graph, &graph)? } else { 0 };
+        let by_source = pass == Pass::BySource;
+        let graph = cuda.resident(device, if by_source { &a.graph.transpose } else { &a.graph.forward })?;
+        let map = if by_source && kind != 0 { cuda.edge_map(device, a.graph, &graph)? } else { 0 };
+        let passes = if pass == Pass::Forward { Passes::Forward } else { Passes::Backward };
         let places = graph.places(cuda);
         let operands = Operands {
             items: places.items,
@@ -349,15 +178,15 @@ fn rows_only(heads: usize, out: &Matrix, passes: Passes) -> (Shape, Defines) {
 
 impl Cuda {
     fn attention_pass(&self, a: &Attention<'_>, mut target: Target) -> Result<()> {
-        let call = Call::new(self, a, &a.graph.forward, false, Passes::Forward)?;
+        let call = Call::new(self, a, Pass::Forward)?;
         let Shape { heads, width, .. } = call.shape;
         // As in the source: m and s, then the columns, each from a multiple of 8 on.
         let mut pieces = call.pieces(a, (2 * heads).next_multiple_of(8) + (heads * width).next_multiple_of(8))?;
         target.pieces = self.address_mut(OP, "pieces", &mut pieces, call.types.compute())?;
         let kernel = |name| self.kernel(OP, &FORWARD, call.defines.clone(), name);
         let launch = kernel("attention_forward")?.arg(call.operands).arg(target);
-        // SAFETY: the arguments are those of the kernel; shapes were checked by the operation, ids in a CSR are below the number of
-        // rows of the operands, and there is memory for every piece.
+        // SAFETY: the arguments are those of the kernel; shapes were checked by the operation, ids in a CSR are below
+        // the number of rows of the operands, and there is memory for every piece.
         unsafe { launch.run(call.grid(call.graph.count), THREADS, 0)? };
         for (merges, count) in call.graph.merges(self) {
             let launch = kernel("attention_merge")?.arg(merges).arg(count as u32).arg(target);
@@ -460,7 +289,7 @@ impl AttentionKernels for Cuda {
     }
 
     fn attention_dst(&self, a: &Attention<'_>, s: &Saved<'_>, to: DstGrads<'_>) -> Result<()> {
-        let call = Call::new(self, a, &a.graph.forward, false, Passes::Backward)?;
+        let call = Call::new(self, a, Pass::ByDestination)?;
         let compute = call.types.compute();
         let (width, dtype) = (to.row.cols(), call.types.dst);
         let row = self.address_mut(OP, "gradient by destination", to.row, dtype)?;
@@ -496,7 +325,7 @@ impl AttentionKernels for Cuda {
     }
 
     fn attention_src(&self, a: &Attention<'_>, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
-        let call = Call::new(self, a, &a.graph.transpose, true, Passes::Backward)?;
+        let call = Call::new(self, a, Pass::BySource)?;
         let Types { value: value_type, src, .. } = call.types;
         let row =
             Part { width: to.row.cols(), dtype: src, to: self.address_mut(OP, "gradient by source", to.row, src)? };
@@ -527,33 +356,5 @@ impl AttentionKernels for Cuda {
         // What is as wide as the values comes first in a piece.
         let parts = if let Score::Gat { .. } = a.score { [value, row] } else { [row, value] };
         self.backward_pass(a, &call, "attention_src", gradients, parts)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lanes_cover_every_column() {
-        for heads in 1..=40 {
-            for (width, size) in (1..=130).chain([160, 255, 256, 512]).flat_map(|w| [(w, 2), (w, 4), (w, 8)]) {
-                let s = Shape::new(heads, width, size);
-                let what = format!("{s:?} of {size} bytes");
-                assert!(s.vec * size <= LOAD && width % s.vec == 0 && s.vec * s.parts * s.chunks >= width, "{what}");
-                assert!(s.parts.is_power_of_two() && s.side.is_power_of_two() && s.parts * s.side <= WARP, "{what}");
-                assert!(s.tiles() * s.side * s.slots >= heads && (s.side * s.slots).is_power_of_two(), "{what}");
-                assert!(s.side * s.slots <= WARP, "{what}: one word of dropout bits");
-            }
-        }
-    }
-
-    #[test]
-    fn the_usual_shapes_leave_no_lane_idle() {
-        for (heads, width, size, teams) in [(8, 16, 2, 2), (8, 16, 4, 1), (4, 8, 2, 8), (1, 128, 2, 2), (32, 8, 2, 1)] {
-            let s = Shape::new(heads, width, size);
-            assert_eq!(s.vec * s.parts * s.chunks, width);
-            assert_eq!((s.teams(), s.tiles(), heads % (s.side * s.slots)), (teams, 1, 0), "{s:?}");
-        }
     }
 }

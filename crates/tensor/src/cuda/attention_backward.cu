@@ -1,7 +1,8 @@
-// Attention backward. With the log-sum-exp of forward and D_i = g_i·out_i known, an edge's weight is α = exp(e − lse_i) and the
-// gradient of its score α·(g_i·v_j − D_i). The pass by destination adds up what that means for the destinations' operand, the pass by
-// source, over the transpose, for the sources' operand and the values. Both are one kernel: the row at hand has an operand of the
-// score and an operand of the product g·v, and so has the far end of each edge.
+// Attention backward. With the log-sum-exp of forward and D_i = g_i·out_i known, an edge's weight is α = exp(e − lse_i)
+// and the gradient of its score α·(g_i·v_j − D_i). The pass by destination adds up what that means for the
+// destinations' operand, the pass by source, over the transpose, for the sources' operand and the values. Both are one
+// kernel: the row at hand has an operand of the score and an operand of the product g·v, and so has the far end of each
+// edge.
 
 struct Gradients {
     const OUT *g;
@@ -55,118 +56,82 @@ template <typename T> __device__ __forceinline__ void put_part(const Lane &lane,
             if (lane.has(s, c)) put(row + lane.column(s, c), x[s][c], add);
 }
 
-// NEAR and OTHER are the types of the row's operands, FAR and PRODUCT those of the far ends'.
-template <bool BY_SRC, typename NEAR, typename OTHER, typename FAR, typename PRODUCT>
-__device__ __forceinline__ void backward(const Operands &o, const Gradients &to, const NEAR *near_rows, int near_stride,
-                                         const OTHER *other_rows, int other_stride, const FAR *far_rows, int far_stride,
-                                         const PRODUCT *product_rows, int product_stride) {
-    // By destination, GATv2's values may be the far operand itself; by source they may be the row's.
-    constexpr bool ONE_LOAD = !BY_SRC && SCORE == GATV2 && !OWN_VALUES;
-    constexpr bool ONE_ROW = BY_SRC && SCORE == GATV2 && !OWN_VALUES;
-    Lane lane;
+// What a warp has of the parameter that all edges share, and the gradients that it adds up over all of its items.
+struct Parameters {
     Part a, da;
-    C slope = o.slope, dweight[SLOTS][FEATURE_PARTS];
-    if constexpr (SCORE == GATV2) load_part(lane, o.a, LOG2_E, a);
-    zero(da), zero(dweight);
-    u32 warp = warp_id();
-    for (u32 at = warp; at < o.count; at += to.warps) {
-        Item item = item_at(o.items, at);
-        Part near, other, drow, dvalue;
-        C number[SLOTS], dnumber[SLOTS], lse[SLOTS], big_d[SLOTS];
+    C dweight[SLOTS][FEATURE_PARTS];
+
+    __device__ __forceinline__ void load(const Operands &o, const Lane &lane) {
+        if constexpr (SCORE == GATV2) load_part(lane, o.a, LOG2_E, a);
+        zero(da), zero(dweight);
+    }
+
+    __device__ __forceinline__ void write(const Lane &lane, const Gradients &to, u32 warp) {
+        if (SCORE == GATV2 && to.shared) {
+            sum_teams(da);
+            put_part(lane, to.shared + (u64)warp * D, da, 0);
+        }
+        if (BIAS == FEATURES && to.weight)
+#pragma unroll
+            for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+                for (int f = 0; f < FEATURE_PARTS; f++) {
+                    C sum = sum_teams(dweight[s][f]);
+                    int feature = f * PARTS + lane.part;
+                    if (lane.team == 0 && lane.has(s) && feature < FEATURE_COUNT)
+                        to.weight[((u64)warp * HEADS + lane.head_of(s)) * FEATURE_COUNT + feature] = sum;
+                }
+    }
+};
+
+// The row at hand: its operands, and what its gradients have come to. NEAR and OTHER are the types of its operands.
+template <bool BY_SRC, typename NEAR, typename OTHER> struct Row {
+    // By source, GATv2's values may be the row's operand itself.
+    static constexpr bool ONE_ROW = BY_SRC && SCORE == GATV2 && !OWN_VALUES;
+    Part near, other, drow, dvalue;
+    C number[SLOTS], dnumber[SLOTS], lse[SLOTS], big_d[SLOTS];
+
+    __device__ __forceinline__ void load(const Operands &o, const Gradients &to, const Lane &lane, u32 row, const NEAR *near_row,
+                                         const OTHER *other_row) {
         zero(drow), zero(dvalue), zero(dnumber);
         if constexpr (SCORE == GAT) {
 #pragma unroll
-            for (int s = 0; s < SLOTS; s++)
-                number[s] = head_number(near_rows + (u64)item.row * near_stride, lane, s);
+            for (int s = 0; s < SLOTS; s++) number[s] = head_number(near_row, lane, s);
         } else {
-            load_part(lane, near_rows + (u64)item.row * near_stride,
-                      SCORE == DOT ? (C)o.scale * LOG2_E : (C)1, near);
+            load_part(lane, near_row, SCORE == DOT ? (C)o.scale * LOG2_E : (C)1, near);
         }
-        load_part(lane, other_rows + (u64)item.row * other_stride, 1, other);
+        load_part(lane, other_row, 1, other);
         if (!BY_SRC)
 #pragma unroll
             for (int s = 0; s < SLOTS; s++) {
-                u64 place = (u64)item.row * HEADS + lane.head_of(s);
+                u64 place = (u64)row * HEADS + lane.head_of(s);
                 lse[s] = lane.has(s) ? __ldg(to.lse + place) * LOG2_E : (C)0;
                 big_d[s] = lane.has(s) ? __ldg(to.big_d + place) : (C)0;
             }
-        for (u32 from = 0; from < item.count; from += 32) {
-            Batch batch;
-            batch.load<BY_SRC>(o, item, from);
-            u32 count = min(32u, item.count - from);
-            for (u32 first = 0; first < count; first += TEAMS * UNROLL) {
-                Edge edges[UNROLL];
-                Far<FAR> far[SCORE == GAT ? 1 : UNROLL];
-                Far<PRODUCT> products[UNROLL];
-                C numbers[UNROLL][SLOTS];
-                Packed<C, 2> known[UNROLL][SLOTS];
+    }
+
+    // Adds what the gradient `de` of an edge's score, and its weight `direct`, mean for the row and for the shared
+    // parameter.
+    template <typename FAR, typename PRODUCT>
+    __device__ __forceinline__ void add(Parameters &p, int s, const Packed<FAR, VEC> (&far)[CHUNKS],
+                                        const Packed<PRODUCT, VEC> (&product)[CHUNKS], C de, C direct, C slope) {
 #pragma unroll
-                for (int u = 0; u < UNROLL; u++) {
-                    edges[u].take(batch, first + u * TEAMS + lane.team, count);
-                    const FAR *row = far_rows + (u64)edges[u].node * far_stride;
-                    if constexpr (SCORE == GAT) {
+        for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
-                        for (int s = 0; s < SLOTS; s++) numbers[u][s] = head_number(row, lane, s);
-                    } else {
-                        far[u].load(lane, row);
-                    }
-                    if constexpr (ONE_LOAD)
-                        products[u] = far[u];
-                    else
-                        products[u].load(lane, product_rows + (u64)edges[u].node * product_stride);
-                    if (BY_SRC)
-#pragma unroll
-                        for (int s = 0; s < SLOTS; s++) {
-                            u64 place = (u64)edges[u].node * HEADS + lane.head_of(s);
-                            known[u][s].clear();
-                            if (lane.has(s)) known[u][s].load(to.known + 2 * place);
-                        }
+            for (int k = 0; k < VEC; k++) {
+                if constexpr (SCORE == DOT) drow[s][c][k] += de * far[c].get(k);
+                if constexpr (SCORE == GATV2) {
+                    C x = near[s][c][k] + far[c].get(k), steep = x > 0 ? de : de * slope;
+                    drow[s][c][k] += p.a[s][c][k] * steep;
+                    if (!BY_SRC) p.da[s][c][k] += steep * x;
                 }
-#pragma unroll
-                for (int u = 0; u < UNROLL; u++)
-#pragma unroll
-                    for (int s = 0; s < SLOTS; s++) {
-                        C bias = edges[u].bias_part(o, lane, s) * LOG2_E, score, flat = 1;
-                        if constexpr (SCORE == GAT) {
-                            C x = number[s] + numbers[u][s];
-                            flat = x > 0 ? (C)1 : slope;
-                            score = x * flat * LOG2_E;
-                            if (BIAS != NO_BIAS) score += lane_sum<PARTS>(bias);
-                        } else {
-                            score = lane_sum<PARTS>(score_part(near[s], far[u].x[s], a[s], slope) + bias);
-                        }
-                        C product = lane_sum<PARTS>(dot_part(other[s], products[u].x[s]));
-                        C top = BY_SRC ? known[u][s].get(0) : lse[s], mean = BY_SRC ? known[u][s].get(1) : big_d[s];
-                        C alpha = edges[u].exists && lane.has(s) ? exp_2(score - top) : (C)0;
-                        C factor = edges[u].factor(o, lane.head_of(s));
-                        C de = alpha * (product * factor - mean), direct = alpha * factor;
-                        dnumber[s] += de * flat;
-#pragma unroll
-                        for (int c = 0; c < CHUNKS; c++)
-#pragma unroll
-                            for (int k = 0; k < VEC; k++) {
-                                if constexpr (SCORE == DOT) drow[s][c][k] += de * far[u].x[s][c].get(k);
-                                if constexpr (SCORE == GATV2) {
-                                    C x = near[s][c][k] + far[u].x[s][c].get(k), steep = x > 0 ? de : de * slope;
-                                    drow[s][c][k] += a[s][c][k] * steep;
-                                    if (!BY_SRC) da[s][c][k] += steep * x;
-                                }
-                                if (BY_SRC) dvalue[s][c][k] += direct * products[u].x[s][c].get(k);
-                            }
-                        if (BIAS != NO_BIAS && !BY_SRC && edges[u].exists && lane.has(s)) {
-                            if (BIAS == PER_EDGE && to.bias && lane.part == 0)
-                                to.bias[edges[u].edge * HEADS + lane.head_of(s)] = de;
-                            if (BIAS == FEATURES)
-#pragma unroll
-                                for (int f = 0; f < FEATURE_PARTS; f++) {
-                                    int feature = f * PARTS + lane.part;
-                                    if (feature < FEATURE_COUNT)
-                                        dweight[s][f] += de * __ldg(o.feat + edges[u].edge * FEATURE_COUNT + feature);
-                                }
-                        }
-                    }
+                if (BY_SRC) dvalue[s][c][k] += direct * product[c].get(k);
             }
-        }
+    }
+
+    // Writes the gradients of the row that item `at` belongs to, or of its piece.
+    __device__ __forceinline__ void write(const Operands &o, const Gradients &to, const Lane &lane, u32 at, u32 row, int near_stride,
+                                          int other_stride) {
         C rest = SCORE == DOT ? (C)o.scale : REST;
         sum_teams(drow);
         if (BY_SRC) sum_teams(dvalue);
@@ -189,36 +154,98 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
 #pragma unroll
                 for (int s = 0; s < SLOTS; s++) {
                     if (!lane.has(s)) continue;
-                    C *row = whole ? (C *)to.row + (u64)item.row * HEADS : piece + (BY_SRC ? D : 0);
-                    C before = whole && to.add ? row[lane.head_of(s)] : (C)0;
-                    row[lane.head_of(s)] = before + dnumber[s];
+                    C *numbers = whole ? (C *)to.row + (u64)row * HEADS : piece + (BY_SRC ? D : 0);
+                    C before = whole && to.add ? numbers[lane.head_of(s)] : (C)0;
+                    numbers[lane.head_of(s)] = before + dnumber[s];
                 }
         } else if (whole) {
-            put_part(lane, (NEAR *)to.row + (u64)item.row * near_stride, drow, to.add);
+            put_part(lane, (NEAR *)to.row + (u64)row * near_stride, drow, to.add);
         } else {
             put_part(lane, piece, drow, 0);
         }
         if (BY_SRC && !ONE_ROW) {
             if (whole)
-                put_part(lane, (OTHER *)to.value + (u64)item.row * other_stride, dvalue, 0);
+                put_part(lane, (OTHER *)to.value + (u64)row * other_stride, dvalue, 0);
             else
                 put_part(lane, piece + (SCORE == GAT ? 0 : D), dvalue, 0);
         }
     }
-    if (SCORE == GATV2 && !BY_SRC && to.shared) {
-        sum_teams(da);
-        put_part(lane, to.shared + (u64)warp * D, da, 0);
-    }
-    if (BIAS == FEATURES && !BY_SRC && to.weight)
+};
+
+// Writes or adds up the gradient of an edge's bias.
+__device__ __forceinline__ void add_bias(const Operands &o, const Gradients &to, const Lane &lane, const Edge &edge, int s, C de,
+                                         Parameters &p) {
+    if (BIAS == PER_EDGE && to.bias && lane.part == 0) to.bias[edge.edge * HEADS + lane.head_of(s)] = de;
+    if (BIAS == FEATURES)
 #pragma unroll
-        for (int s = 0; s < SLOTS; s++)
+        for (int f = 0; f < FEATURE_PARTS; f++) {
+            int feature = f * PARTS + lane.part;
+            if (feature < FEATURE_COUNT) p.dweight[s][f] += de * __ldg(o.feat + edge.edge * FEATURE_COUNT + feature);
+        }
+}
+
+// NEAR and OTHER are the types of the row's operands, FAR and PRODUCT those of the far ends'.
+template <bool BY_SRC, typename NEAR, typename OTHER, typename FAR, typename PRODUCT>
+__device__ __forceinline__ void backward(const Operands &o, const Gradients &to, const NEAR *near_rows, int near_stride,
+                                         const OTHER *other_rows, int other_stride, const FAR *far_rows, int far_stride,
+                                         const PRODUCT *product_rows, int product_stride) {
+    Lane lane;
+    Parameters p;
+    C slope = o.slope;
+    p.load(o, lane);
+    u32 warp = warp_id();
+    for (u32 at = warp; at < o.count; at += to.warps) {
+        Item item = item_at(o.items, at);
+        Row<BY_SRC, NEAR, OTHER> row;
+        row.load(o, to, lane, item.row, near_rows + (u64)item.row * near_stride, other_rows + (u64)item.row * other_stride);
+        for (u32 from = 0; from < item.count; from += 32) {
+            Batch batch;
+            batch.load<BY_SRC>(o, item, from);
+            u32 count = min(32u, item.count - from);
+            for (u32 first = 0; first < count; first += TEAMS * UNROLL) {
+                // By destination, GATv2's values may be the far operand itself.
+                Ends<!BY_SRC && SCORE == GATV2 && !OWN_VALUES, FAR, PRODUCT> ends;
+                Packed<C, 2> known[UNROLL][SLOTS];
 #pragma unroll
-            for (int f = 0; f < FEATURE_PARTS; f++) {
-                C sum = sum_teams(dweight[s][f]);
-                int feature = f * PARTS + lane.part;
-                if (lane.team == 0 && lane.has(s) && feature < FEATURE_COUNT)
-                    to.weight[((u64)warp * HEADS + lane.head_of(s)) * FEATURE_COUNT + feature] = sum;
+                for (int u = 0; u < UNROLL; u++) {
+                    ends.edges[u].take(batch, first + u * TEAMS + lane.team, count);
+                    ends.load(lane, u, far_rows, far_stride, product_rows, product_stride);
+                    if (BY_SRC)
+#pragma unroll
+                        for (int s = 0; s < SLOTS; s++) {
+                            u64 place = (u64)ends.edges[u].node * HEADS + lane.head_of(s);
+                            known[u][s].clear();
+                            if (lane.has(s)) known[u][s].load(to.known + 2 * place);
+                        }
+                }
+#pragma unroll
+                for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+                    for (int s = 0; s < SLOTS; s++) {
+                        const Edge &edge = ends.edges[u];
+                        C bias = edge.bias_part(o, lane, s) * LOG2_E, score, flat = 1;
+                        if constexpr (SCORE == GAT) {
+                            C x = row.number[s] + ends.numbers[u][s];
+                            flat = x > 0 ? (C)1 : slope;
+                            score = x * flat * LOG2_E;
+                            if (BIAS != NO_BIAS) score += lane_sum<PARTS>(bias);
+                        } else {
+                            score = lane_sum<PARTS>(score_part(row.near[s], ends.far[u].x[s], p.a[s], slope) + bias);
+                        }
+                        C product = lane_sum<PARTS>(dot_part(row.other[s], ends.products[u].x[s]));
+                        C top = BY_SRC ? known[u][s].get(0) : row.lse[s], mean = BY_SRC ? known[u][s].get(1) : row.big_d[s];
+                        C alpha = edge.exists && lane.has(s) ? exp_2(score - top) : (C)0;
+                        C factor = edge.factor(o, lane.head_of(s));
+                        C de = alpha * (product * factor - mean), direct = alpha * factor;
+                        row.dnumber[s] += de * flat;
+                        row.add(p, s, ends.far[SCORE == GAT ? 0 : u].x[s], ends.products[u].x[s], de, direct, slope);
+                        if (BIAS != NO_BIAS && !BY_SRC && edge.exists && lane.has(s)) add_bias(o, to, lane, edge, s, de, p);
+                    }
             }
+        }
+        row.write(o, to, lane, at, item.row, near_stride, other_stride);
+    }
+    if (!BY_SRC) p.write(lane, to, warp);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_dst(const Operands o, const Gradients to) {

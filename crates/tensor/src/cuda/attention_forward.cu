@@ -1,5 +1,6 @@
-// Attention forward: one pass over the in-edges of each row with an online softmax. The state of a row is m (the largest score, in
-// units of log₂), s = Σ 2^(score − m) and acc = Σ 2^(score − m)·v; states over disjoint sets of edges merge exactly.
+// Attention forward: one pass over the in-edges of each row with an online softmax. The state of a row is m (the
+// largest score, in units of log₂), s = Σ 2^(score − m) and acc = Σ 2^(score − m)·v; states over disjoint sets of edges
+// merge exactly.
 
 // Of a piece: m, s, then acc from a multiple of 8 on.
 constexpr int PIECE_HEAD = (2 * HEADS + 7) / 8 * 8, PIECE_SIZE = PIECE_HEAD + (D + 7) / 8 * 8;
@@ -136,6 +137,34 @@ struct State {
 
 __device__ __forceinline__ C *piece_at(const Target &to, u32 piece) { return to.pieces + (u64)piece * PIECE_SIZE; }
 
+// Takes the edges of a team into its state. `scores` are −∞ where there is no edge.
+template <bool ONE_LOAD, typename S, typename V>
+__device__ __forceinline__ void take_edges(State &state, const Operands &o, const Lane &lane, const Ends<ONE_LOAD, S, V> &ends,
+                                           const C (&scores)[UNROLL][SLOTS]) {
+#pragma unroll
+    for (int s = 0; s < SLOTS; s++) {
+        C larger = state.m[s];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) larger = scores[u][s] > larger ? scores[u][s] : larger;
+        C base = larger == NEGATIVE_INFINITY ? (C)0 : larger, shrink = exp_2(state.m[s] - base);
+        state.m[s] = larger;
+        state.s[s] *= shrink;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+            for (int k = 0; k < VEC; k++) state.acc[s][c][k] *= shrink;
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            C p = exp_2(scores[u][s] - base), weight = p * ends.edges[u].factor(o, lane.head_of(s));
+            state.s[s] += p;
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+                for (int k = 0; k < VEC; k++) state.acc[s][c][k] += weight * ends.products[u].x[s][c].get(k);
+        }
+    }
+}
+
 // S and V are SRC and VALUE: what does not fit together for another score is left out only from a template.
 template <typename S, typename V> __device__ __forceinline__ void forward(const Operands &o, const Target &to) {
     u32 at = warp_id();
@@ -157,60 +186,27 @@ template <typename S, typename V> __device__ __forceinline__ void forward(const 
         batch.load<false>(o, item, from);
         u32 count = min(32u, item.count - from);
         for (u32 first = 0; first < count; first += TEAMS * UNROLL) {
-            Edge edges[UNROLL];
-            Far<S> far[SCORE == GAT ? 1 : UNROLL];
-            Far<V> values[UNROLL];
+            Ends<SCORE == GATV2 && !OWN_VALUES, S, V> ends;
             C scores[UNROLL][SLOTS];
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
-                edges[u].take(batch, first + u * TEAMS + lane.team, count);
-                const S *row = o.src + (u64)edges[u].node * SRC_STRIDE;
-                if constexpr (SCORE == GAT) {
-#pragma unroll
-                    for (int s = 0; s < SLOTS; s++) scores[u][s] = head_number(row, lane, s);
-                } else {
-                    far[u].load(lane, row);
-                }
-                if constexpr (SCORE != GATV2 || OWN_VALUES)
-                    values[u].load(lane, o.value + (u64)edges[u].node * VALUE_STRIDE);
-                else
-                    values[u] = far[u];
+                ends.edges[u].take(batch, first + u * TEAMS + lane.team, count);
+                ends.load(lane, u, o.src, SRC_STRIDE, o.value, VALUE_STRIDE);
             }
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
 #pragma unroll
                 for (int s = 0; s < SLOTS; s++) {
-                    C bias = edges[u].bias_part(o, lane, s) * LOG2_E, score;
+                    C bias = ends.edges[u].bias_part(o, lane, s) * LOG2_E, score;
                     if constexpr (SCORE == GAT) {
-                        score = leaky(number[s] + scores[u][s], slope) * LOG2_E;
+                        score = leaky(number[s] + ends.numbers[u][s], slope) * LOG2_E;
                         if (BIAS != NO_BIAS) score += lane_sum<PARTS>(bias);
                     } else {
-                        score = lane_sum<PARTS>(score_part(near[s], far[u].x[s], a[s], slope) + bias);
+                        score = lane_sum<PARTS>(score_part(near[s], ends.far[u].x[s], a[s], slope) + bias);
                     }
-                    scores[u][s] = edges[u].exists ? score : NEGATIVE_INFINITY;
+                    scores[u][s] = ends.edges[u].exists ? score : NEGATIVE_INFINITY;
                 }
-#pragma unroll
-            for (int s = 0; s < SLOTS; s++) {
-                C larger = state.m[s];
-#pragma unroll
-                for (int u = 0; u < UNROLL; u++) larger = scores[u][s] > larger ? scores[u][s] : larger;
-                C base = larger == NEGATIVE_INFINITY ? (C)0 : larger, shrink = exp_2(state.m[s] - base);
-                state.m[s] = larger;
-                state.s[s] *= shrink;
-#pragma unroll
-                for (int c = 0; c < CHUNKS; c++)
-#pragma unroll
-                    for (int k = 0; k < VEC; k++) state.acc[s][c][k] *= shrink;
-#pragma unroll
-                for (int u = 0; u < UNROLL; u++) {
-                    C p = exp_2(scores[u][s] - base), weight = p * edges[u].factor(o, lane.head_of(s));
-                    state.s[s] += p;
-#pragma unroll
-                    for (int c = 0; c < CHUNKS; c++)
-#pragma unroll
-                        for (int k = 0; k < VEC; k++) state.acc[s][c][k] += weight * values[u].x[s][c].get(k);
-                }
-            }
+            take_edges(state, o, lane, ends, scores);
         }
     }
     state.merge_teams();

@@ -1,18 +1,16 @@
 //! What the linear layer over sparse features needs beside aggregation, on the GPU.
 
-use super::Cuda;
 use super::compile::{Defines, Source};
 use super::launch::THREADS;
-use crate::adjacency::Adjacency;
+use super::{Cuda, source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::ops::bag::BagKernels;
+use crate::ops::bag::{Bag, BagKernels};
 use crate::ops::dropout::RowDropout;
 
 const OP: &str = "bag";
-pub(super) static SOURCE: Source =
-    Source { name: "bag", text: concat!(include_str!("edges.cuh"), include_str!("bag.cu")) };
+pub(super) static SOURCE: Source = source!("bag", ["numbers", "lanes", "random", "edges"]);
 /// Side of the squares in which a matrix is transposed.
 const SIDE: usize = 32;
 
@@ -48,13 +46,8 @@ impl BagKernels for Cuda {
         self.add_up_rows(OP, from, to)
     }
 
-    fn drop_entries(
-        &self,
-        graph: &Adjacency,
-        entries: Option<&Matrix>,
-        drop: &RowDropout,
-        to: &mut Matrix,
-    ) -> Result<()> {
+    fn drop_entries(&self, x: &Bag, drop: &RowDropout, to: &mut Matrix) -> Result<()> {
+        let (graph, entries) = x.parts();
         let dtype = to.dtype();
         if dtype == DType::Bf16 {
             return Err(Error::Type { op: OP, what: "entries", got: dtype });

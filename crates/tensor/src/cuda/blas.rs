@@ -1,8 +1,8 @@
 //! Dense products by cuBLASLt, of matrices that are stored row by row.
 //!
-//! cuBLASLt counts columns first, so it is given the transposed product: toᵀ = bᵀ·aᵀ, for which nothing has to be moved. What it
-//! has to find out about a shape (which of its kernels is fastest) is found once and kept. Shapes that it does not take go to a
-//! plain kernel of our own.
+//! cuBLASLt counts columns first, so it is given the transposed product: toᵀ = bᵀ·aᵀ, for which nothing has to be
+//! moved. What it has to find out about a shape (which of its kernels is fastest) is found once and kept. Shapes that
+//! it does not take go to a plain kernel of our own.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,11 +21,12 @@ use super::compile::{Defines, Source};
 use super::launch::THREADS;
 use super::{Cuda, source};
 use crate::backend::Memory;
+use crate::device_name::Precision;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::place::Precision;
+use crate::ops::Write;
 
-pub(super) static SOURCE: Source = source!("multiply");
+pub(super) static SOURCE: Source = source!("multiply", ["numbers"]);
 /// What NVIDIA recommends for Hopper.
 const WORKSPACE: usize = 32 << 20;
 /// Rows and columns of a block's tile in our own kernel.
@@ -54,6 +55,13 @@ pub(super) struct Operand {
     pub(super) transposed: bool,
 }
 
+impl Operand {
+    /// The same elements, as the transpose of what is meant.
+    pub(super) fn transposed(self) -> Self {
+        Self { transposed: true, ..self }
+    }
+}
+
 /// `to = a·b`, of which a is m × k and b is k × n, for each of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Product {
@@ -62,8 +70,8 @@ pub(super) struct Product {
     pub(super) a: Operand,
     pub(super) b: Operand,
     pub(super) to: Operand,
-    /// Whether the product is added to what `to` holds.
-    pub(super) add: bool,
+    /// How it is written to `to`.
+    pub(super) write: Write,
     pub(super) ending: Ending,
     /// A bias of the type of `to`, where the ending has one.
     pub(super) bias: u64,
@@ -74,7 +82,7 @@ struct Key {
     shape: [usize; 3],
     batch: usize,
     operands: [Operand; 3],
-    add: bool,
+    write: Write,
     ending: Ending,
 }
 
@@ -138,7 +146,7 @@ impl Blas {
     fn plan(&self, p: &Product) -> Option<Arc<Plan>> {
         let place = |o: Operand| Operand { at: alignment(o.at).into(), ..o };
         let operands = [place(p.a), place(p.b), place(p.to)];
-        let key = Key { shape: p.shape, batch: p.batch, operands, add: p.add, ending: p.ending };
+        let key = Key { shape: p.shape, batch: p.batch, operands, write: p.write, ending: p.ending };
         if let Some(plan) = self.plans.borrow().get(&key) {
             return plan.clone();
         }
@@ -210,8 +218,9 @@ impl Blas {
     fn run(&self, stream: &CudaStream, p: &Product) -> std::result::Result<bool, lt::CublasError> {
         let Some(plan) = self.plan(p) else { return Ok(false) };
         let wide = p.a.dtype == DType::F64;
-        let (one, add) = (1.0f64, f64::from(u8::from(p.add)));
-        let (one_single, add_single) = (1.0f32, f32::from(u8::from(p.add)));
+        let added = u8::from(p.write == Write::Add);
+        let (one, add) = (1.0f64, f64::from(added));
+        let (one_single, add_single) = (1.0f32, f32::from(added));
         let number = |wide_one: &f64, single: &f32| -> *const c_void {
             if wide { std::ptr::from_ref(wide_one).cast() } else { std::ptr::from_ref(single).cast() }
         };
@@ -322,7 +331,7 @@ impl Cuda {
                 .arg(m as i64)
                 .arg(n as i64)
                 .arg(k as i64)
-                .arg(i32::from(p.add));
+                .arg(i32::from(p.write == Write::Add));
             // SAFETY: passed on.
             unsafe { launch.run([m.div_ceil(TILE), n.div_ceil(TILE)], THREADS, 0) }?;
         }

@@ -1,7 +1,7 @@
 //! Kernels from source: compiled by NVRTC for the GPU at hand when they are first needed, then kept on disk.
 //!
-//! A kept kernel is found by a hash of everything that it depends on (source, options, architecture, NVRTC's version), so a
-//! folder of them never goes stale; and it carries a hash of itself, so a damaged one is compiled again.
+//! A kept kernel is found by a hash of everything that it depends on (source, options, architecture, NVRTC's version),
+//! so a folder of them never goes stale; and it carries a hash of itself, so a damaged one is compiled again.
 
 use std::ffi::CStr;
 use std::fs;
@@ -9,18 +9,17 @@ use std::path::{Path, PathBuf};
 
 use cudarc::nvrtc::result::{compile_program, create_program, destroy_program, get_program_log};
 use cudarc::nvrtc::sys;
-use graphweft_graph::{cache_folder, durable};
+use graphweft_base::{cache_folder, durable};
 use sha2::{Digest, Sha256};
 
+use super::gpu::Architecture;
 use super::numbers::number;
 use crate::dtype::DType;
 
-/// What stands before every source.
-const COMMON: &str = include_str!("common.cuh");
 /// Bytes of a hash.
 const HASH: usize = 32;
 
-/// A `.cu` file.
+/// A `.cu` file with the headers before it.
 #[derive(Debug)]
 pub(super) struct Source {
     /// Its name, for messages.
@@ -29,10 +28,13 @@ pub(super) struct Source {
     pub(super) text: &'static str,
 }
 
-/// Declares the source of the `.cu` file with this name.
+/// Declares the source of the `.cu` file with this name, after the `.cuh` files that it needs, in their order.
 macro_rules! source {
-    ($name:literal) => {
-        $crate::cuda::compile::Source { name: $name, text: include_str!(concat!($name, ".cu")) }
+    ($name:literal, [$($header:literal),+]) => {
+        $crate::cuda::compile::Source {
+            name: $name,
+            text: concat!($(include_str!(concat!($header, ".cuh")), "\n",)+ include_str!(concat!($name, ".cu"))),
+        }
     };
 }
 pub(super) use source;
@@ -58,19 +60,19 @@ impl Defines {
     }
 }
 
-/// The machine code of `source` for an architecture such as (9, 0), from `cache` if it is there.
+/// The machine code of `source` for an architecture, from `cache` if it is there.
 pub(super) fn machine_code(
     source: &Source,
     defines: &Defines,
-    architecture: (i32, i32),
+    architecture: Architecture,
     cache: Option<&Path>,
 ) -> Result<Vec<u8>, String> {
-    let text = format!("{COMMON}\n{}", source.text);
-    let mut options = vec![format!("--gpu-architecture=sm_{}{}", architecture.0, architecture.1), "--std=c++17".into()];
+    let mut options =
+        vec![format!("--gpu-architecture=sm_{}{}", architecture.major, architecture.minor), "--std=c++17".into()];
     options.extend(defines.options());
     let version = version()?;
     let mut key = Sha256::new();
-    for part in [&format!("{}.{}", version.0, version.1), &options.join(" "), &text] {
+    for part in [format!("{}.{}", version.0, version.1).as_str(), &options.join(" "), source.text] {
         key.update((part.len() as u64).to_le_bytes());
         key.update(part);
     }
@@ -79,7 +81,7 @@ pub(super) fn machine_code(
     if let Some(found) = file.as_deref().and_then(kept) {
         return Ok(found);
     }
-    let code = compile(source.name, &text, &options)?;
+    let code = compile(source.name, source.text, &options)?;
     if let Some(file) = file {
         // Where nothing can be kept, kernels are compiled in every process.
         keep(&file, &code);
@@ -146,15 +148,21 @@ fn compile(name: &str, text: &str, options: &[String]) -> Result<Vec<u8>, String
 mod tests {
     use super::*;
 
-    const EMPTY: Source =
-        Source { name: "empty", text: "extern \"C\" __global__ void empty(T *x) { *x = store<T>((C)NUMBER); }" };
+    const EMPTY: Source = Source {
+        name: "empty",
+        text: concat!(
+            include_str!("numbers.cuh"),
+            "extern \"C\" __global__ void empty(T *x) { *x = store<T>((C)NUMBER); }"
+        ),
+    };
 
     #[test]
     #[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
     fn kernels_are_kept_and_damage_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let defines = |n| Defines::of(DType::Bf16).with("NUMBER", n);
-        let code = |n| machine_code(&EMPTY, &defines(n), (9, 0), Some(folder.path())).unwrap();
+        let code =
+            |n| machine_code(&EMPTY, &defines(n), Architecture { major: 9, minor: 0 }, Some(folder.path())).unwrap();
         let files = || fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().path()).collect::<Vec<_>>();
         let first = code(1);
         let [file] = &files()[..] else { panic!("one file") };
@@ -175,7 +183,8 @@ mod tests {
     #[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
     fn a_mistake_is_reported_with_the_compilers_words() {
         let wrong = Source { name: "wrong", text: "extern \"C\" __global__ void f() { unknown(); }" };
-        let error = machine_code(&wrong, &Defines::of(DType::F32), (8, 0), None).unwrap_err();
+        let error =
+            machine_code(&wrong, &Defines::of(DType::F32), Architecture { major: 8, minor: 0 }, None).unwrap_err();
         assert!(error.contains("wrong.cu") && error.contains("unknown"), "{error}");
     }
 }

@@ -2,16 +2,18 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::compile::Source;
 use super::elementwise::typed;
 use super::launch::THREADS;
 use super::shape::RowShape;
-use super::{Cuda, place_mut};
+use super::{Cuda, place_mut, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::dropout::{DropoutKernels, RowDropout};
 use crate::random::{Dropout, Ids};
 
 const OP: &str = "dropout";
+pub(super) static SOURCE: Source = source!("dropout", ["numbers", "random", "row_shape"]);
 
 /// A dropout as kernels take it.
 #[repr(C)]
@@ -23,7 +25,7 @@ pub(super) struct DropoutArg {
     scale: f32,
     first_head: u32,
     ids: u64,
-    /// Where the key is, while a step is recorded.
+    /// Where the key is, while a step is captured.
     keys: u64,
 }
 
@@ -39,7 +41,7 @@ impl Cuda {
     /// Dropout keyed by these ids.
     pub(super) fn dropout_arg(&self, d: &Dropout, ids: &Ids) -> Result<DropoutArg> {
         let (key, stream, threshold, scale, first_head) = d.numbers();
-        let keys = self.recorded_key(d.origin())?;
+        let keys = self.captured_key(d.origin())?;
         Ok(DropoutArg { key, stream, threshold, scale, first_head, ids: self.ids(ids)?, keys })
     }
 }
@@ -51,7 +53,7 @@ impl DropoutKernels for Cuda {
         typed(OP, "y", y, dtype)?;
         let shape = RowShape::new(rows, cols, dtype);
         let launch = self
-            .rowwise(OP, "dropout", shape, dtype)?
+            .kernel(OP, &SOURCE, shape.defines(dtype), "dropout")?
             .read("x", x)?
             .write("y", y)?
             .arg(rows as i64)
@@ -66,7 +68,7 @@ impl DropoutKernels for Cuda {
         let shape = RowShape::new(rows, cols, dtype);
         let place = place_mut(self, OP, "matrix", m)?;
         let launch = self
-            .rowwise(OP, "dropout", shape, dtype)?
+            .kernel(OP, &SOURCE, shape.defines(dtype), "dropout")?
             .arg(place)
             .arg(place)
             .arg(rows as i64)

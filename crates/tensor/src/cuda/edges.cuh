@@ -1,10 +1,11 @@
 // What the kernels over edges share.
 //
-// Work comes as items, at most PIECE edges of one row each, made once per graph (graph.rs); a warp takes one item. Rows with more
-// edges are cut: their pieces stand first in the list, and piece p leaves its partial result in row p of a workspace, to be merged
-// in the order of the edges. Nothing is added atomically, so the same operands give the same bits.
+// Work comes as items, at most PIECE edges of one row each, made once per graph (graph.rs); a warp takes one item. Rows
+// with more edges are cut: their pieces stand first in the list, and piece p leaves its partial result in row p of a
+// workspace, to be merged in the order of the edges. Nothing is added atomically, so the same operands give the same
+// bits.
 //
-// This text stands after common.cuh and before the sources that use it; types of operands are given by number, as STORAGE.
+// Types of operands are given by number, as STORAGE.
 
 template <int NUMBER> struct Type;
 template <> struct Type<0> {

@@ -1,14 +1,17 @@
 //! The end of a layer on the GPU.
 
-use super::elementwise::{numbered, typed};
+use super::activation::numbered;
+use super::compile::Source;
+use super::elementwise::typed;
 use super::launch::THREADS;
 use super::shape::{Parts, RowShape};
-use super::{Cuda, columns, rowwise};
+use super::{Cuda, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::epilogue::{Ending, EpilogueKernels};
+use crate::ops::epilogue::{Ending, EpilogueGrads, EpilogueKernels};
 
 const OP: &str = "epilogue";
+pub(super) static SOURCE: Source = source!("epilogue", ["numbers", "random", "activation", "row_shape", "sum_columns"]);
 
 impl EpilogueKernels for Cuda {
     fn epilogue(&self, ending: &Ending<'_>, x: &Matrix, y: &mut Matrix, pre: Option<&mut Matrix>) -> Result<()> {
@@ -21,7 +24,7 @@ impl EpilogueKernels for Cuda {
         let shape = RowShape::new(rows, cols, dtype);
         let (number, slope) = numbered(ending.activation);
         let launch = self
-            .kernel(OP, &rowwise::SOURCE, shape.defines(dtype).with("WIDE", usize::from(wide)), "epilogue")?
+            .kernel(OP, &SOURCE, shape.defines(dtype).with("WIDE", usize::from(wide)), "epilogue")?
             .read("x", x)?
             .maybe_read("plus", ending.plus)?
             .maybe_read("bias", ending.bias)?
@@ -37,13 +40,8 @@ impl EpilogueKernels for Cuda {
         unsafe { launch.run(shape.grid(), THREADS, 0) }
     }
 
-    fn epilogue_backward(
-        &self,
-        ending: &Ending<'_>,
-        saved: Option<&Matrix>,
-        g: &mut Matrix,
-        db: Option<&mut Matrix>,
-    ) -> Result<()> {
+    fn epilogue_backward(&self, ending: &Ending<'_>, saved: Option<&Matrix>, to: EpilogueGrads<'_>) -> Result<()> {
+        let EpilogueGrads { g, db } = to;
         let ((rows, cols), dtype) = (g.shape(), g.dtype());
         if let Some(saved) = saved {
             saved.expect(OP, "saved", rows, cols)?;
@@ -58,7 +56,7 @@ impl EpilogueKernels for Cuda {
         let (parts, shape) = (Parts::of(rows), RowShape::new(rows, cols, dtype));
         let mut partial = parts.room(g.device(), OP, cols, dtype.compute())?;
         let launch = self
-            .kernel(OP, &columns::SOURCE, shape.defines(dtype).with("SUMS", 0), "epilogue_backward")?
+            .kernel(OP, &SOURCE, shape.defines(dtype).with("WIDE", 0), "epilogue_backward")?
             .maybe_read("saved", saved)?
             .write("gradient", g)?
             .write("partial sums", &mut partial)?
@@ -83,7 +81,7 @@ impl EpilogueKernels for Cuda {
         typed(OP, "dx", dx, dtype)?;
         let shape = RowShape::new(rows, cols, dtype);
         let launch = self
-            .rowwise(OP, "spread_groups", shape, dtype)?
+            .kernel(OP, &SOURCE, shape.defines(dtype).with("WIDE", 0), "spread_groups")?
             .read("dy", dy)?
             .write("dx", dx)?
             .arg(rows as i64)

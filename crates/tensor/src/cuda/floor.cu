@@ -1,5 +1,5 @@
-// The traffic floor: loads, for every edge, the rows that it names in up to four tables of BYTES_0 … BYTES_3 bytes a row, by the
-// same items as the operations over edges, and keeps what all loads come to.
+// The traffic floor: loads, for every edge, the rows that it names in up to four tables of BYTES_0 … BYTES_3 bytes a
+// row, by the same items as the operations over edges, and keeps what all loads come to.
 
 template <int BYTES> __device__ __forceinline__ u32 touch_rows(const char *table, u32 mine, u32 count) {
     constexpr int UNIT = BYTES % 16 == 0 ? 16 : BYTES % 4 == 0 ? 4 : 2;

@@ -1,8 +1,8 @@
 //! The traffic floor on the GPU: a kernel that makes the same passes over the same indices and only loads.
 
-use super::Cuda;
 use super::compile::{Defines, Source};
 use super::launch::THREADS;
+use super::{Cuda, source};
 use crate::adjacency::Direction;
 use crate::backend::{Floor, Memory};
 use crate::dtype::DType;
@@ -11,8 +11,7 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 
 const OP: &str = "touch";
-pub(super) static SOURCE: Source =
-    Source { name: "floor", text: concat!(include_str!("edges.cuh"), include_str!("floor.cu")) };
+pub(super) static SOURCE: Source = source!("floor", ["numbers", "random", "edges"]);
 /// How many tables the kernel takes, and what their rows' sizes are called.
 pub(super) const SIZES: [&str; 4] = ["BYTES_0", "BYTES_1", "BYTES_2", "BYTES_3"];
 

@@ -10,11 +10,12 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::ops::global::{GlobalKernels, GlobalRows, GlobalSaved};
+use crate::ops::Write;
+use crate::ops::global::{GlobalKernels, GlobalRows, GlobalSaved, Totals};
 use crate::optim::OptimizerKernels;
 
 const OP: &str = "global attention";
-pub(super) static SOURCE: Source = source!("global");
+pub(super) static SOURCE: Source = source!("global", ["numbers", "lanes"]);
 
 /// The sizes of a call.
 #[derive(Clone, Copy)]
@@ -42,13 +43,19 @@ impl Sizes {
 }
 
 /// Heads side by side in the rows of a matrix, each `width` columns.
-fn heads_of(cuda: &Cuda, m: &Matrix, width: usize, transposed: bool) -> Result<Operand> {
-    Ok(Operand { at: place(cuda, OP, "rows", m)?, dtype: m.dtype(), row: m.cols(), next: width, transposed })
+fn heads_of(cuda: &Cuda, m: &Matrix, width: usize) -> Result<Operand> {
+    Ok(Operand { at: place(cuda, OP, "rows", m)?, dtype: m.dtype(), row: m.cols(), next: width, transposed: false })
 }
 
 /// Sums of heads, one below the other, of which each has `rows` rows.
-fn sums_of(cuda: &Cuda, m: &Matrix, rows: usize, transposed: bool) -> Result<Operand> {
-    Ok(Operand { at: place(cuda, OP, "sums", m)?, dtype: m.dtype(), row: m.cols(), next: rows * m.cols(), transposed })
+fn sums_of(cuda: &Cuda, m: &Matrix, rows: usize) -> Result<Operand> {
+    Ok(Operand {
+        at: place(cuda, OP, "sums", m)?,
+        dtype: m.dtype(),
+        row: m.cols(),
+        next: rows * m.cols(),
+        transposed: false,
+    })
 }
 
 impl Cuda {
@@ -107,10 +114,10 @@ impl Cuda {
         let product = Product {
             shape: [s.m, s.d + 1, s.rows],
             batch: s.heads,
-            a: heads_of(self, &left, s.m, true)?,
-            b: heads_of(self, right, s.d + 1, false)?,
+            a: heads_of(self, &left, s.m)?.transposed(),
+            b: heads_of(self, right, s.d + 1)?,
             to: Operand { at, dtype: to.dtype(), row: s.d + 1, next: s.m * (s.d + 1), transposed: false },
-            add: false,
+            write: Write::Set,
             ending: Ending::Plain,
             bias: 0,
         };
@@ -119,19 +126,19 @@ impl Cuda {
     }
 
     /// A product of each head's rows, k columns, with its small matrix: n columns a head.
-    fn head_rows(&self, s: Sizes, left: (&Matrix, usize), small: Operand, n: usize) -> Result<Matrix> {
-        let mut to = s.room(left.0.device(), n)?;
+    fn head_rows(&self, s: Sizes, left: &Matrix, k: usize, small: Operand, n: usize) -> Result<Matrix> {
+        let mut to = s.room(left.device(), n)?;
         if s.rows == 0 {
             return Ok(to);
         }
         let at = place_mut(self, OP, "rows", &mut to)?;
         let product = Product {
-            shape: [s.rows, n, left.1],
+            shape: [s.rows, n, k],
             batch: s.heads,
-            a: heads_of(self, left.0, left.1, false)?,
+            a: heads_of(self, left, k)?,
             b: small,
             to: Operand { at, dtype: to.dtype(), row: to.cols(), next: n, transposed: false },
-            add: false,
+            write: Write::Set,
             ending: Ending::Plain,
             bias: 0,
         };
@@ -158,7 +165,7 @@ impl GlobalKernels for Cuda {
     fn global_apply(&self, a: &GlobalRows<'_>, sums: &Matrix, out: &mut Matrix, den: &mut Matrix) -> Result<()> {
         let s = Sizes::of(a);
         let q = self.wide(a.q)?;
-        let product = self.head_rows(s, (&q, s.m), sums_of(self, sums, s.m, false)?, s.d + 1)?;
+        let product = self.head_rows(s, &q, s.m, sums_of(self, sums, s.m)?, s.d + 1)?;
         let count = s.rows * s.heads;
         let launch = self
             .kernel(OP, &SOURCE, Defines::of(s.dtype), "finish")?
@@ -185,8 +192,7 @@ impl GlobalKernels for Cuda {
         &self,
         a: &GlobalRows<'_>,
         saved: &GlobalSaved<'_>,
-        sums: &Matrix,
-        back: &Matrix,
+        Totals { sums, back }: Totals<'_>,
         [dq, dk, dv]: [&mut Matrix; 3],
     ) -> Result<()> {
         let s = Sizes::of(a);
@@ -214,14 +220,14 @@ impl GlobalKernels for Cuda {
             unsafe { launch.run_each(count) }
         };
         let values = self.lay_out_values(s, a.v)?;
-        let product = self.head_rows(s, (&values, s.d + 1), sums_of(self, back, s.m, true)?, s.m)?;
+        let product = self.head_rows(s, &values, s.d + 1, sums_of(self, back, s.m)?.transposed(), s.m)?;
         drop(values);
         scale(&product, a.k, 1, dk)?;
         let incoming = self.lay_out_gradients(s, saved)?;
-        let product = self.head_rows(s, (&incoming, s.d + 1), sums_of(self, sums, s.m, true)?, s.m)?;
+        let product = self.head_rows(s, &incoming, s.d + 1, sums_of(self, sums, s.m)?.transposed(), s.m)?;
         scale(&product, a.q, 0, dq)?;
         let k = self.wide(a.k)?;
-        let product = self.head_rows(s, (&k, s.m), sums_of(self, back, s.m, false)?, s.d)?;
+        let product = self.head_rows(s, &k, s.m, sums_of(self, back, s.m)?, s.d)?;
         let count = s.rows * s.heads * s.d;
         let launch = self
             .kernel(OP, &SOURCE, Defines::of(s.dtype), "value_gradients")?

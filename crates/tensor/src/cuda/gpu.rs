@@ -3,6 +3,14 @@
 use cudarc::driver::sys::{self, CUdevice_attribute};
 use cudarc::driver::{CudaContext, DriverError, result};
 
+/// A compute capability, such as 9.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Architecture {
+    pub major: i32,
+    pub minor: i32,
+}
+
 /// What the driver says about a GPU.
 #[derive(Clone, Debug)]
 pub struct Gpu {
@@ -10,8 +18,8 @@ pub struct Gpu {
     pub name: String,
     /// Bytes of memory.
     pub memory: usize,
-    /// Compute capability, such as (9, 0).
-    pub architecture: (i32, i32),
+    /// Compute capability.
+    pub architecture: Architecture,
     /// Multiprocessors.
     pub processors: i32,
 }
@@ -36,10 +44,10 @@ impl Gpu {
             Ok(Self {
                 name,
                 memory: result::device::total_mem(device)?,
-                architecture: (
-                    number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                    number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-                ),
+                architecture: Architecture {
+                    major: number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                    minor: number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+                },
                 processors: number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             })
         }

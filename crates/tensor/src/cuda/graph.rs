@@ -1,8 +1,8 @@
 //! A graph on the GPU: its structure, and the work on it cut into items for warps.
 //!
-//! An item is a row, or a piece of at most [`PIECE`] edges of one. Pieces come first, in the order of the edges, and leave partial
-//! results that are merged in that order: where a row has many, [`GROUP`] at a time. Whole rows follow, by the magnitude of their
-//! degrees, long ones first, so that the warps of a block end at about the same time.
+//! An item is a row, or a piece of at most [`PIECE`] edges of one. Pieces come first, in the order of the edges, and
+//! leave partial results that are merged in that order: where a row has many, [`GROUP`] at a time. Whole rows follow,
+//! by the magnitude of their degrees, long ones first, so that the warps of a block end at about the same time.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -150,8 +150,8 @@ impl Resident {
 }
 
 impl Cuda {
-    /// A direction of a graph on the GPU, copied if it is asked for the first time. The bytes of the structure were counted when
-    /// the adjacency was made.
+    /// A direction of a graph on the GPU, copied if it is asked for the first time. The bytes of the structure were
+    /// counted when the adjacency was made.
     pub(super) fn resident(&self, device: &Device, direction: &Direction) -> Result<Rc<Resident>> {
         let wrong =
             || Error::Device { device: self.name(), problem: "the graph was prepared for another device".into() };
@@ -189,7 +189,7 @@ impl Cuda {
     }
 
     fn graph_list<T: DeviceRepr + Copy + Zeroable>(&self, device: &Device, list: &[T]) -> Result<CudaSlice<T>> {
-        self.not_recorded("a graph of the host")?;
+        self.not_captured("a graph of the host")?;
         // An empty list has a place too.
         let copy = if list.is_empty() { self.stream.clone_htod(&[T::zeroed()]) } else { self.stream.clone_htod(list) };
         copy.map_err(|e| match e {

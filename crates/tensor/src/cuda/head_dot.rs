@@ -1,17 +1,17 @@
 //! Products of heads with vectors on the GPU.
 
-use super::compile::{Defines, Source};
+use super::compile::Source;
 use super::elementwise::typed;
 use super::launch::THREADS;
 use super::shape::{Parts, RowShape};
-use super::{Cuda, columns, source};
+use super::{Cuda, source};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::head_dot::HeadDotKernels;
+use crate::ops::head_dot::{HeadDot, HeadDotKernels};
 
 const OP: &str = "products by head";
-pub(super) static SOURCE: Source = source!("head_dot");
+pub(super) static SOURCE: Source = source!("head_dot", ["numbers", "lanes", "row_shape", "sum_columns"]);
 
 /// One thing of a kind, or two.
 fn one_or_two<X>(things: impl IntoIterator<Item = X>) -> Result<(X, Option<X>)> {
@@ -28,7 +28,7 @@ impl HeadDotKernels for Cuda {
         let (heads, width) = a.shape();
         let count = z.rows() * heads;
         let launch = self
-            .kernel(OP, &SOURCE, Defines::of(z.dtype()), "head_dot")?
+            .kernel(OP, &SOURCE, RowShape::new(z.rows(), z.cols(), z.dtype()).defines(z.dtype()), "head_dot")?
             .read("z", z)?
             .read("vectors", a)?
             .maybe_read("vectors", b.copied())?
@@ -41,14 +41,8 @@ impl HeadDotKernels for Cuda {
         unsafe { launch.run_each(count) }
     }
 
-    fn head_dot_backward(
-        &self,
-        z: &Matrix,
-        vectors: &[&Matrix],
-        g: &[&Matrix],
-        (dz, write): (&mut Matrix, Write),
-        to: &mut [&mut Matrix],
-    ) -> Result<()> {
+    fn head_dot_backward(&self, a: &HeadDot<'_>, dz: &mut Matrix, write: Write, to: &mut [&mut Matrix]) -> Result<()> {
+        let HeadDot { z, vectors, g } = *a;
         let ((a, b), (dl, dr)) = (one_or_two(vectors)?, one_or_two(g)?);
         let ((rows, cols), (heads, width), dtype) = (z.shape(), a.shape(), z.dtype());
         for g in g {
@@ -58,7 +52,7 @@ impl HeadDotKernels for Cuda {
         let (parts, shape) = (Parts::of(rows), RowShape::new(rows, cols, dtype));
         let mut partial = parts.room(z.device(), OP, 2 * cols, dtype.compute())?;
         let launch = self
-            .kernel(OP, &columns::SOURCE, shape.defines(dtype).with("SUMS", 0), "head_dot_backward")?
+            .kernel(OP, &SOURCE, shape.defines(dtype), "head_dot_backward")?
             .read("z", z)?
             .read("vectors", a)?
             .maybe_read("vectors", b.copied())?

@@ -1,15 +1,16 @@
 //! Rows of length one, on the GPU.
 
-use super::Cuda;
+use super::compile::Source;
 use super::elementwise::typed;
 use super::launch::THREADS;
-use super::norm::SOURCE;
 use super::shape::RowShape;
+use super::{Cuda, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::l2norm::{EPSILON, L2NormKernels};
 
 const OP: &str = "l2 norm";
+pub(super) static SOURCE: Source = source!("l2norm", ["numbers", "lanes", "row_shape"]);
 
 impl L2NormKernels for Cuda {
     fn l2_norm(&self, x: &Matrix, y: &mut Matrix, norms: &mut Matrix) -> Result<()> {

@@ -86,8 +86,8 @@ impl Launch<'_> {
     /// Runs the kernel on a grid of blocks; none where the grid is empty.
     ///
     /// # Safety
-    /// The arguments must be those that the kernel declares, and it must stay inside the memory that they point to. Memory is
-    /// freed in the order of the stream, so it outlives the kernel.
+    /// The arguments must be those that the kernel declares, and it must stay inside the memory that they point to.
+    /// Memory is freed in the order of the stream, so it outlives the kernel.
     pub(super) unsafe fn run(mut self, grid: [usize; 2], threads: usize, shared: usize) -> Result<()> {
         if grid.contains(&0) {
             return Ok(());

@@ -69,6 +69,26 @@ extern "C" __global__ void loss_each(const T *logits, const C *targets, const u3
     finish(loss, partial);
 }
 
+// The squared difference of each output; a target that is NaN is unknown.
+extern "C" __global__ void loss_value(const T *outputs, const C *targets, const u32 *listed, const float *weights, T *gradient,
+                                      double *partial, i64 count, int cols, double total) {
+    int lane = threadIdx.x % 32;
+    double loss = 0.0;
+    for (i64 k = (i64)blockIdx.x * WARPS + threadIdx.x / 32; k < count; k += (i64)gridDim.x * WARPS) {
+        i64 row = listed[k];
+        double weight = (weights ? (double)weights[k] : 1.0) / total;
+        C sum = (C)0;
+        for (int c = lane; c < cols; c += 32) {
+            C t = targets[row * cols + c];
+            C difference = t == t ? load(outputs[row * cols + c]) - t : (C)0;
+            if (gradient) gradient[row * cols + c] = store<T>(difference * (C)(2.0 * weight));
+            sum += difference * difference;
+        }
+        loss += weight * (double)lane_sum<32>(sum);
+    }
+    finish(loss, partial);
+}
+
 // The loss: the blocks' losses in order.
 extern "C" __global__ void loss_total(const double *partial, int count, C *loss) {
     double sum = 0.0;

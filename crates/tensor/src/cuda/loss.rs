@@ -12,7 +12,7 @@ use crate::matrix::Matrix;
 use crate::ops::loss::{LossKernels, LossOperands, Target};
 
 const OP: &str = "loss";
-pub(super) static SOURCE: Source = source!("loss");
+pub(super) static SOURCE: Source = source!("loss", ["numbers", "lanes"]);
 /// Warps of a block, as in the source.
 const WARPS: usize = 8;
 /// Blocks, and so losses that are added up one after the other, at most.
@@ -33,6 +33,7 @@ impl LossKernels for Cuda {
         let (listed, weights) = rows.shared();
         let (listed, weights) = (self.list(listed)?, weights.map(|w| self.list(w)).transpose()?.unwrap_or(0));
         let defines = Defines::of(dtype);
+        let is_value = matches!(operands.target, Target::Value(_));
         let launch = match operands.target {
             Target::Class { labels, smoothing } => self
                 .kernel(OP, &SOURCE, defines.clone(), "loss_class")?
@@ -45,8 +46,8 @@ impl LossKernels for Cuda {
                 .arg(count as i64)
                 .arg(cols as i32)
                 .arg(smoothing),
-            Target::Each(targets) => self
-                .kernel(OP, &SOURCE, defines.clone(), "loss_each")?
+            Target::Each(targets) | Target::Value(targets) => self
+                .kernel(OP, &SOURCE, defines.clone(), if is_value { "loss_value" } else { "loss_each" })?
                 .read("logits", logits)?
                 .read("targets", targets)?
                 .arg(listed)

@@ -1,5 +1,5 @@
-// to = a·b, added to what `to` holds if `add`, with strides of rows and columns of a and b: for shapes and types that cuBLASLt does
-// not take. A block has a tile of 64 × 64, a thread 4 × 4 of it.
+// to = a·b, added to what `to` holds if `add`, with strides of rows and columns of a and b: for shapes and types that
+// cuBLASLt does not take. A block has a tile of 64 × 64, a thread 4 × 4 of it.
 
 #if WIDE
 typedef C To;

@@ -7,23 +7,15 @@ use super::shape::{Parts, RowShape};
 use super::{Cuda, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::dropout::RowDropout;
-use crate::ops::norm::{NormKernels, NormNumbers, NormSaved};
-use crate::ops::residual::{Branches, ResidualKernels};
+use crate::ops::norm::{NormGrads, NormKernels, NormNumbers, NormSaved, NormTarget};
 
 const OP: &str = "layer norm";
-pub(super) static SOURCE: Source = source!("norm");
+pub(super) static SOURCE: Source = source!("norm", ["numbers", "lanes", "random", "row_shape"]);
 
 impl Cuda {
     /// Normalises `x`; or, given branches, their sum, which is written too.
-    fn norm_forward(
-        &self,
-        x: &Matrix,
-        add: Option<(&Branches<'_>, &mut Matrix)>,
-        norm: &NormNumbers<'_>,
-        y: &mut Matrix,
-        stats: &mut Matrix,
-    ) -> Result<()> {
+    pub(super) fn norm_forward(&self, x: &Matrix, norm: &NormNumbers<'_>, to: NormTarget<'_>) -> Result<()> {
+        let NormTarget { sum: add, y, stats } = to;
         let ((rows, cols), dtype) = (x.shape(), x.dtype());
         y.expect(OP, "y", rows, cols)?;
         typed(OP, "y", y, dtype)?;
@@ -55,18 +47,11 @@ impl Cuda {
 
 impl NormKernels for Cuda {
     fn layer_norm(&self, x: &Matrix, norm: &NormNumbers<'_>, y: &mut Matrix, stats: &mut Matrix) -> Result<()> {
-        self.norm_forward(x, None, norm, y, stats)
+        self.norm_forward(x, norm, NormTarget { sum: None, y, stats })
     }
 
-    fn layer_norm_backward(
-        &self,
-        saved: &NormSaved<'_>,
-        g: &mut Matrix,
-        plus: Option<&Matrix>,
-        dropped: Option<(&RowDropout, &mut Matrix)>,
-        dw: &mut Matrix,
-        db: &mut Matrix,
-    ) -> Result<()> {
+    fn layer_norm_backward(&self, saved: &NormSaved<'_>, to: NormGrads<'_>) -> Result<()> {
+        let NormGrads { g, plus, dropped, dw, db } = to;
         let ((rows, cols), dtype) = (g.shape(), g.dtype());
         saved.x.expect(OP, "saved", rows, cols)?;
         typed(OP, "saved", saved.x, dtype)?;
@@ -94,36 +79,5 @@ impl NormKernels for Cuda {
         unsafe { launch.run([parts.count, 1], THREADS, 0) }?;
         self.add_parts(OP, &partial, 0, dw)?;
         self.add_parts(OP, &partial, cols, db)
-    }
-}
-
-impl ResidualKernels for Cuda {
-    fn residual(&self, b: &Branches<'_>, sum: &mut Matrix) -> Result<()> {
-        const OP: &str = "residual";
-        let ((rows, cols), dtype) = (b.x.shape(), b.x.dtype());
-        typed(OP, "z", b.z, dtype)?;
-        typed(OP, "sum", sum, dtype)?;
-        let shape = RowShape::new(rows, cols, dtype);
-        let launch = self
-            .rowwise(OP, "residual", shape, dtype)?
-            .read("x", b.x)?
-            .read("z", b.z)?
-            .write("sum", sum)?
-            .arg(rows as i64)
-            .arg(cols as i32)
-            .arg(self.row_dropout(b.dropout)?);
-        // SAFETY: as above.
-        unsafe { launch.run(shape.grid(), THREADS, 0) }
-    }
-
-    fn residual_norm(
-        &self,
-        b: &Branches<'_>,
-        norm: &NormNumbers<'_>,
-        sum: &mut Matrix,
-        y: &mut Matrix,
-        stats: &mut Matrix,
-    ) -> Result<()> {
-        self.norm_forward(b.x, Some((b, sum)), norm, y, stats)
     }
 }

@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::matrix::Matrix;
 
-/// The number of a type, as `STORAGE` in common.cuh.
+/// The number of a type, as `STORAGE` in numbers.cuh.
 pub(super) fn number(dtype: DType) -> usize {
     match dtype {
         DType::F32 => 0,

@@ -1,4 +1,5 @@
-// Optimizer steps: all parameters in one launch. A block has a chunk of one parameter. `told` is null where nothing is recorded.
+// Optimizer steps: all parameters in one launch. A block has a chunk of one parameter. `told` is null where nothing is
+// recorded.
 
 struct Entry {
     C *value;

@@ -13,8 +13,8 @@ use crate::matrix::Matrix;
 use crate::optim::{Decay, OptimizerKernels, Rule, Slot, Step};
 
 const OP: &str = "optimizer";
-pub(super) static SOURCE: Source = source!("optim");
-pub(super) static SQUARES: Source = source!("squares");
+pub(super) static SOURCE: Source = source!("optim", ["numbers", "optim"]);
+pub(super) static SQUARES: Source = source!("squares", ["numbers", "lanes", "optim"]);
 /// Elements that a block has.
 const STEP_CHUNK: usize = 4096;
 const SQUARE_CHUNK: usize = 1 << 15;
@@ -46,7 +46,7 @@ struct Plain {
     len: i64,
 }
 
-/// What changes from step to step, as in common.cuh.
+/// What changes from step to step, as in optim.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct Told {
@@ -92,7 +92,7 @@ impl Cuda {
     /// Where a table is on the GPU: copied there, unless it was among the last.
     fn table<X: Pod>(&self, entries: &[X]) -> Result<u64> {
         let bytes: &[u8] = bytemuck::cast_slice(entries);
-        if let Some(place) = self.recorded_table(bytes)? {
+        if let Some(place) = self.captured_table(bytes)? {
             return Ok(place);
         }
         let mut tables = self.tables.borrow_mut();
@@ -112,7 +112,7 @@ impl Cuda {
         Ok(place)
     }
 
-    /// Moves parameters of this type as told, or as the recorded step is told at `told`.
+    /// Moves parameters of this type as told, or as the captured step is told at `told`.
     fn step_of(&self, dtype: DType, rule: Rule, now: Told, told: u64, slots: &mut [Slot<'_>]) -> Result<()> {
         let mut entries = Vec::new();
         for slot in slots.iter_mut().filter(|s| s.value.dtype() == dtype) {
@@ -149,7 +149,8 @@ impl Cuda {
         unsafe { launch.run([chunks.len(), 1], THREADS, 0) }
     }
 
-    /// Σ x² of the chunks of matrices of this type, at the place that `to` gives for so many numbers. Returns the chunks.
+    /// Σ x² of the chunks of matrices of this type, at the place that `to` gives for so many numbers. Returns the
+    /// chunks.
     fn squares_of(
         &self,
         dtype: DType,
@@ -175,8 +176,9 @@ impl Cuda {
         self.kernel(OP, &SQUARES, Defines::of(dtype).with("CHUNK", SQUARE_CHUNK), name)
     }
 
-    /// An update as a part of recorded work. Numbers are what it is told, the loss, Σ x² of each gradient, then of their chunks.
-    pub(super) fn recorded_update(&self, rule: Rule, clip: f64, loss: &Matrix, slots: &mut [Slot<'_>]) -> Result<()> {
+    /// An update as a part of captured work. Numbers are what it is told, the loss, Σ x² of each gradient, then of
+    /// their chunks.
+    pub(super) fn captured_update(&self, rule: Rule, clip: f64, loss: &Matrix, slots: &mut [Slot<'_>]) -> Result<()> {
         typed(OP, "loss", loss, DType::F64)?;
         let Some(dtype) = slots.first().map(|slot| slot.value.dtype()) else { return Ok(()) };
         let (gradients, mut numbers) = (slots.len(), 0);
@@ -184,7 +186,7 @@ impl Cuda {
         let matrices = matrices.collect::<Result<Vec<_>>>()?;
         let after = |numbers: u64, count: usize| numbers + 8 * (TOLD + count) as u64;
         let chunks = self.squares_of(dtype, &matrices, |chunks| {
-            numbers = self.recorded_numbers(gradients, chunks)?;
+            numbers = self.captured_numbers(gradients, chunks)?;
             Ok(after(numbers, 1 + gradients))
         })?;
         if chunks.is_empty() {
@@ -212,12 +214,12 @@ impl OptimizerKernels for Cuda {
         if let Some(slot) = slots.iter().find(|s| s.value.dtype() == DType::Bf16) {
             return Err(Error::Type { op: OP, what: "parameter", got: slot.value.dtype() });
         }
-        self.not_recorded("one step of an optimizer")?;
+        self.not_captured("one step of an optimizer")?;
         [DType::F32, DType::F64].iter().try_for_each(|dtype| self.step_of(*dtype, step.rule, Told::of(step), 0, slots))
     }
 
     fn square_sums(&self, matrices: &[&Matrix]) -> Result<Vec<f64>> {
-        self.not_recorded("what the host does with numbers")?;
+        self.not_captured("what the host does with numbers")?;
         let mut sums = vec![0.0; matrices.len()];
         for dtype in [DType::F32, DType::F64, DType::Bf16] {
             let these: Vec<usize> = (0..matrices.len()).filter(|k| matrices[*k].dtype() == dtype).collect();

@@ -1,5 +1,5 @@
-// Adds rows of partial sums in order: to[k] = Σ over parts of partial[part·stride + first + k]. A block has 32 columns; each of its
-// 32 rows of threads has every 32nd part.
+// Adds rows of partial sums in order: to[k] = Σ over parts of partial[part·stride + first + k]. A block has 32 columns;
+// each of its 32 rows of threads has every 32nd part.
 
 extern "C" __global__ void add_parts(const T *partial, int parts, int stride, int first, int count, T *to) {
     __shared__ C shared[32][32];

@@ -5,7 +5,7 @@ use super::{Cuda, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
 
-pub(super) static SOURCE: Source = source!("parts");
+pub(super) static SOURCE: Source = source!("parts", ["numbers"]);
 
 impl Cuda {
     /// `to = Σ` over the rows of `partial`, of as many columns as `to` has, from `first` on.

@@ -3,24 +3,26 @@
 use std::any::Any;
 use std::rc::Rc;
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Zeroable;
 use cudarc::driver::{CudaSlice, DevicePtr};
 
 use super::compile::{Defines, Source};
 use super::elementwise::typed;
 use super::launch::THREADS;
+use super::many_rows::Rows;
 use super::shape::RowShape;
 use super::{Cuda, place, place_mut, source};
 use crate::backend::Memory;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::ops::many_rows::ManyRows;
 use crate::ops::rows::{RowIndex, RowKernels};
 
 const OP: &str = "rows";
-pub(super) static MERGE: Source = source!("merge");
+pub(super) static SOURCE: Source = source!("rows", ["numbers", "row_shape"]);
+pub(super) static MERGE: Source = source!("attention_merge", ["numbers", "lanes"]);
 /// Positions that one thread group adds up; rows that are listed more often are cut.
 const PIECE: usize = 128;
 /// A piece that is its row's only one.
@@ -52,7 +54,7 @@ impl Cuda {
         if let Some(held) = index.resident().get() {
             return Rc::clone(held).downcast().map_err(|_| self.elsewhere("the list of rows"));
         }
-        self.not_recorded("a list of the host")?;
+        self.not_captured("a list of the host")?;
         let (mut pieces, mut hubs, mut partial, mut positions) = (Vec::new(), Vec::new(), 0u32, Vec::new());
         let mut targets = Vec::new();
         for (row, list) in index.groups().within(0..index.num_rows()) {
@@ -112,71 +114,14 @@ impl Cuda {
             .arg(count as i64)
             .arg(heads as i32)
             .arg((size - 2 * heads) as i32);
-        // SAFETY: the arguments are those of the kernel; positions are below the rows of partial, targets below those of state.
+        // SAFETY: the arguments are those of the kernel; positions are below the rows of partial, targets below those
+        // of state.
         unsafe { launch.run_each(count) }
     }
 }
 
-/// Matrices that a kernel looks into at once.
-const MANY: usize = 64;
-
-/// Where they are; null where there is none.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct Places([u64; MANY]);
-
-/// A list of rows of many matrices on the GPU: (number of the matrix among those of its launch, row).
-struct ResidentMany(CudaSlice<[u32; 2]>);
-
-impl Cuda {
-    fn resident_many(&self, list: &ManyRows) -> Result<Rc<ResidentMany>> {
-        if let Some(held) = list.resident().get() {
-            return Rc::clone(held).downcast().map_err(|_| self.elsewhere("the list of rows"));
-        }
-        self.not_recorded("a list of the host")?;
-        let numbered = list.parts().iter().enumerate();
-        let entries = numbered
-            .flat_map(|(k, part)| list.rows()[part.entries.clone()].iter().map(move |row| [(k % MANY) as u32, *row]));
-        let entries = self.stream.clone_htod(&padded(entries.collect()));
-        let held = Rc::new(ResidentMany(entries.map_err(self.fail("copy a list of rows to the GPU"))?));
-        let any: Rc<dyn Any> = Rc::clone(&held) as _;
-        // The cell was empty just now, and a rank is one thread.
-        let _ = list.resident().set(any);
-        Ok(held)
-    }
-
-    /// Runs a kernel over the entries of every [`MANY`] lists, given where their matrices are.
-    fn over_many(
-        &self,
-        kernel: &'static str,
-        list: &ManyRows,
-        places: &[u64],
-        (rows_at, cols, dtype): (u64, usize, DType),
-    ) -> Result<()> {
-        let held = self.resident_many(list)?;
-        let entries_at = held.0.device_ptr(&self.stream).0;
-        for (parts, some) in list.parts().chunks(MANY).zip(places.chunks(MANY)) {
-            let (first, end) = (parts[0].entries.start, parts[parts.len() - 1].entries.end);
-            let mut places = Places([0; MANY]);
-            places.0[..some.len()].copy_from_slice(some);
-            let shape = RowShape::new(end - first, cols, dtype);
-            let launch = self
-                .rowwise(OP, kernel, shape, dtype)?
-                .arg(places)
-                .arg(entries_at + (first * size_of::<[u32; 2]>()) as u64)
-                .arg(rows_at + (first * cols * dtype.size()) as u64)
-                .arg((end - first) as i64)
-                .arg(cols as i32);
-            // SAFETY: the arguments are those of the kernel; entries are rows of the matrices at their places, and there are as many
-            // rows at `rows_at` as entries. Vectors are no wider than a row is a multiple of, so that they are aligned from any row on.
-            unsafe { launch.run(shape.grid(), THREADS, 0) }?;
-        }
-        Ok(())
-    }
-}
-
 /// An empty list has a place on the GPU too.
-fn padded<X: Zeroable>(mut list: Vec<X>) -> Vec<X> {
+pub(super) fn padded<X: Zeroable>(mut list: Vec<X>) -> Vec<X> {
     if list.is_empty() {
         list.push(X::zeroed());
     }
@@ -192,22 +137,23 @@ impl RowKernels for Cuda {
         let held = self.resident_rows(index)?;
         let shape = RowShape::new(rows, cols, dtype);
         let launch = self
-            .rowwise(OP, "gather_rows", shape, dtype)?
+            .kernel(OP, &SOURCE, shape.defines(dtype), "gather_rows")?
             .read("x", x)?
             .arg(held.index.device_ptr(&self.stream).0)
             .write("y", y)?
             .arg(rows as i64)
             .arg(cols as i32);
-        // SAFETY: the arguments are those of the kernel, which stays inside the shapes; indices are below the number of rows of x.
+        // SAFETY: the arguments are those of the kernel, which stays inside the shapes; indices are below the number of
+        // rows of x.
         unsafe { launch.run(shape.grid(), THREADS, 0) }
     }
 
-    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()> {
+    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, write: Write) -> Result<()> {
         let (cols, dtype) = (y.cols(), y.dtype());
         x.expect(OP, "x", index.index().len(), cols)?;
         y.expect(OP, "y", index.num_rows(), cols)?;
         typed(OP, "x", x, dtype)?;
-        if !add {
+        if write == Write::Set {
             self.zero(y)?;
         }
         let held = self.resident_rows(index)?;
@@ -215,7 +161,7 @@ impl RowKernels for Cuda {
         let mut partial = y.device().uninit(OP, counts.partial, cols, dtype.compute(), Tag::Workspace)?;
         let shape = RowShape::new(counts.pieces, cols, dtype);
         let launch = self
-            .rowwise(OP, "scatter_pieces", shape, dtype)?
+            .kernel(OP, &SOURCE, shape.defines(dtype), "scatter_pieces")?
             .read("x", x)?
             .arg(held.pieces.device_ptr(&self.stream).0)
             .arg(held.positions.device_ptr(&self.stream).0)
@@ -227,7 +173,7 @@ impl RowKernels for Cuda {
         unsafe { launch.run(shape.grid(), THREADS, 0) }?;
         let shape = RowShape::new(counts.hubs, cols, dtype);
         let launch = self
-            .rowwise(OP, "scatter_hubs", shape, dtype)?
+            .kernel(OP, &SOURCE, shape.defines(dtype), "scatter_hubs")?
             .arg(held.hubs.device_ptr(&self.stream).0)
             .read("partial sums", &partial)?
             .write("y", y)?
@@ -239,18 +185,18 @@ impl RowKernels for Cuda {
 
     fn gather_many(&self, from: &[&Matrix], list: &ManyRows, y: &mut Matrix) -> Result<()> {
         let (cols, dtype) = (y.cols(), y.dtype());
-        list.expect(from.iter().map(|m| Some(*m)), (cols, dtype))?;
+        list.expect(from.iter().map(|m| Some(*m)), cols, dtype)?;
         y.expect(OP, "y", list.len(), cols)?;
         let places = from.iter().map(|m| place(self, OP, "from", m)).collect::<Result<Vec<u64>>>()?;
-        self.over_many("gather_many", list, &places, (place_mut(self, OP, "y", y)?, cols, dtype))
+        self.over_many("gather_many", list, &places, Rows { at: place_mut(self, OP, "y", y)?, cols, dtype })
     }
 
     fn scatter_many(&self, x: &Matrix, list: &ManyRows, to: &mut [Option<Matrix>]) -> Result<()> {
         let (cols, dtype) = (x.cols(), x.dtype());
-        list.expect(to.iter().map(Option::as_ref), (cols, dtype))?;
+        list.expect(to.iter().map(Option::as_ref), cols, dtype)?;
         x.expect(OP, "x", list.len(), cols)?;
         let at = |m: &mut Option<Matrix>| m.as_mut().map_or(Ok(0), |m| place_mut(self, OP, "to", m));
         let places = to.iter_mut().map(at).collect::<Result<Vec<u64>>>()?;
-        self.over_many("scatter_many", list, &places, (place(self, OP, "x", x)?, cols, dtype))
+        self.over_many("scatter_many", list, &places, Rows { at: place(self, OP, "x", x)?, cols, dtype })
     }
 }

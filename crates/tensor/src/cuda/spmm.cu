@@ -39,7 +39,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             C w[UNROLL];
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
-                // A team without an edge left loads what the last one names: loads need no conditions and go out together.
+                // A team without an edge left loads what the last one names: loads need no conditions and go out
+                // together.
                 u32 edge = first + u * TEAMS + lane.team, at = min(edge, count - 1);
                 w[u] = __shfl_sync(ALL, weight, at);
                 w[u] = edge < count ? w[u] : (C)0;
@@ -56,7 +57,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     write_sum(lane, graph, at, item.row, sum, weights.of_row(item.row), out, add, pieces, piece_size);
 }
 
-// dx_j = the sum of g_i where j, by its original id, was the largest for i. Parallel edges stand side by side and count once.
+// dx_j = the sum of g_i where j, by its original id, was the largest for i. Parallel edges stand side by side and count
+// once.
 extern "C" __global__ void __launch_bounds__(THREADS) max_gradient(const Graph graph, const u64 *ids, const u32 *arg,
                                                                     const X *g, OUT *dx, C *pieces, u32 piece_size,
                                                                     int add) {

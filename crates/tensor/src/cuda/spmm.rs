@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Cuda;
 use super::compile::{Defines, Source};
 use super::graph::Resident;
 use super::numbers::number;
 use super::sums::{Part, Pieces};
+use super::{Cuda, source};
 use crate::adjacency::{Adjacency, Direction};
 use crate::device::Device;
 use crate::dtype::DType;
@@ -16,18 +16,12 @@ use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::spmm::{Along, EdgeWeights, SpmmKernels};
+use crate::ops::spmm::{Along, EdgeWeights, MaxGradient, Spmm, SpmmKernels, SpmmMax};
 use crate::random::Ids;
 
 const OP: &str = "aggregate";
-pub(super) static SUMS: Source = Source {
-    name: "spmm",
-    text: concat!(include_str!("edges.cuh"), include_str!("spmm.cuh"), include_str!("spmm.cu")),
-};
-pub(super) static MAXIMA: Source = Source {
-    name: "spmm_max",
-    text: concat!(include_str!("edges.cuh"), include_str!("spmm.cuh"), include_str!("spmm_max.cu")),
-};
+pub(super) static SUMS: Source = source!("spmm", ["numbers", "lanes", "random", "edges", "spmm"]);
+pub(super) static MAXIMA: Source = source!("spmm_max", ["numbers", "lanes", "random", "edges", "spmm"]);
 /// Threads of a block.
 const THREADS: usize = 128;
 const WARP: usize = 32;
@@ -156,7 +150,8 @@ impl Cuda {
         })
     }
 
-    /// Runs a kernel that sums over the items of a graph, whose last arguments are `out`, the pieces, their size, and whether to add.
+    /// Runs a kernel that sums over the items of a graph, whose last arguments are `out`, the pieces, their size, and
+    /// whether to add.
     fn run_sums(
         &self,
         graph: &Resident,
@@ -173,8 +168,8 @@ impl Cuda {
             .arg(self.address_mut(OP, "pieces", &mut pieces, compute)?)
             .arg(size as u32)
             .arg(i32::from(add));
-        // SAFETY: the arguments are those of the kernel; shapes were checked, ids in a CSR are below the number of rows of the
-        // operands, and there is memory for every piece.
+        // SAFETY: the arguments are those of the kernel; shapes were checked, ids in a CSR are below the number of rows
+        // of the operands, and there is memory for every piece.
         unsafe { launch.run(shape.grid(graph.count), THREADS, 0)? };
         let parts = [Part { to: to.out, width: shape.columns, dtype: to.dtype }, Part::NONE];
         self.sum_pieces(OP, graph, &Pieces { of: &pieces, factors: to.factors, parts, add })
@@ -208,19 +203,9 @@ impl SpmmKernels for Cuda {
         unsafe { launch.run_each(graph.num_dst()) }
     }
 
-    fn spmm(
-        &self,
-        graph: &Adjacency,
-        weights: &EdgeWeights<'_>,
-        along: Along,
-        x: &Matrix,
-        out: &mut Matrix,
-        write: Write,
-    ) -> Result<()> {
-        let direction = match along {
-            Along::Edges => &graph.forward,
-            Along::Transpose => &graph.transpose,
-        };
+    fn spmm(&self, a: &Spmm<'_>, out: &mut Matrix, write: Write) -> Result<()> {
+        let &Spmm { graph, ref weights, along, x } = a;
+        let direction = a.direction();
         let (csr, d, device) = (&direction.csr, x.cols(), x.device());
         x.expect(OP, "x", csr.num_src(), d)?;
         out.expect(OP, "out", csr.num_dst(), d)?;
@@ -244,14 +229,8 @@ impl SpmmKernels for Cuda {
         self.run_sums(&resident, &shape, launch, from.compute(), &sums)
     }
 
-    fn spmm_dw(
-        &self,
-        graph: &Adjacency,
-        weights: &EdgeWeights<'_>,
-        x: &Matrix,
-        g: &Matrix,
-        dw: &mut Matrix,
-    ) -> Result<()> {
+    fn spmm_dw(&self, a: &Spmm<'_>, g: &Matrix, dw: &mut Matrix) -> Result<()> {
+        let &Spmm { graph, ref weights, x, .. } = a;
         let (d, dtype, device) = (x.cols(), x.dtype(), x.device());
         x.expect(OP, "x", graph.num_src(), d)?;
         g.expect(OP, "g", graph.num_dst(), d)?;
@@ -273,15 +252,8 @@ impl SpmmKernels for Cuda {
         unsafe { launch.run([shape.grid(resident.count)[0], 1], THREADS, 0) }
     }
 
-    fn spmm_max(
-        &self,
-        graph: &Adjacency,
-        x: &Matrix,
-        ids: &Ids,
-        out: &mut Matrix,
-        arg: &mut Matrix,
-        write: Write,
-    ) -> Result<()> {
+    fn spmm_max(&self, a: &SpmmMax<'_>, out: &mut Matrix, arg: &mut Matrix, write: Write) -> Result<()> {
+        let SpmmMax { graph, x, ids } = *a;
         let (d, dtype, device) = (x.cols(), x.dtype(), x.device());
         x.expect(OP, "x", graph.num_src(), d)?;
         out.expect(OP, "out", graph.num_dst(), d)?;
@@ -315,15 +287,8 @@ impl SpmmKernels for Cuda {
         Ok(())
     }
 
-    fn spmm_max_dx(
-        &self,
-        graph: &Adjacency,
-        ids: &Ids,
-        arg: &Matrix,
-        g: &Matrix,
-        dx: &mut Matrix,
-        write: Write,
-    ) -> Result<()> {
+    fn spmm_max_dx(&self, a: &MaxGradient<'_>, dx: &mut Matrix, write: Write) -> Result<()> {
+        let MaxGradient { graph, arg, g, ids } = *a;
         let (d, dtype, device) = (g.cols(), g.dtype(), g.device());
         g.expect(OP, "g", graph.num_dst(), d)?;
         arg.expect(OP, "arg", graph.num_dst(), d)?;

@@ -1,4 +1,5 @@
-// The maximum over neighbours, with the original id of the source that has it. Among equals the smallest id wins, and NaN stays.
+// The maximum over neighbours, with the original id of the source that has it. Among equals the smallest id wins, and
+// NaN stays.
 
 constexpr u32 NOBODY = 0xffffffffu;
 

@@ -22,8 +22,8 @@ extern "C" __global__ void square_sums(const Entry *entries, const uint2 *chunks
     to[blockIdx.x] = sum;
 }
 
-// Of a recorded step: adds up the parts of every matrix, in their order, then the matrices. Gradients that are longer than `clip` are
-// shortened; where something is not finite, nothing is to be moved. One block.
+// Of a recorded step: adds up the parts of every matrix, in their order, then the matrices. Gradients that are longer
+// than `clip` are shortened; where something is not finite, nothing is to be moved. One block.
 extern "C" __global__ void settle(const u32 *starts, const double *parts, int matrices, const double *loss, double clip, Told *told,
                                   double *found) {
     double *sums = found + 1;

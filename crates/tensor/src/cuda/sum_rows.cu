@@ -1,5 +1,5 @@
-// The sum of up to 256 rows, a block for 32 columns: eight threads for a column, each over every eighth row, then those in order.
-// Of more rows, every 256 give a row of sums; the host calls again until one is left.
+// The sum of up to 256 rows, a block for 32 columns: eight threads for a column, each over every eighth row, then those
+// in order. Of more rows, every 256 give a row of sums; the host calls again until one is left.
 
 extern "C" __global__ void __launch_bounds__(256) sum_rows(const T *from, C *to, u64 rows, u64 columns) {
     __shared__ C sums[8][33];

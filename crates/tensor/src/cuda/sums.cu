@@ -1,5 +1,5 @@
-// Adds up what the pieces of a row came to, in their order, and writes it: columns 0 to `a_width` to one matrix, the next `b_width`
-// to another. A warp per row and 128 columns; pieces lie as rows of `size` numbers, a multiple of 8.
+// Adds up what the pieces of a row came to, in their order, and writes it: columns 0 to `a_width` to one matrix, the
+// next `b_width` to another. A warp per row and 128 columns; pieces lie as rows of `size` numbers, a multiple of 8.
 
 typedef Type<A_TYPE>::Stored A;
 typedef Type<B_TYPE>::Stored B;

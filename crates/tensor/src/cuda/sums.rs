@@ -12,9 +12,8 @@ use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 
-pub(super) static PIECES: Source =
-    Source { name: "sums", text: concat!(include_str!("edges.cuh"), include_str!("sums.cu")) };
-pub(super) static ROWS: Source = source!("sum_rows");
+pub(super) static PIECES: Source = source!("sums", ["numbers", "random", "edges"]);
+pub(super) static ROWS: Source = source!("sum_rows", ["numbers"]);
 /// Columns of a warp's sums of pieces, as in the source.
 const PIECE_COLUMNS: usize = 128;
 /// Rows and columns of a block's sums of rows, as in the source.
@@ -88,7 +87,8 @@ impl Cuda {
                 .with("THREADS", THREADS);
             let launch = self.kernel(op, &PIECES, defines, "sum_pieces")?.arg(sums);
             let grid = [count.div_ceil(THREADS / 32), size.div_ceil(PIECE_COLUMNS)];
-            // SAFETY: the argument is the kernel's; merges name pieces and rows of this graph, for which there is memory.
+            // SAFETY: the argument is the kernel's; merges name pieces and rows of this graph, for which there is
+            // memory.
             unsafe { launch.run(grid, THREADS, 0)? };
         }
         Ok(())

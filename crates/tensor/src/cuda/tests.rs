@@ -1,11 +1,12 @@
-//! The same operations on the CPU and on a GPU. Without a GPU these tests are ignored; on a machine that has one, run the test
-//! binary with `--include-ignored`.
+//! The same operations on the CPU and on a GPU. Without a GPU these tests are ignored; on a machine that has one, run
+//! the test binary with `--include-ignored`.
 
 use std::rc::Rc;
 
 use super::Cuda;
 use super::attention::{Passes, Types, Variant};
 use super::compile::{Defines, Source, machine_code};
+use super::gpu::Architecture;
 use super::numbers::number;
 use crate::adjacency::Adjacency;
 use crate::device::Device;
@@ -15,12 +16,12 @@ use crate::gradcheck::numbers;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::activation::Activation;
-use crate::ops::attention::{BiasVar, attention};
+use crate::ops::attention::{Bias, attention};
 use crate::ops::attention_blocks::{Block, attention_blocks};
 use crate::ops::dropout::{RowDropout, dropout as dropout_of};
 use crate::ops::gat::{Gat, gat};
 use crate::ops::gatv2::{Gatv2, gatv2};
-use crate::ops::graphs::{Case, Function, Kind, dropout, from_rows, renumbered, upload};
+use crate::ops::graphs::{Case, Function, InputType, dropout, from_rows, renumbered, upload};
 use crate::ops::linear::{Affine, linear};
 use crate::ops::loss::{LossRows, softmax_cross_entropy};
 use crate::ops::spmm::{Reduction, WeightVar, aggregate};
@@ -69,27 +70,40 @@ const ROWS: [[(&str, usize); 3]; 2] =
     [[("VEC", 2), ("LANES", 16), ("TURNS", 1)], [("VEC", 1), ("LANES", 32), ("TURNS", 17)]];
 
 const SOURCES: &[Variants] = &[
+    (&super::activation::SOURCE, &[&[]]),
     (&super::address::SOURCE, &[&[]]),
+    (&super::batch_norm::SOURCE, &[&ROWS[0], &ROWS[1]]),
     (&super::blas::SOURCE, &[&[("WIDE", 0)], &[("WIDE", 1)]]),
-    (&super::elementwise::SOURCE, &[&[("TARGET", 0)], &[("TARGET", 1)], &[("TARGET", 2)]]),
-    (&super::columns::SOURCE, &[&ROWS[0], &ROWS[1]]),
+    (&super::combine::PATCH, &[&ROWS[0], &ROWS[1]]),
+    (&super::combine::SOURCE, &[&[]]),
+    (&super::convert::SOURCE, &[&[("TARGET", 0)], &[("TARGET", 1)], &[("TARGET", 2)]]),
+    (&super::dropout::SOURCE, &[&ROWS[0], &ROWS[1]]),
+    (&super::epilogue::SOURCE, &[&ROWS[0], &ROWS[1]]),
     (&super::global::SOURCE, &[&[]]),
-    (&super::head_dot::SOURCE, &[&[]]),
+    (&super::head_dot::SOURCE, &[&ROWS[0], &ROWS[1]]),
+    (&super::l2norm::SOURCE, &[&ROWS[0], &ROWS[1]]),
+    (&super::linear::SOURCE, &[&ROWS[0], &ROWS[1]]),
     (&super::loss::SOURCE, &[&[]]),
+    (&super::many_rows::SOURCE, &[&ROWS[0], &ROWS[1]]),
     (&super::norm::SOURCE, &[&ROWS[0], &ROWS[1]]),
     (&super::optim::SOURCE, &[&[("CHUNK", 4096)]]),
     (&super::optim::SQUARES, &[&[("CHUNK", 4096)]]),
     (&super::parts::SOURCE, &[&[]]),
+    (&super::product::SOURCE, &[&[]]),
+    (&super::residual::SOURCE, &[&ROWS[0], &ROWS[1]]),
     (&super::rows::MERGE, &[&[]]),
-    (&super::rowwise::SOURCE, &[&ROWS[0], &ROWS[1]]),
+    (&super::rows::SOURCE, &[&ROWS[0], &ROWS[1]]),
 ];
+
+/// What kernels are tried on: the oldest that there is a profile for, and the newest.
+const ARCHITECTURES: [Architecture; 2] = [Architecture { major: 8, minor: 0 }, Architecture { major: 9, minor: 0 }];
 
 #[test]
 #[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
 fn every_kernel_compiles_for_every_architecture() {
     for (source, variants) in SOURCES {
         for (variant, dtype) in variants.iter().flat_map(|v| [DType::F32, DType::F64, DType::Bf16].map(|t| (v, t))) {
-            for architecture in [(8, 0), (9, 0)] {
+            for architecture in ARCHITECTURES {
                 let defines = variant.iter().fold(Defines::of(dtype), |d, (name, value)| d.with(name, *value));
                 if let Err(problem) = machine_code(source, &defines, architecture, None) {
                     panic!("{problem}");
@@ -101,7 +115,7 @@ fn every_kernel_compiles_for_every_architecture() {
 
 /// A source of operations over edges compiles for its defines.
 fn compiles(source: &Source, defines: &Defines) {
-    for architecture in [(8, 0), (9, 0)] {
+    for architecture in ARCHITECTURES {
         if let Err(problem) = machine_code(source, defines, architecture, None) {
             panic!("{problem}");
         }
@@ -158,13 +172,13 @@ fn every_kind_of_aggregation_compiles() {
     compiles(&super::floor::SOURCE, &defines);
 }
 
-/// Everything over edges once, in cases small enough for compute-sanitizer: hubs whose pieces are merged in two steps, both ways. One
-/// test each, so that its tools, which are slow, can have several at a time.
+/// Everything over edges once, in cases small enough for compute-sanitizer: hubs whose pieces are merged in two steps,
+/// both ways. One test each, so that its tools, which are slow, can have several at a time.
 mod over_edges_on_a_gpu {
     use super::*;
 
-    const ROW: (usize, usize, Kind) = (40, 32, Kind::Stored);
-    const WIDE: (usize, usize, Kind) = (40, 64, Kind::Stored);
+    const ROW: (usize, usize, InputType) = (40, 32, InputType::Stored);
+    const WIDE: (usize, usize, InputType) = (40, 64, InputType::Stored);
 
     fn graph(device: &Device) -> Rc<Adjacency> {
         let rows = (0..40u32).map(|i| match i {
@@ -178,16 +192,16 @@ mod over_edges_on_a_gpu {
         graph(&Device::cpu()).num_edges()
     }
 
-    fn check(what: &str, inputs: &[(usize, usize, Kind)], f: &Function<'_>) {
+    fn check(what: &str, inputs: &[(usize, usize, InputType)], f: &Function<'_>) {
         Case { graph: &graph, inputs, f }.agrees_on_a_gpu(what, 5e-5, 3e-2);
     }
 
     #[test]
     #[ignore = "needs a GPU"]
     fn dot() {
-        check("dot", &[ROW, WIDE, (4, 3, Kind::Computed)], &|tape, graph, x| {
+        check("dot", &[ROW, WIDE, (4, 3, InputType::Computed)], &|tape, graph, x| {
             let feat = upload(tape.device(), 9, (edges(), 3), x[2].value().dtype());
-            let bias = BiasVar::Features { feat: &feat, weight: &x[2] };
+            let bias = Bias::Features { feat: &feat, weight: &x[2] };
             attention(tape, graph, 4, &x[0], &x[1], bias, Some(dropout(graph)))
         });
     }
@@ -195,17 +209,17 @@ mod over_edges_on_a_gpu {
     #[test]
     #[ignore = "needs a GPU"]
     fn additive() {
-        let (heads, per_edge) = ((40, 4, Kind::Computed), (edges(), 4, Kind::Computed));
+        let (heads, per_edge) = ((40, 4, InputType::Computed), (edges(), 4, InputType::Computed));
         check("gat", &[heads, heads, ROW, per_edge], &|tape, graph, x| {
-            gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, BiasVar::PerEdge(&x[3]), None)
+            gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, Bias::PerEdge(&x[3]), None)
         });
     }
 
     #[test]
     #[ignore = "needs a GPU"]
     fn additive_by_column() {
-        check("gatv2", &[ROW, ROW, (4, 8, Kind::Computed)], &|tape, graph, x| {
-            gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, BiasVar::None, None)
+        check("gatv2", &[ROW, ROW, (4, 8, InputType::Computed)], &|tape, graph, x| {
+            gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, Bias::None, None)
         });
     }
 
@@ -213,7 +227,7 @@ mod over_edges_on_a_gpu {
     #[ignore = "needs a GPU"]
     fn blocks() {
         check("blocks", &[ROW, WIDE], &|tape, graph, x| {
-            let block = Block { graph, kv: &x[1], bias: BiasVar::None, dropout: None };
+            let block = Block { graph, kv: &x[1], bias: Bias::None, dropout: None };
             attention_blocks(tape, 4, &x[0], &[block.clone(), block])
         });
     }
@@ -221,7 +235,7 @@ mod over_edges_on_a_gpu {
     #[test]
     #[ignore = "needs a GPU"]
     fn mean() {
-        check("mean", &[ROW, (edges(), 1, Kind::Computed)], &|tape, graph, x| {
+        check("mean", &[ROW, (edges(), 1, InputType::Computed)], &|tape, graph, x| {
             aggregate(tape, graph, &x[0], Reduction::Mean, WeightVar::PerEdge(&x[1]))
         });
     }
@@ -243,10 +257,10 @@ mod over_edges_on_a_gpu {
     }
 }
 
-/// What is recorded once gives what computing gives, in every epoch, and takes no memory that somebody else has.
+/// What is captured once gives what computing gives, in every epoch, and takes no memory that somebody else has.
 #[test]
 #[ignore = "needs a GPU"]
-fn recorded_work_on_a_gpu_is_the_same_work() {
+fn captured_work_on_a_gpu_is_the_same_work() {
     let device = crate::ops::tests::gpu();
     let x = device.upload(50, 40, &floats(1, 2000), Tag::Activations).unwrap();
     let weight = Parameter::new("w", device.upload(24, 40, &floats(2, 24 * 40), Tag::Parameters).unwrap());
@@ -271,28 +285,29 @@ fn recorded_work_on_a_gpu_is_the_same_work() {
     let expected: Vec<_> = (0..6).map(|epoch| numbers(&work(epoch).unwrap())).collect();
     assert!(expected[0] != expected[1], "dropout does something");
     let before = device.ledger().now().total();
-    let recording = device.record(|| work(2)).unwrap().unwrap();
+    let captured_work = device.capture(|| work(2)).unwrap().unwrap();
     assert!(device.ledger().now().total() > before, "what it holds is counted");
     for (epoch, expected) in expected.iter().enumerate().rev() {
         // Others may ask for memory meanwhile.
         let other = work(17).unwrap();
         let kept = numbers(&other);
-        let found = recording.run(epoch as u64).unwrap();
+        let found = captured_work.run(epoch as u64).unwrap();
         assert!(numbers(found) == *expected && numbers(&other) == kept, "epoch {epoch}");
     }
-    drop(recording);
+    drop(captured_work);
     assert_eq!(device.ledger().now().total(), before);
     // What the host takes part in fails, and leaves everything as it was.
-    assert!(device.record(|| x.to_vec::<f32>().map(drop)).is_err());
-    assert!(device.record(|| device.upload(1, 1, &[1.0f32], Tag::Workspace)).is_err());
-    assert!(device.record(|| device.zeros("large", 1 << 20, 77, DType::F32, Tag::Workspace)).is_err());
+    assert!(device.capture(|| x.to_vec::<f32>().map(drop)).is_err());
+    assert!(device.capture(|| device.upload(1, 1, &[1.0f32], Tag::Workspace)).is_err());
+    assert!(device.capture(|| device.zeros("large", 1 << 20, 77, DType::F32, Tag::Workspace)).is_err());
     assert!(numbers(&work(4).unwrap()) == expected[4]);
 }
 
-/// A recorded update moves parameters as an update does, bit by bit, whatever it is told; and nothing where a number is not finite.
+/// A captured update moves parameters as an update does, bit by bit, whatever it is told; and nothing where a number is
+/// not finite.
 #[test]
 #[ignore = "needs a GPU"]
-fn a_recorded_update_on_a_gpu_is_the_same_update() {
+fn a_captured_update_on_a_gpu_is_the_same_update() {
     let device = crate::ops::tests::gpu();
     let up = |rows, cols, x: &[f32], tag| device.upload(rows, cols, x, tag).unwrap();
     // One has several chunks of squares, one has nothing at all.
@@ -308,8 +323,8 @@ fn a_recorded_update_on_a_gpu_is_the_same_update() {
             Parameter::new(format!("p{k}"), up(*rows, *cols, &floats(k as u64, rows * cols), Tag::Parameters))
         };
         let new = || shapes.iter().enumerate().map(of).collect::<Vec<_>>();
-        let (plain, recorded) = (new(), new());
-        let mut optimizers = [&plain, &recorded].map(|parameters| Optimizer::new(rule, parameters).unwrap());
+        let (plain, captured) = (new(), new());
+        let mut optimizers = [&plain, &captured].map(|parameters| Optimizer::new(rule, parameters).unwrap());
         // What the gradients, and the loss, are made from is changed between the runs.
         let mut gradients: Vec<_> = (shapes.iter().enumerate())
             .map(|(k, (rows, cols))| up(*rows, *cols, &floats(k as u64 + 10, rows * cols), Tag::Activations))
@@ -328,46 +343,46 @@ fn a_recorded_update_on_a_gpu_is_the_same_update() {
         };
         let mut source = up(1, 1, &[1.0], Tag::Activations);
         let loss = || device.convert("test", &source, DType::F64);
-        // What is recorded was done before: kernels are loaded, and there is idle memory.
+        // What is captured was done before: kernels are loaded, and there is idle memory.
         let spare = new();
         give(&spare).unwrap();
         drop(loss().unwrap());
         gradient_norm(&spare).unwrap();
         Optimizer::new(rule, &spare).unwrap().step(0.1, 1.0).unwrap();
         let [by_hand, ahead] = &mut optimizers;
-        let recording = device.record(|| {
-            give(&recorded)?;
-            ahead.record(clip, &loss()?)
+        let captured_work = device.capture(|| {
+            give(&captured)?;
+            ahead.capture(clip, &loss()?)
         });
-        let recording = recording.unwrap().unwrap();
+        let captured_work = captured_work.unwrap().unwrap();
         let same = |by_hand: &Optimizer, ahead: &Optimizer| {
             let all = |parameters: &[Rc<Parameter>], optimizer: &Optimizer| {
                 let state = optimizer.state();
                 let state = state.iter().map(|(_, m)| m.to_vec::<f32>().unwrap());
                 parameters.iter().map(|p| p.value().to_vec::<f32>().unwrap()).chain(state).collect::<Vec<_>>()
             };
-            all(&plain, by_hand) == all(&recorded, ahead)
+            all(&plain, by_hand) == all(&captured, ahead)
         };
         for lr in [0.1, 0.03, 0.2] {
             give(&plain).unwrap();
             let norm = gradient_norm(&plain).unwrap();
             by_hand.step(lr, if clip > 0.0 { clip_factor(norm, clip) } else { 1.0 }).unwrap();
-            let (moved, loss, sums) = recording.step(1, &ahead.next(lr)).unwrap();
+            let (moved, loss, sums) = captured_work.step(1, &ahead.next(lr)).unwrap();
             assert_eq!((moved.len(), loss), (shapes.len(), 1.0));
             assert_eq!(length(moved.iter().map(|p| &**p), &sums).unwrap(), norm);
             ahead.has_stepped();
             assert!(same(by_hand, ahead), "{rule:?} {clip} {lr}");
         }
-        let before: Vec<_> = recorded.iter().map(|p| p.value().to_vec::<f32>().unwrap()).collect();
+        let before: Vec<_> = captured.iter().map(|p| p.value().to_vec::<f32>().unwrap()).collect();
         device.backend().upload(&mut source, bytemuck::bytes_of(&f32::NAN)).unwrap();
-        assert!(recording.step(1, &ahead.next(0.1)).unwrap().1.is_nan());
-        assert!(recorded.iter().zip(before).all(|(p, before)| p.value().to_vec::<f32>().unwrap() == before));
-        assert!(recording.run(1).is_err(), "it must be told");
+        assert!(captured_work.step(1, &ahead.next(0.1)).unwrap().1.is_nan());
+        assert!(captured.iter().zip(before).all(|(p, before)| p.value().to_vec::<f32>().unwrap() == before));
+        assert!(captured_work.run(1).is_err(), "it must be told");
         device.backend().upload(&mut source, bytemuck::bytes_of(&1f32)).unwrap();
         let mut first = gradients.swap_remove(0);
         device.backend().upload(&mut first, bytemuck::cast_slice(&[f32::INFINITY; 15])).unwrap();
-        let (_, _, sums) = recording.step(1, &ahead.next(0.1)).unwrap();
-        let error = length(recorded.iter().map(|p| &**p), &sums).unwrap_err().to_string();
+        let (_, _, sums) = captured_work.step(1, &ahead.next(0.1)).unwrap();
+        let error = length(captured.iter().map(|p| &**p), &sums).unwrap_err().to_string();
         assert!(error.contains("p0") && same(by_hand, ahead), "{error}");
     }
 }

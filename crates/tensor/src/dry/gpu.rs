@@ -1,5 +1,5 @@
-//! What kernels of a GPU take beside their operands, for rehearsals of runs there: lists of the work on a graph, and room for what pieces of
-//! long rows come to before it is added up.
+//! What kernels of a GPU take beside their operands, for rehearsals of runs there: lists of the work on a graph, and
+//! room for what pieces of long rows come to before it is added up.
 //!
 //! Sums over rows, which take a few MiB whatever the graph, are rehearsed as on the CPU.
 

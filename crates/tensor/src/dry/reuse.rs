@@ -12,8 +12,8 @@ const BINS: usize = 64 * FINE;
 /// Edges that are looked at, about. Of larger graphs some rows tell of all.
 const LOOKED_AT: usize = 1 << 24;
 
-/// Of the edges of a graph, in the order in which they are visited, those whose far end is not among the rows that were read last:
-/// for caches of several sizes.
+/// Of the edges of a graph, in the order in which they are visited, those whose far end is not among the rows that were
+/// read last: for caches of several sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reuse([usize; SIZES]);
 
@@ -29,10 +29,11 @@ impl Reuse {
 
     /// Of the edges of `csr`, row after row, as if they were visited again and again.
     ///
-    /// What is between two visits of a row is not counted, which would take long, but follows from how long ago visits are on
-    /// average: in a stretch of `w` edges there are `m − Σ max(t − w, 0) / n` different rows, where `t` are the times from one visit
-    /// to the next, `n` of them, and `m` is the number of rows that are visited at all. Where there are many edges, only the visits
-    /// of rows drawn by their ids are looked at (SHARDS): how long ago they are does not depend on which other rows are drawn.
+    /// What is between two visits of a row is not counted, which would take long, but follows from how long ago visits
+    /// are on average: in a stretch of `w` edges there are `m − Σ max(t − w, 0) / n` different rows, where `t` are the
+    /// times from one visit to the next, `n` of them, and `m` is the number of rows that are visited at all. Where
+    /// there are many edges, only the visits of rows drawn by their ids are looked at (SHARDS): how long ago they are
+    /// does not depend on which other rows are drawn.
     pub(crate) fn of(csr: &Csr<u32>) -> Self {
         Self::of_some(csr, csr.num_edges().div_ceil(LOOKED_AT).next_power_of_two().ilog2())
     }
@@ -101,8 +102,8 @@ fn shortest(bin: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use graphweft_base::progress::Silent;
     use graphweft_graph::generate::Spec;
-    use graphweft_graph::progress::Silent;
 
     use super::*;
 

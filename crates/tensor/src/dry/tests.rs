@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Kind, Pass, Reuse, Work};
+use super::{Pass, Reuse, Work, WorkKind};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::ledger::Tag;
 use crate::ops::activation::Activation;
-use crate::ops::attention::{BiasVar, attention};
+use crate::ops::attention::{Bias, attention};
 use crate::ops::graphs::with_hub;
 use crate::ops::linear::{Affine, linear};
 use crate::ops::tests::{parameter, upload};
@@ -39,20 +39,20 @@ fn works_say_what_their_time_depends_on() {
     let x = tape.leaf(device.convert("test", &upload(&device, 1, (300, 7), 1.0), DType::F32).unwrap());
     let q = linear(&mut tape, &x, std::slice::from_ref(&layer), Activation::None, DType::F32).unwrap();
     let kv = linear(&mut tape, &x, &[layer.clone(), layer], Activation::None, DType::F32).unwrap();
-    let out = attention(&mut tape, &graph, 3, &q, &kv, BiasVar::None, None).unwrap();
+    let out = attention(&mut tape, &graph, 3, &q, &kv, Bias::None, None).unwrap();
     let seed = device.uninit("test", 300, 24, DType::F32, Tag::Activations).unwrap();
     tape.backward(vec![(out, seed)], &[&x], |_| Ok(())).unwrap();
 
-    let works: Vec<Work> = heard.take().into_iter().filter(|w| !matches!(w.kind, Kind::Stream { .. })).collect();
+    let works: Vec<Work> = heard.take().into_iter().filter(|w| !matches!(w.kind, WorkKind::Stream { .. })).collect();
     let edges = |pass| {
         let direction = if pass == Pass::BySource { &graph.transpose } else { &graph.forward };
         let fours = (0..300).map(|row| direction.csr.edges_of(row).len().div_ceil(4)).sum();
         let row = 4 * if pass == Pass::BySource { 2 * 24 + 2 * 3 } else { 2 * 24 };
         let (edges, reuse) = (graph.num_edges(), Some(Reuse::of(&direction.csr)));
-        let kind = Kind::Edges { pass, edges, rows: 300, fours, sources: 300, row, reuse, width: 24, heads: 3 };
+        let kind = WorkKind::Edges { pass, edges, rows: 300, fours, sources: 300, row, reuse, width: 24, heads: 3 };
         Work { op: "attention", dtype: DType::F32, dropout: false, kind }
     };
-    let gemm = |op, m, n, k| Work { op, dtype: DType::F32, dropout: false, kind: Kind::Gemm { m, n, k } };
+    let gemm = |op, m, n, k| Work { op, dtype: DType::F32, dropout: false, kind: WorkKind::Gemm { m, n, k } };
     assert_eq!(works[..3], [gemm("linear", 300, 24, 7); 3]);
     assert_eq!(works[3..6], [Pass::Forward, Pass::ByDestination, Pass::BySource].map(edges));
     assert_eq!(works.len(), 12, "for each of three products dx and dW");

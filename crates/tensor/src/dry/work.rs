@@ -1,5 +1,7 @@
 //! What a kernel has to do: all that its duration depends on.
 
+use serde::{Deserialize, Serialize};
+
 use super::reuse::Reuse;
 use crate::dtype::DType;
 
@@ -13,12 +15,29 @@ pub struct Work {
     /// Whether random masks are computed on the way.
     pub dropout: bool,
     /// How much there is to do.
-    pub kind: Kind,
+    pub kind: WorkKind,
+}
+
+impl Work {
+    /// A call without random masks.
+    pub fn new(op: &'static str, dtype: DType, kind: WorkKind) -> Self {
+        Self { op, dtype, dropout: false, kind }
+    }
+}
+
+/// Names of kernels that others look for.
+impl Work {
+    /// Numbers of the host go to the device.
+    pub const UPLOAD: &str = "upload";
+    /// The host reads what is on the device.
+    pub const DOWNLOAD: &str = "download";
+    /// The host asks for the lengths of gradients: a step's forward and backward pass are over.
+    pub const SQUARE_SUMS: &str = "square sums";
 }
 
 /// How much there is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum WorkKind {
     /// A product of dense matrices, m × k and k × n.
     Gemm {
         /// Rows of the result.
@@ -61,7 +80,8 @@ pub enum Kind {
 }
 
 /// A pass over edges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Pass {
     /// From sources to destinations.
     Forward,

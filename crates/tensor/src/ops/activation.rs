@@ -1,9 +1,10 @@
 //! Activations: a function of each element, alone or (in [`linear`](crate::ops::linear)) as the end of a product.
 //!
-//! Backward needs one matrix of the size of the output. All but GELU find their slope in the output itself, which the next
-//! operation saves anyway; GELU is not monotonic and needs its input.
+//! Backward needs one matrix of the size of the output. All but GELU find their slope in the output itself, which the
+//! next operation saves anyway; GELU is not monotonic and needs its input.
 
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::tape::{Backward, Grads, Tape, Var};
@@ -69,13 +70,22 @@ impl Activated {
     }
 }
 
-/// What a backend does for activations.
-pub trait ActivationKernels {
-    /// `y = act(x)`.
-    fn activate(&self, activation: Activation, x: &Matrix, y: &mut Matrix) -> Result<()>;
+kernels! {
+    /// What a backend does for activations.
+    pub trait ActivationKernels {
+        /// `y = act(x)`.
+        fn activate(activation: Activation, x: &Matrix, y: &mut Matrix) -> Result<()> {
+            |dry| dry.stream(if activation == Activation::Gelu { "activate, gelu" } else { "activate" }, &[x], &[y])
+        }
 
-    /// `dy = dy ∘ act'`, from the saved matrix: the input or the output, as [`Activation::saves_input`] says.
-    fn activation_backward(&self, activation: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()>;
+        /// `dy = dy ∘ act'`, from the saved matrix: the input or the output, as [`Activation::saves_input`] says.
+        fn activation_backward(activation: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()> {
+            |dry|
+            let gelu = activation == Activation::Gelu;
+            let op = if gelu { "activation backward, gelu" } else { "activation backward" };
+            dry.stream(op, &[saved, dy], &[dy])
+        }
+    }
 }
 
 /// Applies `activation` to each element of `x`.
@@ -108,9 +118,7 @@ impl Backward for ActivationBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::gradcheck::check;
-    use crate::ops::tests::{Case, agrees_with_f64, on_any_threads, upload};
+    use crate::ops::tests::*;
 
     #[test]
     fn gradients() {

@@ -1,21 +1,24 @@
 //! Sparse multi-head attention over the edges of a graph, fused.
 //!
-//! For destination i and head h, over the edges j → i: e_ij = q_i·k_j / √d_h (+ bias), α = softmax over j, out_i = Σ α_ij v_j.
-//! One pass over the neighbours with an online softmax; only the output and the log-sum-exp are kept. Backward recomputes
-//! α = exp(e − LSE) and, with D_i = g_i·out_i, makes two passes: one by destination for dq, one by source for dk and dv. No
-//! tensor of the size of the edges exists, and nothing is added atomically.
+//! For destination i and head h, over the edges j → i: e_ij = q_i·k_j / √d_h (+ bias), α = softmax over j, out_i = Σ
+//! α_ij v_j. One pass over the neighbours with an online softmax; only the output and the log-sum-exp are kept.
+//! Backward recomputes α = exp(e − LSE) and, with D_i = g_i·out_i, makes two passes: one by destination for dq, one by
+//! source for dk and dv. No tensor of the size of the edges exists, and nothing is added atomically.
 //!
-//! Scores differ between models ([`Score`]): dot products here, [`gat`](crate::ops::gat) and [`gatv2`](crate::ops::gatv2) in files
-//! of their own. All else is shared.
+//! Scores differ between models ([`Score`]): dot products here, [`gat`](crate::ops::gat) and
+//! [`gatv2`](crate::ops::gatv2) in files of their own. All else is shared.
 //!
 //! Keys and values of a node are one row `k ‖ v`, so that an edge touches one contiguous piece of memory.
 
 use std::rc::Rc;
 
 use crate::adjacency::Adjacency;
+use crate::cpu::scratch;
 use crate::device::Device;
+use crate::dry::{Like, Pass};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
@@ -25,21 +28,50 @@ use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "attention";
 
-/// A term added to the scores of edges.
+/// A term added to the scores of edges. What is learnt of it is an `X`: a [`Matrix`] or a reference to one for kernels
+/// and where it is kept for backward, a [`Var`] on the tape. Features of edges are an `F`, which gets no gradient.
 #[derive(Clone, Copy, Debug, Default)]
-pub enum Bias<'a> {
+pub enum Bias<X, F = X> {
     /// None.
     #[default]
     None,
     /// A number per edge and head: E × H.
-    PerEdge(&'a Matrix),
+    PerEdge(X),
     /// A linear function of edge features: E × F, with a weight H × F. No tensor of edges × heads is made.
     Features {
-        /// E × F.
-        feat: &'a Matrix,
+        /// E × F; `()` where they are those of the graph.
+        feat: F,
         /// H × F.
-        weight: &'a Matrix,
+        weight: X,
     },
+}
+
+impl<X, F> Bias<X, F> {
+    /// The same, by reference.
+    pub fn as_ref(&self) -> Bias<&X, &F> {
+        match self {
+            Self::None => Bias::None,
+            Self::PerEdge(x) => Bias::PerEdge(x),
+            Self::Features { feat, weight } => Bias::Features { feat, weight },
+        }
+    }
+
+    /// The same of something else: `learnt` of the X, with features that `given` makes.
+    pub fn map<Y, G>(self, learnt: impl FnOnce(X) -> Y, given: impl FnOnce(F) -> G) -> Bias<Y, G> {
+        match self {
+            Self::None => Bias::None,
+            Self::PerEdge(x) => Bias::PerEdge(learnt(x)),
+            Self::Features { feat, weight } => Bias::Features { feat: given(feat), weight: learnt(weight) },
+        }
+    }
+
+    /// What gets a gradient: the numbers of edges, or the weight.
+    pub fn learnt(self) -> Option<X> {
+        match self {
+            Self::None => None,
+            Self::PerEdge(x) | Self::Features { weight: x, .. } => Some(x),
+        }
+    }
 }
 
 /// Dropout on the weights of edges, keyed by original ids.
@@ -53,40 +85,84 @@ pub struct EdgeDropout {
     pub dst: Ids,
 }
 
-/// How an edge j → i gets its score for a head, with the operands.
+/// How an edge j → i gets its score for a head, with the operands: matrices by reference for kernels, matrices where
+/// they are kept for backward, variables on the tape.
 #[derive(Clone, Copy, Debug)]
-pub enum Score<'a> {
+pub enum Score<X> {
     /// q_i·k_j / √d_h.
     Dot {
         /// Queries, a row per destination.
-        q: &'a Matrix,
+        q: X,
         /// Keys and values side by side, a row per source, twice as wide as `q`.
-        kv: &'a Matrix,
+        kv: X,
     },
     /// LeakyReLU(l_i + r_j): see [`gat`](crate::ops::gat).
     Gat {
         /// A row per destination, a column per head, in the type of the computation.
-        l: &'a Matrix,
+        l: X,
         /// The same per source.
-        r: &'a Matrix,
+        r: X,
         /// Values, a row per source.
-        z: &'a Matrix,
+        z: X,
         /// Of the LeakyReLU, where its argument is not positive.
         slope: f64,
     },
     /// a·LeakyReLU(l_i + r_j): see [`gatv2`](crate::ops::gatv2).
     Gatv2 {
         /// A row per destination.
-        l: &'a Matrix,
+        l: X,
         /// A row per source.
-        r: &'a Matrix,
+        r: X,
         /// Values, a row per source; r where they are absent.
-        value: Option<&'a Matrix>,
+        value: Option<X>,
         /// A row per head, in the type of the computation.
-        a: &'a Matrix,
+        a: X,
         /// Of the LeakyReLU, where its argument is not positive.
         slope: f64,
     },
+}
+
+impl<X> Score<X> {
+    /// The same, by reference.
+    pub fn as_ref(&self) -> Score<&X> {
+        match self {
+            Self::Dot { q, kv } => Score::Dot { q, kv },
+            Self::Gat { l, r, z, slope } => Score::Gat { l, r, z, slope: *slope },
+            Self::Gatv2 { l, r, value, a, slope } => Score::Gatv2 { l, r, value: value.as_ref(), a, slope: *slope },
+        }
+    }
+
+    /// The same of what `f` makes of the operands.
+    pub fn map<Y>(self, f: impl Fn(X) -> Y) -> Score<Y> {
+        match self {
+            Self::Dot { q, kv } => Score::Dot { q: f(q), kv: f(kv) },
+            Self::Gat { l, r, z, slope } => Score::Gat { l: f(l), r: f(r), z: f(z), slope },
+            Self::Gatv2 { l, r, value, a, slope } => {
+                Score::Gatv2 { l: f(l), r: f(r), value: value.map(&f), a: f(a), slope }
+            }
+        }
+    }
+
+    /// The operands by where their gradients come from.
+    pub(crate) fn operands(self) -> Operands<X> {
+        match self {
+            Self::Dot { q, kv } => Operands { dst: q, src: kv, value: None, shared: None },
+            Self::Gat { l, r, z, .. } => Operands { dst: l, src: r, value: Some(z), shared: None },
+            Self::Gatv2 { l, r, value, a, .. } => Operands { dst: l, src: r, value, shared: Some(a) },
+        }
+    }
+}
+
+/// The operands of a score, by where their gradients come from.
+pub(crate) struct Operands<X> {
+    /// The pass by destination.
+    pub(crate) dst: X,
+    /// The pass by source.
+    pub(crate) src: X,
+    /// The pass by source, where values are a matrix of their own.
+    pub(crate) value: Option<X>,
+    /// The pass by destination, summed over all edges.
+    pub(crate) shared: Option<X>,
 }
 
 /// The operands of attention.
@@ -96,9 +172,9 @@ pub struct Attention<'a> {
     /// Heads; they share the columns equally.
     pub heads: usize,
     /// Scores and values.
-    pub score: Score<'a>,
+    pub score: Score<&'a Matrix>,
     /// A term added to the scores.
-    pub bias: Bias<'a>,
+    pub bias: Bias<&'a Matrix>,
     /// Dropout of weights.
     pub dropout: Option<&'a EdgeDropout>,
 }
@@ -167,30 +243,74 @@ impl<'a> Attention<'a> {
     }
 }
 
-/// What a backend does for attention.
-pub trait AttentionKernels {
-    /// Overwrites `out` (a row per destination) and `lse` (a row per destination, a column per head).
-    fn attention(&self, a: &Attention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()>;
+/// Numbers of a partial softmax on a GPU: m and s of each head, and the columns.
+fn state_size(a: &Attention<'_>) -> usize {
+    (2 * a.heads).next_multiple_of(8) + a.output().0
+}
 
-    /// Folds the edges of one block into `state`, a row `m ‖ s ‖ acc` of 2·heads + d numbers per destination. A state starts
-    /// as −∞, 0, 0 and after all blocks is made an output by [`AttentionKernels::attention_finish`].
-    fn attention_fold(&self, a: &Attention<'_>, state: &mut Matrix) -> Result<()>;
+kernels! {
+    /// What a backend does for attention.
+    pub trait AttentionKernels {
+        /// Overwrites `out` (a row per destination) and `lse` (a row per destination, a column per head).
+        fn attention(a: &Attention<'_>, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
+            |dry| dry.attend(a, Pass::Forward, state_size(a))
+        }
 
-    /// Merges states of some rows, which were folded elsewhere over other edges, into `state`: row k of `partial` into row k of the
-    /// list `index`. A row that is listed more than once takes them in order of k.
-    fn attention_merge(&self, heads: usize, partial: &Matrix, index: &RowIndex, state: &mut Matrix) -> Result<()>;
+        /// Folds the edges of one block into `state`, a row `m ‖ s ‖ acc` of 2·heads + d numbers per destination. A
+        /// state starts as −∞, 0, 0 and after all blocks is made an output by [`AttentionKernels::attention_finish`].
+        fn attention_fold(a: &Attention<'_>, state: &mut Matrix) -> Result<()> {
+            |dry| dry.attend(a, Pass::Forward, state_size(a))
+        }
 
-    /// Overwrites `out` and `lse` with what a state comes to.
-    fn attention_finish(&self, heads: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()>;
+        /// Merges states of some rows, which were folded elsewhere over other edges, into `state`: row k of `partial`
+        /// into row k of the list `index`. A row that is listed more than once takes them in order of k.
+        fn attention_merge(heads: usize, partial: &Matrix, index: &RowIndex, state: &mut Matrix) -> Result<()> {
+            |dry|
+            // As many rows of the state are read and written as are merged into it.
+            dry.stream("attention merge", &[partial, partial], &[partial])
+        }
 
-    /// Overwrites `d` (as `lse`) with D_i = g_i·out_i.
-    fn attention_d(&self, heads: usize, g: &Matrix, out: &Matrix, d: &mut Matrix) -> Result<()>;
+        /// Overwrites `out` and `lse` with what a state comes to.
+        fn attention_finish(heads: usize, state: &Matrix, out: &mut Matrix, lse: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("attention finish", &[state], &[out, lse])
+        }
 
-    /// The pass by destination.
-    fn attention_dst(&self, a: &Attention<'_>, s: &Saved<'_>, to: DstGrads<'_>) -> Result<()>;
+        /// Overwrites `d` (as `lse`) with D_i = g_i·out_i.
+        fn attention_d(heads: usize, g: &Matrix, out: &Matrix, d: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("attention d", &[g, out], &[d])
+        }
 
-    /// The pass by source.
-    fn attention_src(&self, a: &Attention<'_>, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()>;
+        /// The pass by destination.
+        fn attention_dst(a: &Attention<'_>, s: &Saved<'_>, to: DstGrads<'_>) -> Result<()> {
+            |dry|
+            let size = to.row.cols();
+            if let Like::Gpu = dry.like {
+                return dry.attend(a, Pass::ByDestination, size);
+            }
+            let _shared = dry.within(|| scratch::attention_shared(a))?;
+            let _bias = match a.bias {
+                Bias::Features { feat, .. } if to.bias.is_some() => {
+                    Some(dry.within(|| scratch::attention_bias(a, feat.cols()))?)
+                }
+                _ => None,
+            };
+            dry.attend(a, Pass::ByDestination, size)
+        }
+
+        /// The pass by source.
+        fn attention_src(a: &Attention<'_>, s: &Saved<'_>, to: SrcGrads<'_>) -> Result<()> {
+            |dry|
+            let _known = match dry.like {
+                Like::Cpu(_) => None,
+                // lse and D side by side.
+                Like::Gpu => Some(a.device().uninit("known", s.lse.rows(), 2 * a.heads, s.lse.dtype(), Tag::Workspace)?),
+            };
+            // It is made now where values on edges need it.
+            let _ = a.map();
+            let size = to.row.cols() + to.value.map_or(0, |value| value.cols());
+            dry.attend(a, Pass::BySource, size)
+        }
+    }
 }
 
 /// What the pass by destination writes.
@@ -207,7 +327,8 @@ pub struct DstGrads<'a> {
 
 /// What the pass by source overwrites.
 pub struct SrcGrads<'a> {
-    /// The gradient of the sources' operand: kv or r. Where GATv2 has no values of their own, those of r as values are in it.
+    /// The gradient of the sources' operand: kv or r. Where GATv2 has no values of their own, those of r as values are
+    /// in it.
     pub row: &'a mut Matrix,
     /// The gradient of the values, where they are a matrix of their own: GAT's z, GATv2's value.
     pub value: Option<&'a mut Matrix>,
@@ -223,23 +344,6 @@ pub struct Saved<'a> {
     pub d: &'a Matrix,
 }
 
-/// A bias on the tape, as [`Bias`].
-#[derive(Clone, Copy, Default)]
-pub enum BiasVar<'a> {
-    /// None.
-    #[default]
-    None,
-    /// E × H.
-    PerEdge(&'a Var),
-    /// E × F, which gets no gradient, and H × F.
-    Features {
-        /// E × F.
-        feat: &'a Matrix,
-        /// H × F.
-        weight: &'a Var,
-    },
-}
-
 /// Attention of `q` over `kv` along `graph`, with `heads` heads.
 pub fn attention(
     tape: &mut Tape,
@@ -247,33 +351,10 @@ pub fn attention(
     heads: usize,
     q: &Var,
     kv: &Var,
-    bias: BiasVar<'_>,
+    bias: Bias<&Var, &Matrix>,
     dropout: Option<EdgeDropout>,
 ) -> Result<Var> {
-    let score = SavedScore::Dot { q: q.value().clone(), kv: kv.value().clone() };
-    let inputs = Inputs { dst: q, src: kv, value: None, shared: None };
-    record(tape, graph, heads, score, &inputs, bias, dropout)
-}
-
-/// The operands of a score on the tape, by what their gradients come from.
-pub(crate) struct Inputs<'a> {
-    pub(crate) dst: &'a Var,
-    pub(crate) src: &'a Var,
-    pub(crate) value: Option<&'a Var>,
-    pub(crate) shared: Option<&'a Var>,
-}
-
-/// Operands kept for backward, as [`Score`].
-pub(crate) enum SavedScore {
-    Dot { q: Matrix, kv: Matrix },
-    Gat { l: Matrix, r: Matrix, z: Matrix, slope: f64 },
-    Gatv2 { l: Matrix, r: Matrix, value: Option<Matrix>, a: Matrix, slope: f64 },
-}
-
-enum SavedBias {
-    None,
-    PerEdge(Matrix),
-    Features { feat: Matrix, weight: Matrix },
+    record(tape, graph, heads, Score::Dot { q, kv }, bias, dropout)
 }
 
 /// Runs attention with any score and puts it on the tape.
@@ -281,25 +362,20 @@ pub(crate) fn record(
     tape: &mut Tape,
     graph: &Rc<Adjacency>,
     heads: usize,
-    score: SavedScore,
-    inputs: &Inputs<'_>,
-    bias: BiasVar<'_>,
+    score: Score<&Var>,
+    bias: Bias<&Var, &Matrix>,
     dropout: Option<EdgeDropout>,
 ) -> Result<Var> {
-    let (bias, bias_var) = match bias {
-        BiasVar::None => (SavedBias::None, None),
-        BiasVar::PerEdge(b) => (SavedBias::PerEdge(b.value().clone()), Some(b)),
-        BiasVar::Features { feat, weight } => {
-            (SavedBias::Features { feat: feat.clone(), weight: weight.value().clone() }, Some(weight))
-        }
-    };
+    let inputs = score.operands();
     let mut vars = vec![inputs.dst, inputs.src];
-    let [value, shared, bias_at] = [inputs.value, inputs.shared, bias_var].map(|var| {
+    let [value, shared, bias_at] = [inputs.value, inputs.shared, bias.learnt()].map(|var| {
         var.map(|var| {
             vars.push(var);
             vars.len() - 1
         })
     });
+    let kept = |var: &Var| var.value().clone();
+    let (score, bias) = (score.map(kept), bias.map(kept, Matrix::clone));
     let call = Call { graph: Rc::clone(graph), heads, score, bias, dropout };
     let operands = call.operands();
     operands.check()?;
@@ -316,25 +392,14 @@ pub(crate) fn record(
 struct Call {
     graph: Rc<Adjacency>,
     heads: usize,
-    score: SavedScore,
-    bias: SavedBias,
+    score: Score<Matrix>,
+    bias: Bias<Matrix>,
     dropout: Option<EdgeDropout>,
 }
 
 impl Call {
     fn operands(&self) -> Attention<'_> {
-        let score = match &self.score {
-            SavedScore::Dot { q, kv } => Score::Dot { q, kv },
-            SavedScore::Gat { l, r, z, slope } => Score::Gat { l, r, z, slope: *slope },
-            SavedScore::Gatv2 { l, r, value, a, slope } => {
-                Score::Gatv2 { l, r, value: value.as_ref(), a, slope: *slope }
-            }
-        };
-        let bias = match &self.bias {
-            SavedBias::None => Bias::None,
-            SavedBias::PerEdge(b) => Bias::PerEdge(b),
-            SavedBias::Features { feat, weight } => Bias::Features { feat, weight },
-        };
+        let (score, bias) = (self.score.as_ref(), self.bias.as_ref());
         Attention { graph: &self.graph, heads: self.heads, score, bias, dropout: self.dropout.as_ref() }
     }
 }
@@ -358,15 +423,8 @@ impl Backward for AttentionBackward {
         let mut d = new(&self.lse, Tag::Workspace)?;
         device.backend().attention_d(a.heads, &g, &self.out, &mut d)?;
         let saved = Saved { lse: &self.lse, g: &g, d: &d };
-        let (dst, src, value, shared) = match a.score {
-            Score::Dot { q, kv } => (q, kv, None, None),
-            Score::Gat { l, r, z, .. } => (l, r, Some(z), None),
-            Score::Gatv2 { l, r, value, a, .. } => (l, r, value, Some(a)),
-        };
-        let bias = match a.bias {
-            Bias::PerEdge(b) | Bias::Features { weight: b, .. } => Some(b),
-            Bias::None => None,
-        };
+        let Operands { dst, src, value, shared } = a.score.operands();
+        let bias = a.bias.learnt();
         let wanted = |grads: &Grads<'_>, at: Option<usize>, m: Option<&Matrix>| match (at, m) {
             (Some(at), Some(m)) if grads.wants(at) => new(m, Tag::Activations).map(Some),
             _ => Ok(None),

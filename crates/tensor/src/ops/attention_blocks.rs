@@ -1,7 +1,7 @@
 //! Attention over sources that stand in several matrices, in one softmax: neighbours and tokens, say.
 //!
-//! Each block has a graph with the same destinations, and keys and values of its own sources. Forward folds block after block
-//! into one state of the online softmax; backward goes through the blocks with the log-sum-exp of all of them.
+//! Each block has a graph with the same destinations, and keys and values of its own sources. Forward folds block after
+//! block into one state of the online softmax; backward goes through the blocks with the log-sum-exp of all of them.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::attention::{Attention, Bias, BiasVar, DstGrads, EdgeDropout, Saved, Score, SrcGrads};
+use crate::ops::attention::{Attention, Bias, DstGrads, EdgeDropout, Saved, Score, SrcGrads};
 use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "attention over blocks";
@@ -25,7 +25,7 @@ pub struct Block<'a> {
     /// Keys and values side by side, a row per source.
     pub kv: &'a Var,
     /// A term added to the scores.
-    pub bias: BiasVar<'a>,
+    pub bias: Bias<&'a Var, &'a Matrix>,
     /// Dropout of weights.
     pub dropout: Option<EdgeDropout>,
 }
@@ -37,22 +37,14 @@ pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<
     if heads == 0 || d == 0 || !d.is_multiple_of(heads) {
         return Err(Error::Argument { op: OP, problem: format!("{d} columns cannot be shared by {heads} heads") });
     }
-    let mut state = empty_states(&device, rows, (heads, d), dtype.compute(), Tag::Workspace)?;
+    let mut state = empty_states(&device, rows, heads, d, dtype.compute(), Tag::Workspace)?;
     let mut saved = Vec::with_capacity(blocks.len());
     let mut vars = vec![q];
     for block in blocks {
         vars.push(block.kv);
         let kv = block.kv.value().clone();
-        let bias = match block.bias {
-            BiasVar::None => None,
-            BiasVar::PerEdge(b) => Some((None, b.value().clone())),
-            BiasVar::Features { feat, weight } => Some((Some(feat.clone()), weight.value().clone())),
-        };
-        let (BiasVar::PerEdge(var) | BiasVar::Features { weight: var, .. }) = block.bias else {
-            saved.push(SavedBlock { graph: Rc::clone(block.graph), kv, bias: None, dropout: block.dropout.clone() });
-            continue;
-        };
-        vars.push(var);
+        vars.extend(block.bias.learnt());
+        let bias = block.bias.map(|var| var.value().clone(), Matrix::clone);
         saved.push(SavedBlock { graph: Rc::clone(block.graph), kv, bias, dropout: block.dropout.clone() });
     }
     for block in &saved {
@@ -70,13 +62,7 @@ pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<
 }
 
 /// States of `rows` rows, of `heads` heads and `d` columns, that no edge was folded into yet.
-pub fn empty_states(
-    device: &Device,
-    rows: usize,
-    (heads, d): (usize, usize),
-    dtype: DType,
-    tag: Tag,
-) -> Result<Matrix> {
+pub fn empty_states(device: &Device, rows: usize, heads: usize, d: usize, dtype: DType, tag: Tag) -> Result<Matrix> {
     let empty: Vec<f64> = (0..2 * heads + d).map(|k| if k < heads { f64::NEG_INFINITY } else { 0.0 }).collect();
     let empty = device.upload(1, empty.len(), &empty, Tag::Workspace)?;
     let empty = device.convert(OP, &empty, dtype)?;
@@ -88,19 +74,13 @@ pub fn empty_states(
 struct SavedBlock {
     graph: Rc<Adjacency>,
     kv: Matrix,
-    /// Features of edges, where the bias is a function of these; the bias itself or the function's weight.
-    bias: Option<(Option<Matrix>, Matrix)>,
+    bias: Bias<Matrix>,
     dropout: Option<EdgeDropout>,
 }
 
 impl SavedBlock {
     fn operands<'a>(&'a self, heads: usize, q: &'a Matrix) -> Attention<'a> {
-        let bias = match &self.bias {
-            None => Bias::None,
-            Some((None, bias)) => Bias::PerEdge(bias),
-            Some((Some(feat), weight)) => Bias::Features { feat, weight },
-        };
-        let score = Score::Dot { q, kv: &self.kv };
+        let (score, bias) = (Score::Dot { q, kv: &self.kv }, self.bias.as_ref());
         Attention { graph: &self.graph, heads, score, bias, dropout: self.dropout.as_ref() }
     }
 }
@@ -125,7 +105,7 @@ impl Backward for BlocksBackward {
         let (mut write, mut at) = (Write::Set, 1);
         for block in &self.blocks {
             let a = block.operands(self.heads, &self.q);
-            let mut dbias = block.bias.as_ref().map(|(_, bias)| new(bias, Tag::Activations)).transpose()?;
+            let mut dbias = block.bias.as_ref().learnt().map(|bias| new(bias, Tag::Activations)).transpose()?;
             let to = DstGrads { row: &mut dq, write, shared: None, bias: dbias.as_mut() };
             device.backend().attention_dst(&a, &saved, to)?;
             write = Write::Add;
@@ -152,7 +132,7 @@ mod tests {
     use super::*;
     use crate::gradcheck::check;
     use crate::ops::attention::attention;
-    use crate::ops::graphs::Kind::{Computed, Stored};
+    use crate::ops::graphs::InputType::{Computed, Stored};
     use crate::ops::graphs::{
         Case, blocks, dropout, f64s, from_rows, near, rows_of, same_bits_for_any_number_of_threads, small, upload,
         with_hub,
@@ -165,8 +145,8 @@ mod tests {
     /// Neighbours with a bias per edge, then three tokens that everyone sees. x: q, kv, bias, kv of tokens.
     fn with_tokens(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]) -> Result<Var> {
         let tokens = from_rows(tape.device(), vec![vec![0, 1, 2]; graph.num_dst()], 3);
-        let neighbours = Block { graph, kv: &x[1], bias: BiasVar::PerEdge(&x[2]), dropout: Some(dropout(graph)) };
-        let tokens = Block { graph: &tokens, kv: &x[3], bias: BiasVar::None, dropout: None };
+        let neighbours = Block { graph, kv: &x[1], bias: Bias::PerEdge(&x[2]), dropout: Some(dropout(graph)) };
+        let tokens = Block { graph: &tokens, kv: &x[3], bias: Bias::None, dropout: None };
         attention_blocks(tape, 2, &x[0], &[neighbours, tokens])
     }
 
@@ -183,7 +163,7 @@ mod tests {
         let (q, kv) = (upload(device, 1, (n, 8), DType::F64), upload(device, 2, (n, 16), DType::F64));
         let mut tape = Tape::new(device);
         let (q, whole) = (tape.leaf(q), tape.leaf(kv.clone()));
-        let expected = attention(&mut tape, &graph, 2, &q, &whole, BiasVar::None, None).unwrap();
+        let expected = attention(&mut tape, &graph, 2, &q, &whole, Bias::None, None).unwrap();
         let parts: Vec<_> = blocks(device, &graph, 77)
             .into_iter()
             .map(|(block, first, _)| {
@@ -192,12 +172,13 @@ mod tests {
             })
             .collect();
         let list: Vec<_> =
-            parts.iter().map(|(graph, kv)| Block { graph, kv, bias: BiasVar::None, dropout: None }).collect();
+            parts.iter().map(|(graph, kv)| Block { graph, kv, bias: Bias::None, dropout: None }).collect();
         let found = attention_blocks(&mut tape, 2, &q, &list).unwrap();
         near(&f64s(found.value()), &f64s(expected.value()), 1e-12, "out");
     }
 
-    /// The same as attention: every third row's edges are folded into states elsewhere, in pieces, and these are merged.
+    /// The same as attention: every third row's edges are folded into states elsewhere, in pieces, and these are
+    /// merged.
     fn merged(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]) -> Result<Var> {
         let (device, heads, csr) = (tape.device().clone(), 2, &graph.forward.csr);
         let (q, kv, n) = (x[0].value(), x[1].value(), graph.num_dst());
@@ -209,7 +190,7 @@ mod tests {
         let (list, there): (Vec<u32>, Vec<Vec<u32>>) = (0..n).rev().filter(|i| far(*i)).flat_map(pieces).unzip();
         let fold = |rows: Vec<Vec<u32>>, q: &Matrix| -> Result<Matrix> {
             let graph = from_rows(&device, rows, kv.rows());
-            let mut state = empty_states(&device, q.rows(), (heads, d), dtype.compute(), Tag::Workspace)?;
+            let mut state = empty_states(&device, q.rows(), heads, d, dtype.compute(), Tag::Workspace)?;
             let score = Score::Dot { q, kv };
             let a = Attention { graph: &graph, heads, score, bias: Bias::None, dropout: None };
             device.backend().attention_fold(&a, &mut state)?;
@@ -229,7 +210,7 @@ mod tests {
     fn merged_states_are_attention_over_all_edges() {
         let inputs = [(300, 32, Stored), (300, 64, Stored)];
         let whole = |tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]| {
-            attention(tape, graph, 2, &x[0], &x[1], BiasVar::None, None)
+            attention(tape, graph, 2, &x[0], &x[1], Bias::None, None)
         };
         let exact = Case { graph: &with_hub, inputs: &inputs, f: &whole }.run(&Device::cpu(), DType::F64);
         let case = || Case { graph: &with_hub, inputs: &inputs, f: &merged };
@@ -250,7 +231,7 @@ mod tests {
     fn states_that_do_not_fit_are_refused() {
         let device = Device::cpu();
         let index = RowIndex::new(&device, 3, vec![0, 2]).unwrap();
-        let states = |rows| empty_states(&device, rows, (1, 2), DType::F32, Tag::Workspace).unwrap();
+        let states = |rows| empty_states(&device, rows, 1, 2, DType::F32, Tag::Workspace).unwrap();
         let merge = |partial, state| device.backend().attention_merge(1, &states(partial), &index, &mut states(state));
         assert!(merge(2, 3).is_ok());
         assert!(merge(3, 3).is_err());
@@ -258,7 +239,8 @@ mod tests {
     }
 
     fn case() -> Case<'static> {
-        static INPUTS: std::sync::OnceLock<Vec<(usize, usize, crate::ops::graphs::Kind)>> = std::sync::OnceLock::new();
+        static INPUTS: std::sync::OnceLock<Vec<(usize, usize, crate::ops::graphs::InputType)>> =
+            std::sync::OnceLock::new();
         let inputs = INPUTS.get_or_init(|| {
             let edges = with_hub(&Device::cpu()).num_edges();
             vec![(300, 32, Stored), (300, 64, Stored), (edges, 2, Computed), (3, 64, Stored)]

@@ -1,11 +1,12 @@
 //! A linear layer over sparse features, e.g. a bag of words: y = X·Wᵀ + b with X constant, in CSR.
 //!
-//! X is a graph from columns to rows whose edges weigh what its entries are, so this is an [aggregation](crate::ops::spmm) of the
-//! columns of W: forward adds up, for each row of X, the columns of W at its entries; dW is the same over the transposed X, which
-//! is made once, and so has a fixed order of summation. The columns of W are made rows beforehand: that is one pass over W,
-//! where X·Wᵀ has one over W for every row or so.
+//! X is a graph from columns to rows whose edges weigh what its entries are, so this is an
+//! [aggregation](crate::ops::spmm) of the columns of W: forward adds up, for each row of X, the columns of W at its
+//! entries; dW is the same over the transposed X, which is made once, and so has a fixed order of summation. The
+//! columns of W are made rows beforehand: that is one pass over W, where X·Wᵀ has one over W for every row or so.
 //!
-//! Dropout of X drops entries, keyed as everywhere by original node id and column; the entries that are left are kept for backward.
+//! Dropout of X drops entries, keyed as everywhere by original node id and column; the entries that are left are kept
+//! for backward.
 
 use std::rc::Rc;
 
@@ -13,15 +14,18 @@ use graphweft_graph::Csr;
 use graphweft_graph::dataset::SparseFeatures;
 
 use crate::adjacency::Adjacency;
+use crate::cpu::scratch;
 use crate::device::Device;
+use crate::dry::{Work, WorkKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::dropout::RowDropout;
 use crate::ops::linear::Affine;
-use crate::ops::spmm::{Along, EdgeWeights};
+use crate::ops::spmm::{Along, EdgeWeights, Spmm};
 use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "bag";
@@ -93,13 +97,18 @@ impl Bag {
         self.graph.num_src()
     }
 
+    /// Where entries are, and what they are; 1 where that is absent.
+    pub(crate) fn parts(&self) -> (&Adjacency, Option<&Matrix>) {
+        (&self.graph, self.values.as_ref())
+    }
+
     /// The entries after dropout, if anything is dropped: in f32, or f64 where `dtype` is.
     fn entries(&self, drop: Option<&RowDropout>, dtype: DType) -> Result<Option<Matrix>> {
         let Some(drop) = drop.filter(|d| d.dropout.is_active()) else { return Ok(self.values.clone()) };
         drop.ids.expect(OP, self.rows())?;
         let device = &self.device;
         let mut entries = device.uninit(OP, self.graph.num_edges(), 1, dtype, Tag::Activations)?;
-        device.backend().drop_entries(&self.graph, self.values.as_ref(), drop, &mut entries)?;
+        device.backend().drop_entries(self, drop, &mut entries)?;
         Ok(Some(entries))
     }
 }
@@ -108,25 +117,35 @@ fn weights(entries: Option<&Matrix>) -> EdgeWeights<'_> {
     EdgeWeights { edge: entries, ..EdgeWeights::default() }
 }
 
-/// What a backend does beside aggregation.
-pub trait BagKernels {
-    /// `to = fromᵀ`, of the same type.
-    fn transpose(&self, from: &Matrix, to: &mut Matrix) -> Result<()>;
+kernels! {
+    /// What a backend does beside aggregation.
+    pub trait BagKernels {
+        /// `to = fromᵀ`, of the same type.
+        fn transpose(from: &Matrix, to: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("transpose", &[from], &[to])
+        }
 
-    /// Overwrites every row of `to` with the only row of `row`.
-    fn spread_row(&self, row: &Matrix, to: &mut Matrix) -> Result<()>;
+        /// Overwrites every row of `to` with the only row of `row`.
+        fn spread_row(row: &Matrix, to: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("spread row", &[row], &[to])
+        }
 
-    /// Overwrites the only row of `to` with the sum of the rows of `from`.
-    fn sum_rows(&self, from: &Matrix, to: &mut Matrix) -> Result<()>;
+        /// Overwrites the only row of `to` with the sum of the rows of `from`.
+        fn sum_rows(from: &Matrix, to: &mut Matrix) -> Result<()> {
+            |dry|
+            let _parts = dry.within(|| scratch::sum_rows(from))?;
+            dry.stream("sum rows", &[from], &[to])
+        }
 
-    /// Overwrites `to` (E × 1) with the entries of sparse rows (1 where there are none) after dropout.
-    fn drop_entries(
-        &self,
-        graph: &Adjacency,
-        entries: Option<&Matrix>,
-        drop: &RowDropout,
-        to: &mut Matrix,
-    ) -> Result<()>;
+        /// Overwrites `to` (E × 1) with the entries of sparse rows (1 where there are none) after dropout.
+        fn drop_entries(x: &Bag, drop: &RowDropout, to: &mut Matrix) -> Result<()> {
+            |dry|
+            let (graph, entries) = x.parts();
+            let read = 4 * graph.num_edges() + entries.map_or(0, Matrix::bytes);
+            let kind = WorkKind::Stream { read, written: to.bytes(), rows: graph.num_dst() };
+            dry.tell(Work { op: "drop entries", dtype: to.dtype(), dropout: drop.dropout.is_active(), kind })
+        }
+    }
 }
 
 /// Applies `layer` to `x`, after dropout of its entries; the output's elements are of type `dtype`.
@@ -146,7 +165,8 @@ pub fn bag(tape: &mut Tape, x: &Rc<Bag>, drop: Option<&RowDropout>, layer: &Affi
     let mut columns = device.uninit(OP, cols, out, weight.value().dtype(), Tag::Workspace)?;
     device.backend().transpose(weight.value(), &mut columns)?;
     let entries = x.entries(drop, parameters)?;
-    device.backend().spmm(&x.graph, &weights(entries.as_ref()), Along::Edges, &columns, &mut y, write)?;
+    let sum = Spmm { graph: &x.graph, weights: weights(entries.as_ref()), along: Along::Edges, x: &columns };
+    device.backend().spmm(&sum, &mut y, write)?;
     let inputs: Vec<&Var> = std::iter::once(&weight).chain(&bias).collect();
     Ok(tape.push(&inputs, y, || BagBackward { x: Rc::clone(x), entries, out, parameters, bias: layer.bias.is_some() }))
 }
@@ -170,7 +190,8 @@ impl Backward for BagBackward {
         {
             let mut columns = device.uninit(OP, cols, self.out, dtype, Tag::Workspace)?;
             let (graph, weights) = (&self.x.graph, weights(self.entries.as_ref()));
-            device.backend().spmm(graph, &weights, Along::Transpose, &dy, &mut columns, Write::Set)?;
+            let sum = Spmm { graph, weights, along: Along::Transpose, x: &dy };
+            device.backend().spmm(&sum, &mut columns, Write::Set)?;
             device.backend().transpose(&columns, &mut dw)?;
         }
         grads.put(0, dw)?;
@@ -192,14 +213,14 @@ mod tests {
     use crate::ops::dropout::dropout;
     use crate::ops::graphs::{f64s, near, same_bits_for_any_number_of_threads, upload};
     use crate::ops::linear::linear;
-    use crate::ops::tests::on_every_device;
-    use crate::random::{Dropout, Ids};
+    use crate::ops::tests::{half, on_every_device};
+    use crate::random::Ids;
     use crate::tape::Parameter;
 
     on_every_device!(gradients, equals_a_dense_product_in_f64, dropout_of_entries_is_dropout_of_the_dense_matrix);
 
     /// Rows of entries; one row is empty, one column occurs in every other row (a hub from 8192 rows on).
-    fn features(rows: usize, width: usize, values: bool) -> SparseFeatures {
+    fn features(rows: usize, width: usize, values: Values) -> SparseFeatures {
         let mut indptr = vec![0u64];
         let mut indices = Vec::new();
         for i in 0..rows {
@@ -211,24 +232,33 @@ mod tests {
             }
             indptr.push(indices.len() as u64);
         }
-        let data = values.then(|| (0..indices.len()).map(|k| (k % 7) as f32 / 4.0 - 0.5).collect::<Vec<_>>().into());
+        let data = match values {
+            Ones => None,
+            Given => Some((0..indices.len()).map(|k| (k % 7) as f32 / 4.0 - 0.5).collect::<Vec<_>>().into()),
+        };
         SparseFeatures { indptr: indptr.into(), indices: indices.into(), data, width }
     }
 
-    fn half() -> RowDropout {
-        RowDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), ids: Ids::Same }
+    /// What the entries are.
+    #[derive(Clone, Copy)]
+    enum Values {
+        Ones,
+        Given,
     }
+    use Values::{Given, Ones};
 
-    fn layer(device: &Device, out: usize, width: usize, bias: bool, dtype: DType) -> Affine {
+    fn layer(device: &Device, out: usize, width: usize, dtype: DType) -> Affine {
         let parameter = |name: &str, seed, shape| Parameter::new(name, upload(device, seed, shape, dtype));
-        let bias = bias.then(|| parameter("bias", 2, (1, out)));
-        Affine { weight: parameter("weight", 1, (out, width)), bias }
+        Affine { weight: parameter("weight", 1, (out, width)), bias: Some(parameter("bias", 2, (1, out))) }
     }
 
     fn gradients(device: &Device) {
-        for (rows, values, bias) in [(6, true, true), (6, false, false), (1, true, true), (0, true, true)] {
+        for (rows, values) in [(6, Given), (6, Ones), (1, Given), (0, Given)] {
             let x = Rc::new(Bag::new(device, &features(rows, 4, values), DType::F64).unwrap());
-            let layer = layer(device, 3, 4, bias, DType::F64);
+            let mut layer = layer(device, 3, 4, DType::F64);
+            if let Ones = values {
+                layer.bias = None;
+            }
             let parameters: Vec<_> = std::iter::once(layer.weight.clone()).chain(layer.bias.clone()).collect();
             for drop in [None, Some(half())] {
                 check(device, &[], &parameters, |tape, _| bag(tape, &x, drop.as_ref(), &layer, DType::F64)).unwrap();
@@ -237,20 +267,20 @@ mod tests {
     }
 
     /// y, dW and db.
-    fn run(device: &Device, shape: (usize, usize, usize), dtype: DType, values: bool) -> Vec<Vec<f64>> {
+    fn run(device: &Device, shape: [usize; 3], dtype: DType, values: Values) -> Vec<Vec<f64>> {
         run_dropped(device, shape, dtype, values, None)
     }
 
     fn run_dropped(
         device: &Device,
-        (rows, width, out): (usize, usize, usize),
+        [rows, width, out]: [usize; 3],
         dtype: DType,
-        values: bool,
+        values: Values,
         drop: Option<&RowDropout>,
     ) -> Vec<Vec<f64>> {
         let compute = dtype.compute();
         let x = Rc::new(Bag::new(device, &features(rows, width, values), compute).unwrap());
-        let layer = layer(device, out, width, true, compute);
+        let layer = layer(device, out, width, compute);
         let mut tape = Tape::new(device);
         let y = bag(&mut tape, &x, drop, &layer, dtype).unwrap();
         let value = y.value().clone();
@@ -261,16 +291,23 @@ mod tests {
         [value, dw, db].iter().map(f64s).collect()
     }
 
+    /// The same entries among zeros.
+    fn dense(x: &SparseFeatures) -> Vec<f64> {
+        let (rows, width) = (x.indptr.len() - 1, x.width);
+        let mut dense = vec![0.0; rows * width];
+        for i in 0..rows {
+            for e in x.indptr[i] as usize..x.indptr[i + 1] as usize {
+                dense[i * width + x.indices[e] as usize] = x.data.as_ref().map_or(1.0, |d| f64::from(d[e]));
+            }
+        }
+        dense
+    }
+
     fn equals_a_dense_product_in_f64(device: &Device) {
         let (rows, width, out) = (40, 9, 5);
-        for values in [false, true] {
+        for values in [Ones, Given] {
             let x = features(rows, width, values);
-            let mut dense = vec![0.0; rows * width];
-            for i in 0..rows {
-                for e in x.indptr[i] as usize..x.indptr[i + 1] as usize {
-                    dense[i * width + x.indices[e] as usize] = x.data.as_ref().map_or(1.0, |d| f64::from(d[e]));
-                }
-            }
+            let dense = dense(&x);
             let w = f64s(&upload(device, 1, (out, width), DType::F64));
             let b = f64s(&upload(device, 2, (1, out), DType::F64));
             let g = f64s(&upload(device, 3, (rows, out), DType::F64));
@@ -280,7 +317,7 @@ mod tests {
             let entry = |o: usize, c: usize| (0..rows).map(|i| g[i * out + o] * dense[i * width + c]).sum();
             let dw: Vec<f64> = (0..out * width).map(|k| entry(k / width, k % width)).collect();
             let db: Vec<f64> = (0..out).map(|o| (0..rows).map(|i| g[i * out + o]).sum()).collect();
-            let found = run(device, (rows, width, out), DType::F64, values);
+            let found = run(device, [rows, width, out], DType::F64, values);
             for (found, expected) in found.iter().zip([y, dw, db]) {
                 near(found, &expected, 1e-12, "bag");
             }
@@ -291,15 +328,10 @@ mod tests {
         let (rows, width, out) = (60, 70, 5);
         let ids = Ids::Listed((0..rows as u64).rev().map(|k| 7 * k).collect());
         let drop = RowDropout { ids, ..half() };
-        for values in [false, true] {
+        for values in [Ones, Given] {
             let x = features(rows, width, values);
-            let mut dense = vec![0.0; rows * width];
-            for i in 0..rows {
-                for e in x.indptr[i] as usize..x.indptr[i + 1] as usize {
-                    dense[i * width + x.indices[e] as usize] = x.data.as_ref().map_or(1.0, |d| f64::from(d[e]));
-                }
-            }
-            let layer = layer(device, out, width, true, DType::F64);
+            let dense = dense(&x);
+            let layer = layer(device, out, width, DType::F64);
             let mut tape = Tape::new(device);
             let dense = tape.constant(device.upload(rows, width, &dense, Tag::Activations).unwrap());
             let dense = dropout(&mut tape, &dense, &drop).unwrap();
@@ -309,7 +341,7 @@ mod tests {
             let g = upload(device, 3, (rows, out), DType::F64);
             tape.backward(vec![(y, g)], &[], |_| Ok(())).unwrap();
             let dw = f64s(&layer.weight.take_grad().unwrap());
-            let found = run_dropped(device, (rows, width, out), DType::F64, values, Some(&drop));
+            let found = run_dropped(device, [rows, width, out], DType::F64, values, Some(&drop));
             near(&found[0], &expected, 1e-12, "y");
             near(&found[1], &dw, 1e-12, "dW");
         }
@@ -326,7 +358,7 @@ mod tests {
             let indices = f.indices[entries].to_vec().into();
             SparseFeatures { indptr: indptr.into(), indices, data, width: f.width }
         };
-        for values in [false, true] {
+        for values in [Ones, Given] {
             let all = features(9, 6, values);
             let bag = |f: &SparseFeatures| Bag::new(&device, f, DType::F32).unwrap();
             let parts = [0..2, 2..2, 2..9].map(|rows| bag(&part(&all, rows)));
@@ -335,14 +367,14 @@ mod tests {
             let numbers = |bag: &Bag| bag.values.as_ref().map(|m| m.to_vec::<f32>().unwrap());
             assert_eq!(numbers(&stacked), numbers(&whole));
         }
-        let (with, without) = (features(3, 2, true), features(3, 2, false));
+        let (with, without) = (features(3, 2, Given), features(3, 2, Ones));
         let [with, without] = [with, without].map(|f| Bag::new(&device, &f, DType::F32).unwrap());
         assert!(Bag::stack(&[&with, &without]).is_err() && Bag::stack(&[]).is_err());
     }
 
     #[test]
     fn every_instruction_set_and_type_agrees_with_f64() {
-        for (shape, values) in [((9000, 50, 24), true), ((9000, 50, 16), false), ((33, 200, 3), true)] {
+        for (shape, values) in [([9000, 50, 24], Given), ([9000, 50, 16], Ones), ([33, 200, 3], Given)] {
             takes_as_much(&format!("{shape:?}"), |device| run(device, shape, DType::F32, values));
             let exact = run(&Device::cpu(), shape, DType::F64, values);
             for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
@@ -361,7 +393,7 @@ mod tests {
     #[ignore = "needs a GPU"]
     fn a_gpu_agrees_with_f64() {
         let device = crate::ops::tests::gpu();
-        for (shape, values) in [((9000, 50, 24), true), ((9000, 50, 16), false), ((33, 200, 3), true)] {
+        for (shape, values) in [([9000, 50, 24], Given), ([9000, 50, 16], Ones), ([33, 200, 3], Given)] {
             let exact = run(&Device::cpu(), shape, DType::F64, values);
             for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F32, 2e-5), (DType::Bf16, 1e-2)] {
                 let found = run(&device, shape, dtype, values);
@@ -376,7 +408,7 @@ mod tests {
     #[test]
     fn the_same_bits_for_any_number_of_threads() {
         same_bits_for_any_number_of_threads(
-            || run_dropped(&Device::cpu(), (9000, 50, 24), DType::F32, true, Some(&half())),
+            || run_dropped(&Device::cpu(), [9000, 50, 24], DType::F32, Given, Some(&half())),
             "bag",
         );
     }
@@ -384,13 +416,13 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let device = Device::cpu();
-        let mut x = features(6, 4, false);
-        let bad = layer(&device, 3, 5, true, DType::F32);
+        let mut x = features(6, 4, Ones);
+        let bad = layer(&device, 3, 5, DType::F32);
         let good = Rc::new(Bag::new(&device, &x, DType::F32).unwrap());
         assert!(bag(&mut Tape::new(&device), &good, None, &bad, DType::F32).is_err());
         x.width = 2;
         assert!(Bag::new(&device, &x, DType::F32).is_err());
-        let mut x = features(6, 4, true);
+        let mut x = features(6, 4, Given);
         x.data = Some(vec![1.0].into());
         assert!(Bag::new(&device, &x, DType::F32).is_err());
     }

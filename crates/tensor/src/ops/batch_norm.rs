@@ -1,18 +1,21 @@
 //! Batch normalisation over all rows of all ranks.
 //!
-//! The moments of a column are sums over rows, so ranks agree on them by adding a few numbers: the same functions serve one rank
-//! and many, and only the [`Reduce`] differs. Forward adds count, Σ(x − s) and Σ(x − s)² of each column; backward Σ dy and
-//! Σ dy ∘ x̂. Both are sums in f64 around a shift s that all ranks know (the running mean, say, or zeros), so that a mean far from
-//! zero does not swallow the variance.
+//! The moments of a column are sums over rows, so ranks agree on them by adding a few numbers: the same functions serve
+//! one rank and many, and only the [`Reduce`] differs. Forward adds count, Σ(x − s) and Σ(x − s)² of each column;
+//! backward Σ dy and Σ dy ∘ x̂. Both are sums in f64 around a shift s that all ranks know (the running mean, say, or
+//! zeros), so that a mean far from zero does not swallow the variance.
 //!
-//! With x̂ = (x − μ)/σ and y = x̂ ∘ w + b: dx = w/σ ∘ (dy − Σ dy/n − x̂ ∘ Σ(dy ∘ x̂)/n) with sums over all ranks; dw = Σ dy ∘ x̂ and
-//! db = Σ dy with sums over this rank's rows, as gradients of parameters are before ranks add them up.
+//! With x̂ = (x − μ)/σ and y = x̂ ∘ w + b: dx = w/σ ∘ (dy − Σ dy/n − x̂ ∘ Σ(dy ∘ x̂)/n) with sums over all ranks; dw =
+//! Σ dy ∘ x̂ and db = Σ dy with sums over this rank's rows, as gradients of parameters are before ranks add them up.
 
 use std::rc::Rc;
 
+use crate::cpu::scratch;
 use crate::device::Device;
+use crate::dry::present;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::norm::{Norm, NormNumbers};
@@ -21,28 +24,45 @@ use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "batch norm";
 
-/// What a backend does for batch norm.
-pub trait BatchNormKernels {
-    /// Overwrites `sums` (1 × 2d, f64) with Σ(x − shift) and Σ(x − shift)² of each column; `shift` is 1 × d.
-    fn moment_sums(&self, x: &Matrix, shift: &Matrix, sums: &mut Matrix) -> Result<()>;
+/// What backward has beside the gradient of the output.
+pub struct BatchNormSaved<'a> {
+    /// The input.
+    pub x: &'a Matrix,
+    /// What it was normalised by.
+    pub by: &'a Normaliser<'a>,
+    /// 1 × d.
+    pub weight: &'a Matrix,
+    /// Σ dy and Σ dy ∘ x̂ of each column, divided by the number of rows: 1 × 2d.
+    pub means: &'a Matrix,
+}
 
-    /// `y = (x − μ)/σ ∘ w + b`.
-    fn normalise(&self, x: &Matrix, by: &Normaliser<'_>, norm: &NormNumbers<'_>, y: &mut Matrix) -> Result<()>;
+kernels! {
+    /// What a backend does for batch norm.
+    pub trait BatchNormKernels {
+        /// Overwrites `sums` (1 × 2d, f64) with Σ(x − shift) and Σ(x − shift)² of each column; `shift` is 1 × d.
+        fn moment_sums(x: &Matrix, shift: &Matrix, sums: &mut Matrix) -> Result<()> {
+            |dry|
+            let _sums = dry.within(|| scratch::batch_norm(x))?;
+            dry.stream("batch norm moments", &[x], &[sums])
+        }
 
-    /// Overwrites `sums` (1 × 2d, f64) with Σ dy and Σ dy ∘ x̂ of each column.
-    fn batch_norm_sums(&self, x: &Matrix, by: &Normaliser<'_>, dy: &Matrix, sums: &mut Matrix) -> Result<()>;
+        /// `y = (x − μ)/σ ∘ w + b`.
+        fn normalise(x: &Matrix, by: &Normaliser<'_>, norm: &NormNumbers<'_>, y: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("batch norm", &[x], &[y])
+        }
 
-    /// Turns the gradient of the output in `g` into that of the input, plus `plus`. `means` (1 × 2d) are the sums divided by
-    /// the number of rows.
-    fn batch_norm_dx(
-        &self,
-        x: &Matrix,
-        by: &Normaliser<'_>,
-        weight: &Matrix,
-        means: &Matrix,
-        g: &mut Matrix,
-        plus: Option<&Matrix>,
-    ) -> Result<()>;
+        /// Overwrites `sums` (1 × 2d, f64) with Σ dy and Σ dy ∘ x̂ of each column.
+        fn batch_norm_sums(x: &Matrix, by: &Normaliser<'_>, dy: &Matrix, sums: &mut Matrix) -> Result<()> {
+            |dry|
+            let _sums = dry.within(|| scratch::batch_norm(x))?;
+            dry.stream("batch norm sums", &[x, dy], &[sums])
+        }
+
+        /// Turns the gradient of the output in `g` into that of the input, plus `plus`.
+        fn batch_norm_dx(saved: &BatchNormSaved<'_>, g: &mut Matrix, plus: Option<&Matrix>) -> Result<()> {
+            |dry| dry.stream("batch norm dx", &present([Some(saved.x), Some(g), plus]), &[g])
+        }
+    }
 }
 
 /// μ and 1/σ of each column.
@@ -96,7 +116,8 @@ impl Moments {
     }
 }
 
-/// Normalises the columns of `x` by moments that were computed from it (on all ranks); `reduce` adds up what backward needs.
+/// Normalises the columns of `x` by moments that were computed from it (on all ranks); `reduce` adds up what backward
+/// needs.
 pub fn batch_norm(tape: &mut Tape, x: &Var, norm: &Norm, moments: &Moments, reduce: Rc<dyn Reduce>) -> Result<Var> {
     let of_batch = Some((moments.count, reduce));
     normalise(tape, x, norm, &moments.mean, &moments.variance, of_batch)
@@ -151,8 +172,8 @@ struct BatchNormBackward {
 
 impl Backward for BatchNormBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        // Ranks wait for each other in the sum below. None is missing: a loss gives a gradient, of zeros if need be, to all rows
-        // of a rank, and all ranks walk the same tape.
+        // Ranks wait for each other in the sum below. None is missing: a loss gives a gradient, of zeros if need be, to
+        // all rows of a rank, and all ranks walk the same tape.
         let Some(mut g) = grads.own_output(OP, 0)? else { return Ok(()) };
         let (device, d) = (grads.device().clone(), self.x.cols());
         let by = Normaliser { mean: &self.mean, scale: &self.scale };
@@ -176,7 +197,8 @@ impl Backward for BatchNormBackward {
         };
         let means = row(&device, &means, self.weight.dtype())?;
         let plus = grads.take(0);
-        device.backend().batch_norm_dx(&self.x, &by, &self.weight, &means, &mut g, plus.as_ref())?;
+        let saved = BatchNormSaved { x: &self.x, by: &by, weight: &self.weight, means: &means };
+        device.backend().batch_norm_dx(&saved, &mut g, plus.as_ref())?;
         grads.put(0, g)
     }
 }
@@ -186,15 +208,9 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::gradcheck::check;
     use crate::ops::residual::residual;
-    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
+    use crate::ops::tests::*;
     use crate::reduce::Alone;
-
-    fn norm(device: &Device, cols: usize) -> Norm {
-        let new = |name| parameter(device, name, (1, cols), DType::F64);
-        Norm::new(new("weight"), new("bias"))
-    }
 
     fn alone(tape: &mut Tape, x: &Var, norm: &Norm) -> Result<Var> {
         let moments = Moments::of(x.value(), &vec![0.3; x.value().cols()], &Alone)?;
@@ -217,7 +233,7 @@ mod tests {
         }
     }
 
-    fn case(shape: (usize, usize)) -> Case {
+    fn case(shape: Shape) -> Case {
         Case::new(vec![shape], vec![(1, shape.1), (1, shape.1)], |tape, x, p| {
             Ok(vec![alone(tape, &x[0], &Norm::new(p[0].clone(), p[1].clone()))?])
         })

@@ -1,24 +1,43 @@
-//! Sums with coefficients, and columns side by side. (The plain sum of two matrices is [`residual`](crate::ops::residual::residual).)
+//! Sums with coefficients, and columns side by side. (The plain sum of two matrices is
+//! [`residual`](crate::ops::residual::residual).)
 
 use std::ops::Range;
 
+use crate::dry::{Work, WorkKind, present};
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "combine";
 
-/// What a backend does for these.
-pub trait CombineKernels {
-    /// `to = a·x`, plus b·y where b and y are given.
-    fn combine(&self, a: f64, x: &Matrix, other: Option<(f64, &Matrix)>, to: &mut Matrix) -> Result<()>;
+kernels! {
+    /// What a backend does for these.
+    pub trait CombineKernels {
+        /// `to = a·x`, plus b·y where b and y are given.
+        fn combine(a: f64, x: &Matrix, other: Option<(f64, &Matrix)>, to: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("combine", &present([Some(x), other.map(|(_, y)| y)]), &[to])
+        }
 
-    /// `m = a·m`.
-    fn scale(&self, a: f64, m: &mut Matrix) -> Result<()>;
+        /// `m = a·m`.
+        fn scale(a: f64, m: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("scale", &[m], &[m])
+        }
 
-    /// Copies a patch of `from` to one of `to`, or adds it if `add`.
-    fn copy_patch(&self, from: &Matrix, to: &mut Matrix, patch: Patch, add: bool) -> Result<()>;
+        /// Copies a patch of `from` to one of `to`, or adds it.
+        fn copy_patch(from: &Matrix, to: &mut Matrix, patch: Patch, write: Write) -> Result<()> {
+            |dry|
+            patch.check(from, to)?;
+            let bytes = patch.size[0] * patch.size[1] * to.dtype().size();
+            let (op, read) = match write {
+                Write::Set => ("copy patch", bytes),
+                Write::Add => ("copy patch, added", 2 * bytes),
+            };
+            dry.tell(Work::new(op, to.dtype(), WorkKind::Stream { read, written: bytes, rows: patch.size[0] }))
+        }
+    }
 }
 
 /// Some columns of some rows, and where they go.
@@ -80,7 +99,7 @@ pub fn concat(tape: &mut Tape, parts: &[&Var]) -> Result<Var> {
     for part in parts {
         let count = part.value().cols();
         part.value().expect(OP, "part", rows, count)?;
-        device.backend().copy_patch(part.value(), &mut y, Patch::columns(rows, 0, at, count), false)?;
+        device.backend().copy_patch(part.value(), &mut y, Patch::columns(rows, 0, at, count), Write::Set)?;
         at += count;
     }
     Ok(tape.push(parts, y, || ConcatBackward { widths }))
@@ -94,7 +113,7 @@ pub fn columns(tape: &mut Tape, x: &Var, range: Range<usize>) -> Result<Var> {
     }
     let (device, count) = (tape.device().clone(), range.len());
     let mut y = device.uninit(OP, rows, count, x.value().dtype(), Tag::Activations)?;
-    device.backend().copy_patch(x.value(), &mut y, Patch::columns(rows, range.start, 0, count), false)?;
+    device.backend().copy_patch(x.value(), &mut y, Patch::columns(rows, range.start, 0, count), Write::Set)?;
     Ok(tape.push(&[x], y, || ColumnsBackward { cols, range }))
 }
 
@@ -143,13 +162,8 @@ impl Backward for ConcatBackward {
         let mut at = 0;
         for (k, &count) in self.widths.iter().enumerate() {
             if grads.wants(k) {
-                let collected = grads.take(k);
-                let add = collected.is_some();
-                let mut dx = match collected {
-                    Some(dx) => dx,
-                    None => device.uninit(OP, dy.rows(), count, dy.dtype(), Tag::Activations)?,
-                };
-                device.backend().copy_patch(&dy, &mut dx, Patch::columns(dy.rows(), at, 0, count), add)?;
+                let (mut dx, write) = grads.begin(OP, k, dy.rows(), count, dy.dtype())?;
+                device.backend().copy_patch(&dy, &mut dx, Patch::columns(dy.rows(), at, 0, count), write)?;
                 grads.put(k, dx)?;
             }
             at += count;
@@ -172,7 +186,7 @@ impl Backward for ColumnsBackward {
             None => device.zeros(OP, dy.rows(), self.cols, dy.dtype(), Tag::Activations)?,
         };
         let columns = Patch::columns(dy.rows(), 0, self.range.start, self.range.len());
-        device.backend().copy_patch(&dy, &mut dx, columns, true)?;
+        device.backend().copy_patch(&dy, &mut dx, columns, Write::Add)?;
         grads.put(0, dx)
     }
 }
@@ -180,9 +194,7 @@ impl Backward for ColumnsBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::gradcheck::check;
-    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, upload};
+    use crate::ops::tests::*;
 
     #[test]
     fn gradients() {

@@ -1,9 +1,10 @@
 //! Dropout of elements of rows.
 //!
-//! Whether an element is dropped is a function of its original node id and its column ([`Dropout`]), so the mask is not stored:
-//! backward computes it again.
+//! Whether an element is dropped is a function of its original node id and its column ([`Dropout`]), so the mask is not
+//! stored: backward computes it again.
 
 use crate::error::Result;
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::random::{Dropout, Ids};
@@ -20,13 +21,19 @@ pub struct RowDropout {
     pub ids: Ids,
 }
 
-/// What a backend does for dropout.
-pub trait DropoutKernels {
-    /// `y = x ∘ mask`.
-    fn dropout(&self, d: &RowDropout, x: &Matrix, y: &mut Matrix) -> Result<()>;
+kernels! {
+    /// What a backend does for dropout.
+    pub trait DropoutKernels {
+        /// `y = x ∘ mask`.
+        fn dropout(d: &RowDropout, x: &Matrix, y: &mut Matrix) -> Result<()> {
+            |dry| dry.dropping("dropout", Some(d), &[x], &[y])
+        }
 
-    /// `m = m ∘ mask`.
-    fn dropout_in_place(&self, d: &RowDropout, m: &mut Matrix) -> Result<()>;
+        /// `m = m ∘ mask`.
+        fn dropout_in_place(d: &RowDropout, m: &mut Matrix) -> Result<()> {
+            |dry| dry.dropping("dropout", Some(d), &[m], &[m])
+        }
+    }
 }
 
 /// Drops elements of `x` and scales the others so that the mean stays.
@@ -61,9 +68,7 @@ impl Backward for DropoutBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::gradcheck::check;
-    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, upload};
+    use crate::ops::tests::*;
 
     fn half(ids: Ids) -> RowDropout {
         RowDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), ids }

@@ -1,16 +1,20 @@
-//! What comes after an aggregation: mean over heads, sum with a residual branch, bias, activation and dropout, in one pass.
+//! What comes after an aggregation: mean over heads, sum with a residual branch, bias, activation and dropout, in one
+//! pass.
 //!
-//! y = dropout(act(mean over groups of x + plus + b)), where a row of x is `groups` pieces side by side, each as wide as y. All
-//! parts are optional. (After a product, bias and activation belong into [`linear`](crate::ops::linear); this is for rows that
-//! an operation over edges has made.)
+//! y = dropout(act(mean over groups of x + plus + b)), where a row of x is `groups` pieces side by side, each as wide
+//! as y. All parts are optional. (After a product, bias and activation belong into [`linear`](crate::ops::linear); this
+//! is for rows that an operation over edges has made.)
 //!
-//! Backward needs the slope of the activation. It is found in the output: where an element was dropped its gradient is zero
-//! anyway, elsewhere the output divided by the dropout's scale is what the activation gave. GELU saves its input.
+//! Backward needs the slope of the activation. It is found in the output: where an element was dropped its gradient is
+//! zero anyway, elsewhere the output divided by the dropout's scale is what the activation gave. GELU saves its input.
 
 use std::rc::Rc;
 
+use crate::cpu::scratch;
+use crate::dry::present;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::activation::Activation;
@@ -33,23 +37,37 @@ pub struct Ending<'a> {
     pub dropout: Option<&'a RowDropout>,
 }
 
-/// What a backend does for it.
-pub trait EpilogueKernels {
-    /// Overwrites `y`, of the type of `x` or its compute type, and `pre` with what the activation is applied to.
-    fn epilogue(&self, ending: &Ending<'_>, x: &Matrix, y: &mut Matrix, pre: Option<&mut Matrix>) -> Result<()>;
+/// What backward writes.
+pub struct EpilogueGrads<'a> {
+    /// The gradient of y, which becomes that of the sum inside.
+    pub g: &'a mut Matrix,
+    /// Overwritten with the sum of that over rows.
+    pub db: Option<&'a mut Matrix>,
+}
 
-    /// Turns the gradient of y in `g` into that of the sum inside, of which it writes the sum over rows to `db`. `saved` is
-    /// what [`Activation::saves_input`] says: `pre` or y.
-    fn epilogue_backward(
-        &self,
-        ending: &Ending<'_>,
-        saved: Option<&Matrix>,
-        g: &mut Matrix,
-        db: Option<&mut Matrix>,
-    ) -> Result<()>;
+kernels! {
+    /// What a backend does for it.
+    pub trait EpilogueKernels {
+        /// Overwrites `y`, of the type of `x` or its compute type, and `pre` with what the activation is applied to.
+        fn epilogue(ending: &Ending<'_>, x: &Matrix, y: &mut Matrix, pre: Option<&mut Matrix>) -> Result<()> {
+            |dry|
+            let read = present([Some(x), ending.plus]);
+            dry.dropping("epilogue", ending.dropout, &read, &present([Some(y), pre.map(|m| &*m)]))
+        }
 
-    /// `dx`: in each of its `groups` pieces, dy / groups.
-    fn spread_groups(&self, dy: &Matrix, groups: usize, dx: &mut Matrix) -> Result<()>;
+        /// Goes back from the gradient of y. `saved` is what [`Activation::saves_input`] says: `pre` or y.
+        fn epilogue_backward(ending: &Ending<'_>, saved: Option<&Matrix>, to: EpilogueGrads<'_>) -> Result<()> {
+            |dry|
+            let EpilogueGrads { g, db } = to;
+            let _sums = dry.within(|| scratch::epilogue_backward(g, db.as_deref()))?;
+            dry.dropping("epilogue backward", ending.dropout, &present([Some(g), saved]), &[g])
+        }
+
+        /// `dx`: in each of its `groups` pieces, dy / groups.
+        fn spread_groups(dy: &Matrix, groups: usize, dx: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("spread groups", &[dy], &[dx])
+        }
+    }
 }
 
 /// The parts of an epilogue on the tape.
@@ -145,7 +163,11 @@ impl Backward for EpilogueBackward {
                 activation: self.activation,
                 dropout: self.dropout.as_ref(),
             };
-            device.backend().epilogue_backward(&ending, self.saved.as_ref(), &mut g, db.as_mut())?;
+            device.backend().epilogue_backward(
+                &ending,
+                self.saved.as_ref(),
+                EpilogueGrads { g: &mut g, db: db.as_mut() },
+            )?;
         }
         if g.dtype() != self.kept {
             g = device.convert(OP, &g, self.kept)?;
@@ -168,17 +190,10 @@ impl Backward for EpilogueBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::gradcheck::check;
     use crate::ops::activation::activate;
     use crate::ops::dropout::dropout;
     use crate::ops::residual::residual;
-    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
-    use crate::random::{Dropout, Ids};
-
-    fn half() -> RowDropout {
-        RowDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), ids: Ids::Same }
-    }
+    use crate::ops::tests::*;
 
     #[test]
     fn gradients() {
@@ -229,7 +244,7 @@ mod tests {
         assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-12));
     }
 
-    fn case(shape: (usize, usize), groups: usize, activation: Activation) -> Case {
+    fn case(shape: Shape, groups: usize, activation: Activation) -> Case {
         let inputs = vec![(shape.0, groups * shape.1), shape];
         Case::new(inputs, vec![(1, shape.1)], move |tape, x, p| {
             let half = half();

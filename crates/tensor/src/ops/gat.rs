@@ -1,17 +1,19 @@
 //! GAT: attention whose score is a sum of two numbers, one per node at each end of an edge.
 //!
-//! e_ij = LeakyReLU(l_i + r_j) per head, with l = z·a_dst and r = z·a_src computed beforehand (a linear layer to H columns each),
-//! α = softmax over j (with bias and dropout as in [`attention`](crate::ops::attention)), out_i = Σ α_ij z_j.
+//! e_ij = LeakyReLU(l_i + r_j) per head, with l = z·a_dst and r = z·a_src computed beforehand (a linear layer to H
+//! columns each), α = softmax over j (with bias and dropout as in [`attention`](crate::ops::attention)), out_i = Σ α_ij
+//! z_j.
 //!
-//! l and r are operands of their own: to score an edge elsewhere than where its destination lives, only H numbers of the
-//! destination travel. Backward gives dl, dr and dz: the score's part of the gradient goes on through the layers that made l
-//! and r.
+//! l and r are operands of their own: to score an edge elsewhere than where its destination lives, only H numbers of
+//! the destination travel. Backward gives dl, dr and dz: the score's part of the gradient goes on through the layers
+//! that made l and r.
 
 use std::rc::Rc;
 
 use crate::adjacency::Adjacency;
 use crate::error::{Error, Result};
-use crate::ops::attention::{BiasVar, EdgeDropout, Inputs, SavedScore, record};
+use crate::matrix::Matrix;
+use crate::ops::attention::{Bias, EdgeDropout, Score, record};
 use crate::tape::{Tape, Var};
 
 /// The operands of GAT on the tape.
@@ -32,7 +34,7 @@ pub fn gat(
     tape: &mut Tape,
     graph: &Rc<Adjacency>,
     operands: Gat<'_>,
-    bias: BiasVar<'_>,
+    bias: Bias<&Var, &Matrix>,
     dropout: Option<EdgeDropout>,
 ) -> Result<Var> {
     let Gat { l, r, z, slope } = operands;
@@ -41,9 +43,7 @@ pub fn gat(
             return Err(Error::Type { op: "gat", what, got: m.value().dtype() });
         }
     }
-    let score = SavedScore::Gat { l: l.value().clone(), r: r.value().clone(), z: z.value().clone(), slope };
-    let inputs = Inputs { dst: l, src: r, value: Some(z), shared: None };
-    record(tape, graph, l.value().cols(), score, &inputs, bias, dropout)
+    record(tape, graph, l.value().cols(), Score::Gat { l, r, z, slope }, bias, dropout)
 }
 
 #[cfg(test)]
@@ -52,18 +52,18 @@ mod tests {
     use crate::device::Device;
     use crate::dtype::DType;
     use crate::gradcheck::check;
-    use crate::ops::graphs::Kind::{Computed, Stored};
+    use crate::ops::graphs::InputType::{Computed, Stored};
     use crate::ops::graphs::{
-        Case, dense_attention, dropout, empty, f64s, near, same_bits_for_any_number_of_threads, small, upload, with_hub,
+        Case, cases_agree_with_f64, dense_attention, dropout, empty, f64s, near, same_bits_over_a_hub, small, upload,
+        with_hub,
     };
     use crate::ops::tests::on_every_device;
 
     on_every_device!(gradients, gradients_with_edge_features, equals_dense_softmax_in_f64);
 
     /// x: l, r, z and a bias per edge or an edge weight.
-    fn run(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], drop: bool) -> Result<Var> {
-        let drop = drop.then(|| dropout(graph));
-        let bias = x.get(3).map_or(BiasVar::None, BiasVar::PerEdge);
+    fn run(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], drop: Option<EdgeDropout>) -> Result<Var> {
+        let bias = x.get(3).map_or(Bias::None, Bias::PerEdge);
         gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, bias, drop)
     }
 
@@ -74,7 +74,7 @@ mod tests {
                 let shapes = [(n, heads), (m, heads), (m, 2 * heads), (graph.num_edges(), heads)];
                 let up = |(k, shape): (usize, &_)| upload(device, k as u64 + 1, *shape, DType::F64);
                 let inputs: Vec<_> = shapes[..inputs].iter().enumerate().map(up).collect();
-                check(device, &inputs, &[], |tape, x| run(tape, &graph, x, drop)).unwrap();
+                check(device, &inputs, &[], |tape, x| run(tape, &graph, x, drop.then(|| dropout(&graph)))).unwrap();
             }
         }
     }
@@ -84,7 +84,7 @@ mod tests {
         let up = |seed, rows, cols| upload(device, seed, (rows, cols), DType::F64);
         let feat = up(5, graph.num_edges(), 3);
         check(device, &[up(1, 5, 2), up(2, 6, 2), up(3, 6, 4), up(4, 2, 3)], &[], |tape, x| {
-            let bias = BiasVar::Features { feat: &feat, weight: &x[3] };
+            let bias = Bias::Features { feat: &feat, weight: &x[3] };
             gat(tape, &graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.0 }, bias, None)
         })
         .unwrap();
@@ -99,7 +99,7 @@ mod tests {
             .collect();
         let mut tape = Tape::new(device);
         let vars: Vec<Var> = inputs.iter().map(|m| tape.leaf(m.clone())).collect();
-        let out = run(&mut tape, &graph, &vars, true).unwrap();
+        let out = run(&mut tape, &graph, &vars, Some(dropout(&graph))).unwrap();
         let [l, r, z, bias] = [0, 1, 2, 3].map(|k| f64s(&inputs[k]));
         let expected = dense_attention(&graph, heads, &z, Some(&dropout(&graph)), |e, j, i, h| {
             let x = l[i * heads + h] + r[j * heads + h];
@@ -112,43 +112,28 @@ mod tests {
     fn cases(check: impl Fn(&Case<'_>, &str, f64, f64)) {
         let edges = with_hub(&Device::cpu()).num_edges();
         for (heads, width) in [(8, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)] {
-            // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after another.
+            // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after
+            // another.
             let single = if width % 8 == 0 { 2e-5 } else { 1e-4 };
             for extras in [false, true] {
                 let (n, c) = (300, heads * width);
                 let all = [(n, heads, Computed), (n, heads, Computed), (n, c, Stored), (edges, heads, Computed)];
                 let inputs = if extras { &all[..] } else { &all[..3] };
-                let f = &|tape: &mut Tape, graph: &_, x: &[Var]| run(tape, graph, x, extras);
+                let f = &|tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]| {
+                    run(tape, graph, x, extras.then(|| dropout(graph)))
+                };
                 check(&Case { graph: &with_hub, inputs, f }, &format!("{heads}×{width}"), single, 2e-2);
             }
         }
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        cases(|case, what, single, half| {
-            case.agrees_with_f64(what, single, half);
-        });
-    }
-
-    #[cfg(feature = "cuda")]
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn a_gpu_agrees_with_f64() {
-        cases(|case, what, single, half| {
-            case.agrees_on_a_gpu(what, single, half);
-        });
-    }
+    cases_agree_with_f64!(cases);
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {
-        let run = || {
-            let edges = with_hub(&Device::cpu()).num_edges();
-            let inputs = &[(300, 4, Computed), (300, 4, Computed), (300, 64, Stored), (edges, 4, Computed)];
-            let f = &|tape: &mut Tape, graph: &_, x: &[Var]| run(tape, graph, x, true);
-            Case { graph: &with_hub, inputs, f }.run(&Device::cpu(), DType::F32)
-        };
-        same_bits_for_any_number_of_threads(run, "gat");
+        let edges = with_hub(&Device::cpu()).num_edges();
+        let inputs = [(300, 4, Computed), (300, 4, Computed), (300, 64, Stored), (edges, 4, Computed)];
+        same_bits_over_a_hub("gat", &inputs, |tape, graph, x| run(tape, graph, x, Some(dropout(graph))));
     }
 
     #[test]
@@ -159,7 +144,7 @@ mod tests {
         let mut leaf = |rows, cols, dtype| tape.leaf(upload(&device, 1, (rows, cols), dtype));
         let (l, r, z) = (leaf(5, 2, DType::F32), leaf(6, 2, DType::F32), leaf(6, 4, DType::F32));
         let (odd, half) = (leaf(6, 3, DType::F32), leaf(5, 2, DType::Bf16));
-        let mut run = |l, r, z| gat(&mut tape, &graph, Gat { l, r, z, slope: 0.2 }, BiasVar::None, None);
+        let mut run = |l, r, z| gat(&mut tape, &graph, Gat { l, r, z, slope: 0.2 }, Bias::None, None);
         assert!(run(&l, &r, &z).is_ok());
         assert!(run(&r, &l, &z).is_err());
         assert!(run(&l, &r, &odd).is_err());

@@ -1,7 +1,8 @@
 //! GATv2: attention whose score looks at all columns of both ends of an edge.
 //!
-//! e_ij = a·LeakyReLU(l_i + r_j) per head, with l and r linear functions of the nodes' rows and a parameter a; α = softmax over j
-//! (with bias and dropout as in [`attention`](crate::ops::attention)), out_i = Σ α_ij r_j, or Σ α_ij v_j where values are given.
+//! e_ij = a·LeakyReLU(l_i + r_j) per head, with l and r linear functions of the nodes' rows and a parameter a; α =
+//! softmax over j (with bias and dropout as in [`attention`](crate::ops::attention)), out_i = Σ α_ij r_j, or Σ α_ij v_j
+//! where values are given.
 //!
 //! Backward recomputes the scores: dl_i and da by destination, dr_j (and dv_j) by source.
 
@@ -9,7 +10,8 @@ use std::rc::Rc;
 
 use crate::adjacency::Adjacency;
 use crate::error::{Error, Result};
-use crate::ops::attention::{BiasVar, EdgeDropout, Inputs, SavedScore, record};
+use crate::matrix::Matrix;
+use crate::ops::attention::{Bias, EdgeDropout, Score, record};
 use crate::tape::{Tape, Var};
 
 /// The operands of GATv2 on the tape.
@@ -32,22 +34,14 @@ pub fn gatv2(
     tape: &mut Tape,
     graph: &Rc<Adjacency>,
     operands: Gatv2<'_>,
-    bias: BiasVar<'_>,
+    bias: Bias<&Var, &Matrix>,
     dropout: Option<EdgeDropout>,
 ) -> Result<Var> {
     let Gatv2 { l, r, value, a, slope } = operands;
     if a.value().dtype() != l.value().dtype().compute() {
         return Err(Error::Type { op: "gatv2", what: "a", got: a.value().dtype() });
     }
-    let score = SavedScore::Gatv2 {
-        l: l.value().clone(),
-        r: r.value().clone(),
-        value: value.map(|v| v.value().clone()),
-        a: a.value().clone(),
-        slope,
-    };
-    let inputs = Inputs { dst: l, src: r, value, shared: Some(a) };
-    record(tape, graph, a.value().rows(), score, &inputs, bias, dropout)
+    record(tape, graph, a.value().rows(), Score::Gatv2 { l, r, value, a, slope }, bias, dropout)
 }
 
 #[cfg(test)]
@@ -56,18 +50,18 @@ mod tests {
     use crate::device::Device;
     use crate::dtype::DType;
     use crate::gradcheck::check;
-    use crate::ops::graphs::Kind::{Computed, Stored};
+    use crate::ops::graphs::InputType::{Computed, Stored};
     use crate::ops::graphs::{
-        Case, dense_attention, dropout, empty, f64s, near, same_bits_for_any_number_of_threads, small, upload, with_hub,
+        Case, cases_agree_with_f64, dense_attention, dropout, empty, f64s, near, same_bits_over_a_hub, small, upload,
+        with_hub,
     };
     use crate::ops::tests::on_every_device;
 
     on_every_device!(gradients, equals_dense_softmax_in_f64);
 
     /// x: l, r, a, then a bias per edge, then values, as far as they are given.
-    fn run(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], drop: bool) -> Result<Var> {
-        let drop = drop.then(|| dropout(graph));
-        let bias = x.get(3).map_or(BiasVar::None, BiasVar::PerEdge);
+    fn run(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], drop: Option<EdgeDropout>) -> Result<Var> {
+        let bias = x.get(3).map_or(Bias::None, Bias::PerEdge);
         gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: x.get(4), a: &x[2], slope: 0.2 }, bias, drop)
     }
 
@@ -79,7 +73,7 @@ mod tests {
                 let shapes = [(n, d), (m, d), (heads, 2), (graph.num_edges(), heads), (m, d)];
                 let up = |(k, shape): (usize, &_)| upload(device, k as u64 + 1, *shape, DType::F64);
                 let inputs: Vec<_> = shapes[..inputs].iter().enumerate().map(up).collect();
-                check(device, &inputs, &[], |tape, x| run(tape, &graph, x, drop)).unwrap();
+                check(device, &inputs, &[], |tape, x| run(tape, &graph, x, drop.then(|| dropout(&graph)))).unwrap();
             }
         }
     }
@@ -94,7 +88,7 @@ mod tests {
         for given in [4, 5] {
             let mut tape = Tape::new(device);
             let vars: Vec<Var> = inputs[..given].iter().map(|m| tape.leaf(m.clone())).collect();
-            let out = run(&mut tape, &graph, &vars, true).unwrap();
+            let out = run(&mut tape, &graph, &vars, Some(dropout(&graph))).unwrap();
             let [l, r, a, bias] = [0, 1, 2, 3].map(|k| f64s(&inputs[k]));
             let values = f64s(&inputs[if given == 5 { 4 } else { 1 }]);
             let expected = dense_attention(&graph, heads, &values, Some(&dropout(&graph)), |e, j, i, h| {
@@ -112,45 +106,29 @@ mod tests {
     fn cases(check: impl Fn(&Case<'_>, &str, f64, f64)) {
         let edges = with_hub(&Device::cpu()).num_edges();
         for (heads, width) in [(8, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)] {
-            // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after another.
+            // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after
+            // another.
             let single = if width % 8 == 0 { 2e-5 } else { 1e-4 };
             for (given, drop) in [(3, false), (5, true)] {
                 let (n, c) = (300, heads * width);
                 let row = (n, c, Stored);
                 let all = [row, row, (heads, width, Computed), (edges, heads, Computed), row];
-                let f = &|tape: &mut Tape, graph: &_, x: &[Var]| run(tape, graph, x, drop);
+                let f = &|tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]| {
+                    run(tape, graph, x, drop.then(|| dropout(graph)))
+                };
                 let case = Case { graph: &with_hub, inputs: &all[..given], f };
                 check(&case, &format!("{heads}×{width}, {given} given"), single, 3e-2);
             }
         }
     }
 
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        cases(|case, what, single, half| {
-            case.agrees_with_f64(what, single, half);
-        });
-    }
-
-    #[cfg(feature = "cuda")]
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn a_gpu_agrees_with_f64() {
-        cases(|case, what, single, half| {
-            case.agrees_on_a_gpu(what, single, half);
-        });
-    }
+    cases_agree_with_f64!(cases);
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {
-        let run = || {
-            let edges = with_hub(&Device::cpu()).num_edges();
-            let row = (300, 64, Stored);
-            let inputs = &[row, row, (4, 16, Computed), (edges, 4, Computed)];
-            let f = &|tape: &mut Tape, graph: &_, x: &[Var]| run(tape, graph, x, true);
-            Case { graph: &with_hub, inputs, f }.run(&Device::cpu(), DType::F32)
-        };
-        same_bits_for_any_number_of_threads(run, "gatv2");
+        let (edges, row) = (with_hub(&Device::cpu()).num_edges(), (300, 64, Stored));
+        let inputs = [row, row, (4, 16, Computed), (edges, 4, Computed)];
+        same_bits_over_a_hub("gatv2", &inputs, |tape, graph, x| run(tape, graph, x, Some(dropout(graph))));
     }
 
     #[test]
@@ -161,8 +139,7 @@ mod tests {
         let mut leaf = |rows, cols, dtype| tape.leaf(upload(&device, 1, (rows, cols), dtype));
         let (l, r, a) = (leaf(5, 4, DType::F32), leaf(6, 4, DType::F32), leaf(2, 2, DType::F32));
         let (odd, half) = (leaf(3, 2, DType::F32), leaf(2, 2, DType::Bf16));
-        let mut run =
-            |l, r, value, a| gatv2(&mut tape, &graph, Gatv2 { l, r, value, a, slope: 0.2 }, BiasVar::None, None);
+        let mut run = |l, r, value, a| gatv2(&mut tape, &graph, Gatv2 { l, r, value, a, slope: 0.2 }, Bias::None, None);
         assert!(run(&l, &r, None, &a).is_ok());
         assert!(run(&r, &l, None, &a).is_err());
         assert!(run(&l, &r, Some(&l), &a).is_err());

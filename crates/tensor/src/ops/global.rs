@@ -4,12 +4,13 @@
 //!
 //! out_i = (c·v_i + β·q_i·S) / (c + ε + β·q_i·z)
 //!
-//! c is the weight of a node's own value (SGFormer: the number of nodes; Polynormer: 0), ε keeps the denominator from zero (in
-//! Polynormer), β = 1 or, in the paper of SGFormer, 1 / (‖q‖·‖k‖) with the norms of the whole matrices. No matrix of nodes × nodes exists.
+//! c is the weight of a node's own value (SGFormer: the number of nodes; Polynormer: 0), ε keeps the denominator from
+//! zero (in Polynormer), β = 1 or, in the paper of SGFormer, 1 / (‖q‖·‖k‖) with the norms of the whole matrices. No
+//! matrix of nodes × nodes exists.
 //!
-//! Nodes meet only in S ‖ z, H·d_h·(d_h + 1) numbers (and in the two norms), so a rank computes these over its own rows, sums them
-//! over ranks through [`Reduce`], and goes on row by row. Backward is split the same way: with gn_i = g_i / den_i and
-//! gd_i = −g_i·out_i / den_i, T = Σ_i q_iᵀ·gn_i and t = Σ_i q_i·gd_i are summed over ranks, and then
+//! Nodes meet only in S ‖ z, H·d_h·(d_h + 1) numbers (and in the two norms), so a rank computes these over its own
+//! rows, sums them over ranks through [`Reduce`], and goes on row by row. Backward is split the same way: with gn_i =
+//! g_i / den_i and gd_i = −g_i·out_i / den_i, T = Σ_i q_iᵀ·gn_i and t = Σ_i q_i·gd_i are summed over ranks, and then
 //!
 //! dq_i = β·(gn_i·Sᵀ + gd_i·z),  dk_j = β·(v_j·Tᵀ + t),  dv_j = c·gn_j + β·k_j·T,
 //!
@@ -17,9 +18,11 @@
 
 use std::rc::Rc;
 
+use crate::cpu::scratch;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::reduce::Reduce;
@@ -96,29 +99,55 @@ pub struct GlobalSaved<'a> {
     pub g: &'a Matrix,
 }
 
-/// What a backend does for linear attention.
-pub trait GlobalKernels {
-    /// Overwrites `norms` (1 × 2) with ‖q‖² and ‖k‖² over these rows.
-    fn global_norms(&self, a: &GlobalRows<'_>, norms: &mut Matrix) -> Result<()>;
+/// Sums over the rows of all ranks.
+#[derive(Clone, Copy)]
+pub struct Totals<'a> {
+    /// S ‖ z, of forward.
+    pub sums: &'a Matrix,
+    /// T ‖ t, of backward.
+    pub back: &'a Matrix,
+}
 
-    /// Overwrites `sums` with S ‖ z over these rows.
-    fn global_sums(&self, a: &GlobalRows<'_>, sums: &mut Matrix) -> Result<()>;
+kernels! {
+    /// What a backend does for linear attention.
+    pub trait GlobalKernels {
+        /// Overwrites `norms` (1 × 2) with ‖q‖² and ‖k‖² over these rows.
+        fn global_norms(a: &GlobalRows<'_>, norms: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("global norms", &[a.q, a.k], &[norms])
+        }
 
-    /// Overwrites `out` and `den`, from S ‖ z over all ranks.
-    fn global_apply(&self, a: &GlobalRows<'_>, sums: &Matrix, out: &mut Matrix, den: &mut Matrix) -> Result<()>;
+        /// Overwrites `sums` with S ‖ z over these rows.
+        fn global_sums(a: &GlobalRows<'_>, sums: &mut Matrix) -> Result<()> {
+            |dry|
+            let _sums = dry.within(|| scratch::global_sums(a))?;
+            dry.gemm("global sums", a.k.dtype(), [sums.rows(), sums.cols(), a.k.rows()])
+        }
 
-    /// Overwrites `sums` with T ‖ t over these rows.
-    fn global_back_sums(&self, a: &GlobalRows<'_>, saved: &GlobalSaved<'_>, sums: &mut Matrix) -> Result<()>;
+        /// Overwrites `out` and `den`, from S ‖ z over all ranks.
+        fn global_apply(a: &GlobalRows<'_>, sums: &Matrix, out: &mut Matrix, den: &mut Matrix) -> Result<()> {
+            |dry| dry.gemm("global apply", a.q.dtype(), [a.q.rows(), sums.cols(), sums.rows()])
+        }
 
-    /// Overwrites dq, dk and dv, from S ‖ z and T ‖ t over all ranks.
-    fn global_back_rows(
-        &self,
-        a: &GlobalRows<'_>,
-        saved: &GlobalSaved<'_>,
-        sums: &Matrix,
-        back: &Matrix,
-        to: [&mut Matrix; 3],
-    ) -> Result<()>;
+        /// Overwrites `sums` with T ‖ t over these rows.
+        fn global_back_sums(a: &GlobalRows<'_>, saved: &GlobalSaved<'_>, sums: &mut Matrix) -> Result<()> {
+            |dry|
+            let _sums = dry.within(|| scratch::global_sums(a))?;
+            dry.gemm("global back sums", a.q.dtype(), [sums.rows(), sums.cols(), a.q.rows()])
+        }
+
+        /// Overwrites dq, dk and dv, from the sums over all ranks.
+        fn global_back_rows(
+            a: &GlobalRows<'_>,
+            saved: &GlobalSaved<'_>,
+            totals: Totals<'_>,
+            to: [&mut Matrix; 3],
+        ) -> Result<()> {
+            |dry|
+            let sums = totals.sums;
+            // Three products of the same size: for dq, dk and dv.
+            dry.gemm("global back rows", a.q.dtype(), [a.q.rows(), 3 * sums.cols(), sums.rows()])
+        }
+    }
 }
 
 /// The operands on the tape.
@@ -206,7 +235,12 @@ impl Backward for GlobalBackward {
         self.call.reduce.sum(&mut back)?;
         let new = |m: &Matrix| device.uninit(OP, m.rows(), m.cols(), m.dtype(), Tag::Activations);
         let (mut dq, mut dk, mut dv) = (new(rows.q)?, new(rows.k)?, new(rows.v)?);
-        device.backend().global_back_rows(&rows, &saved, &self.sums, &back, [&mut dq, &mut dk, &mut dv])?;
+        device.backend().global_back_rows(
+            &rows,
+            &saved,
+            Totals { sums: &self.sums, back: &back },
+            [&mut dq, &mut dk, &mut dv],
+        )?;
         grads.put(0, dq)?;
         grads.put(1, dk)?;
         grads.put(2, dv)
@@ -235,7 +269,7 @@ mod tests {
     /// c, which keeps denominators away from zero, and β.
     const MODELS: [(f64, Scale); 2] = [(7.0, Scale::Norms), (7.0, Scale::One)];
 
-    fn inputs(device: &Device, n: usize, heads: usize, (m, d): (usize, usize), dtype: DType) -> [Matrix; 3] {
+    fn inputs(device: &Device, n: usize, heads: usize, [m, d]: [usize; 2], dtype: DType) -> [Matrix; 3] {
         let up = |seed, cols| {
             let x: Vec<f64> = f64s(&upload(device, seed, (n, cols), DType::Bf16)).iter().map(|x| 0.25 * x).collect();
             device.convert("test", &device.upload(n, cols, &x, Tag::Activations).unwrap(), dtype).unwrap()
@@ -247,7 +281,7 @@ mod tests {
     fn gradients() {
         let device = Device::cpu();
         for ((own, scale), (n, heads)) in MODELS.into_iter().flat_map(|s| [(s, (7, 1)), (s, (5, 2)), (s, (1, 3))]) {
-            let inputs = inputs(&device, n, heads, (2, 3), DType::F64);
+            let inputs = inputs(&device, n, heads, [2, 3], DType::F64);
             check(&device, &inputs, &[], |tape, x| run(tape, heads, x, own, scale)).unwrap();
         }
         // Polynormer: no own value, and keys that are the queries.
@@ -264,7 +298,7 @@ mod tests {
         let device = Device::cpu();
         let (n, heads, m, d) = (9, 2, 3, 4);
         for (own, scale) in MODELS {
-            let inputs = inputs(&device, n, heads, (m, d), DType::F64);
+            let inputs = inputs(&device, n, heads, [m, d], DType::F64);
             let mut tape = Tape::new(&device);
             let vars: Vec<Var> = inputs.iter().map(|x| tape.leaf(x.clone())).collect();
             let out = run(&mut tape, heads, &vars, own, scale).unwrap();
@@ -294,12 +328,13 @@ mod tests {
         device: &Device,
         inputs: [Matrix; 3],
         heads: usize,
-        model: (f64, Scale),
+        own: f64,
+        scale: Scale,
         reduce: Rc<dyn Reduce>,
     ) -> Vec<Vec<f64>> {
         let mut tape = Tape::new(device);
         let x = inputs.map(|x| tape.leaf(x));
-        let operands = Global { heads, q: &x[0], k: &x[1], v: &x[2], own: model.0, epsilon: EPSILON, scale: model.1 };
+        let operands = Global { heads, q: &x[0], k: &x[1], v: &x[2], own, epsilon: EPSILON, scale };
         let out = global_attention(&mut tape, operands, reduce).unwrap();
         let value = out.value().clone();
         let g = upload(device, 9, value.shape(), value.dtype());
@@ -308,11 +343,11 @@ mod tests {
     }
 
     fn agrees_with_f64(device: &Device) {
-        for (n, heads, widths) in [(5000, 2, (16, 16)), (700, 1, (33, 65)), (300, 3, (5, 7)), (1, 1, (1, 1))] {
+        for (n, heads, widths) in [(5000, 2, [16, 16]), (700, 1, [33, 65]), (300, 3, [5, 7]), (1, 1, [1, 1])] {
             for (own, scale) in [(n as f64, Scale::Norms), (5.0 * n as f64, Scale::One)] {
                 let run = |device: &Device, dtype| {
                     let inputs = inputs(device, n, heads, widths, dtype);
-                    results(device, inputs, heads, (own, scale), Rc::new(Alone))
+                    results(device, inputs, heads, own, scale, Rc::new(Alone))
                 };
                 takes_as_much(&format!("{n} {widths:?} {scale:?}"), |device| run(device, DType::F32));
                 let exact = run(&Device::cpu(), DType::F64);
@@ -345,14 +380,15 @@ mod tests {
     fn the_same_bits_for_any_number_of_threads() {
         let run = || {
             let device = Device::cpu();
-            let inputs = inputs(&device, 9000, 2, (8, 8), DType::F32);
-            results(&device, inputs, 2, (9000.0, Scale::Norms), Rc::new(Alone))
+            let inputs = inputs(&device, 9000, 2, [8, 8], DType::F32);
+            results(&device, inputs, 2, 9000.0, Scale::Norms, Rc::new(Alone))
         };
         same_bits_for_any_number_of_threads(run, "global");
     }
 
-    /// Ranks that run one after another: a first run through all ranks records what each gives to every sum, a second one is
-    /// told the totals of sums that were complete in the first. After as many rounds as there are sums, everything is right.
+    /// Ranks that run one after another: a first run through all ranks records what each gives to every sum, a second
+    /// one is told the totals of sums that were complete in the first. After as many rounds as there are sums,
+    /// everything is right.
     #[derive(Default)]
     struct Rounds {
         known: Vec<Vec<f64>>,
@@ -373,9 +409,9 @@ mod tests {
     #[test]
     fn ranks_together_are_one() {
         let device = Device::cpu();
-        let (n, heads, model) = (40, 2, (40.0, Scale::Norms));
-        let all = inputs(&device, n, heads, (3, 4), DType::F64);
-        let whole = results(&device, all.clone(), heads, model, Rc::new(Alone));
+        let (n, heads, own, scale) = (40, 2, 40.0, Scale::Norms);
+        let all = inputs(&device, n, heads, [3, 4], DType::F64);
+        let whole = results(&device, all.clone(), heads, own, scale, Rc::new(Alone));
         // The gradient of the output is drawn per rank: give every rank its rows of the whole one.
         let g = upload(&device, 9, (n, heads * 4), DType::F64);
         // One rank has no rows.
@@ -388,8 +424,7 @@ mod tests {
                 let reduce = Rc::new(Rounds { known: known.clone(), heard: RefCell::default() });
                 let mut tape = Tape::new(&device);
                 let x = all.clone().map(|m| tape.leaf(rows_of(&m, rank.clone())));
-                let operands =
-                    Global { heads, q: &x[0], k: &x[1], v: &x[2], own: model.0, epsilon: EPSILON, scale: model.1 };
+                let operands = Global { heads, q: &x[0], k: &x[1], v: &x[2], own, epsilon: EPSILON, scale };
                 let out = global_attention(&mut tape, operands, Rc::clone(&reduce) as Rc<dyn Reduce>).unwrap();
                 let value = out.value().clone();
                 let back = tape.backward(vec![(out, rows_of(&g, rank))], &x.iter().collect::<Vec<_>>(), |_| Ok(()));

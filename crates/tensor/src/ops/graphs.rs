@@ -1,5 +1,5 @@
-//! What the tests of graph operations share: graphs with everything that can go wrong, and one case run in every type, on every
-//! instruction set, with any number of threads.
+//! What the tests of graph operations share: graphs with everything that can go wrong, and one case run in every type,
+//! on every instruction set, with any number of threads.
 
 use std::rc::Rc;
 
@@ -15,6 +15,7 @@ use crate::gradcheck::numbers;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::attention::EdgeDropout;
+use crate::ops::tests::Shape;
 use crate::random::{Dropout, Ids};
 use crate::tape::{Tape, Var};
 
@@ -41,8 +42,8 @@ pub(crate) fn empty(device: &Device) -> [Rc<Adjacency>; 3] {
     [from_rows(device, vec![vec![]; 3], 4), from_rows(device, Vec::new(), 4), from_rows(device, vec![vec![]; 3], 0)]
 }
 
-/// 300 nodes: one with 20,000 incoming and another with more than 10,000 outgoing edges, both cut into pieces; some ordinary
-/// rows, some empty ones.
+/// 300 nodes: one with 20,000 incoming and another with more than 10,000 outgoing edges, both cut into pieces; some
+/// ordinary rows, some empty ones.
 pub(crate) fn with_hub(device: &Device) -> Rc<Adjacency> {
     let rows = (0..300u32).map(|i| {
         let degree = match i {
@@ -57,8 +58,8 @@ pub(crate) fn with_hub(device: &Device) -> Rc<Adjacency> {
     graph
 }
 
-/// The edges of `graph` in blocks of sources: each block has the same rows, and the sources of one range, renumbered from 0.
-/// With each block come its first source and the forward positions of its edges.
+/// The edges of `graph` in blocks of sources: each block has the same rows, and the sources of one range, renumbered
+/// from 0. With each block come its first source and the forward positions of its edges.
 pub(crate) fn blocks(device: &Device, graph: &Adjacency, size: usize) -> Vec<(Rc<Adjacency>, usize, Vec<usize>)> {
     let csr = &graph.forward.csr;
     let block = |first: usize| {
@@ -86,7 +87,8 @@ pub(crate) fn renumbered(n: usize) -> Ids {
 }
 
 /// Numbers between −2 and 2 that every type can store.
-pub(crate) fn upload(device: &Device, seed: u64, (rows, cols): (usize, usize), dtype: DType) -> Matrix {
+pub(crate) fn upload(device: &Device, seed: u64, shape: Shape, dtype: DType) -> Matrix {
+    let (rows, cols) = shape;
     let x: Vec<f64> = numbers(seed, rows * cols).iter().map(|x| half::bf16::from_f64(2.0 * x).to_f64()).collect();
     let m = device.upload(rows, cols, &x, Tag::Activations).unwrap();
     device.convert("test", &m, dtype).unwrap()
@@ -100,7 +102,7 @@ pub(crate) fn f64s(m: &Matrix) -> Vec<f64> {
 /// A function of matrices over a graph. `Stored` operands have the type under test, the others its compute type.
 pub(crate) struct Case<'a> {
     pub(crate) graph: &'a dyn Fn(&Device) -> Rc<Adjacency>,
-    pub(crate) inputs: &'a [(usize, usize, Kind)],
+    pub(crate) inputs: &'a [(usize, usize, InputType)],
     pub(crate) f: &'a Function<'a>,
 }
 
@@ -109,7 +111,7 @@ pub(crate) type Function<'a> = dyn Fn(&mut Tape, &Rc<Adjacency>, &[Var]) -> Resu
 
 /// How an operand is stored.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum InputType {
     Stored,
     Computed,
 }
@@ -119,8 +121,8 @@ impl Case<'_> {
     pub(crate) fn run(&self, device: &Device, dtype: DType) -> Vec<Vec<f64>> {
         let graph = (self.graph)(device);
         let mut tape = Tape::new(device);
-        let input = |(k, (rows, cols, kind)): (usize, &(usize, usize, Kind))| {
-            let dtype = if let Kind::Stored = kind { dtype } else { dtype.compute() };
+        let input = |(k, (rows, cols, kind)): (usize, &(usize, usize, InputType))| {
+            let dtype = if let InputType::Stored = kind { dtype } else { dtype.compute() };
             upload(device, k as u64 + 1, (*rows, *cols), dtype)
         };
         let vars: Vec<Var> = self.inputs.iter().enumerate().map(input).map(|m| tape.leaf(m)).collect();
@@ -167,6 +169,35 @@ impl Case<'_> {
             assert!(found == self.run(&device, dtype), "{what} {dtype}: other bits the second time");
         }
     }
+}
+
+/// Two tests of the same cases, which a function hands out with tolerances for f32 and bf16: on every instruction set
+/// of the CPU, and on a GPU.
+macro_rules! cases_agree_with_f64 {
+    ($cases:ident) => {
+        #[test]
+        fn every_instruction_set_and_type_agrees_with_f64() {
+            $cases(|case, what, single, half| case.agrees_with_f64(what, single, half));
+        }
+
+        #[cfg(feature = "cuda")]
+        #[test]
+        #[ignore = "needs a GPU"]
+        fn a_gpu_agrees_with_f64() {
+            $cases(|case, what, single, half| case.agrees_on_a_gpu(what, single, half));
+        }
+    };
+}
+pub(crate) use cases_agree_with_f64;
+
+/// A function over the graph with a hub gives the same bits in f32 for any number of threads.
+pub(crate) fn same_bits_over_a_hub(
+    what: &str,
+    inputs: &[(usize, usize, InputType)],
+    f: impl Fn(&mut Tape, &Rc<Adjacency>, &[Var]) -> Result<Var> + Sync,
+) {
+    let run = || Case { graph: &with_hub, inputs, f: &f }.run(&Device::cpu(), DType::F32);
+    same_bits_for_any_number_of_threads(run, what);
 }
 
 /// What `case` gives is the same for one, two and three threads.

@@ -3,7 +3,10 @@
 //! GAT's scores are made of these. Backward, in one pass too: dz_ih = dl_ih·a_h + dr_ih·b_h, da_h = Σ_i dl_ih·z_ih,
 //! db_h = Σ_i dr_ih·z_ih.
 
+use crate::cpu::scratch;
+use crate::dry::present;
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
@@ -11,21 +14,41 @@ use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "products by head";
 
-/// What a backend does for it, with one vector or two. z has H·C columns, vectors are H × C, products are N × H; the last two in
-/// the compute type.
-pub trait HeadDotKernels {
-    /// Overwrites `to` with the products of z with each of `vectors`.
-    fn head_dot(&self, z: &Matrix, vectors: &[&Matrix], to: &mut [&mut Matrix]) -> Result<()>;
+/// What backward has: the operands, and the gradients of the products.
+#[derive(Clone, Copy)]
+pub struct HeadDot<'a> {
+    /// N × H·C.
+    pub z: &'a Matrix,
+    /// H × C, each.
+    pub vectors: &'a [&'a Matrix],
+    /// N × H, of the product with each vector.
+    pub g: &'a [&'a Matrix],
+}
 
-    /// From the gradients `g` of the products: that of z, and overwrites those of the vectors.
-    fn head_dot_backward(
-        &self,
-        z: &Matrix,
-        vectors: &[&Matrix],
-        g: &[&Matrix],
-        dz: (&mut Matrix, Write),
-        to: &mut [&mut Matrix],
-    ) -> Result<()>;
+kernels! {
+    /// What a backend does for it, with one vector or two. z has H·C columns, vectors are H × C, products are N × H;
+    /// the last two in the compute type.
+    pub trait HeadDotKernels {
+        /// Overwrites `to` with the products of z with each of `vectors`.
+        fn head_dot(z: &Matrix, vectors: &[&Matrix], to: &mut [&mut Matrix]) -> Result<()> {
+            |dry| dry.stream("products by head", &[z], &to.iter().map(|m| &**m).collect::<Vec<_>>())
+        }
+
+        /// From the gradients of the products: that of z, and overwrites those of the vectors.
+        fn head_dot_backward(
+            a: &HeadDot<'_>,
+            dz: &mut Matrix,
+            write: Write,
+            to: &mut [&mut Matrix],
+        ) -> Result<()> {
+            |dry|
+            let HeadDot { z, vectors, g } = *a;
+            let _sums = dry.within(|| scratch::head_dot_backward(z, vectors.len()))?;
+            let held = if write == Write::Add { Some(&*dz) } else { None };
+            let read: Vec<&Matrix> = present([Some(z), held]).into_iter().chain(g.iter().copied()).collect();
+            dry.stream("products by head backward", &read, &[dz])
+        }
+    }
 }
 
 /// The products of the heads of `z` with the rows of each of one or two `vectors`.
@@ -64,17 +87,11 @@ impl<const K: usize> Backward for HeadDotBackward<K> {
             });
             found.push(new(vector, Tag::Gradients)?);
         }
-        let (mut dz, write) = match grads.take(0) {
-            Some(dz) => (dz, Write::Add),
-            None => (new(&self.z, Tag::Activations)?, Write::Set),
-        };
-        device.backend().head_dot_backward(
-            &self.z,
-            &self.vectors.each_ref(),
-            &incoming.iter().collect::<Vec<_>>(),
-            (&mut dz, write),
-            &mut found.iter_mut().collect::<Vec<_>>(),
-        )?;
+        let ((rows, cols), dtype) = (self.z.shape(), self.z.dtype());
+        let (mut dz, write) = grads.begin(OP, 0, rows, cols, dtype)?;
+        let (vectors, incoming) = (self.vectors.each_ref(), incoming.iter().collect::<Vec<_>>());
+        let a = HeadDot { z: &self.z, vectors: &vectors, g: &incoming };
+        device.backend().head_dot_backward(&a, &mut dz, write, &mut found.iter_mut().collect::<Vec<_>>())?;
         grads.put(0, dz)?;
         found.into_iter().enumerate().try_for_each(|(k, gradient)| grads.put(k + 1, gradient))
     }
@@ -85,11 +102,8 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::device::Device;
-    use crate::dtype::DType;
-    use crate::gradcheck::check;
     use crate::ops::combine::concat;
-    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
+    use crate::ops::tests::*;
     use crate::tape::Parameter;
 
     fn both(tape: &mut Tape, z: &Var, [a, b]: [&Rc<Parameter>; 2]) -> Result<[Var; 2]> {
@@ -141,17 +155,17 @@ mod tests {
         }
     }
 
-    fn case((rows, heads, width): (usize, usize, usize)) -> Case {
+    fn case([rows, heads, width]: [usize; 3]) -> Case {
         Case::new(vec![(rows, heads * width)], vec![(heads, width); 2], |tape, x, p| {
             Ok(both(tape, &x[0], [&p[0], &p[1]])?.to_vec())
         })
     }
 
-    agrees_with_f64!([(600, 8, 16), (300, 3, 7), (1000, 1, 40)].map(|shape| (case(shape), 5e-6, 2e-2)));
+    agrees_with_f64!([[600, 8, 16], [300, 3, 7], [1000, 1, 40]].map(|shape| (case(shape), 5e-6, 2e-2)));
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case((3000, 8, 16)));
+        on_any_threads(&case([3000, 8, 16]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Saved are the output and ‖x‖ of each row; dx = (dy − y (y·dy))/‖x‖, or dy/ε where the row is shorter than ε.
 
 use crate::error::Result;
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::tape::{Backward, Grads, Tape, Var};
@@ -11,13 +12,19 @@ const OP: &str = "l2 norm";
 /// Shorter rows are not stretched to length one.
 pub const EPSILON: f64 = 1e-12;
 
-/// What a backend does for it.
-pub trait L2NormKernels {
-    /// Overwrites `y` and `norms` (a number per row).
-    fn l2_norm(&self, x: &Matrix, y: &mut Matrix, norms: &mut Matrix) -> Result<()>;
+kernels! {
+    /// What a backend does for it.
+    pub trait L2NormKernels {
+        /// Overwrites `y` and `norms` (a number per row).
+        fn l2_norm(x: &Matrix, y: &mut Matrix, norms: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("l2 norm", &[x], &[y, norms])
+        }
 
-    /// Turns the gradient of the output in `g` into that of the input.
-    fn l2_norm_backward(&self, y: &Matrix, norms: &Matrix, g: &mut Matrix) -> Result<()>;
+        /// Turns the gradient of the output in `g` into that of the input.
+        fn l2_norm_backward(y: &Matrix, norms: &Matrix, g: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("l2 norm backward", &[y, norms, g], &[g])
+        }
+    }
 }
 
 /// Divides each row of `x` by its length.
@@ -46,9 +53,7 @@ impl Backward for L2NormBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::gradcheck::check;
-    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, upload};
+    use crate::ops::tests::*;
 
     #[test]
     fn gradients() {

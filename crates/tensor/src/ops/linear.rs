@@ -1,16 +1,20 @@
 //! Linear layers: y = act(x·Wᵀ + b), with weights as PyTorch stores them ([out, in]).
 //!
-//! Several layers over the same input write side by side into one output (keys and values, say): one pass over x, one row per
-//! node. Forward applies bias and activation to a block of rows while it is in cache. Backward: dx = dy·W, dW = dyᵀ·x, db = Σ dy,
-//! where dy has gone back through the activation. GELU's input is kept for that; a layer that follows (the second of a feed-forward
-//! network) keeps the same matrix and applies GELU again block by block, instead of keeping GELU's output too.
+//! Several layers over the same input write side by side into one output (keys and values, say): one pass over x, one
+//! row per node. Forward applies bias and activation to a block of rows while it is in cache. Backward: dx = dy·W, dW =
+//! dyᵀ·x, db = Σ dy, where dy has gone back through the activation. GELU's input is kept for that; a layer that follows
+//! (the second of a feed-forward network) keeps the same matrix and applies GELU again block by block, instead of
+//! keeping GELU's output too.
 
 use std::rc::Rc;
 
+use crate::cpu::scratch;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::ops::activation::{Activated, Activation};
 use crate::tape::{Backward, Grads, Parameter, Tape, Var};
 
@@ -25,23 +29,54 @@ pub struct Affine {
     pub bias: Option<Rc<Parameter>>,
 }
 
-/// What a backend does for linear layers. `y`, `dy` may be wider than the layer: its columns start at `first`.
-pub trait LinearKernels {
-    /// `y[:, first..] = act(x·Wᵀ + b)`; where `pre` is given, it gets the value before the activation.
-    fn linear(&self, x: &Matrix, layer: &Weights<'_>, y: &mut Matrix, pre: Option<&mut Matrix>) -> Result<()>;
+/// A matrix from column `first` on.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns<'a> {
+    /// The matrix.
+    pub of: &'a Matrix,
+    /// The first of the columns.
+    pub first: usize,
+}
 
-    /// `dx = dy[:, first..]·W`, added to what `dx` holds if `add`.
-    fn linear_dx(&self, dy: &Matrix, layer: &Weights<'_>, dx: &mut Matrix, add: bool) -> Result<()>;
+kernels! {
+    /// What a backend does for linear layers. `y`, `dy` may be wider than the layer: its columns start at `first`.
+    pub trait LinearKernels {
+        /// `y[:, first..] = act(x·Wᵀ + b)`; where `pre` is given, it gets the value before the activation.
+        fn linear(x: &Matrix, layer: &Weights<'_>, y: &mut Matrix, pre: Option<&mut Matrix>) -> Result<()> {
+            |dry|
+            let (out, k) = layer.weight.shape();
+            let op = match layer.activation {
+                Activation::None => "linear",
+                Activation::Gelu => "linear, gelu",
+                _ => "linear, activation",
+            };
+            dry.gemm(op, x.dtype(), [x.rows(), out, k])
+        }
 
-    /// `dW = dy[:, first..]ᵀ·x` and `db = Σ dy`, always overwritten.
-    fn linear_dw(
-        &self,
-        x: &Activated,
-        dy: &Matrix,
-        first: usize,
-        dw: &mut Matrix,
-        db: Option<&mut Matrix>,
-    ) -> Result<()>;
+        /// `dx (+)= dy[:, first..]·W`.
+        fn linear_dx(dy: &Matrix, layer: &Weights<'_>, dx: &mut Matrix, write: Write) -> Result<()> {
+            |dry|
+            let (out, k) = layer.weight.shape();
+            let op = match write {
+                Write::Set => "linear dx",
+                Write::Add => "linear dx, added",
+            };
+            dry.gemm(op, dy.dtype(), [dy.rows(), k, out])
+        }
+
+        /// `dW = dyᵀ·x` and `db = Σ dy`, always overwritten.
+        fn linear_dw(x: &Activated, dy: Columns<'_>, dw: &mut Matrix, db: Option<&mut Matrix>) -> Result<()> {
+            |dry|
+            let dy = dy.of;
+            let (out, k) = dw.shape();
+            if out == 0 {
+                return Ok(());
+            }
+            let _sums = dry.within(|| scratch::linear_dw(dw, dy.rows()))?;
+            let op = if x.activation == Activation::None { "linear dw" } else { "linear dw, activation" };
+            dry.gemm(op, dy.dtype(), [out, k, dy.rows()])
+        }
+    }
 }
 
 /// One layer's numbers.
@@ -140,7 +175,8 @@ impl Backward for LinearBackward {
             let mut dw = gradient(weight.shape(), weight.dtype())?;
             let bias = part.bias.filter(|k| grads.wants(*k));
             let mut db = bias.map(|_| gradient((1, weight.rows()), weight.dtype())).transpose()?;
-            device.backend().linear_dw(&self.x, &dy, part.first, &mut dw, db.as_mut())?;
+            let columns = Columns { of: &dy, first: part.first };
+            device.backend().linear_dw(&self.x, columns, &mut dw, db.as_mut())?;
             grads.put(part.weight, dw)?;
             if let (Some(k), Some(db)) = (bias, db) {
                 grads.put(k, db)?;
@@ -152,16 +188,11 @@ impl Backward for LinearBackward {
         let ((rows, cols), dtype) = (self.x.of.shape(), self.x.of.dtype());
         // Its gradient may take its place.
         drop(self.x);
-        let collected = grads.take(0);
-        let mut add = collected.is_some();
-        let mut dx = match collected {
-            Some(dx) => dx,
-            None => device.uninit(OP, rows, cols, dtype, Tag::Activations)?,
-        };
+        let (mut dx, mut write) = grads.begin(OP, 0, rows, cols, dtype)?;
         for (part, weight) in self.parts.iter().zip(&self.weights) {
             let numbers = Weights { weight, bias: None, activation: Activation::None, first: part.first };
-            device.backend().linear_dx(&dy, &numbers, &mut dx, add)?;
-            add = true;
+            device.backend().linear_dx(&dy, &numbers, &mut dx, write)?;
+            write = Write::Add;
         }
         grads.put(0, dx)
     }
@@ -227,8 +258,8 @@ mod tests {
     }
 
     /// y, dx, dW and db computed in another type or by other instructions.
-    fn run(device: &Device, shape: (usize, usize, usize), compute: DType, storage: DType) -> Vec<Vec<f64>> {
-        let (rows, k, out) = shape;
+    fn run(device: &Device, shape: [usize; 3], compute: DType, storage: DType) -> Vec<Vec<f64>> {
+        let [rows, k, out] = shape;
         let upload = |seed, r, c, dtype, tag| {
             let m = device.upload(r, c, &numbers(seed, r * c), tag).unwrap();
             device.convert("test", &m, dtype).unwrap()
@@ -250,7 +281,7 @@ mod tests {
         [value, dx, dw, db].iter().map(f64s).collect()
     }
 
-    fn agrees_with_f64(device: &Device, shape: (usize, usize, usize)) {
+    fn agrees_with_f64(device: &Device, shape: [usize; 3]) {
         let exact = run(&Device::cpu(), shape, DType::F64, DType::F64);
         let types =
             [(DType::F64, DType::F64, 1e-12), (DType::F32, DType::F32, 2e-6), (DType::F32, DType::Bf16, 1.5e-2)];
@@ -265,7 +296,7 @@ mod tests {
         }
     }
 
-    const SHAPES: [(usize, usize, usize); 5] = [(1, 1, 1), (3, 5, 7), (400, 128, 130), (2500, 33, 48), (777, 6, 2)];
+    const SHAPES: [[usize; 3]; 5] = [[1, 1, 1], [3, 5, 7], [400, 128, 130], [2500, 33, 48], [777, 6, 2]];
 
     #[test]
     fn every_instruction_set_and_type_agrees_with_f64() {
@@ -289,7 +320,7 @@ mod tests {
             assert!(again() == again(), "{shape:?}: other bits the second time");
         }
         // Nothing but the bias; no outputs; no rows.
-        for shape in [(300, 0, 5), (300, 4, 0), (0, 4, 5)] {
+        for shape in [[300, 0, 5], [300, 4, 0], [0, 4, 5]] {
             agrees_with_f64(&device, shape);
         }
     }
@@ -330,15 +361,15 @@ mod tests {
         for isa in [Isa::Portable, Isa::Avx512, Isa::Avx512Bf16] {
             let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
             for (compute, storage) in [(DType::F64, DType::F64), (DType::F32, DType::F32), (DType::F32, DType::Bf16)] {
-                let [y, dx, dw, db] = run(&device, (300, 0, 5), compute, storage).try_into().unwrap();
+                let [y, dx, dw, db] = run(&device, [300, 0, 5], compute, storage).try_into().unwrap();
                 assert!(dx.is_empty() && dw.is_empty() && db.len() == 5, "{isa} {storage}");
                 assert!(y.chunks(5).all(|row| row == &y[..5]) && y[..5].iter().any(|x| *x != 0.0), "{isa} {storage}");
                 assert!(db.iter().any(|x| *x != 0.0), "{isa} {storage}");
             }
             // No outputs, no rows.
-            let nothing = run(&device, (300, 4, 0), DType::F32, DType::F32);
+            let nothing = run(&device, [300, 4, 0], DType::F32, DType::F32);
             assert!(nothing[1].iter().all(|x| *x == 0.0) && nothing[1].len() == 1200);
-            run(&device, (0, 4, 5), DType::F32, DType::Bf16);
+            run(&device, [0, 4, 5], DType::F32, DType::Bf16);
         }
     }
 
@@ -346,7 +377,7 @@ mod tests {
     fn the_same_bits_for_any_number_of_threads() {
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| run(&Device::cpu(), (5000, 64, 40), DType::F32, DType::Bf16))
+            pool.install(|| run(&Device::cpu(), [5000, 64, 40], DType::F32, DType::Bf16))
         };
         let one = run(1);
         assert!(one == run(2) && one == run(3));

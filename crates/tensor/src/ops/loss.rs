@@ -1,17 +1,21 @@
 //! Losses of rows, with their gradients made in the same pass.
 //!
-//! A loss is Σ weight·loss(row) over the listed rows, divided by a given total, so that ranks which hold different rows agree on
-//! the denominator. Forward also writes the gradient of the logits (zero for rows that are not listed); backward multiplies it by
-//! the gradient of the loss, which is usually 1, and so costs nothing.
+//! A loss is Σ weight·loss(row) over the listed rows, divided by a given total, so that ranks which hold different rows
+//! agree on the denominator. Forward also writes the gradient of the logits (zero for rows that are not listed);
+//! backward multiplies it by the gradient of the loss, which is usually 1, and so costs nothing.
 //!
-//! * [`softmax_cross_entropy`]: one class of many, with label smoothing ε as in PyTorch: the target is (1 − ε) for the label plus
-//!   ε/C for every class. A negative label is unknown and does not count.
-//! * [`binary_cross_entropy`]: many labels at once, each yes or no with its own logit. A target that is NaN or negative is
+//! * [`softmax_cross_entropy`]: one class of many, with label smoothing ε as in PyTorch: the target is (1 − ε) for the
+//!   label plus ε/C for every class. A negative label is unknown and does not count.
+//! * [`binary_cross_entropy`]: many labels at once, each yes or no with its own logit. A target that is NaN or negative
+//!   is unknown and does not count.
+//! * [`mean_squared_error`]: numbers, each with its own output, as PyTorch's `mse_loss`. A target that is NaN is
 //!   unknown and does not count.
 
 use std::rc::Rc;
 
+use crate::dry::{Work, WorkKind};
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::tape::{Backward, Factor, Grads, Tape, Var};
@@ -75,7 +79,8 @@ impl LossRows {
         (&self.rows, self.weights.as_ref())
     }
 
-    /// The sum of the weights of rows whose label is known: what this rank adds to the total of a [`softmax_cross_entropy`].
+    /// The sum of the weights of rows whose label is known: what this rank adds to the total of a
+    /// [`softmax_cross_entropy`].
     pub fn total(&self, labels: &[i64]) -> f64 {
         let known = |row: u32| labels.get(row as usize).is_some_and(|label| *label >= 0);
         let weight = |k: usize| self.weights.as_ref().map_or(1.0, |w| f64::from(w[k]));
@@ -116,12 +121,23 @@ pub enum Target<'a> {
     },
     /// A number between 0 and 1 per logit, in the compute type; NaN or negative if unknown.
     Each(&'a Matrix),
+    /// A number per output, in the compute type; NaN if unknown.
+    Value(&'a Matrix),
 }
 
-/// What a backend does for losses.
-pub trait LossKernels {
-    /// Overwrites `loss` (1 × 1, in the compute type) and, where it is given, the gradient of the logits.
-    fn loss(&self, operands: &LossOperands<'_>, loss: &mut Matrix, gradient: Option<&mut Matrix>) -> Result<()>;
+kernels! {
+    /// What a backend does for losses.
+    pub trait LossKernels {
+        /// Overwrites `loss` (1 × 1, in the compute type) and, where it is given, the gradient of the logits.
+        fn loss(operands: &LossOperands<'_>, loss: &mut Matrix, gradient: Option<&mut Matrix>) -> Result<()> {
+            |dry|
+            let (rows, logits) = (operands.rows.rows().len(), operands.logits);
+            let read = rows * logits.cols() * logits.dtype().size();
+            // The gradient of rows that do not count is zero.
+            let written = loss.bytes() + gradient.map_or(0, |g| g.bytes());
+            dry.tell(Work::new("loss", logits.dtype(), WorkKind::Stream { read, written, rows }))
+        }
+    }
 }
 
 /// Cross-entropy of the softmax of `logits`, whose rows have the classes `labels`.
@@ -161,6 +177,20 @@ pub fn binary_cross_entropy(
     targets.expect(OP, "targets", n, labels)?;
     rows.check(n)?;
     record(tape, logits, Target::Each(targets), rows, total)
+}
+
+/// The squared difference of each output and the target of the same place.
+pub fn mean_squared_error(
+    tape: &mut Tape,
+    outputs: &Var,
+    targets: &Matrix,
+    rows: &LossRows,
+    total: f64,
+) -> Result<Var> {
+    let (n, columns) = outputs.value().shape();
+    targets.expect(OP, "targets", n, columns)?;
+    rows.check(n)?;
+    record(tape, outputs, Target::Value(targets), rows, total)
 }
 
 fn record(tape: &mut Tape, logits: &Var, target: Target<'_>, rows: &LossRows, total: f64) -> Result<Var> {
@@ -255,6 +285,8 @@ mod tests {
             let x = upload(&device, 1, (n, c), 3.0);
             check(&device, &[x], &[], |tape, x| binary_cross_entropy(tape, &x[0], &targets, &some_rows(n), 2.5))
                 .unwrap();
+            let x = upload(&device, 1, (n, c), 3.0);
+            check(&device, &[x], &[], |tape, x| mean_squared_error(tape, &x[0], &targets, &some_rows(n), 2.5)).unwrap();
         }
     }
 
@@ -298,6 +330,14 @@ mod tests {
             }
         }
         assert!((f64s(loss.value())[0] - expected).abs() < 1e-12 * expected);
+
+        let loss = mean_squared_error(&mut tape, &logits, &targets, &rows, total).unwrap();
+        let mut expected = 0.0;
+        for (row, weight) in rows.rows().iter().zip(rows.weights().unwrap()) {
+            let known = (*row as usize * c..(*row as usize + 1) * c).filter(|k| !each[*k].is_nan());
+            expected += known.map(|k| f64::from(*weight) * (x[k] - each[k]).powi(2) / total).sum::<f64>();
+        }
+        assert!((f64s(loss.value())[0] - expected).abs() < 1e-12 * expected);
     }
 
     fn case(n: usize, c: usize) -> Case {
@@ -307,7 +347,8 @@ mod tests {
             let device = tape.device().clone();
             let targets = device.upload(n, c, &targets(n * c), Tag::Activations)?;
             let targets = device.convert("test", &targets, x[0].value().dtype().compute())?;
-            Ok(vec![softmax, binary_cross_entropy(tape, &x[0], &targets, &rows, n as f64)?])
+            let binary = binary_cross_entropy(tape, &x[0], &targets, &rows, n as f64)?;
+            Ok(vec![softmax, binary, mean_squared_error(tape, &x[0], &targets, &rows, n as f64)?])
         })
     }
 

@@ -1,8 +1,8 @@
 //! Rows picked from many matrices at once, and the adjoint: rows added to many matrices at once.
 //!
-//! What is put together from pieces that lie apart, such as the chunks of a pipeline, would otherwise take a call for each of them,
-//! which costs a GPU more than the rows do, or a copy of all pieces. Who may see which piece can change from call to call; the lists
-//! ([`ManyRows`]) stay the same.
+//! What is put together from pieces that lie apart, such as the chunks of a pipeline, would otherwise take a call for
+//! each of them, which costs a GPU more than the rows do, or a copy of all pieces. Who may see which piece can change
+//! from call to call; the lists ([`ManyRows`]) stay the same.
 
 use std::ops::Range;
 #[cfg(feature = "cuda")]
@@ -37,7 +37,8 @@ pub(crate) struct Part {
 }
 
 impl ManyRows {
-    /// Prepares the rows that are listed of each matrix, given with how many it has. Lists ascend, and have no row twice.
+    /// Prepares the rows that are listed of each matrix, given with how many it has. Lists ascend, and have no row
+    /// twice.
     ///
     /// # Errors
     /// If they do not, or a row is not there.
@@ -114,7 +115,8 @@ impl ManyRows {
     pub(crate) fn expect<'a>(
         &self,
         matrices: impl ExactSizeIterator<Item = Option<&'a Matrix>>,
-        (cols, dtype): (usize, DType),
+        cols: usize,
+        dtype: DType,
     ) -> Result<()> {
         if matrices.len() != self.parts.len() {
             let problem = format!("{} matrices for {} lists", matrices.len(), self.parts.len());

@@ -1,15 +1,19 @@
 //! Layer normalisation: each row to mean 0 and variance 1, then scaled and shifted by column.
 //!
-//! x̂ = (x − μ)/σ, y = x̂ ∘ w + b, with the variance of the row itself (not the unbiased one) and ε inside the root, as in PyTorch.
-//! Saved are the input and, for each row, μ and 1/σ. Backward, in one pass: with h = dy ∘ w,
-//! dx = (h − mean(h) − x̂·mean(h ∘ x̂))/σ, dw = Σ dy ∘ x̂, db = Σ dy.
+//! x̂ = (x − μ)/σ, y = x̂ ∘ w + b, with the variance of the row itself (not the unbiased one) and ε inside the root, as
+//! in PyTorch. Saved are the input and, for each row, μ and 1/σ. Backward, in one pass: with h = dy ∘ w, dx = (h −
+//! mean(h) − x̂·mean(h ∘ x̂))/σ, dw = Σ dy ∘ x̂, db = Σ dy.
 
 use std::rc::Rc;
 
+use crate::cpu::scratch;
+use crate::dry::present;
 use crate::error::Result;
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::dropout::RowDropout;
+use crate::ops::residual::Branches;
 use crate::tape::{Backward, Grads, Parameter, Tape, Var};
 
 const OP: &str = "layer norm";
@@ -60,22 +64,46 @@ pub struct NormSaved<'a> {
     pub weight: &'a Matrix,
 }
 
-/// What a backend does for layer norm.
-pub trait NormKernels {
-    /// Overwrites `y` and `stats`: μ and 1/σ of each row.
-    fn layer_norm(&self, x: &Matrix, norm: &NormNumbers<'_>, y: &mut Matrix, stats: &mut Matrix) -> Result<()>;
+/// What a norm is written to: `sum` where it is one of branches, whose sum is made on the way.
+pub(crate) struct NormTarget<'a> {
+    pub(crate) sum: Option<(&'a Branches<'a>, &'a mut Matrix)>,
+    pub(crate) y: &'a mut Matrix,
+    /// μ and 1/σ of each row.
+    pub(crate) stats: &'a mut Matrix,
+}
 
-    /// Turns the gradient of the output in `g` into that of the input, plus `plus`. Overwrites `dw`, `db` and, where it is
-    /// given, `dropped` with the new `g` after dropout.
-    fn layer_norm_backward(
-        &self,
-        saved: &NormSaved<'_>,
-        g: &mut Matrix,
-        plus: Option<&Matrix>,
-        dropped: Option<(&RowDropout, &mut Matrix)>,
-        dw: &mut Matrix,
-        db: &mut Matrix,
-    ) -> Result<()>;
+/// What backward of layer norm writes, and what it adds on the way.
+pub struct NormGrads<'a> {
+    /// The gradient of the output, which becomes that of the input, plus `plus`.
+    pub g: &'a mut Matrix,
+    /// What the input's gradient was so far.
+    pub plus: Option<&'a Matrix>,
+    /// Overwritten with the new `g` after a dropout.
+    pub dropped: Option<(&'a RowDropout, &'a mut Matrix)>,
+    /// Overwritten with the gradient of the weight.
+    pub dw: &'a mut Matrix,
+    /// Overwritten with the gradient of the bias.
+    pub db: &'a mut Matrix,
+}
+
+kernels! {
+    /// What a backend does for layer norm.
+    pub trait NormKernels {
+        /// Overwrites `y` and `stats`: μ and 1/σ of each row.
+        fn layer_norm(x: &Matrix, norm: &NormNumbers<'_>, y: &mut Matrix, stats: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("layer norm", &[x], &[y, stats])
+        }
+
+        /// Goes back from the gradient of the output.
+        fn layer_norm_backward(saved: &NormSaved<'_>, to: NormGrads<'_>) -> Result<()> {
+            |dry|
+            let NormGrads { g, plus, dropped, .. } = to;
+            let _sums = dry.within(|| scratch::layer_norm_backward(g))?;
+            let dropout = dropped.as_ref().map(|(d, _)| *d);
+            let read = present([Some(saved.x), Some(saved.stats), Some(g), plus]);
+            dry.dropping("layer norm backward", dropout, &read, &present([Some(g), dropped.map(|(_, m)| &*m)]))
+        }
+    }
 }
 
 /// Normalises the rows of `x`.
@@ -109,7 +137,8 @@ impl Backward for LayerNormBackward {
         let saved = NormSaved { x: &self.x, stats: &self.stats, weight: &self.weight };
         // Where the input went elsewhere too, its gradient so far is added in the same pass.
         let plus = grads.take(0);
-        device.backend().layer_norm_backward(&saved, &mut g, plus.as_ref(), None, &mut dw, &mut db)?;
+        let to = NormGrads { g: &mut g, plus: plus.as_ref(), dropped: None, dw: &mut dw, db: &mut db };
+        device.backend().layer_norm_backward(&saved, to)?;
         grads.put(0, g)?;
         grads.put(1, dw)?;
         grads.put(2, db)
@@ -119,16 +148,8 @@ impl Backward for LayerNormBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::dtype::DType;
-    use crate::gradcheck::check;
     use crate::ops::residual::residual;
-    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
-
-    fn norm(device: &Device, cols: usize) -> Norm {
-        let new = |name| parameter(device, name, (1, cols), DType::F64);
-        Norm::new(new("weight"), new("bias"))
-    }
+    use crate::ops::tests::*;
 
     #[test]
     fn gradients() {
@@ -162,7 +183,7 @@ mod tests {
         }
     }
 
-    fn case(shape: (usize, usize)) -> Case {
+    fn case(shape: Shape) -> Case {
         Case::new(vec![shape], vec![(1, shape.1), (1, shape.1)], |tape, x, p| {
             Ok(vec![layer_norm(tape, &x[0], &Norm::new(p[0].clone(), p[1].clone()))?])
         })

@@ -1,16 +1,22 @@
-//! Products of elements: y = (a + s) ∘ b, with a number s. Backward is the same kernel twice: da = g ∘ b, db = (a + s) ∘ g.
+//! Products of elements: y = (a + s) ∘ b, with a number s. Backward is the same kernel twice: da = g ∘ b, db = (a + s)
+//! ∘ g.
 
 use crate::error::Result;
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "product";
 
-/// What a backend does for it.
-pub trait ProductKernels {
-    /// `y = (a + shift) ∘ b`.
-    fn product(&self, a: &Matrix, shift: f64, b: &Matrix, y: &mut Matrix) -> Result<()>;
+kernels! {
+    /// What a backend does for it.
+    pub trait ProductKernels {
+        /// `y = (a + shift) ∘ b`.
+        fn product(a: &Matrix, shift: f64, b: &Matrix, y: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("product", &[a, b], &[y])
+        }
+    }
 }
 
 /// (a + shift) ∘ b.
@@ -50,9 +56,7 @@ impl Backward for ProductBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::gradcheck::check;
-    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, upload};
+    use crate::ops::tests::*;
 
     #[test]
     fn gradients() {

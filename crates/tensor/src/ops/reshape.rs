@@ -1,4 +1,5 @@
-//! The same elements in rows of another length: the heads of a node as rows of their own, say. Costs nothing either way.
+//! The same elements in rows of another length: the heads of a node as rows of their own, say. Costs nothing either
+//! way.
 
 use crate::error::Result;
 use crate::tape::{Backward, Grads, Tape, Var};

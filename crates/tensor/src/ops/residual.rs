@@ -3,14 +3,15 @@
 //! * [`residual`]: x + dropout(z);
 //! * [`post_norm`]: LN(x + dropout(z)), the block of the first transformers.
 //!
-//! Each is one pass over its operands, forward and backward. The norm saves the sum and μ, 1/σ of its rows; the mask of the
-//! dropout is computed again. Where nothing is dropped, x and z get the same gradient in the same memory.
+//! Each is one pass over its operands, forward and backward. The norm saves the sum and μ, 1/σ of its rows; the mask of
+//! the dropout is computed again. Where nothing is dropped, x and z get the same gradient in the same memory.
 
 use crate::error::Result;
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::dropout::RowDropout;
-use crate::ops::norm::{Norm, NormNumbers, NormSaved};
+use crate::ops::norm::{Norm, NormGrads, NormNumbers, NormSaved};
 use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "residual";
@@ -25,20 +26,29 @@ pub struct Branches<'a> {
     pub dropout: Option<&'a RowDropout>,
 }
 
-/// What a backend does for residual connections; backward is that of layer norm and of dropout.
-pub trait ResidualKernels {
-    /// `sum = x + dropout(z)`.
-    fn residual(&self, b: &Branches<'_>, sum: &mut Matrix) -> Result<()>;
+/// What a sum that is normalised at once is written to.
+pub struct NormedSum<'a> {
+    /// The sum.
+    pub sum: &'a mut Matrix,
+    /// The sum, normalised.
+    pub y: &'a mut Matrix,
+    /// μ and 1/σ of each row.
+    pub stats: &'a mut Matrix,
+}
 
-    /// The same and, of the sum, `y` and `stats` as [`layer_norm`](crate::ops::norm::NormKernels::layer_norm).
-    fn residual_norm(
-        &self,
-        b: &Branches<'_>,
-        norm: &NormNumbers<'_>,
-        sum: &mut Matrix,
-        y: &mut Matrix,
-        stats: &mut Matrix,
-    ) -> Result<()>;
+kernels! {
+    /// What a backend does for residual connections; backward is that of layer norm and of dropout.
+    pub trait ResidualKernels {
+        /// `sum = x + dropout(z)`.
+        fn residual(b: &Branches<'_>, sum: &mut Matrix) -> Result<()> {
+            |dry| dry.dropping("residual", b.dropout, &[b.x, b.z], &[sum])
+        }
+
+        /// The same and, of the sum, `y` and `stats`, as [`layer_norm`](crate::ops::norm::NormKernels::layer_norm).
+        fn residual_norm(b: &Branches<'_>, norm: &NormNumbers<'_>, to: NormedSum<'_>) -> Result<()> {
+            |dry| dry.dropping("residual norm", b.dropout, &[b.x, b.z], &[to.sum, to.y, to.stats])
+        }
+    }
 }
 
 /// x + dropout(z).
@@ -58,7 +68,8 @@ pub fn post_norm(tape: &mut Tape, x: &Var, z: &Var, dropout: Option<&RowDropout>
     let (mut sum, mut y) = (like(x.value(), Tag::Activations)?, like(x.value(), Tag::Activations)?);
     let mut stats = device.uninit(OP, sum.rows(), 2, sum.dtype().compute(), Tag::Activations)?;
     let numbers = NormNumbers { weight: weight.value(), bias: bias.value(), epsilon: norm.epsilon };
-    device.backend().residual_norm(&b, &numbers, &mut sum, &mut y, &mut stats)?;
+    let to = NormedSum { sum: &mut sum, y: &mut y, stats: &mut stats };
+    device.backend().residual_norm(&b, &numbers, to)?;
     Ok(tape.push(&[x, z, &weight, &bias], y, || ResidualNormBackward {
         sum,
         stats,
@@ -117,7 +128,8 @@ impl Backward for ResidualNormBackward {
         let saved = NormSaved { x: &self.sum, stats: &self.stats, weight: &self.weight };
         let mut dz = self.dropout.as_ref().map(|_| like(&g, Tag::Activations)).transpose()?;
         let dropped = self.dropout.as_ref().zip(dz.as_mut());
-        device.backend().layer_norm_backward(&saved, &mut g, None, dropped, &mut dw, &mut db)?;
+        let to = NormGrads { g: &mut g, plus: None, dropped, dw: &mut dw, db: &mut db };
+        device.backend().layer_norm_backward(&saved, to)?;
         grads.put(1, dz.unwrap_or_else(|| g.clone()))?;
         grads.put(0, g)?;
         grads.put(2, dw)?;
@@ -128,22 +140,9 @@ impl Backward for ResidualNormBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::dtype::DType;
-    use crate::gradcheck::check;
     use crate::ops::dropout::dropout;
     use crate::ops::norm::layer_norm;
-    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, parameter, upload};
-    use crate::random::{Dropout, Ids};
-
-    fn half() -> RowDropout {
-        RowDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), ids: Ids::Same }
-    }
-
-    fn norm(device: &Device, cols: usize) -> Norm {
-        let new = |name| parameter(device, name, (1, cols), DType::F64);
-        Norm::new(new("weight"), new("bias"))
-    }
+    use crate::ops::tests::*;
 
     #[test]
     fn gradients() {
@@ -176,7 +175,7 @@ mod tests {
         assert_eq!(f64s(y.value()), f64s(expected.value()));
     }
 
-    fn case(shape: (usize, usize)) -> Case {
+    fn case(shape: Shape) -> Case {
         Case::new(vec![shape; 2], vec![(1, shape.1), (1, shape.1)], |tape, x, p| {
             let norm = Norm::new(p[0].clone(), p[1].clone());
             let post = post_norm(tape, &x[0], &x[1], Some(&half()), &norm)?;

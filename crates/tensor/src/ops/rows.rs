@@ -1,15 +1,19 @@
 //! Rows picked by index, and the adjoint: rows added up by index.
 //!
-//! [`gather`] makes row k of the output from row `index[k]`; [`scatter`] adds row k of its input to row `index[k]`. Each is the
-//! backward half of the other. The index is prepared once ([`RowIndex`]): positions are grouped by the row they point to, so that
-//! a scatter writes each row once, adding in order of position. No atomics, the same bits every time.
+//! [`gather`] makes row k of the output from row `index[k]`; [`scatter`] adds row k of its input to row `index[k]`.
+//! Each is the backward half of the other. The index is prepared once ([`RowIndex`]): positions are grouped by the row
+//! they point to, so that a scatter writes each row once, adding in order of position. No atomics, the same bits every
+//! time.
 
 use std::rc::Rc;
 
 use crate::device::{Charge, Device};
+use crate::dry::{Work, WorkKind};
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::Write;
 use crate::ops::many_rows::ManyRows;
 use crate::tape::{Backward, Grads, Tape, Var};
 
@@ -102,19 +106,51 @@ impl Groups {
     }
 }
 
-/// What a backend does with rows.
-pub trait RowKernels {
-    /// `y[k] = x[index[k]]`.
-    fn gather_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()>;
+/// How many rows an index lists, and the bytes that so many rows of `x` have.
+fn listed(index: &RowIndex, x: &Matrix) -> (usize, usize) {
+    let rows = index.index().len();
+    (rows, rows * x.cols() * x.dtype().size())
+}
 
-    /// `y[i] = Σ x[k]` over all k with `index[k] = i`, added to what `y` holds if `add`.
-    fn scatter_rows(&self, x: &Matrix, index: &RowIndex, y: &mut Matrix, add: bool) -> Result<()>;
+kernels! {
+    /// What a backend does with rows.
+    pub trait RowKernels {
+        /// `y[k] = x[index[k]]`.
+        fn gather_rows(x: &Matrix, index: &RowIndex, y: &mut Matrix) -> Result<()> {
+            |dry|
+            let (rows, bytes) = listed(index, x);
+            dry.tell(Work::new("gather rows", x.dtype(), WorkKind::Stream { read: bytes, written: bytes, rows }))
+        }
 
-    /// Entry k of `list` is a row of one of the matrices `from`: it becomes row k of `y`.
-    fn gather_many(&self, from: &[&Matrix], list: &ManyRows, y: &mut Matrix) -> Result<()>;
+        /// `y[i] = Σ x[k]` over all k with `index[k] = i`, written as `write` says.
+        fn scatter_rows(x: &Matrix, index: &RowIndex, y: &mut Matrix, write: Write) -> Result<()> {
+            |dry|
+            let (rows, bytes) = listed(index, x);
+            let (op, kind) = match write {
+                Write::Set => ("scatter rows", WorkKind::Stream { read: bytes, written: y.bytes(), rows: y.rows() }),
+                // As many rows are read and written as are added.
+                Write::Add => ("scatter rows, added", WorkKind::Stream { read: 2 * bytes, written: bytes, rows }),
+            };
+            dry.tell(Work::new(op, x.dtype(), kind))
+        }
 
-    /// Adds row k of `x` to the row of one of the matrices `to` that is entry k of `list`; nowhere if that matrix is not there.
-    fn scatter_many(&self, x: &Matrix, list: &ManyRows, to: &mut [Option<Matrix>]) -> Result<()>;
+        /// Entry k of `list` is a row of one of the matrices `from`: it becomes row k of `y`.
+        fn gather_many(from: &[&Matrix], list: &ManyRows, y: &mut Matrix) -> Result<()> {
+            |dry|
+            let (rows, bytes) = (list.len(), y.bytes());
+            dry.tell(Work::new("gather rows", y.dtype(), WorkKind::Stream { read: bytes, written: bytes, rows }))
+        }
+
+        /// Adds row k of `x` to the row of one of the matrices `to` that is entry k of `list`; nowhere if that matrix
+        /// is not there.
+        fn scatter_many(x: &Matrix, list: &ManyRows, to: &mut [Option<Matrix>]) -> Result<()> {
+            |dry|
+            let rows = to.iter().zip(list.parts()).filter(|(to, _)| to.is_some()).map(|(_, part)| part.entries.len()).sum();
+            let bytes = rows * x.cols() * x.dtype().size();
+            let kind = WorkKind::Stream { read: 2 * bytes, written: bytes, rows };
+            dry.tell(Work::new("scatter rows, added", x.dtype(), kind))
+        }
+    }
 }
 
 /// The rows of `x` that `index` lists.
@@ -131,7 +167,7 @@ pub fn scatter(tape: &mut Tape, x: &Var, index: &Rc<RowIndex>) -> Result<Var> {
     let (cols, dtype, device) = (x.value().cols(), x.value().dtype(), tape.device().clone());
     x.value().expect(OP, "x", index.index.len(), cols)?;
     let mut y = device.uninit(OP, index.rows, cols, dtype, Tag::Activations)?;
-    device.backend().scatter_rows(x.value(), index, &mut y, false)?;
+    device.backend().scatter_rows(x.value(), index, &mut y, Write::Set)?;
     Ok(tape.push(&[x], y, || ScatterBackward(Rc::clone(index))))
 }
 
@@ -141,13 +177,8 @@ impl Backward for GatherBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(dy) = grads.output(0) else { return Ok(()) };
         let device = grads.device().clone();
-        let collected = grads.take(0);
-        let add = collected.is_some();
-        let mut dx = match collected {
-            Some(dx) => dx,
-            None => device.uninit(OP, self.0.rows, dy.cols(), dy.dtype(), Tag::Activations)?,
-        };
-        device.backend().scatter_rows(&dy, &self.0, &mut dx, add)?;
+        let (mut dx, write) = grads.begin(OP, 0, self.0.rows, dy.cols(), dy.dtype())?;
+        device.backend().scatter_rows(&dy, &self.0, &mut dx, write)?;
         grads.put(0, dx)
     }
 }
@@ -167,9 +198,8 @@ impl Backward for ScatterBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gradcheck::check;
     use crate::ops::residual::residual;
-    use crate::ops::tests::{Case, agrees_with_f64, f64s, on_any_threads, upload};
+    use crate::ops::tests::*;
 
     #[test]
     fn gradients() {

@@ -1,20 +1,23 @@
 //! Aggregation over the edges of a graph: out_i = reduce over j of w_ij·x_j, with sum, mean or maximum.
 //!
-//! The weight of an edge is a product of what is given: a number per edge, a factor per destination, a factor per source. GCN's
-//! 1/√(d_i·d_j) is two vectors of factors, the mean is one (1 / degree), so neither needs a tensor of the size of the edges.
+//! The weight of an edge is a product of what is given: a number per edge, a factor per destination, a factor per
+//! source. GCN's 1/√(d_i·d_j) is two vectors of factors, the mean is one (1 / degree), so neither needs a tensor of the
+//! size of the edges.
 //!
-//! Backward of a sum is the same kernel over the transpose with the factors' roles exchanged: dx_j = Σ_i w_ij·g_i. Weights on
-//! edges get dw_ij = g_i·x_j, times the factors, in one more pass, if that gradient is wanted.
+//! Backward of a sum is the same kernel over the transpose with the factors' roles exchanged: dx_j = Σ_i w_ij·g_i.
+//! Weights on edges get dw_ij = g_i·x_j, times the factors, in one more pass, if that gradient is wanted.
 //!
-//! The maximum takes no weights. It keeps who was largest, as the original id of the source, a u32 per element; among equals
-//! the smallest id wins, whatever the numbering. Backward goes by source and takes g_i where the id is its own. Ids are unique,
-//! so both halves work block by block as they are, with values and ids carried from block to block.
+//! The maximum takes no weights. It keeps who was largest, as the original id of the source, a u32 per element; among
+//! equals the smallest id wins, whatever the numbering. Backward goes by source and takes g_i where the id is its own.
+//! Ids are unique, so both halves work block by block as they are, with values and ids carried from block to block.
 
 use std::rc::Rc;
 
-use crate::adjacency::Adjacency;
+use crate::adjacency::{Adjacency, Direction};
+use crate::dry::{Pass, Work, WorkKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
@@ -56,55 +59,100 @@ pub enum Along {
     Transpose,
 }
 
-/// What a backend does for aggregation.
-pub trait SpmmKernels {
-    /// Overwrites `to`, a column, with `numerator` (1 where absent) divided by the number of edges into each destination, or 0
-    /// where there are none.
-    fn inverse_degrees(&self, graph: &Adjacency, numerator: Option<&Matrix>, to: &mut Matrix) -> Result<()>;
+/// The operands of a weighted sum over edges.
+#[derive(Clone, Copy, Debug)]
+pub struct Spmm<'a> {
+    /// The edges.
+    pub graph: &'a Adjacency,
+    /// Their weights, W.
+    pub weights: EdgeWeights<'a>,
+    /// W·x, or Wᵀ·x.
+    pub along: Along,
+    /// A row per source, or per destination along the transpose.
+    pub x: &'a Matrix,
+}
 
-    /// `out (+)= W·x`, or Wᵀ·x along the transpose. Where x is f32 or bf16, out may be the other.
-    fn spmm(
-        &self,
-        graph: &Adjacency,
-        weights: &EdgeWeights<'_>,
-        along: Along,
-        x: &Matrix,
-        out: &mut Matrix,
-        write: Write,
-    ) -> Result<()>;
+impl<'a> Spmm<'a> {
+    /// The edges in the order of the result's rows.
+    pub fn direction(&self) -> &'a Direction {
+        match self.along {
+            Along::Edges => &self.graph.forward,
+            Along::Transpose => &self.graph.transpose,
+        }
+    }
+}
 
-    /// Overwrites `dw` (E × 1) with the gradient of the weights on edges, g_i·x_j times the factors.
-    fn spmm_dw(
-        &self,
-        graph: &Adjacency,
-        weights: &EdgeWeights<'_>,
-        x: &Matrix,
-        g: &Matrix,
-        dw: &mut Matrix,
-    ) -> Result<()>;
+/// The operands of a maximum over edges.
+#[derive(Clone, Copy, Debug)]
+pub struct SpmmMax<'a> {
+    /// The edges.
+    pub graph: &'a Adjacency,
+    /// A row per source.
+    pub x: &'a Matrix,
+    /// Original ids of the sources.
+    pub ids: &'a Ids,
+}
 
-    /// The maximum and, in the bits of `arg`, the original id of its source; 0 and `u32::MAX` where there is no edge.
-    /// [`Write::Add`] goes on from what both hold after earlier blocks of the same rows.
-    fn spmm_max(
-        &self,
-        graph: &Adjacency,
-        x: &Matrix,
-        ids: &Ids,
-        out: &mut Matrix,
-        arg: &mut Matrix,
-        write: Write,
-    ) -> Result<()>;
+/// What the gradient of a maximum is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct MaxGradient<'a> {
+    /// The edges.
+    pub graph: &'a Adjacency,
+    /// Original ids of the sources.
+    pub ids: &'a Ids,
+    /// Whose value every element was.
+    pub arg: &'a Matrix,
+    /// The gradient of the maximum.
+    pub g: &'a Matrix,
+}
 
-    /// `dx (+)=` the sum of the g_i whose maximum was this source.
-    fn spmm_max_dx(
-        &self,
-        graph: &Adjacency,
-        ids: &Ids,
-        arg: &Matrix,
-        g: &Matrix,
-        dx: &mut Matrix,
-        write: Write,
-    ) -> Result<()>;
+kernels! {
+    /// What a backend does for aggregation.
+    pub trait SpmmKernels {
+        /// Overwrites `to`, a column, with `numerator` (1 where absent) divided by the number of edges into each
+        /// destination, or 0 where there are none.
+        fn inverse_degrees(graph: &Adjacency, numerator: Option<&Matrix>, to: &mut Matrix) -> Result<()> {
+            |dry|
+            let read = 8 * graph.num_dst() + numerator.map_or(0, Matrix::bytes);
+            let kind = WorkKind::Stream { read, written: to.bytes(), rows: to.rows() };
+            dry.tell(Work::new("inverse degrees", to.dtype(), kind))
+        }
+
+        /// `out (+)= W·x`, or Wᵀ·x along the transpose. Where x is f32 or bf16, out may be the other.
+        fn spmm(a: &Spmm<'_>, out: &mut Matrix, write: Write) -> Result<()> {
+            |dry|
+            let (direction, weighted) = (a.direction(), a.weights.edge.is_some());
+            let pass = match a.along {
+                Along::Edges => Pass::Forward,
+                Along::Transpose => Pass::BySource,
+            };
+            if weighted && a.along == Along::Transpose {
+                let _ = a.graph.edges();
+            }
+            let _pieces = dry.pieces(a.x, direction, a.x.cols())?;
+            dry.sum(if weighted { "weighted sum" } else { "sum" }, pass, direction, a.x)
+        }
+
+        /// Overwrites `dw` (E × 1) with the gradient of the weights on edges, g_i·x_j times the factors.
+        fn spmm_dw(a: &Spmm<'_>, g: &Matrix, dw: &mut Matrix) -> Result<()> {
+            |dry| dry.sum("sum dw", Pass::ByDestination, &a.graph.forward, a.x)
+        }
+
+        /// The maximum and, in the bits of `arg`, the original id of its source; 0 and `u32::MAX` where there is no
+        /// edge. [`Write::Add`] goes on from what both hold after earlier blocks of the same rows.
+        fn spmm_max(a: &SpmmMax<'_>, out: &mut Matrix, arg: &mut Matrix, write: Write) -> Result<()> {
+            |dry|
+            let _pieces = dry.pieces(a.x, &a.graph.forward, 2 * a.x.cols())?;
+            dry.sum("max", Pass::Forward, &a.graph.forward, a.x)
+        }
+
+        /// `dx (+)=` the sum of the g_i whose maximum was this source.
+        fn spmm_max_dx(a: &MaxGradient<'_>, dx: &mut Matrix, write: Write) -> Result<()> {
+            |dry|
+            let _pieces = dry.pieces(a.g, &a.graph.transpose, a.g.cols())?;
+            dry.sum("max", Pass::BySource, &a.graph.transpose, a.g)
+        }
+    }
 }
 
 /// How the neighbours of a node become one row.
@@ -112,11 +160,11 @@ pub trait SpmmKernels {
 pub enum Reduction {
     /// Their sum.
     Sum,
-    /// Their sum divided by the number of edges *in this adjacency*. Where that is one block of several, give 1 / degree as
-    /// factors of destinations, and sum.
+    /// Their sum divided by the number of edges *in this adjacency*. Where that is one block of several, give 1 /
+    /// degree as factors of destinations, and sum.
     Mean,
-    /// Their maximum per column, 0 for nodes without neighbours; without weights. The original ids of the sources decide
-    /// between equals, and must be below 2³² − 1.
+    /// Their maximum per column, 0 for nodes without neighbours; without weights. The original ids of the sources
+    /// decide between equals, and must be below 2³² − 1.
     Max(Ids),
 }
 
@@ -170,7 +218,8 @@ pub fn aggregate(
         saved.dst = Some(factors);
     }
     let mut out = device.uninit(OP, graph.num_dst(), d, dtype, Tag::Activations)?;
-    device.backend().spmm(graph, &saved.weights(), Along::Edges, x.value(), &mut out, Write::Set)?;
+    let sum = Spmm { graph, weights: saved.weights(), along: Along::Edges, x: x.value() };
+    device.backend().spmm(&sum, &mut out, Write::Set)?;
     // x itself is needed by the gradient of the weights only.
     saved.x = inputs.get(1).filter(|w| w.needs_grad()).map(|_| x.value().clone());
     let src_rows = graph.num_src();
@@ -197,14 +246,6 @@ struct SumBackward {
     shape: (usize, usize, DType),
 }
 
-/// The gradient that input 0 has collected so far, to be added to, or memory for one.
-fn begin(grads: &mut Grads<'_>, (rows, cols, dtype): (usize, usize, DType)) -> Result<(Matrix, Write)> {
-    match grads.take(0) {
-        Some(dx) => Ok((dx, Write::Add)),
-        None => Ok((grads.device().uninit("aggregate backward", rows, cols, dtype, Tag::Activations)?, Write::Set)),
-    }
-}
-
 impl Backward for SumBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(g) = grads.output(0) else { return Ok(()) };
@@ -213,14 +254,15 @@ impl Backward for SumBackward {
         let weights = self.saved.weights();
         if let (Some(x), Some(edge)) = (x, edge) {
             let mut dw = device.uninit("aggregate backward", edge.rows(), 1, edge.dtype(), Tag::Activations)?;
-            device.backend().spmm_dw(graph, &weights, x, &g, &mut dw)?;
+            device.backend().spmm_dw(&Spmm { graph, weights, along: Along::Edges, x }, &g, &mut dw)?;
             grads.put(1, dw)?;
         }
         if !grads.wants(0) {
             return Ok(());
         }
-        let (mut dx, write) = begin(grads, self.shape)?;
-        device.backend().spmm(graph, &weights, Along::Transpose, &g, &mut dx, write)?;
+        let (rows, cols, dtype) = self.shape;
+        let (mut dx, write) = grads.begin("aggregate backward", 0, rows, cols, dtype)?;
+        device.backend().spmm(&Spmm { graph, weights, along: Along::Transpose, x: &g }, &mut dx, write)?;
         grads.put(0, dx)
     }
 }
@@ -233,7 +275,7 @@ fn max(tape: &mut Tape, graph: &Rc<Adjacency>, x: &Var, ids: Ids, weight: Weight
     let (d, dtype) = (x.value().cols(), x.value().dtype());
     let mut out = device.uninit(OP, graph.num_dst(), d, dtype, Tag::Activations)?;
     let mut arg = device.uninit(OP, graph.num_dst(), d, DType::F32, Tag::Activations)?;
-    device.backend().spmm_max(graph, x.value(), &ids, &mut out, &mut arg, Write::Set)?;
+    device.backend().spmm_max(&SpmmMax { graph, x: x.value(), ids: &ids }, &mut out, &mut arg, Write::Set)?;
     let shape = (graph.num_src(), d, dtype);
     Ok(tape.push(&[x], out, || MaxBackward { graph: Rc::clone(graph), ids, arg, shape }))
 }
@@ -250,255 +292,13 @@ impl Backward for MaxBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(g) = grads.output(0) else { return Ok(()) };
         let device = grads.device().clone();
-        let (mut dx, write) = begin(grads, self.shape)?;
-        device.backend().spmm_max_dx(&self.graph, &self.ids, &self.arg, &g, &mut dx, write)?;
+        let (rows, cols, dtype) = self.shape;
+        let (mut dx, write) = grads.begin("aggregate backward", 0, rows, cols, dtype)?;
+        let gradient = MaxGradient { graph: &self.graph, ids: &self.ids, arg: &self.arg, g: &g };
+        device.backend().spmm_max_dx(&gradient, &mut dx, write)?;
         grads.put(0, dx)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::Device;
-    use crate::gradcheck::check;
-    use crate::ops::graphs::Kind::{Computed, Stored};
-    use crate::ops::graphs::{
-        Case, blocks, empty, f64s, near, renumbered, same_bits_for_any_number_of_threads, small, upload, with_hub,
-    };
-    use crate::ops::tests::on_every_device;
-
-    on_every_device!(
-        gradients,
-        equals_a_dense_product_in_f64,
-        the_smallest_original_id_wins_among_equals,
-        block_by_block_is_the_same,
-        gradients_are_added_to_what_is_there,
-        nonsense_is_refused,
-        a_nan_is_the_maximum
-    );
-
-    /// Every reduction and weight, by number.
-    const MODES: usize = 7;
-
-    fn mode(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], mode: usize) -> Result<Var> {
-        let factors = |rows| upload(tape.device(), 9, (rows, 1), x[0].value().dtype().compute());
-        let (dst, src) = (factors(graph.num_dst()), factors(graph.num_src()));
-        let factors = WeightVar::Factors { dst: &dst, src: &src };
-        let (reduction, weight) = match mode {
-            0 => (Reduction::Sum, WeightVar::None),
-            1 => (Reduction::Sum, WeightVar::PerEdge(&x[1])),
-            2 => (Reduction::Sum, factors),
-            3 => (Reduction::Mean, WeightVar::None),
-            4 => (Reduction::Mean, WeightVar::PerEdge(&x[1])),
-            5 => (Reduction::Mean, factors),
-            _ => (Reduction::Max(renumbered(graph.num_src())), WeightVar::None),
-        };
-        aggregate(tape, graph, &x[0], reduction, weight)
-    }
-
-    fn gradients(device: &Device) {
-        for graph in [vec![small(device)], empty(device).to_vec()].concat() {
-            for (k, width) in (0..MODES).flat_map(|k| [(k, 1), (k, 5)]) {
-                let up = |seed, rows, cols| upload(device, seed, (rows, cols), DType::F64);
-                let inputs = [up(1, graph.num_src(), width), up(2, graph.num_edges(), 1)];
-                check(device, &inputs, &[], |tape, x| mode(tape, &graph, x, k)).unwrap();
-            }
-        }
-    }
-
-    /// W as a dense matrix.
-    fn dense(graph: &Adjacency, edge: &[f64], dst: &[f64], src: &[f64]) -> Vec<f64> {
-        let mut w = vec![0.0; graph.num_dst() * graph.num_src()];
-        for i in 0..graph.num_dst() {
-            for e in graph.forward.csr.edges_of(i) {
-                let j = graph.forward.csr.indices()[e] as usize;
-                w[i * graph.num_src() + j] += edge[e] * dst[i] * src[j];
-            }
-        }
-        w
-    }
-
-    fn equals_a_dense_product_in_f64(device: &Device) {
-        let (graph, d) = (with_hub(device), 3);
-        let (n, edges) = (graph.num_dst(), graph.num_edges());
-        let x = upload(device, 1, (n, d), DType::F64);
-        let factors = f64s(&upload(device, 9, (n, 1), DType::F64));
-        let per_edge = f64s(&upload(device, 2, (edges, 1), DType::F64));
-        let mean: Vec<f64> = (0..n).map(|i| 1.0 / graph.forward.csr.degree(i).max(1) as f64).collect();
-        let both: Vec<f64> = mean.iter().zip(&factors).map(|(a, b)| a * b).collect();
-        let (ones, one) = (vec![1.0; edges], vec![1.0; n]);
-        let matrices = [
-            dense(&graph, &ones, &one, &one),
-            dense(&graph, &per_edge, &one, &one),
-            dense(&graph, &ones, &factors, &factors),
-            dense(&graph, &ones, &mean, &one),
-            dense(&graph, &per_edge, &mean, &one),
-            dense(&graph, &ones, &both, &factors),
-        ];
-        for (k, w) in matrices.iter().enumerate() {
-            let mut tape = Tape::new(device);
-            let vars = [tape.leaf(x.clone()), tape.leaf(upload(device, 2, (edges, 1), DType::F64))];
-            let out = mode(&mut tape, &graph, &vars, k).unwrap();
-            let rows = f64s(&x);
-            let expected: Vec<f64> =
-                (0..n * d).map(|at| (0..n).map(|j| w[at / d * n + j] * rows[j * d + at % d]).sum()).collect();
-            near(&f64s(out.value()), &expected, 1e-12, &format!("mode {k}"));
-        }
-    }
-
-    fn the_smallest_original_id_wins_among_equals(device: &Device) {
-        let graph = small(device);
-        // Renumbered ids descend, so the last source wins; sources 0 and 5 are equal in column 0, all in column 1.
-        let x: Vec<f32> = [7.0, 1.0, 2.0, 3.0, 4.0, 7.0].iter().flat_map(|x| [*x, 1.0]).collect();
-        for (ids, row, first, second) in [
-            (Ids::Same, 4, 0, 0),
-            (renumbered(6), 4, 5, 5),
-            (renumbered(6), 0, 0, 1),
-            (Ids::Same, 0, 0, 0),
-            (Ids::Same, 3, 0, 0),
-            (renumbered(6), 3, 5, 5),
-        ] {
-            let mut tape = Tape::new(device);
-            let x = tape.leaf(device.upload(6, 2, &x, Tag::Activations).unwrap());
-            let out = aggregate(&mut tape, &graph, &x, Reduction::Max(ids), WeightVar::None).unwrap();
-            let mut g = [0f32; 10];
-            g[2 * row..2 * row + 2].fill(1.0);
-            let g = device.upload(5, 2, &g, Tag::Activations).unwrap();
-            let found = tape.backward(vec![(out, g)], &[&x], |_| Ok(())).unwrap();
-            let mut expected = [0f32; 12];
-            expected[2 * first] = 1.0;
-            expected[2 * second + 1] = 1.0;
-            assert_eq!(found[0].as_ref().unwrap().to_vec::<f32>().unwrap(), expected);
-        }
-    }
-
-    /// With tolerances for f32 and bf16.
-    fn cases(check: impl Fn(&Case<'_>, &str, f64, f64)) {
-        let edges = with_hub(&Device::cpu()).num_edges();
-        for (k, width) in (0..MODES).flat_map(|k| [1, 5, 8, 13, 16, 47, 128, 260].map(|w| (k, w))) {
-            let case = Case {
-                graph: &with_hub,
-                inputs: &[(300, width, Stored), (edges, 1, Computed)],
-                f: &|tape, graph, x| mode(tape, graph, x, k),
-            };
-            // The hub adds up 20,000 numbers of both signs.
-            check(&case, &format!("mode {k}, width {width}:"), 5e-5, 1e-2);
-        }
-    }
-
-    #[test]
-    fn every_instruction_set_and_type_agrees_with_f64() {
-        cases(|case, what, single, half| {
-            case.agrees_with_f64(what, single, half);
-        });
-    }
-
-    #[cfg(feature = "cuda")]
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn a_gpu_agrees_with_f64() {
-        cases(|case, what, single, half| {
-            case.agrees_on_a_gpu(what, single, half);
-        });
-    }
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        for k in 0..MODES {
-            let run = || {
-                let edges = with_hub(&Device::cpu()).num_edges();
-                let inputs = &[(300, 21, Stored), (edges, 1, Computed)];
-                let f = &|tape: &mut Tape, graph: &_, x: &[Var]| mode(tape, graph, x, k);
-                Case { graph: &with_hub, inputs, f }.run(&Device::cpu(), DType::F32)
-            };
-            same_bits_for_any_number_of_threads(run, &format!("mode {k}"));
-        }
-    }
-
-    fn block_by_block_is_the_same(device: &Device) {
-        for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 1e-5)] {
-            let (graph, d) = (with_hub(device), 21);
-            let n = graph.num_dst();
-            let x = upload(device, 1, (n, d), dtype);
-            let new = || device.zeros(OP, n, d, dtype, Tag::Activations).unwrap();
-            let (mut whole, mut sum, mut parts) = (new(), new(), new());
-            let ids = |first: usize, rows: usize| Ids::Listed((first..first + rows).map(|j| 999 - j as u64).collect());
-            let mut arg = device.zeros(OP, n, d, DType::F32, Tag::Activations).unwrap();
-            let mut args = device.zeros(OP, n, d, DType::F32, Tag::Activations).unwrap();
-            let backend = device.backend();
-            let none = EdgeWeights::default();
-            backend.spmm(&graph, &none, Along::Edges, &x, &mut whole, Write::Set).unwrap();
-            for (block, first, _) in blocks(device, &graph, 77) {
-                let rows = block.num_src();
-                let x: Vec<f64> = f64s(&x)[first * d..(first + rows) * d].to_vec();
-                let x = device.upload(rows, d, &x, Tag::Activations).unwrap();
-                let x = device.convert(OP, &x, dtype).unwrap();
-                backend.spmm(&block, &none, Along::Edges, &x, &mut sum, Write::Add).unwrap();
-                let write = if first == 0 { Write::Set } else { Write::Add };
-                backend.spmm_max(&block, &x, &ids(first, rows), &mut parts, &mut args, write).unwrap();
-            }
-            near(&f64s(&sum), &f64s(&whole), tolerance, "sum");
-            backend.spmm_max(&graph, &x, &ids(0, n), &mut whole, &mut arg, Write::Set).unwrap();
-            assert_eq!(f64s(&parts), f64s(&whole));
-            assert_eq!(
-                bytemuck::cast_vec::<f32, u32>(args.to_vec().unwrap()),
-                bytemuck::cast_vec::<f32, u32>(arg.to_vec().unwrap())
-            );
-            let g = upload(device, 3, (n, d), dtype);
-            let mut dx = new();
-            backend.spmm_max_dx(&graph, &ids(0, n), &arg, &g, &mut dx, Write::Set).unwrap();
-            for (block, first, _) in blocks(device, &graph, 77) {
-                let rows = block.num_src();
-                let mut part = device.uninit(OP, rows, d, dtype, Tag::Activations).unwrap();
-                backend.spmm_max_dx(&block, &ids(first, rows), &args, &g, &mut part, Write::Set).unwrap();
-                near(&f64s(&part), &f64s(&dx)[first * d..(first + rows) * d], tolerance, "dx");
-            }
-        }
-    }
-
-    fn gradients_are_added_to_what_is_there(device: &Device) {
-        for (k, dtype) in (0..MODES).flat_map(|k| [(k, DType::F64), (k, DType::F32)]) {
-            let graph = with_hub(device);
-            let gradient = |times: usize| {
-                let mut tape = Tape::new(device);
-                let x = tape.leaf(upload(device, 1, (300, 21), dtype));
-                let weight = tape.leaf(upload(device, 2, (graph.num_edges(), 1), dtype));
-                let vars = [x, weight];
-                let outs: Vec<Var> = (0..times).map(|_| mode(&mut tape, &graph, &vars, k).unwrap()).collect();
-                let g = upload(device, 3, (300, 21), dtype);
-                let outs = outs.into_iter().map(|o| (o, g.clone())).collect();
-                f64s(tape.backward(outs, &[&vars[0]], |_| Ok(())).unwrap()[0].as_ref().unwrap())
-            };
-            let twice: Vec<f64> = gradient(1).iter().map(|x| 2.0 * x).collect();
-            near(&gradient(2), &twice, 1e-6, &format!("mode {k}"));
-        }
-    }
-
-    fn nonsense_is_refused(device: &Device) {
-        let graph = small(device);
-        let mut tape = Tape::new(device);
-        let mut leaf = |rows, cols| tape.leaf(upload(device, 1, (rows, cols), DType::F32));
-        let (good, short, weight) = (leaf(6, 2), leaf(5, 2), leaf(12, 1));
-        let mut run = |x: &Var, reduction, weight| aggregate(&mut tape, &graph, x, reduction, weight);
-        assert!(run(&good, Reduction::Sum, WeightVar::PerEdge(&weight)).is_ok());
-        assert!(run(&short, Reduction::Sum, WeightVar::None).is_err());
-        assert!(run(&good, Reduction::Sum, WeightVar::PerEdge(&short)).is_err());
-        assert!(run(&good, Reduction::Max(Ids::Same), WeightVar::PerEdge(&weight)).is_err());
-        let large = Ids::Listed((0..6).map(|k| k << 32).collect());
-        assert!(run(&good, Reduction::Max(large), WeightVar::None).is_err());
-        assert!(run(&good, Reduction::Max(renumbered(5)), WeightVar::None).is_err());
-    }
-
-    fn a_nan_is_the_maximum(device: &Device) {
-        let graph = small(device);
-        for width in [1, 16] {
-            let x: Vec<f32> = (0..6 * width).map(|k| if k / width == 2 { f32::NAN } else { 1.0 }).collect();
-            let mut tape = Tape::new(device);
-            let x = tape.leaf(device.upload(6, width, &x, Tag::Activations).unwrap());
-            let out = aggregate(&mut tape, &graph, &x, Reduction::Max(Ids::Same), WeightVar::None).unwrap();
-            let out = out.value().to_vec::<f32>().unwrap();
-            let found: Vec<bool> = out.chunks(width).map(|row| row.iter().all(|x| x.is_nan())).collect();
-            assert_eq!(found, [false, false, true, false, true]);
-        }
-    }
-}
+mod tests;

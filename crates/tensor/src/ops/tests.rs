@@ -1,21 +1,29 @@
-//! What the tests of operations share: one case run in every type, on every instruction set, with any number of threads.
+//! What the tests of operations share: one case run in every type, on every instruction set, with any number of
+//! threads.
 
 use std::rc::Rc;
 
 use crate::cpu::{Cpu, Isa};
-use crate::device::Device;
 use crate::dry::tests::takes_as_much;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::gradcheck::numbers;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
+use crate::ops::dropout::RowDropout;
+use crate::ops::norm::Norm;
+use crate::random::{Dropout, Ids};
 use crate::tape::{Parameter, Tape, Var};
 
-type Shape = (usize, usize);
+pub(crate) use crate::device::Device;
+pub(crate) use crate::dtype::DType;
+pub(crate) use crate::gradcheck::check;
+
+/// Rows and columns, as [`Matrix::shape`] gives them.
+pub(crate) type Shape = (usize, usize);
 
 /// Numbers between −`scale` and `scale` in f64.
-pub(crate) fn upload(device: &Device, seed: u64, (rows, cols): Shape, scale: f64) -> Matrix {
+pub(crate) fn upload(device: &Device, seed: u64, shape: Shape, scale: f64) -> Matrix {
+    let (rows, cols) = shape;
     let x: Vec<f64> = numbers(seed, rows * cols).iter().map(|x| scale * x).collect();
     device.upload(rows, cols, &x, Tag::Activations).unwrap()
 }
@@ -24,6 +32,17 @@ pub(crate) fn upload(device: &Device, seed: u64, (rows, cols): Shape, scale: f64
 pub(crate) fn parameter(device: &Device, name: &str, shape: Shape, dtype: DType) -> Rc<Parameter> {
     let m = upload(device, name.len() as u64 + 7, shape, 1.0);
     Parameter::new(name, device.convert("test", &m, dtype).unwrap())
+}
+
+/// The parameters of a norm of so many columns, in f64.
+pub(crate) fn norm(device: &Device, cols: usize) -> Norm {
+    let new = |name| parameter(device, name, (1, cols), DType::F64);
+    Norm::new(new("weight"), new("bias"))
+}
+
+/// Half of everything is dropped.
+pub(crate) fn half() -> RowDropout {
+    RowDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), ids: Ids::Same }
 }
 
 /// The elements as f64.
@@ -131,7 +150,8 @@ fn near(who: &str, found: &[Vec<f64>], exact: &[Vec<f64>], tolerance: f64) {
     }
 }
 
-/// Two tests of the same cases, each with its tolerances for f32 and bf16: on every instruction set of the CPU, and on a GPU.
+/// Two tests of the same cases, each with its tolerances for f32 and bf16: on every instruction set of the CPU, and on
+/// a GPU.
 macro_rules! agrees_with_f64 {
     ($cases:expr) => {
         #[test]

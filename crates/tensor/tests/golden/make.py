@@ -123,6 +123,22 @@ def losses():
     save("binary_cross_entropy", rows=rows, weights=weights, targets=targets)
 
 
+def squared_errors():
+    rows = np.array([0, 2, 3, 5, 8], dtype=np.int64)
+    weights = np.array([1.0, 0.5, 2.0, 1.5, 0.25], dtype=np.float32)
+    w = torch.from_numpy(weights).double()
+    targets = numbers(9, 3, scale=4.0)
+    targets[2, 1], targets[5, 0], targets[4, 2] = float("nan"), float("nan"), float("nan")
+    known = ~targets.isnan()
+
+    def squared(x):
+        each = F.mse_loss(x, torch.where(known, targets, x.detach()), reduction="none")
+        return (w[:, None] * each[rows]).sum() / 15.0
+
+    golden("mean_squared_error", squared, x=numbers(9, 3, scale=4.0))
+    save("mean_squared_error", rows=rows, weights=weights, targets=targets)
+
+
 def rows():
     index = torch.tensor([4, 0, 4, 2, 4, 1, 0])
     golden("gather", lambda x: x.index_select(0, index), x=numbers(6, 5))
@@ -157,8 +173,8 @@ def optimizers():
         save(f"optim_{name}", a_gradients=torch.stack([g[0] for g in gradients]), b_gradients=torch.stack([g[1] for g in gradients]))
 
 
-# Graph operations. Node 0 is isolated, 1 has edges out only, 2 edges in only; 5 hears everyone that speaks, most of them
-# twice, and 7 speaks to everyone that hears; there are self-loops, parallel edges and some ordinary edges.
+# Graph operations. Node 0 is isolated, 1 has edges out only, 2 edges in only; 5 hears everyone that speaks, most of
+# them twice, and 7 speaks to everyone that hears; there are self-loops, parallel edges and some ordinary edges.
 NODES, HEADS, WIDTH = 23, 2, 16
 SPEAK, HEAR = [1, *range(3, NODES)], list(range(2, NODES))
 EDGES = [(j, 5) for j in SPEAK] + [(j, 5) for j in SPEAK[3:]] + [(7, i) for i in HEAR]
@@ -271,7 +287,7 @@ def global_attention():
     golden("global_sgformer_module", by_module, x=numbers(NODES, 7), q=q, k=k, v=v)
 
 
-PLAIN = [activations, linear, norms, losses, rows, combinations, optimizers]
+PLAIN = [activations, linear, norms, losses, squared_errors, rows, combinations, optimizers]
 for make in [*PLAIN, graph, attention, gat, spmm, bag, global_attention]:
     # Each on its own seed: adding one does not change the others.
     GENERATOR.manual_seed(sum(map(ord, make.__name__)))

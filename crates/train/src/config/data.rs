@@ -5,7 +5,8 @@ use graphweft_model::ModelConfig;
 use serde::{Deserialize, Serialize};
 
 use super::Problem;
-use crate::random_split::RandomSplit;
+use crate::data::random_split::RandomSplit;
+use crate::task::Task;
 
 /// `[data]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,8 +20,9 @@ pub struct DataConfig {
     pub graph: Option<String>,
     /// Seed of a generated graph.
     pub graph_seed: u64,
-    /// The split, or a family such as `public-*`, of which seed k takes the k-th. `random:60/20/20` or `random:20-per-class`
-    /// draws one by the run's seed. Unset: the only one there is, `public` or `default`, or the family that all belong to.
+    /// The split, or a family such as `public-*`, of which seed k takes the k-th. `random:60/20/20` or
+    /// `random:20-per-class` draws one by the run's seed. Unset: the only one there is, `public` or `default`, or the
+    /// family that all belong to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
     /// Add the reverse of every edge.
@@ -29,6 +31,9 @@ pub struct DataConfig {
     pub self_loops: Loops,
     /// What to do with features.
     pub normalise: Normalise,
+    /// What is predicted, where that is no task of ours. Unset: what the dataset says.
+    #[serde(skip)]
+    pub task: Option<&'static dyn Task>,
 }
 
 /// What is done to edges from a node to itself.

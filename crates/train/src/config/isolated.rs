@@ -18,8 +18,8 @@ pub struct IsolatedConfig {
     /// The most rows of halo for each row of the chunks; if there are more, some are drawn. Unset: all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub halo: Option<f64>,
-    /// Bytes that a rank may use. Decides the number of chunks, unless that is given, and how much of the halo is drawn.
-    /// Unset: as much as it takes.
+    /// Bytes that a rank may use. Decides the number of chunks, unless that is given, and how much of the halo is
+    /// drawn. Unset: as much as it takes.
     #[serde(deserialize_with = "size::maybe", skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
 }

@@ -29,7 +29,7 @@ pub struct ParallelConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// How often it is measured; the least time of every kernel counts. More than once where others use it too.
-    pub probe_rounds: u64,
+    pub calibration_rounds: u64,
     /// Whether auto may choose a strategy that computes something else: `isolated`, or a pipeline.
     pub allow_approximate: bool,
     /// How many of the best strategies auto tries for a few epochs before it decides.
@@ -110,7 +110,7 @@ impl Default for ParallelConfig {
             partition,
             parts: None,
             profile: None,
-            probe_rounds: 1,
+            calibration_rounds: 1,
             allow_approximate: false,
             measure: 0,
             deadline: 600,
@@ -134,7 +134,7 @@ impl ParallelConfig {
         let (ranks, most) = (self.ranks.unwrap_or(1), MOST_PARTS as u64);
         at_least_one("ranks", ranks)?;
         at_least_one("deadline", self.deadline)?;
-        at_least_one("probe_rounds", self.probe_rounds)?;
+        at_least_one("calibration_rounds", self.calibration_rounds)?;
         for (key, count) in [("ranks", ranks), ("parts", self.parts.unwrap_or(1))] {
             if count > most {
                 return Err((key, format!("{count} are more than the {most} that are supported"), "set fewer"));

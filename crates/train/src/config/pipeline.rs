@@ -17,7 +17,8 @@ pub struct PipelineConfig {
     pub shuffle: bool,
     /// Count gradients along edges between chunks twice, since they are seen half of the time.
     pub scale: bool,
-    /// Epochs after which the rows that stand for later chunks are computed anew; sooner in the first ones, in which much changes.
+    /// Epochs after which the rows that stand for later chunks are computed anew; sooner in the first ones, in which
+    /// much changes.
     pub refresh_every: u64,
     /// Epochs between looks at what is lost against an exact forward pass; 0 for none.
     pub guard_every: u64,

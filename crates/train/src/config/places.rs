@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use graphweft_graph::Error as Bad;
+use graphweft_base::{Error as Bad, Position, Problem};
 use toml::de::{DeTable, DeValue};
 
 use crate::error::Error;
@@ -40,7 +40,10 @@ impl Places {
     pub(super) fn name(&self, error: Error) -> Error {
         match error {
             Error::Setting { key, problem, remedy } => match self.0.get(&key) {
-                Some((file, line)) => Bad::bad(file, key, format!("line {line}: {problem}"), remedy).into(),
+                Some((file, line)) => {
+                    let problem = Problem::at(Position::Line(*line as u64), format!("line {line}: {problem}"));
+                    Bad::bad(file, key, problem, remedy).into()
+                }
                 None => Error::Setting { key, problem, remedy },
             },
             other => other,

@@ -16,11 +16,13 @@ pub struct RunConfig {
     pub checkpoint_every: u64,
     /// Checkpoints kept, beside that of the last epoch.
     pub keep: u64,
+    /// Whether `report.html` in the run folder, a page to look at, is renewed while the run goes on.
+    pub report: bool,
 }
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { seed: 0, seeds: 1, checkpoint_every: 100, keep: 2 }
+        Self { seed: 0, seeds: 1, checkpoint_every: 100, keep: 2, report: false }
     }
 }
 

@@ -11,7 +11,7 @@ fn with(assignments: &[&str]) -> Result<Config> {
 }
 
 #[test]
-fn models_that_are_published_with_self_loops_get_them_unless_something_else_is_said() {
+fn models_published_with_self_loops_get_them_unless_something_else_is_said() {
     let loops = |settings: &[&str]| {
         let mut draft = Draft::default();
         settings.iter().for_each(|s| draft.assign(s).unwrap());

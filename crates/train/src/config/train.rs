@@ -5,7 +5,7 @@ use graphweft_tensor::optim::Rule;
 use serde::{Deserialize, Serialize};
 
 use super::{Problem, at_least_one, not_negative, part_of_one, positive};
-use crate::metrics::Metric;
+use crate::task::metrics::MetricName;
 
 /// `[train]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,9 +43,9 @@ pub struct TrainConfig {
     pub attention_dropout: f64,
     /// Stop after this many epochs without a better validation score; 0: never.
     pub patience: u64,
-    /// What is scored. Unset: accuracy for classes, ROC-AUC for many labels.
+    /// What is scored. Unset: accuracy for classes, ROC-AUC for many labels, MAE for numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub metric: Option<Metric>,
+    pub metric: Option<MetricName>,
     /// Epochs between evaluations.
     pub evaluate_every: u64,
 }

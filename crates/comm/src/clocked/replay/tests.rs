@@ -6,9 +6,9 @@ use crate::clocked::network::Wire;
 const SLOW: Network = Network { ranks_per_node: 1, inside: None, between: Wire { latency: 3.0, bandwidth: 10.0 } };
 
 fn post(exchange: u64, sends: &[(usize, usize)], receives: &[(usize, usize)]) -> Event<f64> {
-    let parcels =
-        |list: &[(usize, usize)]| list.iter().map(|&(peer, bytes)| Parcel { peer, group: 0, bytes }).collect();
-    Event::Post { exchange, sends: parcels(sends), receives: parcels(receives) }
+    let transfers =
+        |list: &[(usize, usize)]| list.iter().map(|&(peer, bytes)| Transfer { peer, group: 0, bytes }).collect();
+    Event::Post { exchange, sends: transfers(sends), receives: transfers(receives) }
 }
 
 fn wait(exchange: u64) -> Event<f64> {
@@ -80,11 +80,11 @@ fn a_ring_hides_messages_behind_computing_of_the_step_before() {
 
 #[test]
 fn groups_share_the_ports_and_have_lines_of_their_own() {
-    let parcel = |peer, group, bytes| Parcel { peer, group, bytes };
+    let transfer = |peer, group, bytes| Transfer { peer, group, bytes };
     let send =
-        |exchange, group, bytes| Event::Post { exchange, sends: vec![parcel(1, group, bytes)], receives: vec![] };
+        |exchange, group, bytes| Event::Post { exchange, sends: vec![transfer(1, group, bytes)], receives: vec![] };
     let receive =
-        |exchange, group, bytes| Event::Post { exchange, sends: vec![], receives: vec![parcel(0, group, bytes)] };
+        |exchange, group, bytes| Event::Post { exchange, sends: vec![], receives: vec![transfer(0, group, bytes)] };
     let sender = vec![send(0, 5, 100), send(1, 6, 10), wait(0), wait(1)];
     // The second group's message is asked for first and comes second.
     let receiver = vec![receive(0, 6, 10), receive(1, 5, 100), wait(1), Event::Compute(0.25), wait(0)];

@@ -1,13 +1,13 @@
 //! Improving parts across small hills: moves that make things worse for a while are kept if better ones follow.
 //!
-//! The method of Fiduccia and Mattheyses for many parts. The best move at hand is carried out, whatever it costs; a node moves
-//! once; when no new best was seen for long, everything after the best state is taken back. It needs a number per node and
-//! part, so it serves the contracted graphs and small ones; the others make do with passes.
+//! The method of Fiduccia and Mattheyses for many parts. The best move at hand is carried out, whatever it costs; a
+//! node moves once; when no new best was seen for long, everything after the best state is taken back. It needs a
+//! number per node and part, so it serves the contracted graphs and small ones; the others make do with passes.
 
 use std::collections::BinaryHeap;
 
 use crate::csr::NodeId;
-use crate::partition::ladder::{Labels, Level};
+use crate::partition::hierarchy::{Labels, Level};
 
 /// The table of nodes × parts may take this many bytes, or half as many as the graph if that is more.
 const TABLE_BYTES: u64 = 16 << 20;

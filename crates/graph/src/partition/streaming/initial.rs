@@ -1,12 +1,12 @@
 //! The first division into parts, of the smallest graph.
 
+use graphweft_base::progress::Silent;
 use rayon::prelude::*;
 
 use super::refine::{Effort, refine};
 use crate::csr::NodeId;
-use crate::partition::ladder::{Labels, Level, Ratings};
+use crate::partition::hierarchy::{Labels, Level, Ratings};
 use crate::partition::random::hash;
-use crate::progress::Silent;
 
 /// Nodes and edges of all attempts together; the first may have more.
 const WORK: usize = 1 << 21;
@@ -25,8 +25,8 @@ pub(super) fn divide<I: NodeId>(level: &Level<I>, parts: usize, most: u64, seed:
     best.map_or_else(|| Labels { of: Vec::new(), weights: vec![0; parts] }, |(.., labels)| labels)
 }
 
-/// Takes the nodes in breadth-first order from a random start and gives each to the part that has most of its edges, less
-/// the fuller that part is.
+/// Takes the nodes in breadth-first order from a random start and gives each to the part that has most of its edges,
+/// less the fuller that part is.
 fn attempt<I: NodeId>(level: &Level<I>, parts: usize, most: u64, seed: u64) -> Labels<I> {
     let unassigned = parts;
     let mut labels = Labels { of: vec![I::new(unassigned); level.len()], weights: vec![0; parts] };

@@ -1,9 +1,10 @@
 //! Improving parts: restreamed passes over the rows, then, where its table is small, a search across hills.
 
+use graphweft_base::progress::Phase;
+
 use super::fm;
 use crate::csr::NodeId;
-use crate::partition::ladder::{Labels, Level, Rule, pass};
-use crate::progress::Task;
+use crate::partition::hierarchy::{Labels, Level, Rule, pass};
 
 /// Passes over the rows; each is also a restreaming of the last.
 pub(super) const MOST_PASSES: usize = 8;
@@ -20,9 +21,15 @@ pub(super) enum Effort {
 }
 
 /// Improves parts of at most `most` each.
-pub(super) fn refine<I: NodeId>(level: &Level<I>, labels: &mut Labels<I>, most: u64, effort: Effort, task: &dyn Task) {
+pub(super) fn refine<I: NodeId>(
+    level: &Level<I>,
+    labels: &mut Labels<I>,
+    most: u64,
+    effort: Effort,
+    phase: &dyn Phase,
+) {
     for _ in 0..MOST_PASSES {
-        if pass(level, labels, most, Rule::Refine, task) <= level.len() / SETTLED {
+        if pass(level, labels, most, Rule::Refine, phase) <= level.len() / SETTLED {
             break;
         }
     }

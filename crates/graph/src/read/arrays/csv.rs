@@ -1,15 +1,16 @@
 //! Tables as spreadsheets and pandas write them: a header that names the columns, quotes where they are needed.
 //!
-//! What a column holds is its [`Role`]. Lines are parsed in parallel; features go to a spool, so that their size is bounded by
-//! the disk, while ids, classes and splits, a few bytes a row, stay in memory.
+//! What a column holds is its [`Role`]. Lines are parsed in parallel; features go to a spool, so that their size is
+//! bounded by the disk, while ids, classes and splits, a few bytes a row, stay in memory.
 
 use std::collections::BTreeMap;
+
+use graphweft_base::Result;
 
 use super::super::text::{Integer, Text, Wrong, show};
 use super::super::{Context, Input};
 use crate::buf::Buf;
 use crate::build::Spool;
-use crate::error::Result;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! Edges from whatever lists them: `.npy` of shape [2, E] or [E, 2], SciPy matrices, edge lists, Matrix Market, METIS.
 //!
-//! Ids in a list or an array are the [numbers](Numbering) of rows or, where a table names its nodes, the names; rows and
-//! columns of a matrix are always numbers.
+//! Ids in a list or an array are the [numbers](Numbering) of rows or, where a table names its nodes, the names; rows
+//! and columns of a matrix are always numbers.
+
+use graphweft_base::Result;
 
 use super::super::edge_list::{self, Options, Refused, check_nodes};
 use super::super::gnn_benchmark::weights_of;
@@ -10,8 +12,7 @@ use super::super::npz::Array;
 use super::super::text::Integer;
 use super::super::{Context, Imported, Input, matrix_market, metis};
 use super::file::{Contents, File, Pairs, Sparse};
-use crate::build::EdgeSorter;
-use crate::error::Result;
+use crate::build::{EdgeSorter, Expected};
 use crate::npy::Dtype;
 
 /// Edges checked and pushed at a time.
@@ -75,9 +76,8 @@ impl Numbering<'_> {
             return Err(array.bad("the elements are fractions, expected node ids"));
         };
         let id = Integer { negative: id < 0, magnitude: id.unsigned_abs() as u64 };
-        self.of_text(id).map_err(|(problem, remedy)| {
-            array.input().bad(&array.name, format!("{}: {problem}", array.position(at)), remedy)
-        })
+        self.of_text(id)
+            .map_err(|(problem, remedy)| array.input().bad(&array.name, array.at(at, &format!(": {problem}")), remedy))
     }
 }
 
@@ -126,7 +126,7 @@ fn from_array(array: &Array, numbering: &Numbering<'_>, options: &Options, cx: &
             most + 1
         }
     };
-    let mut edges = EdgeSorter::new(n, options.places, cx.rules, cx.scratch)?;
+    let mut edges = EdgeSorter::new(Expected { num_nodes: n, origins: options.places }, cx.rules, cx.scratch)?;
     let mut pushed = Pushed::new(&mut edges);
     for [source, destination] in (0..count).map(ends) {
         pushed.push([numbering.of_array(array, source)?, numbering.of_array(array, destination)?])?;
@@ -178,7 +178,8 @@ fn from_matrix(matrix: &Sparse, numbering: &Numbering<'_>, options: &Options, cx
         let problem = "the matrix has values other than 1, and edge features are given as well";
         return Err(matrix.bad(problem, "set the values to 1, or leave --edge-features out"));
     }
-    let mut edges = EdgeSorter::new(n, weighted || options.places, cx.rules, cx.scratch)?;
+    let mut edges =
+        EdgeSorter::new(Expected { num_nodes: n, origins: weighted || options.places }, cx.rules, cx.scratch)?;
     let mut pushed = Pushed::new(&mut edges);
     match matrix {
         Sparse::Rows(m) | Sparse::Columns(m) => {

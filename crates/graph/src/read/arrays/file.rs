@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use graphweft_base::{Error, Problem, Result};
+
 use super::super::features::{Compressed, matrix_shape};
 use super::super::npz::{Array, Npz};
 use super::super::{Context, Input};
-use crate::error::{Error, Result};
 
 const NUMPY: &[u8] = b"\x93NUMPY";
 const ZIP: &[u8] = b"PK";
@@ -110,7 +111,7 @@ impl Sparse {
     }
 
     /// An error about the matrix.
-    pub(super) fn bad(&self, problem: impl Into<String>, remedy: &str) -> Error {
+    pub(super) fn bad(&self, problem: impl Into<Problem>, remedy: &str) -> Error {
         let input = match self {
             Self::Rows(m) | Self::Columns(m) => m.indptr.input(),
             Self::Pairs(m) => m.row.input(),

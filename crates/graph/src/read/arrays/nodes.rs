@@ -1,12 +1,13 @@
 //! The table of nodes: which column holds what, and what becomes of it.
 
+use graphweft_base::{Error, Result};
+
 use super::super::labels;
 use super::super::names::RowIds;
 use super::super::{Context, Input};
 use super::csv::{Header, Part, Role, Table, number};
 use super::parts::{NAME, checked};
-use crate::dataset::{Labels, Split};
-use crate::error::{Error, Result};
+use crate::dataset::{Labels, Split, Task};
 
 const IDS: &[&str] = &["id", "node", "node_id", "nodeid"];
 const LABELS: &[&str] = &["label", "labels", "class", "y", "target"];
@@ -44,7 +45,7 @@ pub(super) struct Nodes {
 }
 
 /// Reads a table of nodes with a header.
-pub(super) fn read(input: &Input, columns: &Columns, cx: &Context<'_>) -> Result<Nodes> {
+pub(super) fn read(input: &Input, columns: &Columns, task: Task, cx: &Context<'_>) -> Result<Nodes> {
     let header = Header::read(input, cx)?;
     let Some(names) = &header.names else {
         let remedy = "name the columns in the first line, e.g. id,x0,x1,label,split; or give the files one by one with \
@@ -58,7 +59,7 @@ pub(super) fn read(input: &Input, columns: &Columns, cx: &Context<'_>) -> Result
         false => None,
     };
     let note = describe(names, &roles);
-    let labels = roles.contains(&Role::Label).then(|| classes(input, &mut table)).transpose()?;
+    let labels = roles.contains(&Role::Label).then(|| classes(input, task, &mut table)).transpose()?;
     let split = roles.contains(&Role::Split).then(|| split(input, &table.parts)).transpose()?;
     Ok(Nodes { table, ids, labels, split, note })
 }
@@ -152,12 +153,13 @@ fn describe(names: &[String], roles: &[Role]) -> String {
     format!("columns by use: {}", all.join("; "))
 }
 
-/// Labels from the columns that hold them: numbers are classes, words are numbered in alphabetical order.
-pub(super) fn classes(input: &Input, table: &mut Table) -> Result<Classes> {
+/// Labels from the columns that hold them: numbers are classes, or what to predict; words are numbered in alphabetical
+/// order.
+pub(super) fn classes(input: &Input, task: Task, table: &mut Table) -> Result<Classes> {
     if table.classes.is_empty() {
         let labels = std::mem::take(&mut table.labels);
         let shape = [table.rows, labels.len() / table.rows.max(1)];
-        let (labels, count) = labels::from_numbers(input, "label", &shape, table.rows, |at| labels[at].into())?;
+        let (labels, count) = labels::from_numbers(task, input, "label", &shape, table.rows, |at| labels[at].into())?;
         return Ok(Classes { labels, count, names: None });
     }
     let (words, of) = (std::mem::take(&mut table.words), std::mem::take(&mut table.classes));
@@ -167,8 +169,14 @@ pub(super) fn classes(input: &Input, table: &mut Table) -> Result<Classes> {
     if let Some(numbers) = numbers {
         let shape = [table.rows];
         let at = |row: usize| numbers[of[row] as usize];
-        let (labels, count) = labels::from_numbers(input, "label", &shape, table.rows, at)?;
+        let (labels, count) = labels::from_numbers(task, input, "label", &shape, table.rows, at)?;
         return Ok(Classes { labels, count, names: None });
+    }
+    if task == Task::NodeRegression {
+        let no_number = |w: &u32| !unknown(&words[*w as usize]) && number(words[*w as usize].as_bytes()).is_none();
+        let at = of.iter().position(no_number).unwrap_or(0);
+        let problem = format!("{:?} of node {at} is not a number", words[of[at] as usize]);
+        return Err(input.bad("label", problem, "leave a field empty where the number is not known"));
     }
     let mut names: Vec<&String> = words.iter().filter(|w| !unknown(w)).collect();
     names.sort_unstable();

@@ -1,7 +1,9 @@
 //! Splits from masks and from lists of ids.
 //!
-//! Truth values are masks, `[N]`, or several splits as `[N, S]` (PyTorch Geometric) or `[S, N]`; integers are node ids. In an
-//! archive, the arrays are told by their names; one that is none of them is refused, not skipped.
+//! Truth values are masks, `[N]`, or several splits as `[N, S]` (PyTorch Geometric) or `[S, N]`; integers are node ids.
+//! In an archive, the arrays are told by their names; one that is none of them is refused, not skipped.
+
+use graphweft_base::{Error, Problem, Result};
 
 use super::super::npz::{Array, Npz};
 use super::super::text::{Cursor, Integer, Text};
@@ -9,7 +11,6 @@ use super::super::{Context, Input};
 use super::edges::Numbering;
 use super::file::{Contents, File};
 use crate::dataset::Split;
-use crate::error::{Error, Result};
 use crate::npy::Dtype;
 
 /// What a split is called that has no name of its own; several are numbered.
@@ -66,7 +67,7 @@ pub(super) fn read(source: &Source<'_>, n: usize, numbering: &Numbering<'_>, cx:
             let name = if columns[0] == 1 { NAME.to_string() } else { format!("{NAME}-{s}") };
             let split = Split { name, train: ids(&train).into(), valid: ids(&valid).into(), test: ids(&test).into() };
             checked(split, n, |part, problem| {
-                let problem = if columns[0] == 1 { problem } else { format!("split {s}: {problem}") };
+                let problem = if columns[0] == 1 { problem } else { problem.within(&format!("split {s}")) };
                 all[part].input.bad(&all[part].field, problem, "each node belongs to one of train, valid and test")
             })
         })
@@ -74,11 +75,11 @@ pub(super) fn read(source: &Source<'_>, n: usize, numbering: &Numbering<'_>, cx:
 }
 
 /// A split that can be learned from; `error` is told which part is wrong.
-pub(super) fn checked(split: Split, n: usize, error: impl Fn(usize, String) -> Error) -> Result<Split> {
+pub(super) fn checked(split: Split, n: usize, error: impl Fn(usize, Problem) -> Error) -> Result<Split> {
     split.check(n).map_err(|(part, problem)| error(part, problem))?;
     // Without nodes to report on, one can still learn.
     match split.parts().iter().take(2).position(|(_, ids)| ids.is_empty()) {
-        Some(part) => Err(error(part, format!("no node is in {}", PARTS[part]))),
+        Some(part) => Err(error(part, format!("no node is in {}", PARTS[part]).into())),
         None => Ok(split),
     }
 }

@@ -1,5 +1,7 @@
 //! What is given is used as it is meant, or refused by file, field and remedy.
 
+use graphweft_base::ErrorKind;
+
 use super::*;
 use crate::build::EdgeRules;
 use crate::dataset::Dense;
@@ -28,6 +30,7 @@ fn given(edges: File) -> Given {
         columns: Columns::default(),
         features: None,
         labels: None,
+        task: Task::default(),
         splits: None,
         parts: [None, None, None],
         edge_features: EdgeNumbers::None,
@@ -232,6 +235,32 @@ fn arrays_of_the_same_length_go_together() {
         assert_eq!(dense(&other), (vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], 2));
         assert_eq!(other.labels, Some((Labels::Single(vec![0, 1, 1, 0].into()), 2)));
     }
+}
+
+#[test]
+fn numbers_to_predict_are_labels_of_their_own_kind() {
+    let values = |own: &Given| match read_plain(own).unwrap().labels {
+        Some((Labels::Values(y), columns)) => (y.to_vec(), columns),
+        other => panic!("{other:?}"),
+    };
+    let own = |labels| Given { task: Task::NodeRegression, labels: Some(labels), ..arrays() };
+    let (y, columns) = values(&own(file("y.npy", array(&[4], &[0.5f64, -1.0, f64::NAN, 2.0]))));
+    assert_eq!((&y[..2], y[2].is_nan(), y[3], columns), (&[0.5, -1.0][..], true, 2.0, 1));
+    assert_eq!(values(&own(file("y.npy", array(&[4, 1], &[1i64, 2, 3, 4])))), (vec![1.0, 2.0, 3.0, 4.0], 1));
+    assert_eq!(values(&own(file("y.npy", array(&[4, 2], &[1.5f32; 8])))), (vec![1.5; 8], 2));
+    assert_eq!(values(&own(file("y.csv", "0.5\n-1e3\n3\n0.5\n"))), (vec![0.5, -1e3, 3.0, 0.5], 1));
+    let table = Given { task: Task::NodeRegression, ..table("id,x,y\n30,1,0.25\n10,2,\n20,3,-7\n") };
+    let (y, columns) = values(&table);
+    assert_eq!((y[0], y[1].is_nan(), y[2], columns), (0.25, true, -7.0, 1));
+    let notes = read_plain(&table).unwrap().notes;
+    assert!(notes.iter().any(|n| n.contains("1 of 3 numbers")), "{notes:?}");
+
+    assert_refused(read_plain(&own(file("y.npy", array(&[4], &[0.0, 1.0, 1e300, 0.0])))), &["[2, 0] is 1", "finite"]);
+    assert_refused(read_plain(&own(file("y.csv", "0.5\nlow\n3\n4\n"))), &["\"low\" of node 1", "not a number"]);
+    let none = Given { task: Task::NodeRegression, labels: None, ..arrays() };
+    let missing = read_plain(&none).err().unwrap();
+    assert!(missing.kind() == ErrorKind::Usage && missing.to_string().contains("--labels"), "{missing}");
+    assert_refused(read_plain(&Given { task: Task::default(), ..table }), &["expected a class"]);
 }
 
 #[test]

@@ -4,7 +4,8 @@
 
 use super::OP;
 use super::score::{
-    Any, Operands, Place, Places, Plain, Rows, Score, Widths, accumulate, add_scaled, dot, dots, store,
+    Any, Edge, GradientRows, Operands, Plain, Rows, Score, SourceGradients, Widths, accumulate, add_scaled, dot, dots,
+    store,
 };
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::neighbours::{FOUR, prefetch};
@@ -39,7 +40,7 @@ impl<'a, Q: Convert, K: Convert> Dot<'a, Q, K> {
     }
 
     /// One head's query and key.
-    fn pair(&self, (j, i): (usize, usize), h: usize) -> (&[Q], &[K]) {
+    fn pair(&self, Edge { j, i }: Edge, h: usize) -> (&[Q], &[K]) {
         let w = self.d / self.heads;
         (&self.q[i * self.d + h * w..][..w], &self.kv[2 * j * self.d + h * w..][..w])
     }
@@ -71,23 +72,24 @@ impl<Q: Convert, K: Convert> Operands for Dot<'_, Q, K> {
         Rows { all: self.kv, stride: 2 * self.d, offset: self.d }
     }
 
-    fn places<'a>(&self, to: SrcGrads<'a>) -> Result<Places<'a, Self>> {
+    fn source_gradients<'a>(&self, to: SrcGrads<'a>) -> Result<SourceGradients<'a, Self>> {
         let (all, stride) = (Shared::new(host_mut(OP, "dkv", to.row)?), 2 * self.d);
-        Ok((Place { all, stride, offset: 0 }, Some(Place { all, stride, offset: self.d })))
+        let values = Some(GradientRows { all, stride, offset: self.d });
+        Ok(SourceGradients { through: GradientRows { all, stride, offset: 0 }, values })
     }
 }
 
 impl<C: Real, Q: Convert, K: Convert> Plain<C> for Dot<'_, Q, K> {
-    fn score(&self, edge: (usize, usize), h: usize) -> C {
+    fn score(&self, edge: Edge, h: usize) -> C {
         let (q, k) = self.pair(edge, h);
         dot::<C, _, _>(q, k) / self.root()
     }
 
-    fn grad_dst(&self, edge: (usize, usize), h: usize, de: C, dst: &mut [C], _: &mut [C]) {
+    fn grad_dst(&self, edge: Edge, h: usize, de: C, dst: &mut [C], _: &mut [C]) {
         add_scaled(dst, de / self.root(), self.pair(edge, h).1);
     }
 
-    fn grad_src(&self, edge: (usize, usize), h: usize, de: C, src: &mut [C]) {
+    fn grad_src(&self, edge: Edge, h: usize, de: C, src: &mut [C]) {
         add_scaled(src, de / self.root(), self.pair(edge, h).0);
     }
 }

@@ -5,7 +5,7 @@
 use std::arch::x86_64::*;
 
 use super::OP;
-use super::score::{Any, Operands, Plain, Rows, Score, Widths};
+use super::score::{Any, Edge, Operands, Plain, Rows, Score, Widths};
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::host;
 use crate::cpu::neighbours::{FOUR, prefetch};
@@ -30,7 +30,7 @@ impl<'a, C: Real, V: Convert> Gat<'a, C, V> {
     }
 
     /// Before the activation, and its slope there.
-    fn sum(&self, (j, i): (usize, usize), h: usize) -> (C, C) {
+    fn sum(&self, Edge { j, i }: Edge, h: usize) -> (C, C) {
         let x = self.l[i * self.heads + h] + self.r[j * self.heads + h];
         (x, if x > C::zero() { C::one() } else { C::of(self.slope) })
     }
@@ -69,16 +69,16 @@ impl<C: Real, V: Convert> Operands for Gat<'_, C, V> {
 }
 
 impl<C: Real, V: Convert> Plain<C> for Gat<'_, C, V> {
-    fn score(&self, edge: (usize, usize), h: usize) -> C {
+    fn score(&self, edge: Edge, h: usize) -> C {
         let (x, slope) = self.sum(edge, h);
         x * slope
     }
 
-    fn grad_dst(&self, edge: (usize, usize), h: usize, de: C, dst: &mut [C], _: &mut [C]) {
+    fn grad_dst(&self, edge: Edge, h: usize, de: C, dst: &mut [C], _: &mut [C]) {
         dst[0] = dst[0] + de * self.sum(edge, h).1;
     }
 
-    fn grad_src(&self, edge: (usize, usize), h: usize, de: C, src: &mut [C]) {
+    fn grad_src(&self, edge: Edge, h: usize, de: C, src: &mut [C]) {
         src[0] = src[0] + de * self.sum(edge, h).1;
     }
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use super::OP;
-use super::score::{Any, Operands, Plain, Rows, Score, Widths, store};
+use super::score::{Any, Edge, Operands, Plain, Rows, Score, Widths, store};
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::host;
 use crate::cpu::neighbours::{FOUR, prefetch};
@@ -31,7 +31,7 @@ impl<'a, C: Real, L: Convert, R: Convert> Gatv2<'a, C, L, R> {
     }
 
     /// For each column of a head: a, the sum before the activation, and the activation's slope there.
-    fn columns(&self, (j, i): (usize, usize), h: usize) -> impl Iterator<Item = (C, C, C)> {
+    fn columns(&self, Edge { j, i }: Edge, h: usize) -> impl Iterator<Item = (C, C, C)> {
         let w = self.d / self.heads;
         let columns = |row: usize| row * self.d + h * w..row * self.d + (h + 1) * w;
         let both = self.l[columns(i)].iter().zip(&self.r[columns(j)]);
@@ -67,28 +67,38 @@ impl<C: Real, L: Convert, R: Convert> Operands for Gatv2<'_, C, L, R> {
 }
 
 impl<C: Real, L: Convert, R: Convert> Plain<C> for Gatv2<'_, C, L, R> {
-    fn score(&self, edge: (usize, usize), h: usize) -> C {
+    fn score(&self, edge: Edge, h: usize) -> C {
         self.columns(edge, h).fold(C::zero(), |sum, (a, x, slope)| sum + a * x * slope)
     }
 
-    fn grad_dst(&self, edge: (usize, usize), h: usize, de: C, dst: &mut [C], shared: &mut [C]) {
+    fn grad_dst(&self, edge: Edge, h: usize, de: C, dst: &mut [C], shared: &mut [C]) {
         for ((a, x, slope), (dl, da)) in self.columns(edge, h).zip(dst.iter_mut().zip(shared)) {
             *dl = *dl + de * a * slope;
             *da = *da + de * x * slope;
         }
     }
 
-    fn grad_src(&self, edge: (usize, usize), h: usize, de: C, src: &mut [C]) {
+    fn grad_src(&self, edge: Edge, h: usize, de: C, src: &mut [C]) {
         for ((a, _, slope), dr) in self.columns(edge, h).zip(src) {
             *dr = *dr + de * a * slope;
         }
     }
 }
 
+/// What every pass needs to know of a head.
+#[derive(Clone, Copy)]
+struct Columns {
+    heads: usize,
+    /// Columns of one head.
+    w: usize,
+    /// Of the LeakyReLU.
+    slope: f32,
+}
+
 /// Σ_c a_c·LeakyReLU(near_c + far_c) for every head and four far rows.
 #[inline(always)]
 unsafe fn scores<S: Simd, N: Source<S>, F: Source<S>>(
-    (heads, w, slope): (usize, usize, f32),
+    Columns { heads, w, slope }: Columns,
     a: *const f32,
     near: *const N,
     far: [*const F; FOUR],
@@ -114,7 +124,7 @@ unsafe fn scores<S: Simd, N: Source<S>, F: Source<S>>(
 /// `acc_c += Σ_e de_e·a_c·slope`, and where it is given `da_c += Σ_e de_e·LeakyReLU(near_c + far_c)`.
 #[inline(always)]
 unsafe fn grads<S: Simd, N: Source<S>, F: Source<S>>(
-    (heads, w, slope): (usize, usize, f32),
+    Columns { heads, w, slope }: Columns,
     a: *const f32,
     near: *const N,
     far: [*const F; FOUR],
@@ -156,8 +166,8 @@ impl<L, R> Gatv2<'_, f32, L, R> {
     }
 
     #[inline(always)]
-    fn shape(&self) -> (usize, usize, f32) {
-        (self.heads, self.d / self.heads, self.slope as f32)
+    fn shape(&self) -> Columns {
+        Columns { heads: self.heads, w: self.d / self.heads, slope: self.slope as f32 }
     }
 }
 

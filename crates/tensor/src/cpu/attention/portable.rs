@@ -1,14 +1,13 @@
-//! The passes of attention in plain Rust, for every score: the version for f64, for processors without AVX2, and for odd head
-//! widths. One edge at a time, hubs whole: the yardstick for the vector kernels.
-
-use rayon::prelude::*;
+//! The passes of attention in plain Rust, for every score: the version for f64, for processors without AVX2, and for
+//! odd head widths. One edge at a time, hubs whole: the yardstick for the vector kernels.
 
 use super::OP;
 use super::extras::{BiasGrad, Extras};
-use super::score::{Places, Plain, add_scaled, dot};
+use super::score::{Edge, Plain, SourceGradients, add_scaled, dot};
 use super::state::finish_row;
 use crate::adjacency::Task;
 use crate::cpu::elementwise::{Convert, Real};
+use crate::cpu::parallel::{each, each_chunk, each_with};
 use crate::cpu::share::Shared;
 use crate::cpu::{host, host_mut};
 use crate::error::Result;
@@ -35,7 +34,7 @@ pub(super) fn forward<C: Real, A: Plain<C>>(a: &Attention<'_>, score: &A, target
         for h in 0..heads {
             for (at, &j) in csr.row(i).iter().enumerate() {
                 let j = j as usize;
-                let e = (score.score((j, i), h) + x.bias(first + at, h)) * log2_e;
+                let e = (score.score(Edge { j, i }, h) + x.bias(first + at, h)) * log2_e;
                 let new = state[h].max(e);
                 let (shrink, p) = ((state[h] - new).exp2(), (e - new).exp2());
                 state[h] = new;
@@ -49,20 +48,19 @@ pub(super) fn forward<C: Real, A: Plain<C>>(a: &Attention<'_>, score: &A, target
     match target {
         Target::Finish { out, lse } => {
             let (out, lse) = (host_mut::<A::Out>(OP, "out", out)?, host_mut::<C>(OP, "lse", lse)?);
-            let rows = out.par_chunks_mut(d).zip(lse.par_chunks_mut(heads)).enumerate();
-            rows.for_each_init(
-                || vec![C::zero(); size],
-                |state, (i, (out, lse))| {
-                    state.fill(C::zero());
-                    state[..heads].fill(C::neg_infinity());
-                    fold(i, state);
-                    finish_row(heads, state, out, lse);
-                },
-            );
+            let (out, lse) = (Shared::new(out), Shared::new(lse));
+            each_with(csr.num_dst(), &|| vec![C::zero(); size], &|state, i| {
+                // SAFETY: rows are visited once.
+                let (out, lse) = unsafe { (out.part(i * d..(i + 1) * d), lse.part(i * heads..(i + 1) * heads)) };
+                state.fill(C::zero());
+                state[..heads].fill(C::neg_infinity());
+                fold(i, state);
+                finish_row(heads, state, out, lse);
+            });
         }
         Target::Carry(state) => {
             let state = host_mut::<C>(OP, "state", state)?;
-            state.par_chunks_mut(size).enumerate().for_each(|(i, state)| fold(i, state));
+            each_chunk(state, size, &fold);
         }
     }
     Ok(())
@@ -93,7 +91,11 @@ pub(super) fn by_dst<C: Real, A: Plain<C>>(
     let tasks = &a.graph.forward.tasks.all;
     // A hub's pieces are one row here: the first stands for all.
     let whole = |t: &Task| t.piece.is_none() || t.edges.start == csr.edges_of(t.rows.start).start;
-    tasks.par_iter().enumerate().filter(|(_, t)| whole(t)).for_each(|(number, task)| {
+    each(tasks.len(), &|number| {
+        let task = &tasks[number];
+        if !whole(task) {
+            return;
+        }
         let mut acc = vec![C::zero(); width];
         // SAFETY: a task runs on one thread.
         let shared = unsafe { parts.part(number * heads * params..(number + 1) * heads * params) };
@@ -107,12 +109,12 @@ pub(super) fn by_dst<C: Real, A: Plain<C>>(
                 acc.fill(C::zero());
                 for (at, &j) in csr.row(i).iter().enumerate() {
                     let j = j as usize;
-                    let alpha = (score.score((j, i), h) + x.bias(first + at, h) - lse[i * heads + h]).exp();
+                    let alpha = (score.score(Edge { j, i }, h) + x.bias(first + at, h) - lse[i * heads + h]).exp();
                     let dp = dot::<C, _, _>(g, score.values().part(j, h * w, (h + 1) * w)) * x.factor(j, i, h);
                     let de = alpha * (dp - big_d[i * heads + h]);
                     // SAFETY: as above.
                     unsafe { bias.add(number, heads, first + at, h, de) };
-                    score.grad_dst((j, i), h, de, &mut acc, shared);
+                    score.grad_dst(Edge { j, i }, h, de, &mut acc, shared);
                 }
                 for (to, x) in to[h * width..].iter_mut().zip(&acc) {
                     let old = if write == Write::Add { C::of(*to) } else { C::zero() };
@@ -128,52 +130,49 @@ pub(super) fn by_src<C: Real, A: Plain<C>>(
     a: &Attention<'_>,
     score: &A,
     saved: &Saved<'_>,
-    (to, values): &Places<'_, A>,
+    to: &SourceGradients<'_, A>,
 ) -> Result<()> {
     let (g, lse, big_d) =
         (host::<A::Out>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?, host::<C>(OP, "d", saved.d)?);
     let x = Extras::<C>::new(a, a.map())?;
     let (csr, d, w, heads) = (&a.graph.transpose.csr, score.d(), score.head_width(), score.heads());
     let width = score.widths().src;
-    (0..csr.num_dst()).into_par_iter().for_each_init(
-        || vec![C::zero(); width + w],
-        |acc, j| {
-            let first = csr.edges_of(j).start;
-            for h in 0..heads {
-                let v = score.values().part(j, h * w, (h + 1) * w);
-                acc.fill(C::zero());
-                let (through, direct) = acc.split_at_mut(width);
-                for (position, &i) in csr.row(j).iter().enumerate() {
-                    let i = i as usize;
-                    let g = &g[i * d + h * w..i * d + (h + 1) * w];
-                    let e = score.score((j, i), h) + x.bias(x.edge(first + position), h);
-                    let alpha = (e - lse[i * heads + h]).exp();
-                    let factor = x.factor(j, i, h);
-                    let de = alpha * (dot::<C, _, _>(g, v) * factor - big_d[i * heads + h]);
-                    score.grad_src((j, i), h, de, through);
-                    add_scaled(direct, alpha * factor, g);
-                }
-                match values {
-                    Some(values) => {
-                        // SAFETY: each source is visited by one thread.
-                        let to = unsafe { values.part(j, d) };
-                        for (to, x) in to[h * w..].iter_mut().zip(direct) {
-                            *to = A::Value::narrow(x.widen());
-                        }
-                    }
-                    None => {
-                        for (t, x) in through.iter_mut().zip(direct) {
-                            *t = *t + *x;
-                        }
+    each_with(csr.num_dst(), &|| vec![C::zero(); width + w], &|acc, j| {
+        let first = csr.edges_of(j).start;
+        for h in 0..heads {
+            let v = score.values().part(j, h * w, (h + 1) * w);
+            acc.fill(C::zero());
+            let (through, direct) = acc.split_at_mut(width);
+            for (position, &i) in csr.row(j).iter().enumerate() {
+                let i = i as usize;
+                let g = &g[i * d + h * w..i * d + (h + 1) * w];
+                let e = score.score(Edge { j, i }, h) + x.bias(x.edge(first + position), h);
+                let alpha = (e - lse[i * heads + h]).exp();
+                let factor = x.factor(j, i, h);
+                let de = alpha * (dot::<C, _, _>(g, v) * factor - big_d[i * heads + h]);
+                score.grad_src(Edge { j, i }, h, de, through);
+                add_scaled(direct, alpha * factor, g);
+            }
+            match &to.values {
+                Some(values) => {
+                    // SAFETY: each source is visited by one thread.
+                    let to = unsafe { values.part(j, d) };
+                    for (to, x) in to[h * w..].iter_mut().zip(direct) {
+                        *to = A::Value::narrow(x.widen());
                     }
                 }
-                // SAFETY: as above.
-                let to = unsafe { to.part(j, heads * width) };
-                for (to, x) in to[h * width..].iter_mut().zip(through) {
-                    *to = A::Src::narrow(x.widen());
+                None => {
+                    for (t, x) in through.iter_mut().zip(direct) {
+                        *t = *t + *x;
+                    }
                 }
             }
-        },
-    );
+            // SAFETY: as above.
+            let to = unsafe { to.through.part(j, heads * width) };
+            for (to, x) in to[h * width..].iter_mut().zip(through) {
+                *to = A::Src::narrow(x.widen());
+            }
+        }
+    });
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! How an edge gets its score: the one thing in which dot-product attention, GAT and GATv2 differ.
 //!
-//! The passes over edges (`vector`, `portable`) do everything that is the same: softmax, dropout, biases, sums of values, the
-//! work on hubs. A score says how an edge's score comes from the rows at its two ends, and what the score's gradient means
-//! for these rows. Everything is generic and inlined, so that each score has passes of its own in the machine code.
+//! The passes over edges (`vector`, `portable`) do everything that is the same: softmax, dropout, biases, sums of
+//! values, the work on hubs. A score says how an edge's score comes from the rows at its two ends, and what the score's
+//! gradient means for these rows. Everything is generic and inlined, so that each score has passes of its own in the
+//! machine code.
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
@@ -88,23 +89,23 @@ pub(super) trait Operands: Sync {
     }
 
     /// Where the gradients of the sources' operands go: through the score, and through the values.
-    fn places<'a>(&self, to: SrcGrads<'a>) -> Result<Places<'a, Self>> {
+    fn source_gradients<'a>(&self, to: SrcGrads<'a>) -> Result<SourceGradients<'a, Self>> {
         let stride = self.heads() * self.widths().src;
-        let row = Place { all: Shared::new(host_mut(OP, "gradient by source", to.row)?), stride, offset: 0 };
-        let Some(values) = to.value else { return Ok((row, None)) };
+        let through = GradientRows { all: Shared::new(host_mut(OP, "gradient by source", to.row)?), stride, offset: 0 };
+        let Some(values) = to.value else { return Ok(SourceGradients { through, values: None }) };
         let all = Shared::new(host_mut(OP, "gradient of values", values)?);
-        Ok((row, Some(Place { all, stride: self.d(), offset: 0 })))
+        Ok(SourceGradients { through, values: Some(GradientRows { all, stride: self.d(), offset: 0 }) })
     }
 }
 
 /// A part of each row of a matrix, to be written.
-pub(super) struct Place<'a, T> {
+pub(super) struct GradientRows<'a, T> {
     pub(super) all: Shared<'a, T>,
     pub(super) stride: usize,
     pub(super) offset: usize,
 }
 
-impl<'a, T> Place<'a, T> {
+impl<'a, T> GradientRows<'a, T> {
     /// `width` elements of row `j`.
     ///
     /// # Safety
@@ -116,24 +117,36 @@ impl<'a, T> Place<'a, T> {
     }
 }
 
-/// See [`Operands::places`].
-pub(super) type Places<'a, A> = (Place<'a, <A as Operands>::Src>, Option<Place<'a, <A as Operands>::Value>>);
+/// Where the gradients of the sources' operands go.
+pub(super) struct SourceGradients<'a, A: Operands + ?Sized> {
+    /// What comes through the score.
+    pub(super) through: GradientRows<'a, A::Src>,
+    /// That of the values; `None` where the values are the operand of the score, which then gets both.
+    pub(super) values: Option<GradientRows<'a, A::Value>>,
+}
+
+/// An edge j → i, by its ends.
+#[derive(Clone, Copy)]
+pub(super) struct Edge {
+    pub(super) j: usize,
+    pub(super) i: usize,
+}
 
 /// A score in plain Rust, one edge j → i and head h at a time.
 pub(super) trait Plain<C: Real>: Operands {
-    fn score(&self, edge: (usize, usize), h: usize) -> C;
+    fn score(&self, edge: Edge, h: usize) -> C;
 
     /// Adds what `de`, the gradient of the score, means for the destination's operand and for the shared parameter.
-    fn grad_dst(&self, edge: (usize, usize), h: usize, de: C, dst: &mut [C], shared: &mut [C]);
+    fn grad_dst(&self, edge: Edge, h: usize, de: C, dst: &mut [C], shared: &mut [C]);
 
     /// Adds what `de` means for the source's operand.
-    fn grad_src(&self, edge: (usize, usize), h: usize, de: C, src: &mut [C]);
+    fn grad_src(&self, edge: Edge, h: usize, de: C, src: &mut [C]);
 }
 
 /// A score with vector instructions, four edges of one node at a time. Scores and their gradients lie as `[4h + e]`.
 ///
-/// Safety of all methods: the processor has the instructions, nodes are rows of the operands, and pointers lead to as many
-/// numbers as the widths say.
+/// Safety of all methods: the processor has the instructions, nodes are rows of the operands, and pointers lead to as
+/// many numbers as the widths say.
 pub(super) trait Score<S: Simd>: Operands<Out: Sink<S>, Value: Sink<S>, Dst: Sink<S>, Src: Sink<S>> {
     /// What raw scores are to be multiplied by.
     fn scale(&self) -> f32 {

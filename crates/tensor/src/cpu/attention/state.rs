@@ -1,10 +1,13 @@
-//! The state of an online softmax: m (the largest score, in units of log₂), s (Σ 2^(score − m)) and acc (Σ 2^(score − m)·v), as
-//! one row `m ‖ s ‖ acc` of 2·heads + d numbers. States over disjoint sets of edges merge exactly, in any grouping.
+//! The state of an online softmax: m (the largest score, in units of log₂), s (Σ 2^(score − m)) and acc (Σ 2^(score −
+//! m)·v), as one row `m ‖ s ‖ acc` of 2·heads + d numbers. States over disjoint sets of edges merge exactly, in any
+//! grouping.
 
 use rayon::prelude::*;
 
 use super::OP;
 use crate::cpu::elementwise::{Convert, Real};
+use crate::cpu::neighbours::FOUR;
+use crate::cpu::parallel::each_chunk;
 use crate::cpu::rowwise::Blocks;
 use crate::cpu::share::Shared;
 use crate::cpu::{Isa, host, host_mut};
@@ -102,8 +105,8 @@ pub(super) fn products<C: Real, Q: Convert>(
     let (cols, w) = (out.cols(), out.cols() / heads);
     let (g, out, to) = (host::<Q>(OP, "g", g)?, host::<Q>(OP, "out", out)?, host_mut::<C>(OP, "d", d)?);
     const ROWS: usize = 64;
-    let blocks = to.par_chunks_mut(ROWS * heads).zip(g.par_chunks(ROWS * cols)).zip(out.par_chunks(ROWS * cols));
-    blocks.for_each(|((to, g), out)| {
+    each_chunk(to, ROWS * heads, &|block, to| {
+        let [g, out] = [g, out].map(|m| &m[block * ROWS * cols..]);
         isa.run(|| {
             for (to, (g, out)) in to.iter_mut().zip(g.chunks(w).zip(out.chunks(w))) {
                 *to = g.iter().zip(out).fold(C::zero(), |sum, (g, o)| sum + C::of(*g) * C::of(*o));
@@ -111,4 +114,14 @@ pub(super) fn products<C: Real, Q: Convert>(
         });
     });
     Ok(())
+}
+
+/// The vectors of a pass go on from what earlier blocks left in a state: m in all four lanes of a head, s in the first.
+#[inline(always)]
+pub(super) fn carry_on(heads: usize, state: &[f32], m: &mut [f32], s: &mut [f32], acc: &mut [f32]) {
+    for h in 0..heads {
+        m[FOUR * h..FOUR * (h + 1)].fill(state[h]);
+        s[FOUR * h] = state[heads + h];
+    }
+    acc.copy_from_slice(&state[2 * heads..]);
 }

@@ -1,12 +1,13 @@
 //! The passes of attention with vector instructions, four neighbours at a time, for every [`Score`].
 //!
-//! Names: h head, e one of the four edges of a block, d width of all heads, w width of one head, t vector within a head.
+//! Names: h head, e one of the four edges of a block, d width of all heads, w width of one head, t vector within a
+//! head.
 //!
-//! Numbers of a block lie as `[4h + e]`: a vector holds whole groups of four, the maximum over a block is two shuffles, and the
-//! exponentials of four edges and eight heads are two vectors.
+//! Numbers of a block lie as `[4h + e]`: a vector holds whole groups of four, the maximum over a block is two shuffles,
+//! and the exponentials of four edges and eight heads are two vectors.
 //!
-//! What costs is fetching rows at random: the rows of neighbours a few edges ahead are prefetched, across row boundaries, since
-//! a task's edges are contiguous.
+//! What costs is fetching rows at random: the rows of neighbours a few edges ahead are prefetched, across row
+//! boundaries, since a task's edges are contiguous.
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
@@ -14,7 +15,8 @@ use std::arch::x86_64::_mm_storeu_ps;
 use std::ops::Range;
 
 use super::extras::{BiasGrad, Extras};
-use super::score::{Any, Operands, Place, Score, accumulate, dots, store};
+use super::score::{Any, GradientRows, Operands, Score, accumulate, dots, store};
+use super::state::carry_on;
 use crate::adjacency::Task;
 use crate::cpu::Isa;
 use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
@@ -61,6 +63,28 @@ pub(super) enum Target<'a, O> {
     Carry(Shared<'a, f32>),
 }
 
+/// Five times the numbers of a block, and what is left.
+#[inline(always)]
+fn five_blocks(scratch: &mut [f32], lanes: usize) -> ([&mut [f32]; 5], &mut [f32]) {
+    let (a, rest) = scratch.split_at_mut(lanes);
+    let (b, rest) = rest.split_at_mut(lanes);
+    let (c, rest) = rest.split_at_mut(lanes);
+    let (d, rest) = rest.split_at_mut(lanes);
+    let (e, rest) = rest.split_at_mut(lanes);
+    ([a, b, c, d, e], rest)
+}
+
+/// The sources of the edges at `at`; those of later edges are asked for.
+#[inline(always)]
+unsafe fn sources<S: Simd, A: Score<S>>(o: &Pass<'_, A>, at: usize, count: usize) -> [usize; FOUR] {
+    for e in 0..count {
+        if let Some(&j) = o.indices.get(at + AHEAD + e) {
+            o.score.prefetch_src(j as usize);
+        }
+    }
+    o.four(at, count)
+}
+
 /// Adds the biases of a block's edges to the raw scores, which are multiplied by the scale later.
 #[inline(always)]
 fn add_bias(x: &Extras<'_, f32>, heads: usize, scale: f32, at: usize, count: usize, scores: &mut [f32]) {
@@ -90,6 +114,37 @@ unsafe fn masked<S: Simd>(x: S::V, mask: Option<*const f32>) -> S::V {
     }
 }
 
+/// One step of the online softmax: the raw scores in `p` become weights, by which m and s move; `keep` is how much the
+/// sums so far shrink. Whether all stay as they are.
+#[inline(always)]
+unsafe fn softmax_step<S: Simd>(
+    scale: S::V,
+    m: &mut [f32],
+    s: &mut [f32],
+    p: &mut [f32],
+    keep: &mut [f32],
+    mask: Option<*const f32>,
+) -> bool {
+    let mut same = true;
+    for t in (0..m.len()).step_by(S::LANES) {
+        let score = S::mul(S::load(p.as_ptr().add(t)), scale);
+        let old = S::load(m.as_ptr().add(t));
+        let new = S::max(old, S::max_in_fours(score));
+        let weight = S::exp2(S::sub(score, new));
+        if !S::all_equal(old, new) {
+            same = false;
+        }
+        let shrink = S::exp2(S::sub(old, new));
+        S::store(m.as_mut_ptr().add(t), new);
+        let kept = masked::<S>(weight, mask.map(|mask| mask.add(t)));
+        S::store(p.as_mut_ptr().add(t), kept);
+        S::store(keep.as_mut_ptr().add(t), shrink);
+        let sum = S::fma(S::load(s.as_ptr().add(t)), shrink, weight);
+        S::store(s.as_mut_ptr().add(t), sum);
+    }
+    same
+}
+
 #[inline(always)]
 unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>, task: &Task) {
     let score = o.score;
@@ -97,11 +152,7 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
     let scale = S::splat(score.scale() * LOG2_E);
     let lanes = lanes::<S>(heads);
     let mut scratch = vec![0f32; 5 * lanes + d];
-    let (m, rest) = scratch.split_at_mut(lanes);
-    let (s, rest) = rest.split_at_mut(lanes);
-    let (p, rest) = rest.split_at_mut(lanes);
-    let (keep, rest) = rest.split_at_mut(lanes);
-    let (mask, acc) = rest.split_at_mut(lanes);
+    let ([m, s, p, keep, mask], acc) = five_blocks(&mut scratch, lanes);
     let x = &o.extras;
     let (plain, drops) = (x.is_empty(), x.has_dropout());
     let size = 2 * heads + d;
@@ -116,22 +167,12 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
         s.fill(0.0);
         acc.fill(0.0);
         if let (Target::Carry(state), None) = (&f.target, task.piece) {
-            let state = state.part(row * size..(row + 1) * size);
-            for h in 0..heads {
-                m[FOUR * h..FOUR * (h + 1)].fill(state[h]);
-                s[FOUR * h] = state[heads + h];
-            }
-            acc.copy_from_slice(&state[2 * heads..]);
+            carry_on(heads, state.part(row * size..(row + 1) * size), m, s, acc);
         }
         let mut at = edges.start;
         while at < edges.end {
             let count = FOUR.min(edges.end - at);
-            for e in 0..count {
-                if let Some(&j) = o.indices.get(at + AHEAD + e) {
-                    score.prefetch_src(j as usize);
-                }
-            }
-            let j = o.four(at, count);
+            let j = sources::<S, A>(o, at, count);
             score.by_dst(row, j, p.as_mut_ptr());
             if !plain {
                 add_bias(x, heads, score.scale(), at, count, p);
@@ -140,29 +181,16 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
             for h in 0..heads {
                 p[FOUR * h + count..FOUR * (h + 1)].fill(f32::NEG_INFINITY);
             }
-            let mut same = true;
-            for t in (0..lanes).step_by(S::LANES) {
-                let score = S::mul(S::load(p.as_ptr().add(t)), scale);
-                let old = S::load(m.as_ptr().add(t));
-                let new = S::max(old, S::max_in_fours(score));
-                let weight = S::exp2(S::sub(score, new));
-                if !S::all_equal(old, new) {
-                    same = false;
-                }
-                let shrink = S::exp2(S::sub(old, new));
-                S::store(m.as_mut_ptr().add(t), new);
-                let kept = masked::<S>(weight, drops.then(|| mask.as_ptr().add(t)));
-                S::store(p.as_mut_ptr().add(t), kept);
-                S::store(keep.as_mut_ptr().add(t), shrink);
-                let sum = S::fma(S::load(s.as_ptr().add(t)), shrink, weight);
-                S::store(s.as_mut_ptr().add(t), sum);
-            }
+            let mask = drops.then_some(mask.as_ptr());
+            let same = softmax_step::<S>(scale, m, s, p, keep, mask);
             let keep = (!same).then_some(keep.as_ptr());
             accumulate::<S, A::Value>(heads, w, p.as_ptr(), keep, j.map(|j| values.at(j)), acc.as_mut_ptr());
             at += count;
         }
         // Each head's s is spread over its four lanes.
-        let total = |h: usize| s[FOUR * h..FOUR * (h + 1)].iter().sum::<f32>();
+        for h in 0..heads {
+            s[FOUR * h] = s[FOUR * h..FOUR * (h + 1)].iter().sum::<f32>();
+        }
         let state = match (&f.target, task.piece) {
             (_, Some(piece)) => f.partial.part(piece * size..(piece + 1) * size),
             (Target::Carry(state), None) => state.part(row * size..(row + 1) * size),
@@ -170,8 +198,7 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
                 let out = out.part(row * d..(row + 1) * d);
                 let lse = lse.part(row * heads..(row + 1) * heads);
                 for h in 0..heads {
-                    let s = total(h);
-                    let empty = edges.is_empty();
+                    let (s, empty) = (s[FOUR * h], edges.is_empty());
                     lse[h] = if empty { f32::NEG_INFINITY } else { m[FOUR * h] * LN_2 + s.ln() };
                     let inverse = S::splat(if empty { 0.0 } else { 1.0 / s });
                     for t in (h * w..(h + 1) * w).step_by(S::LANES) {
@@ -183,7 +210,7 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
         };
         for h in 0..heads {
             state[h] = m[FOUR * h];
-            state[heads + h] = total(h);
+            state[heads + h] = s[FOUR * h];
         }
         state[2 * heads..].copy_from_slice(acc);
     }
@@ -217,11 +244,7 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
     let (scale2, scale) = (S::splat(score.scale() * LOG2_E), S::splat(score.scale()));
     let lanes = lanes::<S>(heads);
     let mut scratch = vec![0f32; 5 * lanes + size];
-    let (lse, rest) = scratch.split_at_mut(lanes);
-    let (big_d, rest) = rest.split_at_mut(lanes);
-    let (p, rest) = rest.split_at_mut(lanes);
-    let (dp, rest) = rest.split_at_mut(lanes);
-    let (mask, acc) = rest.split_at_mut(lanes);
+    let ([lse, big_d, p, dp, mask], acc) = five_blocks(&mut scratch, lanes);
     let shared = b.shared.part(number * shared..(number + 1) * shared);
     let x = &o.extras;
     let (plain, drops) = (x.is_empty(), x.has_dropout());
@@ -240,12 +263,7 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
         let mut at = edges.start;
         while at < edges.end {
             let count = FOUR.min(edges.end - at);
-            for e in 0..count {
-                if let Some(&j) = o.indices.get(at + AHEAD + e) {
-                    score.prefetch_src(j as usize);
-                }
-            }
-            let j = o.four(at, count);
+            let j = sources::<S, A>(o, at, count);
             score.by_dst(row, j, p.as_mut_ptr());
             dots::<S, A::Out, A::Value>(heads, w, g, j.map(|j| values.at(j)), dp.as_mut_ptr());
             if !plain {
@@ -305,9 +323,9 @@ unsafe fn merge_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, row
 pub(super) struct BySrc<'a, A: Operands> {
     pub(super) known: Statistics<'a, A::Out>,
     /// The gradient that goes through the score.
-    pub(super) to: Place<'a, A::Src>,
+    pub(super) to: GradientRows<'a, A::Src>,
     /// That of the values; `None` where the values are the operand of the score, which then gets both.
-    pub(super) values: Option<Place<'a, A::Value>>,
+    pub(super) values: Option<GradientRows<'a, A::Value>>,
     /// For each piece of a hub what was collected.
     pub(super) partial: Shared<'a, f32>,
 }
@@ -321,11 +339,7 @@ unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: 
     let (scale2, scale) = (S::splat(score.scale() * LOG2_E), S::splat(score.scale()));
     let lanes = lanes::<S>(heads);
     let mut scratch = vec![0f32; 5 * lanes + size];
-    let (lse, rest) = scratch.split_at_mut(lanes);
-    let (big_d, rest) = rest.split_at_mut(lanes);
-    let (p, rest) = rest.split_at_mut(lanes);
-    let (de, rest) = rest.split_at_mut(lanes);
-    let (mask, acc) = rest.split_at_mut(lanes);
+    let ([lse, big_d, p, de, mask], acc) = five_blocks(&mut scratch, lanes);
     let x = &o.extras;
     let (plain, drops) = (x.is_empty(), x.has_dropout());
 
@@ -411,8 +425,8 @@ unsafe fn merge_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, row
     store_src::<S, A>(o.score, b, row, add_pieces(&b.partial, size, pieces));
 }
 
-/// The passes, compiled for some instruction set. Safety: the processor has it; no two calls that run at the same time write the
-/// same rows or pieces.
+/// The passes, compiled for some instruction set. Safety: the processor has it; no two calls that run at the same time
+/// write the same rows or pieces.
 pub(super) struct Passes<A: Operands> {
     pub(super) forward: unsafe fn(&Pass<'_, A>, &Forward<'_, A::Out>, &Task),
     pub(super) by_dst: unsafe fn(&Pass<'_, A>, &ByDst<'_, A>, usize, &Task),
@@ -458,7 +472,8 @@ impl<A: Any> Passes<A> {
 macro_rules! versions {
     ($($kernel:ident ( $($arg:ident : $type:ty),* ) => $avx512:ident, $avx2:ident;)*) => { $(
         /// # Safety
-        /// The processor has AVX-512 F, BW, DQ and VL; no two calls that run at the same time write the same rows or pieces.
+        /// The processor has AVX-512 F, BW, DQ and VL; no two calls that run at the same time write the same rows or
+        /// pieces.
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
         unsafe fn $avx512<A: Score<Avx512>>(o: &Pass<'_, A>, $($arg: $type),*) {
             $kernel::<Avx512, A>(o, $($arg),*);

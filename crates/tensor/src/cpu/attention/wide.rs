@@ -1,15 +1,15 @@
 //! Dot-product attention with everything in registers: heads of 16 columns, eight at a time, with AVX-512.
 //!
-//! The general passes ([`vector`](super::vector)) keep their state in memory, and what one instruction stores in four pieces
-//! the next one loads as a whole, which stalls. Here a group of eight heads, 128 columns, is the unit: its sums are eight
-//! vectors and stay in registers over all edges of a row, and so do the numbers per head, as *lanes*: a vector has the eight
-//! heads of two edges, `[8e + h]`. Four edges are taken at a time, two vectors of lanes.
+//! The general passes ([`vector`](super::vector)) keep their state in memory, and what one instruction stores in four
+//! pieces the next one loads as a whole, which stalls. Here a group of eight heads, 128 columns, is the unit: its sums
+//! are eight vectors and stay in registers over all edges of a row, and so do the numbers per head, as *lanes*: a
+//! vector has the eight heads of two edges, `[8e + h]`. Four edges are taken at a time, two vectors of lanes.
 //!
-//! Rows that later edges need are prefetched a few at a time between the multiplications, so that they arrive while others are
-//! used; asked for all at once they would wait for one another.
+//! Rows that later edges need are prefetched a few at a time between the multiplications, so that they arrive while
+//! others are used; asked for all at once they would wait for one another.
 //!
-//! The reference of the online softmax is not the largest score so far but one that no score exceeds by more than 2^8, so that
-//! sums are rarely scaled: mostly once, by the first edges of a row.
+//! The reference of the online softmax is not the largest score so far but one that no score exceeds by more than 2^8,
+//! so that sums are rarely scaled: mostly once, by the first edges of a row.
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
@@ -47,8 +47,8 @@ fn present(count: usize) -> [__mmask16; 2] {
     [all as u16, (all >> 16) as u16]
 }
 
-/// log₂ of positive normal numbers, to about one unit in the last place: with x = 2ⁿ·y, y in [√½, √2), log y = 2·artanh of
-/// (y − 1)/(y + 1).
+/// log₂ of positive normal numbers, to about one unit in the last place: with x = 2ⁿ·y, y in [√½, √2), log y = 2·artanh
+/// of (y − 1)/(y + 1).
 #[inline(always)]
 unsafe fn log2(x: V) -> V {
     // The mantissa in [1, 2), halved where it is above √2.
@@ -79,11 +79,19 @@ unsafe fn lanes<T: Storage>(v: &[f32; FOUR * HEADS]) -> Lanes {
     [T::from_heads(_mm512_loadu_ps(v.as_ptr())), T::from_heads(_mm512_loadu_ps(v.as_ptr().add(2 * HEADS)))]
 }
 
+/// Up to four edges, from the position `at` on, and a group of heads.
+#[derive(Clone, Copy)]
+struct FewEdges {
+    at: usize,
+    count: usize,
+    group: usize,
+}
+
 /// The extras of up to four edges at `at`, whose ends are `ends(e)` = (src, dst), for a group of heads.
 #[inline(always)]
 unsafe fn own<T: Storage>(
     x: &Extras<'_, f32>,
-    (at, count, group): (usize, usize, usize),
+    FewEdges { at, count, group }: FewEdges,
     scale: f32,
     ends: impl Fn(usize) -> (usize, usize),
 ) -> Own {
@@ -104,6 +112,20 @@ unsafe fn own<T: Storage>(
 unsafe fn ends<T: Storage>(o: &Pass<'_, Dot<'_, T, T>>, at: usize, count: usize) -> ([usize; FOUR], [usize; FOUR]) {
     let last = o.indices.len() - 1;
     (o.four(at, count), std::array::from_fn(|e| *o.indices.get_unchecked((at + AHEAD + e).min(last)) as usize))
+}
+
+/// Raw scores with their biases, scaled; −∞ where there is no edge.
+#[inline(always)]
+unsafe fn scaled(scores: &mut Lanes, count: usize, extra: Option<&Own>, scale2: __m512) {
+    let bottom = _mm512_set1_ps(BOTTOM);
+    for (half, mask) in present(count).into_iter().enumerate() {
+        let mut x = scores[half];
+        if let Some(extra) = extra {
+            x = _mm512_add_ps(x, extra.bias[half]);
+        }
+        // At least BOTTOM: a bias of −∞ must not meet another. NaN stays: it is the second operand.
+        scores[half] = _mm512_mask_max_ps(_mm512_set1_ps(f32::NEG_INFINITY), mask, bottom, _mm512_mul_ps(x, scale2));
+    }
 }
 
 #[inline(always)]
@@ -137,18 +159,12 @@ unsafe fn forward<T: Storage, const PLAIN: bool>(o: &Pass<'_, Dot<'_, T, T>>, f:
                 let k = |j: [usize; FOUR]| j.map(|j| score.k(j).wrapping_add(column));
                 let v = |j: [usize; FOUR]| j.map(|j| values.at(j).wrapping_add(column));
                 let mut scores = T::dots(q, k(j), k(next));
-                let extra =
-                    if PLAIN { None } else { Some(own::<T>(&o.extras, (at, count, group), scale, |e| (j[e], row))) };
-                let bottom = _mm512_set1_ps(BOTTOM);
-                for (half, mask) in present(count).into_iter().enumerate() {
-                    let mut x = scores[half];
-                    if let Some(extra) = &extra {
-                        x = _mm512_add_ps(x, extra.bias[half]);
-                    }
-                    // At least BOTTOM: a bias of −∞ must not meet another. NaN stays: it is the second operand.
-                    scores[half] =
-                        _mm512_mask_max_ps(_mm512_set1_ps(f32::NEG_INFINITY), mask, bottom, _mm512_mul_ps(x, scale2));
-                }
+                let extra = if PLAIN {
+                    None
+                } else {
+                    Some(own::<T>(&o.extras, FewEdges { at, count, group }, scale, |e| (j[e], row)))
+                };
+                scaled(&mut scores, count, extra.as_ref(), scale2);
                 let top = _mm512_max_ps(scores[0], scores[1]);
                 let top = _mm512_max_ps(top, swapped(top));
                 if _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(top, _mm512_add_ps(m, _mm512_set1_ps(SLACK))) != 0 {
@@ -225,8 +241,11 @@ unsafe fn by_dst<'a, T: Storage, const PLAIN: bool>(
                 let v = |j: [usize; FOUR]| j.map(|j| values.at(j).wrapping_add(column));
                 let scores = T::dots(q, k(j), k(next));
                 let products = T::dots(g, v(j), v(next));
-                let extra =
-                    if PLAIN { None } else { Some(own::<T>(&o.extras, (at, count, group), scale, |e| (j[e], row))) };
+                let extra = if PLAIN {
+                    None
+                } else {
+                    Some(own::<T>(&o.extras, FewEdges { at, count, group }, scale, |e| (j[e], row)))
+                };
                 let mut de = [_mm512_setzero_ps(); 2];
                 for (half, mask) in present(count).into_iter().enumerate() {
                     let (mut x, mut dp) = (scores[half], products[half]);
@@ -297,8 +316,11 @@ unsafe fn by_src<'a, T: Storage, const PLAIN: bool>(
                 let scores = T::dots(k, q(i), q(next));
                 let products = T::dots(v, g(i), g(next));
                 let (lse, big_d) = (of_rows::<T>(all_lse, heads, first, i), of_rows::<T>(all_d, heads, first, i));
-                let extra =
-                    if PLAIN { None } else { Some(own::<T>(&o.extras, (at, count, group), scale, |e| (row, i[e]))) };
+                let extra = if PLAIN {
+                    None
+                } else {
+                    Some(own::<T>(&o.extras, FewEdges { at, count, group }, scale, |e| (row, i[e])))
+                };
                 let (mut de, mut weights) = ([_mm512_setzero_ps(); 2], [_mm512_setzero_ps(); 2]);
                 for (half, mask) in present(count).into_iter().enumerate() {
                     let (mut x, mut dp) = (scores[half], products[half]);

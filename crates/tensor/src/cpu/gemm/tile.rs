@@ -1,13 +1,14 @@
 //! The AVX-512 microkernels: C[m × n] (+)= A[m × k] · B[k × n] for small m, any n and k.
 //!
-//! Node matrices are tall (10⁵ rows) and thin (10² columns), weights are small. So nothing tall is ever packed: A is read where
-//! it lies, one broadcast per element, and a panel of B (32 columns) stays in L1. A tile of 12 × 32 keeps 24 sums in registers
-//! and needs 2 loads of B and 12 broadcasts for 24 multiply-adds, so the multipliers never wait.
+//! Node matrices are tall (10⁵ rows) and thin (10² columns), weights are small. So nothing tall is ever packed: A is
+//! read where it lies, one broadcast per element, and a panel of B (32 columns) stays in L1. A tile of 12 × 32 keeps 24
+//! sums in registers and needs 2 loads of B and 12 broadcasts for 24 multiply-adds, so the multipliers never wait.
 //!
-//! The bf16 version is the same with pairs of k: an "element" is two bf16 in 32 bits, and one instruction multiplies and adds
-//! both of them in f32.
+//! The bf16 version is the same with pairs of k: an "element" is two bf16 in 32 bits, and one instruction multiplies
+//! and adds both of them in f32.
 //!
-//! What becomes of the sums is a [`Finish`]: bias, activation and conversion happen in registers, and a row is written once.
+//! What becomes of the sums is a [`Finish`]: bias, activation and conversion happen in registers, and a row is written
+//! once.
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
@@ -118,8 +119,8 @@ impl Cell for bf16 {
     }
 }
 
-/// What becomes of the sums: y (+)= act(sums + bias), row m at `y + m·row`; where `pre` is not null, it gets what goes into the
-/// activation.
+/// What becomes of the sums: y (+)= act(sums + bias), row m at `y + m·row`; where `pre` is not null, it gets what goes
+/// into the activation.
 #[derive(Clone, Copy)]
 pub(super) struct Finish<Y> {
     pub(super) y: *mut Y,
@@ -280,8 +281,8 @@ unsafe fn block<E: Multiply, Y: Cell>([m, n, k]: [usize; 3], a: Left, b: Right, 
 /// C (+)= A·B in f32, for `size` [m, n, k].
 ///
 /// # Safety
-/// The processor has AVX-512 F, BW, DQ and VL; the operands describe memory that may be read (A, B) and written (what `to`
-/// names) over m × n × k.
+/// The processor has AVX-512 F, BW, DQ and VL; the operands describe memory that may be read (A, B) and written (what
+/// `to` names) over m × n × k.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
 pub(super) unsafe fn single<Y: Cell>(size: [usize; 3], a: Left, b: Right, to: &Finish<Y>) {
     block::<Single, Y>(size, a, b, to);

@@ -1,17 +1,15 @@
-//! Aggregation in plain Rust: the version for f64, for processors without AVX2, and for very short rows. One edge at a time,
-//! hubs whole: the yardstick for the vector kernels.
+//! Aggregation in plain Rust: the version for f64, for processors without AVX2, and for very short rows. One edge at a
+//! time, hubs whole: the yardstick for the vector kernels.
 
 use rayon::prelude::*;
 
-use super::{NOBODY, OP, Weights, bits, bits_mut, check_ids, direction};
-use crate::adjacency::Adjacency;
+use super::{NOBODY, OP, Weights, bits, bits_mut, check_ids};
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::{host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::spmm::{Along, EdgeWeights};
-use crate::random::Ids;
+use crate::ops::spmm::{Along, EdgeWeights, MaxGradient, Spmm, SpmmMax};
 
 /// `to (+)= factor·acc`
 fn put<C: Real, T: Convert>(to: &mut [T], acc: &[C], factor: C, write: Write) {
@@ -21,17 +19,10 @@ fn put<C: Real, T: Convert>(to: &mut [T], acc: &[C], factor: C, write: Write) {
     }
 }
 
-pub(super) fn sum<C: Real, T: Convert, O: Convert>(
-    graph: &Adjacency,
-    weights: &EdgeWeights<'_>,
-    along: Along,
-    x: &Matrix,
-    out: &mut Matrix,
-    write: Write,
-) -> Result<()> {
-    let (csr, d) = (&direction(graph, along).csr, x.cols());
-    let weights = Weights::<C>::new(graph, weights, along)?;
-    let (x, out) = (host::<T>(OP, "x", x)?, host_mut::<O>(OP, "out", out)?);
+pub(super) fn sum<C: Real, T: Convert, O: Convert>(a: &Spmm<'_>, out: &mut Matrix, write: Write) -> Result<()> {
+    let (csr, d) = (&a.direction().csr, a.x.cols());
+    let weights = Weights::<C>::new(a.graph, &a.weights, a.along)?;
+    let (x, out) = (host::<T>(OP, "x", a.x)?, host_mut::<O>(OP, "out", out)?);
     if d == 0 {
         return Ok(());
     }
@@ -52,15 +43,10 @@ pub(super) fn sum<C: Real, T: Convert, O: Convert>(
     Ok(())
 }
 
-pub(super) fn products<C: Real, T: Convert>(
-    graph: &Adjacency,
-    weights: &EdgeWeights<'_>,
-    x: &Matrix,
-    g: &Matrix,
-    dw: &mut Matrix,
-) -> Result<()> {
+pub(super) fn products<C: Real, T: Convert>(a: &Spmm<'_>, g: &Matrix, dw: &mut Matrix) -> Result<()> {
+    let Spmm { graph, weights, x, .. } = *a;
     let (csr, d) = (&graph.forward.csr, x.cols());
-    let factors = Weights::<C>::new(graph, &EdgeWeights { edge: None, ..*weights }, Along::Edges)?;
+    let factors = Weights::<C>::new(graph, &EdgeWeights { edge: None, ..weights }, Along::Edges)?;
     let (x, g) = (host::<T>(OP, "x", x)?, host::<T>(OP, "g", g)?);
     let mut rest = host_mut::<C>(OP, "dw", dw)?;
     let mut rows = Vec::with_capacity(csr.num_dst());
@@ -81,26 +67,31 @@ pub(super) fn products<C: Real, T: Convert>(
     Ok(())
 }
 
+/// A value, and the original id of the source that has it.
+#[derive(Clone, Copy)]
+pub(super) struct Largest<C> {
+    pub(super) value: C,
+    pub(super) id: u32,
+}
+
 /// What a maximum starts from: nothing, or what earlier blocks found.
-pub(super) fn begin<C: Real, T: Convert>(out: T, arg: u32, write: Write) -> (C, u32) {
-    if write == Write::Set || arg == NOBODY { (C::neg_infinity(), NOBODY) } else { (C::of(out), arg) }
+pub(super) fn begin<C: Real, T: Convert>(out: T, arg: u32, write: Write) -> Largest<C> {
+    if write == Write::Set || arg == NOBODY {
+        Largest { value: C::neg_infinity(), id: NOBODY }
+    } else {
+        Largest { value: C::of(out), id: arg }
+    }
 }
 
 /// The larger of two values with their ids. Among equals the smaller id, and NaN stays.
-pub(super) fn larger<C: Real>(new: (C, u32), best: (C, u32)) -> (C, u32) {
-    let above = new.0.partial_cmp(&best.0).is_none_or(std::cmp::Ordering::is_gt) && !best.0.is_nan();
-    if above || (new.0 == best.0 && new.1 < best.1) { new } else { best }
+pub(super) fn larger<C: Real>(new: Largest<C>, best: Largest<C>) -> Largest<C> {
+    let above = new.value.partial_cmp(&best.value).is_none_or(std::cmp::Ordering::is_gt) && !best.value.is_nan();
+    if above || (new.value == best.value && new.id < best.id) { new } else { best }
 }
 
 /// Values are only compared, which f64 does exactly for every storage.
-pub(super) fn max<T: Convert>(
-    graph: &Adjacency,
-    x: &Matrix,
-    ids: &Ids,
-    out: &mut Matrix,
-    arg: &mut Matrix,
-    write: Write,
-) -> Result<()> {
+pub(super) fn max<T: Convert>(a: &SpmmMax<'_>, out: &mut Matrix, arg: &mut Matrix, write: Write) -> Result<()> {
+    let SpmmMax { graph, x, ids } = *a;
     let (csr, d) = (&graph.forward.csr, x.cols());
     let ids = check_ids(ids, x.rows())?;
     let (x, out, arg) = (host::<T>(OP, "x", x)?, host_mut::<T>(OP, "out", out)?, bits_mut(arg)?);
@@ -112,23 +103,17 @@ pub(super) fn max<T: Convert>(
             let mut best = begin::<f64, T>(*out, *arg, write);
             for &j in csr.row(i) {
                 let j = j as usize;
-                best = larger((x[j * d + c].widen(), ids.of(j) as u32), best);
+                best = larger(Largest { value: x[j * d + c].widen(), id: ids.of(j) as u32 }, best);
             }
-            let value = if best.1 == NOBODY { 0.0 } else { best.0 };
-            (*out, *arg) = (T::narrow(value), best.1);
+            let value = if best.id == NOBODY { 0.0 } else { best.value };
+            (*out, *arg) = (T::narrow(value), best.id);
         }
     });
     Ok(())
 }
 
-pub(super) fn max_back<C: Real, T: Convert>(
-    graph: &Adjacency,
-    ids: &Ids,
-    arg: &Matrix,
-    g: &Matrix,
-    dx: &mut Matrix,
-    write: Write,
-) -> Result<()> {
+pub(super) fn max_back<C: Real, T: Convert>(a: &MaxGradient<'_>, dx: &mut Matrix, write: Write) -> Result<()> {
+    let MaxGradient { graph, ids, arg, g } = *a;
     let (csr, d) = (&graph.transpose.csr, g.cols());
     let ids = check_ids(ids, dx.rows())?;
     let (g, arg, dx) = (host::<T>(OP, "g", g)?, bits(arg)?, host_mut::<T>(OP, "dx", dx)?);

@@ -1,9 +1,9 @@
 //! Aggregation with vector instructions.
 //!
-//! A row is cut into panels of up to eight vectors, which stay in registers while a panel goes through all of the row's edges. A
-//! panel prefetches the columns that it will read itself, a few edges ahead and across row boundaries, so each cache line comes
-//! once. Widths that are not whole vectors need no special code: the last vector ends with the row and overlaps the one before;
-//! both compute the same numbers there.
+//! A row is cut into panels of up to eight vectors, which stay in registers while a panel goes through all of the row's
+//! edges. A panel prefetches the columns that it will read itself, a few edges ahead and across row boundaries, so each
+//! cache line comes once. Widths that are not whole vectors need no special code: the last vector ends with the row and
+//! overlaps the one before; both compute the same numbers there.
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
@@ -13,7 +13,7 @@ use super::{NOBODY, Weights};
 use crate::adjacency::Task;
 use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::share::Shared;
-use crate::cpu::simd::{Avx2, Avx512, Simd, Sink};
+use crate::cpu::simd::{Avx2, Avx512, Simd, Sink, Stored, Version};
 use crate::ops::Write;
 use crate::random::IdsView;
 
@@ -99,12 +99,13 @@ pub(super) struct Sum<'a, T, O> {
     pub(super) partial: Shared<'a, f32>,
 }
 
+/// Sums of `V` vectors of columns over `edges`; without `weights`, all are 1.
 #[inline(always)]
 unsafe fn sum_panel<S: Simd, T: Sink<S>, O: Sink<S>, const V: usize>(
     o: &Sum<'_, T, O>,
     edges: Range<usize>,
     first: usize,
-    uniform: bool,
+    weights: Option<&Weights<'_, f32>>,
 ) -> [S::V; V] {
     let d = o.d;
     let mut acc = [S::splat(0.0); V];
@@ -112,14 +113,17 @@ unsafe fn sum_panel<S: Simd, T: Sink<S>, O: Sink<S>, const V: usize>(
         look_ahead::<S, T>(o.indices, at, o.x, d, first, V);
         let j = *o.indices.get_unchecked(at) as usize;
         let x = o.x.as_ptr().add(d * j);
-        if uniform {
-            for (k, acc) in acc.iter_mut().enumerate() {
-                *acc = S::add(*acc, T::load(x.add(column::<S>(d, first + k))));
+        match weights {
+            None => {
+                for (k, acc) in acc.iter_mut().enumerate() {
+                    *acc = S::add(*acc, T::load(x.add(column::<S>(d, first + k))));
+                }
             }
-        } else {
-            let weight = S::splat(o.weights.of_edge(at, j));
-            for (k, acc) in acc.iter_mut().enumerate() {
-                *acc = S::fma(weight, T::load(x.add(column::<S>(d, first + k))), *acc);
+            Some(weights) => {
+                let weight = S::splat(weights.of_edge(at, j));
+                for (k, acc) in acc.iter_mut().enumerate() {
+                    *acc = S::fma(weight, T::load(x.add(column::<S>(d, first + k))), *acc);
+                }
             }
         }
     }
@@ -128,7 +132,8 @@ unsafe fn sum_panel<S: Simd, T: Sink<S>, O: Sink<S>, const V: usize>(
 
 #[inline(always)]
 unsafe fn sum<S: Simd, T: Sink<S>, O: Sink<S>>(o: &Sum<'_, T, O>, task: &Task) {
-    let (d, uniform) = (o.d, o.weights.is_uniform());
+    let d = o.d;
+    let weights = if o.weights.is_uniform() { None } else { Some(&o.weights) };
     for row in task.rows.clone() {
         let edges = task.edges_of(o.indptr, row);
         if edges.is_empty() && o.write == Write::Add {
@@ -138,13 +143,13 @@ unsafe fn sum<S: Simd, T: Sink<S>, O: Sink<S>>(o: &Sum<'_, T, O>, task: &Task) {
             Some(piece) => {
                 let to = Target::<S, f32>::new(o.partial.part(piece * d..(piece + 1) * d), Write::Set, 1.0);
                 panels!(S, d, |first, V| {
-                    to.put::<V>(first, sum_panel::<S, T, O, V>(o, edges.clone(), first, uniform));
+                    to.put::<V>(first, sum_panel::<S, T, O, V>(o, edges.clone(), first, weights));
                 });
             }
             None => {
                 let to = Target::<S, O>::new(o.out.part(row * d..(row + 1) * d), o.write, o.weights.of_row(row));
                 panels!(S, d, |first, V| {
-                    to.put::<V>(first, sum_panel::<S, T, O, V>(o, edges.clone(), first, uniform));
+                    to.put::<V>(first, sum_panel::<S, T, O, V>(o, edges.clone(), first, weights));
                 });
             }
         }
@@ -346,28 +351,35 @@ unsafe fn max_back<S: Simd, T: Sink<S>>(o: &MaxBack<'_, T>, task: &Task) {
     }
 }
 
-/// One function per instruction set: everything inlines into it and is compiled with its instructions.
-macro_rules! versions {
-    ($($kernel:ident ( $type:ident<$($t:ident),*> ) => $avx512:ident, $avx2:ident;)*) => { $(
-        /// # Safety
-        /// The processor has AVX-512 F, BW, DQ and VL; no two tasks that run at the same time overlap.
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        pub(super) unsafe fn $avx512<$($t: Sink<Avx512>),*>(o: &$type<'_, $($t),*>, task: &Task) {
-            $kernel::<Avx512, $($t),*>(o, task);
-        }
+/// A kernel for the tasks over `O`. Safety: the processor has its instructions; no two tasks that run at the same time
+/// overlap.
+type Kernel<O> = unsafe fn(&O, &Task);
 
-        /// # Safety
-        /// The processor has AVX2 and FMA; no two tasks that run at the same time overlap.
-        #[target_feature(enable = "avx2,fma")]
-        pub(super) unsafe fn $avx2<$($t: Sink<Avx2>),*>(o: &$type<'_, $($t),*>, task: &Task) {
-            $kernel::<Avx2, $($t),*>(o, task);
+/// One function per instruction set, everything inlines into it and is compiled with its instructions; and the choice
+/// between them, `None` where only portable code will do.
+macro_rules! versions {
+    ($($choice:ident: $kernel:ident($type:ident<$($t:ident),*>);)*) => { $(
+        pub(super) fn $choice<'a, $($t: Stored),*>(version: Version) -> Option<Kernel<$type<'a, $($t),*>>> {
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            unsafe fn avx512<$($t: Stored),*>(o: &$type<'_, $($t),*>, task: &Task) {
+                $kernel::<Avx512, $($t),*>(o, task);
+            }
+            #[target_feature(enable = "avx2,fma")]
+            unsafe fn avx2<$($t: Stored),*>(o: &$type<'_, $($t),*>, task: &Task) {
+                $kernel::<Avx2, $($t),*>(o, task);
+            }
+            match version {
+                Version::Avx512 => Some(avx512::<$($t),*>),
+                Version::Avx2 => Some(avx2::<$($t),*>),
+                Version::Portable => None,
+            }
         }
     )* };
 }
 
 versions! {
-    sum(Sum<T, O>) => sum_avx512, sum_avx2;
-    products(Products<T>) => products_avx512, products_avx2;
-    max(Max<T>) => max_avx512, max_avx2;
-    max_back(MaxBack<T>) => max_back_avx512, max_back_avx2;
+    sum_for: sum(Sum<T, O>);
+    products_for: products(Products<T>);
+    max_for: max(Max<T>);
+    max_back_for: max_back(MaxBack<T>);
 }

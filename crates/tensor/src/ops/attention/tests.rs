@@ -20,8 +20,7 @@ fn gradients(device: &Device) {
     let upload = |seed, r, c| device.upload(r, c, &numbers(seed, r * c), Tag::Activations).unwrap();
     for heads in [1, 2, 3] {
         let inputs = [upload(1, 5, 6), upload(2, 6, 12)];
-        check(device, &inputs, &[], |tape, x| attention(tape, &graph, heads, &x[0], &x[1], BiasVar::None, None))
-            .unwrap();
+        check(device, &inputs, &[], |tape, x| attention(tape, &graph, heads, &x[0], &x[1], Bias::None, None)).unwrap();
     }
 }
 
@@ -33,12 +32,12 @@ fn gradients_with_bias_and_dropout(device: &Device) {
     for drop in [None, Some(dropout(&graph))] {
         let inputs = [upload(1, 5, 6), upload(2, 6, 12), upload(3, edges, heads)];
         check(device, &inputs, &[], |tape, x| {
-            attention(tape, &graph, heads, &x[0], &x[1], BiasVar::PerEdge(&x[2]), drop.clone())
+            attention(tape, &graph, heads, &x[0], &x[1], Bias::PerEdge(&x[2]), drop.clone())
         })
         .unwrap();
         let inputs = [upload(1, 5, 6), upload(2, 6, 12), upload(3, heads, 3)];
         check(device, &inputs, &[], |tape, x| {
-            let bias = BiasVar::Features { feat: &feat, weight: &x[2] };
+            let bias = Bias::Features { feat: &feat, weight: &x[2] };
             attention(tape, &graph, heads, &x[0], &x[1], bias, drop.clone())
         })
         .unwrap();
@@ -53,7 +52,7 @@ fn equals_dense_softmax_in_f64(device: &Device) {
     let mut tape = Tape::new(device);
     let (qv, kvv) = (tape.leaf(up(n, d, &q)), tape.leaf(up(graph.num_src(), 2 * d, &kv)));
     let out =
-        attention(&mut tape, &graph, heads, &qv, &kvv, BiasVar::None, None).unwrap().value().to_vec::<f64>().unwrap();
+        attention(&mut tape, &graph, heads, &qv, &kvv, Bias::None, None).unwrap().value().to_vec::<f64>().unwrap();
     for i in 0..n {
         for h in 0..heads {
             let score = |j: usize| (0..w).map(|c| q[i * d + h * w + c] * kv[j * 2 * d + h * w + c]).sum::<f64>();
@@ -73,24 +72,37 @@ fn equals_dense_softmax_in_f64(device: &Device) {
     }
 }
 
+/// What edges bring of their own.
+#[derive(Clone, Copy)]
+enum Edges {
+    Plain,
+    /// A bias from features, and dropout.
+    WithExtras,
+}
+use Edges::{Plain, WithExtras};
+
+/// The types of q and of kv.
+#[derive(Clone, Copy)]
+struct Types {
+    q: DType,
+    kv: DType,
+}
+
+/// Heads and the width of one.
+type Heads = [usize; 2];
+
 /// out, dq, dkv and the bias's gradient on the graph with a hub.
-fn run(device: &Device, shape: (usize, usize), q: DType, kv: DType, extras: bool) -> Vec<Vec<f64>> {
-    rounded(device, shape, (q, kv), (q, kv), extras)
+fn run(device: &Device, heads: Heads, types: Types, edges: Edges) -> Vec<Vec<f64>> {
+    rounded(device, heads, types, types, edges)
 }
 
 /// The same in f64, of the numbers that those types hold.
-fn exactly(shape: (usize, usize), given: (DType, DType), extras: bool) -> Vec<Vec<f64>> {
-    rounded(&Device::cpu(), shape, given, (DType::F64, DType::F64), extras)
+fn exactly(heads: Heads, given: Types, edges: Edges) -> Vec<Vec<f64>> {
+    rounded(&Device::cpu(), heads, given, Types { q: DType::F64, kv: DType::F64 }, edges)
 }
 
 /// The same of numbers that are rounded to the types of `given` first.
-fn rounded(
-    device: &Device,
-    (heads, width): (usize, usize),
-    given: (DType, DType),
-    (q_type, kv_type): (DType, DType),
-    extras: bool,
-) -> Vec<Vec<f64>> {
+fn rounded(device: &Device, [heads, width]: Heads, given: Types, types: Types, extras: Edges) -> Vec<Vec<f64>> {
     let graph = with_hub(device);
     let (n, d) = (graph.num_dst(), heads * width);
     let upload = |(rows, cols), x: &[f64], given, dtype| {
@@ -102,18 +114,18 @@ fn rounded(
         upload((n, cols), &x, given, dtype)
     };
     let mut tape = Tape::new(device);
-    let q = tape.leaf(of_rows(1, d, given.0, q_type));
-    let kv = tape.leaf(of_rows(2, 2 * d, given.1, kv_type));
-    let (exact, compute, edges) = (given.0.compute(), q_type.compute(), graph.num_edges());
+    let q = tape.leaf(of_rows(1, d, given.q, types.q));
+    let kv = tape.leaf(of_rows(2, 2 * d, given.kv, types.kv));
+    let (exact, compute, edges) = (given.q.compute(), types.q.compute(), graph.num_edges());
     let weight = tape.leaf(upload((heads, 2), &numbers(5, 2 * heads), exact, compute));
     let feat = upload((edges, 2), &numbers(6, 2 * edges), exact, compute);
     let (bias, drop) = match extras {
-        true => (BiasVar::Features { feat: &feat, weight: &weight }, Some(dropout(&graph))),
-        false => (BiasVar::None, None),
+        WithExtras => (Bias::Features { feat: &feat, weight: &weight }, Some(dropout(&graph))),
+        Plain => (Bias::None, None),
     };
     let out = attention(&mut tape, &graph, heads, &q, &kv, bias, drop).unwrap();
     let value = out.value().clone();
-    let gradient = of_rows(3, d, given.0, q_type);
+    let gradient = of_rows(3, d, given.q, types.q);
     let found = tape.backward(vec![(out, gradient)], &[&q, &kv, &weight], |_| Ok(())).unwrap();
     let f64s = |m: &Matrix| device.convert("test", m, DType::F64).unwrap().to_vec::<f64>().unwrap();
     std::iter::once(&value).chain(found.iter().flatten()).map(f64s).collect()
@@ -122,20 +134,20 @@ fn rounded(
 #[test]
 fn every_instruction_set_and_type_agrees_with_f64() {
     use DType::{Bf16, F32, F64};
-    let shapes = [(8, 16), (16, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)];
-    for ((heads, width), extras) in shapes.into_iter().flat_map(|s| [(s, false), (s, true)]) {
+    let shapes = [[8, 16], [16, 16], [3, 8], [1, 32], [2, 5], [5, 16], [9, 8]];
+    for ([heads, width], extras) in shapes.into_iter().flat_map(|s| [(s, Plain), (s, WithExtras)]) {
         for (q, kv) in [(F64, F64), (F32, F32), (F32, Bf16), (Bf16, Bf16)] {
             let what = format!("{heads}×{width} {q} {kv}");
-            takes_as_much(&what, |device| run(device, (heads, width), q, kv, extras));
+            takes_as_much(&what, |device| run(device, [heads, width], Types { q, kv }, extras));
         }
         for (q, kv) in [(F32, F32), (F32, Bf16), (Bf16, Bf16)] {
-            let exact = exactly((heads, width), (q, kv), extras);
+            let exact = exactly([heads, width], Types { q, kv }, extras);
             for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16] {
                 // Portable code adds up the hub's 20,000 edges one after another.
                 let single = if isa == Isa::Portable || width % 8 != 0 { 5e-5 } else { 2e-5 };
                 let tolerance = if kv == F32 { single } else { 2e-2 };
                 let device = Device::with_backend(Box::new(Cpu::with_isa(isa)));
-                let found = run(&device, (heads, width), q, kv, extras);
+                let found = run(&device, [heads, width], Types { q, kv }, extras);
                 agree(&found, &exact, tolerance, &format!("{heads}×{width} {isa} {q} {kv}"));
             }
         }
@@ -153,21 +165,21 @@ fn agree(found: &[Vec<f64>], exact: &[Vec<f64>], tolerance: f64, what: &str) {
 #[ignore = "needs a GPU"]
 fn a_gpu_agrees_with_f64() {
     use DType::{Bf16, F32, F64};
-    let usual = [(8, 16), (16, 16), (3, 8), (1, 32), (2, 5), (5, 16), (9, 8)];
-    let shapes = usual.into_iter().chain([(32, 8), (1, 1), (4, 128), (2, 96), (12, 64), (3, 40), (1, 300)]);
-    let case = |(heads, width), extras| {
+    let usual = [[8, 16], [16, 16], [3, 8], [1, 32], [2, 5], [5, 16], [9, 8]];
+    let shapes = usual.into_iter().chain([[32, 8], [1, 1], [4, 128], [2, 96], [12, 64], [3, 40], [1, 300]]);
+    let case = |[heads, width]: Heads, extras| {
         let device = crate::ops::tests::gpu();
         for (q, kv, tolerance) in [(F64, F64, 1e-11), (F32, F32, 5e-5), (F32, Bf16, 2e-2), (Bf16, Bf16, 2e-2)] {
-            let found = run(&device, (heads, width), q, kv, extras);
-            let exact = exactly((heads, width), (q, kv), extras);
+            let found = run(&device, [heads, width], Types { q, kv }, extras);
+            let exact = exactly([heads, width], Types { q, kv }, extras);
             agree(&found, &exact, tolerance, &format!("{heads}×{width} {q} {kv}"));
-            let again = run(&device, (heads, width), q, kv, extras);
+            let again = run(&device, [heads, width], Types { q, kv }, extras);
             assert!(found == again, "{heads}×{width} {q} {kv}: other bits the second time");
         }
     };
     // Side by side: most of the time goes to compiling kernels.
     std::thread::scope(|scope| {
-        for (shape, extras) in shapes.flat_map(|s| [(s, false), (s, true)]) {
+        for (shape, extras) in shapes.flat_map(|s| [(s, Plain), (s, WithExtras)]) {
             scope.spawn(move || case(shape, extras));
         }
     });
@@ -177,7 +189,7 @@ fn a_gpu_agrees_with_f64() {
 fn the_same_bits_for_any_number_of_threads() {
     let run = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run(&Device::cpu(), (8, 16), DType::F32, DType::F32, true))
+        pool.install(|| run(&Device::cpu(), [8, 16], Types { q: DType::F32, kv: DType::F32 }, WithExtras))
     };
     let one = run(1);
     assert!(one == run(2) && one == run(3));
@@ -194,7 +206,7 @@ fn memory_beyond_the_operands_is_one_number_per_node_and_head() {
     device.ledger().reset_peak();
     let mut tape = Tape::new(&device);
     let (q, kv) = (tape.leaf(q), tape.leaf(kv));
-    let out = attention(&mut tape, &graph, heads, &q, &kv, BiasVar::None, None).unwrap();
+    let out = attention(&mut tape, &graph, heads, &q, &kv, Bias::None, None).unwrap();
     let grads = tape.backward(vec![(out, g)], &[&q, &kv], |_| Ok(())).unwrap();
     let unavoidable = 4 * n * (d + d + 2 * d);
     let beyond = device.ledger().peak().total() - before - unavoidable as u64;
@@ -205,32 +217,27 @@ fn memory_beyond_the_operands_is_one_number_per_node_and_head() {
 }
 
 /// One of each score, with 2 heads of width `w`.
-fn scores(device: &Device, n: usize, heads: usize, w: usize, dtype: DType) -> [SavedScore; 4] {
+fn scores(device: &Device, n: usize, heads: usize, w: usize, dtype: DType) -> [Score<Matrix>; 4] {
     let up = |seed, rows, cols, dtype| upload(device, seed, (rows, cols), dtype);
     let (d, c) = (heads * w, dtype.compute());
-    let gatv2 = |value| SavedScore::Gatv2 {
-        l: up(1, n, d, dtype),
-        r: up(2, n, d, dtype),
-        value,
-        a: up(3, heads, w, c),
-        slope: 0.2,
-    };
+    let gatv2 =
+        |value| Score::Gatv2 { l: up(1, n, d, dtype), r: up(2, n, d, dtype), value, a: up(3, heads, w, c), slope: 0.2 };
     [
-        SavedScore::Dot { q: up(1, n, d, dtype), kv: up(2, n, 2 * d, dtype) },
-        SavedScore::Gat { l: up(1, n, heads, c), r: up(2, n, heads, c), z: up(3, n, d, dtype), slope: 0.2 },
+        Score::Dot { q: up(1, n, d, dtype), kv: up(2, n, 2 * d, dtype) },
+        Score::Gat { l: up(1, n, heads, c), r: up(2, n, heads, c), z: up(3, n, d, dtype), slope: 0.2 },
         gatv2(None),
         gatv2(Some(up(4, n, d, dtype))),
     ]
 }
 
 /// The score of a block that has only these sources.
-fn restricted(score: &SavedScore, sources: &Range<usize>) -> SavedScore {
+fn restricted(score: &Score<Matrix>, sources: &Range<usize>) -> Score<Matrix> {
     let some = |m: &Matrix| rows_of(m, sources.clone());
     match score {
-        SavedScore::Dot { q, kv } => SavedScore::Dot { q: q.clone(), kv: some(kv) },
-        SavedScore::Gat { l, r, z, slope } => SavedScore::Gat { l: l.clone(), r: some(r), z: some(z), slope: *slope },
-        SavedScore::Gatv2 { l, r, value, a, slope } => {
-            SavedScore::Gatv2 { l: l.clone(), r: some(r), value: value.as_ref().map(some), a: a.clone(), slope: *slope }
+        Score::Dot { q, kv } => Score::Dot { q: q.clone(), kv: some(kv) },
+        Score::Gat { l, r, z, slope } => Score::Gat { l: l.clone(), r: some(r), z: some(z), slope: *slope },
+        Score::Gatv2 { l, r, value, a, slope } => {
+            Score::Gatv2 { l: l.clone(), r: some(r), value: value.as_ref().map(some), a: a.clone(), slope: *slope }
         }
     }
 }
@@ -244,11 +251,7 @@ fn backward(call: &Call, out: &Matrix, lse: &Matrix) -> ([Matrix; 3], Vec<Matrix
     let mut d = zeros(lse);
     device.backend().attention_d(a.heads, &g, out, &mut d).unwrap();
     let saved = Saved { lse, g: &g, d: &d };
-    let (dst, src, value, shared) = match a.score {
-        Score::Dot { q, kv } => (q, kv, None, None),
-        Score::Gat { l, r, z, .. } => (l, r, Some(z), None),
-        Score::Gatv2 { l, r, value, a, .. } => (l, r, value, Some(a)),
-    };
+    let Operands { dst, src, value, shared } = a.score.operands();
     let Bias::PerEdge(bias) = a.bias else { panic!("with a bias") };
     let (mut row, mut dshared, mut dbias) = (zeros(dst), zeros(shared.unwrap_or(lse)), zeros(bias));
     let shared = shared.map(|_| &mut dshared);
@@ -282,12 +285,12 @@ fn block_by_block_is_the_same(device: &Device) {
                         graph: block,
                         heads,
                         score: restricted(&score, &sources),
-                        bias: SavedBias::PerEdge(rows_of(&bias, edges)),
+                        bias: Bias::PerEdge(rows_of(&bias, edges)),
                         dropout: Some(EdgeDropout { src: Ids::Listed(ids), ..drop.clone() }),
                     }
                 })
                 .collect();
-            let bias = SavedBias::PerEdge(bias.clone());
+            let bias = Bias::PerEdge(bias.clone());
             let whole = Call { graph: graph.clone(), heads, score, bias, dropout: Some(drop.clone()) };
             let c = dtype.compute();
             let (mut out, mut lse, mut out2, mut lse2) = (new(d, dtype), new(heads, c), new(d, dtype), new(heads, c));
@@ -329,7 +332,7 @@ fn blocks_without_edges_or_rows(device: &Device) {
         let mut tape = Tape::new(device);
         let mut leaf = |rows, cols| tape.leaf(upload(device, 1, (rows, cols), dtype));
         let (q, kv) = (leaf(graph.num_dst(), 16), leaf(graph.num_src(), 32));
-        let out = attention(&mut tape, &graph, 1, &q, &kv, BiasVar::None, None).unwrap();
+        let out = attention(&mut tape, &graph, 1, &q, &kv, Bias::None, None).unwrap();
         assert!(f64s(out.value()).iter().all(|x| *x == 0.0));
         let g = upload(device, 2, out.value().shape(), dtype);
         for found in tape.backward(vec![(out, g)], &[&q, &kv], |_| Ok(())).unwrap() {

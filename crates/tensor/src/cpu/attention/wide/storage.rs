@@ -21,8 +21,8 @@ pub(super) type Lanes = [V; 2];
 /// The sums of 128 columns.
 pub(super) type Sums = [V; HEADS];
 
-/// How rows of a type are multiplied and summed. Safety of all methods: the processor has the instructions that the passes below
-/// are compiled with, and pointers lead to a group's columns or heads.
+/// How rows of a type are multiplied and summed. Safety of all methods: the processor has the instructions that the
+/// passes below are compiled with, and pointers lead to a group's columns or heads.
 pub(super) trait Storage: Stored {
     /// `x·rows[e]` per head, while the lines at `next` are asked for.
     unsafe fn dots(x: *const Self, rows: [*const Self; FOUR], next: [*const Self; FOUR]) -> Lanes;
@@ -106,8 +106,9 @@ impl Storage for f32 {
 
     #[inline(always)]
     unsafe fn accumulate(sums: &mut Sums, weights: Lanes, rows: [*const f32; FOUR], next: Option<[*const f32; FOUR]>) {
-        // From memory a number is spread over a vector by the multiplication itself. The compiler would rather keep the numbers in
-        // registers and spread them by two shuffles each, of which there are too many already: hence volatile.
+        // From memory a number is spread over a vector by the multiplication itself. The compiler would rather keep the
+        // numbers in registers and spread them by two shuffles each, of which there are too many already: hence
+        // volatile.
         let mut spread = Spread([0.0; FOUR * HEADS]);
         let start = spread.0.as_mut_ptr().cast::<V>();
         start.write_volatile(weights[0]);
@@ -160,10 +161,11 @@ impl Storage for f32 {
     }
 }
 
-/// A vector of 32 bf16 has two heads. Products are those of the processor, which multiply pairs of neighbours and add: neighbours
-/// in a row for scores, the same column of two edges, interleaved, for sums; so weights are rounded to bf16 as well, as they are in
-/// every product of bf16 matrices. Sums 2k and 2k + 1 are columns 0–3, 8–11, 16–19, 24–27 and the others of heads 2k and 2k + 1, as
-/// interleaving leaves them. Lanes are in the order of heads 0 2 4 6 1 3 5 7, as the sums over vectors give them.
+/// A vector of 32 bf16 has two heads. Products are those of the processor, which multiply pairs of neighbours and add:
+/// neighbours in a row for scores, the same column of two edges, interleaved, for sums; so weights are rounded to bf16
+/// as well, as they are in every product of bf16 matrices. Sums 2k and 2k + 1 are columns 0–3, 8–11, 16–19, 24–27 and
+/// the others of heads 2k and 2k + 1, as interleaving leaves them. Lanes are in the order of heads 0 2 4 6 1 3 5 7, as
+/// the sums over vectors give them.
 impl Storage for bf16 {
     #[inline(always)]
     unsafe fn dots(x: *const bf16, rows: [*const bf16; FOUR], next: [*const bf16; FOUR]) -> Lanes {

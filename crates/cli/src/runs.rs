@@ -1,0 +1,71 @@
+//! `graphweft runs`: which runs there are, and what became of them.
+
+use std::cmp::Ordering;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use graphweft::ListedRun;
+use serde_json::json;
+
+use crate::ui::{self, Ui};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to look for run directories
+    #[arg(value_name = "DIR", default_value = "runs")]
+    folder: PathBuf,
+
+    /// What to sort by; scores and sizes from high to low
+    #[arg(long, value_name = "COLUMN", default_value = "folder")]
+    sort: Column,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Column {
+    Folder,
+    Dataset,
+    Model,
+    Test,
+    Valid,
+    Time,
+    Strategy,
+    State,
+}
+
+impl Column {
+    fn order(self, a: &ListedRun, b: &ListedRun) -> Ordering {
+        // Runs without a number come last.
+        let down =
+            |a: Option<f64>, b: Option<f64>| b.unwrap_or(f64::NEG_INFINITY).total_cmp(&a.unwrap_or(f64::NEG_INFINITY));
+        match self {
+            Self::Folder => a.folder.cmp(&b.folder),
+            Self::Dataset => a.dataset.cmp(&b.dataset),
+            Self::Model => a.model.cmp(&b.model),
+            Self::Test => down(a.test, b.test),
+            Self::Valid => down(a.valid, b.valid),
+            Self::Time => down(b.epoch_ms.map(|ms| -ms), a.epoch_ms.map(|ms| -ms)).reverse(),
+            Self::Strategy => (&a.strategy, a.ranks).cmp(&(&b.strategy, b.ranks)),
+            Self::State => a.state.cmp(b.state),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
+    let mut all = graphweft::runs(&args.folder)?;
+    all.sort_by(|a, b| args.sort.order(a, b));
+    ui.result(&json!({"runs": all}), || {
+        if all.is_empty() {
+            return format!("no run in {}; graphweft train begins one", args.folder.display());
+        }
+        let number = |x: Option<f64>, digits: usize| x.map_or_else(|| "–".to_string(), |x| format!("{x:.digits$}"));
+        let name = |run: &ListedRun| run.folder.strip_prefix(&args.folder).unwrap_or(&run.folder).display().to_string();
+        let row = |run: &ListedRun| {
+            let spread =
+                if run.ranks > 1 { format!("{} × {}", run.strategy, run.ranks) } else { run.strategy.clone() };
+            let ms = number(run.epoch_ms, 1);
+            [name(run), run.dataset.clone(), run.model.clone(), number(run.test, 2), ms, spread, run.state.to_string()]
+        };
+        ui::table(["run", "dataset", "model", "test", "epoch, ms", "strategy", "state"], all.iter().map(row))
+            .to_string()
+    })
+}

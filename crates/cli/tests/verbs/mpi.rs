@@ -1,0 +1,127 @@
+//! `mpirun -n P graphweft train … --comm mpi`: the same as threads, bit for bit, and what happens when a process is
+//! killed.
+#![cfg(feature = "mpi")]
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::program::Scratch;
+
+const SMALL: [&str; 13] = [
+    "train",
+    "--graph",
+    "sbm:300:4:6:f=8",
+    "data.self_loops=add",
+    "model.hidden=8",
+    "model.layers=2",
+    "model.heads=2",
+    "train.lr=0.01",
+    "train.dropout=0.2",
+    "run.checkpoint_every=2",
+    "parallel.deadline=20",
+    "parallel.profile=16-cpu-10g",
+    "--json",
+];
+
+/// Starts the program on `ranks` processes; each leaves its number and how it ended in `codes`, and its process in
+/// `pids`.
+fn mpirun(scratch: &Scratch, ranks: usize, args: &[&str]) -> Child {
+    for folder in ["codes", "pids"] {
+        let _ = fs::remove_dir_all(scratch.path(folder));
+        fs::create_dir_all(scratch.path(folder)).unwrap();
+    }
+    let script = r#"
+        rank=$OMPI_COMM_WORLD_RANK; folder=$1; shift
+        "$@" & echo $! > "$folder/pids/$rank"; wait $!; code=$?
+        echo $code > "$folder/codes/$rank.partial"; mv "$folder/codes/$rank.partial" "$folder/codes/$rank"; exit $code"#;
+    Command::new("mpirun")
+        .args(["-n", &ranks.to_string(), "sh", "-c", script, "sh", &scratch.path("")])
+        .arg(env!("CARGO_BIN_EXE_graphweft"))
+        .args(args)
+        .env("XDG_CACHE_HOME", scratch.path("cache"))
+        .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
+        .envs([("OMPI_MCA_rmaps_base_oversubscribe", "1"), ("OMPI_MCA_hwloc_base_binding_policy", "none")])
+        // Others live on to report when one is killed.
+        .env("OMPI_MCA_orte_enable_recovery", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn codes(scratch: &Scratch, ranks: usize) -> Vec<String> {
+    let code = |rank| fs::read_to_string(scratch.path(&format!("codes/{rank}"))).unwrap_or_default();
+    (0..ranks).map(|rank| code(rank).trim().to_string()).collect()
+}
+
+#[test]
+fn processes_find_what_threads_find() {
+    let scratch = Scratch::new();
+    for (ranks, strategy) in [(2, "halo"), (4, "ring"), (2, "heads"), (4, "gather")] {
+        let (threads, processes) = (scratch.path("threads"), scratch.path("processes"));
+        for run in [&threads, &processes] {
+            let _ = fs::remove_dir_all(run);
+        }
+        let common = [&SMALL[..12], &["train.epochs=4", "--strategy", strategy]].concat();
+        let count = ranks.to_string();
+        let expected = scratch.json(&[&common[..], &["--ranks", &count, "-o", &threads]].concat());
+        let args = [&common[..], &["--json", "--comm", "mpi", "-o", &processes]].concat();
+        let out = mpirun(&scratch, ranks, &args).wait_with_output().unwrap();
+        let message = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(codes(&scratch, ranks), vec!["0"; ranks], "{message}");
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert_eq!(text.lines().count(), 1, "one rank speaks: {text}");
+        let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for key in ["loss", "valid", "test", "ranks", "strategy", "bytes_sent_per_epoch", "peak_bytes"] {
+            assert_eq!(found[key], expected[key], "{key} of {strategy} on {ranks}");
+        }
+        for file in ["model.safetensors", "predictions.npy", "metrics.jsonl", "plan.json"] {
+            let read = |run: &str| crate::program::without_times(&Path::new(run).join(file));
+            assert!(read(&threads) == read(&processes), "{file} of {strategy} on {ranks}");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_is_said_once_and_ends_all() {
+    let scratch = Scratch::new();
+    let run = scratch.path("run");
+    fs::create_dir_all(&run).unwrap();
+    fs::write(scratch.path("run/mine.txt"), "x").unwrap();
+    for seeds in ["1", "2"] {
+        let args = [&SMALL[..12], &["--strategy", "auto", "--seeds", seeds, "--comm", "mpi", "-o", &run]].concat();
+        let out = mpirun(&scratch, 3, &args).wait_with_output().unwrap();
+        let message = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(codes(&scratch, 3), ["2"; 3], "{message}");
+        assert_eq!(message.matches("exists already").count(), 1, "{message}");
+    }
+}
+
+#[test]
+fn a_killed_process_ends_the_others_with_5_and_the_last_checkpoint_loads() {
+    let scratch = Scratch::new();
+    let run = scratch.path("run");
+    let args = [&SMALL[..], &["--comm", "mpi", "train.epochs=100000", "-o", &run]].concat();
+    let child = mpirun(&scratch, 3, &args);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while fs::read_to_string(format!("{run}/metrics.jsonl")).map_or(0, |text| text.lines().count()) < 9 {
+        assert!(Instant::now() < deadline, "the run does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let victim = fs::read_to_string(scratch.path("pids/1")).unwrap();
+    assert!(Command::new("kill").args(["-KILL", victim.trim()]).status().unwrap().success());
+    let out = child.wait_with_output().unwrap();
+    let message = String::from_utf8(out.stderr).unwrap();
+    let codes = codes(&scratch, 3);
+    assert_eq!([codes[0].as_str(), &codes[2]], ["5", "5"], "{message}");
+    for part in ["rank 1 was lost during", "in epoch", "checkpoints/step-", "--resume"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    // Threads go on where processes were.
+    let json = scratch.json(&["train", "-o", &run, "--resume", "--comm", "threads", "--ranks", "2", "train.epochs=12"]);
+    assert!(json["loss"].as_array().unwrap().len() >= 12);
+}

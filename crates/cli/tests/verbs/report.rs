@@ -1,0 +1,59 @@
+//! `graphweft report`, `runs`, `train --report` and `plan --report`. What the page looks like is tested in a browser.
+
+use std::fs;
+use std::path::Path;
+
+use crate::program::Scratch;
+
+const SMALL: [&str; 5] = ["--graph", "sbm:120:3:6:f=8", "--epochs", "4", "model.hidden=8"];
+
+fn train(scratch: &Scratch, name: &str, more: &[&str]) -> String {
+    let run = scratch.path(name);
+    scratch.text(&[&["train"], &SMALL[..], more, &["-o", &run]].concat());
+    run
+}
+
+#[test]
+fn a_page_of_runs_is_one_file_without_addresses() {
+    let scratch = Scratch::new();
+    let (one, two) = (train(&scratch, "runs/one", &["--ranks", "2"]), train(&scratch, "runs/two", &["--model", "gcn"]));
+    let page = scratch.path("page.html");
+    assert_eq!(scratch.json(&["report", &one, &two, "-o", &page])["runs"], 2);
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.contains("<title>2 runs · Graphweft</title>") && text.contains("default-src 'none'"));
+    assert!(!text.contains("src=\"http") && !text.contains("href=\"http"), "nothing is fetched");
+    let usage: serde_json::Value = serde_json::from_slice(&fs::read(format!("{one}/usage.json")).unwrap()).unwrap();
+    let to = |rank: usize| usage["ranks"][rank]["to"].as_array().unwrap().clone();
+    assert_eq!((to(0)[0].as_u64(), to(1)[1].as_u64()), (Some(0), Some(0)), "nothing is sent to oneself");
+    let sent = usage["ranks"][0]["sent"].as_array().unwrap();
+    let by_layer: u64 = sent.iter().map(|one| one["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(to(0)[1].as_u64(), Some(by_layer), "bytes by peer and by layer are the same bytes");
+    assert!(Path::new(&format!("{one}/candidates.json")).exists(), "the planner was asked");
+}
+
+#[test]
+fn a_run_that_is_asked_for_a_page_has_one_when_it_is_over() {
+    let scratch = Scratch::new();
+    let run = train(&scratch, "run", &["--report"]);
+    let page = fs::read_to_string(format!("{run}/report.html")).unwrap();
+    assert!(page.contains("id=\"data\""));
+    let plan = scratch.path("plan.html");
+    scratch.text(&[&["plan"], &SMALL[..2], &["--ranks", "2", "--profile", "16-cpu-10g", "--report", &plan]].concat());
+    assert!(fs::read_to_string(&plan).unwrap().contains("id=\"data\""));
+}
+
+#[test]
+fn runs_are_listed_with_what_became_of_them() {
+    let scratch = Scratch::new();
+    train(&scratch, "runs/b", &["--model", "gcn"]);
+    train(&scratch, "runs/deep/a", &["--model", "mlp"]);
+    let folder = scratch.path("runs");
+    let all = scratch.json(&["runs", &folder]);
+    let models: Vec<&str> = all["runs"].as_array().unwrap().iter().map(|run| run["model"].as_str().unwrap()).collect();
+    assert_eq!(models, ["gcn", "mlp"]);
+    assert_eq!((&all["runs"][0]["state"], &all["runs"][0]["epochs"]), (&"finished".into(), &4.into()));
+    assert!(scratch.text(&["runs", &folder, "--sort", "model"]).contains("finished"));
+    assert!(scratch.error(3, &["runs", &scratch.path("nowhere")]).contains("nowhere"));
+    let message = scratch.error(2, &["report", &scratch.path("runs/deep")]);
+    assert!(message.contains("is not the folder of a run"), "{message}");
+}

@@ -1,0 +1,164 @@
+//! A dataset that was not read from a folder, checked as one that was; and a dataset as a folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use graphweft_base::{Error, Result};
+
+use super::{Dataset, DatasetWriter, Dense, Features, Labels, Meta, Split, Task, validate};
+use crate::csr::AnyCsr;
+use crate::npy::write_npy;
+use crate::with_csr;
+
+const REMEDY: &str = "give a row for every node";
+
+/// What a dataset is made of.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// What people call it.
+    pub name: String,
+    /// The graph.
+    pub graph: AnyCsr,
+    /// Node features, if there are any.
+    pub features: Option<Features>,
+    /// Node labels, if there are any.
+    pub labels: Option<Labels>,
+    /// Classes, or labels per node; 0 where there are no labels.
+    pub classes: usize,
+    /// All splits.
+    pub splits: Vec<Split>,
+}
+
+impl Dataset {
+    /// A dataset of arrays that are in memory, with every check that a folder goes through.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] that names the array, as the file that would hold it, and the position.
+    pub fn in_memory(parts: Parts) -> Result<Self> {
+        parts.check_shapes()?;
+        let Parts { name, graph, features, labels, classes, splits } = parts;
+        let meta = Meta {
+            name,
+            num_nodes: graph.num_nodes(),
+            num_edges: graph.num_edges(),
+            num_features: features.as_ref().map_or(0, Features::width),
+            num_classes: classes,
+            symmetric: with_csr!(&graph, g => g.is_symmetric()),
+            task: labels.as_ref().map_or_else(Task::default, Labels::task),
+        };
+        let (dir, edge_features) = (PathBuf::new(), None);
+        let data = Self { dir, meta, graph, looked_at: Arc::default(), features, labels, edge_features, splits };
+        validate::validate(&data)?;
+        data.looked_at.get_or_init(|| ());
+        Ok(data)
+    }
+
+    /// Whether it lies in a folder.
+    pub fn is_stored(&self) -> bool {
+        !self.dir.as_os_str().is_empty()
+    }
+
+    /// Writes it as a folder.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if `dir` exists; [`Error::Write`] if it cannot be written.
+    pub fn save(&self, dir: &Path) -> Result<()> {
+        let out = DatasetWriter::create(dir)?;
+        out.graph(self.graph()?)?;
+        self.features.as_ref().map_or(Ok(()), |features| out.features(features))?;
+        self.labels.as_ref().map_or(Ok(()), |labels| out.labels(labels, self.meta.num_classes))?;
+        match &self.edge_features {
+            Some(Dense::F32 { values, width }) => write_npy(out.path("edge_feat.npy"), &[*width], values)?,
+            Some(Dense::F16 { values, width }) => write_npy(out.path("edge_feat.npy"), &[*width], values)?,
+            None => {}
+        }
+        self.splits.iter().try_for_each(|split| out.split(split))?;
+        out.finish(&self.meta)
+    }
+}
+
+impl Parts {
+    /// What a file's header says, and arrays in memory do not.
+    fn check_shapes(&self) -> Result<()> {
+        let nodes = self.graph.num_nodes();
+        match &self.features {
+            Some(Features::Dense(m)) if m.width() == 0 || m.len() != nodes * m.width() => {
+                let problem = format!("{} numbers are not {nodes} rows of {}", m.len(), m.width());
+                return Err(Error::bad("feat.npy", "feat", problem, REMEDY));
+            }
+            Some(Features::Sparse(m)) if m.indptr.len() != nodes + 1 => {
+                let problem = format!("there are {} offsets, expected {} (nodes + 1)", m.indptr.len(), nodes + 1);
+                return Err(Error::bad("feat_indptr.npy", "feat_indptr", problem, REMEDY));
+            }
+            Some(Features::Sparse(m)) if m.data.as_ref().is_some_and(|data| data.len() != m.indices.len()) => {
+                let problem = "there is not a value for every index";
+                return Err(Error::bad("feat_data.npy", "feat_data", problem, "give as many as there are indices"));
+            }
+            _ => {}
+        }
+        let (found, expected) = match &self.labels {
+            Some(Labels::Single(labels)) => (labels.len(), nodes),
+            Some(Labels::MultiU8(labels)) => (labels.len(), nodes * self.classes),
+            Some(Labels::MultiF32(labels) | Labels::Values(labels)) => (labels.len(), nodes * self.classes),
+            None => (0, 0),
+        };
+        if found != expected {
+            let problem = format!("there are {found} labels, expected {expected} for {nodes} nodes");
+            return Err(Error::bad("label.npy", "label", problem, REMEDY));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::csr::Csr;
+
+    fn parts() -> Parts {
+        let graph = Csr::from_edges(3, &[0, 1, 1, 2], &[1, 0, 2, 1]).unwrap().into();
+        let features = Features::Dense(Dense::F32 { values: vec![0.5; 6].into(), width: 2 });
+        let split = Split { name: "own".into(), train: vec![0].into(), valid: vec![1].into(), test: vec![2].into() };
+        Parts {
+            name: "three".into(),
+            graph,
+            features: Some(features),
+            labels: Some(Labels::Single(vec![0, 1, -1].into())),
+            classes: 2,
+            splits: vec![split],
+        }
+    }
+
+    #[test]
+    fn what_was_saved_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Dataset::in_memory(parts()).unwrap();
+        assert!(data.meta().symmetric && !data.is_stored());
+        let folder = dir.path().join("three");
+        data.save(&folder).unwrap();
+        let again = Dataset::open(&folder).unwrap();
+        assert_eq!((again.meta(), again.graph().unwrap()), (data.meta(), data.graph().unwrap()));
+        assert_eq!((again.features(), again.labels()), (data.features(), data.labels()));
+        assert_eq!(again.splits(), data.splits());
+        assert!(data.save(&folder).unwrap_err().to_string().contains("exists already"));
+    }
+
+    #[test]
+    fn arrays_are_checked_as_files_are() {
+        let message = |change: fn(&mut Parts)| {
+            let mut parts = parts();
+            change(&mut parts);
+            Dataset::in_memory(parts).unwrap_err().to_string()
+        };
+        assert!(message(|p| p.labels = Some(Labels::Single(vec![0, 1].into()))).contains("2 labels, expected 3"));
+        assert!(message(|p| p.labels = Some(Labels::Single(vec![0, 1, 7].into()))).contains("label"));
+        assert!(message(|p| p.splits[0].test = vec![9].into()).contains("test[0] = 9"));
+        let odd = |p: &mut Parts| {
+            p.features = Some(Features::Dense(Dense::F32 { values: vec![f32::NAN; 6].into(), width: 2 }));
+        };
+        assert!(message(odd).contains("feat[0, 0]"));
+        let short =
+            |p: &mut Parts| p.features = Some(Features::Dense(Dense::F32 { values: vec![1.0; 5].into(), width: 2 }));
+        assert!(message(short).contains("5 numbers are not 3 rows of 2"));
+    }
+}

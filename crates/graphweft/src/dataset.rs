@@ -1,0 +1,407 @@
+//! Graphs with features, labels and splits: folders, or arrays in memory.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use graphweft_base::progress::Silent;
+use graphweft_graph::dataset::{self, Dense, Features, Labels, Parts, SparseFeatures};
+use graphweft_graph::generate::Spec;
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::memory;
+use crate::observe::{Observer, Watched};
+
+pub use graphweft_graph::dataset::Task as DatasetTask;
+
+/// A graph with what is known of its nodes: features, labels and splits. It is a folder of `.npy` files that is mapped,
+/// or arrays in memory; either way every element was checked. Cheap to clone, and may be sent to other threads.
+///
+/// ```
+/// use graphweft::{Dataset, Graph, Run, Split};
+/// # let dir = tempfile::tempdir().unwrap();
+/// // A ring of six nodes in two classes.
+/// let next: Vec<u32> = (0..6).map(|k| (k + 1) % 6).collect();
+/// let graph = Graph::from_edges(6, &[0, 1, 2, 3, 4, 5], &next)?.symmetrise();
+/// let data = Dataset::builder("ring", &graph)
+///     .features(2, vec![1., 0., 1., 0., 1., 0., 0., 1., 0., 1., 0., 1.])
+///     .labels(vec![0, 0, 0, 1, 1, 1])
+///     .split(Split::new("own", vec![0, 3], vec![1, 4], vec![2, 5]))
+///     .build()?;
+/// let report = Run::new(&data).epochs(5).output(dir.path().join("run")).train()?;
+/// assert_eq!(report.graph, "ring");
+///
+/// data.save(dir.path().join("ring"))?;
+/// assert_eq!(Dataset::open(dir.path().join("ring"))?.labels(), data.labels());
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Dataset(pub(crate) Arc<dataset::Dataset>);
+
+impl Dataset {
+    /// Opens a dataset folder. It is checked element by element the first time, and after it was changed.
+    ///
+    /// # Errors
+    /// With the file, the field and the position of the first thing that is wrong.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self(Arc::new(dataset::Dataset::open(dir)?)))
+    }
+
+    /// Generates one, as [`Graph::generate`] does; `sbm:…` has features, labels and a split.
+    ///
+    /// ```
+    /// let data = graphweft::Dataset::generate("sbm:60:3:4:f=8", 0)?;
+    /// assert_eq!((data.num_features(), data.num_classes()), (8, 3));
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such generator, or it does not fit into memory.
+    pub fn generate(spec: &str, seed: u64) -> Result<Self> {
+        let spec: Spec = spec.parse()?;
+        spec.check_whole()?;
+        Ok(Self(Arc::new(dataset::Dataset::in_memory(Parts {
+            name: spec.to_string(),
+            graph: spec.graph(seed, &Silent)?.into(),
+            features: spec.features(seed),
+            labels: spec.labels(seed),
+            classes: spec.num_classes(),
+            splits: spec.split(seed).into_iter().collect(),
+        })?)))
+    }
+
+    /// Generates one and writes it as a folder, piece by piece: it may have more features than memory has room for.
+    ///
+    /// # Errors
+    /// As [`Dataset::generate`]; if the folder exists, or cannot be written.
+    pub fn generate_into(
+        spec: &str,
+        seed: u64,
+        dir: impl AsRef<Path>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Generated> {
+        let spec: Spec = spec.parse()?;
+        let (started, dir) = (Instant::now(), dir.as_ref());
+        let meta = spec.write(seed, dir, &Watched::of(observer))?;
+        Ok(Generated {
+            name: meta.name,
+            seed,
+            nodes: meta.num_nodes,
+            edges: meta.num_edges,
+            features: meta.num_features,
+            classes: meta.num_classes,
+            seconds: started.elapsed().as_secs_f64(),
+            peak_bytes: memory::peak_bytes(),
+            path: dir.to_path_buf(),
+        })
+    }
+
+    /// Begins one from arrays in memory: its name and its graph, to which the builder adds the rest.
+    pub fn builder(name: &str, graph: &Graph) -> DatasetBuilder {
+        DatasetBuilder {
+            parts: Parts {
+                name: name.into(),
+                graph: (*graph.0).clone(),
+                features: None,
+                labels: None,
+                classes: 0,
+                splits: Vec::new(),
+            },
+        }
+    }
+
+    /// Writes it as a folder.
+    ///
+    /// # Errors
+    /// If the folder exists, or cannot be written.
+    pub fn save(&self, dir: impl AsRef<Path>) -> Result<()> {
+        Ok(self.0.save(dir.as_ref())?)
+    }
+
+    /// What people call it.
+    pub fn name(&self) -> &str {
+        &self.0.meta().name
+    }
+
+    /// Where it lies; `None` if it is in memory.
+    pub fn folder(&self) -> Option<&Path> {
+        self.0.is_stored().then(|| self.0.dir())
+    }
+
+    /// The graph. Its arrays are shared with the dataset.
+    ///
+    /// # Errors
+    /// If a folder was changed since it was checked, so that an id is out of range.
+    pub fn graph(&self) -> Result<Graph> {
+        Ok(Graph(Arc::new(self.0.graph()?.clone())))
+    }
+
+    /// Nodes.
+    pub fn num_nodes(&self) -> usize {
+        self.0.meta().num_nodes
+    }
+
+    /// Edges; one that goes both ways counts twice.
+    pub fn num_edges(&self) -> usize {
+        self.0.meta().num_edges
+    }
+
+    /// Columns of the features; 0 if there are none.
+    pub fn num_features(&self) -> usize {
+        self.0.features().map_or(0, Features::width)
+    }
+
+    /// Classes, or labels per node; 0 if there are no labels.
+    pub fn num_classes(&self) -> usize {
+        self.0.meta().num_classes
+    }
+
+    /// Dense features, row by row, as they are stored; `None` if they are sparse, of half precision, or missing.
+    pub fn features(&self) -> Option<&[f32]> {
+        match self.0.features() {
+            Some(Features::Dense(Dense::F32 { values, .. })) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// Sparse features; `None` if they are dense, or missing.
+    pub fn sparse_features(&self) -> Option<SparseRows<'_>> {
+        match self.0.features() {
+            Some(Features::Sparse(m)) => {
+                Some(SparseRows { indptr: &m.indptr, indices: &m.indices, values: m.data.as_deref() })
+            }
+            _ => None,
+        }
+    }
+
+    /// The class of every node, −1 where it is not known; `None` if nodes have several labels each, or none.
+    pub fn labels(&self) -> Option<&[i64]> {
+        match self.0.labels() {
+            Some(Labels::Single(labels)) => Some(labels),
+            _ => None,
+        }
+    }
+
+    /// For nodes with several labels each, a row of 0 and 1 for every node, NaN where it is not known.
+    pub fn label_rows(&self) -> Option<Vec<f32>> {
+        match self.0.labels() {
+            Some(Labels::MultiU8(labels)) => Some(labels.iter().map(|label| f32::from(*label)).collect()),
+            Some(Labels::MultiF32(labels)) => Some(labels.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// For regression, a row of numbers to predict for every node, NaN where one is not known.
+    pub fn values(&self) -> Option<&[f32]> {
+        match self.0.labels() {
+            Some(Labels::Values(values)) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// All splits, by name.
+    pub fn splits(&self) -> Vec<Split> {
+        self.0.splits().iter().map(Split::from).collect()
+    }
+}
+
+impl fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dataset({}: {} nodes, {} edges)", self.name(), self.num_nodes(), self.num_edges())
+    }
+}
+
+/// A dataset folder that was generated.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// let folder = dir.path().join("blocks");
+/// let made = graphweft::Dataset::generate_into("sbm:60:3:4:f=8", 0, &folder, std::sync::Arc::new(()))?;
+/// assert_eq!((made.nodes, graphweft::Dataset::open(&folder)?.num_nodes()), (60, 60));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Generated {
+    /// What it is called.
+    pub name: String,
+    /// The seed.
+    pub seed: u64,
+    /// Nodes.
+    pub nodes: usize,
+    /// Edges.
+    pub edges: usize,
+    /// Columns of the features.
+    pub features: usize,
+    /// Classes.
+    pub classes: usize,
+    /// How long it took.
+    pub seconds: f64,
+    /// The most bytes that this process has had in memory, where the operating system tells.
+    pub peak_bytes: Option<u64>,
+    /// The folder.
+    pub path: PathBuf,
+}
+
+impl Generated {
+    /// As `graphweft generate --json` prints it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "graph": self.name,
+            "seed": self.seed,
+            "nodes": self.nodes,
+            "edges": self.edges,
+            "features": self.features,
+            "classes": self.classes,
+            "seconds": self.seconds,
+            "edges_per_second": self.edges_per_second(),
+            "peak_bytes": self.peak_bytes,
+            "path": self.path.display().to_string(),
+        })
+    }
+
+    /// How fast it was.
+    pub fn edges_per_second(&self) -> f64 {
+        self.edges as f64 / self.seconds
+    }
+}
+
+/// Sparse features: those of node `i` are in columns `indices[indptr[i]..indptr[i + 1]]`.
+///
+/// ```
+/// use graphweft::{Dataset, Graph};
+/// let data = Dataset::builder("two", &Graph::from_edges(2, &[0], &[1])?)
+///     .sparse_features(5, vec![0, 2, 3], vec![0, 4, 1], None)
+///     .build()?;
+/// let rows = data.sparse_features().unwrap();
+/// assert_eq!((rows.indices, rows.values), (&[0, 4, 1][..], None));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SparseRows<'a> {
+    /// Where the columns of every node begin, and where the last ones end.
+    pub indptr: &'a [u64],
+    /// Columns, ascending in a row.
+    pub indices: &'a [u32],
+    /// Values; `None` if all of them are 1.
+    pub values: Option<&'a [f32]>,
+}
+
+/// Three sets of nodes: to learn from, to choose the best epoch by, and to report on.
+///
+/// ```
+/// let split = graphweft::Split::new("own", vec![0, 3], vec![1], vec![2]);
+/// assert_eq!((split.name.as_str(), split.test.len()), ("own", 1));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Split {
+    /// Its name.
+    pub name: String,
+    /// Nodes to learn from.
+    pub train: Vec<i64>,
+    /// Nodes to choose by.
+    pub valid: Vec<i64>,
+    /// Nodes to report on.
+    pub test: Vec<i64>,
+}
+
+impl Split {
+    /// A split of these nodes.
+    pub fn new(name: &str, train: Vec<i64>, valid: Vec<i64>, test: Vec<i64>) -> Self {
+        Self { name: name.into(), train, valid, test }
+    }
+}
+
+impl From<&dataset::Split> for Split {
+    fn from(s: &dataset::Split) -> Self {
+        Self::new(&s.name, s.train.to_vec(), s.valid.to_vec(), s.test.to_vec())
+    }
+}
+
+/// A dataset in the making; see [`Dataset::builder`].
+///
+/// ```
+/// use graphweft::{Dataset, Graph};
+/// let graph = Graph::from_edges(2, &[0], &[1])?;
+/// let error = Dataset::builder("two", &graph).labels(vec![0, 1, 1]).build().unwrap_err();
+/// assert_eq!(error.problem(), "there are 3 labels, expected 2 for 2 nodes");
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DatasetBuilder {
+    parts: Parts,
+}
+
+impl DatasetBuilder {
+    /// Dense features: a row of `width` numbers for every node.
+    #[must_use]
+    pub fn features(mut self, width: usize, values: Vec<f32>) -> Self {
+        self.parts.features = Some(Features::Dense(Dense::F32 { values: values.into(), width }));
+        self
+    }
+
+    /// Sparse features of `width` columns; all values are 1 unless some are given.
+    #[must_use]
+    pub fn sparse_features(
+        mut self,
+        width: usize,
+        indptr: Vec<u64>,
+        indices: Vec<u32>,
+        values: Option<Vec<f32>>,
+    ) -> Self {
+        let data = values.map(Into::into);
+        let rows = SparseFeatures { indptr: indptr.into(), indices: indices.into(), data, width };
+        self.parts.features = Some(Features::Sparse(rows));
+        self
+    }
+
+    /// The class of every node, −1 where it is not known. There are as many classes as the largest one says.
+    #[must_use]
+    pub fn labels(mut self, labels: Vec<i64>) -> Self {
+        self.parts.classes = labels.iter().max().map_or(0, |most| usize::try_from(most + 1).unwrap_or(0));
+        self.parts.labels = Some(Labels::Single(labels.into()));
+        self
+    }
+
+    /// For nodes with several labels each: a row of `classes` numbers for every node, 0 or 1, or NaN where it is not
+    /// known.
+    #[must_use]
+    pub fn label_rows(mut self, classes: usize, labels: Vec<f32>) -> Self {
+        (self.parts.classes, self.parts.labels) = (classes, Some(Labels::MultiF32(labels.into())));
+        self
+    }
+
+    /// For regression: a row of `width` numbers to predict for every node, NaN where one is not known.
+    #[must_use]
+    pub fn values(mut self, width: usize, values: Vec<f32>) -> Self {
+        (self.parts.classes, self.parts.labels) = (width, Some(Labels::Values(values.into())));
+        self
+    }
+
+    /// One more split.
+    #[must_use]
+    pub fn split(mut self, split: Split) -> Self {
+        let Split { name, train, valid, test } = split;
+        self.parts.splits.push(dataset::Split { name, train: train.into(), valid: valid.into(), test: test.into() });
+        self
+    }
+
+    /// Checks every element, as those of a folder are.
+    ///
+    /// # Errors
+    /// With the array, as the file that would hold it, and the position.
+    pub fn build(self) -> Result<Dataset> {
+        let mut names: Vec<&str> = self.parts.splits.iter().map(|split| split.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let what = format!("there are two splits called {:?}", twice[0]);
+            return Err(Error::request(what, "give each a name of its own"));
+        }
+        Ok(Dataset(Arc::new(dataset::Dataset::in_memory(self.parts)?)))
+    }
+}

@@ -1,0 +1,130 @@
+//! What this build contains, what this machine has, and what to do about the rest.
+//!
+//! Optional libraries are looked for at run time, in the places where the loader, a CUDA toolkit or Python wheels put
+//! them, and asked for their version; nothing is started and no device is touched beyond counting.
+
+mod gpus;
+mod library;
+mod machine;
+
+use serde_json::{Value, json};
+
+use crate::VERSION;
+use library::LIBRARIES;
+pub(crate) use machine::memory_bytes;
+
+pub use gpus::Gpu;
+pub use machine::Machine;
+
+/// What this build and this machine can do.
+///
+/// ```
+/// let found = graphweft::Doctor::look();
+/// assert!(found.machine.cores >= 1);
+/// assert!(found.backends.iter().any(|backend| backend.name == "cpu" && backend.built));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Doctor {
+    /// Parts of Graphweft that can be left out of a build.
+    pub backends: Vec<Backend>,
+    /// Processor and memory.
+    pub machine: Machine,
+    /// The GPUs that this build can use.
+    pub gpus: Vec<Gpu>,
+    /// Optional libraries.
+    pub libraries: Vec<Library>,
+}
+
+/// A part of Graphweft that can be left out of a build.
+///
+/// ```
+/// let names: Vec<&str> = graphweft::Doctor::look().backends.iter().map(|backend| backend.name).collect();
+/// assert_eq!(names, ["cpu", "metis", "mpi", "cuda"]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backend {
+    /// The feature of the build.
+    pub name: &'static str,
+    /// What it is for.
+    pub what: &'static str,
+    /// Whether this build has it.
+    pub built: bool,
+}
+
+/// A library that some backend needs, and whether it is here.
+///
+/// ```
+/// let libraries = graphweft::Doctor::look().libraries;
+/// assert!(libraries.iter().all(|library| library.found.is_some() || !library.remedy.is_empty()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Library {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it is needed for.
+    pub purpose: &'static str,
+    /// How to get it.
+    pub remedy: &'static str,
+    /// The file, if it was found.
+    pub found: Option<String>,
+    /// Its version.
+    pub version: String,
+    /// More worth knowing, such as the GPUs; often empty.
+    pub detail: String,
+}
+
+const BACKENDS: [Backend; 4] = [
+    Backend { name: "cpu", what: "graphs on the CPU, all cores", built: true },
+    Backend { name: "metis", what: "METIS partitioner", built: cfg!(feature = "metis") },
+    Backend { name: "mpi", what: "ranks as MPI processes", built: cfg!(feature = "mpi") },
+    Backend { name: "cuda", what: "kernels on NVIDIA GPUs", built: cfg!(feature = "cuda") },
+];
+
+/// Loads what CUDA needs beside the driver from where toolkits and wheels have it, so that the loader's own search
+/// finds it; gives the names of what is missing.
+pub(crate) fn load_cuda() -> Vec<&'static str> {
+    LIBRARIES.iter().filter(|l| l.with_cuda && l.find().is_none()).map(|l| l.name).collect()
+}
+
+impl Doctor {
+    /// Looks.
+    pub fn look() -> Self {
+        let libraries = LIBRARIES.iter().map(|library| {
+            let (name, purpose, remedy) = (library.name, library.purpose, library.remedy);
+            match library.find() {
+                Some(found) => {
+                    let (version, detail) = (found.version, found.detail);
+                    Library { name, purpose, remedy, found: Some(found.file), version, detail }
+                }
+                None => Library { name, purpose, remedy, found: None, version: String::new(), detail: String::new() },
+            }
+        });
+        let libraries = libraries.collect();
+        Self { backends: BACKENDS.to_vec(), machine: Machine::look(), gpus: gpus::gpus(), libraries }
+    }
+
+    /// As `graphweft doctor --json` prints it.
+    pub fn to_json(&self) -> Value {
+        let machine = &self.machine;
+        let backends = self.backends.iter().map(|b| (b.name.to_string(), b.built.into()));
+        json!({
+            "version": env!("CARGO_PKG_VERSION"), "build": VERSION,
+            "backends": backends.collect::<serde_json::Map<_, _>>(),
+            "machine": {
+                "cpu": machine.cpu, "cores": machine.cores, "memory_bytes": machine.memory, "simd": machine.simd
+            },
+            "gpus": self.gpus.iter().map(|g| json!({
+                "name": g.name, "memory_bytes": g.memory, "architecture": g.architecture, "processors": g.processors,
+            })).collect::<Vec<Value>>(),
+            "libraries": self.libraries.iter().map(|l| match &l.found {
+                Some(file) => {
+                    json!({ "name": l.name, "found": true, "file": file, "version": l.version, "detail": l.detail })
+                }
+                None => json!({ "name": l.name, "found": false, "remedy": l.remedy }),
+            }).collect::<Vec<Value>>(),
+        })
+    }
+}

@@ -1,0 +1,455 @@
+//! Other formats, and files of one's own, as dataset folders.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use graphweft_base::Error as Bad;
+use graphweft_graph::SelfLoops;
+use graphweft_graph::build::{EdgeRules, Scratch};
+use graphweft_graph::dataset::{DatasetWriter, Task as DatasetTask};
+use graphweft_graph::read::arrays::{self, Columns, EdgeNumbers, File, Given};
+use graphweft_graph::read::edge_list::{self, Ids};
+use graphweft_graph::read::{self, Context, Directory, Input};
+use serde_json::{Value, json};
+
+use crate::doctor;
+use crate::error::{Error, Result};
+use crate::observe::{Observer, Watched};
+
+/// Where the machine does not say how much memory it has.
+const FALLBACK_MEMORY: u64 = 1 << 30;
+
+/// Formats that can be imported.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let file = dir.path().join("edges.txt");
+/// std::fs::write(&file, "0 1\n1 2\n").unwrap();
+/// let made = graphweft::Import::new(graphweft::Format::EdgeList, &file).write(dir.path().join("data"))?;
+/// assert_eq!((made.nodes, made.edges), (3, 2));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// `.npz` of the heterophilous-graphs collection.
+    Heterophilous,
+    /// `.npz` of gnn-benchmark.
+    GnnBenchmark,
+    /// The folder of an OGB node-property dataset.
+    Ogb,
+    /// `source destination` per line: SNAP, CSV, TSV; plain or gzip.
+    EdgeList,
+    /// A Matrix Market coordinate file; plain or gzip.
+    MatrixMarket,
+    /// METIS `.graph`; plain or gzip.
+    Metis,
+}
+
+/// Files of one's own. Row i of every file is node i, unless the table of nodes has ids.
+///
+/// ```
+/// use graphweft::{ArrayFiles, Import};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = |name: &str| dir.path().join(name);
+/// std::fs::write(path("edges.csv"), "source,target\n7,9\n9,12\n").unwrap();
+/// std::fs::write(path("nodes.csv"), "id,label,x\n7,0,0.5\n9,1,0.25\n12,1,1.0\n").unwrap();
+/// let files = ArrayFiles { edges: path("edges.csv"), nodes: Some(path("nodes.csv")), ..ArrayFiles::default() };
+/// let made = Import::arrays(files).symmetrise().write(path("mine"))?;
+/// assert_eq!((made.nodes, made.features, made.classes), (3, 1, 2));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ArrayFiles {
+    /// The edges: a list, `.npy`, a SciPy `.npz`, Matrix Market or METIS.
+    pub edges: PathBuf,
+    /// A CSV with a header and a row for each node.
+    pub nodes: Option<PathBuf>,
+    /// Node features: `.npy`, a SciPy csr `.npz`, or CSV.
+    pub features: Option<PathBuf>,
+    /// Labels: `.npy` or CSV.
+    pub labels: Option<PathBuf>,
+    /// What the labels are for.
+    pub task: DatasetTask,
+    /// An `.npz` of masks or of ids.
+    pub splits: Option<PathBuf>,
+    /// Nodes to learn from: a mask, or ids.
+    pub train: Option<PathBuf>,
+    /// Nodes to choose the best epoch by.
+    pub valid: Option<PathBuf>,
+    /// Nodes to report on.
+    pub test: Option<PathBuf>,
+    /// A row of numbers for each edge: a file, or `Some(None)` for the columns of the edge list from the third on.
+    pub edge_features: Option<Option<PathBuf>>,
+    /// The number of nodes, where no file has a row for each.
+    pub num_nodes: Option<u64>,
+    /// The column of node ids, of the table of nodes.
+    pub id_column: Option<String>,
+    /// The column of labels, or several of 0 and 1.
+    pub label_columns: Vec<String>,
+    /// The column of train, valid and test.
+    pub split_column: Option<String>,
+    /// Columns to leave out.
+    pub skip_columns: Vec<String>,
+}
+
+impl ArrayFiles {
+    /// The files, known to exist.
+    fn open(&self) -> Result<Given> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(File::open).transpose();
+        Ok(Given {
+            edges: File::open(&self.edges)?,
+            nodes: self.nodes.as_deref().map(Input::file).transpose()?,
+            columns: Columns {
+                id: self.id_column.clone(),
+                labels: self.label_columns.clone(),
+                split: self.split_column.clone(),
+                skip: self.skip_columns.clone(),
+            },
+            features: open(&self.features)?,
+            labels: open(&self.labels)?,
+            task: self.task,
+            splits: open(&self.splits)?,
+            parts: [open(&self.train)?, open(&self.valid)?, open(&self.test)?],
+            edge_features: match &self.edge_features {
+                None => EdgeNumbers::None,
+                Some(None) => EdgeNumbers::Columns,
+                Some(Some(path)) => EdgeNumbers::File(File::open(path)?),
+            },
+            num_nodes: self.num_nodes,
+        })
+    }
+}
+
+/// Another format, or files of one's own, to become a dataset folder. Edges are sorted in a given part of memory, so
+/// that the graph may be larger than that.
+///
+/// ```
+/// use graphweft::{Dataset, Format, Import};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let file = dir.path().join("edges.txt");
+/// std::fs::write(&file, "# three nodes\n7 9\n9 1000\n").unwrap();
+/// let import = Import::new(Format::EdgeList, &file).relabel_ids().symmetrise();
+/// import.write(dir.path().join("data"))?;
+/// assert_eq!(Dataset::open(dir.path().join("data"))?.num_edges(), 4);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Import {
+    source: Source,
+    name: Option<String>,
+    symmetrise: bool,
+    merge_parallel: bool,
+    self_loops: SelfLoops,
+    memory: Option<u64>,
+    directed: bool,
+    ids: Option<Ids>,
+    num_nodes: Option<u64>,
+    edge_features: bool,
+    observer: Arc<dyn Observer>,
+}
+
+#[derive(Clone)]
+enum Source {
+    Format(Format, PathBuf),
+    Arrays(Box<ArrayFiles>),
+}
+
+/// A dataset folder that was imported.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let file = dir.path().join("edges.txt");
+/// std::fs::write(&file, "0 1\n0 1\n").unwrap();
+/// let import = graphweft::Import::new(graphweft::Format::EdgeList, &file).merge_parallel();
+/// let made = import.write(dir.path().join("data"))?;
+/// assert_eq!((made.edges_read, made.edges), (2, 1));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Imported {
+    /// What it is called.
+    pub name: String,
+    /// The folder.
+    pub path: PathBuf,
+    /// Nodes.
+    pub nodes: usize,
+    /// Edges that are stored.
+    pub edges: usize,
+    /// Edges that were read.
+    pub edges_read: u64,
+    /// Columns of the features.
+    pub features: usize,
+    /// Classes, or labels per node.
+    pub classes: usize,
+    /// Whether each edge stands beside its reverse.
+    pub symmetric: bool,
+    /// Splits, by name.
+    pub splits: Vec<String>,
+    /// What there is to say about it.
+    pub notes: Vec<String>,
+}
+
+impl Import {
+    /// A file of this format; for OGB, the folder.
+    pub fn new(format: Format, path: impl Into<PathBuf>) -> Self {
+        Self::of(Source::Format(format, path.into()))
+    }
+
+    /// Files of one's own.
+    pub fn arrays(files: ArrayFiles) -> Self {
+        Self::of(Source::Arrays(Box::new(files)))
+    }
+
+    fn of(source: Source) -> Self {
+        Self {
+            source,
+            name: None,
+            symmetrise: false,
+            merge_parallel: false,
+            self_loops: SelfLoops::Keep,
+            memory: None,
+            directed: false,
+            ids: None,
+            num_nodes: None,
+            edge_features: false,
+            observer: Arc::new(()),
+        }
+    }
+
+    /// What to call it, in place of the name of its folder.
+    #[must_use]
+    pub fn name(self, name: &str) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// Adds the reverse of every edge and merges parallel edges.
+    #[must_use]
+    pub fn symmetrise(self) -> Self {
+        Self { symmetrise: true, ..self }
+    }
+
+    /// Keeps the edges of [`Format::Heterophilous`] and [`Format::GnnBenchmark`] as they are listed. Without this they
+    /// are symmetrised, as for the scores that are published for these graphs.
+    #[must_use]
+    pub fn directed(self) -> Self {
+        Self { directed: true, ..self }
+    }
+
+    /// Keeps only the first of parallel edges.
+    #[must_use]
+    pub fn merge_parallel(self) -> Self {
+        Self { merge_parallel: true, ..self }
+    }
+
+    /// What to do with self-loops.
+    #[must_use]
+    pub fn self_loops(self, self_loops: SelfLoops) -> Self {
+        Self { self_loops, ..self }
+    }
+
+    /// Bytes to sort edges in; what exceeds them goes through temporary files. A quarter of the machine's if nothing is
+    /// said.
+    #[must_use]
+    pub fn memory(self, bytes: u64) -> Self {
+        Self { memory: Some(bytes), ..self }
+    }
+
+    /// Ids of an edge list are numbers from 0: so they are if nothing is said.
+    #[must_use]
+    pub fn keep_ids(self) -> Self {
+        Self { ids: Some(Ids::Keep), ..self }
+    }
+
+    /// Ids of an edge list are any 64-bit integers: they are numbered in ascending order, and kept as `node_id.npy`.
+    #[must_use]
+    pub fn relabel_ids(self) -> Self {
+        Self { ids: Some(Ids::Relabel), ..self }
+    }
+
+    /// The number of nodes of an edge list, in place of the largest id + 1.
+    #[must_use]
+    pub fn num_nodes(self, nodes: u64) -> Self {
+        Self { num_nodes: Some(nodes), ..self }
+    }
+
+    /// Columns of an edge list from the third on are numbers that become edge features.
+    #[must_use]
+    pub fn edge_features(self) -> Self {
+        Self { edge_features: true, ..self }
+    }
+
+    /// Who watches.
+    #[must_use]
+    pub fn observer(self, observer: Arc<dyn Observer>) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// Reads, sorts and writes the folder.
+    ///
+    /// # Errors
+    /// If a file is missing or malformed, with its position; if the folder exists.
+    pub fn write(&self, dir: impl AsRef<Path>) -> Result<Imported> {
+        let dir = dir.as_ref();
+        match &self.source {
+            Source::Arrays(files) => {
+                let given = files.open()?;
+                let mut made = self.read(dir, self.edges(), |cx| arrays::read(&given, cx))?;
+                if !made.symmetric {
+                    let note = "some edges go one way only; where they mean both, import with --symmetrise";
+                    made.notes.push(note.into());
+                }
+                Ok(made)
+            }
+            Source::Format(format, path) => {
+                self.check(*format)?;
+                // The input first: a wrong path should leave no trace, not even the parents of the folder.
+                let opened = Open::new(*format, path)?;
+                let undirected = is_published_undirected(*format) && !self.directed;
+                let edges = if undirected { Edges::BothWays } else { self.edges() };
+                let mut made = self.read(dir, edges, |cx| self.read_format(&opened, cx))?;
+                if undirected && !self.symmetrise && made.edges as u64 != made.edges_read {
+                    let note = "symmetrised, as for published scores; --directed keeps the edges as they are listed";
+                    made.notes.push(note.into());
+                }
+                Ok(made)
+            }
+        }
+    }
+
+    fn check(&self, format: Format) -> Result<()> {
+        let given = [
+            ("--ids", self.ids.is_some()),
+            ("--num-nodes", self.num_nodes.is_some()),
+            ("--edge-features", self.edge_features),
+        ];
+        if self.directed && !is_published_undirected(format) {
+            let what =
+                "--directed is for heterophilous and gnn-benchmark: other formats are only symmetrised if asked to";
+            return Err(Error::request(what, "leave --directed out"));
+        }
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) if format != Format::EdgeList => {
+                let what =
+                    format!("{flag} is for edge lists: this format says by itself what its ids and columns mean");
+                Err(Error::request(what, format!("leave {flag} out")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn read_format(&self, opened: &Open, cx: &Context<'_>) -> Result<read::Imported, Bad> {
+        match opened {
+            Open::Folder(folder) => read::ogb::read(folder, cx),
+            Open::File(Format::Heterophilous, input) => read::heterophilous::read(input, cx),
+            Open::File(Format::GnnBenchmark, input) => read::gnn_benchmark::read(input, cx),
+            Open::File(Format::MatrixMarket, input) => read::matrix_market::read(input, cx),
+            Open::File(Format::Metis, input) => read::metis::read(input, cx),
+            Open::File(Format::EdgeList | Format::Ogb, input) => {
+                let options = edge_list::Options {
+                    ids: self.ids.unwrap_or(Ids::Keep),
+                    num_nodes: self.num_nodes,
+                    edge_features: self.edge_features,
+                    ..Default::default()
+                };
+                edge_list::read(input, &options, cx)
+            }
+        }
+    }
+
+    fn edges(&self) -> Edges {
+        if self.symmetrise { Edges::BothWays } else { Edges::AsListed }
+    }
+
+    /// Makes the folder from what `read` returns.
+    fn read(
+        &self,
+        dir: &Path,
+        edges: Edges,
+        read: impl FnOnce(&Context<'_>) -> Result<read::Imported, Bad>,
+    ) -> Result<Imported> {
+        let of_folder = || dir.file_name().map_or_else(|| "graph".to_string(), |n| n.to_string_lossy().into_owned());
+        let name = self.name.clone().unwrap_or_else(of_folder);
+        let writer = DatasetWriter::create(dir)?;
+        let scratch = Scratch::new(writer.path(""));
+        let memory = self.memory.unwrap_or_else(|| doctor::memory_bytes().map_or(FALLBACK_MEMORY, |b| b / 4));
+        let rules = EdgeRules {
+            symmetrise: edges == Edges::BothWays,
+            merge_parallel: self.merge_parallel,
+            self_loops: self.self_loops,
+            memory: usize::try_from(memory).unwrap_or(usize::MAX),
+        };
+        let watched = Watched::by(&self.observer);
+        let cx = Context { rules, scratch: &scratch, progress: &watched };
+        let summary = read(&cx)?.write(&name, writer, &cx)?;
+        let meta = summary.meta;
+        Ok(Imported {
+            name: meta.name,
+            path: dir.to_path_buf(),
+            nodes: meta.num_nodes,
+            edges: meta.num_edges,
+            edges_read: summary.edges_read,
+            features: meta.num_features,
+            classes: meta.num_classes,
+            symmetric: meta.symmetric,
+            splits: summary.splits,
+            notes: summary.notes,
+        })
+    }
+}
+
+/// Which edges are stored.
+#[derive(Clone, Copy, PartialEq)]
+enum Edges {
+    AsListed,
+    /// With the reverse of each.
+    BothWays,
+}
+
+/// Whether scores are published for these graphs with edges both ways.
+fn is_published_undirected(format: Format) -> bool {
+    matches!(format, Format::Heterophilous | Format::GnnBenchmark)
+}
+
+/// What is read, known to exist.
+enum Open {
+    File(Format, Input),
+    Folder(Directory),
+}
+
+impl Open {
+    fn new(format: Format, path: &Path) -> Result<Self, Bad> {
+        match format {
+            Format::Ogb => Directory::open(path).map(Self::Folder),
+            _ => Input::file(path).map(|input| Self::File(format, input)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Import {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.source {
+            Source::Format(format, path) => write!(f, "Import({format:?}, {})", path.display()),
+            Source::Arrays(files) => write!(f, "Import({files:?})"),
+        }
+    }
+}
+
+impl Imported {
+    /// As `graphweft import --json` prints it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "path": self.path,
+            "nodes": self.nodes,
+            "edges": self.edges,
+            "edges_read": self.edges_read,
+            "features": self.features,
+            "classes": self.classes,
+            "symmetric": self.symmetric,
+            "splits": self.splits,
+            "notes": self.notes,
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! What dividing the graph would cost: α for every partitioner at several numbers of parts.
+
+use graphweft_base::progress::{Progress, Silent, Unit};
+use graphweft_graph::partition::{self, Method, Options, Order, PartitionStats, statistics};
+use graphweft_graph::{AnyCsr, with_csr};
+use serde_json::{Value, json};
+
+use crate::error::Result;
+
+/// Numbers of parts that are tried.
+const PARTS: [usize; 4] = [2, 4, 8, 16];
+/// The number of parts whose sizes are drawn.
+const DRAWN: usize = 8;
+
+/// One partition of a graph, and what it costs.
+///
+/// ```
+/// let mut info = graphweft::Info::of("grid:8:8")?;
+/// info.survey(0, std::sync::Arc::new(()))?;
+/// let best = info.partitions.iter().filter(|trial| trial.parts == 4).min_by(|a, b| a.alpha.total_cmp(&b.alpha));
+/// assert!(best.unwrap().alpha < 1.0);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Trial {
+    /// The partitioner.
+    pub method: String,
+    /// How many parts.
+    pub parts: usize,
+    /// Rows of other parts that the parts need, per node.
+    pub alpha: f64,
+    /// The share of edges between parts.
+    pub cut: f64,
+    /// The most nodes of a part over the mean.
+    pub imbalance: f64,
+    /// The most edges of a part over the mean.
+    pub imbalance_edges: f64,
+    /// Nodes of each part.
+    pub rows: Vec<u64>,
+    /// Edges into the nodes of each part.
+    pub edges: Vec<u64>,
+}
+
+impl Trial {
+    fn new(method: Method, parts: usize, stats: PartitionStats) -> Self {
+        Self {
+            method: method.to_string(),
+            parts,
+            alpha: stats.alpha,
+            cut: stats.cut,
+            imbalance: stats.imbalance.nodes,
+            imbalance_edges: stats.imbalance.edges,
+            rows: stats.rows,
+            edges: stats.edges,
+        }
+    }
+}
+
+/// Tries every partitioner of this build. Numbers of parts that exceed the nodes are left out.
+pub(super) fn survey(graph: &AnyCsr, seed: u64, progress: &dyn Progress) -> Result<Vec<Trial>> {
+    let methods: Vec<Method> = Method::ALL.into_iter().filter(|m| m.is_available()).collect();
+    let counts: Vec<usize> = PARTS.into_iter().filter(|&p| p <= graph.num_nodes()).collect();
+    let task = progress.start("partition", (methods.len() * counts.len()) as u64, Unit::Items);
+    let mut trials = Vec::new();
+    for method in methods {
+        for &parts in &counts {
+            // The order inside parts has no influence on what travels.
+            let options = Options { order: Order::None, seed, ..Options::new(method, parts) };
+            let stats = with_csr!(graph, g => {
+                let found = partition::partition(g, &options, &Silent)?;
+                statistics(g, &found)
+            });
+            trials.push(Trial::new(method, parts, stats));
+            task.add(1);
+        }
+    }
+    Ok(trials)
+}
+
+/// The partitions whose sizes are drawn: one per method.
+pub(super) fn drawn(trials: &[Trial]) -> Vec<&Trial> {
+    let parts = trials.iter().map(|t| t.parts).filter(|&p| p <= DRAWN).max().unwrap_or(0);
+    trials.iter().filter(|t| t.parts == parts).collect()
+}
+
+pub(super) fn json(trials: &[Trial]) -> Value {
+    let one = |t: &Trial| {
+        json!({
+            "method": t.method, "parts": t.parts, "alpha": t.alpha, "cut": t.cut,
+            "imbalance": t.imbalance, "imbalance_edges": t.imbalance_edges,
+        })
+    };
+    trials.iter().map(one).collect()
+}

@@ -1,0 +1,104 @@
+//! Trains graph transformers and graph neural networks on graphs too large for one device.
+//!
+//! # A first run
+//!
+//! A [`Run`] is what to train on, which model, and any setting. [`Run::train`] gives a [`Report`]:
+//!
+//! ```
+//! use graphweft::Run;
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let folder = dir.path().join("run");
+//! let report = Run::new("sbm:200:4:8:f=16").model("gt").epochs(10).set("train.lr", 1e-2).output(&folder).train()?;
+//! println!("{} {} on {}", report.metric.name(), report.metric.show(report.test.mean), report.graph);
+//! # Ok::<(), graphweft::Error>(())
+//! ```
+//!
+//! # The tour
+//!
+//! * **Data** are a [`Dataset`]: a folder, [arrays in memory](Dataset::builder), or generated. A [`Graph`] is one
+//!   without features.
+//! * **Several ranks** share the work: [`Run::ranks`]. [`Run::plan`] says what every way to share it would take, as a
+//!   [`Plan`]; a run takes the best.
+//! * **A model** that was trained is a [`Model`]: it is scored, and says what it thinks of every node.
+//! * **Long work** is watched by an [`Observer`] and ended by a [`Stop`], both from any thread.
+//! * **Failures** are an [`Error`], which knows [what it means](ErrorKind), the file, the field, the position and a
+//!   remedy.
+//! * **To look at** a run, several of them or a plan, make a [`Page`]; [`runs`] finds runs.
+//! * **A loop of one's own** goes by [`Steps`]; models, tasks and strategies of one's own by [`extend`].
+//! * **Settings** are listed by [`Key`].
+//! * **This machine** is described by [`Doctor`].
+//!
+//! What is here may be sent to other threads. Results have a method `to_json`, which gives what the program prints with
+//! `--json`.
+
+mod bench;
+mod dataset;
+mod doctor;
+mod error;
+pub mod extend;
+mod graph;
+mod import;
+mod info;
+mod input;
+mod memory;
+mod model;
+mod observe;
+mod page;
+mod partition;
+mod place;
+mod plan;
+mod report;
+mod run;
+mod setting;
+mod settings;
+mod steps;
+mod stop;
+pub mod units;
+
+pub use bench::{Bench, BenchLayers, EpochBench, TimedKernel, TimedPhase, Timing};
+pub use dataset::{Dataset, DatasetBuilder, DatasetTask, Generated, SparseRows, Split};
+pub use doctor::{Backend, Doctor, Gpu, Library, Machine};
+pub use error::{Error, ErrorKind, Position, Result};
+pub use graph::{Graph, SelfLoops};
+pub use graphweft_report::ListedRun;
+pub use import::{ArrayFiles, Format, Import, Imported};
+pub use info::{Degree, Info, SplitSizes, Trial};
+pub use input::Input;
+pub use memory::Memory;
+pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Written};
+pub use observe::{Begin, Epoch, Observer, Phase, Scores, Unit};
+pub use page::{Page, runs};
+pub use partition::{Balance, Chunked, Existing, Method, Order, Partition, PartitionStats, Partitioned};
+pub use place::Device;
+pub use plan::{Calibration, Candidate, Columns, Description, Plan, Prediction};
+pub use report::{Choice, EpochCost, Metric, RankUsage, Report, SeedReport, Sent, Spread};
+pub use run::Run;
+pub use setting::Setting;
+pub use settings::Key;
+pub use steps::{Pass, Steps};
+pub use stop::Stop;
+
+/// The version and, if it was built in a git checkout, the commit.
+///
+/// ```
+/// assert!(graphweft::VERSION.starts_with("0."));
+/// ```
+pub const VERSION: &str = env!("GRAPHWEFT_VERSION");
+
+/// The names of all models.
+///
+/// ```
+/// assert!(graphweft::models().contains(&"gt"));
+/// ```
+pub fn models() -> Vec<&'static str> {
+    graphweft_model::Models::default().names()
+}
+
+/// Every way to spread work over ranks: how it is written, and what moves between them.
+///
+/// ```
+/// assert!(graphweft::strategies().iter().any(|(name, _)| *name == "halo"));
+/// ```
+pub fn strategies() -> Vec<(&'static str, &'static str)> {
+    graphweft_parallel::Strategy::TABLE.iter().map(|listed| (listed.forms[0], listed.about)).collect()
+}

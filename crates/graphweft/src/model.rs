@@ -1,0 +1,368 @@
+//! Models that were trained: scores, and what they say of nodes.
+
+mod predictions;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use graphweft_train::config::{CommName, Draft, ParallelConfig};
+use graphweft_train::data::Data;
+use graphweft_train::ranks::World;
+use graphweft_train::run as session;
+use graphweft_train::run::Trained;
+use serde_json::{Value, json};
+
+use crate::dataset::Dataset;
+use crate::error::{Error, Result};
+use crate::input::{self, Input};
+use crate::observe::{Observer, Scores, Watched};
+use crate::place::{Device, Ranks};
+use crate::report::{Metric, Spread};
+
+pub use predictions::{PredictionFile, Predictions, Written};
+
+/// A trained model, or those of all seeds of a run.
+///
+/// ```
+/// use graphweft::{Model, Run};
+/// # let dir = tempfile::tempdir().unwrap();
+/// let report = Run::new("sbm:60:3:4:f=8").epochs(3).output(dir.path().join("run")).train()?;
+/// let model = Model::open(&report.folder)?;
+/// assert_eq!(model.evaluate()?.test.mean, report.test.mean);
+/// // The same on other data like those that it was trained on.
+/// let predictions = model.on("sbm:80:3:4:f=8").predict()?;
+/// assert_eq!((predictions.nodes, predictions.columns), (80, 3));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Model {
+    all: Vec<Trained>,
+    path: PathBuf,
+    memory: Option<Dataset>,
+    /// Settings of `[parallel]` in place of those that it was trained with.
+    given: Draft,
+    problem: Option<Error>,
+    device: Device,
+    observer: Arc<dyn Observer>,
+}
+
+/// How good models are on a split.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// let report = graphweft::Run::new("sbm:60:3:4:f=8").epochs(2).output(dir.path().join("run")).train()?;
+/// let found = graphweft::Model::open(&report.folder)?.split("random:50/25/25").evaluate()?;
+/// assert_eq!((found.models.len(), found.metric.name()), (1, "accuracy"));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Evaluation {
+    /// What was scored.
+    pub metric: Metric,
+    /// What the graph is called.
+    pub graph: String,
+    /// What the model is called.
+    pub model: String,
+    /// How many ranks did it.
+    pub ranks: usize,
+    /// Of all models, on the nodes that were learned from.
+    pub train: Spread,
+    /// Of all models, on the nodes that the best epoch is chosen by.
+    pub valid: Spread,
+    /// Of all models, on the nodes that are reported on.
+    pub test: Spread,
+    /// Each model, by seed.
+    pub models: Vec<ModelScores>,
+    /// Where they came from.
+    pub source: PathBuf,
+    /// Whether this process speaks for all; processes that a launcher started beside it do not.
+    pub leads: bool,
+}
+
+/// How good one model is.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// let report = graphweft::Run::new("sbm:60:3:4:f=8").epochs(2).output(dir.path().join("run")).train()?;
+/// let found = graphweft::Model::open(&report.folder)?.evaluate()?;
+/// assert_eq!(found.models[0].scores.valid, report.seeds[0].best.valid);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ModelScores {
+    /// The seed that it was trained with.
+    pub seed: u64,
+    /// The split.
+    pub split: String,
+    /// The scores.
+    pub scores: Scores,
+    /// The file or folder that it came from.
+    pub source: PathBuf,
+}
+
+impl Model {
+    /// Opens a run directory (the best epoch, of each seed if it has several), a checkpoint, or a safetensors file with
+    /// its configuration beside it.
+    ///
+    /// # Errors
+    /// If it is none of these, or damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::with(path.as_ref(), None)
+    }
+
+    /// Opens a safetensors file whose configuration is elsewhere.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn open_with(path: impl AsRef<Path>, config: impl AsRef<Path>) -> Result<Self> {
+        Self::with(path.as_ref(), Some(config.as_ref()))
+    }
+
+    fn with(path: &Path, config: Option<&Path>) -> Result<Self> {
+        Ok(Self {
+            all: Trained::open_all(path, config)?,
+            path: path.to_path_buf(),
+            memory: None,
+            given: Draft::default(),
+            problem: None,
+            device: Device::default(),
+            observer: Arc::new(()),
+        })
+    }
+
+    /// Uses it on these data, in place of those that it was trained on.
+    #[must_use]
+    pub fn on(mut self, data: impl Into<Input>) -> Self {
+        let data = data.into();
+        for trained in &mut self.all {
+            self.memory = data.apply(&mut trained.config);
+        }
+        self
+    }
+
+    /// Scores it on this split, in place of the one that it was trained with.
+    #[must_use]
+    pub fn split(mut self, name: &str) -> Self {
+        for trained in &mut self.all {
+            trained.config.data.split = Some(name.into());
+        }
+        self
+    }
+
+    /// How many ranks share the work, in place of as many as it was trained on.
+    #[must_use]
+    pub fn ranks(self, ranks: u64) -> Self {
+        self.set("ranks", crate::Setting::from(ranks))
+    }
+
+    /// How ranks share the work.
+    #[must_use]
+    pub fn strategy(self, name: &str) -> Self {
+        self.set("strategy", name.into())
+    }
+
+    /// What ranks are: `threads`, `mpi` or `nccl`.
+    #[must_use]
+    pub fn comm(self, name: &str) -> Self {
+        self.set("comm", name.into())
+    }
+
+    fn set(mut self, key: &str, value: crate::Setting) -> Self {
+        if let Err(problem) = self.given.set("parallel", key, value.0) {
+            self.problem.get_or_insert(problem.into());
+        }
+        self
+    }
+
+    /// Where to compute, in place of the best that there is.
+    #[must_use]
+    pub fn device(self, device: Device) -> Self {
+        Self { device, ..self }
+    }
+
+    /// Who watches.
+    #[must_use]
+    pub fn observer(self, observer: Arc<dyn Observer>) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// How many models there are: one for each seed.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Scores every model.
+    ///
+    /// # Errors
+    /// If the data have no labels, or are not like those that the model is for.
+    pub fn evaluate(&self) -> Result<Evaluation> {
+        self.on_ranks(|all, data, world, watched| {
+            let mut models = Vec::new();
+            let mut scored = None;
+            for trained in all {
+                let (metric, split, scores) = trained.evaluate(world, data, watched)?;
+                scored = Some(Metric(metric));
+                let (seed, source) = (trained.config.run.seed, trained.source.clone());
+                models.push(ModelScores { seed, split, scores: (&scores).into(), source });
+            }
+            let of = |part: fn(&Scores) -> f64| session::Spread::of(models.iter().map(move |m| part(&m.scores)));
+            let [train, valid, test] = [of(|s| s.train), of(|s| s.valid), of(|s| s.test)].map(Spread::from);
+            Ok(Evaluation {
+                metric: scored.ok_or_else(|| Error::request("there is no model", "name a run"))?,
+                graph: data.name.clone(),
+                model: all.first().map(|trained| trained.config.model_name().into()).unwrap_or_default(),
+                ranks: world.ranks(),
+                train,
+                valid,
+                test,
+                models,
+                source: self.path.clone(),
+                leads: world.leads(),
+            })
+        })
+    }
+
+    /// The logits of every node; of several seeds the mean of their probabilities.
+    ///
+    /// # Errors
+    /// If the data are not like those that the model is for, or a logit is not finite. Under a launcher only the first
+    /// process has them.
+    pub fn predict(&self) -> Result<Predictions> {
+        match self.all.len() {
+            1 => self.predictions(|all, data, world, watched| Ok(all[0].predict(world, data, watched)?)),
+            _ => self.predict_probabilities(),
+        }
+    }
+
+    /// The probabilities of every node: of classes, which sum to 1, or of each label by itself; of regression the
+    /// values. Of several seeds it is their mean.
+    ///
+    /// # Errors
+    /// As [`Model::predict`].
+    pub fn predict_probabilities(&self) -> Result<Predictions> {
+        self.predictions(|all, data, world, watched| Ok(Trained::probabilities(all, world, data, watched)?))
+    }
+
+    fn predictions(
+        &self,
+        predict: impl FnOnce(&[Arc<Trained>], &Arc<Data>, &World, &Watched) -> Result<Option<(Vec<f32>, usize)>> + Send,
+    ) -> Result<Predictions> {
+        self.on_ranks(|all, data, world, watched| {
+            let (values, columns) = predict(all, data, world, watched)?.ok_or_else(Error::follows)?;
+            Ok(Predictions { nodes: data.graph.num_dst(), columns, values })
+        })
+    }
+
+    /// Writes what it says of every node to a file, a row per node in original order. Where the graph does not fit into
+    /// memory, rows are written some after others.
+    ///
+    /// # Errors
+    /// As [`Model::predict`]; if the file cannot be written, which is looked at first. Under a launcher only the first
+    /// process writes.
+    pub fn write_predictions(&self, file: &PredictionFile) -> Result<Written> {
+        self.on_ranks(|all, data, world, watched| {
+            let task = all[0].task(data)?;
+            let output = file.output(task, all.len());
+            let classes = Trained::write_together(all, world, data, watched, &output)?.ok_or_else(Error::follows)?;
+            let source = match all {
+                [only] => only.source.clone(),
+                _ => self.path.clone(),
+            };
+            Ok(Written {
+                nodes: data.graph.num_dst(),
+                classes,
+                path: output.path,
+                what: output.what.name(),
+                averaged: task.forms()[1].name(),
+                noun: task.noun(),
+                graph: data.name.clone(),
+                source,
+                seeds: all.len(),
+            })
+        })
+    }
+
+    /// Opens the data and does `work` with all models, on the ranks that are asked for.
+    fn on_ranks<T: Send>(
+        &self,
+        work: impl FnOnce(&[Arc<Trained>], &Arc<Data>, &World, &Watched) -> Result<T> + Send,
+    ) -> Result<T> {
+        if let Some(problem) = &self.problem {
+            return Err(problem.clone());
+        }
+        let mut all = self.all.clone();
+        for trained in &mut all {
+            self.spread(&mut trained.config.parallel)?;
+        }
+        let Some(first) = all.first() else { return Err(Error::request("there is no model", "name a run")) };
+        let (config, watched) = (first.config.parallel.clone(), Watched::by(&self.observer));
+        let place = self.device.place_of(&config, &watched);
+        let precision = first.config.compute.precision;
+        let memory = self.memory.as_ref();
+        let ranks = Ranks { config: &config, wanted: None, place, precision, watched: &watched };
+        ranks.enter(|world, watched| {
+            let data = Arc::new(input::open(memory, &all[0].config, &watched)?);
+            let all: Vec<Arc<Trained>> = all.into_iter().map(Arc::new).collect();
+            work(&all, &data, &world, &watched)
+        })
+    }
+
+    /// The ranks that it is used on: those given, or as many as it was trained on.
+    fn spread(&self, stored: &mut ParallelConfig) -> Result<()> {
+        let given = self.given.clone().finish()?.parallel;
+        if given.ranks.is_some() || given.comm != CommName::Threads {
+            // A strategy or parts for another number of ranks may not fit these.
+            (stored.ranks, stored.strategy, stored.parts) = (given.ranks, given.strategy, None);
+        }
+        if self.given.get("parallel", "strategy").is_some() {
+            stored.strategy = given.strategy;
+        }
+        stored.comm = given.comm;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Model({}, {} seeds)", self.path.display(), self.all.len())
+    }
+}
+
+impl Evaluation {
+    /// As `graphweft eval --json` prints it.
+    pub fn to_json(&self) -> Value {
+        let of = |m: &ModelScores| {
+            let Scores { train, valid, test, valid_loss, .. } = m.scores;
+            json!({
+                "split": m.split, "train": train, "valid": valid, "test": test, "valid_loss": valid_loss,
+                "source": m.source,
+            })
+        };
+        let about =
+            json!({ "metric": self.metric.name(), "graph": self.graph, "model": self.model, "ranks": self.ranks });
+        let mut all = match &self.models[..] {
+            [only] => of(only),
+            _ => {
+                let seeds = self.models.iter().map(|m| add(of(m), json!({ "seed": m.seed })));
+                let losses = session::Spread::of(self.models.iter().map(|m| m.scores.valid_loss));
+                json!({
+                    "source": self.source, "train": self.train.mean, "valid": self.valid.mean, "test": self.test.mean,
+                    "train_std": self.train.std, "valid_std": self.valid.std, "test_std": self.test.std,
+                    "valid_loss": losses.mean, "seeds": seeds.collect::<Vec<_>>(),
+                })
+            }
+        };
+        all = add(all, about);
+        all
+    }
+}
+
+/// One object with the keys of both.
+fn add(mut to: Value, more: Value) -> Value {
+    if let (Value::Object(to), Value::Object(more)) = (&mut to, more) {
+        to.extend(more);
+    }
+    to
+}

@@ -1,0 +1,247 @@
+"""Training, planning, and what became of a run."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _graphweft
+from ._data import Array, Dataset
+from ._progress import Event, Watching
+from ._settings import settings
+
+Folder = str | os.PathLike[str]
+Callback = Callable[[Event], None]
+
+
+def _inner(data: Dataset | Folder | None) -> Any:
+    """What the engine takes: a dataset, or the name of a folder or of a graph to generate."""
+    return data._inner if isinstance(data, Dataset) else None if data is None else os.fspath(data)
+
+
+def _callbacks(callbacks: Callback | Sequence[Callback] | None) -> list[Callback]:
+    if callbacks is None:
+        return []
+    return [callbacks] if callable(callbacks) else list(callbacks)
+
+
+class Run:
+    """A run that was trained, or is in a folder.
+
+    >>> import graphweft as gw, tempfile
+    >>> run = gw.train("sbm:60:3:4:f=8", tempfile.mkdtemp() + "/run", epochs=3, progress=False)
+    >>> len(run.losses)
+    3
+    """
+
+    def __init__(self, folder: Folder, report: dict[str, Any] | None = None, data: Dataset | None = None) -> None:
+        self.folder = Path(folder)
+        #: What the program prints with ``--json``; empty for a run that was opened, not trained.
+        self.report_data = report or {}
+        self._data = data
+
+    @property
+    def losses(self) -> list[float]:
+        """The loss of every epoch of the first seed."""
+        return [line["loss"] for line in self.metrics()]
+
+    @property
+    def metric(self) -> str:
+        """What was scored."""
+        return str(self._results()[0]["metric"])
+
+    @property
+    def valid(self) -> float:
+        """The best validation score, mean over seeds."""
+        return float(np.mean([result["best"]["valid"] for result in self._results()]))
+
+    @property
+    def test(self) -> float:
+        """The test score at the best validation, mean over seeds."""
+        return float(np.mean([result["best"]["test"] for result in self._results()]))
+
+    def _seeds(self) -> list[Path]:
+        """The folders of all seeds; of one seed the folder itself."""
+        found = [path for path in self.folder.glob("seed-*") if path.is_dir()]
+        return sorted(found, key=lambda path: int(path.name[5:])) or [self.folder]
+
+    def _results(self) -> list[dict[str, Any]]:
+        return [json.loads((path / "result.json").read_text()) for path in self._seeds()]
+
+    def metrics(self, seed: int | None = None) -> list[dict[str, Any]]:
+        """A record per epoch, as pandas, polars and Arrow take them: ``pandas.DataFrame(run.metrics())``."""
+        folder = self._seeds()[0] if seed is None else self.folder / f"seed-{seed}"
+        return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+    def plan(self) -> dict[str, Any]:
+        """How the work was spread, and what that was predicted to take."""
+        return dict(json.loads((self._seeds()[0] / "plan.json").read_text()))
+
+    def resume(self, *, progress: bool | None = None, callbacks: Callback | Sequence[Callback] | None = None, **more: Any) -> Run:
+        """Goes on with it, for instance with more ``epochs``."""
+        return train(self._data, self.folder, resume=True, progress=progress, callbacks=callbacks, **more)
+
+    def predictions(self, data: Dataset | Folder | None = None, *, what: str = "logits", ranks: int | None = None) -> Array:
+        """A row for every node, in the order of its id: ``logits`` or ``probabilities``."""
+        return predict(self.folder, data if data is not None else self._data, what=what, ranks=ranks)
+
+    def evaluate(self, data: Dataset | Folder | None = None, *, split: str | None = None) -> dict[str, Any]:
+        """Scores on the data that it was trained on, or on others."""
+        return evaluate(self.folder, data if data is not None else self._data, split=split)
+
+    def report(self, path: Folder = "report.html") -> Path:
+        """Writes a page to look at."""
+        return report([self.folder], path)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+
+def train(
+    data: Dataset | Folder | None,
+    folder: Folder | None = None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    resume: bool | Folder = False,
+    device: str | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
+    **short: Any,
+) -> Run:
+    """Trains a model and gives the run.
+
+    Keyword arguments are the command line's short names (``model="gt"``, ``epochs=100``, ``lr=1e-3``, ``ranks=4``);
+    ``config={"train.warmup": 5}`` takes every key. Callbacks get a dictionary for every event (``event["event"]`` is
+    ``"epoch"``, ``"begin"``, ``"note"`` or ``"progress"``); what one raises ends the run with a checkpoint, as Ctrl-C does.
+    """
+    chosen = settings(config, short)
+    going_on = "" if resume is True else None if resume is False else os.fspath(resume)
+    with Watching(progress, _callbacks(callbacks)) as watch:
+        text = _graphweft.train(
+            _inner(data), chosen, output=None if folder is None else os.fspath(folder), resume=going_on, device=device, threads=threads, watch=watch
+        )
+    result = json.loads(text)
+    return Run(result["run"] if "run" in result else folder or ".", result, data if isinstance(data, Dataset) else None)
+
+
+class Plan:
+    """What every way to spread a run would take, and which is best. In notebooks it is a table."""
+
+    def __init__(self, data: dict[str, Any], redo: Callable[..., str]) -> None:
+        self.data = data
+        self._redo = redo
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """What is chosen."""
+        return dict(self.data["choice"])
+
+    @property
+    def why(self) -> str:
+        """Why, in one sentence."""
+        return str(self.data["why"])
+
+    @property
+    def candidates(self) -> list[dict[str, Any]]:
+        """A record per candidate."""
+        return list(self.data["candidates"])
+
+    def plot(self, path: Folder = "plan.svg") -> Path:
+        """Draws all candidates as SVG."""
+        self._redo(plot=os.fspath(path))
+        return Path(path)
+
+    def report(self, path: Folder = "plan.html") -> Path:
+        """Writes a page to look at."""
+        self._redo(report=os.fspath(path))
+        return Path(path)
+
+    def _rows(self) -> list[list[str]]:
+        rows = []
+        for one in self.candidates:
+            time = f"{one['time_ms']:.1f} ms" if one["time_ms"] is not None else "–"
+            peak = f"{one['peak_bytes'] / 2**20:.1f} MiB" if one["peak_bytes"] is not None else "–"
+            rows.append([str(one["strategy"]), str(one["partition"] or "–"), time, peak, "" if one["feasible"] else str(one["reason"])])
+        return rows
+
+    def __repr__(self) -> str:
+        return f"Plan({self.choice['strategy']}: {self.why})"
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in ("strategy", "partition", "epoch", "peak memory", "remark"))
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._rows())
+        return f"<p>{html.escape(self.why)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def plan(
+    data: Dataset | Folder,
+    *,
+    config: Mapping[str, Any] | None = None,
+    device: str | None = None,
+    **short: Any,
+) -> Plan:
+    """What every way to spread a run over its ranks would take. Nothing is trained."""
+    chosen = settings(config, short)
+
+    def make(**more: Any) -> str:
+        return _graphweft.plan(_inner(data), chosen, device=device, **more)
+
+    return Plan(json.loads(make()), make)
+
+
+def evaluate(model: Folder, data: Dataset | Folder | None = None, *, split: str | None = None, ranks: int | None = None) -> dict[str, Any]:
+    """Scores of a trained model: a run's folder, a checkpoint or a file of parameters."""
+    return dict(json.loads(_graphweft.evaluate(os.fspath(model), _inner(data), split=split, ranks=ranks)))
+
+
+def predict(model: Folder, data: Dataset | Folder | None = None, *, what: str = "logits", ranks: int | None = None) -> Array:
+    """What a trained model says of every node."""
+    return _graphweft.predict(os.fspath(model), _inner(data), what=what, ranks=ranks)
+
+
+def partition(
+    data: Dataset | Folder, parts: int, *, method: str = "metis", seed: int = 0, store: Folder | None = None
+) -> dict[str, Any]:
+    """Divides a graph and says what that costs; ``store`` keeps the parts in a folder. A dataset in a folder keeps them itself."""
+    kept = None if store is None else os.fspath(store)
+    return dict(json.loads(_graphweft.partition(_inner(data), parts, method=method, seed=seed, store=kept)))
+
+
+def generate(spec: str, folder: Folder, *, seed: int = 0) -> dict[str, Any]:
+    """Writes a generated graph as a dataset folder."""
+    return dict(json.loads(_graphweft.generate(spec, os.fspath(folder), seed=seed)))
+
+
+def info(data: Dataset | Folder) -> dict[str, Any]:
+    """A graph in numbers."""
+    return dict(json.loads(_graphweft.info(_inner(data))))
+
+
+def doctor() -> dict[str, Any]:
+    """What this build and this machine can do."""
+    return dict(json.loads(_graphweft.doctor()))
+
+
+def runs(folder: Folder = "runs") -> list[dict[str, Any]]:
+    """A record per run below a folder."""
+    return list(json.loads(_graphweft.runs(os.fspath(folder))))
+
+
+def report(folders: Sequence[Folder | Run] | Folder | Run, path: Folder = "report.html") -> Path:
+    """Writes a page that shows a run, or several beside each other."""
+    several = [folders] if isinstance(folders, (str, os.PathLike, Run)) else list(folders)
+    _graphweft.report([os.fspath(one.folder if isinstance(one, Run) else one) for one in several], os.fspath(path))
+    return Path(path)
+
+
+def new_folder() -> str:
+    """A folder for a run that nobody named."""
+    return os.path.join(tempfile.mkdtemp(prefix="graphweft-"), "run")

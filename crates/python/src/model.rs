@@ -1,0 +1,94 @@
+//! Trained models: scores, and what they say of every node.
+
+use std::path::PathBuf;
+
+use graphweft::{Model, PredictionFile, Stop};
+use numpy::ndarray::Array2;
+use numpy::{IntoPyArray, PyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::Raise;
+use crate::run::Data;
+use crate::work;
+
+/// The models in `path`, on other data and ranks if some are named.
+fn opened(
+    py: Python<'_>,
+    path: PathBuf,
+    data: Option<&Data<'_>>,
+    split: Option<&str>,
+    ranks: Option<u64>,
+) -> PyResult<Model> {
+    let mut model = py.detach(|| Model::open(path)).raise(py)?;
+    if let Some(data) = data {
+        model = model.on(data.input());
+    }
+    if let Some(split) = split {
+        model = model.split(split);
+    }
+    Ok(match ranks {
+        Some(ranks) => model.ranks(ranks),
+        None => model,
+    })
+}
+
+#[pyfunction]
+#[pyo3(signature = (path, data=None, *, split=None, ranks=None, watch=None))]
+#[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
+pub(crate) fn evaluate(
+    py: Python<'_>,
+    path: PathBuf,
+    data: Option<Data<'_>>,
+    split: Option<&str>,
+    ranks: Option<u64>,
+    watch: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let model = opened(py, path, data.as_ref(), split, ranks)?;
+    let found = work::run(py, watch.as_ref(), &Stop::new(), move |observer| model.observer(observer).evaluate())?;
+    Ok(found.to_json().to_string())
+}
+
+/// A row for every node: `logits`, or `probabilities`.
+#[pyfunction]
+#[pyo3(signature = (path, data=None, *, what="logits", ranks=None, watch=None))]
+#[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
+pub(crate) fn predict<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    data: Option<Data<'_>>,
+    what: &str,
+    ranks: Option<u64>,
+    watch: Option<Bound<'_, PyAny>>,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    let probabilities = match what {
+        "logits" => false,
+        "probabilities" => true,
+        other => return Err(PyValueError::new_err(format!("what={other:?}: choose \"logits\" or \"probabilities\""))),
+    };
+    let model = opened(py, path, data.as_ref(), None, ranks)?;
+    let said = work::run(py, watch.as_ref(), &Stop::new(), move |observer| {
+        let model = model.observer(observer);
+        if probabilities { model.predict_probabilities() } else { model.predict() }
+    })?;
+    let rows = Array2::from_shape_vec((said.nodes, said.columns), said.values);
+    Ok(rows.map_err(|e| PyValueError::new_err(e.to_string()))?.into_pyarray(py))
+}
+
+/// The same into a file.
+#[pyfunction]
+#[pyo3(signature = (path, file, data=None, *, watch=None))]
+#[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
+pub(crate) fn write_predictions(
+    py: Python<'_>,
+    path: PathBuf,
+    file: PathBuf,
+    data: Option<Data<'_>>,
+    watch: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let model = opened(py, path, data.as_ref(), None, None)?;
+    let file = PredictionFile::new(file);
+    let written =
+        work::run(py, watch.as_ref(), &Stop::new(), move |observer| model.observer(observer).write_predictions(&file))?;
+    Ok(written.to_json().to_string())
+}

@@ -1,0 +1,166 @@
+//! Training, planning and describing. Results are the JSON that the program prints with `--json`.
+
+use std::path::PathBuf;
+
+use graphweft::{Doctor, Info, Input, Page, Partition, Run, Stop};
+use pyo3::prelude::*;
+
+use crate::data::Dataset;
+use crate::error::Raise;
+use crate::work;
+
+/// What to work on: a dataset in memory or mapped, or the name of a folder or of a graph to generate.
+#[derive(FromPyObject)]
+pub(crate) enum Data<'py> {
+    Dataset(PyRef<'py, Dataset>),
+    Named(String),
+}
+
+impl Data<'_> {
+    pub(crate) fn input(&self) -> Input {
+        match self {
+            // A folder stays one, so that a run can be resumed and evaluated by its name.
+            Self::Dataset(dataset) => match dataset.0.folder() {
+                Some(folder) => Input::folder(folder),
+                None => (&dataset.0).into(),
+            },
+            Self::Named(name) => name.as_str().into(),
+        }
+    }
+}
+
+/// A run of these settings, each written `section.key=value`.
+fn described(data: Option<&Data<'_>>, settings: &[String], device: Option<&str>, py: Python<'_>) -> PyResult<Run> {
+    let mut run = data.map_or_else(Run::default, |data| Run::new(data.input()));
+    if let Some(device) = device {
+        run = run.device(device.parse().raise(py)?);
+    }
+    Ok(settings.iter().fold(run, |run, setting| run.assign(setting)))
+}
+
+#[pyfunction]
+#[pyo3(signature = (data, settings, *, output=None, resume=None, device=None, threads=None, watch=None))]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // Keyword arguments of Python.
+pub(crate) fn train(
+    py: Python<'_>,
+    data: Option<Data<'_>>,
+    settings: Vec<String>,
+    output: Option<PathBuf>,
+    resume: Option<String>,
+    device: Option<&str>,
+    threads: Option<usize>,
+    watch: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let mut run = described(data.as_ref(), &settings, device, py)?;
+    if let Some(output) = output {
+        run = run.output(output);
+    }
+    run = match resume.as_deref() {
+        None => run,
+        Some("") => run.resume(),
+        Some(checkpoint) => run.resume_from(checkpoint),
+    };
+    if let Some(threads) = threads {
+        run = run.threads(threads);
+    }
+    let stop = Stop::new();
+    let run = run.stop(&stop);
+    let report = work::run(py, watch.as_ref(), &stop, move |observer| run.observer(observer).train())?;
+    Ok(report.to_json().to_string())
+}
+
+#[pyfunction]
+#[pyo3(signature = (data, settings, *, device=None, plot=None, report=None, watch=None))]
+#[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
+pub(crate) fn plan(
+    py: Python<'_>,
+    data: Option<Data<'_>>,
+    settings: Vec<String>,
+    device: Option<&str>,
+    plot: Option<PathBuf>,
+    report: Option<PathBuf>,
+    watch: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let run = described(data.as_ref(), &settings, device, py)?;
+    let plan = work::run(py, watch.as_ref(), &Stop::new(), move |observer| run.observer(observer).plan())?;
+    if let Some(path) = plot {
+        plan.plot(path).raise(py)?;
+    }
+    if let Some(path) = report {
+        Page::of_plan(&plan).write(path).raise(py)?;
+    }
+    Ok(plan.to_json().to_string())
+}
+
+/// The whole configuration of a run, as TOML.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // Arguments of Python.
+pub(crate) fn config(py: Python<'_>, settings: Vec<String>) -> PyResult<String> {
+    described(None, &settings, None, py)?.config().raise(py)
+}
+
+#[pyfunction]
+#[pyo3(signature = (data, parts, *, method=None, seed=0, store=None, watch=None))]
+#[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
+pub(crate) fn partition(
+    py: Python<'_>,
+    data: Data<'_>,
+    parts: usize,
+    method: Option<&str>,
+    seed: u64,
+    store: Option<PathBuf>,
+    watch: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let mut partition = Partition::of(data.input(), parts).seed(seed);
+    if let Some(method) = method {
+        partition = partition.method(method.parse().map_err(graphweft::Error::from).raise(py)?);
+    }
+    if let Some(dir) = store {
+        partition = partition.store(dir);
+    }
+    let divided = work::run(py, watch.as_ref(), &Stop::new(), move |observer| partition.observer(observer).divide())?;
+    Ok(divided.to_json().to_string())
+}
+
+/// Writes a generated graph as a dataset folder.
+#[pyfunction]
+#[pyo3(signature = (spec, dir, *, seed=0, watch=None))]
+#[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
+pub(crate) fn generate(
+    py: Python<'_>,
+    spec: String,
+    dir: PathBuf,
+    seed: u64,
+    watch: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let work = move |observer| graphweft::Dataset::generate_into(&spec, seed, dir, observer);
+    Ok(work::run(py, watch.as_ref(), &Stop::new(), work)?.to_json().to_string())
+}
+
+#[pyfunction]
+#[pyo3(signature = (data, *, watch=None))]
+#[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
+pub(crate) fn info(py: Python<'_>, data: Data<'_>, watch: Option<Bound<'_, PyAny>>) -> PyResult<String> {
+    let input = data.input();
+    let info = work::run(py, watch.as_ref(), &Stop::new(), move |observer| Info::watched_by(input, observer))?;
+    Ok(info.to_json().to_string())
+}
+
+#[pyfunction]
+pub(crate) fn doctor(py: Python<'_>) -> String {
+    py.detach(|| Doctor::look().to_json().to_string())
+}
+
+/// The runs below a folder.
+#[pyfunction]
+pub(crate) fn runs(py: Python<'_>, dir: PathBuf) -> PyResult<String> {
+    let all = py.detach(|| graphweft::runs(dir)).raise(py)?;
+    Ok(serde_json::to_string(&all).unwrap_or_default())
+}
+
+/// Writes the page of some runs.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // Arguments of Python.
+pub(crate) fn report(py: Python<'_>, folders: Vec<PathBuf>, path: PathBuf) -> PyResult<()> {
+    py.detach(|| Page::of_runs(&folders)?.write(path)).raise(py)
+}

@@ -1,0 +1,208 @@
+// The report page in a real browser. GRAPHWEFT names the program, CHROMIUM the browser, SCREENSHOTS a folder for pictures.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { chromium } from "playwright-core";
+import { runFolder } from "./folders.mjs";
+
+const program = process.env.GRAPHWEFT || "graphweft";
+const pictures = process.env.SCREENSHOTS || join(tmpdir(), "graphweft-report");
+const axe = readFileSync(new URL("./node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+const root = mkdtempSync(join(tmpdir(), "report-"));
+const flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+let browser;
+
+before(async () => {
+  mkdirSync(pictures, { recursive: true });
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args: flags });
+});
+after(async () => {
+  await browser.close();
+  rmSync(root, { recursive: true, force: true });
+});
+
+function report(name, folders) {
+  const file = join(root, `${name}.html`);
+  execFileSync(program, ["report", ...folders, "-o", file], { stdio: ["ignore", "ignore", "inherit"] });
+  return file;
+}
+
+/// Opens a page and notes what it must not do: say something on the console, fail, or ask a network.
+async function open(file, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1250, height: 900 }, acceptDownloads: true, ...options });
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("console", (message) => wrong.push(`console: ${message.text()}`));
+  page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
+  page.on("request", (request) => { if (!/^(file|data|blob):/.test(request.url())) wrong.push(`request: ${request.url()}`); });
+  page.on("dialog", (dialog) => { wrong.push("dialog"); dialog.dismiss(); });
+  await page.goto(`file://${file}`);
+  await page.waitForFunction(() => document.documentElement.dataset.ready === "true", null, { timeout: 20000 });
+  page.close_ = async () => { await context.close(); assert.deepEqual(wrong, []); };
+  return page;
+}
+
+const scaleOf = (page) => page.evaluate(() => JSON.parse(sessionStorage.getItem("graphweft-report") || "{}").zoom ?? null);
+
+test("every section is there, with the numbers of the files", async () => {
+  const run = runFolder(root, { name: "whole", ranks: 4, epochs: 30 });
+  const page = await open(report("whole", [run.folder]));
+  for (const id of ["summary", "curves", "plan", "memory", "messages", "timeline", "remarks"]) assert.ok(await page.$(`#${id}`), id);
+  const summary = await page.textContent("#summary");
+  for (const text of [`${run.last.test.toFixed(2)} %`, `${run.last.valid.toFixed(2)} %`, "36,388", "node7", "0.1.0 (abc)", "graphweft train --data cora"]) {
+    assert.ok(summary.includes(text), text);
+  }
+  const plan = await page.textContent("#plan");
+  for (const text of ["rows go where they are needed", "halo, metis", "needs 9 GiB of 4", "10.5 ms", "chosen"]) assert.ok(plan.includes(text), text);
+  assert.equal(await page.locator("#plan table").last().locator("tbody tr").count(), 5);
+  assert.equal(await page.locator("#messages table.cells tbody td").count(), 16);
+  assert.ok((await page.textContent("#memory")).includes("rank 3"));
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("text=Save all epochs as CSV")]);
+  const csv = readFileSync(await download.path(), "utf8").trim().split("\n");
+  assert.equal(csv.length, 31);
+  const head = csv[0].split(",");
+  const line = JSON.parse(run.lines[6]);
+  for (const key of ["loss", "valid", "gradient_norm"]) assert.equal(Number(csv[7].split(",")[head.indexOf(key)]), line[key], "every digit");
+  const [trace] = await Promise.all([page.waitForEvent("download"), page.click("text=Save the trace for Perfetto")]);
+  const events = JSON.parse(readFileSync(await trace.path(), "utf8"));
+  const original = JSON.parse(readFileSync(join(run.folder, "trace.json"), "utf8"));
+  const phases = (list) => list.filter((e) => e.cat === "train").map((e) => [e.tid, e.ts, e.dur, e.name].join()).sort();
+  assert.deepEqual(phases(events), phases(original));
+  await page.close_();
+});
+
+test("zoom, keys, sorting and theme work, and survive a reload", async () => {
+  const run = runFolder(root, { name: "live", ranks: 2 });
+  const page = await open(report("live", [run.folder]));
+  const chart = page.locator("[data-chart=loss] .u-over");
+  await chart.scrollIntoViewIfNeeded();
+  const box = await chart.boundingBox();
+  await page.mouse.move(box.x + box.width * 0.3, box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 60, { steps: 5 });
+  await page.mouse.up();
+  const zoomed = await scaleOf(page);
+  assert.ok(zoomed && zoomed[0] > 5 && zoomed[1] < 25, `zoomed to ${zoomed}`);
+  const key = page.locator("[data-chart=score] .keys button").first();
+  await key.click();
+  assert.equal(await key.getAttribute("aria-pressed"), "false");
+  await page.click("#theme");
+  await page.click("#theme");
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
+  const candidates = page.locator("#plan table").last();
+  const first = () => candidates.locator("tbody tr").first().textContent();
+  await candidates.locator("th button", { hasText: "epoch" }).first().click();
+  assert.ok((await first()).startsWith("halo"));
+  await candidates.locator("th button", { hasText: "epoch" }).first().click();
+  assert.ok((await first()).startsWith("grid"), "the other way round");
+  await page.reload();
+  await page.waitForFunction(() => document.documentElement.dataset.ready === "true");
+  assert.deepEqual(await scaleOf(page), zoomed);
+  assert.equal(await page.locator("[data-chart=score] .keys button").first().getAttribute("aria-pressed"), "false");
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
+  await page.click("#reset-zoom");
+  assert.equal(await scaleOf(page), null);
+  await page.close_();
+});
+
+test("ten thousand epochs on sixteen ranks are small, quick to draw, and scroll smoothly", async () => {
+  const run = runFolder(root, { name: "large", ranks: 16, epochs: 10000, phases: 20000 });
+  const file = report("large", [run.folder]);
+  const size = statSync(file).size;
+  assert.ok(size <= 1.5e6, `${size} bytes`);
+  const page = await open(file);
+  const drawn = await page.evaluate(() => Number(document.documentElement.dataset.drawnMs));
+  const frames = await page.evaluate(async () => {
+    const gaps = [];
+    let before = performance.now();
+    for (let k = 0; k < 60; k += 1) {
+      scrollBy({ top: 60, behavior: "instant" });
+      await new Promise((done) => requestAnimationFrame(done));
+      gaps.push(performance.now() - before);
+      before = performance.now();
+    }
+    return gaps.sort((a, b) => a - b);
+  });
+  console.log(`# ${size} bytes, drawn in ${drawn.toFixed(0)} ms, frames: median ${frames[30].toFixed(1)} ms, 90th ${frames[54].toFixed(1)} ms`);
+  assert.ok(drawn < 1000, `drawn in ${drawn} ms`);
+  assert.ok(frames[30] < 50, `frames of ${frames[30]} ms`);
+  await page.close_();
+});
+
+const MARKUP = `"><img src=x onerror="window.hurt=1"><script>window.hurt=2</script>`;
+
+test("a hostile folder gives a page, never markup or script of its own", async () => {
+  const bad = MARKUP.replaceAll("/", "");
+  const hostile = {
+    "config.toml": `[data]\npath = ${JSON.stringify(`x/${bad}`)}\n[model]\nname = ${JSON.stringify(MARKUP)}\n`,
+    "run.json": JSON.stringify([{ command: [MARKUP], host: MARKUP, version: MARKUP, time: "yesterday" }]),
+    "notes.jsonl": `${JSON.stringify({ text: MARKUP })}\n`,
+    "plan.json": JSON.stringify({ strategy: MARKUP, ranks: 1, why: MARKUP, candidates: [{ strategy: MARKUP, feasible: false, reason: MARKUP }] }),
+    "trace.json": JSON.stringify([{ name: MARKUP, cat: "train", ph: "X", tid: 0, ts: 1, dur: 2, args: { epoch: 1 } }]),
+  };
+  const run = runFolder(root, { name: "<b>run<b>", more: hostile });
+  const page = await open(report("hostile", [run.folder]));
+  assert.equal(await page.evaluate(() => window.hurt), undefined);
+  assert.equal(await page.locator("main img, main script, main b b").count(), 0);
+  assert.ok((await page.textContent("#summary")).includes(MARKUP), "as text");
+  await page.close_();
+});
+
+test("damaged, missing and old files become remarks", async () => {
+  const whole = runFolder(root, { name: "source" });
+  const cut = { "metrics.jsonl": `${whole.lines.slice(0, 5).join("\n")}\n{"epoch":6,"lo`, "plan.json": "{", "trace.json": "[{", "times.jsonl": null, "usage.json": null, "result.json": null };
+  const page = await open(report("cut", [runFolder(root, { name: "cut", more: cut }).folder]));
+  const remarks = await page.textContent("#remarks");
+  for (const text of ["metrics.jsonl is damaged in line 6", "plan.json is damaged", "trace.json is damaged"]) assert.ok(remarks.includes(text), text);
+  assert.ok((await page.textContent("#summary")).includes("stopped"));
+  await page.close_();
+  const nothing = { "metrics.jsonl": `{"epoch":1,"loss":null,"lr":0.1,"gradient_norm":null,"train":null,"valid":null,"test":null}\n`, "result.json": null, "plan.json": null, "run.json": null };
+  const blank = await open(report("blank", [runFolder(root, { name: "blank", more: nothing }).folder]));
+  assert.ok((await blank.textContent("#remarks")).includes("the loss was not a number in 1 epochs"));
+  await blank.close_();
+});
+
+test("what is no run is an error that says so", () => {
+  const folder = join(root, "empty");
+  mkdirSync(folder, { recursive: true });
+  assert.throws(() => execFileSync(program, ["report", folder, "-o", join(root, "no.html")], { stdio: "pipe" }),
+    (error) => error.status === 2 && String(error.stderr).includes("is not the folder of a run"));
+});
+
+test("several runs stand beside each other", async () => {
+  const names = ["one", "two", "three"];
+  const runs = names.map((name, k) => runFolder(root, { name, seed: k + 5, epochs: 20 + 5 * k }));
+  const page = await open(report("several", runs.map((run) => run.folder)));
+  const compare = await page.textContent("#compare");
+  for (const text of [...names, "train.epochs", "Test score against"]) assert.ok(compare.includes(text), text);
+  assert.equal(await page.locator("#compare svg circle").count(), 6);
+  assert.equal(await page.locator("#curves [data-chart=loss] .keys button").count(), 6);
+  await page.close_();
+});
+
+test("no serious problem of accessibility, light and dark; pictures of each form", async () => {
+  const run = runFolder(root, { name: "pictures", ranks: 4 });
+  const file = report("pictures", [run.folder]);
+  for (const colorScheme of ["light", "dark"]) {
+    const page = await open(file, { colorScheme, bypassCSP: true });
+    await page.screenshot({ path: join(pictures, `${colorScheme}.png`), fullPage: true });
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => axe.run());
+    const serious = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
+    assert.deepEqual(serious.map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).slice(0, 4).join(", ")}`), []);
+    if (colorScheme === "light") {
+      await page.emulateMedia({ media: "print" });
+      await page.screenshot({ path: join(pictures, "print.png"), fullPage: true });
+    }
+    await page.close_();
+  }
+  const phone = await open(file, { viewport: { width: 390, height: 800 } });
+  const wide = await phone.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(wide <= 392, `a phone would scroll sideways: ${wide}`);
+  await phone.screenshot({ path: join(pictures, "phone.png"), fullPage: true });
+  await phone.close_();
+});

@@ -1,0 +1,96 @@
+//! A Chrome trace, packed: names once, times as differences. Tens of thousands of events are some hundred kilobytes.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+/// More than a viewer shows at once; what a run records at most is of this order.
+const MOST: usize = 60_000;
+
+/// Columns of events: kind, rank, name, start since the event before, duration, epoch, and bytes of exchanges.
+pub(crate) fn pack(text: &str) -> Result<Value, String> {
+    let events: Vec<Value> = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    let mut names = Names::default();
+    let mut rows: Vec<[u64; 8]> = Vec::new();
+    let mut open: HashMap<u64, usize> = HashMap::new();
+    for event in events.iter().take(MOST) {
+        let number = |key: &str| event[key].as_u64().unwrap_or(0);
+        let argument = |key: &str| event["args"][key].as_u64().unwrap_or(0);
+        let name = names.place(event["name"].as_str().unwrap_or("?"));
+        let (rank, start, epoch) = (number("tid"), number("ts"), argument("epoch"));
+        match (event["cat"].as_str(), event["ph"].as_str()) {
+            (Some("train"), Some("X")) => rows.push([0, rank, name, start, number("dur"), epoch, 0, 0]),
+            (Some("wait"), Some("X")) => rows.push([1, rank, name, start, number("dur"), epoch, 0, 0]),
+            (Some("exchange"), Some("b")) => {
+                open.insert(number("id"), rows.len());
+                rows.push([2, rank, name, start, 0, epoch, argument("sent"), argument("received")]);
+            }
+            (Some("exchange"), Some("e")) => {
+                if let Some(row) = open.remove(&number("id")).and_then(|place| rows.get_mut(place)) {
+                    row[4] = start.saturating_sub(row[3]);
+                }
+            }
+            _ => {}
+        }
+    }
+    rows.sort_by_key(|row| (row[3], row[1], row[0]));
+    let origin = rows.first().map_or(0, |row| row[3]);
+    let mut before = origin;
+    for row in &mut rows {
+        let start = row[3];
+        row[3] = start - before;
+        before = start;
+    }
+    let column = |place: usize| rows.iter().map(|row| row[place]).collect::<Vec<u64>>();
+    let keys = ["kind", "rank", "name", "after", "took", "epoch", "sent", "received"];
+    let columns: serde_json::Map<String, Value> =
+        keys.iter().enumerate().map(|(place, key)| ((*key).to_string(), column(place).into())).collect();
+    Ok(json!({"origin": origin, "names": names.all, "events": columns, "left_out": events.len().saturating_sub(MOST)}))
+}
+
+/// Each name once.
+#[derive(Default)]
+struct Names {
+    all: Vec<String>,
+    places: HashMap<String, u64>,
+}
+
+impl Names {
+    fn place(&mut self, name: &str) -> u64 {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        let place = self.all.len() as u64;
+        self.all.push(name.to_string());
+        self.places.insert(name.to_string(), place);
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_packed_in_the_order_of_time() {
+        let text = r#"[
+            {"name":"thread_name","ph":"M","pid":0,"tid":0,"args":{"name":"rank 0"}},
+            {"name":"forward","cat":"train","ph":"X","pid":0,"tid":1,"ts":150,"dur":30,"args":{"epoch":1}},
+            {"name":"attend","cat":"exchange","ph":"b","id":1,"pid":0,"tid":0,"ts":120,
+             "args":{"epoch":1,"sent":8,"received":16}},
+            {"name":"attend","cat":"exchange","ph":"e","id":1,"pid":0,"tid":0,"ts":145,"args":{}}
+        ]"#;
+        let packed = pack(text).unwrap();
+        assert_eq!(packed["origin"], 120);
+        let events = &packed["events"];
+        assert_eq!(events["after"], json!([0, 30]));
+        assert_eq!(events["took"], json!([25, 30]));
+        assert_eq!(events["kind"], json!([2, 0]));
+        assert_eq!(events["received"], json!([16, 0]));
+    }
+
+    #[test]
+    fn what_is_no_trace_is_an_error() {
+        assert!(pack("[{").is_err());
+    }
+}

@@ -1,0 +1,90 @@
+//! y = x·W with a square or rectangular W [in, out]: a product from the right, for parameters that are stored the other
+//! way round than a [linear](crate::ops::linear) layer's. The kernels are the linear layer's own, forward and backward
+//! exchanged.
+
+use std::rc::Rc;
+
+use crate::error::Result;
+use crate::ledger::Tag;
+use crate::matrix::Matrix;
+use crate::ops::Write;
+use crate::ops::activation::{Activated, Activation};
+use crate::ops::linear::{Columns, Weights};
+use crate::tape::{Backward, Grads, Parameter, Tape, Var};
+
+const OP: &str = "product from the right";
+
+/// x·W.
+pub fn matmul(tape: &mut Tape, x: &Var, weight: &Rc<Parameter>) -> Result<Var> {
+    let weight = tape.parameter(weight);
+    let (inputs, outputs) = weight.value().shape();
+    x.value().expect(OP, "x", x.value().rows(), inputs)?;
+    let device = tape.device().clone();
+    let mut y = device.uninit(OP, x.value().rows(), outputs, x.value().dtype(), Tag::Activations)?;
+    device.backend().linear_dx(x.value(), &numbers(weight.value()), &mut y, Write::Set)?;
+    let saved = (x.value().clone(), weight.value().clone());
+    Ok(tape.push(&[x, &weight], y, || MatmulBackward { x: saved.0, weight: saved.1 }))
+}
+
+fn numbers(weight: &Matrix) -> Weights<'_> {
+    Weights { weight, bias: None, activation: Activation::None, first: 0 }
+}
+
+struct MatmulBackward {
+    x: Matrix,
+    weight: Matrix,
+}
+
+impl Backward for MatmulBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(g) = grads.output(0) else { return Ok(()) };
+        let device = grads.device().clone();
+        let (rows, cols) = self.weight.shape();
+        let mut dw = device.uninit(OP, rows, cols, self.weight.dtype(), Tag::Gradients)?;
+        device.backend().linear_dw(&Activated::itself(g.clone()), Columns { of: &self.x, first: 0 }, &mut dw, None)?;
+        grads.put(1, dw)?;
+        if !grads.wants(0) {
+            return Ok(());
+        }
+        let mut dx = device.uninit(OP, self.x.rows(), self.x.cols(), self.x.dtype(), Tag::Activations)?;
+        device.backend().linear(&g, &numbers(&self.weight), &mut dx, None)?;
+        grads.put(0, dx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::tests::*;
+
+    #[test]
+    fn gradients() {
+        let device = Device::cpu();
+        let weight = parameter(&device, "weight", (4, 3), DType::F64);
+        let x = upload(&device, 1, (5, 4), 1.0);
+        check(&device, &[x], std::slice::from_ref(&weight), |tape, x| matmul(tape, &x[0], &weight)).unwrap();
+    }
+
+    #[test]
+    fn it_is_the_product() {
+        let device = Device::cpu();
+        let new = |rows, cols, x: &[f64]| device.upload(rows, cols, x, Tag::Activations).unwrap();
+        let weight = Parameter::new("w", new(2, 3, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
+        let mut tape = Tape::new(&device);
+        let x = tape.leaf(new(1, 2, &[1.0, 10.0]));
+        assert_eq!(f64s(matmul(&mut tape, &x, &weight).unwrap().value()), [41.0, 52.0, 63.0]);
+        let wide = tape.leaf(new(1, 3, &[1.0; 3]));
+        assert!(matmul(&mut tape, &wide, &weight).is_err());
+    }
+
+    fn case() -> Case {
+        Case::new(vec![(700, 40)], vec![(40, 33)], |tape, x, p| Ok(vec![matmul(tape, &x[0], &p[0])?]))
+    }
+
+    agrees_with_f64!([(case(), 5e-6, 2e-2)]);
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        on_any_threads(&case());
+    }
+}

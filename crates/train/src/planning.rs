@@ -1,0 +1,17 @@
+//! How the work of a run is spread over ranks.
+//!
+//! * `plan`: what was decided; `planner`: who decides it;
+//! * `rehearsal`: what a run would take, without computing; `emulation`: how long it would take elsewhere; `timing`:
+//!   how long it takes here.
+
+pub(crate) mod emulation;
+pub(crate) mod plan;
+pub(crate) mod planner;
+pub(crate) mod rehearsal;
+mod timing;
+
+pub use emulation::Emulation;
+pub use plan::Plan;
+pub use planner::kernels::Compared;
+pub use planner::{Effort, Listener, Planned, Planner, PreparedData, shared, simulate};
+pub use timing::{EpochTiming, TimedEpochs};

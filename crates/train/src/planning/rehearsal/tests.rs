@@ -1,0 +1,240 @@
+//! What is rehearsed is what happens: memory by purpose and messages of every rank, to the byte. And emulated runs are
+//! real ones, with times of elsewhere.
+
+use std::sync::Arc;
+
+use crate::config::{Config, Draft};
+use crate::data::Data;
+use crate::epochs::learner::Learner;
+use crate::planning::planner::kernels;
+use crate::planning::rehearsal::{Rehearsal, Rehearser};
+use crate::planning::{Emulation, Plan};
+use crate::ranks::RankUsage;
+use crate::ranks::World;
+use crate::ranks::shard::Shard;
+use crate::run::Start;
+use crate::task::Supervision;
+use crate::whole::{Watch, fresh, on_world, same};
+use graphweft_base::progress::Silent;
+use graphweft_comm::{Event, Network, Wire};
+use graphweft_model::Models;
+use graphweft_plan::Profile;
+use graphweft_tensor::dry::WorkKind;
+use graphweft_tensor::{Timings, Work};
+
+fn config(settings: &[&str]) -> Config {
+    let mut draft = Draft::default();
+    let usual = [
+        "data.graph=sbm:300:3:6:f=8",
+        "data.self_loops=add",
+        "model.hidden=16",
+        "model.layers=2",
+        "train.epochs=2",
+        "train.dropout=0.2",
+    ];
+    usual.iter().chain(settings).for_each(|s| draft.assign(s).unwrap());
+    draft.finish().unwrap()
+}
+
+fn on(strategy: &str, ranks: usize, more: &[&str]) -> Config {
+    let settings = [format!("parallel.ranks={ranks}"), format!("parallel.strategy={strategy}")];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    config(&settings)
+}
+
+fn rehearse(config: &Config) -> Rehearsal {
+    let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
+    let plan = Plan::unplanned(config, config.parallel.ranks.unwrap_or(1) as usize, &data.graph, &Silent).unwrap();
+    let graph = config.model.prepare(data.graph.clone(), config.run.seed).unwrap();
+    Rehearser::new(&data, &graph).rehearse(config, &plan).unwrap()
+}
+
+/// A run takes what its rehearsal says.
+fn comes_true(config: &Config, what: &str) {
+    let (dir, found) = (tempfile::tempdir().unwrap(), rehearse(config));
+    let run = fresh(config, dir.path()).runs.remove(0);
+    assert_eq!(found.ranks.len(), run.cost.usages.len());
+    for (rank, (found, usage)) in found.ranks.iter().zip(&run.cost.usages).enumerate() {
+        assert_eq!(found.sent, usage.sent, "{what}: sent by rank {rank}");
+        assert_eq!(found.peak, usage.peak, "{what}: peak of rank {rank}");
+    }
+}
+
+#[test]
+fn what_needs_the_host_within_a_step_is_not_recorded() {
+    for (settings, recorded) in [
+        (&["model.name=gt", "model.heads=2"][..], true),
+        (&["model.name=gcn", "compute.remat=layer"], true),
+        (&["model.name=gcn", "model.norm=batch"], false),
+        (&["model.name=exphormer", "model.heads=2"], false),
+    ] {
+        assert_eq!(rehearse(&config(settings)).is_recorded(), recorded, "{settings:?}");
+    }
+    assert!(!rehearse(&on("halo", 2, &[])).is_recorded(), "nor what ranks send each other");
+}
+
+#[test]
+fn pipelines_take_what_was_rehearsed() {
+    let deep = ["model.layers=4", "train.epochs=3", "train.dropout=0.2"];
+    for model in [&["model.name=gcnii"][..], &["model.name=gt", "model.heads=2"], &["model.name=sage"]] {
+        for (strategy, ranks, remat) in [("pipeline", 1, "both"), ("pipeline", 3, "none"), ("pipeline:2x2", 4, "layer")]
+        {
+            let remat = &*format!("compute.remat={remat}");
+            let settings: Vec<&str> = model.iter().chain(&deep).chain(&[remat]).copied().collect();
+            comes_true(&on(strategy, ranks, &settings), &format!("{} with {strategy}, {remat}", model[0]));
+        }
+    }
+}
+
+#[test]
+fn every_strategy_takes_what_was_rehearsed() {
+    let models = [
+        &["model.name=gt", "model.heads=4", "train.attention_dropout=0.1"][..],
+        &["model.name=gcn", "model.norm=batch"],
+        &["model.name=gatv2", "model.heads=2"],
+        &["model.name=sage", "model.aggregation=max"],
+    ];
+    for model in models {
+        for (strategy, ranks) in [
+            ("local", 1),
+            ("gather", 3),
+            ("halo", 3),
+            ("halo:plain", 3),
+            ("heads", 3),
+            ("ring", 3),
+            ("ring:2", 3),
+            ("grid:2x2", 4),
+            ("grid:2x2:gather", 4),
+            ("isolated", 3),
+        ] {
+            comes_true(&on(strategy, ranks, model), &format!("{} with {strategy}", model[0]));
+        }
+    }
+}
+
+#[test]
+fn every_model_takes_what_was_rehearsed() {
+    for model in Models::default().names() {
+        let model = format!("model.name={model}");
+        for (dtype, remat) in [("f32", "none"), ("bf16", "attention"), ("bf16", "layer")] {
+            let more = [model.as_str(), &format!("compute.dtype={dtype}"), &format!("compute.remat={remat}")];
+            comes_true(&config(&more), &format!("{more:?}"));
+        }
+        let more = [model.as_str(), "compute.dtype=bf16", "compute.remat=layer"];
+        comes_true(&on("halo", 2, &more), &format!("{more:?} on two ranks"));
+    }
+}
+
+#[test]
+fn devices_make_the_calls_that_were_rehearsed() {
+    let profile = Profile::find("16-cpu-10g").unwrap();
+    for (strategy, ranks) in [("local", 1), ("halo", 3), ("heads", 3), ("ring", 3), ("grid:2x2:gather", 4)] {
+        let config = on(strategy, ranks, &["model.name=gt", "model.heads=4", "train.attention_dropout=0.1"]);
+        let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
+        let graph = config.model.prepare(data.graph.clone(), 0).unwrap();
+        let plan = Plan::unplanned(&config, ranks, &data.graph, &Silent).unwrap();
+        let rehearsed = Rehearser::new(&data, &graph).rehearse(&config, &plan).unwrap();
+        let world = World::threads(&config.parallel).timing_kernels();
+        let measured = world.run(move |rank| {
+            let shard = Shard::new(rank, &data, &graph, &plan, &config)?;
+            let supervision = {
+                let split = data.split(&data.split_name(None)?, 0)?;
+                Supervision::new(&shard, &data, &split, &config.train)?
+            };
+            let mut learner = Learner::new(rank, shard.shape, &config)?;
+            let mut epochs = Vec::new();
+            for epoch in 1..=3 {
+                rank.kernels().map(Timings::take);
+                learner.learn(&shard, &supervision, epoch, 0.01, &mut |_, _| ())?;
+                epochs.push(rank.kernels().unwrap().take().iter().map(|t| t.seconds).collect());
+            }
+            kernels::gather(rank, &kernels::least(&epochs[1..]))
+        });
+        // Nothing is compared unless every rank made as many calls as in its rehearsal.
+        let compared = kernels::compare(&rehearsed, &measured.unwrap(), &profile);
+        let compared = compared.unwrap_or_else(|| panic!("{strategy}: other calls"));
+        assert!(compared.iter().all(|c| c.predicted_ms > 0.0 && c.measured_ms >= 0.0 && c.calls > 0.0), "{compared:?}");
+        let attention = compared.iter().find(|c| c.op == "attention by source").unwrap();
+        assert!(attention.shape.unwrap().0 <= 4, "{attention:?}");
+    }
+}
+
+/// A nanosecond per edge and column, per product of a thousand numbers, per byte.
+fn cost(work: &Work) -> f64 {
+    1e-9 * match work.kind {
+        WorkKind::Gemm { m, n, k } => (m * n * k) as f64 * 1e-3,
+        WorkKind::Edges { edges, width, .. } => (edges * width) as f64,
+        WorkKind::Stream { read, written, .. } => (read + written) as f64,
+    }
+}
+
+fn network(bandwidth: f64) -> Network {
+    Network { ranks_per_node: 1, inside: None, between: Wire { latency: 1e-6, bandwidth } }
+}
+
+#[test]
+fn times_follow_from_costs_and_the_network() {
+    let gt = &["model.name=gt", "model.heads=4"];
+    let alone = rehearse(&on("local", 1, gt)).times(&network(1e9), cost).unwrap();
+    assert!(alone[0].computing > 0.0 && alone[0].waiting == 0.0);
+    for strategy in ["gather", "halo", "ring"] {
+        let found = rehearse(&on(strategy, 3, gt));
+        let times = |bandwidth| found.times(&network(bandwidth), cost).unwrap();
+        assert_eq!(times(1e9), rehearse(&on(strategy, 3, gt)).times(&network(1e9), cost).unwrap(), "the same again");
+        for (rank, (slow, fast)) in times(1e6).iter().zip(times(1e9)).enumerate() {
+            let rehearsed = &found.ranks[rank];
+            let sent: u64 = rehearsed.sent.iter().map(|s| s.bytes).sum();
+            assert!(slow.end >= sent as f64 / 1e6 && slow.end > fast.end, "{strategy} {rank}: {slow:?} {fast:?}");
+            assert_eq!(slow.computing, fast.computing);
+            assert!(fast.computing < alone[0].computing, "a share of the work");
+            let logged: usize = rehearsed
+                .log
+                .iter()
+                .filter_map(|e| if let Event::Post { sends, .. } = e { Some(sends) } else { None })
+                .flatten()
+                .map(|transfer| transfer.bytes)
+                .sum();
+            assert_eq!(logged as u64, sent);
+        }
+    }
+}
+
+#[test]
+fn an_average_over_faster_and_slower_ranks_is_about_what_even_ranks_take() {
+    let gt = &["model.name=gt", "model.heads=4"];
+    let alone = rehearse(&on("local", 1, gt));
+    assert_eq!(alone.times_on_average(&network(1e9), cost).unwrap(), alone.times(&network(1e9), cost).unwrap());
+    for (strategy, bandwidth) in [("gather", 1e9), ("halo", 1e7), ("heads", 1e7), ("ring", 1e8)] {
+        let found = rehearse(&on(strategy, 3, gt));
+        let (once, average) =
+            (found.times(&network(bandwidth), cost), found.times_on_average(&network(bandwidth), cost));
+        let (once, average) = (once.unwrap(), average.unwrap());
+        assert_eq!(average, found.times_on_average(&network(bandwidth), cost).unwrap(), "the same again");
+        for (once, average) in once.iter().zip(&average) {
+            assert_eq!(once.computing, average.computing);
+            assert!((average.end / once.end - 1.0).abs() < 0.03, "{strategy}: {average:?} for {once:?}");
+            assert!(average.end >= average.computing);
+        }
+    }
+}
+
+#[test]
+fn an_emulated_run_is_the_same_run_with_other_times() {
+    let dir = tempfile::tempdir().unwrap();
+    for ranks in [1, 3] {
+        let config = on(if ranks == 1 { "local" } else { "gather" }, ranks, &["model.name=gt", "model.heads=4"]);
+        let [here, there] = ["here", "there"].map(|name| dir.path().join(format!("{name}-{ranks}")));
+        let real = fresh(&config, &here);
+        let slow = Emulation { name: "slow".into(), network: network(1e4), compute: 2.0 };
+        let world = World::emulated(&config.parallel, vec![slow]).unwrap();
+        let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
+        let found = on_world(&world, data, &config, &there, &Start::New, Watch::default()).unwrap();
+        same(&here, &there, "an emulation");
+        let sent = real.runs[0].cost.usages.iter().map(RankUsage::bytes_sent).max().unwrap_or(0);
+        for ms in &found.runs[0].cost.epoch_ms {
+            assert!(*ms > sent as f64 / 1e4 * 1e3 && *ms < 60_000.0 + sent as f64, "{ms} ms for {sent} bytes");
+        }
+    }
+    let mpi = config(&["model.name=gt", "parallel.comm=mpi"]);
+    assert!(World::emulated(&mpi.parallel, Vec::new()).is_err_and(|e| e.to_string().contains("parallel.comm")));
+}

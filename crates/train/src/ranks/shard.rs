@@ -1,0 +1,218 @@
+//! What one rank holds of the data: its rows of features and edges. What they should come to is a
+//! [`Supervision`](crate::task::Supervision).
+//!
+//! Nothing here assumes that all rows are present. A split names original ids; a rank keeps those it has, with their
+//! places in the whole, and totals are sums over ranks.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use graphweft_graph::dataset::Features as Stored;
+use graphweft_model::{Features, GraphOps, Prepared, Shape};
+use graphweft_parallel::{Layout, Local, Strategy, spread};
+use graphweft_tensor::ops::bag::Bag;
+use graphweft_tensor::{DType, Device, Error as Computation, Ids, Matrix, Tag};
+
+use crate::config::Config;
+use crate::data::Data;
+use crate::data::rows::{self, Rows, Which};
+use crate::epochs::pieces::{Learned, Loaded};
+use crate::error::{Error, Result};
+use crate::planning::plan::Plan;
+use crate::ranks::rank::Rank;
+
+/// A rank's rows.
+pub(crate) struct Shard {
+    /// Whose they are.
+    pub rank: Rank,
+    /// The graph.
+    pub ops: Rc<dyn GraphOps>,
+    /// Node features.
+    pub features: Features,
+    /// Positional encodings.
+    pub positional: Option<Matrix>,
+    /// What a model must know of the data.
+    pub shape: Shape,
+    /// Type of stored activations.
+    pub dtype: DType,
+    /// Original ids of all ranks' rows, where there are several ranks.
+    originals: Option<Arc<[u64]>>,
+}
+
+/// Rows that are named one by one.
+pub(crate) struct ListedRows<'a> {
+    /// Work on them.
+    pub(crate) ops: Rc<dyn GraphOps>,
+    /// Their original ids.
+    pub(crate) ids: &'a [u64],
+    pub(crate) shape: Shape,
+    pub(crate) dtype: DType,
+    pub(crate) seen: Seen,
+}
+
+/// What the layers of a rank see first.
+#[derive(Clone, Copy)]
+pub(crate) enum Seen {
+    /// Features of nodes.
+    Features,
+    /// What other layers have made of them.
+    State,
+}
+
+impl Shard {
+    /// What `rank` holds of `data` as `plan` has it; `graph` is that of the data with the edges that the model adds.
+    pub(crate) fn new(rank: &Rank, data: &Data, graph: &Prepared, plan: &Plan, config: &Config) -> Result<Self> {
+        let layout = match (rank.link(), &plan.parts) {
+            (Some(link), Some(parts)) => Some(Layout::new(&graph.csr, parts, link.size(), link.rank())?),
+            (None, _) => None,
+            (Some(link), None) => {
+                let problem = format!("the plan does not say which of {} ranks has which rows", link.size());
+                return Err(Computation::Argument { op: "shard", problem }.into());
+            }
+        };
+        Self::with_layout(rank, data, graph, &plan.strategy, layout.as_ref(), config)
+    }
+
+    /// The same with the rank's layout at hand, which it needs where there are others.
+    pub(crate) fn with_layout<'d>(
+        rank: &Rank,
+        data: &'d Data,
+        graph: &'d Prepared,
+        strategy: &Strategy,
+        layout: Option<&Layout>,
+        config: &Config,
+    ) -> Result<Self> {
+        let (device, dtype) = (rank.device(), config.compute.dtype);
+        let own = layout.map(|layout| &layout.originals()[layout.own()]);
+        let count = own.map_or(graph.csr.num_dst(), <[u64]>::len);
+        let features = features_of(device, data, own, count, dtype)?;
+        let edges = layout.map(Layout::edges);
+        let of_edges = || {
+            let count = edges.map_or(graph.csr.num_edges(), <[u64]>::len);
+            let values = || rows::numbers(graph.edge_rows(), graph.width, edges);
+            upload_from(device, count, graph.width, dtype.compute(), values)
+        };
+        let edge_features = (graph.width > 0).then(of_edges).transpose()?;
+        let positional = encodings_of(device, data, own, count, dtype)?;
+        let width = data.encoding_width();
+        let shape = Shape {
+            features: features.width(),
+            positional: width,
+            classes: data.outputs(),
+            edge_features: graph.width,
+        };
+        let originals = layout.map(|layout| Arc::clone(layout.originals()));
+        let ops: Rc<dyn GraphOps> = match layout.zip(rank.link()) {
+            None => Rc::new(Local::new(device, graph.csr.clone(), edge_features)?),
+            Some((layout, link)) => spread(strategy, layout, link, edge_features).map_err(|e| match e {
+                Computation::Argument { op: "strategy", problem } => {
+                    Error::setting("parallel.strategy", problem, "choose another one, or auto")
+                }
+                other => other.into(),
+            })?,
+        };
+        if let Features::Dense(rows) = &features {
+            ops.keep(rows);
+        }
+        Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals })
+    }
+
+    /// Where its rows are.
+    pub(crate) fn device(&self) -> &Device {
+        self.rank.device()
+    }
+
+    /// Rows by themselves.
+    pub(crate) fn of_rows(rank: &Rank, data: &Data, rows: &ListedRows<'_>) -> Result<Self> {
+        let ListedRows { ids, shape, dtype, .. } = *rows;
+        let (device, own, count) = (rank.device(), Some(ids), ids.len());
+        let (features, positional) = match rows.seen {
+            Seen::Features => {
+                (features_of(device, data, own, count, dtype)?, encodings_of(device, data, own, count, dtype)?)
+            }
+            Seen::State => (Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?), None),
+        };
+        let ops = Rc::clone(&rows.ops);
+        Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None })
+    }
+
+    /// The rows of a piece of the graph, by themselves.
+    pub(crate) fn of_piece(rank: &Rank, loaded: Loaded, dtype: DType, classes: usize) -> Result<(Self, Learned)> {
+        let (device, Loaded { piece, graph, features, encodings, learned }) = (rank.device(), loaded);
+        let count = piece.nodes.len();
+        let features = upload_features(device, &features, count, dtype)?;
+        let edges = match graph.width {
+            0 => None,
+            width => Some(upload(device, graph.edge_rows(), width, dtype.compute())?),
+        };
+        let width = encodings.len() / count.max(1);
+        let positional = if width > 0 { Some(upload(device, &encodings, width, dtype)?) } else { None };
+        let shape = Shape { features: features.width(), positional: width, classes, edge_features: graph.width };
+        let (ids, scales) = (Ids::Listed(piece.originals.as_slice().into()), piece.scales());
+        let ops = Rc::new(Local::cut(device, graph.csr, edges, ids, &piece.degrees, scales.as_deref())?);
+        Ok((Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None }, learned))
+    }
+
+    /// Rows of all ranks in the order of original ids, from everyone's own, on the rank that [leads](Rank::leads).
+    pub(crate) fn collect(&self, own: &Matrix) -> Result<Option<Vec<f32>>> {
+        let values = self.device().convert("collect", own, DType::F32)?.to_vec::<f32>()?;
+        let Some(originals) = &self.originals else { return Ok(Some(values)) };
+        let parts = self.rank.gather("metrics", bytemuck::cast_slice(&values).to_vec())?;
+        if !self.rank.leads() {
+            return Ok(None);
+        }
+        let cols = own.cols();
+        let mut all = vec![0.0f32; originals.len() * cols];
+        // Ranks have their rows in the order of new ids, rank after rank.
+        let rows: Vec<f32> = bytemuck::pod_collect_to_vec(&parts.concat());
+        for (row, id) in rows.chunks_exact(cols.max(1)).zip(originals.iter()) {
+            all[*id as usize * cols..][..cols].copy_from_slice(row);
+        }
+        Ok(Some(all))
+    }
+}
+
+/// Numbers on a device, row by row, which are not looked at where nothing is computed.
+pub(crate) fn upload_from<'v>(
+    device: &Device,
+    rows: usize,
+    width: usize,
+    dtype: DType,
+    values: impl FnOnce() -> Cow<'v, [f32]>,
+) -> Result<Matrix> {
+    let x = device.upload_from(rows, width, Tag::Graph, values)?;
+    Ok(if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? })
+}
+
+/// The features of `count` nodes: those of `own`, or all.
+fn features_of(device: &Device, data: &Data, own: Which<'_>, count: usize, dtype: DType) -> Result<Features> {
+    Ok(match &data.features {
+        Stored::Dense(m) if m.width() == 0 => Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?),
+        Stored::Dense(m) => Features::Dense(upload_from(device, count, m.width(), dtype, || rows::dense(m, own))?),
+        Stored::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, &rows::sparse(m, own), dtype.compute())?)),
+    })
+}
+
+/// Their positional encodings, if there are any.
+fn encodings_of(device: &Device, data: &Data, own: Which<'_>, count: usize, dtype: DType) -> Result<Option<Matrix>> {
+    match data.encoding_width() {
+        0 => Ok(None),
+        width => upload_from(device, count, width, dtype, || rows::numbers(&data.encodings, width, own)).map(Some),
+    }
+}
+
+/// Numbers on a device, row by row.
+pub(crate) fn upload(device: &Device, values: &[f32], width: usize, dtype: DType) -> Result<Matrix> {
+    let x = device.upload(values.len() / width.max(1), width, values, Tag::Graph)?;
+    Ok(if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? })
+}
+
+/// Features of `count` nodes on a device.
+pub(crate) fn upload_features(device: &Device, rows: &Rows<'_>, count: usize, dtype: DType) -> Result<Features> {
+    Ok(match rows {
+        Rows::Dense { width: 0, .. } => Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?),
+        Rows::Dense { values, width } => Features::Dense(upload(device, values, *width, dtype)?),
+        Rows::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, m, dtype.compute())?)),
+    })
+}

@@ -1,0 +1,60 @@
+//! What the rank that leads decides before a run, for all of them.
+
+use std::path::PathBuf;
+
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+use crate::error::Result;
+use crate::planning::plan::Plan;
+use crate::run::checkpoint::Checkpoint;
+
+/// Where a run is, how its work is spread, and what it goes on from.
+pub(crate) struct Decision {
+    pub(crate) folder: PathBuf,
+    pub(crate) plan: Plan,
+    /// A checkpoint and its folder.
+    pub(crate) from: Option<(PathBuf, Checkpoint)>,
+}
+
+/// The same on its way to another process, which reads the checkpoint by itself.
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Letter {
+    folder: PathBuf,
+    plan: Plan,
+    from: Option<PathBuf>,
+}
+
+impl Decision {
+    /// The bytes that other processes get.
+    #[cfg(any(feature = "mpi", feature = "cuda"))]
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        let letter = Letter {
+            folder: self.folder.clone(),
+            plan: self.plan.clone(),
+            from: self.from.as_ref().map(|(path, _)| path.clone()),
+        };
+        let letter = serde_json::to_vec(&letter).map_err(unreadable)?;
+        // Parts, of which there is a number for every node, as they are.
+        let parts = crate::run::checkpoint::parts::encode(self.plan.parts.as_deref())?;
+        Ok([&(letter.len() as u64).to_le_bytes()[..], &letter, &parts].concat())
+    }
+
+    /// From these bytes.
+    #[cfg(any(feature = "mpi", feature = "cuda"))]
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let short = || unreadable(serde::de::Error::custom("it is too short"));
+        let (length, rest) = bytes.split_first_chunk().ok_or_else(short)?;
+        let (letter, parts) = rest.split_at_checked(u64::from_le_bytes(*length) as usize).ok_or_else(short)?;
+        let Letter { folder, plan, from } = serde_json::from_slice(letter).map_err(unreadable)?;
+        let parts = crate::run::checkpoint::parts::decode(std::path::Path::new("the plan of rank 0"), parts)?;
+        let from = from.map(|path| Checkpoint::read(&path).map(|checkpoint| (path, checkpoint))).transpose()?;
+        Ok(Self { folder, plan: Plan { parts, ..plan }, from })
+    }
+}
+
+#[cfg(any(feature = "mpi", feature = "cuda"))]
+#[allow(clippy::needless_pass_by_value)] // As `map_err` wants it.
+fn unreadable(e: serde_json::Error) -> graphweft_base::Error {
+    let what = format!("the plan of rank 0 cannot be understood: {e}");
+    graphweft_base::Error::request(what, "start the same build on every node")
+}

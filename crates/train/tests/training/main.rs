@@ -1,0 +1,15 @@
+//! Training as a whole, one file per subject.
+//!
+//! One program: each test program would link everything again.
+
+mod inference;
+mod isolated;
+mod own_model;
+mod pipeline;
+mod planning;
+mod ranks;
+mod regression;
+mod resume;
+mod run;
+mod scores;
+mod whole;
