@@ -16,8 +16,12 @@ ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 && command -v mpirun >/dev/
   { as_root apt-get update -q && as_root apt-get install -qy libopenmpi-dev openmpi-bin libclang-dev; }
 command -v python3 >/dev/null || { as_root apt-get update -q && as_root apt-get install -qy python3; }
 # The report page is tested in a browser.
-command -v node >/dev/null && command -v npm >/dev/null && command -v chromium >/dev/null ||
-  { as_root apt-get update -q && as_root apt-get install -qy chromium nodejs npm; } ||
+missing=()
+command -v chromium >/dev/null || missing+=(chromium)
+# Node.js from elsewhere may bring its own npm, which Debian's would be in the way of.
+command -v node >/dev/null || missing+=(nodejs)
+command -v npm >/dev/null || missing+=(npm)
+[ ${#missing[@]} = 0 ] || { as_root apt-get update -q && as_root apt-get install -qy "${missing[@]}"; } ||
   echo "Chromium and Node.js were not installed" >&2
 cargo nextest --version >/dev/null 2>&1 || cargo install cargo-nextest --locked
 [ "${1:-}" != --install ] || exit 0

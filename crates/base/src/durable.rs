@@ -21,6 +21,9 @@ use crate::error::{Error, Result};
 /// What names of temporary files and folders begin with.
 const PREFIX: &str = ".graphweft-";
 
+/// What the hidden name of a file that is being written ends with.
+const PARTIAL: &str = ".partial";
+
 /// Writes a new file whose bytes are on the disk when this returns. Not atomic: for files inside a folder that is
 /// renamed later.
 pub fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -71,8 +74,22 @@ pub fn replace_by<E: From<Error>>(
 fn partial_of(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(".partial");
+    name.push(PARTIAL);
     path.with_file_name(name)
+}
+
+/// Removes what killed writers ([`replace`], [`replace_by`]) have left half written in a folder. For whoever is sure
+/// that nobody writes there.
+pub fn remove_partial(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(Error::write("read", folder))? {
+        let entry = entry.map_err(Error::write("read", folder))?;
+        let (name, is_file) = (entry.file_name(), entry.file_type().is_ok_and(|kind| kind.is_file()));
+        let name = name.as_encoded_bytes();
+        if is_file && name.starts_with(b".") && name.ends_with(PARTIAL.as_bytes()) {
+            fs::remove_file(entry.path()).map_err(Error::write("remove", entry.path()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Renames a file or folder whose content is on the disk, and makes the new name last.

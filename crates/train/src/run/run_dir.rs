@@ -95,7 +95,11 @@ impl RunDir {
         let empty = durable::Unfinished::while_empty(path);
         let lock = File::open(path).map_err(Bad::write("open", path))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_path_buf(), _lock: lock, _empty: empty }),
+            Ok(()) => {
+                // Only now: whoever writes here has the lock. Not every file is written again by a run that goes on.
+                durable::remove_partial(path)?;
+                Ok(Self { path: path.to_path_buf(), _lock: lock, _empty: empty })
+            }
             Err(TryLockError::WouldBlock) => {
                 let what = format!("another process is training in {}", path.display());
                 Err(Bad::request(what, "wait for it, or name another folder with -o").into())
@@ -405,12 +409,30 @@ mod tests {
         fs::write(dir.path().join("thesis.tex"), "x").unwrap();
         let message = RunDir::open(dir.path()).unwrap_err().to_string();
         assert!(message.contains("neither config.toml nor checkpoints") && message.contains("remedy"), "{message}");
-        for begun in [CONFIG, ".config.toml.partial", "checkpoints", "seed-3"] {
+        for begun in [CONFIG, "checkpoints", "seed-3"] {
             let path = dir.path().join(begun);
             fs::create_dir(&path).unwrap();
             assert!(RunDir::open(dir.path()).is_ok(), "{begun}");
             fs::remove_dir(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn what_a_killed_run_has_left_half_written_is_removed_when_it_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(".config.toml.partial"), "[ru").unwrap();
+        assert!(RunDir::open(dir.path()).is_ok(), "killed while it wrote its first file");
+        RunDir::create(dir.path()).unwrap().describe("[run]\n", "{}\n").unwrap();
+        fs::write(dir.path().join(".usage.json.partial"), "{").unwrap();
+        fs::write(dir.path().join("mine.partial"), "x").unwrap();
+        let run = RunDir::open(dir.path()).unwrap();
+        fs::write(dir.path().join(".usage.json.partial"), "{").unwrap();
+        assert!(RunDir::open(dir.path()).is_err(), "another has the lock");
+        assert!(dir.path().join(".usage.json.partial").exists(), "and writes this");
+        drop(run);
+        RunDir::open(dir.path()).unwrap();
+        let left: Vec<String> = names(dir.path()).into_iter().filter(|name| name.ends_with("partial")).collect();
+        assert_eq!(left, ["mine.partial"]);
     }
 
     #[test]
