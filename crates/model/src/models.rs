@@ -36,6 +36,7 @@ models! {
     gatv2,
     gin,
     gcnii,
+    appnp,
     mlp,
 }
 

@@ -201,6 +201,7 @@ cases! {
     gt: "gt", Keep;
     gt_with_batch_norm: "gt-batch", Keep;
     gcnii: "gcnii", Add;
+    appnp: "appnp", Add;
     sgformer: "sgformer-1", Add;
     sgformer_with_heads: "sgformer-2", Add;
     polynormer_in_its_local_phase: "polynormer-local", Add;

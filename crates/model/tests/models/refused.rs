@@ -33,6 +33,8 @@ fn bad_configurations_name_the_key_and_the_remedy() {
         ("name = 'gatv2'\noutput_heads = 1\nstack = 'tuned'", "needs model.stack = \"plain\""),
         ("name = 'sgformer'\ngraph_weight = 1.5", "model.graph_weight = 1.5"),
         ("name = 'polynormer'\nbeta = -0.5", "model.beta = -0.5"),
+        ("name = 'appnp'\nalpha = 1.5", "model.alpha = 1.5"),
+        ("name = 'appnp'\nsteps = 0", "model.steps = 0"),
         ("name = 'exphormer'\nnorm = 'batch'", "model.virtual_nodes = 0"),
     ] {
         let message = failure(text, shape);

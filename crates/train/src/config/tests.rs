@@ -22,6 +22,7 @@ fn models_published_with_self_loops_get_them_unless_something_else_is_said() {
         ("gat", Loops::Add),
         ("gatv2", Loops::Add),
         ("gcnii", Loops::Add),
+        ("appnp", Loops::Add),
         ("sgformer", Loops::Add),
         ("gps", Loops::Add),
         ("polynormer", Loops::Add),

@@ -169,5 +169,6 @@ every_strategy_gives_the_same_scores! {
     gatv2: "model.name=gatv2 model.hidden=32 model.layers=2",
     gin: "model.name=gin model.hidden=32 model.layers=2 model.norm=batch",
     gcnii: "model.name=gcnii model.hidden=32 model.layers=4",
+    appnp: "model.name=appnp model.hidden=32 model.steps=4",
     mlp: "model.name=mlp model.hidden=32",
 }

@@ -93,6 +93,7 @@ fn every_strategy_takes_what_was_rehearsed() {
         &["model.name=gcn", "model.norm=batch"],
         &["model.name=gatv2", "model.heads=2"],
         &["model.name=sage", "model.aggregation=max"],
+        &["model.name=appnp", "model.steps=3"],
     ];
     for model in models {
         for (strategy, ranks) in [

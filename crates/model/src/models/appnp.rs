@@ -1,0 +1,141 @@
+//! APPNP of Gasteiger, Bojchevski and Günnemann ("Predict then propagate"), with PyTorch Geometric's `APPNP`: a
+//! perceptron predicts, then personalised PageRank spreads what it predicted.
+//!
+//! h = lins.k of the features, with ReLU in between; z = h; z ← (1 − α)·Âz + α·h, K times. Only the perceptron has
+//! parameters, so steps are cheap: a row that travels has as many columns as there are classes. Self-loops are added
+//! unless the configuration says otherwise.
+//!
+//! Dropout is that of the perceptron: of features (`train.input_dropout`) and of rows between its layers
+//! (`train.dropout`). The paper also drops edges of Â, anew in every step; that is not done here.
+
+use std::rc::Rc;
+
+use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::combine::combine;
+use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
+use graphweft_tensor::ops::linear::Affine;
+use graphweft_tensor::{Error, Parameter, Result, Tape, Var};
+use serde::{Deserialize, Serialize};
+
+use super::{check_layers, check_share, no_encodings};
+use crate::graph_ops::{Aggregation, EdgeWeight};
+use crate::init::Init;
+use crate::model::{Model, ModelInfo, ModelKeys, Reach};
+use crate::network::{Context, Layer, Network, Shape};
+use crate::parts::head::parameters;
+use crate::parts::input::Input;
+
+/// Keys of the `[model]` section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Columns between linear layers.
+    pub hidden: usize,
+    /// Linear layers, before the first step.
+    pub layers: usize,
+    /// How often rows are propagated.
+    pub steps: usize,
+    /// Weight of the rows before the first step, in each of them.
+    pub alpha: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { hidden: 64, layers: 2, steps: 10, alpha: 0.1 }
+    }
+}
+
+struct Linear {
+    number: u32,
+    affine: Affine,
+    last: bool,
+}
+
+impl Layer for Linear {
+    fn name(&self) -> String {
+        format!("lins.{}", self.number)
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        parameters(&self.affine).collect()
+    }
+
+    fn sees_edges(&self) -> bool {
+        false
+    }
+
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
+        let x = Input::of(tape, cx, state)?;
+        if self.last {
+            let h = x.linear(tape, &self.affine, Activation::None, cx.dtype)?;
+            return Ok(vec![h.clone(), h]);
+        }
+        let y = x.linear(tape, &self.affine, Activation::Relu, cx.dtype)?;
+        let drop = cx.rows(cx.rates.hidden, self.number, 1);
+        Ok(vec![epilogue(tape, &y, Epilogue { dropout: drop.as_ref(), ..Epilogue::default() }, cx.dtype)?])
+    }
+}
+
+struct Step {
+    /// Continues the numbers of linear layers.
+    number: u32,
+    /// From 0.
+    step: usize,
+    alpha: f64,
+    last: bool,
+}
+
+impl Layer for Step {
+    fn name(&self) -> String {
+        format!("steps.{}", self.step)
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        Vec::new()
+    }
+
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
+        let (z, h) = (&state[0], &state[1]);
+        let sum = cx.ops.aggregate(tape, self.number, z, Aggregation::Sum, EdgeWeight::Symmetric)?;
+        let z = combine(tape, 1.0 - self.alpha, &sum, self.alpha, h)?;
+        if self.last {
+            return Ok(vec![epilogue(tape, &z, Epilogue::default(), cx.dtype.compute())?]);
+        }
+        Ok(vec![z, h.clone()])
+    }
+}
+
+impl Model for Config {
+    fn describe(&self) -> ModelInfo {
+        let hops = self.steps;
+        ModelInfo { self_loops: true, hops, ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
+    }
+
+    fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
+        let &Config { hidden, layers, steps, alpha } = self;
+        check_layers(Self::NAME, layers)?;
+        check_share(Self::NAME, "alpha", alpha)?;
+        no_encodings(Self::NAME, shape)?;
+        if steps == 0 {
+            let problem = "model.steps = 0: it takes at least one; without any it is model.name = \"mlp\"".into();
+            return Err(Error::Argument { op: Self::NAME, problem });
+        }
+        let mut all: Vec<Rc<dyn Layer>> = Vec::new();
+        for k in 0..layers {
+            let last = k + 1 == layers;
+            let inputs = if k == 0 { shape.features } else { hidden };
+            let outputs = if last { shape.classes } else { hidden };
+            let affine = init.linear(&format!("lins.{k}"), inputs, outputs)?;
+            all.push(Rc::new(Linear { number: k as u32, affine, last }));
+        }
+        all.extend((0..steps).map(|step| -> Rc<dyn Layer> {
+            Rc::new(Step { number: (layers + step) as u32, step, alpha, last: step + 1 == steps })
+        }));
+        Ok(Network::new(all))
+    }
+}
+
+impl ModelKeys for Config {
+    const NAME: &'static str = "appnp";
+    const ABOUT: &'static str = "a perceptron's predictions, spread by personalised PageRank";
+}
