@@ -67,8 +67,7 @@ impl Layer for Linear {
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
         let x = Input::of(tape, cx, state)?;
         if self.last {
-            let h = x.linear(tape, &self.affine, Activation::None, cx.dtype)?;
-            return Ok(vec![h.clone(), h]);
+            return Ok(vec![x.linear(tape, &self.affine, Activation::None, cx.dtype)?]);
         }
         let y = x.linear(tape, &self.affine, Activation::Relu, cx.dtype)?;
         let drop = cx.rows(cx.rates.hidden, self.number, 1);
@@ -95,7 +94,9 @@ impl Layer for Step {
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
-        let (z, h) = (&state[0], &state[1]);
+        // At first they are one matrix, which is handed over once: as two, its gradient would be rounded once more where
+        // the layer is computed again.
+        let (z, h) = (&state[0], state.get(1).unwrap_or(&state[0]));
         let sum = cx.ops.aggregate(tape, self.number, z, Aggregation::Sum, EdgeWeight::Symmetric)?;
         let z = combine(tape, 1.0 - self.alpha, &sum, self.alpha, h)?;
         if self.last {
