@@ -94,8 +94,8 @@ impl Layer for Step {
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
-        // At first they are one matrix, which is handed over once: as two, its gradient would be rounded once more where
-        // the layer is computed again.
+        // At first they are one matrix, which is handed over once: as two, its gradient would be rounded once more
+        // where the layer is computed again.
         let (z, h) = (&state[0], state.get(1).unwrap_or(&state[0]));
         let sum = cx.ops.aggregate(tape, self.number, z, Aggregation::Sum, EdgeWeight::Symmetric)?;
         let z = combine(tape, 1.0 - self.alpha, &sum, self.alpha, h)?;
