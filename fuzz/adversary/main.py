@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -23,6 +24,9 @@ _about: dict = {}
 
 
 def main() -> int:
+    # Started in the background or by nohup, these are ignored, and so would the program's processes that inherit it.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     args = arguments()
     program = args.program.resolve()
     if not program.is_file():

@@ -49,19 +49,32 @@ pub(super) fn assign<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dy
         let remedy = "choose the method streaming, which needs far less memory";
         Error::request(format!("METIS cannot divide this graph: {why}"), remedy)
     };
-    let job = metis::Graph::new(constraints, parts as Idx, &offsets, &neighbours).map_err(|e| failed(e.to_string()))?;
-    let job = match &weights {
-        Some(w) => job.set_vwgt(w),
-        None => job,
-    };
     // METIS takes negative seeds for "none".
     let seed = (seed ^ (seed >> 32)) as Idx & Idx::MAX;
-    let job = job.set_option(metis::option::UFactor(ALLOWED_IMBALANCE)).set_option(metis::option::Seed(seed));
-    {
-        let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        job.part_kway(&mut part_of).map_err(|e| failed(e.to_string()))?;
-    }
+    let job = || {
+        let job = metis::Graph::new(constraints, parts as Idx, &offsets, &neighbours)?;
+        let job = match &weights {
+            Some(w) => job.set_vwgt(w),
+            None => job,
+        };
+        Ok(job.set_option(metis::option::UFactor(ALLOWED_IMBALANCE)).set_option(metis::option::Seed(seed)))
+    };
+    divide(job, &mut part_of).map_err(|e| failed(e.to_string()))?;
     Ok(part_of.into_iter().map(|p| p as PartId).collect())
+}
+
+/// While METIS runs, a SIGTERM from outside comes to it, which takes it for an error of its own and gives up. It is
+/// then handed on to whoever listens, and METIS begins anew for those who finish something before they stop.
+fn divide<'a>(job: impl Fn() -> metis::Result<metis::Graph<'a>>, part_of: &mut [Idx]) -> metis::Result<Idx> {
+    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    match job()?.part_kway(part_of) {
+        Err(metis::Error::Other) => {
+            // It cannot fail: there is such a signal.
+            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+            job()?.part_kway(part_of)
+        }
+        done => done,
+    }
 }
 
 /// The number of neighbours of every node, itself not counted.
