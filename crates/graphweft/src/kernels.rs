@@ -21,7 +21,7 @@ use graphweft_graph::AnyCsr;
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention as op;
 use graphweft_tensor::ops::spmm::{EdgeWeights, MaxGradient, Spmm, SpmmMax};
-use graphweft_tensor::{Adjacency, Device, Dropout, Element, Error as Computation, Ids, Matrix, Tag};
+use graphweft_tensor::{Adjacency, Device, Dropout, Element, Ids, Matrix, Tag};
 use half::bf16;
 
 use crate::error::{Error, Result};
@@ -134,8 +134,8 @@ impl Prepared {
     fn over<T, E: Element>(&self, what: &'static str, elements: *const [T], shape: [usize; 2]) -> Result<Matrix> {
         let [rows, cols] = shape;
         if rows.checked_mul(cols) != Some(elements.len()) {
-            let (got, expected) = ((elements.len(), 1), (rows, cols));
-            return Err(Computation::Shape { op: "kernels", what, got, expected }.into());
+            let problem = format!("{what} has {} numbers, expected {rows} × {cols}", elements.len());
+            return Err(Error::request(problem, "give a row per node, or per edge"));
         }
         // SAFETY: the elements are borrowed for the call, and no matrix is kept. Those of `Values` are only read. Every
         // T is as large as its E, and all bits are numbers.
@@ -216,8 +216,7 @@ impl Prepared {
         f(&Spmm { graph: &self.graph, weights, along: sum.along, x: &x })
     }
 
-    /// Whether the ids of maxima, which came from outside, are those of sources or of nobody is of no matter: backward
-    /// only compares them.
+    /// Whose maxima are. Ids that are of no source do no harm: backward only compares them.
     fn arg(&self, arg: *const [u32], width: usize) -> Result<Matrix> {
         self.over::<u32, f32>("arg", arg, [self.graph.num_dst(), width])
     }
@@ -324,8 +323,8 @@ impl EdgeKernels {
         })
     }
 
-    /// Overwrites `out` with the maximum of each of `width` columns over the sources of a node, 0 where it has none, and
-    /// `arg` with whose it is; of equals the first.
+    /// Overwrites `out` with the maximum of each of `width` columns over the sources of a node, 0 where it has none,
+    /// and `arg` with whose it is; of equals the first.
     ///
     /// # Errors
     /// If arrays do not fit together, in length or type.

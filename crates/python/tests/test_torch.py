@@ -206,6 +206,7 @@ def test_models_are_compiled_whole() -> None:
     torch.manual_seed(0)
     module, adj = Model(), gt.Adjacency(edges(40, 200), 40)
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    assert adj.looped.num_edges == adj.num_edges + 40, "and is there from now on, for GAT and GCN"
     module.eval()
     for got, expected in zip(step(compiled, module, adj), step(module, module, adj), strict=True):
         assert torch.allclose(got, expected, atol=1e-6)

@@ -106,7 +106,8 @@ impl HostBlock {
     }
 
     /// # Safety
-    /// While the block lives, the memory does, and nobody else writes it; if the block is written, nobody else reads it.
+    /// While the block lives, the memory does, and nobody else writes it; if the block is written, nobody else reads
+    /// it.
     pub(crate) unsafe fn lent(start: std::ptr::NonNull<u8>, bytes: usize) -> Self {
         Self(HostMemory::Lent(Lent { start, bytes }))
     }

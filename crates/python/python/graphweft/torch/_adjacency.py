@@ -76,8 +76,10 @@ class Adjacency:
 
     @property
     def looped(self) -> Adjacency:
-        """The same with exactly one edge from every node to itself, after all others."""
+        """The same with exactly one edge from every node to itself, after all others; made at its first use."""
         if self._looped is None:
+            if torch.compiler.is_compiling():
+                raise NotImplementedError("edge_index: ask for adj.looped once before torch.compile, which cannot make it")
             others = self.edge_index[:, self.edge_index[0] != self.edge_index[1]]
             loops = torch.arange(self.num_nodes).expand(2, -1)
             self._looped = Adjacency(torch.cat([others, loops], 1), self.num_nodes)

@@ -7,7 +7,7 @@ What these modules cannot do is refused with the name of the argument.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ from . import _ops
 from ._adjacency import Adjacency, adjacency_of, check_device
 from ._functions import aggregate, attention, drawn_seed
 
-_Edges = Tensor | Adjacency
+_Edges: TypeAlias = "Tensor | Adjacency"
 
 
 def _refuse(module: nn.Module, arguments: dict[str, Any]) -> None:
@@ -344,7 +344,8 @@ class SAGEConv(nn.Module):
 
     def reset_parameters(self) -> None:
         for layer in self.children():
-            layer.reset_parameters()
+            if isinstance(layer, nn.Linear):
+                layer.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: _Edges, size: tuple[int, int] | None = None) -> Tensor:
         _refuse(self, {"size": size})

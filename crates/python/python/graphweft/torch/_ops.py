@@ -7,7 +7,7 @@ attention, `dst` and `src` are q and k‖v for the score "dot", l and r for "gat
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from ._adjacency import kernels_of
 
 _CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.int32: 3}
 _Memory = tuple[int, int, int]
-_Some = Tensor | None
+_Some: TypeAlias = "Tensor | None"
 
 
 def compute_type(dtype: torch.dtype) -> torch.dtype:
