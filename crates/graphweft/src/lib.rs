@@ -25,6 +25,7 @@
 //!   remedy.
 //! * **To look at** a run, several of them or a plan, make a [`Page`]; [`runs`] finds runs.
 //! * **A loop of one's own** goes by [`Steps`]; models, tasks and strategies of one's own by [`extend`].
+//! * **Arrays of one's own** go through the [`kernels`] as they are.
 //! * **Settings** are listed by [`Key`].
 //! * **This machine** is described by [`Doctor`].
 //!
@@ -40,6 +41,7 @@ mod graph;
 mod import;
 mod info;
 mod input;
+pub mod kernels;
 mod memory;
 mod model;
 mod observe;

@@ -6,6 +6,7 @@
 
 mod data;
 mod error;
+mod kernels;
 mod model;
 mod run;
 mod work;
@@ -19,6 +20,7 @@ fn _graphweft(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<data::Graph>()?;
     m.add_class::<data::Dataset>()?;
     m.add_class::<data::DatasetBuilder>()?;
+    m.add_class::<kernels::EdgeKernels>()?;
     m.add_function(wrap_pyfunction!(run::train, m)?)?;
     m.add_function(wrap_pyfunction!(run::plan, m)?)?;
     m.add_function(wrap_pyfunction!(run::config, m)?)?;

@@ -27,6 +27,11 @@ pub enum Block {
 }
 
 impl Block {
+    /// Whether it belongs to others.
+    pub(crate) fn is_lent(&self) -> bool {
+        matches!(self, Self::Host(block) if block.is_lent())
+    }
+
     pub(crate) fn capacity(&self) -> usize {
         match self {
             Self::Host(block) => block.capacity(),

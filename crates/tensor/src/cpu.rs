@@ -81,9 +81,18 @@ impl Default for Cpu {
     }
 }
 
-/// Page-aligned host memory, with huge pages where it is large.
-pub struct HostBlock {
-    pages: MmapMut,
+/// Host memory: pages of its own, huge ones where it is large, or memory of others.
+pub struct HostBlock(HostMemory);
+
+enum HostMemory {
+    Pages(MmapMut),
+    Lent(Lent),
+}
+
+/// Memory of others, for as long as they lend it: see [`Device::lend`](crate::Device::lend).
+struct Lent {
+    start: std::ptr::NonNull<u8>,
+    bytes: usize,
 }
 
 impl HostBlock {
@@ -93,15 +102,43 @@ impl HostBlock {
             // Advice only: without huge pages everything works, slower.
             let _ = pages.advise(Advice::HugePage);
         }
-        Ok(Self { pages })
+        Ok(Self(HostMemory::Pages(pages)))
+    }
+
+    /// # Safety
+    /// While the block lives, the memory does, and nobody else writes it; if the block is written, nobody else reads
+    /// it.
+    pub(crate) unsafe fn lent(start: std::ptr::NonNull<u8>, bytes: usize) -> Self {
+        Self(HostMemory::Lent(Lent { start, bytes }))
+    }
+
+    /// Whether it goes back to others and must not be kept for the next who asks.
+    pub(crate) fn is_lent(&self) -> bool {
+        matches!(self.0, HostMemory::Lent(_))
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.pages.len()
+        self.bytes().len()
     }
 
     pub(crate) fn address(&self) -> *mut u8 {
-        self.pages.as_ptr().cast_mut()
+        self.bytes().as_ptr().cast_mut()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            HostMemory::Pages(pages) => pages,
+            // SAFETY: by the promise of who made it.
+            HostMemory::Lent(lent) => unsafe { std::slice::from_raw_parts(lent.start.as_ptr(), lent.bytes) },
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            HostMemory::Pages(pages) => pages,
+            // SAFETY: by the promise of who made it.
+            HostMemory::Lent(lent) => unsafe { std::slice::from_raw_parts_mut(lent.start.as_ptr(), lent.bytes) },
+        }
     }
 }
 
@@ -116,7 +153,7 @@ pub fn host<'a, T: Element>(op: &'static str, what: &'static str, m: &'a Matrix)
     }
     let buffer = m.buffer();
     match buffer.block() {
-        Some(Block::Host(block)) => Ok(bytemuck::cast_slice(&block.pages[..buffer.bytes()])),
+        Some(Block::Host(block)) => Ok(bytemuck::cast_slice(&block.bytes()[..buffer.bytes()])),
         Some(Block::Dry(_)) => Err(elsewhere(op, what)),
         #[cfg(feature = "cuda")]
         Some(Block::Cuda(_)) => Err(elsewhere(op, what)),
@@ -137,7 +174,7 @@ pub fn host_mut<'a, T: Element>(op: &'static str, what: &'static str, m: &'a mut
     };
     let bytes = buffer.bytes();
     match buffer.block_mut() {
-        Some(Block::Host(block)) => Ok(bytemuck::cast_slice_mut(&mut block.pages[..bytes])),
+        Some(Block::Host(block)) => Ok(bytemuck::cast_slice_mut(&mut block.bytes_mut()[..bytes])),
         Some(Block::Dry(_)) => Err(elsewhere(op, what)),
         #[cfg(feature = "cuda")]
         Some(Block::Cuda(_)) => Err(elsewhere(op, what)),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use crate::backend::{Backend, Block};
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, HostBlock};
 use crate::dry::{Dry, Like, Sink};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
@@ -159,6 +159,27 @@ impl Device {
         Ok(m)
     }
 
+    /// A matrix of so many rows and columns over memory of others in this process, which is neither copied nor kept.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the memory is not aligned or the matrix would be larger than memory can be.
+    ///
+    /// # Safety
+    /// At `start` are the elements. While the matrix or a clone of it lives, that memory does, and nobody else writes
+    /// it; if a kernel writes the matrix, nobody else reads it.
+    pub unsafe fn lend<T: Element>(&self, rows: usize, cols: usize, start: *mut T, tag: Tag) -> Result<Matrix> {
+        let refused = |problem: &str| Error::Argument { op: "lend", problem: problem.into() };
+        let bytes = rows.checked_mul(cols).and_then(|elements| elements.checked_mul(size_of::<T>()));
+        let bytes = bytes.filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(|| refused("too large"))?;
+        let start = std::ptr::NonNull::new(start).filter(|start| start.is_aligned());
+        let start = start.ok_or_else(|| refused("memory that is not aligned"))?;
+        // SAFETY: by the caller's promise.
+        let block = unsafe { HostBlock::lent(start.cast(), bytes) };
+        self.ledger().add(tag, bytes as u64);
+        let buffer = Buffer { block: Some(Block::Host(block)), bytes, tag, device: self.clone() };
+        Ok(Matrix::new(buffer, rows, cols, T::DTYPE))
+    }
+
     /// A copy of `m` with memory of its own.
     pub fn copy(&self, op: &'static str, m: &Matrix) -> Result<Matrix> {
         self.convert(op, m, m.dtype())
@@ -222,7 +243,9 @@ impl Drop for Buffer {
         ledger.remove(self.tag, self.bytes as u64);
         if let Some(block) = self.block.take() {
             pool.unlend(block.capacity().saturating_sub(self.bytes));
-            pool.put(block.capacity(), block);
+            if !block.is_lent() {
+                pool.put(block.capacity(), block);
+            }
         }
     }
 }
@@ -232,6 +255,20 @@ mod tests {
     use half::bf16;
 
     use super::*;
+
+    #[test]
+    fn lent_memory_is_written_in_place_and_not_kept() {
+        let device = Device::cpu();
+        let mut numbers = vec![1.0f32; 6];
+        // SAFETY: the numbers outlive the matrix, and are looked at after it.
+        let mut m = unsafe { device.lend(2, 3, numbers.as_mut_ptr(), Tag::Activations).unwrap() };
+        device.backend().zero(&mut m).unwrap();
+        drop(m);
+        assert_eq!((numbers, device.ledger().now().total()), (vec![0.0; 6], 0));
+        assert!(!device.pool().clear(), "nothing of others is kept");
+        // SAFETY: nothing is lent.
+        assert!(unsafe { device.lend(1, 1, std::ptr::without_provenance_mut::<f32>(2), Tag::Activations) }.is_err());
+    }
 
     fn parts_are_copied_and_nonsense_is_refused(device: &Device) {
         fn check<T: Element + PartialEq + fmt::Debug>(device: &Device, of: impl Fn(u16) -> T) {

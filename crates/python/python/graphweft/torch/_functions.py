@@ -1,0 +1,107 @@
+"""Attention and sums over edges, as functions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from . import _ops
+from ._adjacency import Adjacency, check_device
+
+
+def drawn_seed(dropout: float) -> Tensor | None:
+    """A seed from torch's generator, so that torch.manual_seed decides it. It stays a tensor: compiled code draws it."""
+    return torch.randint(0, 2**62, (1,)) if dropout > 0 else None
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    adj: Adjacency,
+    *,
+    score: str = "dot",
+    att: Tensor | None = None,
+    negative_slope: float = 0.2,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    seed: int | Tensor | None = None,
+) -> Tensor:
+    """Softmax attention of every node over the edges into it: nodes × heads × columns.
+
+    ``score`` says what an edge j → i scores for a head:
+
+    * ``"dot"``: query_i·key_j / √columns, all of nodes × heads × columns;
+    * ``"gat"``: LeakyReLU(query_i + key_j), both of nodes × heads;
+    * ``"gatv2"``: att·LeakyReLU(query_i + key_j), with ``att`` of heads × columns; without ``value``, key is it.
+
+    ``bias``, edges × heads, is added. ``dropout`` drops weights; the same ``seed`` drops the same ones, and none takes
+    one from torch's generator. Parallel edges are dropped together.
+    """
+    check_device("query", query)
+    if score not in ("dot", "gat", "gatv2"):
+        raise ValueError(f'score: "dot", "gat" or "gatv2", not {score!r}')
+    if value is None and score != "gatv2":
+        raise ValueError(f"value: needed for the score {score!r}")
+    if (att is not None) != (score == "gatv2"):
+        raise ValueError('att: needed for the score "gatv2", and for no other')
+    if not 0.0 <= dropout <= 1.0:
+        raise ValueError(f"dropout: a number from 0 to 1, not {dropout}")
+    rows = key if value is None else value
+    if rows.dim() != 3:
+        raise ValueError("value: expected nodes × heads × columns")
+    heads, columns = int(rows.shape[1]), int(rows.shape[2])
+    # Scores of GAT are in the type of the computation, as is what all edges share.
+    exact = _ops.compute_type(rows.dtype)
+    if score == "gat":
+        dst, src = query.flatten(1).to(exact), key.flatten(1).to(exact)
+    elif score == "dot" and value is not None:
+        dst, src = query.flatten(1), torch.cat([key.flatten(1), value.flatten(1)], 1)
+    else:
+        dst, src = query.flatten(1), key.flatten(1)
+    if bias is not None:
+        bias = bias.to(exact).index_select(0, adj.order)
+    if isinstance(seed, int):
+        seed = torch.tensor([seed % 2**63])
+    elif seed is None:
+        seed = drawn_seed(dropout)
+    shared = None if att is None else att.reshape(heads, columns).to(exact)
+    values = value.flatten(1) if value is not None and score != "dot" else None
+    out, _ = _ops.attention(
+        adj.number, dst, src, values, shared, bias, seed if dropout > 0 else None, score, heads, negative_slope, dropout
+    )
+    result: Tensor = out.view(-1, heads, columns)
+    return result
+
+
+def aggregate(x: Tensor, adj: Adjacency, *, reduce: str = "sum", weight: Tensor | str | None = None) -> Tensor:
+    """What the sources of every node come to: ``reduce`` is "sum", "mean" or "max". Nodes without any get 0.
+
+    ``weight`` multiplies a sum or a mean: a number per edge, which may have a gradient, or ``"gcn"``: 1/√(d_i·d_j)
+    with the numbers of edges into both ends. Among equal maxima the smallest id has the gradient.
+    """
+    check_device("x", x)
+    if x.dim() != 2 or x.shape[0] != adj.num_nodes:
+        raise ValueError(f"x: expected a row for each of {adj.num_nodes} nodes, not {tuple(x.shape)}")
+    if reduce == "max":
+        if weight is not None:
+            raise NotImplementedError("weight: the maximum takes none")
+        largest: Tensor = _ops.edge_max(adj.number, x)[0]
+        return largest
+    if reduce not in ("sum", "mean"):
+        raise ValueError(f'reduce: "sum", "mean" or "max", not {reduce!r}')
+    exact = _ops.compute_type(x.dtype)
+    edge = dst = src = None
+    if isinstance(weight, Tensor):
+        if weight.numel() != adj.num_edges:
+            raise ValueError(f"weight: {weight.numel()} numbers for {adj.num_edges} edges")
+        edge = weight.reshape(-1).to(exact).index_select(0, adj.order)
+    elif weight == "gcn":
+        dst = src = adj.inverse_degrees.sqrt().to(exact)
+    elif weight is not None:
+        raise ValueError(f'weight: a tensor or "gcn", not {weight!r}')
+    if reduce == "mean":
+        inverse = adj.inverse_degrees.to(exact)
+        dst = inverse if dst is None else dst * inverse
+    out: Tensor = _ops.edge_sum(adj.number, x, edge, dst, src, False)
+    return out
