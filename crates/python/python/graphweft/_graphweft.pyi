@@ -8,12 +8,13 @@ import numpy.typing as npt
 
 VERSION: str
 
+_Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
 _Watch = Callable[[dict[str, Any]], None] | None
 
 @final
 class Graph:
     @staticmethod
-    def from_edges(sources: npt.NDArray[np.uint32], targets: npt.NDArray[np.uint32], num_nodes: int) -> Graph: ...
+    def from_edges(sources: _Ids, targets: _Ids, num_nodes: int) -> Graph: ...
     @staticmethod
     def from_csr(indptr: npt.NDArray[np.uint64], indices: npt.NDArray[np.uint32]) -> Graph: ...
     @staticmethod
@@ -92,7 +93,8 @@ def train(
     resume: str | None = None,
     device: str | None = None,
     threads: int | None = None,
-    watch: _Watch = None,
+    watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
+_Watch = None,
 ) -> str: ...
 def plan(
     data: Dataset | str | None,
@@ -101,22 +103,49 @@ def plan(
     device: str | None = None,
     plot: str | None = None,
     report: str | None = None,
-    watch: _Watch = None,
+    watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
+_Watch = None,
 ) -> str: ...
 def config(settings: list[str]) -> str: ...
 def evaluate(
-    path: str, data: Dataset | str | None = None, *, split: str | None = None, ranks: int | None = None, watch: _Watch = None
+    path: str, data: Dataset | str | None = None, *, split: str | None = None, ranks: int | None = None, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
+_Watch = None
 ) -> str: ...
 def predict(
-    path: str, data: Dataset | str | None = None, *, what: str = "logits", ranks: int | None = None, watch: _Watch = None
+    path: str, data: Dataset | str | None = None, *, what: str = "logits", ranks: int | None = None, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
+_Watch = None
 ) -> npt.NDArray[np.float32]: ...
-def write_predictions(path: str, file: str, data: Dataset | str | None = None, *, watch: _Watch = None) -> str: ...
+def write_predictions(path: str, file: str, data: Dataset | str | None = None, *, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
+_Watch = None) -> str: ...
 def partition(
-    data: Dataset | str, parts: int, *, method: str | None = None, seed: int = 0, store: str | None = None, watch: _Watch = None
+    data: Dataset | str, parts: int, *, method: str | None = None, seed: int = 0, store: str | None = None, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
+_Watch = None
 ) -> str: ...
-def generate(spec: str, dir: str, *, seed: int = 0, watch: _Watch = None) -> str: ...
-def info(data: Dataset | str, *, watch: _Watch = None) -> str: ...
+def generate(spec: str, dir: str, *, seed: int = 0, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
+_Watch = None) -> str: ...
+def info(data: Dataset | str, *, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
+_Watch = None) -> str: ...
 def doctor() -> str: ...
 def runs(dir: str) -> str: ...
 def report(folders: list[str], path: str) -> None: ...
+def bench_epochs(
+    data: Dataset | str,
+    settings: list[str],
+    *,
+    features: int | None = None,
+    classes: int | None = None,
+    runs: int = 9,
+    device: str | None = None,
+    watch: _Watch = None,
+) -> str: ...
+def bench_edges(
+    data: Dataset | str,
+    *,
+    hidden: int = 128,
+    heads: int | None = None,
+    runs: int = 9,
+    dtype: str = "f32",
+    device: str | None = None,
+    watch: _Watch = None,
+) -> str: ...
 def _panic_for_test() -> None: ...
