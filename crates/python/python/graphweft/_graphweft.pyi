@@ -6,6 +6,28 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    "VERSION",
+    "Graph",
+    "Dataset",
+    "DatasetBuilder",
+    "train",
+    "plan",
+    "config",
+    "evaluate",
+    "predict",
+    "write_predictions",
+    "partition",
+    "generate",
+    "info",
+    "doctor",
+    "runs",
+    "report",
+    "bench_epochs",
+    "bench_edges",
+    "_panic_for_test",
+]
+
 VERSION: str
 
 _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
@@ -93,8 +115,7 @@ def train(
     resume: str | None = None,
     device: str | None = None,
     threads: int | None = None,
-    watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
-_Watch = None,
+    watch: _Watch = None,
 ) -> str: ...
 def plan(
     data: Dataset | str | None,
@@ -103,28 +124,21 @@ def plan(
     device: str | None = None,
     plot: str | None = None,
     report: str | None = None,
-    watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
-_Watch = None,
+    watch: _Watch = None,
 ) -> str: ...
 def config(settings: list[str]) -> str: ...
 def evaluate(
-    path: str, data: Dataset | str | None = None, *, split: str | None = None, ranks: int | None = None, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
-_Watch = None
+    path: str, data: Dataset | str | None = None, *, split: str | None = None, ranks: int | None = None, watch: _Watch = None
 ) -> str: ...
 def predict(
-    path: str, data: Dataset | str | None = None, *, what: str = "logits", ranks: int | None = None, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
-_Watch = None
+    path: str, data: Dataset | str | None = None, *, what: str = "logits", ranks: int | None = None, watch: _Watch = None
 ) -> npt.NDArray[np.float32]: ...
-def write_predictions(path: str, file: str, data: Dataset | str | None = None, *, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
-_Watch = None) -> str: ...
+def write_predictions(path: str, file: str, data: Dataset | str | None = None, *, watch: _Watch = None) -> str: ...
 def partition(
-    data: Dataset | str, parts: int, *, method: str | None = None, seed: int = 0, store: str | None = None, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
-_Watch = None
+    data: Dataset | str, parts: int, *, method: str | None = None, seed: int = 0, store: str | None = None, watch: _Watch = None
 ) -> str: ...
-def generate(spec: str, dir: str, *, seed: int = 0, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
-_Watch = None) -> str: ...
-def info(data: Dataset | str, *, watch: _Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
-_Watch = None) -> str: ...
+def generate(spec: str, dir: str, *, seed: int = 0, watch: _Watch = None) -> str: ...
+def info(data: Dataset | str, *, watch: _Watch = None) -> str: ...
 def doctor() -> str: ...
 def runs(dir: str) -> str: ...
 def report(folders: list[str], path: str) -> None: ...
