@@ -43,11 +43,15 @@ impl Graph {
         Ok(spec.parse::<Spec>()?.graph(seed, &Silent)?.into())
     }
 
-    /// The graph of `nodes` nodes with the edges `sources[k] → targets[k]`; parallel edges stay.
+    /// The graph of `nodes` nodes with the edges `sources[k] → targets[k]`, ids of any integer type; parallel edges
+    /// stay.
     ///
     /// # Errors
     /// With the [position](Error::position) of the first id that is out of range.
-    pub fn from_edges(nodes: usize, sources: &[u32], targets: &[u32]) -> Result<Self> {
+    pub fn from_edges<I>(nodes: usize, sources: &[I], targets: &[I]) -> Result<Self>
+    where
+        I: Copy + Sync + fmt::Display + TryInto<usize>,
+    {
         Ok(Csr::from_edges(nodes, sources, targets)?.into())
     }
 

@@ -15,6 +15,13 @@ use crate::work::check_process;
 #[pyclass(frozen, module = "graphweft")]
 pub(crate) struct Graph(pub(crate) graphweft::Graph);
 
+/// Node ids as other libraries have them.
+#[derive(FromPyObject)]
+pub(crate) enum Ids<'py> {
+    Narrow(PyReadonlyArray1<'py, u32>),
+    Wide(PyReadonlyArray1<'py, i64>),
+}
+
 /// A read-only array over memory that `owner` keeps alive.
 fn view<'py, T: Element>(values: &[T], owner: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<T>>> {
     // SAFETY: `owner` is what the memory belongs to, never changes it (its class is frozen), and lives as long as the
@@ -36,18 +43,22 @@ fn rows<'py, T: Element>(values: &[T], width: usize, owner: &Bound<'py, PyAny>) 
 
 #[pymethods]
 impl Graph {
-    /// Edges as two arrays of node ids.
+    /// Edges as two arrays of node ids of one type; they are read where they are.
     #[staticmethod]
     #[allow(clippy::needless_pass_by_value)] // As pyo3 hands arguments over.
-    fn from_edges(
-        py: Python<'_>,
-        sources: PyReadonlyArray1<'_, u32>,
-        targets: PyReadonlyArray1<'_, u32>,
-        num_nodes: usize,
-    ) -> PyResult<Self> {
+    fn from_edges(py: Python<'_>, sources: Ids<'_>, targets: Ids<'_>, num_nodes: usize) -> PyResult<Self> {
         check_process()?;
-        let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
-        let graph = py.detach(|| graphweft::Graph::from_edges(num_nodes, sources, targets));
+        let graph = match (&sources, &targets) {
+            (Ids::Narrow(sources), Ids::Narrow(targets)) => {
+                let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
+                py.detach(|| graphweft::Graph::from_edges(num_nodes, sources, targets))
+            }
+            (Ids::Wide(sources), Ids::Wide(targets)) => {
+                let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
+                py.detach(|| graphweft::Graph::from_edges(num_nodes, sources, targets))
+            }
+            _ => return Err(PyValueError::new_err("sources and targets are of different types")),
+        };
         Ok(Self(graph.raise(py)?))
     }
 

@@ -4,6 +4,7 @@
 //! (keyword arguments, estimators, tables) is in `python/graphweft`. Long work runs on a thread of its own while the
 //! caller's thread waits without the interpreter's lock, hears of epochs, and notices Ctrl-C: see [`work`].
 
+mod bench;
 mod data;
 mod error;
 mod kernels;
@@ -33,6 +34,8 @@ fn _graphweft(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::doctor, m)?)?;
     m.add_function(wrap_pyfunction!(run::runs, m)?)?;
     m.add_function(wrap_pyfunction!(run::report, m)?)?;
+    m.add_function(wrap_pyfunction!(bench::bench_epochs, m)?)?;
+    m.add_function(wrap_pyfunction!(bench::bench_edges, m)?)?;
     m.add_function(wrap_pyfunction!(work::panic_for_test, m)?)?;
     Ok(())
 }

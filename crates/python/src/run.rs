@@ -30,7 +30,12 @@ impl Data<'_> {
 }
 
 /// A run of these settings, each written `section.key=value`.
-fn described(data: Option<&Data<'_>>, settings: &[String], device: Option<&str>, py: Python<'_>) -> PyResult<Run> {
+pub(crate) fn described(
+    data: Option<&Data<'_>>,
+    settings: &[String],
+    device: Option<&str>,
+    py: Python<'_>,
+) -> PyResult<Run> {
     let mut run = data.map_or_else(Run::default, |data| Run::new(data.input()));
     if let Some(device) = device {
         run = run.device(device.parse().raise(py)?);

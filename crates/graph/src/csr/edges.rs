@@ -1,21 +1,30 @@
 //! A graph from its edges, in any order.
 
+use std::fmt::Display;
+
 use graphweft_base::{Error, Position, Problem, Result};
 use rayon::prelude::*;
 
 use super::Csr;
 
+/// Rows that one task sorts.
+const ROWS: usize = 1 << 12;
+
 impl Csr<u32> {
-    /// The graph of `nodes` nodes with the edges `sources[k] → targets[k]`; parallel edges stay.
+    /// The graph of `nodes` nodes with the edges `sources[k] → targets[k]`, ids of any integer type; parallel edges
+    /// stay. Beside the graph it takes memory for one number per node: callers have edges of many bytes already.
     ///
     /// # Errors
     /// [`Error::BadInput`] with the first id that is out of range, or if there are not as many sources as targets;
     /// [`Error::Request`] if there are more nodes than 32-bit ids can name.
-    pub fn from_edges(nodes: usize, sources: &[u32], targets: &[u32]) -> Result<Self> {
+    pub fn from_edges<I>(nodes: usize, sources: &[I], targets: &[I]) -> Result<Self>
+    where
+        I: Copy + Sync + Display + TryInto<usize>,
+    {
         check(nodes, sources, targets)?;
         let mut indptr = vec![0u64; nodes + 1];
         for &target in targets {
-            indptr[target as usize + 1] += 1;
+            indptr[index(target) + 1] += 1;
         }
         for row in 0..nodes {
             indptr[row + 1] += indptr[row];
@@ -23,24 +32,42 @@ impl Csr<u32> {
         let mut next = indptr.clone();
         let mut indices = vec![0u32; sources.len()];
         for (&source, &target) in sources.iter().zip(targets) {
-            let place = &mut next[target as usize];
-            indices[*place as usize] = source;
+            let place = &mut next[index(target)];
+            indices[*place as usize] = index(source) as u32;
             *place += 1;
         }
         drop(next);
-        let mut rows = Vec::with_capacity(nodes);
-        let mut rest = &mut indices[..];
-        for ends in indptr.windows(2) {
-            let (row, after) = rest.split_at_mut((ends[1] - ends[0]) as usize);
-            rows.push(row);
-            rest = after;
-        }
-        rows.into_par_iter().for_each(<[u32]>::sort_unstable);
+        sort_rows(&indptr, &mut indices);
         Ok(Self::from_valid(indptr, indices, nodes))
     }
 }
 
-fn check(nodes: usize, sources: &[u32], targets: &[u32]) -> Result<()> {
+/// Sorts every row by itself, many at once.
+fn sort_rows(indptr: &[u64], indices: &mut [u32]) {
+    let mut tasks = Vec::new();
+    let mut rest = indices;
+    for first in (0..indptr.len() - 1).step_by(ROWS) {
+        let ends = &indptr[first..=(first + ROWS).min(indptr.len() - 1)];
+        let (rows, after) = rest.split_at_mut((ends[ends.len() - 1] - ends[0]) as usize);
+        tasks.push((ends, rows));
+        rest = after;
+    }
+    tasks.into_par_iter().for_each(|(ends, rows)| {
+        for row in ends.windows(2) {
+            rows[(row[0] - ends[0]) as usize..(row[1] - ends[0]) as usize].sort_unstable();
+        }
+    });
+}
+
+/// An id as an index; one that is none is past every node.
+fn index<I: TryInto<usize>>(id: I) -> usize {
+    id.try_into().unwrap_or(usize::MAX)
+}
+
+fn check<I>(nodes: usize, sources: &[I], targets: &[I]) -> Result<()>
+where
+    I: Copy + Sync + Display + TryInto<usize>,
+{
     if nodes as u64 > u64::from(u32::MAX) + 1 {
         let what = format!("{nodes} nodes are more than 32-bit ids can name");
         return Err(Error::request(what, "import such a graph from files, with `graphweft import`"));
@@ -50,7 +77,7 @@ fn check(nodes: usize, sources: &[u32], targets: &[u32]) -> Result<()> {
         return Err(Error::bad("edges", "targets", problem, "give a target for every source"));
     }
     for (field, ids) in [("sources", sources), ("targets", targets)] {
-        if let Some(at) = ids.par_iter().position_first(|id| *id as usize >= nodes) {
+        if let Some(at) = ids.par_iter().position_first(|id| index(*id) >= nodes) {
             let text = format!("{field}[{at}] = {}: there are only {nodes} nodes", ids[at]);
             let problem = Problem::at(Position::element(at), text);
             return Err(Error::bad("edges", field, problem, "correct the id, or say that there are more nodes"));
@@ -67,13 +94,27 @@ mod tests {
     fn edges_become_sorted_rows_by_target() {
         let graph = Csr::from_edges(4, &[3, 0, 2, 0, 0], &[1, 1, 0, 3, 3]).unwrap();
         assert_eq!([graph.row(0), graph.row(1), graph.row(2), graph.row(3)], [&[2][..], &[0, 3], &[], &[0, 0]]);
-        assert_eq!(Csr::from_edges(2, &[], &[]).unwrap().num_edges(), 0);
+        assert_eq!(Csr::from_edges::<u32>(2, &[], &[]).unwrap().num_edges(), 0);
+        assert_eq!(Csr::from_edges::<u32>(0, &[], &[]).unwrap().num_edges(), 0);
+    }
+
+    #[test]
+    fn rows_of_several_tasks_are_sorted() {
+        let nodes = 2 * ROWS + 3;
+        let sources: Vec<i64> = (0..nodes as i64).chain((0..nodes as i64).rev()).collect();
+        let targets: Vec<i64> = (0..nodes as i64).chain(0..nodes as i64).collect();
+        let graph = Csr::from_edges(nodes, &sources, &targets).unwrap();
+        for row in 0..nodes {
+            let (own, other) = (row as u32, (nodes - 1 - row) as u32);
+            assert_eq!(graph.row(row), [own.min(other), own.max(other)]);
+        }
     }
 
     #[test]
     fn a_bad_edge_is_named_by_its_place() {
-        let message = |sources: &[u32], targets: &[u32]| Csr::from_edges(3, sources, targets).unwrap_err().to_string();
+        let message = |sources: &[i64], targets: &[i64]| Csr::from_edges(3, sources, targets).unwrap_err().to_string();
         assert!(message(&[0, 3], &[0, 0]).contains("sources[1] = 3"));
+        assert!(message(&[0, -1], &[0, 0]).contains("sources[1] = -1"));
         assert!(message(&[0, 1], &[0, 9]).contains("targets[1] = 9"));
         assert!(message(&[0], &[]).contains("1 sources and 0 targets"));
     }

@@ -11,7 +11,8 @@ from ._data import Dataset, Graph, open
 from ._errors import DoesNotFit, GraphweftError, InputError, RankLost, Stopped, UsageError
 from ._estimators import NodeClassifier, NodeRegressor
 from ._graphweft import VERSION as __version__
-from ._runs import Plan, Run, doctor, evaluate, generate, info, partition, plan, predict, report, runs, train
+from ._launch import launch
+from ._runs import Plan, Run, bench, doctor, evaluate, generate, info, partition, plan, predict, report, runs, train
 
 __all__ = [
     "Dataset",
@@ -27,10 +28,12 @@ __all__ = [
     "Stopped",
     "UsageError",
     "__version__",
+    "bench",
     "doctor",
     "evaluate",
     "generate",
     "info",
+    "launch",
     "open",
     "partition",
     "plan",

@@ -40,6 +40,16 @@ def _ids(values: Any, name: str, dtype: type = np.uint32) -> Array:
     return np.ascontiguousarray(array, dtype=dtype)
 
 
+def _ends(values: Any, name: str) -> Array:
+    """Ends of edges as the engine reads them, where they are if they are 32 or 64 bits wide: edges are most of a graph."""
+    array = _array(values)
+    if array.ndim == 1 and array.dtype == np.int32 and array.size and array.min() >= 0:
+        array = array.view(np.uint32)
+    if array.ndim == 1 and array.dtype in (np.uint32, np.int64):
+        return np.ascontiguousarray(array)
+    return _ids(array, name)
+
+
 class Graph:
     """The structure of a graph: which nodes each node receives from.
 
@@ -55,7 +65,9 @@ class Graph:
     @classmethod
     def from_edges(cls, sources: Any, targets: Any, num_nodes: int | None = None) -> Graph:
         """Edges as two arrays of node ids."""
-        src, dst = _ids(sources, "sources"), _ids(targets, "targets")
+        src, dst = _ends(sources, "sources"), _ends(targets, "targets")
+        if src.dtype != dst.dtype:
+            src, dst = src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
         if num_nodes is None:
             num_nodes = int(max(src.max(), dst.max())) + 1 if src.size and dst.size else 0
         return cls(_graphweft.Graph.from_edges(src, dst, num_nodes))

@@ -6,14 +6,37 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    "VERSION",
+    "Graph",
+    "Dataset",
+    "DatasetBuilder",
+    "train",
+    "plan",
+    "config",
+    "evaluate",
+    "predict",
+    "write_predictions",
+    "partition",
+    "generate",
+    "info",
+    "doctor",
+    "runs",
+    "report",
+    "bench_epochs",
+    "bench_edges",
+    "_panic_for_test",
+]
+
 VERSION: str
 
+_Ids = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
 _Watch = Callable[[dict[str, Any]], None] | None
 
 @final
 class Graph:
     @staticmethod
-    def from_edges(sources: npt.NDArray[np.uint32], targets: npt.NDArray[np.uint32], num_nodes: int) -> Graph: ...
+    def from_edges(sources: _Ids, targets: _Ids, num_nodes: int) -> Graph: ...
     @staticmethod
     def from_csr(indptr: npt.NDArray[np.uint64], indices: npt.NDArray[np.uint32]) -> Graph: ...
     @staticmethod
@@ -134,4 +157,24 @@ def info(data: Dataset | str, *, watch: _Watch = None) -> str: ...
 def doctor() -> str: ...
 def runs(dir: str) -> str: ...
 def report(folders: list[str], path: str) -> None: ...
+def bench_epochs(
+    data: Dataset | str,
+    settings: list[str],
+    *,
+    features: int | None = None,
+    classes: int | None = None,
+    runs: int = 9,
+    device: str | None = None,
+    watch: _Watch = None,
+) -> str: ...
+def bench_edges(
+    data: Dataset | str,
+    *,
+    hidden: int = 128,
+    heads: int | None = None,
+    runs: int = 9,
+    dtype: str = "f32",
+    device: str | None = None,
+    watch: _Watch = None,
+) -> str: ...
 def _panic_for_test() -> None: ...
