@@ -16,7 +16,7 @@ function kernelsSection(run, prefix) {
   const share = (x) => `${(100 * x).toFixed(1)} %`;
   const inside = sum(rows.map((row) => row.share));
   return section(`${prefix}kernels`, "Kernels",
-    rows.length ? `Of the time in which ranks learned, ${duration(learned)} of all ranks together, ${share(inside)} was spent in kernels; the rest was waiting for other ranks, and bookkeeping.` : null,
+    ofSeed(run, rows.length ? `Of the time in which ranks learned, ${duration(learned)} of all ranks together, ${share(inside)} was spent in kernels; the rest was waiting for other ranks, and bookkeeping.` : null),
     shown.length ? bars(shown.map((row) => ({ title: row.name, values: { "share of the time": 100 * row.share } })), ["share of the time"], (x) => `${x.toFixed(1)} %`) : null,
     rows.length ? table([{ title: "kernel", value: (row) => row.name }, { title: "share", value: (row) => row.share, show: share, number: true },
       { title: "time", value: (row) => row.ms, show: duration, number: true }, { title: "calls", value: (row) => row.calls, number: true },
