@@ -61,7 +61,7 @@ function start(data) {
   const drawAll = () => sections.forEach((part) => part.start && part.start());
   const build = () => {
     sections = sectionsOf(data, (focus) => { build(); document.getElementById(focus).focus(); });
-    main.replaceChildren(el("h1", { class: "skip" }, document.title), ...sections);
+    main.replaceChildren(el("h1", { class: "unseen" }, document.title), ...sections);
     document.getElementById("contents").replaceChildren(...sections.filter((part) => data.runs.length < 2 || !/^run-\d+-(?!summary)/.test(part.id))
       .map((part) => el("a", { href: `#${part.id}` }, part.querySelector("h2").textContent)));
     drawAll();

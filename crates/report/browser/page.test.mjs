@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -205,14 +206,19 @@ test("a live page renews itself inside of a notebook's frame, and keeps its zoom
   const longer = runFolder(root, { name: "framed", epochs: 25, more: { "result.json": null } });
   const second = live(readFileSync(report("framed", [longer.folder]), "utf8"));
   writeFileSync(file, first);
-  const outer = join(root, "notebook.html");
-  // As Jupyter serves files: without an origin of their own.
-  writeFileSync(outer, `<!DOCTYPE html><title>notebook</title><iframe sandbox="allow-scripts" src="framed.html" width="1000" height="800"></iframe>`);
+  // As Jupyter serves files: by HTTP, without an origin of their own.
+  const server = createServer((request, response) => {
+    const notebook = `<!DOCTYPE html><title>notebook</title><iframe src="framed.html" width="1000" height="800"></iframe>`;
+    const isPage = request.url === "/framed.html";
+    response.writeHead(200, { "Content-Type": "text/html", ...(isPage ? { "Content-Security-Policy": "sandbox allow-scripts" } : {}) });
+    response.end(isPage ? readFileSync(file) : notebook);
+  });
+  await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
   const context = await browser.newContext({ viewport: { width: 1050, height: 900 } });
   const page = await context.newPage();
   const wrong = [];
   page.on("pageerror", (error) => wrong.push(error.message));
-  await page.goto(`file://${outer}`);
+  await page.goto(`http://127.0.0.1:${server.address().port}/`);
   const inside = async (epochs) => {
     for (let k = 0; k < 100; k += 1) {
       const frame = page.frames()[1];
@@ -222,6 +228,7 @@ test("a live page renews itself inside of a notebook's frame, and keeps its zoom
     throw new Error(`the frame never showed ${epochs} epochs`);
   };
   const frame = await inside(20);
+  assert.equal(await frame.evaluate(() => { try { return String(sessionStorage.length); } catch { return "none"; } }), "none");
   await frame.evaluate(() => { kept.set("zoom", [5, 12]); });
   // As the writer does it: whole or not at all.
   writeFileSync(`${file}.partial`, second);
@@ -230,6 +237,7 @@ test("a live page renews itself inside of a notebook's frame, and keeps its zoom
   assert.deepEqual(await renewed.evaluate(() => kept.get("zoom", null)), [5, 12]);
   assert.ok((await renewed.textContent("#live")).includes("renews itself"));
   await context.close();
+  server.close();
   assert.deepEqual(wrong, []);
 });
 
@@ -256,6 +264,9 @@ test("the page of a simulation shows how it scales", async () => {
   assert.equal(await page.locator("#scaling .keys button").first().getAttribute("aria-pressed"), "false");
   await page.locator("#scaling .keys button").first().click();
   await seriousProblems(page);
+  await page.evaluate(() => scrollTo(0, 0));
+  await page.mouse.move(5, 5);
+  assert.ok(await page.locator("h1").evaluate((title) => title.clientWidth) <= 1, "a long title is for screen readers alone");
   await page.screenshot({ path: join(pictures, "plan.png"), fullPage: true });
   await page.close_();
 });
