@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use graphweft::units::{parse_bytes, within};
-use graphweft::{Calibration, Description, Error, Existing, Page};
+use graphweft::{Calibration, Description, Error, Existing, Page, Scaling};
 
 use crate::device::Choice;
 use crate::ranks::Spread;
@@ -113,9 +113,15 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         return ui.result(&measured.to_json(), || calibrated(&measured));
     }
     let plan = match &args.simulate {
-        Some(graph) => run.simulate(graph, args.scaling.as_deref())?,
+        Some(graph) => {
+            let curves = args.scaling.is_some() || args.report.is_some();
+            run.simulate(graph, if curves { Scaling::Find } else { Scaling::Skip })?
+        }
         None => run.plan()?,
     };
+    if let Some(path) = &args.scaling {
+        plan.plot_scaling(path)?;
+    }
     if let Some(path) = &args.plot {
         plan.plot(path)?;
     }

@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR", default_value = "runs")]
     folder: PathBuf,
 
-    /// What to sort by; scores and sizes from high to low
+    /// What to sort by; scores from high to low, times from low to high
     #[arg(long, value_name = "COLUMN", default_value = "folder")]
     sort: Column,
 }
@@ -34,16 +34,19 @@ enum Column {
 
 impl Column {
     fn order(self, a: &ListedRun, b: &ListedRun) -> Ordering {
-        // Runs without a number come last.
-        let down =
-            |a: Option<f64>, b: Option<f64>| b.unwrap_or(f64::NEG_INFINITY).total_cmp(&a.unwrap_or(f64::NEG_INFINITY));
+        // Runs without a number come last, whichever way is up.
+        let by = |x: Option<f64>, y: Option<f64>, order: fn(&f64, &f64) -> Ordering| match (x, y) {
+            (Some(x), Some(y)) => order(&x, &y),
+            (x, y) => y.is_some().cmp(&x.is_some()),
+        };
+        let down = |x, y| by(x, y, |x, y| y.total_cmp(x));
         match self {
             Self::Folder => a.folder.cmp(&b.folder),
             Self::Dataset => a.dataset.cmp(&b.dataset),
             Self::Model => a.model.cmp(&b.model),
             Self::Test => down(a.test, b.test),
             Self::Valid => down(a.valid, b.valid),
-            Self::Time => down(b.epoch_ms.map(|ms| -ms), a.epoch_ms.map(|ms| -ms)).reverse(),
+            Self::Time => by(a.epoch_ms, b.epoch_ms, f64::total_cmp),
             Self::Strategy => (&a.strategy, a.ranks).cmp(&(&b.strategy, b.ranks)),
             Self::State => a.state.cmp(b.state),
         }

@@ -72,7 +72,7 @@ pub use observe::{Begin, Epoch, Observer, Phase, Scores, Unit};
 pub use page::{Page, runs};
 pub use partition::{Balance, Chunked, Existing, Method, Order, Partition, PartitionStats, Partitioned};
 pub use place::Device;
-pub use plan::{Calibration, Candidate, Columns, Description, Plan, Prediction};
+pub use plan::{Calibration, Candidate, Columns, Description, Plan, Prediction, Scaling};
 pub use report::{Choice, EpochCost, Metric, RankUsage, Report, SeedReport, Sent, Spread};
 pub use run::Run;
 pub use setting::Setting;

@@ -85,7 +85,7 @@ impl Page {
 /// # Errors
 /// If the folder cannot be read.
 pub fn runs(dir: impl AsRef<Path>) -> Result<Vec<ListedRun>> {
-    Ok(graphweft_report::list(dir.as_ref(), &context(None))?)
+    Ok(graphweft_report::list(dir.as_ref())?)
 }
 
 /// What the page must know beside the files of a run.

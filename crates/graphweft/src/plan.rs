@@ -11,7 +11,7 @@ use graphweft_plan::search as found;
 use graphweft_plan::{Candidate as Way, Profile};
 use serde_json::Value;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::Memory;
 
 pub use calibrate::Calibration;
@@ -58,9 +58,19 @@ pub struct Plan {
     pub assumed: Option<String>,
     /// The same where they are not known, as for pictures.
     profile_error: f64,
+    scaling: Option<scaling::Curves>,
     chosen: Candidate,
     one_rank: Option<Prediction>,
     json: Value,
+}
+
+/// Whether a simulation is repeated for 1, 2, 4, … ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scaling {
+    /// For the number of ranks that was asked for alone.
+    Skip,
+    /// For all up to that.
+    Find,
 }
 
 /// The features that a plan is made with.
@@ -194,6 +204,15 @@ impl Plan {
     /// If the file cannot be written.
     pub fn plot(&self, path: impl AsRef<Path>) -> Result<()> {
         bars::write(path.as_ref(), self)
+    }
+
+    /// Draws the time of an epoch by the number of ranks as SVG.
+    ///
+    /// # Errors
+    /// If that was not [asked for](Scaling::Find), or if the file cannot be written.
+    pub fn plot_scaling(&self, path: impl AsRef<Path>) -> Result<()> {
+        let missing = || Error::request("the plan has no curves over ranks", "simulate with Scaling::Find");
+        self.scaling.as_ref().ok_or_else(missing)?.write(path.as_ref())
     }
 }
 

@@ -22,7 +22,7 @@ function classesSection(run, prefix) {
   for (const [key, title] of [["by_degree", "Score by degree of the node"], ["by_homophily", "Score by share of neighbours of the same class"]]) {
     if (Array.isArray(classes[key]) && classes[key].length) parts.push(el("h3", null, title), groupBars(classes[key], run));
   }
-  return parts.length ? section(`${prefix}classes`, "Classes", null, ...parts) : null;
+  return parts.length ? section(`${prefix}classes`, "Classes", run.seeds.length > 1 ? `Of seed ${run.seeds[0].seed}, whichever is chosen above.` : null, ...parts) : null;
 }
 
 /// Bars of a score over groups of nodes, with how many nodes each has.

@@ -21,19 +21,25 @@ const el = (tag, attributes, ...children) => fill(document.createElement(tag), a
 const svg = (tag, attributes, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+/// Says which seed a section is about, where there are several.
+const ofSeed = (run, text) => (run.shownSeed === null || run.shownSeed === undefined ? text : [`Of seed ${run.shownSeed}.`, text].filter(Boolean).join(" "));
+
 /// A section that the contents link to.
 function section(id, title, lead, ...children) {
   return el("section", { id, "aria-labelledby": `${id}-title` },
     el("h2", { id: `${id}-title` }, title), lead ? el("p", { class: "lead" }, lead) : null, ...children);
 }
 
-/// What survives a reload: the theme, zooms, hidden series, where the reader was.
+/// What survives a reload: the theme, zooms, hidden series, where the reader was. A frame that is shut off from its
+/// origin, as notebooks make them, has no storage; its name survives too.
 const kept = (() => {
   const name = "graphweft-report";
+  const own = () => (window.name.startsWith(`${name}:`) ? window.name.slice(name.length + 1) : "{}");
+  const load = () => { try { return sessionStorage.getItem(name) || "{}"; } catch { return own(); } };
+  const store = (text) => { try { sessionStorage.setItem(name, text); } catch { window.name = `${name}:${text}`; } };
   let all = {};
-  try { all = JSON.parse(sessionStorage.getItem(name) || "{}"); } catch { all = {}; }
-  const write = () => { try { sessionStorage.setItem(name, JSON.stringify(all)); } catch { /* Private windows have no room. */ } };
-  return { get: (key, otherwise) => (key in all ? all[key] : otherwise), set: (key, value) => { all[key] = value; write(); } };
+  try { all = JSON.parse(load()); } catch { all = {}; }
+  return { get: (key, otherwise) => (key in all ? all[key] : otherwise), set: (key, value) => { all[key] = value; store(JSON.stringify(all)); } };
 })();
 
 /// A table that can be sorted by any column: `columns` have a title, a value, and optionally how to show it.

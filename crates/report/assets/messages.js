@@ -16,7 +16,7 @@ function messagesSection(run, prefix) {
   const to = ranks.map((rank) => rank.to || []);
   const all = sum(kinds.map((kind) => kind.bytes));
   return section(`${prefix}messages`, "Messages",
-    `All ranks together sent ${bytes(all)} in the last epoch. What a rank keeps to itself is not counted.`,
+    ofSeed(run, `All ranks together sent ${bytes(all)} in the last epoch. What a rank keeps to itself is not counted.`),
     to.some((row) => row.length) ? el("h3", null, "From rank (row) to rank (column)") : null,
     to.some((row) => row.length) ? heatMap(to, bytes, (r, c) => `rank ${r} to rank ${c}`) : null,
     el("h3", null, "By operation and layer"),

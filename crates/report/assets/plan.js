@@ -14,7 +14,7 @@ function planSection(run, prefix) {
   }
   const facts = [["strategy", plan.strategy], ["ranks", plan.ranks], ["computed again in backward", plan.remat],
     ["partition", plan.partition && `${plan.partition.method}, ${plan.partition.parts} parts`]].filter(([, text]) => text);
-  return section(`${prefix}plan`, "Plan", plan.why,
+  return section(`${prefix}plan`, "Plan", ofSeed(run, plan.why),
     el("table", null, el("tbody", null, facts.map(([name, text]) => el("tr", null, el("th", { scope: "row" }, name), el("td", null, text))))),
     rows.length ? el("h3", null, "Predicted against measured") : null,
     rows.length ? table(["", "predicted", "measured", "difference", "stated error"].map((title, k) => ({ title: title || "what", value: (row) => row[k], number: k > 0 })), rows,
@@ -54,5 +54,43 @@ function planPage(plan) {
     ["choice", plan.choice ? plan.choice.strategy : "nothing fits"], ["epoch", duration(plan.choice && plan.choice.time_ms)],
     ["peak memory of a rank", bytes(plan.choice && plan.choice.peak_bytes)]].map(([name, text]) =>
     el("div", { class: "figure" }, el("b", null, text), el("span", null, name)))),
-  candidatesOf(plan.candidates || [], plan.choice && plan.choice.strategy))];
+  candidatesOf(plan.candidates || [], plan.choice && plan.choice.strategy)), scalingSection(plan.scaling || [])].filter(Boolean);
+}
+
+/// How the time of an epoch of a simulation changes with the number of ranks, for the fastest of each kind that fits.
+function scalingSection(scaling) {
+  const lines = scaling.filter((line) => Array.isArray(line.points) && line.points.length);
+  if (!lines.length) return null;
+  const hidden = new Set(kept.get("hidden-scaling", []));
+  const place = el("div", { class: "chart", "data-chart": "scaling" });
+  const ranks = [...new Set(lines.flatMap((line) => line.points.map((point) => point.ranks)))].sort((a, b) => a - b);
+  const at = (line, p) => { const point = line.points.find((one) => one.ranks === p); return point ? point.seconds : null; };
+  const dashes = [[], [7, 4], [2, 3]];
+  const dash = (k) => dashes[Math.floor(k / COLOURS.length) % dashes.length];
+  const cell = (seconds) => (known(seconds) ? duration(1000 * seconds) : "–");
+  const part = section("scaling", "Scaling", "Time of an epoch by the number of ranks, simulated: of each kind the fastest that fits, both axes logarithmic. Where nothing of a kind fits there is no point.",
+    place, table([{ title: "ranks", value: (p) => p, number: true },
+      ...lines.map((line) => ({ title: line.family, value: (p) => at(line, p), show: cell, number: true }))], ranks, { label: "Time of an epoch by ranks" }));
+  let plot = null;
+  part.start = () => {
+    const style = getComputedStyle(document.documentElement);
+    const [ink, rule] = ["--soft", "--grid"].map((name) => style.getPropertyValue(name).trim());
+    const axis = { stroke: ink, grid: { stroke: rule, width: 1 }, ticks: { stroke: rule, width: 1 } };
+    plot = new uPlot({ width: Math.max(220, place.clientWidth), height: 320, legend: { live: true }, cursor: { drag: { x: false, y: false } },
+      scales: { x: { time: false, distr: 3, log: 2, range: () => [ranks[0] * 0.9, Math.max(ranks[ranks.length - 1], 2) * 1.1] }, y: { distr: 3 } },
+      axes: [{ ...axis, splits: () => ranks, values: (u, ticks) => ticks.map((x) => (x === null ? "" : String(x))) },
+        { ...axis, size: 72, values: (u, ticks) => ticks.map((x) => (x === null ? "" : duration(1000 * x))) }],
+      series: [{ label: "ranks" }, ...lines.map((line, k) => ({ label: line.family, stroke: colour(k), width: 1.8, dash: dash(k), show: !hidden.has(line.family),
+        points: { show: true, size: 6 }, value: (u, x) => cell(x) }))],
+    }, [ranks, ...lines.map((line) => ranks.map((p) => at(line, p)))], el("div"));
+    plot.root.setAttribute("role", "img");
+    plot.root.setAttribute("aria-label", lines.map((line) => `${line.family}: ${line.points.map((point) => `${cell(point.seconds)} on ${point.ranks}`).join(", ")}`).join("; "));
+    place.replaceChildren(plot.root, keys(lines.map((line, k) => ({ title: line.family, colour: colour(k), shown: !hidden.has(line.family), k })), (entry) => {
+      plot.setSeries(entry.k + 1, { show: entry.shown });
+      if (entry.shown) hidden.delete(entry.title); else hidden.add(entry.title);
+      kept.set("hidden-scaling", [...hidden]);
+    }));
+  };
+  part.resize = () => plot && plot.setSize({ width: place.clientWidth, height: 320 });
+  return part;
 }

@@ -1,6 +1,6 @@
 // What came out, of what, by which command.
 
-function summarySection(run, prefix) {
+function summarySection(run, prefix, again) {
   const first = run.seeds[0] || { metrics: {}, times: {} };
   const epoch = median(first.times.learn_ms || []);
   const measured = run.plan && run.plan.measured;
@@ -23,7 +23,7 @@ function summarySection(run, prefix) {
     ["machine", last.host], ["version", last.version], ["started", starts.map((s) => date(s.time)).join("; ")],
     ["command", (last.command || []).join(" ")]];
   const statistics = run.data && run.data.statistics ? Object.entries(run.data.statistics) : [];
-  return section(`${prefix}summary`, run.name, null,
+  return section(`${prefix}summary`, run.name, null, seedChoice(run, prefix, again),
     el("div", { class: "figures" }, figures.map(([name, text]) =>
       el("div", { class: "figure" }, el("b", null, text), el("span", null, name)))),
     el("div", { class: "halves" }, el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Facts of the run" },
@@ -38,6 +38,16 @@ function summarySection(run, prefix) {
       table([{ title: "setting", value: (s) => s.key }, { title: "value", value: (s) => s.value, text: true }], run.settings,
         { label: "All settings" })),
     el("p", null, el("button", { type: "button", onclick: () => saveTable(run) }, "Save all epochs as CSV")))));
+}
+
+/// Of several seeds, which one's plan, memory, messages, kernels and timeline are shown.
+function seedChoice(run, prefix, again) {
+  if (run.seeds.length < 2) return null;
+  const id = `${prefix}seed`;
+  const choice = el("select", { id, onchange: () => { kept.set(id, Number(choice.value)); again(id); } },
+    run.seeds.map((seed) => el("option", { value: seed.seed, selected: seed.seed === run.shownSeed }, `seed ${seed.seed}`)));
+  return el("div", { class: "controls" }, el("label", { for: id }, "Plan, memory, messages, kernels and timeline are those of ", choice),
+    el("span", { class: "on-paper" }, `seed ${run.shownSeed}`));
 }
 
 /// Every value of every epoch of every seed, as it was written.

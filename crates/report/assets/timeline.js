@@ -76,7 +76,7 @@ function timelineSection(run, prefix) {
     if (does) { event.preventDefault(); does(); }
   });
   const part = section(`${prefix}timeline`, "Timeline",
-    "What each rank did when, by the clock of its host. Click the picture, then the wheel, + and − zoom; drag or arrows move.",
+    ofSeed(run, "What each rank did when, by the clock of its host. Click the picture, then the wheel, + and − zoom; drag or arrows move."),
     el("div", { class: "keys" }, KINDS.map((kind, k) => el("span", null, el("span", { class: "swatch", style: `background:${colour(k)}` }), `${kind}\u2003`))),
     canvas, readout, el("div", { class: "controls" },
       el("button", { type: "button", onclick: () => zoom(0.5, middle()) }, "Zoom in"), el("button", { type: "button", onclick: () => zoom(2, middle()) }, "Zoom out"),

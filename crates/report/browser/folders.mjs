@@ -70,6 +70,17 @@ function traceOf(ranks, most, draw) {
   return `[\n${events.map((event) => JSON.stringify(event)).join(",\n")}\n]\n`;
 }
 
+/// A run of several seeds: each has a folder of its own, with one event more in its trace than the seed before.
+export function seedsFolder(root, { name, seeds, ranks = 2 }) {
+  const folder = join(root, name);
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "config.toml"), config("cora", 30));
+  writeFileSync(join(folder, "run.json"), "[]");
+  for (let seed = 0; seed < seeds; seed += 1) runFolder(folder, { name: `seed-${seed}`, ranks: ranks + seed, seed: seed + 1 });
+  return folder;
+}
+
 /// A run of one seed. `more` overwrites files: text, or null to leave one out.
 export function runFolder(root, { name = "a", epochs = 30, ranks = 1, phases = 300, more = {}, seed = 1 } = {}) {
   const folder = join(root, name);
@@ -85,7 +96,8 @@ export function runFolder(root, { name = "a", epochs = 30, ranks = 1, phases = 3
   const usage = { ranks: [...Array(ranks).keys()].map((rank) => ({
     peak: Object.fromEntries(purposes.map((purpose, k) => [purpose, 1000 * (k + 1) + rank])),
     sent: [1, 2].map((layer) => ({ op: "attend", traffic: "rows", layer, bytes: 5000 * layer + rank, calls: 2 })),
-    to: [...Array(ranks).keys()].map((peer) => (peer === rank ? 0 : 100 * (rank + 1) + peer)) })) };
+    to: [...Array(ranks).keys()].map((peer) => (peer === rank ? 0 : 100 * (rank + 1) + peer)),
+    kernels: { learn_ms: 1000, by_kernel: { linear: { calls: 40, ms: 400 }, attention: { calls: 20, ms: 300 }, adam: { calls: 10, ms: 2 } } } })) };
   const files = {
     "config.toml": config("cora", epochs),
     "metrics.jsonl": `${lines.join("\n")}\n`,

@@ -2,12 +2,14 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { gunzipSync, gzipSync } from "node:zlib";
 import { chromium } from "playwright-core";
-import { runFolder } from "./folders.mjs";
+import { runFolder, seedsFolder } from "./folders.mjs";
 
 const program = process.env.GRAPHWEFT || "graphweft";
 const pictures = process.env.SCREENSHOTS || join(tmpdir(), "graphweft-report");
@@ -51,7 +53,7 @@ const scaleOf = (page) => page.evaluate(() => JSON.parse(sessionStorage.getItem(
 test("every section is there, with the numbers of the files", async () => {
   const run = runFolder(root, { name: "whole", ranks: 4, epochs: 30 });
   const page = await open(report("whole", [run.folder]));
-  for (const id of ["summary", "curves", "plan", "memory", "messages", "timeline", "remarks"]) assert.ok(await page.$(`#${id}`), id);
+  for (const id of ["summary", "curves", "plan", "memory", "messages", "kernels", "timeline", "remarks"]) assert.ok(await page.$(`#${id}`), id);
   const summary = await page.textContent("#summary");
   for (const text of [`${run.last.test.toFixed(2)} %`, `${run.last.valid.toFixed(2)} %`, "36,388", "node7", "0.1.0 (abc)", "graphweft train --data cora"]) {
     assert.ok(summary.includes(text), text);
@@ -166,6 +168,109 @@ test("damaged, missing and old files become remarks", async () => {
   await blank.close_();
 });
 
+test("kernels have their share of the time, and of the floor where bench stored it", async () => {
+  const bench = `${JSON.stringify({ op: "attention", graph: "cora", hidden: 32, forward_ms: 1, backward_ms: 2, floor_ms: 2, over_floor: 1.5 })}\n`;
+  const run = runFolder(root, { name: "kernels", ranks: 2, more: { "bench.json": bench + bench } });
+  const page = await open(report("kernels", [run.folder]));
+  const rows = await page.locator("#kernels table").first().locator("tbody tr").allTextContents();
+  // Two ranks with a second each: 800 of 2000 ms.
+  assert.deepEqual(rows, ["linear40.0 %800.0 ms8010.0 ms", "attention30.0 %600.0 ms4015.0 ms", "adam0.2 %4.00 ms20200 µs"]);
+  assert.ok((await page.textContent("#kernels")).includes("70.2 % was spent in kernels"));
+  const floors = page.locator("#kernels table").last().locator("tbody tr");
+  assert.equal(await floors.count(), 2);
+  assert.ok((await floors.first().textContent()).includes("1.50"));
+  await page.close_();
+});
+
+test("of several seeds the reader chooses the one that is shown", async () => {
+  const page = await open(report("seeds", [seedsFolder(root, { name: "seeds", seeds: 3 })]));
+  const ranks = () => page.locator("#memory table tbody tr").count();
+  assert.equal(await ranks(), 2);
+  assert.ok((await page.textContent("#memory")).includes("Of seed 0."));
+  await page.selectOption("#seed", "2");
+  assert.equal(await ranks(), 4);
+  for (const id of ["plan", "memory", "messages", "kernels", "timeline"]) assert.ok((await page.textContent(`#${id} .lead`)).startsWith("Of seed 2."), id);
+  assert.equal(await page.evaluate(() => document.activeElement.id), "seed", "the keyboard stays where it was");
+  assert.equal(await page.locator("#curves [data-chart=loss] .u-legend .u-series").count(), 7, "curves are those of all");
+  await page.reload();
+  await page.waitForFunction(() => document.documentElement.dataset.ready === "true");
+  assert.equal(await ranks(), 4);
+  await page.close_();
+});
+
+test("a live page renews itself inside of a notebook's frame, and keeps its zoom", async () => {
+  const run = runFolder(root, { name: "framed", epochs: 20, more: { "result.json": null } });
+  const file = report("framed", [run.folder]);
+  // Nobody trains in this folder; while somebody does, these are the data.
+  const first = live(readFileSync(file, "utf8"));
+  const longer = runFolder(root, { name: "framed", epochs: 25, more: { "result.json": null } });
+  const second = live(readFileSync(report("framed", [longer.folder]), "utf8"));
+  writeFileSync(file, first);
+  // As Jupyter serves files: by HTTP, without an origin of their own.
+  const server = createServer((request, response) => {
+    const notebook = `<!DOCTYPE html><title>notebook</title><iframe src="framed.html" width="1000" height="800"></iframe>`;
+    const isPage = request.url === "/framed.html";
+    response.writeHead(200, { "Content-Type": "text/html", ...(isPage ? { "Content-Security-Policy": "sandbox allow-scripts" } : {}) });
+    response.end(isPage ? readFileSync(file) : notebook);
+  });
+  await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
+  const context = await browser.newContext({ viewport: { width: 1050, height: 900 } });
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("pageerror", (error) => wrong.push(error.message));
+  await page.goto(`http://127.0.0.1:${server.address().port}/`);
+  const inside = async (epochs) => {
+    for (let k = 0; k < 100; k += 1) {
+      const frame = page.frames()[1];
+      try { if (frame && (await frame.textContent("#summary", { timeout: 500 })).includes(`${epochs}epochs`)) return frame; } catch { /* It is loading. */ }
+      await page.waitForTimeout(150);
+    }
+    throw new Error(`the frame never showed ${epochs} epochs`);
+  };
+  const frame = await inside(20);
+  assert.equal(await frame.evaluate(() => { try { return String(sessionStorage.length); } catch { return "none"; } }), "none");
+  await frame.evaluate(() => { kept.set("zoom", [5, 12]); });
+  // As the writer does it: whole or not at all.
+  writeFileSync(`${file}.partial`, second);
+  renameSync(`${file}.partial`, file);
+  const renewed = await inside(25);
+  assert.deepEqual(await renewed.evaluate(() => kept.get("zoom", null)), [5, 12]);
+  assert.ok((await renewed.textContent("#live")).includes("renews itself"));
+  await context.close();
+  server.close();
+  assert.deepEqual(wrong, []);
+});
+
+/// The same page of a run that is going on.
+function live(html) {
+  const place = /(<script type="text\/plain" id="data">)([^<]*)/;
+  const data = JSON.parse(gunzipSync(Buffer.from(html.match(place)[2], "base64")));
+  return html.replace(place, (_, tag) => tag + gzipSync(JSON.stringify({ ...data, live: true })).toString("base64"));
+}
+
+test("the page of a simulation shows how it scales", async () => {
+  const file = join(root, "plan.html");
+  const said = execFileSync(program, ["plan", "--simulate", "nodes=1e6,edges=2e7,features=64,classes=10", "--model", "gcn", "--ranks", "4",
+    "--profile", "16-cpu-10g", "--report", file, "--json"], { stdio: ["ignore", "pipe", "inherit"] });
+  const { scaling } = JSON.parse(said);
+  assert.ok(scaling.length >= 2);
+  const page = await open(file, { bypassCSP: true });
+  const shown = await page.locator("#scaling table thead th").allTextContents();
+  assert.deepEqual(shown, ["ranks", ...scaling.map((line) => line.family)]);
+  assert.deepEqual(await page.locator("#scaling table tbody tr td:first-child").allTextContents(), ["1", "2", "4"]);
+  const of = scaling.find((line) => line.points.length === 2) || scaling[0];
+  assert.ok((await page.locator("#scaling [role=img]").getAttribute("aria-label")).includes(`${of.family}: `));
+  await page.locator("#scaling .keys button").first().click();
+  assert.equal(await page.locator("#scaling .keys button").first().getAttribute("aria-pressed"), "false");
+  await page.locator("#scaling .keys button").first().click();
+  await seriousProblems(page);
+  await page.evaluate(() => scrollTo(0, 0));
+  await page.mouse.move(5, 5);
+  assert.ok(await page.locator("h1").evaluate((title) => title.clientWidth) <= 1, "a long title is for screen readers alone");
+  await page.screenshot({ path: join(pictures, "plan.png"), fullPage: true });
+  await page.close_();
+});
+
 test("what is no run is an error that says so", () => {
   const folder = join(root, "empty");
   mkdirSync(folder, { recursive: true });
@@ -184,19 +289,30 @@ test("several runs stand beside each other", async () => {
   await page.close_();
 });
 
+/// Fails where the checker of accessibility finds something serious.
+async function seriousProblems(page) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => axe.run());
+  const serious = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
+  assert.deepEqual(serious.map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).slice(0, 4).join(", ")}`), []);
+}
+
 test("no serious problem of accessibility, light and dark; pictures of each form", async () => {
   const run = runFolder(root, { name: "pictures", ranks: 4 });
   const file = report("pictures", [run.folder]);
   for (const colorScheme of ["light", "dark"]) {
     const page = await open(file, { colorScheme, bypassCSP: true });
     await page.screenshot({ path: join(pictures, `${colorScheme}.png`), fullPage: true });
-    await page.evaluate(axe);
-    const found = await page.evaluate(() => axe.run());
-    const serious = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
-    assert.deepEqual(serious.map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).slice(0, 4).join(", ")}`), []);
-    if (colorScheme === "light") {
-      await page.emulateMedia({ media: "print" });
+    await seriousProblems(page);
+    if (colorScheme === "dark") {
+      // Paper is white, whatever the screen is, and as wide as A4.
+      await page.setViewportSize({ width: 794, height: 1123 });
+      await page.emulateMedia({ media: "print", colorScheme });
+      assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(255, 255, 255)");
+      await page.waitForTimeout(300);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 796, "nothing is cut off");
       await page.screenshot({ path: join(pictures, "print.png"), fullPage: true });
+      await page.pdf({ path: join(pictures, "print.pdf"), format: "A4" });
     }
     await page.close_();
   }

@@ -19,7 +19,7 @@ const CHARTS: &str = include_str!("../assets/vendor/uPlot.iife.min.js");
 const CHARTS_LICENCE: &str = include_str!("../assets/vendor/uPlot-LICENSE.txt");
 const STYLE: &str = include_str!("../assets/page.css");
 /// Sections in the order of the page, between what they share and what starts them.
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 13] = [
     include_str!("../assets/elements.js"),
     include_str!("../assets/numbers.js"),
     include_str!("../assets/summary.js"),
@@ -28,6 +28,7 @@ const SCRIPTS: [&str; 12] = [
     include_str!("../assets/plan.js"),
     include_str!("../assets/memory.js"),
     include_str!("../assets/messages.js"),
+    include_str!("../assets/kernels.js"),
     include_str!("../assets/timeline.js"),
     include_str!("../assets/classes.js"),
     include_str!("../assets/remarks.js"),
@@ -47,14 +48,13 @@ impl Page {
     /// # Errors
     /// If one of the folders is not a run's.
     pub fn of_runs<P: AsRef<Path>>(folders: &[P], context: &Context<'_>) -> Result<Self> {
-        let open = |folder: &P| RunFiles::open(folder.as_ref(), context);
-        let runs = folders.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let runs = folders.iter().map(|folder| RunFiles::open(folder.as_ref())).collect::<Result<Vec<_>>>()?;
         let title = match runs.as_slice() {
             [one] => format!("{} · {}", one.name, one.dataset()),
             several => format!("{} runs", several.len()),
         };
         let live = runs.iter().any(|run| run.state == State::Running);
-        let runs: Vec<Value> = runs.iter().map(RunFiles::to_json).collect();
+        let runs: Vec<Value> = runs.iter().map(|run| run.to_json(context)).collect();
         Ok(Self { title, data: json!({"live": live, "version": context.version, "made": now(), "runs": runs}) })
     }
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use graphweft_base::{Error, Result};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toml::Table;
 
 use crate::columns::Columns;
@@ -59,7 +59,7 @@ impl State {
     }
 }
 
-/// What a run has left, or has written so far.
+/// What a run has left, or has written so far: what a list of runs needs. The rest is read when a page is made.
 #[derive(Clone, Debug)]
 pub struct RunFiles {
     pub(crate) folder: PathBuf,
@@ -67,17 +67,17 @@ pub struct RunFiles {
     pub(crate) state: State,
     pub(crate) config: Table,
     pub(crate) seeds: Vec<Seed>,
-    json: Map<String, Value>,
-    /// What is wrong with its files: file and remark.
-    pub(crate) problems: Vec<(String, String)>,
+    problems: Problems,
 }
 
 /// One seed of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Seed {
+    folder: PathBuf,
     pub(crate) result: Value,
     pub(crate) metrics: Columns,
     times: Columns,
+    plan: Value,
     state: State,
     number: u64,
 }
@@ -87,7 +87,7 @@ impl RunFiles {
     ///
     /// # Errors
     /// If no run has begun there, or the folder cannot be read.
-    pub fn open(folder: &Path, context: &Context<'_>) -> Result<Self> {
+    pub fn open(folder: &Path) -> Result<Self> {
         let names = entries(folder)?;
         let begun =
             names.iter().any(|name| name == "config.toml" || name == "checkpoints" || name.starts_with("seed-"));
@@ -108,34 +108,11 @@ impl RunFiles {
             folders.push((seed.unwrap_or(0).unsigned_abs(), folder.to_path_buf()));
         }
         let seeds: Vec<Seed> = folders.iter().map(|(number, path)| Seed::read(*number, path, &mut problems)).collect();
-        let first = folders.first().map_or(folder, |(_, path)| path.as_path());
-        let mut json = Map::new();
-        // Of several seeds, each has a plan with what it measured; the first stands for all.
-        json.insert("plan".into(), problems.json(&first.join("plan.json"), Wanted::Always));
-        json.insert("usage".into(), problems.json(&first.join("usage.json"), Wanted::IfThere));
-        let looked_at = problems.json(&first.join("candidates.json"), Wanted::IfThere);
-        if let Some(plan) = json.get_mut("plan").and_then(Value::as_object_mut).filter(|_| looked_at.is_object()) {
-            plan.insert("candidates".into(), with_choice(&looked_at));
-        }
-        json.insert("starts".into(), problems.json(&folder.join("run.json"), Wanted::Always));
-        json.insert("notes".into(), problems.notes(&folder.join("notes.jsonl")));
-        json.insert("trace".into(), problems.trace(&first.join("trace.json")));
-        let model = settings::text(&config, "model", "name").unwrap_or_default();
-        json.insert("settings".into(), json!(settings::compare(&config, &(context.defaults)(&model))));
-        let analysed = context.analyse.map(|analyse| analyse(first));
-        match analysed.transpose() {
-            Ok(found) => json.insert("data".into(), found.unwrap_or_default()),
-            Err(why) => {
-                problems.add("dataset", &why);
-                json.insert("data".into(), Value::Null)
-            }
-        };
         let state = seeds.iter().map(|seed| seed.state).find(|state| *state != State::Finished);
         let state =
             if State::of(folder) == State::Finished { State::Finished } else { state.unwrap_or(State::Finished) };
         let name = folder.file_name().map_or_else(|| folder.display().to_string(), |n| n.to_string_lossy().into());
-        let problems = problems.0;
-        Ok(Self { folder: folder.to_path_buf(), name, state, config, seeds, json, problems })
+        Ok(Self { folder: folder.to_path_buf(), name, state, config, seeds, problems })
     }
 
     /// A setting, as text.
@@ -156,30 +133,41 @@ impl RunFiles {
         said.or_else(|| self.setting("train", "metric"))
     }
 
-    /// How the work was spread.
+    /// How the work was spread. Of several seeds, each has a plan with what it measured; the first stands for all.
     pub(crate) fn plan(&self) -> &Value {
-        self.json.get("plan").unwrap_or(&Value::Null)
+        self.seeds.first().map_or(&Value::Null, |seed| &seed.plan)
     }
 
-    /// As the page reads it.
-    pub(crate) fn to_json(&self) -> Value {
-        let mut all = self.json.clone();
-        let metric = self.metric();
-        let lower = Better::of(metric.as_deref()) == Better::Lower;
-        let errors = ["mae", "rmse", "mse", "r2"];
-        let plain = metric.as_deref().is_some_and(|name| errors.contains(&name));
-        let more = json!({
-            "name": self.name, "folder": self.folder.display().to_string(), "state": self.state.name(),
-            "dataset": self.dataset(), "model": self.setting("model", "name"), "metric": metric,
-            "lower_is_better": lower, "unit": if plain { "" } else { " %" },
-            "split": self.seeds.iter().find_map(|seed| seed.result["split"].as_str()),
-            "seeds": self.seeds.iter().map(Seed::to_json).collect::<Vec<_>>(),
-            "problems": self.problems.iter().map(|(file, text)| json!({"file": file, "text": text})).collect::<Vec<_>>(),
+    /// How scores of this run are read: as a result says or, of one that older versions wrote, by the metric's name.
+    pub(crate) fn scale(&self) -> Scale {
+        let said = self.seeds.iter().find_map(|seed| Scale::said(&seed.result));
+        said.unwrap_or_else(|| Scale::of_older(self.metric().as_deref()))
+    }
+
+    /// As the page reads it, with the files that only a page shows.
+    pub(crate) fn to_json(&self, context: &Context<'_>) -> Value {
+        let mut problems = self.problems.clone();
+        let scale = self.scale();
+        // Several seeds share the room that a page has for events.
+        let events = trace::MOST / self.seeds.len().max(1);
+        let seeds: Vec<Value> = self.seeds.iter().map(|seed| seed.to_json(scale, events, &mut problems)).collect();
+        let model = self.setting("model", "name");
+        let settings = settings::compare(&self.config, &(context.defaults)(model.as_deref().unwrap_or_default()));
+        let starts = problems.json(&self.folder.join("run.json"), Wanted::Always);
+        let notes = problems.notes(&self.folder.join("notes.jsonl"));
+        let floors = problems.floors(&self.folder.join("bench.json"));
+        let first = self.seeds.first().map_or(&self.folder, |seed| &seed.folder);
+        let analysed = context.analyse.map_or(Ok(Value::Null), |analyse| analyse(first)).unwrap_or_else(|why| {
+            problems.add("dataset", &why);
+            Value::Null
         });
-        if let Value::Object(more) = more {
-            all.extend(more);
-        }
-        Value::Object(all)
+        json!({
+            "name": self.name, "folder": self.folder.display().to_string(), "state": self.state.name(),
+            "dataset": self.dataset(), "model": model, "metric": self.metric(), "unit": scale.unit,
+            "split": self.seeds.iter().find_map(|seed| seed.result["split"].as_str()), "seeds": seeds,
+            "settings": settings, "starts": starts, "notes": notes, "data": analysed, "floors": floors,
+            "problems": problems.0.iter().map(|(file, text)| json!({"file": file, "text": text})).collect::<Vec<_>>(),
+        })
     }
 }
 
@@ -197,24 +185,42 @@ pub(crate) fn with_choice(plan: &Value) -> Value {
     all.into()
 }
 
-/// Which scores of a metric are better.
+/// How the scores of a metric are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Better {
+pub(crate) struct Scale {
+    better: Better,
+    unit: &'static str,
+}
+
+/// Which scores are better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
     Lower,
     Higher,
 }
 
-impl Better {
-    /// Of a metric by its name.
-    pub(crate) fn of(metric: Option<&str>) -> Self {
-        let lower = metric.is_some_and(|name| ["mae", "rmse", "mse", "loss"].contains(&name));
-        if lower { Self::Lower } else { Self::Higher }
+impl Scale {
+    const PER_CENT: &'static str = " %";
+
+    /// As a result says.
+    fn said(result: &Value) -> Option<Self> {
+        let better = if result["better"].as_str()? == "lower" { Better::Lower } else { Better::Higher };
+        Some(Self { better, unit: if result["unit"].as_str()?.is_empty() { "" } else { Self::PER_CENT } })
+    }
+
+    /// Of a metric that there was before results said so, by its name.
+    fn of_older(metric: Option<&str>) -> Self {
+        match metric {
+            Some("mae" | "rmse" | "mse") => Self { better: Better::Lower, unit: "" },
+            Some("r2") => Self { better: Better::Higher, unit: "" },
+            _ => Self { better: Better::Higher, unit: Self::PER_CENT },
+        }
     }
 
     fn is_better(self, score: f64, other: f64) -> bool {
-        match self {
-            Self::Lower => score < other,
-            Self::Higher => score > other,
+        match self.better {
+            Better::Lower => score < other,
+            Better::Higher => score > other,
         }
     }
 }
@@ -240,19 +246,21 @@ impl Seed {
             result: problems.json(&folder.join("result.json"), Wanted::of_finished(state)),
             metrics: problems.columns(&folder.join("metrics.jsonl"), Wanted::Always),
             times: problems.columns(&folder.join("times.jsonl"), Wanted::IfThere),
+            plan: problems.json(&folder.join("plan.json"), Wanted::Always),
+            folder: folder.to_path_buf(),
             state,
             number,
         }
     }
 
     /// The scores of the epoch with the best validation: as the result says or, of a run without one, so far.
-    pub(crate) fn best(&self, better: Better) -> Value {
+    pub(crate) fn best(&self, scale: Scale) -> Value {
         if self.result["best"].is_object() {
             return self.result["best"].clone();
         }
         let mut best: Option<(usize, f64)> = None;
         for (place, score) in self.metrics.get("valid").iter().enumerate() {
-            if let Some(score) = score.filter(|score| best.is_none_or(|(_, old)| better.is_better(*score, old))) {
+            if let Some(score) = score.filter(|score| best.is_none_or(|(_, old)| scale.is_better(*score, old))) {
                 best = Some((place, score));
             }
         }
@@ -268,8 +276,7 @@ impl Seed {
         all.get(all.len() / 2).copied()
     }
 
-    fn to_json(&self) -> Value {
-        let better = Better::of(self.result["metric"].as_str());
+    fn to_json(&self, scale: Scale, events: usize, problems: &mut Problems) -> Value {
         let guard: Vec<Value> = self
             .metrics
             .objects
@@ -277,16 +284,23 @@ impl Seed {
             .filter(|(_, key, _)| key == "guard")
             .map(|(line, _, value)| json!({"line": line, "seen": value}))
             .collect();
+        let mut plan = self.plan.clone();
+        let looked_at = problems.json(&self.folder.join("candidates.json"), Wanted::IfThere);
+        if let Some(plan) = plan.as_object_mut().filter(|_| looked_at.is_object()) {
+            plan.insert("candidates".into(), with_choice(&looked_at));
+        }
         json!({
-            "seed": self.number, "state": self.state.name(), "best": self.best(better),
+            "seed": self.number, "state": self.state.name(), "best": self.best(scale),
             "parameters": self.result["parameters"], "epochs": self.metrics.len(),
-            "metrics": self.metrics.to_json(), "times": self.times.to_json(), "guard": guard,
+            "metrics": self.metrics.to_json(), "times": self.times.to_json(), "guard": guard, "plan": plan,
+            "usage": problems.json(&self.folder.join("usage.json"), Wanted::IfThere),
+            "trace": problems.trace(&self.folder.join("trace.json"), events),
         })
     }
 }
 
 /// What is wrong with files, collected while they are read.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Problems(Vec<(String, String)>);
 
 impl Problems {
@@ -342,9 +356,19 @@ impl Problems {
         text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).collect()
     }
 
-    fn trace(&mut self, path: &Path) -> Value {
+    /// What `bench --json` printed, one after another.
+    fn floors(&mut self, path: &Path) -> Vec<Value> {
+        let Some(text) = self.text(path, Wanted::IfThere) else { return Vec::new() };
+        let read = serde_json::Deserializer::from_str(&text).into_iter().collect::<serde_json::Result<_>>();
+        read.unwrap_or_else(|e| {
+            self.add(&name_of(path), &format!("is damaged: {e}"));
+            Vec::new()
+        })
+    }
+
+    fn trace(&mut self, path: &Path, most: usize) -> Value {
         let Some(text) = self.text(path, Wanted::IfThere) else { return Value::Null };
-        trace::pack(&text).unwrap_or_else(|why| {
+        trace::pack(&text, most).unwrap_or_else(|why| {
             self.add(&name_of(path), &format!("is damaged: {why}"));
             Value::Null
         })

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 /// More than a viewer shows at once; what a run records at most is of this order.
-const MOST: usize = 60_000;
+pub(crate) const MOST: usize = 60_000;
 
-/// Columns of events: kind, rank, name, start since the event before, duration, epoch, and bytes of exchanges.
-pub(crate) fn pack(text: &str) -> Result<Value, String> {
+/// Columns of the first `most` events: kind, rank, name, start since the event before, duration, epoch, and bytes of exchanges.
+pub(crate) fn pack(text: &str, most: usize) -> Result<Value, String> {
     let events: Vec<Value> = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let mut names = Names::default();
     let mut rows: Vec<[u64; 8]> = Vec::new();
     let mut open: HashMap<u64, usize> = HashMap::new();
-    for event in events.iter().take(MOST) {
+    for event in events.iter().take(most) {
         let number = |key: &str| event[key].as_u64().unwrap_or(0);
         let argument = |key: &str| event["args"][key].as_u64().unwrap_or(0);
         let name = names.place(event["name"].as_str().unwrap_or("?"));
@@ -45,7 +45,7 @@ pub(crate) fn pack(text: &str) -> Result<Value, String> {
     let keys = ["kind", "rank", "name", "after", "took", "epoch", "sent", "received"];
     let columns: serde_json::Map<String, Value> =
         keys.iter().enumerate().map(|(place, key)| ((*key).to_string(), column(place).into())).collect();
-    Ok(json!({"origin": origin, "names": names.all, "events": columns, "left_out": events.len().saturating_sub(MOST)}))
+    Ok(json!({"origin": origin, "names": names.all, "events": columns, "left_out": events.len().saturating_sub(most)}))
 }
 
 /// Each name once.
@@ -80,7 +80,7 @@ mod tests {
              "args":{"epoch":1,"sent":8,"received":16}},
             {"name":"attend","cat":"exchange","ph":"e","id":1,"pid":0,"tid":0,"ts":145,"args":{}}
         ]"#;
-        let packed = pack(text).unwrap();
+        let packed = pack(text, MOST).unwrap();
         assert_eq!(packed["origin"], 120);
         let events = &packed["events"];
         assert_eq!(events["after"], json!([0, 30]));
@@ -91,6 +91,6 @@ mod tests {
 
     #[test]
     fn what_is_no_trace_is_an_error() {
-        assert!(pack("[{").is_err());
+        assert!(pack("[{", MOST).is_err());
     }
 }

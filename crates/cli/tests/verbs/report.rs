@@ -29,6 +29,15 @@ fn a_page_of_runs_is_one_file_without_addresses() {
     let by_layer: u64 = sent.iter().map(|one| one["bytes"].as_u64().unwrap()).sum();
     assert_eq!(to(0)[1].as_u64(), Some(by_layer), "bytes by peer and by layer are the same bytes");
     assert!(Path::new(&format!("{one}/candidates.json")).exists(), "the planner was asked");
+    for rank in usage["ranks"].as_array().unwrap() {
+        let kernels = &rank["kernels"];
+        let all: f64 = kernels["by_kernel"].as_object().unwrap().values().map(|one| one["ms"].as_f64().unwrap()).sum();
+        let learned = kernels["learn_ms"].as_f64().unwrap();
+        assert!(0.0 < all && all <= learned, "kernels took {all} of {learned} ms");
+        assert_eq!(kernels["by_kernel"]["attention"]["calls"].as_u64().map(|calls| calls % 4), Some(0), "four epochs");
+    }
+    let result: serde_json::Value = serde_json::from_slice(&fs::read(format!("{one}/result.json")).unwrap()).unwrap();
+    assert_eq!((&result["better"], &result["unit"]), (&"higher".into(), &"%".into()));
 }
 
 #[test]
@@ -53,6 +62,10 @@ fn runs_are_listed_with_what_became_of_them() {
     assert_eq!(models, ["gcn", "mlp"]);
     assert_eq!((&all["runs"][0]["state"], &all["runs"][0]["epochs"]), (&"finished".into(), &4.into()));
     assert!(scratch.text(&["runs", &folder, "--sort", "model"]).contains("finished"));
+    // A run without times comes last, whichever way numbers are sorted.
+    fs::remove_file(scratch.path("runs/b/times.jsonl")).unwrap();
+    let by_time = scratch.json(&["runs", &folder, "--sort", "time"]);
+    assert_eq!((&by_time["runs"][0]["model"], &by_time["runs"][1]["epoch_ms"]), (&"mlp".into(), &serde_json::Value::Null));
     assert!(scratch.error(3, &["runs", &scratch.path("nowhere")]).contains("nowhere"));
     let message = scratch.error(2, &["report", &scratch.path("runs/deep")]);
     assert!(message.contains("is not the folder of a run"), "{message}");

@@ -12,6 +12,7 @@ use graphweft_train::config::Config;
 use graphweft_train::planning as planner;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
+use serde_json::{Value, json};
 
 use crate::error::Result;
 
@@ -26,8 +27,16 @@ const DOTTED: (u32, u32) = (2, 4);
 /// More ticks of an axis than this are too many.
 const MOST_TICKS: usize = 14;
 
-/// The fastest of every family that fits, by the number of ranks.
-pub(super) fn write(path: &Path, config: &Config, graph: &Description, profile: &Profile, most: usize) -> Result<()> {
+/// Seconds of an epoch of the fastest of every family that fits, by the number of ranks.
+#[derive(Clone, Debug)]
+pub(super) struct Curves {
+    title: String,
+    caption: String,
+    lines: BTreeMap<&'static str, Vec<(f64, f64)>>,
+}
+
+/// Simulates 1, 2, 4, … ranks, `most` at most.
+pub(super) fn find(config: &Config, graph: &Description, profile: &Profile, most: usize) -> Curves {
     let mut lines: BTreeMap<&'static str, Vec<(f64, f64)>> = BTreeMap::new();
     for ranks in std::iter::successors(Some(1), |p| Some(2 * p)).take_while(|p| *p <= most) {
         // Where nothing fits there is no point.
@@ -37,8 +46,22 @@ pub(super) fn write(path: &Path, config: &Config, graph: &Description, profile: 
         }
     }
     let (title, caption) = headings(config.model_name(), graph, most, profile);
-    let panel: figure::Panel<'_> = Box::new(|area| draw(area, &caption, &lines));
-    Ok(figure::write(path, &title, &[panel])?)
+    Curves { title, caption, lines }
+}
+
+impl Curves {
+    /// Draws them as SVG.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        let panel: figure::Panel<'_> = Box::new(|area| draw(area, &self.caption, &self.lines));
+        Ok(figure::write(path, &self.title, &[panel])?)
+    }
+
+    /// As `graphweft plan --json` prints them.
+    pub(super) fn to_json(&self) -> Value {
+        let point = |(ranks, seconds): &(f64, f64)| json!({"ranks": *ranks as u64, "seconds": seconds});
+        let line = |(family, points): (&&str, &Vec<(f64, f64)>)| json!({"family": family, "points": points.iter().map(point).collect::<Vec<_>>()});
+        self.lines.iter().map(line).collect()
+    }
 }
 
 /// The title of a curve, and what is below it.

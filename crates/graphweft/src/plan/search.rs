@@ -1,6 +1,5 @@
 //! Planning a run, or one on a graph that is only described.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use graphweft_base::progress::Progress;
@@ -16,7 +15,7 @@ use graphweft_train::planning::{self as planner, Effort, Listener, Planned, Plan
 use graphweft_train::ranks::World;
 use serde_json::{Value, json};
 
-use super::{Candidate, Columns, Plan, error_of, scaling};
+use super::{Candidate, Columns, Plan, Scaling, error_of, scaling};
 use crate::error::{Error, Result};
 use crate::observe::Watched;
 use crate::place::Ranks;
@@ -33,20 +32,22 @@ impl Run {
         self.plan_by(|config, world, watched| self.plan_on(config, world, watched))
     }
 
-    /// The same for a graph that is only described, as in `nodes=2.4e6,edges=1.2e8,features=100,classes=47`. The time
-    /// of an epoch on 1, 2, 4, … ranks is drawn to the file `curve`, if there is one.
+    /// The same for a graph that is only described, as in `nodes=2.4e6,edges=1.2e8,features=100,classes=47`; if that
+    /// is asked for, with the time of an epoch on 1, 2, 4, … ranks.
     ///
     /// ```
+    /// use graphweft::Scaling;
     /// let run = graphweft::Run::default().model("gcn").ranks(4).set("parallel.profile", "16-cpu-10g");
-    /// let plan = run.simulate(&"nodes=1e6,edges=2e7,features=64,classes=10".parse()?, None)?;
+    /// let plan = run.simulate(&"nodes=1e6,edges=2e7,features=64,classes=10".parse()?, Scaling::Find)?;
     /// assert!(plan.assumed.is_some());
+    /// assert_eq!(plan.to_json()["scaling"][0]["points"][0]["ranks"], 1);
     /// # Ok::<(), graphweft::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As [`plan`](Run::plan); if the curve cannot be written.
-    pub fn simulate(&self, graph: &Description, curve: Option<&Path>) -> Result<Plan> {
-        self.plan_by(|config, world, watched| simulated(config, graph, curve, world, watched))
+    /// As [`plan`](Run::plan).
+    pub fn simulate(&self, graph: &Description, scaling: Scaling) -> Result<Plan> {
+        self.plan_by(|config, world, watched| simulated(config, graph, scaling, world, watched))
     }
 
     pub(super) fn plan_by<T: Send>(
@@ -113,13 +114,7 @@ impl Run {
     }
 }
 
-fn simulated(
-    config: &Config,
-    graph: &Description,
-    curve: Option<&Path>,
-    world: &World,
-    watched: &Watched,
-) -> Result<Plan> {
+fn simulated(config: &Config, graph: &Description, scaling: Scaling, world: &World, watched: &Watched) -> Result<Plan> {
     let progress: Arc<dyn Progress> = Arc::new(watched.clone());
     let (tell, ranks) = (|line: &str| watched.note(line), world.ranks());
     let listener = Listener { progress: &progress, tell: &tell };
@@ -136,8 +131,10 @@ fn simulated(
     let mut plan = made.plan(&profile);
     plan.json["assumed"] = assumed.clone().into();
     plan.assumed = Some(assumed);
-    if let Some(path) = curve {
-        scaling::write(path, config, graph, &profile, ranks)?;
+    if scaling == Scaling::Find {
+        let curves = scaling::find(config, graph, &profile, ranks);
+        plan.json["scaling"] = curves.to_json();
+        plan.scaling = Some(curves);
     }
     Ok(plan)
 }
@@ -175,6 +172,7 @@ impl Made<'_> {
             epochs: self.config.train.epochs,
             seeds: self.config.run.seeds,
             assumed: None,
+            scaling: None,
             chosen,
             one_rank: self.one_rank.map(Into::into),
             json: explain::to_json(&all),

@@ -40,7 +40,8 @@ impl Run {
             let precision = config.compute.precision;
             let Some(path) = &self.emulated else {
                 let ranks = Ranks { config: &config.parallel, wanted, place, precision, watched: &watched };
-                return ranks.enter(|world, watched| self.train_on(&config, None, &world, &watched));
+                return ranks
+                    .enter(|world, watched| self.train_on(&config, None, &world.timing_kernels_if_cheap(), &watched));
             };
             // What is planned is planned for there.
             config.parallel.profile.get_or_insert_with(|| path.display().to_string());

@@ -1,11 +1,12 @@
 //! One rank: where it computes, and how it talks to the others.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use graphweft_comm::{Account, Communicator, Count, Exchange, Label, Metered, Traffic, gather};
 use graphweft_model::Total;
 use graphweft_parallel::{Link, ranks, sums};
-use graphweft_tensor::{Alone, Device, Reduce, Tag, Timings, Usage};
+use graphweft_tensor::{Alone, Device, Reduce, Tag, Timing, Timings, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -192,6 +193,7 @@ impl Rank {
             sent: self.sent(),
             by_layer: self.sent_by_layer(),
             to: self.sent_to(),
+            kernels: KernelTimes::default(),
         }
     }
 }
@@ -237,6 +239,40 @@ pub struct RankUsage {
     pub(crate) by_layer: Vec<SentByLayer>,
     /// Bytes of it to each rank.
     pub(crate) to: Vec<u64>,
+    /// What kernels took, in all epochs that this process ran.
+    pub(crate) kernels: KernelTimes,
+}
+
+/// What the kernels of a rank took while it learned.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KernelTimes {
+    /// Milliseconds of all these epochs, with what is no kernel.
+    learn_ms: f64,
+    by_kernel: BTreeMap<String, KernelTime>,
+}
+
+/// All calls of one kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct KernelTime {
+    calls: u64,
+    ms: f64,
+}
+
+impl KernelTimes {
+    /// An epoch of `learn_ms` milliseconds is over.
+    pub(crate) fn add(&mut self, rank: &Rank, learn_ms: f64) {
+        let Some(timings) = rank.kernels() else { return };
+        self.learn_ms += learn_ms;
+        for Timing { op, seconds } in timings.take() {
+            // A name is copied once, not for every call.
+            if !self.by_kernel.contains_key(op) {
+                self.by_kernel.insert(op.into(), KernelTime::default());
+            }
+            if let Some(sum) = self.by_kernel.get_mut(op) {
+                (sum.calls, sum.ms) = (sum.calls + 1, sum.ms + seconds * 1e3);
+            }
+        }
+    }
 }
 
 /// A usage on its way to the rank that leads.
@@ -246,17 +282,19 @@ struct Letter {
     sent: Vec<Sent>,
     by_layer: Vec<SentByLayer>,
     to: Vec<u64>,
+    kernels: KernelTimes,
 }
 
 impl RankUsage {
     /// The usages of all ranks, on the one that leads.
     pub fn gather(&self, rank: &Rank) -> Result<Vec<Self>> {
         let peak = Tag::ALL.iter().map(|tag| self.peak.of(*tag)).collect();
-        let Self { sent, by_layer, to, .. } = self.clone();
-        let letter = serde_json::to_vec(&Letter { peak, sent, by_layer, to }).unwrap_or_default();
+        let Self { sent, by_layer, to, kernels, .. } = self.clone();
+        let letter = serde_json::to_vec(&Letter { peak, sent, by_layer, to, kernels }).unwrap_or_default();
         let open = |bytes: Vec<u8>| {
-            let Letter { peak, sent, by_layer, to } = serde_json::from_slice(&bytes).unwrap_or_default();
-            Self { peak: Usage::new(|tag| peak.get(tag as usize).copied().unwrap_or(0)), sent, by_layer, to }
+            let Letter { peak, sent, by_layer, to, kernels } = serde_json::from_slice(&bytes).unwrap_or_default();
+            let peak = Usage::new(|tag| peak.get(tag as usize).copied().unwrap_or(0));
+            Self { peak, sent, by_layer, to, kernels }
         };
         Ok(rank.gather("metrics", letter)?.into_iter().map(open).collect())
     }

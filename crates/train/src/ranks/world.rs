@@ -78,6 +78,12 @@ impl World {
         Self { timing: true, ..self }
     }
 
+    /// The same where that costs two looks at a clock for each call: on the CPU. A GPU would be waited for every time.
+    pub fn timing_kernels_if_cheap(self) -> Self {
+        let cheap = self.place == DeviceName::Cpu && self.emulation.is_none();
+        if cheap { self.timing_kernels() } else { self }
+    }
+
     /// Whether [that](World::timing_kernels) is so.
     pub fn times_kernels(&self) -> bool {
         self.timing

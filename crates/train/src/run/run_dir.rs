@@ -8,7 +8,8 @@
 //!   metrics.jsonl      a line per epoch: loss, learning rate, length of the gradients, scores, validation loss
 //!   times.jsonl        a line per epoch: what it took
 //!   run.json           command, host and version, each time that it was started
-//!   usage.json         memory by purpose and bytes by operation, layer and peer of every rank, at the last checkpoint
+//!   usage.json         of every rank, at the last checkpoint: memory by purpose, bytes by operation, layer and peer
+//!                      and, on CPUs, time by kernel
 //!   candidates.json    what the planner looked at, if it was asked
 //!   notes.jsonl        what was remarked while it ran
 //!   result.json        the best epoch, its scores and the hash of its model; its presence says that the run is over

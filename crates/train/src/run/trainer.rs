@@ -10,6 +10,7 @@ use std::time::Instant;
 use graphweft_base::progress::Progress;
 use graphweft_graph::chunks::Chunks;
 use graphweft_model::{Prepared, Total};
+use graphweft_tensor::Timings;
 use serde::Serialize;
 
 use crate::config::Config;
@@ -23,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::planning::emulation::Clock;
 use crate::planning::plan::{Measured, Plan};
 use crate::ranks::once_per_rank::OncePerRank;
-use crate::ranks::rank::{Rank, RankUsage};
+use crate::ranks::rank::{KernelTimes, Rank, RankUsage};
 use crate::run::checkpoint::{Checkpoint, Checkpoints, Scores, State, Tensors};
 use crate::run::run_dir::launch::Launch;
 use crate::run::run_dir::times::Time;
@@ -68,6 +69,10 @@ pub struct Outcome {
 struct Finished<'a> {
     #[serde(flatten)]
     outcome: &'a Outcome,
+    /// Which scores of the metric are better: `higher` or `lower`.
+    better: &'static str,
+    /// What they are counted in; nothing for plain numbers.
+    unit: &'static str,
     #[serde(flatten)]
     ended: Ended,
 }
@@ -138,6 +143,8 @@ struct Progressing {
     best_model: Tensors,
     phases: Phases,
     usage: RankUsage,
+    /// What kernels took since this process began.
+    kernels: KernelTimes,
 }
 
 impl Trainer {
@@ -261,7 +268,7 @@ impl Trainer {
     /// The state before the first epoch, or after that of a checkpoint.
     fn start(&self, mut learner: Learner) -> Result<Progressing> {
         let train = &self.config.train;
-        let (phases, usage) = (Phases::default(), RankUsage::default());
+        let (phases, usage, kernels) = (Phases::default(), RankUsage::default(), KernelTimes::default());
         Ok(match &self.from {
             None => Progressing {
                 learner,
@@ -272,6 +279,7 @@ impl Trainer {
                 best_model: Tensors::default(),
                 phases,
                 usage,
+                kernels,
             },
             Some(saved) => {
                 learner.load_model(&saved.model)?;
@@ -285,6 +293,7 @@ impl Trainer {
                     best_model: saved.best.clone(),
                     phases,
                     usage,
+                    kernels,
                 }
             }
         })
@@ -314,6 +323,8 @@ impl Trainer {
         let (epoch, start) = (now.epoch + 1, Instant::now());
         let (lr, phases) = (now.schedule.lr(epoch), &mut now.phases);
         rank.reset_sent();
+        // Those of the last evaluation.
+        rank.kernels().map(Timings::take);
         rank.clock().inspect(|clock| clock.start());
         let phase = &mut |phase, start| phases.add(phase, epoch, start);
         let report = source.learn(&mut now.learner, epoch, lr, phase)?;
@@ -324,7 +335,8 @@ impl Trainer {
                 elsewhere.first().map_or(0.0, |times| Clock::seconds(times)) * 1e3
             }
         };
-        now.usage = rank.usage();
+        now.kernels.add(rank, learn_ms);
+        now.usage = RankUsage { kernels: now.kernels.clone(), ..rank.usage() };
         now.epoch = epoch;
         let train = &self.config.train;
         let guard = report.guard;
@@ -417,7 +429,7 @@ impl Trainer {
         curve::write(dir.path(), &title, metric, &lines, best.epoch)?;
         plan.map_or(Ok(()), |plan| dir.plan(&plan.to_json()?))?;
         let ended = Ended { model_sha256: Some(hash), task: Some(self.data.task.name().into()) };
-        dir.finish(&Finished { outcome, ended })?;
+        dir.finish(&Finished { outcome, better: metric.better.name(), unit: metric.unit().trim(), ended })?;
         Ok(lines.iter().map(|l| l.loss).collect())
     }
 }

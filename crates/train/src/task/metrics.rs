@@ -46,6 +46,14 @@ pub enum Better {
 }
 
 impl Better {
+    /// As `result.json` says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+        }
+    }
+
     /// Whether `score` is better than `other`; NaN never is.
     pub fn is_better(self, score: f64, other: f64) -> bool {
         match self {

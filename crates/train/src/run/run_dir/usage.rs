@@ -1,4 +1,4 @@
-//! `usage.json`: memory by purpose, and bytes by operation, layer and peer, of every rank.
+//! `usage.json`: memory by purpose, bytes by operation, layer and peer, and time by kernel, of every rank.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(crate) fn write(folder: &Path, ranks: &[RankUsage]) -> Result<()> {
 
 fn of_rank(usage: &RankUsage) -> Value {
     let peak: Map<String, Value> = Tag::ALL.iter().map(|tag| (tag.name().into(), usage.peak.of(*tag).into())).collect();
-    json!({"peak": peak, "sent": list(&usage.by_layer), "to": usage.to})
+    json!({"peak": peak, "sent": list(&usage.by_layer), "to": usage.to, "kernels": usage.kernels})
 }
 
 fn list<T: Serialize>(all: &[T]) -> Value {
