@@ -40,8 +40,8 @@ pub struct ListedRun {
     pub state: &'static str,
 }
 
-/// All runs in `folder` and below, by path. Of each only settings, plan, result, metrics and times are read: a trace may
-/// be megabytes, and there may be hundreds of runs. A folder inside of a run is not looked into.
+/// All runs in `folder` and below, by path. Of each only settings, plan, result, metrics and times are read:
+/// a trace may be megabytes, and there may be hundreds of runs. A folder inside of a run is not looked into.
 ///
 /// # Errors
 /// If `folder` cannot be read.

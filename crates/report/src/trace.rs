@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 /// More than a viewer shows at once; what a run records at most is of this order.
 pub(crate) const MOST: usize = 60_000;
 
-/// Columns of the first `most` events: kind, rank, name, start since the event before, duration, epoch, and bytes of exchanges.
+/// Columns of the first `most` events: kind, rank, name, start since the event before, duration, epoch,
+/// and bytes of exchanges.
 pub(crate) fn pack(text: &str, most: usize) -> Result<Value, String> {
     let events: Vec<Value> = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let mut names = Names::default();

@@ -65,7 +65,10 @@ fn runs_are_listed_with_what_became_of_them() {
     // A run without times comes last, whichever way numbers are sorted.
     fs::remove_file(scratch.path("runs/b/times.jsonl")).unwrap();
     let by_time = scratch.json(&["runs", &folder, "--sort", "time"]);
-    assert_eq!((&by_time["runs"][0]["model"], &by_time["runs"][1]["epoch_ms"]), (&"mlp".into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&by_time["runs"][0]["model"], &by_time["runs"][1]["epoch_ms"]),
+        (&"mlp".into(), &serde_json::Value::Null)
+    );
     assert!(scratch.error(3, &["runs", &scratch.path("nowhere")]).contains("nowhere"));
     let message = scratch.error(2, &["report", &scratch.path("runs/deep")]);
     assert!(message.contains("is not the folder of a run"), "{message}");
