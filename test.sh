@@ -40,7 +40,7 @@ if [ -z "${GRAPHWEFT_NVRTC:-}" ]; then
 fi
 [ -z "${GRAPHWEFT_NVRTC:-}" ] || export LD_LIBRARY_PATH=$GRAPHWEFT_NVRTC${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-cargo nextest run --workspace --features graphweft-cli/mpi --locked "$@"
+cargo nextest run --profile all --workspace --features graphweft-cli/mpi --locked "$@"
 # The same features: others would have most crates compiled again.
 cargo test --workspace --doc --features graphweft-cli/mpi --locked --quiet
 # The Python package as the tests have built it, in the virtual environment.
