@@ -120,27 +120,20 @@ mod tests {
     use super::*;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for (activation, shape) in
             Activation::EXAMPLES.into_iter().flat_map(|a| [(a, (5, 3)), (a, (0, 4)), (a, (3, 0))])
         {
             let x = upload(&device, 1, shape, 3.0);
             check(&device, &[x], &[], |tape, x| activate(tape, &x[0], activation)).unwrap();
         }
-    }
+    });
 
     fn case(activation: Activation) -> Case {
         Case::new(vec![(700, 70)], vec![], move |tape, x, _| Ok(vec![activate(tape, &x[0], activation)?]))
     }
 
-    agrees_with_f64!(Activation::EXAMPLES.map(|activation| (case(activation), 1e-6, 2e-2)));
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case(Activation::Gelu));
-    }
+    agrees_with_f64!(Activation::EXAMPLES.map(|activation| (case(activation), 1e-6, 2e-2)), case(Activation::Gelu));
 
     #[test]
     fn nan_stays_visible() {

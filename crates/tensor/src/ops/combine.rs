@@ -196,9 +196,7 @@ mod tests {
     use super::*;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for shape in [(5, 3), (0, 3), (3, 0)] {
             let inputs = [upload(&device, 1, shape, 1.0), upload(&device, 2, shape, 1.0)];
             check(&device, &inputs, &[], |tape, x| combine(tape, 0.7, &x[0], -1.3, &x[1])).unwrap();
@@ -211,7 +209,7 @@ mod tests {
             })
             .unwrap();
         }
-    }
+    });
 
     #[test]
     fn a_constant_operand_gets_no_gradient() {
@@ -234,12 +232,7 @@ mod tests {
         })
     }
 
-    agrees_with_f64!([(case(), 1e-6, 2e-2)]);
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case());
-    }
+    agrees_with_f64!([(case(), 1e-6, 2e-2)], case());
 
     #[test]
     fn columns_stand_where_they_should() {

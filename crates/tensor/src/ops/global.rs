@@ -256,6 +256,7 @@ mod tests {
     use crate::dry::tests::takes_as_much;
     use crate::gradcheck::check;
     use crate::ops::graphs::{f64s, near, rows_of, same_bits_for_any_number_of_threads, upload};
+    use crate::ops::tests::gradients;
     use crate::reduce::Alone;
 
     fn run(tape: &mut Tape, heads: usize, x: &[Var], own: f64, scale: Scale) -> Result<Var> {
@@ -277,9 +278,7 @@ mod tests {
         [up(1, heads * m), up(2, heads * m), up(3, heads * d)]
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for ((own, scale), (n, heads)) in MODELS.into_iter().flat_map(|s| [(s, (7, 1)), (s, (5, 2)), (s, (1, 3))]) {
             let inputs = inputs(&device, n, heads, [2, 3], DType::F64);
             check(&device, &inputs, &[], |tape, x| run(tape, heads, x, own, scale)).unwrap();
@@ -291,7 +290,7 @@ mod tests {
             run(tape, 2, &[x[0].clone(), x[0].clone(), x[1].clone()], 0.0, Scale::One)
         })
         .unwrap();
-    }
+    });
 
     #[test]
     fn equals_dense_attention_in_f64() {

@@ -57,13 +57,11 @@ mod tests {
     use super::*;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         let weight = parameter(&device, "weight", (4, 3), DType::F64);
         let x = upload(&device, 1, (5, 4), 1.0);
         check(&device, &[x], std::slice::from_ref(&weight), |tape, x| matmul(tape, &x[0], &weight)).unwrap();
-    }
+    });
 
     #[test]
     fn it_is_the_product() {
@@ -81,10 +79,5 @@ mod tests {
         Case::new(vec![(700, 40)], vec![(40, 33)], |tape, x, p| Ok(vec![matmul(tape, &x[0], &p[0])?]))
     }
 
-    agrees_with_f64!([(case(), 5e-6, 2e-2)]);
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case());
-    }
+    agrees_with_f64!([(case(), 5e-6, 2e-2)], case());
 }

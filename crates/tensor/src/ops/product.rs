@@ -58,26 +58,19 @@ mod tests {
     use super::*;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for shape in [(5, 3), (0, 3), (3, 0)] {
             let inputs = [upload(&device, 1, shape, 1.0), upload(&device, 2, shape, 1.0)];
             check(&device, &inputs, &[], |tape, x| product(tape, &x[0], 0.9, &x[1])).unwrap();
             check(&device, &inputs[..1], &[], |tape, x| product(tape, &x[0], 0.0, &x[0])).unwrap();
         }
-    }
+    });
 
     fn case() -> Case {
         Case::new(vec![(700, 70); 2], vec![], |tape, x, _| Ok(vec![product(tape, &x[0], 0.9, &x[1])?]))
     }
 
-    agrees_with_f64!([(case(), 1e-6, 2e-2)]);
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case());
-    }
+    agrees_with_f64!([(case(), 1e-6, 2e-2)], case());
 
     #[test]
     fn it_is_a_product() {

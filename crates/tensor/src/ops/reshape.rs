@@ -36,18 +36,16 @@ mod tests {
     use crate::device::Device;
     use crate::gradcheck::check;
     use crate::ops::l2norm::l2_norm;
-    use crate::ops::tests::upload;
+    use crate::ops::tests::{gradients, upload};
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         check(&device, &[upload(&device, 1, (4, 6), 1.0)], &[], |tape, x| {
             let heads = reshape(tape, &x[0], 8, 3)?;
             let heads = l2_norm(tape, &heads)?;
             reshape(tape, &heads, 4, 6)
         })
         .unwrap();
-    }
+    });
 
     #[test]
     fn elements_are_neither_made_nor_lost() {
