@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Subcommand, ValueEnum};
-use graphweft::{Bench, BenchLayers, Timing};
+use graphweft::{Bench, Timing};
 
 use crate::device::Choice;
 use crate::source::Source;
@@ -40,8 +40,15 @@ struct Attention {
     #[command(flatten)]
     common: Common,
 
-    #[command(flatten)]
-    heads: Heads,
+    /// Attention heads
+    #[arg(long, default_value_t = 8, value_name = "H")]
+    heads: usize,
+}
+
+impl Attention {
+    fn bench(&self, ui: &Ui) -> Bench {
+        self.common.bench(ui).heads(self.heads)
+    }
 }
 
 #[derive(clap::Args)]
@@ -70,13 +77,7 @@ struct Gemm {
 #[derive(clap::Args)]
 struct Layer {
     #[command(flatten)]
-    input: Input,
-
-    #[command(flatten)]
-    common: Common,
-
-    #[command(flatten)]
-    heads: Heads,
+    attention: Attention,
 
     /// Layers, at most 4096
     #[arg(long, default_value_t = 4, value_name = "L", value_parser = at_least_one().range(..=4096))]
@@ -102,15 +103,15 @@ enum Remat {
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let timing = match &args.op {
-        Op::Attention(args) => args.common.bench(ui).attention(args.input.input(), args.heads.heads),
+        Op::Attention(args) => args.bench(ui).attention(args.input.input()),
         Op::Gemm(args) => args.common.bench(ui).gemm(args.rows, args.out),
         Op::Layer(args) => {
-            let Layer { layers, dropout, .. } = *args;
-            let stack = BenchLayers { layers, heads: args.heads.heads, dropout, remat: args.remat == Remat::Layer };
-            args.common.bench(ui).layer(args.input.input(), &stack)
+            let bench = args.attention.bench(ui).layers(args.layers).dropout(args.dropout);
+            let bench = if args.remat == Remat::Layer { bench.recompute() } else { bench };
+            bench.layer(args.attention.input.input())
         }
         Op::Spmm(args) => args.common.bench(ui).spmm(args.input.input()),
-        Op::Train(args) => args.run(ui).bench(&args.bench()),
+        Op::Train(args) => args.bench(ui).epoch(args.input.input(), &args.run()),
     }?;
     ui.result(&timing.to_json(), || text(&timing))
 }
@@ -195,14 +196,6 @@ impl Input {
 /// Counts that may not be 0.
 fn at_least_one() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
-}
-
-/// Attention heads, for the benches that have them.
-#[derive(clap::Args)]
-struct Heads {
-    /// Attention heads
-    #[arg(long, default_value_t = 8, value_name = "H")]
-    heads: usize,
 }
 
 /// Type of stored elements.

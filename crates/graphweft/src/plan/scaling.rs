@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use graphweft_base::progress::Silent;
-use graphweft_figure::{self as figure, Area, COOL, Drawn, FAINT, INK, STRONG, axes, legend, mesh};
+use graphweft_figure::{self as figure, Area, COOL, Drawn, FAINT, INK, Room, STRONG, axes, legend, mesh};
 use graphweft_plan::explain::counted;
 use graphweft_plan::simulate::Description;
 use graphweft_plan::{Found, Profile};
@@ -96,7 +96,7 @@ fn draw(area: &Area<'_>, caption: &str, lines: &BTreeMap<&'static str, Vec<(f64,
     let doubled = std::iter::successors(Some(1.0_f64), |p| Some(2.0 * p)).take_while(|p| *p <= x1);
     let x_axis = (x0 * 0.9..x1 * 1.1).log_scale().with_key_points(doubled.collect());
     let y_axis = (y.0..y.1).log_scale().with_key_points(ticks(y.0, y.1));
-    let mut chart = axes(area, caption, 84, x_axis, y_axis)?;
+    let mut chart = axes(area, caption, Room::left(84), x_axis, y_axis)?;
     mesh(&mut chart, "ranks (log scale)", "seconds per epoch (log scale)")
         .x_label_formatter(&|x| format!("{x:.0}"))
         .y_label_formatter(&|y| tick(*y))

@@ -118,8 +118,7 @@ mod tests {
 
     #[test]
     fn rate_zero_costs_nothing_and_rate_one_drops_all() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let x = tape.leaf(upload(&device, 1, (3, 9), 1.0));
         let before = device.ledger().now();
         let rate = |r| RowDropout { dropout: Dropout::new(r, 1, 1, 1, 1), ids: Ids::Same };
@@ -131,8 +130,7 @@ mod tests {
 
     #[test]
     fn ids_must_fit_the_rows() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let x = tape.leaf(upload(&device, 1, (3, 9), 1.0));
         assert!(dropout(&mut tape, &x, &half(Ids::Listed([1, 2].into()))).is_err());
     }

@@ -262,8 +262,7 @@ mod tests {
 
     #[test]
     fn nothing_to_do_costs_nothing() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let x = tape.leaf(upload(&device, 1, (4, 6), 1.0));
         let before = device.ledger().now();
         let y = epilogue(&mut tape, &x, Epilogue::default(), DType::F64).unwrap();
@@ -272,8 +271,7 @@ mod tests {
 
     #[test]
     fn shapes_must_agree() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let (x, z) = (tape.leaf(upload(&device, 1, (4, 6), 1.0)), tape.leaf(upload(&device, 1, (4, 5), 1.0)));
         let bias = parameter(&device, "bias", (1, 5), DType::F64);
         let none = Epilogue::default();

@@ -26,7 +26,7 @@ use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::reduce::Reduce;
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "global attention";
 
@@ -173,24 +173,43 @@ pub struct Global<'a> {
 pub fn global_attention(tape: &mut Tape, operands: Global<'_>, reduce: Rc<dyn Reduce>) -> Result<Var> {
     let Global { heads, q, k, v, own, epsilon, scale } = operands;
     let [q_value, k_value, v_value] = [q, k, v].map(|x| x.value().clone());
-    let mut saved = Call { heads, q: q_value, k: k_value, v: v_value, own, epsilon, norms: None, reduce };
-    saved.rows().check()?;
+    let mut call = Call { heads, q: q_value, k: k_value, v: v_value, own, epsilon, norms: None, reduce };
+    call.rows().check()?;
     let device = tape.device().clone();
-    let (n, dtype) = (saved.q.rows(), saved.q.dtype());
+    let (n, dtype) = (call.q.rows(), call.q.dtype());
     if scale == Scale::Norms {
         let mut norms = device.uninit(OP, 1, 2, dtype.compute(), Tag::Activations)?;
-        device.backend().global_norms(&saved.rows(), &mut norms)?;
-        saved.reduce.sum(&mut norms)?;
-        saved.norms = Some(norms);
+        device.backend().global_norms(&call.rows(), &mut norms)?;
+        call.reduce.sum(&mut norms)?;
+        call.norms = Some(norms);
     }
-    let mut sums = saved.sums(&device, dtype.compute())?;
-    device.backend().global_sums(&saved.rows(), &mut sums)?;
-    saved.reduce.sum(&mut sums)?;
-    let mut out = device.uninit(OP, n, saved.v.cols(), dtype, Tag::Activations)?;
+    let mut sums = call.sums(&device, dtype.compute())?;
+    device.backend().global_sums(&call.rows(), &mut sums)?;
+    call.reduce.sum(&mut sums)?;
+    let mut out = device.uninit(OP, n, call.v.cols(), dtype, Tag::Activations)?;
     let mut den = device.uninit(OP, n, heads, dtype.compute(), Tag::Activations)?;
-    device.backend().global_apply(&saved.rows(), &sums, &mut out, &mut den)?;
+    device.backend().global_apply(&call.rows(), &sums, &mut out, &mut den)?;
     let kept = out.clone();
-    Ok(tape.push(&[q, k, v], out, || GlobalBackward { call: saved, sums, out: kept, den }))
+    Ok(tape.push(&[q, k, v], out, || {
+        one_output(move |g, grads| {
+            let device = grads.device().clone();
+            let (rows, saved) = (call.rows(), GlobalSaved { out: &kept, den: &den, g: &g });
+            let mut back = call.sums(&device, sums.dtype())?;
+            device.backend().global_back_sums(&rows, &saved, &mut back)?;
+            call.reduce.sum(&mut back)?;
+            let new = |m: &Matrix| device.uninit(OP, m.rows(), m.cols(), m.dtype(), Tag::Activations);
+            let (mut dq, mut dk, mut dv) = (new(rows.q)?, new(rows.k)?, new(rows.v)?);
+            device.backend().global_back_rows(
+                &rows,
+                &saved,
+                Totals { sums: &sums, back: &back },
+                [&mut dq, &mut dk, &mut dv],
+            )?;
+            grads.put(0, dq)?;
+            grads.put(1, dk)?;
+            grads.put(2, dv)
+        })
+    }))
 }
 
 /// Operands kept for backward.
@@ -214,36 +233,6 @@ impl Call {
     fn sums(&self, device: &Device, dtype: DType) -> Result<Matrix> {
         let (rows, cols) = self.rows().sums_shape();
         device.uninit(OP, rows, cols, dtype, Tag::Activations)
-    }
-}
-
-struct GlobalBackward {
-    call: Call,
-    /// S ‖ z.
-    sums: Matrix,
-    out: Matrix,
-    den: Matrix,
-}
-
-impl Backward for GlobalBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(g) = grads.output(0) else { return Ok(()) };
-        let device = grads.device().clone();
-        let (rows, saved) = (self.call.rows(), GlobalSaved { out: &self.out, den: &self.den, g: &g });
-        let mut back = self.call.sums(&device, self.sums.dtype())?;
-        device.backend().global_back_sums(&rows, &saved, &mut back)?;
-        self.call.reduce.sum(&mut back)?;
-        let new = |m: &Matrix| device.uninit(OP, m.rows(), m.cols(), m.dtype(), Tag::Activations);
-        let (mut dq, mut dk, mut dv) = (new(rows.q)?, new(rows.k)?, new(rows.v)?);
-        device.backend().global_back_rows(
-            &rows,
-            &saved,
-            Totals { sums: &self.sums, back: &back },
-            [&mut dq, &mut dk, &mut dv],
-        )?;
-        grads.put(0, dq)?;
-        grads.put(1, dk)?;
-        grads.put(2, dv)
     }
 }
 

@@ -204,8 +204,7 @@ mod tests {
 
     #[test]
     fn shapes_must_agree() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let (x, z) = (tape.leaf(upload(&device, 1, (2, 5), 1.0)), tape.leaf(upload(&device, 1, (2, 4), 1.0)));
         assert!(residual(&mut tape, &x, &z, None).is_err());
         assert!(post_norm(&mut tape, &x, &z, None, &norm(&device, 5)).is_err());

@@ -18,6 +18,13 @@ pub(crate) use crate::device::Device;
 pub(crate) use crate::dtype::DType;
 pub(crate) use crate::gradcheck::check;
 
+/// A CPU and an empty tape on it.
+pub(crate) fn cpu_tape() -> (Device, Tape) {
+    let device = Device::cpu();
+    let tape = Tape::new(&device);
+    (device, tape)
+}
+
 /// Rows and columns, as [`Matrix::shape`] gives them.
 pub(crate) type Shape = (usize, usize);
 

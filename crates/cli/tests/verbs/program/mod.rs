@@ -2,11 +2,36 @@
 
 #![allow(clippy::unwrap_used)] // Only tests come here.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// `train` with a small model on a small graph, and more arguments.
+pub(crate) fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let usual = [
+        "train",
+        "--graph",
+        "sbm:300:4:6:f=8",
+        "data.self_loops=add",
+        "model.hidden=8",
+        "model.layers=2",
+        "model.heads=2",
+        "train.lr=0.01",
+        "train.dropout=0.2",
+    ];
+    [&usual[..], more].concat()
+}
+
+/// A folder that is no run but has a file of somebody's.
+pub(crate) fn taken(scratch: &Scratch) -> String {
+    let run = scratch.path("run");
+    fs::create_dir_all(&run).unwrap();
+    fs::write(scratch.path("run/mine.txt"), "x").unwrap();
+    run
+}
 
 /// A scratch folder, and the program run with a cache of its own inside it.
 pub(crate) struct Scratch(TempDir);
