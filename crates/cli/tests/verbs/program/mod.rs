@@ -78,7 +78,7 @@ impl Scratch {
 /// What is in a file of a run, but for the times that `plan.json` says: those are never the same.
 #[allow(dead_code)] // Not every test file needs it.
 pub(crate) fn without_times(path: &Path) -> Vec<u8> {
-    let bytes = std::fs::read(path).unwrap();
+    let bytes = fs::read(path).unwrap();
     if path.file_name().is_none_or(|name| name != "plan.json") {
         return bytes;
     }
