@@ -3,6 +3,7 @@
 use std::fmt;
 
 use graphweft_plan::explain;
+use graphweft_train::config::Config;
 
 /// A number as people read it.
 ///
@@ -38,7 +39,7 @@ impl Amount {
     /// # Errors
     /// What is wrong with it.
     pub fn parse_bytes(text: &str) -> Result<u64, String> {
-        graphweft_train::config::bytes(text)
+        Config::parse_bytes(text)
     }
 }
 

@@ -12,9 +12,7 @@ use graphweft_plan::explain::counted;
 use graphweft_train::Error as Training;
 use graphweft_train::config::{Choice, Config};
 use graphweft_train::data::Data;
-use graphweft_train::planning::{
-    self as planner, Compared, Emulation, EpochTiming, Listener, Plan, PreparedData, TimedEpochs,
-};
+use graphweft_train::planning::{Compared, Emulation, EpochTiming, Listener, Plan, PreparedData, TimedEpochs};
 use graphweft_train::ranks::World;
 use graphweft_train::task::{Labels, NodeClass};
 use serde::Serialize;
@@ -104,7 +102,7 @@ fn time(timed: &Timed<'_>, config: &Config, places: &[String], world: World, wat
     let progress: Arc<dyn Progress> = Arc::new(watched.clone());
     let tell = |line: &str| watched.note(line);
     let listener = Listener { progress: &progress, tell: &tell };
-    let plan = planner::shared(config, world, PreparedData { data: &data, graph: &graph }, listener)?;
+    let plan = Plan::agreed(config, world, PreparedData { data: &data, graph: &graph }, listener)?;
     if let Strategy::Isolated(_) = plan.strategy {
         let chosen = || not_timed("--allow-approximate, by which isolated was chosen");
         return Err(if world.leads() { chosen() } else { Training::Refused.into() });

@@ -9,7 +9,7 @@ use graphweft_plan::explain::counted;
 use graphweft_plan::simulate::Description;
 use graphweft_plan::{Found, Profile};
 use graphweft_train::config::Config;
-use graphweft_train::planning as planner;
+use graphweft_train::planning::Planner;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ pub(super) fn find(config: &Config, graph: &Description, profile: &Profile, most
     let mut lines: BTreeMap<&'static str, Vec<(f64, f64)>> = BTreeMap::new();
     for ranks in std::iter::successors(Some(1), |p| Some(2 * p)).take_while(|p| *p <= most) {
         // Where nothing fits there is no point.
-        let Ok(found) = planner::simulate(config, ranks, graph, profile, &Silent) else { continue };
+        let Ok(found) = Planner::simulate(config, ranks, graph, profile, &Silent) else { continue };
         for (family, seconds) in fastest(&found) {
             lines.entry(family).or_default().push((ranks as f64, seconds));
         }

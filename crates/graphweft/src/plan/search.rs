@@ -11,7 +11,7 @@ use graphweft_plan::simulate::Description;
 use graphweft_plan::{Candidate as Way, Found, Profile};
 use graphweft_train::config::Config;
 use graphweft_train::data::{AssumedColumns, Data};
-use graphweft_train::planning::{self as planner, Effort, Listener, Planned, Planner};
+use graphweft_train::planning::{Effort, Listener, Planned, Planner};
 use graphweft_train::ranks::World;
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ fn simulated(config: &Config, graph: &Description, scaling: Scaling, world: &Wor
     // How long a run is that nobody will start is no reason to measure.
     let profile = Effort::ForRun(&|_| None).profile(config, world, listener)?;
     let profile = profile.ok_or_else(Error::follows)?;
-    let found = planner::simulate(config, ranks, graph, &profile, watched)?;
+    let found = Planner::simulate(config, ranks, graph, &profile, watched)?;
     let assumed = graph.assumed(ranks);
     let size = format!("{:.2e} nodes, {:.2e} edges, {assumed}", graph.nodes, graph.edges);
     let title = format!("{} on {size}; simulated", config.model_name());
