@@ -262,8 +262,8 @@ fn trials(found: &Found, count: usize, profile: &Profile) -> Vec<Trial> {
 }
 
 impl Plan {
-    /// The plan for a run in all processes of `world`: what is asked for, or the planner's choice. `listener` hears, in a
-    /// line each, what was tried and does not fit.
+    /// The plan for a run in all processes of `world`: what is asked for, or the planner's choice. `listener` hears, in
+    /// a line each, what was tried and does not fit.
     ///
     /// # Errors
     /// As [`Planner::plan`]; elsewhere than in the process that leads, [`Error::Refused`].

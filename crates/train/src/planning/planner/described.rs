@@ -19,7 +19,8 @@ use crate::planning::plan::Plan;
 use crate::planning::rehearsal::Rehearser;
 
 impl Planner<'_> {
-    /// What every way to spread `config` over `ranks` ranks would take for a graph that is described, and the best of them.
+    /// What every way to spread `config` over `ranks` ranks would take for a graph that is described, and the best of
+    /// them.
     ///
     /// # Errors
     /// If nothing fits, or memory is given, by which a graph can be cut only where it is.
