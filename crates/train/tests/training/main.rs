@@ -12,4 +12,5 @@ mod regression;
 mod resume;
 mod run;
 mod scores;
+mod smoothing;
 mod whole;
