@@ -61,7 +61,7 @@ mod stop;
 mod stored;
 
 pub use amount::Amount;
-pub use bench::{Bench, TimedKernel, TimedPhase, Timing};
+pub use bench::{Bench, Timed, Timing};
 pub use dataset::{Dataset, DatasetBuilder, DatasetTask, SparseRows, Split};
 pub use doctor::{Backend, Doctor, Gpu, Library};
 pub use error::{Error, ErrorKind, Position, Result};
@@ -80,7 +80,7 @@ pub use import::{ArrayFiles, Format, Import};
 pub use info::{Degree, Info, SplitSizes, Trial};
 pub use input::Input;
 pub use memory::Memory;
-pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Written};
+pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Smooth, Smoothed, Written};
 pub use observe::{Begin, Epoch, Observer, Phase, Scores, Unit};
 pub use page::Page;
 pub use partition::{Balance, Method, Order, Partition, PartitionStats, Partitioned};
