@@ -15,7 +15,7 @@ use graphweft_train::planning::{Listener, Planner};
 use graphweft_train::ranks::World;
 use serde_json::{Value, json};
 
-use super::{Candidate, Columns, Plan, error_of, scaling};
+use super::{Candidate, Plan, error_of, scaling};
 use crate::amount::count;
 use crate::error::{Error, Result};
 use crate::observe::Watched;
@@ -123,6 +123,13 @@ impl Run {
     }
 }
 
+/// The features that a plan is made with, and where the numbers come from.
+struct Columns {
+    features: usize,
+    classes: usize,
+    origin: &'static str,
+}
+
 /// Whether a simulation is repeated for 1, 2, 4, … ranks.
 #[derive(Clone, Copy, PartialEq)]
 enum Scaling {
@@ -182,7 +189,9 @@ impl Made<'_> {
             machine: profile.about.clone(),
             error: error_of(profile),
             profile_error: profile.error(),
-            columns: self.columns,
+            features: self.columns.as_ref().map(|columns| columns.features),
+            classes: self.columns.as_ref().map(|columns| columns.classes),
+            origin: self.columns.as_ref().map_or("", |columns| columns.origin),
             candidates,
             why: self.found.why.clone(),
             epochs: self.config.train.epochs,
