@@ -63,7 +63,7 @@ if [ $# -eq 0 ] && command -v node >/dev/null && command -v npm >/dev/null && co
     mkdir -p target/report-browser && cp crates/report/browser/* target/report-browser/
     (cd target/report-browser && npm ci --silent --no-audit --no-fund)
     CHROMIUM=$(command -v chromium) GRAPHWEFT=$PWD/${CARGO_TARGET_DIR:-target}/debug/graphweft \
-        SCREENSHOTS=$PWD/target/report-page node --test --test-concurrency=1 target/report-browser/page.test.mjs
+        SCREENSHOTS=$PWD/target/report-page node --test --test-concurrency=1 target/report-browser/*.test.mjs
 elif [ $# -eq 0 ]; then
     echo "skipped: the report page in a browser, which needs Node.js and Chromium"
 fi

@@ -2,11 +2,14 @@
 
 mod train;
 
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Subcommand, ValueEnum};
-use graphweft::{Bench, BenchLayers, Timing};
+use graphweft::{Bench, BenchLayers, Error, Timing};
 
 use crate::device::Choice;
 use crate::source::Source;
@@ -41,6 +44,9 @@ struct Attention {
     common: Common,
 
     #[command(flatten)]
+    kept: Kept,
+
+    #[command(flatten)]
     heads: Heads,
 }
 
@@ -51,6 +57,9 @@ struct Spmm {
 
     #[command(flatten)]
     common: Common,
+
+    #[command(flatten)]
+    kept: Kept,
 }
 
 #[derive(clap::Args)]
@@ -112,6 +121,9 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Op::Spmm(args) => args.common.bench(ui).spmm(args.input.input()),
         Op::Train(args) => args.run(ui).bench(&args.bench()),
     }?;
+    if let Op::Attention(Attention { kept, .. }) | Op::Spmm(Spmm { kept, .. }) = &args.op {
+        kept.add(&timing)?;
+    }
     ui.result(&timing.to_json(), || text(&timing))
 }
 
@@ -143,6 +155,29 @@ fn text(timing: &Timing) -> String {
         (_, None, _) => {}
     }
     text
+}
+
+/// Where the page of a run finds what was timed.
+#[derive(clap::Args)]
+struct Kept {
+    /// Also add the result to this run directory: the page of the run shows it beside the kernels
+    #[arg(long = "for", value_name = "RUN")]
+    run: Option<PathBuf>,
+}
+
+impl Kept {
+    fn add(&self, timing: &Timing) -> anyhow::Result<()> {
+        let Some(run) = &self.run else { return Ok(()) };
+        let path = run.join("bench.json");
+        let failed = |e: std::io::Error| {
+            let remedy = "name the directory of a run that may be written to";
+            Error::request(format!("cannot add to {}: {e}", path.display()), remedy)
+        };
+        // What is no run gets no file of its own.
+        fs::metadata(run.join("config.toml")).map_err(failed)?;
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+        Ok(file.write_all(format!("{}\n", timing.to_json()).as_bytes()).map_err(failed)?)
+    }
 }
 
 /// Flags that every bench has.

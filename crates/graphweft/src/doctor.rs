@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::VERSION;
 use library::LIBRARIES;
-pub(crate) use machine::memory_bytes;
+pub(crate) use machine::{in_words, memory_bytes};
 
 pub use gpus::Gpu;
 pub use machine::Machine;

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crate::units::{bytes, counted};
+
 /// What the operating system says about this machine.
 ///
 /// ```
@@ -21,7 +23,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub(super) fn look() -> Self {
+    pub(crate) fn look() -> Self {
         let cpu = field("/proc/cpuinfo", "model name");
         Self {
             cpu: if cpu.is_empty() { std::env::consts::ARCH.into() } else { cpu },
@@ -30,6 +32,14 @@ impl Machine {
             simd: simd(),
         }
     }
+}
+
+/// This machine in words, for what is written of a run; `gpu` is where it computes, if that is not the processor.
+pub(crate) fn in_words(gpu: Option<usize>) -> String {
+    let Machine { cpu, cores, memory, .. } = Machine::look();
+    let gpu = gpu.and_then(|place| super::gpus::gpus().into_iter().nth(place));
+    let gpu = gpu.map_or(String::new(), |gpu| format!("{}, {}; ", gpu.name, bytes(gpu.memory)));
+    format!("{gpu}{cpu}, {}, {}", counted(cores, "core"), bytes(memory))
 }
 
 /// Memory of the machine, if it says.
