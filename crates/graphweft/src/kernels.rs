@@ -33,6 +33,16 @@ pub use graphweft_tensor::ops::attention::Score;
 pub use graphweft_tensor::ops::spmm::Along;
 
 /// Numbers that a kernel reads, row by row.
+///
+/// ```
+/// use graphweft::Graph;
+/// use graphweft::kernels::{EdgeKernels, Values, ValuesMut};
+/// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
+/// let (mut out, mut whose) = ([0.0; 2], [0; 2]);
+/// kernels.max(1, Values::F64(&[3.0, 4.0]), ValuesMut::F64(&mut out), &mut whose)?;
+/// assert_eq!((out, whose[1]), ([0.0, 3.0], 0));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Values<'a> {
     /// Single precision.
@@ -44,6 +54,17 @@ pub enum Values<'a> {
 }
 
 /// Numbers that a kernel overwrites, row by row.
+///
+/// ```
+/// use graphweft::Graph;
+/// use graphweft::kernels::{Along, EdgeKernels, Sum, Values, ValuesMut};
+/// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
+/// let sum = Sum { along: Along::Edges, width: 1, edge: None, dst: None, src: None, x: Values::F32(&[3.0, 4.0]) };
+/// let mut out = [9.0; 2];
+/// kernels.sum(&sum, ValuesMut::F32(&mut out))?;
+/// assert_eq!(out, [0.0, 3.0]);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 #[derive(Debug)]
 pub enum ValuesMut<'a> {
     /// Single precision.
@@ -55,6 +76,20 @@ pub enum ValuesMut<'a> {
 }
 
 /// Softmax attention of every node over the edges into it.
+///
+/// ```
+/// use graphweft::Graph;
+/// use graphweft::kernels::{Attention, EdgeKernels, Score, Values, ValuesMut};
+/// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
+/// let (q, kv) = ([1.0, 1.0], [0.5, 2.0, 0.5, 3.0]);
+/// let score = Score::Dot { q: Values::F64(&q), kv: Values::F64(&kv) };
+/// let attention = Attention { heads: 1, width: 1, score, bias: None, dropout: 0.0, seed: 0 };
+/// let (mut out, mut lse) = ([0.0; 2], [0.0; 2]);
+/// kernels.attention(&attention, ValuesMut::F64(&mut out), ValuesMut::F64(&mut lse))?;
+/// // Node 1 sees node 0 alone; node 0 sees nobody.
+/// assert_eq!(out, [0.0, 2.0]);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Attention<'a> {
     /// Heads, which share the columns.
@@ -71,7 +106,15 @@ pub struct Attention<'a> {
     pub seed: u64,
 }
 
-/// What forward gave, and the gradient of its output.
+/// What forward gave, and the gradient of its output. See [`AttentionGradients`].
+///
+/// ```
+/// use graphweft::kernels::{Attended, Values};
+/// // Of one node and one head.
+/// let [out, lse, g] = [[2.0], [0.5], [1.0]];
+/// let saved = Attended { out: Values::F64(&out), lse: Values::F64(&lse), g: Values::F64(&g) };
+/// assert!(matches!(saved.g, Values::F64([1.0])));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Attended<'a> {
     /// The output.
@@ -83,6 +126,24 @@ pub struct Attended<'a> {
 }
 
 /// Where gradients of the operands of attention go. What is absent is not made.
+///
+/// ```
+/// use graphweft::Graph;
+/// use graphweft::kernels::{Attended, Attention, AttentionGradients, EdgeKernels, Score, Values, ValuesMut};
+/// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
+/// let (q, kv) = ([1.0, 1.0], [0.5, 2.0, 0.5, 3.0]);
+/// let score = Score::Dot { q: Values::F64(&q), kv: Values::F64(&kv) };
+/// let attention = Attention { heads: 1, width: 1, score, bias: None, dropout: 0.0, seed: 0 };
+/// let (mut out, mut lse) = ([0.0; 2], [0.0; 2]);
+/// kernels.attention(&attention, ValuesMut::F64(&mut out), ValuesMut::F64(&mut lse))?;
+/// let (mut dq, mut dkv) = ([0.0; 2], [0.0; 4]);
+/// let (dst, src) = (ValuesMut::F64(&mut dq), ValuesMut::F64(&mut dkv));
+/// let to = AttentionGradients { dst, src, value: None, shared: None, bias: None };
+/// let saved = Attended { out: Values::F64(&out), lse: Values::F64(&lse), g: Values::F64(&[0.0, 1.0]) };
+/// kernels.attention_backward(&attention, &saved, to)?;
+/// assert_eq!(dkv[1], 1.0);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct AttentionGradients<'a> {
     /// Of what a destination has: q or l.
@@ -98,6 +159,18 @@ pub struct AttentionGradients<'a> {
 }
 
 /// A weighted sum over edges; the weight of an edge is the product of what is given.
+///
+/// ```
+/// use graphweft::Graph;
+/// use graphweft::kernels::{Along, EdgeKernels, Sum, Values, ValuesMut};
+/// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
+/// let (edge, x) = (Values::F64(&[0.5]), Values::F64(&[3.0, 4.0]));
+/// let mut out = [0.0; 2];
+/// let sum = Sum { along: Along::Edges, width: 1, edge: Some(edge), dst: None, src: None, x };
+/// kernels.sum(&sum, ValuesMut::F64(&mut out))?;
+/// assert_eq!(out, [0.0, 1.5]);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Sum<'a> {
     /// To destinations, or back to sources.
@@ -116,6 +189,19 @@ pub struct Sum<'a> {
 
 /// A graph made ready for kernels. Calls from several threads wait for each other: each uses all of the pool. A task of
 /// that pool must not make one, since it could be given another such task while it waits.
+///
+/// ```
+/// use graphweft::Graph;
+/// use graphweft::kernels::{Along, EdgeKernels, Sum, Values, ValuesMut};
+/// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
+/// // The gradient of a sum goes back along the edges.
+/// let g = Values::F64(&[0.0, 1.0]);
+/// let mut dx = [9.0; 2];
+/// let sum = Sum { along: Along::Transpose, width: 1, edge: None, dst: None, src: None, x: g };
+/// kernels.sum(&sum, ValuesMut::F64(&mut dx))?;
+/// assert_eq!(dx, [1.0, 0.0]);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct EdgeKernels(Mutex<Prepared>);
 

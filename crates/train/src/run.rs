@@ -23,6 +23,6 @@ pub use checkpoint::{Checkpoint, Scores};
 pub use inference::Trained;
 pub use run_dir::launch::Launch;
 pub use run_dir::{Line, RunDir};
-pub use session::{Session, Spread, Start, Summary};
+pub use session::{OverSeeds, Session, Start, Summary};
 pub use steps::{Pass, Steps};
 pub use trainer::{Observer, Run};

@@ -1,5 +1,6 @@
 //! The matrix products of a linear layer.
 
+use graphweft_plan::explain::counted;
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::activation::{Activated, Activation};
 use graphweft_tensor::ops::linear::{Columns, Weights};
@@ -8,7 +9,6 @@ use serde_json::json;
 
 use super::{Bench, TimedPhase, Timing, median, random, timed};
 use crate::error::Result;
-use crate::units::counted;
 
 pub(super) fn run(bench: &Bench, rows: usize, out: usize) -> Result<Timing> {
     let (n, k, dtype) = (rows, bench.hidden, bench.dtype);
