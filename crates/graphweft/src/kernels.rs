@@ -1,8 +1,8 @@
 //! The kernels over the edges of a graph by themselves, for those who have arrays and a training loop of their own.
 //!
-//! Nothing is copied: kernels read and write the caller's arrays, here or on a GPU. Attention keeps a row and a number per head of every
-//! node, never something of the size of the edges. The same arguments give the same bits, whatever the threads; work is
-//! spread over rayon's current pool.
+//! Nothing is copied: kernels read and write the caller's arrays, here or on a GPU. Attention keeps a row and a number
+//! per head of every node, never something of the size of the edges. The same arguments give the same bits, whatever
+//! the threads; work is spread over rayon's current pool.
 //!
 //! ```
 //! use graphweft::Graph;
@@ -259,7 +259,8 @@ impl Call<'_> {
         f(&Spmm { graph: self.graph, weights, along: sum.along, x: &x })
     }
 
-    /// Whose maxima are, `width` of each destination. Ids that are of no source do no harm: backward only compares them.
+    /// Whose maxima are, `width` for each destination. Ids that are of no source do no harm: backward only compares
+    /// them.
     fn arg(&self, arg: Values<'_>, width: usize) -> Result<Matrix> {
         let shape = [self.graph.num_dst(), width];
         match arg {

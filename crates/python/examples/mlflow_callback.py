@@ -1,5 +1,7 @@
 """Every epoch into MLflow. `pip install mlflow`; without a server it writes a file here."""
 
+from typing import Any
+
 import graphweft as gw
 import mlflow
 
@@ -12,7 +14,7 @@ def log_epoch(event: gw.Event) -> None:
 
 
 mlflow.set_tracking_uri("sqlite:///mlflow.db")
-settings = {"model": "gcn", "hidden": 16, "lr": 0.01, "epochs": 20}
+settings: dict[str, Any] = {"model": "gcn", "hidden": 16, "lr": 0.01, "epochs": 20}
 with mlflow.start_run():
     mlflow.log_params(settings)
     run = gw.train("sbm:200:4:8:f=16", **settings, callbacks=log_epoch)

@@ -1,9 +1,11 @@
 """Every epoch into Weights & Biases. `pip install wandb`; offline: `wandb sync` sends it later."""
 
+from typing import Any
+
 import graphweft as gw
 import wandb
 
-settings = {"model": "gcn", "hidden": 16, "lr": 0.01, "epochs": 20}
+settings: dict[str, Any] = {"model": "gcn", "hidden": 16, "lr": 0.01, "epochs": 20}
 board = wandb.init(project="graphweft", config=settings, mode="offline")
 
 

@@ -107,6 +107,9 @@ class Tracker(types.ModuleType):
         self.calls.append((self.__name__, given, named))
         return self
 
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.calls.append((f"{self.__name__}[]", (name, value), {}))
+
     def __enter__(self) -> Tracker:
         return self
 

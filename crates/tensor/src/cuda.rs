@@ -103,6 +103,9 @@ impl CudaBlock {
     }
 }
 
+/// Kernels that were asked for, by source, name and what they are specialised for.
+type Functions = RefCell<HashMap<(&'static str, &'static str, Defines), CudaFunction>>;
+
 /// One GPU and a stream on it.
 pub struct Cuda {
     context: Arc<CudaContext>,
@@ -113,7 +116,7 @@ pub struct Cuda {
     blas: Option<Blas>,
     architecture: Architecture,
     cache: Option<PathBuf>,
-    functions: RefCell<HashMap<(&'static str, &'static str, Defines), CudaFunction>>,
+    functions: Rc<Functions>,
     lists: RefCell<Vec<List>>,
     /// Tables of optimizers that were copied last.
     tables: RefCell<Vec<optim::Table>>,
@@ -177,7 +180,7 @@ impl Cuda {
             blas: Some(blas),
             architecture: Architecture { major, minor },
             cache: compile::kernel_folder(),
-            functions: RefCell::default(),
+            functions: Rc::default(),
             lists: RefCell::default(),
             tables: RefCell::default(),
             capturing: RefCell::default(),

@@ -11,6 +11,7 @@ __all__ = [
     "Graph",
     "Dataset",
     "DatasetBuilder",
+    "EdgeKernels",
     "train",
     "plan",
     "config",

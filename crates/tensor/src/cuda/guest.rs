@@ -14,7 +14,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUevent_flags, CUevent_wait_flags, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
 
-use super::{Architecture, Cuda, compile, failed, missing};
+use super::{Architecture, Cuda, Functions, compile, failed, missing};
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -54,6 +54,8 @@ pub struct GuestGpu {
     context: Arc<CudaContext>,
     host: Rc<dyn GpuHost>,
     key: Rc<Cell<u64>>,
+    /// Of all streams: what one has loaded, another may capture.
+    functions: Rc<Functions>,
     streams: RefCell<Vec<OnStream>>,
 }
 
@@ -82,7 +84,7 @@ impl GuestGpu {
         let context = context?;
         // SAFETY: the host keeps the order of streams.
         unsafe { context.disable_event_tracking() };
-        Ok(Self { context, host, key: Rc::default(), streams: RefCell::default() })
+        Ok(Self { context, host, key: Rc::default(), functions: Rc::default(), streams: RefCell::default() })
     }
 
     /// The device of this thread's stream. `key` is where on the GPU the key of dropouts is, if it is there.
@@ -105,8 +107,8 @@ impl GuestGpu {
         // SAFETY: the host says that this is a stream of the GPU. It is used only while the host says so, and when the
         // graph goes.
         let stream = unsafe { self.context.wrap_borrowed_stream(handle) };
-        let (host, key) = (Rc::clone(&self.host), Rc::clone(&self.key));
-        let device = Device::with_backend(Box::new(Cuda::guest(&stream, Host { host, key })?));
+        let host = Host { host: Rc::clone(&self.host), key: Rc::clone(&self.key) };
+        let device = Device::with_backend(Box::new(Cuda::guest(&stream, host, &self.functions)?));
         if streams.len() == MOST_STREAMS {
             streams.remove(0);
         }
@@ -206,7 +208,7 @@ impl Host {
 
 impl Cuda {
     /// A GPU of others, on one of their streams: for kernels over edges, which need no matrix products.
-    fn guest(stream: &Arc<CudaStream>, host: Host) -> Result<Self> {
+    fn guest(stream: &Arc<CudaStream>, host: Host, functions: &Rc<Functions>) -> Result<Self> {
         let context = Arc::clone(stream.context());
         let device = format!("cuda:{}", context.ordinal());
         let (major, minor) =
@@ -218,7 +220,7 @@ impl Cuda {
             blas: None,
             architecture: Architecture { major, minor },
             cache: compile::kernel_folder(),
-            functions: RefCell::default(),
+            functions: Rc::clone(functions),
             lists: RefCell::default(),
             tables: RefCell::default(),
             capturing: RefCell::default(),

@@ -58,10 +58,10 @@ def _how(seed: Some, width: int, score: str, heads: int, slope: float, dropout: 
 
 
 def like_attention(dst: Tensor, value: Some, score: str, heads: int) -> tuple[Tensor, Tensor]:
-    """Memory for what attention gives."""
+    """Memory for what attention gives. Operands have their rows side by side."""
     like = value if score == "gat" and value is not None else dst
-    rows, width = dst.shape[0], like.shape[1]
-    return like.new_empty((rows, width)), dst.new_empty((rows, heads), dtype=compute_type(dst.dtype))
+    lse = torch.empty((dst.shape[0], heads), dtype=compute_type(dst.dtype), device=dst.device)
+    return torch.empty_like(like, memory_format=torch.contiguous_format), lse
 
 
 def attention(
@@ -78,8 +78,8 @@ def attention(
 
 
 def attention_backward(
-    graph: EdgeKernels, operands: Sequence[Some], seed: Some, score: str, heads: int, slope: float, dropout: float,
-    saved: Sequence[Tensor],
+    graph: EdgeKernels, operands: Sequence[Some], saved: Sequence[Tensor], seed: Some,
+    score: str, heads: int, slope: float, dropout: float,
 ) -> list[Some]:  # fmt: skip
     """The gradients of the operands, from the output, the log-sum-exp and the output's gradient."""
     operands = [_maybe(t) for t in operands]

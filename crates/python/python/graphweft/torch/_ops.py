@@ -24,18 +24,26 @@ _CALL = (
 )
 
 
-def _is_watched(*tensors: Some) -> bool:
-    """Whether somebody else than autograd wants to know of operations: a compiler, a mode, a transformation."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or _functorch.maybe_current_level() is not None
-        or any(type(t) not in _ORDINARY for t in tensors if t is not None)
-    )
+def _way(*tensors: Some) -> str:
+    """How an operation is called: "watched" if somebody else than autograd wants to know of it (a compiler, a mode, a
+    transformation), "recorded" if autograd does, else "plain".
+    """
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or _functorch.maybe_current_level():
+        return "watched"
+    way = "plain"
+    for t in tensors:
+        if t is None:
+            continue
+        if type(t) not in _ORDINARY:
+            return "watched"
+        if t.requires_grad:
+            way = "recorded"
+    return way if torch.is_grad_enabled() else "plain"
 
 
-def _is_recorded(*tensors: Some) -> bool:
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+def _applied(function: type[torch.autograd.Function]) -> Any:
+    """What records it, without what torch does before for transformations: there are none, see `_way`."""
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
 
 @torch.library.custom_op("graphweft::attention", mutates_args=(), schema=f"({_CALL}) -> (Tensor, Tensor)")
@@ -65,7 +73,7 @@ def attention_backward(
     score: str, heads: int, slope: float, dropout: float, out: Tensor, lse: Tensor, g: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     operands, saved = (dst, src, value, shared, bias), (out, lse, g)
-    found = _kernels.attention_backward(kernels_of(graph), operands, seed, score, heads, slope, dropout, saved)
+    found = _kernels.attention_backward(kernels_of(graph), operands, saved, seed, score, heads, slope, dropout)
     return tuple(dst.new_empty(0) if t is None else t for t in found)
 
 
@@ -106,9 +114,12 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Some, ...]:
         seed, *operands, out, lse = ctx.saved_tensors
-        found = _kernels.attention_backward(ctx.adj.kernels, operands, seed, *ctx.how, (out, lse, g))
+        found = _kernels.attention_backward(ctx.adj.kernels, operands, (out, lse, g), seed, *ctx.how)
         wanted = ctx.needs_input_grad[3:]
         return (None, None, None, *(grad if wants else None for grad, wants in zip(found, wanted, strict=True)))
+
+
+_record_attention = _applied(_Attention)
 
 
 def attend(
@@ -116,16 +127,16 @@ def attend(
     score: str, heads: int, slope: float, dropout: float,
 ) -> Tensor:  # fmt: skip
     """Attention, by whatever way costs least."""
-    if _is_watched(dst, src, value, shared, bias):
-        watched: Tensor = attention(
-            adj.number, dst, src, value, shared, bias, seed, score, heads, slope, dropout
-        )[0]
-        return watched
-    how, operands = (score, heads, slope, dropout), (dst, src, value, shared, bias)
-    if _is_recorded(*operands):
-        recorded: Tensor = _Attention.apply(adj, how, seed, *operands)
-        return recorded
-    return _kernels.attention(adj.kernels, operands, seed, *how)[0]
+    way = _way(dst, src, value, shared, bias)
+    out: Tensor
+    if way == "watched":
+        out, _ = attention(adj.number, dst, src, value, shared, bias, seed, score, heads, slope, dropout)
+        return out
+    how = score, heads, slope, dropout
+    if way == "recorded":
+        out = _record_attention(adj, how, seed, dst, src, value, shared, bias)
+        return out
+    return _kernels.attention(adj.kernels, (dst, src, value, shared, bias), seed, *how)[0]
 
 
 @torch.library.custom_op(
@@ -192,14 +203,19 @@ class _EdgeSum(torch.autograd.Function):
         return None, dx, de, None, None
 
 
+_record_sum = _applied(_EdgeSum)
+
+
 def sum_edges(adj: Adjacency, x: Tensor, edge: Some, dst: Some, src: Some) -> Tensor:
     """The weighted sum to destinations, by whatever way costs least."""
-    if _is_watched(x, edge, dst, src):
-        watched: Tensor = edge_sum(adj.number, x, edge, dst, src, False)
-        return watched
-    if _is_recorded(x, edge):
-        recorded: Tensor = _EdgeSum.apply(adj, x, edge, dst, src)
-        return recorded
+    way = _way(x, edge, dst, src)
+    out: Tensor
+    if way == "watched":
+        out = edge_sum(adj.number, x, edge, dst, src, False)
+        return out
+    if way == "recorded":
+        out = _record_sum(adj, x, edge, dst, src)
+        return out
     return _kernels.edge_sum(adj.kernels, x, edge, dst, src, False)
 
 
@@ -254,14 +270,19 @@ class _EdgeMax(torch.autograd.Function):
         return None, _kernels.edge_max_backward(ctx.adj.kernels, g, arg)
 
 
+_record_max = _applied(_EdgeMax)
+
+
 def max_edges(adj: Adjacency, x: Tensor) -> Tensor:
     """The maximum over sources, by whatever way costs least."""
-    if _is_watched(x):
-        watched: Tensor = edge_max(adj.number, x)[0]
-        return watched
-    if _is_recorded(x):
-        recorded: Tensor = _EdgeMax.apply(adj, x)
-        return recorded
+    way = _way(x)
+    out: Tensor
+    if way == "watched":
+        out, _ = edge_max(adj.number, x)
+        return out
+    if way == "recorded":
+        out = _record_max(adj, x)
+        return out
     return _kernels.edge_max(adj.kernels, x)[0]
 
 
