@@ -6,7 +6,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,9 +27,10 @@ def test_a_data_of_pyg() -> None:
     data = gw.Dataset.from_pyg(pyg_data())
     assert (data.num_nodes, data.num_edges, data.num_classes) == (4, 4, 2)
     assert [part.tolist() for part in data.splits["default"]] == [[0], [1], [2]]
-    several = {f"{part}_mask": np.eye(4, dtype=bool)[:, [k, k + 1]] for k, part in enumerate(("train", "val"))}
+    # Several splits; PyG's own data often have one test mask for all.
+    several = {f"{part}_mask": np.eye(4, dtype=bool)[:, [k, 1 - k]] for k, part in enumerate(("train", "val"))}
     data = gw.Dataset.from_pyg(pyg_data(**several))
-    assert [part.tolist() for part in data.splits["mask-1"]] == [[1], [2], [2]]
+    assert [part.tolist() for part in data.splits["mask-1"]] == [[1], [0], [2]]
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,9 @@ except KeyboardInterrupt as stop:
     assert out[2] == "True" and float(out[0]) < 1.0 + float(out[1])
 
 
-def test_memory_of_edges_is_asked_before_it_is_taken() -> None:
-    begin = time.monotonic()
-    with pytest.raises((gw.InputError, gw.DoesNotFit)):
+def test_more_nodes_than_ids_can_name_are_refused() -> None:
+    with pytest.raises(gw.UsageError, match="32-bit"):
         gw.Graph.from_edges([0], [1], num_nodes=2**62)
-    assert time.monotonic() - begin < 5
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="pandas is not installed")

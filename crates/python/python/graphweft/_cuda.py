@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
 from pathlib import Path
 
 # Newest first: what is loaded first is what the engine finds.
@@ -26,6 +25,8 @@ def _loaded(name: str) -> bool:
 
 def _packaged() -> dict[str, Path]:
     """Libraries in Python packages of NVIDIA's, by name."""
+    import importlib.util
+
     spec = importlib.util.find_spec("nvidia")
     folders = [] if spec is None or spec.submodule_search_locations is None else list(spec.submodule_search_locations)
     return {path.name: path for folder in folders for path in sorted(Path(folder).glob("*/lib/lib*.so.*"))}

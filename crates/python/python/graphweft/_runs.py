@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -178,6 +176,8 @@ class Plan:
         return f"Plan({self.choice['strategy']}: {self.why})"
 
     def _repr_html_(self) -> str:
+        import html
+
         head = "".join(f"<th>{name}</th>" for name in ("strategy", "partition", "epoch", "peak memory", "remark"))
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._rows())
         return f"<p>{html.escape(self.why)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -283,4 +283,6 @@ def report(folders: Sequence[Folder | Run] | Folder | Run, path: Folder = "repor
 
 def new_folder() -> str:
     """A folder for a run that nobody named."""
+    import tempfile
+
     return os.path.join(tempfile.mkdtemp(prefix="graphweft-"), "run")
