@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::doctor::gpus;
-use graphweft_plan::{bytes, counted};
+use graphweft_plan::explain::{bytes, counted};
 
 /// The name of the processor.
 pub(crate) fn cpu() -> String {
