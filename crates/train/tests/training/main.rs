@@ -4,6 +4,7 @@
 
 mod inference;
 mod isolated;
+mod links;
 mod own_model;
 mod pipeline;
 mod planning;
