@@ -53,16 +53,46 @@ pub(crate) struct LinkGraph {
 /// The links of a split, as every rank has them.
 struct Pairs {
     split: LinkSplit,
-    /// Where the row of a node is among those of all ranks; nothing where it is its id.
-    places: Option<Vec<u32>>,
-    nodes: u64,
-    /// Links of training, the lower id first, in order.
-    known: Vec<[u32; 2]>,
+    /// Where the rows of nodes are among those of all ranks.
+    places: Places,
+    /// What pairs against links are drawn from.
+    others: Others,
     /// Pairs against each link.
     negatives: u64,
     dtype: DType,
     rank: Rank,
     counts: Rc<[usize]>,
+}
+
+/// For every node the row that it has; nothing where that is its id.
+struct Places(Option<Vec<u32>>);
+
+impl Places {
+    fn of(&self, id: u64) -> u32 {
+        self.0.as_ref().map_or(id as u32, |places| places[id as usize])
+    }
+}
+
+/// The pairs of nodes that are no links of training.
+struct Others {
+    nodes: u64,
+    /// Links of training, the lower id first, in order.
+    known: Vec<[u32; 2]>,
+}
+
+impl Others {
+    /// A pair against a link.
+    fn drawn(&self, key: Key) -> [u64; 2] {
+        let Key { draw: Draw { seed, epoch }, link, k } = key;
+        let random = Philox::new(seed, STREAM ^ (epoch << 8 | k));
+        let draw = |attempt: u64| {
+            let [a, b, c, d] = random.words(link * ATTEMPTS + attempt);
+            [scale(join(a, b), self.nodes), scale(join(c, d), self.nodes)]
+        };
+        let is_link = |[i, j]: [u64; 2]| self.known.binary_search(&ordered(i as i64, j as i64)).is_ok();
+        let mut drawn = (0..ATTEMPTS).map(draw);
+        drawn.find(|pair| pair[0] != pair[1] && !is_link(*pair)).unwrap_or_else(|| draw(ATTEMPTS - 1))
+    }
 }
 
 impl LinkGraph {
@@ -154,9 +184,8 @@ impl Pairs {
         });
         Ok(Self {
             split,
-            places,
-            nodes,
-            known,
+            places: Places(places),
+            others: Others { nodes, known },
             negatives: config.train.negatives,
             dtype: shard.dtype.compute(),
             rank: shard.rank.clone(),
@@ -168,23 +197,6 @@ impl Pairs {
     fn own(&self, count: usize) -> Range<usize> {
         let (rank, ranks) = (self.rank.index(), self.rank.count());
         rank * count / ranks..(rank + 1) * count / ranks
-    }
-
-    fn place(&self, id: u64) -> u32 {
-        self.places.as_ref().map_or(id as u32, |places| places[id as usize])
-    }
-
-    /// A pair against a link.
-    fn drawn(&self, key: Key) -> [u64; 2] {
-        let Key { draw: Draw { seed, epoch }, link, k } = key;
-        let random = Philox::new(seed, STREAM ^ (epoch << 8 | k));
-        let draw = |attempt: u64| {
-            let [a, b, c, d] = random.words(link * ATTEMPTS + attempt);
-            [scale(join(a, b), self.nodes), scale(join(c, d), self.nodes)]
-        };
-        let is_link = |[i, j]: [u64; 2]| self.known.binary_search(&ordered(i as i64, j as i64)).is_ok();
-        let mut drawn = (0..ATTEMPTS).map(draw);
-        drawn.find(|pair| pair[0] != pair[1] && !is_link(*pair)).unwrap_or_else(|| draw(ATTEMPTS - 1))
     }
 
     /// The rows of all ranks.
@@ -204,7 +216,7 @@ impl Pairs {
 
     /// The pairs that stand against `positives` of a part where the split gives none.
     fn against(&self, given: Option<&[i64]>, positives: usize, part: u64) -> Vec<i64> {
-        let draw = |link: usize| self.drawn(Key { draw: Draw { seed: 0, epoch: u64::MAX >> 8 }, link: link as u64, k: part });
+        let draw = |link: usize| self.others.drawn(Key { draw: Draw { seed: 0, epoch: u64::MAX >> 8 }, link: link as u64, k: part });
         match given {
             Some(given) => given.to_vec(),
             None => (0..positives).flat_map(draw).map(|id| id as i64).collect(),
@@ -234,8 +246,11 @@ impl Pairs {
     /// The scores of pairs, from the rows of all nodes.
     fn ranked(&self, all: &[f64], pairs: &[i64]) -> Result<Vec<f64>> {
         let count = pairs.len() / 2;
-        let cols = all.len() / (self.nodes as usize).max(1);
-        let row = |id: i64| &all[self.place(id as u64) as usize * cols..][..cols];
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let (cols, places) = (all.len() / (self.others.nodes as usize).max(1), &self.places);
+        let row = |id: i64| &all[places.of(id as u64) as usize * cols..][..cols];
         let one = |k: usize| row(pairs[2 * k]).iter().zip(row(pairs[2 * k + 1])).map(|(a, b)| a * b).sum::<f64>();
         let mut scores = vec![0.0; count];
         let own = self.own(count);
@@ -292,16 +307,16 @@ impl Objective for Pairs {
         let device = tape.device().clone();
         let links = self.split.train.len() / 2;
         let own = self.own(links);
-        let k = self.negatives as usize;
+        let (k, others) = (self.negatives as usize, &self.others);
         let positive = own.clone().map(|link| [2 * link, 2 * link + 1].map(|at| self.split.train[at] as u64));
         let keys = (0..own.len() * k).into_par_iter();
         let drawn: Vec<[u64; 2]> = keys
-            .map(|at| self.drawn(Key { draw, link: (own.start + at / k) as u64, k: (at % k) as u64 }))
+            .map(|at| others.drawn(Key { draw, link: (own.start + at / k) as u64, k: (at % k) as u64 }))
             .collect();
         let pairs: Vec<[u64; 2]> = positive.chain(drawn).collect();
         let all = self.gathered(tape, outputs)?;
         let end = |tape: &mut Tape, end: usize| -> Result<Var> {
-            let index = pairs.iter().map(|pair| self.place(pair[end])).collect();
+            let index = pairs.iter().map(|pair| self.places.of(pair[end])).collect();
             let index = Rc::new(RowIndex::drawn(&device, all.value().rows(), index)?);
             Ok(gather(tape, &all, &index)?)
         };
@@ -345,7 +360,8 @@ mod tests {
         let mut known: Vec<[u32; 2]> = train.chunks(2).map(|pair| ordered(pair[0], pair[1])).collect();
         known.sort_unstable();
         let (rank, counts) = (Rank::alone(device), [nodes as usize].into());
-        Pairs { split, places: None, nodes, known, negatives, dtype: DType::F64, rank, counts }
+        let (places, others) = (Places(None), Others { nodes, known });
+        Pairs { split, places, others, negatives, dtype: DType::F64, rank, counts }
     }
 
     #[test]
@@ -358,9 +374,9 @@ mod tests {
             for link in 0..12 {
                 for k in 0..3 {
                     let key = Key { draw: Draw { seed: 7, epoch }, link, k };
-                    let [i, j] = pairs.drawn(key);
+                    let [i, j] = pairs.others.drawn(key);
                     assert!(i != j && i < 12 && j < 12 && (i + 1) % 12 != j && (j + 1) % 12 != i, "{i} {j}");
-                    assert_eq!(pairs.drawn(key), [i, j]);
+                    assert_eq!(pairs.others.drawn(key), [i, j]);
                     seen[(12 * i + j) as usize] += 1;
                 }
             }
@@ -385,7 +401,7 @@ mod tests {
         let score = |[i, j]: [u64; 2]| row(i).iter().zip(row(j)).map(|(a, b)| a * b).sum::<f64>();
         let links: f64 = train.chunks(2).map(|p| (1.0 + (-score([p[0] as u64, p[1] as u64])).exp()).ln()).sum();
         let keys = (0..4).flat_map(|link| (0..3).map(move |k| Key { draw, link, k }));
-        let others: f64 = keys.map(|key| (1.0 + score(pairs.drawn(key)).exp()).ln()).sum();
+        let others: f64 = keys.map(|key| (1.0 + score(pairs.others.drawn(key)).exp()).ln()).sum();
         let wanted = links / 4.0 + others / 12.0;
         // Weights of pairs are f32.
         assert!((found - wanted).abs() < 1e-7, "{found} {wanted}");

@@ -103,7 +103,7 @@ impl Shard {
         if let Features::Dense(rows) = &features {
             ops.keep(rows);
         }
-        let counts = layout.map_or_else(|| [count].into(), |layout| layout.counts().into());
+        let counts: Rc<[usize]> = layout.map_or_else(|| [count].into(), |layout| layout.counts().into());
         Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals, counts })
     }
 
@@ -133,7 +133,7 @@ impl Shard {
             Seen::State => (Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?), None),
         };
         let ops = Rc::clone(&rows.ops);
-        let counts = [count].into();
+        let counts: Rc<[usize]> = [count].into();
         Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None, counts })
     }
 
@@ -151,7 +151,7 @@ impl Shard {
         let shape = Shape { features: features.width(), positional: width, classes, edge_features: graph.width };
         let (ids, scales) = (Ids::Listed(piece.originals.as_slice().into()), piece.scales());
         let ops = Rc::new(Local::cut(device, graph.csr, edges, ids, &piece.degrees, scales.as_deref())?);
-        let counts = [count].into();
+        let counts: Rc<[usize]> = [count].into();
         let own = Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None, counts };
         Ok((own, learned))
     }
