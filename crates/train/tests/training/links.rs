@@ -123,9 +123,8 @@ fn bytes_are_those_of_the_formula() {
     for ranks in [2u64, 3, 8] {
         let config = on(&data, "halo", ranks, &["parallel.partition=contiguous"]);
         let run = fresh(&config, &dir.path().join(ranks.to_string())).runs.remove(0);
-        let of_links = |sent: &&graphweft_train::ranks::Sent| sent.op == "links";
-        let sent = run.cost.usages.iter().flat_map(|usage| usage.sent.iter().filter(of_links)).map(|sent| sent.bytes);
-        assert_eq!(sent.sum::<u64>(), 2 * 4 * 6 * NODES * (ranks - 1), "{ranks} ranks");
+        let sent = run.cost.usages.iter().flat_map(|usage| &usage.sent).filter(|sent| sent.op == "links");
+        assert_eq!(sent.map(|sent| sent.bytes).sum::<u64>(), 2 * 4 * 6 * NODES * (ranks - 1), "{ranks} ranks");
     }
 }
 
