@@ -90,12 +90,7 @@ mod tests {
         let found: Vec<(&str, Vec<i64>)> = links.parts().map(|(name, pairs)| (name, pairs.to_vec())).collect();
         assert_eq!(
             found,
-            [
-                ("train", vec![0, 1, 2, 1]),
-                ("valid", vec![0, 2]),
-                ("test", vec![2, 3]),
-                ("valid_neg", vec![0, 3, 1, 3])
-            ]
+            [("train", vec![0, 1, 2, 1]), ("valid", vec![0, 2]), ("test", vec![2, 3]), ("valid_neg", vec![0, 3, 1, 3])]
         );
         assert_eq!((links.name.as_str(), links.test_neg), ("links", None));
         assert_eq!(edges(imported), [(0, 1, 0.0), (2, 1, 0.0)]);

@@ -129,9 +129,7 @@ pub struct Smoothed {
 impl Smoothed {
     /// As `graphweft smooth --json` prints it.
     pub fn to_json(&self) -> Value {
-        let scores = |found: &Evaluation| {
-            json!({ "train": found.train.mean, "valid": found.valid.mean, "test": found.test.mean, "test_std": found.test.std })
-        };
+        let scores = |found: &Evaluation| json!({ "train": found.train.mean, "valid": found.valid.mean, "test": found.test.mean, "test_std": found.test.std });
         let pairs = self.before.models.iter().zip(&self.after.models);
         let of = |s: &Scores| json!({ "train": s.train, "valid": s.valid, "test": s.test });
         let seeds: Vec<Value> = pairs

@@ -216,7 +216,9 @@ impl Pairs {
 
     /// The pairs that stand against `positives` of a part where the split gives none.
     fn against(&self, given: Option<&[i64]>, positives: usize, part: u64) -> Vec<i64> {
-        let draw = |link: usize| self.others.drawn(Key { draw: Draw { seed: 0, epoch: u64::MAX >> 8 }, link: link as u64, k: part });
+        let draw = |link: usize| {
+            self.others.drawn(Key { draw: Draw { seed: 0, epoch: u64::MAX >> 8 }, link: link as u64, k: part })
+        };
         match given {
             Some(given) => given.to_vec(),
             None => (0..positives).flat_map(draw).map(|id| id as i64).collect(),
@@ -310,9 +312,8 @@ impl Objective for Pairs {
         let (k, others) = (self.negatives as usize, &self.others);
         let positive = own.clone().map(|link| [2 * link, 2 * link + 1].map(|at| self.split.train[at] as u64));
         let keys = (0..own.len() * k).into_par_iter();
-        let drawn: Vec<[u64; 2]> = keys
-            .map(|at| others.drawn(Key { draw, link: (own.start + at / k) as u64, k: (at % k) as u64 }))
-            .collect();
+        let drawn: Vec<[u64; 2]> =
+            keys.map(|at| others.drawn(Key { draw, link: (own.start + at / k) as u64, k: (at % k) as u64 })).collect();
         let pairs: Vec<[u64; 2]> = positive.chain(drawn).collect();
         let all = self.gathered(tape, outputs)?;
         let end = |tape: &mut Tape, end: usize| -> Result<Var> {

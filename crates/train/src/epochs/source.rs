@@ -14,8 +14,8 @@ use graphweft_parallel::{Layout, Strategy};
 
 use crate::config::Config;
 use crate::data::Data;
-use crate::epochs::links::LinkGraph;
 use crate::epochs::learner::{Learner, Phases, Report};
+use crate::epochs::links::LinkGraph;
 use crate::epochs::out_of_core::OutOfCore;
 use crate::epochs::pieces::{Allowance, PiecesOnRanks};
 use crate::epochs::pipeline::Stage;

@@ -168,7 +168,8 @@ impl Trained {
             let logits = learner.logits(source.shard())?;
             drop(learner);
             let ops = graph_ops(rank, &data, &plan)?;
-            let rows = OwnRows { rank, shard: source.shard(), supervision: source.supervision()?, ops: &*ops, data: &data };
+            let rows =
+                OwnRows { rank, shard: source.shard(), supervision: source.supervision()?, ops: &*ops, data: &data };
             rows.scored(metric, &logits, how)
         })?;
         Ok(Smoothed { metric, split: name, before, after, shares })

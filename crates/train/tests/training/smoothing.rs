@@ -47,7 +47,11 @@ fn operator(data: &Data, weights: SmoothWeights) -> Vec<Vec<f64>> {
     };
     let mut dense = vec![vec![0.0; graph.num_dst()]; graph.num_dst()];
     for (i, row) in dense.iter_mut().enumerate() {
-        graph.row(i).iter().filter(|j| degree(**j as usize) > 0.0).for_each(|j| row[*j as usize] += entry(i, *j as usize));
+        graph
+            .row(i)
+            .iter()
+            .filter(|j| degree(**j as usize) > 0.0)
+            .for_each(|j| row[*j as usize] += entry(i, *j as usize));
     }
     dense
 }
@@ -145,7 +149,11 @@ fn ranks_and_strategies_come_to_the_same() {
                 let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
                 assert!(a.len() == b.len() && worst <= 1e-9, "{what}: {worst}");
                 for (found, alone) in [(found.before, alone.before), (found.after, alone.after)] {
-                    assert_eq!((found.train, found.valid, found.test), (alone.train, alone.valid, alone.test), "{what}");
+                    assert_eq!(
+                        (found.train, found.valid, found.test),
+                        (alone.train, alone.valid, alone.test),
+                        "{what}"
+                    );
                 }
             }
         }

@@ -197,18 +197,28 @@ pub(crate) const LINKED: u64 = 60;
 pub(crate) fn link_folder(root: &Path, negatives: Option<u64>) -> PathBuf {
     let random = Philox::new(5, 0);
     let mut links: Vec<[i64; 2]> = (0..240u64)
-        .map(|k| [random.below(2 * k, LINKED) as i64, (random.below(2 * k + 1, 12) + random.below(2 * k, LINKED)) as i64 % 60])
+        .map(|k| {
+            [
+                random.below(2 * k, LINKED) as i64,
+                (random.below(2 * k + 1, 12) + random.below(2 * k, LINKED)) as i64 % 60,
+            ]
+        })
         .filter(|[a, b]| a != b)
         .map(|[a, b]| [a.min(b), a.max(b)])
         .collect();
     links.sort_unstable();
     links.dedup();
     let train: Vec<[i64; 2]> = links.iter().enumerate().filter(|(k, _)| k % 5 < 3).map(|(_, pair)| *pair).collect();
-    let part = |rest: usize| links.iter().enumerate().filter(|(k, _)| k % 5 == rest).flat_map(|(_, p)| *p).collect::<Vec<i64>>();
-    let against = |from: u64| {
-        negatives.map(|count| (from..from + 2 * count).map(|k| random.below(1000 + k, LINKED) as i64).collect::<Vec<_>>().into())
+    let part = |rest: usize| {
+        links.iter().enumerate().filter(|(k, _)| k % 5 == rest).flat_map(|(_, p)| *p).collect::<Vec<i64>>()
     };
-    let (from, to): (Vec<u32>, Vec<u32>) = train.iter().flat_map(|[a, b]| [(*a as u32, *b as u32), (*b as u32, *a as u32)]).unzip();
+    let against = |from: u64| {
+        negatives.map(|count| {
+            (from..from + 2 * count).map(|k| random.below(1000 + k, LINKED) as i64).collect::<Vec<_>>().into()
+        })
+    };
+    let (from, to): (Vec<u32>, Vec<u32>) =
+        train.iter().flat_map(|[a, b]| [(*a as u32, *b as u32), (*b as u32, *a as u32)]).unzip();
     let graph = Csr::from_edges(LINKED as usize, &from, &to).unwrap();
     let split = LinkSplit {
         name: "own".into(),
