@@ -1,10 +1,10 @@
 //! `.npz` files of links between the nodes of a dataset folder that is there: pairs to learn from, to choose by and to
 //! report on.
 //!
-//! `train`, `valid` and `test` [links, 2] are pairs of nodes, from 0, that are linked; `valid_neg` and `test_neg` [pairs,
-//! 2], where they are given, are pairs that are not. The graph that messages go along has the links of training and no
-//! others: the command line adds the reverse of each. Nodes have the features of the folder; its edges, labels and splits
-//! are left behind.
+//! `train`, `valid` and `test` [links, 2] are pairs of nodes, from 0, that are linked; `valid_neg` and `test_neg`
+//! [pairs, 2], where they are given, are pairs that are not. The graph that messages go along has the links of training
+//! and no others: the command line adds the reverse of each. Nodes have the features of the folder; its edges, labels
+//! and splits are left behind.
 
 use graphweft_base::Result;
 

@@ -2,16 +2,17 @@
 //!
 //! A pair scores z_i·z_j, and the loss is Σ log(1 + e^−s) over the links of training plus the mean of log(1 + e^s) over
 //! the k pairs that stand against each of them, all divided by the number of links. These are drawn anew in every
-//! epoch, by (seed, epoch, number of the link, k): from all pairs of nodes, but for those that are links of training and
-//! pairs of a node with itself. So they are the same on any ranks. (A draw that fails 32 times stays as it is.) Pairs have
-//! no direction.
+//! epoch, by (seed, epoch, number of the link, k): from all pairs of nodes, but for those that are links of training
+//! and pairs of a node with itself. So they are the same on any ranks. (A draw that fails 32 times stays as it is.)
+//! Pairs have no direction.
 //!
-//! With several ranks each has all rows of z for the loss and takes an equal share of the pairs: pairs that are drawn from
-//! everywhere name nearly every node on every rank. Forward moves N·(P − 1) rows in all, backward as many.
+//! With several ranks each has all rows of z for the loss and takes an equal share of the pairs: pairs that are drawn
+//! from everywhere name nearly every node on every rank. Forward moves N·(P − 1) rows in all, backward as many.
 //!
 //! Scores compare the links of a part with the pairs that the split gives against them or, where it gives none, with as
-//! many that are drawn once; of the links of training as many are scored as there are to choose by. They are computed in
-//! f64, every rank some of them, and put together in the order of the split: a metric sees the same list on any ranks.
+//! many that are drawn once; of the links of training as many are scored as there are to choose by. They are computed
+//! in f64, every rank some of them, and put together in the order of the split: a metric sees the same list on any
+//! ranks.
 
 use std::ops::Range;
 use std::rc::Rc;
