@@ -1,10 +1,10 @@
 //! SIGN of Frasca et al. ("Scalable inception graph neural networks"), as PyTorch Geometric's example has it: features
 //! of neighbourhoods of several sizes, then a perceptron.
 //!
-//! X, SX, S²X, … with S = D^-½AD^-½ do not depend on any parameter. They are computed in the first step and kept; each is
-//! then multiplied by weights of its own (`lins.k`), with ReLU and dropout; side by side they go through a perceptron
-//! (`mlp.k`). After the first step only gradients are sent, and a row is work of its own: hops · features numbers per
-//! node are kept for that.
+//! X, SX, S²X, … with S = D^-½AD^-½ do not depend on any parameter. They are computed in the first step and kept; each
+//! is then multiplied by weights of its own (`lins.k`), with ReLU and dropout; side by side they go through a
+//! perceptron (`mlp.k`). After the first step only gradients are sent, and a row is work of its own: hops · features
+//! numbers per node are kept for that.
 //!
 //! Where rows of neighbours are not the same at every step, as in a pipeline, they are computed in each.
 

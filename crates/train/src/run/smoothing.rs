@@ -1,20 +1,21 @@
 //! Predictions that are spread over the graph after a run: correct and smooth, and label propagation.
 //!
-//! Nothing is learned. S is one linear operator over edges, in the [weights](Weights) that are asked for, and G ← clamp((1
-//! − α)·G⁰ + α·SG) is done a fixed number of times: never until it changes little, which would depend on the order of
-//! sums. With Z the shares that a model gives to the classes and Y those that are known:
+//! Nothing is learned. S is one linear operator over edges, in the [weights](Weights) that are asked for, and G ←
+//! clamp((1 − α)·G⁰ + α·SG) is done a fixed number of times: never until it changes little, which would depend on the
+//! order of sums. With Z the shares that a model gives to the classes and Y those that are known:
 //!
 //! * *correct*: E⁰ = Y − Z where a label is known, 0 elsewhere, spread within [−1, 1]. Rows of what it becomes are
-//!   brought to the mean length of the known errors, and added to Z. (A factor beyond 1000, or of a row of zeros, is 1.)
+//!   brought to the mean length of the known errors, and added to Z. (A factor beyond 1000, or of a row of zeros, is
+//!   1.)
 //! * *smooth*: G⁰ = Y where a label is known, Z elsewhere, spread within [0, 1].
 //! * *label propagation*: the second of these with 0 in place of Z.
 //!
 //! It is Huang, He, Singh, Lim and Benson's ("Combining label propagation and simple models out-performs graph neural
 //! networks"), with PyTorch Geometric's `CorrectAndSmooth` and `LabelPropagation`.
 //!
-//! Labels that are known are those of the training nodes and, where that is asked for, of the validation nodes; these are
-//! then scored as if theirs were not. Labels of test nodes are only scored by. All is done in f64: a step sends what one
-//! aggregation of as many columns as there are classes sends; the mean length is one sum over ranks.
+//! Labels that are known are those of the training nodes and, where that is asked for, of the validation nodes; these
+//! are then scored as if theirs were not. Labels of test nodes are only scored by. All is done in f64: a step sends
+//! what one aggregation of as many columns as there are classes sends; the mean length is one sum over ranks.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use graphweft_tensor::{DType, Matrix, Tag, Tape};
 use rayon::prelude::*;
 
 use crate::data::Data;
-use crate::epochs::source::{EpochInputs, EpochSource, Purpose};
+use crate::epochs::source::{EpochInputs, Purpose};
 use crate::epochs::whole_graph::WholeGraph;
 use crate::error::{Error, Result};
 use crate::planning::plan::Plan;

@@ -2,6 +2,7 @@
 //!
 //! One program: each test program would link everything again.
 
+mod gathered;
 mod inference;
 mod isolated;
 mod links;
