@@ -11,7 +11,7 @@
 //! node_id.npy  i64 [N]        optional: ids that the source used, where import renumbered them
 //! classes.txt                 optional: what the classes are called, one per line, where the source had words
 //! split/<name>/{train,valid,test}.npy   i64 node ids
-//!              task = "link": i64 [M,2] pairs of nodes, and {valid,test}_neg.npy where pairs that are no links are given
+//!              task = "link": i64 [M,2] pairs of nodes; {valid,test}_neg.npy where pairs that are no links are given
 //! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
 //! ```
 //!

@@ -44,8 +44,8 @@ pub enum Format {
     MatrixMarket,
     /// METIS `.graph`; plain or gzip.
     Metis,
-    /// `.npz` of links between the nodes of a dataset folder: train, valid, test and, where they are given, valid_neg and
-    /// test_neg. Edges are the links of training, both ways.
+    /// `.npz` of links between the nodes of a dataset folder: train, valid, test and, where they are given, valid_neg
+    /// and test_neg. Edges are the links of training, both ways.
     Links,
 }
 

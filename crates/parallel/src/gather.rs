@@ -74,8 +74,8 @@ impl Gather {
     }
 }
 
-/// The rows of all ranks on each of them, `counts[rank]` of each, in order, for operation `op`. Backward sums each rank's
-/// over all.
+/// The rows of all ranks on each of them, `counts[rank]` of each, in order, for operation `op`. Backward sums each
+/// rank's over all.
 pub fn all_rows(tape: &mut Tape, link: &Link, op: &'static str, x: &Var, counts: &Rc<[usize]>) -> Result<Var> {
     all_gather(tape, link, rows(op, 0), x, counts)
 }
