@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use graphweft::{Evaluation, Smooth, Smoothed};
+use graphweft::{Evaluation, Smooth, Smoothed, Spread};
 
 use crate::device::Choice;
 use crate::eval::opened;
@@ -120,7 +120,7 @@ fn text(found: &Smoothed) -> String {
     let metric = after.metric;
     let seeds = after.models.len();
     let row = |name: &str, of: &Evaluation| {
-        let show = |s| if seeds == 1 { metric.show(s.mean) } else { metric.show_spread(s) };
+        let show = |s: Spread| if seeds == 1 { metric.show(s.mean) } else { metric.show_spread(s) };
         [name.to_string(), show(of.train), show(of.valid), show(of.test)]
     };
     let rows = [row("the model", before), row("spread over the graph", after)];
