@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::task::{self, Labels, Link, NodeClass, Task};
 
 pub(crate) mod fingerprint;
+mod links;
 pub(crate) mod random_split;
 pub(crate) mod rows;
 
@@ -203,7 +204,7 @@ impl Data {
             task,
             labels,
             classes: if meta.task == DatasetTask::Link { EMBEDDING } else { meta.num_classes },
-            splits: dataset.splits().iter().cloned().chain(dataset.links().iter().map(pairs)).collect(),
+            splits: dataset.splits().iter().cloned().chain(dataset.links().iter().map(links::pairs)).collect(),
             links: dataset.links().to_vec(),
         })
     }
@@ -320,17 +321,6 @@ impl Data {
         })
     }
 
-    /// The split of links of this name.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub(crate) fn link_split(&self, name: &str) -> Result<&LinkSplit> {
-        self.links.iter().find(|links| links.name == name).ok_or_else(|| {
-            let problem = format!("{} has no split {name:?} of links", self.name);
-            Error::setting("data.split", problem, "choose one that is there: links are not drawn")
-        })
-    }
-
     /// All splits in a few words: names, and numbered ones as one.
     pub fn split_names(&self) -> Vec<String> {
         families(&self.splits.iter().map(|s| s.name.as_str()).collect::<Vec<_>>())
@@ -344,12 +334,6 @@ impl Data {
         all.sort_by_key(|(number, _)| *number);
         all.into_iter().map(|(_, split)| split).collect()
     }
-}
-
-/// A split of links as one of anything.
-fn pairs(links: &LinkSplit) -> Split {
-    let LinkSplit { name, train, valid, test, .. } = links.clone();
-    Split { name, train, valid, test }
 }
 
 fn narrow(dataset: &Dataset) -> Result<Csr<u32>> {
