@@ -80,7 +80,7 @@ pub use import::{ArrayFiles, Format, Import};
 pub use info::{Degree, Info, SplitSizes, Trial};
 pub use input::Input;
 pub use memory::Memory;
-pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Written};
+pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Smooth, Smoothed, Written};
 pub use observe::{Begin, Epoch, Observer, Phase, Scores, Unit};
 pub use page::Page;
 pub use partition::{Balance, Method, Order, Partition, PartitionStats, Partitioned};

@@ -1,6 +1,7 @@
 //! Models that were trained: scores, and what they say of nodes.
 
 mod predictions;
+mod smoothing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::report::{Metric, OverSeeds};
 use crate::setters::setters;
 
 pub use predictions::{PredictionFile, Predictions, Written};
+pub use smoothing::{Smooth, Smoothed};
 
 /// A trained model, or those of all seeds of a run.
 ///
