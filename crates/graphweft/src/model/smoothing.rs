@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Evaluation, Model, ModelScores};
 use crate::error::{Error, Result};
 use crate::observe::Scores;
-use crate::report::{Metric, Spread};
+use crate::report::{Metric, OverSeeds};
 
 /// How predictions are spread over the graph: correct and smooth, or label propagation. Labels that are known are those
 /// of the training nodes.
@@ -180,8 +180,8 @@ impl Model {
             }
             let metric = metric.ok_or_else(|| Error::request("there is no model", "name a run"))?;
             let evaluation = |models: Vec<ModelScores>| {
-                let of = |part: fn(&Scores) -> f64| session::Spread::of(models.iter().map(move |m| part(&m.scores)));
-                let [train, valid, test] = [of(|s| s.train), of(|s| s.valid), of(|s| s.test)].map(Spread::from);
+                let of = |part: fn(&Scores) -> f64| session::OverSeeds::of(models.iter().map(move |m| part(&m.scores)));
+                let [train, valid, test] = [of(|s| s.train), of(|s| s.valid), of(|s| s.test)].map(OverSeeds::from);
                 Evaluation {
                     metric,
                     graph: data.name.clone(),
