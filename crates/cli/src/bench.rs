@@ -145,10 +145,10 @@ fn text(timing: &Timing) -> String {
     });
     let mut text = format!("{}\n\n{}", timing.title, table_of(&header, &rows.collect::<Vec<_>>()));
     if let Some(kernels) = &timing.kernels {
+        let number = |x: Option<f64>, digits: usize| x.map_or(String::new(), |x| format!("{x:.digits$}"));
         let rows = kernels.iter().map(|k| {
             let shape = k.heads.map_or(String::new(), |(heads, width)| format!("{heads} × {width}"));
-            let [predicted, measured] = [k.predicted_ms, k.measured_ms].map(|ms| format!("{ms:.3}"));
-            [k.op.clone(), shape, format!("{:.1}", k.calls), predicted, measured]
+            [k.name.clone(), shape, number(k.calls, 1), number(k.predicted_ms, 3), number(Some(k.ms), 3)]
         });
         text += &format!("\n\n{}", table(["kernel", "heads", "calls", "predicted", "ms"], rows));
     }

@@ -79,7 +79,7 @@ pub struct Timing {
     /// What was timed, and on what.
     pub title: String,
     /// Its phases.
-    pub phases: Vec<TimedPhase>,
+    pub phases: Vec<Timed>,
     /// What rates of phases are: ns per edge, or GFLOP/s.
     pub rate: Option<String>,
     /// Memory of the rank that needed most.
@@ -89,7 +89,7 @@ pub struct Timing {
     /// Of several ranks, bytes that all of them sent.
     pub sent: Option<u64>,
     /// Every kernel, if they were timed.
-    pub kernels: Option<Vec<TimedKernel>>,
+    pub kernels: Option<Vec<Timed>>,
     json: Value,
 }
 
@@ -100,53 +100,34 @@ impl Timing {
     }
 }
 
-/// A phase of an operation.
+/// A phase of what was timed, or a kernel of the mean rank beside what the planner expects of it.
 ///
 /// ```
 /// let timing = graphweft::Bench::default().hidden(8).runs(1).spmm("rmat:6:4")?;
 /// assert!(timing.phases.iter().all(|phase| phase.ms >= 0.0 && phase.rate.is_some()));
 /// # Ok::<(), graphweft::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct TimedPhase {
+pub struct Timed {
     /// What it is called.
     pub name: String,
-    /// Milliseconds, of the median run.
+    /// Milliseconds: of a phase in the median run, of a kernel in an epoch.
     pub ms: f64,
-    /// How fast that is.
+    /// How fast a phase is.
     pub rate: Option<f64>,
-}
-
-impl TimedPhase {
-    fn new(name: impl Into<String>, ms: f64) -> Self {
-        Self { name: name.into(), ms, rate: None }
-    }
-}
-
-/// A kernel of the mean rank, beside what the planner expects of it.
-///
-/// ```no_run
-/// # // It measures the machine first.
-/// let timing = graphweft::Bench::default().kernels().epoch("rmat:8:8", &graphweft::Run::default())?;
-/// for kernel in timing.kernels.unwrap() {
-///     println!("{}: {:.3} ms, {:.3} expected", kernel.op, kernel.measured_ms, kernel.predicted_ms);
-/// }
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct TimedKernel {
-    /// The operation.
-    pub op: String,
-    /// Heads and the width of each, where it has them.
+    /// Heads of a kernel and the width of each, where it has them.
     pub heads: Option<(usize, usize)>,
-    /// Calls in an epoch.
-    pub calls: f64,
-    /// Milliseconds that the planner expects.
-    pub predicted_ms: f64,
-    /// Milliseconds that it took.
-    pub measured_ms: f64,
+    /// Calls of a kernel in an epoch.
+    pub calls: Option<f64>,
+    /// Milliseconds that the planner expects of a kernel.
+    pub predicted_ms: Option<f64>,
+}
+
+impl Timed {
+    fn new(name: impl Into<String>, ms: f64) -> Self {
+        Self { name: name.into(), ms, ..Self::default() }
+    }
 }
 
 impl Default for Bench {
@@ -198,6 +179,15 @@ impl Bench {
         classes: usize,
 
         /// Times every kernel of an [epoch](Bench::epoch) too, beside what the planner expects of it.
+        ///
+        /// ```no_run
+        /// # // It measures the machine first.
+        /// let timing = graphweft::Bench::default().kernels().epoch("rmat:8:8", &graphweft::Run::default())?;
+        /// for kernel in timing.kernels.unwrap() {
+        ///     println!("{}: {:.3} ms, {:.3} expected", kernel.name, kernel.ms, kernel.predicted_ms.unwrap());
+        /// }
+        /// # Ok::<(), graphweft::Error>(())
+        /// ```
         kernels = Kernels::Timed,
 
         /// Where to compute, in place of the best that there is.
@@ -389,7 +379,7 @@ impl OverEdges<'_> {
         if let (Value::Object(json), Value::Object(more)) = (&mut json, more) {
             json.extend(more);
         }
-        let row = |name: &str, ms: f64| TimedPhase { rate: Some(per_edge(ms)), ..TimedPhase::new(name, ms) };
+        let row = |name: &str, ms: f64| Timed { rate: Some(per_edge(ms)), ..Timed::new(name, ms) };
         Timing {
             title: format!("{op} on {name}, {}, {}", counted(rayon::current_num_threads(), "thread"), bench.dtype),
             phases: vec![

@@ -61,7 +61,7 @@ mod stop;
 mod stored;
 
 pub use amount::Amount;
-pub use bench::{Bench, TimedKernel, TimedPhase, Timing};
+pub use bench::{Bench, Timed, Timing};
 pub use dataset::{Dataset, DatasetBuilder, DatasetTask, SparseRows, Split};
 pub use doctor::{Backend, Doctor, Gpu, Library};
 pub use error::{Error, ErrorKind, Position, Result};

@@ -18,7 +18,7 @@ use graphweft_train::task::{Labels, NodeClass};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Bench, Kernels, Named, TimedKernel, TimedPhase, Timing, middle, normals, open};
+use super::{Bench, Kernels, Named, Timed, Timing, middle, normals, open};
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::memory::Memory;
@@ -41,7 +41,7 @@ pub(super) fn run(bench: &Bench, input: &Input, run: &Run) -> Result<Timing> {
     let watched = Watched::by(&bench.observer);
     let place = bench.device.place_of(&config.parallel, &watched);
     let (wanted, precision) = (config.parallel.ranks, config.compute.precision);
-    let timed = Timed { bench, input };
+    let timed = Subject { bench, input };
     let Some(first) = bench.emulated.first() else {
         let ranks = Ranks { config: &config.parallel, wanted, place, precision, watched: &watched };
         return ranks.enter(|world, watched| time(&timed, &config, &[], world, &watched));
@@ -55,12 +55,12 @@ pub(super) fn run(bench: &Bench, input: &Input, run: &Run) -> Result<Timing> {
 }
 
 /// What is timed, and on what.
-struct Timed<'a> {
+struct Subject<'a> {
     bench: &'a Bench,
     input: &'a Input,
 }
 
-impl Timed<'_> {
+impl Subject<'_> {
     /// Random features and labels; every node is learned from.
     fn data(&self, named: Named) -> Result<(Data, Split)> {
         let Named { name, csr: graph } = named;
@@ -95,7 +95,7 @@ fn not_timed(asked: &str) -> Error {
 }
 
 /// `places` are the names of those elsewhere.
-fn time(timed: &Timed<'_>, config: &Config, places: &[String], world: World, watched: &Watched) -> Result<Timing> {
+fn time(timed: &Subject<'_>, config: &Config, places: &[String], world: World, watched: &Watched) -> Result<Timing> {
     let world = &if timed.bench.kernels == Kernels::Timed { world.timing_kernels() } else { world };
     let (data, split) = timed.data(open(timed.input, watched)?)?;
     let data = Arc::new(data);
@@ -158,7 +158,7 @@ impl About {
             json["step_ms"] = json!(first.step_ms);
             json["emulated"] = json!(elsewhere);
         }
-        let phase = |name: &str, ms| TimedPhase::new(name, ms);
+        let phase = |name: &str, ms| Timed::new(name, ms);
         let phases = match &elsewhere[..] {
             [] if recorded => vec![phase("epoch, recorded", step)],
             [] => vec![
@@ -167,9 +167,7 @@ impl About {
                 phase("update", update),
                 phase("epoch", step),
             ],
-            all => {
-                all.iter().map(|e| TimedPhase::new(format!("epoch, emulated on {}", e.profile), e.step_ms)).collect()
-            }
+            all => all.iter().map(|e| Timed::new(format!("epoch, emulated on {}", e.profile), e.step_ms)).collect(),
         };
         let layers = counted(config.model.layers(), "layer");
         let (ranks, threads) = (counted(plan.ranks, "rank"), counted(self.threads, "thread"));
@@ -184,7 +182,15 @@ impl About {
             peak: Some(Memory::largest(usages.iter().map(|usage| usage.peak))),
             over_floor: None,
             sent: (plan.ranks > 1).then(|| usages.iter().map(RankUsage::bytes_sent).sum()),
-            kernels: compared.map(|all| all.iter().map(TimedKernel::from).collect()),
+            kernels: compared.map(|all| {
+                let kernels = all.iter().map(|c| Timed {
+                    heads: c.shape.map(|(heads, width)| (heads, width / heads.max(1))),
+                    calls: Some(c.calls),
+                    predicted_ms: Some(c.predicted_ms),
+                    ..Timed::new(c.op.clone(), c.measured_ms)
+                });
+                kernels.collect()
+            }),
             json,
         }
     }
@@ -210,18 +216,6 @@ impl About {
             "strategy": plan.strategy, "ranks": plan.ranks, "remat": plan.remat, "predicted": plan.predicted,
             "why": plan.why,
         })
-    }
-}
-
-impl From<&Compared> for TimedKernel {
-    fn from(c: &Compared) -> Self {
-        Self {
-            op: c.op.clone(),
-            heads: c.shape.map(|(heads, width)| (heads, width / heads.max(1))),
-            calls: c.calls,
-            predicted_ms: c.predicted_ms,
-            measured_ms: c.measured_ms,
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{Adjacency, DType, Device, Dropout, Ids, Matrix, Parameter, Result as Computed, Tag, Tape, Var};
 use serde_json::json;
 
-use super::{Bench, Named, Recompute, TimedPhase, Timing, median, random, timed};
+use super::{Bench, Named, Recompute, Timed, Timing, median, random, timed};
 use crate::error::Result;
 use crate::input::Input;
 use crate::memory::Memory;
@@ -155,7 +155,7 @@ pub(super) fn run(bench: &Bench, input: &Input) -> Result<Timing> {
     let layers = counted(bench.layers, "layer");
     Ok(Timing {
         title: format!("{layers} on {name}, {}, {dtype}", counted(threads, "thread")),
-        phases: phases.map(|(name, ms)| TimedPhase::new(name, ms)).into(),
+        phases: phases.map(|(name, ms)| Timed::new(name, ms)).into(),
         rate: None,
         peak: Some(peak),
         over_floor: None,

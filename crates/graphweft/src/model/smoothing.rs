@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use graphweft_base::durable;
 use graphweft_train::run::{self as session, Known, SmoothMethod, SmoothWeights, Smoothing};
-use graphweft_train::task::write_rows;
+use graphweft_train::task::Output;
 use serde_json::{Value, json};
 
 use super::{Evaluation, Model, ModelScores};
@@ -204,7 +204,7 @@ impl Model {
                 durable::create_folder(&folder)?;
             }
             let rows = sums.into_iter().map(|x| x as f32).collect();
-            write_rows(&folder.join("predictions.npy"), columns, rows)?;
+            Output::write_rows(&folder.join("predictions.npy"), columns, rows)?;
             durable::replace(&folder.join("result.json"), found.to_json().to_string().as_bytes())?;
         }
         Ok(found)

@@ -11,7 +11,7 @@ use graphweft_plan::simulate::Description;
 use graphweft_plan::{Candidate as Way, Found, Profile};
 use graphweft_train::config::Config;
 use graphweft_train::data::{AssumedColumns, Data};
-use graphweft_train::planning::{Effort, Listener, Planned, Planner};
+use graphweft_train::planning::{Listener, Planner};
 use graphweft_train::ranks::World;
 use serde_json::{Value, json};
 
@@ -80,10 +80,11 @@ impl Run {
         let seconds = |profile: &Profile| Planner { config, ranks, data, graph, profile }.run_seconds();
         let tell = |line: &str| watched.note(line);
         let listener = Listener { progress: &progress, tell: &tell };
-        let profile = Effort::ForRun(&seconds).profile(config, world, listener)?;
+        let profile = listener.profile_for_run(config, world, &seconds)?;
         let profile = profile.ok_or_else(Error::follows)?;
         let planner = Planner { config, ranks, data, graph, profile: &profile };
-        let Planned { plan, found, memory } = planner.plan(watched)?;
+        let planned = planner.plan(watched)?;
+        let (plan, found, memory) = (planned.plan, planned.found, planned.memory);
         // To compare with; what cannot be rehearsed so is not shown.
         let one_rank = if ranks > 1 { planner.on_one_rank().ok() } else { None };
         let (nodes, edges) = (data.graph.num_dst() as u64, data.graph.num_edges() as u64);

@@ -50,8 +50,12 @@ impl Layer for Linear {
     }
 }
 
-/// Layers `lins.0`, `lins.1`, … with ReLU and dropout between them.
+/// Layers `{name}.0`, `{name}.1`, … with ReLU and dropout between them.
 pub(crate) struct Perceptron {
+    /// What they are called.
+    pub(crate) name: &'static str,
+    /// The number of the first one, which keys its dropout.
+    pub(crate) first: u32,
     /// How many.
     pub(crate) layers: usize,
     /// Columns that come in.
@@ -69,16 +73,17 @@ impl Perceptron {
     }
 
     fn one(&self, init: &Init<'_>, k: usize, stored: fn(DType) -> DType) -> Result<Rc<dyn Layer>> {
-        let (name, last) = (format!("lins.{k}"), k + 1 == self.layers);
+        let (name, last) = (format!("{}.{k}", self.name), k + 1 == self.layers);
         let inputs = if k == 0 { self.inputs } else { self.hidden };
         let affine = init.linear(&name, inputs, if last { self.outputs } else { self.hidden })?;
+        let number = self.first + k as u32;
         Ok(Linear::layer(&name, affine, move |tape, cx, affine, state| {
             let x = Input::of(tape, cx, state)?;
             if last {
                 return Ok(vec![x.linear(tape, affine, Activation::None, stored(cx.dtype))?]);
             }
             let y = x.linear(tape, affine, Activation::Relu, cx.dtype)?;
-            let drop = cx.rows(cx.rates.hidden, k as u32, 1);
+            let drop = cx.rows(cx.rates.hidden, number, 1);
             Ok(vec![epilogue(tape, &y, Epilogue { dropout: drop.as_ref(), ..Epilogue::default() }, cx.dtype)?])
         }))
     }

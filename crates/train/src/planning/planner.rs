@@ -28,9 +28,10 @@ use crate::planning::plan::{Division, Plan, Predicted, Trial, chunk_parts, divid
 use crate::planning::rehearsal::{Rehearsal, Rehearsed, Rehearser};
 use crate::ranks::world::World;
 
+pub(crate) use here::Effort;
+pub use here::Listener;
 pub(crate) use here::Role;
 use here::profile_as;
-pub use here::{Effort, Listener};
 pub(crate) use instead::instead;
 pub(crate) use trial::decide_by_measuring;
 
