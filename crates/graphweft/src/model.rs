@@ -206,21 +206,27 @@ impl Model {
                 let (seed, source) = (trained.config.run.seed, trained.source.clone());
                 models.push(ModelScores { seed, split, scores: (&scores).into(), source });
             }
-            let of = |part: fn(&Scores) -> f64| session::OverSeeds::of(models.iter().map(move |m| part(&m.scores)));
-            let [train, valid, test] = [of(|s| s.train), of(|s| s.valid), of(|s| s.test)].map(OverSeeds::from);
-            Ok(Evaluation {
-                metric: scored.ok_or_else(|| Error::request("there is no model", "name a run"))?,
-                graph: data.name.clone(),
-                model: all.first().map(|trained| trained.config.model_name().into()).unwrap_or_default(),
-                ranks: world.ranks(),
-                train,
-                valid,
-                test,
-                models,
-                source: self.path.clone(),
-                leads: world.leads(),
-            })
+            let metric = scored.ok_or_else(|| Error::request("there is no model", "name a run"))?;
+            Ok(self.evaluation(metric, models, data, world))
         })
+    }
+
+    /// What these scores of its models come to.
+    fn evaluation(&self, metric: Metric, models: Vec<ModelScores>, data: &Data, world: &World) -> Evaluation {
+        let of = |part: fn(&Scores) -> f64| session::OverSeeds::of(models.iter().map(move |m| part(&m.scores)));
+        let [train, valid, test] = [of(|s| s.train), of(|s| s.valid), of(|s| s.test)].map(OverSeeds::from);
+        Evaluation {
+            metric,
+            graph: data.name.clone(),
+            model: self.all.first().map(|trained| trained.config.model_name().into()).unwrap_or_default(),
+            ranks: world.ranks(),
+            train,
+            valid,
+            test,
+            models,
+            source: self.path.clone(),
+            leads: world.leads(),
+        }
     }
 
     /// The logits of every node; of several seeds the mean of their probabilities.
