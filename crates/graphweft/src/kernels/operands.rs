@@ -28,7 +28,8 @@ pub struct Attention<'a> {
     pub width: usize,
     /// Scores and values.
     pub score: Score<Values<'a>>,
-    /// A number per edge and head that is added to the scores, edges in the order of [`Graph::indices`](crate::Graph::indices).
+    /// A number per edge and head that is added to the scores, edges in the order of
+    /// [`Graph::indices`](crate::Graph::indices).
     pub bias: Option<Values<'a>>,
     /// The part of the weights that is dropped.
     pub dropout: f64,
