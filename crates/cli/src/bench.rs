@@ -2,11 +2,14 @@
 
 mod train;
 
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Subcommand, ValueEnum};
-use graphweft::{Bench, Timing};
+use graphweft::{Bench, Error, Timing};
 
 use crate::device::Choice;
 use crate::source::Source;
@@ -21,7 +24,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Op {
     /// Sparse dot-product attention over the edges of a graph, forward and backward
-    Attention(Attention),
+    Attention(AttentionAlone),
     /// The matrix products of a linear layer: forward, input gradient, weight gradient
     Gemm(Gemm),
     /// A stack of graph-transformer layers: forward, backward and update
@@ -52,12 +55,24 @@ impl Attention {
 }
 
 #[derive(clap::Args)]
+struct AttentionAlone {
+    #[command(flatten)]
+    attention: Attention,
+
+    #[command(flatten)]
+    kept: Kept,
+}
+
+#[derive(clap::Args)]
 struct Spmm {
     #[command(flatten)]
     input: Input,
 
     #[command(flatten)]
     common: Common,
+
+    #[command(flatten)]
+    kept: Kept,
 }
 
 #[derive(clap::Args)]
@@ -103,7 +118,7 @@ enum Remat {
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let timing = match &args.op {
-        Op::Attention(args) => args.bench(ui).attention(args.input.input()),
+        Op::Attention(AttentionAlone { attention, .. }) => attention.bench(ui).attention(attention.input.input()),
         Op::Gemm(args) => args.common.bench(ui).gemm(args.rows, args.out),
         Op::Layer(args) => {
             let bench = args.attention.bench(ui).layers(args.layers).dropout(args.dropout);
@@ -113,6 +128,9 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         Op::Spmm(args) => args.common.bench(ui).spmm(args.input.input()),
         Op::Train(args) => args.bench(ui).epoch(args.input.input(), &args.run()),
     }?;
+    if let Op::Attention(AttentionAlone { kept, .. }) | Op::Spmm(Spmm { kept, .. }) = &args.op {
+        kept.add(&timing)?;
+    }
     ui.result(&timing.to_json(), || text(&timing))
 }
 
@@ -144,6 +162,29 @@ fn text(timing: &Timing) -> String {
         (_, None, _) => {}
     }
     text
+}
+
+/// Where the page of a run finds what was timed.
+#[derive(clap::Args)]
+struct Kept {
+    /// Also add the result to this run directory: the page of the run shows it beside the kernels
+    #[arg(long = "for", value_name = "RUN")]
+    run: Option<PathBuf>,
+}
+
+impl Kept {
+    fn add(&self, timing: &Timing) -> anyhow::Result<()> {
+        let Some(run) = &self.run else { return Ok(()) };
+        let path = run.join("bench.json");
+        let failed = |e: std::io::Error| {
+            let remedy = "name the directory of a run that may be written to";
+            Error::request(format!("cannot add to {}: {e}", path.display()), remedy)
+        };
+        // What is no run gets no file of its own.
+        fs::metadata(run.join("config.toml")).map_err(failed)?;
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+        Ok(file.write_all(format!("{}\n", timing.to_json()).as_bytes()).map_err(failed)?)
+    }
 }
 
 /// Flags that every bench has.

@@ -12,6 +12,7 @@ use crate::{VERSION, machine};
 use library::LIBRARIES;
 
 pub use gpus::Gpu;
+pub(crate) use gpus::gpus;
 
 /// What this build and this machine can do.
 ///
@@ -112,7 +113,7 @@ impl Doctor {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory: machine::memory_bytes().unwrap_or(0),
             simd: machine::simd(),
-            gpus: gpus::gpus(),
+            gpus: gpus(),
             libraries,
         }
     }

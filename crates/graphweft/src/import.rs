@@ -7,10 +7,10 @@ use std::time::Instant;
 use graphweft_base::Error as Bad;
 use graphweft_graph::SelfLoops;
 use graphweft_graph::build::{EdgeRules, Scratch};
-use graphweft_graph::dataset::{DatasetWriter, Task as DatasetTask};
+use graphweft_graph::dataset::{Dataset, DatasetWriter, Task as DatasetTask};
 use graphweft_graph::read::arrays::{self, Columns, EdgeNumbers, File, Given};
 use graphweft_graph::read::edge_list::{self, Ids};
-use graphweft_graph::read::{self, Context, Directory, Input};
+use graphweft_graph::read::{self, Context, Directory, Input, links};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -48,6 +48,9 @@ pub enum Format {
     MatrixMarket,
     /// METIS `.graph`; plain or gzip.
     Metis,
+    /// `.npz` of links between the nodes of a dataset folder: train, valid, test and, where they are given, valid_neg
+    /// and test_neg. Edges are the links of training, both ways.
+    Links,
 }
 
 /// Files of one's own. Row i of every file is node i, unless the table of nodes has ids.
@@ -150,6 +153,7 @@ pub struct Import {
     ids: Option<Ids>,
     num_nodes: Option<u64>,
     edge_features: bool,
+    nodes_of: Option<PathBuf>,
     observer: Arc<dyn Observer>,
 }
 
@@ -182,6 +186,7 @@ impl Import {
             ids: None,
             num_nodes: None,
             edge_features: false,
+            nodes_of: None,
             observer: Arc::new(()),
         }
     }
@@ -227,6 +232,12 @@ impl Import {
         observer: Arc<dyn Observer>,
     }
 
+    /// The dataset folder whose nodes and features [`Format::Links`] are of.
+    #[must_use]
+    pub fn nodes_of(self, folder: impl Into<PathBuf>) -> Self {
+        Self { nodes_of: Some(folder.into()), ..self }
+    }
+
     /// Reads, sorts and writes the folder.
     ///
     /// # Errors
@@ -256,10 +267,10 @@ impl Import {
                 self.check(*format)?;
                 // The input first: a wrong path should leave no trace, not even the parents of the folder.
                 let opened = Open::new(*format, path)?;
-                let undirected = is_published_undirected(*format) && !self.directed;
+                let undirected = *format == Format::Links || is_published_undirected(*format) && !self.directed;
                 let edges = if undirected { Edges::BothWays } else { self.edges() };
                 let mut made = self.read(dir, edges, |cx| self.read_format(&opened, cx))?;
-                if undirected && !self.symmetrise && made.edges as u64 != made.edges_read {
+                if undirected && *format != Format::Links && !self.symmetrise && made.edges as u64 != made.edges_read {
                     let note = "symmetrised, as for published scores; --directed keeps the edges as they are listed";
                     made.notes.push(note.into());
                 }
@@ -279,6 +290,14 @@ impl Import {
                 "--directed is for heterophilous and gnn-benchmark: other formats are only symmetrised if asked to";
             return Err(Error::request(what, "leave --directed out"));
         }
+        match (format == Format::Links, self.nodes_of.is_some()) {
+            (true, false) => {
+                let what = "pairs of nodes alone do not say what the nodes are";
+                return Err(Error::request(what, "name their dataset folder with --nodes-of"));
+            }
+            (false, true) => return Err(Error::request("--nodes-of is for links", "leave --nodes-of out")),
+            _ => {}
+        }
         match given.iter().find(|(_, given)| *given) {
             Some((flag, _)) if format != Format::EdgeList => {
                 let what =
@@ -296,6 +315,11 @@ impl Import {
             Open::File(Format::GnnBenchmark, input) => read::gnn_benchmark::read(input, cx),
             Open::File(Format::MatrixMarket, input) => read::matrix_market::read(input, cx),
             Open::File(Format::Metis, input) => read::metis::read(input, cx),
+            Open::File(Format::Links, input) => {
+                let nodes = Dataset::open(self.nodes_of.as_deref().unwrap_or(Path::new("")))?;
+                let nodes = links::Nodes { count: nodes.meta().num_nodes, features: nodes.features().cloned() };
+                links::read(input, nodes, cx)
+            }
             Open::File(Format::EdgeList | Format::Ogb, input) => {
                 let options = edge_list::Options {
                     ids: self.ids.unwrap_or(Ids::Keep),

@@ -2,10 +2,21 @@
 
 use std::fs;
 
+use crate::doctor::gpus;
+use graphweft_plan::explain::{bytes, counted};
+
 /// The name of the processor.
 pub(crate) fn cpu() -> String {
     let cpu = field("/proc/cpuinfo", "model name");
     if cpu.is_empty() { std::env::consts::ARCH.into() } else { cpu }
+}
+
+/// This machine in words, for what is written of a run; `gpu` is where it computes, if that is not the processor.
+pub(crate) fn in_words(gpu: Option<usize>) -> String {
+    let gpu = gpu.and_then(|place| gpus().into_iter().nth(place));
+    let gpu = gpu.map_or(String::new(), |gpu| format!("{}, {}; ", gpu.name, bytes(gpu.memory)));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{gpu}{}, {}, {}", cpu(), counted(cores, "core"), bytes(memory_bytes().unwrap_or(0)))
 }
 
 /// Memory of the machine, if it says.

@@ -66,6 +66,12 @@ impl Gather {
     }
 }
 
+/// The rows of all ranks on each of them, `counts[rank]` of each, in order, for operation `op`. Backward sums each
+/// rank's over all.
+pub fn all_rows(tape: &mut Tape, link: &Link, op: &'static str, x: &Var, counts: &Rc<[usize]>) -> Result<Var> {
+    all_gather(tape, link, rows(op, 0), x, counts)
+}
+
 /// The rows of all ranks, `counts[rank]` of each, in order. Backward sums each rank's over all.
 pub(crate) fn all_gather(tape: &mut Tape, link: &Link, label: Label, x: &Var, counts: &Rc<[usize]>) -> Result<Var> {
     let all = link.all_gather(label, x.value(), counts)?.wait_one()?;

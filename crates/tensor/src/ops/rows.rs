@@ -28,7 +28,7 @@ pub struct RowIndex {
     /// A copy where the kernels are, if that is not the host; made by the backend at first use.
     #[cfg(feature = "cuda")]
     resident: std::cell::OnceCell<Rc<dyn std::any::Any>>,
-    _charge: Charge,
+    _charge: Option<Charge>,
 }
 
 /// Positions in a list by the row they point to.
@@ -45,6 +45,17 @@ pub(crate) struct Groups {
 impl RowIndex {
     /// Prepares `index`, a list of rows of a matrix with `rows` rows.
     pub fn new(device: &Device, rows: usize, index: Vec<u32>) -> Result<Self> {
+        let targets = |index: &RowIndex| index.groups.targets.len();
+        Self::charged(device, rows, index, targets)
+    }
+
+    /// The same for rows that are drawn, of which another draw may list fewer twice: what is charged does not depend on
+    /// which they are.
+    pub fn drawn(device: &Device, rows: usize, index: Vec<u32>) -> Result<Self> {
+        Self::charged(device, rows, index, |index| index.rows.min(index.index.len()))
+    }
+
+    fn charged(device: &Device, rows: usize, index: Vec<u32>, targets: impl Fn(&Self) -> usize) -> Result<Self> {
         let problem = |problem| Error::Argument { op: OP, problem };
         if let Some((k, i)) = index.iter().enumerate().find(|(_, i)| **i as usize >= rows) {
             return Err(problem(format!("index {k} is row {i}, but there are {rows} rows")));
@@ -52,25 +63,27 @@ impl RowIndex {
         let count = u32::try_from(index.len()).map_err(|_| problem(format!("{} indices", index.len())))?;
         let mut positions: Vec<u32> = (0..count).collect();
         positions.sort_by_key(|k| (index[*k as usize], *k));
-        let (mut targets, mut starts) = (Vec::new(), Vec::new());
+        let (mut grouped, mut starts) = (Vec::new(), Vec::new());
         for (at, k) in (0..count).zip(&positions) {
             let target = index[*k as usize];
-            if targets.last() != Some(&target) {
-                targets.push(target);
+            if grouped.last() != Some(&target) {
+                grouped.push(target);
                 starts.push(at);
             }
         }
         starts.push(count);
-        let bytes = 4 * (index.len() + targets.len() + starts.len() + positions.len());
-        let charge = device.charge(Tag::Graph, bytes as u64);
-        Ok(Self {
+        let mut made = Self {
             rows,
             index,
-            groups: Groups { targets, starts, positions },
+            groups: Groups { targets: grouped, starts, positions },
             #[cfg(feature = "cuda")]
             resident: Default::default(),
-            _charge: charge,
-        })
+            _charge: None,
+        };
+        // The list and its positions, and for every row that is listed which it is and where its positions start.
+        let bytes = 4 * (2 * made.index.len() + 2 * targets(&made) + 1);
+        made._charge = Some(device.charge(Tag::Graph, bytes as u64));
+        Ok(made)
     }
 
     /// Rows of the matrix that the list points into.

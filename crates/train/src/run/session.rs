@@ -175,11 +175,12 @@ impl Session<'_> {
     fn describe(&self, config: &Config) -> Result<()> {
         let (data, name) = (&self.data, config.data.split.as_deref().unwrap_or_default());
         let split = data.split(name, config.run.seed)?;
-        let [train, valid, test] = split.parts().map(|(_, ids)| ids.len());
+        let (what, wide) = if data.links.is_empty() { ("nodes", 1) } else { ("links", 2) };
+        let [train, valid, test] = split.parts().map(|(_, ids)| ids.len() / wide);
         let others: Vec<String> = data.split_names().into_iter().filter(|other| other != name).collect();
         let others =
             if others.is_empty() { String::new() } else { format!("; --split takes {} too", others.join(", ")) };
-        self.observer.note(&format!("split {name}: {train} nodes train, {valid} valid, {test} test{others}"));
+        self.observer.note(&format!("split {name}: {train} {what} train, {valid} valid, {test} test{others}"));
         if data.is_directed && config.model.sees_edges() {
             let model = config.model_name();
             self.observer.note(&format!(
