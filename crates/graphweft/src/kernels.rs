@@ -32,9 +32,10 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use place::{Place, Visit};
 
-pub use operands::{Attended, Attention, AttentionGradients, Seed, Sum};
-pub use place::{GpuHost, GpuLoan};
-pub use values::{GpuArray, Kind, Values, ValuesMut};
+pub use operands::{Attention, AttentionGradients, Seed, Sum};
+pub use place::GpuHost;
+use values::Kind;
+pub use values::{GpuArray, Values, ValuesMut};
 
 #[doc(no_inline)]
 pub use graphweft_tensor::ops::attention::Score;
@@ -281,13 +282,13 @@ impl EdgeKernels {
     ///
     /// # Errors
     /// As [`EdgeKernels::attention`].
-    pub fn attention_backward(&self, a: &Attention<'_>, s: &Attended<'_>, to: AttentionGradients<'_>) -> Result<()> {
+    pub fn attention_backward(&self, a: &Attention<'_>, to: AttentionGradients<'_>) -> Result<()> {
         let on = &*self.prepared();
         let on = on.call_with(a.seed)?;
         let (rows, backend) = (on.graph.num_dst(), on.device().backend());
         on.attend(a, |operands| {
-            let (out, g) = (on.read("out", s.out, rows, a.width)?, on.read("g", s.g, rows, a.width)?);
-            let lse = on.read("lse", s.lse, rows, a.heads)?;
+            let (out, g) = (on.read("out", to.out, rows, a.width)?, on.read("g", to.g, rows, a.width)?);
+            let lse = on.read("lse", to.lse, rows, a.heads)?;
             let mut d = on.device().uninit("attention backward", rows, a.heads, lse.dtype(), Tag::Workspace)?;
             backend.attention_d(a.heads, &g, &out, &mut d)?;
             let saved = op::Saved { lse: &lse, g: &g, d: &d };

@@ -63,7 +63,7 @@ mod stored;
 pub use amount::Amount;
 pub use bench::{Bench, Timed, Timing};
 pub use dataset::{Dataset, DatasetBuilder, DatasetTask, SparseRows, Split};
-pub use doctor::{Backend, Doctor, Gpu, Library};
+pub use doctor::{Doctor, Gpu, Library};
 pub use error::{Error, ErrorKind, Position, Result};
 pub use graph::{Graph, SelfLoops};
 /// What [`Page::runs`] gives.
