@@ -25,6 +25,22 @@ enum Place {
     Gpu,
 }
 
+/// Memory as what kernels read (`Values`) or write (`ValuesMut`).
+macro_rules! lent {
+    ($memory:ident, $place:ident, $of:ident) => {
+        // SAFETY: as the type says; an int32 has the bits of a u32.
+        unsafe {
+            Ok(match ($place, $memory.2) {
+                (Place::Gpu, _) => $of::Gpu($memory.gpu()?),
+                (_, 0) => $of::F32($memory.slice()),
+                (_, 1) => $of::F64($memory.slice()),
+                (_, 2) => $of::Bf16($memory.slice()),
+                _ => $of::Ids($memory.slice()),
+            })
+        }
+    };
+}
+
 impl Memory {
     /// # Safety
     /// As the type says.
@@ -51,29 +67,11 @@ impl Memory {
     }
 
     fn values<'a>(self, place: Place) -> PyResult<Values<'a>> {
-        // SAFETY: as the type says; an int32 has the bits of a u32.
-        unsafe {
-            Ok(match (place, self.2) {
-                (Place::Gpu, _) => Values::Gpu(self.gpu()?),
-                (_, 0) => Values::F32(self.slice()),
-                (_, 1) => Values::F64(self.slice()),
-                (_, 2) => Values::Bf16(self.slice()),
-                _ => Values::Ids(self.slice()),
-            })
-        }
+        lent!(self, place, Values)
     }
 
     fn values_mut<'a>(self, place: Place) -> PyResult<ValuesMut<'a>> {
-        // SAFETY: as the type says; an int32 has the bits of a u32.
-        unsafe {
-            Ok(match (place, self.2) {
-                (Place::Gpu, _) => ValuesMut::Gpu(self.gpu()?),
-                (_, 0) => ValuesMut::F32(self.slice()),
-                (_, 1) => ValuesMut::F64(self.slice()),
-                (_, 2) => ValuesMut::Bf16(self.slice()),
-                _ => ValuesMut::Ids(self.slice()),
-            })
-        }
+        lent!(self, place, ValuesMut)
     }
 }
 
