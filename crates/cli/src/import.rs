@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use graphweft::{Format as Known, Import, Imported};
+use graphweft::{Format as Known, Import, Stored};
 
 use crate::size;
 use crate::source::Loops;
@@ -188,7 +188,7 @@ impl Common {
     }
 }
 
-fn text(made: &Imported) -> String {
+fn text(made: &Stored) -> String {
     let splits = match &made.splits[..] {
         [] => "none".to_string(),
         names => names.join(", "),

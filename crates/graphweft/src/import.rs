@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use graphweft_base::Error as Bad;
 use graphweft_graph::SelfLoops;
@@ -12,9 +13,12 @@ use graphweft_graph::read::edge_list::{self, Ids};
 use graphweft_graph::read::{self, Context, Directory, Input, links};
 use serde_json::{Value, json};
 
-use crate::doctor;
 use crate::error::{Error, Result};
+use crate::machine;
+use crate::memory;
 use crate::observe::{Observer, Watched};
+use crate::setters::setters;
+use crate::stored::Stored;
 
 /// Where the machine does not say how much memory it has.
 const FALLBACK_MEMORY: u64 = 1 << 30;
@@ -159,42 +163,6 @@ enum Source {
     Arrays(Box<ArrayFiles>),
 }
 
-/// A dataset folder that was imported.
-///
-/// ```
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let file = dir.path().join("edges.txt");
-/// std::fs::write(&file, "0 1\n0 1\n").unwrap();
-/// let import = graphweft::Import::new(graphweft::Format::EdgeList, &file).merge_parallel();
-/// let made = import.write(dir.path().join("data"))?;
-/// assert_eq!((made.edges_read, made.edges), (2, 1));
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Imported {
-    /// What it is called.
-    pub name: String,
-    /// The folder.
-    pub path: PathBuf,
-    /// Nodes.
-    pub nodes: usize,
-    /// Edges that are stored.
-    pub edges: usize,
-    /// Edges that were read.
-    pub edges_read: u64,
-    /// Columns of the features.
-    pub features: usize,
-    /// Classes, or labels per node.
-    pub classes: usize,
-    /// Whether each edge stands beside its reverse.
-    pub symmetric: bool,
-    /// Splits, by name.
-    pub splits: Vec<String>,
-    /// What there is to say about it.
-    pub notes: Vec<String>,
-}
-
 impl Import {
     /// A file of this format; for OGB, the folder.
     pub fn new(format: Format, path: impl Into<PathBuf>) -> Self {
@@ -229,60 +197,39 @@ impl Import {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// Adds the reverse of every edge and merges parallel edges.
-    #[must_use]
-    pub fn symmetrise(self) -> Self {
-        Self { symmetrise: true, ..self }
-    }
+    setters! {
+        /// Ids of an edge list are numbers from 0: so they are if nothing is said.
+        keep_ids => ids = Some(Ids::Keep),
 
-    /// Keeps the edges of [`Format::Heterophilous`] and [`Format::GnnBenchmark`] as they are listed. Without this they
-    /// are symmetrised, as for the scores that are published for these graphs.
-    #[must_use]
-    pub fn directed(self) -> Self {
-        Self { directed: true, ..self }
-    }
+        /// Ids of an edge list are any 64-bit integers: they are numbered in ascending order, and kept as
+        /// `node_id.npy`.
+        relabel_ids => ids = Some(Ids::Relabel),
 
-    /// Keeps only the first of parallel edges.
-    #[must_use]
-    pub fn merge_parallel(self) -> Self {
-        Self { merge_parallel: true, ..self }
-    }
+        /// Adds the reverse of every edge and merges parallel edges.
+        symmetrise = true,
 
-    /// What to do with self-loops.
-    #[must_use]
-    pub fn self_loops(self, self_loops: SelfLoops) -> Self {
-        Self { self_loops, ..self }
-    }
+        /// Keeps the edges of [`Format::Heterophilous`] and [`Format::GnnBenchmark`] as they are listed. Without this
+        /// they are symmetrised, as for the scores that are published for these graphs.
+        directed = true,
 
-    /// Bytes to sort edges in; what exceeds them goes through temporary files. A quarter of the machine's if nothing is
-    /// said.
-    #[must_use]
-    pub fn memory(self, bytes: u64) -> Self {
-        Self { memory: Some(bytes), ..self }
-    }
+        /// Keeps only the first of parallel edges.
+        merge_parallel = true,
 
-    /// Ids of an edge list are numbers from 0: so they are if nothing is said.
-    #[must_use]
-    pub fn keep_ids(self) -> Self {
-        Self { ids: Some(Ids::Keep), ..self }
-    }
+        /// What to do with self-loops.
+        self_loops: SelfLoops,
 
-    /// Ids of an edge list are any 64-bit integers: they are numbered in ascending order, and kept as `node_id.npy`.
-    #[must_use]
-    pub fn relabel_ids(self) -> Self {
-        Self { ids: Some(Ids::Relabel), ..self }
-    }
+        /// Bytes to sort edges in; what exceeds them goes through temporary files. A quarter of the machine's if
+        /// nothing is said.
+        memory: u64 => Some,
 
-    /// The number of nodes of an edge list, in place of the largest id + 1.
-    #[must_use]
-    pub fn num_nodes(self, nodes: u64) -> Self {
-        Self { num_nodes: Some(nodes), ..self }
-    }
+        /// The number of nodes of an edge list, in place of the largest id + 1.
+        num_nodes: u64 => Some,
 
-    /// Columns of an edge list from the third on are numbers that become edge features.
-    #[must_use]
-    pub fn edge_features(self) -> Self {
-        Self { edge_features: true, ..self }
+        /// Columns of an edge list from the third on are numbers that become edge features.
+        edge_features = true,
+
+        /// Who watches.
+        observer: Arc<dyn Observer>,
     }
 
     /// The dataset folder whose nodes and features [`Format::Links`] are of.
@@ -291,18 +238,21 @@ impl Import {
         Self { nodes_of: Some(folder.into()), ..self }
     }
 
-    /// Who watches.
-    #[must_use]
-    pub fn observer(self, observer: Arc<dyn Observer>) -> Self {
-        Self { observer, ..self }
-    }
-
     /// Reads, sorts and writes the folder.
     ///
     /// # Errors
     /// If a file is missing or malformed, with its position; if the folder exists.
-    pub fn write(&self, dir: impl AsRef<Path>) -> Result<Imported> {
-        let dir = dir.as_ref();
+    pub fn write(&self, dir: impl AsRef<Path>) -> Result<Stored> {
+        let mut made = self.write_folder(dir.as_ref())?;
+        made.json = json!({
+            "name": made.name, "path": made.path, "nodes": made.nodes, "edges": made.edges,
+            "edges_read": made.edges_read, "features": made.features, "classes": made.classes,
+            "symmetric": made.symmetric, "splits": made.splits, "notes": made.notes,
+        });
+        Ok(made)
+    }
+
+    fn write_folder(&self, dir: &Path) -> Result<Stored> {
         match &self.source {
             Source::Arrays(files) => {
                 let given = files.open()?;
@@ -392,12 +342,12 @@ impl Import {
         dir: &Path,
         edges: Edges,
         read: impl FnOnce(&Context<'_>) -> Result<read::Imported, Bad>,
-    ) -> Result<Imported> {
+    ) -> Result<Stored> {
         let of_folder = || dir.file_name().map_or_else(|| "graph".to_string(), |n| n.to_string_lossy().into_owned());
         let name = self.name.clone().unwrap_or_else(of_folder);
-        let writer = DatasetWriter::create(dir)?;
+        let (started, writer) = (Instant::now(), DatasetWriter::create(dir)?);
         let scratch = Scratch::new(writer.path(""));
-        let memory = self.memory.unwrap_or_else(|| doctor::memory_bytes().map_or(FALLBACK_MEMORY, |b| b / 4));
+        let memory = self.memory.unwrap_or_else(|| machine::memory_bytes().map_or(FALLBACK_MEMORY, |b| b / 4));
         let rules = EdgeRules {
             symmetrise: edges == Edges::BothWays,
             merge_parallel: self.merge_parallel,
@@ -408,9 +358,9 @@ impl Import {
         let cx = Context { rules, scratch: &scratch, progress: &watched };
         let summary = read(&cx)?.write(&name, writer, &cx)?;
         let meta = summary.meta;
-        Ok(Imported {
-            name: meta.name,
+        Ok(Stored {
             path: dir.to_path_buf(),
+            name: meta.name,
             nodes: meta.num_nodes,
             edges: meta.num_edges,
             edges_read: summary.edges_read,
@@ -418,7 +368,10 @@ impl Import {
             classes: meta.num_classes,
             symmetric: meta.symmetric,
             splits: summary.splits,
+            seconds: started.elapsed().as_secs_f64(),
+            peak_bytes: memory::peak_bytes(),
             notes: summary.notes,
+            json: Value::Null,
         })
     }
 }
@@ -457,23 +410,5 @@ impl std::fmt::Debug for Import {
             Source::Format(format, path) => write!(f, "Import({format:?}, {})", path.display()),
             Source::Arrays(files) => write!(f, "Import({files:?})"),
         }
-    }
-}
-
-impl Imported {
-    /// As `graphweft import --json` prints it.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "path": self.path,
-            "nodes": self.nodes,
-            "edges": self.edges,
-            "edges_read": self.edges_read,
-            "features": self.features,
-            "classes": self.classes,
-            "symmetric": self.symmetric,
-            "splits": self.splits,
-            "notes": self.notes,
-        })
     }
 }

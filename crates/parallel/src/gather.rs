@@ -14,17 +14,9 @@ use crate::gathered::{Ends, Gathered};
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::member::{Member, rows};
-use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread};
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, no_settings};
 
-/// `gather` has no settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Settings;
-
-impl Family for Settings {
-    const NAME: &'static str = "gather";
-    const ABOUT: &'static str = "every rank gets all rows of the sources' operand";
-    const USUAL: Option<Self> = Some(Self);
-}
+no_settings!("gather", "every rank gets all rows of the sources' operand");
 
 impl Spread for Settings {
     fn family(&self) -> &'static str {

@@ -214,9 +214,7 @@ mod tests {
     use crate::ops::residual::residual;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for (rows, list) in [(5, vec![3, 0, 3, 3, 1]), (4, vec![]), (3, vec![2, 1, 0])] {
             let index = Rc::new(RowIndex::new(&device, rows, list.clone()).unwrap());
             let x = upload(&device, 1, (rows, 3), 1.0);
@@ -231,7 +229,7 @@ mod tests {
             })
             .unwrap();
         }
-    }
+    });
 
     /// 900 rows listed 2000 times, one of them very often.
     fn list() -> Vec<u32> {
@@ -245,12 +243,7 @@ mod tests {
         })
     }
 
-    agrees_with_f64!([(case(), 1e-6, 1e-2)]);
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case());
-    }
+    agrees_with_f64!([(case(), 1e-6, 1e-2)], case());
 
     #[test]
     fn rows_are_where_the_index_says() {

@@ -31,7 +31,7 @@ use rayon::prelude::*;
 
 use crate::config::Config;
 use crate::data::Data;
-use crate::epochs::learner::{Draw, Learner, Objective, Phases, Report};
+use crate::epochs::learner::{Draw, Fixed, Learner, Objective, Phases, Report};
 use crate::epochs::source::{EpochInputs, EpochSource, Purpose, TakeOutputs};
 use crate::error::{Error, Result};
 use crate::ranks::rank::Rank;

@@ -102,6 +102,13 @@ pub(crate) fn on_world(
         .train(config.clone(), dir)
 }
 
+/// The small run, uninterrupted, in the folder `whole` of `dir`, to compare with another one that will be in `name`.
+pub(crate) fn beside_whole(dir: &Path, name: &str) -> (Config, PathBuf, PathBuf) {
+    let (config, whole) = (config(&[]), dir.join("whole"));
+    fresh(&config, &whole);
+    (config, whole, dir.join(name))
+}
+
 pub(crate) fn fresh(config: &Config, dir: &Path) -> Summary {
     run(config, dir, &Start::New, Watch::default()).unwrap()
 }
