@@ -142,7 +142,7 @@ fn simulated(config: &Config, graph: &Description, scaling: Scaling, world: &Wor
     let (tell, ranks) = (|line: &str| watched.note(line), world.ranks());
     let listener = Listener { progress: &progress, tell: &tell };
     // How long a run is that nobody will start is no reason to measure.
-    let profile = Effort::ForRun(&|_| None).profile(config, world, listener)?;
+    let profile = listener.profile_for_run(config, world, &|_| None)?;
     let profile = profile.ok_or_else(Error::follows)?;
     let found = Planner::simulate(config, ranks, graph, &profile, watched)?;
     let assumed = graph.assumed(ranks);
@@ -253,10 +253,10 @@ impl Plan {
         ] {
             map.insert(key.into(), value);
         }
-        if let Some(columns) = &self.columns {
-            map.insert("features".into(), json!(columns.features));
-            map.insert("classes".into(), json!(columns.classes));
-            map.insert("features_are".into(), json!(columns.origin));
+        if let (Some(features), Some(classes)) = (self.features, self.classes) {
+            map.insert("features".into(), json!(features));
+            map.insert("classes".into(), json!(classes));
+            map.insert("features_are".into(), json!(self.origin));
         }
     }
 }
