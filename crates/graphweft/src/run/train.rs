@@ -14,9 +14,9 @@ use graphweft_train::run::Session;
 use super::Run;
 use super::settings::{floor, of_floor};
 use crate::VERSION;
-use crate::doctor;
 use crate::error::Result;
 use crate::input;
+use crate::machine;
 use crate::observe::Watched;
 use crate::page::{LivePage, Page};
 use crate::place::Ranks;
@@ -95,7 +95,7 @@ impl Run {
 
 /// The machine of the first rank, in words.
 fn machine(world: &World) -> String {
-    doctor::in_words(match world.place() {
+    machine::in_words(match world.place() {
         DeviceName::Cpu => None,
         DeviceName::Cuda(place) => Some(place),
     })
