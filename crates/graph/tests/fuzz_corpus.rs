@@ -9,12 +9,14 @@ type Target = (&'static str, fn(&[u8]));
 
 #[test]
 fn the_corpus_of_every_target_passes() {
-    let targets: [Target; 10] = [
+    let targets: [Target; 12] = [
         ("arrays", fuzz::arrays),
         ("heterophilous", fuzz::heterophilous),
         ("gnn_benchmark", fuzz::gnn_benchmark),
         ("ogb_csv", fuzz::ogb_csv),
         ("ogb_binary", fuzz::ogb_binary),
+        ("ogb_graphs", fuzz::ogb_graphs),
+        ("tu", fuzz::tu),
         ("edge_list", fuzz::edge_list),
         ("matrix_market", fuzz::matrix_market),
         ("metis", fuzz::metis),

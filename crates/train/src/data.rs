@@ -6,13 +6,15 @@ use graphweft_base::Error as Bad;
 use graphweft_base::progress::Progress;
 use graphweft_graph::dataset::{Dense, Features, SparseFeatures, Split};
 use graphweft_graph::generate::Spec;
-use graphweft_graph::{AnyCsr, Csr, Dataset};
+use graphweft_graph::{AnyCsr, Buf, Csr, Dataset};
+use graphweft_model::Target;
 use graphweft_model::encoding::Encodings;
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
 use crate::task::{self, Labels, NodeClass, Task};
 
+mod categories;
 pub(crate) mod fingerprint;
 pub(crate) mod random_split;
 pub(crate) mod rows;
@@ -39,6 +41,8 @@ pub struct Data {
     pub has_edge_features: bool,
     /// Positional encodings, row by row.
     pub encodings: Vec<f32>,
+    /// Where one graph ends and the next begins, if there are many; what is predicted is then of graphs.
+    pub graphs: Option<Buf<u64>>,
     /// What is predicted of the nodes.
     pub task: &'static dyn Task,
     /// What is known of that; `None` if nothing is.
@@ -82,6 +86,10 @@ impl Data {
     }
 
     fn finished(self, config: &DataConfig, encodings: &Encodings) -> Result<Self> {
+        if self.graphs.is_some() && encodings.laplacian > 0 {
+            let problem = "eigenvectors of all graphs together say nothing of one";
+            return Err(Error::setting("encoding.laplacian", problem, "take encoding.random_walk"));
+        }
         let mut data = self.prepare(config);
         data.encodings = encodings.compute(&data.graph)?;
         Ok(data)
@@ -102,8 +110,8 @@ impl Data {
         let bare = match (&config.path, &config.graph) {
             (Some(path), _) => {
                 let dataset = Dataset::open(path)?;
-                match dataset.features() {
-                    Some(_) if width.is_none() => None,
+                match dataset.graphs().is_some() || dataset.features().is_some() {
+                    true if width.is_none() => None,
                     _ => Some((dataset.meta().name.clone(), narrow(&dataset)?)),
                 }
             }
@@ -128,7 +136,8 @@ impl Data {
         assumed: AssumedColumns,
     ) -> Result<Self> {
         let AssumedColumns { features, classes } = assumed;
-        if dataset.features().is_some() && features.is_none() {
+        let known = dataset.graphs().is_some() || dataset.features().is_some();
+        if known && features.is_none() {
             return Self::of(dataset, config, encodings);
         }
         let (width, classes) = (features.unwrap_or(WIDTH), classes.unwrap_or(CLASSES));
@@ -146,6 +155,7 @@ impl Data {
             features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
             has_edge_features: false,
             encodings: Vec::new(),
+            graphs: None,
             task: &NodeClass,
             labels: None,
             classes,
@@ -158,6 +168,21 @@ impl Data {
         self.encodings.len() / self.graph.num_dst().max(1)
     }
 
+    /// What a model predicts something of.
+    pub fn target(&self) -> Target {
+        if self.graphs.is_some() { Target::Graphs } else { Target::Nodes }
+    }
+
+    /// How many nodes, or graphs where there are many, something is predicted of.
+    pub fn items(&self) -> usize {
+        self.graphs.as_ref().map_or(self.graph.num_dst(), |ptr| ptr.len() - 1)
+    }
+
+    /// What these are called.
+    pub fn item(&self) -> &'static str {
+        if self.graphs.is_some() { "graph" } else { "node" }
+    }
+
     /// What a model gives for a node: so many numbers.
     pub fn outputs(&self) -> usize {
         self.task.outputs(self.classes)
@@ -165,15 +190,16 @@ impl Data {
 
     fn folder(dataset: &Dataset, task: Option<&'static dyn Task>) -> Result<Self> {
         let meta = dataset.meta();
-        let features = dataset.features().cloned().ok_or_else(|| {
+        let features = categories::features_of(dataset).ok_or_else(|| {
             let remedy = "add features to the folder: graphweft import arrays --features, or a file feat.npy";
             Bad::bad(dataset.dir().join("feat.npy"), "features", "there are no node features", remedy)
         })?;
-        let (task, labels) = match (dataset.labels(), task) {
-            (None, task) => (task.unwrap_or(&NodeClass), None),
+        let stored = dataset.graphs().map_or(dataset.labels(), |graphs| graphs.labels.as_ref());
+        let (task, labels) = match (stored, task) {
+            (None, task) => (task.unwrap_or(task::without_labels(meta.task)), None),
             (Some(stored), task) => {
                 let asked = task.and_then(|task| Some((task, task.labels(stored)?)));
-                let found = if task.is_some() { asked } else { task::for_labels(stored) };
+                let found = if task.is_some() { asked } else { task::for_labels(stored, meta.task) };
                 let (task, labels) = found.ok_or_else(|| {
                     let name = task.map_or("any task", |task| task.name());
                     let problem = format!("these are no labels for {name}");
@@ -190,6 +216,7 @@ impl Data {
             features,
             has_edge_features: dataset.edge_features().is_some(),
             encodings: Vec::new(),
+            graphs: dataset.graphs().map(|graphs| graphs.ptr.clone()),
             task,
             labels,
             classes: meta.num_classes,
@@ -201,7 +228,7 @@ impl Data {
         let name = spec.to_string();
         spec.check_whole()?;
         let features = spec.features(seed).ok_or_else(|| no_features(&name))?;
-        let found = spec.labels(seed).and_then(|stored| task::for_labels(&stored));
+        let found = spec.labels(seed).and_then(|stored| task::for_labels(&stored, stored.task()));
         let (task, labels) = found.map_or((&NodeClass as &dyn Task, None), |(task, labels)| (task, Some(labels)));
         Ok(Self {
             folder: None,
@@ -210,6 +237,7 @@ impl Data {
             features,
             has_edge_features: false,
             encodings: Vec::new(),
+            graphs: None,
             task,
             labels,
             classes: spec.num_classes(),

@@ -11,6 +11,10 @@
 
 mod labels;
 pub(crate) mod metrics;
+mod node_class;
+mod node_labels;
+mod node_regression;
+mod of_graphs;
 pub(crate) mod predictions;
 mod supervision;
 
@@ -30,10 +34,10 @@ pub use metrics::{Better, Measure, Metric, Scale, ScoredRows};
 pub use predictions::{Cells, Format, Output, What, Written};
 pub(crate) use supervision::{LearnedRows, Supervision, check_labels, check_split};
 
-/// Declares the files and lists what is in them.
+/// Lists what is in the files.
 macro_rules! tasks {
     ($($file:ident::$task:ident,)*) => {
-        $(mod $file; pub use $file::$task;)*
+        $(pub use $file::$task;)*
 
         /// All tasks. Of those for the same datasets, the first whose kind the labels are is meant.
         pub(crate) static TASKS: &[&dyn Task] = &[$(&$task,)*];
@@ -44,6 +48,9 @@ tasks! {
     node_class::NodeClass,
     node_labels::NodeLabels,
     node_regression::NodeRegression,
+    of_graphs::GRAPH_CLASS,
+    of_graphs::GRAPH_LABELS,
+    of_graphs::GRAPH_REGRESSION,
 }
 
 /// What is predicted, and from what that is learned.
@@ -130,10 +137,15 @@ pub trait Task: fmt::Debug + Send + Sync {
     fn decide(&self, _outputs: &[f64], _to: &mut Vec<u32>) {}
 }
 
-/// The task for labels of a dataset, with them.
-pub(crate) fn for_labels(stored: &Stored) -> Option<(&'static dyn Task, Labels)> {
+/// The task for labels of a dataset that is for this, with them.
+pub(crate) fn for_labels(stored: &Stored, dataset: DatasetTask) -> Option<(&'static dyn Task, Labels)> {
     let of = |task: &&'static dyn Task| Some((*task, task.labels(stored)?));
-    TASKS.iter().filter(|task| task.dataset() == stored.task()).find_map(of)
+    TASKS.iter().filter(|task| task.dataset() == dataset).find_map(of)
+}
+
+/// What would be predicted for a dataset that is for this and has no labels: the first such task.
+pub(crate) fn without_labels(dataset: DatasetTask) -> &'static dyn Task {
+    TASKS.iter().copied().find(|task| task.dataset() == dataset).unwrap_or(&NodeClass)
 }
 
 /// The task of this name.

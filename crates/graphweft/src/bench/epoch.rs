@@ -115,6 +115,7 @@ impl EpochBench {
             labels: Some(Labels::Integers(labels)),
             classes: self.classes,
             splits: Vec::new(),
+            graphs: None,
         };
         Ok((data, split))
     }

@@ -19,6 +19,7 @@ use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::{NormKind, Normalisation};
+use crate::parts::readout::{GraphHead, ReadoutKind};
 use crate::parts::remat::attention_again;
 
 /// Keys of the `[model]` section.
@@ -33,11 +34,13 @@ pub struct Config {
     pub heads: usize,
     /// Normalisation after each half of a layer.
     pub norm: NormKind,
+    /// Whole graphs: how the nodes of one become a row.
+    pub readout: ReadoutKind,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { hidden: 128, layers: 4, heads: 8, norm: NormKind::Layer }
+        Self { hidden: 128, layers: 4, heads: 8, norm: NormKind::Layer, readout: ReadoutKind::Mean }
     }
 }
 
@@ -102,11 +105,11 @@ fn attend(p: &Projections, tape: &mut Tape, cx: &Context, layer: u32, heads: usi
 
 impl Model for Config {
     fn describe(&self) -> ModelInfo {
-        ModelInfo { heads: Some(self.heads), ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
+        ModelInfo { heads: Some(self.heads), reads_out: true, ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
     }
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-        let Config { hidden: d, layers, heads, norm } = *self;
+        let Config { hidden: d, layers, heads, norm, readout } = *self;
         check_heads(Self::NAME, d, heads)?;
         check_layers(Self::NAME, layers)?;
         let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
@@ -126,7 +129,10 @@ impl Model for Config {
                 norms: [normal("norm1")?, normal("norm2")?],
             }));
         }
-        all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
+        all.push(match shape.of_graphs() {
+            true => Rc::new(GraphHead::new(init, "output", readout, d, shape.classes)?),
+            false => Rc::new(Head::new(init, "output", d, shape.classes)?),
+        });
         Ok(Network::new(all))
     }
 }

@@ -1,7 +1,7 @@
 //! What an epoch goes through, and what the model is evaluated on.
 //!
 //! [`EpochSource`] is what the trainer, the rehearsal and evaluation see of it. The [whole graph](super::whole_graph),
-//! [pieces](super::pieces) of it, pieces of one that lies [on a disk](super::out_of_core) and the stages of a
+//! [pieces](super::pieces) of it, [batches](super::batches) of many graphs, pieces of one that lies [on a disk](super::out_of_core) and the stages of a
 //! [pipeline](super::pipeline) implement it. [`EpochInputs::source`] chooses between them, for everyone.
 
 use std::path::Path;
@@ -14,6 +14,7 @@ use graphweft_parallel::{Layout, Strategy};
 
 use crate::config::Config;
 use crate::data::Data;
+use crate::epochs::batches::Batches;
 use crate::epochs::learner::{Learner, Phases, Report};
 use crate::epochs::out_of_core::OutOfCore;
 use crate::epochs::pieces::{Allowance, PiecesOnRanks};
@@ -146,6 +147,9 @@ impl EpochInputs<'_> {
     /// # Errors
     /// If the strategy is not for this model or this number of ranks.
     pub(crate) fn source(&self, rank: &Rank) -> Result<Box<dyn EpochSource>> {
+        if self.data.graphs.is_some() {
+            return Ok(Box::new(Batches::new(rank, self)?));
+        }
         let learns = matches!(self.purpose, Purpose::Train(_) | Purpose::Rehearse(_));
         if learns && matches!(self.plan.strategy, Strategy::Pipeline(_)) {
             return Ok(Box::new(Stage::new(rank, self)?));

@@ -179,7 +179,8 @@ impl Session<'_> {
         let others: Vec<String> = data.split_names().into_iter().filter(|other| other != name).collect();
         let others =
             if others.is_empty() { String::new() } else { format!("; --split takes {} too", others.join(", ")) };
-        self.observer.note(&format!("split {name}: {train} nodes train, {valid} valid, {test} test{others}"));
+        let item = data.item();
+        self.observer.note(&format!("split {name}: {train} {item}s train, {valid} valid, {test} test{others}"));
         if data.is_directed && config.model.sees_edges() {
             let model = config.model_name();
             self.observer.note(&format!(

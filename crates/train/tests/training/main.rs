@@ -2,6 +2,7 @@
 //!
 //! One program: each test program would link everything again.
 
+mod graphs;
 mod inference;
 mod isolated;
 mod own_model;
