@@ -7,10 +7,10 @@
 //! feat.npy     f32|f16 [N,F]  dense features; or feat_indptr, feat_indices and (unless all values are 1) feat_data
 //! label.npy    i64 [N] with −1 = none, or u8|f32 [N,C] of 0 and 1 for several labels per node; f32: NaN = not known
 //!              task = "node-regression": f32 [N] or [N,T] to predict, NaN = not known; num_classes is T, or 1
-//! cat.npy      u8|u16 [N,K]   optional: columns of categories; node_categories = […] in meta.toml says how many each has
+//! cat.npy      u8|u16 [N,K]   optional: columns of categories; node_categories in meta.toml: how many each has
 //! edge_feat.npy f32 [E,Fe]    optional, in the order of indices
-//! graph_ptr.npy i64 [G+1]     many graphs, task = "graph-classification" or "graph-regression": the first node of each,
-//!                             and N; no edge leads from one to another; splits are then ids of graphs
+//! graph_ptr.npy i64 [G+1]     many graphs, task = "graph-classification" or "graph-regression": the first node of
+//!                             each, and N; no edge leads from one to another; splits are then ids of graphs
 //! graph_label.npy             as label.npy, of graphs
 //! node_id.npy  i64 [N]        optional: ids that the source used, where import renumbered them
 //! classes.txt                 optional: what the classes are called, one per line, where the source had words

@@ -1,7 +1,7 @@
 //! Many graphs in one folder: which nodes belong to which, and what is known of each.
 //!
-//! The nodes of a graph are one range, and no edge leads from one graph to another. So a graph can be cut out by itself,
-//! and some of them together are one graph whose adjacency matrix is block-diagonal.
+//! The nodes of a graph are one range, and no edge leads from one graph to another. So a graph can be cut out by
+//! itself, and some of them together are one graph whose adjacency matrix is block-diagonal.
 
 use std::ops::Range;
 use std::path::Path;

@@ -2,9 +2,9 @@
 //!
 //! A readout makes a row of each graph: the sum, the mean, the maximum per column, or a sum that a softmax inside the
 //! graph weighs. The other way, each row gets its graph's. Neither needs kernels of its own: a readout is an
-//! [aggregation](crate::ops::spmm) or an [attention](crate::ops::gat) along edges from rows to graphs, with a fixed order
-//! of summation and large graphs cut into pieces; the other way is a [gather](crate::ops::rows), whose backward adds up
-//! the rows of each graph in their order. So all devices have them, and rehearsals know what they take.
+//! [aggregation](crate::ops::spmm) or an [attention](crate::ops::gat) along edges from rows to graphs, with a fixed
+//! order of summation and large graphs cut into pieces; the other way is a [gather](crate::ops::rows), whose backward
+//! adds up the rows of each graph in their order. So all devices have them, and rehearsals know what they take.
 //!
 //! Costs: 16 bytes a row for the edges both ways, and 12 for the gather.
 
@@ -87,8 +87,8 @@ impl Segments {
         aggregate(tape, &self.edges, x, reduction, WeightVar::None)
     }
 
-    /// A row per graph: the sum of the rows of `x`, each weighed by the softmax of `score` inside its graph. `score` has
-    /// a column per head, in the type of the computation; heads share the columns of `x`.
+    /// A row per graph: the sum of the rows of `x`, each weighed by the softmax of `score` inside its graph. `score`
+    /// has a column per head, in the type of the computation; heads share the columns of `x`.
     pub fn attend(&self, tape: &mut Tape, score: &Var, x: &Var) -> Result<Var> {
         let (heads, dtype, device) = (score.value().cols(), score.value().dtype(), tape.device().clone());
         let l = tape.constant(device.zeros(OP, self.count(), heads, dtype, Tag::Activations)?);

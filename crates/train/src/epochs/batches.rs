@@ -2,9 +2,9 @@
 //!
 //! The order of an epoch is a function of the seed and the epoch, and a batch is the next `train.batch` graphs in it,
 //! laid side by side: one graph whose adjacency matrix is block-diagonal. Each rank has a run of the batch with about
-//! the same number of nodes and edges ([`share`](order::share)). The loss is a sum over graphs divided by their number on
-//! all ranks, batch norms count the nodes of all ranks, and dropout is keyed by ids of nodes and of graphs in the data.
-//! So the update is that of one rank, but for rounding.
+//! the same number of nodes and edges (`order::Share`). The loss is a sum over graphs divided by the number of labels
+//! that all ranks know, batch norms count the nodes of all ranks, and dropout is keyed by ids of nodes and of graphs in
+//! the data. So the update is that of one rank, but for rounding.
 //!
 //! The next batch is put together by a thread while this one is learned from. Scores are those of all graphs, each
 //! computed once, with the ranks sharing them; a rank goes through its own in lots of a batch's share.

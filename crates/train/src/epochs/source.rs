@@ -1,8 +1,9 @@
 //! What an epoch goes through, and what the model is evaluated on.
 //!
 //! [`EpochSource`] is what the trainer, the rehearsal and evaluation see of it. The [whole graph](super::whole_graph),
-//! [pieces](super::pieces) of it, [batches](super::batches) of many graphs, pieces of one that lies [on a disk](super::out_of_core) and the stages of a
-//! [pipeline](super::pipeline) implement it. [`EpochInputs::source`] chooses between them, for everyone.
+//! [pieces](super::pieces) of it, [batches](super::batches) of many graphs, pieces of one that lies [on a
+//! disk](super::out_of_core) and the stages of a [pipeline](super::pipeline) implement it. [`EpochInputs::source`]
+//! chooses between them, for everyone.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -98,10 +98,7 @@ impl Planner<'_> {
             }
             _ => None,
         };
-        let of_graphs = match self.data.graphs {
-            Some(_) => Some(Plan::for_data(self.config, self.ranks, self.data, progress)?),
-            None => None,
-        };
+        let of_graphs = self.of_graphs(progress)?;
         let divided = if self.ranks == 1 || of_graphs.is_some() { Vec::new() } else { self.divisions(progress)? };
         let best = divided.iter().map(|d| d.alpha).fold(f64::INFINITY, f64::min);
         let (hopeful, hopeless): (Vec<&Divided>, Vec<&Divided>) = divided
@@ -119,13 +116,11 @@ impl Planner<'_> {
             space = space.with_approximate();
             space.strategies.extend(pipelines(self.ranks));
         }
-        if let Choice::Named(strategy) = self.config.parallel.strategy {
-            space.strategies = vec![strategy];
+        match (of_graphs, self.config.parallel.strategy) {
+            (Some(only), _) | (None, Choice::Named(only)) => space.strategies = vec![only],
+            (None, Choice::Auto) => {}
         }
         let reason = |d: &&Divided| (d.division.method, format!("α = {:.2}, where another way has {best:.2}", d.alpha));
-        if let Some(plan) = &of_graphs {
-            space.strategies = vec![plan.strategy];
-        }
         space.hopeless = hopeless.iter().map(reason).collect();
         let wire = self.profile.network.wire(0, self.ranks - 1);
         let facts = Facts {
@@ -172,6 +167,12 @@ impl Planner<'_> {
             ..in_chunks.unwrap_or(Plan { partition, parts, ..Plan::local(candidate.remat) })
         };
         Ok(Planned { plan, found, memory })
+    }
+
+    /// What there is for data of many graphs, if that is what these are.
+    fn of_graphs(&self, progress: &dyn Progress) -> Result<Option<Strategy>> {
+        let plan = || Plan::for_data(self.config, self.ranks, self.data, progress);
+        Ok(self.data.graphs.as_ref().map(|_| plan()).transpose()?.map(|plan| plan.strategy))
     }
 
     /// What one rank would take that has all rows, as fast as each of the ranks.
