@@ -11,9 +11,6 @@
 
 mod labels;
 pub(crate) mod metrics;
-mod node_class;
-mod node_labels;
-mod node_regression;
 mod of_graphs;
 pub(crate) mod predictions;
 mod supervision;
@@ -34,10 +31,10 @@ pub use metrics::{Better, Measure, Metric, Scale, ScoredRows};
 pub use predictions::{Cells, Format, Output, What, Written};
 pub(crate) use supervision::{LearnedRows, Supervision, check_labels, check_split};
 
-/// Lists what is in the files.
+/// Declares the files and lists what is in them.
 macro_rules! tasks {
     ($($file:ident::$task:ident,)*) => {
-        $(pub use $file::$task;)*
+        $(mod $file; pub use $file::$task;)*
 
         /// All tasks. Of those for the same datasets, the first whose kind the labels are is meant.
         pub(crate) static TASKS: &[&dyn Task] = &[$(&$task,)*];
@@ -48,9 +45,9 @@ tasks! {
     node_class::NodeClass,
     node_labels::NodeLabels,
     node_regression::NodeRegression,
-    of_graphs::GRAPH_CLASS,
-    of_graphs::GRAPH_LABELS,
-    of_graphs::GRAPH_REGRESSION,
+    graph_class::GraphClass,
+    graph_labels::GraphLabels,
+    graph_regression::GraphRegression,
 }
 
 /// What is predicted, and from what that is learned.
