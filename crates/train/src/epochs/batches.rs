@@ -28,7 +28,7 @@ use graphweft_tensor::{DType, Error as Computation, Ids};
 use crate::config::{Config, TrainConfig};
 use crate::epochs::learner::{Learner, Phases, Report, mean};
 use crate::epochs::pieces::shape;
-use crate::epochs::source::{EpochInputs, EpochSource, Purpose, TakeOutputs};
+use crate::epochs::source::{EpochInputs, EpochSource, Purpose, RehearsedEpochs, TakeOutputs};
 use crate::error::{Error, Result};
 use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
@@ -55,7 +55,8 @@ pub(crate) struct Batches {
 /// What they are for.
 enum Kind {
     Learn(Scored),
-    Rehearse,
+    /// With the graphs that this rank would score.
+    Rehearse(Vec<u64>),
     Score(Scored),
     Predict,
 }
@@ -70,13 +71,19 @@ struct Scored {
 impl Scored {
     fn new(rank: &Rank, loader: &Loader, split: &Split) -> Result<Self> {
         let data = loader.data();
-        let mut all: Vec<u64> = split.parts().iter().flat_map(|(_, ids)| ids.iter().map(|id| *id as u64)).collect();
-        all.sort_unstable();
+        let all = named(split);
         let graphs = all[loader.share(&all, rank).own].to_vec();
         let ids = Ids::Listed(graphs.as_slice().into());
         let labels = data.labels()?.of_rows(&ids, data.classes);
         Ok(Self { parts: data.task.parts(split, &ids), graphs, labels })
     }
+}
+
+/// All graphs of a split, ascending.
+fn named(split: &Split) -> Vec<u64> {
+    let mut all: Vec<u64> = split.parts().iter().flat_map(|(_, ids)| ids.iter().map(|id| *id as u64)).collect();
+    all.sort_unstable();
+    all
 }
 
 impl Batches {
@@ -97,7 +104,9 @@ impl Batches {
             Purpose::Rehearse(shared) => {
                 let all = |split: &Split| split.train.iter().map(|id| *id as u64).collect();
                 let learned = shared.split.map_or_else(|| (0..loader.count() as u64).collect(), all);
-                (Kind::Rehearse, learned)
+                let scored = shared.split.map_or_else(|| (0..loader.count() as u64).collect(), named);
+                let own = loader.share(&scored, rank).own;
+                (Kind::Rehearse(scored[own].to_vec()), learned)
             }
             Purpose::Evaluate(split) => (Kind::Score(Scored::new(rank, &loader, split)?), Vec::new()),
             Purpose::Predict => (Kind::Predict, Vec::new()),
@@ -117,7 +126,7 @@ impl Batches {
     /// The batches of an epoch.
     fn epoch(&self, epoch: u64) -> Vec<Vec<u64>> {
         match self.purpose {
-            Kind::Rehearse => vec![largest(self.loader.data(), self.order.graphs(), self.order.batch())],
+            Kind::Rehearse(_) => vec![largest(self.loader.data(), self.order.graphs(), self.order.batch())],
             _ => self.order.epoch(epoch),
         }
     }
@@ -134,7 +143,7 @@ impl Batches {
 
     /// Begins to put together what comes next.
     fn look_ahead(&mut self, epoch: u64, step: usize, batches: &[Vec<u64>]) {
-        if matches!(self.purpose, Kind::Rehearse) {
+        if matches!(self.purpose, Kind::Rehearse(_)) {
             return;
         }
         let next = match batches.get(step + 1) {
@@ -155,6 +164,11 @@ impl Batches {
         }
     }
 
+    /// How many graphs are scored at a time.
+    fn lot(&self) -> usize {
+        self.train().batch_of(self.loader.count()).div_ceil(self.rank.count()).max(1)
+    }
+
     /// Gives the logits of these graphs to `take`, lot by lot, each with the place of its first.
     fn outputs(
         &self,
@@ -162,7 +176,7 @@ impl Batches {
         graphs: &[u64],
         mut take: impl FnMut(usize, graphweft_tensor::Matrix) -> Result<()>,
     ) -> Result<()> {
-        let lot = self.train().batch_of(self.loader.count()).div_ceil(self.rank.count()).max(1);
+        let lot = self.lot();
         // Nobody else has rows of these.
         let alone = Rank::alone(self.rank.device());
         for (k, graphs) in graphs.chunks(lot).enumerate() {
@@ -176,7 +190,7 @@ impl Batches {
     fn scored(&self) -> Result<&Scored> {
         match &self.purpose {
             Kind::Learn(scored) | Kind::Score(scored) => Ok(scored),
-            Kind::Rehearse | Kind::Predict => Err(lost("there is nothing to score")),
+            Kind::Rehearse(_) | Kind::Predict => Err(lost("there is nothing to score")),
         }
     }
 }
@@ -219,6 +233,20 @@ impl EpochSource for Batches {
         let (device, labels) = (self.rank.device(), scored.labels.view());
         let scoring = Scoring { task: data.task, metric, labels, device, reduce: &*reduce };
         scoring.scores_of_lots(lots.into_iter(), &scored.parts, epoch)
+    }
+
+    fn rehearsed(&self) -> RehearsedEpochs {
+        RehearsedEpochs { count: 2, scored_after: Some(1) }
+    }
+
+    fn rehearse_scores(&self, learner: &Learner) -> Result<()> {
+        match &self.purpose {
+            Kind::Rehearse(graphs) => {
+                let lot = largest(self.loader.data(), graphs, self.lot());
+                self.outputs(learner, &lot, |_, _| Ok(()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn predict(&self, learner: &Learner, _scored: Option<u64>, take: TakeOutputs<'_>) -> Result<()> {

@@ -66,7 +66,8 @@ fn batches_of_graphs_take_what_was_rehearsed() {
     let path = rings::folder(root.path(), rings::Nodes::Both, rings::Known::Class);
     let folder = format!("data.path={}", path.display());
     let of = |more: &[&str]| {
-        let usual = [&*folder, "data.self_loops=add", "model.hidden=16", "model.layers=2", "train.epochs=2"];
+        let strategy = "parallel.strategy=batches";
+        let usual = [&*folder, strategy, "data.self_loops=add", "model.hidden=16", "model.layers=2", "train.epochs=2"];
         let mut draft = Draft::default();
         usual.iter().chain(more).for_each(|s| draft.assign(s).unwrap());
         draft.finish().unwrap()
