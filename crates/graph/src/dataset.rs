@@ -15,6 +15,7 @@
 //! node_id.npy  i64 [N]        optional: ids that the source used, where import renumbered them
 //! classes.txt                 optional: what the classes are called, one per line, where the source had words
 //! split/<name>/{train,valid,test}.npy   i64 node ids
+//!              task = "link": i64 [M,2] pairs of nodes; {valid,test}_neg.npy where pairs that are no links are given
 //! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
 //! ```
 //!
@@ -27,6 +28,7 @@ mod categories;
 mod features;
 mod graphs;
 mod labels;
+mod links;
 mod memory;
 mod meta;
 pub(crate) mod stamp;
@@ -48,6 +50,7 @@ pub use categories::Categories;
 pub use features::{Dense, Features, SparseFeatures};
 pub use graphs::Graphs;
 pub use labels::Labels;
+pub use links::LinkSplit;
 pub use memory::Parts;
 pub use meta::{Meta, Task};
 pub use writer::DatasetWriter;
@@ -112,6 +115,7 @@ pub struct Dataset {
     categories: Option<Categories>,
     graphs: Option<Graphs>,
     splits: Vec<Split>,
+    links: Vec<LinkSplit>,
 }
 
 impl Dataset {
@@ -150,9 +154,16 @@ impl Dataset {
         if let Some(Dense::F16 { .. }) = edge_features {
             return Err(NpyFile::open(dir.join("edge_feat.npy"))?.wrong_dtype("edge_feat", "float32"));
         }
-        let splits = map_splits(dir)?;
+        let (mut splits, mut links) = (Vec::new(), Vec::new());
+        for name in names_of_splits(dir)? {
+            let root = dir.join("split");
+            match meta.task {
+                Task::Link => links.push(LinkSplit::map(&root, &name)?),
+                _ => splits.push(map_split(&root, name)?),
+            }
+        }
         let (dir, looked_at) = (dir.to_path_buf(), Arc::default());
-        Ok(Self { dir, meta, graph, looked_at, features, labels, edge_features, categories, graphs, splits })
+        Ok(Self { dir, meta, graph, looked_at, features, labels, edge_features, categories, graphs, splits, links })
     }
 
     /// Where it lies.
@@ -210,6 +221,11 @@ impl Dataset {
     /// All splits, by name.
     pub fn splits(&self) -> &[Split] {
         &self.splits
+    }
+
+    /// All splits of links, by name, where links are predicted.
+    pub fn links(&self) -> &[LinkSplit] {
+        &self.links
     }
 
     /// The split called `name`.
@@ -304,7 +320,8 @@ fn non_negative(file: &NpyFile, field: &str) -> Result<Buf<u64>> {
     }
 }
 
-fn map_splits(dir: &Path) -> Result<Vec<Split>> {
+/// Names in `split`, in order.
+fn names_of_splits(dir: &Path) -> Result<Vec<String>> {
     let root = dir.join("split");
     if !root.exists() {
         return Ok(Vec::new());
@@ -322,19 +339,18 @@ fn map_splits(dir: &Path) -> Result<Vec<Split>> {
         }
     }
     names.sort_unstable();
-    names
-        .into_iter()
-        .map(|name| {
-            let part = |part: &str| {
-                let file = NpyFile::open(root.join(&name).join(format!("{part}.npy")))?;
-                if file.shape().len() != 1 {
-                    return Err(file.wrong_shape(part, "one dimension"));
-                }
-                file.elements::<i64>().ok_or_else(|| no_ids(&file, part))
-            };
-            Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.clone() })
-        })
-        .collect()
+    Ok(names)
+}
+
+fn map_split(root: &Path, name: String) -> Result<Split> {
+    let part = |part: &str| {
+        let file = NpyFile::open(root.join(&name).join(format!("{part}.npy")))?;
+        if file.shape().len() != 1 {
+            return Err(file.wrong_shape(part, "one dimension"));
+        }
+        file.elements::<i64>().ok_or_else(|| no_ids(&file, part))
+    };
+    Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.clone() })
 }
 
 /// An error about a part of a split that does not hold ids. As numbers, a mask would be ids 0 and 1.

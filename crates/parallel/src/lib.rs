@@ -35,7 +35,7 @@ mod strategy;
 mod tokens;
 
 pub use batches::{Batch, BatchRows};
-pub use gather::Gather;
+pub use gather::{Gather, all_rows};
 pub use halo::Halo;
 pub use heads::Heads;
 pub use layout::Layout;

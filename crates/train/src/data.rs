@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use graphweft_base::Error as Bad;
 use graphweft_base::progress::Progress;
-use graphweft_graph::dataset::{Dense, Features, Split};
+use graphweft_graph::dataset::{Dense, Features, LinkSplit, Split, Task as DatasetTask};
 use graphweft_graph::generate::Spec;
 use graphweft_graph::{AnyCsr, Buf, Csr, Dataset};
 use graphweft_model::Target;
@@ -12,10 +12,11 @@ use graphweft_model::encoding::Encodings;
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
-use crate::task::{self, Labels, NodeClass, Task};
+use crate::task::{self, Labels, Link, NodeClass, Task};
 
 mod categories;
 pub(crate) mod fingerprint;
+mod links;
 mod normalise;
 pub(crate) mod random_split;
 pub(crate) mod rows;
@@ -52,11 +53,15 @@ pub struct Data {
     pub classes: usize,
     /// All splits.
     pub splits: Vec<Split>,
+    /// Splits of links, where these are predicted; `splits` then has the same names and pairs.
+    pub links: Vec<LinkSplit>,
 }
 
 /// What a graph is taken to have in a rehearsal if it has nothing and nobody says.
 const WIDTH: usize = 128;
 const CLASSES: usize = 40;
+/// Numbers that a model gives for a node where links are predicted and nobody says.
+const EMBEDDING: usize = 64;
 
 /// Columns that are assumed where nothing is read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,6 +97,9 @@ impl Data {
             return Err(Error::setting("encoding.laplacian", problem, "take encoding.random_walk"));
         }
         let mut data = self.prepare(config);
+        if !data.links.is_empty() {
+            data.classes = config.embedding.map_or(EMBEDDING, |width| width as usize);
+        }
         data.encodings = encodings.compute(&data.graph)?;
         Ok(data)
     }
@@ -161,6 +169,7 @@ impl Data {
             labels: None,
             classes,
             splits: Vec::new(),
+            links: Vec::new(),
         }
     }
 
@@ -179,11 +188,6 @@ impl Data {
         self.graphs.as_ref().map_or(self.graph.num_dst(), |ptr| ptr.len() - 1)
     }
 
-    /// What these are called.
-    pub fn item(&self) -> &'static str {
-        if self.graphs.is_some() { "graph" } else { "node" }
-    }
-
     /// What a model gives for a node: so many numbers.
     pub fn outputs(&self) -> usize {
         self.task.outputs(self.classes)
@@ -197,6 +201,8 @@ impl Data {
         })?;
         let stored = dataset.graphs().map_or(dataset.labels(), |graphs| graphs.labels.as_ref());
         let (task, labels) = match (stored, task) {
+            // Pairs stand for labels, which rows have none of.
+            (None, _) if meta.task == DatasetTask::Link => (&Link as &dyn Task, Some(Labels::Numbers(Vec::new()))),
             (None, task) => (task.unwrap_or(task::without_labels(meta.task)), None),
             (Some(stored), task) => {
                 let asked = task.and_then(|task| Some((task, task.labels(stored)?)));
@@ -220,8 +226,9 @@ impl Data {
             graphs: dataset.graphs().map(|graphs| graphs.ptr.clone()),
             task,
             labels,
-            classes: meta.num_classes,
-            splits: dataset.splits().to_vec(),
+            classes: if meta.task == DatasetTask::Link { EMBEDDING } else { meta.num_classes },
+            splits: dataset.splits().iter().cloned().chain(dataset.links().iter().map(links::pairs)).collect(),
+            links: dataset.links().to_vec(),
         })
     }
 
@@ -243,6 +250,7 @@ impl Data {
             labels,
             classes: spec.num_classes(),
             splits: spec.split(seed).into_iter().collect(),
+            links: Vec::new(),
             name,
         })
     }
@@ -326,6 +334,7 @@ impl Data {
             return Ok(split.clone());
         }
         if let Some(Ok(drawn)) = RandomSplit::parse(name) {
+            self.links.first().map_or(Ok(()), |_| self.link_split(name).map(drop))?;
             return drawn.draw(name, self, seed);
         }
         let members = self.members(name);

@@ -48,6 +48,7 @@ tasks! {
     graph_class::GraphClass,
     graph_labels::GraphLabels,
     graph_regression::GraphRegression,
+    link::Link,
 }
 
 /// What is predicted, and from what that is learned.

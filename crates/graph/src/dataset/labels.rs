@@ -35,7 +35,7 @@ impl Labels {
     pub(super) fn map(dir: &Path, meta: &Meta, of: Labelled) -> Result<Option<Self>> {
         let path = dir.join(of.file());
         if !path.exists() {
-            return if meta.num_classes == 0 {
+            return if meta.num_classes == 0 || meta.task == Task::Link {
                 Ok(None)
             } else {
                 let file = of.file();
@@ -45,7 +45,11 @@ impl Labels {
             };
         }
         let file = NpyFile::open(&path)?;
-        if meta.task.is_regression() { of.values(dir, &file, meta) } else { of.classes(dir, &file, meta) }
+        match meta.task {
+            Task::Link => Ok(None),
+            task if task.is_regression() => of.values(dir, &file, meta),
+            _ => of.classes(dir, &file, meta),
+        }
     }
 }
 

@@ -51,8 +51,9 @@ impl Dataset {
             task: task(labels.as_ref(), graphs.as_ref()),
             node_categories: categories.as_ref().map_or_else(Vec::new, |c| c.sizes().to_vec()),
         };
-        let (dir, edge_features, looked_at) = (PathBuf::new(), None, Arc::default());
-        let data = Self { dir, meta, graph, looked_at, features, labels, edge_features, categories, graphs, splits };
+        let (dir, edge_features, links, looked_at) = (PathBuf::new(), None, Vec::new(), Arc::default());
+        let data =
+            Self { dir, meta, graph, looked_at, features, labels, edge_features, categories, graphs, splits, links };
         validate::validate(&data)?;
         data.looked_at.get_or_init(|| ());
         Ok(data)
@@ -80,6 +81,7 @@ impl Dataset {
             None => {}
         }
         self.splits.iter().try_for_each(|split| out.split(split))?;
+        self.links.iter().try_for_each(|links| out.links(links))?;
         out.finish(&self.meta)
     }
 }

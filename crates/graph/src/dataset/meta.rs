@@ -21,6 +21,8 @@ pub enum Task {
     GraphClassification,
     /// Predict a number, or several, of whole graphs.
     GraphRegression,
+    /// Predict which pairs of nodes are linked.
+    Link,
 }
 
 impl Task {

@@ -48,7 +48,8 @@ pub(super) fn nodes(data: &Dataset) -> Result<()> {
             labels(data, l, Labelled::Graphs(graphs.count()))?;
         }
     }
-    data.splits.iter().try_for_each(|s| split(data, s))
+    data.splits.iter().try_for_each(|s| split(data, s))?;
+    data.links.iter().try_for_each(|links| links.validate(&data.dir, data.meta.num_nodes))
 }
 
 /// Ids and offsets of the graph, or of all graphs: a batch is cut out of one by where these begin and end.

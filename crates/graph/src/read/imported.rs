@@ -8,7 +8,7 @@ use super::Context;
 use crate::buf::Buf;
 use crate::build::{Block, EdgeSorter};
 use crate::csr::{AnyCsr, Csr, NodeId, SelfLoops};
-use crate::dataset::{Categories, DatasetWriter, Dense, Features, Graphs, Labels, Meta, Split, Task};
+use crate::dataset::{Categories, DatasetWriter, Dense, Features, Graphs, Labels, LinkSplit, Meta, Split, Task};
 use crate::npy::{NpyFile, NpyWriter, write_npy};
 use crate::with_csr;
 
@@ -32,6 +32,8 @@ pub struct Imported {
     pub graphs: Option<ImportedGraphs>,
     /// Splits.
     pub splits: Vec<Split>,
+    /// Links to predict, in place of labels.
+    pub links: Option<LinkSplit>,
     /// Ids that the source used, where the nodes were renumbered.
     pub node_ids: Option<NodeIds>,
     /// Set where the format promises each edge in both directions.
@@ -100,6 +102,7 @@ impl Imported {
             categories: None,
             graphs: None,
             splits: Vec::new(),
+            links: None,
             node_ids: None,
             undirected: None,
             notes: Vec::new(),
@@ -110,6 +113,7 @@ impl Imported {
     fn task(&self) -> Task {
         let numbers = |labels: &Option<Labels>| labels.as_ref().is_some_and(Labels::are_numbers);
         match &self.graphs {
+            _ if self.links.is_some() => Task::Link,
             None => self.labels.as_ref().map_or(Task::default(), |(labels, _)| labels.task()),
             Some(found) if numbers(&found.graphs.labels) => Task::GraphRegression,
             Some(_) => Task::GraphClassification,
@@ -164,6 +168,7 @@ impl Imported {
             writer.labels(labels, *classes)?;
         }
         self.splits.iter().try_for_each(|s| writer.split(s))?;
+        self.links.iter().try_for_each(|links| writer.links(links))?;
         match &self.node_ids {
             Some(NodeIds::Signed(ids)) => write_npy(writer.path("node_id.npy"), &[], ids)?,
             Some(NodeIds::Unsigned(ids)) => write_npy(writer.path("node_id.npy"), &[], ids)?,
@@ -183,7 +188,7 @@ impl Imported {
             node_categories: self.categories.as_ref().map_or_else(Vec::new, |c| c.sizes().to_vec()),
         };
         writer.finish(&meta)?;
-        let splits = self.splits.into_iter().map(|s| s.name).collect();
+        let splits = self.splits.into_iter().map(|s| s.name).chain(self.links.map(|links| links.name)).collect();
         Ok(Summary { meta, edges_read, splits, notes: self.notes })
     }
 }

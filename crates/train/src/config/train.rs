@@ -1,6 +1,6 @@
 //! `[train]`: how parameters are found.
 
-use graphweft_model::Rates;
+use graphweft_model::{Network, Rates};
 use graphweft_tensor::optim::Rule;
 use serde::{Deserialize, Serialize};
 
@@ -35,12 +35,16 @@ pub struct TrainConfig {
     pub plateau_patience: u64,
     /// Weight decay: with adamw on parameters, otherwise as part of the gradient.
     pub weight_decay: f64,
+    /// Which layers it acts on: all, or the first that has parameters.
+    pub decayed_layers: DecayedLayers,
     /// sgd: momentum.
     pub momentum: f64,
     /// Gradients longer than this are shortened to it; 0: never.
     pub clip: f64,
     /// The part of the target that is spread over all classes.
     pub label_smoothing: f64,
+    /// Of links: pairs that stand against each, drawn anew in every epoch.
+    pub negatives: u64,
     /// The share of elements of rows between and inside layers that is dropped.
     pub dropout: f64,
     /// The share of elements of the features that is dropped.
@@ -56,6 +60,9 @@ pub struct TrainConfig {
     pub evaluate_every: u64,
 }
 
+/// More pairs against a link are not drawn apart.
+const MOST_NEGATIVES: u64 = 255;
+
 /// The optimizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -64,6 +71,15 @@ pub enum OptimizerName {
     Adam,
     AdamW,
     Sgd,
+}
+
+/// What weight decay acts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum DecayedLayers {
+    All,
+    First,
 }
 
 /// The schedules.
@@ -89,9 +105,11 @@ impl Default for TrainConfig {
             plateau_factor: 0.5,
             plateau_patience: 10,
             weight_decay: 0.0,
+            decayed_layers: DecayedLayers::All,
             momentum: 0.0,
             clip: 0.0,
             label_smoothing: 0.0,
+            negatives: 1,
             dropout: 0.0,
             input_dropout: 0.0,
             attention_dropout: 0.0,
@@ -118,6 +136,16 @@ impl TrainConfig {
         usize::try_from(self.batch.unwrap_or(BATCH)).unwrap_or(usize::MAX).min(graphs.max(1))
     }
 
+    /// Takes weight decay away from the parameters on which it does not act.
+    pub(crate) fn choose_decayed(&self, network: &Network) {
+        let first = match self.decayed_layers {
+            DecayedLayers::All => return,
+            DecayedLayers::First => network.layers().iter().position(|layer| !layer.parameters().is_empty()),
+        };
+        let others = network.layers().iter().skip(first.map_or(0, |first| first + 1));
+        others.flat_map(|layer| layer.parameters()).for_each(|p| p.set_without_decay());
+    }
+
     /// The dropout rates.
     pub fn rates(&self) -> Rates {
         Rates { input: self.input_dropout, hidden: self.dropout, attention: self.attention_dropout }
@@ -127,6 +155,11 @@ impl TrainConfig {
         at_least_one("epochs", self.epochs)?;
         self.batch.map_or(Ok(()), |batch| at_least_one("batch", batch))?;
         at_least_one("evaluate_every", self.evaluate_every)?;
+        at_least_one("negatives", self.negatives)?;
+        if self.negatives > MOST_NEGATIVES {
+            let problem = format!("{} pairs against each link", self.negatives);
+            return Err(("negatives", problem, "set 255 at most"));
+        }
         positive("lr", self.lr)?;
         not_negative("min_lr", self.min_lr)?;
         not_negative("weight_decay", self.weight_decay)?;

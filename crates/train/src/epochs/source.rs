@@ -2,7 +2,8 @@
 //!
 //! [`EpochSource`] is what the trainer, the rehearsal and evaluation see of it. The [whole graph](super::whole_graph),
 //! [pieces](super::pieces) of it, [batches](super::batches) of many graphs, pieces of one that lies [on a
-//! disk](super::out_of_core) and the stages of a [pipeline](super::pipeline) implement it. [`EpochInputs::source`]
+//! disk](super::out_of_core), the stages of a [pipeline](super::pipeline) and the [links](super::links) of a whole graph
+//! implement it. [`EpochInputs::source`]
 //! chooses between them, for everyone.
 
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::config::Config;
 use crate::data::Data;
 use crate::epochs::batches::Batches;
 use crate::epochs::learner::{Learner, Phases, Report};
+use crate::epochs::links::LinkGraph;
 use crate::epochs::out_of_core::OutOfCore;
 use crate::epochs::pieces::{Allowance, PiecesOnRanks};
 use crate::epochs::pipeline::Stage;
@@ -150,6 +152,9 @@ impl EpochInputs<'_> {
     pub(crate) fn source(&self, rank: &Rank) -> Result<Box<dyn EpochSource>> {
         if self.data.graphs.is_some() {
             return Ok(Box::new(Batches::new(rank, self)?));
+        }
+        if !self.data.links.is_empty() {
+            return Ok(Box::new(LinkGraph::new(rank, self)?));
         }
         let learns = matches!(self.purpose, Purpose::Train(_) | Purpose::Rehearse(_));
         if learns && matches!(self.plan.strategy, Strategy::Pipeline(_)) {

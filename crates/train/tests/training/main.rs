@@ -2,9 +2,11 @@
 //!
 //! One program: each test program would link everything again.
 
+mod gathered;
 mod graphs;
 mod inference;
 mod isolated;
+mod links;
 mod own_model;
 mod pipeline;
 mod planning;
@@ -13,4 +15,5 @@ mod regression;
 mod resume;
 mod run;
 mod scores;
+mod smoothing;
 mod whole;

@@ -199,5 +199,6 @@ fn ring(rows: usize, data: &Data) -> Data {
         classes: data.classes,
         splits: Vec::new(),
         graphs: None,
+        links: Vec::new(),
     }
 }
