@@ -2,9 +2,8 @@
 //!
 //! [`EpochSource`] is what the trainer, the rehearsal and evaluation see of it. The [whole graph](super::whole_graph),
 //! [pieces](super::pieces) of it, [batches](super::batches) of many graphs, pieces of one that lies [on a
-//! disk](super::out_of_core), the stages of a [pipeline](super::pipeline) and the [links](super::links) of a whole graph
-//! implement it. [`EpochInputs::source`]
-//! chooses between them, for everyone.
+//! disk](super::out_of_core), the stages of a [pipeline](super::pipeline) and the [links](super::links) of a whole
+//! graph implement it. [`EpochInputs::source`] chooses between them, for everyone.
 
 use std::path::Path;
 use std::sync::Arc;
