@@ -77,7 +77,7 @@ pub use graph::{Graph, SelfLoops};
 /// ```
 pub use graphweft_report::ListedRun;
 pub use import::{ArrayFiles, Format, Import};
-pub use info::{Degree, Info, SplitSizes, Trial};
+pub use info::{Degree, Info, Trial};
 pub use input::Input;
 pub use memory::Memory;
 pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Smooth, Smoothed, Written};
