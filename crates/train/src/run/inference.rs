@@ -311,7 +311,10 @@ impl Trained {
         // Only the process that leads sees the disk it will write to.
         let look = || {
             check_target(&output.path)?;
-            NodeIds::of(self.config.data.path.as_ref().map(Path::new), data.graph.num_dst())
+            match data.graphs {
+                Some(_) => Ok(NodeIds::Graphs),
+                None => NodeIds::of(self.config.data.path.as_ref().map(Path::new), data.graph.num_dst()),
+            }
         };
         match if world.leads() { look() } else { Ok(NodeIds::Places) } {
             Ok(ids) => Ok(ids),
@@ -343,7 +346,7 @@ impl Trained {
     /// # Errors
     /// If the model is for other features or classes.
     fn fitted(&self, data: &Arc<Data>) -> Result<Arc<Data>> {
-        let made = Made::of(&self.model, &self.config, data.encoding_width())?;
+        let made = Made::of(&self.model, &self.config, data.encoding_width(), data.target())?;
         let differs = |what: &str, made: usize, found: usize| {
             let of = self.config.data.path.as_ref().or(self.config.data.graph.as_ref()).unwrap_or(&data.name);
             let problem = format!("the model is for {made}, {of} has {found}");
@@ -369,7 +372,7 @@ impl Trained {
         split: Option<Split>,
         body: impl Fn(&mut dyn EpochSource, &Learner) -> Result<T> + Send + Sync + 'static,
     ) -> Result<T> {
-        let plan = Plan::shared_unplanned(&self.config, world, &data.graph, progress)?;
+        let plan = Plan::shared_unplanned(&self.config, world, data, progress)?;
         // Several ranks have all rows together.
         let chunks = if world.ranks() == 1 { plan.chunks(&data.graph)? } else { None };
         let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
