@@ -159,7 +159,7 @@ impl Dataset {
             let root = dir.join("split");
             match meta.task {
                 Task::Link => links.push(LinkSplit::map(&root, &name)?),
-                _ => splits.push(map_split(&root, name)?),
+                _ => splits.push(map_split(&root, &name)?),
             }
         }
         let (dir, looked_at) = (dir.to_path_buf(), Arc::default());
@@ -342,15 +342,15 @@ fn names_of_splits(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn map_split(root: &Path, name: String) -> Result<Split> {
+fn map_split(root: &Path, name: &str) -> Result<Split> {
     let part = |part: &str| {
-        let file = NpyFile::open(root.join(&name).join(format!("{part}.npy")))?;
+        let file = NpyFile::open(root.join(name).join(format!("{part}.npy")))?;
         if file.shape().len() != 1 {
             return Err(file.wrong_shape(part, "one dimension"));
         }
         file.elements::<i64>().ok_or_else(|| no_ids(&file, part))
     };
-    Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.clone() })
+    Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.to_string() })
 }
 
 /// An error about a part of a split that does not hold ids. As numbers, a mask would be ids 0 and 1.

@@ -31,10 +31,16 @@ pub use metrics::{Better, Measure, Metric, Scale, ScoredRows};
 pub use predictions::{Cells, Format, Output, What, Written};
 pub(crate) use supervision::{LearnedRows, Supervision, check_labels, check_split};
 
-/// Declares the files and lists what is in them.
+/// Declares the files and lists what is in them. A task that is to be named outside of this crate is `public`.
 macro_rules! tasks {
-    ($($file:ident::$task:ident,)*) => {
-        $(mod $file; pub use $file::$task;)*
+    (@use $file:ident $task:ident) => {
+        pub(crate) use $file::$task;
+    };
+    (@use $file:ident $task:ident public) => {
+        pub use $file::$task;
+    };
+    ($($file:ident::$task:ident $($public:ident)?,)*) => {
+        $(mod $file; tasks!(@use $file $task $($public)?);)*
 
         /// All tasks. Of those for the same datasets, the first whose kind the labels are is meant.
         pub(crate) static TASKS: &[&dyn Task] = &[$(&$task,)*];
@@ -42,9 +48,9 @@ macro_rules! tasks {
 }
 
 tasks! {
-    node_class::NodeClass,
-    node_labels::NodeLabels,
-    node_regression::NodeRegression,
+    node_class::NodeClass public,
+    node_labels::NodeLabels public,
+    node_regression::NodeRegression public,
     graph_class::GraphClass,
     graph_labels::GraphLabels,
     graph_regression::GraphRegression,

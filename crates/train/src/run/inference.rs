@@ -387,13 +387,21 @@ impl Trained {
                 graph: &whole,
                 chunks: chunks.as_ref(),
                 purpose: split.as_ref().map_or(Purpose::Predict, Purpose::Evaluate),
-                folder: &std::env::temp_dir(),
+                folder: &trained.scratch(),
             };
             let mut source = inputs.source(rank)?;
             drop(whole);
             let learner = trained.learner(&*source)?;
             body(&mut *source, &learner)
         })
+    }
+
+    /// Where temporary files go: beside the model. What is out of core is large, and the system's folder for temporary
+    /// files may be memory; it is only for models where nobody may write.
+    fn scratch(&self) -> PathBuf {
+        let beside = self.file.parent().unwrap_or(Path::new("."));
+        let beside = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
+        if tempfile::tempfile_in(beside).is_ok() { beside.to_path_buf() } else { std::env::temp_dir() }
     }
 
     pub(super) fn learner(&self, source: &dyn EpochSource) -> Result<Learner> {

@@ -8,13 +8,13 @@ use crate::whole::{config, fresh};
 use graphweft_base::progress::Silent;
 use graphweft_graph::partition::statistics;
 use graphweft_parallel::{Strategy, settings};
-use graphweft_plan::Profile;
 use graphweft_plan::search::Assessed;
+use graphweft_plan::{Found, Profile};
 use graphweft_tensor::Tag;
 use graphweft_train::Error;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{AssumedColumns, Data};
-use graphweft_train::planning::{Planned, Planner, simulate};
+use graphweft_train::planning::{Plan, Planner};
 
 const WIDTH: usize = 64;
 const CLASSES: usize = 10;
@@ -27,10 +27,17 @@ fn settings(graph: &str, more: &[&str]) -> Config {
     draft.finish().unwrap()
 }
 
-fn planned(config: &Config, ranks: usize, profile: &Profile) -> graphweft_train::Result<Planned> {
+/// What a planner gives.
+struct Both {
+    plan: Plan,
+    found: Found,
+}
+
+fn planned(config: &Config, ranks: usize, profile: &Profile) -> graphweft_train::Result<Both> {
     let data = Arc::new(Data::open_unread(&config.data, &config.encoding, COLUMNS, &Silent)?);
     let graph = config.model.prepare(data.graph.clone(), 0)?;
-    Planner { config, ranks, data: &data, graph: &graph, profile }.plan(&Silent)
+    let planned = Planner { config, ranks, data: &data, graph: &graph, profile }.plan(&Silent)?;
+    Ok(Both { plan: planned.plan, found: planned.found })
 }
 
 fn chosen(graph: &str, ranks: usize, profile: &Profile) -> Strategy {
@@ -56,8 +63,7 @@ fn where_few_rows_are_needed_elsewhere_they_alone_move() {
 fn the_choice_is_the_first_that_is_tried_and_the_best_others_follow() {
     // On a fast network many are as fast as each other, and the choice need not be the fastest of them.
     for profile in [Profile::find("nvlink").unwrap().computing_as(&slow()), slow()] {
-        let Planned { plan, found, .. } =
-            planned(&settings("grid:60:60", &["parallel.measure=3"]), 4, &profile).unwrap();
+        let Both { plan, found } = planned(&settings("grid:60:60", &["parallel.measure=3"]), 4, &profile).unwrap();
         let first = plan.trials[0];
         assert_eq!(plan.trials.len(), 3);
         assert_eq!((first.strategy, first.remat, Some(first.predicted)), (plan.strategy, plan.remat, plan.predicted));
@@ -116,7 +122,7 @@ fn deep_models_on_slow_links_are_faster_in_a_pipeline() {
     let mut crawling = slower();
     crawling.network.between.bandwidth /= 10.0;
     let planned = |graph: &str, more: &[&str], profile: &Profile| planned(&settings(graph, more), 4, profile).unwrap();
-    let seconds = |all: &Planned, is: fn(&Strategy) -> bool| {
+    let seconds = |all: &Both, is: fn(&Strategy) -> bool| {
         let those = all.found.candidates.iter().filter(|a| a.feasible && is(&a.candidate.strategy));
         those.filter_map(|a| Some(a.prediction?.seconds)).fold(f64::INFINITY, f64::min)
     };
@@ -152,7 +158,7 @@ fn pieces_are_chosen_only_where_that_is_allowed() {
     // A graph that is only described is treated the same.
     let graph = "nodes=1e7,edges=1e9,features=64,classes=10,alpha=1".parse().unwrap();
     let config = settings("grid:2:2", &["parallel.allow_approximate=true", "isolated.halo=0.2"]);
-    let found = simulate(&config, 8, &graph, &slower(), &Silent).unwrap();
+    let found = Planner::simulate(&config, 8, &graph, &slower(), &Silent).unwrap();
     assert_eq!(found.choice.0.strategy, settings::Isolated.into(), "{}", found.why);
     assert!(found.candidates.iter().any(|a| a.feasible && !is_pieces(&a)));
 }
@@ -191,7 +197,7 @@ fn memory_for_pieces_decides_the_chunks_that_are_planned() {
     };
     refused(planned(&settings(graph, &[&memory]), 2, &slow()).map(|_| ()));
     let described = "nodes=1e7,edges=1e9,features=64,classes=10".parse().unwrap();
-    refused(simulate(&settings(graph, &pieces), 2, &described, &slow(), &Silent).map(|_| ()));
+    refused(Planner::simulate(&settings(graph, &pieces), 2, &described, &slow(), &Silent).map(|_| ()));
 }
 
 #[test]
@@ -241,7 +247,7 @@ fn a_description_is_planned_like_the_graph_that_it_describes() {
         data.graph.num_edges(),
         data.classes
     );
-    let simulated = simulate(&config, 8, &described.parse().unwrap(), &profile, &Silent).unwrap();
+    let simulated = Planner::simulate(&config, 8, &described.parse().unwrap(), &profile, &Silent).unwrap();
     let mut compared = 0;
     for a in &simulated.candidates {
         let is = |b: &&Assessed| (b.candidate.strategy, b.candidate.remat) == (a.candidate.strategy, a.candidate.remat);
@@ -281,7 +287,7 @@ fn parts_with_many_rows_of_a_described_graph_hold_what_those_of_the_graph_hold()
         let (nodes, edges) = (data.graph.num_dst(), data.graph.num_edges());
         let described =
             format!("nodes={nodes},edges={edges},features={WIDTH},classes={CLASSES},alpha={alpha},growth=0");
-        let simulated = simulate(&config, ranks, &described.parse().unwrap(), &profile, &Silent).unwrap();
+        let simulated = Planner::simulate(&config, ranks, &described.parse().unwrap(), &profile, &Silent).unwrap();
         let [p, q] = [&simulated, &real.found].map(|found| found.choice.1.peak);
         let apart = p.total() as f64 / q.total() as f64 - 1.0;
         if apart.abs() > 0.03 {
