@@ -15,7 +15,7 @@ macro_rules! of_graphs {
 
         $(#[$about])*
         #[derive(Debug)]
-        pub struct $task;
+        pub(crate) struct $task;
 
         impl Task for $task {
             fn name(&self) -> &'static str {
