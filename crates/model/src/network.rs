@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::dropout::RowDropout;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::{DType, Dropout, Matrix, Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
@@ -217,8 +218,8 @@ pub struct Shape {
     pub positional: usize,
     /// Columns of the logits.
     pub classes: usize,
-    /// Features per edge; 0 without any.
-    pub edge_features: usize,
+    /// Features of edges; none where the model is not to look at any.
+    pub edge_features: EdgeColumns,
 }
 
 /// A model: layers, first to last.

@@ -9,8 +9,9 @@ use std::rc::Rc;
 
 use graphweft_graph::npy::NpyFile;
 use graphweft_graph::{Csr, SelfLoops};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Prepared, Rates, Remat, Shape};
 use graphweft_parallel::Local;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{DType, Device, DeviceName, Matrix, Precision, Tag, Tape};
@@ -91,8 +92,15 @@ impl Case {
         let rows: Vec<u32> = array::<i64>(folder("graph/train.npy")).1.iter().map(|i| *i as u32).collect();
         let classes = *labels.iter().max().unwrap() as usize + 1;
         let prepared = self.config.prepare(graph(self.loops), 0).unwrap();
+        let prepared = match self.config.uses_edge_features() && self.name.ends_with("edges") {
+            true => {
+                let values = array::<f64>(folder("graph/edge_feat.npy")).1.iter().map(|x| *x as f32).collect();
+                Prepared::with_edges(prepared.csr, EdgeColumns::new(3, &[4, 2]).unwrap(), values).unwrap()
+            }
+            false => prepared,
+        };
         let edge_features = prepared.features(device, dtype).unwrap();
-        let shape = Shape { features: dims[1], positional: 0, classes, edge_features: prepared.width };
+        let shape = Shape { features: dims[1], positional: 0, classes, edge_features: prepared.columns };
         let network = self.config.build(device, shape, dtype, 1).unwrap();
         load(&network, device, dtype, state(folder(self.name).join("initial.safetensors")));
         let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, prepared.csr, edge_features).unwrap());
@@ -199,6 +207,7 @@ cases! {
     tuned_sage: "tuned-sage", Keep;
     tuned_gat: "tuned-gat", Add;
     gt: "gt", Keep;
+    gt_with_edge_features: "gt-edges", Keep;
     gt_with_batch_norm: "gt-batch", Keep;
     gcnii: "gcnii", Add;
     appnp: "appnp", Add;

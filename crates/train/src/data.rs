@@ -1,22 +1,27 @@
 //! The data of a run: a dataset folder or a generated graph, changed as the configuration says and in no other way.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use graphweft_base::Error as Bad;
 use graphweft_base::progress::Progress;
+use graphweft_graph::chunks::Piece;
 use graphweft_graph::dataset::{Dense, Features, SparseFeatures, Split};
 use graphweft_graph::generate::Spec;
 use graphweft_graph::{AnyCsr, Csr, Dataset};
 use graphweft_model::encoding::Encodings;
+use graphweft_model::{ModelConfig, Prepared};
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
 use crate::task::{self, Labels, NodeClass, Task};
 
+pub(crate) mod edges;
 pub(crate) mod fingerprint;
 pub(crate) mod random_split;
 pub(crate) mod rows;
 
+pub use edges::EdgeFeatures;
 use random_split::RandomSplit;
 
 /// Splits that are taken where none is named, before others.
@@ -35,8 +40,8 @@ pub struct Data {
     pub is_directed: bool,
     /// Node features, normalised if that was asked for.
     pub features: Features,
-    /// Whether edges have features, which no model reads.
-    pub has_edge_features: bool,
+    /// Features of edges.
+    pub edges: Option<EdgeFeatures>,
     /// Positional encodings, row by row.
     pub encodings: Vec<f32>,
     /// What is predicted of the nodes.
@@ -82,7 +87,7 @@ impl Data {
     }
 
     fn finished(self, config: &DataConfig, encodings: &Encodings) -> Result<Self> {
-        let mut data = self.prepare(config);
+        let mut data = self.prepare(config)?;
         data.encodings = encodings.compute(&data.graph)?;
         Ok(data)
     }
@@ -117,7 +122,7 @@ impl Data {
         };
         let Some((name, graph)) = bare else { return Self::open(config, encodings, progress) };
         let data = Self::unread(name, graph, width.unwrap_or(WIDTH), assumed.classes.unwrap_or(CLASSES));
-        Ok(data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() }))
+        data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() })
     }
 
     /// The same of a dataset that is at hand.
@@ -133,7 +138,7 @@ impl Data {
         }
         let (width, classes) = (features.unwrap_or(WIDTH), classes.unwrap_or(CLASSES));
         let data = Self::unread(dataset.meta().name.clone(), narrow(dataset)?, width, classes);
-        Ok(data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() }))
+        data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() })
     }
 
     /// A graph with features and labels that nobody will read.
@@ -144,7 +149,7 @@ impl Data {
             graph,
             is_directed: false,
             features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
-            has_edge_features: false,
+            edges: None,
             encodings: Vec::new(),
             task: &NodeClass,
             labels: None,
@@ -188,7 +193,7 @@ impl Data {
             graph: narrow(dataset)?,
             is_directed: !meta.symmetric,
             features,
-            has_edge_features: dataset.edge_features().is_some(),
+            edges: EdgeFeatures::of(dataset),
             encodings: Vec::new(),
             task,
             labels,
@@ -208,7 +213,7 @@ impl Data {
             graph: spec.graph(seed, progress)?,
             is_directed: false,
             features,
-            has_edge_features: false,
+            edges: None,
             encodings: Vec::new(),
             task,
             labels,
@@ -218,16 +223,42 @@ impl Data {
         })
     }
 
-    fn prepare(mut self, config: &DataConfig) -> Self {
+    fn prepare(mut self, config: &DataConfig) -> Result<Self> {
+        let given = self.edges.is_some().then(|| self.graph.clone());
         if config.symmetrise && !self.graph.is_symmetric() {
             self.graph = self.graph.symmetrise();
         }
         self.is_directed &= !config.symmetrise;
         self.graph = self.graph.with_self_loops(config.self_loops.into());
+        if let (Some(edges), Some(given)) = (&self.edges, given.filter(|given| *given != self.graph)) {
+            self.edges = Some(edges.carried(&given, &self.graph)?);
+        }
         if config.normalise == Normalise::Row {
             self.features = normalised(&self.features);
         }
-        self
+        Ok(self)
+    }
+
+    /// The graph that `model` works on, with the edges that it adds and the features that it looks at.
+    pub fn graph_for(&self, model: &ModelConfig, seed: u64) -> Result<Prepared> {
+        let prepared = model.prepare(self.graph.clone(), seed)?;
+        match &self.edges {
+            Some(edges) if model.uses_edge_features() => {
+                Ok(Prepared::with_edges(prepared.csr, edges.columns, Arc::clone(&edges.rows))?)
+            }
+            _ => Ok(prepared),
+        }
+    }
+
+    /// The same of a piece of the graph.
+    pub(crate) fn piece_for(&self, model: &ModelConfig, piece: &Piece, seed: u64) -> Result<Prepared> {
+        let prepared = model.prepare(piece.graph.clone(), seed)?;
+        match &self.edges {
+            Some(edges) if model.uses_edge_features() => {
+                Ok(Prepared::with_edges(prepared.csr, edges.columns, edges.of_piece(&self.graph, piece))?)
+            }
+            _ => Ok(prepared),
+        }
     }
 
     /// The labels.

@@ -109,7 +109,7 @@ impl EpochBench {
             graph,
             features: Features::Dense(features),
             is_directed: false,
-            has_edge_features: false,
+            edges: None,
             encodings: Vec::new(),
             task: &NodeClass,
             labels: Some(Labels::Integers(labels)),

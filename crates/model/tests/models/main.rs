@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
     fn prepare_model(&self, config: &ModelConfig, device: &Device, mode: Mode) -> (Network, Context) {
         let prepared = config.prepare(graph().with_self_loops(self.loops), 5).unwrap();
         let edge_features = prepared.features(device, self.dtype.compute()).unwrap();
-        let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: prepared.width };
+        let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: prepared.columns };
         let network = config.build(device, shape, self.dtype.compute(), 7).unwrap();
         let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, prepared.csr, edge_features).unwrap());
         let cx = Context {
@@ -313,7 +313,7 @@ fn no_rows_move_no_moments() {
 
 #[test]
 fn only_polynormers_passes_change_with_the_epoch() {
-    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 0 };
+    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: Default::default() };
     for model in &models() {
         let network = config(model).build(&Device::cpu(), shape, DType::F32, 1).unwrap();
         let phases: Vec<u64> = [0, 1, 99, 100, 1000].map(|epoch| network.phase(epoch)).into();

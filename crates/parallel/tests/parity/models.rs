@@ -8,6 +8,7 @@ use graphweft_graph::partition::Partition;
 use graphweft_graph::{Csr, Permutation};
 use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape, Total};
 use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{DType, Device, Matrix, Parameter, Tag, Tape};
@@ -70,8 +71,8 @@ type Trained = (Vec<f64>, Vec<(String, Vec<f64>)>);
 /// How a model is trained.
 #[derive(Clone, Copy)]
 struct Training {
-    /// Features per edge.
-    edge_features: usize,
+    /// Features of edges.
+    edge_features: EdgeColumns,
     remat: Remat,
     dtype: DType,
 }
@@ -159,7 +160,7 @@ fn on_ranks(
             let features = prepared.features(&device, dtype)?.map(|all| rows_of(&all, layout.edges()));
             let ops = spread(strategy, &layout, &link, features)?;
             let nodes = &layout.originals()[layout.own()];
-            let how = Training { edge_features: prepared.width, remat, dtype };
+            let how = Training { edge_features: prepared.columns, remat, dtype };
             let trained = train(&config, &ops, &device, nodes, how);
             found.push(trained.map_err(|e| Failure(format!("{strategy}: {}", e.0)))?);
         }
@@ -175,7 +176,7 @@ fn check(at: DeviceName, model: &str, ranks: usize, remat: Remat, dtype: DType) 
     let (config, device): (ModelConfig, _) = (toml::from_str(model).unwrap(), Device::cpu());
     let prepared = config.prepare(graph(), 5).unwrap();
     let features = prepared.features(&device, dtype).unwrap();
-    let edge_features = prepared.width;
+    let edge_features = prepared.columns;
     let local: Rc<dyn GraphOps> = Rc::new(Local::new(&device, prepared.csr, features).unwrap());
     let nodes: Vec<u64> = (0..N as u64).collect();
     let wanted =

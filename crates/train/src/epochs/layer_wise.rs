@@ -192,7 +192,7 @@ impl LayerWise {
     }
 
     fn shard(&self, piece: Piece, features: Rows<'static>, encodings: Vec<f32>) -> Result<Shard> {
-        let graph = Prepared::plain(piece.graph.clone());
+        let graph = self.data.piece_for(&self.config.model, &piece, self.config.run.seed)?;
         let loaded = Loaded { piece, graph, features, encodings, learned: Learned::Share(0.0) };
         let dtype = self.config.compute.dtype;
         Ok(Shard::of_piece(&self.rank, loaded, dtype, self.data.outputs())?.0)

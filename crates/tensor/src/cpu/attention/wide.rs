@@ -388,7 +388,10 @@ macro_rules! compiled {
                 ) {
                     if o.extras.is_empty() { by_src::<_, true>(o, b, task) } else { by_src::<_, false>(o, b, task) }
                 }
-                let suits = isa >= $isa && self.head_width() == HEAD && self.heads().is_multiple_of(HEADS);
+                let suits = isa >= $isa
+                    && self.head_width() == HEAD
+                    && self.tail() == 0
+                    && self.heads().is_multiple_of(HEADS);
                 let general = Passes::<Self>::avx512();
                 suits.then_some(Passes { forward: forward_, by_dst: by_dst_, by_src: by_src_, ..general })
             }
