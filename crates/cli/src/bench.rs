@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Subcommand, ValueEnum};
-use graphweft::{Bench, BenchLayers, Timing};
+use graphweft::{Bench, BenchEdges, BenchLayers, Timing};
 
 use crate::device::Choice;
 use crate::source::Source;
@@ -42,6 +42,14 @@ struct Attention {
 
     #[command(flatten)]
     heads: Heads,
+
+    /// Features of edges that are added to keys and values
+    #[arg(long, default_value_t = 0, value_name = "F")]
+    edge_features: usize,
+
+    /// Categories of a column that is added likewise
+    #[arg(long, default_value_t = 0, value_name = "T")]
+    edge_categories: usize,
 }
 
 #[derive(clap::Args)]
@@ -102,7 +110,10 @@ enum Remat {
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let timing = match &args.op {
-        Op::Attention(args) => args.common.bench(ui).attention(args.input.input(), args.heads.heads),
+        Op::Attention(args) => {
+            let edges = BenchEdges { features: args.edge_features, categories: args.edge_categories };
+            args.common.bench(ui).attention_with_edges(args.input.input(), args.heads.heads, edges)
+        }
         Op::Gemm(args) => args.common.bench(ui).gemm(args.rows, args.out),
         Op::Layer(args) => {
             let Layer { layers, dropout, .. } = *args;

@@ -43,6 +43,22 @@ pub struct Bench {
     observer: Arc<dyn Observer>,
 }
 
+/// Features of edges in timed attention.
+///
+/// ```
+/// let edges = graphweft::BenchEdges { features: 4, categories: 3 };
+/// let timing = graphweft::Bench::default().hidden(16).runs(1).attention_with_edges("rmat:6:4", 2, edges)?;
+/// assert_eq!(timing.to_json()["edge_categories"], 3);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BenchEdges {
+    /// Numbers per edge.
+    pub features: usize,
+    /// Categories of one more column; 0 without it.
+    pub categories: usize,
+}
+
 /// A stack of graph-transformer layers to time.
 ///
 /// ```
@@ -196,7 +212,15 @@ impl Bench {
     /// # Errors
     /// If the graph cannot be opened, heads cannot share the columns, or memory is too small.
     pub fn attention(&self, graph: impl Into<Input>, heads: usize) -> Result<Timing> {
-        attention::run(self, &graph.into(), heads)
+        self.attention_with_edges(graph, heads, BenchEdges::default())
+    }
+
+    /// The same with features of edges, which are added to keys and values.
+    ///
+    /// # Errors
+    /// As [`Bench::attention`].
+    pub fn attention_with_edges(&self, graph: impl Into<Input>, heads: usize, edges: BenchEdges) -> Result<Timing> {
+        attention::run(self, &graph.into(), heads, edges)
     }
 
     /// The sum over neighbours, forward and backward.

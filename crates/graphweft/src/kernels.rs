@@ -195,6 +195,7 @@ impl Prepared {
             heads: a.heads,
             score: score.as_ref(),
             bias: bias.as_ref().map_or(op::Bias::None, op::Bias::PerEdge),
+            edges: None,
             dropout: dropout.dropout.is_active().then_some(&dropout),
         };
         operands.check()?;

@@ -57,7 +57,7 @@ mod steps;
 mod stop;
 pub mod units;
 
-pub use bench::{Bench, BenchLayers, EpochBench, TimedKernel, TimedPhase, Timing};
+pub use bench::{Bench, BenchEdges, BenchLayers, EpochBench, TimedKernel, TimedPhase, Timing};
 pub use dataset::{Dataset, DatasetBuilder, DatasetTask, Generated, SparseRows, Split};
 pub use doctor::{Backend, Doctor, Gpu, Library, Machine};
 pub use error::{Error, ErrorKind, Position, Result};

@@ -9,7 +9,8 @@
 //!
 //! Heads are shared as evenly as they go, rank p of P having those from p·H/P up to (p+1)·H/P: with fewer heads than
 //! ranks some have none. Aggregation knows no heads and shares columns in the same way. Vectors and tokens are the same
-//! on all ranks: each takes its heads' part, as of the weight of edge features, which are collected once. Biases and weights of edges travel like rows, one per edge.
+//! on all ranks: each takes its heads' part, as of the weight of edge features, which are collected once. Biases and
+//! weights of edges travel like rows, one per edge.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -164,7 +165,8 @@ impl Heads {
         let tokens = tokens.map(|kv| mine.key_values(tape, kv)).transpose()?;
         let weight = a.edges.map(|edges| mine.column_rows(tape, edges.weight)).transpose()?;
         let out = if mine.heads().is_empty() {
-            let all: Vec<&Var> = operands.as_ref().operands().into_iter().chain(&bias).chain(&tokens).chain(&weight).collect();
+            let all: Vec<&Var> =
+                operands.as_ref().operands().into_iter().chain(&bias).chain(&tokens).chain(&weight).collect();
             nothing(tape, &all)?
         } else {
             let bias = match (a.bias, &bias) {
@@ -173,8 +175,8 @@ impl Heads {
                 _ => EdgeBias::None,
             };
             let dropout = a.dropout.map(|dropout| dropout.from_head(mine.heads().start as u32));
-            let values = |(edges, weight)| EdgeValues { weight, ..edges };
-            let edges = a.edges.zip(weight.as_ref()).map(values);
+            let edges = a.edges.zip(weight.as_ref());
+            let edges = edges.map(|(edges, weight)| EdgeValues { weight, columns: edges.columns });
             let a = Attend { heads: mine.heads().len(), score: operands.as_ref(), bias, edges, dropout };
             inner(tape, a, tokens.as_ref())?
         };

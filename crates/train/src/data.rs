@@ -1,16 +1,13 @@
 //! The data of a run: a dataset folder or a generated graph, changed as the configuration says and in no other way.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use graphweft_base::Error as Bad;
 use graphweft_base::progress::Progress;
-use graphweft_graph::chunks::Piece;
 use graphweft_graph::dataset::{Dense, Features, SparseFeatures, Split};
 use graphweft_graph::generate::Spec;
 use graphweft_graph::{AnyCsr, Csr, Dataset};
 use graphweft_model::encoding::Encodings;
-use graphweft_model::{ModelConfig, Prepared};
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
@@ -237,28 +234,6 @@ impl Data {
             self.features = normalised(&self.features);
         }
         Ok(self)
-    }
-
-    /// The graph that `model` works on, with the edges that it adds and the features that it looks at.
-    pub fn graph_for(&self, model: &ModelConfig, seed: u64) -> Result<Prepared> {
-        let prepared = model.prepare(self.graph.clone(), seed)?;
-        match &self.edges {
-            Some(edges) if model.uses_edge_features() => {
-                Ok(Prepared::with_edges(prepared.csr, edges.columns, Arc::clone(&edges.rows))?)
-            }
-            _ => Ok(prepared),
-        }
-    }
-
-    /// The same of a piece of the graph.
-    pub(crate) fn piece_for(&self, model: &ModelConfig, piece: &Piece, seed: u64) -> Result<Prepared> {
-        let prepared = model.prepare(piece.graph.clone(), seed)?;
-        match &self.edges {
-            Some(edges) if model.uses_edge_features() => {
-                Ok(Prepared::with_edges(prepared.csr, edges.columns, edges.of_piece(&self.graph, piece))?)
-            }
-            _ => Ok(prepared),
-        }
     }
 
     /// The labels.

@@ -258,8 +258,10 @@ fn cross(at: DeviceName, ranks: usize) {
 
 /// Many heads, of the widths that kernels are made for: a rank's heads begin anywhere in a group of eight.
 fn wide(at: DeviceName) {
-    let attends: Vec<Op> =
-        ops::all().into_iter().filter(|op| matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(_) | Op::EdgesWithTokens(_))).collect();
+    let attends: Vec<Op> = ops::all()
+        .into_iter()
+        .filter(|op| matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(_) | Op::EdgesWithTokens(_)))
+        .collect();
     check(at, &mixed_case(), 3, &attends, Size { heads: 20, width: 16 }, DType::F32);
 }
 

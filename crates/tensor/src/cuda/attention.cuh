@@ -289,8 +289,8 @@ template <typename T> __device__ __forceinline__ C head_number(const T *row, con
 }
 
 // What teams have of the far ends of UNROLL edges each: loads of all of them go out together. FAR is the type of the
-// operand of the score, PRODUCT that of the other operand, both with heads so far apart; with ONE_LOAD they are the same
-// rows.
+// operand of the score, PRODUCT that of the other operand, both with heads STRIDE apart; with ONE_LOAD they are the
+// same rows.
 template <bool ONE_LOAD, int STRIDE, typename FAR, typename PRODUCT> struct Ends {
     Edge edges[UNROLL];
     EdgeFeatures features[UNROLL];

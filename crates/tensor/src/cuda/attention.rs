@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::edge_values::MOST_CATEGORIES;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
+use crate::ops::edge_values::MOST_CATEGORIES;
 use crate::ops::rows::RowIndex;
 use crate::random::Ids;
 pub(super) use shape::{Passes, Tails, Types, Variant};
@@ -169,7 +169,8 @@ impl Call {
             first,
             categories,
         };
-        let variant = Variant { score, types, own_values, bias: kind, features: of_bias, tails, dropout: dropout.is_some() };
+        let variant =
+            Variant { score, types, own_values, bias: kind, features: of_bias, tails, dropout: dropout.is_some() };
         let shape = Shape::new(heads, width, tails.width, types.smallest());
         Ok(Self { shape, types, defines: variant.defines(heads, width, passes), graph, operands })
     }
@@ -189,7 +190,8 @@ impl Call {
 fn rows_only(heads: usize, out: &Matrix, passes: Passes) -> (Shape, Defines) {
     let (width, out) = (out.cols() / heads.max(1), out.dtype());
     let types = Types { out, value: out, dst: out, src: out };
-    let variant = Variant { score: 0, types, own_values: false, bias: 0, features: 1, tails: Tails::default(), dropout: false };
+    let variant =
+        Variant { score: 0, types, own_values: false, bias: 0, features: 1, tails: Tails::default(), dropout: false };
     (Shape::new(heads, width, 0, out.size()), variant.defines(heads, width, passes))
 }
 

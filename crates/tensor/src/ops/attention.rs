@@ -381,8 +381,8 @@ pub fn attention(
     record(tape, graph, heads, Score::Dot { q, kv }, bias, None, dropout)
 }
 
-/// The same of a [widened](crate::ops::edge_values::widen) `q`, with what edges bring for its tails. The output is to be
-/// [absorbed](crate::ops::edge_values::absorb).
+/// The same of a [widened](crate::ops::edge_values::widen) `q`, with what edges bring for its tails. The output is to
+/// be [absorbed](crate::ops::edge_values::absorb).
 pub fn attention_with_edges(
     tape: &mut Tape,
     graph: &Rc<Adjacency>,

@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::edge_values::EdgeTail;
 use crate::ops::attention::{Attention, Bias, DstGrads, EdgeDropout, Saved, Score, SrcGrads};
+use crate::ops::edge_values::EdgeTail;
 use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "attention over blocks";
@@ -150,7 +150,8 @@ mod tests {
     /// Neighbours with a bias per edge, then three tokens that everyone sees. x: q, kv, bias, kv of tokens.
     fn with_tokens(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]) -> Result<Var> {
         let tokens = from_rows(tape.device(), vec![vec![0, 1, 2]; graph.num_dst()], 3);
-        let neighbours = Block { graph, kv: &x[1], bias: Bias::PerEdge(&x[2]), edges: None, dropout: Some(dropout(graph)) };
+        let neighbours =
+            Block { graph, kv: &x[1], bias: Bias::PerEdge(&x[2]), edges: None, dropout: Some(dropout(graph)) };
         let tokens = Block { graph: &tokens, kv: &x[3], bias: Bias::None, edges: None, dropout: None };
         attention_blocks(tape, 2, &x[0], &[neighbours, tokens])
     }

@@ -1,9 +1,10 @@
 //! Features of edges in attention: keys k_j + W·e_ij and values v_j + W·e_ij, without a tensor of edges × columns.
 //!
-//! Per head h, q_i·(W_h e_ij) = (W_hᵀ q_i)·e_ij and Σ_j α_ij W_h e_ij = W_h (Σ_j α_ij e_ij). So a destination's query is
-//! *widened*: behind the w columns of each head stand u_i = W_hᵀ q_i, one number per feature. The pass over edges adds
-//! u_i·e_ij / √w to the score and collects s_i = Σ_j α_ij e_ij behind the head's columns of its output, which is then
-//! *absorbed*: o_i + W_h s_i. Per edge and head that is 4·F operations, not 4·w·F, and what is kept is N·H·F numbers.
+//! Per head h, q_i·(W_h e_ij) = (W_hᵀ q_i)·e_ij and Σ_j α_ij W_h e_ij = W_h (Σ_j α_ij e_ij). So a destination's query
+//! is *widened*: behind the w columns of each head stand u_i = W_hᵀ q_i, one number per feature. The pass over edges
+//! adds u_i·e_ij / √w to the score and collects s_i = Σ_j α_ij e_ij behind the head's columns of its output, which is
+//! then *absorbed*: o_i + W_h s_i. Per edge and head that is 4·F operations, not 4·w·F, and what is kept is N·H·F
+//! numbers.
 //!
 //! Each of the two is the other's transpose, so the gradient of a widened row is absorbed, and that of an absorbed one
 //! widened: t_i = W_hᵀ g_i stands behind g_i, D_i = g_i·o_i comes out of the widened rows as it does without features,
@@ -271,9 +272,7 @@ mod tests {
         })
     }
 
-    agrees_with_f64!(
-        [[600, 8, 16, 16], [300, 3, 7, 5], [1000, 1, 40, 33]].map(|shape| (case(shape), 5e-6, 2e-2))
-    );
+    agrees_with_f64!([[600, 8, 16, 16], [300, 3, 7, 5], [1000, 1, 40, 33]].map(|shape| (case(shape), 5e-6, 2e-2)));
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {

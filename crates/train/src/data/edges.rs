@@ -1,17 +1,18 @@
 //! Features of edges, and what becomes of them where the graph changes.
 //!
-//! They are in the order of the edges. An edge of another graph gets those of the same edge; one that `symmetrise` made,
-//! those of the edge the other way; a self-loop that was added, zeros, and in each column of categories a new one.
-//! Parallel edges keep their order.
+//! They are in the order of the edges. An edge of another graph gets those of the same edge; one that `symmetrise`
+//! made, those of the edge the other way; a self-loop that was added, zeros, and in each column of categories a new
+//! one. Parallel edges keep their order.
 
 use std::sync::Arc;
 
 use graphweft_graph::chunks::Piece;
 use graphweft_graph::dataset::Dense;
 use graphweft_graph::{Csr, Dataset};
+use graphweft_model::{ModelConfig, Prepared};
 use graphweft_tensor::ops::edge_values::EdgeColumns;
 
-use super::rows;
+use super::{Data, rows};
 use crate::error::Result;
 
 /// Features of all edges of a graph.
@@ -72,6 +73,30 @@ impl EdgeFeatures {
             }
         }
         rows.into()
+    }
+}
+
+impl Data {
+    /// The graph that `model` works on, with the edges that it adds and the features that it looks at.
+    pub fn graph_for(&self, model: &ModelConfig, seed: u64) -> Result<Prepared> {
+        let prepared = model.prepare(self.graph.clone(), seed)?;
+        match &self.edges {
+            Some(edges) if model.uses_edge_features() => {
+                Ok(Prepared::with_edges(prepared.csr, edges.columns, Arc::clone(&edges.rows))?)
+            }
+            _ => Ok(prepared),
+        }
+    }
+
+    /// The same of a piece of the graph.
+    pub(crate) fn piece_for(&self, model: &ModelConfig, piece: &Piece, seed: u64) -> Result<Prepared> {
+        let prepared = model.prepare(piece.graph.clone(), seed)?;
+        match &self.edges {
+            Some(edges) if model.uses_edge_features() => {
+                Ok(Prepared::with_edges(prepared.csr, edges.columns, edges.of_piece(&self.graph, piece))?)
+            }
+            _ => Ok(prepared),
+        }
     }
 }
 

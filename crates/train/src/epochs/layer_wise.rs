@@ -17,7 +17,7 @@ use std::sync::Arc;
 use graphweft_graph::build::Scratch;
 use graphweft_graph::chunks::{Chunks, Halo, Piece};
 use graphweft_graph::dataset::{Features, Split};
-use graphweft_model::{Prepared, Total};
+use graphweft_model::Total;
 use graphweft_tensor::{DType, Ids, Matrix};
 
 use crate::config::{Config, Normalise};

@@ -1,5 +1,5 @@
-//! e_ij = q_i·k_j / √w per head. Keys and values of a source are one row `k ‖ v`. Queries may have tails for features of
-//! edges behind their heads.
+//! e_ij = q_i·k_j / √w per head. Keys and values of a source are one row `k ‖ v`. Queries may have tails for features
+//! of edges behind their heads.
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
@@ -43,6 +43,12 @@ impl<'a, Q: Convert, K: Convert> Dot<'a, Q, K> {
         self.kv.as_ptr().wrapping_add(2 * j * self.d)
     }
 
+    /// Numbers behind each head of a query.
+    #[inline(always)]
+    pub(super) fn numbers_behind(&self) -> usize {
+        (self.wide - self.d) / self.heads
+    }
+
     /// One head's query and key.
     fn pair(&self, Edge { j, i }: Edge, h: usize) -> (&[Q], &[K]) {
         let w = self.d / self.heads;
@@ -69,7 +75,7 @@ impl<Q: Convert, K: Convert> Operands for Dot<'_, Q, K> {
     }
 
     fn tail(&self) -> usize {
-        (self.wide - self.d) / self.heads
+        self.numbers_behind()
     }
 
     fn widths(&self) -> Widths {

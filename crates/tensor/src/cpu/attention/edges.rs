@@ -2,6 +2,8 @@
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
+use std::arch::x86_64::{__m512, _mm512_mask_mov_ps, _mm512_maskz_loadu_ps, _mm512_set1_ps};
+
 use super::OP;
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::host;
@@ -85,6 +87,21 @@ impl<'a> EdgeSlices<'a, f32> {
     #[inline(always)]
     pub(super) fn four(&'a self, edges: [usize; FOUR]) -> FourEdges<'a> {
         FourEdges { rows: edges.map(|edge| self.rows.as_ptr().wrapping_add(edge * self.stored)), of: self }
+    }
+
+    /// An edge's features in the lanes of a vector: as many as there are, and ones where its categories are.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F, and there are at most 16 features.
+    #[inline(always)]
+    pub(super) unsafe fn vector(&self, edge: usize) -> __m512 {
+        let row = self.rows.as_ptr().add(edge * self.stored);
+        let mut x = _mm512_maskz_loadu_ps(((1_u32 << self.dense) - 1) as u16, row);
+        for (k, [first, count]) in self.places.iter().enumerate() {
+            let id = (*row.add(self.dense + k) as i32).max(0) as usize;
+            x = _mm512_mask_mov_ps(x, 1 << (first + id.min(count - 1)), _mm512_set1_ps(1.0));
+        }
+        x
     }
 
     /// Where an edge's begin, and how many there are, to be prefetched.

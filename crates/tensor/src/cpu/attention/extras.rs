@@ -116,6 +116,26 @@ impl<'a, C: Element + num_traits::Float> Extras<'a, C> {
 }
 
 impl Extras<'_, f32> {
+    /// Adds the biases of a block's edges to the raw scores `[4h + e]`, which are multiplied by the scale later.
+    #[inline(always)]
+    pub(super) fn add_biases(&self, scale: f32, at: usize, count: usize, scores: &mut [f32]) {
+        for e in 0..count {
+            let edge = self.edge(at + e);
+            for h in 0..self.heads {
+                scores[FOUR * h + e] += self.bias(edge, h) / scale;
+            }
+        }
+    }
+
+    /// The dropout factors of a block's edges, whose ends are `ends(e)` = (src, dst).
+    #[inline(always)]
+    pub(super) fn set_factors(&self, count: usize, ends: impl Fn(usize) -> (usize, usize), mask: &mut [f32]) {
+        for e in 0..count {
+            let (src, dst) = ends(e);
+            self.factors(src, dst, |h, factor| mask[FOUR * h + e] = factor);
+        }
+    }
+
     /// The features of up to four edges from a position on; missing ones repeat the last.
     #[inline(always)]
     pub(super) fn four(&self, at: usize, count: usize) -> Option<FourEdges<'_>> {

@@ -126,8 +126,8 @@ pub(super) fn by_dst<C: Real, A: Plain<C>>(
                     let e = scored(score, &x, Edge { j, i }, first + at, h) + x.bias(first + at, h);
                     let alpha = (e - lse[i * heads + h]).exp();
                     let dp = dot::<C, _, _>(g, score.values().part(j, h * w, (h + 1) * w));
-                    let dp = (dp + x.edges().map_or(C::zero(), |edges| edges.dot(first + at, behind)))
-                        * x.factor(j, i, h);
+                    let dp =
+                        (dp + x.edges().map_or(C::zero(), |edges| edges.dot(first + at, behind))) * x.factor(j, i, h);
                     let de = alpha * (dp - big_d[i * heads + h]);
                     // SAFETY: as above.
                     unsafe { bias.add(number, heads, first + at, h, de) };

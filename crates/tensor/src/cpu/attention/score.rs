@@ -346,3 +346,15 @@ pub(super) unsafe fn store<S: Simd, T: Convert + Sink<S>>(d: usize, acc: *const 
         to.add(t).write(T::narrow((old + *acc.add(t)).widen()));
     }
 }
+
+/// `to = by·acc`, whole vectors first.
+#[inline(always)]
+pub(super) unsafe fn store_scaled<S: Simd, T: Convert + Sink<S>>(count: usize, acc: *const f32, by: f32, to: *mut T) {
+    let whole = count - count % S::LANES;
+    for t in (0..whole).step_by(S::LANES) {
+        T::store(to.add(t), S::mul(S::load(acc.add(t)), S::splat(by)));
+    }
+    for t in whole..count {
+        to.add(t).write(T::narrow((by * *acc.add(t)).widen()));
+    }
+}

@@ -1,7 +1,7 @@
 //! The passes of attention with vector instructions, four neighbours at a time, for every [`Score`].
 //!
-//! Names: h head, e one of the four edges of a block, d width of all heads (with tails, where a row has some), w width of
-//! one head, t vector within a head.
+//! Names: h head, e one of the four edges of a block, d width of all heads, with their tails where a row has some, w
+//! width of one head, t vector within a head.
 //!
 //! Numbers of a block lie as `[4h + e]`: a vector holds whole groups of four, the maximum over a block is two shuffles,
 //! and the exponentials of four edges and eight heads are two vectors.
@@ -16,11 +16,10 @@ use std::ops::Range;
 
 use super::edges::scale_tails;
 use super::extras::{BiasGrad, Extras};
-use super::score::{Any, GradientRows, Operands, Score, accumulate, dots, far_dots, store};
+use super::score::{Any, GradientRows, Operands, Score, accumulate, dots, far_dots, store, store_scaled};
 use super::state::carry_on;
 use crate::adjacency::Task;
 use crate::cpu::Isa;
-use crate::cpu::elementwise::Convert;
 use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::share::Shared;
 use crate::cpu::simd::{Avx2, Avx512, Simd, Sink, Version, by_heads};
@@ -85,26 +84,6 @@ unsafe fn sources<S: Simd, A: Score<S>>(o: &Pass<'_, A>, at: usize, count: usize
         }
     }
     o.four(at, count)
-}
-
-/// Adds the biases of a block's edges to the raw scores, which are multiplied by the scale later.
-#[inline(always)]
-fn add_bias(x: &Extras<'_, f32>, heads: usize, scale: f32, at: usize, count: usize, scores: &mut [f32]) {
-    for e in 0..count {
-        let edge = x.edge(at + e);
-        for h in 0..heads {
-            scores[FOUR * h + e] += x.bias(edge, h) / scale;
-        }
-    }
-}
-
-/// The dropout factors of a block's edges, whose ends are `ends(e)` = (src, dst).
-#[inline(always)]
-fn factors(x: &Extras<'_, f32>, count: usize, ends: impl Fn(usize) -> (usize, usize), mask: &mut [f32]) {
-    for e in 0..count {
-        let (src, dst) = ends(e);
-        x.factors(src, dst, |h, factor| mask[FOUR * h + e] = factor);
-    }
 }
 
 /// x ∘ mask.
@@ -178,8 +157,8 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
             let (j, features) = (sources::<S, A>(o, at, count), x.four(at, count));
             score.by_dst(row, j, features, p.as_mut_ptr());
             if !plain {
-                add_bias(x, heads, score.scale(), at, count, p);
-                factors(x, count, |e| (j[e], row), mask);
+                x.add_biases(score.scale(), at, count, p);
+                x.set_factors(count, |e| (j[e], row), mask);
             }
             for h in 0..heads {
                 p[FOUR * h + count..FOUR * (h + 1)].fill(f32::NEG_INFINITY);
@@ -210,14 +189,8 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
                     let (s, empty) = (s[FOUR * h], edges.is_empty());
                     lse[h] = if empty { f32::NEG_INFINITY } else { m[FOUR * h] * LN_2 + s.ln() };
                     let inverse = if empty { 0.0 } else { 1.0 / s };
-                    let (first, behind) = (h * stride.by, h * stride.by + w);
-                    for t in (first..behind).step_by(S::LANES) {
-                        let x = S::mul(S::load(acc.as_ptr().add(t)), S::splat(inverse));
-                        A::Out::store(out.as_mut_ptr().add(t), x);
-                    }
-                    for t in behind..behind + tail {
-                        out[t] = A::Out::narrow((acc[t] * inverse).widen());
-                    }
+                    let (from, to) = (acc.as_ptr().add(h * stride.by), out.as_mut_ptr().add(h * stride.by));
+                    store_scaled::<S, A::Out>(stride.by, from, inverse, to);
                 }
                 continue;
             }
@@ -282,8 +255,8 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
             score.by_dst(row, j, features, p.as_mut_ptr());
             dots::<S, A::Out, A::Value>(columns, g, j.map(|j| values.at(j)), features, dp.as_mut_ptr());
             if !plain {
-                add_bias(x, heads, score.scale(), at, count, p);
-                factors(x, count, |e| (j[e], row), mask);
+                x.add_biases(score.scale(), at, count, p);
+                x.set_factors(count, |e| (j[e], row), mask);
             }
             for h in 0..heads {
                 p[FOUR * h + count..FOUR * (h + 1)].fill(f32::NEG_INFINITY);
@@ -399,8 +372,8 @@ unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: 
             far_dots::<S, A::Value, A::Out>(columns, values.at(row), g, features, de.as_mut_ptr());
             p[FOUR * heads..].fill(0.0);
             if !plain {
-                add_bias(x, heads, score.scale(), at, count, p);
-                factors(x, count, |e| (row, i[e]), mask);
+                x.add_biases(score.scale(), at, count, p);
+                x.set_factors(count, |e| (row, i[e]), mask);
             }
             for t in (0..lanes).step_by(S::LANES) {
                 let exponent = S::mul(S::load(lse.as_ptr().add(t)), S::splat(-LOG2_E));

@@ -166,8 +166,12 @@ fn block_by_block_is_the_same(device: &Device) {
                 .collect();
             let list: Vec<_> = parts
                 .iter()
-                .map(|(graph, kv, edges)| {
-                    Block { graph, kv, bias: Bias::None, edges: Some(edges.clone()), dropout: None }
+                .map(|(graph, kv, edges)| Block {
+                    graph,
+                    kv,
+                    bias: Bias::None,
+                    edges: Some(edges.clone()),
+                    dropout: None,
                 })
                 .collect();
             let found = attention_blocks(&mut tape, heads, &q, &list).unwrap();
@@ -232,9 +236,7 @@ cases_agree_with_f64!(cases);
 fn the_same_bits_for_any_number_of_threads() {
     let columns = EdgeColumns::new(3, &[5]).unwrap();
     let inputs = [(300, 64, Stored), (300, 128, Stored), (64, columns.width(), Computed)];
-    same_bits_over_a_hub("edges", &inputs, |tape, graph, x| {
-        run(tape, graph, 4, x, &columns, Some(dropout(graph)))
-    });
+    same_bits_over_a_hub("edges", &inputs, |tape, graph, x| run(tape, graph, 4, x, &columns, Some(dropout(graph))));
 }
 
 #[test]
@@ -269,8 +271,7 @@ fn an_id_that_is_no_category_stays_inside() {
     let columns = EdgeColumns::new(0, &[3]).unwrap();
     for dtype in [DType::F32, DType::F64] {
         let ids = device.upload(4, 1, &[f64::NAN, -5.0, 1e30, 2.0], Tag::Graph).unwrap();
-        let edges =
-            EdgeTail { columns, rows: Some(device.convert("test", &ids, dtype).unwrap()) };
+        let edges = EdgeTail { columns, rows: Some(device.convert("test", &ids, dtype).unwrap()) };
         let mut tape = Tape::new(&device);
         let q = tape.leaf(upload(&device, 1, (1, 16 + columns.tail()), dtype));
         let kv = tape.leaf(upload(&device, 2, (1, 32), dtype));

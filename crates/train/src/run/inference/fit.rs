@@ -27,7 +27,8 @@ impl Made {
     pub(super) fn of(model: &Tensors, config: &Config, positional: usize) -> Result<Self> {
         let rank = Rank::alone(&Device::dry(None, Rc::new(|_| {})));
         let lengths = |features, classes| -> Result<BTreeMap<String, usize>> {
-            let network = network(&rank, Shape { features, positional, classes, edge_features: Default::default() }, config)?;
+            let network =
+                network(&rank, Shape { features, positional, classes, edge_features: Default::default() }, config)?;
             let length = |value: &Matrix| value.rows() * value.cols();
             Ok(network.parameters().iter().map(|p| (p.name().to_string(), length(&p.value()))).collect())
         };
