@@ -133,8 +133,8 @@ kernels! {
     }
 }
 
-/// Whether a weight, so many heads of `x` and their tails fit together.
-fn check(x: &Matrix, weight: &Matrix, heads: usize, columns: &EdgeColumns) -> Result<usize> {
+/// Columns of the widened rows of `x`, if a weight and so many heads fit together.
+fn widened(x: &Matrix, weight: &Matrix, heads: usize, columns: &EdgeColumns) -> Result<usize> {
     let d = x.cols();
     if heads == 0 || !d.is_multiple_of(heads) {
         return Err(Error::Argument { op: OP, problem: format!("{d} columns cannot be shared by {heads} heads") });
@@ -145,7 +145,7 @@ fn check(x: &Matrix, weight: &Matrix, heads: usize, columns: &EdgeColumns) -> Re
 
 /// The rows of `x` with W_hᵀ x_h behind each head.
 pub fn widen(tape: &mut Tape, x: &Var, weight: &Var, heads: usize, columns: &EdgeColumns) -> Result<Var> {
-    let cols = check(x.value(), weight.value(), heads, columns)?;
+    let cols = widened(x.value(), weight.value(), heads, columns)?;
     let device = tape.device().clone();
     let mut wide = device.uninit(OP, x.value().rows(), cols, x.value().dtype(), Tag::Activations)?;
     device.backend().widen(x.value(), weight.value(), heads, &mut wide)?;
@@ -181,7 +181,7 @@ pub fn absorb(tape: &mut Tape, wide: &Var, weight: &Var, heads: usize, columns: 
     let narrow = cols.saturating_sub(heads * columns.tail());
     let device = tape.device().clone();
     let mut x = device.uninit(OP, rows, narrow, wide.value().dtype(), Tag::Activations)?;
-    let expected = check(&x, weight.value(), heads, columns)?;
+    let expected = widened(&x, weight.value(), heads, columns)?;
     wide.value().expect(OP, "widened rows", rows, expected)?;
     device.backend().absorb(wide.value(), weight.value(), heads, &mut x)?;
     let (wide_value, weight_value) = (wide.value().clone(), weight.value().clone());

@@ -22,7 +22,7 @@ use crate::adjacency::Task;
 use crate::cpu::Isa;
 use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::share::Shared;
-use crate::cpu::simd::{Avx2, Avx512, Simd, Sink, Version, by_heads};
+use crate::cpu::simd::{Avx2, Avx512, Simd, Version, by_heads};
 use crate::ops::Write;
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;

@@ -149,41 +149,42 @@ fn block_by_block_is_the_same(device: &Device) {
         let (n, d) = (graph.num_dst(), heads * w);
         for columns in kinds() {
             let up = |seed, cols, dtype| upload(device, seed, (n, cols), dtype);
-            let mut tape = Tape::new(device);
-            let q = up(1, d + heads * columns.tail(), dtype);
-            let kv = up(2, 2 * d, dtype);
+            let wide = d + heads * columns.tail();
+            let (q, kv, g) = (up(1, wide, dtype), up(2, 2 * d, dtype), up(3, wide, dtype));
             let whole = tail(device, graph.num_edges(), &columns, dtype);
-            let (q, all) = (tape.leaf(q), tape.leaf(kv.clone()));
-            let score = Score::Dot { q: &q, kv: &all };
-            let expected = record(&mut tape, &graph, heads, score, Bias::None, Some(whole.clone()), None).unwrap();
             let rows = whole.rows.as_ref().unwrap();
-            let parts: Vec<_> = blocks(device, &graph, 77)
+            let cut: Vec<_> = blocks(device, &graph, 77)
                 .into_iter()
                 .map(|(block, first, edges)| {
-                    let kv = tape.leaf(rows_of(&kv, first..first + block.num_src()));
+                    let kv = rows_of(&kv, first..first + block.num_src());
                     (block, kv, EdgeTail { rows: Some(rows_of(rows, edges)), ..whole.clone() })
                 })
                 .collect();
-            let list: Vec<_> = parts
-                .iter()
-                .map(|(graph, kv, edges)| Block {
-                    graph,
-                    kv,
-                    bias: Bias::None,
-                    edges: Some(edges.clone()),
-                    dropout: None,
-                })
-                .collect();
-            let found = attention_blocks(&mut tape, heads, &q, &list).unwrap();
-            near(&f64s(found.value()), &f64s(expected.value()), tolerance, "out");
-            let g = up(3, d + heads * columns.tail(), dtype);
-            let kvs: Vec<&Var> = parts.iter().map(|(_, kv, _)| kv).collect();
-            let mut gradients = |out: Var, of: &[&Var]| {
-                let found = tape.backward(vec![(out, g.clone())], of, |_| Ok(())).unwrap();
-                found.into_iter().map(|m| f64s(&m.unwrap())).collect::<Vec<_>>()
+            let over = |parts: &[(Rc<Adjacency>, Matrix, EdgeTail)]| {
+                let mut tape = Tape::new(device);
+                let (q, kvs) = (tape.leaf(q.clone()), parts.iter().map(|(_, kv, _)| tape.leaf(kv.clone())));
+                let kvs: Vec<Var> = kvs.collect();
+                let block = |((graph, _, edges), kv)| {
+                    let edges: &EdgeTail = edges;
+                    Block { graph, kv, bias: Bias::None, edges: Some(edges.clone()), dropout: None }
+                };
+                let list: Vec<_> = parts.iter().map(|(a, b, c)| (a, b, c)).zip(&kvs).map(block).collect();
+                let out = match &list[..] {
+                    [one] => {
+                        let (score, edges) = (Score::Dot { q: &q, kv: one.kv }, one.edges.clone());
+                        record(&mut tape, one.graph, heads, score, Bias::None, edges, None)
+                    }
+                    all => attention_blocks(&mut tape, heads, &q, all),
+                }
+                .unwrap();
+                let value = f64s(out.value());
+                let leaves: Vec<&Var> = std::iter::once(&q).chain(&kvs).collect();
+                let found = tape.backward(vec![(out, g.clone())], &leaves, |_| Ok(())).unwrap();
+                (value, found.into_iter().map(|m| f64s(&m.unwrap())).collect::<Vec<_>>())
             };
-            let expected = gradients(expected, &[&q, &all]);
-            let found = gradients(found, &[&[&q], &kvs[..]].concat());
+            let (out, expected) = over(&[(graph.clone(), kv.clone(), whole.clone())]);
+            let (found_out, found) = over(&cut);
+            near(&found_out, &out, tolerance, "out");
             near(&found[0], &expected[0], 2.0 * tolerance, "dq");
             near(&found[1..].concat(), &expected[1], 2.0 * tolerance, "dkv");
         }
