@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use graphweft::{Format as Known, Import, Imported};
+use graphweft::{Format as Known, Import, Stored};
 
 use crate::size;
 use crate::source::Loops;
@@ -27,6 +27,8 @@ enum Format {
     MatrixMarket,
     /// METIS .graph; plain or .gz
     Metis,
+    /// .npz of links to predict between the nodes of a dataset folder: train, valid, test, valid_neg, test_neg
+    Links,
 }
 
 /// What node ids in an edge list mean.
@@ -77,6 +79,10 @@ pub(crate) struct Args {
     /// edge-list: columns from the third on are numbers that become edge features
     #[arg(long)]
     edge_features: bool,
+
+    /// links: the dataset folder that has the nodes and their features
+    #[arg(long, value_name = "DIR")]
+    nodes_of: Option<PathBuf>,
 }
 
 #[derive(clap::Subcommand)]
@@ -137,6 +143,7 @@ impl From<Format> for Known {
             Format::EdgeList => Self::EdgeList,
             Format::MatrixMarket => Self::MatrixMarket,
             Format::Metis => Self::Metis,
+            Format::Links => Self::Links,
         }
     }
 }
@@ -154,6 +161,9 @@ impl Args {
         }
         if self.edge_features {
             import = import.edge_features();
+        }
+        if let Some(folder) = &self.nodes_of {
+            import = import.nodes_of(folder);
         }
         if self.directed { import.directed() } else { import }
     }
@@ -178,7 +188,7 @@ impl Common {
     }
 }
 
-fn text(made: &Imported) -> String {
+fn text(made: &Stored) -> String {
     let splits = match &made.splits[..] {
         [] => "none".to_string(),
         names => names.join(", "),

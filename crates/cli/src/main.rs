@@ -2,6 +2,7 @@
 //!
 //! One file per verb. Results go to stdout (a table, or one line of JSON with `--json`), everything else to stderr.
 
+mod asked;
 mod bench;
 mod completions;
 mod config;
@@ -22,6 +23,7 @@ mod report;
 mod runs;
 mod shortcuts;
 mod size;
+mod smooth;
 mod source;
 mod train;
 mod ui;
@@ -95,6 +97,9 @@ enum Verb {
     /// List runs: dataset, model, score, time, state
     #[command(after_help = help::RUNS)]
     Runs(runs::Args),
+    /// Spread a run's predictions over the graph: correct and smooth
+    #[command(after_help = help::SMOOTH)]
+    Smooth(smooth::Args),
     /// Train a model; without arguments, a graph transformer on a generated graph
     #[command(after_help = help::TRAIN)]
     Train(train::Args),
@@ -134,6 +139,7 @@ fn run(cli: &Cli, ui: &Ui) -> anyhow::Result<()> {
         Verb::Predict(args) => predict::run(args, ui),
         Verb::Report(args) => report::run(args, ui),
         Verb::Runs(args) => runs::run(args, ui),
+        Verb::Smooth(args) => smooth::run(args, ui),
         Verb::Train(args) => train::run(args, &stop, ui),
     }
 }

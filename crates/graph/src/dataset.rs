@@ -11,6 +11,7 @@
 //! node_id.npy  i64 [N]        optional: ids that the source used, where import renumbered them
 //! classes.txt                 optional: what the classes are called, one per line, where the source had words
 //! split/<name>/{train,valid,test}.npy   i64 node ids
+//!              task = "link": i64 [M,2] pairs of nodes; {valid,test}_neg.npy where pairs that are no links are given
 //! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
 //! ```
 //!
@@ -21,6 +22,7 @@
 
 mod features;
 mod labels;
+mod links;
 mod memory;
 mod meta;
 pub(crate) mod stamp;
@@ -39,6 +41,7 @@ use crate::npy::{Dtype, NpyFile};
 
 pub use features::{Dense, Features, SparseFeatures};
 pub use labels::Labels;
+pub use links::LinkSplit;
 pub use memory::Parts;
 pub use meta::{Meta, Task};
 pub use writer::DatasetWriter;
@@ -96,6 +99,7 @@ pub struct Dataset {
     labels: Option<Labels>,
     edge_features: Option<Dense>,
     splits: Vec<Split>,
+    links: Vec<LinkSplit>,
 }
 
 impl Dataset {
@@ -129,9 +133,16 @@ impl Dataset {
         if let Some(Dense::F16 { .. }) = edge_features {
             return Err(NpyFile::open(dir.join("edge_feat.npy"))?.wrong_dtype("edge_feat", "float32"));
         }
-        let splits = map_splits(dir)?;
+        let (mut splits, mut links) = (Vec::new(), Vec::new());
+        for name in names_of_splits(dir)? {
+            let root = dir.join("split");
+            match meta.task {
+                Task::Link => links.push(LinkSplit::map(&root, &name)?),
+                _ => splits.push(map_split(&root, name)?),
+            }
+        }
         let (dir, looked_at) = (dir.to_path_buf(), Arc::default());
-        Ok(Self { dir, meta, graph, looked_at, features, labels, edge_features, splits })
+        Ok(Self { dir, meta, graph, looked_at, features, labels, edge_features, splits, links })
     }
 
     /// Where it lies.
@@ -174,6 +185,11 @@ impl Dataset {
     /// All splits, by name.
     pub fn splits(&self) -> &[Split] {
         &self.splits
+    }
+
+    /// All splits of links, by name, where links are predicted.
+    pub fn links(&self) -> &[LinkSplit] {
+        &self.links
     }
 
     /// The split called `name`.
@@ -268,7 +284,8 @@ fn non_negative(file: &NpyFile, field: &str) -> Result<Buf<u64>> {
     }
 }
 
-fn map_splits(dir: &Path) -> Result<Vec<Split>> {
+/// Names in `split`, in order.
+fn names_of_splits(dir: &Path) -> Result<Vec<String>> {
     let root = dir.join("split");
     if !root.exists() {
         return Ok(Vec::new());
@@ -286,19 +303,18 @@ fn map_splits(dir: &Path) -> Result<Vec<Split>> {
         }
     }
     names.sort_unstable();
-    names
-        .into_iter()
-        .map(|name| {
-            let part = |part: &str| {
-                let file = NpyFile::open(root.join(&name).join(format!("{part}.npy")))?;
-                if file.shape().len() != 1 {
-                    return Err(file.wrong_shape(part, "one dimension"));
-                }
-                file.elements::<i64>().ok_or_else(|| no_ids(&file, part))
-            };
-            Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.clone() })
-        })
-        .collect()
+    Ok(names)
+}
+
+fn map_split(root: &Path, name: String) -> Result<Split> {
+    let part = |part: &str| {
+        let file = NpyFile::open(root.join(&name).join(format!("{part}.npy")))?;
+        if file.shape().len() != 1 {
+            return Err(file.wrong_shape(part, "one dimension"));
+        }
+        file.elements::<i64>().ok_or_else(|| no_ids(&file, part))
+    };
+    Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.clone() })
 }
 
 /// An error about a part of a split that does not hold ids. As numbers, a mask would be ids 0 and 1.

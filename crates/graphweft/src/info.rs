@@ -11,10 +11,10 @@ use graphweft_graph::stats::{Components, Degrees, class_counts, components, degr
 use graphweft_graph::{AnyCsr, with_csr};
 use serde_json::{Value, json};
 
+use crate::amount::count;
 use crate::error::Result;
 use crate::input::Input;
 use crate::observe::{Observer, Watched};
-use crate::units::count;
 use plot::Panel;
 
 pub use partitions::Trial;

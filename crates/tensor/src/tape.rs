@@ -63,6 +63,7 @@ pub struct Parameter {
     value: RefCell<Matrix>,
     grad: RefCell<Option<Matrix>>,
     has_effect: Cell<bool>,
+    decays: Cell<bool>,
 }
 
 impl Parameter {
@@ -76,7 +77,7 @@ impl Parameter {
     /// have three.
     pub fn shaped(name: impl Into<String>, dims: Vec<usize>, value: Matrix) -> Rc<Self> {
         let (value, grad) = (RefCell::new(value), RefCell::new(None));
-        Rc::new(Self { name: name.into(), dims, value, grad, has_effect: Cell::new(true) })
+        Rc::new(Self { name: name.into(), dims, value, grad, has_effect: Cell::new(true), decays: Cell::new(true) })
     }
 
     /// Its name.
@@ -94,6 +95,16 @@ impl Parameter {
     /// would differ from strategy to strategy, and with them what running moments say of the bias.
     pub fn set_without_effect(&self) {
         self.has_effect.set(false);
+    }
+
+    /// Says that weight decay leaves it alone.
+    pub fn set_without_decay(&self) {
+        self.decays.set(false);
+    }
+
+    /// Whether weight decay acts on it.
+    pub(crate) fn decays(&self) -> bool {
+        self.decays.get()
     }
 
     /// Its value; cheap, shares memory.
@@ -131,6 +142,23 @@ impl Parameter {
 pub trait Backward {
     /// Reads the gradients of the operation's outputs from `grads` and adds to those of its inputs.
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()>;
+}
+
+/// The backward half of an operation with one output: `f` is called with the gradient of that and adds to those of the
+/// inputs. It is not called where nothing depended on the output.
+pub fn one_output(f: impl FnOnce(Matrix, &mut Grads<'_>) -> Result<()>) -> impl Backward {
+    OneOutput(f)
+}
+
+struct OneOutput<F>(F);
+
+impl<F: FnOnce(Matrix, &mut Grads<'_>) -> Result<()>> Backward for OneOutput<F> {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        match grads.output(0) {
+            Some(g) => self.0(g, grads),
+            None => Ok(()),
+        }
+    }
 }
 
 enum Node {
@@ -361,10 +389,12 @@ impl Grads<'_> {
 
     /// The same, with memory of its own: for a kernel that overwrites it in place.
     pub fn own_output(&mut self, op: &'static str, k: usize) -> Result<Option<Matrix>> {
-        match self.output(k) {
-            Some(grad) if !grad.is_unique() => self.device.copy(op, &grad).map(Some),
-            grad => Ok(grad),
-        }
+        self.output(k).map(|grad| self.own(op, grad)).transpose()
+    }
+
+    /// A gradient with memory of its own: a copy, if somebody else has it too.
+    pub fn own(&self, op: &'static str, grad: Matrix) -> Result<Matrix> {
+        if grad.is_unique() { Ok(grad) } else { self.device.copy(op, &grad) }
     }
 
     /// Whether the gradient of input `k` is wanted.

@@ -44,6 +44,7 @@ tasks! {
     node_class::NodeClass,
     node_labels::NodeLabels,
     node_regression::NodeRegression,
+    link::Link,
 }
 
 /// What is predicted, and from what that is learned.

@@ -46,8 +46,8 @@ impl Dataset {
             symmetric: with_csr!(&graph, g => g.is_symmetric()),
             task: labels.as_ref().map_or_else(Task::default, Labels::task),
         };
-        let (dir, edge_features) = (PathBuf::new(), None);
-        let data = Self { dir, meta, graph, looked_at: Arc::default(), features, labels, edge_features, splits };
+        let (dir, edge_features, links) = (PathBuf::new(), None, Vec::new());
+        let data = Self { dir, meta, graph, looked_at: Arc::default(), features, labels, edge_features, splits, links };
         validate::validate(&data)?;
         data.looked_at.get_or_init(|| ());
         Ok(data)
@@ -73,6 +73,7 @@ impl Dataset {
             None => {}
         }
         self.splits.iter().try_for_each(|split| out.split(split))?;
+        self.links.iter().try_for_each(|links| out.links(links))?;
         out.finish(&self.meta)
     }
 }

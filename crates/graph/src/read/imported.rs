@@ -8,7 +8,7 @@ use super::Context;
 use crate::buf::Buf;
 use crate::build::{Block, EdgeSorter};
 use crate::csr::{AnyCsr, Csr, NodeId, SelfLoops};
-use crate::dataset::{DatasetWriter, Dense, Features, Labels, Meta, Split, Task};
+use crate::dataset::{DatasetWriter, Dense, Features, Labels, LinkSplit, Meta, Split, Task};
 use crate::npy::{NpyFile, NpyWriter, write_npy};
 use crate::with_csr;
 
@@ -28,6 +28,8 @@ pub struct Imported {
     pub class_names: Option<Vec<String>>,
     /// Splits.
     pub splits: Vec<Split>,
+    /// Links to predict, in place of labels.
+    pub links: Option<LinkSplit>,
     /// Ids that the source used, where the nodes were renumbered.
     pub node_ids: Option<NodeIds>,
     /// Set where the format promises each edge in both directions.
@@ -85,6 +87,7 @@ impl Imported {
             labels: None,
             class_names: None,
             splits: Vec::new(),
+            links: None,
             node_ids: None,
             undirected: None,
             notes: Vec::new(),
@@ -133,6 +136,7 @@ impl Imported {
             writer.labels(labels, *classes)?;
         }
         self.splits.iter().try_for_each(|s| writer.split(s))?;
+        self.links.iter().try_for_each(|links| writer.links(links))?;
         match &self.node_ids {
             Some(NodeIds::Signed(ids)) => write_npy(writer.path("node_id.npy"), &[], ids)?,
             Some(NodeIds::Unsigned(ids)) => write_npy(writer.path("node_id.npy"), &[], ids)?,
@@ -148,10 +152,14 @@ impl Imported {
             num_features: self.features.as_ref().map_or(0, Features::width),
             num_classes,
             symmetric,
-            task: self.labels.as_ref().map_or(Task::default(), |(labels, _)| labels.task()),
+            task: match (&self.links, &self.labels) {
+                (Some(_), _) => Task::Link,
+                (None, Some((labels, _))) => labels.task(),
+                (None, None) => Task::default(),
+            },
         };
         writer.finish(&meta)?;
-        let splits = self.splits.into_iter().map(|s| s.name).collect();
+        let splits = self.splits.into_iter().map(|s| s.name).chain(self.links.map(|links| links.name)).collect();
         Ok(Summary { meta, edges_read, splits, notes: self.notes })
     }
 }

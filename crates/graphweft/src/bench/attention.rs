@@ -7,7 +7,7 @@ use graphweft_tensor::ops::edge_values::{EdgeColumns, EdgeTail, absorb, widen};
 use graphweft_tensor::{Adjacency, DType, Device, Matrix, Result as Computed, Tag, Tape, Var};
 use serde_json::json;
 
-use super::{Bench, BenchEdges, OverEdges, Timing, median, random, timed};
+use super::{Bench, OverEdges, Timing, median, random, timed};
 use crate::error::Result;
 use crate::input::Input;
 
@@ -18,8 +18,8 @@ struct WithEdges {
 }
 
 impl WithEdges {
-    fn new(device: &Device, edges: usize, hidden: usize, of: BenchEdges) -> Result<Option<Self>> {
-        let BenchEdges { features, categories } = of;
+    fn new(device: &Device, edges: usize, bench: &Bench) -> Result<Option<Self>> {
+        let (features, categories) = (bench.edge_features, bench.edge_categories);
         let columns = EdgeColumns::new(features, &[categories][..usize::from(categories > 0)])?;
         if columns.is_empty() {
             return Ok(None);
@@ -31,7 +31,7 @@ impl WithEdges {
             }
         }
         let rows = Some(device.upload(edges, columns.stored(), &rows, Tag::Graph)?);
-        let weight = random(device, hidden, columns.width(), DType::F32, 6)?;
+        let weight = random(device, bench.hidden, columns.width(), DType::F32, 6)?;
         Ok(Some(Self { tail: EdgeTail { columns, rows }, weight }))
     }
 }
@@ -50,10 +50,10 @@ fn attend(
     absorb(tape, &out, weight, heads, &tail.columns)
 }
 
-pub(super) fn run(bench: &Bench, input: &Input, heads: usize, edges: BenchEdges) -> Result<Timing> {
+pub(super) fn run(bench: &Bench, input: &Input) -> Result<Timing> {
     let named = bench.open(input)?;
     let (csr, hidden, dtype) = (&named.csr, bench.hidden, bench.dtype);
-    let heads = bench.check_heads(heads)?;
+    let heads = bench.shared_heads()?;
     let device = bench.open_device()?;
     let graph = Rc::new(Adjacency::new(&device, csr.clone())?);
     let n = csr.num_dst();
@@ -61,7 +61,7 @@ pub(super) fn run(bench: &Bench, input: &Input, heads: usize, edges: BenchEdges)
     let kv = random(&device, csr.num_src(), 2 * hidden, dtype, 2)?;
     let g = random(&device, n, hidden, dtype, 3)?;
     let lse = random(&device, n, heads, DType::F32, 4)?;
-    let with = WithEdges::new(&device, csr.num_edges(), hidden, edges)?;
+    let with = WithEdges::new(&device, csr.num_edges(), bench)?;
 
     let (mut forward, mut backward, mut floor) = (Vec::new(), Vec::new(), Vec::new());
     device.ledger().reset_peak();
@@ -90,6 +90,6 @@ pub(super) fn run(bench: &Bench, input: &Input, heads: usize, edges: BenchEdges)
     }
     let (forward, backward, floor) = (median(forward), median(backward), median(floor));
     let found = OverEdges { op: "attention", graph: &named, bench, forward, backward, floor, peak };
-    let BenchEdges { features, categories } = edges;
+    let (features, categories) = (bench.edge_features, bench.edge_categories);
     Ok(found.timing(json!({ "heads": heads, "edge_features": features, "edge_categories": categories })))
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
 mod expander;
+mod means;
 mod names;
 mod own;
 mod refused;
@@ -25,7 +26,7 @@ const FEATURES: usize = 20;
 const CLASSES: usize = 4;
 
 /// Small ones, and what is different enough to be looked at.
-const VARIANTS: [&str; 20] = [
+const VARIANTS: [&str; 21] = [
     "name = 'gt'\nhidden = 16\nlayers = 2\nheads = 4",
     "name = 'gt'\nhidden = 16\nlayers = 2\nheads = 2\nnorm = 'batch'",
     "name = 'exphormer'\nhidden = 16\nlayers = 2\nheads = 4",
@@ -45,6 +46,7 @@ const VARIANTS: [&str; 20] = [
     "name = 'gin'\nhidden = 32\nactivation = 'gelu'",
     "name = 'gcnii'\nhidden = 16\nlayers = 4",
     "name = 'appnp'\nhidden = 16\nsteps = 4",
+    "name = 'sign'\nhidden = 16\nlayers = 3",
     "name = 'mlp'\nhidden = 16\nlayers = 3",
 ];
 
@@ -68,13 +70,7 @@ fn graph() -> Csr<u32> {
             i => (0..i % 6).map(|k| (i * 7 + k * 31) % N as u32).collect(),
         }
     });
-    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
-    for mut row in rows {
-        row.sort_unstable();
-        indices.extend(row);
-        indptr.push(indices.len() as u64);
-    }
-    Csr::new(indptr, indices, N).unwrap()
+    Csr::from_rows(rows, N).unwrap()
 }
 
 fn dense(device: &Device, dtype: DType) -> Features {

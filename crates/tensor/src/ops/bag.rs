@@ -26,7 +26,7 @@ use crate::ops::Write;
 use crate::ops::dropout::RowDropout;
 use crate::ops::linear::Affine;
 use crate::ops::spmm::{Along, EdgeWeights, Spmm};
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "bag";
 
@@ -95,6 +95,29 @@ impl Bag {
     /// Columns.
     pub fn cols(&self) -> usize {
         self.graph.num_src()
+    }
+
+    /// The same with all zeros, in `dtype`.
+    pub fn dense(&self, dtype: DType) -> Result<Matrix> {
+        let (csr, cols) = (&self.graph.forward.csr, self.cols());
+        let entries = match &self.values {
+            Some(values) if self.device.backend().keeps_contents() => {
+                self.device.convert(OP, values, DType::F32)?.to_vec::<f32>()?
+            }
+            _ => Vec::new(),
+        };
+        let all = || {
+            let mut all = vec![0.0f32; self.rows() * cols];
+            for row in 0..self.rows() {
+                let range = csr.indptr()[row] as usize..csr.indptr()[row + 1] as usize;
+                for at in range {
+                    all[row * cols + csr.indices()[at] as usize] += entries.get(at).copied().unwrap_or(1.0);
+                }
+            }
+            all
+        };
+        let m = self.device.upload_from(self.rows(), cols, Tag::Graph, all)?;
+        if dtype == DType::F32 { Ok(m) } else { self.device.convert(OP, &m, dtype) }
     }
 
     /// Where entries are, and what they are; 1 where that is absent.
@@ -168,40 +191,28 @@ pub fn bag(tape: &mut Tape, x: &Rc<Bag>, drop: Option<&RowDropout>, layer: &Affi
     let sum = Spmm { graph: &x.graph, weights: weights(entries.as_ref()), along: Along::Edges, x: &columns };
     device.backend().spmm(&sum, &mut y, write)?;
     let inputs: Vec<&Var> = std::iter::once(&weight).chain(&bias).collect();
-    Ok(tape.push(&inputs, y, || BagBackward { x: Rc::clone(x), entries, out, parameters, bias: layer.bias.is_some() }))
-}
-
-struct BagBackward {
-    x: Rc<Bag>,
-    /// Its entries after dropout.
-    entries: Option<Matrix>,
-    out: usize,
-    /// Type of the parameters.
-    parameters: DType,
-    bias: bool,
-}
-
-impl Backward for BagBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(dy) = grads.output(0) else { return Ok(()) };
-        let device = grads.device().clone();
-        let (cols, dtype) = (self.x.cols(), self.parameters);
-        let mut dw = device.uninit(OP, self.out, cols, dtype, Tag::Gradients)?;
-        {
-            let mut columns = device.uninit(OP, cols, self.out, dtype, Tag::Workspace)?;
-            let (graph, weights) = (&self.x.graph, weights(self.entries.as_ref()));
-            let sum = Spmm { graph, weights, along: Along::Transpose, x: &dy };
-            device.backend().spmm(&sum, &mut columns, Write::Set)?;
-            device.backend().transpose(&columns, &mut dw)?;
-        }
-        grads.put(0, dw)?;
-        if self.bias && grads.wants(1) {
-            let mut db = device.uninit(OP, 1, self.out, dtype, Tag::Gradients)?;
-            device.backend().sum_rows(&dy, &mut db)?;
-            grads.put(1, db)?;
-        }
-        Ok(())
-    }
+    Ok(tape.push(&inputs, y, || {
+        let (x, has_bias) = (Rc::clone(x), layer.bias.is_some());
+        one_output(move |dy, grads| {
+            let device = grads.device().clone();
+            let (cols, dtype) = (x.cols(), parameters);
+            let mut dw = device.uninit(OP, out, cols, dtype, Tag::Gradients)?;
+            {
+                let mut columns = device.uninit(OP, cols, out, dtype, Tag::Workspace)?;
+                let (graph, weights) = (&x.graph, weights(entries.as_ref()));
+                let sum = Spmm { graph, weights, along: Along::Transpose, x: &dy };
+                device.backend().spmm(&sum, &mut columns, Write::Set)?;
+                device.backend().transpose(&columns, &mut dw)?;
+            }
+            grads.put(0, dw)?;
+            if has_bias && grads.wants(1) {
+                let mut db = device.uninit(OP, 1, out, dtype, Tag::Gradients)?;
+                device.backend().sum_rows(&dy, &mut db)?;
+                grads.put(1, db)?;
+            }
+            Ok(())
+        })
+    }))
 }
 
 #[cfg(test)]

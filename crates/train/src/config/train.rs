@@ -1,6 +1,6 @@
 //! `[train]`: how parameters are found.
 
-use graphweft_model::Rates;
+use graphweft_model::{Network, Rates};
 use graphweft_tensor::optim::Rule;
 use serde::{Deserialize, Serialize};
 
@@ -29,12 +29,16 @@ pub struct TrainConfig {
     pub plateau_patience: u64,
     /// Weight decay: with adamw on parameters, otherwise as part of the gradient.
     pub weight_decay: f64,
+    /// Which layers it acts on: all, or the first that has parameters.
+    pub decayed_layers: DecayedLayers,
     /// sgd: momentum.
     pub momentum: f64,
     /// Gradients longer than this are shortened to it; 0: never.
     pub clip: f64,
     /// The part of the target that is spread over all classes.
     pub label_smoothing: f64,
+    /// Of links: pairs that stand against each, drawn anew in every epoch.
+    pub negatives: u64,
     /// The share of elements of rows between and inside layers that is dropped.
     pub dropout: f64,
     /// The share of elements of the features that is dropped.
@@ -43,12 +47,15 @@ pub struct TrainConfig {
     pub attention_dropout: f64,
     /// Stop after this many epochs without a better validation score; 0: never.
     pub patience: u64,
-    /// What is scored. Unset: accuracy for classes, ROC-AUC for many labels, MAE for numbers.
+    /// What is scored. Unset: accuracy for classes, ROC-AUC for many labels and for links, MAE for numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricName>,
     /// Epochs between evaluations.
     pub evaluate_every: u64,
 }
+
+/// More pairs against a link are not drawn apart.
+const MOST_NEGATIVES: u64 = 255;
 
 /// The optimizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +65,15 @@ pub enum OptimizerName {
     Adam,
     AdamW,
     Sgd,
+}
+
+/// What weight decay acts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum DecayedLayers {
+    All,
+    First,
 }
 
 /// The schedules.
@@ -82,9 +98,11 @@ impl Default for TrainConfig {
             plateau_factor: 0.5,
             plateau_patience: 10,
             weight_decay: 0.0,
+            decayed_layers: DecayedLayers::All,
             momentum: 0.0,
             clip: 0.0,
             label_smoothing: 0.0,
+            negatives: 1,
             dropout: 0.0,
             input_dropout: 0.0,
             attention_dropout: 0.0,
@@ -106,6 +124,16 @@ impl TrainConfig {
         }
     }
 
+    /// Takes weight decay away from the parameters on which it does not act.
+    pub(crate) fn choose_decayed(&self, network: &Network) {
+        let first = match self.decayed_layers {
+            DecayedLayers::All => return,
+            DecayedLayers::First => network.layers().iter().position(|layer| !layer.parameters().is_empty()),
+        };
+        let others = network.layers().iter().skip(first.map_or(0, |first| first + 1));
+        others.flat_map(|layer| layer.parameters()).for_each(|p| p.set_without_decay());
+    }
+
     /// The dropout rates.
     pub fn rates(&self) -> Rates {
         Rates { input: self.input_dropout, hidden: self.dropout, attention: self.attention_dropout }
@@ -114,6 +142,11 @@ impl TrainConfig {
     pub(super) fn check(&self) -> Result<(), Problem> {
         at_least_one("epochs", self.epochs)?;
         at_least_one("evaluate_every", self.evaluate_every)?;
+        at_least_one("negatives", self.negatives)?;
+        if self.negatives > MOST_NEGATIVES {
+            let problem = format!("{} pairs against each link", self.negatives);
+            return Err(("negatives", problem, "set 255 at most"));
+        }
         positive("lr", self.lr)?;
         not_negative("min_lr", self.min_lr)?;
         not_negative("weight_decay", self.weight_decay)?;

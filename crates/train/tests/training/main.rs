@@ -2,8 +2,10 @@
 //!
 //! One program: each test program would link everything again.
 
+mod gathered;
 mod inference;
 mod isolated;
+mod links;
 mod own_model;
 mod pipeline;
 mod planning;
@@ -12,4 +14,5 @@ mod regression;
 mod resume;
 mod run;
 mod scores;
+mod smoothing;
 mod whole;
