@@ -349,7 +349,7 @@ fn transformers_look_at_positional_encodings() {
     for model in ["gt", "gps", "exphormer"] {
         let text = format!("name = '{model}'\nhidden = 16\nlayers = 1\nheads = 2");
         let (_, cx) = Run::new(&text, DType::F32).prepare(&device, Mode::Evaluate);
-        let shape = Shape { features: FEATURES, positional: 3, classes: CLASSES, edge_features: 2 };
+        let shape = Shape { features: FEATURES, positional: 3, classes: CLASSES, edge_features: Default::default() };
         let network = config(&text).build(&device, shape, DType::F32, 7).unwrap();
         let logits = |seed| {
             let encodings = device.upload(N, 3, &numbers(seed, 3 * N), Tag::Activations).unwrap();

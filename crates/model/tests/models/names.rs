@@ -1,6 +1,7 @@
 //! Names and shapes of parameters.
 
 use graphweft_model::{Network, Shape};
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::{DType, Device};
 
 use super::{CLASSES, FEATURES, config, f64s, models};
@@ -9,7 +10,7 @@ use super::{CLASSES, FEATURES, config, f64s, models};
 fn names_are_unique_and_weights_follow_from_seed_and_name() {
     for model in &models() {
         let device = Device::cpu();
-        let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 2 };
+        let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: EdgeColumns::numbers(2) };
         let build = |seed| config(model).build(&device, shape, DType::F32, seed).unwrap();
         let values = |network: &Network| -> Vec<(String, Vec<f64>)> {
             network.parameters().iter().map(|p| (p.name().to_string(), f64s(&p.value()))).collect()

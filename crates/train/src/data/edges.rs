@@ -143,7 +143,7 @@ mod tests {
         let new = csr.symmetrise();
         let found = edges.carried(&csr, &new).unwrap();
         // 1 → 0, 0 → 1, 1 → 1, 2 → 1, 1 → 2.
-        assert_eq!(new.indices(), [1, 0, 1, 2, 1]);
+        assert_eq!(new.indices()[..], [1, 0, 1, 2, 1]);
         assert_eq!(&found.rows[..], [0.0, 0.0, 2.0, 0.0, 3.0, 1.0, 4.0, 0.0, 4.0, 0.0]);
         assert_eq!(found.columns, edges.columns);
     }
@@ -153,7 +153,7 @@ mod tests {
         let (csr, edges) = given();
         let new = csr.with_self_loops(SelfLoops::Add);
         let found = edges.carried(&csr, &new).unwrap();
-        assert_eq!(new.indices(), [0, 1, 1, 0, 1, 2, 2]);
+        assert_eq!(new.indices()[..], [0, 1, 1, 0, 1, 2, 2]);
         assert_eq!(found.columns.categories(), [3]);
         let expected = [0.0, 2.0, 0.0, 0.0, 1.0, 1.0, 2.0, 0.0, 3.0, 1.0, 4.0, 0.0, 0.0, 2.0];
         assert_eq!(&found.rows[..], expected);
