@@ -22,7 +22,8 @@ use crate::csr::{Csr, SelfLoops};
 use crate::dataset::{Dataset, Features, Labels};
 use crate::npy::Header;
 use crate::read::{
-    Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, links, matrix_market, metis, ogb,
+    Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, links, matrix_market, metis,
+    ogb, tu,
 };
 use crate::with_csr;
 
@@ -90,14 +91,40 @@ pub fn ogb_csv(data: &[u8]) {
         "split/time/valid.csv.gz",
         "split/time/test.csv.gz",
     ];
-    let Some((&flags, data)) = data.split_first() else { return };
-    let named = |piece: &[u8]| {
-        let (&name, text) = piece.split_first()?;
-        let name = NAMES.get(usize::from(name.wrapping_sub(b'a')))?;
-        Some((name.to_string(), text.to_vec()))
-    };
-    let folder = Memory(data.split(|&b| b == 0).filter_map(named).collect());
-    read(flags, |cx| ogb::read(&folder, cx));
+    with_files(data, &NAMES, |folder, cx| ogb::read(folder, cx));
+}
+
+/// An OGB folder of many graphs, decoded as [`ogb_csv`].
+pub fn ogb_graphs(data: &[u8]) {
+    const NAMES: [&str; 9] = [
+        "raw/edge.csv.gz",
+        "raw/num-node-list.csv.gz",
+        "raw/num-edge-list.csv.gz",
+        "raw/graph-label.csv.gz",
+        "raw/node-feat.csv.gz",
+        "raw/edge-feat.csv.gz",
+        "split/s/train.csv.gz",
+        "split/s/valid.csv.gz",
+        "split/s/test.csv.gz",
+    ];
+    with_files(data, &NAMES, |folder, cx| ogb::read(folder, cx));
+}
+
+/// A folder of the TU collection, decoded as [`ogb_csv`].
+pub fn tu(data: &[u8]) {
+    const NAMES: [&str; 10] = [
+        "M_A.txt",
+        "M_graph_indicator.txt",
+        "M_graph_labels.txt",
+        "M_graph_attributes.txt",
+        "M_node_labels.txt",
+        "M_node_attributes.txt",
+        "M_edge_labels.txt",
+        "M_edge_attributes.txt",
+        "splits-10fold.json",
+        "N_A.txt",
+    ];
+    with_files(data, &NAMES, |folder, cx| tu::read(folder, cx));
 }
 
 /// An OGB folder of archives.
@@ -267,13 +294,17 @@ fn open_folder(dir: &Path) {
             });
         }
         let _ = data.features().map(Features::density);
+        if let Some(graphs) = data.graphs() {
+            let nodes: usize = (0..graphs.count()).map(|g| graphs.nodes(g).len()).sum();
+            assert_eq!(nodes, data.meta().num_nodes);
+        }
     }
 }
 
 type Made = (&'static str, fn() -> Vec<u8>);
 
 /// Two nodes and an edge each way, with everything a folder can hold.
-const GOOD_FOLDER: [Made; 12] = [
+const GOOD_FOLDER: [Made; 15] = [
     ("meta.toml", || {
         b"name = \"f\"\nnum_nodes = 2\nnum_edges = 2\nnum_features = 3\nnum_classes = 2\nsymmetric = true\n".to_vec()
     }),
@@ -288,6 +319,9 @@ const GOOD_FOLDER: [Made; 12] = [
     ("edge_feat.npy", || npy_bytes("<f4", "(2, 1)", bytemuck::cast_slice(&[0.5f32, 1.5]))),
     ("feat_data.npy", Vec::new),
     ("feat.npy", Vec::new),
+    ("graph_ptr.npy", Vec::new),
+    ("graph_label.npy", Vec::new),
+    ("cat.npy", Vec::new),
 ];
 
 /// An `.npy` file from its parts.
@@ -371,6 +405,18 @@ fn with_archive(data: &[u8], names: &[&str], reader: impl FnOnce(&Input, &Contex
     }
 }
 
+/// Reads a folder of files: pieces between zero bytes, the first byte of each names its file.
+fn with_files(data: &[u8], names: &[&str], reader: impl FnOnce(&Memory, &Context<'_>) -> Result<Imported>) {
+    let Some((&flags, data)) = data.split_first() else { return };
+    let named = |piece: &[u8]| {
+        let (&name, text) = piece.split_first()?;
+        let name = names.get(usize::from(name.wrapping_sub(b'a')))?;
+        Some((name.to_string(), text.to_vec()))
+    };
+    let folder = Memory(data.split(|&b| b == 0).filter_map(named).collect());
+    read(flags, |cx| reader(&folder, cx));
+}
+
 fn with_text(data: &[u8], reader: impl FnOnce(&Input, &Context<'_>) -> Result<Imported>) {
     let Some((&flags, text)) = data.split_first() else { return };
     if let Ok(input) = Input::memory("fuzz", text) {
@@ -400,18 +446,31 @@ fn read(flags: u8, reader: impl FnOnce(&Context<'_>) -> Result<Imported>) {
 /// Whether everything that a reader returned fits together.
 fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
     let n = imported.num_nodes;
-    let (labels, features, edge_features) = (imported.labels, imported.features, imported.edge_features);
+    let (features, edge_features) = (imported.features, imported.edge_features);
+    let of = imported.graphs.as_ref().map_or(n, |found| found.graphs.count());
+    let labels = match imported.graphs {
+        None => imported.labels,
+        Some(found) => {
+            let ptr = &found.graphs.ptr;
+            let whole = ptr.first() == Some(&0) && ptr.last() == Some(&(n as u64));
+            if !whole || !ptr.windows(2).all(|ends| ends[0] < ends[1]) || imported.labels.is_some() {
+                return Ok(false);
+            }
+            found.graphs.labels.map(|labels| (labels, found.classes))
+        }
+    };
     let edges = imported.edges.pushed() as usize;
     let fits = labels.is_none_or(|(labels, classes)| match labels {
-        Labels::Single(y) => y.len() == n && y.iter().all(|&c| c >= -1 && c < classes as i64),
-        Labels::MultiU8(y) => y.len() == n * classes && y.iter().all(|&y| y < 2),
-        Labels::MultiF32(y) => y.len() == n * classes && y.iter().all(|&y| y.is_nan() || y == 0.0 || y == 1.0),
-        Labels::Values(y) => y.len() == n * classes && y.iter().all(|&y| !y.is_infinite()),
+        Labels::Single(y) => y.len() == of && y.iter().all(|&c| c >= -1 && c < classes as i64),
+        Labels::MultiU8(y) => y.len() == of * classes && y.iter().all(|&y| y < 2),
+        Labels::MultiF32(y) => y.len() == of * classes && y.iter().all(|&y| y.is_nan() || y == 0.0 || y == 1.0),
+        Labels::Values(y) => y.len() == of * classes && y.iter().all(|&y| !y.is_infinite()),
     }) && features.is_none_or(|features| match features {
         Features::Dense(m) => m.width() > 0 && m.len() == n * m.width(),
         Features::Sparse(m) => m.width > 0 && m.indptr.len() == n + 1 && Csr::new(m.indptr, m.indices, m.width).is_ok(),
     }) && edge_features.is_none_or(|f| f.values.len() == edges * f.width)
-        && imported.splits.iter().all(|s| s.check(n).is_ok());
+        && imported.categories.is_none_or(|c| c.rows() == n && !c.sizes().contains(&0))
+        && imported.splits.iter().all(|s| s.check(of).is_ok());
     if n > MOST_NODES {
         return Ok(fits);
     }

@@ -21,13 +21,16 @@ pub mod links;
 pub mod matrix_market;
 pub mod metis;
 pub mod ogb;
+pub mod tu;
 
 mod features;
 mod imported;
 mod input;
 mod labels;
+mod many;
 mod names;
 mod npz;
+mod ogb_graphs;
 mod splits;
 mod table;
 #[cfg(test)]
@@ -38,7 +41,7 @@ use graphweft_base::progress::Progress;
 
 use crate::build::{EdgeRules, Scratch};
 
-pub use imported::{Imported, Summary};
+pub use imported::{Imported, ImportedGraphs, Summary};
 pub use input::{Directory, Folder, Input, Memory};
 
 /// What every reader is given besides its input.

@@ -84,6 +84,8 @@ impl Dataset {
             labels: spec.labels(seed),
             classes: spec.num_classes(),
             splits: spec.split(seed).into_iter().collect(),
+            categories: None,
+            graphs: None,
         })?)))
     }
 
@@ -137,6 +139,8 @@ impl Dataset {
                 labels: None,
                 classes: 0,
                 splits: Vec::new(),
+                categories: None,
+                graphs: None,
             },
         }
     }

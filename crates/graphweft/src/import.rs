@@ -40,8 +40,10 @@ pub enum Format {
     Heterophilous,
     /// `.npz` of gnn-benchmark.
     GnnBenchmark,
-    /// The folder of an OGB node-property dataset.
+    /// The folder of an OGB dataset of nodes or of whole graphs.
     Ogb,
+    /// A folder of the TU collection: many graphs.
+    Tu,
     /// `source destination` per line: SNAP, CSV, TSV; plain or gzip.
     EdgeList,
     /// A Matrix Market coordinate file; plain or gzip.
@@ -164,7 +166,7 @@ enum Source {
 }
 
 impl Import {
-    /// A file of this format; for OGB, the folder.
+    /// A file of this format; for OGB and TU, the folder.
     pub fn new(format: Format, path: impl Into<PathBuf>) -> Self {
         Self::of(Source::Format(format, path.into()))
     }
@@ -310,7 +312,8 @@ impl Import {
 
     fn read_format(&self, opened: &Open, cx: &Context<'_>) -> Result<read::Imported, Bad> {
         match opened {
-            Open::Folder(folder) => read::ogb::read(folder, cx),
+            Open::Folder(Format::Tu, folder) => read::tu::read(folder, cx),
+            Open::Folder(_, folder) => read::ogb::read(folder, cx),
             Open::File(Format::Heterophilous, input) => read::heterophilous::read(input, cx),
             Open::File(Format::GnnBenchmark, input) => read::gnn_benchmark::read(input, cx),
             Open::File(Format::MatrixMarket, input) => read::matrix_market::read(input, cx),
@@ -320,7 +323,7 @@ impl Import {
                 let nodes = links::Nodes { count: nodes.meta().num_nodes, features: nodes.features().cloned() };
                 links::read(input, nodes, cx)
             }
-            Open::File(Format::EdgeList | Format::Ogb, input) => {
+            Open::File(Format::EdgeList | Format::Ogb | Format::Tu, input) => {
                 let options = edge_list::Options {
                     ids: self.ids.unwrap_or(Ids::Keep),
                     num_nodes: self.num_nodes,
@@ -392,13 +395,13 @@ fn is_published_undirected(format: Format) -> bool {
 /// What is read, known to exist.
 enum Open {
     File(Format, Input),
-    Folder(Directory),
+    Folder(Format, Directory),
 }
 
 impl Open {
     fn new(format: Format, path: &Path) -> Result<Self, Bad> {
         match format {
-            Format::Ogb => Directory::open(path).map(Self::Folder),
+            Format::Ogb | Format::Tu => Directory::open(path).map(|folder| Self::Folder(format, folder)),
             _ => Input::file(path).map(|input| Self::File(format, input)),
         }
     }

@@ -30,5 +30,5 @@ pub use graph_ops::{
 pub use init::Init;
 pub use keys::{comment_on_field, keys_of};
 pub use model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
-pub use network::{Buffer, Context, Features, Layer, Mode, Network, Rates, Remat, Shape};
+pub use network::{Buffer, Context, Features, Layer, Mode, Network, Rates, Remat, Shape, Target};
 pub use prepare::Prepared;

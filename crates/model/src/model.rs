@@ -104,6 +104,8 @@ pub struct ModelInfo {
     pub hops: usize,
     /// Attention heads, if it has any. Ranks share them; columns where there are none.
     pub heads: Option<usize>,
+    /// Whether it can predict something of whole graphs.
+    pub reads_out: bool,
     /// Whether it is published, and built by PyTorch Geometric, with an edge from every node to itself.
     pub self_loops: bool,
     /// Whether it looks at features of edges where the data have some.
@@ -114,7 +116,7 @@ impl ModelInfo {
     /// A model without heads, whose layers all look along edges unless none does.
     pub fn new(reach: Reach, hidden: usize, layers: usize) -> Self {
         let hops = if reach == Reach::Row { 0 } else { layers };
-        Self { reach, hidden, layers, hops, heads: None, self_loops: false, edges: UseEdges::Ignore }
+        Self { reach, hidden, layers, hops, heads: None, reads_out: false, self_loops: false, edges: UseEdges::Ignore }
     }
 }
 
@@ -166,6 +168,11 @@ impl dyn Model {
     /// Whether it looks at features of edges, where the data have some.
     pub fn uses_edge_features(&self) -> bool {
         self.describe().edges == UseEdges::Use
+    }
+
+    /// Whether it can predict something of whole graphs.
+    pub fn reads_out(&self) -> bool {
+        self.describe().reads_out
     }
 
     /// Whether it is published with an edge from every node to itself.

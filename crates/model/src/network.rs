@@ -15,6 +15,7 @@ use std::rc::Rc;
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::dropout::RowDropout;
 use graphweft_tensor::ops::edge_values::EdgeColumns;
+use graphweft_tensor::ops::segments::Segments;
 use graphweft_tensor::{DType, Dropout, Matrix, Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
@@ -115,6 +116,8 @@ pub struct Context {
     pub features: Features,
     /// Positional encodings, a row per node.
     pub positional: Option<Matrix>,
+    /// Where the graphs of a batch begin and end, where there are many.
+    pub graphs: Option<Rc<Segments>>,
     /// Training or not.
     pub mode: Mode,
     /// Key of dropout.
@@ -211,6 +214,16 @@ pub trait Layer {
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>>;
 }
 
+/// What a model predicts something of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// Each node.
+    #[default]
+    Nodes,
+    /// Each graph of a batch.
+    Graphs,
+}
+
 /// What a model must know to be built.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -222,6 +235,15 @@ pub struct Shape {
     pub classes: usize,
     /// Features of edges; none where the model is not to look at any.
     pub edge_features: EdgeColumns,
+    /// What its logits are of.
+    pub target: Target,
+}
+
+impl Shape {
+    /// Whether logits are those of whole graphs.
+    pub fn of_graphs(&self) -> bool {
+        self.target == Target::Graphs
+    }
 }
 
 /// A model: layers, first to last.

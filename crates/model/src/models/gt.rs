@@ -24,6 +24,7 @@ use crate::parts::block::Block;
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::NormKind;
+use crate::parts::readout::{GraphHead, ReadoutKind};
 use crate::parts::remat::attention_again;
 
 keys! {
@@ -37,6 +38,8 @@ keys! {
     norm: NormKind = NormKind::Layer,
     /// Whether features of edges are added to keys and values, where the data have some.
     edges: UseEdges = UseEdges::Use,
+    /// Whole graphs: how the nodes of one become a row.
+    readout: ReadoutKind = ReadoutKind::Mean,
 }
 
 struct GtLayer {
@@ -100,11 +103,12 @@ fn attend(p: &Projections, tape: &mut Tape, cx: &Context, layer: u32, heads: usi
 
 impl Model for Config {
     fn describe(&self) -> ModelInfo {
-        ModelInfo { heads: Some(self.heads), edges: self.edges, ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
+        let info = ModelInfo::new(Reach::Edges, self.hidden, self.layers);
+        ModelInfo { heads: Some(self.heads), reads_out: true, edges: self.edges, ..info }
     }
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-        let Config { hidden: d, layers, heads, norm, edges: _ } = *self;
+        let Config { hidden: d, layers, heads, norm, readout, edges: _ } = *self;
         let columns = shape.edge_features;
         check_heads(Self::NAME, d, heads)?;
         check_layers(Self::NAME, layers)?;
@@ -128,7 +132,10 @@ impl Model for Config {
                 block: Block::new(init, &format!("layers.{k}"), norm, d)?,
             }));
         }
-        all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
+        all.push(match shape.of_graphs() {
+            true => Rc::new(GraphHead::new(init, "output", readout, d, shape.classes)?),
+            false => Rc::new(Head::new(init, "output", d, shape.classes)?),
+        });
         Ok(Network::new(all))
     }
 }

@@ -77,25 +77,26 @@ impl EdgeFeatures {
 }
 
 impl Data {
+    /// The features of edges that `model` looks at. Batches of graphs have none yet.
+    pub(crate) fn edges_for(&self, model: &ModelConfig) -> Option<&EdgeFeatures> {
+        self.edges.as_ref().filter(|_| model.uses_edge_features() && self.graphs.is_none())
+    }
+
     /// The graph that `model` works on, with the edges that it adds and the features that it looks at.
     pub fn graph_for(&self, model: &ModelConfig, seed: u64) -> Result<Prepared> {
         let prepared = model.prepare(self.graph.clone(), seed)?;
-        match &self.edges {
-            Some(edges) if model.uses_edge_features() => {
-                Ok(Prepared::with_edges(prepared.csr, edges.columns, Arc::clone(&edges.rows))?)
-            }
-            _ => Ok(prepared),
+        match self.edges_for(model) {
+            Some(edges) => Ok(Prepared::with_edges(prepared.csr, edges.columns, Arc::clone(&edges.rows))?),
+            None => Ok(prepared),
         }
     }
 
     /// The same of a piece of the graph.
     pub(crate) fn piece_for(&self, model: &ModelConfig, piece: &Piece, seed: u64) -> Result<Prepared> {
         let prepared = model.prepare(piece.graph.clone(), seed)?;
-        match &self.edges {
-            Some(edges) if model.uses_edge_features() => {
-                Ok(Prepared::with_edges(prepared.csr, edges.columns, edges.of_piece(&self.graph, piece))?)
-            }
-            _ => Ok(prepared),
+        match self.edges_for(model) {
+            Some(edges) => Ok(Prepared::with_edges(prepared.csr, edges.columns, edges.of_piece(&self.graph, piece))?),
+            None => Ok(prepared),
         }
     }
 }

@@ -43,6 +43,7 @@ impl Fingerprint {
                 edges.columns.categories().iter().for_each(|count| add(to, &[*count as u64]));
                 add(to, &edges.rows);
             }
+            data.graphs.iter().for_each(|ptr| add(to, ptr));
         });
         let features = hashed(|to| match &data.features {
             Features::Dense(Dense::F32 { values, width }) => {

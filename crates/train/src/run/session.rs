@@ -175,7 +175,11 @@ impl Session<'_> {
     fn describe(&self, config: &Config) -> Result<()> {
         let (data, name) = (&self.data, config.data.split.as_deref().unwrap_or_default());
         let split = data.split(name, config.run.seed)?;
-        let (what, wide) = if data.links.is_empty() { ("nodes", 1) } else { ("links", 2) };
+        let (what, wide) = match (data.graphs.is_some(), data.links.is_empty()) {
+            (true, _) => ("graphs", 1),
+            (false, true) => ("nodes", 1),
+            (false, false) => ("links", 2),
+        };
         let [train, valid, test] = split.parts().map(|(_, ids)| ids.len() / wide);
         let others: Vec<String> = data.split_names().into_iter().filter(|other| other != name).collect();
         let others =
@@ -270,7 +274,7 @@ impl Session<'_> {
         if config.compute.record == Some(true) && self.world.place() == DeviceName::Cpu {
             self.observer.note("compute.record is not used: only GPUs record steps");
         }
-        if self.data.edges.is_some() && !config.model.uses_edge_features() {
+        if self.data.edges.is_some() && self.data.edges_for(&config.model).is_none() {
             let model = config.model.name();
             self.observer.note(&format!("edge_feat.npy is not used: {model} looks at no features of edges"));
         }

@@ -191,10 +191,11 @@ pub(crate) fn shape(data: &Data, model: &ModelConfig, seed: u64) -> Result<Shape
         features: data.features.width(),
         positional: data.encoding_width(),
         classes: data.outputs(),
-        edge_features: match &data.edges {
-            Some(edges) if model.uses_edge_features() => edges.columns,
-            _ => model.prepare(one, seed)?.columns,
+        edge_features: match data.edges_for(model) {
+            Some(edges) => edges.columns,
+            None => model.prepare(one, seed)?.columns,
         },
+        target: data.target(),
     })
 }
 
