@@ -61,6 +61,14 @@ struct AttentionAlone {
 
     #[command(flatten)]
     kept: Kept,
+
+    /// Features of edges that are added to keys and values
+    #[arg(long, default_value_t = 0, value_name = "F")]
+    edge_features: usize,
+
+    /// Categories of a column of edges that is added likewise
+    #[arg(long, default_value_t = 0, value_name = "T")]
+    edge_categories: usize,
 }
 
 #[derive(clap::Args)]
@@ -118,7 +126,10 @@ enum Remat {
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let timing = match &args.op {
-        Op::Attention(AttentionAlone { attention, .. }) => attention.bench(ui).attention(attention.input.input()),
+        Op::Attention(AttentionAlone { attention, edge_features, edge_categories, .. }) => {
+            let bench = attention.bench(ui).edge_features(*edge_features).edge_categories(*edge_categories);
+            bench.attention(attention.input.input())
+        }
         Op::Gemm(args) => args.common.bench(ui).gemm(args.rows, args.out),
         Op::Layer(args) => {
             let bench = args.attention.bench(ui).layers(args.layers).dropout(args.dropout);

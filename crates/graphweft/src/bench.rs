@@ -39,6 +39,8 @@ use crate::setters::setters;
 pub struct Bench {
     hidden: usize,
     heads: usize,
+    edge_features: usize,
+    edge_categories: usize,
     layers: usize,
     dropout: f64,
     recompute: Recompute,
@@ -137,6 +139,8 @@ impl Default for Bench {
         Self {
             hidden: 128,
             heads: 8,
+            edge_features: 0,
+            edge_categories: 0,
             layers: 4,
             dropout: 0.1,
             recompute: Recompute::Nothing,
@@ -162,6 +166,10 @@ impl Bench {
 
         /// Attention heads, which share the columns of a row.
         heads: usize,
+        /// Numbers per edge that timed attention adds to keys and values.
+        edge_features: usize,
+        /// Categories of a column of edges that is added likewise; 0 without it.
+        edge_categories: usize,
 
         /// Layers of a [stack](Bench::layer).
         layers: usize,

@@ -198,6 +198,7 @@ impl Call<'_> {
             heads: a.heads,
             score: score.as_ref(),
             bias: bias.as_ref().map_or(op::Bias::None, op::Bias::PerEdge),
+            edges: None,
             dropout: dropout.dropout.is_active().then_some(&dropout),
         };
         operands.check()?;

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use graphweft_tensor::ops::attention::Bias;
 use graphweft_tensor::ops::batch_norm::Moments;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::global::{Global, global_attention};
 use graphweft_tensor::{DType, Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
 
@@ -76,6 +77,16 @@ impl Score<&Var> {
 /// A term added to the scores of edges; features of edges are the graph's own.
 pub type EdgeBias<'a> = Bias<&'a Var, ()>;
 
+/// What edges add to keys and values: a linear function of their features, which are the graph's own. With dot products
+/// as scores only.
+#[derive(Clone, Copy)]
+pub struct EdgeValues<'a> {
+    /// A row per column of the queries, a column per feature; the same on all ranks.
+    pub weight: &'a Var,
+    /// What the graph's columns of features are.
+    pub columns: &'a EdgeColumns,
+}
+
 /// The operands of attention over edges.
 #[derive(Clone, Copy)]
 pub struct Attend<'a> {
@@ -85,6 +96,8 @@ pub struct Attend<'a> {
     pub score: Score<&'a Var>,
     /// A term added to the scores.
     pub bias: EdgeBias<'a>,
+    /// What edges add to keys and values.
+    pub edges: Option<EdgeValues<'a>>,
     /// Dropout of weights, keyed by original ids.
     pub dropout: Option<Dropout>,
 }

@@ -24,9 +24,11 @@ pub mod parts;
 mod prepare;
 
 pub use config::{ModelConfig, ModelKind, Models};
-pub use graph_ops::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Membership, Score, TokensAttend, Total};
+pub use graph_ops::{
+    Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, Membership, Score, TokensAttend, Total,
+};
 pub use init::Init;
 pub use keys::{comment_on_field, keys_of};
-pub use model::{Model, ModelInfo, ModelKeys, Reach};
+pub use model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
 pub use network::{Buffer, Context, Features, Layer, Mode, Network, Rates, Remat, Shape, Target};
 pub use prepare::Prepared;

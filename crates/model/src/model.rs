@@ -62,8 +62,8 @@ use std::fmt;
 
 use graphweft_graph::Csr;
 use graphweft_tensor::Result;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::init::Init;
 use crate::network::{Network, Shape};
@@ -78,6 +78,17 @@ pub enum Reach {
     Edges,
     /// Any node: all of them, or those that edges of the model's own lead to.
     Anywhere,
+}
+
+/// What a model does with features of edges that the data have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UseEdges {
+    /// It looks at them.
+    Use,
+    /// It does not.
+    #[default]
+    Ignore,
 }
 
 /// What is known of a model before it is built.
@@ -97,13 +108,15 @@ pub struct ModelInfo {
     pub reads_out: bool,
     /// Whether it is published, and built by PyTorch Geometric, with an edge from every node to itself.
     pub self_loops: bool,
+    /// Whether it looks at features of edges where the data have some.
+    pub edges: UseEdges,
 }
 
 impl ModelInfo {
     /// A model without heads, whose layers all look along edges unless none does.
     pub fn new(reach: Reach, hidden: usize, layers: usize) -> Self {
         let hops = if reach == Reach::Row { 0 } else { layers };
-        Self { reach, hidden, layers, hops, heads: None, reads_out: false, self_loops: false }
+        Self { reach, hidden, layers, hops, heads: None, reads_out: false, self_loops: false, edges: UseEdges::Ignore }
     }
 }
 
@@ -150,6 +163,11 @@ impl dyn Model {
     /// Whether a layer looks along the edges of the data and nowhere else.
     pub fn follows_edges(&self) -> bool {
         self.describe().reach != Reach::Anywhere
+    }
+
+    /// Whether it looks at features of edges, where the data have some.
+    pub fn uses_edge_features(&self) -> bool {
+        self.describe().edges == UseEdges::Use
     }
 
     /// Whether it can predict something of whole graphs.

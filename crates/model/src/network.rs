@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::dropout::RowDropout;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::segments::Segments;
 use graphweft_tensor::{DType, Dropout, Matrix, Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
@@ -232,8 +233,8 @@ pub struct Shape {
     pub positional: usize,
     /// Columns of the logits.
     pub classes: usize,
-    /// Features per edge; 0 without any.
-    pub edge_features: usize,
+    /// Features of edges; none where the model is not to look at any.
+    pub edge_features: EdgeColumns,
     /// What its logits are of.
     pub target: Target,
 }

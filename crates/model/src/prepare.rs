@@ -1,7 +1,10 @@
 //! The graph that a model works on: the data's, with the edges that the model adds to it.
 
+use std::sync::Arc;
+
 use graphweft_base::random::{Bijection, Philox};
 use graphweft_graph::Csr;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::{DType, Device, Error, Matrix, Result, Tag};
 use rayon::prelude::*;
 
@@ -15,16 +18,36 @@ const STREAM: u64 = 0xe9a9;
 pub struct Prepared {
     /// The structure.
     pub csr: Csr<u32>,
-    /// Features per edge.
-    pub width: usize,
+    /// What features its edges have.
+    pub columns: EdgeColumns,
     /// A row per edge.
-    values: Vec<f32>,
+    values: Arc<[f32]>,
 }
 
 impl Prepared {
     /// A graph as it is.
     pub fn plain(csr: Csr<u32>) -> Self {
-        Self { csr, width: 0, values: Vec::new() }
+        Self { csr, columns: EdgeColumns::default(), values: Arc::from([]) }
+    }
+
+    /// A graph as it is, whose edges have these features, row by row in its order.
+    ///
+    /// # Errors
+    /// If there is not a row for every edge, or an id is none of its column's.
+    pub fn with_edges(csr: Csr<u32>, columns: EdgeColumns, values: Arc<[f32]>) -> Result<Self> {
+        let wrong = |problem| Error::Argument { op: "edge features", problem };
+        let (edges, stored) = (csr.num_edges(), columns.stored());
+        if values.len() != edges * stored {
+            return Err(wrong(format!("{} numbers are not {stored} for each of {edges} edges", values.len())));
+        }
+        for (edge, row) in values.chunks_exact(stored.max(1)).enumerate() {
+            for (id, count) in row[columns.dense()..].iter().zip(columns.categories()) {
+                if id.fract() != 0.0 || !(0.0..*count as f32).contains(id) {
+                    return Err(wrong(format!("edge {edge} has category {id} where there are {count}")));
+                }
+            }
+        }
+        Ok(Self { csr, columns, values })
     }
 
     /// A graph with the edges of an expander, each edge with its kind as feature, one-hot.
@@ -62,8 +85,8 @@ impl Prepared {
         }
         let indices: Vec<u32> = rows.iter().flatten().map(|(j, _)| *j).collect();
         let kind = |added: bool| if added { [0.0, 1.0] } else { [1.0, 0.0] };
-        let values: Vec<f32> = rows.iter().flatten().flat_map(|(_, added)| kind(*added)).collect();
-        Ok(Self { csr: Csr::from_valid(indptr, indices, n), width: KINDS, values })
+        let values = rows.iter().flatten().flat_map(|(_, added)| kind(*added)).collect();
+        Ok(Self { csr: Csr::from_valid(indptr, indices, n), columns: EdgeColumns::numbers(KINDS), values })
     }
 
     /// The features of the edges, row by row; nothing where there are none.
@@ -73,10 +96,10 @@ impl Prepared {
 
     /// The same as a matrix, if there are any: in f32, or f64 for tests.
     pub fn features(&self, device: &Device, dtype: DType) -> Result<Option<Matrix>> {
-        if self.width == 0 {
+        if self.columns.is_empty() {
             return Ok(None);
         }
-        let rows = device.upload(self.csr.num_edges(), self.width, &self.values, Tag::Graph)?;
+        let rows = device.upload(self.csr.num_edges(), self.columns.stored(), &self.values, Tag::Graph)?;
         match dtype {
             DType::F64 => device.convert("edge features", &rows, dtype).map(Some),
             _ => Ok(Some(rows)),

@@ -10,8 +10,9 @@ use std::rc::Rc;
 
 use graphweft_graph::npy::NpyFile;
 use graphweft_graph::{Csr, SelfLoops};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape, Target};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Prepared, Rates, Remat, Shape, Target};
 use graphweft_parallel::Local;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::ops::segments::Segments;
 use graphweft_tensor::optim::{Optimizer, Rule};
@@ -103,8 +104,15 @@ impl Case {
         let target = if graphs.is_some() { Target::Graphs } else { Target::Nodes };
         let classes = *labels.iter().max().unwrap() as usize + 1;
         let prepared = self.config.prepare(graph(self.loops), 0).unwrap();
+        let prepared = match self.config.uses_edge_features() && self.name.ends_with("edges") {
+            true => {
+                let values = array::<f64>(folder("graph/edge_feat.npy")).1.iter().map(|x| *x as f32).collect();
+                Prepared::with_edges(prepared.csr, EdgeColumns::new(3, &[4, 2]).unwrap(), values).unwrap()
+            }
+            false => prepared,
+        };
         let edge_features = prepared.features(device, dtype).unwrap();
-        let shape = Shape { features: dims[1], positional: 0, classes, edge_features: prepared.width, target };
+        let shape = Shape { features: dims[1], positional: 0, classes, edge_features: prepared.columns, target };
         let network = self.config.build(device, shape, dtype, 1).unwrap();
         load(&network, device, dtype, state(folder(self.name).join("initial.safetensors")));
         let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, prepared.csr, edge_features).unwrap());
@@ -223,6 +231,7 @@ cases! {
     tuned_sage: "tuned-sage", Keep;
     tuned_gat: "tuned-gat", Add;
     gt: "gt", Keep;
+    gt_with_edge_features: "gt-edges", Keep;
     gt_with_batch_norm: "gt-batch", Keep;
     gcnii: "gcnii", Add;
     appnp: "appnp", Add;

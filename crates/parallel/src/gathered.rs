@@ -8,9 +8,10 @@
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, Score};
-use graphweft_tensor::ops::attention::{Bias, EdgeDropout, attention};
+use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, Score};
+use graphweft_tensor::ops::attention::{Bias, EdgeDropout, attention, attention_with_edges};
 use graphweft_tensor::ops::attention_blocks::{Block, attention_blocks};
+use graphweft_tensor::ops::edge_values::{EdgeColumns, EdgeTail, absorb, widen};
 use graphweft_tensor::ops::gat::{Gat, gat};
 use graphweft_tensor::ops::gatv2::{Gatv2, gatv2};
 use graphweft_tensor::ops::head_dot::head_dot;
@@ -101,20 +102,33 @@ impl Gathered {
         Ok(match a.bias {
             EdgeBias::None => Bias::None,
             EdgeBias::PerEdge(b) => Bias::PerEdge(b),
-            EdgeBias::Features { weight, .. } => {
-                let problem = || Error::Argument { op: "attend", problem: "the graph has no edge features".into() };
-                Bias::Features { feat: self.edge_features.as_ref().ok_or_else(problem)?, weight }
-            }
+            EdgeBias::Features { weight, .. } => Bias::Features { feat: self.features()?, weight },
         })
     }
 
+    fn features(&self) -> Result<&Matrix> {
+        let problem = || Error::Argument { op: "attend", problem: "the graph has no edge features".into() };
+        self.edge_features.as_ref().ok_or_else(problem)
+    }
+
+    fn tail(&self, columns: &EdgeColumns) -> Result<EdgeTail> {
+        Ok(EdgeTail { columns: *columns, rows: Some(self.features()?.clone()) })
+    }
+
     pub(crate) fn attend(&self, tape: &mut Tape, a: Attend<'_>, bring: Bring<'_>) -> Result<Var> {
+        check_edges(&a)?;
         let mut made = None;
         let (graph, bias, dropout) = (&self.graph, self.bias(tape, &a, &mut made)?, self.dropout(a.dropout));
         match a.score {
             Score::Dot { q, kv } => {
                 let kv = brought(tape, bring, kv)?;
-                attention(tape, graph, a.heads, q, &kv, bias, dropout)
+                let Some(EdgeValues { weight, columns }) = a.edges else {
+                    return attention(tape, graph, a.heads, q, &kv, bias, dropout);
+                };
+                let q = widen(tape, q, weight, a.heads, columns)?;
+                let edges = self.tail(columns)?;
+                let out = attention_with_edges(tape, graph, a.heads, [&q, &kv], bias, edges, dropout)?;
+                absorb(tape, &out, weight, a.heads, columns)
             }
             Score::Gat { z, dst, src, slope } => {
                 let ([l, r], z) = match bring {
@@ -150,8 +164,16 @@ impl Gathered {
         let kv = brought(tape, bring, kv)?;
         let mut made = None;
         let bias = self.bias(tape, &a, &mut made)?;
-        let near = Block { graph: &self.graph, kv: &kv, bias, dropout: self.dropout(a.dropout) };
-        attention_blocks(tape, a.heads, q, &[near, graphs.block(tokens, a.dropout, &self.dst)])
+        let near = Block { graph: &self.graph, kv: &kv, bias, edges: None, dropout: self.dropout(a.dropout) };
+        let tokens = graphs.block(tokens, a.dropout, &self.dst);
+        let Some(EdgeValues { weight, columns }) = a.edges else {
+            return attention_blocks(tape, a.heads, q, &[near, tokens]);
+        };
+        let near = Block { edges: Some(self.tail(columns)?), ..near };
+        let tokens = Block { edges: Some(EdgeTail { columns: *columns, rows: None }), ..tokens };
+        let q = widen(tape, q, weight, a.heads, columns)?;
+        let out = attention_blocks(tape, a.heads, &q, &[near, tokens])?;
+        absorb(tape, &out, weight, a.heads, columns)
     }
 
     pub(crate) fn aggregate(
@@ -183,6 +205,15 @@ impl Gathered {
         let x = brought(tape, bring, x)?;
         aggregate(tape, &self.graph, &x, reduction, weight)
     }
+}
+
+/// Whether edges may add to keys and values: there are none but with dot products.
+pub(crate) fn check_edges(a: &Attend<'_>) -> Result<()> {
+    if a.edges.is_none() || matches!(a.score, Score::Dot { .. }) {
+        return Ok(());
+    }
+    let problem = "features of edges are added to keys and values of dot products only".into();
+    Err(Error::Argument { op: "attend", problem })
 }
 
 fn brought(tape: &mut Tape, bring: Bring<'_>, x: &Var) -> Result<Var> {

@@ -9,7 +9,9 @@
 //! everything, as do maxima, and operations whose edges have values that only the rank of the destination has.
 //!
 //! Elements per row, forward and backward together: pulled, attention 4d, all else 2d; pushed, attention 4d + 4H, GAT
-//! 2d + 6H, GATv2 4d + 4H, sums 2d.
+//! 2d + 6H, GATv2 4d + 4H, sums 2d. Where edges add features to keys and values, a pushed row has a tail of T numbers
+//! behind each head ([`edge_values`](graphweft_tensor::ops::edge_values)): u_i goes, s_i comes back, then t_i and du_i,
+//! 4HT more, and the choice counts that. A pulled row stays as it is: features are where their edges are computed.
 //!
 //! While the first messages fly, edges inside the rank are computed. Pulled and pushed rows are kept for backward.
 //! Features that are aggregated as they are ([`GraphOps::keep`]) are pulled once and kept: after the first epoch they
@@ -191,7 +193,7 @@ impl Halo {
         let (out, lse) = call.finish(&state)?;
         drop(state);
         let (kept, numbers, own) = (out.clone(), inputs.numbers(), Rc::clone(&self.own));
-        Ok(tape.push(&inputs.list(), out, || AttendBackward {
+        let out = tape.push(&inputs.list(), out, || AttendBackward {
             own,
             list,
             label,
@@ -202,7 +204,8 @@ impl Halo {
             out: kept,
             lse,
             numbers,
-        }))
+        });
+        attention::finished(tape, &a, out)
     }
 }
 

@@ -9,13 +9,14 @@
 //!
 //! Heads are shared as evenly as they go, rank p of P having those from p·H/P up to (p+1)·H/P: with fewer heads than
 //! ranks some have none. Aggregation knows no heads and shares columns in the same way. Vectors and tokens are the same
-//! on all ranks: each takes its heads' part. Biases and weights of edges travel like rows, one per edge.
+//! on all ranks: each takes its heads' part, as of the weight of edge features, which are collected once. Biases and
+//! weights of edges travel like rows, one per edge.
 
 use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_comm::{Label, Traffic};
-use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Membership, Score};
+use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, Membership, Score};
 use graphweft_tensor::ops::combine::{columns, concat};
 use graphweft_tensor::ops::rows::{RowIndex, gather};
 use graphweft_tensor::{Backward, DType, Grads, Matrix, Result, Tag, Tape, Var};
@@ -88,6 +89,14 @@ impl Mine {
         gather(tape, of_heads, &Rc::new(index))
     }
 
+    /// Of a matrix with a row per column of all heads, which all ranks have, the rows of these heads.
+    fn column_rows(&self, tape: &mut Tape, of_columns: &Var) -> Result<Var> {
+        let all = of_columns.value().rows();
+        let index = self.shares.columns(self.rank, all).map(|row| row as u32).collect();
+        let index = RowIndex::new(tape.device(), all, index)?;
+        gather(tape, of_columns, &Rc::new(index))
+    }
+
     /// Of keys and values, which all ranks have, the columns of these heads.
     fn key_values(&self, tape: &mut Tape, kv: &Var) -> Result<Var> {
         let d = kv.value().cols() / 2;
@@ -146,8 +155,10 @@ impl Heads {
             }
         };
         let tokens = tokens.map(|kv| mine.key_values(tape, kv)).transpose()?;
+        let weight = a.edges.map(|edges| mine.column_rows(tape, edges.weight)).transpose()?;
         let out = if mine.heads().is_empty() {
-            let all: Vec<&Var> = operands.as_ref().operands().into_iter().chain(&bias).chain(&tokens).collect();
+            let all: Vec<&Var> =
+                operands.as_ref().operands().into_iter().chain(&bias).chain(&tokens).chain(&weight).collect();
             nothing(tape, &all)?
         } else {
             let bias = match (a.bias, &bias) {
@@ -156,7 +167,9 @@ impl Heads {
                 _ => EdgeBias::None,
             };
             let dropout = a.dropout.map(|dropout| dropout.from_head(mine.heads().start as u32));
-            let a = Attend { heads: mine.heads().len(), score: operands.as_ref(), bias, dropout };
+            let edges = a.edges.zip(weight.as_ref());
+            let edges = edges.map(|(edges, weight)| EdgeValues { weight, columns: edges.columns });
+            let a = Attend { heads: mine.heads().len(), score: operands.as_ref(), bias, edges, dropout };
             inner(tape, a, tokens.as_ref())?
         };
         there.join(tape, &out, cols)

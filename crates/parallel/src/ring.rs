@@ -6,7 +6,8 @@
 //!
 //! Forward moves α·N rows of kv (2d), z, r or x (d). Backward gets rows again only where a gradient needs them, and
 //! sends theirs home: attention 2d + 2d, GAT and GATv2 d + d, sums and maxima d (who was largest is kept); d more where
-//! weights of edges want a gradient. Nothing that was received is kept between the two.
+//! weights of edges want a gradient. Features of edges stay where they are, and so do the tails that queries have for
+//! them. Nothing that was received is kept between the two.
 //!
 //! With depth 1 a rank holds at most three times its share of the sources forward: its own, those in use, those under
 //! way. Backward five times: its own and their gradient, the rows in use, and either the gradient of the last step in
@@ -177,7 +178,7 @@ impl Ring {
         let (out, lse) = call.finish(&state)?;
         drop(state);
         let (kept, numbers, shards) = (out.clone(), inputs.numbers(), Rc::clone(&self.shards));
-        Ok(tape.push(&inputs.list(), out, || AttendBackward {
+        let out = tape.push(&inputs.list(), out, || AttendBackward {
             shards,
             label,
             call,
@@ -185,7 +186,8 @@ impl Ring {
             out: kept,
             lse,
             numbers,
-        }))
+        });
+        attention::finished(tape, &a, out)
     }
 }
 

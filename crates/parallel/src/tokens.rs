@@ -38,7 +38,7 @@ impl TokenGraphs {
     /// The tokens, with keys and values `kv`, as sources of attention of rows with these original ids.
     pub(crate) fn block<'a>(&'a self, kv: &'a Var, dropout: Option<Dropout>, rows: &Ids) -> Block<'a> {
         let dropout = dropout.map(|dropout| EdgeDropout { dropout, src: self.ids.clone(), dst: rows.clone() });
-        Block { graph: &self.seen, kv, bias: Bias::None, dropout }
+        Block { graph: &self.seen, kv, bias: Bias::None, edges: None, dropout }
     }
 
     /// The edges from tokens to rows with these original ids.
@@ -146,7 +146,7 @@ struct TokensBackward {
 impl TokensBackward {
     fn operands(&self) -> Attention<'_> {
         let (score, dropout) = (Score::Dot { q: &self.q, kv: &self.kv }, self.dropout.as_ref());
-        Attention { graph: &self.graph, heads: self.heads, score, bias: Bias::None, dropout }
+        Attention { graph: &self.graph, heads: self.heads, score, bias: Bias::None, edges: None, dropout }
     }
 }
 

@@ -56,8 +56,13 @@ impl Graph {
             let layout = Layout::new(&self.0, &parts, ranks, comm.rank())?;
             let ops = spread(&strategy, &layout, &Link::new(comm, &device), None)?;
             let rows = layout.own().len();
-            let shape =
-                Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 0, target: Target::Nodes };
+            let shape = Shape {
+                features: FEATURES,
+                positional: 0,
+                classes: CLASSES,
+                edge_features: Default::default(),
+                target: Target::Nodes,
+            };
             let network = config.build(&device, shape, DType::F32, 7)?;
             let features = Features::Dense(device.zeros("test", rows, FEATURES, DType::F32, Tag::Activations)?);
             let rates = Rates { input: 0.5, hidden: 0.5, attention: 0.5 };

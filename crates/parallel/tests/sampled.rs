@@ -31,7 +31,13 @@ fn graph(times: impl Fn(u32) -> usize) -> Csr<u32> {
 fn run(model: &str, csr: Csr<u32>, degrees: &[u32], scales: Option<&[f32]>) -> Vec<Vec<f64>> {
     let (device, config): (_, ModelConfig) = (Device::cpu(), toml::from_str(model).unwrap());
     let ops = Local::cut(&device, csr, None, Ids::Same, degrees, scales).unwrap();
-    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 0, target: Target::Nodes };
+    let shape = Shape {
+        features: FEATURES,
+        positional: 0,
+        classes: CLASSES,
+        edge_features: Default::default(),
+        target: Target::Nodes,
+    };
     let network = config.build(&device, shape, DType::F64, 3).unwrap();
     let x: Vec<f64> = (0..N * FEATURES).map(|k| ((k * 37 % 101) as f64 - 50.0) / 50.0).collect();
     let context = Context {

@@ -18,6 +18,7 @@ mod batch_norm;
 mod combine;
 mod custom;
 mod dropout;
+mod edge_values;
 mod elementwise;
 mod epilogue;
 mod floor;

@@ -21,6 +21,7 @@ mod convert;
 mod cuda_graph;
 mod custom;
 mod dropout;
+mod edge_values;
 mod elementwise;
 mod epilogue;
 mod floor;

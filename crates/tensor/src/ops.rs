@@ -29,6 +29,7 @@ pub mod combine;
 pub mod convert;
 pub mod custom;
 pub mod dropout;
+pub mod edge_values;
 pub mod epilogue;
 pub mod gat;
 pub mod gatv2;
@@ -61,6 +62,7 @@ crate::kernels::backend! {
     combine::CombineKernels,
     custom::CustomKernels,
     dropout::DropoutKernels,
+    edge_values::EdgeValueKernels,
     epilogue::EpilogueKernels,
     global::GlobalKernels,
     head_dot::HeadDotKernels,

@@ -15,12 +15,14 @@ use crate::error::{Error, Result};
 use crate::task::{self, Labels, Link, NodeClass, Task};
 
 mod categories;
+pub(crate) mod edges;
 pub(crate) mod fingerprint;
 mod links;
 mod normalise;
 pub(crate) mod random_split;
 pub(crate) mod rows;
 
+pub use edges::EdgeFeatures;
 use random_split::RandomSplit;
 
 /// Splits that are taken where none is named, before others.
@@ -39,8 +41,8 @@ pub struct Data {
     pub is_directed: bool,
     /// Node features, normalised if that was asked for.
     pub features: Features,
-    /// Whether edges have features, which no model reads.
-    pub has_edge_features: bool,
+    /// Features of edges.
+    pub edges: Option<EdgeFeatures>,
     /// Positional encodings, row by row.
     pub encodings: Vec<f32>,
     /// Where one graph ends and the next begins, if there are many; what is predicted is then of graphs.
@@ -96,7 +98,7 @@ impl Data {
             let problem = "eigenvectors of all graphs together say nothing of one";
             return Err(Error::setting("encoding.laplacian", problem, "take encoding.random_walk"));
         }
-        let mut data = self.prepare(config);
+        let mut data = self.prepare(config)?;
         if !data.links.is_empty() {
             data.classes = config.embedding.map_or(EMBEDDING, |width| width as usize);
         }
@@ -134,7 +136,7 @@ impl Data {
         };
         let Some((name, graph)) = bare else { return Self::open(config, encodings, progress) };
         let data = Self::unread(name, graph, width.unwrap_or(WIDTH), assumed.classes.unwrap_or(CLASSES));
-        Ok(data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() }))
+        data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() })
     }
 
     /// The same of a dataset that is at hand.
@@ -151,7 +153,7 @@ impl Data {
         }
         let (width, classes) = (features.unwrap_or(WIDTH), classes.unwrap_or(CLASSES));
         let data = Self::unread(dataset.meta().name.clone(), narrow(dataset)?, width, classes);
-        Ok(data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() }))
+        data.prepare(&DataConfig { normalise: Normalise::None, ..config.clone() })
     }
 
     /// A graph with features and labels that nobody will read.
@@ -162,7 +164,7 @@ impl Data {
             graph,
             is_directed: false,
             features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
-            has_edge_features: false,
+            edges: None,
             encodings: Vec::new(),
             graphs: None,
             task: &NodeClass,
@@ -221,7 +223,7 @@ impl Data {
             graph: narrow(dataset)?,
             is_directed: !meta.symmetric,
             features,
-            has_edge_features: dataset.edge_features().is_some(),
+            edges: EdgeFeatures::of(dataset),
             encodings: Vec::new(),
             graphs: dataset.graphs().map(|graphs| graphs.ptr.clone()),
             task,
@@ -243,7 +245,7 @@ impl Data {
             graph: spec.graph(seed, progress)?,
             is_directed: false,
             features,
-            has_edge_features: false,
+            edges: None,
             encodings: Vec::new(),
             graphs: None,
             task,
@@ -255,16 +257,20 @@ impl Data {
         })
     }
 
-    fn prepare(mut self, config: &DataConfig) -> Self {
+    fn prepare(mut self, config: &DataConfig) -> Result<Self> {
+        let given = self.edges.is_some().then(|| self.graph.clone());
         if config.symmetrise && !self.graph.is_symmetric() {
             self.graph = self.graph.symmetrise();
         }
         self.is_directed &= !config.symmetrise;
         self.graph = self.graph.with_self_loops(config.self_loops.into());
+        if let (Some(edges), Some(given)) = (&self.edges, given.filter(|given| *given != self.graph)) {
+            self.edges = Some(edges.carried(&given, &self.graph)?);
+        }
         if config.normalise == Normalise::Row {
             self.features = normalise::normalised(&self.features);
         }
-        self
+        Ok(self)
     }
 
     /// The labels.

@@ -76,7 +76,7 @@ impl Subject<'_> {
             graph,
             features: Features::Dense(features),
             is_directed: false,
-            has_edge_features: false,
+            edges: None,
             encodings: Vec::new(),
             task: &NodeClass,
             labels: Some(Labels::Integers(labels)),

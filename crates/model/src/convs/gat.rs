@@ -83,7 +83,8 @@ impl Attention {
         let (dst, src) = (tape.parameter(&self.dst), tape.parameter(&self.src));
         let heads = src.value().rows();
         let score = Score::Gat { z: &z, dst: &dst, src: &src, slope: SLOPE };
-        cx.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: cx.edges(layer) })
+        let attend = Attend { heads, score, bias: EdgeBias::None, edges: None, dropout: cx.edges(layer) };
+        cx.ops.attend(tape, layer, attend)
     }
 }
 

@@ -53,7 +53,8 @@ impl Attention {
         let a = tape.parameter(&self.a);
         let heads = a.value().rows();
         let score = Score::Gatv2 { l: &l, r: &r, a: &a, slope: SLOPE };
-        cx.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: cx.edges(layer) })
+        let attend = Attend { heads, score, bias: EdgeBias::None, edges: None, dropout: cx.edges(layer) };
+        cx.ops.attend(tape, layer, attend)
     }
 }
 

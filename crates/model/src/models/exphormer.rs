@@ -104,6 +104,7 @@ impl Attention {
             heads,
             score: Score::Dot { q: &own_q, kv: &own_kv },
             bias: EdgeBias::Features { feat: (), weight: &edge },
+            edges: None,
             dropout,
         };
         let Some(tokens) = state.get(1) else { return Ok(vec![cx.ops.attend(tape, layer, attend)?]) };

@@ -1,5 +1,8 @@
 //! The graph transformer: attention over edges and a feed-forward network, each with residual and normalisation.
 //!
+//! Where edges have features e_ij, keys and values are k_j + W·e_ij and v_j + W·e_ij, as in PyTorch Geometric's
+//! `TransformerConv`.
+//!
 //! Input: h = features·W + b (+ positional encodings·W_p + b_p). Each layer: q, k, v from h; softmax attention over
 //! in-edges; output projection; h = norm(h + dropout(·)); a network of twice the width; h = norm(h + dropout(·)).
 //! Output: a linear layer.
@@ -7,13 +10,14 @@
 use std::rc::Rc;
 
 use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::{Parameter, Result, Tape, Var};
 
-use crate::graph_ops::{Attend, EdgeBias, Score};
+use crate::graph_ops::{Attend, EdgeBias, EdgeValues, Score};
 use crate::init::Init;
 use crate::keys::keys;
-use crate::model::{Model, ModelInfo, ModelKeys, Reach};
+use crate::model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
 use crate::models::{check_heads, check_layers};
 use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::block::Block;
@@ -32,6 +36,8 @@ keys! {
     heads: usize = 8,
     /// Normalisation after each half of a layer.
     norm: NormKind = NormKind::Layer,
+    /// Whether features of edges are added to keys and values, where the data have some.
+    edges: UseEdges = UseEdges::Use,
     /// Whole graphs: how the nodes of one become a row.
     readout: ReadoutKind = ReadoutKind::Mean,
 }
@@ -46,6 +52,13 @@ struct GtLayer {
 struct Projections {
     q: Affine,
     kv: [Affine; 2],
+    edges: Option<EdgeWeight>,
+}
+
+/// Of features of edges, in keys and values.
+struct EdgeWeight {
+    weight: Rc<Parameter>,
+    columns: EdgeColumns,
 }
 
 impl Layer for GtLayer {
@@ -56,7 +69,8 @@ impl Layer for GtLayer {
     fn parameters(&self) -> Vec<Rc<Parameter>> {
         let p = &self.attention;
         let linear = [&p.q, &p.kv[0], &p.kv[1]].into_iter().chain(self.block.linear());
-        linear.flat_map(parameters).chain(self.block.norms()).collect()
+        let edges = p.edges.iter().map(|edges| Rc::clone(&edges.weight));
+        linear.flat_map(parameters).chain(edges).chain(self.block.norms()).collect()
     }
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
@@ -81,22 +95,33 @@ fn attend(p: &Projections, tape: &mut Tape, cx: &Context, layer: u32, heads: usi
     let q = x.linear(tape, &p.q, Activation::None, cx.dtype)?;
     let kv = x.side_by_side(tape, &p.kv, cx.dtype)?;
     let score = Score::Dot { q: &q, kv: &kv };
-    cx.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, dropout: cx.edges(layer) })
+    let weight = p.edges.as_ref().map(|edges| tape.parameter(&edges.weight));
+    let edges = p.edges.as_ref().zip(weight.as_ref());
+    let edges = edges.map(|(EdgeWeight { columns, .. }, weight)| EdgeValues { weight, columns });
+    cx.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, edges, dropout: cx.edges(layer) })
 }
 
 impl Model for Config {
     fn describe(&self) -> ModelInfo {
-        ModelInfo { heads: Some(self.heads), reads_out: true, ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
+        let info = ModelInfo::new(Reach::Edges, self.hidden, self.layers);
+        ModelInfo { heads: Some(self.heads), reads_out: true, edges: self.edges, ..info }
     }
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-        let Config { hidden: d, layers, heads, norm, readout } = *self;
+        let Config { hidden: d, layers, heads, norm, readout, edges: _ } = *self;
+        let columns = shape.edge_features;
         check_heads(Self::NAME, d, heads)?;
         check_layers(Self::NAME, layers)?;
         let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
         for k in 0..layers {
             let linear = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
+            let edges = || -> Result<EdgeWeight> {
+                let name = format!("layers.{k}.conv.lin_edge.weight");
+                let weight = init.uniform(&name, d, columns.width(), (columns.width() as f64).sqrt().recip())?;
+                Ok(EdgeWeight { weight, columns })
+            };
             let projections = Projections {
+                edges: (!columns.is_empty()).then(edges).transpose()?,
                 q: linear("conv.lin_query", d, d)?,
                 kv: [linear("conv.lin_key", d, d)?, linear("conv.lin_value", d, d)?],
             };

@@ -367,3 +367,40 @@ class Sign(Module):
 GATHERED = SIGN(2)(Data(x=X, edge_index=EDGE_INDEX.contiguous()))
 HOPS = [X, GATHERED.x1, GATHERED.x2]
 case("sign", 'name = "sign"\nhidden = 8\nlayers = 3\nhops = 2', Sign(8, 2), lambda m, _: m(HOPS))
+
+
+# Features of edges: three numbers and two categories, which PyTorch Geometric gets one-hot. What is above does not
+# depend on what is drawn here.
+torch.manual_seed(2)
+CATEGORIES = (4, 2)
+
+
+def edge_features():
+    rng = np.random.default_rng(5)
+    numbers = rng.standard_normal((len(EDGES), 3)).astype(np.float32).astype(np.float64)
+    ids = np.stack([rng.integers(0, count, len(EDGES)) for count in CATEGORIES], 1)
+    np.save(HERE / "graph" / "edge_feat.npy", np.concatenate([numbers, ids], 1))
+    one_hot = [np.eye(count)[ids[:, k]] for k, count in enumerate(CATEGORIES)]
+    return torch.tensor(np.concatenate([numbers, *one_hot], 1))
+
+
+EDGE_FEATURES = edge_features()
+
+
+class GtEdgesLayer(GtLayer):
+    def __init__(self, d, heads, norm):
+        super().__init__(d, heads, norm)
+        self.conv = TransformerConv(d, d // heads, heads, root_weight=False, edge_dim=EDGE_FEATURES.shape[1])
+
+    def forward(self, x, edge_index):
+        x = self.norm1(x + self.o(self.conv(x, edge_index, EDGE_FEATURES)))
+        return self.norm2(x + self.ffn2(F.gelu(self.ffn1(x))))
+
+
+class GtEdges(Gt):
+    def __init__(self, d, heads, layers, norm):
+        super().__init__(d, heads, layers, norm)
+        self.layers = ModuleList(GtEdgesLayer(d, heads, norm) for _ in range(layers))
+
+
+case("gt-edges", 'name = "gt"\nhidden = 16\nlayers = 2\nheads = 4', GtEdges(16, 4, 2, LayerNorm), lambda m, _: m(X, EDGE_INDEX))

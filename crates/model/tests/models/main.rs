@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
             features: FEATURES,
             positional: 0,
             classes: CLASSES,
-            edge_features: prepared.width,
+            edge_features: prepared.columns,
             target: Target::Nodes,
         };
         let network = config.build(device, shape, self.dtype.compute(), 7).unwrap();
@@ -316,7 +316,13 @@ fn no_rows_move_no_moments() {
 
 #[test]
 fn only_polynormers_passes_change_with_the_epoch() {
-    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 0, target: Target::Nodes };
+    let shape = Shape {
+        features: FEATURES,
+        positional: 0,
+        classes: CLASSES,
+        edge_features: Default::default(),
+        target: Target::Nodes,
+    };
     for model in &models() {
         let network = config(model).build(&Device::cpu(), shape, DType::F32, 1).unwrap();
         let phases: Vec<u64> = [0, 1, 99, 100, 1000].map(|epoch| network.phase(epoch)).into();
@@ -356,8 +362,13 @@ fn transformers_look_at_positional_encodings() {
     for model in ["gt", "gps", "exphormer"] {
         let text = format!("name = '{model}'\nhidden = 16\nlayers = 1\nheads = 2");
         let (_, cx) = Run::new(&text, DType::F32).prepare(&device, Mode::Evaluate);
-        let shape =
-            Shape { features: FEATURES, positional: 3, classes: CLASSES, edge_features: 2, target: Target::Nodes };
+        let shape = Shape {
+            features: FEATURES,
+            positional: 3,
+            classes: CLASSES,
+            edge_features: Default::default(),
+            target: Target::Nodes,
+        };
         let network = config(&text).build(&device, shape, DType::F32, 7).unwrap();
         let logits = |seed| {
             let encodings = device.upload(N, 3, &numbers(seed, 3 * N), Tag::Activations).unwrap();

@@ -7,7 +7,8 @@ use super::config;
 
 #[test]
 fn bad_configurations_name_the_key_and_the_remedy() {
-    let shape = Shape { features: 20, positional: 0, classes: 4, edge_features: 0, target: Target::Nodes };
+    let shape =
+        Shape { features: 20, positional: 0, classes: 4, edge_features: Default::default(), target: Target::Nodes };
     let failure = |text: &str, shape: Shape| match config(text).build(&Device::cpu(), shape, DType::F32, 1) {
         Ok(_) => panic!("{text} was built"),
         Err(e) => e.to_string(),

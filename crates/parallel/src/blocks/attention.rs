@@ -5,14 +5,16 @@
 //! rows when these arrive, and their gradient becomes part of the rows' before they go home, so that a source is one
 //! row of z and nothing else.
 
-use graphweft_model::{Attend, Score};
+use graphweft_model::{Attend, EdgeValues, Score};
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention::{self as kernel, Attention, Bias, DstGrads, EdgeDropout, Saved, SrcGrads};
 use graphweft_tensor::ops::attention_blocks::empty_states;
+use graphweft_tensor::ops::edge_values::{EdgeColumns, EdgeTail, absorb, widen};
 use graphweft_tensor::ops::head_dot::{HeadDot, head_dot};
 use graphweft_tensor::{DType, Device, Dropout, Error, Grads, Matrix, Result, Tag, Tape, Var};
 
 use super::Block;
+use crate::gathered::check_edges;
 
 const OP: &str = "attend";
 
@@ -29,6 +31,8 @@ pub(crate) struct Call {
     kind: ScoreKind,
     /// A row per edge of this rank, or a function of edge features.
     bias: Bias<Matrix, ()>,
+    /// What the columns of edge features are, where edges add to keys and values: q is widened then.
+    edges: Option<EdgeColumns>,
     dropout: Option<Dropout>,
     /// This rank's rows as destinations: q or l.
     pub(crate) dst: Matrix,
@@ -71,8 +75,15 @@ impl Inputs {
 impl Call {
     /// The operands of `a` and, if there are any, of tokens.
     pub(crate) fn new(tape: &mut Tape, a: Attend<'_>, tokens: Option<&Var>) -> Result<(Self, Inputs)> {
+        check_edges(&a)?;
         let (kind, dst, src, shared) = match a.score {
-            Score::Dot { q, kv } => (ScoreKind::Dot, q.clone(), kv, None),
+            Score::Dot { q, kv } => {
+                let q = match a.edges {
+                    Some(EdgeValues { weight, columns }) => widen(tape, q, weight, a.heads, columns)?,
+                    None => q.clone(),
+                };
+                (ScoreKind::Dot, q, kv, None)
+            }
             Score::Gat { z, dst, src, slope } => {
                 let [l] = head_dot(tape, z, [dst])?;
                 (ScoreKind::Gat { vector: src.value().clone(), slope }, l, z, Some(src))
@@ -90,6 +101,7 @@ impl Call {
             heads: a.heads,
             kind,
             bias,
+            edges: a.edges.map(|edges| *edges.columns),
             dropout: a.dropout,
             dst: dst.value().clone(),
             src: src.value().clone(),
@@ -117,7 +129,7 @@ impl Call {
     pub(crate) fn moved(&self) -> Moved {
         let (d, h) = (self.output().0, self.heads);
         match self.kind {
-            ScoreKind::Dot => Moved { pull: 4 * d, push: 4 * d + 4 * h },
+            ScoreKind::Dot => Moved { pull: 2 * self.src.cols(), push: 4 * d + 4 * h },
             ScoreKind::Gat { .. } => Moved { pull: 2 * d, push: 2 * d + 6 * h },
             ScoreKind::Gatv2 { .. } => Moved { pull: 2 * d, push: 4 * d + 4 * h },
         }
@@ -156,7 +168,15 @@ impl Call {
             _ => None,
         };
         let ends = |dropout| EdgeDropout { dropout, src: block.src.ids().clone(), dst: block.dst.ids().clone() };
-        let operands = Operands { call: self, block, dst, src, r, bias, dropout: self.dropout.map(ends) };
+        let tail = match (&self.edges, &block.edges) {
+            (Some(columns), Some(edges)) => {
+                let rows = Some(edges.features.clone().ok_or_else(no_features)?);
+                Some(EdgeTail { columns: *columns, rows })
+            }
+            (Some(columns), None) => Some(EdgeTail { columns: *columns, rows: None }),
+            (None, _) => None,
+        };
+        let operands = Operands { call: self, block, dst, src, r, bias, tail, dropout: self.dropout.map(ends) };
         operands.kernel()?.check()?;
         Ok(operands)
     }
@@ -271,7 +291,21 @@ pub(crate) struct Operands<'a> {
     r: Option<Matrix>,
     /// A row per edge of the block.
     bias: Option<Matrix>,
+    /// What edges bring for the tails of widened rows.
+    tail: Option<EdgeTail>,
     dropout: Option<EdgeDropout>,
+}
+
+fn no_features() -> Error {
+    Error::Argument { op: OP, problem: "the graph has no edge features".into() }
+}
+
+/// The output of `a`, from what its call came to.
+pub(crate) fn finished(tape: &mut Tape, a: &Attend<'_>, out: Var) -> Result<Var> {
+    match a.edges {
+        Some(EdgeValues { weight, columns }) => absorb(tape, &out, weight, a.heads, columns),
+        None => Ok(out),
+    }
 }
 
 impl Operands<'_> {
@@ -286,13 +320,13 @@ impl Operands<'_> {
         };
         let bias = match (&self.call.bias, &self.block.edges) {
             (Bias::Features { weight, .. }, Some(edges)) => {
-                let problem = || Error::Argument { op: OP, problem: "the graph has no edge features".into() };
-                Bias::Features { feat: edges.features.as_ref().ok_or_else(problem)?, weight }
+                Bias::Features { feat: edges.features.as_ref().ok_or_else(no_features)?, weight }
             }
             _ => self.bias.as_ref().map_or(Bias::None, Bias::PerEdge),
         };
         let (graph, heads) = (&*self.block.graph, self.call.heads);
-        Ok(Attention { graph, heads, score, bias, dropout: self.dropout.as_ref() })
+        let (edges, dropout) = (self.tail.as_ref(), self.dropout.as_ref());
+        Ok(Attention { graph, heads, score, bias, edges, dropout })
     }
 
     /// The pass by destination.

@@ -40,7 +40,8 @@ fn layers(ops: &Rc<dyn GraphOps>, kind: usize, tape: &mut Tape, x: &Var) -> Resu
     let mut x = x.clone();
     for layer in 1..=2 {
         let attend = |tape: &mut Tape, score| {
-            ops.attend(tape, layer, Attend { heads: 2, score, bias: EdgeBias::None, dropout: dropout(layer) })
+            let a = Attend { heads: 2, score, bias: EdgeBias::None, edges: None, dropout: dropout(layer) };
+            ops.attend(tape, layer, a)
         };
         x = match kind {
             0 => {

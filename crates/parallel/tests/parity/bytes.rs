@@ -35,6 +35,11 @@ fn columns(op: Op, s: Size) -> Option<Columns> {
         Op::Attend(ScoreKind::Dot, _) | Op::WithTokens(_) => {
             Columns { pull: 2 * d, push: Some(2 * d + 2 * h), heads: 4 * d, again: true }
         }
+        // u and s, then t and du.
+        Op::Edges(features) | Op::EdgesWithTokens(features) => {
+            let push = Some(2 * d + 2 * h + 2 * h * features.columns().tail());
+            Columns { pull: 2 * d, push, heads: 4 * d, again: true }
+        }
         Op::Attend(ScoreKind::Gat, _) => Columns { pull: d, push: Some(d + 3 * h), heads: 2 * d, again: true },
         Op::Attend(ScoreKind::Gatv2, _) => Columns { pull: d, push: Some(2 * d + 2 * h), heads: 3 * d, again: true },
         Op::Aggregate(how, weight) => {

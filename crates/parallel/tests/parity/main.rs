@@ -22,7 +22,7 @@ use graphweft_tensor::{DType, Device, DeviceName, Precision, Tape, Var};
 
 use bytes::expected;
 use graphs::{Case, cases, mixed_case};
-use ops::{EDGE_FEATURES, Op, RowsOf, Size, f64s, operand};
+use ops::{Op, RowsOf, Size, edge_features, f64s, operand};
 
 /// What a rank says when it fails.
 #[derive(Debug)]
@@ -130,10 +130,7 @@ fn on_ranks(
         let link = Link::new(Rc::new(metered), &device);
         let layout = Layout::new(&case.graph, partition, ranks, rank)?;
         let nodes = &layout.originals()[layout.own()];
-        let features = || {
-            let all = case.graph.num_edges();
-            operand(&device, 50, all, EDGE_FEATURES, Some(layout.edges()), dtype)
-        };
+        let features = || edge_features(&device, case.graph.num_edges(), Some(layout.edges()), dtype);
         let sent = || {
             let counts = account.snapshot();
             account.reset();
@@ -210,7 +207,7 @@ fn check(at: DeviceName, case: &Case, ranks: usize, ops: &[Op], size: Size, dtyp
     let layouts: Vec<Layout> =
         (0..ranks).map(|rank| Layout::new(&case.graph, &partition, ranks, rank).unwrap()).collect();
     let device = Device::cpu();
-    let features = operand(&device, 50, case.graph.num_edges(), EDGE_FEATURES, None, dtype);
+    let features = edge_features(&device, case.graph.num_edges(), None, dtype);
     let local = Local::new(&device, case.graph.clone(), Some(features)).unwrap();
     let none = bytes::Traffic::default;
     let wanted: Vec<Found> = ops
@@ -261,8 +258,10 @@ fn cross(at: DeviceName, ranks: usize) {
 
 /// Many heads, of the widths that kernels are made for: a rank's heads begin anywhere in a group of eight.
 fn wide(at: DeviceName) {
-    let attends: Vec<Op> =
-        ops::all().into_iter().filter(|op| matches!(op, Op::Attend(..) | Op::WithTokens(_))).collect();
+    let attends: Vec<Op> = ops::all()
+        .into_iter()
+        .filter(|op| matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(_) | Op::EdgesWithTokens(_)))
+        .collect();
     check(at, &mixed_case(), 3, &attends, Size { heads: 20, width: 16 }, DType::F32);
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use graphweft_comm::{Communicator, threads};
 use graphweft_graph::partition::Partition;
 use graphweft_graph::{Csr, Permutation};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape, Target, Total};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Prepared, Rates, Remat, Shape, Target, Total};
 use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{DType, Device, Matrix, Parameter, Tag, Tape};
@@ -21,6 +22,7 @@ const CLASSES: usize = 3;
 const EPOCHS: u64 = 20;
 
 const GT: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3";
+const GT_WITH_EDGES: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const GAT: &str = "name = 'gat'\nhidden = 12\nheads = 3";
 const SAGE: &str = "name = 'sage'\nhidden = 12\nnorm = 'layer'";
 
@@ -59,6 +61,17 @@ fn graph() -> Csr<u32> {
     Csr::new(indptr, indices, N).unwrap()
 }
 
+/// The graph of a model; its edges have features where the model says what to do with them.
+fn prepared(config: &ModelConfig, model: &str) -> Prepared {
+    let plain = config.prepare(graph(), 5).unwrap();
+    if !model.contains("edges") {
+        return plain;
+    }
+    let row = |edge: usize| [edge as f32 % 7.0 - 3.0, (edge % 4) as f32, (edge % 3) as f32];
+    let values = (0..plain.csr.num_edges()).flat_map(row).collect();
+    Prepared::with_edges(plain.csr, EdgeColumns::new(1, &[4, 3]).unwrap(), values).unwrap()
+}
+
 /// The last nodes come first: these are not learned from, so that some ranks have nothing to learn.
 fn partition(ranks: usize) -> Partition {
     let backwards = Permutation::from_old_of_new((0..N as u64).rev().collect()).unwrap();
@@ -71,8 +84,8 @@ type Trained = (Vec<f64>, Vec<(String, Vec<f64>)>);
 /// How a model is trained.
 #[derive(Clone, Copy)]
 struct Training {
-    /// Features per edge.
-    edge_features: usize,
+    /// Features of edges.
+    edge_features: EdgeColumns,
     remat: Remat,
     dtype: DType,
 }
@@ -161,7 +174,7 @@ fn on_ranks(
     let config: ModelConfig = toml::from_str(model).unwrap();
     let options = threads::Options { ranks, threads: 1, deadline: Duration::from_secs(60) };
     let body = |comm: Rc<dyn Communicator>| -> Result<Vec<Trained>, Failure> {
-        let prepared = config.prepare(graph(), 5)?;
+        let prepared = prepared(&config, model);
         let layout = Layout::new(&prepared.csr, &partition(ranks), ranks, comm.rank())?;
         let mut found = Vec::new();
         let device = open(at)?;
@@ -170,7 +183,7 @@ fn on_ranks(
             let features = prepared.features(&device, dtype)?.map(|all| rows_of(&all, layout.edges()));
             let ops = spread(strategy, &layout, &link, features)?;
             let nodes = &layout.originals()[layout.own()];
-            let how = Training { edge_features: prepared.width, remat, dtype };
+            let how = Training { edge_features: prepared.columns, remat, dtype };
             let trained = train(&config, &ops, &device, nodes, how);
             found.push(trained.map_err(|e| Failure(format!("{strategy}: {}", e.0)))?);
         }
@@ -184,9 +197,9 @@ fn on_ranks(
 
 fn check(at: DeviceName, model: &str, ranks: usize, remat: Remat, dtype: DType) {
     let (config, device): (ModelConfig, _) = (toml::from_str(model).unwrap(), Device::cpu());
-    let prepared = config.prepare(graph(), 5).unwrap();
+    let prepared = prepared(&config, model);
     let features = prepared.features(&device, dtype).unwrap();
-    let edge_features = prepared.width;
+    let edge_features = prepared.columns;
     let local: Rc<dyn GraphOps> = Rc::new(Local::new(&device, prepared.csr, features).unwrap());
     let nodes: Vec<u64> = (0..N as u64).collect();
     let wanted =
@@ -246,6 +259,7 @@ fn again(at: DeviceName, model: &str) {
 }
 
 in_full!(gt, GT);
+in_full!(gt_with_edges, GT_WITH_EDGES);
 in_full!(gat, GAT);
 in_full!(sage, SAGE);
 

@@ -1,8 +1,9 @@
 //! Every operation of a graph, with operands that are the same in original ids whoever has them.
 
-use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Score, TokensAttend, Total};
+use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, Score, TokensAttend, Total};
 use graphweft_tensor::gradcheck::numbers;
 use graphweft_tensor::ops::batch_norm::batch_norm;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::global::{Global, Scale};
 use graphweft_tensor::ops::norm::Norm;
 use graphweft_tensor::{DType, Device, Dropout, Matrix, Parameter, Result, Tag, Tape, Var};
@@ -25,6 +26,23 @@ pub(crate) enum Bias {
     Features,
 }
 
+/// What features of edges that are added to keys and values are taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Features {
+    Numbers,
+    /// A number and two ids.
+    Categories,
+}
+
+impl Features {
+    pub(crate) fn columns(self) -> EdgeColumns {
+        match self {
+            Self::Numbers => EdgeColumns::numbers(EDGE_FEATURES),
+            Self::Categories => EdgeColumns::new(1, &[3, 4]).unwrap(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
     None,
@@ -36,6 +54,9 @@ pub(crate) enum Weight {
 pub(crate) enum Op {
     Attend(ScoreKind, Bias),
     WithTokens(Bias),
+    /// Dot products, with features of edges in keys and values.
+    Edges(Features),
+    EdgesWithTokens(Features),
     TokensAttend,
     Aggregate(Aggregation, Weight),
     Global(Scale),
@@ -75,6 +96,9 @@ pub(crate) fn all() -> Vec<Op> {
         Op::Aggregate(Max, Weight::None),
         Op::WithTokens(Bias::None),
         Op::WithTokens(Bias::Features),
+        Op::Edges(Features::Numbers),
+        Op::Edges(Features::Categories),
+        Op::EdgesWithTokens(Features::Categories),
         Op::TokensAttend,
         Op::Global(Scale::One),
         Op::Global(Scale::Norms),
@@ -101,6 +125,13 @@ impl Op {
             Self::WithTokens(b) => {
                 [node(d), node(2 * d), (RowsOf::Everywhere(TOKENS), 2 * d)].into_iter().chain(bias(b)).collect()
             }
+            Self::Edges(features) => {
+                vec![node(d), node(2 * d), (RowsOf::Everywhere(d), features.columns().width())]
+            }
+            Self::EdgesWithTokens(features) => {
+                let weight = (RowsOf::Everywhere(d), features.columns().width());
+                vec![node(d), node(2 * d), weight, (RowsOf::Everywhere(TOKENS), 2 * d)]
+            }
             Self::TokensAttend => vec![(RowsOf::Everywhere(TOKENS), d), node(2 * d)],
             Self::Aggregate(_, Weight::PerEdge) => vec![node(d), (RowsOf::Edges, 1)],
             Self::Aggregate(..) | Self::Moments => vec![node(d)],
@@ -119,7 +150,11 @@ impl Op {
             Bias::PerEdge => EdgeBias::PerEdge(&x[at]),
             Bias::Features => EdgeBias::Features { feat: (), weight: &x[at] },
         };
-        let attend = |score, bias| Attend { heads: s.heads, score, bias, dropout };
+        let attend = |score, bias| Attend { heads: s.heads, score, bias, edges: None, dropout };
+        let with_edges = |columns| {
+            let edges = Some(EdgeValues { weight: &x[2], columns });
+            Attend { edges, ..attend(Score::Dot { q: &x[0], kv: &x[1] }, EdgeBias::None) }
+        };
         match *self {
             Self::Attend(ScoreKind::Dot, b) => {
                 ops.attend(tape, LAYER, attend(Score::Dot { q: &x[0], kv: &x[1] }, bias(b, 2)))
@@ -135,6 +170,10 @@ impl Op {
             Self::WithTokens(b) => {
                 let a = attend(Score::Dot { q: &x[0], kv: &x[1] }, bias(b, 3));
                 ops.attend_with_tokens(tape, LAYER, a, &x[2])
+            }
+            Self::Edges(features) => ops.attend(tape, LAYER, with_edges(&features.columns())),
+            Self::EdgesWithTokens(features) => {
+                ops.attend_with_tokens(tape, LAYER, with_edges(&features.columns()), &x[3])
             }
             Self::TokensAttend => {
                 ops.tokens_attend(tape, LAYER, TokensAttend { heads: s.heads, q: &x[0], kv: &x[1], dropout })
@@ -182,6 +221,19 @@ pub(crate) fn operand(
         Some(ids) => ids.iter().flat_map(|i| all[*i as usize * cols..][..cols].to_vec()).collect(),
     };
     let m = device.upload(listed.map_or(rows, <[u64]>::len), cols, &some, Tag::Activations).unwrap();
+    device.convert("test", &m, dtype).unwrap()
+}
+
+/// Features of all edges, or of those that are listed: numbers, then ids below 3 and 4, which serve as numbers too.
+pub(crate) fn edge_features(device: &Device, rows: usize, listed: Option<&[u64]>, dtype: DType) -> Matrix {
+    let m = operand(device, 50, rows, EDGE_FEATURES, listed, DType::F64);
+    let mut x = f64s(&m);
+    for row in x.chunks_exact_mut(EDGE_FEATURES) {
+        for (x, count) in row[1..].iter_mut().zip([3.0, 4.0]) {
+            *x = (x.abs() * count).floor();
+        }
+    }
+    let m = device.upload(m.rows(), EDGE_FEATURES, &x, Tag::Graph).unwrap();
     device.convert("test", &m, dtype).unwrap()
 }
 

@@ -279,7 +279,13 @@ impl<'a> Training<'a> {
         let labels: Rc<[i64]> = (0..rows as i64).map(|row| row % CLASSES as i64).collect();
         let learned = LossRows::new((0..rows as u32).collect::<Vec<u32>>())?;
         let config: ModelConfig = toml::from_str(&program.model).map_err(|e| bug(e.to_string()))?;
-        let shape = Shape { features, positional: 0, classes: CLASSES, edge_features: 0, target: Target::Nodes };
+        let shape = Shape {
+            features,
+            positional: 0,
+            classes: CLASSES,
+            edge_features: Default::default(),
+            target: Target::Nodes,
+        };
         let network = config.build(device, shape, dtype.compute(), 1)?;
         let parameters = network.parameters();
         let optimizer = Optimizer::new(Rule::adam_w(0.01), &parameters)?;

@@ -1,6 +1,7 @@
 //! Attention on the CPU: tasks over rows, a kernel per instruction set and score.
 
 mod dot;
+mod edges;
 mod extras;
 mod gat;
 mod gatv2;
@@ -147,7 +148,7 @@ fn fold<'a, A: Any>(isa: Isa, a: &Attention<'a>, score: &'a A, state: &mut Matri
 fn forward<'a, A: Any>(passes: &Passes<A>, a: &Attention<'a>, score: &'a A, target: Target<'_, A::Out>) -> Result<()> {
     let direction = &a.graph.forward;
     let o = pass(a, direction, None, score)?;
-    let (heads, d) = (score.heads(), score.d());
+    let (heads, d) = (score.heads(), score.wide());
     let mut partial = scratch::attention_pieces(a, dry::Pass::Forward)?;
     let size = partial.cols();
     let f = Forward { target, partial: Shared::new(host_mut(OP, "partial", &mut partial)?) };

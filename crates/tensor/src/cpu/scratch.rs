@@ -51,6 +51,11 @@ pub(crate) fn head_dot_backward(z: &Matrix, count: usize) -> Result<Matrix> {
     of_blocks("products by head", z, count * z.cols(), z.dtype().compute())
 }
 
+/// For each block of the rows of `x`, the products with what stands behind them.
+pub(crate) fn tail_products(x: &Matrix, dw: &Matrix) -> Result<Matrix> {
+    of_blocks("edge features", x, dw.rows() * dw.cols(), dw.dtype())
+}
+
 /// For each block of the rows of `g`, the gradients of weight and bias.
 pub(crate) fn layer_norm_backward(g: &Matrix) -> Result<Matrix> {
     of_blocks("layer norm", g, 2 * g.cols(), g.dtype().compute())
@@ -75,14 +80,14 @@ pub(crate) fn sum_rows(from: &Matrix) -> Result<Matrix> {
 /// For each piece of a hub, what a pass of attention collects.
 pub(super) fn attention_pieces(a: &Attention<'_>, pass: Pass) -> Result<Matrix> {
     let (heads, d) = (a.heads, a.output().0);
-    let gradient = match a.score {
-        Score::Dot { .. } | Score::Gatv2 { .. } => d,
-        Score::Gat { .. } => FOUR * heads,
+    let (values, gradient) = match a.score {
+        Score::Dot { .. } | Score::Gatv2 { .. } => (a.values(), d),
+        Score::Gat { .. } => (d, FOUR * heads),
     };
     let (direction, size) = match pass {
         Pass::Forward => (&a.graph.forward, 2 * heads + d),
         Pass::ByDestination => (&a.graph.forward, gradient),
-        Pass::BySource => (&a.graph.transpose, gradient + d),
+        Pass::BySource => (&a.graph.transpose, gradient - heads * a.tail() + values),
     };
     a.device().uninit("attention", direction.tasks.pieces, size, DType::F32, Tag::Workspace)
 }
@@ -111,7 +116,7 @@ fn of_tasks(a: &Attention<'_>, size: usize) -> Result<Matrix> {
 impl Cpu {
     /// As [`attention_pieces`], where kernels with vectors run.
     pub(crate) fn attention_pieces(self, a: &Attention<'_>, pass: Pass) -> Result<Option<Matrix>> {
-        let (width, dtype) = a.output();
+        let (width, dtype) = (a.values(), a.output().1);
         let version = Version::new(self.isa, |lanes| (width / a.heads).is_multiple_of(lanes));
         let vectors = dtype != DType::F64 && version != Version::Portable;
         vectors.then(|| attention_pieces(a, pass)).transpose()

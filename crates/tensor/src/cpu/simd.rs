@@ -22,7 +22,13 @@ pub(super) trait Simd: Copy {
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(p: *const f32) -> Self::V;
     unsafe fn store(p: *mut f32, v: Self::V);
+    /// The first `n` lanes, fewer than there are; zeros in the others.
+    unsafe fn load_first(p: *const f32, n: usize) -> Self::V;
+    /// The first `n` lanes, fewer than there are.
+    unsafe fn store_first(p: *mut f32, n: usize, v: Self::V);
     unsafe fn load_bf16(p: *const bf16) -> Self::V;
+    /// As [`Simd::load_first`].
+    unsafe fn load_first_bf16(p: *const bf16, n: usize) -> Self::V;
     unsafe fn store_bf16(p: *mut bf16, v: Self::V);
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
@@ -71,6 +77,8 @@ impl Version {
 /// Where elements come from: f32 as they are, bf16 widened.
 pub(super) trait Source<S: Simd>: Copy + Sync {
     unsafe fn load(p: *const Self) -> S::V;
+    /// As [`Simd::load_first`].
+    unsafe fn load_first(p: *const Self, n: usize) -> S::V;
 }
 
 impl<S: Simd> Source<S> for f32 {
@@ -78,12 +86,22 @@ impl<S: Simd> Source<S> for f32 {
     unsafe fn load(p: *const Self) -> S::V {
         S::load(p)
     }
+
+    #[inline(always)]
+    unsafe fn load_first(p: *const Self, n: usize) -> S::V {
+        S::load_first(p, n)
+    }
 }
 
 impl<S: Simd> Source<S> for bf16 {
     #[inline(always)]
     unsafe fn load(p: *const Self) -> S::V {
         S::load_bf16(p)
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(p: *const Self, n: usize) -> S::V {
+        S::load_first_bf16(p, n)
     }
 }
 
@@ -154,6 +172,22 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn store(p: *mut f32, v: __m512) {
         _mm512_storeu_ps(p, v);
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(p: *const f32, n: usize) -> __m512 {
+        _mm512_maskz_loadu_ps(((1_u32 << n) - 1) as u16, p)
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(p: *mut f32, n: usize, v: __m512) {
+        _mm512_mask_storeu_ps(p, ((1_u32 << n) - 1) as u16, v);
+    }
+
+    #[inline(always)]
+    unsafe fn load_first_bf16(p: *const bf16, n: usize) -> __m512 {
+        let bits = _mm256_maskz_loadu_epi16(((1_u32 << n) - 1) as u16, p.cast());
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits)))
     }
 
     #[inline(always)]
@@ -260,6 +294,12 @@ impl Simd for Avx512 {
     }
 }
 
+/// All bits in the first `n` lanes of eight.
+#[inline(always)]
+unsafe fn first_of_8(n: usize) -> __m256i {
+    _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+}
+
 /// 8 lanes.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2;
@@ -281,6 +321,25 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn store(p: *mut f32, v: __m256) {
         _mm256_storeu_ps(p, v);
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(p: *const f32, n: usize) -> __m256 {
+        _mm256_maskload_ps(p, first_of_8(n))
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(p: *mut f32, n: usize, v: __m256) {
+        _mm256_maskstore_ps(p, first_of_8(n), v);
+    }
+
+    #[inline(always)]
+    unsafe fn load_first_bf16(p: *const bf16, n: usize) -> __m256 {
+        let mut lanes = [bf16::ZERO; 8];
+        for (k, lane) in lanes.iter_mut().enumerate().take(n) {
+            *lane = *p.add(k);
+        }
+        Self::load_bf16(lanes.as_ptr())
     }
 
     #[inline(always)]

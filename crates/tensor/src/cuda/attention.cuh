@@ -6,6 +6,8 @@
 //   OUT_TYPE, VALUE_TYPE, DST_TYPE, SRC_TYPE    of the output, the values, the operands of destinations and of sources
 //   OWN_VALUES              GATV2: values are not the sources' operand
 //   BIAS                    NO_BIAS, PER_EDGE or FEATURES; FEATURE_COUNT
+//   TAIL                    numbers behind each head of destinations' operands and outputs (ops/edge_values.rs)
+//   EDGES                   whether edges have features for them: EDGE_NUMBERS, then EDGE_CATEGORIES ids
 //   DROPOUT                 whether weights are dropped
 //   VEC, PARTS, CHUNKS      a lane has VEC columns at a time; PARTS lanes share a head, with CHUNKS such vectors each
 //   SIDE, SLOTS             heads side by side in a team of lanes, heads one after another in a lane
@@ -30,8 +32,11 @@ constexpr int PER_HEAD = WIDTH / VEC; // vectors
 constexpr int TEAM = PARTS * SIDE;
 constexpr int TEAMS = 32 / TEAM;
 constexpr int TILE = SIDE * SLOTS; // heads of a block
+constexpr int HEAD_STRIDE = WIDTH + TAIL, WIDE = HEADS * HEAD_STRIDE;
+constexpr int LANE_TAIL = (TAIL + PARTS - 1) / PARTS; // numbers of a tail that a lane has, side by side
+constexpr bool EDGE_VALUES = BIAS != NO_BIAS || EDGES;
 constexpr int SRC_STRIDE = SCORE == DOT ? 2 * D : SCORE == GAT ? HEADS : D;
-constexpr int DST_STRIDE = SCORE == GAT ? HEADS : D;
+constexpr int DST_STRIDE = SCORE == GAT ? HEADS : WIDE;
 constexpr int VALUE_STRIDE = SCORE == DOT ? 2 * D : D;
 constexpr bool ALL_HEADS = HEADS % TILE == 0, WHOLE_HEADS = PER_HEAD == PARTS * CHUNKS;
 constexpr C LOG2_E = 1.4426950408889634074, LN_2 = 0.69314718055994530942;
@@ -47,12 +52,14 @@ struct Operands {
     const C *bias;
     const C *feat;
     const C *weight;
+    const C *features; // for tails
     const u64 *src_ids;
     const u64 *dst_ids;
     Dropout dropout;
     u32 count, pieces; // items, and how many of them are pieces
     double slope;      // of the LeakyReLU where it is flat
     double scale;      // of dot products
+    u32 first[16], categories[16]; // of each column of ids: its place in a tail, and how many there are
 };
 
 __device__ __forceinline__ float exp_2(float x) {
@@ -78,20 +85,96 @@ struct Lane {
     __device__ __forceinline__ bool has(int s, int c) const {
         return has(s) && (WHOLE_HEADS || c * PARTS + part < PER_HEAD);
     }
-    __device__ __forceinline__ int column(int s, int c) const { return head_of(s) * WIDTH + (c * PARTS + part) * VEC; }
+    // In a row whose heads lie so far apart.
+    template <int STRIDE> __device__ __forceinline__ int column(int s, int c) const {
+        return head_of(s) * STRIDE + (c * PARTS + part) * VEC;
+    }
+    __device__ __forceinline__ bool has_tail(int s, int k) const { return has(s) && part * LANE_TAIL + k < TAIL; }
+    __device__ __forceinline__ int tail(int s, int k) const {
+        return head_of(s) * HEAD_STRIDE + WIDTH + part * LANE_TAIL + k;
+    }
 };
 
 typedef C Part[SLOTS][CHUNKS][VEC];
 
+// What a lane has of tails. Without tails everything below is nothing.
+struct Tails {
+    C x[SLOTS][TAIL ? LANE_TAIL : 1];
+
+    template <typename F> __device__ __forceinline__ void each(F f) {
+        if constexpr (TAIL > 0)
+#pragma unroll
+            for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+                for (int k = 0; k < LANE_TAIL; k++) f(s, k, x[s][k]);
+    }
+
+    __device__ __forceinline__ void clear() {
+        each([](int, int, C &x) { x = 0; });
+    }
+
+    template <typename T> __device__ __forceinline__ void load(const Lane &lane, const T *row, C factor) {
+        each([&](int s, int k, C &x) { x = lane.has_tail(s, k) ? ::load(row[lane.tail(s, k)]) * factor : (C)0; });
+    }
+
+    template <typename T> __device__ __forceinline__ void put(const Lane &lane, T *row, C factor, int add) {
+        each([&](int s, int k, C &x) {
+            if (lane.team != 0 || !lane.has_tail(s, k)) return;
+            T *to = row + lane.tail(s, k);
+            *to = ::store<T>((add ? ::load(*to) : (C)0) + x * factor);
+        });
+    }
+};
+
+// The features of an edge that this lane's numbers of a tail stand for.
+struct EdgeFeatures {
+    C x[TAIL ? LANE_TAIL : 1];
+
+    __device__ __forceinline__ void load(const Operands &o, const Lane &lane, u64 edge) {
+        if constexpr (EDGES) {
+            const C *row = o.features + edge * (EDGE_NUMBERS + EDGE_CATEGORIES);
+#pragma unroll
+            for (int k = 0; k < LANE_TAIL; k++) {
+                int feature = lane.part * LANE_TAIL + k;
+                x[k] = feature < EDGE_NUMBERS ? __ldg(row + feature) : (C)0;
+            }
+#pragma unroll
+            for (int c = 0; c < EDGE_CATEGORIES; c++) {
+                // An id is a number from a file, and is kept inside whatever it is.
+                int id = max(0, min((int)o.categories[c] - 1, (int)__ldg(row + EDGE_NUMBERS + c)));
+                int place = (int)o.first[c] + id - lane.part * LANE_TAIL;
+#pragma unroll
+                for (int k = 0; k < LANE_TAIL; k++)
+                    if (place == k) x[k] = 1;
+            }
+        }
+    }
+
+    // This lane's share of a head's tail times the features.
+    __device__ __forceinline__ C dot(const Tails &tails, int s) const {
+        C sum = 0;
+        if constexpr (EDGES)
+#pragma unroll
+            for (int k = 0; k < LANE_TAIL; k++) sum += tails.x[s][k] * x[k];
+        return sum;
+    }
+
+    __device__ __forceinline__ void add(Tails &to, int s, C weight) const {
+        if constexpr (EDGES)
+#pragma unroll
+            for (int k = 0; k < LANE_TAIL; k++) to.x[s][k] += weight * x[k];
+    }
+};
+
 // A row's columns that are this lane's, times `factor`.
-template <typename T> __device__ __forceinline__ void load_part(const Lane &lane, const T *row, C factor, Part &to) {
+template <int STRIDE, typename T> __device__ __forceinline__ void load_part(const Lane &lane, const T *row, C factor, Part &to) {
 #pragma unroll
     for (int s = 0; s < SLOTS; s++)
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             Packed<T, VEC> x;
             x.clear();
-            if (lane.has(s, c)) x.load(row + lane.column(s, c));
+            if (lane.has(s, c)) x.load(row + lane.column<STRIDE>(s, c));
 #pragma unroll
             for (int k = 0; k < VEC; k++) to[s][c][k] = x.get(k) * factor;
         }
@@ -100,13 +183,13 @@ template <typename T> __device__ __forceinline__ void load_part(const Lane &lane
 template <typename T> struct Far {
     Packed<T, VEC> x[SLOTS][CHUNKS];
 
-    __device__ __forceinline__ void load(const Lane &lane, const T *row) {
+    template <int STRIDE> __device__ __forceinline__ void load(const Lane &lane, const T *row) {
 #pragma unroll
         for (int s = 0; s < SLOTS; s++)
 #pragma unroll
             for (int c = 0; c < CHUNKS; c++) {
                 x[s][c].clear();
-                if (lane.has(s, c)) x[s][c].load(row + lane.column(s, c));
+                if (lane.has(s, c)) x[s][c].load(row + lane.column<STRIDE>(s, c));
             }
     }
 };
@@ -150,7 +233,7 @@ struct Batch {
         if (at >= item.count) return;
         u64 position = item.begin + at;
         node = __ldg(o.indices + position);
-        if (BIAS != NO_BIAS) edge = BY_SRC ? __ldg(o.map + position) : position;
+        if (EDGE_VALUES) edge = BY_SRC ? __ldg(o.map + position) : position;
         if (DROPOUT) {
             u32 src = BY_SRC ? item.row : node, dst = BY_SRC ? node : item.row;
             u64 source = original(o.src_ids, src), destination = original(o.dst_ids, dst);
@@ -175,7 +258,7 @@ struct Edge {
         exists = at < count;
         u32 from = min(at, count - 1);
         node = __shfl_sync(ALL, batch.node, from);
-        if (BIAS != NO_BIAS) edge = __shfl_sync(ALL, batch.edge, from);
+        if (EDGE_VALUES) edge = __shfl_sync(ALL, batch.edge, from);
         if (DROPOUT) kept = __shfl_sync(ALL, batch.kept, from);
     }
 
@@ -206,9 +289,11 @@ template <typename T> __device__ __forceinline__ C head_number(const T *row, con
 }
 
 // What teams have of the far ends of UNROLL edges each: loads of all of them go out together. FAR is the type of the
-// operand of the score, PRODUCT that of the other operand; with ONE_LOAD they are the same rows.
-template <bool ONE_LOAD, typename FAR, typename PRODUCT> struct Ends {
+// operand of the score, PRODUCT that of the other operand, both with heads STRIDE apart; with ONE_LOAD they are the
+// same rows.
+template <bool ONE_LOAD, int STRIDE, typename FAR, typename PRODUCT> struct Ends {
     Edge edges[UNROLL];
+    EdgeFeatures features[UNROLL];
     Far<FAR> far[SCORE == GAT ? 1 : UNROLL];
     Far<PRODUCT> products[UNROLL];
     C numbers[UNROLL][SLOTS]; // GAT's operands
@@ -220,11 +305,11 @@ template <bool ONE_LOAD, typename FAR, typename PRODUCT> struct Ends {
 #pragma unroll
             for (int s = 0; s < SLOTS; s++) numbers[u][s] = head_number(row, lane, s);
         } else {
-            far[u].load(lane, row);
+            far[u].template load<STRIDE>(lane, row);
         }
         if constexpr (ONE_LOAD)
             products[u] = far[u];
         else
-            products[u].load(lane, product_rows + (u64)edges[u].node * product_stride);
+            products[u].template load<STRIDE>(lane, product_rows + (u64)edges[u].node * product_stride);
     }
 };

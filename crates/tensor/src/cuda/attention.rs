@@ -17,9 +17,10 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
+use crate::ops::edge_values::MOST_CATEGORIES;
 use crate::ops::rows::RowIndex;
 use crate::random::Ids;
-pub(super) use shape::{Passes, Types, Variant};
+pub(super) use shape::{Passes, Tails, Types, Variant};
 use shape::{Shape, THREADS, WARP};
 
 const OP: &str = "attention";
@@ -43,6 +44,7 @@ struct Operands {
     bias: u64,
     feat: u64,
     weight: u64,
+    features: u64,
     src_ids: u64,
     dst_ids: u64,
     dropout: DropoutArg,
@@ -50,6 +52,8 @@ struct Operands {
     pieces: u32,
     slope: f64,
     scale: f64,
+    first: [u32; 16],
+    categories: [u32; 16],
 }
 
 /// As in attention_forward.cu.
@@ -93,7 +97,7 @@ struct Call {
 
 impl Call {
     fn new(cuda: &Cuda, a: &Attention<'_>, pass: Pass) -> Result<Self> {
-        let (types, (d, _)) = (Types::new(a)?, a.output());
+        let (types, d) = (Types::new(a)?, a.values());
         let (heads, width, compute) = (a.heads, d / a.heads, types.compute());
         let at = |what, m: &Matrix, dtype| cuda.address(OP, what, m, dtype);
         let (score, own_values, slope, [dst, src, value, shared]) = match a.score {
@@ -110,7 +114,7 @@ impl Call {
                 (2, own.is_some(), slope, [l, r, own.unwrap_or(r), a])
             }
         };
-        let (kind, features, [bias, feat, weight]) = match a.bias {
+        let (kind, of_bias, [bias, feat, weight]) = match a.bias {
             Bias::None => (0, 1, [0; 3]),
             Bias::PerEdge(bias) => (1, 1, [at("bias", bias, compute)?, 0, 0]),
             Bias::Features { feat, weight } => {
@@ -130,7 +134,17 @@ impl Call {
         let device = a.device();
         let by_source = pass == Pass::BySource;
         let graph = cuda.resident(device, if by_source { &a.graph.transpose } else { &a.graph.forward })?;
-        let map = if by_source && kind != 0 { cuda.edge_map(device, a.graph, &graph)? } else { 0 };
+        let tails = Tails::of(a);
+        let features = match a.edges.and_then(|edges| edges.rows.as_ref()) {
+            Some(rows) => at("edge features", rows, compute)?,
+            None => 0,
+        };
+        let mut places = [[0; MOST_CATEGORIES]; 2];
+        for (k, [first, count]) in a.edges.iter().flat_map(|edges| edges.columns.places()).enumerate() {
+            (places[0][k], places[1][k]) = (first as u32, count as u32);
+        }
+        let [first, categories] = places;
+        let map = if by_source && a.map().is_some() { cuda.edge_map(device, a.graph, &graph)? } else { 0 };
         let passes = if pass == Pass::Forward { Passes::Forward } else { Passes::Backward };
         let places = graph.places(cuda);
         let operands = Operands {
@@ -144,6 +158,7 @@ impl Call {
             bias,
             feat,
             weight,
+            features,
             src_ids,
             dst_ids,
             dropout: numbers,
@@ -151,9 +166,12 @@ impl Call {
             pieces: graph.pieces as u32,
             slope,
             scale: 1.0 / (width as f64).sqrt(),
+            first,
+            categories,
         };
-        let variant = Variant { score, types, own_values, bias: kind, features, dropout: dropout.is_some() };
-        let shape = Shape::new(heads, width, types.smallest());
+        let variant =
+            Variant { score, types, own_values, bias: kind, features: of_bias, tails, dropout: dropout.is_some() };
+        let shape = Shape::new(heads, width, tails.width, types.smallest());
         Ok(Self { shape, types, defines: variant.defines(heads, width, passes), graph, operands })
     }
 
@@ -172,16 +190,17 @@ impl Call {
 fn rows_only(heads: usize, out: &Matrix, passes: Passes) -> (Shape, Defines) {
     let (width, out) = (out.cols() / heads.max(1), out.dtype());
     let types = Types { out, value: out, dst: out, src: out };
-    let variant = Variant { score: 0, types, own_values: false, bias: 0, features: 1, dropout: false };
-    (Shape::new(heads, width, out.size()), variant.defines(heads, width, passes))
+    let variant =
+        Variant { score: 0, types, own_values: false, bias: 0, features: 1, tails: Tails::default(), dropout: false };
+    (Shape::new(heads, width, 0, out.size()), variant.defines(heads, width, passes))
 }
 
 impl Cuda {
     fn attention_pass(&self, a: &Attention<'_>, mut target: Target) -> Result<()> {
         let call = Call::new(self, a, Pass::Forward)?;
-        let Shape { heads, width, .. } = call.shape;
         // As in the source: m and s, then the columns, each from a multiple of 8 on.
-        let mut pieces = call.pieces(a, (2 * heads).next_multiple_of(8) + (heads * width).next_multiple_of(8))?;
+        let size = (2 * a.heads).next_multiple_of(8) + a.output().0.next_multiple_of(8);
+        let mut pieces = call.pieces(a, size)?;
         target.pieces = self.address_mut(OP, "pieces", &mut pieces, call.types.compute())?;
         let kernel = |name| self.kernel(OP, &FORWARD, call.defines.clone(), name);
         let launch = kernel("attention_forward")?.arg(call.operands).arg(target);

@@ -47,13 +47,13 @@ __device__ __forceinline__ void sum_teams(Part &x) {
             for (int k = 0; k < VEC; k++) x[s][c][k] = sum_teams(x[s][c][k]);
 }
 
-template <typename T> __device__ __forceinline__ void put_part(const Lane &lane, T *row, const Part &x, int add) {
+template <int STRIDE, typename T> __device__ __forceinline__ void put_part(const Lane &lane, T *row, const Part &x, int add) {
     if (lane.team != 0) return;
 #pragma unroll
     for (int s = 0; s < SLOTS; s++)
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++)
-            if (lane.has(s, c)) put(row + lane.column(s, c), x[s][c], add);
+            if (lane.has(s, c)) put(row + lane.column<STRIDE>(s, c), x[s][c], add);
 }
 
 // What a warp has of the parameter that all edges share, and the gradients that it adds up over all of its items.
@@ -62,14 +62,14 @@ struct Parameters {
     C dweight[SLOTS][FEATURE_PARTS];
 
     __device__ __forceinline__ void load(const Operands &o, const Lane &lane) {
-        if constexpr (SCORE == GATV2) load_part(lane, o.a, LOG2_E, a);
+        if constexpr (SCORE == GATV2) load_part<WIDTH>(lane, o.a, LOG2_E, a);
         zero(da), zero(dweight);
     }
 
     __device__ __forceinline__ void write(const Lane &lane, const Gradients &to, u32 warp) {
         if (SCORE == GATV2 && to.shared) {
             sum_teams(da);
-            put_part(lane, to.shared + (u64)warp * D, da, 0);
+            put_part<WIDTH>(lane, to.shared + (u64)warp * D, da, 0);
         }
         if (BIAS == FEATURES && to.weight)
 #pragma unroll
@@ -88,19 +88,27 @@ struct Parameters {
 template <bool BY_SRC, typename NEAR, typename OTHER> struct Row {
     // By source, GATv2's values may be the row's operand itself.
     static constexpr bool ONE_ROW = BY_SRC && SCORE == GATV2 && !OWN_VALUES;
+    // Destinations' rows have tails.
+    static constexpr int STRIDE = BY_SRC ? WIDTH : HEAD_STRIDE;
+    Tails near_tails, other_tails, dtails;
     Part near, other, drow, dvalue;
     C number[SLOTS], dnumber[SLOTS], lse[SLOTS], big_d[SLOTS];
 
     __device__ __forceinline__ void load(const Operands &o, const Gradients &to, const Lane &lane, u32 row, const NEAR *near_row,
                                          const OTHER *other_row) {
         zero(drow), zero(dvalue), zero(dnumber);
+        dtails.clear();
         if constexpr (SCORE == GAT) {
 #pragma unroll
             for (int s = 0; s < SLOTS; s++) number[s] = head_number(near_row, lane, s);
         } else {
-            load_part(lane, near_row, SCORE == DOT ? (C)o.scale * LOG2_E : (C)1, near);
+            load_part<STRIDE>(lane, near_row, SCORE == DOT ? (C)o.scale * LOG2_E : (C)1, near);
         }
-        load_part(lane, other_row, 1, other);
+        load_part<STRIDE>(lane, other_row, 1, other);
+        if constexpr (!BY_SRC && TAIL > 0) {
+            near_tails.load(lane, near_row, (C)o.scale * LOG2_E);
+            other_tails.load(lane, other_row, 1);
+        }
         if (!BY_SRC)
 #pragma unroll
             for (int s = 0; s < SLOTS; s++) {
@@ -135,6 +143,7 @@ template <bool BY_SRC, typename NEAR, typename OTHER> struct Row {
         C rest = SCORE == DOT ? (C)o.scale : REST;
         sum_teams(drow);
         if (BY_SRC) sum_teams(dvalue);
+        if (!BY_SRC) dtails.each([](int, int, C &x) { x = sum_teams(x); });
 #pragma unroll
         for (int s = 0; s < SLOTS; s++) {
             dnumber[s] = sum_teams(dnumber[s]);
@@ -159,15 +168,17 @@ template <bool BY_SRC, typename NEAR, typename OTHER> struct Row {
                     numbers[lane.head_of(s)] = before + dnumber[s];
                 }
         } else if (whole) {
-            put_part(lane, (NEAR *)to.row + (u64)row * near_stride, drow, to.add);
+            put_part<STRIDE>(lane, (NEAR *)to.row + (u64)row * near_stride, drow, to.add);
+            if (!BY_SRC) dtails.put(lane, (NEAR *)to.row + (u64)row * near_stride, rest, to.add);
         } else {
-            put_part(lane, piece, drow, 0);
+            put_part<STRIDE>(lane, piece, drow, 0);
+            if (!BY_SRC) dtails.put(lane, piece, rest, 0);
         }
         if (BY_SRC && !ONE_ROW) {
             if (whole)
-                put_part(lane, (OTHER *)to.value + (u64)row * other_stride, dvalue, 0);
+                put_part<WIDTH>(lane, (OTHER *)to.value + (u64)row * other_stride, dvalue, 0);
             else
-                put_part(lane, piece + (SCORE == GAT ? 0 : D), dvalue, 0);
+                put_part<WIDTH>(lane, piece + (SCORE == GAT ? 0 : D), dvalue, 0);
         }
     }
 };
@@ -204,12 +215,19 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
             u32 count = min(32u, item.count - from);
             for (u32 first = 0; first < count; first += TEAMS * UNROLL) {
                 // By destination, GATv2's values may be the far operand itself.
-                Ends<!BY_SRC && SCORE == GATV2 && !OWN_VALUES, FAR, PRODUCT> ends;
+                Ends<!BY_SRC && SCORE == GATV2 && !OWN_VALUES, BY_SRC ? HEAD_STRIDE : WIDTH, FAR, PRODUCT> ends;
                 Packed<C, 2> known[UNROLL][SLOTS];
+                // By source, the tails are at the far ends.
+                Tails far_tails[UNROLL], product_tails[UNROLL];
 #pragma unroll
                 for (int u = 0; u < UNROLL; u++) {
                     ends.edges[u].take(batch, first + u * TEAMS + lane.team, count);
                     ends.load(lane, u, far_rows, far_stride, product_rows, product_stride);
+                    ends.features[u].load(o, lane, ends.edges[u].edge);
+                    if constexpr (BY_SRC && EDGES) {
+                        far_tails[u].load(lane, far_rows + (u64)ends.edges[u].node * far_stride, (C)o.scale * LOG2_E);
+                        product_tails[u].load(lane, product_rows + (u64)ends.edges[u].node * product_stride, 1);
+                    }
                     if (BY_SRC)
 #pragma unroll
                         for (int s = 0; s < SLOTS; s++) {
@@ -223,7 +241,9 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
 #pragma unroll
                     for (int s = 0; s < SLOTS; s++) {
                         const Edge &edge = ends.edges[u];
+                        const EdgeFeatures &features = ends.features[u];
                         C bias = edge.bias_part(o, lane, s) * LOG2_E, score, flat = 1;
+                        bias += features.dot(BY_SRC ? far_tails[u] : row.near_tails, s);
                         if constexpr (SCORE == GAT) {
                             C x = row.number[s] + ends.numbers[u][s];
                             flat = x > 0 ? (C)1 : slope;
@@ -232,12 +252,14 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
                         } else {
                             score = lane_sum<PARTS>(score_part(row.near[s], ends.far[u].x[s], p.a[s], slope) + bias);
                         }
-                        C product = lane_sum<PARTS>(dot_part(row.other[s], ends.products[u].x[s]));
+                        C product = lane_sum<PARTS>(dot_part(row.other[s], ends.products[u].x[s]) +
+                                                    features.dot(BY_SRC ? product_tails[u] : row.other_tails, s));
                         C top = BY_SRC ? known[u][s].get(0) : row.lse[s], mean = BY_SRC ? known[u][s].get(1) : row.big_d[s];
                         C alpha = edge.exists && lane.has(s) ? exp_2(score - top) : (C)0;
                         C factor = edge.factor(o, lane.head_of(s));
                         C de = alpha * (product * factor - mean), direct = alpha * factor;
                         row.dnumber[s] += de * flat;
+                        if (!BY_SRC) features.add(row.dtails, s, de);
                         row.add(p, s, ends.far[SCORE == GAT ? 0 : u].x[s], ends.products[u].x[s], de, direct, slope);
                         if (BIAS != NO_BIAS && !BY_SRC && edge.exists && lane.has(s)) add_bias(o, to, lane, edge, s, de, p);
                     }
@@ -249,11 +271,11 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_dst(const Operands o, const Gradients to) {
-    backward<false>(o, to, o.dst, DST_STRIDE, to.g, D, o.src, SRC_STRIDE, o.value, VALUE_STRIDE);
+    backward<false>(o, to, o.dst, DST_STRIDE, to.g, WIDE, o.src, SRC_STRIDE, o.value, VALUE_STRIDE);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_src(const Operands o, const Gradients to) {
-    backward<true>(o, to, o.src, SRC_STRIDE, o.value, VALUE_STRIDE, o.dst, DST_STRIDE, to.g, D);
+    backward<true>(o, to, o.src, SRC_STRIDE, o.value, VALUE_STRIDE, o.dst, DST_STRIDE, to.g, WIDE);
 }
 
 // The log-sum-exp, in units of log₂, and D side by side: a gather of both then touches one place.
@@ -272,8 +294,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     Part x;
     Far<OUT> y;
     u64 begin = (u64)min(row, rows - 1) * D;
-    load_part(lane, g + begin, 1, x);
-    y.load(lane, out + begin);
+    load_part<WIDTH>(lane, g + begin, 1, x);
+    y.template load<WIDTH>(lane, out + begin);
 #pragma unroll
     for (int s = 0; s < SLOTS; s++) {
         C sum = lane_sum<PARTS>(dot_part(x[s], y.x[s]));

@@ -3,7 +3,7 @@
 // merge exactly.
 
 // Of a piece: m, s, then acc from a multiple of 8 on.
-constexpr int PIECE_HEAD = (2 * HEADS + 7) / 8 * 8, PIECE_SIZE = PIECE_HEAD + (D + 7) / 8 * 8;
+constexpr int PIECE_HEAD = (2 * HEADS + 7) / 8 * 8, PIECE_SIZE = PIECE_HEAD + (WIDE + 7) / 8 * 8;
 
 struct Target {
     OUT *out;
@@ -15,8 +15,10 @@ struct Target {
 struct State {
     C m[SLOTS], s[SLOTS];
     Part acc;
+    Tails tails;
 
     __device__ __forceinline__ State() {
+        tails.clear();
 #pragma unroll
         for (int t = 0; t < SLOTS; t++) {
             m[t] = NEGATIVE_INFINITY, s[t] = 0;
@@ -30,6 +32,7 @@ struct State {
     // From a row of m, s and acc. ALIGNED: acc begins at a multiple of 8.
     template <bool ALIGNED> __device__ __forceinline__ void load(const Lane &lane, const C *heads, const C *columns) {
         constexpr int N = ALIGNED ? VEC : 1;
+        tails.load(lane, columns, 1);
 #pragma unroll
         for (int t = 0; t < SLOTS; t++) {
             if (!lane.has(t)) continue;
@@ -40,7 +43,7 @@ struct State {
 #pragma unroll
                 for (int k = 0; k < VEC; k += N) {
                     Packed<C, N> x;
-                    x.load_written(columns + lane.column(t, c) + k);
+                    x.load_written(columns + lane.column<HEAD_STRIDE>(t, c) + k);
 #pragma unroll
                     for (int n = 0; n < N; n++) acc[t][c][k + n] = x.get(n);
                 }
@@ -48,9 +51,10 @@ struct State {
         }
     }
 
-    template <bool ALIGNED> __device__ __forceinline__ void store(const Lane &lane, C *heads, C *columns) const {
+    template <bool ALIGNED> __device__ __forceinline__ void store(const Lane &lane, C *heads, C *columns) {
         constexpr int N = ALIGNED ? VEC : 1;
         if (lane.team != 0) return;
+        tails.put(lane, columns, 1, 0);
 #pragma unroll
         for (int t = 0; t < SLOTS; t++) {
             if (!lane.has(t)) continue;
@@ -63,7 +67,7 @@ struct State {
                     C x[N];
 #pragma unroll
                     for (int n = 0; n < N; n++) x[n] = acc[t][c][k + n];
-                    put(columns + lane.column(t, c) + k, x, 0);
+                    put(columns + lane.column<HEAD_STRIDE>(t, c) + k, x, 0);
                 }
             }
         }
@@ -82,6 +86,9 @@ struct State {
             for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
                 for (int k = 0; k < VEC; k++) acc[t][c][k] = acc[t][c][k] * a + other.acc[t][c][k] * b;
+            if constexpr (TAIL > 0)
+#pragma unroll
+                for (int k = 0; k < LANE_TAIL; k++) tails.x[t][k] = tails.x[t][k] * a + other.tails.x[t][k] * b;
         }
     }
 
@@ -98,6 +105,9 @@ struct State {
                 for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
                     for (int k = 0; k < VEC; k++) other.acc[t][c][k] = __shfl_xor_sync(ALL, acc[t][c][k], o);
+                if constexpr (TAIL > 0)
+#pragma unroll
+                    for (int k = 0; k < LANE_TAIL; k++) other.tails.x[t][k] = __shfl_xor_sync(ALL, tails.x[t][k], o);
             }
             merge(other);
         }
@@ -116,21 +126,25 @@ struct State {
                 C x[VEC];
 #pragma unroll
                 for (int k = 0; k < VEC; k++) x[k] = acc[t][c][k] * inverse;
-                put(out + lane.column(t, c), x, 0);
+                put(out + lane.column<HEAD_STRIDE>(t, c), x, 0);
             }
+            if constexpr (TAIL > 0)
+#pragma unroll
+                for (int k = 0; k < LANE_TAIL; k++)
+                    if (lane.has_tail(t, k)) out[lane.tail(t, k)] = ::store<OUT>(tails.x[t][k] * inverse);
         }
     }
 
     // A row's result is complete.
     __device__ __forceinline__ void write(const Lane &lane, const Target &to, u32 row) {
         if (to.state) {
-            C *carried = to.state + (u64)row * (2 * HEADS + D);
+            C *carried = to.state + (u64)row * (2 * HEADS + WIDE);
             State before;
             before.load<false>(lane, carried, carried + 2 * HEADS);
             before.merge(*this);
             before.store<false>(lane, carried, carried + 2 * HEADS);
         } else {
-            finish(lane, to.out + (u64)row * D, to.lse + (u64)row * HEADS);
+            finish(lane, to.out + (u64)row * WIDE, to.lse + (u64)row * HEADS);
         }
     }
 };
@@ -139,7 +153,8 @@ __device__ __forceinline__ C *piece_at(const Target &to, u32 piece) { return to.
 
 // Takes the edges of a team into its state. `scores` are −∞ where there is no edge.
 template <bool ONE_LOAD, typename S, typename V>
-__device__ __forceinline__ void take_edges(State &state, const Operands &o, const Lane &lane, const Ends<ONE_LOAD, S, V> &ends,
+__device__ __forceinline__ void take_edges(State &state, const Operands &o, const Lane &lane,
+                                           const Ends<ONE_LOAD, WIDTH, S, V> &ends,
                                            const C (&scores)[UNROLL][SLOTS]) {
 #pragma unroll
     for (int s = 0; s < SLOTS; s++) {
@@ -153,6 +168,9 @@ __device__ __forceinline__ void take_edges(State &state, const Operands &o, cons
         for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
             for (int k = 0; k < VEC; k++) state.acc[s][c][k] *= shrink;
+        if constexpr (TAIL > 0)
+#pragma unroll
+            for (int k = 0; k < LANE_TAIL; k++) state.tails.x[s][k] *= shrink;
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
             C p = exp_2(scores[u][s] - base), weight = p * ends.edges[u].factor(o, lane.head_of(s));
@@ -161,6 +179,7 @@ __device__ __forceinline__ void take_edges(State &state, const Operands &o, cons
             for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
                 for (int k = 0; k < VEC; k++) state.acc[s][c][k] += weight * ends.products[u].x[s][c].get(k);
+            ends.features[u].add(state.tails, s, weight);
         }
     }
 }
@@ -172,32 +191,35 @@ template <typename S, typename V> __device__ __forceinline__ void forward(const 
     Item item = item_at(o.items, at);
     Lane lane;
     Part near, a;
+    Tails tails;
     C number[SLOTS], slope = o.slope;
     if constexpr (SCORE == GAT) {
 #pragma unroll
         for (int s = 0; s < SLOTS; s++) number[s] = head_number(o.dst + (u64)item.row * DST_STRIDE, lane, s);
     } else {
-        load_part(lane, o.dst + (u64)item.row * DST_STRIDE, SCORE == DOT ? (C)o.scale * LOG2_E : (C)1, near);
+        load_part<HEAD_STRIDE>(lane, o.dst + (u64)item.row * DST_STRIDE, SCORE == DOT ? (C)o.scale * LOG2_E : (C)1, near);
+        tails.load(lane, o.dst + (u64)item.row * DST_STRIDE, (C)o.scale * LOG2_E);
     }
-    if constexpr (SCORE == GATV2) load_part(lane, o.a, LOG2_E, a);
+    if constexpr (SCORE == GATV2) load_part<WIDTH>(lane, o.a, LOG2_E, a);
     State state;
     for (u32 from = 0; from < item.count; from += 32) {
         Batch batch;
         batch.load<false>(o, item, from);
         u32 count = min(32u, item.count - from);
         for (u32 first = 0; first < count; first += TEAMS * UNROLL) {
-            Ends<SCORE == GATV2 && !OWN_VALUES, S, V> ends;
+            Ends<SCORE == GATV2 && !OWN_VALUES, WIDTH, S, V> ends;
             C scores[UNROLL][SLOTS];
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
                 ends.edges[u].take(batch, first + u * TEAMS + lane.team, count);
                 ends.load(lane, u, o.src, SRC_STRIDE, o.value, VALUE_STRIDE);
+                ends.features[u].load(o, lane, ends.edges[u].edge);
             }
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
 #pragma unroll
                 for (int s = 0; s < SLOTS; s++) {
-                    C bias = ends.edges[u].bias_part(o, lane, s) * LOG2_E, score;
+                    C bias = ends.edges[u].bias_part(o, lane, s) * LOG2_E + ends.features[u].dot(tails, s), score;
                     if constexpr (SCORE == GAT) {
                         score = leaky(number[s] + ends.numbers[u][s], slope) * LOG2_E;
                         if (BIAS != NO_BIAS) score += lane_sum<PARTS>(bias);
@@ -252,7 +274,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_finish(const C *
     Lane lane;
     lane.team = 0;
     State state;
-    const C *from = carried + (u64)row * (2 * HEADS + D);
+    const C *from = carried + (u64)row * (2 * HEADS + WIDE);
     state.load<false>(lane, from, from + 2 * HEADS);
-    state.finish(lane, to.out + (u64)row * D, to.lse + (u64)row * HEADS);
+    state.finish(lane, to.out + (u64)row * WIDE, to.lse + (u64)row * HEADS);
 }

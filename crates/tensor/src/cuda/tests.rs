@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use super::Cuda;
-use super::attention::{Passes, Types, Variant};
+use super::attention::{Passes, Tails, Types, Variant};
 use super::compile::{Defines, Source, machine_code};
 use super::gpu::Architecture;
 use super::numbers::number;
@@ -78,6 +78,7 @@ const SOURCES: &[Variants] = &[
     (&super::combine::SOURCE, &[&[]]),
     (&super::convert::SOURCE, &[&[("TARGET", 0)], &[("TARGET", 1)], &[("TARGET", 2)]]),
     (&super::dropout::SOURCE, &[&ROWS[0], &ROWS[1]]),
+    (&super::edge_values::SOURCE, &[&[]]),
     (&super::epilogue::SOURCE, &[&ROWS[0], &ROWS[1]]),
     (&super::global::SOURCE, &[&[]]),
     (&super::head_dot::SOURCE, &[&ROWS[0], &ROWS[1]]),
@@ -133,8 +134,10 @@ fn every_kind_of_attention_compiles() {
         own_values: false,
         bias: 0,
         features: 1,
+        tails: Tails::default(),
         dropout: false,
     };
+    let tails = |width, columns| Tails { width, given: true, columns };
     let gat = Variant { score: 1, types: types(Bf16, Bf16, F32, F32), ..dot };
     let gatv2 = Variant { score: 2, types: types(F32, Bf16, F32, Bf16), ..dot };
     for (variant, heads, width) in [
@@ -142,6 +145,11 @@ fn every_kind_of_attention_compiles() {
         (Variant { bias: 2, features: 3, dropout: true, ..dot }, 9, 8),
         (Variant { types: types(F32, Bf16, F32, Bf16), bias: 1, dropout: true, ..dot }, 3, 40),
         (Variant { types: types(F64, F64, F64, F64), ..dot }, 2, 3),
+        (Variant { tails: tails(16, [16, 0]), ..dot }, 8, 16),
+        (Variant { tails: tails(8, [0, 1]), bias: 1, dropout: true, ..dot }, 8, 16),
+        (Variant { tails: tails(20, [3, 2]), types: types(F64, F64, F64, F64), dropout: true, ..dot }, 2, 3),
+        (Variant { tails: tails(4, [1, 0]), types: types(F32, Bf16, F32, Bf16), ..dot }, 3, 40),
+        (Variant { tails: Tails { given: false, ..tails(4, [1, 0]) }, ..dot }, 3, 40),
         (gat, 8, 16),
         (Variant { bias: 1, dropout: true, types: types(F64, F64, F64, F64), ..gat }, 1, 1),
         (gatv2, 4, 32),
@@ -227,7 +235,7 @@ mod over_edges_on_a_gpu {
     #[ignore = "needs a GPU"]
     fn blocks() {
         check("blocks", &[ROW, WIDE], &|tape, graph, x| {
-            let block = Block { graph, kv: &x[1], bias: Bias::None, dropout: None };
+            let block = Block { graph, kv: &x[1], bias: Bias::None, edges: None, dropout: None };
             attention_blocks(tape, 4, &x[0], &[block.clone(), block])
         });
     }

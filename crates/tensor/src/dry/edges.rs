@@ -18,7 +18,7 @@ impl Dry {
             }
         };
         let (op, table) = match (a.score, a.bias) {
-            (Score::Dot { kv, .. }, Bias::None) => ("attention", kv),
+            (Score::Dot { kv, .. }, Bias::None) if a.edges.is_none() => ("attention", kv),
             (Score::Dot { kv, .. }, _) => ("attention with bias", kv),
             (Score::Gat { z, .. }, Bias::None) => ("gat", z),
             (Score::Gat { z, .. }, _) => ("gat with bias", z),

@@ -8,6 +8,9 @@
 //! Scores differ between models ([`Score`]): dot products here, [`gat`](crate::ops::gat) and
 //! [`gatv2`](crate::ops::gatv2) in files of their own. All else is shared.
 //!
+//! Edges may also add a linear function of their features to keys and values; queries, outputs and their gradients then
+//! have numbers behind each head: see [`edge_values`](crate::ops::edge_values).
+//!
 //! Keys and values of a node are one row `k ‖ v`, so that an edge touches one contiguous piece of memory.
 
 use std::rc::Rc;
@@ -22,6 +25,7 @@ use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
+use crate::ops::edge_values::EdgeTail;
 use crate::ops::rows::RowIndex;
 use crate::random::{Dropout, Ids};
 use crate::tape::{Backward, Grads, Tape, Var};
@@ -93,7 +97,7 @@ pub enum Score<X> {
     Dot {
         /// Queries, a row per destination.
         q: X,
-        /// Keys and values side by side, a row per source, twice as wide as `q`.
+        /// Keys and values side by side, a row per source, twice as wide as `q` without tails.
         kv: X,
     },
     /// LeakyReLU(l_i + r_j): see [`gat`](crate::ops::gat).
@@ -175,6 +179,9 @@ pub struct Attention<'a> {
     pub score: Score<&'a Matrix>,
     /// A term added to the scores.
     pub bias: Bias<&'a Matrix>,
+    /// What edges bring for the tails behind the heads of `q`, of the output and of their gradients, if there are any;
+    /// with dot products only.
+    pub edges: Option<&'a EdgeTail>,
     /// Dropout of weights.
     pub dropout: Option<&'a EdgeDropout>,
 }
@@ -190,6 +197,16 @@ impl<'a> Attention<'a> {
         (like.cols(), like.dtype())
     }
 
+    /// Numbers behind each head of the output.
+    pub fn tail(&self) -> usize {
+        self.edges.map_or(0, |edges| edges.columns.tail())
+    }
+
+    /// Columns of the values.
+    pub fn values(&self) -> usize {
+        self.output().0.saturating_sub(self.heads * self.tail())
+    }
+
     /// Where everything is.
     pub fn device(&self) -> &Device {
         match self.score {
@@ -202,14 +219,14 @@ impl<'a> Attention<'a> {
     /// # Errors
     /// Naming the operand that does not.
     pub fn check(&self) -> Result<()> {
-        let (d, heads, edges) = (self.output().0, self.heads, self.graph.num_edges());
+        let (wide, d, heads, edges) = (self.output().0, self.values(), self.heads, self.graph.num_edges());
         if heads == 0 || d == 0 || !d.is_multiple_of(heads) {
             return Err(Error::Argument { op: OP, problem: format!("{d} columns cannot be shared by {heads} heads") });
         }
         let (dst, src) = (self.graph.num_dst(), self.graph.num_src());
         match self.score {
             Score::Dot { q, kv } => {
-                q.expect(OP, "q", dst, d)?;
+                q.expect(OP, "q", dst, wide)?;
                 kv.expect(OP, "kv", src, 2 * d)?;
             }
             Score::Gat { l, r, z, .. } => {
@@ -224,6 +241,13 @@ impl<'a> Attention<'a> {
                 a.expect(OP, "a", heads, d / heads)?;
             }
         }
+        if let Some(EdgeTail { columns, rows }) = self.edges {
+            if !matches!(self.score, Score::Dot { .. }) {
+                let problem = "features of edges are added to keys and values of dot products only".into();
+                return Err(Error::Argument { op: OP, problem });
+            }
+            rows.as_ref().map_or(Ok(()), |rows| rows.expect(OP, "edge features", edges, columns.stored()))?;
+        }
         match self.bias {
             Bias::None => Ok(()),
             Bias::PerEdge(bias) => bias.expect(OP, "bias", edges, heads),
@@ -237,8 +261,8 @@ impl<'a> Attention<'a> {
     /// Where edges of the transpose stand in the forward direction, if something depends on that.
     pub(crate) fn map(&self) -> Option<&'a [u64]> {
         match self.bias {
-            Bias::None => None,
-            Bias::PerEdge(_) | Bias::Features { .. } => Some(self.graph.edges()),
+            Bias::None if self.edges.is_none_or(|edges| edges.rows.is_none()) => None,
+            _ => Some(self.graph.edges()),
         }
     }
 }
@@ -354,7 +378,21 @@ pub fn attention(
     bias: Bias<&Var, &Matrix>,
     dropout: Option<EdgeDropout>,
 ) -> Result<Var> {
-    record(tape, graph, heads, Score::Dot { q, kv }, bias, dropout)
+    record(tape, graph, heads, Score::Dot { q, kv }, bias, None, dropout)
+}
+
+/// The same of a [widened](crate::ops::edge_values::widen) `q`, with what edges bring for its tails. The output is to
+/// be [absorbed](crate::ops::edge_values::absorb).
+pub fn attention_with_edges(
+    tape: &mut Tape,
+    graph: &Rc<Adjacency>,
+    heads: usize,
+    [q, kv]: [&Var; 2],
+    bias: Bias<&Var, &Matrix>,
+    edges: EdgeTail,
+    dropout: Option<EdgeDropout>,
+) -> Result<Var> {
+    record(tape, graph, heads, Score::Dot { q, kv }, bias, Some(edges), dropout)
 }
 
 /// Runs attention with any score and puts it on the tape.
@@ -364,6 +402,7 @@ pub(crate) fn record(
     heads: usize,
     score: Score<&Var>,
     bias: Bias<&Var, &Matrix>,
+    edges: Option<EdgeTail>,
     dropout: Option<EdgeDropout>,
 ) -> Result<Var> {
     let inputs = score.operands();
@@ -376,7 +415,7 @@ pub(crate) fn record(
     });
     let kept = |var: &Var| var.value().clone();
     let (score, bias) = (score.map(kept), bias.map(kept, Matrix::clone));
-    let call = Call { graph: Rc::clone(graph), heads, score, bias, dropout };
+    let call = Call { graph: Rc::clone(graph), heads, score, bias, edges, dropout };
     let operands = call.operands();
     operands.check()?;
     let device = tape.device().clone();
@@ -394,13 +433,14 @@ struct Call {
     heads: usize,
     score: Score<Matrix>,
     bias: Bias<Matrix>,
+    edges: Option<EdgeTail>,
     dropout: Option<EdgeDropout>,
 }
 
 impl Call {
     fn operands(&self) -> Attention<'_> {
-        let (score, bias) = (self.score.as_ref(), self.bias.as_ref());
-        Attention { graph: &self.graph, heads: self.heads, score, bias, dropout: self.dropout.as_ref() }
+        let (score, bias, edges) = (self.score.as_ref(), self.bias.as_ref(), self.edges.as_ref());
+        Attention { graph: &self.graph, heads: self.heads, score, bias, edges, dropout: self.dropout.as_ref() }
     }
 }
 
@@ -454,5 +494,7 @@ fn put(grads: &mut Grads<'_>, at: Option<usize>, gradient: Option<Matrix>) -> Re
     }
 }
 
+#[cfg(test)]
+mod edge_tests;
 #[cfg(test)]
 mod tests;

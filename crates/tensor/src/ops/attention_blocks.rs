@@ -13,6 +13,7 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::attention::{Attention, Bias, DstGrads, EdgeDropout, Saved, Score, SrcGrads};
+use crate::ops::edge_values::EdgeTail;
 use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "attention over blocks";
@@ -26,6 +27,8 @@ pub struct Block<'a> {
     pub kv: &'a Var,
     /// A term added to the scores.
     pub bias: Bias<&'a Var, &'a Matrix>,
+    /// What edges bring for the tails of `q`; if one block has it, all have.
+    pub edges: Option<EdgeTail>,
     /// Dropout of weights.
     pub dropout: Option<EdgeDropout>,
 }
@@ -45,7 +48,8 @@ pub fn attention_blocks(tape: &mut Tape, heads: usize, q: &Var, blocks: &[Block<
         let kv = block.kv.value().clone();
         vars.extend(block.bias.learnt());
         let bias = block.bias.map(|var| var.value().clone(), Matrix::clone);
-        saved.push(SavedBlock { graph: Rc::clone(block.graph), kv, bias, dropout: block.dropout.clone() });
+        let (edges, dropout) = (block.edges.clone(), block.dropout.clone());
+        saved.push(SavedBlock { graph: Rc::clone(block.graph), kv, bias, edges, dropout });
     }
     for block in &saved {
         let operands = block.operands(heads, q.value());
@@ -75,13 +79,14 @@ struct SavedBlock {
     graph: Rc<Adjacency>,
     kv: Matrix,
     bias: Bias<Matrix>,
+    edges: Option<EdgeTail>,
     dropout: Option<EdgeDropout>,
 }
 
 impl SavedBlock {
     fn operands<'a>(&'a self, heads: usize, q: &'a Matrix) -> Attention<'a> {
-        let (score, bias) = (Score::Dot { q, kv: &self.kv }, self.bias.as_ref());
-        Attention { graph: &self.graph, heads, score, bias, dropout: self.dropout.as_ref() }
+        let (score, bias, edges) = (Score::Dot { q, kv: &self.kv }, self.bias.as_ref(), self.edges.as_ref());
+        Attention { graph: &self.graph, heads, score, bias, edges, dropout: self.dropout.as_ref() }
     }
 }
 
@@ -145,8 +150,9 @@ mod tests {
     /// Neighbours with a bias per edge, then three tokens that everyone sees. x: q, kv, bias, kv of tokens.
     fn with_tokens(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]) -> Result<Var> {
         let tokens = from_rows(tape.device(), vec![vec![0, 1, 2]; graph.num_dst()], 3);
-        let neighbours = Block { graph, kv: &x[1], bias: Bias::PerEdge(&x[2]), dropout: Some(dropout(graph)) };
-        let tokens = Block { graph: &tokens, kv: &x[3], bias: Bias::None, dropout: None };
+        let neighbours =
+            Block { graph, kv: &x[1], bias: Bias::PerEdge(&x[2]), edges: None, dropout: Some(dropout(graph)) };
+        let tokens = Block { graph: &tokens, kv: &x[3], bias: Bias::None, edges: None, dropout: None };
         attention_blocks(tape, 2, &x[0], &[neighbours, tokens])
     }
 
@@ -172,7 +178,7 @@ mod tests {
             })
             .collect();
         let list: Vec<_> =
-            parts.iter().map(|(graph, kv)| Block { graph, kv, bias: Bias::None, dropout: None }).collect();
+            parts.iter().map(|(graph, kv)| Block { graph, kv, bias: Bias::None, edges: None, dropout: None }).collect();
         let found = attention_blocks(&mut tape, 2, &q, &list).unwrap();
         near(&f64s(found.value()), &f64s(expected.value()), 1e-12, "out");
     }
@@ -192,7 +198,7 @@ mod tests {
             let graph = from_rows(&device, rows, kv.rows());
             let mut state = empty_states(&device, q.rows(), heads, d, dtype.compute(), Tag::Workspace)?;
             let score = Score::Dot { q, kv };
-            let a = Attention { graph: &graph, heads, score, bias: Bias::None, dropout: None };
+            let a = Attention { graph: &graph, heads, score, bias: Bias::None, edges: None, dropout: None };
             device.backend().attention_fold(&a, &mut state)?;
             Ok(state)
         };

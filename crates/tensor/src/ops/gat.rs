@@ -43,7 +43,7 @@ pub fn gat(
             return Err(Error::Type { op: "gat", what, got: m.value().dtype() });
         }
     }
-    record(tape, graph, l.value().cols(), Score::Gat { l, r, z, slope }, bias, dropout)
+    record(tape, graph, l.value().cols(), Score::Gat { l, r, z, slope }, bias, None, dropout)
 }
 
 #[cfg(test)]

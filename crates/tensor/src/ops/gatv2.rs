@@ -41,7 +41,7 @@ pub fn gatv2(
     if a.value().dtype() != l.value().dtype().compute() {
         return Err(Error::Type { op: "gatv2", what: "a", got: a.value().dtype() });
     }
-    record(tape, graph, a.value().rows(), Score::Gatv2 { l, r, value, a, slope }, bias, dropout)
+    record(tape, graph, a.value().rows(), Score::Gatv2 { l, r, value, a, slope }, bias, None, dropout)
 }
 
 #[cfg(test)]

@@ -38,6 +38,11 @@ impl Fingerprint {
         let graph = hashed(|to| {
             add(to, data.graph.indptr());
             add(to, data.graph.indices());
+            if let Some(edges) = &data.edges {
+                add(to, &[edges.columns.dense() as u64]);
+                edges.columns.categories().iter().for_each(|count| add(to, &[*count as u64]));
+                add(to, &edges.rows);
+            }
             data.graphs.iter().for_each(|ptr| add(to, ptr));
         });
         let features = hashed(|to| match &data.features {

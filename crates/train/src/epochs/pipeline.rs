@@ -113,15 +113,16 @@ impl Stage {
         };
         let Stages { count: stages, ways, within } = Stages::of(shape, rank.count());
         let edge_features = |edges: &[u64]| -> Result<Option<Matrix>> {
-            let values = || rows::numbers(graph.edge_rows(), graph.width, Some(edges));
-            let rows = || upload_from(device, edges.len(), graph.width, dtype.compute(), values);
-            (graph.width > 0).then(rows).transpose()
+            let stored = graph.columns.stored();
+            let values = || rows::numbers(graph.edge_rows(), stored, Some(edges));
+            let rows = || upload_from(device, edges.len(), stored, dtype.compute(), values);
+            (stored > 0).then(rows).transpose()
         };
         let shape = Shape {
             features: data.features.width(),
             positional: data.encoding_width(),
             classes: data.outputs(),
-            edge_features: graph.width,
+            edge_features: graph.columns,
             target: Target::Nodes,
         };
         let survey = Survey::new(inputs, shape, ways)?;

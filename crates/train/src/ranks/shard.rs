@@ -90,17 +90,17 @@ impl Shard {
         let edges = layout.map(Layout::edges);
         let of_edges = || {
             let count = edges.map_or(graph.csr.num_edges(), <[u64]>::len);
-            let values = || rows::numbers(graph.edge_rows(), graph.width, edges);
-            upload_from(device, count, graph.width, dtype.compute(), values)
+            let values = || rows::numbers(graph.edge_rows(), graph.columns.stored(), edges);
+            upload_from(device, count, graph.columns.stored(), dtype.compute(), values)
         };
-        let edge_features = (graph.width > 0).then(of_edges).transpose()?;
+        let edge_features = (!graph.columns.is_empty()).then(of_edges).transpose()?;
         let positional = encodings_of(device, data, own, count, dtype)?;
         let width = data.encoding_width();
         let shape = Shape {
             features: features.width(),
             positional: width,
             classes: data.outputs(),
-            edge_features: graph.width,
+            edge_features: graph.columns,
             target: Target::Nodes,
         };
         let originals = layout.map(|layout| Arc::clone(layout.originals()));
@@ -147,7 +147,7 @@ impl Shard {
         let (device, Loaded { piece, graph, features, encodings, learned }) = (rank.device(), loaded);
         let count = piece.nodes.len();
         let features = upload_features(device, &features, count, dtype)?;
-        let edges = match graph.width {
+        let edges = match graph.columns.stored() {
             0 => None,
             width => Some(upload(device, graph.edge_rows(), width, dtype.compute())?),
         };
@@ -157,7 +157,7 @@ impl Shard {
             features: features.width(),
             positional: width,
             classes,
-            edge_features: graph.width,
+            edge_features: graph.columns,
             target: Target::Nodes,
         };
         let (ids, scales) = (Ids::Listed(piece.originals.as_slice().into()), piece.scales());
@@ -180,8 +180,13 @@ impl Shard {
         let width = data.encoding_width();
         let positional = if width > 0 { Some(upload(device, &encodings, width, dtype)?) } else { None };
         let target = Target::Graphs;
-        let shape =
-            Shape { features: features.width(), positional: width, classes: data.outputs(), edge_features: 0, target };
+        let shape = Shape {
+            features: features.width(),
+            positional: width,
+            classes: data.outputs(),
+            edge_features: Default::default(),
+            target,
+        };
         let (ids, graphs) = (Ids::Listed(nodes.into()), Ids::Listed(graphs.into()));
         let segments = Segments::new(device, &ptr, ids.clone(), graphs)?;
         let rows = BatchRows { csr, edge_features: None, ids, total: batch.rows };

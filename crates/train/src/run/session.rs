@@ -219,7 +219,7 @@ impl Session<'_> {
             }
             Some(Err(e)) => (None, None, Some(Err(e))),
         };
-        let graph = config.model.prepare(self.data.graph.clone(), config.run.seed)?;
+        let graph = self.data.graph_for(&config.model, config.run.seed)?;
         let progress: Arc<dyn Progress> = Arc::clone(&self.observer) as Arc<dyn Progress>;
         let undecided = matches!(before, Some(Ok(Before { plan: None, .. })));
         let role = if undecided { Role::Asks } else { Role::TakesPart };
@@ -274,8 +274,9 @@ impl Session<'_> {
         if config.compute.record == Some(true) && self.world.place() == DeviceName::Cpu {
             self.observer.note("compute.record is not used: only GPUs record steps");
         }
-        if self.data.has_edge_features {
-            self.observer.note("edge_feat.npy is not used: no model here looks at features of edges");
+        if self.data.edges.is_some() && self.data.edges_for(&config.model).is_none() {
+            let model = config.model.name();
+            self.observer.note(&format!("edge_feat.npy is not used: {model} looks at no features of edges"));
         }
         if !check_labels(split, &self.data)? {
             self.observer.note(&format!("no label is known in test of split {:?}: there is no test score", split.name));

@@ -14,9 +14,10 @@ use graphweft_base::progress::Silent;
 use graphweft_graph::dataset::{Dense, Features};
 use graphweft_graph::npy::NpyFile;
 use graphweft_model::Models;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_train::Error;
 use graphweft_train::config::Draft;
-use graphweft_train::data::Data;
+use graphweft_train::data::{Data, EdgeFeatures};
 use graphweft_train::ranks::World;
 use graphweft_train::run::Start;
 use graphweft_train::run::Trained;
@@ -320,9 +321,11 @@ fn nothing_is_learned_without_labels_and_no_score_is_made_up() {
 fn it_is_said_what_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     for useless in [false, true] {
-        let config = config(&["train.epochs=2", &format!("compute.record={useless}")]);
+        let config = config(&["train.epochs=2", "model.edges=ignore", &format!("compute.record={useless}")]);
         let data = Data::open(&config.data, &config.encoding, &Silent).unwrap();
-        let (data, watch) = (Data { has_edge_features: useless, ..data }, Arc::new(Watch::default()));
+        let rows = vec![0.5; data.graph.num_edges()].into();
+        let edges = useless.then_some(EdgeFeatures { columns: EdgeColumns::numbers(1), rows });
+        let (data, watch) = (Data { edges, ..data }, Arc::new(Watch::default()));
         watched(data, &config, &dir.path().join(useless.to_string()), Start::New, &watch).unwrap();
         for what in ["edge_feat.npy", "compute.record"] {
             assert_eq!(notes(&watch).contains(&format!("{what} is not used")), useless, "{}", notes(&watch));

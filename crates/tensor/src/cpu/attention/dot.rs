@@ -1,11 +1,13 @@
-//! e_ij = q_i·k_j / √w per head. Keys and values of a source are one row `k ‖ v`.
+//! e_ij = q_i·k_j / √w per head. Keys and values of a source are one row `k ‖ v`. Queries may have tails for features
+//! of edges behind their heads.
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use super::OP;
+use super::edges::FourEdges;
 use super::score::{
     Any, Edge, GradientRows, Operands, Plain, Rows, Score, SourceGradients, Widths, accumulate, add_scaled, dot, dots,
-    store,
+    far_dots, store,
 };
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::neighbours::{FOUR, prefetch};
@@ -20,18 +22,20 @@ use crate::ops::attention::SrcGrads;
 pub(super) struct Dot<'a, Q, K> {
     heads: usize,
     d: usize,
+    /// Columns of the queries.
+    wide: usize,
     q: &'a [Q],
     kv: &'a [K],
 }
 
 impl<'a, Q: Convert, K: Convert> Dot<'a, Q, K> {
     pub(super) fn new(heads: usize, q: &'a Matrix, kv: &'a Matrix) -> Result<Self> {
-        Ok(Self { heads, d: q.cols(), q: host(OP, "q", q)?, kv: host(OP, "kv", kv)? })
+        Ok(Self { heads, d: kv.cols() / 2, wide: q.cols(), q: host(OP, "q", q)?, kv: host(OP, "kv", kv)? })
     }
 
     #[inline(always)]
     pub(super) fn q(&self, i: usize) -> *const Q {
-        self.q.as_ptr().wrapping_add(i * self.d)
+        self.q.as_ptr().wrapping_add(i * self.wide)
     }
 
     #[inline(always)]
@@ -39,10 +43,16 @@ impl<'a, Q: Convert, K: Convert> Dot<'a, Q, K> {
         self.kv.as_ptr().wrapping_add(2 * j * self.d)
     }
 
+    /// Numbers behind each head of a query.
+    #[inline(always)]
+    pub(super) fn numbers_behind(&self) -> usize {
+        (self.wide - self.d) / self.heads
+    }
+
     /// One head's query and key.
     fn pair(&self, Edge { j, i }: Edge, h: usize) -> (&[Q], &[K]) {
         let w = self.d / self.heads;
-        (&self.q[i * self.d + h * w..][..w], &self.kv[2 * j * self.d + h * w..][..w])
+        (&self.q[i * self.wide + h * (self.wide / self.heads)..][..w], &self.kv[2 * j * self.d + h * w..][..w])
     }
 
     fn root<C: Real>(&self) -> C {
@@ -64,8 +74,12 @@ impl<Q: Convert, K: Convert> Operands for Dot<'_, Q, K> {
         self.d / self.heads
     }
 
+    fn tail(&self) -> usize {
+        self.numbers_behind()
+    }
+
     fn widths(&self) -> Widths {
-        Widths { dst: self.head_width(), src: self.head_width(), shared: 0 }
+        Widths { dst: self.wide / self.heads, src: self.head_width(), shared: 0 }
     }
 
     fn values(&self) -> Rows<'_, K> {
@@ -83,6 +97,15 @@ impl<C: Real, Q: Convert, K: Convert> Plain<C> for Dot<'_, Q, K> {
     fn score(&self, edge: Edge, h: usize) -> C {
         let (q, k) = self.pair(edge, h);
         dot::<C, _, _>(q, k) / self.root()
+    }
+
+    fn tail_of(&self, i: usize, h: usize) -> &[Q] {
+        let (w, stride) = (self.head_width(), self.wide / self.heads);
+        &self.q[i * self.wide + h * stride + w..][..stride - w]
+    }
+
+    fn tail_scale(&self) -> C {
+        C::one() / self.root()
     }
 
     fn grad_dst(&self, edge: Edge, h: usize, de: C, dst: &mut [C], _: &mut [C]) {
@@ -106,32 +129,32 @@ impl<S: Simd, Q: Convert + Sink<S>, K: Convert + Sink<S>> Score<S> for Dot<'_, Q
 
     #[inline(always)]
     fn prefetch_dst(&self, i: usize) {
-        prefetch(self.q(i), self.d);
+        prefetch(self.q(i), self.wide);
     }
 
     #[inline(always)]
-    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], scores: *mut f32) {
-        dots::<S, Q, K>(self.heads, self.d / self.heads, self.q(i), j.map(|j| self.k(j)), scores);
+    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], edges: Option<FourEdges<'_>>, scores: *mut f32) {
+        dots::<S, Q, K>(self.columns(), self.q(i), j.map(|j| self.k(j)), edges, scores);
     }
 
     #[inline(always)]
-    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], scores: *mut f32) {
-        dots::<S, K, Q>(self.heads, self.d / self.heads, self.k(j), i.map(|i| self.q(i)), scores);
+    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], edges: Option<FourEdges<'_>>, scores: *mut f32) {
+        far_dots::<S, K, Q>(self.columns().turned(), self.k(j), i.map(|i| self.q(i)), edges, scores);
     }
 
     #[inline(always)]
     unsafe fn grad_dst(&self, _: usize, j: [usize; FOUR], de: *const f32, dst: *mut f32, _: *mut f32) {
-        accumulate::<S, K>(self.heads, self.d / self.heads, de, None, j.map(|j| self.k(j)), dst);
+        accumulate::<S, K>(self.columns(), de, None, j.map(|j| self.k(j)), dst);
     }
 
     #[inline(always)]
     unsafe fn grad_src(&self, _: usize, i: [usize; FOUR], de: *const f32, src: *mut f32) {
-        accumulate::<S, Q>(self.heads, self.d / self.heads, de, None, i.map(|i| self.q(i)), src);
+        accumulate::<S, Q>(self.columns().turned(), de, None, i.map(|i| self.q(i)), src);
     }
 
     #[inline(always)]
     unsafe fn store_dst(&self, collected: *const f32, to: *mut Q, write: Write) {
-        store::<S, Q>(self.d, collected, to, write);
+        store::<S, Q>(self.wide, collected, to, write);
     }
 
     #[inline(always)]

@@ -1,6 +1,8 @@
-//! What edges bring of their own: a bias on the score, a dropout on the weight.
+//! What edges bring of their own: a bias on the score, features for keys and values, a dropout on the weight.
 
+use super::edges::{EdgeSlices, FourEdges};
 use crate::cpu::host;
+use crate::cpu::neighbours::FOUR;
 use crate::cpu::share::Shared;
 use crate::dtype::Element;
 use crate::error::Result;
@@ -25,6 +27,7 @@ enum BiasSlices<'a, C> {
 pub(super) struct Extras<'a, C> {
     heads: usize,
     bias: BiasSlices<'a, C>,
+    edges: Option<EdgeSlices<'a, C>>,
     /// From positions in the transpose to edges; `None` in the pass by destination.
     map: Option<&'a [u64]>,
     dropout: Option<(Dropout, IdsView<'a>, IdsView<'a>)>,
@@ -45,12 +48,18 @@ impl<'a, C: Element + num_traits::Float> Extras<'a, C> {
         };
         let dropout = a.dropout.filter(|d| d.dropout.is_active());
         let dropout = dropout.map(|d| (d.dropout, d.src.view(), d.dst.view()));
-        Ok(Self { heads: a.heads, bias, map, dropout })
+        let edges = a.edges.map_or(Ok(None), EdgeSlices::new)?;
+        Ok(Self { heads: a.heads, bias, edges, map, dropout })
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there is nothing to do for a score or a weight.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self.bias, BiasSlices::None) && self.dropout.is_none()
+    }
+
+    /// The features of edges.
+    pub(super) fn edges(&self) -> Option<&EdgeSlices<'a, C>> {
+        self.edges.as_ref()
     }
 
     pub(super) fn has_dropout(&self) -> bool {
@@ -103,6 +112,35 @@ impl<'a, C: Element + num_traits::Float> Extras<'a, C> {
                 set(group * GROUP + k, x);
             }
         }
+    }
+}
+
+impl Extras<'_, f32> {
+    /// Adds the biases of a block's edges to the raw scores `[4h + e]`, which are multiplied by the scale later.
+    #[inline(always)]
+    pub(super) fn add_biases(&self, scale: f32, at: usize, count: usize, scores: &mut [f32]) {
+        for e in 0..count {
+            let edge = self.edge(at + e);
+            for h in 0..self.heads {
+                scores[FOUR * h + e] += self.bias(edge, h) / scale;
+            }
+        }
+    }
+
+    /// The dropout factors of a block's edges, whose ends are `ends(e)` = (src, dst).
+    #[inline(always)]
+    pub(super) fn set_factors(&self, count: usize, ends: impl Fn(usize) -> (usize, usize), mask: &mut [f32]) {
+        for e in 0..count {
+            let (src, dst) = ends(e);
+            self.factors(src, dst, |h, factor| mask[FOUR * h + e] = factor);
+        }
+    }
+
+    /// The features of up to four edges from a position on; missing ones repeat the last.
+    #[inline(always)]
+    pub(super) fn four(&self, at: usize, count: usize) -> Option<FourEdges<'_>> {
+        let edges = self.edges.as_ref()?;
+        Some(edges.four(std::array::from_fn::<_, FOUR, _>(|e| self.edge(at + e.min(count - 1)))))
     }
 }
 

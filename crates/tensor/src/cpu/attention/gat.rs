@@ -5,6 +5,7 @@
 use std::arch::x86_64::*;
 
 use super::OP;
+use super::edges::FourEdges;
 use super::score::{Any, Edge, Operands, Plain, Rows, Score, Widths};
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::host;
@@ -144,12 +145,12 @@ impl<S: Simd, V: Convert + Sink<S>> Score<S> for Gat<'_, f32, V> {
     }
 
     #[inline(always)]
-    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], scores: *mut f32) {
+    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], _: Option<FourEdges<'_>>, scores: *mut f32) {
         self.scores(self.l(i), j.map(|j| self.r(j)), scores);
     }
 
     #[inline(always)]
-    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], scores: *mut f32) {
+    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], _: Option<FourEdges<'_>>, scores: *mut f32) {
         self.scores(self.r(j), i.map(|i| self.l(i)), scores);
     }
 

@@ -3,6 +3,7 @@
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use super::OP;
+use super::edges::FourEdges;
 use super::score::{Any, Edge, Operands, Plain, Rows, Score, Widths, store};
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::host;
@@ -186,12 +187,12 @@ impl<S: Simd, L: Convert + Sink<S>, R: Convert + Sink<S>> Score<S> for Gatv2<'_,
     }
 
     #[inline(always)]
-    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], to: *mut f32) {
+    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], _: Option<FourEdges<'_>>, to: *mut f32) {
         scores::<S, L, R>(self.shape(), self.a.as_ptr(), self.l(i), j.map(|j| self.r(j)), to);
     }
 
     #[inline(always)]
-    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], to: *mut f32) {
+    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], _: Option<FourEdges<'_>>, to: *mut f32) {
         scores::<S, R, L>(self.shape(), self.a.as_ptr(), self.r(j), i.map(|i| self.l(i)), to);
     }
 

@@ -2,6 +2,7 @@
 //! odd head widths. One edge at a time, hubs whole: the yardstick for the vector kernels.
 
 use super::OP;
+use super::edges::EdgeSlices;
 use super::extras::{BiasGrad, Extras};
 use super::score::{Edge, Plain, SourceGradients, add_scaled, dot};
 use super::state::finish_row;
@@ -24,7 +25,8 @@ pub(super) enum Target<'a> {
 }
 
 pub(super) fn forward<C: Real, A: Plain<C>>(a: &Attention<'_>, score: &A, target: Target<'_>) -> Result<()> {
-    let (csr, d, w, heads) = (&a.graph.forward.csr, score.d(), score.head_width(), score.heads());
+    let (csr, d, w, heads) = (&a.graph.forward.csr, score.wide(), score.head_width(), score.heads());
+    let stride = score.stride().by;
     let log2_e = C::of(std::f64::consts::LOG2_E);
     let x = Extras::<C>::new(a, None)?;
     let size = 2 * heads + d;
@@ -34,14 +36,19 @@ pub(super) fn forward<C: Real, A: Plain<C>>(a: &Attention<'_>, score: &A, target
         for h in 0..heads {
             for (at, &j) in csr.row(i).iter().enumerate() {
                 let j = j as usize;
-                let e = (score.score(Edge { j, i }, h) + x.bias(first + at, h)) * log2_e;
+                let e = (scored(score, &x, Edge { j, i }, first + at, h) + x.bias(first + at, h)) * log2_e;
                 let new = state[h].max(e);
                 let (shrink, p) = ((state[h] - new).exp2(), (e - new).exp2());
                 state[h] = new;
                 state[heads + h] = state[heads + h] * shrink + p;
-                let acc = &mut state[2 * heads + h * w..][..w];
+                let acc = &mut state[2 * heads + h * stride..][..stride];
                 acc.iter_mut().for_each(|x| *x = *x * shrink);
-                add_scaled(acc, p * x.factor(j, i, h), score.values().part(j, h * w, (h + 1) * w));
+                let (own, tail) = acc.split_at_mut(w);
+                let p = p * x.factor(j, i, h);
+                add_scaled(own, p, score.values().part(j, h * w, (h + 1) * w));
+                if let Some(edges) = x.edges() {
+                    edges.add(first + at, p, tail);
+                }
             }
         }
     };
@@ -66,6 +73,12 @@ pub(super) fn forward<C: Real, A: Plain<C>>(a: &Attention<'_>, score: &A, target
     Ok(())
 }
 
+/// The score of an edge with what its features add.
+fn scored<C: Real, A: Plain<C>>(score: &A, x: &Extras<'_, C>, ends: Edge, edge: usize, h: usize) -> C {
+    let tail = |edges: &EdgeSlices<'_, C>| edges.dot(edge, score.tail_of(ends.i, h)) * score.tail_scale();
+    score.score(ends, h) + x.edges().map_or(C::zero(), tail)
+}
+
 /// Where backward by destination writes.
 pub(super) struct ByDst<'a, C> {
     pub(super) to: &'a mut Matrix,
@@ -86,7 +99,8 @@ pub(super) fn by_dst<C: Real, A: Plain<C>>(
         (host::<A::Out>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?, host::<C>(OP, "d", saved.d)?);
     let to = Shared::new(host_mut::<A::Dst>(OP, "gradient by destination", b.to)?);
     let (write, bias, parts) = (b.write, &b.bias, b.shared);
-    let (csr, d, w, heads) = (&a.graph.forward.csr, score.d(), score.head_width(), score.heads());
+    let (csr, d, w, heads) = (&a.graph.forward.csr, score.wide(), score.head_width(), score.heads());
+    let stride = score.stride().by;
     let (width, params) = (score.widths().dst, score.widths().shared);
     let tasks = &a.graph.forward.tasks.all;
     // A hub's pieces are one row here: the first stands for all.
@@ -104,17 +118,23 @@ pub(super) fn by_dst<C: Real, A: Plain<C>>(
             // SAFETY: rows belong to one task each, and a task runs on one thread.
             let to = unsafe { to.part(i * heads * width..(i + 1) * heads * width) };
             for h in 0..heads {
-                let g = &g[i * d + h * w..i * d + (h + 1) * w];
+                let (g, behind) = g[i * d + h * stride..][..stride].split_at(w);
                 let shared = &mut shared[h * params..(h + 1) * params];
                 acc.fill(C::zero());
                 for (at, &j) in csr.row(i).iter().enumerate() {
                     let j = j as usize;
-                    let alpha = (score.score(Edge { j, i }, h) + x.bias(first + at, h) - lse[i * heads + h]).exp();
-                    let dp = dot::<C, _, _>(g, score.values().part(j, h * w, (h + 1) * w)) * x.factor(j, i, h);
+                    let e = scored(score, &x, Edge { j, i }, first + at, h) + x.bias(first + at, h);
+                    let alpha = (e - lse[i * heads + h]).exp();
+                    let dp = dot::<C, _, _>(g, score.values().part(j, h * w, (h + 1) * w));
+                    let dp =
+                        (dp + x.edges().map_or(C::zero(), |edges| edges.dot(first + at, behind))) * x.factor(j, i, h);
                     let de = alpha * (dp - big_d[i * heads + h]);
                     // SAFETY: as above.
                     unsafe { bias.add(number, heads, first + at, h, de) };
                     score.grad_dst(Edge { j, i }, h, de, &mut acc, shared);
+                    if let Some(edges) = x.edges() {
+                        edges.add(first + at, de * score.tail_scale(), &mut acc[w..]);
+                    }
                 }
                 for (to, x) in to[h * width..].iter_mut().zip(&acc) {
                     let old = if write == Write::Add { C::of(*to) } else { C::zero() };
@@ -136,7 +156,7 @@ pub(super) fn by_src<C: Real, A: Plain<C>>(
         (host::<A::Out>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?, host::<C>(OP, "d", saved.d)?);
     let x = Extras::<C>::new(a, a.map())?;
     let (csr, d, w, heads) = (&a.graph.transpose.csr, score.d(), score.head_width(), score.heads());
-    let width = score.widths().src;
+    let (width, wide, stride) = (score.widths().src, score.wide(), score.stride().by);
     each_with(csr.num_dst(), &|| vec![C::zero(); width + w], &|acc, j| {
         let first = csr.edges_of(j).start;
         for h in 0..heads {
@@ -144,12 +164,13 @@ pub(super) fn by_src<C: Real, A: Plain<C>>(
             acc.fill(C::zero());
             let (through, direct) = acc.split_at_mut(width);
             for (position, &i) in csr.row(j).iter().enumerate() {
-                let i = i as usize;
-                let g = &g[i * d + h * w..i * d + (h + 1) * w];
-                let e = score.score(Edge { j, i }, h) + x.bias(x.edge(first + position), h);
+                let (i, edge) = (i as usize, x.edge(first + position));
+                let (g, behind) = g[i * wide + h * stride..][..stride].split_at(w);
+                let e = scored(score, &x, Edge { j, i }, edge, h) + x.bias(edge, h);
                 let alpha = (e - lse[i * heads + h]).exp();
                 let factor = x.factor(j, i, h);
-                let de = alpha * (dot::<C, _, _>(g, v) * factor - big_d[i * heads + h]);
+                let dp = dot::<C, _, _>(g, v) + x.edges().map_or(C::zero(), |edges| edges.dot(edge, behind));
+                let de = alpha * (dp * factor - big_d[i * heads + h]);
                 score.grad_src(Edge { j, i }, h, de, through);
                 add_scaled(direct, alpha * factor, g);
             }

@@ -8,6 +8,7 @@
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use super::OP;
+use super::edges::{FourEdges, Stride};
 use super::vector::Passes;
 use crate::cpu::Isa;
 use crate::cpu::elementwise::{Convert, Real};
@@ -78,6 +79,27 @@ pub(super) trait Operands: Sync {
         self.heads() * self.head_width()
     }
 
+    /// Numbers behind each head of the output, and of the destinations' operand.
+    fn tail(&self) -> usize {
+        0
+    }
+
+    /// Columns of the output.
+    fn wide(&self) -> usize {
+        self.heads() * (self.head_width() + self.tail())
+    }
+
+    /// From one head of the output to the next.
+    fn stride(&self) -> Stride {
+        Stride { heads: self.heads(), by: self.head_width() + self.tail() }
+    }
+
+    /// The heads of a row with tails, and those of a row without.
+    fn columns(&self) -> Heads {
+        let w = self.head_width();
+        Heads { count: self.heads(), width: w, near: w + self.tail(), far: w }
+    }
+
     /// Numbers in which vector kernels collect the gradient of a destination's operand.
     fn dst_size(&self) -> usize {
         self.heads() * self.widths().dst
@@ -125,6 +147,25 @@ pub(super) struct SourceGradients<'a, A: Operands + ?Sized> {
     pub(super) values: Option<GradientRows<'a, A::Value>>,
 }
 
+/// The heads of two rows.
+#[derive(Clone, Copy)]
+pub(super) struct Heads {
+    pub(super) count: usize,
+    /// Columns of a head.
+    pub(super) width: usize,
+    /// From one head to the next in the row at hand.
+    pub(super) near: usize,
+    /// The same in rows at the other ends of edges.
+    pub(super) far: usize,
+}
+
+impl Heads {
+    /// The same from the other end.
+    pub(super) fn turned(self) -> Self {
+        Self { near: self.far, far: self.near, ..self }
+    }
+}
+
 /// An edge j → i, by its ends.
 #[derive(Clone, Copy)]
 pub(super) struct Edge {
@@ -135,6 +176,16 @@ pub(super) struct Edge {
 /// A score in plain Rust, one edge j → i and head h at a time.
 pub(super) trait Plain<C: Real>: Operands {
     fn score(&self, edge: Edge, h: usize) -> C;
+
+    /// What stands behind a head of a destination's operand.
+    fn tail_of(&self, _i: usize, _h: usize) -> &[Self::Dst] {
+        &[]
+    }
+
+    /// What products of tails with features of edges are multiplied by.
+    fn tail_scale(&self) -> C {
+        C::one()
+    }
 
     /// Adds what `de`, the gradient of the score, means for the destination's operand and for the shared parameter.
     fn grad_dst(&self, edge: Edge, h: usize, de: C, dst: &mut [C], shared: &mut [C]);
@@ -159,11 +210,11 @@ pub(super) trait Score<S: Simd>: Operands<Out: Sink<S>, Value: Sink<S>, Dst: Sin
     /// Asks for what an edge reads of its destination.
     fn prefetch_dst(&self, i: usize);
 
-    /// The raw scores of the edges `j[e] → i`.
-    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], scores: *mut f32);
+    /// The raw scores of the edges `j[e] → i`, which may have features.
+    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], edges: Option<FourEdges<'_>>, scores: *mut f32);
 
     /// The raw scores of the edges `j → i[e]`.
-    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], scores: *mut f32);
+    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], edges: Option<FourEdges<'_>>, scores: *mut f32);
 
     /// Adds what the gradients of the raw scores of `j[e] → i` mean for i's operand and for the shared parameter.
     unsafe fn grad_dst(&self, i: usize, j: [usize; FOUR], de: *const f32, dst: *mut f32, shared: *mut f32);
@@ -200,64 +251,110 @@ pub(super) fn add_scaled<C: Real, A: Convert>(acc: &mut [C], weight: C, x: &[A])
     }
 }
 
-/// `scores[4h + e] = x_h · rows[e]_h` for all heads.
+/// `scores[4h + e] = x_h · rows[e]_h` for all heads, and features of edges times the tail behind x_h.
 #[inline(always)]
-pub(super) unsafe fn dots<S: Simd, X: Source<S>, T: Source<S>>(
-    heads: usize,
-    w: usize,
+pub(super) unsafe fn dots<S: Simd, X: Convert + Source<S>, T: Source<S>>(
+    Heads { count, width: w, near, far }: Heads,
     x: *const X,
     rows: [*const T; FOUR],
+    edges: Option<FourEdges<'_>>,
     scores: *mut f32,
 ) {
-    for h in 0..heads {
+    for h in 0..count {
         let mut sums = [S::splat(0.0); FOUR];
-        let mut t = h * w;
-        while t < (h + 1) * w {
-            let x = X::load(x.add(t));
+        for t in (0..w).step_by(S::LANES) {
+            let x = X::load(x.add(h * near + t));
             for e in 0..FOUR {
-                sums[e] = S::fma(x, T::load(rows[e].add(t)), sums[e]);
+                sums[e] = S::fma(x, T::load(rows[e].add(h * far + t)), sums[e]);
             }
-            t += S::LANES;
+        }
+        if let Some(edges) = edges {
+            edges.dots::<S, X>(x.add(h * near + w), &mut sums);
         }
         S::sum4(sums, scores.add(FOUR * h));
+    }
+    if let Some(edges) = edges {
+        edges.look_up(Stride { heads: count, by: near }, [x.wrapping_add(w); FOUR], scores);
+    }
+}
+
+/// The same with the tails behind the heads of `rows[e]`.
+#[inline(always)]
+pub(super) unsafe fn far_dots<S: Simd, X: Source<S>, T: Convert + Source<S>>(
+    Heads { count, width: w, near, far }: Heads,
+    x: *const X,
+    rows: [*const T; FOUR],
+    edges: Option<FourEdges<'_>>,
+    scores: *mut f32,
+) {
+    for h in 0..count {
+        let mut sums = [S::splat(0.0); FOUR];
+        for t in (0..w).step_by(S::LANES) {
+            let x = X::load(x.add(h * near + t));
+            for e in 0..FOUR {
+                sums[e] = S::fma(x, T::load(rows[e].add(h * far + t)), sums[e]);
+            }
+        }
+        if let Some(edges) = edges {
+            edges.far_dots::<S, T>(rows.map(|row| row.wrapping_add(h * far + w)), &mut sums);
+        }
+        S::sum4(sums, scores.add(FOUR * h));
+    }
+    if let Some(edges) = edges {
+        edges.look_up(Stride { heads: count, by: far }, rows.map(|row| row.wrapping_add(w)), scores);
     }
 }
 
 /// `acc_h = keep_h·acc_h + Σ_e weights[4h + e]·rows[e]_h` for all heads.
 #[inline(always)]
 pub(super) unsafe fn accumulate<S: Simd, T: Source<S>>(
-    heads: usize,
-    w: usize,
+    Heads { count, width: w, near, far }: Heads,
     weights: *const f32,
     keep: Option<*const f32>,
     rows: [*const T; FOUR],
     acc: *mut f32,
 ) {
-    for h in 0..heads {
+    for h in 0..count {
         let weight: [S::V; FOUR] = std::array::from_fn(|e| S::splat(*weights.add(FOUR * h + e)));
-        let mut t = h * w;
-        while t < (h + 1) * w {
-            let mut sum = S::load(acc.add(t));
+        for t in (0..w).step_by(S::LANES) {
+            let to = acc.add(h * near + t);
+            let mut sum = S::load(to);
             if let Some(keep) = keep {
                 sum = S::mul(sum, S::splat(*keep.add(FOUR * h)));
             }
             for e in 0..FOUR {
-                sum = S::fma(weight[e], T::load(rows[e].add(t)), sum);
+                sum = S::fma(weight[e], T::load(rows[e].add(h * far + t)), sum);
             }
-            S::store(acc.add(t), sum);
-            t += S::LANES;
+            S::store(to, sum);
         }
     }
 }
 
-/// `to (+)= acc`, whole vectors.
+/// `to (+)= acc`, whole vectors first.
 #[inline(always)]
-pub(super) unsafe fn store<S: Simd, T: Sink<S>>(d: usize, acc: *const f32, to: *mut T, write: Write) {
-    for t in (0..d).step_by(S::LANES) {
+pub(super) unsafe fn store<S: Simd, T: Convert + Sink<S>>(d: usize, acc: *const f32, to: *mut T, write: Write) {
+    let whole = d - d % S::LANES;
+    for t in (0..whole).step_by(S::LANES) {
         let mut sum = S::load(acc.add(t));
         if write == Write::Add {
             sum = S::add(sum, T::load(to.add(t)));
         }
         T::store(to.add(t), sum);
+    }
+    for t in whole..d {
+        let old = if write == Write::Add { f32::of(*to.add(t)) } else { 0.0 };
+        to.add(t).write(T::narrow((old + *acc.add(t)).widen()));
+    }
+}
+
+/// `to = by·acc`, whole vectors first.
+#[inline(always)]
+pub(super) unsafe fn store_scaled<S: Simd, T: Convert + Sink<S>>(count: usize, acc: *const f32, by: f32, to: *mut T) {
+    let whole = count - count % S::LANES;
+    for t in (0..whole).step_by(S::LANES) {
+        T::store(to.add(t), S::mul(S::load(acc.add(t)), S::splat(by)));
+    }
+    for t in whole..count {
+        to.add(t).write(T::narrow((by * *acc.add(t)).widen()));
     }
 }

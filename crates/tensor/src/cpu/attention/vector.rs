@@ -1,7 +1,7 @@
 //! The passes of attention with vector instructions, four neighbours at a time, for every [`Score`].
 //!
-//! Names: h head, e one of the four edges of a block, d width of all heads, w width of one head, t vector within a
-//! head.
+//! Names: h head, e one of the four edges of a block, d width of all heads, with their tails where a row has some, w
+//! width of one head, t vector within a head.
 //!
 //! Numbers of a block lie as `[4h + e]`: a vector holds whole groups of four, the maximum over a block is two shuffles,
 //! and the exponentials of four edges and eight heads are two vectors.
@@ -14,14 +14,15 @@
 use std::arch::x86_64::_mm_storeu_ps;
 use std::ops::Range;
 
+use super::edges::scale_tails;
 use super::extras::{BiasGrad, Extras};
-use super::score::{Any, GradientRows, Operands, Score, accumulate, dots, store};
+use super::score::{Any, GradientRows, Operands, Score, accumulate, dots, far_dots, store, store_scaled};
 use super::state::carry_on;
 use crate::adjacency::Task;
 use crate::cpu::Isa;
 use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::share::Shared;
-use crate::cpu::simd::{Avx2, Avx512, Simd, Sink, Version, by_heads};
+use crate::cpu::simd::{Avx2, Avx512, Simd, Version, by_heads};
 use crate::ops::Write;
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
@@ -85,26 +86,6 @@ unsafe fn sources<S: Simd, A: Score<S>>(o: &Pass<'_, A>, at: usize, count: usize
     o.four(at, count)
 }
 
-/// Adds the biases of a block's edges to the raw scores, which are multiplied by the scale later.
-#[inline(always)]
-fn add_bias(x: &Extras<'_, f32>, heads: usize, scale: f32, at: usize, count: usize, scores: &mut [f32]) {
-    for e in 0..count {
-        let edge = x.edge(at + e);
-        for h in 0..heads {
-            scores[FOUR * h + e] += x.bias(edge, h) / scale;
-        }
-    }
-}
-
-/// The dropout factors of a block's edges, whose ends are `ends(e)` = (src, dst).
-#[inline(always)]
-fn factors(x: &Extras<'_, f32>, count: usize, ends: impl Fn(usize) -> (usize, usize), mask: &mut [f32]) {
-    for e in 0..count {
-        let (src, dst) = ends(e);
-        x.factors(src, dst, |h, factor| mask[FOUR * h + e] = factor);
-    }
-}
-
 /// x ∘ mask.
 #[inline(always)]
 unsafe fn masked<S: Simd>(x: S::V, mask: Option<*const f32>) -> S::V {
@@ -148,7 +129,8 @@ unsafe fn softmax_step<S: Simd>(
 #[inline(always)]
 unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>, task: &Task) {
     let score = o.score;
-    let (heads, d, w, values) = (score.heads(), score.d(), score.head_width(), score.values());
+    let (heads, d, w, values) = (score.heads(), score.wide(), score.head_width(), score.values());
+    let (columns, stride, tail) = (score.columns(), score.stride(), score.tail());
     let scale = S::splat(score.scale() * LOG2_E);
     let lanes = lanes::<S>(heads);
     let mut scratch = vec![0f32; 5 * lanes + d];
@@ -172,11 +154,11 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
         let mut at = edges.start;
         while at < edges.end {
             let count = FOUR.min(edges.end - at);
-            let j = sources::<S, A>(o, at, count);
-            score.by_dst(row, j, p.as_mut_ptr());
+            let (j, features) = (sources::<S, A>(o, at, count), x.four(at, count));
+            score.by_dst(row, j, features, p.as_mut_ptr());
             if !plain {
-                add_bias(x, heads, score.scale(), at, count, p);
-                factors(x, count, |e| (j[e], row), mask);
+                x.add_biases(score.scale(), at, count, p);
+                x.set_factors(count, |e| (j[e], row), mask);
             }
             for h in 0..heads {
                 p[FOUR * h + count..FOUR * (h + 1)].fill(f32::NEG_INFINITY);
@@ -184,7 +166,13 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
             let mask = drops.then_some(mask.as_ptr());
             let same = softmax_step::<S>(scale, m, s, p, keep, mask);
             let keep = (!same).then_some(keep.as_ptr());
-            accumulate::<S, A::Value>(heads, w, p.as_ptr(), keep, j.map(|j| values.at(j)), acc.as_mut_ptr());
+            accumulate::<S, A::Value>(columns, p.as_ptr(), keep, j.map(|j| values.at(j)), acc.as_mut_ptr());
+            if let Some(keep) = keep.filter(|_| tail > 0) {
+                scale_tails(stride, tail, keep, acc.as_mut_ptr().add(w));
+            }
+            if let Some(features) = features {
+                features.accumulate::<S>(stride, p.as_ptr(), acc.as_mut_ptr().add(w));
+            }
             at += count;
         }
         // Each head's s is spread over its four lanes.
@@ -200,10 +188,9 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
                 for h in 0..heads {
                     let (s, empty) = (s[FOUR * h], edges.is_empty());
                     lse[h] = if empty { f32::NEG_INFINITY } else { m[FOUR * h] * LN_2 + s.ln() };
-                    let inverse = S::splat(if empty { 0.0 } else { 1.0 / s });
-                    for t in (h * w..(h + 1) * w).step_by(S::LANES) {
-                        A::Out::store(out.as_mut_ptr().add(t), S::mul(S::load(acc.as_ptr().add(t)), inverse));
-                    }
+                    let inverse = if empty { 0.0 } else { 1.0 / s };
+                    let (from, to) = (acc.as_ptr().add(h * stride.by), out.as_mut_ptr().add(h * stride.by));
+                    store_scaled::<S, A::Out>(stride.by, from, inverse, to);
                 }
                 continue;
             }
@@ -239,7 +226,8 @@ pub(super) struct ByDst<'a, A: Operands> {
 #[inline(always)]
 unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number: usize, task: &Task) {
     let score = o.score;
-    let (heads, d, w, values) = (score.heads(), score.d(), score.head_width(), score.values());
+    let (heads, d, w, values) = (score.heads(), score.wide(), score.head_width(), score.values());
+    let (columns, stride) = (score.columns(), score.stride());
     let (size, width, shared) = (score.dst_size(), heads * score.widths().dst, heads * score.widths().shared);
     let (scale2, scale) = (S::splat(score.scale() * LOG2_E), S::splat(score.scale()));
     let lanes = lanes::<S>(heads);
@@ -263,12 +251,12 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
         let mut at = edges.start;
         while at < edges.end {
             let count = FOUR.min(edges.end - at);
-            let j = sources::<S, A>(o, at, count);
-            score.by_dst(row, j, p.as_mut_ptr());
-            dots::<S, A::Out, A::Value>(heads, w, g, j.map(|j| values.at(j)), dp.as_mut_ptr());
+            let (j, features) = (sources::<S, A>(o, at, count), x.four(at, count));
+            score.by_dst(row, j, features, p.as_mut_ptr());
+            dots::<S, A::Out, A::Value>(columns, g, j.map(|j| values.at(j)), features, dp.as_mut_ptr());
             if !plain {
-                add_bias(x, heads, score.scale(), at, count, p);
-                factors(x, count, |e| (j[e], row), mask);
+                x.add_biases(score.scale(), at, count, p);
+                x.set_factors(count, |e| (j[e], row), mask);
             }
             for h in 0..heads {
                 p[FOUR * h + count..FOUR * (h + 1)].fill(f32::NEG_INFINITY);
@@ -287,6 +275,9 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
                 }
             }
             score.grad_dst(row, j, p.as_ptr(), acc.as_mut_ptr(), shared.as_mut_ptr());
+            if let Some(features) = features {
+                features.accumulate::<S>(stride, p.as_ptr(), acc.as_mut_ptr().add(w));
+            }
             at += count;
         }
         match task.piece {
@@ -333,7 +324,8 @@ pub(super) struct BySrc<'a, A: Operands> {
 #[inline(always)]
 unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: &Task) {
     let score = o.score;
-    let (heads, d, w, values) = (score.heads(), score.d(), score.head_width(), score.values());
+    let (heads, d, wide, values) = (score.heads(), score.d(), score.wide(), score.values());
+    let columns = score.columns().turned();
     let Statistics { lse: all_lse, big_d: all_d, g: all_g } = b.known;
     let size = score.src_size() + d;
     let (scale2, scale) = (S::splat(score.scale() * LOG2_E), S::splat(score.scale()));
@@ -354,13 +346,16 @@ unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: 
                 if let Some(&i) = o.indices.get(at + AHEAD + e) {
                     let i = i as usize;
                     score.prefetch_dst(i);
-                    prefetch(all_g.as_ptr().wrapping_add(d * i), d);
+                    prefetch(all_g.as_ptr().wrapping_add(wide * i), wide);
                     prefetch(all_lse.as_ptr().wrapping_add(heads * i), heads);
                     prefetch(all_d.as_ptr().wrapping_add(heads * i), heads);
+                    if let Some((features, count)) = x.edges().map(|edges| edges.at(x.edge(at + AHEAD + e))) {
+                        prefetch(features, count);
+                    }
                 }
             }
-            let i = o.four(at, count);
-            let g = i.map(|i| all_g.as_ptr().add(d * i));
+            let (i, features) = (o.four(at, count), x.four(at, count));
+            let g = i.map(|i| all_g.as_ptr().add(wide * i));
             by_heads(heads, i.map(|i| all_lse.as_ptr().add(heads * i)), |h, x| {
                 _mm_storeu_ps(lse.as_mut_ptr().add(FOUR * h), x);
             });
@@ -373,12 +368,12 @@ unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: 
                     lse[FOUR * h + count..FOUR * (h + 1)].fill(f32::INFINITY);
                 }
             }
-            score.by_src(row, i, p.as_mut_ptr());
-            dots::<S, A::Value, A::Out>(heads, w, values.at(row), g, de.as_mut_ptr());
+            score.by_src(row, i, features, p.as_mut_ptr());
+            far_dots::<S, A::Value, A::Out>(columns, values.at(row), g, features, de.as_mut_ptr());
             p[FOUR * heads..].fill(0.0);
             if !plain {
-                add_bias(x, heads, score.scale(), at, count, p);
-                factors(x, count, |e| (row, i[e]), mask);
+                x.add_biases(score.scale(), at, count, p);
+                x.set_factors(count, |e| (row, i[e]), mask);
             }
             for t in (0..lanes).step_by(S::LANES) {
                 let exponent = S::mul(S::load(lse.as_ptr().add(t)), S::splat(-LOG2_E));
@@ -390,7 +385,7 @@ unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: 
                 S::store(de.as_mut_ptr().add(t), S::mul(S::mul(alpha, difference), scale));
             }
             score.grad_src(row, i, de.as_ptr(), through.as_mut_ptr());
-            accumulate::<S, A::Out>(heads, w, p.as_ptr(), None, g, direct.as_mut_ptr());
+            accumulate::<S, A::Out>(columns, p.as_ptr(), None, g, direct.as_mut_ptr());
             at += count;
         }
         match task.piece {

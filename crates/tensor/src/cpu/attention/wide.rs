@@ -14,6 +14,7 @@
 #![allow(unsafe_op_in_unsafe_fn)]
 
 mod storage;
+mod tails;
 
 use std::arch::x86_64::*;
 
@@ -28,9 +29,8 @@ use crate::cpu::Isa;
 use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::simd::{Avx512, Simd};
 use crate::ops::Write;
-use storage::{
-    COLUMNS, HEAD, HEADS, Lanes, Storage, V, load_columns, load_heads, of_rows, store_columns, store_heads, swapped,
-};
+use storage::{COLUMNS, HEAD, HEADS, Lanes, Storage, V, load_heads, of_rows, store_columns, store_heads, swapped};
+use tails::{Plain, Shape, Tailed};
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 const LN_2: f32 = std::f32::consts::LN_2;
@@ -128,10 +128,24 @@ unsafe fn scaled(scores: &mut Lanes, count: usize, extra: Option<&Own>, scale2: 
     }
 }
 
+/// Moves the reference m up to `top` where that is higher.
 #[inline(always)]
-unsafe fn forward<T: Storage, const PLAIN: bool>(o: &Pass<'_, Dot<'_, T, T>>, f: &Forward<'_, T>, task: &Task) {
-    let score = o.score;
-    let (heads, d) = (score.heads(), score.d());
+unsafe fn raise<T: Storage, R: Shape<T>>(top: V, m: &mut V, s: &mut V, sums: &mut R::Sums) {
+    let new = _mm512_max_ps(*m, top);
+    let shrink = Avx512::exp2(_mm512_sub_ps(*m, new));
+    *s = _mm512_mul_ps(*s, shrink);
+    R::scale(sums, shrink);
+    *m = new;
+}
+
+#[inline(always)]
+unsafe fn forward<T: Storage, R: Shape<T>, const PLAIN: bool>(
+    o: &Pass<'_, Dot<'_, T, T>>,
+    f: &Forward<'_, T>,
+    task: &Task,
+) {
+    let (score, shape) = (o.score, R::new(o.score));
+    let (heads, d) = (score.heads(), score.wide());
     let scale = 1.0 / (HEAD as f32).sqrt();
     let scale2 = _mm512_set1_ps(scale * LOG2_E);
     let (values, size) = (score.values(), 2 * heads + d);
@@ -142,15 +156,15 @@ unsafe fn forward<T: Storage, const PLAIN: bool>(o: &Pass<'_, Dot<'_, T, T>>, f:
             continue;
         }
         for group in 0..heads / HEADS {
-            let (first, column) = (HEADS * group, COLUMNS * group);
-            let q = score.q(row).add(column);
-            let (mut m, mut s, mut sums) = (_mm512_set1_ps(BOTTOM), _mm512_setzero_ps(), [_mm512_setzero_ps(); HEADS]);
+            let (first, column, wide) = (HEADS * group, COLUMNS * group, shape.group() * group);
+            let q = score.q(row).add(wide);
+            let (mut m, mut s, mut sums) = (_mm512_set1_ps(BOTTOM), _mm512_setzero_ps(), R::zero());
             if let (Target::Carry(state), None) = (&f.target, task.piece) {
                 let state = state.part(row * size..(row + 1) * size).as_ptr();
                 // An empty state has −∞, from which no difference may be taken.
                 m = _mm512_max_ps(m, load_heads::<T>(state.add(first), state.add(first)));
                 s = _mm512_maskz_mov_ps(0xff, load_heads::<T>(state.add(heads + first), state.add(heads + first)));
-                sums = load_columns::<T>(state.add(2 * heads + column));
+                sums = shape.load(state.add(2 * heads + wide));
             }
             let mut at = edges.start;
             while at < edges.end {
@@ -158,7 +172,8 @@ unsafe fn forward<T: Storage, const PLAIN: bool>(o: &Pass<'_, Dot<'_, T, T>>, f:
                 let (j, next) = ends(o, at, count);
                 let k = |j: [usize; FOUR]| j.map(|j| score.k(j).wrapping_add(column));
                 let v = |j: [usize; FOUR]| j.map(|j| values.at(j).wrapping_add(column));
-                let mut scores = T::dots(q, k(j), k(next));
+                let four = shape.four(o, at, count);
+                let mut scores = shape.dots(q, k(j), k(next), &four);
                 let extra = if PLAIN {
                     None
                 } else {
@@ -168,11 +183,7 @@ unsafe fn forward<T: Storage, const PLAIN: bool>(o: &Pass<'_, Dot<'_, T, T>>, f:
                 let top = _mm512_max_ps(scores[0], scores[1]);
                 let top = _mm512_max_ps(top, swapped(top));
                 if _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(top, _mm512_add_ps(m, _mm512_set1_ps(SLACK))) != 0 {
-                    let new = _mm512_max_ps(m, top);
-                    let shrink = Avx512::exp2(_mm512_sub_ps(m, new));
-                    s = _mm512_mul_ps(s, shrink);
-                    T::scale(&mut sums, shrink);
-                    m = new;
+                    raise::<T, R>(top, &mut m, &mut s, &mut sums);
                 }
                 let mut weights =
                     [Avx512::exp2(_mm512_sub_ps(scores[0], m)), Avx512::exp2(_mm512_sub_ps(scores[1], m))];
@@ -182,7 +193,7 @@ unsafe fn forward<T: Storage, const PLAIN: bool>(o: &Pass<'_, Dot<'_, T, T>>, f:
                         *weight = _mm512_mul_ps(*weight, factor);
                     }
                 }
-                T::accumulate(&mut sums, weights, v(j), Some(v(next)));
+                shape.accumulate(&mut sums, weights, v(j), Some(v(next)), &four);
                 at += count;
             }
             let s = _mm512_add_ps(s, swapped(s));
@@ -192,31 +203,31 @@ unsafe fn forward<T: Storage, const PLAIN: bool>(o: &Pass<'_, Dot<'_, T, T>>, f:
                 (_, Some(piece)) => f.partial.part(piece * size..(piece + 1) * size),
                 (Target::Carry(state), None) => state.part(row * size..(row + 1) * size),
                 (Target::Finish { out, lse }, None) => {
-                    let out = out.part(row * d + column..row * d + column + COLUMNS);
+                    let out = out.part(row * d + wide..row * d + wide + shape.group());
                     let lse = lse.part(row * heads + first..row * heads + first + HEADS);
                     let all = _mm512_mul_ps(_mm512_add_ps(m, log2(s)), _mm512_set1_ps(LN_2));
                     store_heads::<T>(_mm512_mask_blend_ps(empty, all, m), lse.as_mut_ptr());
-                    T::scale(&mut sums, _mm512_maskz_div_ps(!empty, _mm512_set1_ps(1.0), s));
-                    T::write(&sums, out.as_mut_ptr(), Write::Set);
+                    R::scale(&mut sums, _mm512_maskz_div_ps(!empty, _mm512_set1_ps(1.0), s));
+                    shape.write(&sums, out.as_mut_ptr(), Write::Set);
                     continue;
                 }
             };
             store_heads::<T>(m, state.as_mut_ptr().add(first));
             store_heads::<T>(s, state.as_mut_ptr().add(heads + first));
-            store_columns::<T>(sums, state.as_mut_ptr().add(2 * heads + column));
+            shape.store(sums, state.as_mut_ptr().add(2 * heads + wide));
         }
     }
 }
 
 #[inline(always)]
-unsafe fn by_dst<'a, T: Storage, const PLAIN: bool>(
+unsafe fn by_dst<'a, T: Storage, R: Shape<T>, const PLAIN: bool>(
     o: &Pass<'_, Dot<'a, T, T>>,
     b: &ByDst<'_, Dot<'a, T, T>>,
     number: usize,
     task: &Task,
 ) {
-    let score = o.score;
-    let (heads, d) = (score.heads(), score.d());
+    let (score, shape) = (o.score, R::new(o.score));
+    let (heads, d) = (score.heads(), score.wide());
     let scale = 1.0 / (HEAD as f32).sqrt();
     let (scale2, scale1) = (_mm512_set1_ps(scale * LOG2_E), _mm512_set1_ps(scale));
     let values = score.values();
@@ -226,21 +237,22 @@ unsafe fn by_dst<'a, T: Storage, const PLAIN: bool>(
             continue;
         }
         for group in 0..heads / HEADS {
-            let (first, column) = (HEADS * group, COLUMNS * group);
-            let (q, g) = (score.q(row).add(column), b.known.g.as_ptr().add(row * d + column));
+            let (first, column, wide) = (HEADS * group, COLUMNS * group, shape.group() * group);
+            let (q, g) = (score.q(row).add(wide), b.known.g.as_ptr().add(row * d + wide));
             let at = row * heads + first;
             let (lse, big_d) = (b.known.lse.as_ptr().add(at), b.known.big_d.as_ptr().add(at));
             let lse = _mm512_mul_ps(load_heads::<T>(lse, lse), _mm512_set1_ps(LOG2_E));
             let big_d = load_heads::<T>(big_d, big_d);
-            let mut sums = [_mm512_setzero_ps(); HEADS];
+            let mut sums = R::zero();
             let mut at = edges.start;
             while at < edges.end {
                 let count = FOUR.min(edges.end - at);
                 let (j, next) = ends(o, at, count);
                 let k = |j: [usize; FOUR]| j.map(|j| score.k(j).wrapping_add(column));
                 let v = |j: [usize; FOUR]| j.map(|j| values.at(j).wrapping_add(column));
-                let scores = T::dots(q, k(j), k(next));
-                let products = T::dots(g, v(j), v(next));
+                let four = shape.four(o, at, count);
+                let scores = shape.dots(q, k(j), k(next), &four);
+                let products = shape.dots(g, v(j), v(next), &four);
                 let extra = if PLAIN {
                     None
                 } else {
@@ -268,17 +280,17 @@ unsafe fn by_dst<'a, T: Storage, const PLAIN: bool>(
                         }
                     }
                 }
-                T::accumulate(&mut sums, de, k(j), None);
+                shape.accumulate(&mut sums, de, k(j), None, &four);
                 at += count;
             }
             match task.piece {
                 Some(piece) => {
-                    let to = b.partial.part(piece * d + column..piece * d + column + COLUMNS);
-                    store_columns::<T>(sums, to.as_mut_ptr());
+                    let to = b.partial.part(piece * d + wide..piece * d + wide + shape.group());
+                    shape.store(sums, to.as_mut_ptr());
                 }
                 None => {
-                    let to = b.to.part(row * d + column..row * d + column + COLUMNS);
-                    T::write(&sums, to.as_mut_ptr(), b.write);
+                    let to = b.to.part(row * d + wide..row * d + wide + shape.group());
+                    shape.write(&sums, to.as_mut_ptr(), b.write);
                 }
             }
         }
@@ -286,12 +298,12 @@ unsafe fn by_dst<'a, T: Storage, const PLAIN: bool>(
 }
 
 #[inline(always)]
-unsafe fn by_src<'a, T: Storage, const PLAIN: bool>(
+unsafe fn by_src<'a, T: Storage, R: Shape<T>, const PLAIN: bool>(
     o: &Pass<'_, Dot<'a, T, T>>,
     b: &BySrc<'_, Dot<'a, T, T>>,
     task: &Task,
 ) {
-    let score = o.score;
+    let (score, shape) = (o.score, R::new(o.score));
     let (heads, d) = (score.heads(), score.d());
     let Statistics { lse: all_lse, big_d: all_d, g: all_g } = b.known;
     let scale = 1.0 / (HEAD as f32).sqrt();
@@ -300,21 +312,22 @@ unsafe fn by_src<'a, T: Storage, const PLAIN: bool>(
     for row in task.rows.clone() {
         let edges = task.edges_of(o.indptr, row);
         for group in 0..heads / HEADS {
-            let (first, column) = (HEADS * group, COLUMNS * group);
+            let (first, column, wide) = (HEADS * group, COLUMNS * group, shape.group() * group);
             let (k, v) = (score.k(row).add(column), values.at(row).add(column));
             let (mut dk, mut dv) = ([_mm512_setzero_ps(); HEADS], [_mm512_setzero_ps(); HEADS]);
             let mut at = edges.start;
             while at < edges.end {
                 let count = FOUR.min(edges.end - at);
                 let (i, next) = ends(o, at, count);
-                let q = |i: [usize; FOUR]| i.map(|i| score.q(i).wrapping_add(column));
-                let g = |i: [usize; FOUR]| i.map(|i| all_g.as_ptr().wrapping_add(d * i + column));
+                let q = |i: [usize; FOUR]| i.map(|i| score.q(i).wrapping_add(wide));
+                let g = |i: [usize; FOUR]| i.map(|i| all_g.as_ptr().wrapping_add(score.wide() * i + wide));
                 for i in next {
                     prefetch(all_lse.as_ptr().wrapping_add(heads * i + first), HEADS);
                     prefetch(all_d.as_ptr().wrapping_add(heads * i + first), HEADS);
                 }
-                let scores = T::dots(k, q(i), q(next));
-                let products = T::dots(v, g(i), g(next));
+                let four = shape.four(o, at, count);
+                let scores = shape.far_dots(k, q(i), q(next), &four);
+                let products = shape.far_dots(v, g(i), g(next), &four);
                 let (lse, big_d) = (of_rows::<T>(all_lse, heads, first, i), of_rows::<T>(all_d, heads, first, i));
                 let extra = if PLAIN {
                     None
@@ -337,8 +350,8 @@ unsafe fn by_src<'a, T: Storage, const PLAIN: bool>(
                         None => alpha,
                     };
                 }
-                T::accumulate(&mut dk, de, q(i), None);
-                T::accumulate(&mut dv, weights, g(i), None);
+                shape.accumulate_far(&mut dk, de, q(i));
+                shape.accumulate_far(&mut dv, weights, g(i));
                 at += count;
             }
             match task.piece {
@@ -358,43 +371,70 @@ unsafe fn by_src<'a, T: Storage, const PLAIN: bool>(
     }
 }
 
-/// The passes of this file, compiled for a type.
+/// The passes of this file, compiled for a type and a shape of rows.
 macro_rules! compiled {
-    ($type:ty, $features:literal, $isa:expr) => {
-        impl<'a> Any for Dot<'a, $type, $type> {
-            fn own_passes(&self, isa: Isa) -> Option<Passes<Self>> {
-                #[target_feature(enable = $features)]
-                unsafe fn forward_<'a>(o: &Pass<'_, Dot<'a, $type, $type>>, f: &Forward<'_, $type>, task: &Task) {
-                    if o.extras.is_empty() { forward::<_, true>(o, f, task) } else { forward::<_, false>(o, f, task) }
+    ($name:ident, $type:ty, $shape:ty, $features:literal) => {
+        fn $name<'a>() -> Passes<Dot<'a, $type, $type>> {
+            #[target_feature(enable = $features)]
+            unsafe fn forward_<'a>(o: &Pass<'_, Dot<'a, $type, $type>>, f: &Forward<'_, $type>, task: &Task) {
+                if o.extras.is_empty() {
+                    forward::<_, $shape, true>(o, f, task)
+                } else {
+                    forward::<_, $shape, false>(o, f, task)
                 }
-                #[target_feature(enable = $features)]
-                unsafe fn by_dst_<'a>(
-                    o: &Pass<'_, Dot<'a, $type, $type>>,
-                    b: &ByDst<'_, Dot<'a, $type, $type>>,
-                    number: usize,
-                    task: &Task,
-                ) {
-                    if o.extras.is_empty() {
-                        by_dst::<_, true>(o, b, number, task)
-                    } else {
-                        by_dst::<_, false>(o, b, number, task)
-                    }
-                }
-                #[target_feature(enable = $features)]
-                unsafe fn by_src_<'a>(
-                    o: &Pass<'_, Dot<'a, $type, $type>>,
-                    b: &BySrc<'_, Dot<'a, $type, $type>>,
-                    task: &Task,
-                ) {
-                    if o.extras.is_empty() { by_src::<_, true>(o, b, task) } else { by_src::<_, false>(o, b, task) }
-                }
-                let suits = isa >= $isa && self.head_width() == HEAD && self.heads().is_multiple_of(HEADS);
-                let general = Passes::<Self>::avx512();
-                suits.then_some(Passes { forward: forward_, by_dst: by_dst_, by_src: by_src_, ..general })
             }
+            #[target_feature(enable = $features)]
+            unsafe fn by_dst_<'a>(
+                o: &Pass<'_, Dot<'a, $type, $type>>,
+                b: &ByDst<'_, Dot<'a, $type, $type>>,
+                number: usize,
+                task: &Task,
+            ) {
+                if o.extras.is_empty() {
+                    by_dst::<_, $shape, true>(o, b, number, task)
+                } else {
+                    by_dst::<_, $shape, false>(o, b, number, task)
+                }
+            }
+            #[target_feature(enable = $features)]
+            unsafe fn by_src_<'a>(
+                o: &Pass<'_, Dot<'a, $type, $type>>,
+                b: &BySrc<'_, Dot<'a, $type, $type>>,
+                task: &Task,
+            ) {
+                if o.extras.is_empty() {
+                    by_src::<_, $shape, true>(o, b, task)
+                } else {
+                    by_src::<_, $shape, false>(o, b, task)
+                }
+            }
+            Passes { forward: forward_, by_dst: by_dst_, by_src: by_src_, ..Passes::avx512() }
         }
     };
 }
 
-compiled!(f32, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", Isa::Avx512);
-compiled!(bf16, "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma", Isa::Avx512Bf16);
+compiled!(passes_f32, f32, Plain, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma");
+compiled!(passes_with_tails, f32, Tailed, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma");
+compiled!(passes_bf16, bf16, Plain, "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma");
+
+/// Whether heads are those of this file.
+fn suits<T: Storage>(score: &Dot<'_, T, T>) -> bool {
+    score.head_width() == HEAD && score.heads().is_multiple_of(HEADS)
+}
+
+impl<'a> Any for Dot<'a, f32, f32> {
+    fn own_passes(&self, isa: Isa) -> Option<Passes<Self>> {
+        match self.numbers_behind() {
+            _ if isa < Isa::Avx512 || !suits(self) => None,
+            0 => Some(passes_f32()),
+            1..=HEAD => Some(passes_with_tails()),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Any for Dot<'a, bf16, bf16> {
+    fn own_passes(&self, isa: Isa) -> Option<Passes<Self>> {
+        (isa >= Isa::Avx512Bf16 && suits(self) && self.numbers_behind() == 0).then(passes_bf16)
+    }
+}

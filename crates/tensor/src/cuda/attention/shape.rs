@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::ops::attention::{Attention, Score};
+use crate::ops::edge_values::EdgeTail;
 
 /// Threads of a block.
 pub(super) const THREADS: usize = 128;
@@ -20,6 +21,7 @@ const LANE_COLUMNS: usize = 16;
 pub(in crate::cuda) struct Shape {
     pub(super) heads: usize,
     pub(super) width: usize,
+    tail: usize,
     vec: usize,
     parts: usize,
     chunks: usize,
@@ -28,9 +30,9 @@ pub(in crate::cuda) struct Shape {
 }
 
 impl Shape {
-    /// For elements of `size` bytes.
-    pub(in crate::cuda) fn new(heads: usize, width: usize, size: usize) -> Self {
-        let vec = (1 << width.trailing_zeros()).min(LOAD / size);
+    /// For elements of `size` bytes, with so many numbers behind a head.
+    pub(in crate::cuda) fn new(heads: usize, width: usize, tail: usize, size: usize) -> Self {
+        let vec = (1 << (width | tail).trailing_zeros()).min(LOAD / size);
         let vectors = width / vec;
         let parts = vectors.next_power_of_two().min(WARP);
         let chunks = vectors.div_ceil(parts);
@@ -44,7 +46,7 @@ impl Shape {
             }
             slots *= 2;
         }
-        Self { heads, width, vec, parts, chunks, side, slots }
+        Self { heads, width, tail, vec, parts, chunks, side, slots }
     }
 
     /// Rows or edges that a warp serves at a time.
@@ -59,7 +61,7 @@ impl Shape {
 
     /// Registers that a lane needs for its columns of a row.
     fn registers(&self, storage: DType) -> usize {
-        self.slots * self.chunks * self.vec * storage.compute().size() / 4
+        self.slots * (self.chunks * self.vec + self.tail.div_ceil(self.parts)) * storage.compute().size() / 4
     }
 
     fn defines(&self, storage: DType) -> Defines {
@@ -120,6 +122,27 @@ impl Types {
     }
 }
 
+/// What edges bring for the tails of rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::cuda) struct Tails {
+    /// Numbers behind a head.
+    pub(in crate::cuda) width: usize,
+    /// Whether edges have features for them.
+    pub(in crate::cuda) given: bool,
+    /// Features that are numbers, and columns of categories.
+    pub(in crate::cuda) columns: [usize; 2],
+}
+
+impl Tails {
+    pub(super) fn of(a: &Attention<'_>) -> Self {
+        let of = |edges: &EdgeTail| {
+            let columns = [edges.columns.dense(), edges.columns.categories().len()];
+            Self { width: edges.columns.tail(), given: edges.rows.is_some(), columns }
+        };
+        a.edges.map(of).unwrap_or_default()
+    }
+}
+
 /// What the kernels are compiled for, beside the shape.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cuda) struct Variant {
@@ -131,6 +154,7 @@ pub(in crate::cuda) struct Variant {
     /// 0 none, 1 per edge, 2 from features.
     pub(in crate::cuda) bias: usize,
     pub(in crate::cuda) features: usize,
+    pub(in crate::cuda) tails: Tails,
     pub(in crate::cuda) dropout: bool,
 }
 
@@ -152,7 +176,7 @@ impl Variant {
             _ => 1,
         };
         let blocks = match self {
-            _ if registers > 8 || self.bias == 2 => 1,
+            _ if registers > 8 || self.bias == 2 || self.tails.given => 1,
             Self { score: 2, .. } => 6,
             Self { dropout: false, bias: 0, .. } => 8,
             _ => 7,
@@ -162,7 +186,7 @@ impl Variant {
 
     pub(in crate::cuda) fn defines(&self, heads: usize, width: usize, passes: Passes) -> Defines {
         let Types { out, value, dst, src } = self.types;
-        let shape = Shape::new(heads, width, self.types.smallest());
+        let shape = Shape::new(heads, width, self.tails.width, self.types.smallest());
         let (unroll, blocks) = self.tuning(&shape, passes);
         shape
             .defines(out)
@@ -176,6 +200,10 @@ impl Variant {
             .with("OWN_VALUES", self.own_values.into())
             .with("BIAS", self.bias)
             .with("FEATURE_COUNT", self.features)
+            .with("TAIL", self.tails.width)
+            .with("EDGES", self.tails.given.into())
+            .with("EDGE_NUMBERS", self.tails.columns[0])
+            .with("EDGE_CATEGORIES", self.tails.columns[1])
             .with("DROPOUT", self.dropout.into())
     }
 }
@@ -188,7 +216,7 @@ mod tests {
     fn lanes_cover_every_column() {
         for heads in 1..=40 {
             for (width, size) in (1..=130).chain([160, 255, 256, 512]).flat_map(|w| [(w, 2), (w, 4), (w, 8)]) {
-                let s = Shape::new(heads, width, size);
+                let s = Shape::new(heads, width, 0, size);
                 let what = format!("{s:?} of {size} bytes");
                 assert!(s.vec * size <= LOAD && width % s.vec == 0 && s.vec * s.parts * s.chunks >= width, "{what}");
                 assert!(s.parts.is_power_of_two() && s.side.is_power_of_two() && s.parts * s.side <= WARP, "{what}");
@@ -201,7 +229,7 @@ mod tests {
     #[test]
     fn the_usual_shapes_leave_no_lane_idle() {
         for (heads, width, size, teams) in [(8, 16, 2, 2), (8, 16, 4, 1), (4, 8, 2, 8), (1, 128, 2, 2), (32, 8, 2, 1)] {
-            let s = Shape::new(heads, width, size);
+            let s = Shape::new(heads, width, 0, size);
             assert_eq!(s.vec * s.parts * s.chunks, width);
             assert_eq!((s.teams(), s.tiles(), heads % (s.side * s.slots)), (teams, 1, 0), "{s:?}");
         }

@@ -286,12 +286,14 @@ fn block_by_block_is_the_same(device: &Device) {
                         heads,
                         score: restricted(&score, &sources),
                         bias: Bias::PerEdge(rows_of(&bias, edges)),
+                        edges: None,
                         dropout: Some(EdgeDropout { src: Ids::Listed(ids), ..drop.clone() }),
                     }
                 })
                 .collect();
             let bias = Bias::PerEdge(bias.clone());
-            let whole = Call { graph: graph.clone(), heads, score, bias, dropout: Some(drop.clone()) };
+            let dropout = Some(drop.clone());
+            let whole = Call { graph: graph.clone(), heads, score, bias, edges: None, dropout };
             let c = dtype.compute();
             let (mut out, mut lse, mut out2, mut lse2) = (new(d, dtype), new(heads, c), new(d, dtype), new(heads, c));
             device.backend().attention(&whole.operands(), &mut out, &mut lse).unwrap();

@@ -115,7 +115,7 @@ impl Loader {
         let (base, other) = visit.rows(chunks);
         let halo = self.allowance.halo(chunks, &base, other.as_ref(), visit.draw);
         let piece = Piece::cut(chunks, base.clone(), other, &halo);
-        let graph = self.model.prepare(piece.graph.clone(), self.seed)?;
+        let graph = self.data.piece_for(&self.model, &piece, self.seed)?;
         if !self.reads {
             return Ok(self.unread(piece, graph, visit));
         }
@@ -191,7 +191,10 @@ pub(crate) fn shape(data: &Data, model: &ModelConfig, seed: u64) -> Result<Shape
         features: data.features.width(),
         positional: data.encoding_width(),
         classes: data.outputs(),
-        edge_features: model.prepare(one, seed)?.width,
+        edge_features: match data.edges_for(model) {
+            Some(edges) => edges.columns,
+            None => model.prepare(one, seed)?.columns,
+        },
         target: data.target(),
     })
 }

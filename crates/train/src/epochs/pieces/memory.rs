@@ -192,7 +192,7 @@ fn ring(rows: usize, data: &Data) -> Data {
         graph: Csr::from_valid(indptr, indices, rows),
         features,
         is_directed: data.is_directed,
-        has_edge_features: false,
+        edges: None,
         encodings: vec![0.0; rows * data.encoding_width()],
         task: data.task,
         labels: Some(labels),

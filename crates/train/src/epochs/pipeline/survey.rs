@@ -48,7 +48,7 @@ impl Survey {
         let (nodes, edges) = (graph.csr.num_dst(), graph.csr.num_edges());
         let rows = nodes.div_ceil(parts);
         let ids: Vec<u64> = (0..rows as u64).collect();
-        let graph = chunk(&device, rows, edges.div_ceil(parts), shape.edge_features, dtype.compute())?;
+        let graph = chunk(&device, rows, edges.div_ceil(parts), shape.edge_features.stored(), dtype.compute())?;
         let rows_of = ListedRows { ops: graph.chunk(0), ids: &ids, shape, dtype, seen: Seen::Features };
         let chunk = Shard::of_rows(&rank, data, &rows_of)?;
         let context = Context {

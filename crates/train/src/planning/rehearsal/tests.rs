@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::config::{Config, Draft};
-use crate::data::Data;
+use crate::data::{Data, EdgeFeatures};
 use crate::epochs::learner::Learner;
 use crate::planning::planner::kernels;
 use crate::planning::rehearsal::{Rehearsal, Rehearser};
@@ -20,6 +20,7 @@ use graphweft_comm::{Event, Network, Wire};
 use graphweft_model::Models;
 use graphweft_plan::Profile;
 use graphweft_tensor::dry::WorkKind;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::{Timings, Work};
 
 fn config(settings: &[&str]) -> Config {
@@ -42,17 +43,31 @@ fn on(strategy: &str, ranks: usize, more: &[&str]) -> Config {
     config(&settings)
 }
 
+fn open(config: &Config) -> Data {
+    Data::open(&config.data, &config.encoding, &Silent).unwrap()
+}
+
 fn rehearse(config: &Config) -> Rehearsal {
-    let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
+    rehearse_on(config, open(config))
+}
+
+fn rehearse_on(config: &Config, data: Data) -> Rehearsal {
+    let data = Arc::new(data);
     let plan = Plan::for_data(config, config.parallel.ranks.unwrap_or(1) as usize, &data, &Silent).unwrap();
-    let graph = config.model.prepare(data.graph.clone(), config.run.seed).unwrap();
+    let graph = data.graph_for(&config.model, config.run.seed).unwrap();
     Rehearser::new(&data, &graph).rehearse(config, &plan).unwrap()
 }
 
 /// A run takes what its rehearsal says.
 fn comes_true(config: &Config, what: &str) {
-    let (dir, found) = (tempfile::tempdir().unwrap(), rehearse(config));
-    let run = fresh(config, dir.path()).runs.remove(0);
+    comes_true_on(config, &open(config), what);
+}
+
+fn comes_true_on(config: &Config, data: &Data, what: &str) {
+    let (dir, found) = (tempfile::tempdir().unwrap(), rehearse_on(config, data.clone()));
+    let world = World::threads(&config.parallel);
+    let run = on_world(&world, data.clone(), config, dir.path(), &Start::New, Watch::default());
+    let run = run.unwrap().runs.remove(0);
     assert_eq!(found.ranks.len(), run.cost.usages.len());
     for (rank, (found, usage)) in found.ranks.iter().zip(&run.cost.usages).enumerate() {
         assert_eq!(found.sent, usage.sent, "{what}: sent by rank {rank}");
@@ -140,6 +155,28 @@ fn every_strategy_takes_what_was_rehearsed() {
         ] {
             comes_true(&on(strategy, ranks, model), &format!("{} with {strategy}", model[0]));
         }
+    }
+}
+
+#[test]
+fn features_of_edges_take_what_was_rehearsed() {
+    let model = ["model.name=gt", "model.heads=4", "train.attention_dropout=0.1"];
+    for (strategy, ranks) in [
+        ("local", 1),
+        ("gather", 3),
+        ("halo", 3),
+        ("heads", 3),
+        ("ring", 3),
+        ("grid:2x2", 4),
+        ("pipeline", 2),
+        ("isolated", 3),
+    ] {
+        let config = on(strategy, ranks, &model);
+        let data = open(&config);
+        let row = |edge: usize| [edge as f32 % 5.0 - 2.0, (edge % 3) as f32];
+        let rows = (0..data.graph.num_edges()).flat_map(row).collect();
+        let edges = Some(EdgeFeatures { columns: EdgeColumns::new(1, &[3]).unwrap(), rows });
+        comes_true_on(&config, &Data { edges, ..data }, &format!("features of edges with {strategy}"));
     }
 }
 

@@ -57,14 +57,14 @@ unsafe fn pair(a: V, b: V) -> __m512d {
 
 /// In each quarter of a vector, parts of the sums of the four vectors.
 #[inline(always)]
-unsafe fn quarters([a, b, c, d]: [V; 4]) -> V {
+pub(super) unsafe fn quarters([a, b, c, d]: [V; 4]) -> V {
     let (ab, cd) = (pair(a, b), pair(c, d));
     _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)))
 }
 
 /// Quarters 0 + 1 and 2 + 3 of `a`, then of `b`.
 #[inline(always)]
-unsafe fn halves(a: V, b: V) -> V {
+pub(super) unsafe fn halves(a: V, b: V) -> V {
     _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_00_10_00>(a, b), _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b))
 }
 

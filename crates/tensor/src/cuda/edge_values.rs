@@ -1,0 +1,70 @@
+//! Rows of attention with tails for features of edges, on the GPU.
+
+use super::compile::{Defines, Source};
+use super::elementwise::typed;
+use super::launch::{Launch, THREADS};
+use super::shape::Parts;
+use super::{Cuda, source};
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::ops::edge_values::EdgeValueKernels;
+
+const OP: &str = "edge features";
+pub(super) static SOURCE: Source = source!("edge_values", ["numbers", "lanes"]);
+
+/// The numbers of heads, of a head's columns, of those behind them, and of features.
+fn shape<'a>(launch: Launch<'a>, narrow: usize, wide: usize, heads: usize, features: usize) -> Launch<'a> {
+    let width = narrow / heads.max(1);
+    let tail = wide / heads.max(1) - width;
+    launch.arg(heads as i32).arg(width as i32).arg(tail as i32).arg(features as i32)
+}
+
+impl EdgeValueKernels for Cuda {
+    fn widen(&self, x: &Matrix, weight: &Matrix, heads: usize, wide: &mut Matrix) -> Result<()> {
+        typed(OP, "weight", weight, x.dtype().compute())?;
+        typed(OP, "widened rows", wide, x.dtype())?;
+        let (count, cols) = (wide.rows() * wide.cols(), wide.cols());
+        let launch = self
+            .kernel(OP, &SOURCE, Defines::of(x.dtype()), "widen")?
+            .read("rows", x)?
+            .read("weight", weight)?
+            .write("widened rows", wide)?
+            .arg(count as i64);
+        let launch = shape(launch, x.cols(), cols, heads, weight.cols());
+        // SAFETY: the arguments are those of the kernel, which stays inside the shapes that the operation checked.
+        unsafe { launch.run_each(count) }
+    }
+
+    fn absorb(&self, wide: &Matrix, weight: &Matrix, heads: usize, x: &mut Matrix) -> Result<()> {
+        typed(OP, "weight", weight, x.dtype().compute())?;
+        typed(OP, "widened rows", wide, x.dtype())?;
+        let (count, cols) = (x.rows() * x.cols(), x.cols());
+        let launch = self
+            .kernel(OP, &SOURCE, Defines::of(x.dtype()), "absorb")?
+            .read("widened rows", wide)?
+            .read("weight", weight)?
+            .write("rows", x)?
+            .arg(count as i64);
+        let launch = shape(launch, cols, wide.cols(), heads, weight.cols());
+        // SAFETY: as above.
+        unsafe { launch.run_each(count) }
+    }
+
+    fn tail_products(&self, x: &Matrix, wide: &Matrix, heads: usize, dw: &mut Matrix) -> Result<()> {
+        typed(OP, "gradient", dw, x.dtype().compute())?;
+        typed(OP, "widened rows", wide, x.dtype())?;
+        let parts = Parts::of(x.rows());
+        let mut partial = parts.room(x.device(), OP, dw.rows() * dw.cols(), dw.dtype())?;
+        let launch = self
+            .kernel(OP, &SOURCE, Defines::of(x.dtype()), "tail_products")?
+            .read("rows", x)?
+            .read("widened rows", wide)?
+            .write("partial sums", &mut partial)?
+            .arg(x.rows() as i64)
+            .arg(parts.rows as i64);
+        let launch = shape(launch, x.cols(), wide.cols(), heads, dw.cols());
+        // SAFETY: as above; a block has a row of partial sums.
+        unsafe { launch.run([parts.count, 1], THREADS, 0) }?;
+        self.add_parts(OP, &partial, 0, dw)
+    }
+}

@@ -1,0 +1,165 @@
+//! Features of edges, and what becomes of them where the graph changes.
+//!
+//! They are in the order of the edges. An edge of another graph gets those of the same edge; one that `symmetrise`
+//! made, those of the edge the other way; a self-loop that was added, zeros, and in each column of categories a new
+//! one. Parallel edges keep their order.
+
+use std::sync::Arc;
+
+use graphweft_graph::chunks::Piece;
+use graphweft_graph::dataset::Dense;
+use graphweft_graph::{Csr, Dataset};
+use graphweft_model::{ModelConfig, Prepared};
+use graphweft_tensor::ops::edge_values::EdgeColumns;
+
+use super::{Data, rows};
+use crate::error::Result;
+
+/// Features of all edges of a graph.
+#[derive(Clone, Debug)]
+pub struct EdgeFeatures {
+    /// What they are.
+    pub columns: EdgeColumns,
+    /// A row per edge: numbers, then ids of categories.
+    pub rows: Arc<[f32]>,
+}
+
+impl EdgeFeatures {
+    /// Those of a dataset.
+    pub(crate) fn of(dataset: &Dataset) -> Option<Self> {
+        let dense: &Dense = dataset.edge_features()?;
+        Some(Self { columns: EdgeColumns::numbers(dense.width()), rows: rows::dense(dense, None).into() })
+    }
+
+    fn row(&self, edge: usize) -> &[f32] {
+        let width = self.columns.stored();
+        &self.rows[edge * width..][..width]
+    }
+
+    /// Those of `new`, a graph of the same nodes that was made of `old`.
+    pub(crate) fn carried(&self, old: &Csr<u32>, new: &Csr<u32>) -> Result<Self> {
+        let sources = Sources { of: old };
+        let is_added = |i: usize, j: u32| i == j as usize && sources.edge(i, j, 0).is_none();
+        let adds = (0..new.num_dst()).any(|i| new.row(i).binary_search(&(i as u32)).is_ok() && is_added(i, i as u32));
+        let mut columns = self.columns;
+        if adds {
+            let more: Vec<usize> = columns.categories().iter().map(|count| count + 1).collect();
+            columns = EdgeColumns::new(columns.dense(), &more)?;
+        }
+        let none: Vec<f32> = vec![0.0; columns.dense()]
+            .into_iter()
+            .chain(self.columns.categories().iter().map(|count| *count as f32))
+            .collect();
+        let mut rows = Vec::with_capacity(new.num_edges() * columns.stored());
+        for i in 0..new.num_dst() {
+            for (j, k) in repeats(new.row(i)) {
+                let edge = sources.edge(i, j, k).or_else(|| sources.edge(j as usize, i as u32, k));
+                rows.extend_from_slice(edge.map_or(&none, |edge| self.row(edge)));
+            }
+        }
+        Ok(Self { columns, rows: rows.into() })
+    }
+
+    /// Those of a piece of `graph`, whose they are.
+    pub(crate) fn of_piece(&self, graph: &Csr<u32>, piece: &Piece) -> Arc<[f32]> {
+        let sources = Sources { of: graph };
+        let mut rows = Vec::with_capacity(piece.graph.num_edges() * self.columns.stored());
+        for i in 0..piece.graph.num_dst() {
+            for (j, k) in repeats(piece.graph.row(i)) {
+                let ends = [piece.originals[i] as usize, piece.originals[j as usize] as usize];
+                let edge = sources.edge(ends[0], ends[1] as u32, k);
+                // Every edge of a piece is one of the graph.
+                rows.extend_from_slice(edge.map_or(&[], |edge| self.row(edge)));
+            }
+        }
+        rows.into()
+    }
+}
+
+impl Data {
+    /// The features of edges that `model` looks at. Batches of graphs have none yet.
+    pub(crate) fn edges_for(&self, model: &ModelConfig) -> Option<&EdgeFeatures> {
+        self.edges.as_ref().filter(|_| model.uses_edge_features() && self.graphs.is_none())
+    }
+
+    /// The graph that `model` works on, with the edges that it adds and the features that it looks at.
+    pub fn graph_for(&self, model: &ModelConfig, seed: u64) -> Result<Prepared> {
+        let prepared = model.prepare(self.graph.clone(), seed)?;
+        match self.edges_for(model) {
+            Some(edges) => Ok(Prepared::with_edges(prepared.csr, edges.columns, Arc::clone(&edges.rows))?),
+            None => Ok(prepared),
+        }
+    }
+
+    /// The same of a piece of the graph.
+    pub(crate) fn piece_for(&self, model: &ModelConfig, piece: &Piece, seed: u64) -> Result<Prepared> {
+        let prepared = model.prepare(piece.graph.clone(), seed)?;
+        match self.edges_for(model) {
+            Some(edges) => Ok(Prepared::with_edges(prepared.csr, edges.columns, edges.of_piece(&self.graph, piece))?),
+            None => Ok(prepared),
+        }
+    }
+}
+
+/// Where edges stand in the graph that has features for them.
+struct Sources<'a> {
+    of: &'a Csr<u32>,
+}
+
+impl Sources<'_> {
+    /// The edge j → i, of several the one after `k` others; the last, if there are fewer.
+    fn edge(&self, i: usize, j: u32, k: usize) -> Option<usize> {
+        let row = self.of.row(i);
+        let first = row.partition_point(|other| *other < j);
+        let count = row[first..].partition_point(|other| *other == j);
+        (count > 0).then(|| self.of.edges_of(i).start + first + k.min(count - 1))
+    }
+}
+
+/// Each element of a sorted list with the number of equal ones before it.
+fn repeats(row: &[u32]) -> impl Iterator<Item = (u32, usize)> {
+    let mut before = 0;
+    row.iter().enumerate().map(move |(at, &j)| {
+        before = if at > 0 && row[at - 1] == j { before + 1 } else { 0 };
+        (j, before)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use graphweft_graph::SelfLoops;
+
+    use super::*;
+
+    /// Edges 1 → 0 twice, 0 → 1, 1 → 1, 2 → 1; each has its number and a category.
+    fn given() -> (Csr<u32>, EdgeFeatures) {
+        let csr = Csr::new(vec![0u64, 2, 5, 5], vec![1u32, 1, 0, 1, 2], 3).unwrap();
+        let rows: Vec<f32> = (0..5).flat_map(|k| [k as f32, (k % 2) as f32]).collect();
+        (csr, EdgeFeatures { columns: EdgeColumns::new(1, &[2]).unwrap(), rows: rows.into() })
+    }
+
+    #[test]
+    fn an_edge_back_has_the_features_of_the_edge() {
+        let (csr, edges) = given();
+        let new = csr.symmetrise();
+        let found = edges.carried(&csr, &new).unwrap();
+        // 1 → 0, 0 → 1, 1 → 1, 2 → 1, 1 → 2.
+        assert_eq!(new.indices()[..], [1, 0, 1, 2, 1]);
+        assert_eq!(&found.rows[..], [0.0, 0.0, 2.0, 0.0, 3.0, 1.0, 4.0, 0.0, 4.0, 0.0]);
+        assert_eq!(found.columns, edges.columns);
+    }
+
+    #[test]
+    fn an_added_loop_has_zeros_and_a_category_of_its_own() {
+        let (csr, edges) = given();
+        let new = csr.with_self_loops(SelfLoops::Add);
+        let found = edges.carried(&csr, &new).unwrap();
+        assert_eq!(new.indices()[..], [0, 1, 1, 0, 1, 2, 2]);
+        assert_eq!(found.columns.categories(), [3]);
+        let expected = [0.0, 2.0, 0.0, 0.0, 1.0, 1.0, 2.0, 0.0, 3.0, 1.0, 4.0, 0.0, 0.0, 2.0];
+        assert_eq!(&found.rows[..], expected);
+        let without = edges.carried(&csr, &csr.with_self_loops(SelfLoops::Remove)).unwrap();
+        assert_eq!(&without.rows[..], [0.0, 0.0, 1.0, 1.0, 2.0, 0.0, 4.0, 0.0]);
+        assert_eq!(without.columns, edges.columns);
+    }
+}
