@@ -40,7 +40,7 @@ function figuresOf(run) {
   ];
 }
 
-const TASKS = { class: "one class for each node", each: "several labels for each node", "node-regression": "numbers for each node" };
+const TASKS = { class: "one class for each node", each: "several labels for each node", link: "which nodes are linked", "node-regression": "numbers for each node" };
 
 function factsOf(run) {
   const starts = Array.isArray(run.starts) ? run.starts : [];
