@@ -39,7 +39,7 @@ fn what_cannot_be_spread_is_refused() {
     let run = scratch.path("run");
     scratch.json(&["train", "--graph", GRAPH, "-o", &run, "model.name=mlp", "train.epochs=1"]);
     for (flags, part) in [(["--correct", "2"], "--correct"), (["--steps", "0"], "--steps")] {
-        let message = scratch.error(3, &[&["smooth", &run][..], &flags[..]].concat());
+        let message = scratch.error(2, &[&["smooth", &run][..], &flags[..]].concat());
         assert!(message.contains(part), "{message}");
     }
     assert!(scratch.error(2, &["smooth", &run, "--weights", "odd"]).contains("symmetric"));
