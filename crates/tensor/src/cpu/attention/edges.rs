@@ -115,17 +115,18 @@ impl FourEdges<'_> {
     /// `sums[e] +=` parts of e's numbers times one tail.
     #[inline(always)]
     pub(super) unsafe fn dots<S: Simd, X: Source<S>>(&self, tail: *const X, sums: &mut [S::V; FOUR]) {
+        let rows = self.rows;
         let (dense, whole) = (self.of.dense, self.of.dense - self.of.dense % S::LANES);
         for t in (0..whole).step_by(S::LANES) {
             let x = X::load(tail.add(t));
             for e in 0..FOUR {
-                sums[e] = S::fma(x, S::load(self.rows[e].add(t)), sums[e]);
+                sums[e] = S::fma(x, S::load(rows[e].add(t)), sums[e]);
             }
         }
         if whole < dense {
             let x = X::load_first(tail.add(whole), dense - whole);
             for e in 0..FOUR {
-                sums[e] = S::fma(x, S::load_first(self.rows[e].add(whole), dense - whole), sums[e]);
+                sums[e] = S::fma(x, S::load_first(rows[e].add(whole), dense - whole), sums[e]);
             }
         }
     }
@@ -151,8 +152,8 @@ impl FourEdges<'_> {
     #[inline(always)]
     pub(super) unsafe fn look_up<X: Convert>(&self, heads: Stride, rows: [*const X; FOUR], scores: *mut f32) {
         for (k, at) in self.of.places.iter().enumerate() {
-            for e in 0..FOUR {
-                let from = rows[e].add(self.place(k, *at, e));
+            for (e, row) in rows.into_iter().enumerate() {
+                let from = row.add(self.place(k, *at, e));
                 for h in 0..heads.heads {
                     *scores.add(FOUR * h + e) += f32::of(*from.add(h * heads.by));
                 }
@@ -181,7 +182,11 @@ impl FourEdges<'_> {
                 for (e, row) in rows.into_iter().enumerate() {
                     sum = S::fma(S::splat(*weights.add(FOUR * h + e)), row, sum);
                 }
-                if t < whole { S::store(to, sum) } else { S::store_first(to, n, sum) }
+                if t < whole {
+                    S::store(to, sum);
+                } else {
+                    S::store_first(to, n, sum);
+                }
             }
         }
         for (k, at) in self.of.places.iter().enumerate() {

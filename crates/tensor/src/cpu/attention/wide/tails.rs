@@ -264,11 +264,11 @@ impl Shape<f32> for Tailed {
         let spread = Spread::of(weights);
         let [own, tails] = sums;
         for e in 0..FOUR {
-            for h in 0..HEADS {
+            for (h, sum) in own.iter_mut().enumerate() {
                 if let Some(next) = next {
                     prefetch(next[e].wrapping_add(HEAD * h), HEAD);
                 }
-                own[h] = _mm512_fmadd_ps(spread.weight(e, h), _mm512_loadu_ps(rows[e].add(HEAD * h)), own[h]);
+                *sum = _mm512_fmadd_ps(spread.weight(e, h), _mm512_loadu_ps(rows[e].add(HEAD * h)), *sum);
             }
         }
         for (e, features) in four.iter().enumerate() {
