@@ -1,5 +1,7 @@
 //! `graphweft info` on real graphs, made graphs and broken folders.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests.
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
