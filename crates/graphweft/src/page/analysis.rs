@@ -45,7 +45,7 @@ fn statistics(data: &Data) -> Value {
         "nodes": nodes, "edges": edges, "features": data.features.width(), data.task.noun(): data.classes,
         "mean degree": edges as f64 / nodes.max(1) as f64, "largest degree": most,
     });
-    let loops = graph.num_edges() as usize - edges;
+    let loops = graph.num_edges() - edges;
     if loops > 0 {
         all["loops"] = loops.into();
     }

@@ -92,7 +92,7 @@ impl EdgeValueKernels for Cpu {
             let to = host_mut::<<T as Storage>::C>(OP, "gradient", dw)?;
             to.fill(<T as Storage>::C::zero());
             for part in partial.chunks_exact(size.max(1)) {
-                to.iter_mut().zip(part).for_each(|(sum, x)| *sum = *sum + *x);
+                to.iter_mut().zip(part).for_each(|(sum, x)| *sum += *x);
             }
             Ok(())
         })

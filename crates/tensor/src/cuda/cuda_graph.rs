@@ -143,10 +143,13 @@ impl Capture for Cuda {
     }
 
     fn abandon(&self) {
-        if self.capturing.borrow_mut().take().is_some() {
+        let notes = self.capturing.borrow_mut().take();
+        if notes.is_some() {
             // A capture that failed has nothing to give; the stream works as before.
             let _ = self.stream.end_capture(CUgraphInstantiate_flags(0));
         }
+        // Memory can be given back on this stream only now: an error would wait for the next who uses the GPU.
+        drop(notes);
     }
 }
 

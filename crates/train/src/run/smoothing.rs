@@ -240,7 +240,7 @@ impl OwnRows<'_> {
             row.fill(0.0);
             row[*class] = 1.0;
         }
-        let mut found = self.propagated(start, cols, Blend { alpha: how.smooth, least: 0.0, most: 1.0 }, how)?;
+        let mut found = self.propagated(&start, cols, &Blend { alpha: how.smooth, least: 0.0, most: 1.0 }, how)?;
         for row in found.chunks_mut(cols.max(1)) {
             let sum: f64 = row.iter().sum();
             // What nothing has reached may be any class.
@@ -262,7 +262,7 @@ impl OwnRows<'_> {
         let own: f64 = known.iter().map(|(row, _)| length(&errors[row * cols..][..cols])).sum();
         let sums = self.rank.sum(Total::Metrics, &[own, known.len() as f64])?;
         let mean = sums[0] / sums[1].max(1.0);
-        let errors = self.propagated(errors, cols, Blend { alpha: how.correct, least: -1.0, most: 1.0 }, how)?;
+        let errors = self.propagated(&errors, cols, &Blend { alpha: how.correct, least: -1.0, most: 1.0 }, how)?;
         let mut corrected = shares.to_vec();
         for (row, errors) in corrected.chunks_mut(cols.max(1)).zip(errors.chunks(cols.max(1))) {
             let factor = mean / length(errors);
@@ -273,7 +273,7 @@ impl OwnRows<'_> {
     }
 
     /// What rows become after all steps.
-    fn propagated(&self, start: Vec<f64>, cols: usize, blend: Blend, how: Smoothing) -> Result<Vec<f64>> {
+    fn propagated(&self, start: &[f64], cols: usize, blend: &Blend, how: Smoothing) -> Result<Vec<f64>> {
         let (device, rows) = (self.rank.device(), self.ops.rows());
         let upload = |x: &[f64], cols| device.upload(rows, cols, x, Tag::Activations);
         let (how_summed, weight) = match how.weights {
@@ -290,7 +290,7 @@ impl OwnRows<'_> {
             Weights::Column => Some(aggregate(upload(&vec![1.0; rows], 1)?, Aggregation::Sum, EdgeWeight::None)?),
             _ => None,
         };
-        let start = upload(&start, cols)?;
+        let start = upload(start, cols)?;
         let mut now = start.clone();
         for _ in 0..how.steps {
             let sources = match &degrees {
@@ -298,7 +298,7 @@ impl OwnRows<'_> {
                 None => now,
             };
             let sums = aggregate(sources, how_summed, weight)?;
-            now = custom(&blend, &[&start, &sums], rows, cols)?;
+            now = custom(blend, &[&start, &sums], rows, cols)?;
         }
         Ok(now.to_vec()?)
     }

@@ -298,20 +298,22 @@ impl Shape<f32> for Tailed {
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> [Sums; 2] {
         let mut sums = <Self as Shape<f32>>::zero();
-        for h in 0..HEADS {
+        let [heads, tails] = &mut sums;
+        for (h, (head, tail)) in heads.iter_mut().zip(tails).enumerate() {
             let at = from.add(self.by * h);
-            sums[0][h] = _mm512_loadu_ps(at);
-            sums[1][h] = _mm512_maskz_loadu_ps(self.tail, at.add(HEAD));
+            *head = _mm512_loadu_ps(at);
+            *tail = _mm512_maskz_loadu_ps(self.tail, at.add(HEAD));
         }
         sums
     }
 
     #[inline(always)]
     unsafe fn store(self, sums: [Sums; 2], to: *mut f32) {
-        for h in 0..HEADS {
+        let [heads, tails] = sums;
+        for (h, (head, tail)) in heads.into_iter().zip(tails).enumerate() {
             let at = to.add(self.by * h);
-            _mm512_storeu_ps(at, sums[0][h]);
-            _mm512_mask_storeu_ps(at.add(HEAD), self.tail, sums[1][h]);
+            _mm512_storeu_ps(at, head);
+            _mm512_mask_storeu_ps(at.add(HEAD), self.tail, tail);
         }
     }
 
