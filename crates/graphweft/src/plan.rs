@@ -192,7 +192,7 @@ impl Plan {
     /// Draws the time of an epoch by the number of ranks as SVG.
     ///
     /// # Errors
-    /// If that was not [asked for](Run::simulate_scaling), or if the file cannot be written.
+    /// If that was not [asked for](crate::Run::simulate_scaling), or if the file cannot be written.
     pub fn plot_scaling(&self, path: impl AsRef<Path>) -> Result<()> {
         let missing = || Error::request("the plan has no curves over ranks", "take Run::simulate_scaling");
         self.scaling.as_ref().ok_or_else(missing)?.write(path.as_ref())
