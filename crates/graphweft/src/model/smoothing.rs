@@ -109,7 +109,7 @@ impl Smooth {
 /// # use graphweft::{Model, Run, Smooth};
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let run = dir.path().join("run");
-/// # Run::new("sbm:100:3:8:f=4").model("mlp").epochs(3).seeds(2).output(&run).train()?;
+/// # Run::new("sbm:100:3:8:f=4").model("mlp").epochs(3).seeds(0, 2).output(&run).train()?;
 /// let found = Model::open(&run)?.smooth(&Smooth::label_propagation().by_row())?;
 /// assert_eq!((found.after.models.len(), found.folder), (2, run.join("smooth")));
 /// # Ok::<(), graphweft::Error>(())
