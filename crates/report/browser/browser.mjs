@@ -35,7 +35,7 @@ export function report(name, folders) {
   return file;
 }
 
-export const ready = (page) => page.waitForFunction(() => document.documentElement.dataset.ready === "true", null, { timeout: 20000 });
+export const ready = (page) => page.waitForFunction(() => document.documentElement.dataset.ready === "true", null, { timeout: 60000 });
 
 /// Opens a page and notes what it must not do: say something on the console, fail, or ask a network.
 export async function open(file, options = {}) {
