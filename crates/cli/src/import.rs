@@ -27,6 +27,10 @@ enum Format {
     MatrixMarket,
     /// METIS .graph; plain or .gz
     Metis,
+    /// Folder of a typed graph: types.json, edge_RELATION.npy, feat_TYPE.npy, label.npy, split/
+    TypesJson,
+    /// N-Triples, plain or .gz; or a folder of one such file beside trainingSet.tsv and testSet.tsv
+    NTriples,
 }
 
 /// What node ids in an edge list mean.
@@ -50,7 +54,7 @@ pub(crate) struct Args {
     #[arg(value_enum, required = true)]
     format: Option<Format>,
 
-    /// The file to read, or the folder for ogb
+    /// The file to read, or the folder for ogb and types-json
     #[arg(required = true)]
     path: Option<PathBuf>,
 
@@ -137,6 +141,8 @@ impl From<Format> for Known {
             Format::EdgeList => Self::EdgeList,
             Format::MatrixMarket => Self::MatrixMarket,
             Format::Metis => Self::Metis,
+            Format::TypesJson => Self::TypesJson,
+            Format::NTriples => Self::NTriples,
         }
     }
 }

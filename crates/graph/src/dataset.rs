@@ -8,7 +8,11 @@
 //! label.npy    i64 [N] with −1 = none, or u8|f32 [N,C] of 0 and 1 for several labels per node; f32: NaN = not known
 //!              task = "node-regression": f32 [N] or [N,T] to predict, NaN = not known; num_classes is T, or 1
 //! edge_feat.npy f32 [E,Fe]    optional, in the order of indices
+//! edge_cat.npy u8|u16 [E,K]   optional, in the order of indices: columns of categories
+//! edge_type.npy u8|u16 [E]    optional, in the order of indices: types, whose names are edge_types in meta.toml
+//! feat-<type>.npy, …          features of a type of nodes: dense, or sparse as above; see [`NodeType`]
 //! node_id.npy  i64 [N]        optional: ids that the source used, where import renumbered them
+//! nodes.txt                   optional: what the nodes are called, one per line, where the source had words
 //! classes.txt                 optional: what the classes are called, one per line, where the source had words
 //! split/<name>/{train,valid,test}.npy   i64 node ids
 //! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
@@ -19,11 +23,13 @@
 //! features; and the graph's ids and offsets are looked at when it is first asked for. So a stamp that is wrong, or
 //! forged, can lead to wrong results, but to no panic.
 
+mod codes;
 mod features;
 mod labels;
 mod memory;
 mod meta;
 pub(crate) mod stamp;
+mod types;
 mod validate;
 mod writer;
 
@@ -36,11 +42,15 @@ use graphweft_base::{Error, Position, Problem, Result};
 use crate::buf::Buf;
 use crate::csr::{AnyCsr, Csr, NodeId};
 use crate::npy::{Dtype, NpyFile};
+use codes::Columns;
+use features::Place;
 
+pub use codes::Codes;
 pub use features::{Dense, Features, SparseFeatures};
 pub use labels::Labels;
 pub use memory::Parts;
 pub use meta::{Meta, Task};
+pub use types::{NodeType, Types};
 pub use writer::DatasetWriter;
 
 /// The three sets of nodes that a split names.
@@ -93,8 +103,12 @@ pub struct Dataset {
     /// Set once the ids and offsets of the graph were seen to be in range.
     looked_at: Arc<OnceLock<()>>,
     features: Option<Features>,
+    /// One for each type of nodes, or none.
+    features_by_type: Vec<Option<Features>>,
     labels: Option<Labels>,
     edge_features: Option<Dense>,
+    edge_types: Option<Codes>,
+    edge_categories: Option<Codes>,
     splits: Vec<Split>,
 }
 
@@ -124,14 +138,30 @@ impl Dataset {
     /// Maps all files and checks dtypes and shapes, but no element.
     fn map(dir: &Path) -> Result<Self> {
         let meta = Meta::read(&dir.join("meta.toml"))?;
-        let (graph, features, labels) = (map_graph(dir, &meta)?, Features::map(dir, &meta)?, Labels::map(dir, &meta)?);
+        let (graph, labels) = (map_graph(dir, &meta)?, Labels::map(dir, &meta)?);
+        let (features, by_type) = (Features::map(&Place::of_all(dir, &meta))?, types::map_features(dir, &meta)?);
         let edge_features = Dense::map(&dir.join("edge_feat.npy"), "edge_feat", meta.num_edges)?;
         if let Some(Dense::F16 { .. }) = edge_features {
             return Err(NpyFile::open(dir.join("edge_feat.npy"))?.wrong_dtype("edge_feat", "float32"));
         }
-        let splits = map_splits(dir)?;
-        let (dir, looked_at) = (dir.to_path_buf(), Arc::default());
-        Ok(Self { dir, meta, graph, looked_at, features, labels, edge_features, splits })
+        let edge_types = Codes::map(&dir.join("edge_type.npy"), "edge_type", meta.num_edges, Columns::One)?;
+        if edge_types.is_none() && !meta.edge_types.is_empty() {
+            let problem = "types of edges are named, but there is no edge_type.npy";
+            return Err(Error::bad(dir.join("meta.toml"), "edge_types", problem, "add the file, or remove the names"));
+        }
+        Ok(Self {
+            graph,
+            features,
+            features_by_type: by_type,
+            labels,
+            edge_features,
+            edge_types,
+            edge_categories: Codes::map(&dir.join("edge_cat.npy"), "edge_cat", meta.num_edges, Columns::Any)?,
+            splits: map_splits(dir)?,
+            dir: dir.to_path_buf(),
+            looked_at: Arc::default(),
+            meta,
+        })
     }
 
     /// Where it lies.
@@ -169,6 +199,34 @@ impl Dataset {
     /// Edge features in the order of the graph's indices, if there are any.
     pub fn edge_features(&self) -> Option<&Dense> {
         self.edge_features.as_ref()
+    }
+
+    /// Types of edges in the order of the graph's indices, if there are any. They are looked at with the graph.
+    ///
+    /// # Errors
+    /// As [`Dataset::graph`]; [`Error::BadInput`] with the first type that has no name, where types have names.
+    pub fn edge_types(&self) -> Result<Option<&Codes>> {
+        self.graph()?;
+        Ok(self.edge_types.as_ref())
+    }
+
+    /// What the types of edges are called: their numbers, where they have no names.
+    ///
+    /// # Errors
+    /// As [`Dataset::edge_types`].
+    pub fn edge_type_names(&self) -> Result<Vec<String>> {
+        let found = self.edge_types()?.filter(|_| self.meta.edge_types.is_empty());
+        Ok(found.map_or_else(|| self.meta.edge_types.clone(), |c| (0..c.count()).map(|k| k.to_string()).collect()))
+    }
+
+    /// Columns of categories of edges, in the order of the graph's indices, if there are any.
+    pub fn edge_categories(&self) -> Option<&Codes> {
+        self.edge_categories.as_ref()
+    }
+
+    /// Features by type of node, `None` for a type that has none; empty where no type has features of its own.
+    pub fn features_by_type(&self) -> &[Option<Features>] {
+        &self.features_by_type
     }
 
     /// All splits, by name.

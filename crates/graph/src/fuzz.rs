@@ -22,7 +22,8 @@ use crate::csr::{Csr, SelfLoops};
 use crate::dataset::{Dataset, Features, Labels};
 use crate::npy::Header;
 use crate::read::{
-    Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, matrix_market, metis, ogb,
+    Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, matrix_market, metis, n_triples,
+    ogb, types_json,
 };
 use crate::with_csr;
 
@@ -201,6 +202,44 @@ pub fn matrix_market(data: &[u8]) {
     with_text(data, matrix_market::read);
 }
 
+/// N-Triples, and after two zero bytes the tables of labelled nodes, if there are any.
+pub fn n_triples(data: &[u8]) {
+    let Some((&flags, text)) = data.split_first() else { return };
+    let mut parts = text.splitn(3, |&b| b == 0).map(|part| Input::memory("fuzz", part));
+    let Some(Ok(triples)) = parts.next() else { return };
+    let sets = match (parts.next(), parts.next()) {
+        (Some(Ok(train)), Some(Ok(test))) => Some(n_triples::Sets { train, test }),
+        _ => None,
+    };
+    read(flags, |cx| n_triples::read(&triples, sets.as_ref(), cx));
+}
+
+/// A folder with a `types.json`, the text up to the first zero byte, and arrays as `members` decodes them.
+pub fn types_json(data: &[u8]) {
+    const NAMES: [&str; 13] = [
+        "edge_r",
+        "edge_s",
+        "feat_a",
+        "feat_a_indptr",
+        "feat_a_indices",
+        "feat_a_data",
+        "feat_b",
+        "feat_b_indptr",
+        "feat_b_indices",
+        "label",
+        "split/x/train",
+        "split/x/valid",
+        "split/x/test",
+    ];
+    let [flags, data @ ..] = data else { return };
+    let at = data.iter().position(|&b| b == 0).unwrap_or(data.len());
+    let arrays = members(data.get(at + 1..).unwrap_or_default(), &NAMES);
+    let mut files: BTreeMap<String, Vec<u8>> =
+        arrays.into_iter().map(|(name, bytes)| (format!("{name}.npy"), bytes)).collect();
+    files.insert("types.json".into(), data[..at].to_vec());
+    read(*flags, |cx| types_json::read(&Memory(files), cx));
+}
+
 /// A METIS file.
 pub fn metis(data: &[u8]) {
     with_text(data, metis::read);
@@ -261,13 +300,19 @@ fn open_folder(dir: &Path) {
             });
         }
         let _ = data.features().map(Features::density);
+        let _ = data.features_by_type().iter().flatten().map(Features::density).sum::<f64>();
+        if let (Ok(Some(types)), Ok(names)) = (data.edge_types(), data.edge_type_names()) {
+            assert_eq!(types.counts(names.len()).iter().sum::<u64>(), data.meta().num_edges as u64);
+        }
+        let nodes: usize = data.meta().type_ranges().iter().map(ExactSizeIterator::len).sum();
+        assert!(nodes == data.meta().num_nodes || data.meta().node_types.is_empty());
     }
 }
 
 type Made = (&'static str, fn() -> Vec<u8>);
 
 /// Two nodes and an edge each way, with everything a folder can hold.
-const GOOD_FOLDER: [Made; 12] = [
+const GOOD_FOLDER: [Made; 19] = [
     ("meta.toml", || {
         b"name = \"f\"\nnum_nodes = 2\nnum_edges = 2\nnum_features = 3\nnum_classes = 2\nsymmetric = true\n".to_vec()
     }),
@@ -282,6 +327,13 @@ const GOOD_FOLDER: [Made; 12] = [
     ("edge_feat.npy", || npy_bytes("<f4", "(2, 1)", bytemuck::cast_slice(&[0.5f32, 1.5]))),
     ("feat_data.npy", Vec::new),
     ("feat.npy", Vec::new),
+    ("edge_type.npy", || npy_bytes("|u1", "(2,)", &[1, 0])),
+    ("edge_cat.npy", || npy_bytes("<u2", "(2, 1)", bytemuck::cast_slice(&[1u16, 500]))),
+    ("feat-a.npy", Vec::new),
+    ("feat-a_indptr.npy", Vec::new),
+    ("feat-a_indices.npy", Vec::new),
+    ("feat-a_data.npy", Vec::new),
+    ("feat-b.npy", Vec::new),
 ];
 
 /// An `.npy` file from its parts.
@@ -396,15 +448,24 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
     let n = imported.num_nodes;
     let (labels, features, edge_features) = (imported.labels, imported.features, imported.edge_features);
     let edges = imported.edges.pushed() as usize;
-    let fits = labels.is_none_or(|(labels, classes)| match labels {
-        Labels::Single(y) => y.len() == n && y.iter().all(|&c| c >= -1 && c < classes as i64),
-        Labels::MultiU8(y) => y.len() == n * classes && y.iter().all(|&y| y < 2),
-        Labels::MultiF32(y) => y.len() == n * classes && y.iter().all(|&y| y.is_nan() || y == 0.0 || y == 1.0),
-        Labels::Values(y) => y.len() == n * classes && y.iter().all(|&y| !y.is_infinite()),
-    }) && features.is_none_or(|features| match features {
-        Features::Dense(m) => m.width() > 0 && m.len() == n * m.width(),
-        Features::Sparse(m) => m.width > 0 && m.indptr.len() == n + 1 && Csr::new(m.indptr, m.indices, m.width).is_ok(),
-    }) && edge_features.is_none_or(|f| f.values.len() == edges * f.width)
+    let types = imported.types;
+    let typed = types
+        .edges
+        .is_none_or(|t| t.len() == edges && (types.edge_names.is_empty() || t.count() <= types.edge_names.len()))
+        && (types.nodes.is_empty() || types.nodes.iter().map(|t| t.num_nodes).sum::<usize>() == n)
+        && types.nodes.iter().zip(&types.features).all(|(t, features)| {
+            t.num_features == features.as_ref().map_or(0, Features::width)
+                && features.as_ref().is_none_or(|features| is_matrix(features, t.num_nodes))
+        });
+    let fits = typed
+        && labels.is_none_or(|(labels, classes)| match labels {
+            Labels::Single(y) => y.len() == n && y.iter().all(|&c| c >= -1 && c < classes as i64),
+            Labels::MultiU8(y) => y.len() == n * classes && y.iter().all(|&y| y < 2),
+            Labels::MultiF32(y) => y.len() == n * classes && y.iter().all(|&y| y.is_nan() || y == 0.0 || y == 1.0),
+            Labels::Values(y) => y.len() == n * classes && y.iter().all(|&y| !y.is_infinite()),
+        })
+        && features.is_none_or(|features| is_matrix(&features, n))
+        && edge_features.is_none_or(|f| f.values.len() == edges * f.width)
         && imported.splits.iter().all(|s| s.check(n).is_ok());
     if n > MOST_NODES {
         return Ok(fits);
@@ -417,4 +478,14 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
     })?;
     let graph = Csr::<u32>::new(indptr, indices, n);
     Ok(fits && graph.is_ok_and(|g| g.num_dst() == n && (!rules.symmetrise || g.is_symmetric())))
+}
+
+/// Whether features have a row for each of `n` nodes, and columns that are there.
+fn is_matrix(features: &Features, n: usize) -> bool {
+    match features {
+        Features::Dense(m) => m.width() > 0 && m.len() == n * m.width(),
+        Features::Sparse(m) => {
+            m.width > 0 && m.indptr.len() == n + 1 && Csr::new(m.indptr.clone(), m.indices.clone(), m.width).is_ok()
+        }
+    }
 }

@@ -19,7 +19,9 @@ pub mod gnn_benchmark;
 pub mod heterophilous;
 pub mod matrix_market;
 pub mod metis;
+pub mod n_triples;
 pub mod ogb;
+pub mod types_json;
 
 mod features;
 mod imported;
@@ -27,6 +29,7 @@ mod input;
 mod labels;
 mod names;
 mod npz;
+mod relations;
 mod splits;
 mod table;
 #[cfg(test)]

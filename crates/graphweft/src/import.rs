@@ -9,7 +9,8 @@ use graphweft_graph::build::{EdgeRules, Scratch};
 use graphweft_graph::dataset::{DatasetWriter, Task as DatasetTask};
 use graphweft_graph::read::arrays::{self, Columns, EdgeNumbers, File, Given};
 use graphweft_graph::read::edge_list::{self, Ids};
-use graphweft_graph::read::{self, Context, Directory, Input};
+use graphweft_graph::read::n_triples::Sets;
+use graphweft_graph::read::{self, Context, Directory, Folder, Input};
 use serde_json::{Value, json};
 
 use crate::doctor;
@@ -44,6 +45,10 @@ pub enum Format {
     MatrixMarket,
     /// METIS `.graph`; plain or gzip.
     Metis,
+    /// The folder of a typed graph, with a `types.json`.
+    TypesJson,
+    /// N-Triples, plain or gzip: a file, or a folder of one beside `trainingSet.tsv` and `testSet.tsv`.
+    NTriples,
 }
 
 /// Files of one's own. Row i of every file is node i, unless the table of nodes has ids.
@@ -192,7 +197,7 @@ pub struct Imported {
 }
 
 impl Import {
-    /// A file of this format; for OGB, the folder.
+    /// A file of this format; for OGB and typed graphs, the folder.
     pub fn new(format: Format, path: impl Into<PathBuf>) -> Self {
         Self::of(Source::Format(format, path.into()))
     }
@@ -341,12 +346,14 @@ impl Import {
 
     fn read_format(&self, opened: &Open, cx: &Context<'_>) -> Result<read::Imported, Bad> {
         match opened {
-            Open::Folder(folder) => read::ogb::read(folder, cx),
+            Open::Folder(Format::TypesJson, folder) => read::types_json::read(folder, cx),
+            Open::Folder(_, folder) => read::ogb::read(folder, cx),
+            Open::Triples(input, sets) => read::n_triples::read(input, sets.as_ref(), cx),
             Open::File(Format::Heterophilous, input) => read::heterophilous::read(input, cx),
             Open::File(Format::GnnBenchmark, input) => read::gnn_benchmark::read(input, cx),
             Open::File(Format::MatrixMarket, input) => read::matrix_market::read(input, cx),
             Open::File(Format::Metis, input) => read::metis::read(input, cx),
-            Open::File(Format::EdgeList | Format::Ogb, input) => {
+            Open::File(_, input) => {
                 let options = edge_list::Options {
                     ids: self.ids.unwrap_or(Ids::Keep),
                     num_nodes: self.num_nodes,
@@ -415,15 +422,47 @@ fn is_published_undirected(format: Format) -> bool {
 /// What is read, known to exist.
 enum Open {
     File(Format, Input),
-    Folder(Directory),
+    Folder(Format, Directory),
+    Triples(Input, Option<Sets>),
 }
 
 impl Open {
     fn new(format: Format, path: &Path) -> Result<Self, Bad> {
         match format {
-            Format::Ogb => Directory::open(path).map(Self::Folder),
+            Format::Ogb | Format::TypesJson => Directory::open(path).map(|folder| Self::Folder(format, folder)),
+            Format::NTriples if path.is_dir() => Self::triples(path),
+            Format::NTriples => Input::file(path).map(|input| Self::Triples(input, None)),
             _ => Input::file(path).map(|input| Self::File(format, input)),
         }
+    }
+}
+
+impl Open {
+    /// The only file of triples in a folder, and the tables beside it.
+    fn triples(dir: &Path) -> Result<Self, Bad> {
+        let folder = Directory::open(dir)?;
+        let unreadable = |e: std::io::Error| Bad::unreadable(dir, "folder", &e);
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(unreadable)? {
+            let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".nt") || name.ends_with(".nt.gz") {
+                found.push(name);
+            }
+        }
+        found.sort();
+        let [triples] = &found[..] else {
+            let problem = format!("{} files end in .nt or .nt.gz, expected one: {}", found.len(), found.join(", "));
+            return Err(Bad::bad(dir, "folder", problem, "name the file itself, or leave one in the folder"));
+        };
+        let sets = match (folder.input("trainingSet.tsv")?, folder.input("testSet.tsv")?) {
+            (Some(train), Some(test)) => Some(Sets { train, test }),
+            (None, None) => None,
+            _ => {
+                let problem = "there is only one of trainingSet.tsv and testSet.tsv";
+                return Err(Bad::bad(dir, "folder", problem, "add the other one, or name the file of triples itself"));
+            }
+        };
+        Input::file(dir.join(triples)).map(|input| Self::Triples(input, sets))
     }
 }
 

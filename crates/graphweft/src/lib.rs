@@ -58,7 +58,7 @@ mod stop;
 pub mod units;
 
 pub use bench::{Bench, BenchLayers, EpochBench, TimedKernel, TimedPhase, Timing};
-pub use dataset::{Dataset, DatasetBuilder, DatasetTask, Generated, SparseRows, Split};
+pub use dataset::{Dataset, DatasetBuilder, DatasetTask, Generated, SparseRows, Split, TypeCount};
 pub use doctor::{Backend, Doctor, Gpu, Library, Machine};
 pub use error::{Error, ErrorKind, Position, Result};
 pub use graph::{Graph, SelfLoops};

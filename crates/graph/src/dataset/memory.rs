@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use graphweft_base::{Error, Result};
 
-use super::{Dataset, DatasetWriter, Dense, Features, Labels, Meta, Split, Task, validate};
+use super::{Dataset, DatasetWriter, Dense, Features, Labels, Meta, Split, Task, Types, validate};
 use crate::csr::AnyCsr;
 use crate::npy::write_npy;
 use crate::with_csr;
@@ -27,6 +27,8 @@ pub struct Parts {
     pub classes: usize,
     /// All splits.
     pub splits: Vec<Split>,
+    /// Types of nodes and edges, if there are any.
+    pub types: Types,
 }
 
 impl Dataset {
@@ -36,7 +38,7 @@ impl Dataset {
     /// [`Error::BadInput`] that names the array, as the file that would hold it, and the position.
     pub fn in_memory(parts: Parts) -> Result<Self> {
         parts.check_shapes()?;
-        let Parts { name, graph, features, labels, classes, splits } = parts;
+        let Parts { name, graph, features, labels, classes, splits, types } = parts;
         let meta = Meta {
             name,
             num_nodes: graph.num_nodes(),
@@ -45,9 +47,23 @@ impl Dataset {
             num_classes: classes,
             symmetric: with_csr!(&graph, g => g.is_symmetric()),
             task: labels.as_ref().map_or_else(Task::default, Labels::task),
+            edge_types: types.edge_names,
+            node_types: types.nodes,
         };
-        let (dir, edge_features) = (PathBuf::new(), None);
-        let data = Self { dir, meta, graph, looked_at: Arc::default(), features, labels, edge_features, splits };
+        meta.check_types(Path::new("meta.toml"))?;
+        let data = Self {
+            dir: PathBuf::new(),
+            meta,
+            graph,
+            looked_at: Arc::default(),
+            features,
+            features_by_type: types.features,
+            labels,
+            edge_features: None,
+            edge_types: types.edges,
+            edge_categories: None,
+            splits,
+        };
         validate::validate(&data)?;
         data.looked_at.get_or_init(|| ());
         Ok(data)
@@ -72,6 +88,11 @@ impl Dataset {
             Some(Dense::F16 { values, width }) => write_npy(out.path("edge_feat.npy"), &[*width], values)?,
             None => {}
         }
+        for (t, features) in self.meta.node_types.iter().zip(&self.features_by_type) {
+            features.as_ref().map_or(Ok(()), |features| out.features_of_type(&t.name, features))?;
+        }
+        self.edge_types.as_ref().map_or(Ok(()), |types| out.edge_types(types))?;
+        self.edge_categories.as_ref().map_or(Ok(()), |categories| out.edge_categories(categories))?;
         self.splits.iter().try_for_each(|split| out.split(split))?;
         out.finish(&self.meta)
     }
@@ -81,21 +102,8 @@ impl Parts {
     /// What a file's header says, and arrays in memory do not.
     fn check_shapes(&self) -> Result<()> {
         let nodes = self.graph.num_nodes();
-        match &self.features {
-            Some(Features::Dense(m)) if m.width() == 0 || m.len() != nodes * m.width() => {
-                let problem = format!("{} numbers are not {nodes} rows of {}", m.len(), m.width());
-                return Err(Error::bad("feat.npy", "feat", problem, REMEDY));
-            }
-            Some(Features::Sparse(m)) if m.indptr.len() != nodes + 1 => {
-                let problem = format!("there are {} offsets, expected {} (nodes + 1)", m.indptr.len(), nodes + 1);
-                return Err(Error::bad("feat_indptr.npy", "feat_indptr", problem, REMEDY));
-            }
-            Some(Features::Sparse(m)) if m.data.as_ref().is_some_and(|data| data.len() != m.indices.len()) => {
-                let problem = "there is not a value for every index";
-                return Err(Error::bad("feat_data.npy", "feat_data", problem, "give as many as there are indices"));
-            }
-            _ => {}
-        }
+        self.features.as_ref().map_or(Ok(()), |features| check_rows("feat", features, nodes))?;
+        self.check_types()?;
         let (found, expected) = match &self.labels {
             Some(Labels::Single(labels)) => (labels.len(), nodes),
             Some(Labels::MultiU8(labels)) => (labels.len(), nodes * self.classes),
@@ -107,6 +115,51 @@ impl Parts {
             return Err(Error::bad("label.npy", "label", problem, REMEDY));
         }
         Ok(())
+    }
+
+    fn check_types(&self) -> Result<()> {
+        let Types { edges, nodes, features, .. } = &self.types;
+        let count = self.graph.num_edges();
+        if let Some(types) = edges.as_ref().filter(|types| types.width() != 1 || types.len() != count) {
+            let problem = format!("there are {} types, expected {count} (edges)", types.len());
+            return Err(Error::bad("edge_type.npy", "edge_type", problem, "give a type for every edge"));
+        }
+        if !features.is_empty() && (features.len() != nodes.len() || self.features.is_some()) {
+            let problem = "features are given by type, but not for the types that nodes have, or for all nodes as well";
+            return Err(Error::bad("meta.toml", "node_types", problem, "give one entry for each type, or feat alone"));
+        }
+        for (t, features) in nodes.iter().zip(features) {
+            let stem = format!("feat-{}", t.name);
+            if let Some(features) = features {
+                check_rows(&stem, features, t.num_nodes)?;
+            }
+            let columns = features.as_ref().map_or(0, Features::width);
+            if columns != t.num_features {
+                let problem = format!("there are {columns} columns, the type is said to have {}", t.num_features);
+                return Err(Error::bad(format!("{stem}.npy"), stem, problem, "correct the type, or its features"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As many rows as nodes.
+fn check_rows(stem: &str, features: &Features, nodes: usize) -> Result<()> {
+    let bad = |part: &str, problem: &str, remedy: &str| {
+        Err(Error::bad(format!("{stem}{part}.npy"), format!("{stem}{part}"), problem, remedy))
+    };
+    match features {
+        Features::Dense(m) if m.width() == 0 || m.len() != nodes * m.width() => {
+            bad("", &format!("{} numbers are not {nodes} rows of {}", m.len(), m.width()), REMEDY)
+        }
+        Features::Sparse(m) if m.indptr.len() != nodes + 1 => {
+            let problem = format!("there are {} offsets, expected {} (nodes + 1)", m.indptr.len(), nodes + 1);
+            bad("_indptr", &problem, REMEDY)
+        }
+        Features::Sparse(m) if m.data.as_ref().is_some_and(|data| data.len() != m.indices.len()) => {
+            bad("_data", "there is not a value for every index", "give as many as there are indices")
+        }
+        _ => Ok(()),
     }
 }
 
@@ -126,6 +179,7 @@ mod tests {
             labels: Some(Labels::Single(vec![0, 1, -1].into())),
             classes: 2,
             splits: vec![split],
+            types: Types::default(),
         }
     }
 
