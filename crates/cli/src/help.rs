@@ -112,3 +112,9 @@ pub(crate) const RUNS: &str = "\
 Examples:
   graphweft runs
   graphweft runs studies --sort test";
+
+pub(crate) const SMOOTH: &str = "\
+Examples:
+  graphweft smooth runs/arxiv-mlp                  writes runs/arxiv-mlp/smooth
+  graphweft smooth runs/arxiv-mlp --weights column --labels train+valid
+  graphweft smooth runs/arxiv-mlp --method label-propagation --smooth 0.9";

@@ -22,6 +22,7 @@ mod report;
 mod runs;
 mod shortcuts;
 mod size;
+mod smooth;
 mod source;
 mod train;
 mod ui;
@@ -95,6 +96,9 @@ enum Verb {
     /// List runs: dataset, model, score, time, state
     #[command(after_help = help::RUNS)]
     Runs(runs::Args),
+    /// Spread a run's predictions over the graph: correct and smooth
+    #[command(after_help = help::SMOOTH)]
+    Smooth(smooth::Args),
     /// Train a model; without arguments, a graph transformer on a generated graph
     #[command(after_help = help::TRAIN)]
     Train(train::Args),
@@ -134,6 +138,7 @@ fn run(cli: &Cli, ui: &Ui) -> anyhow::Result<()> {
         Verb::Predict(args) => predict::run(args, ui),
         Verb::Report(args) => report::run(args, ui),
         Verb::Runs(args) => runs::run(args, ui),
+        Verb::Smooth(args) => smooth::run(args, ui),
         Verb::Train(args) => train::run(args, &stop, ui),
     }
 }

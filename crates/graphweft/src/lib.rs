@@ -67,7 +67,7 @@ pub use import::{ArrayFiles, Format, Import, Imported};
 pub use info::{Degree, Info, SplitSizes, Trial};
 pub use input::Input;
 pub use memory::Memory;
-pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Written};
+pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Smooth, Smoothed, Written};
 pub use observe::{Begin, Epoch, Observer, Phase, Scores, Unit};
 pub use page::{Page, runs};
 pub use partition::{Balance, Chunked, Existing, Method, Order, Partition, PartitionStats, Partitioned};

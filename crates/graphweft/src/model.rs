@@ -1,6 +1,7 @@
 //! Models that were trained: scores, and what they say of nodes.
 
 mod predictions;
+mod smoothing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::place::{Device, Ranks};
 use crate::report::{Metric, Spread};
 
 pub use predictions::{PredictionFile, Predictions, Written};
+pub use smoothing::{Smooth, Smoothed};
 
 /// A trained model, or those of all seeds of a run.
 ///

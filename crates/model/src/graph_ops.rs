@@ -173,6 +173,11 @@ pub trait GraphOps {
         let _ = rows;
     }
 
+    /// Whether the same operands give the same rows at every step, so that what does not change may be computed once.
+    fn repeats(&self) -> bool {
+        true
+    }
+
     /// Nodes of this rank: rows of every operand.
     fn rows(&self) -> usize {
         self.member().rows()

@@ -37,6 +37,7 @@ models! {
     gin,
     gcnii,
     appnp,
+    sign,
     mlp,
 }
 

@@ -202,6 +202,7 @@ cases! {
     gt_with_batch_norm: "gt-batch", Keep;
     gcnii: "gcnii", Add;
     appnp: "appnp", Add;
+    sign: "sign", Keep;
     sgformer: "sgformer-1", Add;
     sgformer_with_heads: "sgformer-2", Add;
     polynormer_in_its_local_phase: "polynormer-local", Add;

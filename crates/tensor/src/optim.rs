@@ -61,6 +61,14 @@ impl Rule {
         Self::Adam { betas: (0.9, 0.999), epsilon: 1e-8, decay: Decay::Penalty(weight_decay) }
     }
 
+    /// The same for parameters on which weight decay does not act.
+    pub(crate) fn without_decay(self) -> Self {
+        match self {
+            Self::Adam { betas, epsilon, .. } => Self::Adam { betas, epsilon, decay: Decay::Penalty(0.0) },
+            Self::Sgd { momentum, .. } => Self::Sgd { momentum, weight_decay: 0.0 },
+        }
+    }
+
     /// Names of the matrices that it keeps for each parameter, as PyTorch names them.
     fn state(self) -> &'static [&'static str] {
         match self {
@@ -92,6 +100,8 @@ pub struct Slot<'a> {
     pub gradient: &'a Matrix,
     /// What the rule keeps for it.
     pub state: &'a mut [Matrix],
+    /// Whether weight decay acts on it.
+    pub decays: bool,
 }
 
 kernels! {
@@ -179,14 +189,17 @@ impl Optimizer {
             if let Some(gradient) = parameter.take_grad() {
                 let value = parameter.value_mut();
                 gradient.expect(OP, "gradient", value.rows(), value.cols())?;
-                taken.push((value, gradient, state));
+                taken.push((value, gradient, state, parameter.decays()));
                 parameters.push(Rc::clone(parameter));
             }
         }
         let Some(device) = taken.first().map(|(value, ..)| value.device().clone()) else { return Ok(()) };
         let mut slots: Vec<Slot<'_>> = taken
             .iter_mut()
-            .map(|(value, gradient, state)| Slot { value: &mut *value, gradient, state: state.as_mut_slice() })
+            .map(|(value, gradient, state, decays)| {
+                let (state, decays) = (state.as_mut_slice(), *decays);
+                Slot { value: &mut *value, gradient, state, decays }
+            })
             .collect();
         work(&device, parameters, &mut slots)
     }

@@ -63,6 +63,7 @@ pub struct Parameter {
     value: RefCell<Matrix>,
     grad: RefCell<Option<Matrix>>,
     has_effect: Cell<bool>,
+    decays: Cell<bool>,
 }
 
 impl Parameter {
@@ -76,7 +77,7 @@ impl Parameter {
     /// have three.
     pub fn shaped(name: impl Into<String>, dims: Vec<usize>, value: Matrix) -> Rc<Self> {
         let (value, grad) = (RefCell::new(value), RefCell::new(None));
-        Rc::new(Self { name: name.into(), dims, value, grad, has_effect: Cell::new(true) })
+        Rc::new(Self { name: name.into(), dims, value, grad, has_effect: Cell::new(true), decays: Cell::new(true) })
     }
 
     /// Its name.
@@ -94,6 +95,16 @@ impl Parameter {
     /// would differ from strategy to strategy, and with them what running moments say of the bias.
     pub fn set_without_effect(&self) {
         self.has_effect.set(false);
+    }
+
+    /// Says that weight decay leaves it alone.
+    pub fn set_without_decay(&self) {
+        self.decays.set(false);
+    }
+
+    /// Whether weight decay acts on it.
+    pub(crate) fn decays(&self) -> bool {
+        self.decays.get()
     }
 
     /// Its value; cheap, shares memory.

@@ -5,7 +5,7 @@
 //! * `checkpoint`: what a run needs to go on, safe against power cuts and verified when read;
 //! * `run_dir`: where a run writes, with TensorBoard events, a trace and the training curve; `run_writer`:
 //!   who writes;
-//! * `inference`: using what was trained.
+//! * `inference`: using what was trained; `smoothing`: spreading what it says over the graph.
 
 pub(crate) mod checkpoint;
 pub(crate) mod decision;
@@ -15,6 +15,7 @@ pub(crate) mod run_dir;
 pub(crate) mod run_writer;
 pub(crate) mod schedule;
 pub(crate) mod session;
+pub(crate) mod smoothing;
 pub(crate) mod steps;
 pub(crate) mod stop;
 pub(crate) mod trainer;
@@ -24,5 +25,6 @@ pub use inference::Trained;
 pub use run_dir::launch::Launch;
 pub use run_dir::{Line, RunDir};
 pub use session::{Session, Spread, Start, Summary};
+pub use smoothing::{Known, Method as SmoothMethod, Smoothed, Smoothing, Weights as SmoothWeights};
 pub use steps::{Pass, Steps};
 pub use trainer::{Observer, Run};

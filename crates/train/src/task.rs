@@ -27,7 +27,7 @@ use crate::task::metrics::{MetricName, Part};
 
 pub use labels::{LabelView, Labels};
 pub use metrics::{Better, Measure, Metric, Scale, ScoredRows};
-pub use predictions::{Cells, Format, Output, What, Written};
+pub use predictions::{Cells, Format, Output, What, Written, write_rows};
 pub(crate) use supervision::{LearnedRows, Supervision, check_labels, check_split};
 
 /// Declares the files and lists what is in them.

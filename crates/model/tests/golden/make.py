@@ -11,9 +11,11 @@ import torch
 import torch.nn.functional as F
 from safetensors.numpy import save_file
 from torch.nn import BatchNorm1d, LayerNorm, Linear, Module, ModuleList, Parameter
+from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GATConv, GCN2Conv, GCNConv, GPSConv, SAGEConv, TransformerConv
 from torch_geometric.nn.attention import PerformerAttention
 from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE, Polynormer, SGFormer
+from torch_geometric.transforms import SIGN
 from torch_geometric.utils import softmax
 
 HERE = pathlib.Path(__file__).parent
@@ -349,3 +351,19 @@ class Appnp(Module):
 
 
 case("appnp", 'name = "appnp"\nhidden = 16\nsteps = 5\nalpha = 0.2', Appnp(16, 5, 0.2), lambda m, _: m(X, EDGE_INDEX))
+
+
+class Sign(Module):
+    def __init__(self, d, hops):
+        super().__init__()
+        self.lins = ModuleList(Linear(FEATURES, d) for _ in range(hops + 1))
+        self.mlp = ModuleList([Linear((hops + 1) * d, d), Linear(d, CLASSES)])
+
+    def forward(self, hops):
+        x = torch.cat([lin(x).relu() for lin, x in zip(self.lins, hops)], dim=1)
+        return self.mlp[1](self.mlp[0](x).relu())
+
+
+GATHERED = SIGN(2)(Data(x=X, edge_index=EDGE_INDEX.contiguous()))
+HOPS = [X, GATHERED.x1, GATHERED.x2]
+case("sign", 'name = "sign"\nhidden = 8\nlayers = 3\nhops = 2', Sign(8, 2), lambda m, _: m(HOPS))

@@ -25,7 +25,7 @@ const FEATURES: usize = 20;
 const CLASSES: usize = 4;
 
 /// Small ones, and what is different enough to be looked at.
-const VARIANTS: [&str; 20] = [
+const VARIANTS: [&str; 21] = [
     "name = 'gt'\nhidden = 16\nlayers = 2\nheads = 4",
     "name = 'gt'\nhidden = 16\nlayers = 2\nheads = 2\nnorm = 'batch'",
     "name = 'exphormer'\nhidden = 16\nlayers = 2\nheads = 4",
@@ -45,6 +45,7 @@ const VARIANTS: [&str; 20] = [
     "name = 'gin'\nhidden = 32\nactivation = 'gelu'",
     "name = 'gcnii'\nhidden = 16\nlayers = 4",
     "name = 'appnp'\nhidden = 16\nsteps = 4",
+    "name = 'sign'\nhidden = 16\nlayers = 3",
     "name = 'mlp'\nhidden = 16\nlayers = 3",
 ];
 

@@ -35,6 +35,8 @@ fn bad_configurations_name_the_key_and_the_remedy() {
         ("name = 'polynormer'\nbeta = -0.5", "model.beta = -0.5"),
         ("name = 'appnp'\nalpha = 1.5", "model.alpha = 1.5"),
         ("name = 'appnp'\nsteps = 0", "model.steps = 0"),
+        ("name = 'sign'\nhops = 0", "model.hops = 0"),
+        ("name = 'sign'\nlayers = 1", "model.layers = 1"),
         ("name = 'exphormer'\nnorm = 'batch'", "model.virtual_nodes = 0"),
     ] {
         let message = failure(text, shape);

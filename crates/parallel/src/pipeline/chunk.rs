@@ -252,6 +252,11 @@ impl GraphOps for ChunkOps {
         &self.member
     }
 
+    /// Rows of chunks that come later are those of an epoch before.
+    fn repeats(&self) -> bool {
+        false
+    }
+
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
         self.chunk.attend(tape, layer, a, &|tape, x| self.bring(tape, (layer, "attend"), x))
     }

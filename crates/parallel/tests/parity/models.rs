@@ -25,7 +25,7 @@ const GAT: &str = "name = 'gat'\nhidden = 12\nheads = 3";
 const SAGE: &str = "name = 'sage'\nhidden = 12\nnorm = 'layer'";
 
 /// One of each other, and what is different enough.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 15] = [
     "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 2\nnorm = 'batch'",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 2",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 3\nvirtual_nodes = 0\nnorm = 'batch'",
@@ -39,6 +39,7 @@ const OTHERS: [&str; 14] = [
     "name = 'gin'\nhidden = 12\nactivation = 'gelu'",
     "name = 'gcnii'\nhidden = 12\nlayers = 4",
     "name = 'appnp'\nhidden = 12\nsteps = 4",
+    "name = 'sign'\nhidden = 12\nhops = 2\nlayers = 3",
     "name = 'mlp'\nhidden = 12\nlayers = 3",
 ];
 

@@ -56,6 +56,7 @@ struct Slices<'a, C> {
     value: Shared<'a, C>,
     gradient: &'a [C],
     state: [Option<Shared<'a, C>>; 2],
+    rule: Rule,
 }
 
 /// The parameters of type `C`.
@@ -67,7 +68,8 @@ fn all<C: Real + Element>(cpu: Cpu, step: &Step, slots: &mut [Slot<'_>]) -> Resu
             *to = Some(Shared::new(host_mut::<C>(OP, "state", m)?));
         }
         let value = Shared::new(host_mut::<C>(OP, "parameter", slot.value)?);
-        list.push(Slices { value, gradient: host::<C>(OP, "gradient", slot.gradient)?, state });
+        let rule = if slot.decays { step.rule } else { step.rule.without_decay() };
+        list.push(Slices { value, gradient: host::<C>(OP, "gradient", slot.gradient)?, state, rule });
     }
     let cut = |(k, s): (usize, &Slices<'_, C>)| {
         let len = s.gradient.len();
@@ -82,9 +84,10 @@ fn all<C: Real + Element>(cpu: Cpu, step: &Step, slots: &mut [Slot<'_>]) -> Resu
         // SAFETY: as above.
         let state = s.state.map(|m| m.map(|m| unsafe { m.part(range.clone()) }));
         let gradient = &s.gradient[range];
+        let step = Step { rule: s.rule, ..*step };
         cpu.isa.run(
             #[inline(always)]
-            || piece(step, value, gradient, state),
+            || piece(&step, value, gradient, state),
         );
     });
     Ok(())

@@ -6,6 +6,7 @@ struct Entry {
     const C *gradient;
     C *first, *second;
     i64 len;
+    double decays;  // 1, or 0 where weight decay does not act on it.
 };
 
 // An entry of `chunks` is (parameter, number of the chunk of it); CHUNK elements each.
@@ -23,12 +24,12 @@ extern "C" __global__ void adam(const Entry *entries, const uint2 *chunks, const
     C b1 = (C)beta1, b2 = (C)beta2, c1 = (C)(1.0 - beta1), c2 = (C)(1.0 - beta2);
     EACH_ELEMENT(entries, chunks) {
         C value = p.value[k];
-        C g = p.gradient[k] * scale + (C)penalty * value;
+        C g = p.gradient[k] * scale + (C)(penalty * p.decays) * value;
         C m = b1 * p.first[k] + c1 * g;
         C v = b2 * p.second[k] + c2 * g * g;
         p.first[k] = m;
         p.second[k] = v;
-        p.value[k] = keep * value - rate * m / (root(v) * root_scale + (C)epsilon);
+        p.value[k] = (p.decays != 0.0 ? keep : (C)1) * value - rate * m / (root(v) * root_scale + (C)epsilon);
     }
 }
 
@@ -39,7 +40,7 @@ extern "C" __global__ void sgd(const Entry *entries, const uint2 *chunks, const 
     C scale = (C)now.scale, rate = (C)now.rate;
     EACH_ELEMENT(entries, chunks) {
         C value = p.value[k];
-        C step = p.gradient[k] * scale + (C)penalty * value;
+        C step = p.gradient[k] * scale + (C)(penalty * p.decays) * value;
         if (p.first) {
             step = (C)momentum * p.first[k] + step;
             p.first[k] = step;

@@ -37,6 +37,8 @@ struct Entry {
     first: u64,
     second: u64,
     len: i64,
+    /// 1, or 0 where weight decay does not act on it.
+    decays: f64,
 }
 
 #[repr(C)]
@@ -124,7 +126,9 @@ impl Cuda {
             }
             let [first, second] = state;
             let value = place_mut(self, OP, "parameter", slot.value)?;
-            entries.push(Entry { value, gradient: place(self, OP, "gradient", slot.gradient)?, first, second, len });
+            let gradient = place(self, OP, "gradient", slot.gradient)?;
+            let decays = f64::from(u8::from(slot.decays));
+            entries.push(Entry { value, gradient, first, second, len, decays });
         }
         let chunks = chunks(entries.iter().map(|e| e.len as usize), STEP_CHUNK);
         if chunks.is_empty() {

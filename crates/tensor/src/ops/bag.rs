@@ -97,6 +97,29 @@ impl Bag {
         self.graph.num_src()
     }
 
+    /// The same with all zeros, in `dtype`.
+    pub fn dense(&self, dtype: DType) -> Result<Matrix> {
+        let (csr, cols) = (&self.graph.forward.csr, self.cols());
+        let entries = match &self.values {
+            Some(values) if self.device.backend().keeps_contents() => {
+                self.device.convert(OP, values, DType::F32)?.to_vec::<f32>()?
+            }
+            _ => Vec::new(),
+        };
+        let all = || {
+            let mut all = vec![0.0f32; self.rows() * cols];
+            for row in 0..self.rows() {
+                let range = csr.indptr()[row] as usize..csr.indptr()[row + 1] as usize;
+                for at in range {
+                    all[row * cols + csr.indices()[at] as usize] += entries.get(at).copied().unwrap_or(1.0);
+                }
+            }
+            all
+        };
+        let m = self.device.upload_from(self.rows(), cols, Tag::Graph, all)?;
+        if dtype == DType::F32 { Ok(m) } else { self.device.convert(OP, &m, dtype) }
+    }
+
     /// Where entries are, and what they are; 1 where that is absent.
     pub(crate) fn parts(&self) -> (&Adjacency, Option<&Matrix>) {
         (&self.graph, self.values.as_ref())

@@ -1,6 +1,6 @@
 //! `[train]`: how parameters are found.
 
-use graphweft_model::Rates;
+use graphweft_model::{Network, Rates};
 use graphweft_tensor::optim::Rule;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,8 @@ pub struct TrainConfig {
     pub plateau_patience: u64,
     /// Weight decay: with adamw on parameters, otherwise as part of the gradient.
     pub weight_decay: f64,
+    /// Which layers it acts on: all, or the first that has parameters.
+    pub decayed_layers: DecayedLayers,
     /// sgd: momentum.
     pub momentum: f64,
     /// Gradients longer than this are shortened to it; 0: never.
@@ -60,6 +62,15 @@ pub enum OptimizerName {
     Sgd,
 }
 
+/// What weight decay acts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum DecayedLayers {
+    All,
+    First,
+}
+
 /// The schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -82,6 +93,7 @@ impl Default for TrainConfig {
             plateau_factor: 0.5,
             plateau_patience: 10,
             weight_decay: 0.0,
+            decayed_layers: DecayedLayers::All,
             momentum: 0.0,
             clip: 0.0,
             label_smoothing: 0.0,
@@ -104,6 +116,16 @@ impl TrainConfig {
             OptimizerName::AdamW => Rule::adam_w(decay),
             OptimizerName::Sgd => Rule::Sgd { momentum: self.momentum, weight_decay: decay },
         }
+    }
+
+    /// Takes weight decay away from the parameters on which it does not act.
+    pub(crate) fn choose_decayed(&self, network: &Network) {
+        let first = match self.decayed_layers {
+            DecayedLayers::All => return,
+            DecayedLayers::First => network.layers().iter().position(|layer| !layer.parameters().is_empty()),
+        };
+        let others = network.layers().iter().skip(first.map_or(0, |first| first + 1));
+        others.flat_map(|layer| layer.parameters()).for_each(|p| p.set_without_decay());
     }
 
     /// The dropout rates.

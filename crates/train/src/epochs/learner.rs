@@ -361,7 +361,7 @@ fn in_epoch(epoch: u64, error: Computation) -> Error {
 pub(crate) fn network(rank: &Rank, shape: Shape, config: &Config) -> Result<Network> {
     let (seed, dtype) = (config.run.seed, config.compute.dtype);
     let build = |shape| config.model.build(rank.device(), shape, dtype.compute(), seed);
-    build(shape).map_err(|e| match e {
+    let network = build(shape).map_err(|e| match e {
         Computation::Argument { problem, .. } => {
             let encoded = shape.positional > 0 && build(Shape { positional: 0, ..shape }).is_ok();
             match encoded.then(|| encoding_key(config)).flatten() {
@@ -370,7 +370,9 @@ pub(crate) fn network(rank: &Rank, shape: Shape, config: &Config) -> Result<Netw
             }
         }
         other => other.into(),
-    })
+    })?;
+    config.train.choose_decayed(&network);
+    Ok(network)
 }
 
 /// The first encoding that was asked for.

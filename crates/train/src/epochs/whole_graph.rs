@@ -34,7 +34,16 @@ impl WholeGraph {
         Ok(Self { shard, supervision })
     }
 
-    fn supervision(&self) -> Result<&Supervision> {
+    /// What this rank has.
+    pub(crate) fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// What it is scored by.
+    ///
+    /// # Errors
+    /// If it was made for outputs alone.
+    pub(crate) fn supervision(&self) -> Result<&Supervision> {
         let problem = || Computation::Argument { op: "whole graph", problem: "it is for outputs alone".into() };
         Ok(self.supervision.as_ref().ok_or_else(problem)?)
     }

@@ -8,11 +8,12 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use graphweft_graph::Csr;
 use graphweft_graph::dataset::Features as Stored;
 use graphweft_model::{Features, GraphOps, Prepared, Shape};
 use graphweft_parallel::{Layout, Local, Strategy, spread};
 use graphweft_tensor::ops::bag::Bag;
-use graphweft_tensor::{DType, Device, Error as Computation, Ids, Matrix, Tag};
+use graphweft_tensor::{DType, Device, Element, Error as Computation, Ids, Matrix, Tag};
 
 use crate::config::Config;
 use crate::data::Data;
@@ -63,14 +64,7 @@ pub(crate) enum Seen {
 impl Shard {
     /// What `rank` holds of `data` as `plan` has it; `graph` is that of the data with the edges that the model adds.
     pub(crate) fn new(rank: &Rank, data: &Data, graph: &Prepared, plan: &Plan, config: &Config) -> Result<Self> {
-        let layout = match (rank.link(), &plan.parts) {
-            (Some(link), Some(parts)) => Some(Layout::new(&graph.csr, parts, link.size(), link.rank())?),
-            (None, _) => None,
-            (Some(link), None) => {
-                let problem = format!("the plan does not say which of {} ranks has which rows", link.size());
-                return Err(Computation::Argument { op: "shard", problem }.into());
-            }
-        };
+        let layout = layout_of(rank, &graph.csr, plan)?;
         Self::with_layout(rank, data, graph, &plan.strategy, layout.as_ref(), config)
     }
 
@@ -103,15 +97,7 @@ impl Shard {
             edge_features: graph.width,
         };
         let originals = layout.map(|layout| Arc::clone(layout.originals()));
-        let ops: Rc<dyn GraphOps> = match layout.zip(rank.link()) {
-            None => Rc::new(Local::new(device, graph.csr.clone(), edge_features)?),
-            Some((layout, link)) => spread(strategy, layout, link, edge_features).map_err(|e| match e {
-                Computation::Argument { op: "strategy", problem } => {
-                    Error::setting("parallel.strategy", problem, "choose another one, or auto")
-                }
-                other => other.into(),
-            })?,
-        };
+        let ops = spread_over(rank, &graph.csr, strategy, layout, edge_features)?;
         if let Features::Dense(rows) = &features {
             ops.keep(rows);
         }
@@ -156,20 +142,61 @@ impl Shard {
 
     /// Rows of all ranks in the order of original ids, from everyone's own, on the rank that [leads](Rank::leads).
     pub(crate) fn collect(&self, own: &Matrix) -> Result<Option<Vec<f32>>> {
-        let values = self.device().convert("collect", own, DType::F32)?.to_vec::<f32>()?;
+        self.collect_as::<f32>(own)
+    }
+
+    /// The same as numbers of another type.
+    pub(crate) fn collect_as<T: Element>(&self, own: &Matrix) -> Result<Option<Vec<T>>> {
+        let values = self.device().convert("collect", own, T::DTYPE)?.to_vec::<T>()?;
         let Some(originals) = &self.originals else { return Ok(Some(values)) };
         let parts = self.rank.gather("metrics", bytemuck::cast_slice(&values).to_vec())?;
         if !self.rank.leads() {
             return Ok(None);
         }
         let cols = own.cols();
-        let mut all = vec![0.0f32; originals.len() * cols];
+        let mut all = vec![T::zeroed(); originals.len() * cols];
         // Ranks have their rows in the order of new ids, rank after rank.
-        let rows: Vec<f32> = bytemuck::pod_collect_to_vec(&parts.concat());
+        let rows: Vec<T> = bytemuck::pod_collect_to_vec(&parts.concat());
         for (row, id) in rows.chunks_exact(cols.max(1)).zip(originals.iter()) {
             all[*id as usize * cols..][..cols].copy_from_slice(row);
         }
         Ok(Some(all))
+    }
+}
+
+/// Work of `rank` on the edges of the data alone, for the rows that it has by `plan`.
+pub(crate) fn graph_ops(rank: &Rank, data: &Data, plan: &Plan) -> Result<Rc<dyn GraphOps>> {
+    let layout = layout_of(rank, &data.graph, plan)?;
+    spread_over(rank, &data.graph, &plan.strategy, layout.as_ref(), None)
+}
+
+/// The rows of a rank, where there are others.
+fn layout_of(rank: &Rank, graph: &Csr<u32>, plan: &Plan) -> Result<Option<Layout>> {
+    match (rank.link(), &plan.parts) {
+        (Some(link), Some(parts)) => Ok(Some(Layout::new(graph, parts, link.size(), link.rank())?)),
+        (None, _) => Ok(None),
+        (Some(link), None) => {
+            let problem = format!("the plan does not say which of {} ranks has which rows", link.size());
+            Err(Computation::Argument { op: "shard", problem }.into())
+        }
+    }
+}
+
+fn spread_over(
+    rank: &Rank,
+    graph: &Csr<u32>,
+    strategy: &Strategy,
+    layout: Option<&Layout>,
+    edge_features: Option<Matrix>,
+) -> Result<Rc<dyn GraphOps>> {
+    match layout.zip(rank.link()) {
+        None => Ok(Rc::new(Local::new(rank.device(), graph.clone(), edge_features)?)),
+        Some((layout, link)) => spread(strategy, layout, link, edge_features).map_err(|e| match e {
+            Computation::Argument { op: "strategy", problem } => {
+                Error::setting("parallel.strategy", problem, "choose another one, or auto")
+            }
+            other => other.into(),
+        }),
     }
 }
 

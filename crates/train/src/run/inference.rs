@@ -178,15 +178,23 @@ impl Trained {
         data: &Arc<Data>,
         progress: &dyn Progress,
     ) -> Result<(&'static Metric, String, Scores)> {
-        data.labels()?;
-        self.fitted(data)?;
-        let metric = data.task.metric(self.config.train.metric, data.classes)?;
-        let name = data.split_name(self.config.data.split.as_deref())?;
-        let split = data.split(&name, self.config.run.seed)?;
+        let (metric, split) = self.scored_by(data)?;
         let name = split.name.clone();
         let scores = self
             .on_ranks(world, data, progress, Some(split), move |source, learner| source.scores(learner, metric, 0))?;
         Ok((metric, name, scores))
+    }
+
+    /// What scores it, on which split.
+    ///
+    /// # Errors
+    /// If there are no labels or no such split, or the model is not for these data.
+    pub(super) fn scored_by(&self, data: &Arc<Data>) -> Result<(&'static Metric, Split)> {
+        data.labels()?;
+        self.fitted(data)?;
+        let metric = data.task.metric(self.config.train.metric, data.classes)?;
+        let name = data.split_name(self.config.data.split.as_deref())?;
+        Ok((metric, data.split(&name, self.config.run.seed)?))
     }
 
     /// Logits of all nodes, row by row in original ids, and their columns; nothing in a process that does not lead.
@@ -385,7 +393,7 @@ impl Trained {
         })
     }
 
-    fn learner(&self, source: &dyn EpochSource) -> Result<Learner> {
+    pub(super) fn learner(&self, source: &dyn EpochSource) -> Result<Learner> {
         let mut config = self.config.clone();
         // An optimizer that keeps nothing: it will not be used.
         (config.train.optimizer, config.train.momentum) = (OptimizerName::Sgd, 0.0);

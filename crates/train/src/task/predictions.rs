@@ -171,6 +171,14 @@ pub(crate) fn write_outputs(path: &Path, cols: usize, lots: impl Iterator<Item =
     write(path, Format::Npy, cols, &written, &NodeIds::Places, checked(cols, lots))
 }
 
+/// Writes numbers of every node, rows of `cols`, as a NumPy array.
+///
+/// # Errors
+/// [`Error::NotPredicted`] if one is not finite.
+pub fn write_rows(path: &Path, cols: usize, rows: Vec<f32>) -> Result<()> {
+    write_outputs(path, cols, std::iter::once(Ok(rows)))
+}
+
 /// The same lots, as far as their numbers are finite.
 fn checked(cols: usize, lots: impl Iterator<Item = Result<Vec<f32>>>) -> impl Iterator<Item = Result<Vec<f32>>> {
     let mut first = 0;

@@ -5,7 +5,7 @@ use graphweft_model::Total;
 use graphweft_tensor::ops::loss::LossRows;
 use graphweft_tensor::{Device, Matrix, Reduce, Tape, Var};
 
-use super::{Labels, LossDevice, Targets, Task};
+use super::{LabelView, Labels, LossDevice, Targets, Task};
 use crate::config::TrainConfig;
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -98,6 +98,11 @@ impl Supervision {
         self.task
     }
 
+    /// The labels of this rank's rows.
+    pub(crate) fn labels(&self) -> LabelView<'_> {
+        self.targets.view()
+    }
+
     /// The rows that are learned from.
     pub(crate) fn rows(&self) -> &LossRows {
         &self.rows
@@ -110,7 +115,7 @@ impl Supervision {
         device: &'a Device,
         reduce: &'a dyn Reduce,
     ) -> Scoring<'a> {
-        Scoring { task: self.task, metric, labels: self.targets.view(), device, reduce }
+        Scoring { task: self.task, metric, labels: self.labels(), device, reduce }
     }
 
     /// The scores of outputs of all rows of `rank`, after this epoch.

@@ -2,6 +2,7 @@
 //!
 //! One program: each test program would link everything again.
 
+mod gathered;
 mod inference;
 mod isolated;
 mod own_model;
@@ -12,4 +13,5 @@ mod regression;
 mod resume;
 mod run;
 mod scores;
+mod smoothing;
 mod whole;

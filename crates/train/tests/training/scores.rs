@@ -170,5 +170,6 @@ every_strategy_gives_the_same_scores! {
     gin: "model.name=gin model.hidden=32 model.layers=2 model.norm=batch",
     gcnii: "model.name=gcnii model.hidden=32 model.layers=4",
     appnp: "model.name=appnp model.hidden=32 model.steps=4",
+    sign: "model.name=sign model.hidden=32",
     mlp: "model.name=mlp model.hidden=32",
 }
