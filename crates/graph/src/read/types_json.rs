@@ -90,6 +90,10 @@ pub fn read(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
         all.features.clear();
     }
     let target = told.place(&input, "target", &told.target)?;
+    if target.count == 0 {
+        let problem = format!("there are no nodes of type {:?}, which have the labels", told.target);
+        return Err(input.bad("target", problem, "name a type that has nodes"));
+    }
     let labels = labels_of(folder, &told, target, nodes as usize, cx)?;
     let splits = splits_of(folder, target, nodes as usize, cx)?;
     Ok(Imported { types: all, labels, splits, ..Imported::new(nodes as usize, edges) })

@@ -70,6 +70,9 @@ fn anything_wrong_is_named_by_file_array_and_element() {
     assert_refused(without("types.json"), &["types.json", "missing"]);
     assert_refused(with("types.json", b"{".to_vec()), &["types.json", "line 1"]);
     assert_refused(told("\"target\": \"b\"", "\"target\": \"x\""), &["types.json: target", "no nodes of type \"x\""]);
+    let empty = TOLD.replace("\"target\": \"b\"", "\"target\": \"d\"");
+    let empty = empty.replace("\"features\": 0}", "\"features\": 0}, {\"name\": \"d\", \"count\": 0}");
+    assert_refused(with("types.json", empty.into_bytes()), &["types.json: target", "no nodes of type \"d\""]);
     assert_refused(told("\"source\": \"a\"", "\"source\": \"x\""), &["types.json: source", "\"x\""]);
     assert_refused(told("\"name\": \"c\"", "\"name\": \"a\""), &["nodes", "\"a\" is there twice"]);
     assert_refused(told("\"name\": \"ab\"", "\"name\": \"../ab\""), &["names of files"]);
