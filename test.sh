@@ -43,18 +43,12 @@ fi
 cargo nextest run --profile all --workspace --features graphweft-cli/mpi --locked "$@"
 # The same features: others would have most crates compiled again.
 cargo test --workspace --doc --features graphweft-cli/mpi --locked --quiet
-# The Python package as the tests have built it, in the virtual environment.
+# The Python package as the tests have built it, in the virtual environment. With GRAPHWEFT_TORCH=1 torch and
+# torch_geometric are installed there too (6 GB, some minutes), else their tests are reported as skipped.
 python=${GRAPHWEFT_PYTHON:-}
-if [ $# -eq 0 ] && [ -n "$python" ] && "$python" -m pip install -q pytest scipy networkx mypy; then
-    built=${CARGO_TARGET_DIR:-target}
-    rm -rf target/python && mkdir -p target/python && cp -r crates/python/python/graphweft target/python/
+if [ $# -eq 0 ] && [ -n "$python" ] && "$python" -m pip install -q pytest scipy networkx mypy ${GRAPHWEFT_TORCH:+torch torch_geometric}; then
     cargo build --profile test --workspace --features graphweft-cli/mpi --locked --quiet
-    cp "$built/debug/lib_graphweft.so" target/python/graphweft/_graphweft.abi3.so
-    GRAPHWEFT=$PWD/$built/debug/graphweft PYTHONPATH=$PWD/target/python \
-        "$python" -m mypy --config-file crates/python/pyproject.toml --cache-dir target/mypy crates/python/python/graphweft
-    GRAPHWEFT=$PWD/$built/debug/graphweft PYTHONPATH=$PWD/target/python \
-        "$python" -m pytest -q -p no:cacheprovider --doctest-modules --doctest-ignore-import-errors \
-        target/python/graphweft crates/python/tests
+    GRAPHWEFT_PYTHON=$python crates/python/test.sh "${CARGO_TARGET_DIR:-target}/debug"
 elif [ $# -eq 0 ]; then
     echo "skipped: the Python package, which needs Python with venv and pip"
 fi
@@ -63,7 +57,7 @@ if [ $# -eq 0 ] && command -v node >/dev/null && command -v npm >/dev/null && co
     mkdir -p target/report-browser && cp crates/report/browser/* target/report-browser/
     (cd target/report-browser && npm ci --silent --no-audit --no-fund)
     CHROMIUM=$(command -v chromium) GRAPHWEFT=$PWD/${CARGO_TARGET_DIR:-target}/debug/graphweft \
-        SCREENSHOTS=$PWD/target/report-page node --test --test-concurrency=1 target/report-browser/page.test.mjs
+        SCREENSHOTS=$PWD/target/report-page node --test --test-concurrency=1 target/report-browser/*.test.mjs
 elif [ $# -eq 0 ]; then
     echo "skipped: the report page in a browser, which needs Node.js and Chromium"
 fi

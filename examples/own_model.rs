@@ -7,7 +7,7 @@ use std::rc::Rc;
 use graphweft::Run;
 use graphweft::extend::{
     Aggregation, Computed, Context, EdgeWeight, Embedding, Head, Init, Layer, Model, ModelInfo, ModelKeys, Network,
-    Parameter, Reach, Shape, Tape, Var,
+    Reach, Shape, Tape, Var,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,10 +32,6 @@ struct Hop(u32);
 impl Layer for Hop {
     fn name(&self) -> String {
         format!("hops.{}", self.0)
-    }
-
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        Vec::new()
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Computed<Vec<Var>> {

@@ -2,8 +2,7 @@
 
 #![allow(clippy::print_stdout)]
 
-use graphweft::units::{bytes, milliseconds};
-use graphweft::{Result, Run};
+use graphweft::{Amount, Result, Run};
 
 fn main() -> Result<()> {
     let dir = tempfile::tempdir()?;
@@ -13,7 +12,8 @@ fn main() -> Result<()> {
     for candidate in &plan.candidates {
         match candidate.prediction {
             Some(p) => {
-                println!("  {:30} {:>10} {:>10}", candidate.name, milliseconds(p.seconds), bytes(p.peak.total()));
+                let (time, peak) = (Amount::Seconds(p.seconds).to_string(), Amount::Bytes(p.peak.total()).to_string());
+                println!("  {:30} {time:>10} {peak:>10}", candidate.name);
             }
             None => println!("  {:30} {}", candidate.name, candidate.reason.as_deref().unwrap_or_default()),
         }

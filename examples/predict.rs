@@ -11,7 +11,7 @@ fn main() -> Result<()> {
 
     let model = Model::open(&run)?;
     let found = model.evaluate()?;
-    println!("{} seeds: test {}", model.count(), found.metric.show_spread(found.test));
+    println!("{} seeds: test {}", model.count(), found.metric.show_over_seeds(found.test));
 
     // Another graph of the same kind; of several seeds the mean of their probabilities.
     let said = model.on("sbm:100:3:8:f=8").predict_probabilities()?;

@@ -47,9 +47,15 @@ def machine():
     return " ".join([flag for flag in FLAGS if flag in flags] + ["caches", *caches])
 
 
+# Verbs that compute, and where they do so if --device says.
+ON_DEVICE = {"train", "eval", "predict", "bench"}
+device = []
+
+
 def arguments_of(command, program):
     """The one place for options that two versions of the program spell in different ways: there are none yet."""
-    return [str(program), *shlex.split(command), "-q", "--json", "--threads", "2"]
+    where = device if command.split()[0] in ON_DEVICE else []
+    return [str(program), *shlex.split(command), *where, "-q", "--json", "--threads", "2"]
 
 
 def call(program, command, folder):
@@ -206,12 +212,15 @@ def main():
     options.add_argument("--only", default="", metavar="TEXT", help="only the runs whose name has this in it")
     options.add_argument("--keep", type=Path, metavar="PROGRAM", help="write before.json from this program")
     options.add_argument("--speed", type=int, metavar="ROUNDS", help="compare times instead of bytes")
+    options.add_argument("--device", metavar="NAME", help="compute there, as on cuda; needs --before PROGRAM")
     chosen = options.parse_args()
+    if chosen.device:
+        device[:] = ["--device", chosen.device]
     program = {name: path and path.resolve() for name, path in vars(chosen).items() if name in ("before", "after", "keep")}
     if program["keep"]:
         sys.exit(1 if keep(program["keep"], chosen.only) else 0)
-    if not program["after"] or (chosen.speed and not program["before"]):
-        options.error("--after PROGRAM is needed, and --before PROGRAM with --speed")
+    if not program["after"] or ((chosen.speed or chosen.device) and not program["before"]):
+        options.error("--after PROGRAM is needed, and --before PROGRAM with --speed or --device")
     if chosen.speed:
         return speed(program["before"], program["after"], chosen.speed)
     if not program["before"] and json.loads(KEPT.read_text())["machine"] != machine():

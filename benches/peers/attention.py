@@ -12,7 +12,7 @@ import math
 import torch
 
 from graph import Csr, Graph
-from timing import Peak, arguments, clocked, median_ms, report
+from timing import report_operation
 
 HEADS, HIDDEN = 8, 128
 
@@ -121,22 +121,5 @@ def check(implementation):
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5, msg=lambda m: f"gradient of {name}: {m}")
 
 
-def main():
-    name, folder = arguments(IMPLEMENTATIONS)
-    check(IMPLEMENTATIONS[name])
-    peak = Peak()
-    graph = Graph.read(folder)
-    attend = IMPLEMENTATIONS[name](graph)
-    qkv, g = inputs(graph.nodes)
-
-    def run():
-        out, forward = clocked(lambda: attend(*qkv))
-        _, backward = clocked(lambda: torch.autograd.grad(out, qkv, g))
-        return forward, backward
-
-    forward, backward = median_ms(run)
-    report(op="attention", impl=name, edges=graph.edges, forward_ms=forward, backward_ms=backward, peak_mib=peak.mib())
-
-
 if __name__ == "__main__":
-    main()
+    report_operation("attention", IMPLEMENTATIONS, check, inputs)

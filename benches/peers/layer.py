@@ -13,7 +13,7 @@ from torch import nn
 import attention
 from attention import HEADS, HIDDEN
 from graph import Graph
-from timing import Peak, arguments, clocked, median_ms, report
+from timing import arguments, report_epoch
 
 LAYERS, DROPOUT = 4, 0.1
 
@@ -59,11 +59,7 @@ def step(name, graph):
 def main():
     name, folder = arguments(["pyg", "compile", "csr", "dgl"])
     step(name, Graph.small())()  # what is loaded or started once is not counted as memory of the step
-    peak = Peak()
-    graph = Graph.read(folder)
-    run = step(name, graph)
-    (epoch,) = median_ms(lambda: (clocked(run)[1],))
-    report(op="layer", impl=name, edges=graph.edges, epoch_ms=epoch, peak_mib=peak.mib())
+    report_epoch("layer", name, folder, step)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python models.py MODEL:pyg|csr|dgl FOLDER THREADS
 
 128 features, hidden 128, 40 classes, dropout 0.1 between layers and on attention; GAT has 8 heads, concatenated, and in
-the last layer their mean; `gat+linear` (DGL only) has three layers of 8 heads, concatenated, and a linear one. `pyg` gives PyG's own models an edge list, `csr` a sparse matrix (GAT has no way to use one);
-`dgl` stacks DGL's layers. No layer adds self-loops: the folder has them. What depends on the graph alone is cached
+the last layer their mean; `gat+linear` (DGL only) has three layers of 8 heads, concatenated, and a linear one. `pyg`
+gives PyG's own models an edge list, `csr` a sparse matrix (GAT has no way to use one); `dgl` stacks DGL's layers. No layer adds self-loops: the folder has them. What depends on the graph alone is cached
 where the library can cache it.
 """
 
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from graph import Csr, Graph
-from timing import Peak, arguments, clocked, median_ms, report
+from timing import arguments, report_epoch
 
 FEATURES, HIDDEN, CLASSES = 128, 128, 40
 LAYERS, HEADS, DROPOUT = 3, 8, 0.1
@@ -108,11 +108,7 @@ def check(name):
 def main():
     name, folder = arguments(IMPLEMENTATIONS)
     check(name)
-    peak = Peak()
-    graph = Graph.read(folder)
-    run = epoch(name, graph)
-    (time,) = median_ms(lambda: (clocked(run)[1],))
-    report(op="train", impl=name, edges=graph.edges, epoch_ms=time, peak_mib=peak.mib())
+    report_epoch("train", name, folder, epoch)
 
 
 if __name__ == "__main__":

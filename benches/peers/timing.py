@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
+from graph import Graph
+
 SECONDS = 4  # enough runs when this has passed, but never fewer than 5
 
 
@@ -61,3 +63,32 @@ def report(**fields):
         except PackageNotFoundError:
             pass
     print(json.dumps(fields | {"threads": torch.get_num_threads(), "versions": versions}), flush=True)
+
+
+def report_operation(op, implementations, check, inputs):
+    """Forward and backward of what the implementation gives for the graph, after `check` of it, on what `inputs` gives
+    for so many nodes: operands, and the gradient of the output."""
+    name, folder = arguments(implementations)
+    make = implementations[name]
+    check(make)
+    peak = Peak()
+    graph = Graph.read(folder)
+    apply = make(graph)
+    operands, g = inputs(graph.nodes)
+
+    def run():
+        out, forward = clocked(lambda: apply(*operands))
+        _, backward = clocked(lambda: torch.autograd.grad(out, operands, g))
+        return forward, backward
+
+    forward, backward = median_ms(run)
+    report(op=op, impl=name, edges=graph.edges, forward_ms=forward, backward_ms=backward, peak_mib=peak.mib())
+
+
+def report_epoch(op, name, folder, make):
+    """What one call takes of the function that `make` gives for this implementation and the graph."""
+    peak = Peak()
+    graph = Graph.read(folder)
+    run = make(name, graph)
+    (epoch,) = median_ms(lambda: (clocked(run)[1],))
+    report(op=op, impl=name, edges=graph.edges, epoch_ms=epoch, peak_mib=peak.mib())

@@ -97,7 +97,7 @@ def attentions(edge_index: Tensor, nodes: int) -> dict[str, Callable[[], object]
 
     def fused() -> object:
         rows = q.flatten(1)
-        out = _ops.attention(adj.number, rows, both, None, None, None, None, "dot", HEADS, 0.0, 0.0)[0]
+        out = _ops.attend(adj, rows, both, None, None, None, None, "dot", HEADS, 0.0, 0.0)
         return torch.autograd.grad(out, (q, both), g.flatten(1))
 
     return {
@@ -123,13 +123,13 @@ def steps(edge_index: Tensor, nodes: int) -> dict[str, Callable[[], object]]:
 
 
 def call_us(kernel: str | None) -> dict[str, float]:
-    """Microseconds of one small forward: from Rust, by the extension alone, and as an operation of torch."""
+    """Microseconds of one small forward: from Rust, by the extension alone, and as functions and operations of torch."""
     edge_index, nodes = edges(SMALL)
     adj = gt.Adjacency(edge_index, nodes)
     q, both = torch.randn(nodes, HIDDEN), torch.randn(nodes, 2 * HIDDEN)
     wants = q.clone().requires_grad_()
     out, lse = torch.empty(nodes, HIDDEN), torch.empty(nodes, HEADS)
-    kernels = _ops.kernels_of(adj.number)
+    kernels = adj.kernels
     memory = [(t.data_ptr(), t.numel(), 0) for t in (q, both, out, lse)]
     how = ("dot", HEADS, HIDDEN, 0.0, 0.0, 0)
     rest = (None, None, None, None, "dot", HEADS, 0.0, 0.0)
@@ -140,8 +140,10 @@ def call_us(kernel: str | None) -> dict[str, float]:
     found = in_turns(
         {
             "extension": many(lambda: kernels.attention(how, (*memory[:2], None, None, None), *memory[2:])),
-            "operation": many(lambda: _ops.attention(adj.number, q, both, *rest)),
-            "operation, with autograd": many(lambda: _ops.attention(adj.number, wants, both, *rest)),
+            "function": many(lambda: _ops.attend(adj, q, both, *rest)),
+            "function, recorded by autograd": many(lambda: _ops.attend(adj, wants, both, *rest)),
+            "registered operation": many(lambda: _ops.attention(adj.number, q, both, *rest)),
+            "registered operation, recorded": many(lambda: _ops.attention(adj.number, wants, both, *rest)),
         },
         31,
     )

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use graphweft::Graph;
-use graphweft::kernels::{Attention, EdgeKernels, Score, Values, ValuesMut};
+use graphweft::kernels::{Attention, EdgeKernels, Score, Seed, Values, ValuesMut};
 
 const HEADS: usize = 8;
 const WIDTH: usize = 128;
@@ -20,7 +20,7 @@ fn main() -> graphweft::Result<()> {
     let row = |width: usize| (0..n * width).map(|k| (k % 97) as f32 / 97.0).collect::<Vec<f32>>();
     let (q, kv, mut out, mut lse) = (row(WIDTH), row(2 * WIDTH), row(WIDTH), row(HEADS));
     let score = Score::Dot { q: Values::F32(&q), kv: Values::F32(&kv) };
-    let call = Attention { heads: HEADS, width: WIDTH, score, bias: None, dropout: 0.0, seed: 0 };
+    let call = Attention { heads: HEADS, width: WIDTH, score, bias: None, dropout: 0.0, seed: Seed::Number(0) };
     let mut times = Vec::new();
     for _ in 0..31 {
         let start = Instant::now();

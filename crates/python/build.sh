@@ -3,8 +3,8 @@
 # that a plain Linux lacks. Needs Rust and Python with venv; maturin is installed into target/wheel-venv unless MATURIN
 # names one.
 set -euo pipefail
-cd "$(dirname "$0")"
-root=$(cd ../.. && pwd)
+cd "$(dirname "$0")/../.."
+root=$PWD
 maturin=${MATURIN:-}
 if [ -z "$maturin" ]; then
     venv=$root/target/wheel-venv

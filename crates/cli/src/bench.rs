@@ -2,11 +2,14 @@
 
 mod train;
 
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Subcommand, ValueEnum};
-use graphweft::{Bench, BenchLayers, Timing};
+use graphweft::{Bench, Error, Timing};
 
 use crate::device::Choice;
 use crate::source::Source;
@@ -21,7 +24,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Op {
     /// Sparse dot-product attention over the edges of a graph, forward and backward
-    Attention(Attention),
+    Attention(AttentionAlone),
     /// The matrix products of a linear layer: forward, input gradient, weight gradient
     Gemm(Gemm),
     /// A stack of graph-transformer layers: forward, backward and update
@@ -40,8 +43,24 @@ struct Attention {
     #[command(flatten)]
     common: Common,
 
+    /// Attention heads
+    #[arg(long, default_value_t = 8, value_name = "H")]
+    heads: usize,
+}
+
+impl Attention {
+    fn bench(&self, ui: &Ui) -> Bench {
+        self.common.bench(ui).heads(self.heads)
+    }
+}
+
+#[derive(clap::Args)]
+struct AttentionAlone {
     #[command(flatten)]
-    heads: Heads,
+    attention: Attention,
+
+    #[command(flatten)]
+    kept: Kept,
 }
 
 #[derive(clap::Args)]
@@ -51,6 +70,9 @@ struct Spmm {
 
     #[command(flatten)]
     common: Common,
+
+    #[command(flatten)]
+    kept: Kept,
 }
 
 #[derive(clap::Args)]
@@ -70,13 +92,7 @@ struct Gemm {
 #[derive(clap::Args)]
 struct Layer {
     #[command(flatten)]
-    input: Input,
-
-    #[command(flatten)]
-    common: Common,
-
-    #[command(flatten)]
-    heads: Heads,
+    attention: Attention,
 
     /// Layers, at most 4096
     #[arg(long, default_value_t = 4, value_name = "L", value_parser = at_least_one().range(..=4096))]
@@ -102,16 +118,19 @@ enum Remat {
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let timing = match &args.op {
-        Op::Attention(args) => args.common.bench(ui).attention(args.input.input(), args.heads.heads),
+        Op::Attention(AttentionAlone { attention, .. }) => attention.bench(ui).attention(attention.input.input()),
         Op::Gemm(args) => args.common.bench(ui).gemm(args.rows, args.out),
         Op::Layer(args) => {
-            let Layer { layers, dropout, .. } = *args;
-            let stack = BenchLayers { layers, heads: args.heads.heads, dropout, remat: args.remat == Remat::Layer };
-            args.common.bench(ui).layer(args.input.input(), &stack)
+            let bench = args.attention.bench(ui).layers(args.layers).dropout(args.dropout);
+            let bench = if args.remat == Remat::Layer { bench.recompute() } else { bench };
+            bench.layer(args.attention.input.input())
         }
         Op::Spmm(args) => args.common.bench(ui).spmm(args.input.input()),
-        Op::Train(args) => args.run(ui).bench(&args.bench()),
+        Op::Train(args) => args.bench(ui).epoch(args.input.input(), &args.run()),
     }?;
+    if let Op::Attention(AttentionAlone { kept, .. }) | Op::Spmm(Spmm { kept, .. }) = &args.op {
+        kept.add(&timing)?;
+    }
     ui.result(&timing.to_json(), || text(&timing))
 }
 
@@ -126,10 +145,10 @@ fn text(timing: &Timing) -> String {
     });
     let mut text = format!("{}\n\n{}", timing.title, table_of(&header, &rows.collect::<Vec<_>>()));
     if let Some(kernels) = &timing.kernels {
+        let number = |x: Option<f64>, digits: usize| x.map_or(String::new(), |x| format!("{x:.digits$}"));
         let rows = kernels.iter().map(|k| {
             let shape = k.heads.map_or(String::new(), |(heads, width)| format!("{heads} × {width}"));
-            let [predicted, measured] = [k.predicted_ms, k.measured_ms].map(|ms| format!("{ms:.3}"));
-            [k.op.clone(), shape, format!("{:.1}", k.calls), predicted, measured]
+            [k.name.clone(), shape, number(k.calls, 1), number(k.predicted_ms, 3), number(Some(k.ms), 3)]
         });
         text += &format!("\n\n{}", table(["kernel", "heads", "calls", "predicted", "ms"], rows));
     }
@@ -143,6 +162,29 @@ fn text(timing: &Timing) -> String {
         (_, None, _) => {}
     }
     text
+}
+
+/// Where the page of a run finds what was timed.
+#[derive(clap::Args)]
+struct Kept {
+    /// Also add the result to this run directory: the page of the run shows it beside the kernels
+    #[arg(long = "for", value_name = "RUN")]
+    run: Option<PathBuf>,
+}
+
+impl Kept {
+    fn add(&self, timing: &Timing) -> anyhow::Result<()> {
+        let Some(run) = &self.run else { return Ok(()) };
+        let path = run.join("bench.json");
+        let failed = |e: std::io::Error| {
+            let remedy = "name the directory of a run that may be written to";
+            Error::request(format!("cannot add to {}: {e}", path.display()), remedy)
+        };
+        // What is no run gets no file of its own.
+        fs::metadata(run.join("config.toml")).map_err(failed)?;
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+        Ok(file.write_all(format!("{}\n", timing.to_json()).as_bytes()).map_err(failed)?)
+    }
 }
 
 /// Flags that every bench has.
@@ -195,14 +237,6 @@ impl Input {
 /// Counts that may not be 0.
 fn at_least_one() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
-}
-
-/// Attention heads, for the benches that have them.
-#[derive(clap::Args)]
-struct Heads {
-    /// Attention heads
-    #[arg(long, default_value_t = 8, value_name = "H")]
-    heads: usize,
 }
 
 /// Type of stored elements.

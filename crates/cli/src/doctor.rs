@@ -1,9 +1,8 @@
 //! `graphweft doctor`: what this build contains, what this machine has, and what to do about the rest.
 
-use graphweft::units::bytes;
 use graphweft::{Doctor, Gpu, VERSION};
 
-use crate::ui::{Ui, table};
+use crate::ui::{Ui, bytes, table};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {}
@@ -17,14 +16,13 @@ pub(crate) fn run(_: &Args, ui: &Ui) -> anyhow::Result<()> {
             Some(file) => [l.name.into(), l.version.clone(), [file, l.detail.as_str()].join(" ").trim().into()],
             None => [l.name.into(), "not found".into(), format!("{}: {}", l.purpose, l.remedy)],
         });
-        let machine = &found.machine;
         format!(
             "graphweft {}\n\n{} × {}, {} of memory, {}\n{}\n{}\n\n{}",
             VERSION,
-            machine.cores,
-            machine.cpu,
-            bytes(machine.memory),
-            machine.simd.join(" "),
+            found.cores,
+            found.cpu,
+            bytes(found.memory),
+            found.simd.join(" "),
             found.gpus.iter().map(line).collect::<String>(),
             table(["backend", "built", "what"], backends),
             table(["library", "version", "where, or what to do"], libraries),

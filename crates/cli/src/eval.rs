@@ -5,14 +5,25 @@ use std::sync::Arc;
 
 use graphweft::{Evaluation, Model, ModelScores};
 
+use crate::asked::Origin;
 use crate::device::Choice;
 use crate::ranks::Ranks;
-use crate::train::Origin;
 use crate::ui::{self, Ui};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A run directory (the best epoch, of each seed if it has several), a checkpoint, or a safetensors file
+    #[command(flatten)]
+    trained: Trained,
+
+    /// Split [default: the one it was trained with]
+    #[arg(long, value_name = "NAME")]
+    split: Option<String>,
+}
+
+/// A model that was trained, on which data, and where it is used: the same for `predict`.
+#[derive(clap::Args)]
+pub(crate) struct Trained {
+    /// A run directory (the best epoch; of several seeds each), a checkpoint, or a safetensors file
     model: PathBuf,
 
     /// Configuration, for a safetensors file without config.toml beside it
@@ -22,10 +33,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     origin: Origin,
 
-    /// Split [default: the one it was trained with]
-    #[arg(long, value_name = "NAME")]
-    split: Option<String>,
-
     #[command(flatten)]
     ranks: Ranks,
 
@@ -33,30 +40,32 @@ pub(crate) struct Args {
     device: Choice,
 }
 
+impl Trained {
+    /// The model, watched by `ui`.
+    pub(crate) fn open(&self, ui: &Ui) -> anyhow::Result<Model> {
+        let mut model = match &self.config {
+            Some(config) => Model::open_with(&self.model, config)?,
+            None => Model::open(&self.model)?,
+        };
+        if let Some(input) = self.origin.input() {
+            model = model.on(input);
+        }
+        Ok(self.ranks.apply(model).device(self.device.device()).observer(Arc::new(ui.clone())))
+    }
+}
+
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let mut model = opened(&args.model, args.config.as_ref(), &args.origin)?;
+    let mut model = args.trained.open(ui)?;
     if let Some(split) = &args.split {
         model = model.split(split);
     }
-    let found = args.ranks.apply(model).device(args.device.device()).observer(Arc::new(ui.clone())).evaluate()?;
+    let found = model.evaluate()?;
     if !found.leads {
         return Ok(());
     }
     ui.result(&found.to_json(), || match &found.models[..] {
         [only] => one(&found, only),
         _ => several(&found),
-    })
-}
-
-/// A model that was trained, on the data that were named.
-pub(crate) fn opened(path: &PathBuf, config: Option<&PathBuf>, origin: &Origin) -> anyhow::Result<Model> {
-    let model = match config {
-        Some(config) => Model::open_with(path, config)?,
-        None => Model::open(path)?,
-    };
-    Ok(match origin.input() {
-        Some(input) => model.on(input),
-        None => model,
     })
 }
 
@@ -76,7 +85,7 @@ fn several(found: &Evaluation) -> String {
         let [train, valid, test] = [m.scores.train, m.scores.valid, m.scores.test].map(|score| metric.show(score));
         [m.seed.to_string(), m.split.clone(), train, valid, test]
     };
-    let [train, valid, test] = [found.train, found.valid, found.test].map(|s| metric.show_spread(s));
+    let [train, valid, test] = [found.train, found.valid, found.test].map(|s| metric.show_over_seeds(s));
     let rows = found.models.iter().map(row).chain([["mean".to_string(), String::new(), train, valid, test]]);
     let seeds = found.models.len();
     let scored = format!("{}{}", metric.name(), metric.counted_in());

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
             ("nodes", ui::count(made.nodes as u64)),
             ("edges", ui::count(made.edges as u64)),
             ("time", format!("{:.2} s", made.seconds)),
-            ("edges per second", ui::count(made.edges_per_second() as u64)),
+            ("edges per second", ui::count((made.edges as f64 / made.seconds) as u64)),
             ("peak memory", made.peak_bytes.map_or("unknown".into(), ui::bytes)),
         ];
         let rows = facts.map(|(name, value)| [name.to_string(), value]);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use graphweft::{Format as Known, Import, Imported};
+use graphweft::{Format as Known, Import, Stored};
 
 use crate::size;
 use crate::source::Loops;
@@ -31,6 +31,8 @@ enum Format {
     TypesJson,
     /// N-Triples, plain or .gz; or a folder of one such file beside trainingSet.tsv and testSet.tsv
     NTriples,
+    /// .npz of links to predict between the nodes of a dataset folder: train, valid, test, valid_neg, test_neg
+    Links,
 }
 
 /// What node ids in an edge list mean.
@@ -81,6 +83,10 @@ pub(crate) struct Args {
     /// edge-list: columns from the third on are numbers that become edge features
     #[arg(long)]
     edge_features: bool,
+
+    /// links: the dataset folder that has the nodes and their features
+    #[arg(long, value_name = "DIR")]
+    nodes_of: Option<PathBuf>,
 }
 
 #[derive(clap::Subcommand)]
@@ -143,6 +149,7 @@ impl From<Format> for Known {
             Format::Metis => Self::Metis,
             Format::TypesJson => Self::TypesJson,
             Format::NTriples => Self::NTriples,
+            Format::Links => Self::Links,
         }
     }
 }
@@ -160,6 +167,9 @@ impl Args {
         }
         if self.edge_features {
             import = import.edge_features();
+        }
+        if let Some(folder) = &self.nodes_of {
+            import = import.nodes_of(folder);
         }
         if self.directed { import.directed() } else { import }
     }
@@ -184,7 +194,7 @@ impl Common {
     }
 }
 
-fn text(made: &Imported) -> String {
+fn text(made: &Stored) -> String {
     let splits = match &made.splits[..] {
         [] => "none".to_string(),
         names => names.join(", "),

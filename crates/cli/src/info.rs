@@ -112,10 +112,10 @@ fn partitions(trials: &[Trial]) -> String {
         [
             t.method.clone(),
             t.parts.to_string(),
-            format!("{:.3}", t.alpha),
-            format!("{:.1} %", 100.0 * t.cut),
-            format!("{:.2}", t.imbalance),
-            format!("{:.2}", t.imbalance_edges),
+            format!("{:.3}", t.stats.alpha),
+            format!("{:.1} %", 100.0 * t.stats.cut),
+            format!("{:.2}", t.stats.imbalance.nodes),
+            format!("{:.2}", t.stats.imbalance.edges),
         ]
     });
     let table = ui::table(["partitioner", "parts", "alpha", "cut", "imbalance", "of edges"], rows);

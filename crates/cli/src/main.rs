@@ -2,6 +2,7 @@
 //!
 //! One file per verb. Results go to stdout (a table, or one line of JSON with `--json`), everything else to stderr.
 
+mod asked;
 mod bench;
 mod completions;
 mod config;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use graphweft::{Balance, Chunked, Error, Existing, Method, Order, Partition, Partitioned};
+use graphweft::{Balance, Error, Method, Order, Partition, Partitioned, Stored};
 
 use crate::size;
 use crate::source::Source;
@@ -78,11 +78,11 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         .balance(balance)
         .order(args.order)
         .seed(args.seed)
-        .existing(if args.replace { Existing::Replace } else { Existing::Keep })
         .observer(Arc::new(ui.clone()));
+    let partition = if args.replace { partition.replace() } else { partition };
     if args.chunks {
         let made = partition.chunk(args.memory)?;
-        return ui.result(&made.to_json(), || chunked(&made));
+        return ui.result(&made.to_json(), || chunked(args, &made));
     }
     let made = match &args.output {
         Some(dir) => partition.store(dir),
@@ -92,15 +92,15 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     ui.result(&made.to_json(), || partitioned(&made))
 }
 
-fn chunked(made: &Chunked) -> String {
+fn chunked(args: &Args, made: &Stored) -> String {
     let (nodes, edges) = (count(made.nodes as u64), count(made.edges as u64));
     format!(
         "{}: {nodes} nodes and {edges} edges in {} by {}, in {:.2} s\nstored in  {}",
-        made.graph,
-        counted(made.chunks, "chunk"),
-        made.method,
+        made.name,
+        counted(args.parts, "chunk"),
+        args.method,
         made.seconds,
-        made.stored.display()
+        made.path.display()
     )
 }
 

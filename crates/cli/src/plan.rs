@@ -5,36 +5,21 @@ mod shown;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use graphweft::units::{parse_bytes, within};
-use graphweft::{Calibration, Description, Error, Existing, Page, Scaling};
+use graphweft::{Amount, Calibration, Description, Error, Page};
 
+use crate::asked::Asked;
 use crate::device::Choice;
-use crate::ranks::Spread;
-use crate::shortcuts::{Flags, Shortcuts, models};
-use crate::train::{Origin, described};
-use crate::ui::{self, Ui, bytes, counted};
+use crate::shortcuts::Flags;
+use crate::ui::{self, Ui, bytes, counted, within};
 use shown::Shown;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A TOML configuration, and settings section.key=value, e.g. model.hidden=128 compute.dtype=bf16
-    #[arg(value_name = "CONFIG | KEY=VALUE")]
-    settings: Vec<String>,
-
     #[command(flatten)]
-    origin: Origin,
-
-    #[command(flatten)]
-    ranks: Spread,
-
-    #[arg(long, value_name = "NAME", help = models())]
-    model: Option<String>,
-
-    #[command(flatten)]
-    shortcuts: Shortcuts,
+    asked: Asked,
 
     /// Bytes that a rank may use, with --strategy isolated, e.g. 8GiB: decides the number of chunks
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "simulate")]
+    #[arg(long, value_name = "SIZE", value_parser = Amount::parse_bytes, conflicts_with = "simulate")]
     memory: Option<u64>,
 
     /// Machine to plan for: a shipped profile, such as h200x8, or a file [default: this one, timed for a moment, or as
@@ -100,22 +85,19 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         return Err(Error::request("--scaling is drawn for --simulate", "add --simulate, or leave it out").into());
     }
     let mut flags = Flags::default();
-    args.ranks.set(&mut flags);
-    args.shortcuts.set(&mut flags);
     flags.set("parallel.profile", args.profile.as_deref());
     flags.set("isolated.memory", args.memory);
-    flags.set("model.name", args.model.as_deref());
-    let run = described(&args.settings, &args.origin, flags, None)?.assume(args.features, args.classes);
+    let run = args.asked.run(flags, None)?.assume(args.features, args.classes);
     let run = run.device(args.device.device()).observer(Arc::new(ui.clone()));
     if args.calibrate {
-        let existing = if args.replace { Existing::Replace } else { Existing::Keep };
-        let measured = run.calibrate(args.output.as_deref(), existing)?;
+        let run = if args.replace { run.replace() } else { run };
+        let measured = run.calibrate(args.output.as_deref())?;
         return ui.result(&measured.to_json(), || calibrated(&measured));
     }
     let plan = match &args.simulate {
         Some(graph) => {
             let curves = args.scaling.is_some() || args.report.is_some();
-            run.simulate(graph, if curves { Scaling::Find } else { Scaling::Skip })?
+            if curves { run.simulate_scaling(graph) } else { run.simulate(graph) }?
         }
         None => run.plan()?,
     };

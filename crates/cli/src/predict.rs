@@ -1,29 +1,17 @@
 //! `graphweft predict`: what a trained model says of every node of a dataset.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::ValueEnum;
 use graphweft::PredictionFile;
 
-use crate::device::Choice;
-use crate::eval::opened;
-use crate::ranks::Ranks;
-use crate::train::Origin;
+use crate::eval::Trained;
 use crate::ui::{self, Ui};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A run directory (the best epoch; of several seeds the mean of their probabilities), a checkpoint, or a
-    /// safetensors file
-    model: PathBuf,
-
-    /// Configuration, for a safetensors file without config.toml beside it
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
     #[command(flatten)]
-    origin: Origin,
+    trained: Trained,
 
     /// File to write, a row per node in original order [default: predictions.npy, or .csv]
     #[arg(short, long, value_name = "FILE")]
@@ -36,12 +24,6 @@ pub(crate) struct Args {
     /// A NumPy array, or text with the original id of each node [default: by the name of the file]
     #[arg(long)]
     format: Option<Written>,
-
-    #[command(flatten)]
-    ranks: Ranks,
-
-    #[command(flatten)]
-    device: Choice,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -83,9 +65,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let model = opened(&args.model, args.config.as_ref(), &args.origin)?;
-    let model = args.ranks.apply(model).device(args.device.device()).observer(Arc::new(ui.clone()));
-    let made = model.write_predictions(&args.file())?;
+    let made = args.trained.open(ui)?.write_predictions(&args.file())?;
     ui.result(&made.to_json(), || {
         let (nodes, path, what, cols) = (ui::count(made.nodes as u64), made.path.display(), made.what, made.classes);
         let seeds = match made.seeds {

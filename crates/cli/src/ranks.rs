@@ -1,13 +1,13 @@
 //! How many ranks a verb runs on: the same flags everywhere.
 
-use graphweft::Model;
+use graphweft::{Model, Run};
 
 use crate::shortcuts::Flags;
 
 /// All strategies, for a help text: those that compute the same as one rank, then the others.
 fn strategies() -> String {
     let (approximate, exact): (Vec<_>, Vec<_>) =
-        graphweft::strategies().into_iter().partition(|(_, about)| about.starts_with("approximate"));
+        Run::strategies().into_iter().partition(|(_, about)| about.starts_with("approximate"));
     let [exact, approximate] =
         [exact, approximate].map(|all| all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "));
     format!("How they share it: auto, {exact}; approximate: {approximate}")

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use graphweft::ListedRun;
+use graphweft::{ListedRun, Page};
 use serde_json::json;
 
 use crate::ui::{self, Ui};
@@ -54,7 +54,7 @@ impl Column {
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let mut all = graphweft::runs(&args.folder)?;
+    let mut all = Page::runs(&args.folder)?;
     all.sort_by(|a, b| args.sort.order(a, b));
     ui.result(&json!({"runs": all}), || {
         if all.is_empty() {

@@ -1,10 +1,10 @@
 //! Short forms of the settings that are changed most, for the verbs that train or plan to.
 
-use graphweft::Setting;
+use graphweft::{Run, Setting};
 
 /// All models, for a help text.
 pub(crate) fn models() -> String {
-    let names = graphweft::models();
+    let names = Run::models();
     match names.split_last() {
         Some((last, others)) => format!("Model: {} or {last}", others.join(", ")),
         None => String::new(),

@@ -1,13 +1,13 @@
 //! Memory for sorting, as people write sizes.
 
-use graphweft::units::parse_bytes;
+use graphweft::Amount;
 
 /// What sorting takes at least.
 const LEAST_FOR_SORTING: u64 = 1 << 20;
 
 /// Parses it: with less, runs are so short that merging them costs more than it saves.
 pub(crate) fn for_sorting(text: &str) -> Result<u64, String> {
-    parse_bytes(text).and_then(|bytes| match bytes {
+    Amount::parse_bytes(text).and_then(|bytes| match bytes {
         LEAST_FOR_SORTING.. => Ok(bytes),
         _ => Err("this is too little to sort in: give at least 1MiB".into()),
     })

@@ -1,24 +1,17 @@
 //! `graphweft smooth`: what a run says of nodes, spread over the graph.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::ValueEnum;
-use graphweft::{Evaluation, Smooth, Smoothed, Spread};
+use graphweft::{Evaluation, OverSeeds, Smooth, Smoothed};
 
-use crate::device::Choice;
-use crate::eval::opened;
-use crate::ranks::Ranks;
-use crate::train::Origin;
+use crate::eval::Trained;
 use crate::ui::{self, Ui};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A run directory (the best epoch, of each seed if it has several), a checkpoint, or a safetensors file
-    model: PathBuf,
-
     #[command(flatten)]
-    origin: Origin,
+    trained: Trained,
 
     /// What is spread
     #[arg(long, value_name = "NAME", default_value = "correct-and-smooth")]
@@ -47,12 +40,6 @@ pub(crate) struct Args {
     /// Folder to write to [default: smooth inside the run]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-
-    #[command(flatten)]
-    ranks: Ranks,
-
-    #[command(flatten)]
-    device: Choice,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -106,9 +93,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
-    let model = opened(&args.model, None, &args.origin)?;
-    let model = args.ranks.apply(model).device(args.device.device()).observer(Arc::new(ui.clone()));
-    let found = model.smooth(&args.how())?;
+    let found = args.trained.open(ui)?.smooth(&args.how())?;
     if !found.after.leads {
         return Ok(());
     }
@@ -120,7 +105,7 @@ fn text(found: &Smoothed) -> String {
     let metric = after.metric;
     let seeds = after.models.len();
     let row = |name: &str, of: &Evaluation| {
-        let show = |s: Spread| if seeds == 1 { metric.show(s.mean) } else { metric.show_spread(s) };
+        let show = |s: OverSeeds| if seeds == 1 { metric.show(s.mean) } else { metric.show_over_seeds(s) };
         [name.to_string(), show(of.train), show(of.valid), show(of.test)]
     };
     let rows = [row("the model", before), row("spread over the graph", after)];

@@ -12,11 +12,36 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, pr
 use indicatif::MultiProgress;
 use serde_json::Value;
 
-pub(crate) use graphweft::units::{bytes, count, counted};
+use graphweft::Amount;
 pub(crate) use progress::Live;
 
 use log::Log;
 use width::wrapped;
+
+/// A size, for people.
+pub(crate) fn bytes(n: u64) -> String {
+    Amount::Bytes(n).to_string()
+}
+
+/// A count with groups of three digits.
+pub(crate) fn count(n: u64) -> String {
+    Amount::Count(n).to_string()
+}
+
+/// So many of something: 1 rank, 2 ranks.
+pub(crate) fn counted(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// A time of seconds, in milliseconds where that is short.
+pub(crate) fn ms(seconds: f64) -> String {
+    Amount::Seconds(seconds).to_string()
+}
+
+/// How far a time may be off, as a share of it.
+pub(crate) fn within(error: f64) -> String {
+    Amount::Within(error).to_string()
+}
 
 /// What is said, and where: the same flags for every verb.
 #[derive(clap::Args)]

@@ -11,8 +11,6 @@ use plotters::prelude::*;
 
 const PANEL: (u32, u32) = (760, 500);
 const TITLE_HEIGHT: u32 = 56;
-/// Room for labels of a horizontal axis.
-const BELOW: u32 = 56;
 const FONT: &str = "sans-serif";
 
 /// Text and axes.
@@ -60,27 +58,34 @@ pub fn text(size: u32) -> TextStyle<'static> {
     (FONT, size).into_font().color(&INK)
 }
 
-/// Axes under a caption; `left` is the room for labels of the vertical one.
+/// Room around axes: for labels to the left of the vertical one and below the horizontal one.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    left: u32,
+    below: u32,
+}
+
+impl Room {
+    /// For a line of numbers and a description.
+    const BELOW: u32 = 56;
+
+    /// So much to the left, and enough for a line of numbers below.
+    pub const fn left(left: u32) -> Self {
+        Self { left, below: Self::BELOW }
+    }
+
+    /// With so much below.
+    #[must_use]
+    pub const fn below(self, below: u32) -> Self {
+        Self { below, ..self }
+    }
+}
+
+/// Axes under a caption.
 pub fn axes<'a, 'b, X, Y>(
     area: &'a Area<'b>,
     caption: &str,
-    left: u32,
-    x: X,
-    y: Y,
-) -> Result<Chart<'a, 'b, X::CoordDescType, Y::CoordDescType>, Box<dyn StdError>>
-where
-    X: AsRangedCoord,
-    Y: AsRangedCoord,
-{
-    axes_above(area, caption, left, BELOW, x, y)
-}
-
-/// The same with so much room below the horizontal one.
-pub fn axes_above<'a, 'b, X, Y>(
-    area: &'a Area<'b>,
-    caption: &str,
-    left: u32,
-    below: u32,
+    room: Room,
     x: X,
     y: Y,
 ) -> Result<Chart<'a, 'b, X::CoordDescType, Y::CoordDescType>, Box<dyn StdError>>
@@ -92,8 +97,8 @@ where
         .caption(caption, text(16))
         .margin(16)
         .margin_right(28)
-        .x_label_area_size(below)
-        .y_label_area_size(left)
+        .x_label_area_size(room.below)
+        .y_label_area_size(room.left)
         .build_cartesian_2d(x, y)?)
 }
 

@@ -138,6 +138,20 @@ impl<I: NodeId> Csr<I> {
         Ok(g)
     }
 
+    /// The graph whose row i lists the sources of the edges into i, in any order.
+    ///
+    /// # Errors
+    /// If a source is out of range.
+    pub fn from_rows(rows: impl IntoIterator<Item = Vec<I>>, num_src: usize) -> Result<Self, CsrError> {
+        let (mut indptr, mut indices) = (vec![0], Vec::new());
+        for mut row in rows {
+            row.sort_unstable();
+            indices.extend(row);
+            indptr.push(indices.len() as u64);
+        }
+        Self::new(indptr, indices, num_src)
+    }
+
     /// A CSR from arrays that are known to be valid (built here, or read from a folder validated before).
     ///
     /// Invalid arrays cannot cause undefined behaviour, but panics and wrong results: kernels work on

@@ -15,6 +15,7 @@
 //! nodes.txt                   optional: what the nodes are called, one per line, where the source had words
 //! classes.txt                 optional: what the classes are called, one per line, where the source had words
 //! split/<name>/{train,valid,test}.npy   i64 node ids
+//!              task = "link": i64 [M,2] pairs of nodes; {valid,test}_neg.npy where pairs that are no links are given
 //! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
 //! ```
 //!
@@ -26,6 +27,7 @@
 mod codes;
 mod features;
 mod labels;
+mod links;
 mod memory;
 mod meta;
 pub(crate) mod stamp;
@@ -48,6 +50,7 @@ use features::Place;
 pub use codes::Codes;
 pub use features::{Dense, Features, SparseFeatures};
 pub use labels::Labels;
+pub use links::LinkSplit;
 pub use memory::Parts;
 pub use meta::{Meta, Task};
 pub use types::{NodeType, Types};
@@ -110,6 +113,7 @@ pub struct Dataset {
     edge_types: Option<Codes>,
     edge_categories: Option<Codes>,
     splits: Vec<Split>,
+    links: Vec<LinkSplit>,
 }
 
 impl Dataset {
@@ -149,6 +153,14 @@ impl Dataset {
             let problem = "types of edges are named, but there is no edge_type.npy";
             return Err(Error::bad(dir.join("meta.toml"), "edge_types", problem, "add the file, or remove the names"));
         }
+        let (mut splits, mut links) = (Vec::new(), Vec::new());
+        for name in names_of_splits(dir)? {
+            let root = dir.join("split");
+            match meta.task {
+                Task::Link => links.push(LinkSplit::map(&root, &name)?),
+                _ => splits.push(map_split(&root, name)?),
+            }
+        }
         Ok(Self {
             graph,
             features,
@@ -157,7 +169,8 @@ impl Dataset {
             edge_features,
             edge_types,
             edge_categories: Codes::map(&dir.join("edge_cat.npy"), "edge_cat", meta.num_edges, Columns::Any)?,
-            splits: map_splits(dir)?,
+            splits,
+            links,
             dir: dir.to_path_buf(),
             looked_at: Arc::default(),
             meta,
@@ -232,6 +245,11 @@ impl Dataset {
     /// All splits, by name.
     pub fn splits(&self) -> &[Split] {
         &self.splits
+    }
+
+    /// All splits of links, by name, where links are predicted.
+    pub fn links(&self) -> &[LinkSplit] {
+        &self.links
     }
 
     /// The split called `name`.
@@ -326,7 +344,8 @@ fn non_negative(file: &NpyFile, field: &str) -> Result<Buf<u64>> {
     }
 }
 
-fn map_splits(dir: &Path) -> Result<Vec<Split>> {
+/// Names in `split`, in order.
+fn names_of_splits(dir: &Path) -> Result<Vec<String>> {
     let root = dir.join("split");
     if !root.exists() {
         return Ok(Vec::new());
@@ -344,19 +363,18 @@ fn map_splits(dir: &Path) -> Result<Vec<Split>> {
         }
     }
     names.sort_unstable();
-    names
-        .into_iter()
-        .map(|name| {
-            let part = |part: &str| {
-                let file = NpyFile::open(root.join(&name).join(format!("{part}.npy")))?;
-                if file.shape().len() != 1 {
-                    return Err(file.wrong_shape(part, "one dimension"));
-                }
-                file.elements::<i64>().ok_or_else(|| no_ids(&file, part))
-            };
-            Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.clone() })
-        })
-        .collect()
+    Ok(names)
+}
+
+fn map_split(root: &Path, name: String) -> Result<Split> {
+    let part = |part: &str| {
+        let file = NpyFile::open(root.join(&name).join(format!("{part}.npy")))?;
+        if file.shape().len() != 1 {
+            return Err(file.wrong_shape(part, "one dimension"));
+        }
+        file.elements::<i64>().ok_or_else(|| no_ids(&file, part))
+    };
+    Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.clone() })
 }
 
 /// An error about a part of a split that does not hold ids. As numbers, a mask would be ids 0 and 1.

@@ -22,8 +22,8 @@ use crate::csr::{Csr, SelfLoops};
 use crate::dataset::{Dataset, Features, Labels};
 use crate::npy::Header;
 use crate::read::{
-    Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, matrix_market, metis, n_triples,
-    ogb, types_json,
+    Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, links, matrix_market, metis,
+    n_triples, ogb, types_json,
 };
 use crate::with_csr;
 
@@ -48,6 +48,12 @@ pub fn npy(data: &[u8]) {
 pub fn heterophilous(data: &[u8]) {
     let names = ["node_features", "node_labels", "edges", "train_masks", "val_masks", "test_masks"];
     with_archive(data, &names, heterophilous::read);
+}
+
+/// An `.npz` of links between eight nodes.
+pub fn links(data: &[u8]) {
+    let names = ["train", "valid", "test", "valid_neg", "test_neg"];
+    with_archive(data, &names, |input, cx| links::read(input, links::Nodes { count: 8, features: None }, cx));
 }
 
 /// An `.npz` of gnn-benchmark.

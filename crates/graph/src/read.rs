@@ -17,6 +17,7 @@ pub mod arrays;
 pub mod edge_list;
 pub mod gnn_benchmark;
 pub mod heterophilous;
+pub mod links;
 pub mod matrix_market;
 pub mod metis;
 pub mod n_triples;

@@ -9,9 +9,10 @@ type Target = (&'static str, fn(&[u8]));
 
 #[test]
 fn the_corpus_of_every_target_passes() {
-    let targets: [Target; 12] = [
+    let targets: [Target; 13] = [
         ("arrays", fuzz::arrays),
         ("heterophilous", fuzz::heterophilous),
+        ("links", fuzz::links),
         ("gnn_benchmark", fuzz::gnn_benchmark),
         ("ogb_csv", fuzz::ogb_csv),
         ("ogb_binary", fuzz::ogb_binary),

@@ -1,4 +1,4 @@
-//! One operation, timed alone: the median of several runs, peak memory, and the traffic floor beside it.
+//! Operations and epochs, timed alone: the median of several runs, peak memory, and the traffic floor beside it.
 
 mod attention;
 mod epoch;
@@ -6,12 +6,14 @@ mod gemm;
 mod layer;
 mod spmm;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use graphweft_base::random::Philox;
 use graphweft_base::room;
 use graphweft_graph::{AnyCsr, Csr};
+use graphweft_plan::explain::counted;
 use graphweft_tensor::{DType, Device as Opened, Matrix, Precision, Tag, Usage};
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -21,15 +23,14 @@ use crate::input::Input;
 use crate::memory::Memory;
 use crate::observe::{Observer, Watched};
 use crate::place::Device;
-use crate::units::counted;
+use crate::run::Run;
+use crate::setters::setters;
 
-pub use epoch::EpochBench;
-
-/// One operation to time alone. [`Run::bench`](crate::Run::bench) times epochs of a whole model.
+/// An operation or an epoch to time, alone.
 ///
 /// ```
 /// use graphweft::Bench;
-/// let timing = Bench::default().hidden(16).runs(1).attention("rmat:6:4", 2)?;
+/// let timing = Bench::default().hidden(16).heads(2).runs(1).attention("rmat:6:4")?;
 /// assert_eq!(timing.phases[0].name, "forward");
 /// assert!(timing.peak.unwrap().total() > 0);
 /// # Ok::<(), graphweft::Error>(())
@@ -37,36 +38,32 @@ pub use epoch::EpochBench;
 #[derive(Clone)]
 pub struct Bench {
     hidden: usize,
+    heads: usize,
+    layers: usize,
+    dropout: f64,
+    recompute: Recompute,
     dtype: DType,
+    features: Option<usize>,
+    classes: usize,
+    kernels: Kernels,
+    emulated: Vec<PathBuf>,
     runs: u32,
     device: Device,
     observer: Arc<dyn Observer>,
 }
 
-/// A stack of graph-transformer layers to time.
-///
-/// ```
-/// let layers = graphweft::BenchLayers { layers: 1, heads: 2, ..Default::default() };
-/// let timing = graphweft::Bench::default().hidden(16).runs(1).layer("rmat:6:4", &layers)?;
-/// assert_eq!(timing.phases.last().unwrap().name, "step");
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct BenchLayers {
-    /// Layers.
-    pub layers: usize,
-    /// Attention heads.
-    pub heads: usize,
-    /// Share of elements that dropout drops.
-    pub dropout: f64,
-    /// Whether everything inside a layer is computed again in backward instead of being kept.
-    pub remat: bool,
+/// What layers keep for backward.
+#[derive(Clone, Copy, PartialEq)]
+enum Recompute {
+    Nothing,
+    Layers,
 }
 
-impl Default for BenchLayers {
-    fn default() -> Self {
-        Self { layers: 4, heads: 8, dropout: 0.1, remat: false }
-    }
+/// Whether every kernel of an epoch is timed.
+#[derive(Clone, Copy, PartialEq)]
+enum Kernels {
+    Untimed,
+    Timed,
 }
 
 /// How long an operation took.
@@ -82,7 +79,7 @@ pub struct Timing {
     /// What was timed, and on what.
     pub title: String,
     /// Its phases.
-    pub phases: Vec<TimedPhase>,
+    pub phases: Vec<Timed>,
     /// What rates of phases are: ns per edge, or GFLOP/s.
     pub rate: Option<String>,
     /// Memory of the rank that needed most.
@@ -92,7 +89,7 @@ pub struct Timing {
     /// Of several ranks, bytes that all of them sent.
     pub sent: Option<u64>,
     /// Every kernel, if they were timed.
-    pub kernels: Option<Vec<TimedKernel>>,
+    pub kernels: Option<Vec<Timed>>,
     json: Value,
 }
 
@@ -103,100 +100,121 @@ impl Timing {
     }
 }
 
-/// A phase of an operation.
+/// A phase of what was timed, or a kernel of the mean rank beside what the planner expects of it.
 ///
 /// ```
 /// let timing = graphweft::Bench::default().hidden(8).runs(1).spmm("rmat:6:4")?;
 /// assert!(timing.phases.iter().all(|phase| phase.ms >= 0.0 && phase.rate.is_some()));
 /// # Ok::<(), graphweft::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct TimedPhase {
+pub struct Timed {
     /// What it is called.
     pub name: String,
-    /// Milliseconds, of the median run.
+    /// Milliseconds: of a phase in the median run, of a kernel in an epoch.
     pub ms: f64,
-    /// How fast that is.
+    /// How fast a phase is.
     pub rate: Option<f64>,
+    /// Heads of a kernel and the width of each, where it has them.
+    pub heads: Option<(usize, usize)>,
+    /// Calls of a kernel in an epoch.
+    pub calls: Option<f64>,
+    /// Milliseconds that the planner expects of a kernel.
+    pub predicted_ms: Option<f64>,
 }
 
-impl TimedPhase {
+impl Timed {
     fn new(name: impl Into<String>, ms: f64) -> Self {
-        Self { name: name.into(), ms, rate: None }
+        Self { name: name.into(), ms, ..Self::default() }
     }
 }
 
-/// A kernel of the mean rank, beside what the planner expects of it.
-///
-/// ```no_run
-/// # // It measures the machine first.
-/// let bench = graphweft::EpochBench::of("rmat:8:8").kernels();
-/// let timing = graphweft::Run::default().bench(&bench)?;
-/// for kernel in timing.kernels.unwrap() {
-///     println!("{}: {:.3} ms, {:.3} expected", kernel.op, kernel.measured_ms, kernel.predicted_ms);
-/// }
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct TimedKernel {
-    /// The operation.
-    pub op: String,
-    /// Heads and the width of each, where it has them.
-    pub heads: Option<(usize, usize)>,
-    /// Calls in an epoch.
-    pub calls: f64,
-    /// Milliseconds that the planner expects.
-    pub predicted_ms: f64,
-    /// Milliseconds that it took.
-    pub measured_ms: f64,
-}
-
 impl Default for Bench {
-    /// Rows of 128 numbers in f32, the median of nine runs.
+    /// Rows of 128 numbers in f32 and eight heads; four layers with a dropout of 0.1; 40 classes; the median of nine
+    /// runs.
     fn default() -> Self {
-        Self { hidden: 128, dtype: DType::F32, runs: 9, device: Device::default(), observer: Arc::new(()) }
+        Self {
+            hidden: 128,
+            heads: 8,
+            layers: 4,
+            dropout: 0.1,
+            recompute: Recompute::Nothing,
+            dtype: DType::F32,
+            features: None,
+            classes: 40,
+            kernels: Kernels::Untimed,
+            emulated: Vec::new(),
+            runs: 9,
+            device: Device::default(),
+            observer: Arc::new(()),
+        }
     }
 }
 
 impl Bench {
-    /// The width of a node's row.
-    #[must_use]
-    pub fn hidden(self, hidden: usize) -> Self {
-        Self { hidden, ..self }
+    setters! {
+        /// Stores rows in bf16 instead of f32.
+        bf16 => dtype = DType::Bf16,
+
+        /// The width of a node's row.
+        hidden: usize,
+
+        /// Attention heads, which share the columns of a row.
+        heads: usize,
+
+        /// Layers of a [stack](Bench::layer).
+        layers: usize,
+
+        /// The share of elements that dropout drops in a [stack](Bench::layer).
+        dropout: f64,
+
+        /// Computes everything inside a layer of a [stack](Bench::layer) again in backward, instead of keeping it.
+        recompute = Recompute::Layers,
+
+        /// Columns of the random features of an [epoch](Bench::epoch), in place of the width of a row.
+        features: usize => Some,
+
+        /// Classes of the random labels of an [epoch](Bench::epoch).
+        classes: usize,
+
+        /// Times every kernel of an [epoch](Bench::epoch) too, beside what the planner expects of it.
+        ///
+        /// ```no_run
+        /// # // It measures the machine first.
+        /// let timing = graphweft::Bench::default().kernels().epoch("rmat:8:8", &graphweft::Run::default())?;
+        /// for kernel in timing.kernels.unwrap() {
+        ///     println!("{}: {:.3} ms, {:.3} expected", kernel.name, kernel.ms, kernel.predicted_ms.unwrap());
+        /// }
+        /// # Ok::<(), graphweft::Error>(())
+        /// ```
+        kernels = Kernels::Timed,
+
+        /// Where to compute, in place of the best that there is.
+        device: Device,
+
+        /// Who watches.
+        observer: Arc<dyn Observer>,
     }
 
-    /// Stores rows in bf16 instead of f32.
-    #[must_use]
-    pub fn bf16(self) -> Self {
-        Self { dtype: DType::Bf16, ..self }
-    }
-
-    /// Timed runs, after one that warms up.
+    /// Timed runs, after those that warm up.
     #[must_use]
     pub fn runs(self, runs: u32) -> Self {
         Self { runs: runs.max(1), ..self }
     }
 
-    /// Where to compute, in place of the best that there is.
+    /// Times [epochs](Bench::epoch) as if ranks were elsewhere, on shipped profiles or in files; one run serves all.
     #[must_use]
-    pub fn device(self, device: Device) -> Self {
-        Self { device, ..self }
-    }
-
-    /// Who watches.
-    #[must_use]
-    pub fn observer(self, observer: Arc<dyn Observer>) -> Self {
-        Self { observer, ..self }
+    pub fn emulate(self, profiles: &[PathBuf]) -> Self {
+        Self { emulated: profiles.to_vec(), ..self }
     }
 
     /// Sparse dot-product attention over the edges of a graph, forward and backward.
     ///
     /// # Errors
     /// If the graph cannot be opened, heads cannot share the columns, or memory is too small.
-    pub fn attention(&self, graph: impl Into<Input>, heads: usize) -> Result<Timing> {
-        attention::run(self, &graph.into(), heads)
+    pub fn attention(&self, graph: impl Into<Input>) -> Result<Timing> {
+        attention::run(self, &graph.into())
     }
 
     /// The sum over neighbours, forward and backward.
@@ -218,14 +236,40 @@ impl Bench {
 
     /// A stack of graph-transformer layers: forward, backward and update.
     ///
+    /// ```
+    /// let bench = graphweft::Bench::default().hidden(16).heads(2).layers(1).runs(1);
+    /// assert_eq!(bench.layer("rmat:6:4")?.phases.last().unwrap().name, "step");
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Bench::attention`].
-    pub fn layer(&self, graph: impl Into<Input>, layers: &BenchLayers) -> Result<Timing> {
-        layer::run(self, &graph.into(), layers)
+    pub fn layer(&self, graph: impl Into<Input>) -> Result<Timing> {
+        layer::run(self, &graph.into())
+    }
+
+    /// Epochs of the model that `run` would train, with its settings, on random features and labels of this graph:
+    /// forward, loss, backward and update.
+    ///
+    /// ```
+    /// use graphweft::{Bench, Run};
+    /// let run = Run::default().model("gcn").set("model.hidden", 8).ranks(2).strategy("halo");
+    /// let timing = Bench::default().features(8).classes(3).runs(1).epoch("rmat:6:4", &run)?;
+    /// assert_eq!(timing.phases.last().unwrap().name, "epoch");
+    /// assert!(timing.sent.unwrap() > 0);
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Run::train`]; if its epochs are not of one kind, as those of the strategy `isolated`. Under a launcher only
+    /// the first process has what was measured.
+    pub fn epoch(&self, graph: impl Into<Input>, run: &Run) -> Result<Timing> {
+        epoch::run(self, &graph.into(), run)
     }
 
     /// The number of heads, if the columns can be shared equally among them.
-    fn check_heads(&self, heads: usize) -> Result<usize> {
+    fn shared_heads(&self) -> Result<usize> {
+        let heads = self.heads;
         if heads == 0 || !self.hidden.is_multiple_of(heads) {
             let what = format!("{} columns cannot be shared by {heads} heads", self.hidden);
             return Err(Error::request(what, "choose --heads so that it divides --hidden"));
@@ -335,7 +379,7 @@ impl OverEdges<'_> {
         if let (Value::Object(json), Value::Object(more)) = (&mut json, more) {
             json.extend(more);
         }
-        let row = |name: &str, ms: f64| TimedPhase { rate: Some(per_edge(ms)), ..TimedPhase::new(name, ms) };
+        let row = |name: &str, ms: f64| Timed { rate: Some(per_edge(ms)), ..Timed::new(name, ms) };
         Timing {
             title: format!("{op} on {name}, {}, {}", counted(rayon::current_num_threads(), "thread"), bench.dtype),
             phases: vec![

@@ -1,20 +1,34 @@
 //! Graphs with features, labels and splits: folders, or arrays in memory.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use graphweft_base::progress::Silent;
 use graphweft_graph::dataset::{self, Codes, Dense, Features, Labels, NodeType, Parts, SparseFeatures, Types};
 use graphweft_graph::generate::Spec;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::memory;
 use crate::observe::{Observer, Watched};
+use crate::stored::Stored;
 
+/// What labels are for.
+///
+/// ```
+/// use graphweft::{ArrayFiles, DatasetTask, Import};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = |name: &str| dir.path().join(name);
+/// std::fs::write(path("edges.csv"), "0,1\n").unwrap();
+/// std::fs::write(path("values.csv"), "0.5\n1.5\n").unwrap();
+/// let task = DatasetTask::NodeRegression;
+/// let files = ArrayFiles { edges: path("edges.csv"), labels: Some(path("values.csv")), task, ..Default::default() };
+/// assert_eq!(Import::arrays(files).write(path("data"))?.classes, 1);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 pub use graphweft_graph::dataset::Task as DatasetTask;
 
 /// A graph with what is known of its nodes: features, labels and splits. It is a folder of `.npy` files that is mapped,
@@ -76,27 +90,41 @@ impl Dataset {
 
     /// Generates one and writes it as a folder, piece by piece: it may have more features than memory has room for.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let folder = dir.path().join("blocks");
+    /// let made = graphweft::Dataset::generate_into("sbm:60:3:4:f=8", 0, &folder, std::sync::Arc::new(()))?;
+    /// assert_eq!((made.nodes, graphweft::Dataset::open(&folder)?.num_nodes()), (60, 60));
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Dataset::generate`]; if the folder exists, or cannot be written.
-    pub fn generate_into(
-        spec: &str,
-        seed: u64,
-        dir: impl AsRef<Path>,
-        observer: Arc<dyn Observer>,
-    ) -> Result<Generated> {
+    pub fn generate_into(spec: &str, seed: u64, dir: impl AsRef<Path>, observer: Arc<dyn Observer>) -> Result<Stored> {
         let spec: Spec = spec.parse()?;
         let (started, dir) = (Instant::now(), dir.as_ref());
         let meta = spec.write(seed, dir, &Watched::of(observer))?;
-        Ok(Generated {
+        let (seconds, peak_bytes) = (started.elapsed().as_secs_f64(), memory::peak_bytes());
+        let json = json!({
+            "graph": meta.name, "seed": seed, "nodes": meta.num_nodes, "edges": meta.num_edges,
+            "features": meta.num_features, "classes": meta.num_classes, "seconds": seconds,
+            "edges_per_second": meta.num_edges as f64 / seconds, "peak_bytes": peak_bytes,
+            "path": dir.display().to_string(),
+        });
+        Ok(Stored {
+            path: dir.to_path_buf(),
             name: meta.name,
-            seed,
             nodes: meta.num_nodes,
             edges: meta.num_edges,
+            edges_read: meta.num_edges as u64,
             features: meta.num_features,
             classes: meta.num_classes,
-            seconds: started.elapsed().as_secs_f64(),
-            peak_bytes: memory::peak_bytes(),
-            path: dir.to_path_buf(),
+            symmetric: meta.symmetric,
+            splits: spec.split(seed).into_iter().map(|split| split.name).collect(),
+            seconds,
+            peak_bytes,
+            notes: Vec::new(),
+            json,
         })
     }
 
@@ -230,61 +258,6 @@ impl Dataset {
 impl fmt::Debug for Dataset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dataset({}: {} nodes, {} edges)", self.name(), self.num_nodes(), self.num_edges())
-    }
-}
-
-/// A dataset folder that was generated.
-///
-/// ```
-/// # let dir = tempfile::tempdir().unwrap();
-/// let folder = dir.path().join("blocks");
-/// let made = graphweft::Dataset::generate_into("sbm:60:3:4:f=8", 0, &folder, std::sync::Arc::new(()))?;
-/// assert_eq!((made.nodes, graphweft::Dataset::open(&folder)?.num_nodes()), (60, 60));
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Generated {
-    /// What it is called.
-    pub name: String,
-    /// The seed.
-    pub seed: u64,
-    /// Nodes.
-    pub nodes: usize,
-    /// Edges.
-    pub edges: usize,
-    /// Columns of the features.
-    pub features: usize,
-    /// Classes.
-    pub classes: usize,
-    /// How long it took.
-    pub seconds: f64,
-    /// The most bytes that this process has had in memory, where the operating system tells.
-    pub peak_bytes: Option<u64>,
-    /// The folder.
-    pub path: PathBuf,
-}
-
-impl Generated {
-    /// As `graphweft generate --json` prints it.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "graph": self.name,
-            "seed": self.seed,
-            "nodes": self.nodes,
-            "edges": self.edges,
-            "features": self.features,
-            "classes": self.classes,
-            "seconds": self.seconds,
-            "edges_per_second": self.edges_per_second(),
-            "peak_bytes": self.peak_bytes,
-            "path": self.path.display().to_string(),
-        })
-    }
-
-    /// How fast it was.
-    pub fn edges_per_second(&self) -> f64 {
-        self.edges as f64 / self.seconds
     }
 }
 

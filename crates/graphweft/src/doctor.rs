@@ -5,22 +5,20 @@
 
 mod gpus;
 mod library;
-mod machine;
 
 use serde_json::{Value, json};
 
-use crate::VERSION;
+use crate::{VERSION, machine};
 use library::LIBRARIES;
-pub(crate) use machine::memory_bytes;
 
 pub use gpus::Gpu;
-pub use machine::Machine;
+pub(crate) use gpus::gpus;
 
 /// What this build and this machine can do.
 ///
 /// ```
 /// let found = graphweft::Doctor::look();
-/// assert!(found.machine.cores >= 1);
+/// assert!(found.cores >= 1);
 /// assert!(found.backends.iter().any(|backend| backend.name == "cpu" && backend.built));
 /// ```
 #[derive(Clone, Debug)]
@@ -28,8 +26,14 @@ pub use machine::Machine;
 pub struct Doctor {
     /// Parts of Graphweft that can be left out of a build.
     pub backends: Vec<Backend>,
-    /// Processor and memory.
-    pub machine: Machine,
+    /// The name of the processor.
+    pub cpu: String,
+    /// Threads that can run at once.
+    pub cores: usize,
+    /// Bytes of memory; 0 where the operating system does not say.
+    pub memory: u64,
+    /// Instruction sets that kernels make use of.
+    pub simd: Vec<&'static str>,
     /// The GPUs that this build can use.
     pub gpus: Vec<Gpu>,
     /// Optional libraries.
@@ -103,18 +107,25 @@ impl Doctor {
             }
         });
         let libraries = libraries.collect();
-        Self { backends: BACKENDS.to_vec(), machine: Machine::look(), gpus: gpus::gpus(), libraries }
+        Self {
+            backends: BACKENDS.to_vec(),
+            cpu: machine::cpu(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory: machine::memory_bytes().unwrap_or(0),
+            simd: machine::simd(),
+            gpus: gpus(),
+            libraries,
+        }
     }
 
     /// As `graphweft doctor --json` prints it.
     pub fn to_json(&self) -> Value {
-        let machine = &self.machine;
         let backends = self.backends.iter().map(|b| (b.name.to_string(), b.built.into()));
         json!({
             "version": env!("CARGO_PKG_VERSION"), "build": VERSION,
             "backends": backends.collect::<serde_json::Map<_, _>>(),
             "machine": {
-                "cpu": machine.cpu, "cores": machine.cores, "memory_bytes": machine.memory, "simd": machine.simd
+                "cpu": self.cpu, "cores": self.cores, "memory_bytes": self.memory, "simd": self.simd
             },
             "gpus": self.gpus.iter().map(|g| json!({
                 "name": g.name, "memory_bytes": g.memory, "architecture": g.architecture, "processors": g.processors,

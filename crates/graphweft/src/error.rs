@@ -8,7 +8,24 @@ use std::sync::Arc;
 use graphweft_base::Error as Bad;
 use graphweft_train::Error as Training;
 
-pub use graphweft_base::{ErrorKind, Position};
+/// What [`Error::kind`] gives.
+///
+/// ```
+/// use graphweft::{Dataset, ErrorKind};
+/// let error = Dataset::open("no/such/folder").unwrap_err();
+/// assert_eq!((error.kind(), error.kind().exit_code()), (ErrorKind::BadInput, 3));
+/// ```
+pub use graphweft_base::ErrorKind;
+/// What [`Error::position`] gives.
+///
+/// ```
+/// use graphweft::{Dataset, Graph, Position};
+/// let graph = Graph::from_edges(2, &[0], &[1])?;
+/// let error = Dataset::builder("two", &graph).features(1, vec![1.0, f32::NAN]).build().unwrap_err();
+/// assert_eq!(error.position(), Some(Position::Cell { row: 1, column: 0 }));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+pub use graphweft_base::Position;
 
 /// A result of this crate.
 ///

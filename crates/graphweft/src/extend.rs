@@ -22,7 +22,9 @@ pub use graphweft_model::{
 #[doc(no_inline)]
 pub use graphweft_parallel::{Gather, Rows, Situation, Spread};
 #[doc(no_inline)]
-pub use graphweft_tensor::{Parameter, Tape, Var};
+pub use graphweft_tensor::{Parameter, Result as Computed, Tape, Var};
+#[doc(no_inline)]
+pub use graphweft_train::Result as Learned;
 #[doc(no_inline)]
 pub use graphweft_train::config::TrainConfig;
 #[doc(no_inline)]
@@ -30,12 +32,6 @@ pub use graphweft_train::task::{
     Better, LabelView, Labels, LossDevice, Measure, Metric, NodeClass, NodeRegression, Scale, ScoredRows, Targets,
     Task, What, Written,
 };
-
-/// A result of an operation on a device.
-pub type Computed<T> = graphweft_tensor::Result<T>;
-
-/// A result of a task.
-pub type Learned<T> = graphweft_train::Result<T>;
 
 impl Run {
     /// Trains a model of one's own; its keys are set as those of any other.

@@ -8,6 +8,14 @@ use graphweft_base::{Error as Bad, Problem};
 use graphweft_graph::generate::Spec;
 use graphweft_graph::{AnyCsr, Csr, with_csr};
 
+/// What [`Graph::with_self_loops`] takes.
+///
+/// ```
+/// use graphweft::{Graph, SelfLoops};
+/// let graph = Graph::from_edges(3, &[0, 2], &[1, 2])?;
+/// assert_eq!(graph.with_self_loops(SelfLoops::Add).num_edges(), 4);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 pub use graphweft_graph::SelfLoops;
 
 use crate::error::{Error, Result};

@@ -2,20 +2,24 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use graphweft_base::Error as Bad;
 use graphweft_graph::SelfLoops;
 use graphweft_graph::build::{EdgeRules, Scratch};
-use graphweft_graph::dataset::{DatasetWriter, Task as DatasetTask};
+use graphweft_graph::dataset::{Dataset, DatasetWriter, Task as DatasetTask};
 use graphweft_graph::read::arrays::{self, Columns, EdgeNumbers, File, Given};
 use graphweft_graph::read::edge_list::{self, Ids};
 use graphweft_graph::read::n_triples::Sets;
-use graphweft_graph::read::{self, Context, Directory, Folder, Input};
+use graphweft_graph::read::{self, Context, Directory, Folder, Input, links};
 use serde_json::{Value, json};
 
-use crate::doctor;
 use crate::error::{Error, Result};
+use crate::machine;
+use crate::memory;
 use crate::observe::{Observer, Watched};
+use crate::setters::setters;
+use crate::stored::Stored;
 
 /// Where the machine does not say how much memory it has.
 const FALLBACK_MEMORY: u64 = 1 << 30;
@@ -49,6 +53,9 @@ pub enum Format {
     TypesJson,
     /// N-Triples, plain or gzip: a file, or a folder of one beside `trainingSet.tsv` and `testSet.tsv`.
     NTriples,
+    /// `.npz` of links between the nodes of a dataset folder: train, valid, test and, where they are given, valid_neg
+    /// and test_neg. Edges are the links of training, both ways.
+    Links,
 }
 
 /// Files of one's own. Row i of every file is node i, unless the table of nodes has ids.
@@ -151,6 +158,7 @@ pub struct Import {
     ids: Option<Ids>,
     num_nodes: Option<u64>,
     edge_features: bool,
+    nodes_of: Option<PathBuf>,
     observer: Arc<dyn Observer>,
 }
 
@@ -158,42 +166,6 @@ pub struct Import {
 enum Source {
     Format(Format, PathBuf),
     Arrays(Box<ArrayFiles>),
-}
-
-/// A dataset folder that was imported.
-///
-/// ```
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let file = dir.path().join("edges.txt");
-/// std::fs::write(&file, "0 1\n0 1\n").unwrap();
-/// let import = graphweft::Import::new(graphweft::Format::EdgeList, &file).merge_parallel();
-/// let made = import.write(dir.path().join("data"))?;
-/// assert_eq!((made.edges_read, made.edges), (2, 1));
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Imported {
-    /// What it is called.
-    pub name: String,
-    /// The folder.
-    pub path: PathBuf,
-    /// Nodes.
-    pub nodes: usize,
-    /// Edges that are stored.
-    pub edges: usize,
-    /// Edges that were read.
-    pub edges_read: u64,
-    /// Columns of the features.
-    pub features: usize,
-    /// Classes, or labels per node.
-    pub classes: usize,
-    /// Whether each edge stands beside its reverse.
-    pub symmetric: bool,
-    /// Splits, by name.
-    pub splits: Vec<String>,
-    /// What there is to say about it.
-    pub notes: Vec<String>,
 }
 
 impl Import {
@@ -219,6 +191,7 @@ impl Import {
             ids: None,
             num_nodes: None,
             edge_features: false,
+            nodes_of: None,
             observer: Arc::new(()),
         }
     }
@@ -229,74 +202,62 @@ impl Import {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// Adds the reverse of every edge and merges parallel edges.
-    #[must_use]
-    pub fn symmetrise(self) -> Self {
-        Self { symmetrise: true, ..self }
+    setters! {
+        /// Ids of an edge list are numbers from 0: so they are if nothing is said.
+        keep_ids => ids = Some(Ids::Keep),
+
+        /// Ids of an edge list are any 64-bit integers: they are numbered in ascending order, and kept as
+        /// `node_id.npy`.
+        relabel_ids => ids = Some(Ids::Relabel),
+
+        /// Adds the reverse of every edge and merges parallel edges.
+        symmetrise = true,
+
+        /// Keeps the edges of [`Format::Heterophilous`] and [`Format::GnnBenchmark`] as they are listed. Without this
+        /// they are symmetrised, as for the scores that are published for these graphs.
+        directed = true,
+
+        /// Keeps only the first of parallel edges.
+        merge_parallel = true,
+
+        /// What to do with self-loops.
+        self_loops: SelfLoops,
+
+        /// Bytes to sort edges in; what exceeds them goes through temporary files. A quarter of the machine's if
+        /// nothing is said.
+        memory: u64 => Some,
+
+        /// The number of nodes of an edge list, in place of the largest id + 1.
+        num_nodes: u64 => Some,
+
+        /// Columns of an edge list from the third on are numbers that become edge features.
+        edge_features = true,
+
+        /// Who watches.
+        observer: Arc<dyn Observer>,
     }
 
-    /// Keeps the edges of [`Format::Heterophilous`] and [`Format::GnnBenchmark`] as they are listed. Without this they
-    /// are symmetrised, as for the scores that are published for these graphs.
+    /// The dataset folder whose nodes and features [`Format::Links`] are of.
     #[must_use]
-    pub fn directed(self) -> Self {
-        Self { directed: true, ..self }
-    }
-
-    /// Keeps only the first of parallel edges.
-    #[must_use]
-    pub fn merge_parallel(self) -> Self {
-        Self { merge_parallel: true, ..self }
-    }
-
-    /// What to do with self-loops.
-    #[must_use]
-    pub fn self_loops(self, self_loops: SelfLoops) -> Self {
-        Self { self_loops, ..self }
-    }
-
-    /// Bytes to sort edges in; what exceeds them goes through temporary files. A quarter of the machine's if nothing is
-    /// said.
-    #[must_use]
-    pub fn memory(self, bytes: u64) -> Self {
-        Self { memory: Some(bytes), ..self }
-    }
-
-    /// Ids of an edge list are numbers from 0: so they are if nothing is said.
-    #[must_use]
-    pub fn keep_ids(self) -> Self {
-        Self { ids: Some(Ids::Keep), ..self }
-    }
-
-    /// Ids of an edge list are any 64-bit integers: they are numbered in ascending order, and kept as `node_id.npy`.
-    #[must_use]
-    pub fn relabel_ids(self) -> Self {
-        Self { ids: Some(Ids::Relabel), ..self }
-    }
-
-    /// The number of nodes of an edge list, in place of the largest id + 1.
-    #[must_use]
-    pub fn num_nodes(self, nodes: u64) -> Self {
-        Self { num_nodes: Some(nodes), ..self }
-    }
-
-    /// Columns of an edge list from the third on are numbers that become edge features.
-    #[must_use]
-    pub fn edge_features(self) -> Self {
-        Self { edge_features: true, ..self }
-    }
-
-    /// Who watches.
-    #[must_use]
-    pub fn observer(self, observer: Arc<dyn Observer>) -> Self {
-        Self { observer, ..self }
+    pub fn nodes_of(self, folder: impl Into<PathBuf>) -> Self {
+        Self { nodes_of: Some(folder.into()), ..self }
     }
 
     /// Reads, sorts and writes the folder.
     ///
     /// # Errors
     /// If a file is missing or malformed, with its position; if the folder exists.
-    pub fn write(&self, dir: impl AsRef<Path>) -> Result<Imported> {
-        let dir = dir.as_ref();
+    pub fn write(&self, dir: impl AsRef<Path>) -> Result<Stored> {
+        let mut made = self.write_folder(dir.as_ref())?;
+        made.json = json!({
+            "name": made.name, "path": made.path, "nodes": made.nodes, "edges": made.edges,
+            "edges_read": made.edges_read, "features": made.features, "classes": made.classes,
+            "symmetric": made.symmetric, "splits": made.splits, "notes": made.notes,
+        });
+        Ok(made)
+    }
+
+    fn write_folder(&self, dir: &Path) -> Result<Stored> {
         match &self.source {
             Source::Arrays(files) => {
                 let given = files.open()?;
@@ -311,10 +272,10 @@ impl Import {
                 self.check(*format)?;
                 // The input first: a wrong path should leave no trace, not even the parents of the folder.
                 let opened = Open::new(*format, path)?;
-                let undirected = is_published_undirected(*format) && !self.directed;
+                let undirected = *format == Format::Links || is_published_undirected(*format) && !self.directed;
                 let edges = if undirected { Edges::BothWays } else { self.edges() };
                 let mut made = self.read(dir, edges, |cx| self.read_format(&opened, cx))?;
-                if undirected && !self.symmetrise && made.edges as u64 != made.edges_read {
+                if undirected && *format != Format::Links && !self.symmetrise && made.edges as u64 != made.edges_read {
                     let note = "symmetrised, as for published scores; --directed keeps the edges as they are listed";
                     made.notes.push(note.into());
                 }
@@ -333,6 +294,14 @@ impl Import {
             let what =
                 "--directed is for heterophilous and gnn-benchmark: other formats are only symmetrised if asked to";
             return Err(Error::request(what, "leave --directed out"));
+        }
+        match (format == Format::Links, self.nodes_of.is_some()) {
+            (true, false) => {
+                let what = "pairs of nodes alone do not say what the nodes are";
+                return Err(Error::request(what, "name their dataset folder with --nodes-of"));
+            }
+            (false, true) => return Err(Error::request("--nodes-of is for links", "leave --nodes-of out")),
+            _ => {}
         }
         match given.iter().find(|(_, given)| *given) {
             Some((flag, _)) if format != Format::EdgeList => {
@@ -353,6 +322,11 @@ impl Import {
             Open::File(Format::GnnBenchmark, input) => read::gnn_benchmark::read(input, cx),
             Open::File(Format::MatrixMarket, input) => read::matrix_market::read(input, cx),
             Open::File(Format::Metis, input) => read::metis::read(input, cx),
+            Open::File(Format::Links, input) => {
+                let nodes = Dataset::open(self.nodes_of.as_deref().unwrap_or(Path::new("")))?;
+                let nodes = links::Nodes { count: nodes.meta().num_nodes, features: nodes.features().cloned() };
+                links::read(input, nodes, cx)
+            }
             Open::File(_, input) => {
                 let options = edge_list::Options {
                     ids: self.ids.unwrap_or(Ids::Keep),
@@ -375,12 +349,12 @@ impl Import {
         dir: &Path,
         edges: Edges,
         read: impl FnOnce(&Context<'_>) -> Result<read::Imported, Bad>,
-    ) -> Result<Imported> {
+    ) -> Result<Stored> {
         let of_folder = || dir.file_name().map_or_else(|| "graph".to_string(), |n| n.to_string_lossy().into_owned());
         let name = self.name.clone().unwrap_or_else(of_folder);
-        let writer = DatasetWriter::create(dir)?;
+        let (started, writer) = (Instant::now(), DatasetWriter::create(dir)?);
         let scratch = Scratch::new(writer.path(""));
-        let memory = self.memory.unwrap_or_else(|| doctor::memory_bytes().map_or(FALLBACK_MEMORY, |b| b / 4));
+        let memory = self.memory.unwrap_or_else(|| machine::memory_bytes().map_or(FALLBACK_MEMORY, |b| b / 4));
         let rules = EdgeRules {
             symmetrise: edges == Edges::BothWays,
             merge_parallel: self.merge_parallel,
@@ -391,9 +365,9 @@ impl Import {
         let cx = Context { rules, scratch: &scratch, progress: &watched };
         let summary = read(&cx)?.write(&name, writer, &cx)?;
         let meta = summary.meta;
-        Ok(Imported {
-            name: meta.name,
+        Ok(Stored {
             path: dir.to_path_buf(),
+            name: meta.name,
             nodes: meta.num_nodes,
             edges: meta.num_edges,
             edges_read: summary.edges_read,
@@ -401,7 +375,10 @@ impl Import {
             classes: meta.num_classes,
             symmetric: meta.symmetric,
             splits: summary.splits,
+            seconds: started.elapsed().as_secs_f64(),
+            peak_bytes: memory::peak_bytes(),
             notes: summary.notes,
+            json: Value::Null,
         })
     }
 }
@@ -472,23 +449,5 @@ impl std::fmt::Debug for Import {
             Source::Format(format, path) => write!(f, "Import({format:?}, {})", path.display()),
             Source::Arrays(files) => write!(f, "Import({files:?})"),
         }
-    }
-}
-
-impl Imported {
-    /// As `graphweft import --json` prints it.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "path": self.path,
-            "nodes": self.nodes,
-            "edges": self.edges,
-            "edges_read": self.edges_read,
-            "features": self.features,
-            "classes": self.classes,
-            "symmetric": self.symmetric,
-            "splits": self.splits,
-            "notes": self.notes,
-        })
     }
 }

@@ -11,11 +11,11 @@ use graphweft_graph::stats::{Components, Degrees, class_counts, components, degr
 use graphweft_graph::{AnyCsr, with_csr};
 use serde_json::{Value, json};
 
+use crate::amount::count;
 use crate::dataset::{Dataset, TypeCount};
 use crate::error::Result;
 use crate::input::Input;
 use crate::observe::{Observer, Watched};
-use crate::units::count;
 use plot::Panel;
 
 pub use partitions::Trial;

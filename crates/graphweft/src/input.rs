@@ -11,6 +11,7 @@ use graphweft_train::data::Data;
 
 use crate::dataset::Dataset;
 use crate::error::Result;
+use crate::setters::setters;
 
 /// A graph to work on: a dataset folder, a graph to generate, or a [`Dataset`]; and what is done to it first. A text is
 /// a folder if there is one of that name, or else a graph to generate if it has a colon, as `sbm:2000:5:10`.
@@ -57,22 +58,15 @@ impl Input {
         Self::new(Kind::Spec(spec.into()))
     }
 
-    /// Another seed for a graph that is generated.
-    #[must_use]
-    pub fn seed(self, seed: u64) -> Self {
-        Self { seed, ..self }
-    }
+    setters! {
+        /// Adds the reverse of every edge first.
+        symmetrise => symmetrised = true,
 
-    /// Adds the reverse of every edge first.
-    #[must_use]
-    pub fn symmetrise(self) -> Self {
-        Self { symmetrised: true, ..self }
-    }
+        /// Another seed for a graph that is generated.
+        seed: u64,
 
-    /// Adds or removes edges from nodes to themselves first.
-    #[must_use]
-    pub fn self_loops(self, self_loops: SelfLoops) -> Self {
-        Self { self_loops, ..self }
+        /// Adds or removes edges from nodes to themselves first.
+        self_loops: SelfLoops,
     }
 
     /// Puts it in place of what a configuration names, and gives what is in memory.

@@ -1,8 +1,8 @@
 //! The kernels over the edges of a graph by themselves, for those who have arrays and a training loop of their own.
 //!
-//! Nothing is copied: kernels read and write the caller's arrays. Attention keeps a row and a number per head of every
-//! node, never something of the size of the edges. The same arguments give the same bits, whatever the threads; work is
-//! spread over rayon's current pool.
+//! Nothing is copied: kernels read and write the caller's arrays, here or on a GPU. Attention keeps a row and a number
+//! per head of every node, never something of the size of the edges. The same arguments give the same bits, whatever
+//! the threads; work is spread over rayon's current pool.
 //!
 //! ```
 //! use graphweft::Graph;
@@ -15,6 +15,10 @@
 //! # Ok::<(), graphweft::Error>(())
 //! ```
 
+mod operands;
+mod place;
+mod values;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use graphweft_graph::AnyCsr;
@@ -26,102 +30,41 @@ use half::bf16;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use place::{Place, Visit};
+
+pub use operands::{Attended, Attention, AttentionGradients, Seed, Sum};
+pub use place::{GpuHost, GpuLoan};
+pub use values::{GpuArray, Kind, Values, ValuesMut};
 
 #[doc(no_inline)]
 pub use graphweft_tensor::ops::attention::Score;
 #[doc(no_inline)]
 pub use graphweft_tensor::ops::spmm::Along;
 
-/// Numbers that a kernel reads, row by row.
-#[derive(Clone, Copy, Debug)]
-pub enum Values<'a> {
-    /// Single precision.
-    F32(&'a [f32]),
-    /// Double precision.
-    F64(&'a [f64]),
-    /// The bits of bfloat16.
-    Bf16(&'a [u16]),
-}
-
-/// Numbers that a kernel overwrites, row by row.
-#[derive(Debug)]
-pub enum ValuesMut<'a> {
-    /// Single precision.
-    F32(&'a mut [f32]),
-    /// Double precision.
-    F64(&'a mut [f64]),
-    /// The bits of bfloat16.
-    Bf16(&'a mut [u16]),
-}
-
-/// Softmax attention of every node over the edges into it.
-#[derive(Clone, Copy, Debug)]
-pub struct Attention<'a> {
-    /// Heads, which share the columns.
-    pub heads: usize,
-    /// Columns of a row of the output.
-    pub width: usize,
-    /// Scores and values.
-    pub score: Score<Values<'a>>,
-    /// A number per edge and head that is added to the scores, edges in the order of [`Graph::indices`].
-    pub bias: Option<Values<'a>>,
-    /// The part of the weights that is dropped.
-    pub dropout: f64,
-    /// Which weights these are. Parallel edges share them.
-    pub seed: u64,
-}
-
-/// What forward gave, and the gradient of its output.
-#[derive(Clone, Copy, Debug)]
-pub struct Attended<'a> {
-    /// The output.
-    pub out: Values<'a>,
-    /// The log-sum-exp of the scores: a number per node and head.
-    pub lse: Values<'a>,
-    /// The gradient of the output.
-    pub g: Values<'a>,
-}
-
-/// Where gradients of the operands of attention go. What is absent is not made.
-#[derive(Debug)]
-pub struct AttentionGradients<'a> {
-    /// Of what a destination has: q or l.
-    pub dst: ValuesMut<'a>,
-    /// Of what a source has: kv or r.
-    pub src: ValuesMut<'a>,
-    /// Of GAT's z.
-    pub value: Option<ValuesMut<'a>>,
-    /// Of GATv2's a.
-    pub shared: Option<ValuesMut<'a>>,
-    /// Of the bias.
-    pub bias: Option<ValuesMut<'a>>,
-}
-
-/// A weighted sum over edges; the weight of an edge is the product of what is given.
-#[derive(Clone, Copy, Debug)]
-pub struct Sum<'a> {
-    /// To destinations, or back to sources.
-    pub along: Along,
-    /// Columns of a row.
-    pub width: usize,
-    /// A number per edge, in the order of [`Graph::indices`].
-    pub edge: Option<Values<'a>>,
-    /// A factor per destination.
-    pub dst: Option<Values<'a>>,
-    /// A factor per source.
-    pub src: Option<Values<'a>>,
-    /// A row per node.
-    pub x: Values<'a>,
-}
-
 /// A graph made ready for kernels. Calls from several threads wait for each other: each uses all of the pool. A task of
 /// that pool must not make one, since it could be given another such task while it waits.
+///
+/// On a GPU (see [`EdgeKernels::on_gpu`]) calls return as soon as the GPU was told.
+///
+/// ```
+/// use graphweft::Graph;
+/// use graphweft::kernels::{Along, EdgeKernels, Sum, Values, ValuesMut};
+/// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
+/// // The gradient of a sum goes back along the edges.
+/// let g = Values::F64(&[0.0, 1.0]);
+/// let mut dx = [9.0; 2];
+/// let sum = Sum { along: Along::Transpose, width: 1, edge: None, dst: None, src: None, x: g };
+/// kernels.sum(&sum, ValuesMut::F64(&mut dx))?;
+/// assert_eq!(dx, [1.0, 0.0]);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct EdgeKernels(Mutex<Prepared>);
 
 #[derive(Debug)]
 struct Prepared {
-    device: Device,
+    // Goes first: what of the graph is on a GPU must not be given back too early.
+    place: Place,
     graph: Adjacency,
 }
 
@@ -129,17 +72,55 @@ struct Prepared {
 // locked, so that all of them move between threads together.
 unsafe impl Send for Prepared {}
 
+/// A call under way.
+struct Call<'a> {
+    visit: Visit,
+    graph: &'a Adjacency,
+}
+
 impl Prepared {
+    fn call(&self) -> Result<Call<'_>> {
+        Ok(Call { visit: self.place.enter(None)?, graph: &self.graph })
+    }
+
+    /// The same with dropouts of `seed`.
+    fn call_with(&self, seed: Seed) -> Result<Call<'_>> {
+        let key = match seed {
+            Seed::Number(_) => None,
+            Seed::OnGpu(at) => Some(at),
+        };
+        Ok(Call { visit: self.place.enter(key)?, graph: &self.graph })
+    }
+}
+
+impl Call<'_> {
+    fn device(&self) -> &Device {
+        self.visit.device()
+    }
+
     /// A matrix over `elements`, which must be so many rows and columns.
     fn over<T, E: Element>(&self, what: &'static str, elements: *const [T], shape: [usize; 2]) -> Result<Matrix> {
         let [rows, cols] = shape;
-        if rows.checked_mul(cols) != Some(elements.len()) {
-            let problem = format!("{what} has {} numbers, expected {rows} × {cols}", elements.len());
-            return Err(Error::request(problem, "give a row per node, or per edge"));
-        }
+        self.fits(what, elements.len(), shape)?;
         // SAFETY: the elements are borrowed for the call, and no matrix is kept. Those of `Values` are only read. Every
         // T is as large as its E, and all bits are numbers.
-        Ok(unsafe { self.device.lend(rows, cols, elements.cast::<E>().cast_mut(), Tag::Activations) }?)
+        Ok(unsafe { self.device().lend(rows, cols, elements.cast::<E>().cast_mut(), Tag::Activations) }?)
+    }
+
+    /// The same over numbers on a GPU.
+    fn over_gpu(&self, what: &'static str, x: GpuArray, shape: [usize; 2]) -> Result<Matrix> {
+        self.fits(what, x.count, shape)?;
+        // SAFETY: by the promise of who made `x`; no matrix is kept.
+        unsafe { place::lend(self.device(), x, shape) }
+    }
+
+    fn fits(&self, what: &'static str, count: usize, shape: [usize; 2]) -> Result<()> {
+        let [rows, cols] = shape;
+        if rows.checked_mul(cols) != Some(count) {
+            let problem = format!("{what} has {count} numbers, expected {rows} × {cols}");
+            return Err(Error::request(problem, "give a row per node, or per edge"));
+        }
+        Ok(())
     }
 
     fn read(&self, what: &'static str, values: Values<'_>, rows: usize, cols: usize) -> Result<Matrix> {
@@ -147,6 +128,8 @@ impl Prepared {
             Values::F32(x) => self.over::<f32, f32>(what, x, [rows, cols]),
             Values::F64(x) => self.over::<f64, f64>(what, x, [rows, cols]),
             Values::Bf16(x) => self.over::<u16, bf16>(what, x, [rows, cols]),
+            Values::Gpu(x) if x.kind != Kind::Ids => self.over_gpu(what, x, [rows, cols]),
+            Values::Ids(_) | Values::Gpu(_) => Err(mistaken(what, "numbers")),
         }
     }
 
@@ -155,6 +138,8 @@ impl Prepared {
             ValuesMut::F32(x) => self.over::<f32, f32>(what, x, [rows, cols]),
             ValuesMut::F64(x) => self.over::<f64, f64>(what, x, [rows, cols]),
             ValuesMut::Bf16(x) => self.over::<u16, bf16>(what, x, [rows, cols]),
+            ValuesMut::Gpu(x) if x.kind != Kind::Ids => self.over_gpu(what, x, [rows, cols]),
+            ValuesMut::Ids(_) | ValuesMut::Gpu(_) => Err(mistaken(what, "numbers")),
         }
     }
 
@@ -188,10 +173,14 @@ impl Prepared {
         if !(0.0..=1.0).contains(&a.dropout) {
             return Err(Error::request(format!("a dropout of {}", a.dropout), "give a number from 0 to 1"));
         }
-        let dropout = Dropout::new(a.dropout, a.seed, 0, 0, 0);
+        let seed = match a.seed {
+            Seed::Number(seed) => seed,
+            Seed::OnGpu(_) => 0,
+        };
+        let dropout = Dropout::new(a.dropout, seed, 0, 0, 0);
         let dropout = op::EdgeDropout { dropout, src: Ids::Same, dst: Ids::Same };
         let operands = op::Attention {
-            graph: &self.graph,
+            graph: self.graph,
             heads: a.heads,
             score: score.as_ref(),
             bias: bias.as_ref().map_or(op::Bias::None, op::Bias::PerEdge),
@@ -213,13 +202,33 @@ impl Prepared {
             Along::Transpose => self.graph.num_dst(),
         };
         let x = self.read("x", sum.x, rows, sum.width)?;
-        f(&Spmm { graph: &self.graph, weights, along: sum.along, x: &x })
+        f(&Spmm { graph: self.graph, weights, along: sum.along, x: &x })
     }
 
-    /// Whose maxima are. Ids that are of no source do no harm: backward only compares them.
-    fn arg(&self, arg: *const [u32], width: usize) -> Result<Matrix> {
-        self.over::<u32, f32>("arg", arg, [self.graph.num_dst(), width])
+    /// Whose maxima are, `width` for each destination. Ids that are of no source do no harm: backward only compares
+    /// them.
+    fn arg(&self, arg: Values<'_>, width: usize) -> Result<Matrix> {
+        let shape = [self.graph.num_dst(), width];
+        match arg {
+            Values::Ids(arg) => self.over::<u32, f32>("arg", arg, shape),
+            Values::Gpu(arg) if arg.kind == Kind::Ids => self.over_gpu("arg", arg, shape),
+            _ => Err(mistaken("arg", "ids")),
+        }
     }
+
+    /// The same, to be written.
+    fn arg_mut(&self, arg: ValuesMut<'_>, width: usize) -> Result<Matrix> {
+        let shape = [self.graph.num_dst(), width];
+        match arg {
+            ValuesMut::Ids(arg) => self.over::<u32, f32>("arg", arg, shape),
+            ValuesMut::Gpu(arg) if arg.kind == Kind::Ids => self.over_gpu("arg", arg, shape),
+            _ => Err(mistaken("arg", "ids")),
+        }
+    }
+}
+
+fn mistaken(what: &str, expected: &str) -> Error {
+    Error::request(format!("{what} has no {expected}"), "give memory of the other kind")
 }
 
 impl EdgeKernels {
@@ -228,12 +237,24 @@ impl EdgeKernels {
     /// # Errors
     /// If it has more nodes than 32-bit ids can name.
     pub fn new(graph: &Graph) -> Result<Self> {
+        Self::at(Place::Cpu(Device::cpu()), graph)
+    }
+
+    /// The same on GPU number `index`, which `host` has started: kernels go to its streams, and it gives the memory
+    /// that they need. Arguments are [`Values::Gpu`].
+    ///
+    /// # Errors
+    /// As [`EdgeKernels::new`]; and if a library of CUDA is missing or the GPU does not answer.
+    pub fn on_gpu(graph: &Graph, index: usize, host: impl GpuHost + 'static) -> Result<Self> {
+        Self::at(Place::of(index, host)?, graph)
+    }
+
+    fn at(place: Place, graph: &Graph) -> Result<Self> {
         let AnyCsr::Narrow(csr) = &*graph.0 else {
             return Err(Error::request("ids of this graph have 64 bits", "take a graph of fewer than 2³² nodes"));
         };
-        let device = Device::cpu();
-        let graph = Adjacency::new(&device, csr.clone())?;
-        Ok(Self(Mutex::new(Prepared { device, graph })))
+        let graph = Adjacency::new(place.enter(None)?.device(), csr.clone())?;
+        Ok(Self(Mutex::new(Prepared { place, graph })))
     }
 
     fn prepared(&self) -> MutexGuard<'_, Prepared> {
@@ -248,10 +269,11 @@ impl EdgeKernels {
     /// If arrays do not fit together, in length or type.
     pub fn attention(&self, a: &Attention<'_>, out: ValuesMut<'_>, lse: ValuesMut<'_>) -> Result<()> {
         let on = &*self.prepared();
+        let on = on.call_with(a.seed)?;
         let rows = on.graph.num_dst();
         on.attend(a, |operands| {
             let (mut out, mut lse) = (on.written("out", out, rows, a.width)?, on.written("lse", lse, rows, a.heads)?);
-            Ok(on.device.backend().attention(operands, &mut out, &mut lse)?)
+            Ok(on.device().backend().attention(operands, &mut out, &mut lse)?)
         })
     }
 
@@ -261,11 +283,12 @@ impl EdgeKernels {
     /// As [`EdgeKernels::attention`].
     pub fn attention_backward(&self, a: &Attention<'_>, s: &Attended<'_>, to: AttentionGradients<'_>) -> Result<()> {
         let on = &*self.prepared();
-        let (rows, backend) = (on.graph.num_dst(), on.device.backend());
+        let on = on.call_with(a.seed)?;
+        let (rows, backend) = (on.graph.num_dst(), on.device().backend());
         on.attend(a, |operands| {
             let (out, g) = (on.read("out", s.out, rows, a.width)?, on.read("g", s.g, rows, a.width)?);
             let lse = on.read("lse", s.lse, rows, a.heads)?;
-            let mut d = on.device.uninit("attention backward", rows, a.heads, lse.dtype(), Tag::Workspace)?;
+            let mut d = on.device().uninit("attention backward", rows, a.heads, lse.dtype(), Tag::Workspace)?;
             backend.attention_d(a.heads, &g, &out, &mut d)?;
             let saved = op::Saved { lse: &lse, g: &g, d: &d };
             let place = |what, values: Option<ValuesMut<'_>>, like: Option<&Matrix>| match (values, like) {
@@ -304,9 +327,10 @@ impl EdgeKernels {
     /// If arrays do not fit together, in length or type.
     pub fn sum(&self, sum: &Sum<'_>, out: ValuesMut<'_>) -> Result<()> {
         let on = &*self.prepared();
+        let on = on.call()?;
         on.add(sum, |operands| {
             let mut out = on.written("out", out, operands.direction().csr.num_dst(), sum.width)?;
-            Ok(on.device.backend().spmm(operands, &mut out, Write::Set)?)
+            Ok(on.device().backend().spmm(operands, &mut out, Write::Set)?)
         })
     }
 
@@ -316,10 +340,11 @@ impl EdgeKernels {
     /// If arrays do not fit together, in length or type.
     pub fn sum_weights(&self, sum: &Sum<'_>, g: Values<'_>, dw: ValuesMut<'_>) -> Result<()> {
         let on = &*self.prepared();
+        let on = on.call()?;
         on.add(sum, |operands| {
             let g = on.read("g", g, on.graph.num_dst(), sum.width)?;
             let mut dw = on.written("dw", dw, on.graph.num_edges(), 1)?;
-            Ok(on.device.backend().spmm_dw(operands, &g, &mut dw)?)
+            Ok(on.device().backend().spmm_dw(operands, &g, &mut dw)?)
         })
     }
 
@@ -328,24 +353,26 @@ impl EdgeKernels {
     ///
     /// # Errors
     /// If arrays do not fit together, in length or type.
-    pub fn max(&self, width: usize, x: Values<'_>, out: ValuesMut<'_>, arg: &mut [u32]) -> Result<()> {
+    pub fn max(&self, width: usize, x: Values<'_>, out: ValuesMut<'_>, arg: ValuesMut<'_>) -> Result<()> {
         let on = &*self.prepared();
+        let on = on.call()?;
         let x = on.read("x", x, on.graph.num_src(), width)?;
-        let (mut out, mut arg) = (on.written("out", out, on.graph.num_dst(), width)?, on.arg(arg, width)?);
-        let operands = SpmmMax { graph: &on.graph, x: &x, ids: &Ids::Same };
-        Ok(on.device.backend().spmm_max(&operands, &mut out, &mut arg, Write::Set)?)
+        let (mut out, mut arg) = (on.written("out", out, on.graph.num_dst(), width)?, on.arg_mut(arg, width)?);
+        let operands = SpmmMax { graph: on.graph, x: &x, ids: &Ids::Same };
+        Ok(on.device().backend().spmm_max(&operands, &mut out, &mut arg, Write::Set)?)
     }
 
     /// Overwrites `dx` with the gradient of x, of a maximum whose gradient is `g`.
     ///
     /// # Errors
     /// If arrays do not fit together, in length or type.
-    pub fn max_backward(&self, width: usize, g: Values<'_>, arg: &[u32], dx: ValuesMut<'_>) -> Result<()> {
+    pub fn max_backward(&self, width: usize, g: Values<'_>, arg: Values<'_>, dx: ValuesMut<'_>) -> Result<()> {
         let on = &*self.prepared();
+        let on = on.call()?;
         let (g, arg) = (on.read("g", g, on.graph.num_dst(), width)?, on.arg(arg, width)?);
         let mut dx = on.written("dx", dx, on.graph.num_src(), width)?;
-        let operands = MaxGradient { graph: &on.graph, ids: &Ids::Same, arg: &arg, g: &g };
-        Ok(on.device.backend().spmm_max_dx(&operands, &mut dx, Write::Set)?)
+        let operands = MaxGradient { graph: on.graph, ids: &Ids::Same, arg: &arg, g: &g };
+        Ok(on.device().backend().spmm_max_dx(&operands, &mut dx, Write::Set)?)
     }
 }
 
@@ -364,7 +391,7 @@ mod tests {
             score: Score::Dot { q, kv: Values::F32(&kv) },
             bias: None,
             dropout: 0.0,
-            seed: 0,
+            seed: Seed::Number(0),
         };
         let (good, narrow) = (call(Values::F32(&q)), call(Values::F32(&q[1..])));
         kernels.attention(&good, ValuesMut::F32(&mut out), ValuesMut::F32(&mut lse)).unwrap();

@@ -23,15 +23,16 @@
 //! * **Long work** is watched by an [`Observer`] and ended by a [`Stop`], both from any thread.
 //! * **Failures** are an [`Error`], which knows [what it means](ErrorKind), the file, the field, the position and a
 //!   remedy.
-//! * **To look at** a run, several of them or a plan, make a [`Page`]; [`runs`] finds runs.
+//! * **To look at** a run, several of them or a plan, make a [`Page`]; [`Page::runs`] finds runs.
 //! * **A loop of one's own** goes by [`Steps`]; models, tasks and strategies of one's own by [`extend`].
 //! * **Arrays of one's own** go through the [`kernels`] as they are.
 //! * **Settings** are listed by [`Key`].
-//! * **This machine** is described by [`Doctor`].
+//! * **This machine** is described by [`Doctor`]; [`Bench`] times what it does.
 //!
 //! What is here may be sent to other threads. Results have a method `to_json`, which gives what the program prints with
 //! `--json`.
 
+mod amount;
 mod bench;
 mod dataset;
 mod doctor;
@@ -42,6 +43,7 @@ mod import;
 mod info;
 mod input;
 pub mod kernels;
+mod machine;
 mod memory;
 mod model;
 mod observe;
@@ -51,34 +53,46 @@ mod place;
 mod plan;
 mod report;
 mod run;
+mod setters;
 mod setting;
 mod settings;
 mod steps;
 mod stop;
-pub mod units;
+mod stored;
 
-pub use bench::{Bench, BenchLayers, EpochBench, TimedKernel, TimedPhase, Timing};
-pub use dataset::{Dataset, DatasetBuilder, DatasetTask, Generated, SparseRows, Split, TypeCount};
-pub use doctor::{Backend, Doctor, Gpu, Library, Machine};
+pub use amount::Amount;
+pub use bench::{Bench, Timed, Timing};
+pub use dataset::{Dataset, DatasetBuilder, DatasetTask, SparseRows, Split, TypeCount};
+pub use doctor::{Backend, Doctor, Gpu, Library};
 pub use error::{Error, ErrorKind, Position, Result};
 pub use graph::{Graph, SelfLoops};
+/// What [`Page::runs`] gives.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// graphweft::Run::new("sbm:60:3:4:f=8").model("gcn").epochs(2).output(dir.path().join("a")).train()?;
+/// let run: &graphweft::ListedRun = &graphweft::Page::runs(dir.path())?[0];
+/// assert_eq!((run.model.as_str(), run.seeds), ("gcn", 1));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 pub use graphweft_report::ListedRun;
-pub use import::{ArrayFiles, Format, Import, Imported};
+pub use import::{ArrayFiles, Format, Import};
 pub use info::{Degree, Info, SplitSizes, Trial};
 pub use input::Input;
 pub use memory::Memory;
 pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Smooth, Smoothed, Written};
 pub use observe::{Begin, Epoch, Observer, Phase, Scores, Unit};
-pub use page::{Page, runs};
-pub use partition::{Balance, Chunked, Existing, Method, Order, Partition, PartitionStats, Partitioned};
+pub use page::Page;
+pub use partition::{Balance, Method, Order, Partition, PartitionStats, Partitioned};
 pub use place::Device;
-pub use plan::{Calibration, Candidate, Columns, Description, Plan, Prediction, Scaling};
-pub use report::{Choice, EpochCost, Metric, RankUsage, Report, SeedReport, Sent, Spread};
+pub use plan::{Calibration, Candidate, Columns, Description, Plan, Prediction};
+pub use report::{Choice, EpochCost, Metric, OverSeeds, RankUsage, Report, SeedReport, Sent};
 pub use run::Run;
 pub use setting::Setting;
 pub use settings::Key;
 pub use steps::{Pass, Steps};
 pub use stop::Stop;
+pub use stored::Stored;
 
 /// The version and, if it was built in a git checkout, the commit.
 ///
@@ -86,21 +100,3 @@ pub use stop::Stop;
 /// assert!(graphweft::VERSION.starts_with("0."));
 /// ```
 pub const VERSION: &str = env!("GRAPHWEFT_VERSION");
-
-/// The names of all models.
-///
-/// ```
-/// assert!(graphweft::models().contains(&"gt"));
-/// ```
-pub fn models() -> Vec<&'static str> {
-    graphweft_model::Models::default().names()
-}
-
-/// Every way to spread work over ranks: how it is written, and what moves between them.
-///
-/// ```
-/// assert!(graphweft::strategies().iter().any(|(name, _)| *name == "halo"));
-/// ```
-pub fn strategies() -> Vec<(&'static str, &'static str)> {
-    graphweft_parallel::Strategy::TABLE.iter().map(|listed| (listed.forms[0], listed.about)).collect()
-}

@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::input::{self, Input};
 use crate::observe::{Observer, Scores, Watched};
 use crate::place::{Device, Ranks};
-use crate::report::{Metric, Spread};
+use crate::report::{Metric, OverSeeds};
+use crate::setters::setters;
 
 pub use predictions::{PredictionFile, Predictions, Written};
 pub use smoothing::{Smooth, Smoothed};
@@ -69,11 +70,11 @@ pub struct Evaluation {
     /// How many ranks did it.
     pub ranks: usize,
     /// Of all models, on the nodes that were learned from.
-    pub train: Spread,
+    pub train: OverSeeds,
     /// Of all models, on the nodes that the best epoch is chosen by.
-    pub valid: Spread,
+    pub valid: OverSeeds,
     /// Of all models, on the nodes that are reported on.
-    pub test: Spread,
+    pub test: OverSeeds,
     /// Each model, by seed.
     pub models: Vec<ModelScores>,
     /// Where they came from.
@@ -178,16 +179,12 @@ impl Model {
         self
     }
 
-    /// Where to compute, in place of the best that there is.
-    #[must_use]
-    pub fn device(self, device: Device) -> Self {
-        Self { device, ..self }
-    }
+    setters! {
+        /// Where to compute, in place of the best that there is.
+        device: Device,
 
-    /// Who watches.
-    #[must_use]
-    pub fn observer(self, observer: Arc<dyn Observer>) -> Self {
-        Self { observer, ..self }
+        /// Who watches.
+        observer: Arc<dyn Observer>,
     }
 
     /// How many models there are: one for each seed.
@@ -209,21 +206,27 @@ impl Model {
                 let (seed, source) = (trained.config.run.seed, trained.source.clone());
                 models.push(ModelScores { seed, split, scores: (&scores).into(), source });
             }
-            let of = |part: fn(&Scores) -> f64| session::Spread::of(models.iter().map(move |m| part(&m.scores)));
-            let [train, valid, test] = [of(|s| s.train), of(|s| s.valid), of(|s| s.test)].map(Spread::from);
-            Ok(Evaluation {
-                metric: scored.ok_or_else(|| Error::request("there is no model", "name a run"))?,
-                graph: data.name.clone(),
-                model: all.first().map(|trained| trained.config.model_name().into()).unwrap_or_default(),
-                ranks: world.ranks(),
-                train,
-                valid,
-                test,
-                models,
-                source: self.path.clone(),
-                leads: world.leads(),
-            })
+            let metric = scored.ok_or_else(|| Error::request("there is no model", "name a run"))?;
+            Ok(self.evaluation(metric, models, data, world))
         })
+    }
+
+    /// What these scores of its models come to.
+    fn evaluation(&self, metric: Metric, models: Vec<ModelScores>, data: &Data, world: &World) -> Evaluation {
+        let of = |part: fn(&Scores) -> f64| session::OverSeeds::of(models.iter().map(move |m| part(&m.scores)));
+        let [train, valid, test] = [of(|s| s.train), of(|s| s.valid), of(|s| s.test)].map(OverSeeds::from);
+        Evaluation {
+            metric,
+            graph: data.name.clone(),
+            model: self.all.first().map(|trained| trained.config.model_name().into()).unwrap_or_default(),
+            ranks: world.ranks(),
+            train,
+            valid,
+            test,
+            models,
+            source: self.path.clone(),
+            leads: world.leads(),
+        }
     }
 
     /// The logits of every node; of several seeds the mean of their probabilities.
@@ -348,7 +351,7 @@ impl Evaluation {
             [only] => of(only),
             _ => {
                 let seeds = self.models.iter().map(|m| add(of(m), json!({ "seed": m.seed })));
-                let losses = session::Spread::of(self.models.iter().map(|m| m.scores.valid_loss));
+                let losses = session::OverSeeds::of(self.models.iter().map(|m| m.scores.valid_loss));
                 json!({
                     "source": self.source, "train": self.train.mean, "valid": self.valid.mean, "test": self.test.mean,
                     "train_std": self.train.std, "valid_std": self.valid.std, "test_std": self.test.std,

@@ -7,7 +7,39 @@ use graphweft_train::run as checkpoint;
 use graphweft_train::run as trainer;
 use graphweft_train::run::Line;
 
-pub use graphweft_base::progress::{Phase, Unit};
+/// What [`Observer::phase`] gives.
+///
+/// ```
+/// use graphweft::{Observer, Phase, Unit};
+///
+/// struct Bar(&'static str);
+///
+/// impl Phase for Bar {
+///     fn add(&self, n: u64) {
+///         println!("{n} more {}", self.0);
+///     }
+/// }
+///
+/// struct Bars;
+///
+/// impl Observer for Bars {
+///     fn phase(&self, _name: &str, _total: u64, unit: Unit) -> Box<dyn Phase> {
+///         Box::new(Bar(if unit == Unit::Bytes { "bytes" } else { "items" }))
+///     }
+/// }
+///
+/// graphweft::Info::watched_by("rmat:6:4", std::sync::Arc::new(Bars))?;
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+pub use graphweft_base::progress::Phase;
+/// What the numbers of a [`Phase`] count.
+///
+/// ```
+/// use graphweft::Unit;
+/// let shown = |n: u64, unit| if unit == Unit::Bytes { format!("{n} bytes") } else { n.to_string() };
+/// assert_eq!(shown(3, Unit::Items), "3");
+/// ```
+pub use graphweft_base::progress::Unit;
 
 /// Who watches a run, or other work that lasts. Every method has a default that does nothing; all may be called from
 /// any thread.
@@ -99,16 +131,16 @@ pub struct Begin {
 pub struct Epoch {
     /// Its number, from 1.
     pub number: u64,
+    /// Scores, if this epoch was evaluated.
+    pub scores: Option<Scores>,
+    /// The best so far by validation.
+    pub best: Option<Scores>,
     /// The loss on the training nodes.
     pub loss: f64,
     /// The learning rate.
     pub lr: f64,
     /// Length of the gradient, before it was clipped.
     pub gradient_norm: f64,
-    /// Scores, if this epoch was evaluated.
-    pub scores: Option<Scores>,
-    /// The best so far by validation.
-    pub best: Option<Scores>,
 }
 
 /// Scores of a model, in per cent where the metric is one; NaN where no label is known.

@@ -29,6 +29,22 @@ pub(crate) use live::LivePage;
 pub struct Page(graphweft_report::Page);
 
 impl Page {
+    /// The runs in a folder and below it, of which a page can be made.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// graphweft::Run::new("sbm:60:3:4:f=8").epochs(2).output(dir.path().join("a")).train()?;
+    /// let all = graphweft::Page::runs(dir.path())?;
+    /// assert_eq!((all.len(), all[0].state), (1, "finished"));
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn runs(dir: impl AsRef<Path>) -> Result<Vec<ListedRun>> {
+        Ok(graphweft_report::list(dir.as_ref())?)
+    }
+
     /// The page of the runs in these folders, finished or still going.
     ///
     /// # Errors
@@ -70,22 +86,6 @@ impl Page {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         Ok(self.0.write(path.as_ref())?)
     }
-}
-
-/// The runs in a folder and below it, to find what to compare.
-///
-/// ```
-/// # let dir = tempfile::tempdir().unwrap();
-/// graphweft::Run::new("sbm:60:3:4:f=8").epochs(2).output(dir.path().join("a")).train()?;
-/// let all = graphweft::runs(dir.path())?;
-/// assert_eq!((all.len(), all[0].state), (1, "finished"));
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-///
-/// # Errors
-/// If the folder cannot be read.
-pub fn runs(dir: impl AsRef<Path>) -> Result<Vec<ListedRun>> {
-    Ok(graphweft_report::list(dir.as_ref())?)
 }
 
 /// What the page must know beside the files of a run.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use graphweft_graph::chunks::{self, Chunks, Recipe};
-use graphweft_graph::partition::{self, About, Options, check_target, folder, save, statistics};
+use graphweft_graph::dataset::Features;
+use graphweft_graph::partition::{self, About, Existing, Options, check_target, folder, save, statistics};
 use graphweft_graph::with_csr;
 use serde_json::{Value, json};
 
@@ -13,8 +14,45 @@ use crate::error::{Error, Result};
 use crate::input::{Input, Kind};
 use crate::memory;
 use crate::observe::{Observer, Watched};
+use crate::setters::setters;
+use crate::stored::Stored;
 
-pub use graphweft_graph::partition::{Balance, Existing, Method, Order, PartitionStats};
+/// What [`Partition::balance`] takes.
+///
+/// ```
+/// use graphweft::{Balance, Partition};
+/// let made = Partition::of("rmat:6:4", 2).balance(Balance::Edges).divide()?;
+/// assert!(made.stats.imbalance.edges >= 1.0);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+pub use graphweft_graph::partition::Balance;
+/// What [`Partition::method`] takes.
+///
+/// ```
+/// use graphweft::{Method, Partition};
+/// let alpha = |method| Partition::of("grid:16:16", 4).method(method).divide().map(|made| made.stats.alpha);
+/// assert!(alpha(Method::Streaming)? < alpha(Method::Random)?);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+pub use graphweft_graph::partition::Method;
+/// What [`Partition::order`] takes.
+///
+/// ```
+/// use graphweft::{Order, Partition};
+/// let gap = |order| Partition::of("grid:16:16", 2).order(order).divide().map(|made| made.stats.gap_bits);
+/// assert!(gap(Order::Bfs)? > 0.0);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+pub use graphweft_graph::partition::Order;
+/// What a partition costs.
+///
+/// ```
+/// let stats = graphweft::Partition::of("grid:6:6", 2).divide()?.stats;
+/// assert_eq!(stats.rows.iter().sum::<u64>(), 36);
+/// assert_eq!(stats.alpha, (stats.halo_rows(0) + stats.halo_rows(1)) as f64 / 36.0);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+pub use graphweft_graph::partition::PartitionStats;
 
 /// For sorting edges and ordering features.
 const SORTING_MEMORY: u64 = 1 << 30;
@@ -32,7 +70,11 @@ const SORTING_MEMORY: u64 = 1 << 30;
 #[derive(Clone)]
 pub struct Partition {
     input: Input,
-    options: Options,
+    parts: usize,
+    method: Method,
+    balance: Balance,
+    order: Order,
+    seed: u64,
     target: Option<PathBuf>,
     existing: Existing,
     observer: Arc<dyn Observer>,
@@ -59,39 +101,8 @@ pub struct Partitioned {
     pub order: String,
     /// What it costs.
     pub stats: PartitionStats,
-    /// Nodes.
-    pub nodes: usize,
-    /// Edges.
-    pub edges: usize,
-    /// How long it took.
-    pub seconds: f64,
-    /// The most bytes that this process has had in memory, where the operating system tells.
-    pub peak_bytes: Option<u64>,
     /// The folder that it is stored in.
     pub stored: Option<PathBuf>,
-    about: About,
-    partition: partition::Partition,
-}
-
-/// A graph in chunks, stored for training with the strategy `isolated`.
-///
-/// ```
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let folder = dir.path().join("data");
-/// graphweft::Dataset::generate("sbm:60:3:4:f=8", 0)?.save(&folder)?;
-/// let chunks = graphweft::Partition::of(folder.as_path(), 3).chunk(None)?;
-/// assert_eq!((chunks.nodes, chunks.chunks), (60, 3));
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Chunked {
-    /// What the graph is called.
-    pub graph: String,
-    /// The partitioner.
-    pub method: String,
-    /// How many chunks.
-    pub chunks: usize,
     /// Nodes.
     pub nodes: usize,
     /// Edges.
@@ -100,8 +111,8 @@ pub struct Chunked {
     pub seconds: f64,
     /// The most bytes that this process has had in memory, where the operating system tells.
     pub peak_bytes: Option<u64>,
-    /// The folder.
-    pub stored: PathBuf,
+    about: About,
+    partition: partition::Partition,
 }
 
 impl Partition {
@@ -109,35 +120,35 @@ impl Partition {
     pub fn of(input: impl Into<Input>, parts: usize) -> Self {
         Self {
             input: input.into(),
-            options: Options::new(Method::Streaming, parts),
+            parts,
+            method: Method::Streaming,
+            balance: Balance::default(),
+            order: Order::default(),
+            seed: 0,
             target: None,
             existing: Existing::Keep,
             observer: Arc::new(()),
         }
     }
 
-    /// How to choose parts, in place of [`Method::Streaming`].
-    #[must_use]
-    pub fn method(self, method: Method) -> Self {
-        Self { options: Options { method, ..self.options }, ..self }
-    }
+    setters! {
+        /// Replaces a partition that is stored there already; without this it is an error.
+        replace => existing = Existing::Replace,
 
-    /// What every part should have equally much of.
-    #[must_use]
-    pub fn balance(self, balance: Balance) -> Self {
-        Self { options: Options { balance, ..self.options }, ..self }
-    }
+        /// How to choose parts, in place of [`Method::Streaming`].
+        method: Method,
 
-    /// How to arrange the nodes inside a part.
-    #[must_use]
-    pub fn order(self, order: Order) -> Self {
-        Self { options: Options { order, ..self.options }, ..self }
-    }
+        /// What every part should have equally much of.
+        balance: Balance,
 
-    /// Other seeds give other partitions of like quality.
-    #[must_use]
-    pub fn seed(self, seed: u64) -> Self {
-        Self { options: Options { seed, ..self.options }, ..self }
+        /// How to arrange the nodes inside a part.
+        order: Order,
+
+        /// Other seeds give other partitions of like quality.
+        seed: u64,
+
+        /// Who watches.
+        observer: Arc<dyn Observer>,
     }
 
     /// Stores it in this folder, in place of `part/METHOD-P` in the dataset folder.
@@ -146,16 +157,9 @@ impl Partition {
         Self { target: Some(dir.into()), ..self }
     }
 
-    /// What to do with a partition that is stored there already.
-    #[must_use]
-    pub fn existing(self, existing: Existing) -> Self {
-        Self { existing, ..self }
-    }
-
-    /// Who watches.
-    #[must_use]
-    pub fn observer(self, observer: Arc<dyn Observer>) -> Self {
-        Self { observer, ..self }
+    fn options(&self) -> Options {
+        let &Self { parts, method, balance, order, seed, .. } = self;
+        Options { balance, order, seed, ..Options::new(method, parts) }
     }
 
     /// Divides the graph. That of a dataset folder is stored there, others only where that was asked for.
@@ -163,7 +167,7 @@ impl Partition {
     /// # Errors
     /// If the graph cannot be opened or divided so, or there is a partition already.
     pub fn divide(&self) -> Result<Partitioned> {
-        let (options, watched) = (self.options, Watched::by(&self.observer));
+        let (options, watched) = (self.options(), Watched::by(&self.observer));
         let opened = self.input.open(&watched)?;
         let stored = opened.dataset.as_ref().filter(|data| data.0.is_stored());
         let in_dataset = || stored.map(|data| folder(&data.0, options.method, options.parts));
@@ -200,14 +204,24 @@ impl Partition {
     /// strategy `isolated`. What an interrupted call has left is used. It sorts in so many bytes, a GiB if nothing is
     /// said.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let folder = dir.path().join("data");
+    /// graphweft::Dataset::generate("sbm:60:3:4:f=8", 0)?.save(&folder)?;
+    /// let made = graphweft::Partition::of(folder.as_path(), 3).chunk(None)?;
+    /// assert_eq!(made.nodes, 60);
+    /// assert!(made.path.ends_with("chunks/streaming-3"));
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If it is no dataset folder, or cannot be divided so.
-    pub fn chunk(&self, memory: Option<u64>) -> Result<Chunked> {
+    pub fn chunk(&self, memory: Option<u64>) -> Result<Stored> {
         let Kind::Folder(dir) = &self.input.kind else {
             return Err(Error::request("chunks are stored in a dataset folder", "name one with --data"));
         };
         let data = graphweft_graph::Dataset::open(dir)?;
-        let Options { method, parts: chunks, balance, order, seed } = self.options;
+        let &Self { method, parts: chunks, balance, order, seed, .. } = self;
         let (symmetrise, self_loops) = (self.input.symmetrised, self.input.self_loops);
         let recipe = Recipe { method, chunks, balance, order, seed, symmetrise, self_loops };
         let stored = chunks::folder(data.dir(), method, chunks);
@@ -216,15 +230,32 @@ impl Partition {
         chunks::prepare(&data, &recipe, &stored, memory, &Watched::by(&self.observer))?;
         let (seconds, peak_bytes) = (started.elapsed().as_secs_f64(), memory::peak_bytes());
         let (made, _) = Chunks::open(&stored)?;
-        let (graph, method) = (data.meta().name.clone(), method.to_string());
-        let (nodes, edges) = (made.num_nodes(), made.graph().num_edges());
-        Ok(Chunked { graph, method, chunks, nodes, edges, seconds, peak_bytes, stored })
+        let (nodes, edges, meta) = (made.num_nodes(), made.graph().num_edges(), data.meta());
+        let json = json!({
+            "method": method.to_string(), "chunks": chunks, "nodes": nodes, "num_edges": edges,
+            "seconds": seconds, "peak_bytes": peak_bytes, "stored": stored,
+        });
+        Ok(Stored {
+            path: stored,
+            name: meta.name.clone(),
+            nodes,
+            edges,
+            edges_read: meta.num_edges as u64,
+            features: data.features().map_or(0, Features::width),
+            classes: meta.num_classes,
+            symmetric: meta.symmetric || symmetrise,
+            splits: data.splits().iter().map(|split| split.name.clone()).collect(),
+            seconds,
+            peak_bytes,
+            notes: Vec::new(),
+            json,
+        })
     }
 }
 
 impl std::fmt::Debug for Partition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Partition({} parts by {})", self.options.parts, self.options.method)
+        write!(f, "Partition({} parts by {})", self.parts, self.method)
     }
 }
 
@@ -244,16 +275,6 @@ impl Partitioned {
             "alpha": alpha, "cut": cut, "cut_edges": cut_edges, "imbalance": imbalance, "gap_bits": gap_bits,
             "rows": rows, "edges": edges, "halo": halo, "seconds": self.seconds, "peak_bytes": self.peak_bytes,
             "stored": self.stored.as_deref().map(Path::display).map(|path| path.to_string()),
-        })
-    }
-}
-
-impl Chunked {
-    /// As `graphweft partition --chunks --json` prints it.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "method": self.method, "chunks": self.chunks, "nodes": self.nodes, "num_edges": self.edges,
-            "seconds": self.seconds, "peak_bytes": self.peak_bytes, "stored": self.stored,
         })
     }
 }

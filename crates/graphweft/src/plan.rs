@@ -15,6 +15,13 @@ use crate::error::{Error, Result};
 use crate::memory::Memory;
 
 pub use calibrate::Calibration;
+/// What [`Run::simulate`](crate::Run::simulate) takes.
+///
+/// ```
+/// let graph: graphweft::Description = "nodes=2.4e6,edges=1.2e8,features=100,classes=47".parse()?;
+/// assert_eq!((graph.nodes, graph.edges), (2.4e6, 1.2e8));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
 pub use graphweft_plan::simulate::Description;
 
 /// What every way to spread a run over its ranks would take, and which one is taken.
@@ -33,6 +40,13 @@ pub use graphweft_plan::simulate::Description;
 pub struct Plan {
     /// What is planned: the model, the graph and its size.
     pub title: String,
+    /// All candidates: first those that fit, the fastest first; then those that do not. One rank is among them to
+    /// compare with.
+    pub candidates: Vec<Candidate>,
+    /// Why the choice was made, in one sentence.
+    pub why: String,
+    /// The features that the plan is made with; `None` for a graph that is only described.
+    pub columns: Option<Columns>,
     /// What the graph is called.
     pub graph: String,
     /// How many ranks there will be.
@@ -43,13 +57,6 @@ pub struct Plan {
     pub machine: String,
     /// How far times may be off, as a share of them; `None` where the times of the machine are not known.
     pub error: Option<f64>,
-    /// The features that the plan is made with; `None` for a graph that is only described.
-    pub columns: Option<Columns>,
-    /// All candidates: first those that fit, the fastest first; then those that do not. One rank is among them to
-    /// compare with.
-    pub candidates: Vec<Candidate>,
-    /// Why the choice was made, in one sentence.
-    pub why: String,
     /// Epochs of a run.
     pub epochs: u64,
     /// Runs, one for each seed.
@@ -62,15 +69,6 @@ pub struct Plan {
     chosen: Candidate,
     one_rank: Option<Prediction>,
     json: Value,
-}
-
-/// Whether a simulation is repeated for 1, 2, 4, … ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scaling {
-    /// For the number of ranks that was asked for alone.
-    Skip,
-    /// For all up to that.
-    Find,
 }
 
 /// The features that a plan is made with.
@@ -209,9 +207,9 @@ impl Plan {
     /// Draws the time of an epoch by the number of ranks as SVG.
     ///
     /// # Errors
-    /// If that was not [asked for](Scaling::Find), or if the file cannot be written.
+    /// If that was not [asked for](Run::simulate_scaling), or if the file cannot be written.
     pub fn plot_scaling(&self, path: impl AsRef<Path>) -> Result<()> {
-        let missing = || Error::request("the plan has no curves over ranks", "simulate with Scaling::Find");
+        let missing = || Error::request("the plan has no curves over ranks", "take Run::simulate_scaling");
         self.scaling.as_ref().ok_or_else(missing)?.write(path.as_ref())
     }
 }

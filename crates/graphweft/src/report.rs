@@ -34,9 +34,9 @@ pub struct Report {
     /// What was scored.
     pub metric: Metric,
     /// The validation score at the best epoch, over seeds.
-    pub valid: Spread,
+    pub valid: OverSeeds,
     /// The test score at the best epoch, over seeds.
-    pub test: Spread,
+    pub test: OverSeeds,
     /// One per seed.
     pub seeds: Vec<SeedReport>,
     /// How the work was spread.
@@ -101,7 +101,7 @@ impl Metric {
     }
 
     /// A mean and its deviation, for people.
-    pub fn show_spread(self, s: Spread) -> String {
+    pub fn show_over_seeds(self, s: OverSeeds) -> String {
         if s.mean.is_nan() { self.show(s.mean) } else { format!("{} ± {}", self.show(s.mean), self.show(s.std)) }
     }
 
@@ -121,15 +121,15 @@ impl Metric {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Spread {
+pub struct OverSeeds {
     /// The mean.
     pub mean: f64,
     /// The standard deviation; 0 for one seed.
     pub std: f64,
 }
 
-impl From<session::Spread> for Spread {
-    fn from(s: session::Spread) -> Self {
+impl From<session::OverSeeds> for OverSeeds {
+    fn from(s: session::OverSeeds) -> Self {
         Self { mean: s.mean, std: s.std }
     }
 }
@@ -152,14 +152,14 @@ pub struct SeedReport {
     pub split: String,
     /// Scores at the best epoch by validation.
     pub best: Scores,
-    /// Epochs that were run.
-    pub epochs: u64,
-    /// Numbers that were trained.
-    pub parameters: usize,
     /// The loss of each epoch.
     pub losses: Vec<f64>,
+    /// Epochs that were run.
+    pub epochs: u64,
     /// Milliseconds of each epoch that this process ran: forward, backward and update.
     pub epoch_ms: Vec<f64>,
+    /// Numbers that were trained.
+    pub parameters: usize,
     /// Seconds of everything, with evaluations and checkpoints.
     pub seconds: f64,
     /// Whether a GPU did steps by a recording.

@@ -6,7 +6,8 @@ mod train;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use graphweft_parallel::Spread;
+use graphweft_graph::partition::Existing;
+use graphweft_parallel::{Spread, Strategy};
 use graphweft_train::config::Draft;
 use graphweft_train::run::Start;
 use graphweft_train::task::Task;
@@ -17,6 +18,7 @@ use crate::graph::SelfLoops;
 use crate::input::{Input, Kind, from_anywhere};
 use crate::observe::{EachEpoch, Epoch, Observer, Watched};
 use crate::place::Device;
+use crate::setters::setters;
 use crate::setting::Setting;
 use crate::stop::Stop;
 
@@ -59,6 +61,7 @@ pub struct Run {
     pub(crate) threads: Option<usize>,
     pub(crate) start: Start,
     pub(crate) output: Option<PathBuf>,
+    pub(crate) existing: Existing,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) stop: Stop,
     /// Columns of features and classes that a plan is made for, whatever the data have.
@@ -84,6 +87,7 @@ impl Default for Run {
             threads: None,
             start: Start::New,
             output: None,
+            existing: Existing::Keep,
             observer: Arc::new(()),
             stop: Stop::default(),
             features: None,
@@ -92,6 +96,17 @@ impl Default for Run {
             own_strategy: None,
         }
     }
+}
+
+/// Methods for the settings that are changed most: `name: Type => "section.key"`.
+macro_rules! short_forms {
+    ($($(#[$doc:meta])* $name:ident: $kind:ty => $key:literal,)*) => {
+        $($(#[$doc])*
+        #[must_use]
+        pub fn $name(self, $name: $kind) -> Self {
+            self.set($key, $name)
+        })*
+    };
 }
 
 impl Run {
@@ -168,40 +183,27 @@ impl Run {
         }
     }
 
-    /// The model, by name: `model.name`.
-    #[must_use]
-    pub fn model(self, name: &str) -> Self {
-        self.set("model.name", name)
-    }
+    short_forms! {
+        /// The model, by name: `model.name`.
+        model: &str => "model.name",
 
-    /// How often to go through the data: `train.epochs`.
-    #[must_use]
-    pub fn epochs(self, epochs: u64) -> Self {
-        self.set("train.epochs", epochs)
-    }
+        /// How often to go through the data: `train.epochs`.
+        epochs: u64 => "train.epochs",
 
-    /// Which split, or `random:60/20/20` to draw one: `data.split`.
-    #[must_use]
-    pub fn split(self, name: &str) -> Self {
-        self.set("data.split", name)
+        /// Which split, or `random:60/20/20` to draw one: `data.split`.
+        split: &str => "data.split",
+
+        /// How many ranks share the work: `parallel.ranks`.
+        ranks: u64 => "parallel.ranks",
+
+        /// How they share it: `parallel.strategy`, which is `auto` unless something is said.
+        strategy: &str => "parallel.strategy",
     }
 
     /// The first seed, and how many: `run.seed` and `run.seeds`.
     #[must_use]
     pub fn seeds(self, first: u64, count: u64) -> Self {
         self.set("run.seed", first).set("run.seeds", count)
-    }
-
-    /// How many ranks share the work: `parallel.ranks`.
-    #[must_use]
-    pub fn ranks(self, ranks: u64) -> Self {
-        self.set("parallel.ranks", ranks)
-    }
-
-    /// How they share it: `parallel.strategy`, which is `auto` unless something is said.
-    #[must_use]
-    pub fn strategy(self, name: &str) -> Self {
-        self.set("parallel.strategy", name)
     }
 
     /// What to do where a pipeline diverges from exact training, `warn` or `stop`: `pipeline.guard`. An error for
@@ -212,21 +214,23 @@ impl Run {
         self.set("pipeline.guard", name)
     }
 
-    /// Where to compute, in place of the best that there is.
-    ///
-    /// ```
-    /// let run = graphweft::Run::new("sbm:60:3:4").device("cpu".parse()?);
-    /// # Ok::<(), graphweft::Error>(())
-    /// ```
-    #[must_use]
-    pub fn device(self, device: Device) -> Self {
-        Self { device, ..self }
-    }
+    setters! {
+        /// For [`calibrate`](Run::calibrate): replaces the profile, if the file is there already.
+        replace => existing = Existing::Replace,
 
-    /// Threads to compute with, in place of all that there are.
-    #[must_use]
-    pub fn threads(self, threads: usize) -> Self {
-        Self { threads: Some(threads), ..self }
+        /// Where to compute, in place of the best that there is.
+        ///
+        /// ```
+        /// let run = graphweft::Run::new("sbm:60:3:4").device("cpu".parse()?);
+        /// # Ok::<(), graphweft::Error>(())
+        /// ```
+        device: Device,
+
+        /// Threads to compute with, in place of all that there are.
+        threads: usize => Some,
+
+        /// Who watches.
+        observer: Arc<dyn Observer>,
     }
 
     /// Times epochs as if ranks were elsewhere: on a shipped profile, such as `16-cpu-10g`, or in a file.
@@ -263,10 +267,22 @@ impl Run {
         Self { start: Start::At(checkpoint.into()), ..self }
     }
 
-    /// Who watches.
-    #[must_use]
-    pub fn observer(self, observer: Arc<dyn Observer>) -> Self {
-        Self { observer, ..self }
+    /// The names of all models.
+    ///
+    /// ```
+    /// assert!(graphweft::Run::models().contains(&"gt"));
+    /// ```
+    pub fn models() -> Vec<&'static str> {
+        graphweft_model::Models::default().names()
+    }
+
+    /// Every way to spread work over ranks: how it is written, and what moves between them.
+    ///
+    /// ```
+    /// assert!(graphweft::Run::strategies().iter().any(|(name, _)| *name == "halo"));
+    /// ```
+    pub fn strategies() -> Vec<(&'static str, &'static str)> {
+        Strategy::TABLE.iter().map(|listed| (listed.forms[0], listed.about)).collect()
     }
 
     /// Calls this after every epoch, beside whoever watches.

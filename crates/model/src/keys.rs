@@ -5,6 +5,25 @@ use std::fmt;
 use serde::de::value::MapDeserializer;
 use serde::de::{self, DeserializeOwned};
 
+/// The keys of a model in the `[model]` section, each with its default.
+macro_rules! keys {
+    ($($(#[$doc:meta])* $key:ident: $kind:ty = $default:expr,)*) => {
+        /// Keys of the `[model]` section.
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Config {
+            $($(#[$doc])* pub $key: $kind,)*
+        }
+
+        impl Default for Config {
+            fn default() -> Self {
+                Self { $($key: $default,)* }
+            }
+        }
+    };
+}
+pub(crate) use keys;
+
 /// The names of the fields that the struct `T` is deserialised from, in their order.
 ///
 /// It must refuse unknown ones (`deny_unknown_fields`), or nothing is known of it.

@@ -180,7 +180,9 @@ pub trait Layer {
     fn name(&self) -> String;
 
     /// What is trained.
-    fn parameters(&self) -> Vec<Rc<Parameter>>;
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        Vec::new()
+    }
 
     /// What else is saved.
     fn buffers(&self) -> Vec<Rc<Buffer>> {

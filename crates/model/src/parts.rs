@@ -1,7 +1,9 @@
 //! Pieces that several models share.
 
 pub mod activation;
+pub(crate) mod block;
 pub mod head;
 pub mod input;
+pub(crate) mod linear;
 pub mod norm;
 pub mod remat;

@@ -14,17 +14,9 @@ use crate::gathered::{Ends, Gathered};
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::member::{Member, rows};
-use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread};
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, no_settings};
 
-/// `gather` has no settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Settings;
-
-impl Family for Settings {
-    const NAME: &'static str = "gather";
-    const ABOUT: &'static str = "every rank gets all rows of the sources' operand";
-    const USUAL: Option<Self> = Some(Self);
-}
+no_settings!("gather", "every rank gets all rows of the sources' operand");
 
 impl Spread for Settings {
     fn family(&self) -> &'static str {
@@ -72,6 +64,12 @@ impl Gather {
     fn all_rows(&self, tape: &mut Tape, label: Label, x: &Var) -> Result<Var> {
         all_gather(tape, self.member.link(), label, x, &self.counts)
     }
+}
+
+/// The rows of all ranks on each of them, `counts[rank]` of each, in order, for operation `op`. Backward sums each
+/// rank's over all.
+pub fn all_rows(tape: &mut Tape, link: &Link, op: &'static str, x: &Var, counts: &Rc<[usize]>) -> Result<Var> {
+    all_gather(tape, link, rows(op, 0), x, counts)
 }
 
 /// The rows of all ranks, `counts[rank]` of each, in order. Backward sums each rank's over all.

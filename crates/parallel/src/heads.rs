@@ -26,17 +26,9 @@ use crate::grid::{self, Inside};
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::member::{Member, rows};
-use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread};
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, no_settings};
 
-/// `heads` has no settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Settings;
-
-impl Family for Settings {
-    const NAME: &'static str = "heads";
-    const ABOUT: &'static str = "ranks exchange rows for heads: each gets all rows for some of the heads";
-    const USUAL: Option<Self> = Some(Self);
-}
+no_settings!("heads", "ranks exchange rows for heads: each gets all rows for some of the heads");
 
 impl Spread for Settings {
     fn family(&self) -> &'static str {

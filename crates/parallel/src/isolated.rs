@@ -8,18 +8,11 @@ use std::rc::Rc;
 use graphweft_model::GraphOps;
 use graphweft_tensor::Result;
 
-use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread};
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, no_settings};
 use crate::{local, ring};
 
-/// `isolated` has no settings here; the section of that name has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Settings;
-
-impl Family for Settings {
-    const NAME: &'static str = "isolated";
-    const ABOUT: &'static str = "approximate: each rank learns from pieces of its own, and only gradients move";
-    const USUAL: Option<Self> = Some(Self);
-}
+// Its settings are in the section of that name.
+no_settings!("isolated", "approximate: each rank learns from pieces of its own, and only gradients move");
 
 impl Spread for Settings {
     fn family(&self) -> &'static str {

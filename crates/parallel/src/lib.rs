@@ -31,7 +31,7 @@ mod sampled;
 mod strategy;
 mod tokens;
 
-pub use gather::Gather;
+pub use gather::{Gather, all_rows};
 pub use halo::Halo;
 pub use heads::Heads;
 pub use layout::Layout;

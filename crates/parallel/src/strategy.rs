@@ -139,6 +139,22 @@ pub trait Spread: fmt::Debug + Send + Sync {
     }
 }
 
+/// The family of a strategy without settings: its name, and what moves between ranks.
+macro_rules! no_settings {
+    ($name:literal, $about:literal) => {
+        #[doc = concat!("`", $name, "` has no settings.")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct Settings;
+
+        impl $crate::strategy::Family for Settings {
+            const NAME: &'static str = $name;
+            const ABOUT: &'static str = $about;
+            const USUAL: Option<Self> = Some(Self);
+        }
+    };
+}
+pub(crate) use no_settings;
+
 /// How users write a strategy, and which of its settings are worth trying.
 pub trait Family: Spread + Copy + Into<Strategy> {
     /// Its name, without settings.

@@ -68,30 +68,23 @@ pub struct Kernel {
     /// What kind of work.
     pub kind: Class,
     /// The operation; all of the kind if it is not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<String>,
     /// The pass over edges.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass: Option<Pass>,
     /// Type of the elements.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<DType>,
     /// Whether random masks are drawn on the way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropout: Option<bool>,
     /// Columns of a head: attention has other kernels for some.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<usize>,
     /// Microseconds of every call.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub us_per_call: f64,
     /// Where calls are queued, as on GPUs: microseconds that the device itself takes to begin and to end. The next call
     /// is made meanwhile, so that of the two, calling and computing, only the longer counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub us_in_queue: Option<f64>,
     /// The same where the device has recorded the call, beside what it computes: may be less than nothing, as that was
     /// fitted to calls that were waited for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub us_recorded: Option<f64>,
     /// Picoseconds of an addition or multiplication: the inverse of TFLOP/s.
     #[serde(default, skip_serializing_if = "is_zero")]

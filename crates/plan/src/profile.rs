@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::kernels::{Amounts, Caches, Class, Kernel, kernel_for};
 
-/// A machine, or many, as ranks see them.
+/// A machine, or many, as ranks see them. It is TOML, where what is `None` is left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -35,7 +35,6 @@ pub struct Profile {
     #[serde(default)]
     pub about: String,
     /// Bytes that a rank may use; all that the machine at hand has if nothing is said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<f64>,
     /// Whether ranks compute on GPUs, whose kernels take other memory for themselves than those of processors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -47,16 +46,13 @@ pub struct Profile {
     #[serde(default, skip_serializing_if = "Source::is_given")]
     pub source: Source,
     /// How far predicted times may be off, as a share of them; see [`Self::error`].
-    #[serde(default, rename = "error", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "error")]
     pub known_error: Option<f64>,
     /// Bytes of cache that a rank has for itself, before memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<f64>,
     /// The same next to a processor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_cache: Option<f64>,
     /// Of `cache`, what is still the rank's own when it begins a kernel; all of it if nothing is said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_cache: Option<f64>,
     /// Between ranks.
     pub network: Network,

@@ -1,6 +1,6 @@
 //! Operations and epochs, timed alone. Results are the JSON that `graphweft bench --json` prints.
 
-use graphweft::{Bench, EpochBench, Stop};
+use graphweft::{Bench, Stop};
 use pyo3::prelude::*;
 
 use crate::error::Raise;
@@ -21,15 +21,20 @@ pub(crate) fn bench_epochs(
     device: Option<&str>,
     watch: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let mut bench = EpochBench::of(data.input()).runs(runs);
+    let mut bench = Bench::default().runs(runs);
     if let Some(features) = features {
         bench = bench.features(features);
     }
     if let Some(classes) = classes {
         bench = bench.classes(classes);
     }
-    let run = described(None, &settings, device, py)?;
-    let timing = work::run(py, watch.as_ref(), &Stop::new(), move |observer| run.observer(observer).bench(&bench))?;
+    if let Some(device) = device {
+        bench = bench.device(device.parse().raise(py)?);
+    }
+    let (input, run) = (data.input(), described(None, &settings, device, py)?);
+    let timing = work::run(py, watch.as_ref(), &Stop::new(), move |observer| {
+        bench.observer(observer).epoch(input.clone(), &run)
+    })?;
     Ok(timing.to_json().to_string())
 }
 
@@ -57,7 +62,7 @@ pub(crate) fn bench_edges(
     let input = data.input();
     let timing = work::run(py, watch.as_ref(), &Stop::new(), move |observer| {
         let bench = bench.observer(observer);
-        heads.map_or_else(|| bench.spmm(input.clone()), |heads| bench.attention(input.clone(), heads))
+        heads.map_or_else(|| bench.spmm(input.clone()), |heads| bench.clone().heads(heads).attention(input.clone()))
     })?;
     Ok(timing.to_json().to_string())
 }

@@ -1,6 +1,9 @@
 //! The kernels over edges, on the memory of tensors that `graphweft.torch` names by address.
 
-use graphweft::kernels::{Along, Attended, Attention, AttentionGradients, Score, Sum, Values, ValuesMut};
+use graphweft::kernels::{
+    Along, Attended, Attention, AttentionGradients, GpuArray, GpuHost, GpuLoan, Kind, Score, Seed, Sum, Values,
+    ValuesMut,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -9,9 +12,17 @@ use crate::error::Raise;
 use crate::work::check_process;
 
 /// Contiguous memory of a tensor: address, number of elements, and 0, 1, 2, 3 for f32, f64, bf16 or int32. The caller
-/// has it for the time of the call, and names no memory twice of which one is written.
+/// has it for the time of the call (on a GPU: until that is done there), and names no memory twice of which one is
+/// written.
 #[derive(Clone, Copy, FromPyObject)]
 pub(crate) struct Memory(usize, usize, u8);
+
+/// Where memory is.
+#[derive(Clone, Copy)]
+enum Place {
+    Here,
+    Gpu,
+}
 
 impl Memory {
     /// # Safety
@@ -26,67 +37,83 @@ impl Memory {
         unsafe { std::slice::from_raw_parts_mut(start, self.1) }
     }
 
-    fn values<'a>(self) -> PyResult<Values<'a>> {
+    fn gpu(self) -> PyResult<GpuArray> {
+        let kind = match self.2 {
+            0 => Kind::F32,
+            1 => Kind::F64,
+            2 => Kind::Bf16,
+            3 => Kind::Ids,
+            _ => return Err(PyValueError::new_err("this memory has neither numbers nor ids")),
+        };
         // SAFETY: as the type says.
-        unsafe {
-            match self.2 {
-                0 => Ok(Values::F32(self.slice())),
-                1 => Ok(Values::F64(self.slice())),
-                2 => Ok(Values::Bf16(self.slice())),
-                _ => Err(wrong("numbers")),
-            }
-        }
+        Ok(unsafe { GpuArray::new(self.0 as u64, self.1, kind) })
     }
 
-    fn values_mut<'a>(self) -> PyResult<ValuesMut<'a>> {
-        // SAFETY: as the type says.
-        unsafe {
-            match self.2 {
-                0 => Ok(ValuesMut::F32(self.slice())),
-                1 => Ok(ValuesMut::F64(self.slice())),
-                2 => Ok(ValuesMut::Bf16(self.slice())),
-                _ => Err(wrong("numbers")),
-            }
-        }
-    }
-
-    fn ids<'a>(self) -> PyResult<&'a mut [u32]> {
+    fn values<'a>(self, place: Place) -> PyResult<Values<'a>> {
         // SAFETY: as the type says; an int32 has the bits of a u32.
-        if self.2 == 3 { Ok(unsafe { self.slice() }) } else { Err(wrong("ids")) }
+        unsafe {
+            Ok(match (place, self.2) {
+                (Place::Gpu, _) => Values::Gpu(self.gpu()?),
+                (_, 0) => Values::F32(self.slice()),
+                (_, 1) => Values::F64(self.slice()),
+                (_, 2) => Values::Bf16(self.slice()),
+                _ => Values::Ids(self.slice()),
+            })
+        }
+    }
+
+    fn values_mut<'a>(self, place: Place) -> PyResult<ValuesMut<'a>> {
+        // SAFETY: as the type says; an int32 has the bits of a u32.
+        unsafe {
+            Ok(match (place, self.2) {
+                (Place::Gpu, _) => ValuesMut::Gpu(self.gpu()?),
+                (_, 0) => ValuesMut::F32(self.slice()),
+                (_, 1) => ValuesMut::F64(self.slice()),
+                (_, 2) => ValuesMut::Bf16(self.slice()),
+                _ => ValuesMut::Ids(self.slice()),
+            })
+        }
     }
 }
 
-fn wrong(what: &str) -> PyErr {
-    PyValueError::new_err(format!("this memory has no {what}"))
+fn given<'a>(memory: Option<Memory>, place: Place) -> PyResult<Option<Values<'a>>> {
+    memory.map(|memory| memory.values(place)).transpose()
 }
 
-fn given<'a>(memory: Option<Memory>) -> PyResult<Option<Values<'a>>> {
-    memory.map(Memory::values).transpose()
+fn wanted<'a>(memory: Option<Memory>, place: Place) -> PyResult<Option<ValuesMut<'a>>> {
+    memory.map(|memory| memory.values_mut(place)).transpose()
 }
 
-fn wanted<'a>(memory: Option<Memory>) -> PyResult<Option<ValuesMut<'a>>> {
-    memory.map(Memory::values_mut).transpose()
-}
-
-/// How attention goes: "dot", "gat" or "gatv2", heads, columns, slope, dropout and seed.
+/// What decides which weights are dropped: a number, or where on the GPU one is.
 #[derive(FromPyObject)]
-pub(crate) struct How(String, usize, usize, f64, f64, u64);
+pub(crate) enum Dropped {
+    Number(u64),
+    At(Memory),
+}
+
+/// How attention goes: "dot", "gat" or "gatv2", heads, columns, slope, dropout and what decides it.
+#[derive(FromPyObject)]
+pub(crate) struct How(String, usize, usize, f64, f64, Dropped);
 
 /// What belongs to destinations, to sources, to values, to all edges, and the bias.
 #[derive(Clone, Copy, FromPyObject)]
 pub(crate) struct Operands(Memory, Memory, Option<Memory>, Option<Memory>, Option<Memory>);
 
-fn called<'a>(how: &How, operands: Operands) -> PyResult<Attention<'a>> {
+fn called<'a>(how: &How, operands: Operands, place: Place) -> PyResult<Attention<'a>> {
     let How(kind, heads, width, slope, dropout, seed) = how;
     let Operands(dst, src, value, shared, bias) = operands;
-    let (dst, src) = (dst.values()?, src.values()?);
-    let score = match (kind.as_str(), given(value)?, given(shared)?) {
+    let (dst, src) = (dst.values(place)?, src.values(place)?);
+    let seed = match seed {
+        Dropped::Number(seed) => Seed::Number(*seed),
+        Dropped::At(seed) => Seed::OnGpu(seed.0 as u64),
+    };
+    let score = match (kind.as_str(), given(value, place)?, given(shared, place)?) {
         ("dot", None, None) => Score::Dot { q: dst, kv: src },
         ("gat", Some(z), None) => Score::Gat { l: dst, r: src, z, slope: *slope },
         ("gatv2", value, Some(a)) => Score::Gatv2 { l: dst, r: src, value, a, slope: *slope },
         _ => return Err(PyValueError::new_err(format!("these operands are not those of {kind}"))),
     };
-    Ok(Attention { heads: *heads, width: *width, score, bias: given(bias)?, dropout: *dropout, seed: *seed })
+    Ok(Attention { heads: *heads, width: *width, score, bias: given(bias, place)?, dropout: *dropout, seed })
 }
 
 /// Which way a sum goes ("edges" or "transpose"), its columns, and per edge, destination and source what it is
@@ -94,20 +121,43 @@ fn called<'a>(how: &How, operands: Operands) -> PyResult<Attention<'a>> {
 #[derive(FromPyObject)]
 pub(crate) struct Weighted(String, usize, Option<Memory>, Option<Memory>, Option<Memory>);
 
-fn summed<'a>(how: &Weighted, x: Memory) -> PyResult<Sum<'a>> {
+fn summed<'a>(how: &Weighted, x: Memory, place: Place) -> PyResult<Sum<'a>> {
     let Weighted(along, width, edge, dst, src) = how;
     let along = match along.as_str() {
         "edges" => Along::Edges,
         "transpose" => Along::Transpose,
         other => return Err(PyValueError::new_err(format!("no sum goes along {other}"))),
     };
-    let [edge, dst, src] = [given(*edge)?, given(*dst)?, given(*src)?];
-    Ok(Sum { along, width: *width, edge, dst, src, x: x.values()? })
+    let [edge, dst, src] = [given(*edge, place)?, given(*dst, place)?, given(*src, place)?];
+    Ok(Sum { along, width: *width, edge, dst, src, x: x.values(place)? })
+}
+
+/// Torch, or who else has the GPU: a function that gives the current stream, and one that gives memory, as its address
+/// and what keeps it.
+struct Caller {
+    stream: Py<PyAny>,
+    memory: Py<PyAny>,
+}
+
+impl GpuHost for Caller {
+    fn stream(&self) -> Result<u64, String> {
+        Python::attach(|py| self.stream.call0(py)?.extract(py)).map_err(|e| format!("there is no stream: {e}"))
+    }
+
+    fn memory(&self, bytes: usize) -> Option<GpuLoan> {
+        // What the allocator raises where there is no memory is told by the engine, with what it was for.
+        let (start, owner): (u64, Py<PyAny>) =
+            Python::attach(|py| self.memory.call1(py, (bytes,))?.extract(py)).ok()?;
+        Some(GpuLoan { start, bytes, owner: Box::new(owner) })
+    }
 }
 
 /// A graph made ready for kernels.
 #[pyclass(frozen, module = "graphweft")]
-pub(crate) struct EdgeKernels(graphweft::kernels::EdgeKernels);
+pub(crate) struct EdgeKernels {
+    kernels: graphweft::kernels::EdgeKernels,
+    place: Place,
+}
 
 #[pymethods]
 #[allow(clippy::needless_pass_by_value)] // As pyo3 hands arguments over.
@@ -115,14 +165,24 @@ impl EdgeKernels {
     #[new]
     fn new(py: Python<'_>, graph: &Graph) -> PyResult<Self> {
         check_process()?;
-        Ok(Self(py.detach(|| graphweft::kernels::EdgeKernels::new(&graph.0)).raise(py)?))
+        let kernels = py.detach(|| graphweft::kernels::EdgeKernels::new(&graph.0)).raise(py)?;
+        Ok(Self { kernels, place: Place::Here })
+    }
+
+    /// On a GPU that the caller has: `stream()` gives the current stream, `memory(bytes)` an address and what keeps it.
+    #[staticmethod]
+    fn on_gpu(py: Python<'_>, graph: &Graph, index: usize, stream: Py<PyAny>, memory: Py<PyAny>) -> PyResult<Self> {
+        check_process()?;
+        let caller = Caller { stream, memory };
+        let kernels = py.detach(|| graphweft::kernels::EdgeKernels::on_gpu(&graph.0, index, caller)).raise(py)?;
+        Ok(Self { kernels, place: Place::Gpu })
     }
 
     fn attention(&self, py: Python<'_>, how: How, operands: Operands, out: Memory, lse: Memory) -> PyResult<()> {
         check_process()?;
-        let call = called(&how, operands)?;
-        let (out, lse) = (out.values_mut()?, lse.values_mut()?);
-        py.detach(|| self.0.attention(&call, out, lse)).raise(py)
+        let call = called(&how, operands, self.place)?;
+        let (out, lse) = (out.values_mut(self.place)?, lse.values_mut(self.place)?);
+        py.detach(|| self.kernels.attention(&call, out, lse)).raise(py)
     }
 
     /// `saved`: the output, the log-sum-exp, and the gradient of the output.
@@ -135,41 +195,45 @@ impl EdgeKernels {
         gradients: Operands,
     ) -> PyResult<()> {
         check_process()?;
-        let call = called(&how, operands)?;
+        let place = self.place;
+        let call = called(&how, operands, place)?;
         let [out, lse, g] = saved;
-        let saved = Attended { out: out.values()?, lse: lse.values()?, g: g.values()? };
+        let saved = Attended { out: out.values(place)?, lse: lse.values(place)?, g: g.values(place)? };
         let Operands(dst, src, value, shared, bias) = gradients;
         let to = AttentionGradients {
-            dst: dst.values_mut()?,
-            src: src.values_mut()?,
-            value: wanted(value)?,
-            shared: wanted(shared)?,
-            bias: wanted(bias)?,
+            dst: dst.values_mut(place)?,
+            src: src.values_mut(place)?,
+            value: wanted(value, place)?,
+            shared: wanted(shared, place)?,
+            bias: wanted(bias, place)?,
         };
-        py.detach(|| self.0.attention_backward(&call, &saved, to)).raise(py)
+        py.detach(|| self.kernels.attention_backward(&call, &saved, to)).raise(py)
     }
 
     fn sum(&self, py: Python<'_>, how: Weighted, x: Memory, out: Memory) -> PyResult<()> {
         check_process()?;
-        let (sum, out) = (summed(&how, x)?, out.values_mut()?);
-        py.detach(|| self.0.sum(&sum, out)).raise(py)
+        let (sum, out) = (summed(&how, x, self.place)?, out.values_mut(self.place)?);
+        py.detach(|| self.kernels.sum(&sum, out)).raise(py)
     }
 
     fn sum_weights(&self, py: Python<'_>, how: Weighted, x: Memory, g: Memory, dw: Memory) -> PyResult<()> {
         check_process()?;
-        let (sum, g, dw) = (summed(&how, x)?, g.values()?, dw.values_mut()?);
-        py.detach(|| self.0.sum_weights(&sum, g, dw)).raise(py)
+        let place = self.place;
+        let (sum, g, dw) = (summed(&how, x, place)?, g.values(place)?, dw.values_mut(place)?);
+        py.detach(|| self.kernels.sum_weights(&sum, g, dw)).raise(py)
     }
 
     fn max(&self, py: Python<'_>, width: usize, x: Memory, out: Memory, arg: Memory) -> PyResult<()> {
         check_process()?;
-        let (x, out, arg) = (x.values()?, out.values_mut()?, arg.ids()?);
-        py.detach(|| self.0.max(width, x, out, arg)).raise(py)
+        let place = self.place;
+        let (x, out, arg) = (x.values(place)?, out.values_mut(place)?, arg.values_mut(place)?);
+        py.detach(|| self.kernels.max(width, x, out, arg)).raise(py)
     }
 
     fn max_backward(&self, py: Python<'_>, width: usize, g: Memory, arg: Memory, dx: Memory) -> PyResult<()> {
         check_process()?;
-        let (g, arg, dx) = (g.values()?, arg.ids()?, dx.values_mut()?);
-        py.detach(|| self.0.max_backward(width, g, arg, dx)).raise(py)
+        let place = self.place;
+        let (g, arg, dx) = (g.values(place)?, arg.values(place)?, dx.values_mut(place)?);
+        py.detach(|| self.kernels.max_backward(width, g, arg, dx)).raise(py)
     }
 }

@@ -159,7 +159,7 @@ pub(crate) fn doctor(py: Python<'_>) -> String {
 /// The runs below a folder.
 #[pyfunction]
 pub(crate) fn runs(py: Python<'_>, dir: PathBuf) -> PyResult<String> {
-    let all = py.detach(|| graphweft::runs(dir)).raise(py)?;
+    let all = py.detach(|| Page::runs(dir)).raise(py)?;
     Ok(serde_json::to_string(&all).unwrap_or_default())
 }
 

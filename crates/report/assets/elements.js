@@ -1,8 +1,9 @@
 // Elements, and what the reader has changed about the page. Data are only ever put in as text.
 
-// Okabe and Ito's colours: they differ for colour-blind readers too, on white and on black.
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9", "#8c564b", "#7f7f7f"];
-const colour = (k) => COLOURS[k % COLOURS.length];
+// The page's style has the colours, others in the dark than on white. A canvas must be told what they are now.
+const COLOURS = 8;
+const colour = (k) => `var(--c${k % COLOURS})`;
+const paint = (k) => getComputedStyle(document.documentElement).getPropertyValue(`--c${k % COLOURS}`).trim();
 
 function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -21,6 +22,9 @@ const el = (tag, attributes, ...children) => fill(document.createElement(tag), a
 const svg = (tag, attributes, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+/// The title of a section, with the run that it is about where there are several.
+const titled = (run, title) => (run.id ? `${title} · ${run.name}` : title);
+
 /// Says which seed a section is about, where there are several.
 const ofSeed = (run, text) => (run.shownSeed === null || run.shownSeed === undefined ? text : [`Of seed ${run.shownSeed}.`, text].filter(Boolean).join(" "));
 
@@ -30,7 +34,7 @@ function section(id, title, lead, ...children) {
     el("h2", { id: `${id}-title` }, title), lead ? el("p", { class: "lead" }, lead) : null, ...children);
 }
 
-/// What survives a reload: the theme, zooms, hidden series, where the reader was. A frame that is shut off from its
+/// What survives a reload: the theme, zooms, hidden series, order of tables, where the reader was. A frame that is shut off from its
 /// origin, as notebooks make them, has no storage; its name survives too.
 const kept = (() => {
   const name = "graphweft-report";
@@ -42,7 +46,8 @@ const kept = (() => {
   return { get: (key, otherwise) => (key in all ? all[key] : otherwise), set: (key, value) => { all[key] = value; store(JSON.stringify(all)); } };
 })();
 
-/// A table that can be sorted by any column: `columns` have a title, a value, and optionally how to show it.
+/// A table that can be sorted by any column: `columns` have a title, a value, and optionally how to show it, and how much
+/// of the cell is filled to draw it.
 function table(columns, rows, options = {}) {
   const body = el("tbody");
   const order = { column: null, up: true };
@@ -55,12 +60,16 @@ function table(columns, rows, options = {}) {
       columns.map((column) => {
         const value = column.value(row);
         const shown = column.show ? column.show(value, row) : value;
-        return el("td", { class: column.number ? "number" : column.text ? "text" : null }, shown ?? "–");
+        const filled = column.bar ? Math.min(1, Math.max(0, column.bar(row) || 0)) : null;
+        return el("td", { class: [column.number ? "number" : column.text ? "text" : null, filled === null ? null : "filled"].filter(Boolean).join(" ") || null,
+          style: filled === null ? null : `--filled:${(100 * filled).toFixed(2)}%` }, shown ?? "–");
       }))));
   }
-  function sort(k) {
-    order.up = order.column === k ? !order.up : true;
+  const remembered = `sorted-${options.label}`;
+  function sort(k, up = order.column === k ? !order.up : true) {
+    order.up = up;
     order.column = k;
+    kept.set(remembered, [k, up]);
     heads.forEach((head, place) => head.setAttribute("aria-sort", place !== k ? "none" : order.up ? "ascending" : "descending"));
     const none = (x) => x === null || x === undefined || Number.isNaN(x);
     const value = columns[k].value;
@@ -72,6 +81,8 @@ function table(columns, rows, options = {}) {
     }));
   }
   draw(rows);
+  const [column, up] = kept.get(remembered, []);
+  if (column < columns.length) sort(column, up);
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": options.label || "Table" },
     el("table", null, options.label ? el("caption", { class: "faint", hidden: true }, options.label) : null,
       el("thead", null, el("tr", null, heads)), body));
@@ -103,39 +114,33 @@ function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/// Coloured keys that switch series on and off.
+/// Coloured keys that switch series on and off, each with room for a value.
 function keys(entries, change) {
   return el("div", { class: "keys", role: "group", "aria-label": "Series" }, entries.map((entry) => {
-    const button = el("button", { type: "button", "aria-pressed": entry.shown ? "true" : "false", onclick: () => {
+    entry.value = el("span", { class: "value" });
+    const button = el("button", { type: "button", "aria-pressed": entry.shown ? "true" : "false", title: "Show or hide", onclick: () => {
       entry.shown = !entry.shown;
       button.setAttribute("aria-pressed", entry.shown ? "true" : "false");
       change(entry);
-    } }, el("span", { class: "swatch", style: `background:${entry.colour}` }), entry.title);
+    } }, el("span", { class: "swatch", style: entry.dashed ? `background:repeating-linear-gradient(90deg,${entry.colour} 0 3px,transparent 3px 5px)` : `background:${entry.colour}` }), entry.title, entry.value);
     return button;
   }));
 }
 
-/// Horizontal bars made of parts: memory by purpose, time by what it is spent on.
-function bars(rows, parts, show) {
-  const most = Math.max(...rows.map((row) => parts.reduce((sum, part) => sum + (row.values[part] || 0), 0)), 1e-300);
-  const line = 26, left = Math.min(230, 20 + 7 * Math.max(...rows.map((row) => row.title.length))), width = 900;
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${rows.length * line + 4}`, width: "100%", role: "img",
-    "aria-label": rows.map((row) => `${row.title}: ${parts.map((p) => `${p} ${show(row.values[p] || 0)}`).join(", ")}`).join("; ") });
-  rows.forEach((row, k) => {
-    let x = left;
-    const y = k * line + 4;
-    picture.append(svg("text", { x: left - 8, y: y + 14, "text-anchor": "end", "font-weight": row.chosen ? 700 : 400 }, row.title));
-    const total = parts.reduce((sum, part) => sum + (row.values[part] || 0), 0);
-    parts.forEach((part, place) => {
-      const wide = ((row.values[part] || 0) / most) * (width - left - 110);
-      if (wide <= 0) return;
-      picture.append(svg("rect", { x, y, width: Math.max(wide, 0.5), height: line - 8, fill: colour(place),
-        ...tipped(`${row.title}: ${part} ${show(row.values[part])}`) }));
-      x += wide;
-    });
-    picture.append(svg("text", { x: x + 6, y: y + 14, class: "faint" }, show(total)));
-  });
-  const legend = el("div", { class: "keys" }, parts.map((part, k) =>
-    el("span", null, el("span", { class: "swatch", style: `background:${colour(k)}` }), `${part}\u2003`)));
-  return el("div", { class: "scroll" }, legend, picture);
+/// What the colours of a picture mean.
+const legend = (parts) => el("div", { class: "keys" }, parts.map((part, k) =>
+  el("span", { class: "key" }, el("span", { class: "swatch", style: `background:${colour(k)}` }), part)));
+
+/// Horizontal bars made of parts: memory by purpose, time by what it is spent on. `most` is what fills the whole width.
+function bars(rows, parts, show, most = null) {
+  const total = (row) => sum(parts.map((part) => row.values[part]));
+  const full = most || Math.max(...rows.map(total), 1e-300);
+  const said = rows.map((row) => `${row.title}: ${parts.map((part) => `${parts.length > 1 ? `${part} ` : ""}${show(row.values[part] || 0)}`).join(", ")}`);
+  return el("div", { class: "bars", role: "img", "aria-label": said.join("; ") }, parts.length > 1 ? legend(parts) : null,
+    rows.map((row) => el("div", { class: row.chosen ? "bar chosen" : "bar" }, el("span", { class: "name" }, row.title),
+      el("span", { class: "track" }, parts.map((part, k) => {
+        const share = Math.min(1, (row.values[part] || 0) / full);
+        return share > 0 ? el("span", { style: `width:${(100 * share).toFixed(3)}%;background:${colour(k)}`, ...tipped(`${row.title}: ${part} ${show(row.values[part])}`) }) : null;
+      })),
+      el("span", { class: "total" }, show(total(row))))));
 }

@@ -12,19 +12,26 @@ function kernelsSection(run, prefix) {
     const ms = sum(of.map((one) => one.ms)), calls = sum(of.map((one) => one.calls));
     return { name, ms, calls, each: calls ? ms / calls : null, share: ms / learned };
   }).sort((a, b) => b.ms - a.ms);
-  const shown = rows.filter((row) => row.share >= 0.005).slice(0, 14);
-  const share = (x) => `${(100 * x).toFixed(1)} %`;
   const inside = sum(rows.map((row) => row.share));
-  return section(`${prefix}kernels`, "Kernels",
-    ofSeed(run, rows.length ? `Of the time in which ranks learned, ${duration(learned)} of all ranks together, ${share(inside)} was spent in kernels; the rest was waiting for other ranks, and bookkeeping.` : null),
-    shown.length ? bars(shown.map((row) => ({ title: row.name, values: { "share of the time": 100 * row.share } })), ["share of the time"], (x) => `${x.toFixed(1)} %`) : null,
-    rows.length ? table([{ title: "kernel", value: (row) => row.name }, { title: "share", value: (row) => row.share, show: share, number: true },
-      { title: "time", value: (row) => row.ms, show: duration, number: true }, { title: "calls", value: (row) => row.calls, number: true },
+  const time = ranks.length > 1 ? `${duration(learned)} of all ${ranks.length} ranks together` : duration(learned);
+  const rest = ranks.length > 1 ? "the rest was waiting for other ranks, and bookkeeping" : "the rest was bookkeeping";
+  const most = rows.length ? rows[0].share : 1;
+  return section(`${prefix}kernels`, titled(run, "Kernels"),
+    ofSeed(run, rows.length ? `Learning took ${time}. Of that, ${percent(inside)} was spent in kernels; ${rest}.` : null),
+    rows.length ? table([{ title: "kernel", value: (row) => row.name },
+      { title: "share of the time", value: (row) => row.share, show: percent, number: true, bar: (row) => row.share / most },
+      { title: "time", value: (row) => row.ms, show: duration, number: true }, { title: "calls", value: (row) => row.calls, show: whole, number: true },
       { title: "one call", value: (row) => row.each, show: duration, number: true }], rows, { label: "Kernels" }) : null,
-    floors.length ? el("h3", null, "Beside the floor: what only loading the operands takes") : null,
-    floors.length ? table([{ title: "operation", value: (one) => one.op }, { title: "graph", value: (one) => one.graph, text: true },
-      { title: "width", value: (one) => one.hidden, number: true },
+    floors.length ? floorsOf(floors) : null);
+}
+
+/// What bench measured for this run, beside the least that it could have taken.
+function floorsOf(floors) {
+  return el("div", null, el("h3", null, "Beside the floor"),
+    el("p", { class: "lead" }, "The floor is the time that only loading the operands takes: no kernel can be faster. Measured by graphweft bench."),
+    table([{ title: "operation", value: (one) => one.op }, { title: "graph", value: (one) => one.graph, text: true },
+      { title: "width", value: (one) => one.hidden, show: whole, number: true },
       { title: "forward and backward", value: (one) => one.forward_ms + one.backward_ms, show: duration, number: true },
       { title: "floor", value: (one) => one.floor_ms, show: duration, number: true },
-      { title: "times the floor", value: (one) => one.over_floor, show: (x) => x.toFixed(2), number: true }], floors, { label: "Operations beside their floor" }) : null);
+      { title: "times the floor", value: (one) => one.over_floor, show: (x) => x.toFixed(2), number: true }], floors, { label: "Operations beside their floor" }));
 }

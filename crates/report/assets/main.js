@@ -1,6 +1,8 @@
 // Reads the data, builds the sections, keeps the reader's place.
 
 const RELOAD_SECONDS = 4;
+/// After so long without another page, the run may have ended.
+const QUIET_MS = 120000;
 const began = performance.now();
 
 async function read() {
@@ -29,16 +31,23 @@ function withSeed(run) {
   return { ...run, plan, usage, trace, shownSeed: run.seeds.length > 1 ? seed : null };
 }
 
+/// A section, or that it cannot be shown: a file of another shape than any version wrote should cost one section.
+function safely(id, make) {
+  try { return make(); } catch (error) {
+    return section(`${id}-lost`, `${id[0].toUpperCase()}${id.slice(1)}`, null, el("p", { class: "remark" }, `This section cannot be shown, as a file has another form than it should: ${error.message}.`));
+  }
+}
+
 function sectionsOf(data, again) {
-  if (data.plan) return planPage(data.plan);
+  if (data.plan) return planPage(data.plan, data.title);
   const runs = data.runs.map((run, k) => withSeed(Object.assign(run, { id: data.runs.length > 1 ? `run-${k}-` : "" })));
   const several = runs.length > 1;
-  const all = several ? [compareSection(runs), curvesSection(runs)] : [];
+  const all = several ? [safely("compare", () => compareSection(runs)), curvesSection(runs)] : [];
+  const parts = { plan: planSection, memory: memorySection, messages: messagesSection, kernels: kernelsSection, timeline: timelineSection, classes: classesSection, remarks: remarksSection };
   for (const run of runs) {
-    all.push(summarySection(run, run.id, again));
+    all.push(safely("summary", () => summarySection(run, run.id, again)));
     if (!several) all.push(curvesSection(runs));
-    all.push(planSection(run, run.id), memorySection(run, run.id), messagesSection(run, run.id), kernelsSection(run, run.id),
-      timelineSection(run, run.id), classesSection(run, run.id), remarksSection(run, run.id));
+    for (const [id, make] of Object.entries(parts)) all.push(safely(id, () => make(run, run.id)));
   }
   return all.filter(Boolean);
 }
@@ -46,13 +55,43 @@ function sectionsOf(data, again) {
 /// Renews itself by loading the file anew: that works from a disk and inside of another page, such as a notebook, where
 /// a script may fetch nothing. The writer replaces the file by renaming, which NFS does as a whole too, and takes no
 /// lock: a reader gets the old page or the new one.
-function renew() {
-  document.getElementById("live").textContent = "● running: this page renews itself";
-  // Not while something is held: the reader comes first.
+function renew(made) {
+  const live = document.getElementById("live"), pause = document.getElementById("pause");
+  const news = kept.get("news", {});
+  if (news.made !== made) kept.set("news", { made, at: Date.now() });
+  const quiet = news.made === made ? Date.now() - news.at : 0;
+  const show = () => {
+    pause.hidden = false;
+    pause.textContent = kept.get("paused", false) ? "Go on renewing" : "Stop renewing";
+    live.textContent = kept.get("paused", false) ? "as it was when renewing was stopped"
+      : quiet > QUIET_MS ? `nothing new for ${duration(quiet)}: has the run ended?` : "● running: this page renews itself";
+  };
+  pause.addEventListener("click", () => { kept.set("paused", !kept.get("paused", false)); show(); });
+  show();
+  // Not while something is held or marked: the reader comes first.
   let held = false;
   addEventListener("pointerdown", () => { held = true; });
   for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { held = false; });
-  setInterval(() => { if (!held && !document.hidden) location.reload(); }, RELOAD_SECONDS * 1000);
+  setInterval(() => {
+    if (held || document.hidden || kept.get("paused", false) || !getSelection().isCollapsed) return;
+    kept.set("focus", focusable().indexOf(document.activeElement));
+    location.reload();
+  }, RELOAD_SECONDS * 1000);
+}
+
+const focusable = () => [...document.querySelectorAll("a, button, input, select, summary, [tabindex]")];
+
+/// What was unfolded stays so, and the keyboard stays where it was.
+function restore(live) {
+  const all = [...document.querySelectorAll("main details")], open = kept.get("open", []);
+  all.forEach((one, k) => {
+    if (open.includes(k)) one.open = true;
+    one.addEventListener("toggle", () => kept.set("open", all.flatMap((other, place) => (other.open ? [place] : []))));
+  });
+  const focused = live ? focusable()[kept.get("focus", -1)] : null;
+  if (focused) focused.focus({ preventScroll: true });
+  if (kept.get("scroll", 0)) scrollTo({ top: kept.get("scroll", 0), behavior: "instant" });
+  addEventListener("scroll", () => kept.set("scroll", scrollY), { passive: true });
 }
 
 function start(data) {
@@ -63,7 +102,7 @@ function start(data) {
     sections = sectionsOf(data, (focus) => { build(); document.getElementById(focus).focus(); });
     main.replaceChildren(el("h1", { class: "unseen" }, document.title), ...sections);
     document.getElementById("contents").replaceChildren(...sections.filter((part) => data.runs.length < 2 || !/^run-\d+-(?!summary)/.test(part.id))
-      .map((part) => el("a", { href: `#${part.id}` }, part.querySelector("h2").textContent)));
+      .map((part) => el("a", { href: `#${part.id}` }, part.id === "summary" ? "Summary" : part.querySelector("h2").textContent)));
     drawAll();
   };
   build();
@@ -81,10 +120,9 @@ function start(data) {
   // Paper is white and narrower than the window.
   const paper = matchMedia("print");
   paper.addEventListener("change", () => { drawAll(); resizeAll(); });
-  if (kept.get("scroll", 0)) scrollTo(0, kept.get("scroll", 0));
-  addEventListener("scroll", () => kept.set("scroll", scrollY), { passive: true });
-  if (data.live) renew();
-  else kept.set("scroll", 0);
+  restore(data.live);
+  if (data.live) renew(data.made);
+  else kept.set("focus", -1);
   document.documentElement.dataset.drawnMs = performance.now() - began;
   document.documentElement.dataset.ready = "true";
 }

@@ -113,3 +113,29 @@ export function runFolder(root, { name = "a", epochs = 30, ranks = 1, phases = 3
   for (const [file, text] of Object.entries(files)) if (text !== null) writeFileSync(join(folder, file), text);
   return { folder, last, lines };
 }
+
+/// An array as NumPy stores it.
+function npy(file, type, shape, bytes) {
+  const header = `{'descr': '${type}', 'fortran_order': False, 'shape': (${shape.join(", ")},), }`;
+  const padded = header.padEnd(Math.ceil((header.length + 11) / 64) * 64 - 11) + "\n";
+  const start = Buffer.from([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, 1, 0, padded.length & 255, padded.length >> 8]);
+  writeFileSync(file, Buffer.concat([start, Buffer.from(padded), Buffer.from(bytes.buffer)]));
+}
+
+/// A ring of 90 nodes whose two labels, or two numbers to predict, follow from their features.
+export function datasetFolder(root, kind) {
+  const [folder, nodes, draw] = [join(root, `data-${kind}`), 90, draws(3)];
+  const isLabels = kind === "labels";
+  mkdirSync(join(folder, "split", "default"), { recursive: true });
+  writeFileSync(join(folder, "meta.toml"), `name = "${kind}"\nnum_nodes = ${nodes}\nnum_edges = ${2 * nodes}\nnum_features = 2\nnum_classes = 2\nsymmetric = true\ntask = "${isLabels ? "node-classification" : "node-regression"}"\n`);
+  const features = Float32Array.from({ length: 2 * nodes }, () => draw() - 0.5);
+  const neighbours = Array.from({ length: nodes }, (_, k) => [(k + nodes - 1) % nodes, (k + 1) % nodes].sort((a, b) => a - b));
+  npy(join(folder, "indptr.npy"), "<i8", [nodes + 1], BigInt64Array.from({ length: nodes + 1 }, (_, k) => BigInt(2 * k)));
+  npy(join(folder, "indices.npy"), "<u4", [2 * nodes], Uint32Array.from(neighbours.flat()));
+  npy(join(folder, "feat.npy"), "<f4", [nodes, 2], features);
+  const found = Float32Array.from(features, (x) => (isLabels ? Number(x > 0) : 10 * x + draw()));
+  npy(join(folder, "label.npy"), "<f4", [nodes, 2], found);
+  const part = (name, from) => npy(join(folder, "split", "default", `${name}.npy`), "<i8", [30], BigInt64Array.from({ length: 30 }, (_, k) => BigInt(from + k)));
+  ["train", "valid", "test"].forEach((name, k) => part(name, 30 * k));
+  return folder;
+}

@@ -64,7 +64,8 @@ impl Page {
         if plan.is_object() {
             plan["candidates"] = with_choice(&plan);
         }
-        let data = json!({"live": false, "version": context.version, "made": now(), "runs": [], "plan": plan});
+        let data =
+            json!({"live": false, "version": context.version, "made": now(), "runs": [], "plan": plan, "title": title});
         Self { title: title.into(), data }
     }
 

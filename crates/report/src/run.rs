@@ -164,7 +164,8 @@ impl RunFiles {
         json!({
             "name": self.name, "folder": self.folder.display().to_string(), "state": self.state.name(),
             "dataset": self.dataset(), "model": model, "metric": self.metric(), "unit": scale.unit,
-            "split": self.seeds.iter().find_map(|seed| seed.result["split"].as_str()), "seeds": seeds,
+            "split": self.seeds.iter().find_map(|seed| seed.result["split"].as_str()),
+            "task": self.seeds.iter().find_map(|seed| seed.result["task"].as_str()), "seeds": seeds,
             "settings": settings, "starts": starts, "notes": notes, "data": analysed, "floors": floors,
             "problems": problems.0.iter().map(|(file, text)| json!({"file": file, "text": text})).collect::<Vec<_>>(),
         })

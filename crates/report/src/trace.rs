@@ -4,49 +4,67 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// More than a viewer shows at once; what a run records at most is of this order.
-pub(crate) const MOST: usize = 60_000;
+/// Rows of a page: more of them would be most of its bytes, and epochs look alike. The file has all.
+pub(crate) const MOST: usize = 40_000;
 
-/// Columns of the first `most` events: kind, rank, name, start since the event before, duration, epoch,
-/// and bytes of exchanges.
+/// Columns of the events: kind, rank, name, start since the event before, duration, epoch, and bytes of exchanges. Of
+/// more than `most`, those of the first epochs: of each epoch what all ranks did, or
+/// nothing, unless the first one has more.
 pub(crate) fn pack(text: &str, most: usize) -> Result<Value, String> {
     let events: Vec<Value> = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let mut names = Names::default();
-    let mut rows: Vec<[u64; 8]> = Vec::new();
-    let mut open: HashMap<u64, usize> = HashMap::new();
-    for event in events.iter().take(most) {
-        let number = |key: &str| event[key].as_u64().unwrap_or(0);
-        let argument = |key: &str| event["args"][key].as_u64().unwrap_or(0);
-        let name = names.place(event["name"].as_str().unwrap_or("?"));
-        let (rank, start, epoch) = (number("tid"), number("ts"), argument("epoch"));
-        match (event["cat"].as_str(), event["ph"].as_str()) {
-            (Some("train"), Some("X")) => rows.push([0, rank, name, start, number("dur"), epoch, 0, 0]),
-            (Some("wait"), Some("X")) => rows.push([1, rank, name, start, number("dur"), epoch, 0, 0]),
-            (Some("exchange"), Some("b")) => {
-                open.insert(number("id"), rows.len());
-                rows.push([2, rank, name, start, 0, epoch, argument("sent"), argument("received")]);
-            }
-            (Some("exchange"), Some("e")) => {
-                if let Some(row) = open.remove(&number("id")).and_then(|place| rows.get_mut(place)) {
-                    row[4] = start.saturating_sub(row[3]);
-                }
-            }
-            _ => {}
-        }
+    let mut rows = rows(&events, &mut names);
+    let all = rows.len();
+    rows.sort_by_key(|row| (row[EPOCH], row[START]));
+    if let Some(cut) = rows.get(most).map(|row| row[EPOCH]) {
+        let whole = rows.partition_point(|row| row[EPOCH] < cut);
+        rows.truncate(if whole > 0 { whole } else { most });
     }
-    rows.sort_by_key(|row| (row[3], row[1], row[0]));
-    let origin = rows.first().map_or(0, |row| row[3]);
+    let left_out = all - rows.len();
+    rows.sort_by_key(|row| (row[START], row[1], row[0]));
+    let origin = rows.first().map_or(0, |row| row[START]);
     let mut before = origin;
     for row in &mut rows {
-        let start = row[3];
-        row[3] = start - before;
+        let start = row[START];
+        row[START] = start - before;
         before = start;
     }
     let column = |place: usize| rows.iter().map(|row| row[place]).collect::<Vec<u64>>();
     let keys = ["kind", "rank", "name", "after", "took", "epoch", "sent", "received"];
     let columns: serde_json::Map<String, Value> =
         keys.iter().enumerate().map(|(place, key)| ((*key).to_string(), column(place).into())).collect();
-    Ok(json!({"origin": origin, "names": names.all, "events": columns, "left_out": events.len().saturating_sub(most)}))
+    Ok(json!({"origin": origin, "names": names.all, "events": columns, "left_out": left_out}))
+}
+
+/// Places of columns.
+const START: usize = 3;
+const EPOCH: usize = 5;
+
+/// A row for each phase, wait and exchange.
+fn rows(events: &[Value], names: &mut Names) -> Vec<[u64; 8]> {
+    let mut rows: Vec<[u64; 8]> = Vec::new();
+    let mut open: HashMap<u64, usize> = HashMap::new();
+    for event in events {
+        let number = |key: &str| event[key].as_u64().unwrap_or(0);
+        let argument = |key: &str| event["args"][key].as_u64().unwrap_or(0);
+        let mut named = || names.place(event["name"].as_str().unwrap_or("?"));
+        let (rank, start, epoch) = (number("tid"), number("ts"), argument("epoch"));
+        match (event["cat"].as_str(), event["ph"].as_str()) {
+            (Some("train"), Some("X")) => rows.push([0, rank, named(), start, number("dur"), epoch, 0, 0]),
+            (Some("wait"), Some("X")) => rows.push([1, rank, named(), start, number("dur"), epoch, 0, 0]),
+            (Some("exchange"), Some("b")) => {
+                open.insert(number("id"), rows.len());
+                rows.push([2, rank, named(), start, 0, epoch, argument("sent"), argument("received")]);
+            }
+            (Some("exchange"), Some("e")) => {
+                if let Some(row) = open.remove(&number("id")).and_then(|place| rows.get_mut(place)) {
+                    row[4] = start.saturating_sub(row[START]);
+                }
+            }
+            _ => {}
+        }
+    }
+    rows
 }
 
 /// Each name once.
@@ -88,6 +106,20 @@ mod tests {
         assert_eq!(events["took"], json!([25, 30]));
         assert_eq!(events["kind"], json!([2, 0]));
         assert_eq!(events["received"], json!([16, 0]));
+    }
+
+    #[test]
+    fn of_too_many_events_whole_epochs_of_all_ranks_stay() {
+        let of = |rank: u64, epoch: u64| {
+            let ts = 100 * epoch + rank;
+            json!({"name": "forward", "cat": "train", "ph": "X", "tid": rank, "ts": ts, "dur": 9, "args": {"epoch": epoch}})
+        };
+        // Rank by rank, as a run that has collected some epochs writes them.
+        let events: Vec<Value> = (0..3).flat_map(|rank| (1..=4).map(move |epoch| of(rank, epoch))).collect();
+        let packed = pack(&Value::from(events).to_string(), 8).unwrap();
+        assert_eq!(packed["events"]["epoch"], json!([1, 1, 1, 2, 2, 2]));
+        assert_eq!(packed["events"]["rank"], json!([0, 1, 2, 0, 1, 2]));
+        assert_eq!(packed["left_out"], 6);
     }
 
     #[test]

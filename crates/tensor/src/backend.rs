@@ -29,7 +29,12 @@ pub enum Block {
 impl Block {
     /// Whether it belongs to others.
     pub(crate) fn is_lent(&self) -> bool {
-        matches!(self, Self::Host(block) if block.is_lent())
+        match self {
+            Self::Host(block) => block.is_lent(),
+            Self::Dry(_) => false,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(block) => block.is_lent(),
+        }
     }
 
     pub(crate) fn capacity(&self) -> usize {

@@ -27,12 +27,14 @@ mod floor;
 mod global;
 mod gpu;
 mod graph;
+mod guest;
 mod head_dot;
 mod l2norm;
 mod launch;
 mod linear;
 mod loss;
 mod many_rows;
+mod missing;
 mod modules;
 mod norm;
 mod numbers;
@@ -53,7 +55,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUmemPool_attribute};
-use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError};
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DriverError, result};
 
 use crate::backend::{Block, Capture, Memory};
 use crate::device_name::Precision;
@@ -64,15 +66,45 @@ use blas::Blas;
 use compile::{Defines, Source, source};
 
 pub use gpu::{Architecture, Gpu};
+pub use guest::{GpuHost, GuestGpu, Loan, Visit};
 
 /// Memory on a GPU.
-pub struct CudaBlock(CudaSlice<u8>);
+pub struct CudaBlock(CudaMemory);
+
+enum CudaMemory {
+    Own(CudaSlice<u8>),
+    Lent(Loan),
+}
 
 impl CudaBlock {
+    /// Memory of others: see [`Device::lend_gpu`](crate::Device::lend_gpu).
+    pub(crate) fn lent(loan: Loan) -> Self {
+        Self(CudaMemory::Lent(loan))
+    }
+
+    /// Whether it goes back to others and must not be kept for the next who asks.
+    pub(crate) fn is_lent(&self) -> bool {
+        matches!(self.0, CudaMemory::Lent(_))
+    }
+
     pub(crate) fn capacity(&self) -> usize {
-        self.0.len()
+        match &self.0 {
+            CudaMemory::Own(slice) => slice.len(),
+            CudaMemory::Lent(loan) => loan.bytes,
+        }
+    }
+
+    /// Its first byte. Memory is used on one stream, or in an order that others keep.
+    fn place(&self, stream: &CudaStream) -> u64 {
+        match &self.0 {
+            CudaMemory::Own(slice) => slice.device_ptr(stream).0,
+            CudaMemory::Lent(loan) => loan.at,
+        }
     }
 }
+
+/// Kernels that were asked for, by source, name and what they are specialised for.
+type Functions = RefCell<HashMap<(&'static str, &'static str, Defines), CudaFunction>>;
 
 /// One GPU and a stream on it.
 pub struct Cuda {
@@ -80,14 +112,17 @@ pub struct Cuda {
     stream: Arc<CudaStream>,
     /// For copies beside computations.
     aside: Arc<CudaStream>,
-    blas: Blas,
+    /// For products; a GPU of others is for kernels over edges only.
+    blas: Option<Blas>,
     architecture: Architecture,
     cache: Option<PathBuf>,
-    functions: RefCell<HashMap<(&'static str, &'static str, Defines), CudaFunction>>,
+    functions: Rc<Functions>,
     lists: RefCell<Vec<List>>,
     /// Tables of optimizers that were copied last.
     tables: RefCell<Vec<optim::Table>>,
     capturing: RefCell<Option<cuda_graph::Notes>>,
+    /// Whose GPU it is, if others lend it.
+    host: Option<guest::Host>,
 }
 
 /// A list of the host that kernels read, copied once.
@@ -114,25 +149,8 @@ impl Cuda {
     /// As for [`Cuda::new`].
     pub fn with_precision(index: usize, precision: Precision) -> Result<Self> {
         let device = || format!("cuda:{index}");
-        let missing = |library: &str, remedy: &str| Error::Device {
-            device: device(),
-            problem: format!(
-                "{library} was not found\n  remedy: {remedy}, or compute on the cpu; `graphweft doctor` tells more"
-            ),
-        };
-        // SAFETY: these only try to load the libraries.
-        let [driver, nvrtc, blas] = unsafe {
-            [sys::is_culib_present(), cudarc::nvrtc::sys::is_culib_present(), cudarc::cublaslt::sys::is_culib_present()]
-        };
-        if !driver {
-            return Err(missing("the CUDA driver", "install NVIDIA's driver"));
-        }
-        if !nvrtc {
-            return Err(missing("NVRTC", "pip install nvidia-cuda-nvrtc, or install the CUDA toolkit"));
-        }
-        if !blas {
-            return Err(missing("cuBLASLt", "pip install nvidia-cublas, or install the CUDA toolkit"));
-        }
+        missing::of_kernels(index)?;
+        missing::of_products(index)?;
         let fail = |what: &'static str| {
             let device = device();
             move |e| failed(&device, what, e)
@@ -159,13 +177,14 @@ impl Cuda {
             context,
             stream,
             aside,
-            blas,
+            blas: Some(blas),
             architecture: Architecture { major, minor },
             cache: compile::kernel_folder(),
-            functions: RefCell::default(),
+            functions: Rc::default(),
             lists: RefCell::default(),
             tables: RefCell::default(),
             capturing: RefCell::default(),
+            host: None,
         })
     }
 
@@ -185,6 +204,7 @@ impl Cuda {
         if let Some(f) = self.functions.borrow().get(&key) {
             return Ok(f.clone());
         }
+        self.not_captured_by_host("a kernel that is not loaded yet")?;
         let module = modules::module(&self.context, source, &key.2, self.architecture, self.cache.as_deref())
             .map_err(|problem| Error::Device { device: self.name(), problem })?;
         let f = module.load_function(name).map_err(self.fail("find a kernel"))?;
@@ -230,29 +250,49 @@ fn failed(device: &str, what: &str, e: DriverError) -> Error {
 }
 
 /// The GPU memory of a matrix.
-fn slice<'a>(op: &'static str, what: &'static str, m: &'a Matrix) -> Result<&'a CudaSlice<u8>> {
+fn block<'a>(op: &'static str, what: &'static str, m: &'a Matrix) -> Result<&'a CudaBlock> {
     match m.buffer().block() {
-        Some(Block::Cuda(CudaBlock(slice))) => Ok(slice),
+        Some(Block::Cuda(block)) => Ok(block),
         _ => Err(Error::Argument { op, problem: format!("{what} is not on the GPU") }),
     }
 }
 
 /// The same for writing.
-fn slice_mut<'a>(op: &'static str, what: &'static str, m: &'a mut Matrix) -> Result<&'a mut CudaSlice<u8>> {
+fn block_mut<'a>(op: &'static str, what: &'static str, m: &'a mut Matrix) -> Result<&'a mut CudaBlock> {
     match m.buffer_mut().and_then(|b| b.block_mut()) {
-        Some(Block::Cuda(CudaBlock(slice))) => Ok(slice),
+        Some(Block::Cuda(block)) => Ok(block),
         _ => Err(Error::Argument { op, problem: format!("{what} is not on the GPU, or is shared") }),
     }
 }
 
+/// The GPU memory of a matrix that is copied.
+fn slice<'a>(op: &'static str, what: &'static str, m: &'a Matrix) -> Result<&'a CudaSlice<u8>> {
+    match &block(op, what, m)?.0 {
+        CudaMemory::Own(slice) => Ok(slice),
+        CudaMemory::Lent(_) => Err(not_ours(op, what)),
+    }
+}
+
+/// The same for writing.
+fn slice_mut<'a>(op: &'static str, what: &'static str, m: &'a mut Matrix) -> Result<&'a mut CudaSlice<u8>> {
+    match &mut block_mut(op, what, m)?.0 {
+        CudaMemory::Own(slice) => Ok(slice),
+        CudaMemory::Lent(_) => Err(not_ours(op, what)),
+    }
+}
+
+fn not_ours(op: &'static str, what: &'static str) -> Error {
+    Error::Argument { op, problem: format!("{what} is in memory of others, which only kernels over edges use") }
+}
+
 /// Where the first element of a matrix is.
 fn place(cuda: &Cuda, op: &'static str, what: &'static str, m: &Matrix) -> Result<u64> {
-    Ok(slice(op, what, m)?.device_ptr(&cuda.stream).0)
+    Ok(block(op, what, m)?.place(&cuda.stream))
 }
 
 /// The same for writing.
 fn place_mut(cuda: &Cuda, op: &'static str, what: &'static str, m: &mut Matrix) -> Result<u64> {
-    Ok(slice_mut(op, what, m)?.device_ptr_mut(&cuda.stream).0)
+    Ok(block_mut(op, what, m)?.place(&cuda.stream))
 }
 
 impl Memory for Cuda {
@@ -262,10 +302,13 @@ impl Memory for Cuda {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
+        if let Some(host) = &self.host {
+            return Ok(host.memory(bytes).map(|loan| Block::Cuda(CudaBlock::lent(loan))));
+        }
         self.not_captured("work that needs new memory")?;
         // SAFETY: contents are unspecified by contract, and every bit pattern is a valid byte.
         match unsafe { self.stream.alloc::<u8>(bytes.max(1)) } {
-            Ok(slice) => Ok(Some(Block::Cuda(CudaBlock(slice)))),
+            Ok(slice) => Ok(Some(Block::Cuda(CudaBlock(CudaMemory::Own(slice))))),
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
             Err(e) => Err(self.fail("take memory")(e)),
         }
@@ -286,7 +329,13 @@ impl Memory for Cuda {
     }
 
     fn zero(&self, m: &mut Matrix) -> Result<()> {
-        self.stream.memset_zeros(slice_mut("zero", "matrix", m)?).map_err(self.fail("clear memory"))
+        let (place, bytes) = (place_mut(self, "zero", "matrix", m)?, m.bytes());
+        self.context.bind_to_thread().map_err(self.fail("clear memory"))?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the matrix has so many bytes there, and nobody else shares them.
+        unsafe { result::memset_d8_async(place, 0, bytes, self.stream.cu_stream()) }.map_err(self.fail("clear memory"))
     }
 
     fn convert(&self, to: &mut Matrix, from: &Matrix) -> Result<()> {

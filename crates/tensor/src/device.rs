@@ -180,6 +180,29 @@ impl Device {
         Ok(Matrix::new(buffer, rows, cols, T::DTYPE))
     }
 
+    /// The same over memory of others on a GPU that they [lend](crate::cuda::GuestGpu).
+    ///
+    /// # Errors
+    /// As [`Device::lend`].
+    ///
+    /// # Safety
+    /// As [`Device::lend`], in the order of the device's stream.
+    #[cfg(feature = "cuda")]
+    pub unsafe fn lend_gpu(&self, rows: usize, cols: usize, dtype: DType, start: u64, tag: Tag) -> Result<Matrix> {
+        let refused = |problem: &str| Error::Argument { op: "lend", problem: problem.into() };
+        let bytes = rows.checked_mul(cols).and_then(|elements| elements.checked_mul(dtype.size()));
+        let bytes = bytes.filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(|| refused("too large"))?;
+        // Kernels load so many bytes at once.
+        if bytes > 0 && (start == 0 || !start.is_multiple_of(16)) {
+            return Err(refused("memory that is not aligned to 16 bytes"));
+        }
+        let loan = crate::cuda::Loan { at: start, bytes, owner: Box::new(()) };
+        let block = Block::Cuda(crate::cuda::CudaBlock::lent(loan));
+        self.ledger().add(tag, bytes as u64);
+        let buffer = Buffer { block: Some(block), bytes, tag, device: self.clone() };
+        Ok(Matrix::new(buffer, rows, cols, dtype))
+    }
+
     /// A copy of `m` with memory of its own.
     pub fn copy(&self, op: &'static str, m: &Matrix) -> Result<Matrix> {
         self.convert(op, m, m.dtype())

@@ -47,5 +47,5 @@ pub use ledger::{Ledger, Tag, Usage};
 pub use matrix::{Address, Matrix, OnGpu};
 pub use random::{Dropout, Ids};
 pub use reduce::{Alone, Reduce};
-pub use tape::{Backward, Grads, Parameter, Tape, Var};
+pub use tape::{Backward, Grads, Parameter, Tape, Var, one_output};
 pub use timed::{Timing, Timings, wall_time};

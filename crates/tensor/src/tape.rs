@@ -144,6 +144,23 @@ pub trait Backward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()>;
 }
 
+/// The backward half of an operation with one output: `f` is called with the gradient of that and adds to those of the
+/// inputs. It is not called where nothing depended on the output.
+pub fn one_output(f: impl FnOnce(Matrix, &mut Grads<'_>) -> Result<()>) -> impl Backward {
+    OneOutput(f)
+}
+
+struct OneOutput<F>(F);
+
+impl<F: FnOnce(Matrix, &mut Grads<'_>) -> Result<()>> Backward for OneOutput<F> {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        match grads.output(0) {
+            Some(g) => self.0(g, grads),
+            None => Ok(()),
+        }
+    }
+}
+
 enum Node {
     Op {
         inputs: Vec<Option<usize>>,
@@ -372,10 +389,12 @@ impl Grads<'_> {
 
     /// The same, with memory of its own: for a kernel that overwrites it in place.
     pub fn own_output(&mut self, op: &'static str, k: usize) -> Result<Option<Matrix>> {
-        match self.output(k) {
-            Some(grad) if !grad.is_unique() => self.device.copy(op, &grad).map(Some),
-            grad => Ok(grad),
-        }
+        self.output(k).map(|grad| self.own(op, grad)).transpose()
+    }
+
+    /// A gradient with memory of its own: a copy, if somebody else has it too.
+    pub fn own(&self, op: &'static str, grad: Matrix) -> Result<Matrix> {
+        if grad.is_unique() { Ok(grad) } else { self.device.copy(op, &grad) }
     }
 
     /// Whether the gradient of input `k` is wanted.

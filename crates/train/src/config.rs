@@ -54,7 +54,6 @@ pub(crate) use isolated::{Correction, IsolatedConfig};
 pub use parallel::{Choice, CommName, ParallelConfig};
 pub(crate) use pipeline::{Guard, PipelineConfig};
 pub(crate) use run::RunConfig;
-pub use size::bytes;
 pub use train::TrainConfig;
 pub(crate) use train::{OptimizerName, ScheduleName};
 

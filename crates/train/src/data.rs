@@ -4,16 +4,17 @@ use std::path::PathBuf;
 
 use graphweft_base::Error as Bad;
 use graphweft_base::progress::Progress;
-use graphweft_graph::dataset::{Dense, Features, SparseFeatures, Split};
+use graphweft_graph::dataset::{Dense, Features, LinkSplit, SparseFeatures, Split, Task as DatasetTask};
 use graphweft_graph::generate::Spec;
 use graphweft_graph::{AnyCsr, Csr, Dataset};
 use graphweft_model::encoding::Encodings;
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
-use crate::task::{self, Labels, NodeClass, Task};
+use crate::task::{self, Labels, Link, NodeClass, Task};
 
 pub(crate) mod fingerprint;
+mod links;
 pub(crate) mod random_split;
 pub(crate) mod rows;
 
@@ -47,11 +48,15 @@ pub struct Data {
     pub classes: usize,
     /// All splits.
     pub splits: Vec<Split>,
+    /// Splits of links, where these are predicted; `splits` then has the same names and pairs.
+    pub links: Vec<LinkSplit>,
 }
 
 /// What a graph is taken to have in a rehearsal if it has nothing and nobody says.
 const WIDTH: usize = 128;
 const CLASSES: usize = 40;
+/// Numbers that a model gives for a node where links are predicted and nobody says.
+const EMBEDDING: usize = 64;
 
 /// Columns that are assumed where nothing is read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,6 +88,9 @@ impl Data {
 
     fn finished(self, config: &DataConfig, encodings: &Encodings) -> Result<Self> {
         let mut data = self.prepare(config);
+        if !data.links.is_empty() {
+            data.classes = config.embedding.map_or(EMBEDDING, |width| width as usize);
+        }
         data.encodings = encodings.compute(&data.graph)?;
         Ok(data)
     }
@@ -150,6 +158,7 @@ impl Data {
             labels: None,
             classes,
             splits: Vec::new(),
+            links: Vec::new(),
         }
     }
 
@@ -170,6 +179,8 @@ impl Data {
             Bad::bad(dataset.dir().join("feat.npy"), "features", "there are no node features", remedy)
         })?;
         let (task, labels) = match (dataset.labels(), task) {
+            // Pairs stand for labels, which rows have none of.
+            (None, _) if meta.task == DatasetTask::Link => (&Link as &dyn Task, Some(Labels::Numbers(Vec::new()))),
             (None, task) => (task.unwrap_or(&NodeClass), None),
             (Some(stored), task) => {
                 let asked = task.and_then(|task| Some((task, task.labels(stored)?)));
@@ -192,8 +203,9 @@ impl Data {
             encodings: Vec::new(),
             task,
             labels,
-            classes: meta.num_classes,
-            splits: dataset.splits().to_vec(),
+            classes: if meta.task == DatasetTask::Link { EMBEDDING } else { meta.num_classes },
+            splits: dataset.splits().iter().cloned().chain(dataset.links().iter().map(links::pairs)).collect(),
+            links: dataset.links().to_vec(),
         })
     }
 
@@ -214,6 +226,7 @@ impl Data {
             labels,
             classes: spec.num_classes(),
             splits: spec.split(seed).into_iter().collect(),
+            links: Vec::new(),
             name,
         })
     }
@@ -297,6 +310,7 @@ impl Data {
             return Ok(split.clone());
         }
         if let Some(Ok(drawn)) = RandomSplit::parse(name) {
+            self.links.first().map_or(Ok(()), |_| self.link_split(name).map(drop))?;
             return drawn.draw(name, self, seed);
         }
         let members = self.members(name);

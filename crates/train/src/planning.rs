@@ -12,6 +12,5 @@ mod timing;
 
 pub use emulation::Emulation;
 pub use plan::Plan;
-pub use planner::kernels::Compared;
-pub use planner::{Effort, Listener, Planned, Planner, PreparedData, shared, simulate};
+pub use planner::{Listener, Planner, PreparedData};
 pub use timing::{EpochTiming, TimedEpochs};

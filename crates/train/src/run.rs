@@ -24,7 +24,7 @@ pub use checkpoint::{Checkpoint, Scores};
 pub use inference::Trained;
 pub use run_dir::launch::Launch;
 pub use run_dir::{Line, RunDir};
-pub use session::{Session, Spread, Start, Summary};
+pub use session::{OverSeeds, Session, Start, Summary};
 pub use smoothing::{Known, Method as SmoothMethod, Smoothed, Smoothing, Weights as SmoothWeights};
 pub use steps::{Pass, Steps};
 pub use trainer::{Observer, Run};

@@ -27,7 +27,7 @@ use crate::task::metrics::{MetricName, Part};
 
 pub use labels::{LabelView, Labels};
 pub use metrics::{Better, Measure, Metric, Scale, ScoredRows};
-pub use predictions::{Cells, Format, Output, What, Written, write_rows};
+pub use predictions::{Cells, Format, Output, What, Written};
 pub(crate) use supervision::{LearnedRows, Supervision, check_labels, check_split};
 
 /// Declares the files and lists what is in them.
@@ -44,6 +44,7 @@ tasks! {
     node_class::NodeClass,
     node_labels::NodeLabels,
     node_regression::NodeRegression,
+    link::Link,
 }
 
 /// What is predicted, and from what that is learned.

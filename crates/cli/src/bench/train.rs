@@ -1,11 +1,10 @@
 //! `graphweft bench train`: one epoch of a model: forward, loss, backward and update.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use graphweft::{EpochBench, Run};
+use graphweft::{Bench, Run};
 
 use super::{Common, Input, Storage, at_least_one};
 use crate::ranks::Spread;
@@ -28,7 +27,7 @@ enum Remat {
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    input: Input,
+    pub(super) input: Input,
 
     #[command(flatten)]
     common: Common,
@@ -75,15 +74,14 @@ pub(crate) struct Args {
 
 impl Args {
     /// What is timed.
-    pub(super) fn bench(&self) -> EpochBench {
-        let features = self.features.unwrap_or(self.common.hidden);
-        let bench = EpochBench::of(self.input.input()).features(features).classes(self.classes);
-        let bench = bench.runs(self.common.runs).emulate(&self.emulate);
+    pub(super) fn bench(&self, ui: &Ui) -> Bench {
+        let bench = self.common.bench(ui).classes(self.classes).emulate(&self.emulate);
+        let bench = self.features.map_or(bench.clone(), |features| bench.features(features));
         if self.kernels { bench.kernels() } else { bench }
     }
 
     /// With which settings.
-    pub(super) fn run(&self, ui: &Ui) -> Run {
+    pub(super) fn run(&self) -> Run {
         let mut flags = Flags::default();
         flags.set("model.name", Some(self.model.as_str()));
         flags.set("model.hidden", Some(self.common.hidden));
@@ -96,7 +94,7 @@ impl Args {
         // Where partitions may be stored.
         flags.set("data.path", self.input.source.folder().map(|folder| folder.display().to_string()));
         self.ranks.set(&mut flags);
-        let run = Run::default().device(self.common.device.device()).observer(Arc::new(ui.clone()));
+        let run = Run::default();
         let run = flags.into_all().into_iter().fold(run, |run, (key, value)| run.set(key, value));
         self.settings.iter().fold(run, |run, setting| run.assign(setting))
     }

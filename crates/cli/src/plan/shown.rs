@@ -1,9 +1,8 @@
 //! What a plan looks like: a table of candidates.
 
-use graphweft::units::{milliseconds as ms, within};
 use graphweft::{Candidate, Columns, Plan, Prediction};
 
-use crate::ui::{bytes, count, counted, table_of, width};
+use crate::ui::{bytes, count, counted, ms, table_of, width, within};
 
 /// From this many columns on there is room for what the time of an epoch is spent on.
 const WIDE: usize = 104;

@@ -1,9 +1,8 @@
 //! What the user sees of a run when it is over.
 
-use graphweft::units::within;
-use graphweft::{RankUsage, Report as Made, Sent, Spread};
+use graphweft::{OverSeeds, RankUsage, Report as Made, Sent};
 
-use crate::ui::{self, Ui, counted};
+use crate::ui::{self, Ui, counted, within};
 
 pub(super) struct Report<'a>(pub(super) &'a Made);
 
@@ -55,9 +54,9 @@ impl Report<'_> {
 fn row(name: &str, s: &Made) -> [String; 6] {
     let epochs = s.seeds.iter().map(|seed| seed.epochs).sum::<u64>() / s.seeds.len().max(1) as u64;
     let parameters = s.seeds.first().map_or(0, |seed| seed.parameters);
-    let score = |x: Spread| match s.seeds.len() {
+    let score = |x: OverSeeds| match s.seeds.len() {
         1 => s.metric.show(x.mean),
-        _ => s.metric.show_spread(x),
+        _ => s.metric.show_over_seeds(x),
     };
     let ms = s.epoch_ms().map_or("–".into(), |ms| format!("{ms:.1}"));
     [name.into(), ui::count(parameters as u64), score(s.valid), score(s.test), epochs.to_string(), ms]

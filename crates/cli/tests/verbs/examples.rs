@@ -140,28 +140,29 @@ fn the_guide_from_two_csv_files_to_a_model() {
     assert_eq!(ids(&predictions), ids(&nodes));
 }
 
+/// The commands of the guide that need `what` end in a model.
+fn trains(what: &str) {
+    let dir = checkout();
+    follow(what, dir.path());
+    assert!(dir.path().join("runs").join(what).join("model.safetensors").is_file());
+}
+
 #[test]
 #[cfg_attr(not(feature = "mpi"), ignore = "needs a build with --features mpi")]
 fn the_guide_over_mpi() {
-    let dir = checkout();
-    follow("mpi", dir.path());
-    assert!(dir.path().join("runs/mpi/model.safetensors").is_file());
+    trains("mpi");
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn the_guide_on_a_gpu() {
-    let dir = checkout();
-    follow("gpu", dir.path());
-    assert!(dir.path().join("runs/gpu/model.safetensors").is_file());
+    trains("gpu");
 }
 
 #[test]
 #[ignore = "needs four GPUs and torchrun"]
 fn the_guide_on_four_gpus() {
-    let dir = checkout();
-    follow("gpus", dir.path());
-    assert!(dir.path().join("runs/gpus/model.safetensors").is_file());
+    trains("gpus");
 }
 
 /// Every block of code in `docs/extend.md` follows a link to the file that it is from; `// …` stands for omissions.

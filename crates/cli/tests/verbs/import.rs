@@ -55,22 +55,26 @@ fn assert_same_graph_features_labels(made: &Dataset, reference: &Dataset) {
     assert_eq!(made.meta().symmetric, reference.meta().symmetric);
 }
 
+/// Imports a shared file and compares what comes out with a shared folder; gives both, and what was printed.
+fn comes_out_as(args: &[&str], raw: &str, folder: &str) -> (Dataset, Dataset, String) {
+    let root = TempDir::new().unwrap();
+    let out = root.path().join("made").join(folder);
+    let output = import(args, &shared(raw), &out);
+    assert_imported(&output);
+    let (made, reference) = (open(&out), Dataset::open(shared(folder)).unwrap());
+    assert_same_graph_features_labels(&made, &reference);
+    assert_eq!(made.meta(), reference.meta());
+    (made, reference, String::from_utf8(output.stdout).unwrap())
+}
+
 #[test]
 #[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn minesweeper_comes_out_as_its_dataset_folder() {
-    let (raw, folder) = (shared("raw/heterophilous/minesweeper.npz"), shared("minesweeper"));
-    let root = TempDir::new().unwrap();
-    let out = root.path().join("made/minesweeper");
     let args = ["heterophilous", "--symmetrise", "--self-loops", "remove", "--json"];
-    let output = import(&args, &raw, &out);
-    assert_imported(&output);
-    let line = String::from_utf8(output.stdout).unwrap();
+    let (made, reference, line) = comes_out_as(&args, "raw/heterophilous/minesweeper.npz", "minesweeper");
     for key in ["\"nodes\":10000", "\"edges\":78804", "\"features\":7", "\"classes\":2", "\"symmetric\":true"] {
         assert!(line.contains(key), "{line}");
     }
-    let (made, reference) = (open(&out), Dataset::open(folder).unwrap());
-    assert_same_graph_features_labels(&made, &reference);
-    assert_eq!(made.meta(), reference.meta());
     assert_eq!(made.splits().len(), 10);
     assert!(made.splits() == reference.splits(), "the splits differ");
 }
@@ -78,14 +82,8 @@ fn minesweeper_comes_out_as_its_dataset_folder() {
 #[test]
 #[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
 fn amazon_photo_comes_out_as_its_dataset_folder() {
-    let (raw, folder) = (shared("raw/gnn-benchmark/amazon_electronics_photo.npz"), shared("amazon-photo"));
-    let root = TempDir::new().unwrap();
-    let out = root.path().join("photo");
     let args = ["gnn-benchmark", "--symmetrise", "--self-loops", "remove", "--name", "amazon-photo"];
-    assert_imported(&import(&args, &raw, &out));
-    let (made, reference) = (open(&out), Dataset::open(folder).unwrap());
-    assert_same_graph_features_labels(&made, &reference);
-    assert_eq!(made.meta(), reference.meta());
+    comes_out_as(&args, "raw/gnn-benchmark/amazon_electronics_photo.npz", "amazon-photo");
 }
 
 #[test]

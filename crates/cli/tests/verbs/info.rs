@@ -105,6 +105,13 @@ fn broken(scratch: &Scratch, name: &str, breakage: impl Fn(&Path)) -> String {
     scratch.error(3, &["info", "--data", &dir])
 }
 
+/// Puts other bytes into a file.
+fn overwrite(file: &Path, at: usize, with: &[u8]) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[at..at + with.len()].copy_from_slice(with);
+    fs::write(file, bytes).unwrap();
+}
+
 #[test]
 fn broken_folders_are_refused_by_file_and_field() {
     let scratch = Scratch::new();
@@ -120,25 +127,13 @@ fn broken_folders_are_refused_by_file_and_field() {
     });
     assert!(message.contains("indices.npy") && message.contains("length"), "{message}");
 
-    let message = broken(&scratch, "id", |dir| {
-        let mut bytes = fs::read(dir.join("indices.npy")).unwrap();
-        bytes[128..132].copy_from_slice(&1000u32.to_le_bytes());
-        fs::write(dir.join("indices.npy"), bytes).unwrap();
-    });
+    let message = broken(&scratch, "id", |dir| overwrite(&dir.join("indices.npy"), 128, &1000u32.to_le_bytes()));
     assert!(message.contains("indices.npy") && message.contains("indices[0] = 1000"), "{message}");
 
-    let message = broken(&scratch, "nan", |dir| {
-        let mut bytes = fs::read(dir.join("feat.npy")).unwrap();
-        bytes[128 + 16..128 + 20].copy_from_slice(&f32::NAN.to_le_bytes());
-        fs::write(dir.join("feat.npy"), bytes).unwrap();
-    });
+    let message = broken(&scratch, "nan", |dir| overwrite(&dir.join("feat.npy"), 128 + 16, &f32::NAN.to_le_bytes()));
     assert!(message.contains("feat.npy") && message.contains("feat[1, 1]"), "{message}");
 
-    let message = broken(&scratch, "label", |dir| {
-        let mut bytes = fs::read(dir.join("label.npy")).unwrap();
-        bytes[128..136].copy_from_slice(&7i64.to_le_bytes());
-        fs::write(dir.join("label.npy"), bytes).unwrap();
-    });
+    let message = broken(&scratch, "label", |dir| overwrite(&dir.join("label.npy"), 128, &7i64.to_le_bytes()));
     assert!(message.contains("label.npy") && message.contains("label[0] = 7"), "{message}");
 }
 

@@ -8,23 +8,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::program::Scratch;
+use crate::program::{Scratch, small, taken};
 
-const SMALL: [&str; 13] = [
-    "train",
-    "--graph",
-    "sbm:300:4:6:f=8",
-    "data.self_loops=add",
-    "model.hidden=8",
-    "model.layers=2",
-    "model.heads=2",
-    "train.lr=0.01",
-    "train.dropout=0.2",
-    "run.checkpoint_every=2",
-    "parallel.deadline=20",
-    "parallel.profile=16-cpu-10g",
-    "--json",
-];
+/// The same with what a test of processes needs.
+fn usual<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let settings = ["run.checkpoint_every=2", "parallel.deadline=20", "parallel.profile=16-cpu-10g"];
+    small(&[&settings, more].concat())
+}
 
 /// Starts the program on `ranks` processes; each leaves its number and how it ended in `codes`, and its process in
 /// `pids`.
@@ -66,7 +56,7 @@ fn processes_find_what_threads_find() {
         for run in [&threads, &processes] {
             let _ = fs::remove_dir_all(run);
         }
-        let common = [&SMALL[..12], &["train.epochs=4", "--strategy", strategy]].concat();
+        let common = usual(&["train.epochs=4", "--strategy", strategy]);
         let count = ranks.to_string();
         let expected = scratch.json(&[&common[..], &["--ranks", &count, "-o", &threads]].concat());
         let args = [&common[..], &["--json", "--comm", "mpi", "-o", &processes]].concat();
@@ -89,11 +79,9 @@ fn processes_find_what_threads_find() {
 #[test]
 fn a_refusal_is_said_once_and_ends_all() {
     let scratch = Scratch::new();
-    let run = scratch.path("run");
-    fs::create_dir_all(&run).unwrap();
-    fs::write(scratch.path("run/mine.txt"), "x").unwrap();
+    let run = taken(&scratch);
     for seeds in ["1", "2"] {
-        let args = [&SMALL[..12], &["--strategy", "auto", "--seeds", seeds, "--comm", "mpi", "-o", &run]].concat();
+        let args = usual(&["--strategy", "auto", "--seeds", seeds, "--comm", "mpi", "-o", &run]);
         let out = mpirun(&scratch, 3, &args).wait_with_output().unwrap();
         let message = String::from_utf8(out.stderr).unwrap();
         assert_eq!(codes(&scratch, 3), ["2"; 3], "{message}");
@@ -105,7 +93,7 @@ fn a_refusal_is_said_once_and_ends_all() {
 fn a_killed_process_ends_the_others_with_5_and_the_last_checkpoint_loads() {
     let scratch = Scratch::new();
     let run = scratch.path("run");
-    let args = [&SMALL[..], &["--comm", "mpi", "train.epochs=100000", "-o", &run]].concat();
+    let args = usual(&["--json", "--comm", "mpi", "train.epochs=100000", "-o", &run]);
     let child = mpirun(&scratch, 3, &args);
     let deadline = Instant::now() + Duration::from_secs(60);
     while fs::read_to_string(format!("{run}/metrics.jsonl")).map_or(0, |text| text.lines().count()) < 9 {

@@ -9,23 +9,12 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::program::Scratch;
+use crate::program::{Scratch, small, taken};
 
-const SMALL: [&str; 13] = [
-    "train",
-    "--graph",
-    "sbm:300:4:6:f=8",
-    "--device",
-    "cpu",
-    "data.self_loops=add",
-    "model.hidden=8",
-    "model.layers=2",
-    "model.heads=2",
-    "train.lr=0.01",
-    "train.dropout=0.2",
-    "run.checkpoint_every=2",
-    "parallel.deadline=20",
-];
+/// The same on the CPU, with what a test of processes needs.
+fn usual<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    small(&[&["--device", "cpu", "run.checkpoint_every=2", "parallel.deadline=20"], more].concat())
+}
 
 /// Starts the program once per rank, as `torchrun` would.
 fn start(scratch: &Scratch, ranks: usize, args: &[&str]) -> Vec<Child> {
@@ -61,7 +50,7 @@ fn ranks_that_nccl_connects_find_what_threads_find() {
         for run in [&threads, &processes, &inside] {
             let _ = fs::remove_dir_all(run);
         }
-        let common = [&SMALL[..], &["train.epochs=4", "--strategy", strategy]].concat();
+        let common = usual(&["train.epochs=4", "--strategy", strategy]);
         let count = ranks.to_string();
         let expected = scratch.json(&[&common[..], &["--ranks", &count, "-o", &threads]].concat());
         let one = scratch.json(&[&common[..], &["--comm", "nccl", "--ranks", &count, "-o", &inside]].concat());
@@ -86,8 +75,7 @@ fn a_killed_process_ends_the_others_with_5_at_once() {
     let scratch = Scratch::new();
     for victim in [0, 1] {
         let run = scratch.path(&format!("run-{victim}"));
-        let mut processes =
-            start(&scratch, 3, &[&SMALL[..], &["train.epochs=100000", "--strategy", "halo", "-o", &run]].concat());
+        let mut processes = start(&scratch, 3, &usual(&["train.epochs=100000", "--strategy", "halo", "-o", &run]));
         let deadline = Instant::now() + Duration::from_secs(60);
         while fs::read_to_string(format!("{run}/metrics.jsonl")).map_or(0, |text| text.lines().count()) < 5 {
             assert!(Instant::now() < deadline, "the run does not start");
@@ -106,10 +94,8 @@ fn a_killed_process_ends_the_others_with_5_at_once() {
 #[test]
 fn a_refusal_is_said_once_and_ends_all() {
     let scratch = Scratch::new();
-    let run = scratch.path("run");
-    fs::create_dir_all(&run).unwrap();
-    fs::write(scratch.path("run/mine.txt"), "x").unwrap();
-    let ended = finish(start(&scratch, 3, &[&SMALL[..], &["-o", &run]].concat()));
+    let run = taken(&scratch);
+    let ended = finish(start(&scratch, 3, &usual(&["-o", &run])));
     assert!(
         ended.iter().all(|out| out.status.code() == Some(2)),
         "{:?}",
@@ -122,12 +108,11 @@ fn a_refusal_is_said_once_and_ends_all() {
 fn one_process_is_told_how_many_ranks_it_has() {
     let scratch = Scratch::new();
     let run = scratch.path("run");
-    let refused = scratch.error(2, &[&SMALL[..], &["--comm", "nccl", "-o", &run]].concat());
+    let refused = scratch.error(2, &usual(&["--comm", "nccl", "-o", &run]));
     assert!(refused.contains("RANK and WORLD_SIZE") && refused.contains("--ranks"), "{refused}");
     // A shell within a job is the only process of a launcher.
     let asked =
-        [&SMALL[..], &["train.epochs=1", "--strategy", "halo", "--comm", "nccl", "--ranks", "2", "--json", "-o", &run]]
-            .concat();
+        usual(&["train.epochs=1", "--strategy", "halo", "--comm", "nccl", "--ranks", "2", "--json", "-o", &run]);
     let told = [("RANK", "0"), ("WORLD_SIZE", "1")];
     let out = Command::new(env!("CARGO_BIN_EXE_graphweft")).args(asked).envs(told).output().unwrap();
     assert!(out.status.success(), "{}", message(&out));

@@ -6,25 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::program::Scratch;
-
-const SMALL: [&str; 11] = [
-    "train",
-    "--graph",
-    "sbm:300:4:6:f=8",
-    "data.self_loops=add",
-    "model.hidden=8",
-    "model.layers=2",
-    "model.heads=2",
-    "train.lr=0.01",
-    "train.dropout=0.2",
-    "train.epochs=6",
-    // Choices in tests do not depend on the machine.
-    "parallel.profile=16-cpu-10g",
-];
+use crate::program::{Scratch, small};
 
 fn train<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&SMALL[..], more].concat()
+    // Choices in tests do not depend on the machine.
+    small(&[&["train.epochs=6", "parallel.profile=16-cpu-10g"], more].concat())
 }
 
 fn numbers(json: &serde_json::Value) -> Vec<f64> {

@@ -73,3 +73,19 @@ fn runs_are_listed_with_what_became_of_them() {
     let message = scratch.error(2, &["report", &scratch.path("runs/deep")]);
     assert!(message.contains("is not the folder of a run"), "{message}");
 }
+
+#[test]
+fn what_bench_timed_for_a_run_stays_with_it() {
+    let scratch = Scratch::new();
+    let run = train(&scratch, "run", &[]);
+    let bench = ["bench", "spmm", "--graph", "rmat:6:4", "--hidden", "8", "--runs", "1", "--for"];
+    for _ in 0..2 {
+        scratch.text(&[&bench[..], &[&run]].concat());
+    }
+    let text = fs::read_to_string(format!("{run}/bench.json")).unwrap();
+    let all: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(all.len() == 2 && all.iter().all(|one| one["op"] == "spmm" && one["floor_ms"].as_f64() > Some(0.0)));
+    let nowhere = scratch.path("nowhere");
+    let message = scratch.error(2, &[&bench[..], &[&nowhere]].concat());
+    assert!(message.contains("cannot add to") && !Path::new(&nowhere).exists(), "{message}");
+}

@@ -8,22 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::program::Scratch;
-
-const SMALL: [&str; 8] = [
-    "--graph",
-    "sbm:300:4:6:f=8",
-    "data.self_loops=add",
-    "model.hidden=8",
-    "model.layers=2",
-    "model.heads=2",
-    "train.lr=0.01",
-    "train.dropout=0.2",
-];
-
-fn train<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&["train"], &SMALL[..], more].concat()
-}
+use crate::program::{Scratch, small as train};
 
 /// Files that tell how a run went, with its times, peaks and interruptions.
 const OF_THE_WAY: [&str; 6] = ["trace.json", "times.jsonl", "run.json", "usage.json", "notes.jsonl", "candidates.json"];

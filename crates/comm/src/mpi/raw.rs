@@ -54,28 +54,28 @@ pub(super) fn chunks(view: View) -> impl Iterator<Item = View> {
     (0..count).map(move |k| view.part(k * CHUNK, CHUNK.min(view.bytes - k * CHUNK)))
 }
 
+/// The request that `call` begins.
+fn begin(call: impl FnOnce(*mut ffi::MPI_Request) -> c_int) -> Result<ffi::MPI_Request> {
+    // SAFETY: a constant of the library, which has been initialised.
+    let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+    check(call(&raw mut request))?;
+    Ok(request)
+}
+
 /// # Safety
 /// As at the top; `chunk` is one of [`chunks`].
 pub(super) unsafe fn send(comm: ffi::MPI_Comm, chunk: View, to: usize, tag: c_int) -> Result<ffi::MPI_Request> {
+    let (pointer, count): (*const c_void, _) = (chunk.pointer.cast(), chunk.bytes as c_int);
     // SAFETY: as promised by the caller.
-    unsafe {
-        let mut request = ffi::RSMPI_REQUEST_NULL;
-        let (pointer, count): (*const c_void, _) = (chunk.pointer.cast(), chunk.bytes as c_int);
-        check(ffi::MPI_Isend(pointer, count, ffi::RSMPI_UINT8_T, to as c_int, tag, comm, &raw mut request))?;
-        Ok(request)
-    }
+    begin(|request| unsafe { ffi::MPI_Isend(pointer, count, ffi::RSMPI_UINT8_T, to as c_int, tag, comm, request) })
 }
 
 /// # Safety
 /// As at the top; `chunk` is one of [`chunks`].
 pub(super) unsafe fn receive(comm: ffi::MPI_Comm, chunk: View, from: usize, tag: c_int) -> Result<ffi::MPI_Request> {
+    let (pointer, count): (*mut c_void, _) = (chunk.pointer.cast(), chunk.bytes as c_int);
     // SAFETY: as promised by the caller.
-    unsafe {
-        let mut request = ffi::RSMPI_REQUEST_NULL;
-        let (pointer, count): (*mut c_void, _) = (chunk.pointer.cast(), chunk.bytes as c_int);
-        check(ffi::MPI_Irecv(pointer, count, ffi::RSMPI_UINT8_T, from as c_int, tag, comm, &raw mut request))?;
-        Ok(request)
-    }
+    begin(|request| unsafe { ffi::MPI_Irecv(pointer, count, ffi::RSMPI_UINT8_T, from as c_int, tag, comm, request) })
 }
 
 /// Requests that have ended since the last call, and how; they are null afterwards.

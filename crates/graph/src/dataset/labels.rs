@@ -33,7 +33,7 @@ impl Labels {
     pub(super) fn map(dir: &Path, meta: &Meta) -> Result<Option<Self>> {
         let path = dir.join("label.npy");
         if !path.exists() {
-            return if meta.num_classes == 0 {
+            return if meta.num_classes == 0 || meta.task == Task::Link {
                 Ok(None)
             } else {
                 let problem = format!("num_classes is {}, but there is no label.npy", meta.num_classes);
@@ -44,6 +44,7 @@ impl Labels {
         match meta.task {
             Task::NodeClassification => Self::classes(dir, &file, meta),
             Task::NodeRegression => Self::values(dir, &file, meta),
+            Task::Link => Ok(None),
         }
     }
 

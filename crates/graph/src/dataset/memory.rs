@@ -63,6 +63,7 @@ impl Dataset {
             edge_types: types.edges,
             edge_categories: None,
             splits,
+            links: Vec::new(),
         };
         validate::validate(&data)?;
         data.looked_at.get_or_init(|| ());
@@ -94,6 +95,7 @@ impl Dataset {
         self.edge_types.as_ref().map_or(Ok(()), |types| out.edge_types(types))?;
         self.edge_categories.as_ref().map_or(Ok(()), |categories| out.edge_categories(categories))?;
         self.splits.iter().try_for_each(|split| out.split(split))?;
+        self.links.iter().try_for_each(|links| out.links(links))?;
         out.finish(&self.meta)
     }
 }

@@ -19,6 +19,8 @@ pub enum Task {
     NodeClassification,
     /// Predict a number, or several, of nodes.
     NodeRegression,
+    /// Predict which pairs of nodes are linked.
+    Link,
 }
 
 /// The contents of `meta.toml`.

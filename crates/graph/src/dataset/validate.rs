@@ -45,7 +45,8 @@ pub(super) fn nodes(data: &Dataset) -> Result<()> {
     if let Some(l) = &data.labels {
         labels(data, l)?;
     }
-    data.splits.iter().try_for_each(|s| split(data, s))
+    data.splits.iter().try_for_each(|s| split(data, s))?;
+    data.links.iter().try_for_each(|links| links.validate(&data.dir, data.meta.num_nodes))
 }
 
 /// All features, with the files that they are in.

@@ -6,7 +6,7 @@ use graphweft_base::durable::{self, Unfinished};
 use graphweft_base::{Error, Result};
 
 use super::codes::Columns;
-use super::{Codes, Features, Labels, Meta, Split, stamp};
+use super::{Codes, Features, Labels, LinkSplit, Meta, Split, stamp};
 use crate::csr::{AnyCsr, Csr, NodeId};
 use crate::npy::{Element, NpyWriter, write_npy};
 use crate::with_csr;
@@ -113,6 +113,11 @@ impl DatasetWriter {
         let dir = self.path("split").join(&split.name);
         durable::create_folder(&dir)?;
         split.parts().into_iter().try_for_each(|(part, ids)| write_npy(dir.join(format!("{part}.npy")), &[], ids))
+    }
+
+    /// Writes a split of links.
+    pub fn links(&self, links: &LinkSplit) -> Result<()> {
+        links.save(&self.path("split"))
     }
 
     /// Writes an array of rows of shape `row` (`&[]` for a plain vector) that are made on the fly: `fill(i, row)`

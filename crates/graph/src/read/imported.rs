@@ -8,7 +8,7 @@ use super::Context;
 use crate::buf::Buf;
 use crate::build::{Block, EdgeSorter};
 use crate::csr::{AnyCsr, Csr, NodeId, SelfLoops};
-use crate::dataset::{Codes, DatasetWriter, Dense, Features, Labels, Meta, Split, Task, Types};
+use crate::dataset::{Codes, DatasetWriter, Dense, Features, Labels, LinkSplit, Meta, Split, Task, Types};
 use crate::npy::{NpyFile, NpyWriter, write_npy};
 use crate::with_csr;
 
@@ -30,6 +30,8 @@ pub struct Imported {
     pub class_names: Option<Vec<String>>,
     /// Splits.
     pub splits: Vec<Split>,
+    /// Links to predict, in place of labels.
+    pub links: Option<LinkSplit>,
     /// Ids that the source used, where the nodes were renumbered.
     pub node_ids: Option<NodeIds>,
     /// What the nodes are called, where they are words.
@@ -90,6 +92,7 @@ impl Imported {
             labels: None,
             class_names: None,
             splits: Vec::new(),
+            links: None,
             node_ids: None,
             node_names: None,
             undirected: None,
@@ -143,6 +146,7 @@ impl Imported {
             writer.labels(labels, *classes)?;
         }
         self.splits.iter().try_for_each(|s| writer.split(s))?;
+        self.links.iter().try_for_each(|links| writer.links(links))?;
         match &self.node_ids {
             Some(NodeIds::Signed(ids)) => write_npy(writer.path("node_id.npy"), &[], ids)?,
             Some(NodeIds::Unsigned(ids)) => write_npy(writer.path("node_id.npy"), &[], ids)?,
@@ -161,12 +165,16 @@ impl Imported {
             num_features: self.features.as_ref().map_or(0, Features::width),
             num_classes,
             symmetric,
-            task: self.labels.as_ref().map_or(Task::default(), |(labels, _)| labels.task()),
+            task: match (&self.links, &self.labels) {
+                (Some(_), _) => Task::Link,
+                (None, Some((labels, _))) => labels.task(),
+                (None, None) => Task::default(),
+            },
             edge_types: self.types.edge_names,
             node_types: self.types.nodes,
         };
         writer.finish(&meta)?;
-        let splits = self.splits.into_iter().map(|s| s.name).collect();
+        let splits = self.splits.into_iter().map(|s| s.name).chain(self.links.map(|links| links.name)).collect();
         Ok(Summary { meta, edges_read, splits, notes: self.notes })
     }
 }

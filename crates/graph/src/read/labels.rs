@@ -20,8 +20,8 @@ pub(super) fn from_numbers(
     number: impl Fn(usize) -> f64,
 ) -> Result<(Labels, usize)> {
     match (task, columns(input, field, shape, n)?) {
-        (Task::NodeClassification, 1) => single(input, field, n, number),
-        (Task::NodeClassification, c) => several(input, field, n, c, number).map(|labels| (labels, c)),
+        (Task::NodeClassification | Task::Link, 1) => single(input, field, n, number),
+        (Task::NodeClassification | Task::Link, c) => several(input, field, n, c, number).map(|labels| (labels, c)),
         (Task::NodeRegression, c) => values(input, field, n, c, number).map(|labels| (labels, c)),
     }
 }

@@ -185,27 +185,23 @@ fn entry(c: &mut Cursor<'_>, banner: Banner, nodes: u64, piece: &mut Piece) -> s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::testing::{KEEP, assert_refused, edges, text, with_context};
-
-    fn read_text(contents: &str) -> Result<Imported> {
-        with_context(KEEP, |cx| read(&text(contents), cx))
-    }
+    use crate::read::testing::{assert_refused, edges, read_text_by};
 
     #[test]
     fn entry_i_j_is_the_edge_from_i_to_j() {
         let general = "%%MatrixMarket matrix coordinate real general\n% comment\n3 3 2\n1 2 0.5\n3 3 -1e0\n";
-        assert_eq!(edges(read_text(general).unwrap()), [(0, 1, 0.5), (2, 2, -1.0)]);
+        assert_eq!(edges(read_text_by(read, general).unwrap()), [(0, 1, 0.5), (2, 2, -1.0)]);
         let symmetric = "%%matrixmarket MATRIX coordinate integer symmetric\n3 3 2\n2 1 4\n3 3 1\n";
-        assert_eq!(edges(read_text(symmetric).unwrap()), [(1, 0, 4.0), (0, 1, 4.0), (2, 2, 1.0)]);
-        let pattern = read_text("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n").unwrap();
+        assert_eq!(edges(read_text_by(read, symmetric).unwrap()), [(1, 0, 4.0), (0, 1, 4.0), (2, 2, 1.0)]);
+        let pattern = read_text_by(read, "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n").unwrap();
         assert!(pattern.edge_features.is_none());
         assert_eq!(edges(pattern), [(0, 1, 0.0)]);
     }
 
     #[test]
     fn what_is_no_graph_is_refused() {
-        let with = |kind: &str, body: &str| read_text(&format!("%%MatrixMarket matrix {kind}\n{body}"));
-        assert_refused(read_text("1 2 3\n"), &["line 1", "no Matrix Market header"]);
+        let with = |kind: &str, body: &str| read_text_by(read, &format!("%%MatrixMarket matrix {kind}\n{body}"));
+        assert_refused(read_text_by(read, "1 2 3\n"), &["line 1", "no Matrix Market header"]);
         assert_refused(with("array real general", "1 1\n1\n"), &["line 1, column 3", "array"]);
         assert_refused(with("coordinate complex general", ""), &["column 4", "complex"]);
         assert_refused(with("coordinate real skew-symmetric", ""), &["column 5", "skew"]);

@@ -276,22 +276,18 @@ impl<'a> Tokens<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::testing::{KEEP, assert_refused, edges, text, with_context};
-
-    fn read_text(contents: &str) -> Result<Imported> {
-        with_context(KEEP, |cx| read(&text(contents), cx))
-    }
+    use crate::read::testing::{assert_refused, edges, read_text_by};
 
     #[test]
     fn weights_are_told_apart_by_the_format_digits() {
-        let plain = read_text("% a path\n3 2\n2\n% between\n1 3\n2\n").unwrap();
+        let plain = read_text_by(read, "% a path\n3 2\n2\n% between\n1 3\n2\n").unwrap();
         assert_eq!(edges(plain), [(1, 0, 0.0), (0, 1, 0.0), (2, 1, 0.0), (1, 2, 0.0)]);
-        let weighted = read_text("3 2 001\n2 7\n1 7 3 9\n2 9").unwrap();
+        let weighted = read_text_by(read, "3 2 001\n2 7\n1 7 3 9\n2 9").unwrap();
         assert_eq!(edges(weighted), [(1, 0, 7.0), (0, 1, 7.0), (2, 1, 9.0), (1, 2, 9.0)]);
-        let all = read_text("2 1 111 2\n50 60 70 2 7\n50 60 70 1 7\n\n").unwrap();
+        let all = read_text_by(read, "2 1 111 2\n50 60 70 2 7\n50 60 70 1 7\n\n").unwrap();
         assert_eq!(all.notes, ["3 size(s) and weight(s) per vertex were skipped"]);
         assert_eq!(edges(all), [(1, 0, 7.0), (0, 1, 7.0)]);
-        let isolated = read_text("4 1\r\n\r\n3\r\n2\r\n\r\n").unwrap();
+        let isolated = read_text_by(read, "4 1\r\n\r\n3\r\n2\r\n\r\n").unwrap();
         assert_eq!(edges(isolated), [(2, 1, 0.0), (1, 2, 0.0)]);
     }
 
@@ -301,28 +297,28 @@ mod tests {
         let hub: String = (2..leaves + 2).map(|i| format!("{i} ")).collect();
         let contents = format!("{} {leaves}\n{hub}\n{}", leaves + 1, "1\n".repeat(leaves));
         assert!(contents.len() > 4 * CHUNK);
-        let all = edges(read_text(&contents).unwrap());
+        let all = edges(read_text_by(read, &contents).unwrap());
         assert_eq!(all.len(), 2 * leaves);
         assert_eq!(all[leaves - 1], (leaves as u32, 0, 0.0));
     }
 
     #[test]
     fn a_header_that_does_not_fit_is_refused() {
-        assert_refused(read_text("3\n"), &["header"]);
-        assert_refused(read_text("0 0\n"), &["line", "no vertices"]);
-        assert_refused(read_text("1 2 3 4 5\n"), &["line 1", "four numbers"]);
-        assert_refused(read_text("2 1 200\n2\n1\n"), &["fmt is 200"]);
-        assert_refused(read_text("2 1\n2\n"), &["ends at vertex 2 of 2"]);
-        assert_refused(read_text("1099511627776 1\n2\n1\n"), &["ends at vertex 3 of 1099511627776"]);
-        assert_refused(read_text("1099511627777 1\n2\n1\n"), &["at most"]);
-        assert_refused(read_text("2 1\n2\n1\n1\n"), &["line 4", "more lines"]);
-        assert_refused(read_text("2 2\n2\n1\n"), &["2 neighbours are listed, 2 edges need 4"]);
-        assert_refused(read_text("2 1\n3\n1\n"), &["line 2", "neighbour 3 of vertex 1"]);
-        assert_refused(read_text("2 1\n0\n1\n"), &["line 2", "neighbour 0 of vertex 1"]);
-        assert_refused(read_text("2 1\n-2\n1\n"), &["line 2", "'-'"]);
-        assert_refused(read_text("2 1 1\n2 7\n1\n"), &["neighbour 1 of vertex 2 has no weight"]);
-        assert_refused(read_text("2 1 10 3\n1 2\n1 2 3 1\n"), &["vertex 1", "missing"]);
-        assert_refused(read_text("2 99999999999999999999\n"), &["line 1", "2⁶⁴"]);
-        assert_refused(read_text("2 1\n2x\n1\n"), &["line 2", "'x' inside a number"]);
+        assert_refused(read_text_by(read, "3\n"), &["header"]);
+        assert_refused(read_text_by(read, "0 0\n"), &["line", "no vertices"]);
+        assert_refused(read_text_by(read, "1 2 3 4 5\n"), &["line 1", "four numbers"]);
+        assert_refused(read_text_by(read, "2 1 200\n2\n1\n"), &["fmt is 200"]);
+        assert_refused(read_text_by(read, "2 1\n2\n"), &["ends at vertex 2 of 2"]);
+        assert_refused(read_text_by(read, "1099511627776 1\n2\n1\n"), &["ends at vertex 3 of 1099511627776"]);
+        assert_refused(read_text_by(read, "1099511627777 1\n2\n1\n"), &["at most"]);
+        assert_refused(read_text_by(read, "2 1\n2\n1\n1\n"), &["line 4", "more lines"]);
+        assert_refused(read_text_by(read, "2 2\n2\n1\n"), &["2 neighbours are listed, 2 edges need 4"]);
+        assert_refused(read_text_by(read, "2 1\n3\n1\n"), &["line 2", "neighbour 3 of vertex 1"]);
+        assert_refused(read_text_by(read, "2 1\n0\n1\n"), &["line 2", "neighbour 0 of vertex 1"]);
+        assert_refused(read_text_by(read, "2 1\n-2\n1\n"), &["line 2", "'-'"]);
+        assert_refused(read_text_by(read, "2 1 1\n2 7\n1\n"), &["neighbour 1 of vertex 2 has no weight"]);
+        assert_refused(read_text_by(read, "2 1 10 3\n1 2\n1 2 3 1\n"), &["vertex 1", "missing"]);
+        assert_refused(read_text_by(read, "2 99999999999999999999\n"), &["line 1", "2⁶⁴"]);
+        assert_refused(read_text_by(read, "2 1\n2x\n1\n"), &["line 2", "'x' inside a number"]);
     }
 }

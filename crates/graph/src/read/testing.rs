@@ -23,6 +23,14 @@ pub(super) fn text(contents: &str) -> Input {
     Input::memory("t", contents.as_bytes()).unwrap()
 }
 
+/// What a reader makes of a text; edges stay as they are.
+pub(super) fn read_text_by(
+    read: impl FnOnce(&Input, &Context<'_>) -> Result<Imported>,
+    contents: &str,
+) -> Result<Imported> {
+    with_context(KEEP, |cx| read(&text(contents), cx))
+}
+
 /// An `.npy` file.
 pub(super) fn array<T: Element>(shape: &[usize], values: &[T]) -> Vec<u8> {
     let header = Header { dtype: T::DTYPE, fortran_order: false, shape: shape.to_vec() };

@@ -10,10 +10,10 @@ use super::{Bench, OverEdges, Timing, median, random, timed};
 use crate::error::Result;
 use crate::input::Input;
 
-pub(super) fn run(bench: &Bench, input: &Input, heads: usize) -> Result<Timing> {
+pub(super) fn run(bench: &Bench, input: &Input) -> Result<Timing> {
     let named = bench.open(input)?;
     let (csr, hidden, dtype) = (&named.csr, bench.hidden, bench.dtype);
-    let heads = bench.check_heads(heads)?;
+    let heads = bench.shared_heads()?;
     let device = bench.open_device()?;
     let graph = Rc::new(Adjacency::new(&device, csr.clone())?);
     let n = csr.num_dst();

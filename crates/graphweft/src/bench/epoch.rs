@@ -2,25 +2,23 @@
 //!
 //! The model is the one that a run trains, input and output layers included, on random features and labels.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use graphweft_base::progress::Progress;
 use graphweft_comm::Times;
 use graphweft_graph::dataset::{Dense, Features, Split};
 use graphweft_parallel::Strategy;
+use graphweft_plan::explain::counted;
 use graphweft_train::Error as Training;
 use graphweft_train::config::{Choice, Config};
 use graphweft_train::data::Data;
-use graphweft_train::planning::{
-    self as planner, Compared, Emulation, EpochTiming, Listener, Plan, PreparedData, TimedEpochs,
-};
+use graphweft_train::planning::{Compared, Emulation, EpochTiming, Listener, Plan, PreparedData, TimedEpochs};
 use graphweft_train::ranks::World;
 use graphweft_train::task::{Labels, NodeClass};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Named, TimedKernel, TimedPhase, Timing, middle, normals, open};
+use super::{Bench, Kernels, Named, Timed, Timing, middle, normals, open};
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::memory::Memory;
@@ -28,78 +26,47 @@ use crate::observe::Watched;
 use crate::place::Ranks;
 use crate::report::RankUsage;
 use crate::run::Run;
-use crate::units::counted;
 
-/// Epochs of a whole model to time: forward, loss, backward and update, on random features and labels.
-///
-/// ```
-/// use graphweft::{EpochBench, Run};
-/// let run = Run::default().model("gcn").set("model.hidden", 8).ranks(2).strategy("halo");
-/// let timing = run.bench(&EpochBench::of("rmat:6:4").features(8).classes(3).runs(1))?;
-/// assert_eq!(timing.phases.last().unwrap().name, "epoch");
-/// assert!(timing.sent.unwrap() > 0);
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct EpochBench {
-    input: Input,
-    features: usize,
-    classes: usize,
-    runs: u32,
-    kernels: Kernels,
-    emulated: Vec<PathBuf>,
+/// Times epochs of the model of `run` on the graph of `input`.
+pub(super) fn run(bench: &Bench, input: &Input, run: &Run) -> Result<Timing> {
+    let mut config = run.finish(run.draft()?)?;
+    if let Choice::Named(Strategy::Isolated(_)) = config.parallel.strategy {
+        return Err(not_timed("--strategy isolated"));
+    }
+    if config.isolated.memory.is_some() {
+        let problem = "only the strategy isolated keeps to it, whose epochs are not timed here";
+        let remedy = "leave it out, or use `graphweft train`, which says what its epochs take";
+        return Err(Training::setting("isolated.memory", problem, remedy).into());
+    }
+    let watched = Watched::by(&bench.observer);
+    let place = bench.device.place_of(&config.parallel, &watched);
+    let (wanted, precision) = (config.parallel.ranks, config.compute.precision);
+    let timed = Subject { bench, input };
+    let Some(first) = bench.emulated.first() else {
+        let ranks = Ranks { config: &config.parallel, wanted, place, precision, watched: &watched };
+        return ranks.enter(|world, watched| time(&timed, &config, &[], world, &watched));
+    };
+    // What is planned is planned for there.
+    config.parallel.profile.get_or_insert_with(|| first.display().to_string());
+    let places = bench.emulated.iter().map(|path| Emulation::read(path)).collect::<Result<Vec<_>, _>>()?;
+    let names: Vec<String> = places.iter().map(|place| place.name.clone()).collect();
+    let ranks = Ranks { config: &config.parallel, wanted, place, precision, watched: &watched };
+    ranks.emulate(places, |world, watched| time(&timed, &config, &names, world, &watched))
 }
 
-/// Whether every kernel is timed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kernels {
-    Untimed,
-    Timed,
+/// What is timed, and on what.
+struct Subject<'a> {
+    bench: &'a Bench,
+    input: &'a Input,
 }
 
-impl EpochBench {
-    /// On this graph, with 128 random features, 40 classes and nine runs.
-    pub fn of(graph: impl Into<Input>) -> Self {
-        let (kernels, emulated) = (Kernels::Untimed, Vec::new());
-        Self { input: graph.into(), features: 128, classes: 40, runs: 9, kernels, emulated }
-    }
-
-    /// Columns of the features.
-    #[must_use]
-    pub fn features(self, features: usize) -> Self {
-        Self { features, ..self }
-    }
-
-    /// Classes.
-    #[must_use]
-    pub fn classes(self, classes: usize) -> Self {
-        Self { classes, ..self }
-    }
-
-    /// Timed runs, after those that warm up.
-    #[must_use]
-    pub fn runs(self, runs: u32) -> Self {
-        Self { runs: runs.max(1), ..self }
-    }
-
-    /// Times every kernel too, beside what the planner expects of it.
-    #[must_use]
-    pub fn kernels(self) -> Self {
-        Self { kernels: Kernels::Timed, ..self }
-    }
-
-    /// Times epochs as if ranks were elsewhere, on shipped profiles or in files; one run serves all.
-    #[must_use]
-    pub fn emulate(self, profiles: &[PathBuf]) -> Self {
-        Self { emulated: profiles.to_vec(), ..self }
-    }
-
+impl Subject<'_> {
     /// Random features and labels; every node is learned from.
     fn data(&self, named: Named) -> Result<(Data, Split)> {
         let Named { name, csr: graph } = named;
-        let (nodes, width) = (graph.num_dst(), self.features);
+        let (nodes, width) = (graph.num_dst(), self.bench.features.unwrap_or(self.bench.hidden));
         let features = Dense::F32 { values: normals(nodes, width, 1)?.into(), width };
-        let labels = (0..nodes as i64).map(|node| node * 7919 % self.classes as i64).collect();
+        let labels = (0..nodes as i64).map(|node| node * 7919 % self.bench.classes as i64).collect();
         let all: Vec<i64> = (0..nodes as i64).collect();
         let valid = all.iter().copied().take(1).collect::<Vec<_>>().into();
         let split = Split { name: "all".into(), train: all.into(), valid, test: Vec::new().into() };
@@ -113,42 +80,11 @@ impl EpochBench {
             encodings: Vec::new(),
             task: &NodeClass,
             labels: Some(Labels::Integers(labels)),
-            classes: self.classes,
+            classes: self.bench.classes,
             splits: Vec::new(),
+            links: Vec::new(),
         };
         Ok((data, split))
-    }
-}
-
-impl Run {
-    /// Times epochs of the model that [`train`](Run::train) would train, with these settings.
-    ///
-    /// # Errors
-    /// As [`train`](Run::train); if its epochs are not of one kind, as those of the strategy `isolated`. Under a
-    /// launcher only the first process has what was measured.
-    pub fn bench(&self, bench: &EpochBench) -> Result<Timing> {
-        let mut config = self.finish(self.draft()?)?;
-        if let Choice::Named(Strategy::Isolated(_)) = config.parallel.strategy {
-            return Err(not_timed("--strategy isolated"));
-        }
-        if config.isolated.memory.is_some() {
-            let problem = "only the strategy isolated keeps to it, whose epochs are not timed here";
-            let remedy = "leave it out, or use `graphweft train`, which says what its epochs take";
-            return Err(Training::setting("isolated.memory", problem, remedy).into());
-        }
-        let watched = self.watched();
-        let place = self.device.place_of(&config.parallel, &watched);
-        let (wanted, precision) = (config.parallel.ranks, config.compute.precision);
-        let Some(first) = bench.emulated.first() else {
-            let ranks = Ranks { config: &config.parallel, wanted, place, precision, watched: &watched };
-            return ranks.enter(|world, watched| time(bench, &config, &[], world, &watched));
-        };
-        // What is planned is planned for there.
-        config.parallel.profile.get_or_insert_with(|| first.display().to_string());
-        let places = bench.emulated.iter().map(|path| Emulation::read(path)).collect::<Result<Vec<_>, _>>()?;
-        let names: Vec<String> = places.iter().map(|place| place.name.clone()).collect();
-        let ranks = Ranks { config: &config.parallel, wanted, place, precision, watched: &watched };
-        ranks.emulate(places, |world, watched| time(bench, &config, &names, world, &watched))
     }
 }
 
@@ -159,15 +95,15 @@ fn not_timed(asked: &str) -> Error {
 }
 
 /// `places` are the names of those elsewhere.
-fn time(bench: &EpochBench, config: &Config, places: &[String], world: World, watched: &Watched) -> Result<Timing> {
-    let world = &if bench.kernels == Kernels::Timed { world.timing_kernels() } else { world };
-    let (data, split) = bench.data(open(&bench.input, watched)?)?;
+fn time(timed: &Subject<'_>, config: &Config, places: &[String], world: World, watched: &Watched) -> Result<Timing> {
+    let world = &if timed.bench.kernels == Kernels::Timed { world.timing_kernels() } else { world };
+    let (data, split) = timed.data(open(timed.input, watched)?)?;
     let data = Arc::new(data);
     let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
     let progress: Arc<dyn Progress> = Arc::new(watched.clone());
     let tell = |line: &str| watched.note(line);
     let listener = Listener { progress: &progress, tell: &tell };
-    let plan = planner::shared(config, world, PreparedData { data: &data, graph: &graph }, listener)?;
+    let plan = Plan::agreed(config, world, PreparedData { data: &data, graph: &graph }, listener)?;
     if let Strategy::Isolated(_) = plan.strategy {
         let chosen = || not_timed("--allow-approximate, by which isolated was chosen");
         return Err(if world.leads() { chosen() } else { Training::Refused.into() });
@@ -183,7 +119,7 @@ fn time(bench: &EpochBench, config: &Config, places: &[String], world: World, wa
         config: config.clone(),
         plan: plan.clone(),
     };
-    let timing = EpochTiming { config, plan, data, graph, split, runs: bench.runs };
+    let timing = EpochTiming { config, plan, data, graph, split, runs: timed.bench.runs };
     let measured = timing.run(world, listener)?;
     if !world.leads() {
         return Err(Error::follows());
@@ -222,7 +158,7 @@ impl About {
             json["step_ms"] = json!(first.step_ms);
             json["emulated"] = json!(elsewhere);
         }
-        let phase = |name: &str, ms| TimedPhase::new(name, ms);
+        let phase = |name: &str, ms| Timed::new(name, ms);
         let phases = match &elsewhere[..] {
             [] if recorded => vec![phase("epoch, recorded", step)],
             [] => vec![
@@ -231,9 +167,7 @@ impl About {
                 phase("update", update),
                 phase("epoch", step),
             ],
-            all => {
-                all.iter().map(|e| TimedPhase::new(format!("epoch, emulated on {}", e.profile), e.step_ms)).collect()
-            }
+            all => all.iter().map(|e| Timed::new(format!("epoch, emulated on {}", e.profile), e.step_ms)).collect(),
         };
         let layers = counted(config.model.layers(), "layer");
         let (ranks, threads) = (counted(plan.ranks, "rank"), counted(self.threads, "thread"));
@@ -248,7 +182,15 @@ impl About {
             peak: Some(Memory::largest(usages.iter().map(|usage| usage.peak))),
             over_floor: None,
             sent: (plan.ranks > 1).then(|| usages.iter().map(RankUsage::bytes_sent).sum()),
-            kernels: compared.map(|all| all.iter().map(TimedKernel::from).collect()),
+            kernels: compared.map(|all| {
+                let kernels = all.iter().map(|c| Timed {
+                    heads: c.shape.map(|(heads, width)| (heads, width / heads.max(1))),
+                    calls: Some(c.calls),
+                    predicted_ms: Some(c.predicted_ms),
+                    ..Timed::new(c.op.clone(), c.measured_ms)
+                });
+                kernels.collect()
+            }),
             json,
         }
     }
@@ -274,18 +216,6 @@ impl About {
             "strategy": plan.strategy, "ranks": plan.ranks, "remat": plan.remat, "predicted": plan.predicted,
             "why": plan.why,
         })
-    }
-}
-
-impl From<&Compared> for TimedKernel {
-    fn from(c: &Compared) -> Self {
-        Self {
-            op: c.op.clone(),
-            heads: c.shape.map(|(heads, width)| (heads, width / heads.max(1))),
-            calls: c.calls,
-            predicted_ms: c.predicted_ms,
-            measured_ms: c.measured_ms,
-        }
     }
 }
 

@@ -1,14 +1,14 @@
 //! The matrix products of a linear layer.
 
+use graphweft_plan::explain::counted;
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::activation::{Activated, Activation};
 use graphweft_tensor::ops::linear::{Columns, Weights};
 use graphweft_tensor::{DType, Tag};
 use serde_json::json;
 
-use super::{Bench, TimedPhase, Timing, median, random, timed};
+use super::{Bench, Timed, Timing, median, random, timed};
 use crate::error::Result;
-use crate::units::counted;
 
 pub(super) fn run(bench: &Bench, rows: usize, out: usize) -> Result<Timing> {
     let (n, k, dtype) = (rows, bench.hidden, bench.dtype);
@@ -41,7 +41,7 @@ pub(super) fn run(bench: &Bench, rows: usize, out: usize) -> Result<Timing> {
         "forward_gflops": gflops(forward), "input_gradient_gflops": gflops(input),
         "weight_gradient_gflops": gflops(weights),
     });
-    let row = |name: &str, ms: f64| TimedPhase { rate: Some(gflops(ms)), ..TimedPhase::new(name, ms) };
+    let row = |name: &str, ms: f64| Timed { rate: Some(gflops(ms)), ..Timed::new(name, ms) };
     Ok(Timing {
         title: format!("{n} × {k} by {k} × {out}, {}, {dtype}", counted(threads, "thread")),
         phases: vec![row("y = x·Wᵀ", forward), row("dx = dy·W", input), row("dW = dyᵀ·x", weights)],

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use graphweft_plan::explain::counted;
 use graphweft_tensor::ops::activation::Activation;
 use graphweft_tensor::ops::attention::{Bias, EdgeDropout, attention};
 use graphweft_tensor::ops::dropout::RowDropout;
@@ -15,11 +16,10 @@ use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{Adjacency, DType, Device, Dropout, Ids, Matrix, Parameter, Result as Computed, Tag, Tape, Var};
 use serde_json::json;
 
-use super::{Bench, BenchLayers, Named, TimedPhase, Timing, median, random, timed};
+use super::{Bench, Named, Recompute, Timed, Timing, median, random, timed};
 use crate::error::Result;
 use crate::input::Input;
 use crate::memory::Memory;
-use crate::units::counted;
 
 /// The parameters of one layer.
 struct Layer {
@@ -100,19 +100,19 @@ impl Layer {
     }
 }
 
-pub(super) fn run(bench: &Bench, input: &Input, stack: &BenchLayers) -> Result<Timing> {
+pub(super) fn run(bench: &Bench, input: &Input) -> Result<Timing> {
     let Named { name, csr } = bench.open(input)?;
     let (d, dtype) = (bench.hidden, bench.dtype);
-    let heads = bench.check_heads(stack.heads)?;
+    let heads = bench.shared_heads()?;
     let device = bench.open_device()?;
     let (n, edges) = (csr.num_dst(), csr.num_edges());
     let graph = Rc::new(Adjacency::new(&device, csr)?);
     let x = random(&device, n, d, dtype, 1)?;
     let layers: Vec<Rc<Layer>> =
-        (0..stack.layers as u32).map(|k| Layer::new(&device, k, d).map(Rc::new)).collect::<Result<_>>()?;
+        (0..bench.layers as u32).map(|k| Layer::new(&device, k, d).map(Rc::new)).collect::<Result<_>>()?;
     let parameters: Vec<_> = layers.iter().flat_map(|l| l.parameters()).collect();
     let mut optimizer = Optimizer::new(Rule::adam_w(0.01), &parameters)?;
-    let mut setting = Setting { graph, heads, dtype, rate: stack.dropout, epoch: 0 };
+    let mut setting = Setting { graph, heads, dtype, rate: bench.dropout, epoch: 0 };
 
     let (mut forward, mut backward, mut update) = (Vec::new(), Vec::new(), Vec::new());
     device.ledger().reset_peak();
@@ -122,9 +122,9 @@ pub(super) fn run(bench: &Bench, input: &Input, stack: &BenchLayers) -> Result<T
         let (out, ms) = timed(&device, || {
             let mut x = tape.constant(x.clone());
             for layer in &layers {
-                x = match stack.remat {
-                    false => layer.forward(&mut tape, &x, &setting)?,
-                    true => {
+                x = match bench.recompute {
+                    Recompute::Nothing => layer.forward(&mut tape, &x, &setting)?,
+                    Recompute::Layers => {
                         let (layer, setting) = (Rc::clone(layer), setting.clone());
                         let segment = move |tape: &mut Tape, x: &[Var]| Ok(vec![layer.forward(tape, &x[0], &setting)?]);
                         tape.checkpoint(&[&x], segment)?.remove(0)
@@ -147,15 +147,15 @@ pub(super) fn run(bench: &Bench, input: &Input, stack: &BenchLayers) -> Result<T
     let (peak, threads) = (Memory::from(peak), rayon::current_num_threads());
     let json = json!({
         "op": "layer", "graph": name, "nodes": n, "edges": edges, "threads": threads, "device": device.backend().name(),
-        "dtype": dtype.to_string(), "hidden": d, "heads": heads, "layers": stack.layers, "dropout": stack.dropout,
+        "dtype": dtype.to_string(), "hidden": d, "heads": heads, "layers": bench.layers, "dropout": bench.dropout,
         "forward_ms": forward, "backward_ms": backward, "update_ms": update, "step_ms": total,
         "peak_bytes": peak.total(), "peak": peak.to_json(),
     });
     let phases = [("forward", forward), ("backward", backward), ("update", update), ("step", total)];
-    let layers = counted(stack.layers, "layer");
+    let layers = counted(bench.layers, "layer");
     Ok(Timing {
         title: format!("{layers} on {name}, {}, {dtype}", counted(threads, "thread")),
-        phases: phases.map(|(name, ms)| TimedPhase::new(name, ms)).into(),
+        phases: phases.map(|(name, ms)| Timed::new(name, ms)).into(),
         rate: None,
         peak: Some(peak),
         over_floor: None,

@@ -19,7 +19,7 @@ pub struct Gpu {
 }
 
 /// All of them; none in a build without CUDA.
-pub(super) fn gpus() -> Vec<Gpu> {
+pub(crate) fn gpus() -> Vec<Gpu> {
     #[cfg(feature = "cuda")]
     let found = graphweft_tensor::cuda::Gpu::all().into_iter().map(|gpu| Gpu {
         name: gpu.name,

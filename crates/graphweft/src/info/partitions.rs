@@ -17,8 +17,8 @@ const DRAWN: usize = 8;
 /// ```
 /// let mut info = graphweft::Info::of("grid:8:8")?;
 /// info.survey(0, std::sync::Arc::new(()))?;
-/// let best = info.partitions.iter().filter(|trial| trial.parts == 4).min_by(|a, b| a.alpha.total_cmp(&b.alpha));
-/// assert!(best.unwrap().alpha < 1.0);
+/// let alphas = info.partitions.iter().filter(|trial| trial.parts == 4).map(|trial| trial.stats.alpha);
+/// assert!(alphas.fold(f64::INFINITY, f64::min) < 1.0);
 /// # Ok::<(), graphweft::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -28,33 +28,8 @@ pub struct Trial {
     pub method: String,
     /// How many parts.
     pub parts: usize,
-    /// Rows of other parts that the parts need, per node.
-    pub alpha: f64,
-    /// The share of edges between parts.
-    pub cut: f64,
-    /// The most nodes of a part over the mean.
-    pub imbalance: f64,
-    /// The most edges of a part over the mean.
-    pub imbalance_edges: f64,
-    /// Nodes of each part.
-    pub rows: Vec<u64>,
-    /// Edges into the nodes of each part.
-    pub edges: Vec<u64>,
-}
-
-impl Trial {
-    fn new(method: Method, parts: usize, stats: PartitionStats) -> Self {
-        Self {
-            method: method.to_string(),
-            parts,
-            alpha: stats.alpha,
-            cut: stats.cut,
-            imbalance: stats.imbalance.nodes,
-            imbalance_edges: stats.imbalance.edges,
-            rows: stats.rows,
-            edges: stats.edges,
-        }
-    }
+    /// What that costs.
+    pub stats: PartitionStats,
 }
 
 /// Tries every partitioner of this build. Numbers of parts that exceed the nodes are left out.
@@ -71,7 +46,7 @@ pub(super) fn survey(graph: &AnyCsr, seed: u64, progress: &dyn Progress) -> Resu
                 let found = partition::partition(g, &options, &Silent)?;
                 statistics(g, &found)
             });
-            trials.push(Trial::new(method, parts, stats));
+            trials.push(Trial { method: method.to_string(), parts, stats });
             task.add(1);
         }
     }
@@ -85,10 +60,10 @@ pub(super) fn drawn(trials: &[Trial]) -> Vec<&Trial> {
 }
 
 pub(super) fn json(trials: &[Trial]) -> Value {
-    let one = |t: &Trial| {
+    let one = |Trial { method, parts, stats }: &Trial| {
         json!({
-            "method": t.method, "parts": t.parts, "alpha": t.alpha, "cut": t.cut,
-            "imbalance": t.imbalance, "imbalance_edges": t.imbalance_edges,
+            "method": method, "parts": parts, "alpha": stats.alpha, "cut": stats.cut,
+            "imbalance": stats.imbalance.nodes, "imbalance_edges": stats.imbalance.edges,
         })
     };
     trials.iter().map(one).collect()

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use graphweft_figure::{self as figure, Area, Drawn, FAINT, INK, STRONG, axes, legend, mesh, text};
+use graphweft_figure::{self as figure, Area, Drawn, FAINT, INK, Room, STRONG, axes, legend, mesh, text};
 use graphweft_graph::stats::Degrees;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::Trial;
+use crate::amount::count;
 use crate::error::Result;
-use crate::units::count;
 
 /// Where logarithmic axes of counts start, just below 1, and how much room they leave above the largest.
 const LEAST: f64 = 0.75;
@@ -68,7 +68,7 @@ fn draw_degrees(area: &Area<'_>, degrees: &Degrees, name: &'static str) -> Drawn
 
     let x = LEAST..degrees.max().max(2) as f64 * ROOM;
     let y = LEAST..sum.max(2.0).powf(LEGEND_ROOM) * ROOM;
-    let mut chart = axes(area, &caption, 84, x.log_scale(), y.log_scale())?;
+    let mut chart = axes(area, &caption, Room::left(84), x.log_scale(), y.log_scale())?;
     mesh(&mut chart, &format!("{name} (log scale)"), "nodes (log scale)")
         .x_label_formatter(&power)
         .y_label_formatter(&power)
@@ -88,14 +88,14 @@ fn draw_degrees(area: &Area<'_>, degrees: &Degrees, name: &'static str) -> Drawn
 /// A group of bars per partitioner, a bar per part, the largest first: what one rank has to do more than the mean, all
 /// wait for.
 fn draw_parts(area: &Area<'_>, trials: &[&Trial]) -> Drawn {
-    let parts = trials.first().map_or(0, |t| t.rows.len());
+    let parts = trials.first().map_or(0, |t| t.stats.rows.len());
     let relative = |sizes: &[u64]| -> Vec<f64> {
         let mean = sizes.iter().sum::<u64>() as f64 / sizes.len().max(1) as f64;
         sizes.iter().map(|&x| if mean > 0.0 { x as f64 / mean } else { 0.0 }).collect()
     };
     let groups: Vec<Vec<(f64, f64)>> = (trials.iter())
         .map(|t| {
-            let mut sizes: Vec<_> = relative(&t.edges).into_iter().zip(relative(&t.rows)).collect();
+            let mut sizes: Vec<_> = relative(&t.stats.edges).into_iter().zip(relative(&t.stats.rows)).collect();
             sizes.sort_by(|a, b| b.0.total_cmp(&a.0));
             sizes
         })
@@ -106,7 +106,7 @@ fn draw_parts(area: &Area<'_>, trials: &[&Trial]) -> Drawn {
     let left = |group: usize, k: usize| group as f64 + 0.1 + k as f64 * bar;
 
     let caption = format!("{parts} parts: edges and rows of each");
-    let mut chart = axes(area, &caption, 64, 0.0..trials.len() as f64, 0.0..top * LEGEND_ROOM)?;
+    let mut chart = axes(area, &caption, Room::left(64), 0.0..trials.len() as f64, 0.0..top * LEGEND_ROOM)?;
     mesh(&mut chart, "", "relative to the mean").disable_x_mesh().x_labels(0).draw()?;
     let bars = groups.iter().enumerate().flat_map(|(g, sizes)| {
         let one = move |(k, (edges, _)): (usize, &(f64, f64))| {
@@ -129,7 +129,7 @@ fn draw_parts(area: &Area<'_>, trials: &[&Trial]) -> Drawn {
     for (g, trial) in trials.iter().enumerate() {
         let (x, y) = chart.backend_coord(&(g as f64 + 0.5, 0.0));
         let (x0, y0) = area.get_base_pixel();
-        for (line, text) in [trial.method.clone(), format!("α = {:.3}", trial.alpha)].iter().enumerate() {
+        for (line, text) in [trial.method.clone(), format!("α = {:.3}", trial.stats.alpha)].iter().enumerate() {
             area.draw_text(text, &style, (x - x0, y - y0 + 8 + 20 * line as i32))?;
         }
     }

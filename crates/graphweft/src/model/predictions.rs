@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use graphweft_train::task::{Format, Output, Task, What};
 use serde_json::{Value, json};
 
+use crate::setters::setters;
+
 /// What a model says of every node, row by row in original order.
 ///
 /// ```
@@ -109,40 +111,24 @@ impl PredictionFile {
         &self.path
     }
 
-    /// Writes logits, as the model gives them.
-    #[must_use]
-    pub fn logits(self) -> Self {
-        Self { what: Some(What::Logits), ..self }
-    }
+    setters! {
+        /// Writes logits, as the model gives them.
+        logits => what = Some(What::Logits),
 
-    /// Writes probabilities: of classes, which sum to 1, or of each label by itself.
-    #[must_use]
-    pub fn probabilities(self) -> Self {
-        Self { what: Some(What::Probabilities), ..self }
-    }
+        /// Writes probabilities: of classes, which sum to 1, or of each label by itself.
+        probabilities => what = Some(What::Probabilities),
 
-    /// Writes the numbers that regression predicts.
-    #[must_use]
-    pub fn values(self) -> Self {
-        Self { what: Some(What::Values), ..self }
-    }
+        /// Writes the numbers that regression predicts.
+        values => what = Some(What::Values),
 
-    /// Writes the most probable class, or 0 or 1 for each label.
-    #[must_use]
-    pub fn labels(self) -> Self {
-        Self { what: Some(What::Labels), ..self }
-    }
+        /// Writes the most probable class, or 0 or 1 for each label.
+        labels => what = Some(What::Labels),
 
-    /// As a NumPy array, a row per node.
-    #[must_use]
-    pub fn npy(self) -> Self {
-        Self { format: Some(Format::Npy), ..self }
-    }
+        /// As a NumPy array, a row per node.
+        npy => format = Some(Format::Npy),
 
-    /// As text, with the original id of each node.
-    #[must_use]
-    pub fn csv(self) -> Self {
-        Self { format: Some(Format::Csv), ..self }
+        /// As text, with the original id of each node.
+        csv => format = Some(Format::Csv),
     }
 
     /// What is to be written of this many models for `task`.

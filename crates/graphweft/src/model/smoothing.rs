@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use graphweft_base::durable;
 use graphweft_train::run::{self as session, Known, SmoothMethod, SmoothWeights, Smoothing};
-use graphweft_train::task::write_rows;
+use graphweft_train::task::Output;
 use serde_json::{Value, json};
 
 use super::{Evaluation, Model, ModelScores};
 use crate::error::{Error, Result};
 use crate::observe::Scores;
-use crate::report::{Metric, Spread};
+use crate::report::Metric;
 
 /// How predictions are spread over the graph: correct and smooth, or label propagation. Labels that are known are those
 /// of the training nodes.
@@ -129,7 +129,7 @@ pub struct Smoothed {
 impl Smoothed {
     /// As `graphweft smooth --json` prints it.
     pub fn to_json(&self) -> Value {
-        let scores = |found: &Evaluation| json!({ "train": found.train.mean, "valid": found.valid.mean, "test": found.test.mean, "test_std": found.test.std });
+        let scores = |of: &Evaluation| json!({ "train": of.train.mean, "valid": of.valid.mean, "test": of.test.mean, "test_std": of.test.std });
         let pairs = self.before.models.iter().zip(&self.after.models);
         let of = |s: &Scores| json!({ "train": s.train, "valid": s.valid, "test": s.test });
         let seeds: Vec<Value> = pairs
@@ -179,22 +179,7 @@ impl Model {
                 }
             }
             let metric = metric.ok_or_else(|| Error::request("there is no model", "name a run"))?;
-            let evaluation = |models: Vec<ModelScores>| {
-                let of = |part: fn(&Scores) -> f64| session::Spread::of(models.iter().map(move |m| part(&m.scores)));
-                let [train, valid, test] = [of(|s| s.train), of(|s| s.valid), of(|s| s.test)].map(Spread::from);
-                Evaluation {
-                    metric,
-                    graph: data.name.clone(),
-                    model: all.first().map(|trained| trained.config.model_name().into()).unwrap_or_default(),
-                    ranks: world.ranks(),
-                    train,
-                    valid,
-                    test,
-                    models,
-                    source: self.path.clone(),
-                    leads: world.leads(),
-                }
-            };
+            let evaluation = |models| self.evaluation(metric, models, data, world);
             let found = Smoothed { before: evaluation(before), after: evaluation(after), folder: folder.clone() };
             Ok((found, mean))
         })?;
@@ -204,7 +189,7 @@ impl Model {
                 durable::create_folder(&folder)?;
             }
             let rows = sums.into_iter().map(|x| x as f32).collect();
-            write_rows(&folder.join("predictions.npy"), columns, rows)?;
+            Output::write_rows(&folder.join("predictions.npy"), columns, rows)?;
             durable::replace(&folder.join("result.json"), found.to_json().to_string().as_bytes())?;
         }
         Ok(found)

@@ -1,4 +1,7 @@
-//! What a run's data say about its predictions: which classes are taken for which, and which nodes are hard.
+//! What a run's data say about its predictions: which classes are taken for which, how good each label or target is,
+//! and which nodes are hard.
+
+mod columns;
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -7,7 +10,6 @@ use std::path::Path;
 use graphweft_base::progress::Silent;
 use graphweft_graph::Csr;
 use graphweft_graph::npy::NpyFile;
-use graphweft_graph::stats::degrees;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::run::RunDir;
@@ -18,55 +20,121 @@ use crate::error::{Error, Result};
 
 /// A matrix of more cells would be no picture.
 const MOST_CLASSES: usize = 64;
-/// Degrees that are shown together.
+/// Numbers of neighbours that are shown together.
 const DEGREES: [RangeInclusive<usize>; 7] = [0..=0, 1..=1, 2..=3, 4..=7, 8..=15, 16..=63, 64..=usize::MAX];
 /// Groups of nodes by the share of neighbours with the same class.
 const SHARES: [&str; 5] = ["0–20 %", "20–40 %", "40–60 %", "60–80 %", "80–100 %"];
 
-/// Statistics of the dataset of the run in `folder` and, of a run that has ended, what it says of classes.
+/// Statistics of the dataset of the run in `folder` and, of a run that has ended, how good its predictions are.
 pub(super) fn of_run(folder: &Path) -> Result<Value> {
     let missing = || Error::request("config.toml is missing or cut short", "statistics of the dataset are left out");
     let text = RunDir::config(folder).ok_or_else(missing)?;
     let config = Draft::parse(&text, folder)?.finish()?;
     let data = Data::open(&config.data, &config.encoding, &Silent)?;
-    let degrees = degrees(&data.graph);
-    let statistics = json!({
-        "nodes": data.graph.num_dst(), "edges": data.graph.num_edges(), "features": data.features.width(),
-        "classes": data.classes, "mean degree": degrees.mean(), "largest degree": degrees.max(),
+    let predictions = predictions(folder, &config, &data)?;
+    Ok(json!({"statistics": statistics(&data), "classes": predictions}))
+}
+
+/// What the graph is like. A loop is no neighbour.
+fn statistics(data: &Data) -> Value {
+    let graph = &data.graph;
+    let nodes = graph.num_dst();
+    let neighbours = (0..nodes).map(|node| neighbours(graph, node));
+    let (edges, most) = neighbours.fold((0, 0), |(sum, most): (usize, usize), d| (sum + d, most.max(d)));
+    let mut all = json!({
+        "nodes": nodes, "edges": edges, "features": data.features.width(), data.task.noun(): data.classes,
+        "mean degree": edges as f64 / nodes.max(1) as f64, "largest degree": most,
     });
-    Ok(json!({"statistics": statistics, "classes": classes(folder, &config, &data)?}))
+    let loops = graph.num_edges() as usize - edges;
+    if loops > 0 {
+        all["loops"] = loops.into();
+    }
+    if let Some(Labels::Integers(labels)) = &data.labels {
+        let (same, known) = (0..nodes)
+            .filter(|node| labels.get(*node).is_some_and(|label| *label >= 0))
+            .map(|node| same_and_all(graph, labels, node))
+            .fold((0, 0), |(same, all), (s, a)| (same + s, all + a));
+        if known > 0 {
+            all["edges within a class"] = format!("{:.1} %", 100.0 * same as f64 / known as f64).into();
+        }
+    }
+    all
+}
+
+/// How good predictions of the test nodes are, for what a run on nodes can predict.
+fn predictions(folder: &Path, config: &Config, data: &Data) -> Result<Value> {
+    let file = folder.join("predictions.npy");
+    let nodes = data.graph.num_dst();
+    let (Some(labels), true) = (&data.labels, file.exists()) else { return Ok(Value::Null) };
+    let stored = NpyFile::open(&file)?;
+    let columns = data.outputs();
+    let fits = stored.shape() == [nodes, columns] && columns > 0;
+    let Some(outputs) = stored.elements::<f32>().filter(|_| fits) else { return Ok(Value::Null) };
+    let name = data.split_name(config.data.split.as_deref())?;
+    let split = data.split(&name, config.run.seed)?;
+    let test: Vec<usize> = split.test.iter().map(|node| *node as usize).filter(|node| *node < nodes).collect();
+    let rows = Rows { graph: &data.graph, outputs: &outputs, columns, test };
+    let names = data.folder.as_ref().and_then(|dir| fs::read_to_string(dir.join("classes.txt")).ok());
+    let names: Option<Vec<String>> = names.map(|text| text.lines().map(String::from).collect());
+    let mut found = match labels {
+        Labels::Integers(labels) if labels.len() == nodes => classes(rows, labels),
+        Labels::Numbers(labels) if labels.len() == nodes * columns && data.task.noun() == "targets" => {
+            columns::targets(&rows, labels, names.as_deref())
+        }
+        Labels::Numbers(labels) if labels.len() == nodes * columns => columns::labels(&rows, labels, names.as_deref()),
+        _ => return Ok(Value::Null),
+    };
+    if found.is_object() {
+        found["names"] = names.into();
+    }
+    Ok(found)
+}
+
+/// What a model gives for nodes, and which of them are tested.
+struct Rows<'a> {
+    graph: &'a Csr<u32>,
+    outputs: &'a [f32],
+    columns: usize,
+    test: Vec<usize>,
+}
+
+impl Rows<'_> {
+    fn of(&self, node: usize) -> &[f32] {
+        &self.outputs[node * self.columns..][..self.columns]
+    }
+
+    /// The tested nodes by their numbers of neighbours, each group with the score that it comes to.
+    fn by_degree(&self, score: impl Fn(&[usize]) -> Option<f64>) -> Value {
+        let group = |range: &RangeInclusive<usize>| {
+            let of = |node: &usize| range.contains(&neighbours(self.graph, *node));
+            let nodes: Vec<usize> = self.test.iter().copied().filter(of).collect();
+            json!({"name": range_name(range), "nodes": nodes.len(), "score": score(&nodes)})
+        };
+        DEGREES.iter().map(group).collect()
+    }
 }
 
 /// Of a task with one class per node.
-fn classes(folder: &Path, config: &Config, data: &Data) -> Result<Value> {
-    let file = folder.join("predictions.npy");
-    let (Some(Labels::Integers(labels)), true) = (&data.labels, file.exists()) else { return Ok(Value::Null) };
-    let stored = NpyFile::open(&file)?;
-    let fits = stored.shape() == [labels.len(), data.classes];
-    let Some(logits) = stored.elements::<f32>().filter(|_| fits && data.classes > 0) else { return Ok(Value::Null) };
-    let predicted: Vec<usize> = logits.chunks(data.classes).map(largest).collect();
-    let name = data.split_name(config.data.split.as_deref())?;
-    let split = data.split(&name, config.run.seed)?;
-    let known = |node: &usize| usize::try_from(labels[*node]).is_ok_and(|class| class < data.classes);
-    let test: Vec<usize> = split.test.iter().map(|node| *node as usize).filter(known).collect();
-    let is_right = |node: usize| labels[node] == predicted[node] as i64;
-    let confusion = (data.classes <= MOST_CLASSES).then(|| confusion(labels, &predicted, &test, data.classes));
-    let by_degree = DEGREES.iter().map(|range| {
-        let nodes: Vec<usize> = test.iter().copied().filter(|node| range.contains(&data.graph.degree(*node))).collect();
-        group(&range_name(range), &nodes, is_right)
-    });
-    let group_of = |node: usize| same_share(&data.graph, labels, node).map(|share| ((share * 5.0) as usize).min(4));
+fn classes(mut rows: Rows<'_>, labels: &[i64]) -> Value {
+    let classes = rows.columns;
+    rows.test.retain(|node| usize::try_from(labels[*node]).is_ok_and(|class| class < classes));
+    let predicted: Vec<usize> = rows.outputs.chunks(classes).map(largest).collect();
+    let right = |nodes: &[usize]| {
+        let right = nodes.iter().filter(|node| labels[**node] == predicted[**node] as i64).count();
+        (!nodes.is_empty()).then(|| 100.0 * right as f64 / nodes.len() as f64)
+    };
+    let group_of = |node: usize| same_share(rows.graph, labels, node).map(|share| ((share * 5.0) as usize).min(4));
     let by_homophily = SHARES.iter().enumerate().map(|(k, name)| {
-        let nodes: Vec<usize> = test.iter().copied().filter(|node| group_of(*node) == Some(k)).collect();
-        group(name, &nodes, is_right)
+        let nodes: Vec<usize> = rows.test.iter().copied().filter(|node| group_of(*node) == Some(k)).collect();
+        json!({"name": name, "nodes": nodes.len(), "score": right(&nodes)})
     });
-    let names = data.folder.as_ref().and_then(|dir| fs::read_to_string(dir.join("classes.txt")).ok());
-    Ok(json!({
-        "names": names.map(|text| text.lines().map(String::from).collect::<Vec<_>>()),
-        "confusion": confusion,
-        "by_degree": by_degree.collect::<Vec<_>>(),
+    json!({
+        "nodes": rows.test.len(),
+        "confusion": (classes <= MOST_CLASSES).then(|| confusion(labels, &predicted, &rows.test, classes)),
+        "by_degree": rows.by_degree(right),
         "by_homophily": by_homophily.collect::<Vec<_>>(),
-    }))
+        "group_score": "Share of test nodes that are right,",
+    })
 }
 
 /// The place of the largest number; of equal ones the first.
@@ -83,21 +151,22 @@ fn confusion(labels: &[i64], predicted: &[usize], nodes: &[usize], classes: usiz
     table
 }
 
-/// Of a node's neighbours, the share that has its class; nothing without neighbours of a known one. Loops do not count.
-fn same_share(graph: &Csr<u32>, labels: &[i64], node: usize) -> Option<f64> {
-    let others = graph.row(node).iter().map(|j| *j as usize).filter(|j| *j != node && labels[*j] >= 0);
-    let (mut same, mut all) = (0, 0);
-    for other in others {
-        same += usize::from(labels[other] == labels[node]);
-        all += 1;
-    }
-    (all > 0).then(|| same as f64 / all as f64)
+/// How many neighbours a node has beside itself.
+fn neighbours(graph: &Csr<u32>, node: usize) -> usize {
+    graph.row(node).iter().filter(|other| **other as usize != node).count()
 }
 
-fn group(name: &str, nodes: &[usize], is_right: impl Fn(usize) -> bool) -> Value {
-    let right = nodes.iter().filter(|node| is_right(**node)).count();
-    let score = (!nodes.is_empty()).then(|| 100.0 * right as f64 / nodes.len() as f64);
-    json!({"name": name, "nodes": nodes.len(), "score": score})
+/// Of a node's neighbours, how many have its class, and how many have one that is known. Loops do not count.
+fn same_and_all(graph: &Csr<u32>, labels: &[i64], node: usize) -> (usize, usize) {
+    let others = graph.row(node).iter().map(|j| *j as usize).filter(|j| *j != node);
+    let known = others.filter_map(|j| labels.get(j).filter(|label| **label >= 0));
+    known.fold((0, 0), |(same, all), label| (same + usize::from(*label == labels[node]), all + 1))
+}
+
+/// The share of them; nothing without neighbours of a known class.
+fn same_share(graph: &Csr<u32>, labels: &[i64], node: usize) -> Option<f64> {
+    let (same, all) = same_and_all(graph, labels, node);
+    (all > 0).then(|| same as f64 / all as f64)
 }
 
 fn range_name(range: &RangeInclusive<usize>) -> String {

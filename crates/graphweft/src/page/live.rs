@@ -1,7 +1,7 @@
 //! The page of a run that is still going, and what was remarked about it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,15 @@ impl LivePage {
     /// The same with a page.
     pub(crate) fn with_page(self) -> Self {
         Self { due: Some(Mutex::new(Instant::now())), ..self }
+    }
+
+    /// The run in `folder` has ended before its end: its page, if there is one, no longer says that it goes on.
+    pub(crate) fn give_up(folder: &Path) {
+        let path = folder.join("report.html");
+        if path.exists() {
+            // Why the run has ended is the error that matters.
+            drop(Page::of_files(folder).and_then(|page| page.write(path)));
+        }
     }
 
     /// Writes the page, and says when it is due again. One that cannot be written now may be later: training goes on.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphweft_figure::{self as figure, Area, COOL, Drawn, FAINT, INK, STRONG, axes_above, legend, mesh};
+use graphweft_figure::{self as figure, Area, COOL, Drawn, FAINT, INK, Room, STRONG, axes, legend, mesh};
 use graphweft_plan::explain::{counted, within};
 use graphweft_tensor::Tag;
 use plotters::prelude::*;
@@ -97,7 +97,7 @@ fn stack(
     let limit = limit.filter(|limit| *limit < top * NEAR);
     let lines = parts.len() + usize::from(limit.is_some());
     let above = top.max(limit.unwrap_or(0.0)) / (1.0 - (LEGEND_FRAME + LEGEND_LINE * lines as f64) / PANEL);
-    let mut chart = axes_above(area, caption, 84, NAMES, 0.0..bars.len().max(1) as f64, 0.0..above)?;
+    let mut chart = axes(area, caption, Room::left(84).below(NAMES), 0.0..bars.len().max(1) as f64, 0.0..above)?;
     mesh(&mut chart, "", unit).disable_x_mesh().x_labels(0).draw()?;
     let mut ends = vec![0.0; bars.len()];
     for (name, colour, of) in parts {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use graphweft_base::progress::Progress;
 use graphweft_base::{Error as Bad, durable};
+use graphweft_graph::partition::Existing;
 use graphweft_train::planning::Listener;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::partition::Existing;
 use crate::run::Run;
 
 /// A file that will be there in full or not at all. What is wrong with its path is said before anything is measured.
@@ -52,7 +52,7 @@ impl Target {
 ///
 /// ```no_run
 /// // It takes up to a minute.
-/// let measured = graphweft::Run::default().ranks(2).calibrate(None, graphweft::Existing::Keep)?;
+/// let measured = graphweft::Run::default().ranks(2).calibrate(None)?;
 /// println!("{}: {} kernels, {:.1} GB/s", measured.about, measured.kernels, measured.bandwidth / 1e9);
 /// # Ok::<(), graphweft::Error>(())
 /// ```
@@ -93,10 +93,11 @@ impl Run {
     /// there is a file to.
     ///
     /// # Errors
-    /// If the file cannot be written, which is looked at first, or a rank is lost. Under a launcher only the first
+    /// If the file cannot be written, which is looked at first, or is there and is not to be [replaced](Run::replace);
+    /// if a rank is lost. Under a launcher only the first
     /// process has what was measured.
-    pub fn calibrate(&self, file: Option<&Path>, existing: Existing) -> Result<Calibration> {
-        let target = file.map(|file| Target::open(file, existing)).transpose()?;
+    pub fn calibrate(&self, file: Option<&Path>) -> Result<Calibration> {
+        let target = file.map(|file| Target::open(file, self.existing)).transpose()?;
         self.plan_by(|config, world, watched| {
             let progress: Arc<dyn Progress> = Arc::new(watched.clone());
             let tell = |line: &str| watched.note(line);

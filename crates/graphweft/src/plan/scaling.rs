@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use graphweft_base::progress::Silent;
-use graphweft_figure::{self as figure, Area, COOL, Drawn, FAINT, INK, STRONG, axes, legend, mesh};
+use graphweft_figure::{self as figure, Area, COOL, Drawn, FAINT, INK, Room, STRONG, axes, legend, mesh};
 use graphweft_plan::explain::counted;
 use graphweft_plan::simulate::Description;
 use graphweft_plan::{Found, Profile};
 use graphweft_train::config::Config;
-use graphweft_train::planning as planner;
+use graphweft_train::planning::Planner;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ pub(super) fn find(config: &Config, graph: &Description, profile: &Profile, most
     let mut lines: BTreeMap<&'static str, Vec<(f64, f64)>> = BTreeMap::new();
     for ranks in std::iter::successors(Some(1), |p| Some(2 * p)).take_while(|p| *p <= most) {
         // Where nothing fits there is no point.
-        let Ok(found) = planner::simulate(config, ranks, graph, profile, &Silent) else { continue };
+        let Ok(found) = Planner::simulate(config, ranks, graph, profile, &Silent) else { continue };
         for (family, seconds) in fastest(&found) {
             lines.entry(family).or_default().push((ranks as f64, seconds));
         }
@@ -96,7 +96,7 @@ fn draw(area: &Area<'_>, caption: &str, lines: &BTreeMap<&'static str, Vec<(f64,
     let doubled = std::iter::successors(Some(1.0_f64), |p| Some(2.0 * p)).take_while(|p| *p <= x1);
     let x_axis = (x0 * 0.9..x1 * 1.1).log_scale().with_key_points(doubled.collect());
     let y_axis = (y.0..y.1).log_scale().with_key_points(ticks(y.0, y.1));
-    let mut chart = axes(area, caption, 84, x_axis, y_axis)?;
+    let mut chart = axes(area, caption, Room::left(84), x_axis, y_axis)?;
     mesh(&mut chart, "ranks (log scale)", "seconds per epoch (log scale)")
         .x_label_formatter(&|x| format!("{x:.0}"))
         .y_label_formatter(&|y| tick(*y))

@@ -11,16 +11,16 @@ use graphweft_plan::simulate::Description;
 use graphweft_plan::{Candidate as Way, Found, Profile};
 use graphweft_train::config::Config;
 use graphweft_train::data::{AssumedColumns, Data};
-use graphweft_train::planning::{self as planner, Effort, Listener, Planned, Planner};
+use graphweft_train::planning::{Listener, Planner};
 use graphweft_train::ranks::World;
 use serde_json::{Value, json};
 
-use super::{Candidate, Columns, Plan, Scaling, error_of, scaling};
+use super::{Candidate, Columns, Plan, error_of, scaling};
+use crate::amount::count;
 use crate::error::{Error, Result};
 use crate::observe::Watched;
 use crate::place::Ranks;
 use crate::run::Run;
-use crate::units::count;
 
 impl Run {
     /// What every way to spread the run would take, and which one is best. Nothing is trained.
@@ -32,13 +32,19 @@ impl Run {
         self.plan_by(|config, world, watched| self.plan_on(config, world, watched))
     }
 
-    /// The same for a graph that is only described, as in `nodes=2.4e6,edges=1.2e8,features=100,classes=47`; if that
-    /// is asked for, with the time of an epoch on 1, 2, 4, … ranks.
+    /// The same for a graph that is only described, as in `nodes=2.4e6,edges=1.2e8,features=100,classes=47`.
+    ///
+    /// # Errors
+    /// As [`plan`](Run::plan).
+    pub fn simulate(&self, graph: &Description) -> Result<Plan> {
+        self.plan_by(|config, world, watched| simulated(config, graph, Scaling::Skip, world, watched))
+    }
+
+    /// The same with the time of an epoch on 1, 2, 4, … ranks.
     ///
     /// ```
-    /// use graphweft::Scaling;
     /// let run = graphweft::Run::default().model("gcn").ranks(4).set("parallel.profile", "16-cpu-10g");
-    /// let plan = run.simulate(&"nodes=1e6,edges=2e7,features=64,classes=10".parse()?, Scaling::Find)?;
+    /// let plan = run.simulate_scaling(&"nodes=1e6,edges=2e7,features=64,classes=10".parse()?)?;
     /// assert!(plan.assumed.is_some());
     /// // One line for each kind of strategy, from the first number of ranks that it can have.
     /// let first = &plan.to_json()["scaling"][0]["points"];
@@ -48,8 +54,8 @@ impl Run {
     ///
     /// # Errors
     /// As [`plan`](Run::plan).
-    pub fn simulate(&self, graph: &Description, scaling: Scaling) -> Result<Plan> {
-        self.plan_by(|config, world, watched| simulated(config, graph, scaling, world, watched))
+    pub fn simulate_scaling(&self, graph: &Description) -> Result<Plan> {
+        self.plan_by(|config, world, watched| simulated(config, graph, Scaling::Find, world, watched))
     }
 
     pub(super) fn plan_by<T: Send>(
@@ -74,10 +80,11 @@ impl Run {
         let seconds = |profile: &Profile| Planner { config, ranks, data, graph, profile }.run_seconds();
         let tell = |line: &str| watched.note(line);
         let listener = Listener { progress: &progress, tell: &tell };
-        let profile = Effort::ForRun(&seconds).profile(config, world, listener)?;
+        let profile = listener.profile_for_run(config, world, &seconds)?;
         let profile = profile.ok_or_else(Error::follows)?;
         let planner = Planner { config, ranks, data, graph, profile: &profile };
-        let Planned { plan, found, memory } = planner.plan(watched)?;
+        let planned = planner.plan(watched)?;
+        let (plan, found, memory) = (planned.plan, planned.found, planned.memory);
         // To compare with; what cannot be rehearsed so is not shown.
         let one_rank = if ranks > 1 { planner.on_one_rank().ok() } else { None };
         let (nodes, edges) = (data.graph.num_dst() as u64, data.graph.num_edges() as u64);
@@ -116,6 +123,13 @@ impl Run {
     }
 }
 
+/// Whether a simulation is repeated for 1, 2, 4, … ranks.
+#[derive(Clone, Copy, PartialEq)]
+enum Scaling {
+    Skip,
+    Find,
+}
+
 fn simulated(config: &Config, graph: &Description, scaling: Scaling, world: &World, watched: &Watched) -> Result<Plan> {
     let progress: Arc<dyn Progress> = Arc::new(watched.clone());
     let (tell, ranks) = (|line: &str| watched.note(line), world.ranks());
@@ -123,7 +137,7 @@ fn simulated(config: &Config, graph: &Description, scaling: Scaling, world: &Wor
     // How long a run is that nobody will start is no reason to measure.
     let profile = Effort::ForRun(&|_| None).profile(config, world, listener)?;
     let profile = profile.ok_or_else(Error::follows)?;
-    let found = planner::simulate(config, ranks, graph, &profile, watched)?;
+    let found = Planner::simulate(config, ranks, graph, &profile, watched)?;
     let assumed = graph.assumed(ranks);
     let size = format!("{:.2e} nodes, {:.2e} edges, {assumed}", graph.nodes, graph.edges);
     let title = format!("{} on {size}; simulated", config.model_name());

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use graphweft_tensor::DeviceName;
 use graphweft_train::config::Config;
 use graphweft_train::planning::Emulation;
 use graphweft_train::ranks::World;
@@ -15,6 +16,7 @@ use super::settings::{floor, of_floor};
 use crate::VERSION;
 use crate::error::Result;
 use crate::input;
+use crate::machine;
 use crate::observe::Watched;
 use crate::page::{LivePage, Page};
 use crate::place::Ranks;
@@ -66,11 +68,15 @@ impl Run {
             world,
             data: Arc::clone(&data),
             start: self.start.clone(),
-            launch: Launch::of_this_process(VERSION),
+            launch: Launch::of_this_process(VERSION, &machine(world)),
             observer: Arc::new(watched.clone().of_seeds(config.run.seeds)),
             stop: self.stop.inner(),
         };
-        let summary = session.train(config.clone(), &dir)?;
+        let trained = session.train(config.clone(), &dir);
+        if trained.is_err() && config.run.report && world.leads() {
+            LivePage::give_up(&dir);
+        }
+        let summary = trained?;
         let made = |config, dir| Made { config, data: &data, dir, world, emulated: emulated.map(String::from) };
         let mut report = Report::of(summary, made(config, &dir));
         if let Some(config) = floor(config)? {
@@ -85,6 +91,14 @@ impl Run {
         }
         Ok(report)
     }
+}
+
+/// The machine of the first rank, in words.
+fn machine(world: &World) -> String {
+    machine::in_words(match world.place() {
+        DeviceName::Cpu => None,
+        DeviceName::Cuda(place) => Some(place),
+    })
 }
 
 /// The first of `name`, `name-2`, `name-3`, … that is not there.

@@ -10,69 +10,27 @@
 
 use std::rc::Rc;
 
-use graphweft_tensor::ops::activation::Activation;
 use graphweft_tensor::ops::combine::combine;
 use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
-use graphweft_tensor::ops::linear::Affine;
-use graphweft_tensor::{Error, Parameter, Result, Tape, Var};
-use serde::{Deserialize, Serialize};
+use graphweft_tensor::{Error, Result, Tape, Var};
 
 use super::{check_layers, check_share, no_encodings};
 use crate::graph_ops::{Aggregation, EdgeWeight};
 use crate::init::Init;
+use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach};
 use crate::network::{Context, Layer, Network, Shape};
-use crate::parts::head::parameters;
-use crate::parts::input::Input;
+use crate::parts::linear::Perceptron;
 
-/// Keys of the `[model]` section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+keys! {
     /// Columns between linear layers.
-    pub hidden: usize,
+    hidden: usize = 64,
     /// Linear layers, before the first step.
-    pub layers: usize,
+    layers: usize = 2,
     /// How often rows are propagated.
-    pub steps: usize,
+    steps: usize = 10,
     /// Weight of the rows before the first step, in each of them.
-    pub alpha: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { hidden: 64, layers: 2, steps: 10, alpha: 0.1 }
-    }
-}
-
-struct Linear {
-    number: u32,
-    affine: Affine,
-    last: bool,
-}
-
-impl Layer for Linear {
-    fn name(&self) -> String {
-        format!("lins.{}", self.number)
-    }
-
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        parameters(&self.affine).collect()
-    }
-
-    fn sees_edges(&self) -> bool {
-        false
-    }
-
-    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
-        let x = Input::of(tape, cx, state)?;
-        if self.last {
-            return Ok(vec![x.linear(tape, &self.affine, Activation::None, cx.dtype)?]);
-        }
-        let y = x.linear(tape, &self.affine, Activation::Relu, cx.dtype)?;
-        let drop = cx.rows(cx.rates.hidden, self.number, 1);
-        Ok(vec![epilogue(tape, &y, Epilogue { dropout: drop.as_ref(), ..Epilogue::default() }, cx.dtype)?])
-    }
+    alpha: f64 = 0.1,
 }
 
 struct Step {
@@ -87,10 +45,6 @@ struct Step {
 impl Layer for Step {
     fn name(&self) -> String {
         format!("steps.{}", self.step)
-    }
-
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        Vec::new()
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
@@ -121,14 +75,8 @@ impl Model for Config {
             let problem = "model.steps = 0: it takes at least one; without any it is model.name = \"mlp\"".into();
             return Err(Error::Argument { op: Self::NAME, problem });
         }
-        let mut all: Vec<Rc<dyn Layer>> = Vec::new();
-        for k in 0..layers {
-            let last = k + 1 == layers;
-            let inputs = if k == 0 { shape.features } else { hidden };
-            let outputs = if last { shape.classes } else { hidden };
-            let affine = init.linear(&format!("lins.{k}"), inputs, outputs)?;
-            all.push(Rc::new(Linear { number: k as u32, affine, last }));
-        }
+        let perceptron = Perceptron { name: "lins", first: 0, layers, inputs: shape.features, hidden, outputs: shape.classes };
+        let mut all = perceptron.build(init, |dtype| dtype)?;
         all.extend((0..steps).map(|step| -> Rc<dyn Layer> {
             Rc::new(Step { number: (layers + step) as u32, step, alpha, last: step + 1 == steps })
         }));

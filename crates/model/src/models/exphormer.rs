@@ -11,40 +11,32 @@ use graphweft_graph::Csr;
 use graphweft_tensor::ops::activation::Activation;
 use graphweft_tensor::ops::linear::{Affine, linear};
 use graphweft_tensor::{Error, Parameter, Result, Tape, Var};
-use serde::{Deserialize, Serialize};
 
 use super::{check_heads, check_layers};
 use crate::graph_ops::{Attend, EdgeBias, Score, TokensAttend};
 use crate::init::Init;
+use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach};
 use crate::network::{Buffer, Context, Layer, Mode, Network, Rates, Shape};
+use crate::parts::block::Block;
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::Embedding;
-use crate::parts::norm::{NormKind, Normalisation};
+use crate::parts::norm::NormKind;
 use crate::prepare::{KINDS, Prepared};
 
-/// Keys of the `[model]` section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+keys! {
     /// Columns.
-    pub hidden: usize,
+    hidden: usize = 80,
     /// Layers.
-    pub layers: usize,
+    layers: usize = 4,
     /// Attention heads.
-    pub heads: usize,
+    heads: usize = 2,
     /// Normalisation after each half of a layer.
-    pub norm: NormKind,
+    norm: NormKind = NormKind::Layer,
     /// Random permutations whose edges are added, in both directions: each node gets twice as many in-edges.
-    pub expander_degree: usize,
+    expander_degree: usize = 3,
     /// Virtual nodes.
-    pub virtual_nodes: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { hidden: 80, layers: 4, heads: 2, norm: NormKind::Layer, expander_degree: 3, virtual_nodes: 4 }
-    }
+    virtual_nodes: usize = 4,
 }
 
 /// The embedding of nodes, and the first rows of tokens.
@@ -80,9 +72,7 @@ fn as_stored(tape: &mut Tape, cx: &Context, rows: &Var) -> Result<Var> {
 struct ExphormerLayer {
     number: u32,
     attention: Rc<Attention>,
-    o: Affine,
-    ffn: [Affine; 2],
-    norms: [Normalisation; 2],
+    block: Block,
     who: Attending,
 }
 
@@ -127,19 +117,6 @@ impl Attention {
     }
 }
 
-impl ExphormerLayer {
-    /// What follows attention, row by row. `x` came in, `z` was found; tokens are not dropped, since they are no nodes.
-    fn after(&self, tape: &mut Tape, cx: &Context, x: &Var, z: &Var) -> Result<Var> {
-        let one = std::slice::from_ref::<Affine>;
-        let z = linear(tape, z, one(&self.o), Activation::None, cx.dtype)?;
-        let x = self.norms[0].forward_residual(tape, cx, self.number, 1, x, &z)?;
-        let h = linear(tape, &x, one(&self.ffn[0]), Activation::Gelu, cx.dtype)?;
-        let z = linear(tape, &h, one(&self.ffn[1]), Activation::None, cx.dtype)?;
-        drop(h);
-        self.norms[1].forward_residual(tape, cx, self.number, 2, &x, &z)
-    }
-}
-
 impl Layer for ExphormerLayer {
     fn name(&self) -> String {
         format!("layers.{}", self.number - 1)
@@ -147,20 +124,16 @@ impl Layer for ExphormerLayer {
 
     fn parameters(&self) -> Vec<Rc<Parameter>> {
         let Attention { q, kv, edge, .. } = &*self.attention;
-        let affine = [q, &kv[0], &kv[1], &self.o, &self.ffn[0], &self.ffn[1]];
-        let norms = self.norms.iter().flat_map(Normalisation::parameters);
-        affine.into_iter().flat_map(parameters).chain(std::iter::once(Rc::clone(edge))).chain(norms).collect()
+        let linear = [q, &kv[0], &kv[1]].into_iter().chain(self.block.linear());
+        linear.flat_map(parameters).chain(std::iter::once(Rc::clone(edge))).chain(self.block.norms()).collect()
     }
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
-        self.norms.iter().flat_map(Normalisation::buffers).collect()
+        self.block.buffers()
     }
 
     fn without_effect(&self, rates: Rates) -> Vec<Rc<Parameter>> {
-        let keys = self.attention.kv[0].bias.clone();
-        let after = [&self.o, &self.ffn[1]].into_iter().zip(&self.norms);
-        let hidden = after.flat_map(|(affine, norm)| norm.hidden_in_residual(rates, affine.bias.as_ref()));
-        keys.into_iter().chain(hidden).collect()
+        self.attention.kv[0].bias.iter().cloned().chain(self.block.without_effect(rates)).collect()
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
@@ -172,10 +145,11 @@ impl Layer for ExphormerLayer {
         } else {
             attention.run(tape, cx, layer, state, who)?
         };
+        // Tokens are not dropped, since they are no nodes.
         let quiet = Context { mode: Mode::Evaluate, ..cx.clone() };
         let steps = [cx, &quiet];
         let rows = state.iter().zip(&found).zip(steps);
-        rows.map(|((x, z), cx)| self.after(tape, cx, x, z)).collect()
+        rows.map(|((x, z), cx)| self.block.forward(tape, cx, self.number, x, z)).collect()
     }
 }
 
@@ -202,7 +176,6 @@ impl Model for Config {
             vec![Rc::new(First { nodes: Embedding::new(init, "input", shape, d)?, tokens })];
         for k in 0..layers {
             let lin = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
-            let normal = |name: &str| Normalisation::new(norm, init, &format!("layers.{k}.{name}"), d);
             let bound = (KINDS as f64).sqrt().recip();
             let attention = Attention {
                 heads,
@@ -213,9 +186,7 @@ impl Model for Config {
             all.push(Rc::new(ExphormerLayer {
                 number: k as u32 + 1,
                 attention: Rc::new(attention),
-                o: lin("o", d, d)?,
-                ffn: [lin("ffn1", d, 2 * d)?, lin("ffn2", 2 * d, d)?],
-                norms: [normal("norm1")?, normal("norm2")?],
+                block: Block::new(init, &format!("layers.{k}"), norm, d)?,
                 who: if k + 1 == layers { Attending::Nodes } else { Attending::NodesAndTokens },
             }));
         }

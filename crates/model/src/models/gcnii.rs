@@ -10,63 +10,28 @@ use std::rc::Rc;
 use graphweft_tensor::ops::activation::Activation;
 use graphweft_tensor::ops::combine::combine;
 use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
-use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::ops::matmul::matmul;
 use graphweft_tensor::{Parameter, Result, Tape, Var};
-use serde::{Deserialize, Serialize};
 
 use super::{check_layers, no_encodings};
 use crate::graph_ops::{Aggregation, EdgeWeight};
 use crate::init::Init;
+use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach};
 use crate::network::{Context, Layer, Network, Shape};
-use crate::parts::head::{Head, parameters};
+use crate::parts::head::Head;
 use crate::parts::input::Input;
+use crate::parts::linear::Linear;
 
-/// Keys of the `[model]` section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+keys! {
     /// Columns between layers.
-    pub hidden: usize,
+    hidden: usize = 64,
     /// Convolutions.
-    pub layers: usize,
+    layers: usize = 16,
     /// Weight of the first rows.
-    pub alpha: f64,
+    alpha: f64 = 0.1,
     /// Of the weight of each convolution's own parameters, which decreases with depth.
-    pub theta: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { hidden: 64, layers: 16, alpha: 0.1, theta: 0.5 }
-    }
-}
-
-/// h⁰, before its dropout and after it.
-struct First {
-    affine: Affine,
-}
-
-impl Layer for First {
-    fn name(&self) -> String {
-        "lins.0".into()
-    }
-
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        parameters(&self.affine).collect()
-    }
-
-    fn sees_edges(&self) -> bool {
-        false
-    }
-
-    fn forward(&self, tape: &mut Tape, cx: &Context, _: &[Var]) -> Result<Vec<Var>> {
-        let first = Input::features(tape, cx)?.linear(tape, &self.affine, Activation::Relu, cx.dtype)?;
-        let drop = cx.rows(cx.rates.hidden, 0, 1);
-        let h = epilogue(tape, &first, Epilogue { dropout: drop.as_ref(), ..Epilogue::default() }, cx.dtype)?;
-        Ok(vec![h, first])
-    }
+    theta: f64 = 0.5,
 }
 
 struct Conv {
@@ -108,8 +73,14 @@ impl Model for Config {
         let &Config { hidden, layers, alpha, theta } = self;
         check_layers(Self::NAME, layers)?;
         no_encodings(Self::NAME, shape)?;
-        let mut all: Vec<Rc<dyn Layer>> =
-            vec![Rc::new(First { affine: init.linear("lins.0", shape.features, hidden)? })];
+        // h⁰, before its dropout and after it.
+        let first = init.linear("lins.0", shape.features, hidden)?;
+        let mut all = vec![Linear::layer("lins.0", first, |tape, cx, affine, _| {
+            let first = Input::features(tape, cx)?.linear(tape, affine, Activation::Relu, cx.dtype)?;
+            let drop = cx.rows(cx.rates.hidden, 0, 1);
+            let h = epilogue(tape, &first, Epilogue { dropout: drop.as_ref(), ..Epilogue::default() }, cx.dtype)?;
+            Ok(vec![h, first])
+        })];
         for k in 0..layers {
             let weight = init.glorot(&format!("convs.{k}.weight1"), hidden, hidden)?;
             let beta = (theta / (k as f64 + 1.0)).ln_1p();

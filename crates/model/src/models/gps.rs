@@ -20,6 +20,7 @@ use crate::convs::sage::SageConv;
 use crate::convs::{Conv, End};
 use crate::graph_ops::Aggregation;
 use crate::init::Init;
+use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach};
 use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::head::{Head, parameters};
@@ -29,20 +30,17 @@ use crate::parts::norm::{NormKind, Normalisation};
 /// Keeps denominators from zero.
 const EPSILON: f64 = 1e-6;
 
-/// Keys of the `[model]` section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+keys! {
     /// Columns.
-    pub hidden: usize,
+    hidden: usize = 64,
     /// Layers.
-    pub layers: usize,
+    layers: usize = 4,
     /// Heads of the attention to all nodes, and of a local GAT.
-    pub heads: usize,
+    heads: usize = 4,
     /// The convolution over edges.
-    pub local: LocalKind,
+    local: LocalKind = LocalKind::Gcn,
     /// All three normalisations of a layer.
-    pub norm: NormKind,
+    norm: NormKind = NormKind::Batch,
 }
 
 /// A convolution over edges.
@@ -72,12 +70,6 @@ impl LocalKind {
             Self::Gat => Box::new(GatConv::new(init, name, d, d, Heads::Concat(heads), Bias::Zeros)?),
             Self::Gin => Box::new(GinConv::new(init, name, d, d, NormKind::None, Activation::Relu)?),
         })
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { hidden: 64, layers: 4, heads: 4, local: LocalKind::Gcn, norm: NormKind::Batch }
     }
 }
 

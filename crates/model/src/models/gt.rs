@@ -7,47 +7,37 @@
 use std::rc::Rc;
 
 use graphweft_tensor::ops::activation::Activation;
-use graphweft_tensor::ops::linear::{Affine, linear};
+use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::{Parameter, Result, Tape, Var};
-use serde::{Deserialize, Serialize};
 
 use crate::graph_ops::{Attend, EdgeBias, Score};
 use crate::init::Init;
+use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach};
 use crate::models::{check_heads, check_layers};
 use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
+use crate::parts::block::Block;
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
-use crate::parts::norm::{NormKind, Normalisation};
+use crate::parts::norm::NormKind;
 use crate::parts::remat::attention_again;
 
-/// Keys of the `[model]` section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+keys! {
     /// Columns.
-    pub hidden: usize,
+    hidden: usize = 128,
     /// Layers.
-    pub layers: usize,
+    layers: usize = 4,
     /// Attention heads.
-    pub heads: usize,
+    heads: usize = 8,
     /// Normalisation after each half of a layer.
-    pub norm: NormKind,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { hidden: 128, layers: 4, heads: 8, norm: NormKind::Layer }
-    }
+    norm: NormKind = NormKind::Layer,
 }
 
 struct GtLayer {
     number: u32,
     heads: usize,
     attention: Rc<Projections>,
-    o: Affine,
-    ffn: [Affine; 2],
-    norms: [Normalisation; 2],
+    block: Block,
 }
 
 struct Projections {
@@ -62,34 +52,25 @@ impl Layer for GtLayer {
 
     fn parameters(&self) -> Vec<Rc<Parameter>> {
         let p = &self.attention;
-        let affine = [&p.q, &p.kv[0], &p.kv[1], &self.o, &self.ffn[0], &self.ffn[1]];
-        affine.into_iter().flat_map(parameters).chain(self.norms.iter().flat_map(Normalisation::parameters)).collect()
+        let linear = [&p.q, &p.kv[0], &p.kv[1]].into_iter().chain(self.block.linear());
+        linear.flat_map(parameters).chain(self.block.norms()).collect()
     }
 
     fn buffers(&self) -> Vec<Rc<Buffer>> {
-        self.norms.iter().flat_map(Normalisation::buffers).collect()
+        self.block.buffers()
     }
 
     fn without_effect(&self, rates: Rates) -> Vec<Rc<Parameter>> {
-        let keys = self.attention.kv[0].bias.clone();
-        let after = [&self.o, &self.ffn[1]].into_iter().zip(&self.norms);
-        let hidden = after.flat_map(|(affine, norm)| norm.hidden_in_residual(rates, affine.bias.as_ref()));
-        keys.into_iter().chain(hidden).collect()
+        self.attention.kv[0].bias.iter().cloned().chain(self.block.without_effect(rates)).collect()
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
-        let (x, one) = (&state[0], std::slice::from_ref::<Affine>);
+        let x = &state[0];
         let (p, layer, heads) = (Rc::clone(&self.attention), self.number, self.heads);
         let z = attention_again(tape, cx, &Input::Dense(x.clone()), move |tape, cx, x| {
             attend(&p, tape, cx, layer, heads, x)
         })?;
-        let z = linear(tape, &z, one(&self.o), Activation::None, cx.dtype)?;
-        let x = self.norms[0].forward_residual(tape, cx, self.number, 1, x, &z)?;
-        drop(z);
-        let h = linear(tape, &x, one(&self.ffn[0]), Activation::Gelu, cx.dtype)?;
-        let z = linear(tape, &h, one(&self.ffn[1]), Activation::None, cx.dtype)?;
-        drop(h);
-        Ok(vec![self.norms[1].forward_residual(tape, cx, self.number, 2, &x, &z)?])
+        Ok(vec![self.block.forward(tape, cx, self.number, x, &z)?])
     }
 }
 
@@ -112,7 +93,6 @@ impl Model for Config {
         let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
         for k in 0..layers {
             let linear = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
-            let normal = |name: &str| Normalisation::new(norm, init, &format!("layers.{k}.{name}"), d);
             let projections = Projections {
                 q: linear("conv.lin_query", d, d)?,
                 kv: [linear("conv.lin_key", d, d)?, linear("conv.lin_value", d, d)?],
@@ -121,9 +101,7 @@ impl Model for Config {
                 number: k as u32 + 1,
                 heads,
                 attention: Rc::new(projections),
-                o: linear("o", d, d)?,
-                ffn: [linear("ffn1", d, 2 * d)?, linear("ffn2", 2 * d, d)?],
-                norms: [normal("norm1")?, normal("norm2")?],
+                block: Block::new(init, &format!("layers.{k}"), norm, d)?,
             }));
         }
         all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));

@@ -27,6 +27,7 @@ use crate::convs::gat::{Bias, GatConv, Heads};
 use crate::convs::gcn::GcnConv;
 use crate::convs::{Conv, End};
 use crate::init::Init;
+use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach};
 use crate::network::{Buffer, Context, Layer, Mode, Network, Rates, Shape};
 use crate::parts::head::parameters;
@@ -36,24 +37,21 @@ use crate::parts::norm::{NormKind, Normalisation};
 /// The small number that PyTorch Geometric adds to denominators.
 const EPSILON: f64 = 1e-6;
 
-/// Keys of the `[model]` section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+keys! {
     /// Columns.
-    pub hidden: usize,
+    hidden: usize = 64,
     /// Local layers.
-    pub layers: usize,
+    layers: usize = 5,
     /// Layers that attend to all nodes.
-    pub global_layers: usize,
+    global_layers: usize = 2,
     /// Heads of both.
-    pub heads: usize,
+    heads: usize = 1,
     /// How local layers look at neighbours.
-    pub local: LocalKind,
+    local: LocalKind = LocalKind::Gcn,
     /// Weight of what is not multiplied.
-    pub beta: f64,
+    beta: f64 = 0.9,
     /// Epochs without the layers that attend to all nodes.
-    pub warm_up: u64,
+    warm_up: u64 = 100,
 }
 
 /// How local layers look at neighbours.
@@ -70,13 +68,6 @@ pub enum LocalKind {
 impl LocalKind {
     pub(crate) fn adds_self_loops(self) -> bool {
         matches!(self, Self::Gcn)
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let local = LocalKind::Gcn;
-        Self { hidden: 64, layers: 5, global_layers: 2, heads: 1, local, beta: 0.9, warm_up: 100 }
     }
 }
 

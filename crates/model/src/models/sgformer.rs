@@ -15,38 +15,30 @@ use graphweft_tensor::ops::l2norm::l2_norm;
 use graphweft_tensor::ops::linear::{Affine, linear};
 use graphweft_tensor::ops::reshape::reshape;
 use graphweft_tensor::{Parameter, Result, Tape, Var};
-use serde::{Deserialize, Serialize};
 
 use super::{check_layers, check_share, no_encodings};
 use crate::convs::gcn::GcnConv;
 use crate::convs::{Conv, End};
 use crate::init::Init;
+use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach};
 use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
+use crate::parts::linear::Linear;
 use crate::parts::norm::{NormKind, Normalisation};
 
-/// Keys of the `[model]` section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+keys! {
     /// Columns.
-    pub hidden: usize,
+    hidden: usize = 64,
     /// Layers that attend to all nodes.
-    pub layers: usize,
+    layers: usize = 1,
     /// Their heads, each as wide as all columns.
-    pub heads: usize,
+    heads: usize = 1,
     /// Layers of the GCN.
-    pub graph_layers: usize,
+    graph_layers: usize = 2,
     /// Weight of the GCN in the sum.
-    pub graph_weight: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { hidden: 64, layers: 1, heads: 1, graph_layers: 2, graph_weight: 0.5 }
-    }
+    graph_weight: f64 = 0.5,
 }
 
 /// Rows, normalised, activated and dropped.
@@ -178,28 +170,6 @@ impl Layer for Graph {
     }
 }
 
-/// The sum of the branches, and the logits.
-struct Last {
-    affine: Affine,
-    weight: f64,
-}
-
-impl Layer for Last {
-    fn name(&self) -> String {
-        "fc".into()
-    }
-
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        parameters(&self.affine).collect()
-    }
-
-    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
-        let sum = combine(tape, self.weight, &state[1], 1.0 - self.weight, &state[0])?;
-        let affine = std::slice::from_ref(&self.affine);
-        Ok(vec![linear(tape, &sum, affine, Activation::None, cx.dtype.compute())?])
-    }
-}
-
 impl Model for Config {
     fn describe(&self) -> ModelInfo {
         ModelInfo {
@@ -237,7 +207,10 @@ impl Model for Config {
             let number = (layers + k) as u32 + 1;
             all.push(Rc::new(Graph { number, conv, norm: norm(graph, "graph_conv", k + 1)? }));
         }
-        all.push(Rc::new(Last { affine: init.linear("fc", d, shape.classes)?, weight: graph_weight }));
+        all.push(Linear::layer("fc", init.linear("fc", d, shape.classes)?, move |tape, cx, affine, state| {
+            let sum = combine(tape, graph_weight, &state[1], 1.0 - graph_weight, &state[0])?;
+            Ok(vec![linear(tape, &sum, std::slice::from_ref(affine), Activation::None, cx.dtype.compute())?])
+        }));
         Ok(Network::new(all))
     }
 }

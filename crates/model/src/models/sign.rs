@@ -16,36 +16,28 @@ use graphweft_tensor::ops::combine::concat;
 use graphweft_tensor::ops::dropout::dropout;
 use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
 use graphweft_tensor::ops::linear::{Affine, linear};
-use graphweft_tensor::{Error, Matrix, Parameter, Result, Tape, Var};
-use serde::{Deserialize, Serialize};
+use graphweft_tensor::{DType, Error, Matrix, Parameter, Result, Tape, Var};
 
 use super::{check_layers, no_encodings};
 use crate::graph_ops::{Aggregation, EdgeWeight, GraphOps};
 use crate::init::Init;
+use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach};
 use crate::network::{Context, Features, Layer, Network, Shape};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
+use crate::parts::linear::Perceptron;
 
 /// Stream of the dropout of features, as that of other models.
 const STREAM: u32 = 7;
 
-/// Keys of the `[model]` section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+keys! {
     /// Columns between linear layers, for each hop those of the first.
-    pub hidden: usize,
+    hidden: usize = 128,
     /// Linear layers, with the first, of which there is one per hop.
-    pub layers: usize,
+    layers: usize = 2,
     /// How far features are gathered: each step is kept.
-    pub hops: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { hidden: 128, layers: 2, hops: 3 }
-    }
+    hops: usize = 3,
 }
 
 /// Features of one more hop, which are appended to the state.
@@ -81,10 +73,6 @@ impl Hop {
 impl Layer for Hop {
     fn name(&self) -> String {
         format!("hops.{}", self.number)
-    }
-
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        Vec::new()
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
@@ -138,38 +126,6 @@ impl Layer for Mix {
     }
 }
 
-/// A layer of the perceptron.
-struct Linear {
-    number: u32,
-    place: usize,
-    affine: Affine,
-    last: bool,
-}
-
-impl Layer for Linear {
-    fn name(&self) -> String {
-        format!("mlp.{}", self.place)
-    }
-
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        parameters(&self.affine).collect()
-    }
-
-    fn sees_edges(&self) -> bool {
-        false
-    }
-
-    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
-        let affine = std::slice::from_ref(&self.affine);
-        if self.last {
-            return Ok(vec![linear(tape, &state[0], affine, Activation::None, cx.dtype.compute())?]);
-        }
-        let y = linear(tape, &state[0], affine, Activation::Relu, cx.dtype)?;
-        let drop = cx.rows(cx.rates.hidden, self.number, 1);
-        Ok(vec![epilogue(tape, &y, Epilogue { dropout: drop.as_ref(), ..Epilogue::default() }, cx.dtype)?])
-    }
-}
-
 impl Model for Config {
     fn describe(&self) -> ModelInfo {
         ModelInfo { hops: self.hops, ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
@@ -190,13 +146,9 @@ impl Model for Config {
         let mut all: Vec<Rc<dyn Layer>> = (0..hops).map(hop).collect();
         let lins = (0..=hops).map(|k| init.linear(&format!("lins.{k}"), shape.features, hidden));
         all.push(Rc::new(Mix { number: hops as u32, hops: lins.collect::<Result<_>>()? }));
-        for place in 0..layers - 1 {
-            let last = place + 2 == layers;
-            let inputs = if place == 0 { (hops + 1) * hidden } else { hidden };
-            let outputs = if last { shape.classes } else { hidden };
-            let affine = init.linear(&format!("mlp.{place}"), inputs, outputs)?;
-            all.push(Rc::new(Linear { number: (hops + 1 + place) as u32, place, affine, last }));
-        }
+        let (first, inputs) = (hops as u32 + 1, (hops + 1) * hidden);
+        let rest = Perceptron { name: "mlp", first, layers: layers - 1, inputs, hidden, outputs: shape.classes };
+        all.extend(rest.build(init, DType::compute)?);
         Ok(Network::new(all))
     }
 }

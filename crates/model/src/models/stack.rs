@@ -19,10 +19,12 @@ use serde::{Deserialize, Serialize};
 use super::{check_layers, no_encodings};
 use crate::convs::{Conv, End};
 use crate::init::Init;
+use crate::keys::keys;
 use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::activation::ActivationKind;
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::Input;
+use crate::parts::linear::Linear;
 use crate::parts::norm::{NormKind, Normalisation};
 
 /// Which shape.
@@ -36,38 +38,21 @@ pub enum Shell {
     Tuned,
 }
 
-/// Keys of the `[model]` section that all stacks have.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+keys! {
     /// Columns between layers.
-    pub hidden: usize,
+    hidden: usize = 128,
     /// Convolutions.
-    pub layers: usize,
+    layers: usize = 3,
     /// The shape.
-    pub stack: Shell,
+    stack: Shell = Shell::Plain,
     /// Between layers.
-    pub norm: NormKind,
+    norm: NormKind = NormKind::None,
     /// Between layers.
-    pub activation: ActivationKind,
+    activation: ActivationKind = ActivationKind::Relu,
     /// A linear function of a layer's input is added to its output (`tuned`).
-    pub residual: bool,
+    residual: bool = false,
     /// A linear layer comes first (`tuned`).
-    pub input_linear: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            hidden: 128,
-            layers: 3,
-            stack: Shell::Plain,
-            norm: NormKind::None,
-            activation: ActivationKind::Relu,
-            residual: false,
-            input_linear: false,
-        }
-    }
+    input_linear: bool = false,
 }
 
 /// The keys of a stack and more, since keys that are unknown could not be refused if one were inside of the other.
@@ -127,9 +112,10 @@ pub fn build(
     conv: impl Fn(&ConvSpec<'_>) -> Result<Box<dyn Conv>>,
 ) -> Result<Network> {
     config.check(model, shape)?;
+    let stack = Stack { config, init, shape, conv: &conv };
     match config.stack {
-        Shell::Plain => plain(config, init, shape, conv),
-        Shell::Tuned => tuned(config, init, shape, conv),
+        Shell::Plain => stack.plain(),
+        Shell::Tuned => stack.tuned(),
     }
 }
 
@@ -150,88 +136,70 @@ impl Config {
     }
 }
 
-fn plain(
-    config: &Config,
-    init: &Init<'_>,
-    shape: &Shape,
-    conv: impl Fn(&ConvSpec<'_>) -> Result<Box<dyn Conv>>,
-) -> Result<Network> {
-    let layer = |k: usize| -> Result<Rc<dyn Layer>> {
-        let last = k + 1 == config.layers;
-        let name = format!("convs.{k}");
-        let inputs = if k == 0 { shape.features } else { config.hidden };
-        let outputs = if last { shape.classes } else { config.hidden };
-        let norm = if last { NormKind::None } else { config.norm };
-        Ok(Rc::new(StackLayer {
-            number: k as u32 + 1,
-            conv: conv(&ConvSpec { name: &name, inputs, outputs, last })?,
-            name,
-            branch: None,
-            norm: Normalisation::wrapped(norm, init, &format!("norms.{k}"), outputs)?,
-            activation: if last { Activation::None } else { config.activation.into() },
-            last,
-        }))
-    };
-    Ok(Network::new((0..config.layers).map(layer).collect::<Result<_>>()?))
+/// A stack to be made of convolutions.
+struct Stack<'a> {
+    config: &'a Config,
+    init: &'a Init<'a>,
+    shape: &'a Shape,
+    conv: &'a dyn Fn(&ConvSpec<'_>) -> Result<Box<dyn Conv>>,
 }
 
-fn tuned(
-    config: &Config,
-    init: &Init<'_>,
-    shape: &Shape,
-    conv: impl Fn(&ConvSpec<'_>) -> Result<Box<dyn Conv>>,
-) -> Result<Network> {
-    let mut layers: Vec<Rc<dyn Layer>> = Vec::new();
-    if config.input_linear {
-        layers.push(Rc::new(First { affine: init.linear("lin_in", shape.features, config.hidden)? }));
-    }
-    for k in 0..config.layers {
-        let name = format!("local_convs.{k}");
-        let inputs = if layers.is_empty() { shape.features } else { config.hidden };
-        let outputs = config.hidden;
-        let branch = config.residual.then(|| init.linear(&format!("lins.{k}"), inputs, outputs)).transpose()?;
-        let norm = match config.norm {
-            NormKind::Batch => format!("bns.{k}"),
-            _ => format!("lns.{k}"),
+impl Stack<'_> {
+    fn plain(&self) -> Result<Network> {
+        let &Self { config, init, shape, conv } = self;
+        let layer = |k: usize| -> Result<Rc<dyn Layer>> {
+            let last = k + 1 == config.layers;
+            let name = format!("convs.{k}");
+            let inputs = if k == 0 { shape.features } else { config.hidden };
+            let outputs = if last { shape.classes } else { config.hidden };
+            let norm = if last { NormKind::None } else { config.norm };
+            Ok(Rc::new(StackLayer {
+                number: k as u32 + 1,
+                conv: conv(&ConvSpec { name: &name, inputs, outputs, last })?,
+                name,
+                branch: None,
+                norm: Normalisation::wrapped(norm, init, &format!("norms.{k}"), outputs)?,
+                activation: if last { Activation::None } else { config.activation.into() },
+                last,
+            }))
         };
-        layers.push(Rc::new(StackLayer {
-            number: k as u32 + 1,
-            conv: conv(&ConvSpec { name: &name, inputs, outputs, last: false })?,
-            name,
-            branch,
-            norm: Normalisation::new(config.norm, init, &norm, outputs)?,
-            activation: config.activation.into(),
-            last: false,
-        }));
-    }
-    layers.push(Rc::new(Head::new(init, "pred_local", config.hidden, shape.classes)?));
-    Ok(Network::new(layers))
-}
-
-/// A linear layer and a dropout over the features.
-struct First {
-    affine: Affine,
-}
-
-impl Layer for First {
-    fn name(&self) -> String {
-        "lin_in".into()
+        Ok(Network::new((0..config.layers).map(layer).collect::<Result<_>>()?))
     }
 
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        parameters(&self.affine).collect()
-    }
-
-    fn sees_edges(&self) -> bool {
-        false
-    }
-
-    fn forward(&self, tape: &mut Tape, cx: &Context, _: &[Var]) -> Result<Vec<Var>> {
-        let x = Input::features(tape, cx)?.linear(tape, &self.affine, Activation::None, cx.dtype)?;
-        Ok(vec![match cx.rows(cx.rates.hidden, 0, 1) {
-            Some(drop) => dropout(tape, &x, &drop)?,
-            None => x,
-        }])
+    fn tuned(&self) -> Result<Network> {
+        let &Self { config, init, shape, conv } = self;
+        let mut layers: Vec<Rc<dyn Layer>> = Vec::new();
+        if config.input_linear {
+            let affine = init.linear("lin_in", shape.features, config.hidden)?;
+            layers.push(Linear::layer("lin_in", affine, |tape, cx, affine, _| {
+                let x = Input::features(tape, cx)?.linear(tape, affine, Activation::None, cx.dtype)?;
+                Ok(vec![match cx.rows(cx.rates.hidden, 0, 1) {
+                    Some(drop) => dropout(tape, &x, &drop)?,
+                    None => x,
+                }])
+            }));
+        }
+        for k in 0..config.layers {
+            let name = format!("local_convs.{k}");
+            let inputs = if layers.is_empty() { shape.features } else { config.hidden };
+            let outputs = config.hidden;
+            let branch = config.residual.then(|| init.linear(&format!("lins.{k}"), inputs, outputs)).transpose()?;
+            let norm = match config.norm {
+                NormKind::Batch => format!("bns.{k}"),
+                _ => format!("lns.{k}"),
+            };
+            layers.push(Rc::new(StackLayer {
+                number: k as u32 + 1,
+                conv: conv(&ConvSpec { name: &name, inputs, outputs, last: false })?,
+                name,
+                branch,
+                norm: Normalisation::new(config.norm, init, &norm, outputs)?,
+                activation: config.activation.into(),
+                last: false,
+            }));
+        }
+        layers.push(Rc::new(Head::new(init, "pred_local", config.hidden, shape.classes)?));
+        Ok(Network::new(layers))
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
 mod expander;
+mod means;
 mod names;
 mod own;
 mod refused;
@@ -69,13 +70,7 @@ fn graph() -> Csr<u32> {
             i => (0..i % 6).map(|k| (i * 7 + k * 31) % N as u32).collect(),
         }
     });
-    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
-    for mut row in rows {
-        row.sort_unstable();
-        indices.extend(row);
-        indptr.push(indices.len() as u64);
-    }
-    Csr::new(indptr, indices, N).unwrap()
+    Csr::from_rows(rows, N).unwrap()
 }
 
 fn dense(device: &Device, dtype: DType) -> Features {

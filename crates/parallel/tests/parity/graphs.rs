@@ -28,13 +28,7 @@ pub(crate) fn mixed_case() -> Case {
 
 fn from_rows(rows: Vec<Vec<u32>>) -> Csr<u32> {
     let n = rows.len();
-    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
-    for mut row in rows {
-        row.sort_unstable();
-        indices.extend(row);
-        indptr.push(indices.len() as u64);
-    }
-    Csr::new(indptr, indices, n).unwrap()
+    Csr::from_rows(rows, n).unwrap()
 }
 
 /// 23 nodes: a hub that sees all and is seen by all, parallel edges, self-loops, nodes without in-edges, and two that

@@ -12,11 +12,13 @@ from ._errors import DoesNotFit, GraphweftError, InputError, RankLost, Stopped, 
 from ._estimators import NodeClassifier, NodeRegressor
 from ._graphweft import VERSION as __version__
 from ._launch import launch
-from ._runs import Plan, Run, bench, doctor, evaluate, generate, info, partition, plan, predict, report, runs, train
+from ._progress import Event
+from ._runs import Plan, Run, bench, doctor, eval, generate, info, partition, plan, predict, report, runs, train
 
 __all__ = [
     "Dataset",
     "DoesNotFit",
+    "Event",
     "Graph",
     "GraphweftError",
     "InputError",
@@ -30,7 +32,7 @@ __all__ = [
     "__version__",
     "bench",
     "doctor",
-    "evaluate",
+    "eval",
     "generate",
     "info",
     "launch",

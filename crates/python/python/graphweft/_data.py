@@ -92,6 +92,8 @@ class Graph:
     @classmethod
     def from_dgl(cls, graph: Any) -> Graph:
         """A DGL graph of one type."""
+        if not getattr(graph, "is_homogeneous", True):
+            raise InputError("the graph has several types of nodes or edges", field="graph", remedy="give dgl.to_homogeneous(graph)")
         sources, targets = graph.edges()
         return cls.from_edges(sources, targets, graph.num_nodes())
 
@@ -135,7 +137,8 @@ class Graph:
 class Dataset:
     """A graph with features, labels and splits, in memory or mapped from a folder.
 
-    ``y`` of whole numbers are classes (-1: not known), ``y`` with several columns of 0 and 1 are labels of each node, and
+    ``x`` is a row per node, or a SciPy matrix, or what SciPy makes one of: ``((data, indices, indptr), shape)``, with
+    columns in order. ``y`` of whole numbers are classes (-1: not known), ``y`` with several columns of 0 and 1 are labels of each node, and
     ``y`` of other numbers are values to predict (NaN: not known). ``masks`` are three masks or arrays of ids.
 
     >>> import graphweft as gw, numpy as np
@@ -178,6 +181,8 @@ class Dataset:
     @classmethod
     def from_pyg(cls, data: Any, name: str = "dataset") -> Dataset:
         """A ``torch_geometric.data.Data`` with ``edge_index``, ``x``, ``y`` and masks."""
+        if isinstance(data, (list, tuple)) or getattr(data, "num_graphs", 1) > 1 or getattr(data, "ptr", None) is not None:
+            raise InputError("these are several graphs", field="data", remedy="give one; tasks on many graphs are not in Python yet")
         if hasattr(data, "node_types") and hasattr(data, "edge_types"):
             raise InputError("this is a HeteroData", field="data", remedy="typed graphs are not supported yet; give data.to_homogeneous()")
         if getattr(data, "edge_attr", None) is not None:
@@ -300,10 +305,13 @@ def open(folder: str | os.PathLike[str]) -> Dataset:  # noqa: A001 - gw.open is 
 def _add_features(builder: _graphweft.DatasetBuilder, x: Any, nodes: int) -> None:
     if hasattr(x, "tocsr"):
         csr = x.tocsr()
-        _same_rows("x", csr.shape[0], nodes)
         csr.sort_indices()
-        values = np.ascontiguousarray(csr.data, dtype=np.float32)
-        builder.sparse_features(csr.shape[1], _ids(csr.indptr, "x.indptr", np.uint64), _ids(csr.indices, "x.indices"), values)
+        x = (csr.data, csr.indices, csr.indptr), csr.shape
+    if isinstance(x, tuple) and len(x) == 2 and len(x[0]) == 3:
+        (numbers, indices, indptr), (rows, width) = x
+        _same_rows("x", rows, nodes)
+        values = np.ascontiguousarray(_array(numbers), dtype=np.float32)
+        builder.sparse_features(int(width), _ids(indptr, "x.indptr", np.uint64), _ids(indices, "x.indices"), values)
         return
     array = _array(x)
     if array.ndim != 2:

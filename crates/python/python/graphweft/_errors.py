@@ -44,3 +44,8 @@ class RankLost(GraphweftError):
 
 class Stopped(GraphweftError):
     """Somebody asked it to stop; ``checkpoint`` names what was saved."""
+
+
+# As people import them; tracebacks and pickles say so too.
+for _error in (GraphweftError, UsageError, InputError, DoesNotFit, RankLost, Stopped):
+    _error.__module__ = "graphweft"

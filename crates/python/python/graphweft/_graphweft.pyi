@@ -11,6 +11,7 @@ __all__ = [
     "Graph",
     "Dataset",
     "DatasetBuilder",
+    "EdgeKernels",
     "train",
     "plan",
     "config",
@@ -109,12 +110,16 @@ class DatasetBuilder:
 
 _Memory = tuple[int, int, int]
 _Operands = tuple[_Memory, _Memory, _Memory | None, _Memory | None, _Memory | None]
-_How = tuple[str, int, int, float, float, int]
+_How = tuple[str, int, int, float, float, int | _Memory]
 _Weighted = tuple[str, int, _Memory | None, _Memory | None, _Memory | None]
 
 @final
 class EdgeKernels:
     def __new__(cls, graph: Graph) -> EdgeKernels: ...
+    @staticmethod
+    def on_gpu(
+        graph: Graph, index: int, stream: Callable[[], int], memory: Callable[[int], tuple[int, object]]
+    ) -> EdgeKernels: ...
     def attention(self, how: _How, operands: _Operands, out: _Memory, lse: _Memory) -> None: ...
     def attention_backward(self, how: _How, operands: _Operands, saved: list[_Memory], gradients: _Operands) -> None: ...
     def sum(self, how: _Weighted, x: _Memory, out: _Memory) -> None: ...

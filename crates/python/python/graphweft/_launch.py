@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +30,7 @@ def launch(function: Callable[..., Any], *arguments: Any, ranks: int | None = No
     The function must be one that a new process can import. Scripts that ``torchrun`` starts need no launch.
     """
     import multiprocessing
+    import socket
     from multiprocessing.connection import wait
 
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import _graphweft
+from . import _cuda, _graphweft
 from ._data import Array, Dataset
 from ._errors import UsageError
 from ._progress import Event, Watching
@@ -24,6 +22,7 @@ Callback = Callable[[Event], None]
 
 def _inner(data: Dataset | Folder | None) -> Any:
     """What the engine takes: a dataset, or the name of a folder or of a graph to generate."""
+    _cuda.load()
     return data._inner if isinstance(data, Dataset) else None if data is None else os.fspath(data)
 
 
@@ -95,7 +94,7 @@ class Run:
 
     def evaluate(self, data: Dataset | Folder | None = None, *, split: str | None = None) -> dict[str, Any]:
         """Scores on the data that it was trained on, or on others."""
-        return evaluate(self.folder, data if data is not None else self._data, split=split)
+        return eval(self.folder, data if data is not None else self._data, split=split)
 
     def report(self, path: Folder = "report.html") -> Path:
         """Writes a page to look at."""
@@ -177,6 +176,8 @@ class Plan:
         return f"Plan({self.choice['strategy']}: {self.why})"
 
     def _repr_html_(self) -> str:
+        import html
+
         head = "".join(f"<th>{name}</th>" for name in ("strategy", "partition", "epoch", "peak memory", "remark"))
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._rows())
         return f"<p>{html.escape(self.why)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -198,7 +199,9 @@ def plan(
     return Plan(json.loads(make()), make)
 
 
-def evaluate(model: Folder, data: Dataset | Folder | None = None, *, split: str | None = None, ranks: int | None = None) -> dict[str, Any]:
+def eval(  # noqa: A001 - the program's verb.
+    model: Folder, data: Dataset | Folder | None = None, *, split: str | None = None, ranks: int | None = None
+) -> dict[str, Any]:
     """Scores of a trained model: a run's folder, a checkpoint or a file of parameters."""
     return dict(json.loads(_graphweft.evaluate(os.fspath(model), _inner(data), split=split, ranks=ranks)))
 
@@ -262,6 +265,7 @@ def bench(
 
 def doctor() -> dict[str, Any]:
     """What this build and this machine can do."""
+    _cuda.load()
     return dict(json.loads(_graphweft.doctor()))
 
 
@@ -279,4 +283,6 @@ def report(folders: Sequence[Folder | Run] | Folder | Run, path: Folder = "repor
 
 def new_folder() -> str:
     """A folder for a run that nobody named."""
+    import tempfile
+
     return os.path.join(tempfile.mkdtemp(prefix="graphweft-"), "run")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,6 +51,8 @@ def settings(config: Mapping[str, Any] | None, short: Mapping[str, Any]) -> list
         if value is None:
             continue
         if name not in SHORT:
+            import difflib
+
             near = difflib.get_close_matches(name, SHORT, 1)
             hint = f"; did you mean {near[0]}?" if near else "; any key of the program goes into config={...}"
             raise UsageError(f"there is no argument {name!r}{hint}", field=name)

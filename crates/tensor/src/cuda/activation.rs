@@ -22,32 +22,36 @@ pub(super) fn numbered(activation: Activation) -> (i32, f64) {
     }
 }
 
-impl ActivationKernels for Cuda {
-    fn activate(&self, activation: Activation, x: &Matrix, y: &mut Matrix) -> Result<()> {
-        x.expect(OP, "x", y.rows(), y.cols())?;
-        typed(OP, "y", y, x.dtype())?;
+/// What a kernel over elements reads and writes.
+struct Pair<'a> {
+    names: [&'static str; 2],
+    from: &'a Matrix,
+    to: &'a mut Matrix,
+}
+
+impl Cuda {
+    fn each(&self, kernel: &'static str, activation: Activation, pair: Pair<'_>) -> Result<()> {
+        let Pair { names: [read, written], from, to } = pair;
+        from.expect(OP, read, to.rows(), to.cols())?;
+        typed(OP, written, to, from.dtype())?;
         let (number, slope) = numbered(activation);
         let launch = self
-            .kernel(OP, &SOURCE, Defines::of(x.dtype()), "activate_each")?
+            .kernel(OP, &SOURCE, Defines::of(from.dtype()), kernel)?
             .arg(number)
             .arg(slope)
-            .read("x", x)?
-            .write("y", y)?;
-        // SAFETY: the arguments are those of the kernel; all matrices have so many elements.
-        unsafe { over(launch, x) }
+            .read(read, from)?
+            .write(written, to)?;
+        // SAFETY: the arguments are those of the kernels of this source; all matrices have so many elements.
+        unsafe { over(launch, from) }
+    }
+}
+
+impl ActivationKernels for Cuda {
+    fn activate(&self, activation: Activation, x: &Matrix, y: &mut Matrix) -> Result<()> {
+        self.each("activate_each", activation, Pair { names: ["x", "y"], from: x, to: y })
     }
 
     fn activation_backward(&self, activation: Activation, saved: &Matrix, dy: &mut Matrix) -> Result<()> {
-        saved.expect(OP, "saved", dy.rows(), dy.cols())?;
-        typed(OP, "dy", dy, saved.dtype())?;
-        let (number, slope) = numbered(activation);
-        let launch = self
-            .kernel(OP, &SOURCE, Defines::of(saved.dtype()), "activation_backward")?
-            .arg(number)
-            .arg(slope)
-            .read("saved", saved)?
-            .write("dy", dy)?;
-        // SAFETY: the arguments are those of the kernel; all matrices have so many elements.
-        unsafe { over(launch, saved) }
+        self.each("activation_backward", activation, Pair { names: ["saved", "dy"], from: saved, to: dy })
     }
 }

@@ -303,7 +303,8 @@ impl Cuda {
     pub(super) unsafe fn multiply(&self, op: &'static str, p: &Product) -> Result<bool> {
         let failed = |e: lt::CublasError| Error::Device { device: self.name(), problem: format!("{op}: {e}") };
         self.context.bind_to_thread().map_err(self.fail("multiply"))?;
-        if self.blas.run(&self.stream, p).map_err(failed)? {
+        let Some(blas) = &self.blas else { return Err(self.elsewhere("this product")) };
+        if blas.run(&self.stream, p).map_err(failed)? {
             return Ok(true);
         }
         if p.ending != Ending::Plain {

@@ -52,14 +52,18 @@ struct CapturedGraph {
 impl Cuda {
     /// Fails while work is captured: `what` would be done now, or once for all.
     pub(super) fn not_captured(&self, what: &str) -> Result<()> {
+        self.not_captured_by_host(what)?;
         match *self.capturing.borrow() {
             None => Ok(()),
             Some(_) => Err(Error::Device { device: self.name(), problem: format!("cannot record {what}") }),
         }
     }
 
-    /// Where a captured kernel finds the key of a dropout; null where nothing is captured.
+    /// Where a captured kernel finds the key of a dropout, or one that others have on the GPU; else null.
     pub(super) fn captured_key(&self, origin: Origin) -> Result<u64> {
+        if let Some(host) = &self.host {
+            return Ok(host.key());
+        }
         let mut capturing = self.capturing.borrow_mut();
         let Some(Notes { origins, keys, .. }) = &mut *capturing else { return Ok(0) };
         let at = origins.iter().position(|o| *o == origin).unwrap_or_else(|| {

@@ -5,7 +5,6 @@ use bytemuck::{Pod, Zeroable};
 use super::compile::Source;
 use super::elementwise::typed;
 use super::launch::THREADS;
-use super::shape::RowShape;
 use super::{Cuda, place_mut, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
@@ -48,32 +47,18 @@ impl Cuda {
 
 impl DropoutKernels for Cuda {
     fn dropout(&self, d: &RowDropout, x: &Matrix, y: &mut Matrix) -> Result<()> {
-        let ((rows, cols), dtype) = (x.shape(), x.dtype());
-        y.expect(OP, "y", rows, cols)?;
-        typed(OP, "y", y, dtype)?;
-        let shape = RowShape::new(rows, cols, dtype);
-        let launch = self
-            .kernel(OP, &SOURCE, shape.defines(dtype), "dropout")?
-            .read("x", x)?
-            .write("y", y)?
-            .arg(rows as i64)
-            .arg(cols as i32)
-            .arg(self.row_dropout(Some(d))?);
+        y.expect(OP, "y", x.rows(), x.cols())?;
+        typed(OP, "y", y, x.dtype())?;
+        let (launch, shape) = self.row_kernel(OP, &SOURCE, "dropout", x)?;
+        let launch = launch.read("x", x)?.write("y", y)?.size(x).arg(self.row_dropout(Some(d))?);
         // SAFETY: the arguments are those of the kernel, which stays inside the shapes; so below.
         unsafe { launch.run(shape.grid(), THREADS, 0) }
     }
 
     fn dropout_in_place(&self, d: &RowDropout, m: &mut Matrix) -> Result<()> {
-        let ((rows, cols), dtype) = (m.shape(), m.dtype());
-        let shape = RowShape::new(rows, cols, dtype);
         let place = place_mut(self, OP, "matrix", m)?;
-        let launch = self
-            .kernel(OP, &SOURCE, shape.defines(dtype), "dropout")?
-            .arg(place)
-            .arg(place)
-            .arg(rows as i64)
-            .arg(cols as i32)
-            .arg(self.row_dropout(Some(d))?);
+        let (launch, shape) = self.row_kernel(OP, &SOURCE, "dropout", m)?;
+        let launch = launch.arg(place).arg(place).size(m).arg(self.row_dropout(Some(d))?);
         // SAFETY: as above.
         unsafe { launch.run(shape.grid(), THREADS, 0) }
     }

@@ -8,11 +8,11 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use bytemuck::{Pod, Zeroable};
+use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
-use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr, DriverError};
 use graphweft_graph::Csr;
 
-use super::Cuda;
+use super::{Cuda, CudaBlock, CudaMemory};
 use crate::adjacency::{Adjacency, Direction};
 use crate::backend::Memory;
 use crate::device::{Charge, Device};
@@ -42,11 +42,6 @@ struct Merge {
     count: u32,
     stride: u32,
 }
-
-// SAFETY: plain numbers.
-unsafe impl DeviceRepr for Item {}
-// SAFETY: plain numbers.
-unsafe impl DeviceRepr for Merge {}
 
 /// The work on the rows of a CSR.
 #[derive(Debug)]
@@ -111,17 +106,17 @@ impl Work {
 
 /// One direction of a graph on the GPU.
 pub(super) struct Resident {
-    indptr: CudaSlice<u64>,
-    indices: CudaSlice<u32>,
-    items: CudaSlice<Item>,
-    groups: CudaSlice<Merge>,
-    rows: CudaSlice<Merge>,
+    indptr: CudaBlock,
+    indices: CudaBlock,
+    items: CudaBlock,
+    groups: CudaBlock,
+    rows: CudaBlock,
     /// How many items there are, and how many of them are pieces.
     pub(super) count: usize,
     pub(super) pieces: usize,
     merges: [usize; 2],
     /// From positions here to edges, in the transpose.
-    map: OnceCell<CudaSlice<u64>>,
+    map: OnceCell<CudaBlock>,
     _charge: Charge,
 }
 
@@ -136,15 +131,15 @@ impl Resident {
     pub(super) fn places(&self, cuda: &Cuda) -> Places {
         let stream = &cuda.stream;
         Places {
-            indptr: self.indptr.device_ptr(stream).0,
-            indices: self.indices.device_ptr(stream).0,
-            items: self.items.device_ptr(stream).0,
+            indptr: self.indptr.place(stream),
+            indices: self.indices.place(stream),
+            items: self.items.place(stream),
         }
     }
 
     /// Lists of merges with their lengths, to be worked off one after the other.
     pub(super) fn merges(&self, cuda: &Cuda) -> impl Iterator<Item = (u64, usize)> {
-        let places = [&self.groups, &self.rows].map(|list| list.device_ptr(&cuda.stream).0);
+        let places = [&self.groups, &self.rows].map(|list| list.place(&cuda.stream));
         places.into_iter().zip(self.merges).filter(|(_, count)| *count > 0)
     }
 }
@@ -185,20 +180,25 @@ impl Cuda {
         if transpose.map.get().is_none() {
             let _ = transpose.map.set(self.graph_list(device, graph.edges())?);
         }
-        Ok(transpose.map.get().map_or(0, |map| map.device_ptr(&self.stream).0))
+        Ok(transpose.map.get().map_or(0, |map| map.place(&self.stream)))
     }
 
-    fn graph_list<T: DeviceRepr + Copy + Zeroable>(&self, device: &Device, list: &[T]) -> Result<CudaSlice<T>> {
+    fn graph_list<T: Pod>(&self, device: &Device, list: &[T]) -> Result<CudaBlock> {
         self.not_captured("a graph of the host")?;
         // An empty list has a place too.
-        let copy = if list.is_empty() { self.stream.clone_htod(&[T::zeroed()]) } else { self.stream.clone_htod(list) };
-        copy.map_err(|e| match e {
-            DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+        let bytes: &[u8] = if list.is_empty() { &[0; 16] } else { bytemuck::cast_slice(list) };
+        let copy = match &self.host {
+            Some(host) => self.lent_copy(host, bytes).map(|loan| loan.map(CudaMemory::Lent)),
+            None => self.stream.clone_htod(bytes).map(|slice| Some(CudaMemory::Own(slice))),
+        };
+        match copy {
+            Ok(Some(memory)) => Ok(CudaBlock(memory)),
+            Ok(None) | Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
                 let (requested, usage) = (size_of_val(list) as u64, device.ledger().now());
-                Error::OutOfMemory { op: OP, device: self.name(), requested, usage }
+                Err(Error::OutOfMemory { op: OP, device: self.name(), requested, usage })
             }
-            e => self.fail("copy the graph to the GPU")(e),
-        })
+            Err(e) => Err(self.fail("copy the graph to the GPU")(e)),
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 use super::compile::Source;
 use super::elementwise::typed;
 use super::launch::THREADS;
-use super::shape::RowShape;
 use super::{Cuda, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
@@ -14,34 +13,18 @@ pub(super) static SOURCE: Source = source!("l2norm", ["numbers", "lanes", "row_s
 
 impl L2NormKernels for Cuda {
     fn l2_norm(&self, x: &Matrix, y: &mut Matrix, norms: &mut Matrix) -> Result<()> {
-        let ((rows, cols), dtype) = (x.shape(), x.dtype());
-        typed(OP, "y", y, dtype)?;
-        let shape = RowShape::new(rows, cols, dtype);
-        let launch = self
-            .kernel(OP, &SOURCE, shape.defines(dtype), "l2_norm")?
-            .read("x", x)?
-            .write("y", y)?
-            .write("norms", norms)?
-            .arg(rows as i64)
-            .arg(cols as i32)
-            .arg(EPSILON);
+        typed(OP, "y", y, x.dtype())?;
+        let (launch, shape) = self.row_kernel(OP, &SOURCE, "l2_norm", x)?;
+        let launch = launch.read("x", x)?.write("y", y)?.write("norms", norms)?.size(x).arg(EPSILON);
         // SAFETY: the arguments are those of the kernel, which stays inside the shapes.
         unsafe { launch.run(shape.grid(), THREADS, 0) }
     }
 
     fn l2_norm_backward(&self, y: &Matrix, norms: &Matrix, g: &mut Matrix) -> Result<()> {
-        let ((rows, cols), dtype) = (g.shape(), g.dtype());
-        y.expect(OP, "saved", rows, cols)?;
-        typed(OP, "saved", y, dtype)?;
-        let shape = RowShape::new(rows, cols, dtype);
-        let launch = self
-            .kernel(OP, &SOURCE, shape.defines(dtype), "l2_norm_backward")?
-            .read("saved", y)?
-            .read("norms", norms)?
-            .write("gradient", g)?
-            .arg(rows as i64)
-            .arg(cols as i32)
-            .arg(EPSILON);
+        y.expect(OP, "saved", g.rows(), g.cols())?;
+        typed(OP, "saved", y, g.dtype())?;
+        let (launch, shape) = self.row_kernel(OP, &SOURCE, "l2_norm_backward", g)?;
+        let launch = launch.read("saved", y)?.read("norms", norms)?.write("gradient", g)?.size(y).arg(EPSILON);
         // SAFETY: as above.
         unsafe { launch.run(shape.grid(), THREADS, 0) }
     }

@@ -36,6 +36,11 @@ impl Cuda {
 }
 
 impl Launch<'_> {
+    /// How many rows `x` has, and of how many columns.
+    pub(super) fn size(self, x: &Matrix) -> Self {
+        self.arg(x.rows() as i64).arg(x.cols() as i32)
+    }
+
     /// A number, or a struct that has the layout of the kernel's.
     pub(super) fn arg<A: Pod>(mut self, a: A) -> Self {
         let start = self.words.len();

@@ -1,6 +1,8 @@
 //! How kernels cut their work: by the data alone.
 
-use super::compile::Defines;
+use super::Cuda;
+use super::compile::{Defines, Source};
+use super::launch::Launch;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -46,6 +48,20 @@ impl RowShape {
     /// Blocks that have all rows.
     pub(super) fn grid(self) -> [usize; 2] {
         [self.rows.div_ceil(THREADS / self.lanes), 1]
+    }
+}
+
+impl Cuda {
+    /// The kernel `name` for rows like those of `x`, and how these are shared.
+    pub(super) fn row_kernel(
+        &self,
+        op: &'static str,
+        source: &'static Source,
+        name: &'static str,
+        x: &Matrix,
+    ) -> Result<(Launch<'_>, RowShape)> {
+        let shape = RowShape::new(x.rows(), x.cols(), x.dtype());
+        Ok((self.kernel(op, source, shape.defines(x.dtype()), name)?, shape))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "activation";
 
@@ -99,20 +99,13 @@ pub fn activate(tape: &mut Tape, x: &Var, activation: Activation) -> Result<Var>
     let mut y = device.uninit(OP, rows, cols, x.value().dtype(), Tag::Activations)?;
     device.backend().activate(activation, x.value(), &mut y)?;
     let saved = if activation.saves_input() { x.value().clone() } else { y.clone() };
-    Ok(tape.push(&[x], y, || ActivationBackward { activation, saved }))
-}
-
-struct ActivationBackward {
-    activation: Activation,
-    saved: Matrix,
-}
-
-impl Backward for ActivationBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(mut dy) = grads.own_output(OP, 0)? else { return Ok(()) };
-        grads.device().backend().activation_backward(self.activation, &self.saved, &mut dy)?;
-        grads.put(0, dy)
-    }
+    Ok(tape.push(&[x], y, || {
+        one_output(move |dy, grads| {
+            let mut dx = grads.own(OP, dy)?;
+            grads.device().backend().activation_backward(activation, &saved, &mut dx)?;
+            grads.put(0, dx)
+        })
+    }))
 }
 
 #[cfg(test)]
@@ -120,27 +113,20 @@ mod tests {
     use super::*;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for (activation, shape) in
             Activation::EXAMPLES.into_iter().flat_map(|a| [(a, (5, 3)), (a, (0, 4)), (a, (3, 0))])
         {
             let x = upload(&device, 1, shape, 3.0);
             check(&device, &[x], &[], |tape, x| activate(tape, &x[0], activation)).unwrap();
         }
-    }
+    });
 
     fn case(activation: Activation) -> Case {
         Case::new(vec![(700, 70)], vec![], move |tape, x, _| Ok(vec![activate(tape, &x[0], activation)?]))
     }
 
-    agrees_with_f64!(Activation::EXAMPLES.map(|activation| (case(activation), 1e-6, 2e-2)));
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case(Activation::Gelu));
-    }
+    agrees_with_f64!(Activation::EXAMPLES.map(|activation| (case(activation), 1e-6, 2e-2)), case(Activation::Gelu));
 
     #[test]
     fn nan_stays_visible() {
@@ -155,8 +141,7 @@ mod tests {
 
     #[test]
     fn a_negative_slope_is_refused() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let x = tape.leaf(upload(&device, 1, (2, 2), 1.0));
         assert!(activate(&mut tape, &x, Activation::LeakyRelu { slope: -0.1 }).is_err());
     }

@@ -26,7 +26,7 @@ use crate::ops::Write;
 use crate::ops::dropout::RowDropout;
 use crate::ops::linear::Affine;
 use crate::ops::spmm::{Along, EdgeWeights, Spmm};
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "bag";
 
@@ -191,40 +191,28 @@ pub fn bag(tape: &mut Tape, x: &Rc<Bag>, drop: Option<&RowDropout>, layer: &Affi
     let sum = Spmm { graph: &x.graph, weights: weights(entries.as_ref()), along: Along::Edges, x: &columns };
     device.backend().spmm(&sum, &mut y, write)?;
     let inputs: Vec<&Var> = std::iter::once(&weight).chain(&bias).collect();
-    Ok(tape.push(&inputs, y, || BagBackward { x: Rc::clone(x), entries, out, parameters, bias: layer.bias.is_some() }))
-}
-
-struct BagBackward {
-    x: Rc<Bag>,
-    /// Its entries after dropout.
-    entries: Option<Matrix>,
-    out: usize,
-    /// Type of the parameters.
-    parameters: DType,
-    bias: bool,
-}
-
-impl Backward for BagBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(dy) = grads.output(0) else { return Ok(()) };
-        let device = grads.device().clone();
-        let (cols, dtype) = (self.x.cols(), self.parameters);
-        let mut dw = device.uninit(OP, self.out, cols, dtype, Tag::Gradients)?;
-        {
-            let mut columns = device.uninit(OP, cols, self.out, dtype, Tag::Workspace)?;
-            let (graph, weights) = (&self.x.graph, weights(self.entries.as_ref()));
-            let sum = Spmm { graph, weights, along: Along::Transpose, x: &dy };
-            device.backend().spmm(&sum, &mut columns, Write::Set)?;
-            device.backend().transpose(&columns, &mut dw)?;
-        }
-        grads.put(0, dw)?;
-        if self.bias && grads.wants(1) {
-            let mut db = device.uninit(OP, 1, self.out, dtype, Tag::Gradients)?;
-            device.backend().sum_rows(&dy, &mut db)?;
-            grads.put(1, db)?;
-        }
-        Ok(())
-    }
+    Ok(tape.push(&inputs, y, || {
+        let (x, has_bias) = (Rc::clone(x), layer.bias.is_some());
+        one_output(move |dy, grads| {
+            let device = grads.device().clone();
+            let (cols, dtype) = (x.cols(), parameters);
+            let mut dw = device.uninit(OP, out, cols, dtype, Tag::Gradients)?;
+            {
+                let mut columns = device.uninit(OP, cols, out, dtype, Tag::Workspace)?;
+                let (graph, weights) = (&x.graph, weights(entries.as_ref()));
+                let sum = Spmm { graph, weights, along: Along::Transpose, x: &dy };
+                device.backend().spmm(&sum, &mut columns, Write::Set)?;
+                device.backend().transpose(&columns, &mut dw)?;
+            }
+            grads.put(0, dw)?;
+            if has_bias && grads.wants(1) {
+                let mut db = device.uninit(OP, 1, out, dtype, Tag::Gradients)?;
+                device.backend().sum_rows(&dy, &mut db)?;
+                grads.put(1, db)?;
+            }
+            Ok(())
+        })
+    }))
 }
 
 #[cfg(test)]

@@ -217,9 +217,7 @@ mod tests {
         batch_norm(tape, x, norm, &moments, Rc::new(Alone))
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for shape in [(5, 3), (9, 17), (0, 3), (3, 0)] {
             let norm = norm(&device, shape.1);
             let parameters = [norm.weight.clone(), norm.bias.clone()];
@@ -231,7 +229,7 @@ mod tests {
             })
             .unwrap();
         }
-    }
+    });
 
     fn case(shape: Shape) -> Case {
         Case::new(vec![shape], vec![(1, shape.1), (1, shape.1)], |tape, x, p| {
@@ -239,12 +237,7 @@ mod tests {
         })
     }
 
-    agrees_with_f64!([(3, 7), (2000, 40), (600, 128)].map(|shape| (case(shape), 3e-6, 2e-2)));
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case((3000, 100)));
-    }
+    agrees_with_f64!([(3, 7), (2000, 40), (600, 128)].map(|shape| (case(shape), 3e-6, 2e-2)), case((3000, 100)));
 
     #[test]
     fn a_mean_far_from_zero_does_not_swallow_the_variance() {

@@ -9,7 +9,7 @@ use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Backward, Tape, Var, one_output};
 
 const OP: &str = "combine";
 
@@ -74,7 +74,7 @@ pub fn combine(tape: &mut Tape, a: f64, x: &Var, b: f64, y: &Var) -> Result<Var>
     let device = tape.device().clone();
     let mut to = device.uninit(OP, rows, cols, x.value().dtype(), Tag::Activations)?;
     device.backend().combine(a, x.value(), Some((b, y.value())), &mut to)?;
-    Ok(tape.push(&[x, y], to, || CombineBackward { factors: vec![a, b] }))
+    Ok(tape.push(&[x, y], to, || combined(vec![a, b])))
 }
 
 /// a·x.
@@ -83,7 +83,7 @@ pub fn scale(tape: &mut Tape, a: f64, x: &Var) -> Result<Var> {
     let device = tape.device().clone();
     let mut to = device.uninit(OP, rows, cols, x.value().dtype(), Tag::Activations)?;
     device.backend().combine(a, x.value(), None, &mut to)?;
-    Ok(tape.push(&[x], to, || CombineBackward { factors: vec![a] }))
+    Ok(tape.push(&[x], to, || combined(vec![a])))
 }
 
 /// The columns of all `parts`, side by side.
@@ -102,7 +102,21 @@ pub fn concat(tape: &mut Tape, parts: &[&Var]) -> Result<Var> {
         device.backend().copy_patch(part.value(), &mut y, Patch::columns(rows, 0, at, count), Write::Set)?;
         at += count;
     }
-    Ok(tape.push(parts, y, || ConcatBackward { widths }))
+    Ok(tape.push(parts, y, || {
+        one_output(move |dy, grads| {
+            let device = grads.device().clone();
+            let mut at = 0;
+            for (k, &count) in widths.iter().enumerate() {
+                if grads.wants(k) {
+                    let (mut dx, write) = grads.begin(OP, k, dy.rows(), count, dy.dtype())?;
+                    device.backend().copy_patch(&dy, &mut dx, Patch::columns(dy.rows(), at, 0, count), write)?;
+                    grads.put(k, dx)?;
+                }
+                at += count;
+            }
+            Ok(())
+        })
+    }))
 }
 
 /// Some columns of `x`.
@@ -114,19 +128,26 @@ pub fn columns(tape: &mut Tape, x: &Var, range: Range<usize>) -> Result<Var> {
     let (device, count) = (tape.device().clone(), range.len());
     let mut y = device.uninit(OP, rows, count, x.value().dtype(), Tag::Activations)?;
     device.backend().copy_patch(x.value(), &mut y, Patch::columns(rows, range.start, 0, count), Write::Set)?;
-    Ok(tape.push(&[x], y, || ColumnsBackward { cols, range }))
+    Ok(tape.push(&[x], y, || {
+        one_output(move |dy, grads| {
+            let device = grads.device().clone();
+            let mut dx = match grads.take(0) {
+                Some(dx) => dx,
+                None => device.zeros(OP, dy.rows(), cols, dy.dtype(), Tag::Activations)?,
+            };
+            let columns = Patch::columns(dy.rows(), 0, range.start, range.len());
+            device.backend().copy_patch(&dy, &mut dx, columns, Write::Add)?;
+            grads.put(0, dx)
+        })
+    }))
 }
 
-struct CombineBackward {
-    factors: Vec<f64>,
-}
-
-impl Backward for CombineBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(dy) = grads.output(0) else { return Ok(()) };
+/// The same factors, backward.
+fn combined(factors: Vec<f64>) -> impl Backward {
+    one_output(move |dy, grads| {
         let device = grads.device().clone();
         let mut left = Some(dy);
-        for (k, a) in self.factors.iter().enumerate().rev() {
+        for (k, a) in factors.iter().enumerate().rev() {
             // The last to be served may have the memory.
             let last = (0..k).all(|j| !grads.wants(j));
             let Some(dy) = (if last { left.take() } else { left.clone() }) else { break };
@@ -148,47 +169,7 @@ impl Backward for CombineBackward {
             grads.put(k, scaled)?;
         }
         Ok(())
-    }
-}
-
-struct ConcatBackward {
-    widths: Vec<usize>,
-}
-
-impl Backward for ConcatBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(dy) = grads.output(0) else { return Ok(()) };
-        let device = grads.device().clone();
-        let mut at = 0;
-        for (k, &count) in self.widths.iter().enumerate() {
-            if grads.wants(k) {
-                let (mut dx, write) = grads.begin(OP, k, dy.rows(), count, dy.dtype())?;
-                device.backend().copy_patch(&dy, &mut dx, Patch::columns(dy.rows(), at, 0, count), write)?;
-                grads.put(k, dx)?;
-            }
-            at += count;
-        }
-        Ok(())
-    }
-}
-
-struct ColumnsBackward {
-    cols: usize,
-    range: Range<usize>,
-}
-
-impl Backward for ColumnsBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(dy) = grads.output(0) else { return Ok(()) };
-        let device = grads.device().clone();
-        let mut dx = match grads.take(0) {
-            Some(dx) => dx,
-            None => device.zeros(OP, dy.rows(), self.cols, dy.dtype(), Tag::Activations)?,
-        };
-        let columns = Patch::columns(dy.rows(), 0, self.range.start, self.range.len());
-        device.backend().copy_patch(&dy, &mut dx, columns, Write::Add)?;
-        grads.put(0, dx)
-    }
+    })
 }
 
 #[cfg(test)]
@@ -196,9 +177,7 @@ mod tests {
     use super::*;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for shape in [(5, 3), (0, 3), (3, 0)] {
             let inputs = [upload(&device, 1, shape, 1.0), upload(&device, 2, shape, 1.0)];
             check(&device, &inputs, &[], |tape, x| combine(tape, 0.7, &x[0], -1.3, &x[1])).unwrap();
@@ -211,7 +190,7 @@ mod tests {
             })
             .unwrap();
         }
-    }
+    });
 
     #[test]
     fn a_constant_operand_gets_no_gradient() {
@@ -234,17 +213,11 @@ mod tests {
         })
     }
 
-    agrees_with_f64!([(case(), 1e-6, 2e-2)]);
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case());
-    }
+    agrees_with_f64!([(case(), 1e-6, 2e-2)], case());
 
     #[test]
     fn columns_stand_where_they_should() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let x = tape.leaf(device.upload(2, 2, &[1.0, 2.0, 3.0, 4.0], Tag::Activations).unwrap());
         let y = tape.leaf(device.upload(2, 1, &[5.0, 6.0], Tag::Activations).unwrap());
         let wide = concat(&mut tape, &[&x, &y]).unwrap();

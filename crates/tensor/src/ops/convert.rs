@@ -35,13 +35,11 @@ impl Backward for ConvertBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::ops::tests::{f64s, upload};
+    use crate::ops::tests::{cpu_tape, f64s, upload};
 
     #[test]
     fn types_change_and_change_back() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let x = tape.leaf(upload(&device, 1, (3, 5), 1.0));
         let before = device.ledger().now();
         assert!(convert(&mut tape, &x, DType::F64).is_ok() && device.ledger().now() == before, "nothing to do");

@@ -74,9 +74,7 @@ mod tests {
         RowDropout { dropout: Dropout::new(0.5, 1, 2, 3, 4), ids }
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for shape in [(5, 3), (4, 16), (3, 0), (0, 3)] {
             let x = upload(&device, 1, shape, 1.0);
             check(&device, &[x], &[], |tape, x| dropout(tape, &x[0], &half(Ids::Same))).unwrap();
@@ -88,18 +86,13 @@ mod tests {
             })
             .unwrap();
         }
-    }
+    });
 
     fn case(cols: usize) -> Case {
         Case::new(vec![(1500, cols)], vec![], |tape, x, _| Ok(vec![dropout(tape, &x[0], &half(Ids::Same))?]))
     }
 
-    agrees_with_f64!([1, 7, 40, 128, 1030].map(|cols| (case(cols), 1e-6, 1e-2)));
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case(100));
-    }
+    agrees_with_f64!([1, 7, 40, 128, 1030].map(|cols| (case(cols), 1e-6, 1e-2)), case(100));
 
     #[test]
     fn masks_follow_the_original_id_and_the_column() {
@@ -125,8 +118,7 @@ mod tests {
 
     #[test]
     fn rate_zero_costs_nothing_and_rate_one_drops_all() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let x = tape.leaf(upload(&device, 1, (3, 9), 1.0));
         let before = device.ledger().now();
         let rate = |r| RowDropout { dropout: Dropout::new(r, 1, 1, 1, 1), ids: Ids::Same };
@@ -138,8 +130,7 @@ mod tests {
 
     #[test]
     fn ids_must_fit_the_rows() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let x = tape.leaf(upload(&device, 1, (3, 9), 1.0));
         assert!(dropout(&mut tape, &x, &half(Ids::Listed([1, 2].into()))).is_err());
     }

@@ -195,9 +195,7 @@ mod tests {
     use crate::ops::residual::residual;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for (activation, groups) in Activation::EXAMPLES.into_iter().flat_map(|a| [(a, 1), (a, 3)]) {
             for (rows, with_bias, with_plus, drop) in
                 [(5, true, true, true), (5, true, false, false), (4, false, true, true), (0, true, true, true)]
@@ -218,7 +216,7 @@ mod tests {
                 .unwrap();
             }
         }
-    }
+    });
 
     #[test]
     fn equals_its_parts() {
@@ -258,18 +256,13 @@ mod tests {
     agrees_with_f64!(
         Activation::EXAMPLES
             .into_iter()
-            .flat_map(|a| [case((600, 40), 1, a), case((70, 13), 8, a)].map(|case| (case, 5e-6, 4e-2)))
+            .flat_map(|a| [case((600, 40), 1, a), case((70, 13), 8, a)].map(|case| (case, 5e-6, 4e-2))),
+        case((3000, 100), 2, Activation::Elu)
     );
 
     #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case((3000, 100), 2, Activation::Elu));
-    }
-
-    #[test]
     fn nothing_to_do_costs_nothing() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let x = tape.leaf(upload(&device, 1, (4, 6), 1.0));
         let before = device.ledger().now();
         let y = epilogue(&mut tape, &x, Epilogue::default(), DType::F64).unwrap();
@@ -278,8 +271,7 @@ mod tests {
 
     #[test]
     fn shapes_must_agree() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let (x, z) = (tape.leaf(upload(&device, 1, (4, 6), 1.0)), tape.leaf(upload(&device, 1, (4, 5), 1.0)));
         let bias = parameter(&device, "bias", (1, 5), DType::F64);
         let none = Epilogue::default();

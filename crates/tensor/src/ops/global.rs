@@ -26,7 +26,7 @@ use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::reduce::Reduce;
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "global attention";
 
@@ -173,24 +173,43 @@ pub struct Global<'a> {
 pub fn global_attention(tape: &mut Tape, operands: Global<'_>, reduce: Rc<dyn Reduce>) -> Result<Var> {
     let Global { heads, q, k, v, own, epsilon, scale } = operands;
     let [q_value, k_value, v_value] = [q, k, v].map(|x| x.value().clone());
-    let mut saved = Call { heads, q: q_value, k: k_value, v: v_value, own, epsilon, norms: None, reduce };
-    saved.rows().check()?;
+    let mut call = Call { heads, q: q_value, k: k_value, v: v_value, own, epsilon, norms: None, reduce };
+    call.rows().check()?;
     let device = tape.device().clone();
-    let (n, dtype) = (saved.q.rows(), saved.q.dtype());
+    let (n, dtype) = (call.q.rows(), call.q.dtype());
     if scale == Scale::Norms {
         let mut norms = device.uninit(OP, 1, 2, dtype.compute(), Tag::Activations)?;
-        device.backend().global_norms(&saved.rows(), &mut norms)?;
-        saved.reduce.sum(&mut norms)?;
-        saved.norms = Some(norms);
+        device.backend().global_norms(&call.rows(), &mut norms)?;
+        call.reduce.sum(&mut norms)?;
+        call.norms = Some(norms);
     }
-    let mut sums = saved.sums(&device, dtype.compute())?;
-    device.backend().global_sums(&saved.rows(), &mut sums)?;
-    saved.reduce.sum(&mut sums)?;
-    let mut out = device.uninit(OP, n, saved.v.cols(), dtype, Tag::Activations)?;
+    let mut sums = call.sums(&device, dtype.compute())?;
+    device.backend().global_sums(&call.rows(), &mut sums)?;
+    call.reduce.sum(&mut sums)?;
+    let mut out = device.uninit(OP, n, call.v.cols(), dtype, Tag::Activations)?;
     let mut den = device.uninit(OP, n, heads, dtype.compute(), Tag::Activations)?;
-    device.backend().global_apply(&saved.rows(), &sums, &mut out, &mut den)?;
+    device.backend().global_apply(&call.rows(), &sums, &mut out, &mut den)?;
     let kept = out.clone();
-    Ok(tape.push(&[q, k, v], out, || GlobalBackward { call: saved, sums, out: kept, den }))
+    Ok(tape.push(&[q, k, v], out, || {
+        one_output(move |g, grads| {
+            let device = grads.device().clone();
+            let (rows, saved) = (call.rows(), GlobalSaved { out: &kept, den: &den, g: &g });
+            let mut back = call.sums(&device, sums.dtype())?;
+            device.backend().global_back_sums(&rows, &saved, &mut back)?;
+            call.reduce.sum(&mut back)?;
+            let new = |m: &Matrix| device.uninit(OP, m.rows(), m.cols(), m.dtype(), Tag::Activations);
+            let (mut dq, mut dk, mut dv) = (new(rows.q)?, new(rows.k)?, new(rows.v)?);
+            device.backend().global_back_rows(
+                &rows,
+                &saved,
+                Totals { sums: &sums, back: &back },
+                [&mut dq, &mut dk, &mut dv],
+            )?;
+            grads.put(0, dq)?;
+            grads.put(1, dk)?;
+            grads.put(2, dv)
+        })
+    }))
 }
 
 /// Operands kept for backward.
@@ -217,36 +236,6 @@ impl Call {
     }
 }
 
-struct GlobalBackward {
-    call: Call,
-    /// S ‖ z.
-    sums: Matrix,
-    out: Matrix,
-    den: Matrix,
-}
-
-impl Backward for GlobalBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(g) = grads.output(0) else { return Ok(()) };
-        let device = grads.device().clone();
-        let (rows, saved) = (self.call.rows(), GlobalSaved { out: &self.out, den: &self.den, g: &g });
-        let mut back = self.call.sums(&device, self.sums.dtype())?;
-        device.backend().global_back_sums(&rows, &saved, &mut back)?;
-        self.call.reduce.sum(&mut back)?;
-        let new = |m: &Matrix| device.uninit(OP, m.rows(), m.cols(), m.dtype(), Tag::Activations);
-        let (mut dq, mut dk, mut dv) = (new(rows.q)?, new(rows.k)?, new(rows.v)?);
-        device.backend().global_back_rows(
-            &rows,
-            &saved,
-            Totals { sums: &self.sums, back: &back },
-            [&mut dq, &mut dk, &mut dv],
-        )?;
-        grads.put(0, dq)?;
-        grads.put(1, dk)?;
-        grads.put(2, dv)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -256,6 +245,7 @@ mod tests {
     use crate::dry::tests::takes_as_much;
     use crate::gradcheck::check;
     use crate::ops::graphs::{f64s, near, rows_of, same_bits_for_any_number_of_threads, upload};
+    use crate::ops::tests::gradients;
     use crate::reduce::Alone;
 
     fn run(tape: &mut Tape, heads: usize, x: &[Var], own: f64, scale: Scale) -> Result<Var> {
@@ -277,9 +267,7 @@ mod tests {
         [up(1, heads * m), up(2, heads * m), up(3, heads * d)]
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for ((own, scale), (n, heads)) in MODELS.into_iter().flat_map(|s| [(s, (7, 1)), (s, (5, 2)), (s, (1, 3))]) {
             let inputs = inputs(&device, n, heads, [2, 3], DType::F64);
             check(&device, &inputs, &[], |tape, x| run(tape, heads, x, own, scale)).unwrap();
@@ -291,7 +279,7 @@ mod tests {
             run(tape, 2, &[x[0].clone(), x[0].clone(), x[1].clone()], 0.0, Scale::One)
         })
         .unwrap();
-    }
+    });
 
     #[test]
     fn equals_dense_attention_in_f64() {

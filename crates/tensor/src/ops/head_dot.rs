@@ -111,9 +111,7 @@ mod tests {
         head_dot(tape, z, [&a, &b])
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for (rows, heads, width) in [(5, 3, 4), (4, 1, 33), (0, 2, 3)] {
             let new = |name| parameter(&device, name, (heads, width), DType::F64);
             let [a, b] = [new("a"), new("other")];
@@ -134,7 +132,7 @@ mod tests {
             })
             .unwrap();
         }
-    }
+    });
 
     #[test]
     fn equals_its_definition() {
@@ -161,12 +159,10 @@ mod tests {
         })
     }
 
-    agrees_with_f64!([[600, 8, 16], [300, 3, 7], [1000, 1, 40]].map(|shape| (case(shape), 5e-6, 2e-2)));
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case([3000, 8, 16]));
-    }
+    agrees_with_f64!(
+        [[600, 8, 16], [300, 3, 7], [1000, 1, 40]].map(|shape| (case(shape), 5e-6, 2e-2)),
+        case([3000, 8, 16])
+    );
 
     #[test]
     fn shapes_must_agree() {

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "l2 norm";
 /// Shorter rows are not stretched to length one.
@@ -34,20 +34,13 @@ pub fn l2_norm(tape: &mut Tape, x: &Var) -> Result<Var> {
     let mut y = device.uninit(OP, rows, cols, dtype, Tag::Activations)?;
     let mut norms = device.uninit(OP, rows, 1, dtype.compute(), Tag::Activations)?;
     device.backend().l2_norm(x.value(), &mut y, &mut norms)?;
-    Ok(tape.push(&[x], y.clone(), || L2NormBackward { y, norms }))
-}
-
-struct L2NormBackward {
-    y: Matrix,
-    norms: Matrix,
-}
-
-impl Backward for L2NormBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(mut g) = grads.own_output(OP, 0)? else { return Ok(()) };
-        grads.device().backend().l2_norm_backward(&self.y, &self.norms, &mut g)?;
-        grads.put(0, g)
-    }
+    Ok(tape.push(&[x], y.clone(), || {
+        one_output(move |g, grads| {
+            let mut g = grads.own(OP, g)?;
+            grads.device().backend().l2_norm_backward(&y, &norms, &mut g)?;
+            grads.put(0, g)
+        })
+    }))
 }
 
 #[cfg(test)]
@@ -55,30 +48,25 @@ mod tests {
     use super::*;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for shape in [(5, 3), (4, 40), (3, 0), (0, 3)] {
             let x = upload(&device, 1, shape, 2.0);
             check(&device, &[x], &[], |tape, x| l2_norm(tape, &x[0])).unwrap();
         }
-    }
+    });
 
-    agrees_with_f64!([(2, 3), (700, 70), (50, 513)].map(|shape| (
-        Case::new(vec![shape], vec![], |tape, x, _| Ok(vec![l2_norm(tape, &x[0])?])),
-        1e-6,
-        2e-2
-    )));
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&Case::new(vec![(3000, 70)], vec![], |tape, x, _| Ok(vec![l2_norm(tape, &x[0])?])));
-    }
+    agrees_with_f64!(
+        [(2, 3), (700, 70), (50, 513)].map(|shape| (
+            Case::new(vec![shape], vec![], |tape, x, _| Ok(vec![l2_norm(tape, &x[0])?])),
+            1e-6,
+            2e-2
+        )),
+        Case::new(vec![(3000, 70)], vec![], |tape, x, _| Ok(vec![l2_norm(tape, &x[0])?]))
+    );
 
     #[test]
     fn a_row_of_zeros_stays_one() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let x = tape.leaf(device.upload(1, 3, &[0.0f32; 3], Tag::Activations).unwrap());
         let y = l2_norm(&mut tape, &x).unwrap();
         assert_eq!(f64s(y.value()), [0.0; 3]);

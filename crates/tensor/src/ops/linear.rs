@@ -207,6 +207,7 @@ mod tests {
     use crate::device::Device;
     use crate::dry::tests::takes_as_much;
     use crate::gradcheck::{check, numbers};
+    use crate::ops::tests::gradients;
 
     #[test]
     fn a_bias_without_effect_gets_zeros_and_changes_no_other_gradient() {
@@ -241,9 +242,7 @@ mod tests {
         Parameter::new(name, device.upload(rows, cols, &values, Tag::Parameters).unwrap())
     }
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for activation in Activation::EXAMPLES {
             let layer = |name: &str, out| Affine {
                 weight: parameter(&device, &format!("{name}.weight"), out, 3),
@@ -255,7 +254,7 @@ mod tests {
             let x = device.upload(5, 3, &numbers(1, 15), Tag::Activations).unwrap();
             check(&device, &[x], &parameters, |tape, x| linear(tape, &x[0], &layers, activation, DType::F64)).unwrap();
         }
-    }
+    });
 
     /// y, dx, dW and db computed in another type or by other instructions.
     fn run(device: &Device, shape: [usize; 3], compute: DType, storage: DType) -> Vec<Vec<f64>> {

@@ -10,7 +10,7 @@ use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::activation::{Activated, Activation};
 use crate::ops::linear::{Columns, Weights};
-use crate::tape::{Backward, Grads, Parameter, Tape, Var};
+use crate::tape::{Parameter, Tape, Var, one_output};
 
 const OP: &str = "product from the right";
 
@@ -22,34 +22,27 @@ pub fn matmul(tape: &mut Tape, x: &Var, weight: &Rc<Parameter>) -> Result<Var> {
     let device = tape.device().clone();
     let mut y = device.uninit(OP, x.value().rows(), outputs, x.value().dtype(), Tag::Activations)?;
     device.backend().linear_dx(x.value(), &numbers(weight.value()), &mut y, Write::Set)?;
-    let saved = (x.value().clone(), weight.value().clone());
-    Ok(tape.push(&[x, &weight], y, || MatmulBackward { x: saved.0, weight: saved.1 }))
+    let saved = [x.value().clone(), weight.value().clone()];
+    Ok(tape.push(&[x, &weight], y, || {
+        one_output(move |g, grads| {
+            let [x, weight] = saved;
+            let device = grads.device().clone();
+            let (rows, cols) = weight.shape();
+            let mut dw = device.uninit(OP, rows, cols, weight.dtype(), Tag::Gradients)?;
+            device.backend().linear_dw(&Activated::itself(g.clone()), Columns { of: &x, first: 0 }, &mut dw, None)?;
+            grads.put(1, dw)?;
+            if !grads.wants(0) {
+                return Ok(());
+            }
+            let mut dx = device.uninit(OP, x.rows(), x.cols(), x.dtype(), Tag::Activations)?;
+            device.backend().linear(&g, &numbers(&weight), &mut dx, None)?;
+            grads.put(0, dx)
+        })
+    }))
 }
 
 fn numbers(weight: &Matrix) -> Weights<'_> {
     Weights { weight, bias: None, activation: Activation::None, first: 0 }
-}
-
-struct MatmulBackward {
-    x: Matrix,
-    weight: Matrix,
-}
-
-impl Backward for MatmulBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(g) = grads.output(0) else { return Ok(()) };
-        let device = grads.device().clone();
-        let (rows, cols) = self.weight.shape();
-        let mut dw = device.uninit(OP, rows, cols, self.weight.dtype(), Tag::Gradients)?;
-        device.backend().linear_dw(&Activated::itself(g.clone()), Columns { of: &self.x, first: 0 }, &mut dw, None)?;
-        grads.put(1, dw)?;
-        if !grads.wants(0) {
-            return Ok(());
-        }
-        let mut dx = device.uninit(OP, self.x.rows(), self.x.cols(), self.x.dtype(), Tag::Activations)?;
-        device.backend().linear(&g, &numbers(&self.weight), &mut dx, None)?;
-        grads.put(0, dx)
-    }
 }
 
 #[cfg(test)]
@@ -57,13 +50,11 @@ mod tests {
     use super::*;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         let weight = parameter(&device, "weight", (4, 3), DType::F64);
         let x = upload(&device, 1, (5, 4), 1.0);
         check(&device, &[x], std::slice::from_ref(&weight), |tape, x| matmul(tape, &x[0], &weight)).unwrap();
-    }
+    });
 
     #[test]
     fn it_is_the_product() {
@@ -81,10 +72,5 @@ mod tests {
         Case::new(vec![(700, 40)], vec![(40, 33)], |tape, x, p| Ok(vec![matmul(tape, &x[0], &p[0])?]))
     }
 
-    agrees_with_f64!([(case(), 5e-6, 2e-2)]);
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case());
-    }
+    agrees_with_f64!([(case(), 5e-6, 2e-2)], case());
 }

@@ -151,9 +151,7 @@ mod tests {
     use crate::ops::residual::residual;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for shape in [(5, 3), (4, 33), (2, 1), (0, 3), (3, 0)] {
             let norm = norm(&device, shape.1);
             let parameters = [norm.weight.clone(), norm.bias.clone()];
@@ -166,7 +164,7 @@ mod tests {
             })
             .unwrap();
         }
-    }
+    });
 
     #[test]
     fn rows_have_mean_zero_and_variance_one() {
@@ -189,12 +187,10 @@ mod tests {
         })
     }
 
-    agrees_with_f64!([(1, 2), (3, 7), (2000, 40), (600, 128), (70, 513)].map(|shape| (case(shape), 3e-6, 2e-2)));
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case((3000, 100)));
-    }
+    agrees_with_f64!(
+        [(1, 2), (3, 7), (2000, 40), (600, 128), (70, 513)].map(|shape| (case(shape), 3e-6, 2e-2)),
+        case((3000, 100))
+    );
 
     #[test]
     fn a_constant_row_has_no_spread_but_stays_finite() {

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "product";
 
@@ -24,7 +24,18 @@ pub fn product(tape: &mut Tape, a: &Var, shift: f64, b: &Var) -> Result<Var> {
     let (a_value, b_value) = (a.value(), b.value());
     b_value.expect(OP, "b", a_value.rows(), a_value.cols())?;
     let y = multiply(a_value, shift, b_value)?;
-    Ok(tape.push(&[a, b], y, || ProductBackward { a: a_value.clone(), shift, b: b_value.clone() }))
+    Ok(tape.push(&[a, b], y, || {
+        let (a, b) = (a_value.clone(), b_value.clone());
+        one_output(move |g, grads| {
+            if grads.wants(0) {
+                grads.put(0, multiply(&g, 0.0, &b)?)?;
+            }
+            if grads.wants(1) {
+                grads.put(1, multiply(&a, shift, &g)?)?;
+            }
+            Ok(())
+        })
+    }))
 }
 
 fn multiply(a: &Matrix, shift: f64, b: &Matrix) -> Result<Matrix> {
@@ -34,55 +45,28 @@ fn multiply(a: &Matrix, shift: f64, b: &Matrix) -> Result<Matrix> {
     Ok(y)
 }
 
-struct ProductBackward {
-    a: Matrix,
-    shift: f64,
-    b: Matrix,
-}
-
-impl Backward for ProductBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(g) = grads.output(0) else { return Ok(()) };
-        if grads.wants(0) {
-            grads.put(0, multiply(&g, 0.0, &self.b)?)?;
-        }
-        if grads.wants(1) {
-            grads.put(1, multiply(&self.a, self.shift, &g)?)?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for shape in [(5, 3), (0, 3), (3, 0)] {
             let inputs = [upload(&device, 1, shape, 1.0), upload(&device, 2, shape, 1.0)];
             check(&device, &inputs, &[], |tape, x| product(tape, &x[0], 0.9, &x[1])).unwrap();
             check(&device, &inputs[..1], &[], |tape, x| product(tape, &x[0], 0.0, &x[0])).unwrap();
         }
-    }
+    });
 
     fn case() -> Case {
         Case::new(vec![(700, 70); 2], vec![], |tape, x, _| Ok(vec![product(tape, &x[0], 0.9, &x[1])?]))
     }
 
-    agrees_with_f64!([(case(), 1e-6, 2e-2)]);
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case());
-    }
+    agrees_with_f64!([(case(), 1e-6, 2e-2)], case());
 
     #[test]
     fn it_is_a_product() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let mut leaf = |x: [f64; 2]| tape.leaf(device.upload(1, 2, &x, Tag::Activations).unwrap());
         let (a, b) = (leaf([1.0, -2.0]), leaf([3.0, 5.0]));
         assert_eq!(f64s(product(&mut tape, &a, 1.0, &b).unwrap().value()), [6.0, -5.0]);

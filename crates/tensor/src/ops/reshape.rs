@@ -2,32 +2,19 @@
 //! way.
 
 use crate::error::Result;
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Tape, Var, one_output};
 
 /// The elements of `x` in `rows` rows.
 pub fn reshape(tape: &mut Tape, x: &Var, rows: usize, cols: usize) -> Result<Var> {
     let y = x.value().reshaped(rows, cols)?;
     let (rows, cols) = x.value().shape();
-    Ok(tape.push(&[x], y, || ReshapeBackward { rows, cols }))
-}
-
-/// The shape of x.
-struct ReshapeBackward {
-    rows: usize,
-    cols: usize,
-}
-
-impl Backward for ReshapeBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        match grads.output(0) {
-            Some(dy) => {
-                let dx = dy.reshaped(self.rows, self.cols)?;
-                drop(dy);
-                grads.put(0, dx)
-            }
-            None => Ok(()),
-        }
-    }
+    Ok(tape.push(&[x], y, || {
+        one_output(move |dy, grads| {
+            let dx = dy.reshaped(rows, cols)?;
+            drop(dy);
+            grads.put(0, dx)
+        })
+    }))
 }
 
 #[cfg(test)]
@@ -36,18 +23,16 @@ mod tests {
     use crate::device::Device;
     use crate::gradcheck::check;
     use crate::ops::l2norm::l2_norm;
-    use crate::ops::tests::upload;
+    use crate::ops::tests::{gradients, upload};
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         check(&device, &[upload(&device, 1, (4, 6), 1.0)], &[], |tape, x| {
             let heads = reshape(tape, &x[0], 8, 3)?;
             let heads = l2_norm(tape, &heads)?;
             reshape(tape, &heads, 4, 6)
         })
         .unwrap();
-    }
+    });
 
     #[test]
     fn elements_are_neither_made_nor_lost() {

@@ -144,9 +144,7 @@ mod tests {
     use crate::ops::norm::layer_norm;
     use crate::ops::tests::*;
 
-    #[test]
-    fn gradients() {
-        let device = Device::cpu();
+    gradients!(|device| {
         for shape in [(5, 3), (3, 17), (0, 3), (3, 0)] {
             let inputs = [upload(&device, 1, shape, 1.0), upload(&device, 2, shape, 1.0)];
             let norm = norm(&device, shape.1);
@@ -157,7 +155,7 @@ mod tests {
                 check(&device, &inputs, &parameters, |tape, x| post_norm(tape, &x[0], &x[1], d, &norm)).unwrap();
             }
         }
-    }
+    });
 
     #[test]
     fn equals_its_parts() {
@@ -184,12 +182,10 @@ mod tests {
         })
     }
 
-    agrees_with_f64!([(3, 7), (2000, 40), (600, 128), (70, 513)].map(|shape| (case(shape), 3e-6, 4e-2)));
-
-    #[test]
-    fn the_same_bits_for_any_number_of_threads() {
-        on_any_threads(&case((3000, 100)));
-    }
+    agrees_with_f64!(
+        [(3, 7), (2000, 40), (600, 128), (70, 513)].map(|shape| (case(shape), 3e-6, 4e-2)),
+        case((3000, 100))
+    );
 
     #[test]
     fn backward_saves_one_matrix_and_two_numbers_a_row() {
@@ -208,8 +204,7 @@ mod tests {
 
     #[test]
     fn shapes_must_agree() {
-        let device = Device::cpu();
-        let mut tape = Tape::new(&device);
+        let (device, mut tape) = cpu_tape();
         let (x, z) = (tape.leaf(upload(&device, 1, (2, 5), 1.0)), tape.leaf(upload(&device, 1, (2, 4), 1.0)));
         assert!(residual(&mut tape, &x, &z, None).is_err());
         assert!(post_norm(&mut tape, &x, &z, None, &norm(&device, 5)).is_err());

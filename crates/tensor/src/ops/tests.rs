@@ -18,6 +18,13 @@ pub(crate) use crate::device::Device;
 pub(crate) use crate::dtype::DType;
 pub(crate) use crate::gradcheck::check;
 
+/// A CPU and an empty tape on it.
+pub(crate) fn cpu_tape() -> (Device, Tape) {
+    let device = Device::cpu();
+    let tape = Tape::new(&device);
+    (device, tape)
+}
+
 /// Rows and columns, as [`Matrix::shape`] gives them.
 pub(crate) type Shape = (usize, usize);
 
@@ -150,9 +157,29 @@ fn near(who: &str, found: &[Vec<f64>], exact: &[Vec<f64>], tolerance: f64) {
     }
 }
 
+/// The test of an operation's gradients: a function of a CPU.
+macro_rules! gradients {
+    (|$device:ident| $body:block) => {
+        #[test]
+        fn gradients() {
+            let $device = $crate::device::Device::cpu();
+            $body
+        }
+    };
+}
+pub(crate) use gradients;
+
 /// Two tests of the same cases, each with its tolerances for f32 and bf16: on every instruction set of the CPU, and on
-/// a GPU.
+/// a GPU. A third one is of a case of its own, which gives the same bits for any number of threads.
 macro_rules! agrees_with_f64 {
+    ($cases:expr, $case:expr) => {
+        $crate::ops::tests::agrees_with_f64!($cases);
+
+        #[test]
+        fn the_same_bits_for_any_number_of_threads() {
+            $crate::ops::tests::on_any_threads(&$case);
+        }
+    };
     ($cases:expr) => {
         #[test]
         fn every_instruction_set_and_type_agrees_with_f64() {

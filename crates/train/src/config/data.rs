@@ -31,6 +31,9 @@ pub struct DataConfig {
     pub self_loops: Loops,
     /// What to do with features.
     pub normalise: Normalise,
+    /// Of links: how many numbers a model gives for a node, of which pairs are scored. Unset: 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<u64>,
     /// What is predicted, where that is no task of ours. Unset: what the dataset says.
     #[serde(skip)]
     pub task: Option<&'static dyn Task>,
@@ -89,6 +92,9 @@ impl DataConfig {
     pub(super) fn check(&self) -> Result<(), Problem> {
         if self.path.is_some() && self.graph.is_some() {
             return Err(("graph", "there is a path as well".into(), "set one of the two"));
+        }
+        if self.embedding == Some(0) {
+            return Err(("embedding", "no pair could be told from another".into(), "set 1 or more"));
         }
         match self.split.as_deref().and_then(RandomSplit::parse) {
             Some(Err(problem)) => Err(("split", problem, "write random:60/20/20 or random:20-per-class")),

@@ -28,16 +28,13 @@ pub struct Key {
     pub model: Option<&'static str>,
 }
 
-/// Sources of sections, whose comments are the meanings.
-const SOURCES: [(&str, &str); 7] = [
-    ("data", include_str!("data.rs")),
-    ("train", include_str!("train.rs")),
-    ("compute", include_str!("compute.rs")),
-    ("parallel", include_str!("parallel.rs")),
-    ("pipeline", include_str!("pipeline.rs")),
-    ("isolated", include_str!("isolated.rs")),
-    ("run", include_str!("run.rs")),
-];
+/// The sources of sections, by their names.
+macro_rules! sources {
+    ($($section:ident),*) => { &[$((stringify!($section), include_str!(concat!(stringify!($section), ".rs")))),*] };
+}
+
+/// What sections mean: the comments of these.
+const SOURCES: &[(&str, &str)] = sources![data, train, compute, parallel, pipeline, isolated, run];
 
 impl Key {
     /// All settings, section by section; those of models, model by model.

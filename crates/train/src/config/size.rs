@@ -5,18 +5,26 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{Error, Unexpected, Visitor};
 
+use super::Config;
+
 /// What a key for a size wants.
 pub(super) const WANTED: &str = "a size, such as 512MiB, 8GiB or a number of bytes";
 
-/// The bytes of a size.
-///
-/// # Errors
-/// What is wrong with it, in words.
-///
-/// ```
-/// assert_eq!(graphweft_train::config::bytes("1.5GiB"), Ok(3 << 29));
-/// ```
-pub fn bytes(text: &str) -> Result<u64, String> {
+impl Config {
+    /// The bytes of a size.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    ///
+    /// ```
+    /// assert_eq!(graphweft_train::config::Config::parse_bytes("1.5GiB"), Ok(3 << 29));
+    /// ```
+    pub fn parse_bytes(text: &str) -> Result<u64, String> {
+        bytes(text)
+    }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);

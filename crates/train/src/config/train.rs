@@ -37,6 +37,8 @@ pub struct TrainConfig {
     pub clip: f64,
     /// The part of the target that is spread over all classes.
     pub label_smoothing: f64,
+    /// Of links: pairs that stand against each, drawn anew in every epoch.
+    pub negatives: u64,
     /// The share of elements of rows between and inside layers that is dropped.
     pub dropout: f64,
     /// The share of elements of the features that is dropped.
@@ -51,6 +53,9 @@ pub struct TrainConfig {
     /// Epochs between evaluations.
     pub evaluate_every: u64,
 }
+
+/// More pairs against a link are not drawn apart.
+const MOST_NEGATIVES: u64 = 255;
 
 /// The optimizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +102,7 @@ impl Default for TrainConfig {
             momentum: 0.0,
             clip: 0.0,
             label_smoothing: 0.0,
+            negatives: 1,
             dropout: 0.0,
             input_dropout: 0.0,
             attention_dropout: 0.0,
@@ -136,6 +142,11 @@ impl TrainConfig {
     pub(super) fn check(&self) -> Result<(), Problem> {
         at_least_one("epochs", self.epochs)?;
         at_least_one("evaluate_every", self.evaluate_every)?;
+        at_least_one("negatives", self.negatives)?;
+        if self.negatives > MOST_NEGATIVES {
+            let problem = format!("{} pairs against each link", self.negatives);
+            return Err(("negatives", problem, "set 255 at most"));
+        }
         positive("lr", self.lr)?;
         not_negative("min_lr", self.min_lr)?;
         not_negative("weight_decay", self.weight_decay)?;

@@ -96,21 +96,13 @@ fn add<T: Pod>(to: &mut Hasher, array: &[T]) {
 
 #[cfg(test)]
 mod tests {
-    use graphweft_base::progress::Silent;
-    use graphweft_model::encoding::Encodings;
-
     use super::*;
-    use crate::config::DataConfig;
+    use crate::data::random_split::tests::generated;
     use crate::task::Labels;
-
-    fn data() -> Data {
-        let config = DataConfig { graph: Some("sbm:60:3:4:f=8".into()), ..Default::default() };
-        Data::open(&config, &Encodings::default(), &Silent).unwrap()
-    }
 
     #[test]
     fn what_differs_is_named() {
-        let data = data();
+        let data = generated("sbm:60:3:4:f=8");
         let split = data.splits[0].clone();
         let own = Fingerprint::of(&data, &split);
         assert_eq!(own, Fingerprint::of(&data.clone(), &split));

@@ -119,7 +119,7 @@ fn ascending<'a>(nodes: impl Iterator<Item = &'a u64>) -> Vec<i64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use graphweft_base::progress::Silent;
     use graphweft_model::encoding::Encodings;
 
@@ -127,14 +127,17 @@ mod tests {
     use crate::config::DataConfig;
     use crate::task::{Labels, NodeLabels};
 
-    fn data() -> Data {
-        let config = DataConfig { graph: Some("sbm:200:4:6:f=8".into()), ..Default::default() };
+    const SPEC: &str = "sbm:200:4:6:f=8";
+
+    /// A graph that is generated, with its features and labels.
+    pub(crate) fn generated(spec: &str) -> Data {
+        let config = DataConfig { graph: Some(spec.into()), ..Default::default() };
         Data::open(&config, &Encodings::default(), &Silent).unwrap()
     }
 
     #[test]
     fn shares_are_of_the_nodes_with_labels_and_follow_the_seed() {
-        let mut data = data();
+        let mut data = generated(SPEC);
         if let Some(Labels::Integers(labels)) = &mut data.labels {
             labels[..100].fill(-1);
         }
@@ -153,7 +156,7 @@ mod tests {
 
     #[test]
     fn every_class_gives_as_many_nodes() {
-        let data = data();
+        let data = generated(SPEC);
         let split = data.split("random:10-per-class", 1).unwrap();
         let Some(Labels::Integers(labels)) = &data.labels else { panic!("classes") };
         let of = |ids: &[i64], class: i64| ids.iter().filter(|id| labels[**id as usize] == class).count();
@@ -176,15 +179,15 @@ mod tests {
         ] {
             let message = RandomSplit::parse(name).unwrap().unwrap_err();
             assert!(message.contains(part), "{name}: {message}");
-            assert!(data().split_name(Some(name)).is_err(), "{name}");
+            assert!(generated(SPEC).split_name(Some(name)).is_err(), "{name}");
         }
         assert!(RandomSplit::parse("public").is_none());
-        let message = data().split("random:100-per-class", 0).unwrap_err().to_string();
+        let message = generated(SPEC).split("random:100-per-class", 0).unwrap_err().to_string();
         assert!(
             message.contains("leaves no node for valid") || message.contains("leaves no node for test"),
             "{message}"
         );
-        let mut several = data();
+        let mut several = generated(SPEC);
         several.task = &NodeLabels;
         several.labels = Some(Labels::Numbers(vec![1.0; 200 * several.classes]));
         let message = several.split("random:5-per-class", 0).unwrap_err().to_string();

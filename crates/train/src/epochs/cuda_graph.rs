@@ -11,8 +11,8 @@ use graphweft_model::GraphOps;
 use graphweft_tensor::ops::loss::LossRows;
 use graphweft_tensor::{Captured, Device, Parameter};
 
+use crate::epochs::learner::Fixed;
 use crate::ranks::shard::Shard;
-use crate::task::Supervision;
 
 /// Steps before one is recorded: the first compiles kernels, the second finds all memory in the pool.
 const BEFORE: u32 = 2;
@@ -30,10 +30,10 @@ struct CapturedFor {
 }
 
 impl CapturedFor {
-    fn is(&self, shard: &Shard, supervision: &Supervision, phase: u64) -> bool {
+    fn is(&self, shard: &Shard, fixed: Fixed<'_>, phase: u64) -> bool {
         Weak::ptr_eq(&self.ops, &Rc::downgrade(&shard.ops))
-            && self.rows.is(supervision.rows())
-            && self.total == supervision.total()
+            && self.rows.is(fixed.rows)
+            && self.total == fixed.total
             && self.phase == phase
     }
 }
@@ -54,9 +54,9 @@ pub(crate) struct CudaGraph {
 
 impl CudaGraph {
     /// Notes that a step is next. `true` if it should be recorded first.
-    pub(crate) fn expects(&mut self, device: &Device, shard: &Shard, supervision: &Supervision, phase: u64) -> bool {
-        if !self.captured_for.as_ref().is_some_and(|captured_for| captured_for.is(shard, supervision, phase)) {
-            let (ops, rows, total) = (Rc::downgrade(&shard.ops), supervision.rows().clone(), supervision.total());
+    pub(crate) fn expects(&mut self, device: &Device, shard: &Shard, fixed: Fixed<'_>, phase: u64) -> bool {
+        if !self.captured_for.as_ref().is_some_and(|captured_for| captured_for.is(shard, fixed, phase)) {
+            let (ops, rows, total) = (Rc::downgrade(&shard.ops), fixed.rows.clone(), fixed.total);
             *self = Self {
                 captured_for: Some(CapturedFor { ops, rows, total, phase }),
                 failures: self.failures,

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use graphweft_model::encoding::Encodings;
 use graphweft_model::{Context, Mode, Network, Rates, Remat, Shape, Total};
+use graphweft_tensor::ops::loss::LossRows;
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm, length};
 use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tape, Var};
 
@@ -34,6 +35,29 @@ pub(crate) struct Report {
 
 /// Hears of the phases of a step: a name, and when it began.
 pub(crate) type Phases<'a> = &'a mut dyn FnMut(&'static str, Instant);
+
+/// What is drawn anew in every step is drawn by this.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw {
+    pub seed: u64,
+    pub epoch: u64,
+}
+
+/// What a step makes small.
+pub(crate) trait Objective {
+    /// This rank's part of the loss of what a network gives for its rows.
+    fn loss(&self, tape: &mut Tape, outputs: &Var, draw: Draw) -> Result<Var>;
+
+    /// What it is of, where that is the same in every step: such steps may be recorded.
+    fn fixed(&self) -> Option<Fixed<'_>>;
+}
+
+/// What a loss is of.
+#[derive(Clone, Copy)]
+pub(crate) struct Fixed<'a> {
+    pub rows: &'a LossRows,
+    pub total: f64,
+}
 
 /// A network with its optimizer on one rank.
 pub(crate) struct Learner {
@@ -118,26 +142,26 @@ impl Learner {
         Ok(logits.ok_or_else(none)?)
     }
 
-    /// Learns from all nodes of `supervision`, which are rows of `shard`, once. A step that is recorded is one phase.
+    /// Learns from the rows of `shard` once. A step that is recorded is one phase.
     ///
     /// # Errors
     /// [`Error::NotFinite`] before anything is changed.
     pub(crate) fn learn(
         &mut self,
         shard: &Shard,
-        supervision: &Supervision,
+        objective: &dyn Objective,
         epoch: u64,
         lr: f64,
         phase: Phases<'_>,
     ) -> Result<Report> {
         let (device, start) = (shard.device().clone(), Instant::now());
         self.rank.set_epoch(epoch);
-        if let Some(report) = self.replay(shard, supervision, epoch, lr)? {
+        if let Some(report) = self.replay(shard, objective, epoch, lr)? {
             phase("step", start);
             return Ok(report);
         }
         let mut tape = Tape::new(&device);
-        let loss = self.loss(&mut tape, shard, supervision, epoch)?;
+        let loss = self.loss(&mut tape, shard, objective, epoch)?;
         let own = device.convert("loss", loss.value(), DType::F64)?.to_vec::<f64>()?[0];
         let value = self.rank.sum(Total::Loss, &[own])?[0];
         phase("forward", start);
@@ -159,9 +183,9 @@ impl Learner {
     }
 
     /// The loss of a forward pass for training.
-    fn loss(&self, tape: &mut Tape, shard: &Shard, supervision: &Supervision, epoch: u64) -> Result<Var> {
+    fn loss(&self, tape: &mut Tape, shard: &Shard, objective: &dyn Objective, epoch: u64) -> Result<Var> {
         let logits = self.forward(tape, &self.context_of(shard, Mode::Train, epoch))?;
-        supervision.loss(tape, &logits)
+        objective.loss(tape, &logits, Draw { seed: self.seed, epoch })
     }
 
     /// Whether the loss is a number.
@@ -170,12 +194,13 @@ impl Learner {
     }
 
     /// A step that the device does by itself; `None` where it has not recorded one.
-    fn replay(&mut self, shard: &Shard, supervision: &Supervision, epoch: u64, lr: f64) -> Result<Option<Report>> {
+    fn replay(&mut self, shard: &Shard, objective: &dyn Objective, epoch: u64, lr: f64) -> Result<Option<Report>> {
+        let Some(fixed) = objective.fixed() else { return Ok(None) };
         let (device, phase) = (shard.device(), self.network.phase(epoch));
         let Some(cuda_graph) = &mut self.cuda_graph else { return Ok(None) };
-        if cuda_graph.expects(device, shard, supervision, phase) {
+        if cuda_graph.expects(device, shard, fixed, phase) {
             // It fails where a model needs the host within a step; that model computes as before, and the user is told.
-            let captured = self.record(shard, supervision, epoch).map_err(|e| e.to_string());
+            let captured = self.record(shard, objective, epoch).map_err(|e| e.to_string());
             if let Some(cuda_graph) = &mut self.cuda_graph {
                 cuda_graph.keep(captured);
             }
@@ -189,11 +214,11 @@ impl Learner {
     }
 
     /// Has the device record a step.
-    fn record(&mut self, shard: &Shard, supervision: &Supervision, epoch: u64) -> Result<Option<CapturedStep>> {
+    fn record(&mut self, shard: &Shard, objective: &dyn Objective, epoch: u64) -> Result<Option<CapturedStep>> {
         let (device, clip) = (shard.device(), self.clip);
         let found = device.capture(|| -> Result<_> {
             let mut tape = Tape::new(device);
-            let loss = self.loss(&mut tape, shard, supervision, epoch)?;
+            let loss = self.loss(&mut tape, shard, objective, epoch)?;
             let value = device.convert("loss", loss.value(), DType::F64)?;
             tape.start_from(&loss);
             drop(loss);

@@ -1,8 +1,9 @@
 //! What an epoch goes through, and what the model is evaluated on.
 //!
 //! [`EpochSource`] is what the trainer, the rehearsal and evaluation see of it. The [whole graph](super::whole_graph),
-//! [pieces](super::pieces) of it, pieces of one that lies [on a disk](super::out_of_core) and the stages of a
-//! [pipeline](super::pipeline) implement it. [`EpochInputs::source`] chooses between them, for everyone.
+//! [pieces](super::pieces) of it, pieces of one that lies [on a disk](super::out_of_core), the stages of a
+//! [pipeline](super::pipeline) and the [links](super::links) of a whole graph implement it. [`EpochInputs::source`]
+//! chooses between them, for everyone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use graphweft_parallel::{Layout, Strategy};
 use crate::config::Config;
 use crate::data::Data;
 use crate::epochs::learner::{Learner, Phases, Report};
+use crate::epochs::links::LinkGraph;
 use crate::epochs::out_of_core::OutOfCore;
 use crate::epochs::pieces::{Allowance, PiecesOnRanks};
 use crate::epochs::pipeline::Stage;
@@ -146,6 +148,9 @@ impl EpochInputs<'_> {
     /// # Errors
     /// If the strategy is not for this model or this number of ranks.
     pub(crate) fn source(&self, rank: &Rank) -> Result<Box<dyn EpochSource>> {
+        if !self.data.links.is_empty() {
+            return Ok(Box::new(LinkGraph::new(rank, self)?));
+        }
         let learns = matches!(self.purpose, Purpose::Train(_) | Purpose::Rehearse(_));
         if learns && matches!(self.plan.strategy, Strategy::Pipeline(_)) {
             return Ok(Box::new(Stage::new(rank, self)?));

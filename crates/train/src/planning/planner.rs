@@ -28,10 +28,10 @@ use crate::planning::plan::{Division, Plan, Predicted, Trial, chunk_parts, divid
 use crate::planning::rehearsal::{Rehearsal, Rehearsed, Rehearser};
 use crate::ranks::world::World;
 
-pub use described::simulate;
+pub(crate) use here::Effort;
+pub use here::Listener;
 pub(crate) use here::Role;
 use here::profile_as;
-pub use here::{Effort, Listener};
 pub(crate) use instead::instead;
 pub(crate) use trial::decide_by_measuring;
 
@@ -262,15 +262,17 @@ fn trials(found: &Found, count: usize, profile: &Profile) -> Vec<Trial> {
     all.take(count).map(trial).collect()
 }
 
-/// The plan for a run in all processes of `world`: what is asked for, or the planner's choice. `listener` hears, in a
-/// line each, what was tried and does not fit.
-///
-/// # Errors
-/// As [`Planner::plan`]; elsewhere than in the process that leads, [`Error::Refused`].
-pub fn shared(config: &Config, world: &World, nodes: PreparedData<'_>, listener: Listener<'_>) -> Result<Plan> {
-    let profile = profile_for(config, world, Role::of(world), nodes, listener);
-    let plan = || decide(config, world.ranks(), nodes, profile?.as_ref(), &**listener.progress);
-    decide_by_measuring(Plan::share(world, world.leads().then(plan))?, config, world, nodes, listener.tell)
+impl Plan {
+    /// The plan for a run in all processes of `world`: what is asked for, or the planner's choice. `listener` hears, in
+    /// a line each, what was tried and does not fit.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`]; elsewhere than in the process that leads, [`Error::Refused`].
+    pub fn agreed(config: &Config, world: &World, nodes: PreparedData<'_>, listener: Listener<'_>) -> Result<Self> {
+        let profile = profile_for(config, world, Role::of(world), nodes, listener);
+        let plan = || decide(config, world.ranks(), nodes, profile?.as_ref(), &**listener.progress);
+        decide_by_measuring(Self::share(world, world.leads().then(plan))?, config, world, nodes, listener.tell)
+    }
 }
 
 /// A profile, where a strategy is to be chosen; see [`profile`]. One rank has nothing to choose, and nothing is timed

@@ -75,7 +75,7 @@ impl EpochTiming {
     /// Of a run.
     pub fn run(self, world: &World, listener: Listener<'_>) -> Result<TimedEpochs> {
         let Self { config, plan, data, graph, split, runs } = self;
-        let profile = if world.times_kernels() { Effort::Full.profile(&config, world, listener)? } else { None };
+        let profile = if world.times_kernels() { listener.profile(&config, world, Effort::Full)? } else { None };
         let expected = match profile {
             Some(profile) => Some((Rehearser::new(&data, &graph).on(&profile).rehearse(&config, &plan)?, profile)),
             None => None,

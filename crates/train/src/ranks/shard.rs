@@ -39,6 +39,8 @@ pub(crate) struct Shard {
     pub dtype: DType,
     /// Original ids of all ranks' rows, where there are several ranks.
     originals: Option<Arc<[u64]>>,
+    /// How many rows each rank has.
+    counts: Rc<[usize]>,
 }
 
 /// Rows that are named one by one.
@@ -101,7 +103,18 @@ impl Shard {
         if let Features::Dense(rows) = &features {
             ops.keep(rows);
         }
-        Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals })
+        let counts: Rc<[usize]> = layout.map_or_else(|| [count].into(), |layout| layout.counts().into());
+        Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals, counts })
+    }
+
+    /// Original ids of all ranks' rows, where there are several ranks.
+    pub(crate) fn originals(&self) -> Option<&[u64]> {
+        self.originals.as_deref()
+    }
+
+    /// How many rows each rank has.
+    pub(crate) fn counts(&self) -> Rc<[usize]> {
+        Rc::clone(&self.counts)
     }
 
     /// Where its rows are.
@@ -120,7 +133,8 @@ impl Shard {
             Seen::State => (Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?), None),
         };
         let ops = Rc::clone(&rows.ops);
-        Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None })
+        let counts: Rc<[usize]> = [count].into();
+        Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None, counts })
     }
 
     /// The rows of a piece of the graph, by themselves.
@@ -137,7 +151,9 @@ impl Shard {
         let shape = Shape { features: features.width(), positional: width, classes, edge_features: graph.width };
         let (ids, scales) = (Ids::Listed(piece.originals.as_slice().into()), piece.scales());
         let ops = Rc::new(Local::cut(device, graph.csr, edges, ids, &piece.degrees, scales.as_deref())?);
-        Ok((Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None }, learned))
+        let counts: Rc<[usize]> = [count].into();
+        let own = Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None, counts };
+        Ok((own, learned))
     }
 
     /// Rows of all ranks in the order of original ids, from everyone's own, on the rank that [leads](Rank::leads).

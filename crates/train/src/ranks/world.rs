@@ -352,7 +352,11 @@ impl World {
             Kind::Processes { comm, launcher, .. } => {
                 let here = launcher.as_ref().and_then(|told| told.local_rank);
                 let device = open(here.unwrap_or(comm.rank()));
-                let rank = |(device, kernels): (Device, _)| Rank::among(Rc::clone(comm), &device).with_kernels(kernels);
+                // The only process of a launcher has nobody to share rows with.
+                let rank = |(device, kernels): (Device, _)| match comm.size() {
+                    1 => Rank::alone(&device).with_kernels(kernels),
+                    _ => Rank::among(Rc::clone(comm), &device).with_kernels(kernels),
+                };
                 match device.and_then(|opened| body(&rank(opened))) {
                     Err(e) if e.is_agreed() => {
                         // A launcher ends everyone when one process ends with an error: not before all are ready.

@@ -12,6 +12,7 @@
 //!                      and, on CPUs, time by kernel
 //!   candidates.json    what the planner looked at, if it was asked
 //!   notes.jsonl        what was remarked while it ran
+//!   bench.json         what `bench --for` timed for it, a line each; `report.html`, if a page was asked for
 //!   result.json        the best epoch, its scores and the hash of its model; its presence says that the run is over
 //!   model.safetensors  the parameters of the best epoch
 //!   predictions.npy    their logits, a row per node in original ids

@@ -45,12 +45,12 @@ pub enum Start {
 /// Mean and standard deviation (n − 1 in the denominator) over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
-pub struct Spread {
+pub struct OverSeeds {
     pub mean: f64,
     pub std: f64,
 }
 
-impl Spread {
+impl OverSeeds {
     /// Of these numbers.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let n = values.clone().count() as f64;
@@ -66,9 +66,9 @@ pub struct Summary {
     /// What was scored.
     pub metric: &'static Metric,
     /// At the best validation.
-    pub valid: Spread,
+    pub valid: OverSeeds,
     /// At the best validation.
-    pub test: Spread,
+    pub test: OverSeeds,
     /// How the work was spread.
     pub plan: Plan,
     /// One per seed.
@@ -79,8 +79,8 @@ pub struct Summary {
 #[derive(Serialize)]
 struct Together<'a> {
     metric: &'static Metric,
-    valid: Spread,
-    test: Spread,
+    valid: OverSeeds,
+    test: OverSeeds,
     seeds: Vec<&'a Outcome>,
 }
 
@@ -175,11 +175,12 @@ impl Session<'_> {
     fn describe(&self, config: &Config) -> Result<()> {
         let (data, name) = (&self.data, config.data.split.as_deref().unwrap_or_default());
         let split = data.split(name, config.run.seed)?;
-        let [train, valid, test] = split.parts().map(|(_, ids)| ids.len());
+        let (what, wide) = if data.links.is_empty() { ("nodes", 1) } else { ("links", 2) };
+        let [train, valid, test] = split.parts().map(|(_, ids)| ids.len() / wide);
         let others: Vec<String> = data.split_names().into_iter().filter(|other| other != name).collect();
         let others =
             if others.is_empty() { String::new() } else { format!("; --split takes {} too", others.join(", ")) };
-        self.observer.note(&format!("split {name}: {train} nodes train, {valid} valid, {test} test{others}"));
+        self.observer.note(&format!("split {name}: {train} {what} train, {valid} valid, {test} test{others}"));
         if data.is_directed && config.model.sees_edges() {
             let model = config.model_name();
             self.observer.note(&format!(
@@ -373,7 +374,7 @@ fn lost(error: Error, folder: &Path) -> Error {
 }
 
 fn summary(runs: Vec<Run>, plan: Plan, metric: &'static Metric) -> Summary {
-    let best = |part: fn(&Outcome) -> f64| Spread::of(runs.iter().map(move |r| part(&r.outcome)));
+    let best = |part: fn(&Outcome) -> f64| OverSeeds::of(runs.iter().map(move |r| part(&r.outcome)));
     Summary { metric, valid: best(|o| o.best.valid), test: best(|o| o.best.test), plan, runs }
 }
 
@@ -383,7 +384,7 @@ mod tests {
 
     #[test]
     fn means_and_deviations() {
-        assert_eq!(Spread::of([1.0, 2.0, 6.0].into_iter()), Spread { mean: 3.0, std: 7f64.sqrt() });
-        assert_eq!(Spread::of([4.0].into_iter()), Spread { mean: 4.0, std: 0.0 });
+        assert_eq!(OverSeeds::of([1.0, 2.0, 6.0].into_iter()), OverSeeds { mean: 3.0, std: 7f64.sqrt() });
+        assert_eq!(OverSeeds::of([4.0].into_iter()), OverSeeds { mean: 4.0, std: 0.0 });
     }
 }

@@ -134,6 +134,14 @@ impl Output {
         Self { path: path.to_path_buf(), what: What::Logits, format: Format::Npy }
     }
 
+    /// Writes numbers of every node, rows of `cols`, as a NumPy array.
+    ///
+    /// # Errors
+    /// [`Error::NotPredicted`] if one is not finite.
+    pub fn write_rows(path: &Path, cols: usize, rows: Vec<f32>) -> Result<()> {
+        write_outputs(path, cols, std::iter::once(Ok(rows)))
+    }
+
     /// Writes what these lots of outputs, rows of `cols`, come to. What fails leaves nothing behind.
     pub(crate) fn write_logits(
         &self,
@@ -169,14 +177,6 @@ impl Output {
 pub(crate) fn write_outputs(path: &Path, cols: usize, lots: impl Iterator<Item = Result<Vec<f32>>>) -> Result<()> {
     let written = Written { names: Vec::new(), cells: Cells::Floats };
     write(path, Format::Npy, cols, &written, &NodeIds::Places, checked(cols, lots))
-}
-
-/// Writes numbers of every node, rows of `cols`, as a NumPy array.
-///
-/// # Errors
-/// [`Error::NotPredicted`] if one is not finite.
-pub fn write_rows(path: &Path, cols: usize, rows: Vec<f32>) -> Result<()> {
-    write_outputs(path, cols, std::iter::once(Ok(rows)))
 }
 
 /// The same lots, as far as their numbers are finite.

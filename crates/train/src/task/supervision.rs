@@ -8,6 +8,7 @@ use graphweft_tensor::{Device, Matrix, Reduce, Tape, Var};
 use super::{LabelView, Labels, LossDevice, Targets, Task};
 use crate::config::TrainConfig;
 use crate::data::Data;
+use crate::epochs::learner::{Draw, Fixed, Objective};
 use crate::error::{Error, Result};
 use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
@@ -103,11 +104,6 @@ impl Supervision {
         self.targets.view()
     }
 
-    /// The rows that are learned from.
-    pub(crate) fn rows(&self) -> &LossRows {
-        &self.rows
-    }
-
     /// What scores these labels.
     pub(crate) fn scoring<'a>(
         &'a self,
@@ -129,6 +125,16 @@ impl Supervision {
         // Where no label is known on any rank, the loss is nothing, not nothing divided by nothing.
         let total = if self.total > 0.0 { self.total } else { 1.0 };
         self.targets.loss(tape, outputs, &self.rows, total)
+    }
+}
+
+impl Objective for Supervision {
+    fn loss(&self, tape: &mut Tape, outputs: &Var, _draw: Draw) -> Result<Var> {
+        self.loss(tape, outputs)
+    }
+
+    fn fixed(&self) -> Option<Fixed<'_>> {
+        Some(Fixed { rows: &self.rows, total: self.total })
     }
 }
 
@@ -162,6 +168,9 @@ pub(crate) fn check_labels(split: &Split, data: &Data) -> Result<bool> {
     if let Some((name, _)) = split.parts().into_iter().take(2).find(|(_, ids)| ids.is_empty()) {
         let problem = format!("split {:?} has no node in {name}", split.name);
         return Err(bad_part(split, name, data, problem, "choose another split"));
+    }
+    if !data.links.is_empty() {
+        return Ok(!split.test.is_empty());
     }
     let labels = data.labels()?.view();
     let known = |ids: &[i64]| ids.iter().any(|id| data.task.known(labels, *id as usize, data.classes) > 0);

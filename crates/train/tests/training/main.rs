@@ -5,6 +5,7 @@
 mod gathered;
 mod inference;
 mod isolated;
+mod links;
 mod own_model;
 mod pipeline;
 mod planning;

@@ -2,83 +2,25 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
-use std::rc::Rc;
+#[path = "../../../model/tests/models/means.rs"]
+mod means;
 
-use graphweft_model::parts::head::Head;
-use graphweft_model::parts::input::Embedding;
-use graphweft_model::{
-    Aggregation, Context, EdgeWeight, Init, Layer, Model, ModelConfig, ModelInfo, ModelKeys, Models, Network, Reach,
-    Shape,
-};
-use graphweft_tensor::{Parameter, Result, Tape, Var};
+use graphweft_model::{ModelConfig, Models};
 use graphweft_train::config::{Config, Draft, Loops};
 use graphweft_train::run::Start;
 use graphweft_train::run::Trained;
-use serde::{Deserialize, Serialize};
 
 use crate::whole::{fresh, resume, same, stopped};
-
-/// Means of neighbours, after a linear layer and before another one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Smooth {
-    hidden: usize,
-    rounds: usize,
-}
-
-impl Default for Smooth {
-    fn default() -> Self {
-        Self { hidden: 8, rounds: 2 }
-    }
-}
-
-impl Model for Smooth {
-    fn describe(&self) -> ModelInfo {
-        ModelInfo { self_loops: true, ..ModelInfo::new(Reach::Edges, self.hidden, self.rounds) }
-    }
-
-    fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-        let mut layers: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, self.hidden)?)];
-        layers.extend((1..=self.rounds as u32).map(|k| -> Rc<dyn Layer> { Rc::new(Mean(k)) }));
-        layers.push(Rc::new(Head::new(init, "output", self.hidden, shape.classes)?));
-        Ok(Network::new(layers))
-    }
-}
-
-impl ModelKeys for Smooth {
-    const NAME: &'static str = "smooth";
-    const ABOUT: &'static str = "means of neighbours between two linear layers";
-}
-
-struct Mean(u32);
-
-impl Layer for Mean {
-    fn name(&self) -> String {
-        format!("means.{}", self.0)
-    }
-
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        Vec::new()
-    }
-
-    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
-        Ok(vec![cx.ops.aggregate(tape, self.0, &state[0], Aggregation::Mean, EdgeWeight::None)?])
-    }
-}
+use means::Means;
 
 fn models() -> Models {
-    Models::default().with::<Smooth>()
+    Models::default().with::<Means>()
 }
 
 fn draft(more: &[&str]) -> Draft {
     let mut draft = Draft::default().with_models(&models());
-    let usual = [
-        "data.graph=sbm:200:3:6:f=8",
-        "model.name=smooth",
-        "train.epochs=6",
-        "train.lr=0.05",
-        "run.checkpoint_every=4",
-    ];
+    let usual =
+        ["data.graph=sbm:200:3:6:f=8", "model.name=means", "train.epochs=6", "train.lr=0.05", "run.checkpoint_every=4"];
     usual.iter().chain(more).for_each(|s| draft.assign(s).unwrap());
     draft
 }
@@ -90,13 +32,13 @@ fn config(more: &[&str]) -> Config {
 #[test]
 fn it_is_configured_as_others_are() {
     let named = config(&["model.rounds=3"]);
-    assert_eq!(named.model, ModelConfig::new(Smooth { rounds: 3, ..Smooth::default() }));
+    assert_eq!(named.model, ModelConfig::new(Means { rounds: 3, ..Means::default() }));
     assert_eq!(named.data.self_loops, Loops::Add, "it says that it wants them");
-    assert!(named.to_toml().unwrap().contains("[model]\nname = \"smooth\"\nhidden = 8\nrounds = 3\n"));
+    assert!(named.to_toml().unwrap().contains("[model]\nname = \"means\"\nhidden = 16\nrounds = 3\n"));
     let message = draft(&["model.round=3"]).finish().unwrap_err().to_string();
     assert!(message.contains("did you mean model.rounds?"), "{message}");
     let mut unknown = Draft::default();
-    unknown.assign("model.name=smooth").unwrap();
+    unknown.assign("model.name=means").unwrap();
     assert!(unknown.finish().unwrap_err().to_string().contains("there is no model"));
 }
 
@@ -123,7 +65,7 @@ fn it_goes_on_where_it_was_stopped_and_is_opened() {
     let stored = Start::Newest.resumed(&path, &given).unwrap().unwrap();
     assert_eq!(stored.model, config(&[]).model);
     resume(&stored, &path);
-    same(&whole, &path, "smooth");
+    same(&whole, &path, "means");
     assert!(Trained::open(&whole, None).is_err(), "nobody said what the name means");
-    assert_eq!(Trained::open_with(&whole, None, &models()).unwrap().config.model.name(), "smooth");
+    assert_eq!(Trained::open_with(&whole, None, &models()).unwrap().config.model.name(), "means");
 }

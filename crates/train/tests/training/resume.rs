@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::whole::{
-    Watch, config, contents, copy_folder, fresh, notes, resume, run, same, same_contents, stopped, watched,
+    Watch, beside_whole, config, contents, copy_folder, fresh, notes, resume, run, same, same_contents, stopped,
+    watched,
 };
 use graphweft_base::progress::Silent;
 use graphweft_graph::dataset::{Dense, Features};
@@ -68,9 +69,7 @@ fn going_on_says_from_where_and_what_was_left_aside() {
 #[test]
 fn a_damaged_checkpoint_is_never_gone_on_from_but_an_older_one_is() {
     let dir = tempfile::tempdir().unwrap();
-    let config = config(&[]);
-    let (whole, path) = (dir.path().join("whole"), dir.path().join("run"));
-    fresh(&config, &whole);
+    let (config, whole, path) = beside_whole(dir.path(), "run");
     let checkpoint = stopped(&config, &path, &Start::New, 10);
     for name in ["optimizer.safetensors", "state.json", "manifest.sha256"] {
         let copy = dir.path().join(name);
@@ -118,9 +117,7 @@ fn where_no_checkpoint_is_whole_a_run_neither_begins_anew_nor_deletes_them() {
 #[test]
 fn a_run_killed_before_its_first_checkpoint_begins_anew_one_that_is_over_does_not() {
     let dir = tempfile::tempdir().unwrap();
-    let config = config(&[]);
-    let (whole, path) = (dir.path().join("whole"), dir.path().join("run"));
-    fresh(&config, &whole);
+    let (config, whole, path) = beside_whole(dir.path(), "run");
     fs::create_dir_all(path.join("checkpoints/.step-000004.partial")).unwrap();
     fs::copy(whole.join("config.toml"), path.join("config.toml")).unwrap();
     resume(&config, &path);

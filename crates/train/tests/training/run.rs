@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::whole::{
-    SMALL, TIMES, Watch, config, contents, copy_folder, fresh, notes, resume, run, same, same_contents, stopped,
-    train_on, watched,
+    SMALL, TIMES, Watch, beside_whole, config, contents, copy_folder, fresh, notes, resume, run, same, same_contents,
+    stopped, train_on, watched,
 };
 use graphweft_base::progress::Silent;
 use graphweft_graph::dataset::{Dense, Features};
@@ -212,9 +212,7 @@ fn a_power_cut_that_truncates_any_file_is_survived() {
 #[test]
 fn an_older_checkpoint_can_be_named() {
     let dir = tempfile::tempdir().unwrap();
-    let config = config(&[]);
-    let (whole, path) = (dir.path().join("whole"), dir.path().join("back"));
-    fresh(&config, &whole);
+    let (config, whole, path) = beside_whole(dir.path(), "back");
     stopped(&config, &path, &Start::New, 10);
     run(&config, &path, &Start::At(path.join("checkpoints/step-000004")), Watch::default()).unwrap();
     same(&whole, &path, "from epoch 4");

@@ -24,17 +24,8 @@ use graphweft_train::run::Trained;
 const EPOCHS: usize = 200;
 
 /// What every run has: the settings of `graphweft train` without arguments, but for the model.
-const SETTINGS: [&str; 9] = [
-    "data.self_loops=add",
-    "train.epochs=200",
-    "train.lr=3e-3",
-    "train.schedule=cosine",
-    "train.warmup=5",
-    "train.weight_decay=0.01",
-    "train.dropout=0.3",
-    "run.checkpoint_every=200",
-    "parallel.profile=16-cpu-10g",
-];
+const SETTINGS: &str = "data.self_loops=add train.epochs=200 train.lr=3e-3 train.schedule=cosine train.warmup=5 \
+    train.weight_decay=0.01 train.dropout=0.3 run.checkpoint_every=200 parallel.profile=16-cpu-10g";
 /// Features and neighbours say little: rounding shows.
 const HARD: &str = "data.graph=sbm:300:4:8:h=0.2:snr=0.8:f=12";
 /// A graph that can be learned, large enough for 0.2 points to be some nodes.
@@ -46,7 +37,7 @@ const SOME: [(&str, u64); 2] = [("halo", 3), ("ring", 4)];
 fn config(model: &str, graph: &str, dtype: &str, more: &[String]) -> Config {
     let mut draft = Draft::default();
     let dtype = format!("compute.dtype={dtype}");
-    let settings = SETTINGS.into_iter().chain([graph, dtype.as_str()]).chain(model.split(' '));
+    let settings = SETTINGS.split(' ').chain([graph, dtype.as_str()]).chain(model.split(' '));
     settings.chain(more.iter().map(String::as_str)).for_each(|s| draft.assign(s).unwrap());
     draft.finish().unwrap()
 }

@@ -2,11 +2,36 @@
 
 #![allow(clippy::unwrap_used)] // Only tests come here.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// `train` with a small model on a small graph, and more arguments.
+pub(crate) fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let usual = [
+        "train",
+        "--graph",
+        "sbm:300:4:6:f=8",
+        "data.self_loops=add",
+        "model.hidden=8",
+        "model.layers=2",
+        "model.heads=2",
+        "train.lr=0.01",
+        "train.dropout=0.2",
+    ];
+    [&usual[..], more].concat()
+}
+
+/// A folder that is no run but has a file of somebody's.
+pub(crate) fn taken(scratch: &Scratch) -> String {
+    let run = scratch.path("run");
+    fs::create_dir_all(&run).unwrap();
+    fs::write(scratch.path("run/mine.txt"), "x").unwrap();
+    run
+}
 
 /// A scratch folder, and the program run with a cache of its own inside it.
 pub(crate) struct Scratch(TempDir);
@@ -53,7 +78,7 @@ impl Scratch {
 /// What is in a file of a run, but for the times that `plan.json` says: those are never the same.
 #[allow(dead_code)] // Not every test file needs it.
 pub(crate) fn without_times(path: &Path) -> Vec<u8> {
-    let bytes = std::fs::read(path).unwrap();
+    let bytes = fs::read(path).unwrap();
     if path.file_name().is_none_or(|name| name != "plan.json") {
         return bytes;
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from .. import _cuda
 from .._graphweft import EdgeKernels, Graph
 
 # Graphs by number. Operations of torch take tensors only, so a graph goes to them as a tensor that has its number.
@@ -31,11 +33,41 @@ def kernels_of(number: Tensor) -> EdgeKernels:
     return found
 
 
+def _current_stream(index: int) -> Callable[[], int]:
+    """What gives the current stream of a GPU as CUDA names it. Torch's own short way, which Triton takes too."""
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if raw is not None:
+        return lambda: int(raw(index))
+    return lambda: int(torch.cuda.current_stream(index).cuda_stream)
+
+
+def _prepared(graph: Graph, device: torch.device) -> EdgeKernels:
+    """The graph for kernels on a device; on a GPU, torch gives the memory that they need."""
+    if device.type != "cuda":
+        return EdgeKernels(graph)
+    _cuda.load()
+    index = torch.cuda.current_device() if device.index is None else device.index
+
+    def memory(count: int) -> tuple[int, Tensor]:
+        made = torch.empty(count, dtype=torch.uint8, device=device)
+        return made.data_ptr(), made
+
+    # Torch starts the GPU, and its allocator is asked before the engine is.
+    torch.empty(1, device=device)
+    return EdgeKernels.on_gpu(graph, index, _current_stream(index), memory)
+
+
 class Adjacency:
-    """The edges of a graph by destination and by source, made once.
+    """The edges of a graph by destination and by source, made once, on the device of ``edge_index``.
 
     ``edge_index`` has a row of sources and a row of destinations, as in PyTorch Geometric; parallel edges stay.
     Numbers on edges are given to operations in its order.
+
+    >>> import torch
+    >>> import graphweft.torch as gt
+    >>> adj = gt.Adjacency(torch.tensor([[0, 2], [1, 1]]), num_nodes=3)
+    >>> adj, adj.looped
+    (Adjacency(3 nodes, 2 edges, cpu), Adjacency(3 nodes, 5 edges, cpu))
     """
 
     def __init__(self, edge_index: Tensor, num_nodes: int | None = None) -> None:
@@ -43,29 +75,59 @@ class Adjacency:
             raise ValueError("edge_index: expected a tensor of two rows, sources and destinations")
         if edge_index.is_floating_point() or edge_index.layout != torch.strided:
             raise ValueError("edge_index: expected whole numbers in a dense tensor")
-        check_device("edge_index", edge_index)
+        if edge_index.device.type not in ("cpu", "cuda"):
+            raise NotImplementedError(
+                f"edge_index is on {edge_index.device}: graphweft.torch computes on the CPU and on CUDA's GPUs"
+            )
         self.edge_index = edge_index.detach().long()
         empty = self.edge_index.numel() == 0
-        least, most = (0, -1) if empty else (int(n) for n in self.edge_index.aminmax())
+        least, most = (0, -1) if empty else (int(n) for n in torch.stack(self.edge_index.aminmax()).tolist())
         self.num_nodes = most + 1 if num_nodes is None else num_nodes
         if least < 0 or most >= self.num_nodes or self.num_nodes >= 2**32 - 1:
             raise ValueError(f"edge_index: ids from {least} to {most} in a graph of {self.num_nodes} nodes")
-        sources, targets = (row.contiguous().numpy().astype(np.uint32) for row in self.edge_index)
+        sources, targets = (row.contiguous().cpu().numpy() for row in self.edge_index)
         graph = Graph.from_edges(sources, targets, self.num_nodes)
-        degrees = np.diff(np.asarray(graph.indptr)).astype(np.float64)
-        with np.errstate(divide="ignore"):
-            inverse = np.where(degrees > 0, 1 / degrees, 0.0)
-        self.inverse_degrees = torch.from_numpy(inverse)
+        self._finish(graph, torch.from_numpy(np.diff(graph.indptr.astype(np.int64))))
+
+    def _finish(self, graph: Graph, degrees: Tensor) -> None:
+        self._graph, self._degrees = graph, degrees.to(self.device)
+        self.kernels = _prepared(graph, self.device)
         number = np.array([next(_NUMBERS)], dtype=np.int64).view(_Number)
-        _KERNELS[int(number[0])] = EdgeKernels(graph)
+        _KERNELS[int(number[0])] = self.kernels
         weakref.finalize(number, _KERNELS.pop, int(number[0]), None)
         self.number = torch.from_numpy(number)
+        self._factors: dict[tuple[torch.dtype, float], Tensor] = {}
         self._order: Tensor | None = None
         self._looped: Adjacency | None = None
 
     @property
+    def device(self) -> torch.device:
+        """Where the operations compute."""
+        return self.edge_index.device
+
+    @property
     def num_edges(self) -> int:
+        """How many edges there are."""
         return int(self.edge_index.shape[1])
+
+    def to(self, device: torch.device | str | int) -> Adjacency:
+        """The same on another device; itself, if it is there."""
+        edge_index = self.edge_index.to(device)
+        if edge_index.device == self.device:
+            return self
+        made = Adjacency.__new__(Adjacency)
+        made.edge_index, made.num_nodes = edge_index, self.num_nodes
+        made._finish(self._graph, self._degrees)
+        return made
+
+    def powers(self, exponent: float, dtype: torch.dtype) -> Tensor:
+        """The numbers of edges into each node to a negative power; 0 where there are none."""
+        made = self._factors.get((dtype, exponent))
+        if made is None:
+            made = self._degrees.double().pow(exponent).masked_fill(self._degrees == 0, 0.0).to(dtype)
+            if not torch.compiler.is_compiling():
+                self._factors[dtype, exponent] = made
+        return made
 
     @property
     def order(self) -> Tensor:
@@ -81,20 +143,18 @@ class Adjacency:
             if torch.compiler.is_compiling():
                 raise NotImplementedError("edge_index: ask for adj.looped once before torch.compile, which cannot make it")
             others = self.edge_index[:, self.edge_index[0] != self.edge_index[1]]
-            loops = torch.arange(self.num_nodes).expand(2, -1)
+            loops = torch.arange(self.num_nodes, device=self.device).expand(2, -1)
             self._looped = Adjacency(torch.cat([others, loops], 1), self.num_nodes)
         return self._looped
 
     def __repr__(self) -> str:
-        return f"Adjacency({self.num_nodes} nodes, {self.num_edges} edges)"
+        return f"Adjacency({self.num_nodes} nodes, {self.num_edges} edges, {self.device})"
 
 
-def check_device(name: str, tensor: Tensor) -> None:
-    if tensor.device.type not in ("cpu", "meta"):
-        raise NotImplementedError(
-            f"{name} is on {tensor.device}: graphweft.torch computes on the CPU only. "
-            "Graphweft's CUDA kernels are not connected to torch's tensors yet; move the tensors with .cpu()"
-        )
+def check_device(name: str, tensor: Tensor, adj: Adjacency) -> None:
+    """Operands must be where the graph is."""
+    if tensor.device != adj.device and tensor.device.type != "meta":
+        raise ValueError(f"{name} is on {tensor.device} and the graph on {adj.device}: adj.to({str(tensor.device)!r})")
 
 
 def adjacency_of(edge_index: Tensor | Adjacency, num_nodes: int) -> Adjacency:

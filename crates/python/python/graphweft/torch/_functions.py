@@ -9,9 +9,11 @@ from . import _ops
 from ._adjacency import Adjacency, check_device
 
 
-def drawn_seed(dropout: float) -> Tensor | None:
-    """A seed from torch's generator, so that torch.manual_seed decides it. It stays a tensor: compiled code draws it."""
-    return torch.randint(0, 2**62, (1,)) if dropout > 0 else None
+def drawn_seed(dropout: float, device: torch.device) -> Tensor | None:
+    """A seed from torch's generator, so that torch.manual_seed decides it. It stays a tensor, on the device: compiled
+    code and captured graphs draw it anew every time.
+    """
+    return torch.randint(0, 2**62, (1,), device=device) if dropout > 0 else None
 
 
 def attention(
@@ -37,8 +39,15 @@ def attention(
 
     ``bias``, edges × heads, is added. ``dropout`` drops weights; the same ``seed`` drops the same ones, and none takes
     one from torch's generator. Parallel edges are dropped together.
+
+    >>> import torch
+    >>> import graphweft.torch as gt
+    >>> adj = gt.Adjacency(torch.tensor([[0, 2], [1, 1]]), num_nodes=3)
+    >>> q = torch.ones(3, 1, 2)
+    >>> gt.attention(q, q, torch.tensor([[[1.0, 0.0]], [[5.0, 5.0]], [[0.0, 1.0]]]), adj)[1].tolist()
+    [[0.5, 0.5]]
     """
-    check_device("query", query)
+    check_device("query", query, adj)
     if score not in ("dot", "gat", "gatv2"):
         raise ValueError(f'score: "dot", "gat" or "gatv2", not {score!r}')
     if value is None and score != "gatv2":
@@ -64,14 +73,12 @@ def attention(
     if isinstance(seed, int):
         seed = torch.tensor([seed % 2**63])
     elif seed is None:
-        seed = drawn_seed(dropout)
+        seed = drawn_seed(dropout, rows.device)
     shared = None if att is None else att.reshape(heads, columns).to(exact)
     values = value.flatten(1) if value is not None and score != "dot" else None
-    out, _ = _ops.attention(
-        adj.number, dst, src, values, shared, bias, seed if dropout > 0 else None, score, heads, negative_slope, dropout
-    )
-    result: Tensor = out.view(-1, heads, columns)
-    return result
+    seed = seed if dropout > 0 else None
+    out = _ops.attend(adj, dst, src, values, shared, bias, seed, score, heads, negative_slope, dropout)
+    return out.view(-1, heads, columns)
 
 
 def aggregate(x: Tensor, adj: Adjacency, *, reduce: str = "sum", weight: Tensor | str | None = None) -> Tensor:
@@ -79,15 +86,20 @@ def aggregate(x: Tensor, adj: Adjacency, *, reduce: str = "sum", weight: Tensor 
 
     ``weight`` multiplies a sum or a mean: a number per edge, which may have a gradient, or ``"gcn"``: 1/√(d_i·d_j)
     with the numbers of edges into both ends. Among equal maxima the smallest id has the gradient.
+
+    >>> import torch
+    >>> import graphweft.torch as gt
+    >>> adj = gt.Adjacency(torch.tensor([[0, 2], [1, 1]]), num_nodes=3)
+    >>> gt.aggregate(torch.tensor([[1.0], [2.0], [4.0]]), adj, reduce="max").flatten().tolist()
+    [0.0, 4.0, 0.0]
     """
-    check_device("x", x)
+    check_device("x", x, adj)
     if x.dim() != 2 or x.shape[0] != adj.num_nodes:
         raise ValueError(f"x: expected a row for each of {adj.num_nodes} nodes, not {tuple(x.shape)}")
     if reduce == "max":
         if weight is not None:
             raise NotImplementedError("weight: the maximum takes none")
-        largest: Tensor = _ops.edge_max(adj.number, x)[0]
-        return largest
+        return _ops.max_edges(adj, x)
     if reduce not in ("sum", "mean"):
         raise ValueError(f'reduce: "sum", "mean" or "max", not {reduce!r}')
     exact = _ops.compute_type(x.dtype)
@@ -97,11 +109,10 @@ def aggregate(x: Tensor, adj: Adjacency, *, reduce: str = "sum", weight: Tensor 
             raise ValueError(f"weight: {weight.numel()} numbers for {adj.num_edges} edges")
         edge = weight.reshape(-1).to(exact).index_select(0, adj.order)
     elif weight == "gcn":
-        dst = src = adj.inverse_degrees.sqrt().to(exact)
+        dst = src = adj.powers(-0.5, exact)
     elif weight is not None:
         raise ValueError(f'weight: a tensor or "gcn", not {weight!r}')
     if reduce == "mean":
-        inverse = adj.inverse_degrees.to(exact)
+        inverse = adj.powers(-1.0, exact)
         dst = inverse if dst is None else dst * inverse
-    out: Tensor = _ops.edge_sum(adj.number, x, edge, dst, src, False)
-    return out
+    return _ops.sum_edges(adj, x, edge, dst, src)

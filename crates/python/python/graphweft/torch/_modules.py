@@ -39,8 +39,9 @@ def _one_width(module: nn.Module, in_channels: Any) -> int:
 def _adjacency(module: nn.Module, x: Any, edge_index: _Edges) -> Adjacency:
     if not isinstance(x, Tensor) or x.dim() != 2:
         raise NotImplementedError(f"{type(module).__name__}: graphweft.torch supports x as one matrix only")
-    check_device("x", x)
-    return adjacency_of(edge_index, int(x.shape[0]))
+    adj = adjacency_of(edge_index, int(x.shape[0]))
+    check_device("x", x, adj)
+    return adj
 
 
 def _glorot(weight: Tensor) -> None:
@@ -100,10 +101,8 @@ class TransformerConv(nn.Module):
         weight = torch.cat([self.lin_key.weight, self.lin_value.weight])
         bias = None if self.lin_key.bias is None else torch.cat([self.lin_key.bias, self.lin_value.bias])
         both = F.linear(x, weight, bias)
-        seed = drawn_seed(dropout)
-        out: Tensor = _ops.attention(
-            adj.number, query, both, None, None, None, seed, "dot", self.heads, 0.0, dropout
-        )[0]
+        seed = drawn_seed(dropout, x.device)
+        out = _ops.attend(adj, query, both, None, None, None, seed, "dot", self.heads, 0.0, dropout)
         if not self.concat:
             out = out.view(-1, self.heads, self.out_channels).mean(1)
         if not self.root_weight:
@@ -307,9 +306,11 @@ class GCNConv(nn.Module):
         sources, targets = adj.edge_index
         if self.add_self_loops:
             loop = sources == targets
-            loops = torch.ones(adj.num_nodes, dtype=weight.dtype).index_put((sources[loop],), weight[loop])
-            weight, (sources, targets) = torch.cat([weight[~loop], loops]), adj.looped.edge_index
-        degrees = torch.zeros(adj.num_nodes, dtype=weight.dtype).index_add(0, targets, weight)
+            loops = weight.new_ones(adj.num_nodes).index_put((sources[loop],), weight[loop])
+            weight, adj = torch.cat([weight[~loop], loops]), adj.looped
+            sources, targets = adj.edge_index
+        # Torch's own sums over a GPU's threads are not the same every time.
+        degrees = aggregate(weight.new_ones(adj.num_nodes, 1), adj, weight=weight).flatten()
         roots = degrees.pow(-0.5)
         roots = roots.masked_fill(roots == math.inf, 0.0)
         return roots[sources] * weight * roots[targets]

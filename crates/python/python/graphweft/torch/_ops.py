@@ -1,80 +1,66 @@
-"""The operations as torch knows them. Torch makes the outputs, Graphweft's kernels write them.
+"""The operations as torch knows them: registered ones, for `torch.compile` and whoever else looks at what is called,
+and the same as functions of autograd, which cost a call less.
 
-What an operation gets: `graph`, the number of a graph (see `Adjacency`); a row per node of every other tensor. Of
-attention, `dst` and `src` are q and k‖v for the score "dot", l and r for "gat" (with values `value`) and "gatv2" (with
-`shared`, which all edges have; values are `value`, or r).
+Registered ones get `graph` as a tensor that has its number (see `Adjacency`). What tensors are is in `_kernels`.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _functorch
+from torch.autograd.function import once_differentiable
 
-from ._adjacency import kernels_of
+from . import _kernels
+from ._adjacency import Adjacency, kernels_of
+from ._kernels import Some, compute_type
 
-_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.int32: 3}
-_Memory = tuple[int, int, int]
-_Some: TypeAlias = "Tensor | None"
-
-
-def compute_type(dtype: torch.dtype) -> torch.dtype:
-    """The type in which kernels compute with numbers that are stored so."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _memory(tensor: Tensor) -> _Memory:
-    code = _CODES.get(tensor.dtype)
-    if code is None:
-        raise TypeError(f"graphweft.torch takes float32, float64 and bfloat16, not {tensor.dtype}")
-    return tensor.data_ptr(), tensor.numel(), code
-
-
-def _memory_of(tensor: _Some) -> _Memory | None:
-    return None if tensor is None else _memory(tensor)
-
-
-def _compact(tensor: _Some) -> _Some:
-    return None if tensor is None else tensor.contiguous()
-
-
-def _width(dst: Tensor, value: _Some, score: str) -> int:
-    return int((value if score == "gat" and value is not None else dst).shape[1])
-
-
-def _how(seed: _Some, dst: Tensor, value: _Some, score: str, heads: int, slope: float, dropout: float) -> Any:
-    number = 0 if seed is None else int(seed.item()) % 2**64
-    return score, heads, _width(dst, value, score), slope, dropout if seed is not None else 0.0, number
-
-
+_ORDINARY = (Tensor, torch.nn.Parameter)
 _CALL = (
     "Tensor graph, Tensor dst, Tensor src, Tensor? value, Tensor? shared, Tensor? bias, Tensor? seed, "
     "str score, int heads, float slope, float dropout"
 )
 
 
+def _way(*tensors: Some) -> str:
+    """How an operation is called: "watched" if somebody else than autograd wants to know of it (a compiler, a mode, a
+    transformation), "recorded" if autograd does, else "plain".
+    """
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or _functorch.maybe_current_level():
+        return "watched"
+    way = "plain"
+    for t in tensors:
+        if t is None:
+            continue
+        if type(t) not in _ORDINARY:
+            return "watched"
+        if t.requires_grad:
+            way = "recorded"
+    return way if torch.is_grad_enabled() else "plain"
+
+
+def _applied(function: type[torch.autograd.Function]) -> Any:
+    """What records it, without what torch does before for transformations: there are none, see `_way`."""
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
+
+
 @torch.library.custom_op("graphweft::attention", mutates_args=(), schema=f"({_CALL}) -> (Tensor, Tensor)")
 def attention(
-    graph: Tensor, dst: Tensor, src: Tensor, value: _Some, shared: _Some, bias: _Some, seed: _Some,
+    graph: Tensor, dst: Tensor, src: Tensor, value: Some, shared: Some, bias: Some, seed: Some,
     score: str, heads: int, slope: float, dropout: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    operands = [_compact(t) for t in (dst, src, value, shared, bias)]
-    out, lse = _attention_like(graph, dst, src, value, shared, bias, seed, score, heads, slope, dropout)
-    how = _how(seed, dst, value, score, heads, slope, dropout)
-    memory: Any = tuple(_memory_of(t) for t in operands)
-    kernels_of(graph).attention(how, memory, _memory(out), _memory(lse))
-    return out, lse
+    operands = dst, src, value, shared, bias
+    return _kernels.attention(kernels_of(graph), operands, seed, score, heads, slope, dropout)
 
 
 @attention.register_fake
 def _attention_like(
-    graph: Tensor, dst: Tensor, src: Tensor, value: _Some, shared: _Some, bias: _Some, seed: _Some,
+    graph: Tensor, dst: Tensor, src: Tensor, value: Some, shared: Some, bias: Some, seed: Some,
     score: str, heads: int, slope: float, dropout: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    like = value if score == "gat" and value is not None else dst
-    out = like.new_empty(dst.shape[0], like.shape[1])
-    return out, dst.new_empty(dst.shape[0], heads, dtype=compute_type(dst.dtype))
+    return _kernels.like_attention(dst, value, score, heads)
 
 
 @torch.library.custom_op(
@@ -83,22 +69,17 @@ def _attention_like(
     schema=f"({_CALL}, Tensor out, Tensor lse, Tensor g) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def attention_backward(
-    graph: Tensor, dst: Tensor, src: Tensor, value: _Some, shared: _Some, bias: _Some, seed: _Some,
+    graph: Tensor, dst: Tensor, src: Tensor, value: Some, shared: Some, bias: Some, seed: Some,
     score: str, heads: int, slope: float, dropout: float, out: Tensor, lse: Tensor, g: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    operands = [_compact(t) for t in (dst, src, value, shared, bias)]
-    gradients = [None if t is None else torch.empty_like(t) for t in operands]
-    saved = [t.contiguous() for t in (out, lse, g)]
-    how = _how(seed, dst, value, score, heads, slope, dropout)
-    memory: Any = tuple(_memory_of(t) for t in operands)
-    places: Any = tuple(_memory_of(t) for t in gradients)
-    kernels_of(graph).attention_backward(how, memory, [_memory(t) for t in saved], places)
-    return tuple(dst.new_empty(0) if t is None else t for t in gradients)
+    operands, saved = (dst, src, value, shared, bias), (out, lse, g)
+    found = _kernels.attention_backward(kernels_of(graph), operands, saved, seed, score, heads, slope, dropout)
+    return tuple(dst.new_empty(0) if t is None else t for t in found)
 
 
 @attention_backward.register_fake
 def _attention_backward_like(
-    graph: Tensor, dst: Tensor, src: Tensor, value: _Some, shared: _Some, bias: _Some, seed: _Some,
+    graph: Tensor, dst: Tensor, src: Tensor, value: Some, shared: Some, bias: Some, seed: Some,
     score: str, heads: int, slope: float, dropout: float, out: Tensor, lse: Tensor, g: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     # Outputs of operations are contiguous whatever the operands are.
@@ -110,7 +91,7 @@ def _attention_context(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.how = inputs[7:]
 
 
-def _attention_gradients(ctx: Any, g: Tensor, _lse: Tensor) -> tuple[_Some, ...]:
+def _attention_gradients(ctx: Any, g: Tensor, _lse: Tensor) -> tuple[Some, ...]:
     *operands, out, lse = ctx.saved_tensors
     found = attention_backward(*operands, *ctx.how, out, lse, g)
     wanted = ctx.needs_input_grad[1:6]
@@ -121,23 +102,54 @@ def _attention_gradients(ctx: Any, g: Tensor, _lse: Tensor) -> tuple[_Some, ...]
 attention.register_autograd(_attention_gradients, setup_context=_attention_context)
 
 
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, adj: Adjacency, how: Any, seed: Some, *operands: Some) -> Tensor:
+        out, lse = _kernels.attention(adj.kernels, operands, seed, *how)
+        ctx.save_for_backward(seed, *operands, out, lse)
+        ctx.adj, ctx.how = adj, how
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Some, ...]:
+        seed, *operands, out, lse = ctx.saved_tensors
+        found = _kernels.attention_backward(ctx.adj.kernels, operands, (out, lse, g), seed, *ctx.how)
+        wanted = ctx.needs_input_grad[3:]
+        return (None, None, None, *(grad if wants else None for grad, wants in zip(found, wanted, strict=True)))
+
+
+_record_attention = _applied(_Attention)
+
+
+def attend(
+    adj: Adjacency, dst: Tensor, src: Tensor, value: Some, shared: Some, bias: Some, seed: Some,
+    score: str, heads: int, slope: float, dropout: float,
+) -> Tensor:  # fmt: skip
+    """Attention, by whatever way costs least."""
+    way = _way(dst, src, value, shared, bias)
+    out: Tensor
+    if way == "watched":
+        out, _ = attention(adj.number, dst, src, value, shared, bias, seed, score, heads, slope, dropout)
+        return out
+    how = score, heads, slope, dropout
+    if way == "recorded":
+        out = _record_attention(adj, how, seed, dst, src, value, shared, bias)
+        return out
+    return _kernels.attention(adj.kernels, (dst, src, value, shared, bias), seed, *how)[0]
+
+
 @torch.library.custom_op(
     "graphweft::edge_sum",
     mutates_args=(),
     schema="(Tensor graph, Tensor x, Tensor? edge, Tensor? dst, Tensor? src, bool transpose) -> Tensor",
 )
-def edge_sum(graph: Tensor, x: Tensor, edge: _Some, dst: _Some, src: _Some, transpose: bool) -> Tensor:
-    """Σ_j w_ij·x_j, or Σ_i w_ij·x_i; w is the product of what is given per edge, destination and source."""
-    x, edge, dst, src = x.contiguous(), _compact(edge), _compact(dst), _compact(src)
-    out = torch.empty_like(x)
-    along = "transpose" if transpose else "edges"
-    how = along, x.shape[1], _memory_of(edge), _memory_of(dst), _memory_of(src)
-    kernels_of(graph).sum(how, _memory(x), _memory(out))
-    return out
+def edge_sum(graph: Tensor, x: Tensor, edge: Some, dst: Some, src: Some, transpose: bool) -> Tensor:
+    return _kernels.edge_sum(kernels_of(graph), x, edge, dst, src, transpose)
 
 
 @edge_sum.register_fake
-def _edge_sum_like(graph: Tensor, x: Tensor, edge: _Some, dst: _Some, src: _Some, transpose: bool) -> Tensor:
+def _edge_sum_like(graph: Tensor, x: Tensor, edge: Some, dst: Some, src: Some, transpose: bool) -> Tensor:
     return x.new_empty(x.shape)
 
 
@@ -146,17 +158,12 @@ def _edge_sum_like(graph: Tensor, x: Tensor, edge: _Some, dst: _Some, src: _Some
     mutates_args=(),
     schema="(Tensor graph, Tensor x, Tensor g, Tensor edge, Tensor? dst, Tensor? src) -> Tensor",
 )
-def edge_products(graph: Tensor, x: Tensor, g: Tensor, edge: Tensor, dst: _Some, src: _Some) -> Tensor:
-    """The gradient of the numbers on edges: g_i·x_j, times the factors."""
-    x, g, dst, src = x.contiguous(), g.contiguous(), _compact(dst), _compact(src)
-    out = torch.empty_like(edge, memory_format=torch.contiguous_format)
-    how = "edges", x.shape[1], None, _memory_of(dst), _memory_of(src)
-    kernels_of(graph).sum_weights(how, _memory(x), _memory(g), _memory(out))
-    return out
+def edge_products(graph: Tensor, x: Tensor, g: Tensor, edge: Tensor, dst: Some, src: Some) -> Tensor:
+    return _kernels.edge_products(kernels_of(graph), x, g, edge, dst, src)
 
 
 @edge_products.register_fake
-def _edge_products_like(graph: Tensor, x: Tensor, g: Tensor, edge: Tensor, dst: _Some, src: _Some) -> Tensor:
+def _edge_products_like(graph: Tensor, x: Tensor, g: Tensor, edge: Tensor, dst: Some, src: Some) -> Tensor:
     return edge.new_empty(edge.shape)
 
 
@@ -166,7 +173,7 @@ def _edge_sum_context(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(graph, x if edge is not None else None, edge, dst, src)
 
 
-def _edge_sum_gradients(ctx: Any, g: Tensor) -> tuple[_Some, ...]:
+def _edge_sum_gradients(ctx: Any, g: Tensor) -> tuple[Some, ...]:
     graph, x, edge, dst, src = ctx.saved_tensors
     dx = edge_sum(graph, g, edge, dst, src, not ctx.transpose) if ctx.needs_input_grad[1] else None
     de = None
@@ -179,15 +186,44 @@ def _edge_sum_gradients(ctx: Any, g: Tensor) -> tuple[_Some, ...]:
 edge_sum.register_autograd(_edge_sum_gradients, setup_context=_edge_sum_context)
 
 
+class _EdgeSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, adj: Adjacency, x: Tensor, edge: Some, dst: Some, src: Some) -> Tensor:
+        ctx.save_for_backward(x if edge is not None else None, edge, dst, src)
+        ctx.adj = adj
+        return _kernels.edge_sum(adj.kernels, x, edge, dst, src, False)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Some, ...]:
+        x, edge, dst, src = ctx.saved_tensors
+        _, wants_x, wants_edge, *_ = ctx.needs_input_grad
+        dx = _kernels.edge_sum(ctx.adj.kernels, g, edge, dst, src, True) if wants_x else None
+        de = _kernels.edge_products(ctx.adj.kernels, x, g, edge, dst, src) if wants_edge else None
+        return None, dx, de, None, None
+
+
+_record_sum = _applied(_EdgeSum)
+
+
+def sum_edges(adj: Adjacency, x: Tensor, edge: Some, dst: Some, src: Some) -> Tensor:
+    """The weighted sum to destinations, by whatever way costs least."""
+    way = _way(x, edge, dst, src)
+    out: Tensor
+    if way == "watched":
+        out = edge_sum(adj.number, x, edge, dst, src, False)
+        return out
+    if way == "recorded":
+        out = _record_sum(adj, x, edge, dst, src)
+        return out
+    return _kernels.edge_sum(adj.kernels, x, edge, dst, src, False)
+
+
 @torch.library.custom_op(
     "graphweft::edge_max", mutates_args=(), schema="(Tensor graph, Tensor x) -> (Tensor, Tensor)"
 )
 def edge_max(graph: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The maximum of every column over the sources, 0 where there are none, and whose it is."""
-    x = x.contiguous()
-    out, arg = torch.empty_like(x), torch.empty_like(x, dtype=torch.int32)
-    kernels_of(graph).max(x.shape[1], _memory(x), _memory(out), _memory(arg))
-    return out, arg
+    return _kernels.edge_max(kernels_of(graph), x)
 
 
 @edge_max.register_fake
@@ -199,10 +235,7 @@ def _edge_max_like(graph: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     "graphweft::edge_max_backward", mutates_args=(), schema="(Tensor graph, Tensor g, Tensor arg) -> Tensor"
 )
 def edge_max_backward(graph: Tensor, g: Tensor, arg: Tensor) -> Tensor:
-    g, arg = g.contiguous(), arg.contiguous()
-    dx = torch.empty_like(g)
-    kernels_of(graph).max_backward(g.shape[1], _memory(g), _memory(arg), _memory(dx))
-    return dx
+    return _kernels.edge_max_backward(kernels_of(graph), g, arg)
 
 
 @edge_max_backward.register_fake
@@ -214,9 +247,43 @@ def _edge_max_context(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(inputs[0], output[1])
 
 
-def _edge_max_gradients(ctx: Any, g: Tensor, _arg: _Some) -> tuple[_Some, ...]:
+def _edge_max_gradients(ctx: Any, g: Tensor, _arg: Some) -> tuple[Some, ...]:
     graph, arg = ctx.saved_tensors
     return None, edge_max_backward(graph, g, arg)
 
 
 edge_max.register_autograd(_edge_max_gradients, setup_context=_edge_max_context)
+
+
+class _EdgeMax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, adj: Adjacency, x: Tensor) -> Tensor:
+        out, arg = _kernels.edge_max(adj.kernels, x)
+        ctx.save_for_backward(arg)
+        ctx.adj = adj
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Some, ...]:
+        (arg,) = ctx.saved_tensors
+        return None, _kernels.edge_max_backward(ctx.adj.kernels, g, arg)
+
+
+_record_max = _applied(_EdgeMax)
+
+
+def max_edges(adj: Adjacency, x: Tensor) -> Tensor:
+    """The maximum over sources, by whatever way costs least."""
+    way = _way(x)
+    out: Tensor
+    if way == "watched":
+        out, _ = edge_max(adj.number, x)
+        return out
+    if way == "recorded":
+        out = _record_max(adj, x)
+        return out
+    return _kernels.edge_max(adj.kernels, x)[0]
+
+
+__all__ = ["attend", "compute_type", "max_edges", "sum_edges"]

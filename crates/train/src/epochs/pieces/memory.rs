@@ -198,5 +198,6 @@ fn ring(rows: usize, data: &Data) -> Data {
         labels: Some(labels),
         classes: data.classes,
         splits: Vec::new(),
+        links: Vec::new(),
     }
 }

@@ -11,51 +11,54 @@ use graphweft_plan::simulate::{Description, RankRehearsed, RehearseProxy, Simula
 use graphweft_plan::{Candidate, Found, Profile, search};
 use graphweft_tensor::DType;
 
-use super::{memory_of, shares};
+use super::{Planner, memory_of, shares};
 use crate::config::{Choice, Config};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::planning::plan::Plan;
 use crate::planning::rehearsal::Rehearser;
 
-/// What every way to spread `config` over `ranks` ranks would take for a graph that is described, and the best of them.
-///
-/// # Errors
-/// If nothing fits, or memory is given, by which a graph can be cut only where it is.
-pub fn simulate(
-    config: &Config,
-    ranks: usize,
-    graph: &Description,
-    profile: &Profile,
-    progress: &dyn Progress,
-) -> Result<Found> {
-    if config.isolated.memory.is_some() {
-        let problem = "a graph that is only described is not cut into chunks by memory";
-        return Err(Error::setting("isolated.memory", problem, "leave it out, or name the graph itself"));
+impl Planner<'_> {
+    /// What every way to spread `config` over `ranks` ranks would take for a graph that is described, and the best of
+    /// them.
+    ///
+    /// # Errors
+    /// If nothing fits, or memory is given, by which a graph can be cut only where it is.
+    pub fn simulate(
+        config: &Config,
+        ranks: usize,
+        graph: &Description,
+        profile: &Profile,
+        progress: &dyn Progress,
+    ) -> Result<Found> {
+        if config.isolated.memory.is_some() {
+            let problem = "a graph that is only described is not cut into chunks by memory";
+            return Err(Error::setting("isolated.memory", problem, "leave it out, or name the graph itself"));
+        }
+        let (shares, heads) = shares(config);
+        let strategies = match config.parallel.strategy {
+            Choice::Auto => simulated(ranks, shares),
+            Choice::Named(strategy) => vec![strategy],
+        };
+        let mut space = Space { strategies, ..Space::exact(ranks, shares, Vec::new(), config.compute.remat) };
+        if config.parallel.allow_approximate {
+            space = space.with_approximate();
+        }
+        let wire = profile.network.wire(0, ranks - 1);
+        let facts = Facts {
+            ranks,
+            memory: memory_of(profile),
+            shares,
+            heads,
+            wide: config.compute.dtype != DType::Bf16,
+            alphas: vec![(None, graph.alpha(ranks))],
+            latency: wire.latency,
+            bandwidth: wire.bandwidth,
+        };
+        let rehearser = Proxies { config, graph };
+        let simulation = Simulation { graph, ranks, profile, rehearser: &rehearser };
+        Ok(search(&space, &simulation, &facts, progress)?)
     }
-    let (shares, heads) = shares(config);
-    let strategies = match config.parallel.strategy {
-        Choice::Auto => simulated(ranks, shares),
-        Choice::Named(strategy) => vec![strategy],
-    };
-    let mut space = Space { strategies, ..Space::exact(ranks, shares, Vec::new(), config.compute.remat) };
-    if config.parallel.allow_approximate {
-        space = space.with_approximate();
-    }
-    let wire = profile.network.wire(0, ranks - 1);
-    let facts = Facts {
-        ranks,
-        memory: memory_of(profile),
-        shares,
-        heads,
-        wide: config.compute.dtype != DType::Bf16,
-        alphas: vec![(None, graph.alpha(ranks))],
-        latency: wire.latency,
-        bandwidth: wire.bandwidth,
-    };
-    let rehearser = Proxies { config, graph };
-    let simulation = Simulation { graph, ranks, profile, rehearser: &rehearser };
-    Ok(search(&space, &simulation, &facts, progress)?)
 }
 
 /// Rehearses on proxies.

@@ -84,7 +84,7 @@ fn left_in(group: &Path) -> Option<f64> {
 
 /// How well the machine at hand must be known for a plan.
 #[derive(Clone, Copy)]
-pub enum Effort<'a> {
+pub(crate) enum Effort<'a> {
     /// As well as it can be: it is measured, unless that was done before.
     Full,
     /// As well as is worth its time for a run that takes as many seconds as this says of a rough profile, if it can
@@ -103,21 +103,30 @@ pub struct Listener<'a> {
     pub tell: &'a dyn Fn(&str),
 }
 
-impl Effort<'_> {
+impl Listener<'_> {
     /// The profile that a plan for the ranks of `world` is made with, in the process that leads if it needs one;
-    /// nothing elsewhere. All processes ask together.
+    /// nothing elsewhere. All processes ask together. `seconds` says how long a run takes, by a rough profile, if it
+    /// can say.
     ///
     /// The machine at hand is as it was measured before. Else it is timed for some tenths of a second; and in full,
     /// which may take a minute, only for a run of more than ten.
     ///
     /// # Errors
     /// If the profile that is asked for cannot be read, or a rank was lost while calibrating.
-    pub fn profile(self, config: &Config, world: &World, listener: Listener<'_>) -> Result<Option<Profile>> {
-        profile_as(Role::of(world), config, world, self, listener)
+    pub fn profile_for_run(
+        self,
+        config: &Config,
+        world: &World,
+        seconds: &dyn Fn(&Profile) -> Option<f64>,
+    ) -> Result<Option<Profile>> {
+        self.profile(config, world, Effort::ForRun(seconds))
     }
-}
 
-impl Listener<'_> {
+    /// The same with this effort.
+    pub(crate) fn profile(self, config: &Config, world: &World, effort: Effort<'_>) -> Result<Option<Profile>> {
+        profile_as(Role::of(world), config, world, effort, self)
+    }
+
     /// How fast the ranks of `world` are, in the process that leads: measured now, whatever is known, and kept. All
     /// processes ask together.
     ///

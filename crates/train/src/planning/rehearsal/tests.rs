@@ -14,7 +14,7 @@ use crate::ranks::World;
 use crate::ranks::shard::Shard;
 use crate::run::Start;
 use crate::task::Supervision;
-use crate::whole::{Watch, fresh, on_world, same};
+use crate::whole::{Watch, fresh, link_folder, on_world, same};
 use graphweft_base::progress::Silent;
 use graphweft_comm::{Event, Network, Wire};
 use graphweft_model::Models;
@@ -110,6 +110,22 @@ fn every_strategy_takes_what_was_rehearsed() {
         ] {
             comes_true(&on(strategy, ranks, model), &format!("{} with {strategy}", model[0]));
         }
+    }
+}
+
+#[test]
+fn links_take_what_was_rehearsed() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = format!("data.path=\"{}\"", link_folder(dir.path(), Some(20)).display());
+    let of = |strategy: &str, ranks: usize| {
+        let mut draft = Draft::default();
+        let settings = [format!("parallel.ranks={ranks}"), format!("parallel.strategy={strategy}"), folder.clone()];
+        let usual = ["model.name=gcn", "model.hidden=8", "model.layers=2", "train.epochs=3", "train.negatives=3"];
+        usual.iter().copied().chain(settings.iter().map(String::as_str)).for_each(|s| draft.assign(s).unwrap());
+        draft.finish().unwrap()
+    };
+    for (strategy, ranks) in [("local", 1), ("gather", 3), ("halo", 3), ("heads", 2), ("ring", 3), ("grid:2x2", 4)] {
+        comes_true(&of(strategy, ranks), &format!("links with {strategy}"));
     }
 }
 

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::folder::Newest;
 use super::*;
@@ -68,18 +68,32 @@ fn a_checkpoint_that_was_set_aside_for_another_one_is_not_lost() {
     assert_eq!(Checkpoint::read(&path).unwrap(), checkpoint(10));
 }
 
+/// Checkpoints of epochs 10 and 20, and where the newer one is.
+fn saved_twice(dir: &Path) -> (Checkpoints, PathBuf) {
+    let all = folder(dir, 10, 2);
+    all.save(&checkpoint(10)).unwrap();
+    let path = all.save(&checkpoint(20)).unwrap();
+    (all, path)
+}
+
+/// Hands `spoil` each file of the newer one, which it may change, and its bytes.
+fn each_file(path: &Path, spoil: impl Fn(&Path, &[u8])) {
+    for file in files(path) {
+        let good = fs::read(&file).unwrap();
+        spoil(&file, &good);
+        fs::write(&file, &good).unwrap();
+    }
+}
+
 #[test]
 fn a_flipped_byte_anywhere_is_named_and_an_older_checkpoint_is_taken() {
     let dir = tempfile::tempdir().unwrap();
-    let all = folder(dir.path(), 10, 2);
-    all.save(&checkpoint(10)).unwrap();
-    let path = all.save(&checkpoint(20)).unwrap();
-    for file in files(&path) {
-        let good = fs::read(&file).unwrap();
+    let (all, path) = saved_twice(dir.path());
+    each_file(&path, |file, good| {
         for at in [0, good.len() / 3, good.len() / 2, good.len() - 1] {
-            let mut bad = good.clone();
+            let mut bad = good.to_vec();
             bad[at] ^= 0x10;
-            fs::write(&file, &bad).unwrap();
+            fs::write(file, &bad).unwrap();
             let Newest { found, mut damaged } = all.newest().unwrap();
             assert_eq!(found.unwrap().1, checkpoint(10), "byte {at} of {}", file.display());
             assert_eq!(damaged.len(), 1);
@@ -91,23 +105,19 @@ fn a_flipped_byte_anywhere_is_named_and_an_older_checkpoint_is_taken() {
                 assert!(matches!(error, crate::Error::Graph(Bad::BadInput { .. })));
             }
         }
-        fs::write(&file, &good).unwrap();
-    }
+    });
     assert!(Checkpoint::read(&path).is_ok());
 }
 
 #[test]
 fn a_truncated_or_missing_file_is_passed_over_by_auto_and_named_otherwise() {
     let dir = tempfile::tempdir().unwrap();
-    let all = folder(dir.path(), 10, 2);
-    all.save(&checkpoint(10)).unwrap();
-    let path = all.save(&checkpoint(20)).unwrap();
-    for file in files(&path) {
-        let good = fs::read(&file).unwrap();
+    let (all, path) = saved_twice(dir.path());
+    each_file(&path, |file, good| {
         for length in [Some(0), Some(good.len() / 2), Some(good.len() - 2), None] {
             match length {
-                Some(length) => fs::write(&file, &good[..length]).unwrap(),
-                None => fs::remove_file(&file).unwrap(),
+                Some(length) => fs::write(file, &good[..length]).unwrap(),
+                None => fs::remove_file(file).unwrap(),
             }
             let message = Checkpoint::read(&path).unwrap_err().to_string();
             assert!(message.contains(file.to_str().unwrap()), "{message}");
@@ -115,8 +125,7 @@ fn a_truncated_or_missing_file_is_passed_over_by_auto_and_named_otherwise() {
             assert_eq!(found.unwrap().1, checkpoint(10), "{}", file.display());
             assert_eq!(damaged.iter().map(|d| &d.path).collect::<Vec<_>>(), [&path]);
         }
-        fs::write(&file, &good).unwrap();
-    }
+    });
     assert_eq!(all.newest().unwrap().found.unwrap().1, checkpoint(20));
 }
 

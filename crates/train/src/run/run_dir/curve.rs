@@ -8,7 +8,7 @@ use plotters::prelude::*;
 
 use super::Line;
 use crate::task::metrics::{Metric, Scale};
-use graphweft_figure::{self as figure, Area, COOL, Drawn, FAINT, Panel, STRONG, axes, legend, mesh};
+use graphweft_figure::{self as figure, Area, COOL, Drawn, FAINT, Panel, Room, STRONG, axes, legend, mesh};
 
 /// Draws `curve.svg` in `folder`; `best` is the epoch that is reported.
 pub(crate) fn write(folder: &Path, title: &str, metric: &Metric, lines: &[Line], best: u64) -> Result<()> {
@@ -24,7 +24,7 @@ fn epochs(lines: &[Line]) -> Range<u64> {
 
 fn draw_loss(area: &Area<'_>, lines: &[Line]) -> Drawn {
     let top = lines.iter().map(|l| l.loss).fold(f64::MIN_POSITIVE, f64::max);
-    let mut chart = axes(area, "training loss", 76, epochs(lines), 0.0..top * 1.05)?;
+    let mut chart = axes(area, "training loss", Room::left(76), epochs(lines), 0.0..top * 1.05)?;
     mesh(&mut chart, "epoch", "loss").draw()?;
     chart.draw_series(LineSeries::new(lines.iter().map(|l| (l.epoch, l.loss)), STRONG.stroke_width(2)))?;
     Ok(())
@@ -41,7 +41,7 @@ fn draw_scores(area: &Area<'_>, metric: &Metric, lines: &[Line], best: u64) -> D
     let (low, high) = if low < high { (low, high) } else { (0.0, 100.0) };
     let room = 0.05 * (high - low);
     let caption = format!("{}; reported at epoch {best}", metric.name);
-    let mut chart = axes(area, &caption, 76, epochs(lines), low - room..high + room)?;
+    let mut chart = axes(area, &caption, Room::left(76), epochs(lines), low - room..high + room)?;
     mesh(&mut chart, "epoch", unit).draw()?;
     chart.draw_series(LineSeries::new([(best, low - room), (best, high + room)], FAINT.mix(0.5)))?;
     let series: [(&str, RGBColor, Vec<f64>); 3] = [

@@ -15,13 +15,15 @@ pub struct Launch {
     pub command: Vec<String>,
     /// Its version, with the commit where that is known.
     pub version: String,
+    /// What it runs on: processor, cores, memory.
+    pub machine: String,
 }
 
 impl Launch {
-    /// This process, which is of this version.
-    pub fn of_this_process(version: &str) -> Self {
+    /// This process, which is of this version, on such a machine.
+    pub fn of_this_process(version: &str, machine: &str) -> Self {
         let command = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
-        Self { command, version: version.into() }
+        Self { command, version: version.into(), machine: machine.into() }
     }
 
     /// Adds to what the folder of a run says: it goes on after `epoch`, on so many ranks. What cannot be understood is
@@ -35,6 +37,7 @@ impl Launch {
             command: self.command.clone(),
             folder: std::env::current_dir().map_or_else(|_| String::new(), |path| path.display().to_string()),
             host: host(),
+            machine: self.machine.clone(),
             version: self.version.clone(),
             time: now.as_secs(),
             epoch,
@@ -52,6 +55,8 @@ struct Started {
     /// Where the command was given.
     folder: String,
     host: String,
+    #[serde(default)]
+    machine: String,
     version: String,
     /// Seconds since 1970.
     time: u64,
@@ -75,7 +80,8 @@ mod tests {
     #[test]
     fn every_start_is_noted_and_a_damaged_file_is_no_obstacle() {
         let dir = tempfile::tempdir().unwrap();
-        let launch = Launch { command: vec!["graphweft".into(), "train".into()], version: "1.2.3 (abc)".into() };
+        let command = vec!["graphweft".into(), "train".into()];
+        let launch = Launch { command, version: "1.2.3 (abc)".into(), machine: "abacus".into() };
         let read =
             || -> serde_json::Value { serde_json::from_slice(&std::fs::read(dir.path().join(NAME)).unwrap()).unwrap() };
         launch.note(dir.path(), 0, 2).unwrap();
@@ -84,6 +90,7 @@ mod tests {
         assert_eq!(all.as_array().unwrap().len(), 2);
         assert_eq!((&all[1]["command"][1], &all[1]["version"]), (&"train".into(), &"1.2.3 (abc)".into()));
         assert_eq!((all[0]["ranks"].as_u64(), all[1]["epoch"].as_u64()), (Some(2), Some(7)));
+        assert_eq!(all[0]["machine"], "abacus");
         assert!(!all[0]["host"].as_str().unwrap().is_empty() && all[0]["time"].as_u64() > Some(1_700_000_000));
         std::fs::write(dir.path().join(NAME), "[{").unwrap();
         launch.note(dir.path(), 0, 1).unwrap();

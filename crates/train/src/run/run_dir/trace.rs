@@ -117,7 +117,8 @@ pub(crate) struct Trace {
     /// Where the next event goes.
     end: u64,
     count: usize,
-    phases: usize,
+    /// Phases of each rank.
+    phases: Vec<usize>,
     exchanges: usize,
     pending: String,
 }
@@ -129,12 +130,15 @@ impl Trace {
         let write = || Error::write("write", &path);
         let old = std::fs::read_to_string(&path).unwrap_or_default();
         let mut kept = String::from(OPEN);
-        let (mut count, mut phases, mut exchanges) = (0, 0, 0);
+        let (mut count, mut phases, mut exchanges) = (0, vec![0; ranks.max(1)], 0);
         // A line per event; one that was cut short ends it.
         for line in old.strip_prefix(OPEN).unwrap_or_default().lines().filter(|l| !l.is_empty() && *l != "]") {
             let event = line.trim_end_matches(',');
             let Ok(known) = serde_json::from_str::<Value>(event) else { break };
-            phases += usize::from(known["cat"] == PHASE);
+            let of_rank = known["tid"].as_u64().and_then(|rank| phases.get_mut(rank as usize));
+            if let Some(phases) = of_rank.filter(|_| known["cat"] == PHASE) {
+                *phases += 1;
+            }
             exchanges += usize::from(known["cat"] == EXCHANGE && known["ph"] == "b");
             kept.push_str(if count > 0 { ",\n" } else { "\n" });
             kept.push_str(event);
@@ -155,8 +159,10 @@ impl Trace {
     pub(crate) fn add(&mut self, rank: usize, phase: &Phase) {
         let Phase { name, epoch, start, duration, exchange } = phase;
         let Some(moved) = exchange else {
-            if self.phases < MOST {
-                self.phases += 1;
+            // Each rank has the same room: all of them end with the same epoch, or nearly.
+            let most = MOST / self.phases.len();
+            if let Some(phases) = self.phases.get_mut(rank).filter(|phases| **phases < most) {
+                *phases += 1;
                 self.push(&json!({
                     "name": name, "cat": PHASE, "ph": "X", "pid": 0, "tid": rank, "ts": start, "dur": duration,
                     "args": {"epoch": epoch},
@@ -205,6 +211,19 @@ impl Trace {
 mod tests {
     use super::*;
 
+    #[test]
+    fn every_rank_has_the_same_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut trace = Trace::open(dir.path(), 4).unwrap();
+        let phase = did("forward");
+        for rank in 0..4 {
+            (0..MOST).for_each(|_| trace.add(rank, &phase));
+        }
+        assert_eq!(trace.phases, [MOST / 4; 4]);
+        trace.flush().unwrap();
+        assert_eq!(Trace::open(dir.path(), 4).unwrap().phases, [MOST / 4; 4], "and what goes on counts on");
+    }
+
     fn did(name: &str) -> Phase {
         let mut phases = Phases::default();
         phases.add(name, 1, Instant::now());
@@ -230,7 +249,7 @@ mod tests {
             assert_eq!(names().len(), shown);
         }
         drop(trace);
-        let mut trace = Trace::open(dir.path(), 1).unwrap();
+        let mut trace = Trace::open(dir.path(), 2).unwrap();
         trace.add(1, &did("update"));
         trace.flush().unwrap();
         assert_eq!(names(), ["forward", "backward", "update"]);

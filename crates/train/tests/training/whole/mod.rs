@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use graphweft_base::progress::{Phase, Progress, Silent, Unit};
+use graphweft_base::random::Philox;
+use graphweft_graph::dataset::{DatasetWriter, Dense, Features, LinkSplit, Meta, Task};
+use graphweft_graph::{AnyCsr, Csr};
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::ranks::World;
@@ -99,6 +102,13 @@ pub(crate) fn on_world(
         .train(config.clone(), dir)
 }
 
+/// The small run, uninterrupted, in the folder `whole` of `dir`, to compare with another one that will be in `name`.
+pub(crate) fn beside_whole(dir: &Path, name: &str) -> (Config, PathBuf, PathBuf) {
+    let (config, whole) = (config(&[]), dir.join("whole"));
+    fresh(&config, &whole);
+    (config, whole, dir.join(name))
+}
+
 pub(crate) fn fresh(config: &Config, dir: &Path) -> Summary {
     run(config, dir, &Start::New, Watch::default()).unwrap()
 }
@@ -185,4 +195,52 @@ pub(crate) fn rewrite(checkpoint: &Path, name: &str, bytes: &[u8]) {
     let body = body.replace(&length(&old), &length(bytes)).replace(&hash(&old), &hash(bytes));
     let own = hash(body.as_bytes());
     fs::write(&manifest, format!("{body}# end {own}\n")).unwrap();
+}
+
+/// Nodes of [`link_folder`].
+pub(crate) const LINKED: u64 = 60;
+
+/// A graph of which a part of the edges is predicted, as a folder; with so many pairs against them, or without any.
+pub(crate) fn link_folder(root: &Path, negatives: Option<u64>) -> PathBuf {
+    let random = Philox::new(5, 0);
+    let mut links: Vec<[i64; 2]> = (0..240u64)
+        .map(|k| {
+            [
+                random.below(2 * k, LINKED) as i64,
+                (random.below(2 * k + 1, 12) + random.below(2 * k, LINKED)) as i64 % 60,
+            ]
+        })
+        .filter(|[a, b]| a != b)
+        .map(|[a, b]| [a.min(b), a.max(b)])
+        .collect();
+    links.sort_unstable();
+    links.dedup();
+    let train: Vec<[i64; 2]> = links.iter().enumerate().filter(|(k, _)| k % 5 < 3).map(|(_, pair)| *pair).collect();
+    let part = |rest: usize| {
+        links.iter().enumerate().filter(|(k, _)| k % 5 == rest).flat_map(|(_, p)| *p).collect::<Vec<i64>>()
+    };
+    let against = |from: u64| {
+        negatives.map(|count| {
+            (from..from + 2 * count).map(|k| random.below(1000 + k, LINKED) as i64).collect::<Vec<_>>().into()
+        })
+    };
+    let (from, to): (Vec<u32>, Vec<u32>) =
+        train.iter().flat_map(|[a, b]| [(*a as u32, *b as u32), (*b as u32, *a as u32)]).unzip();
+    let graph = Csr::from_edges(LINKED as usize, &from, &to).unwrap();
+    let split = LinkSplit {
+        name: "own".into(),
+        train: train.concat().into(),
+        valid: part(3).into(),
+        test: part(4).into(),
+        valid_neg: against(0),
+        test_neg: against(500),
+    };
+    let path = root.join("links");
+    let out = DatasetWriter::create(&path).unwrap();
+    let values: Vec<f32> = (0..LINKED * 8).map(|k| random.normals(50_000 + k)[0]).collect();
+    out.graph(&AnyCsr::from(graph.clone())).unwrap();
+    out.features(&Features::Dense(Dense::F32 { values: values.into(), width: 8 })).unwrap();
+    out.links(&split).unwrap();
+    out.finish(&Meta { task: Task::Link, num_features: 8, ..Meta::of("links", &graph, true) }).unwrap();
+    path
 }

@@ -2,34 +2,21 @@
 
 use std::fs;
 
-/// What the operating system says about this machine.
-///
-/// ```
-/// assert!(graphweft::Doctor::look().machine.memory > 0);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Machine {
-    /// The name of the processor.
-    pub cpu: String,
-    /// Threads that can run at once.
-    pub cores: usize,
-    /// Bytes of memory; 0 where it does not say.
-    pub memory: u64,
-    /// Instruction sets that kernels make use of.
-    pub simd: Vec<&'static str>,
+use crate::doctor::gpus;
+use graphweft_plan::explain::{bytes, counted};
+
+/// The name of the processor.
+pub(crate) fn cpu() -> String {
+    let cpu = field("/proc/cpuinfo", "model name");
+    if cpu.is_empty() { std::env::consts::ARCH.into() } else { cpu }
 }
 
-impl Machine {
-    pub(super) fn look() -> Self {
-        let cpu = field("/proc/cpuinfo", "model name");
-        Self {
-            cpu: if cpu.is_empty() { std::env::consts::ARCH.into() } else { cpu },
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            memory: memory_bytes().unwrap_or(0),
-            simd: simd(),
-        }
-    }
+/// This machine in words, for what is written of a run; `gpu` is where it computes, if that is not the processor.
+pub(crate) fn in_words(gpu: Option<usize>) -> String {
+    let gpu = gpu.and_then(|place| gpus().into_iter().nth(place));
+    let gpu = gpu.map_or(String::new(), |gpu| format!("{}, {}; ", gpu.name, bytes(gpu.memory)));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{gpu}{}, {}, {}", cpu(), counted(cores, "core"), bytes(memory_bytes().unwrap_or(0)))
 }
 
 /// Memory of the machine, if it says.
@@ -45,8 +32,9 @@ fn field(file: &str, key: &str) -> String {
     line.trim_start_matches([' ', '\t', ':']).trim().to_string()
 }
 
+/// Instruction sets that kernels make use of.
 #[cfg(target_arch = "x86_64")]
-fn simd() -> Vec<&'static str> {
+pub(crate) fn simd() -> Vec<&'static str> {
     macro_rules! detected {
         ($($feature:tt),*) => { [$(($feature, std::arch::is_x86_feature_detected!($feature))),*] };
     }
@@ -55,6 +43,6 @@ fn simd() -> Vec<&'static str> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn simd() -> Vec<&'static str> {
+pub(crate) fn simd() -> Vec<&'static str> {
     vec![]
 }

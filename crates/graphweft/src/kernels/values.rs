@@ -1,0 +1,98 @@
+//! What kernels read and write: the caller's arrays, here or on a GPU.
+
+use graphweft_tensor::DType;
+
+/// Numbers that a kernel reads, row by row.
+///
+/// ```
+/// use graphweft::Graph;
+/// use graphweft::kernels::{EdgeKernels, Values, ValuesMut};
+/// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
+/// let (mut out, mut whose) = ([0.0; 2], [0; 2]);
+/// kernels.max(1, Values::F64(&[3.0, 4.0]), ValuesMut::F64(&mut out), ValuesMut::Ids(&mut whose))?;
+/// assert_eq!((out, whose[1]), ([0.0, 3.0], 0));
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub enum Values<'a> {
+    /// Single precision.
+    F32(&'a [f32]),
+    /// Double precision.
+    F64(&'a [f64]),
+    /// The bits of bfloat16.
+    Bf16(&'a [u16]),
+    /// Nodes.
+    Ids(&'a [u32]),
+    /// Of either type, on a GPU.
+    Gpu(GpuArray),
+}
+
+/// Numbers that a kernel overwrites, row by row.
+///
+/// ```
+/// use graphweft::Graph;
+/// use graphweft::kernels::{Along, EdgeKernels, Sum, Values, ValuesMut};
+/// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
+/// let sum = Sum { along: Along::Edges, width: 1, edge: None, dst: None, src: None, x: Values::F32(&[3.0, 4.0]) };
+/// let mut out = [9.0; 2];
+/// kernels.sum(&sum, ValuesMut::F32(&mut out))?;
+/// assert_eq!(out, [0.0, 3.0]);
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Debug)]
+pub enum ValuesMut<'a> {
+    /// Single precision.
+    F32(&'a mut [f32]),
+    /// Double precision.
+    F64(&'a mut [f64]),
+    /// The bits of bfloat16.
+    Bf16(&'a mut [u16]),
+    /// Nodes.
+    Ids(&'a mut [u32]),
+    /// Of either type, on a GPU.
+    Gpu(GpuArray),
+}
+
+/// Numbers on a GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuArray {
+    pub(super) start: u64,
+    pub(super) count: usize,
+    pub(super) kind: Kind,
+}
+
+/// Types of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+    /// bfloat16.
+    Bf16,
+    /// Nodes, of 32 bits.
+    Ids,
+}
+
+impl GpuArray {
+    /// `count` numbers from address `start` on, a multiple of 16.
+    ///
+    /// # Safety
+    /// The memory is on the GPU of the [`EdgeKernels`](super::EdgeKernels) that get it, and lives until the call is
+    /// done there. In the order of the stream, nobody else writes it then, nor reads what the call writes; and no call
+    /// gets memory twice of which it writes one.
+    pub unsafe fn new(start: u64, count: usize, kind: Kind) -> Self {
+        Self { start, count, kind }
+    }
+}
+
+impl Kind {
+    /// How kernels store it. Ids have the width of f32, and are only compared.
+    pub(super) fn stored(self) -> DType {
+        match self {
+            Self::F32 | Self::Ids => DType::F32,
+            Self::F64 => DType::F64,
+            Self::Bf16 => DType::Bf16,
+        }
+    }
+}

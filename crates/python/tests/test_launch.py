@@ -1,0 +1,54 @@
+"""`gw.launch`: processes, what they are told, and what becomes of the others when one is lost. Needs no GPU: what is
+launched here does not train.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import graphweft as gw
+import pytest
+
+
+def tell(folder: str) -> None:
+    """What a rank was told, in a file."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    Path(folder, os.environ["RANK"]).write_text(" ".join(os.environ[name] for name in names))
+
+
+def fail(folder: str) -> None:
+    """The first rank ends badly, the other would wait for a long time."""
+    if os.environ["RANK"] == "0":
+        raise SystemExit(3)
+    Path(folder, "waits").touch()
+    time.sleep(600)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+
+
+def test_every_rank_is_told_who_it_is(two_gpus: None, tmp_path: Path) -> None:
+    gw.launch(tell, str(tmp_path))
+    told = [(tmp_path / str(rank)).read_text().split() for rank in range(2)]
+    assert [words[:3] for words in told] == [["0", "2", "0"], ["1", "2", "1"]]
+    assert told[0][3:] == told[1][3:] and told[0][3] == "127.0.0.1"
+
+
+def test_a_lost_rank_ends_the_others(two_gpus: None, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    with pytest.raises(gw.RankLost, match="code 3"):
+        gw.launch(fail, str(tmp_path))
+    assert time.monotonic() - begin < 60
+
+
+def test_more_ranks_than_gpus_are_refused(two_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(gw.UsageError, match="3 processes need a GPU each, and 2 are here"):
+        gw.launch(tell, ranks=3)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(gw.UsageError, match="launcher"):
+        gw.launch(tell)
