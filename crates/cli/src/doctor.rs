@@ -11,7 +11,8 @@ pub(crate) fn run(_: &Args, ui: &Ui) -> anyhow::Result<()> {
     let found = Doctor::look();
     ui.result(&found.to_json(), || {
         let yes = |b: bool| if b { "yes" } else { "not in this build" }.to_string();
-        let backends = found.backends.iter().map(|b| [b.name.to_string(), yes(b.built), b.what.to_string()]);
+        let backends =
+            found.backends.iter().map(|b| [b.name.to_string(), yes(b.found.is_some()), b.purpose.to_string()]);
         let libraries = found.libraries.iter().map(|l| match &l.found {
             Some(file) => [l.name.into(), l.version.clone(), [file, l.detail.as_str()].join(" ").trim().into()],
             None => [l.name.into(), "not found".into(), format!("{}: {}", l.purpose, l.remedy)],

@@ -19,8 +19,10 @@ enum Format {
     Heterophilous,
     /// .npz of gnn-benchmark: CSR matrices adj_* and attr_*, labels
     GnnBenchmark,
-    /// Folder of an OGB node-property dataset, with raw/ and split/ (CSV or binary)
+    /// Folder of an OGB dataset, with raw/ and split/: of nodes (CSV or binary), or of whole graphs (CSV)
     Ogb,
+    /// Folder of the TU collection: many graphs, NAME_A.txt and its kin
+    Tu,
     /// "source destination" per line: SNAP, CSV, TSV; plain or .gz
     EdgeList,
     /// Matrix Market coordinate file; entry (i, j) is the edge i → j; plain or .gz
@@ -56,7 +58,7 @@ pub(crate) struct Args {
     #[arg(value_enum, required = true)]
     format: Option<Format>,
 
-    /// The file to read, or the folder for ogb and types-json
+    /// The file to read, or the folder for ogb, tu and types-json
     #[arg(required = true)]
     path: Option<PathBuf>,
 
@@ -144,6 +146,7 @@ impl From<Format> for Known {
             Format::Heterophilous => Self::Heterophilous,
             Format::GnnBenchmark => Self::GnnBenchmark,
             Format::Ogb => Self::Ogb,
+            Format::Tu => Self::Tu,
             Format::EdgeList => Self::EdgeList,
             Format::MatrixMarket => Self::MatrixMarket,
             Format::Metis => Self::Metis,

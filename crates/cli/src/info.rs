@@ -75,9 +75,10 @@ fn text(info: &Info) -> String {
     rows.extend(types("edge types", &info.edge_types));
     let splits = &info.splits;
     for (k, split) in splits.iter().take(SHOWN_SPLITS).enumerate() {
-        let sizes = [("train", split.train), ("valid", split.valid), ("test", split.test)]
-            .map(|(part, nodes)| format!("{part} {}", count(nodes as u64)));
-        rows.push((if k == 0 { "splits" } else { "" }, format!("{}: {}", split.name, sizes.join(", "))));
+        let (name, [train, valid, test]) = split;
+        let sizes = [("train", train), ("valid", valid), ("test", test)]
+            .map(|(part, n)| format!("{part} {}", count(*n as u64)));
+        rows.push((if k == 0 { "splits" } else { "" }, format!("{name}: {}", sizes.join(", "))));
     }
     if splits.len() > SHOWN_SPLITS {
         rows.push(("", format!("and {} more", splits.len() - SHOWN_SPLITS)));

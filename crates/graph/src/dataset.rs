@@ -7,10 +7,14 @@
 //! feat.npy     f32|f16 [N,F]  dense features; or feat_indptr, feat_indices and (unless all values are 1) feat_data
 //! label.npy    i64 [N] with −1 = none, or u8|f32 [N,C] of 0 and 1 for several labels per node; f32: NaN = not known
 //!              task = "node-regression": f32 [N] or [N,T] to predict, NaN = not known; num_classes is T, or 1
+//! cat.npy      u8|u16 [N,K]   optional: columns of categories; node_categories in meta.toml: how many each has
 //! edge_feat.npy f32 [E,Fe]    optional, in the order of indices
 //! edge_cat.npy u8|u16 [E,K]   optional, in the order of indices: columns of categories
 //! edge_type.npy u8|u16 [E]    optional, in the order of indices: types, whose names are edge_types in meta.toml
 //! feat-<type>.npy, …          features of a type of nodes: dense, or sparse as above; see [`NodeType`]
+//! graph_ptr.npy i64 [G+1]     many graphs, task = "graph-classification" or "graph-regression": the first node of
+//!                             each, and N; no edge leads from one to another; splits are then ids of graphs
+//! graph_label.npy             as label.npy, of graphs
 //! node_id.npy  i64 [N]        optional: ids that the source used, where import renumbered them
 //! nodes.txt                   optional: what the nodes are called, one per line, where the source had words
 //! classes.txt                 optional: what the classes are called, one per line, where the source had words
@@ -24,8 +28,10 @@
 //! features; and the graph's ids and offsets are looked at when it is first asked for. So a stamp that is wrong, or
 //! forged, can lead to wrong results, but to no panic.
 
+mod categories;
 mod codes;
 mod features;
+mod graphs;
 mod labels;
 mod links;
 mod memory;
@@ -46,9 +52,12 @@ use crate::csr::{AnyCsr, Csr, NodeId};
 use crate::npy::{Dtype, NpyFile};
 use codes::Columns;
 use features::Place;
+use labels::Labelled;
 
+pub use categories::Categories;
 pub use codes::Codes;
 pub use features::{Dense, Features, SparseFeatures};
+pub use graphs::Graphs;
 pub use labels::Labels;
 pub use links::LinkSplit;
 pub use memory::Parts;
@@ -56,16 +65,16 @@ pub use meta::{Meta, Task};
 pub use types::{NodeType, Types};
 pub use writer::DatasetWriter;
 
-/// The three sets of nodes that a split names.
+/// The three sets of nodes, or of graphs where there are many, that a split names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     /// The split's folder name.
     pub name: String,
-    /// Nodes to learn from.
+    /// What to learn from.
     pub train: Buf<i64>,
-    /// Nodes to choose by.
+    /// What to choose by.
     pub valid: Buf<i64>,
-    /// Nodes to report on.
+    /// What to report on.
     pub test: Buf<i64>,
 }
 
@@ -77,18 +86,23 @@ impl Split {
 
     /// Ids in range, none twice, and no node both trained on and tested on. A failure names the part and the position.
     pub(crate) fn check(&self, num_nodes: usize) -> std::result::Result<(), (usize, Problem)> {
+        self.check_among(num_nodes, "node")
+    }
+
+    /// The same for ids of `count` of what is called `noun`.
+    pub(crate) fn check_among(&self, count: usize, noun: &str) -> std::result::Result<(), (usize, Problem)> {
         let wrong = |at: usize, text: String| Problem::at(Position::element(at), text);
-        let mut used_by = vec![0u8; num_nodes];
+        let mut used_by = vec![0u8; count];
         let parts = self.parts();
         for (which, (part, ids)) in parts.iter().enumerate() {
             for (at, &id) in ids.iter().enumerate() {
                 let slot = usize::try_from(id).ok().and_then(|i| used_by.get_mut(i));
                 let Some(slot) = slot else {
-                    return Err((which, wrong(at, format!("{part}[{at}] = {id}: there are only {num_nodes} nodes"))));
+                    return Err((which, wrong(at, format!("{part}[{at}] = {id}: there are only {count} {noun}s"))));
                 };
                 if *slot != 0 {
                     let other = parts[usize::from(*slot) - 1].0;
-                    return Err((which, wrong(at, format!("{part}[{at}] = {id}: the node is already in {other}"))));
+                    return Err((which, wrong(at, format!("{part}[{at}] = {id}: the {noun} is already in {other}"))));
                 }
                 *slot = which as u8 + 1;
             }
@@ -112,6 +126,8 @@ pub struct Dataset {
     edge_features: Option<Dense>,
     edge_types: Option<Codes>,
     edge_categories: Option<Codes>,
+    categories: Option<Categories>,
+    graphs: Option<Graphs>,
     splits: Vec<Split>,
     links: Vec<LinkSplit>,
 }
@@ -142,8 +158,13 @@ impl Dataset {
     /// Maps all files and checks dtypes and shapes, but no element.
     fn map(dir: &Path) -> Result<Self> {
         let meta = Meta::read(&dir.join("meta.toml"))?;
-        let (graph, labels) = (map_graph(dir, &meta)?, Labels::map(dir, &meta)?);
+        let graph = map_graph(dir, &meta)?;
         let (features, by_type) = (Features::map(&Place::of_all(dir, &meta))?, types::map_features(dir, &meta)?);
+        let (categories, graphs) = (Categories::map(dir, &meta)?, Graphs::map(dir, &meta)?);
+        let labels = match graphs {
+            None => Labels::map(dir, &meta, Labelled::Nodes(meta.num_nodes))?,
+            Some(_) => None,
+        };
         let edge_features = Dense::map(&dir.join("edge_feat.npy"), "edge_feat", meta.num_edges)?;
         if let Some(Dense::F16 { .. }) = edge_features {
             return Err(NpyFile::open(dir.join("edge_feat.npy"))?.wrong_dtype("edge_feat", "float32"));
@@ -158,7 +179,7 @@ impl Dataset {
             let root = dir.join("split");
             match meta.task {
                 Task::Link => links.push(LinkSplit::map(&root, &name)?),
-                _ => splits.push(map_split(&root, name)?),
+                _ => splits.push(map_split(&root, &name)?),
             }
         }
         Ok(Self {
@@ -169,6 +190,8 @@ impl Dataset {
             edge_features,
             edge_types,
             edge_categories: Codes::map(&dir.join("edge_cat.npy"), "edge_cat", meta.num_edges, Columns::Any)?,
+            categories,
+            graphs,
             splits,
             links,
             dir: dir.to_path_buf(),
@@ -240,6 +263,21 @@ impl Dataset {
     /// Features by type of node, `None` for a type that has none; empty where no type has features of its own.
     pub fn features_by_type(&self) -> &[Option<Features>] {
         &self.features_by_type
+    }
+
+    /// Category columns of nodes, if there are any.
+    pub fn categories(&self) -> Option<&Categories> {
+        self.categories.as_ref()
+    }
+
+    /// Where one graph ends and the next begins, if there are many.
+    pub fn graphs(&self) -> Option<&Graphs> {
+        self.graphs.as_ref()
+    }
+
+    /// What a split names ids of, and how many there are.
+    pub fn split_among(&self) -> (&'static str, usize) {
+        self.graphs.as_ref().map_or(("node", self.meta.num_nodes), |graphs| ("graph", graphs.count()))
     }
 
     /// All splits, by name.
@@ -366,15 +404,15 @@ fn names_of_splits(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn map_split(root: &Path, name: String) -> Result<Split> {
+fn map_split(root: &Path, name: &str) -> Result<Split> {
     let part = |part: &str| {
-        let file = NpyFile::open(root.join(&name).join(format!("{part}.npy")))?;
+        let file = NpyFile::open(root.join(name).join(format!("{part}.npy")))?;
         if file.shape().len() != 1 {
             return Err(file.wrong_shape(part, "one dimension"));
         }
         file.elements::<i64>().ok_or_else(|| no_ids(&file, part))
     };
-    Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.clone() })
+    Ok(Split { train: part("train")?, valid: part("valid")?, test: part("test")?, name: name.to_string() })
 }
 
 /// An error about a part of a split that does not hold ids. As numbers, a mask would be ids 0 and 1.

@@ -6,26 +6,26 @@
 //! Formats that consist of several arrays or files are decoded from the input rather than taken from it, because a
 //! fuzzer that has to keep zip checksums right finds nothing else.
 
+mod folder;
+
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Cursor, Write};
-use std::path::Path;
+use std::io::{Cursor, Write};
 
 use graphweft_base::Result;
 use graphweft_base::progress::Silent;
-use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use crate::build::{EdgeRules, Scratch};
 use crate::csr::{Csr, SelfLoops};
-use crate::dataset::{Dataset, Features, Labels};
+use crate::dataset::{Features, Labels};
 use crate::npy::Header;
 use crate::read::{
     Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, links, matrix_market, metis,
-    n_triples, ogb, types_json,
+    n_triples, ogb, tu, types_json,
 };
-use crate::with_csr;
+
+pub use folder::dataset_folder;
 
 /// Larger graphs are read but not built: a run must stay short.
 const MOST_NODES: usize = 1 << 12;
@@ -91,14 +91,40 @@ pub fn ogb_csv(data: &[u8]) {
         "split/time/valid.csv.gz",
         "split/time/test.csv.gz",
     ];
-    let Some((&flags, data)) = data.split_first() else { return };
-    let named = |piece: &[u8]| {
-        let (&name, text) = piece.split_first()?;
-        let name = NAMES.get(usize::from(name.wrapping_sub(b'a')))?;
-        Some((name.to_string(), text.to_vec()))
-    };
-    let folder = Memory(data.split(|&b| b == 0).filter_map(named).collect());
-    read(flags, |cx| ogb::read(&folder, cx));
+    with_files(data, &NAMES, |folder, cx| ogb::read(folder, cx));
+}
+
+/// An OGB folder of many graphs, decoded as [`ogb_csv`].
+pub fn ogb_graphs(data: &[u8]) {
+    const NAMES: [&str; 9] = [
+        "raw/edge.csv.gz",
+        "raw/num-node-list.csv.gz",
+        "raw/num-edge-list.csv.gz",
+        "raw/graph-label.csv.gz",
+        "raw/node-feat.csv.gz",
+        "raw/edge-feat.csv.gz",
+        "split/s/train.csv.gz",
+        "split/s/valid.csv.gz",
+        "split/s/test.csv.gz",
+    ];
+    with_files(data, &NAMES, |folder, cx| ogb::read(folder, cx));
+}
+
+/// A folder of the TU collection, decoded as [`ogb_csv`].
+pub fn tu(data: &[u8]) {
+    const NAMES: [&str; 10] = [
+        "M_A.txt",
+        "M_graph_indicator.txt",
+        "M_graph_labels.txt",
+        "M_graph_attributes.txt",
+        "M_node_labels.txt",
+        "M_node_attributes.txt",
+        "M_edge_labels.txt",
+        "M_edge_attributes.txt",
+        "splits-10fold.json",
+        "N_A.txt",
+    ];
+    with_files(data, &NAMES, |folder, cx| tu::read(folder, cx));
 }
 
 /// An OGB folder of archives.
@@ -251,97 +277,6 @@ pub fn metis(data: &[u8]) {
     with_text(data, metis::read);
 }
 
-/// A dataset folder in which some files are replaced: records of file number, length (two bytes) and contents; an empty
-/// record removes a file.
-pub fn dataset_folder(data: &[u8]) {
-    thread_local! {
-        // Kept from run to run, because making a folder takes longer than reading it.
-        static FOLDER: Option<TempDir> = good_folder().ok();
-    }
-    FOLDER.with(|folder| {
-        if let Some(folder) = folder {
-            let replaced = replacements(data);
-            // What cannot be written was not fuzzed; the next run tries again.
-            let _ = replaced.iter().try_for_each(|(&at, bytes)| put(folder.path(), GOOD_FOLDER[at].0, bytes));
-            open_folder(folder.path());
-            let _ = replaced.keys().try_for_each(|&at| put(folder.path(), GOOD_FOLDER[at].0, &GOOD_FOLDER[at].1()));
-            let _ = fs::remove_file(folder.path().join(".validated"));
-        }
-    });
-}
-
-fn good_folder() -> io::Result<TempDir> {
-    let folder = tempfile::tempdir()?;
-    fs::create_dir_all(folder.path().join("split/s"))?;
-    GOOD_FOLDER.iter().try_for_each(|(name, make)| put(folder.path(), name, &make()))?;
-    Ok(folder)
-}
-
-fn put(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let path = dir.join(name);
-    match bytes {
-        [] if path.exists() => fs::remove_file(path),
-        [] => Ok(()),
-        bytes => fs::write(path, bytes),
-    }
-}
-
-fn replacements(mut data: &[u8]) -> BTreeMap<usize, &[u8]> {
-    let mut replaced = BTreeMap::new();
-    while let [which, low, high, rest @ ..] = data {
-        let length = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
-        let (contents, rest) = rest.split_at(length);
-        data = rest;
-        replaced.insert(usize::from(*which) % GOOD_FOLDER.len(), contents);
-    }
-    replaced
-}
-
-fn open_folder(dir: &Path) {
-    if let Ok(data) = Dataset::open(dir) {
-        if let Ok(graph) = data.graph() {
-            with_csr!(graph, g => {
-                let edges: usize = (0..g.num_dst()).map(|i| g.row(i).len()).sum();
-                assert_eq!(edges, data.meta().num_edges);
-            });
-        }
-        let _ = data.features().map(Features::density);
-        let _ = data.features_by_type().iter().flatten().map(Features::density).sum::<f64>();
-        if let (Ok(Some(types)), Ok(names)) = (data.edge_types(), data.edge_type_names()) {
-            assert_eq!(types.counts(names.len()).iter().sum::<u64>(), data.meta().num_edges as u64);
-        }
-        let nodes: usize = data.meta().type_ranges().iter().map(ExactSizeIterator::len).sum();
-        assert!(nodes == data.meta().num_nodes || data.meta().node_types.is_empty());
-    }
-}
-
-type Made = (&'static str, fn() -> Vec<u8>);
-
-/// Two nodes and an edge each way, with everything a folder can hold.
-const GOOD_FOLDER: [Made; 19] = [
-    ("meta.toml", || {
-        b"name = \"f\"\nnum_nodes = 2\nnum_edges = 2\nnum_features = 3\nnum_classes = 2\nsymmetric = true\n".to_vec()
-    }),
-    ("indptr.npy", || npy_bytes("<u8", "(3,)", bytemuck::cast_slice(&[0u64, 1, 2]))),
-    ("indices.npy", || npy_bytes("<u4", "(2,)", bytemuck::cast_slice(&[1u32, 0]))),
-    ("label.npy", || npy_bytes("<i8", "(2,)", bytemuck::cast_slice(&[0i64, 1]))),
-    ("split/s/train.npy", || npy_bytes("<i8", "(1,)", bytemuck::cast_slice(&[0i64]))),
-    ("split/s/valid.npy", || npy_bytes("<i8", "(1,)", bytemuck::cast_slice(&[1i64]))),
-    ("split/s/test.npy", || npy_bytes("<i8", "(0,)", &[])),
-    ("feat_indptr.npy", || npy_bytes("<u8", "(3,)", bytemuck::cast_slice(&[0u64, 1, 2]))),
-    ("feat_indices.npy", || npy_bytes("<u4", "(2,)", bytemuck::cast_slice(&[2u32, 0]))),
-    ("edge_feat.npy", || npy_bytes("<f4", "(2, 1)", bytemuck::cast_slice(&[0.5f32, 1.5]))),
-    ("feat_data.npy", Vec::new),
-    ("feat.npy", Vec::new),
-    ("edge_type.npy", || npy_bytes("|u1", "(2,)", &[1, 0])),
-    ("edge_cat.npy", || npy_bytes("<u2", "(2, 1)", bytemuck::cast_slice(&[1u16, 500]))),
-    ("feat-a.npy", Vec::new),
-    ("feat-a_indptr.npy", Vec::new),
-    ("feat-a_indices.npy", Vec::new),
-    ("feat-a_data.npy", Vec::new),
-    ("feat-b.npy", Vec::new),
-];
-
 /// An `.npy` file from its parts.
 pub(crate) fn npy_bytes(descr: &str, shape: &str, payload: &[u8]) -> Vec<u8> {
     npy_ordered(descr, "False", shape, payload)
@@ -423,6 +358,18 @@ fn with_archive(data: &[u8], names: &[&str], reader: impl FnOnce(&Input, &Contex
     }
 }
 
+/// Reads a folder of files: pieces between zero bytes, the first byte of each names its file.
+fn with_files(data: &[u8], names: &[&str], reader: impl FnOnce(&Memory, &Context<'_>) -> Result<Imported>) {
+    let Some((&flags, data)) = data.split_first() else { return };
+    let named = |piece: &[u8]| {
+        let (&name, text) = piece.split_first()?;
+        let name = names.get(usize::from(name.wrapping_sub(b'a')))?;
+        Some((name.to_string(), text.to_vec()))
+    };
+    let folder = Memory(data.split(|&b| b == 0).filter_map(named).collect());
+    read(flags, |cx| reader(&folder, cx));
+}
+
 fn with_text(data: &[u8], reader: impl FnOnce(&Input, &Context<'_>) -> Result<Imported>) {
     let Some((&flags, text)) = data.split_first() else { return };
     if let Ok(input) = Input::memory("fuzz", text) {
@@ -452,7 +399,19 @@ fn read(flags: u8, reader: impl FnOnce(&Context<'_>) -> Result<Imported>) {
 /// Whether everything that a reader returned fits together.
 fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
     let n = imported.num_nodes;
-    let (labels, features, edge_features) = (imported.labels, imported.features, imported.edge_features);
+    let (features, edge_features) = (imported.features, imported.edge_features);
+    let of = imported.graphs.as_ref().map_or(n, |found| found.graphs.count());
+    let labels = match imported.graphs {
+        None => imported.labels,
+        Some(found) => {
+            let ptr = &found.graphs.ptr;
+            let whole = ptr.first() == Some(&0) && ptr.last() == Some(&(n as u64));
+            if !whole || !ptr.windows(2).all(|ends| ends[0] < ends[1]) || imported.labels.is_some() {
+                return Ok(false);
+            }
+            found.graphs.labels.map(|labels| (labels, found.classes))
+        }
+    };
     let edges = imported.edges.pushed() as usize;
     let types = imported.types;
     let typed = types
@@ -465,14 +424,15 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
         });
     let fits = typed
         && labels.is_none_or(|(labels, classes)| match labels {
-            Labels::Single(y) => y.len() == n && y.iter().all(|&c| c >= -1 && c < classes as i64),
-            Labels::MultiU8(y) => y.len() == n * classes && y.iter().all(|&y| y < 2),
-            Labels::MultiF32(y) => y.len() == n * classes && y.iter().all(|&y| y.is_nan() || y == 0.0 || y == 1.0),
-            Labels::Values(y) => y.len() == n * classes && y.iter().all(|&y| !y.is_infinite()),
+            Labels::Single(y) => y.len() == of && y.iter().all(|&c| c >= -1 && c < classes as i64),
+            Labels::MultiU8(y) => y.len() == of * classes && y.iter().all(|&y| y < 2),
+            Labels::MultiF32(y) => y.len() == of * classes && y.iter().all(|&y| y.is_nan() || y == 0.0 || y == 1.0),
+            Labels::Values(y) => y.len() == of * classes && y.iter().all(|&y| !y.is_infinite()),
         })
         && features.is_none_or(|features| is_matrix(&features, n))
         && edge_features.is_none_or(|f| f.values.len() == edges * f.width)
-        && imported.splits.iter().all(|s| s.check(n).is_ok());
+        && imported.categories.is_none_or(|c| c.rows() == n && !c.sizes().contains(&0))
+        && imported.splits.iter().all(|s| s.check(of).is_ok());
     if n > MOST_NODES {
         return Ok(fits);
     }

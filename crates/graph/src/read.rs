@@ -22,14 +22,17 @@ pub mod matrix_market;
 pub mod metis;
 pub mod n_triples;
 pub mod ogb;
+pub mod tu;
 pub mod types_json;
 
 mod features;
 mod imported;
 mod input;
 mod labels;
+mod many;
 mod names;
 mod npz;
+mod ogb_graphs;
 mod relations;
 mod splits;
 mod table;
@@ -41,7 +44,7 @@ use graphweft_base::progress::Progress;
 
 use crate::build::{EdgeRules, Scratch};
 
-pub use imported::{Imported, Summary};
+pub use imported::{Imported, ImportedGraphs, Summary};
 pub use input::{Directory, Folder, Input, Memory};
 
 /// What every reader is given besides its input.

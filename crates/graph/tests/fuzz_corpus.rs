@@ -9,13 +9,15 @@ type Target = (&'static str, fn(&[u8]));
 
 #[test]
 fn the_corpus_of_every_target_passes() {
-    let targets: [Target; 13] = [
+    let targets: [Target; 15] = [
         ("arrays", fuzz::arrays),
         ("heterophilous", fuzz::heterophilous),
         ("links", fuzz::links),
         ("gnn_benchmark", fuzz::gnn_benchmark),
         ("ogb_csv", fuzz::ogb_csv),
         ("ogb_binary", fuzz::ogb_binary),
+        ("ogb_graphs", fuzz::ogb_graphs),
+        ("tu", fuzz::tu),
         ("edge_list", fuzz::edge_list),
         ("matrix_market", fuzz::matrix_market),
         ("metis", fuzz::metis),

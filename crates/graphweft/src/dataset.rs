@@ -85,6 +85,8 @@ impl Dataset {
             classes: spec.num_classes(),
             splits: spec.split(seed).into_iter().collect(),
             types: Types::default(),
+            categories: None,
+            graphs: None,
         })?)))
     }
 
@@ -139,6 +141,8 @@ impl Dataset {
                 classes: 0,
                 splits: Vec::new(),
                 types: Types::default(),
+                categories: None,
+                graphs: None,
             },
         }
     }

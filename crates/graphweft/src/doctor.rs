@@ -19,13 +19,13 @@ pub(crate) use gpus::gpus;
 /// ```
 /// let found = graphweft::Doctor::look();
 /// assert!(found.cores >= 1);
-/// assert!(found.backends.iter().any(|backend| backend.name == "cpu" && backend.built));
+/// assert!(found.backends.iter().any(|backend| backend.name == "cpu" && backend.found.is_some()));
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Doctor {
     /// Parts of Graphweft that can be left out of a build.
-    pub backends: Vec<Backend>,
+    pub backends: Vec<Library>,
     /// The name of the processor.
     pub cpu: String,
     /// Threads that can run at once.
@@ -40,24 +40,7 @@ pub struct Doctor {
     pub libraries: Vec<Library>,
 }
 
-/// A part of Graphweft that can be left out of a build.
-///
-/// ```
-/// let names: Vec<&str> = graphweft::Doctor::look().backends.iter().map(|backend| backend.name).collect();
-/// assert_eq!(names, ["cpu", "metis", "mpi", "cuda"]);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Backend {
-    /// The feature of the build.
-    pub name: &'static str,
-    /// What it is for.
-    pub what: &'static str,
-    /// Whether this build has it.
-    pub built: bool,
-}
-
-/// A library that some backend needs, and whether it is here.
+/// A part of Graphweft that can be left out of a build, or a library that one needs; and whether it is here.
 ///
 /// ```
 /// let libraries = graphweft::Doctor::look().libraries;
@@ -80,11 +63,12 @@ pub struct Library {
     pub detail: String,
 }
 
-const BACKENDS: [Backend; 4] = [
-    Backend { name: "cpu", what: "graphs on the CPU, all cores", built: true },
-    Backend { name: "metis", what: "METIS partitioner", built: cfg!(feature = "metis") },
-    Backend { name: "mpi", what: "ranks as MPI processes", built: cfg!(feature = "mpi") },
-    Backend { name: "cuda", what: "kernels on NVIDIA GPUs", built: cfg!(feature = "cuda") },
+/// Name, purpose, and whether this build has it.
+const BACKENDS: [(&str, &str, bool); 4] = [
+    ("cpu", "graphs on the CPU, all cores", true),
+    ("metis", "METIS partitioner", cfg!(feature = "metis")),
+    ("mpi", "ranks as MPI processes", cfg!(feature = "mpi")),
+    ("cuda", "kernels on NVIDIA GPUs", cfg!(feature = "cuda")),
 ];
 
 /// Loads what CUDA needs beside the driver from where toolkits and wheels have it, so that the loader's own search
@@ -96,6 +80,11 @@ pub(crate) fn load_cuda() -> Vec<&'static str> {
 impl Doctor {
     /// Looks.
     pub fn look() -> Self {
+        let backends = BACKENDS.map(|(name, purpose, built)| {
+            let remedy = "build with the feature of this name";
+            let found = built.then(|| "this build".to_string());
+            Library { name, purpose, remedy, found, version: String::new(), detail: String::new() }
+        });
         let libraries = LIBRARIES.iter().map(|library| {
             let (name, purpose, remedy) = (library.name, library.purpose, library.remedy);
             match library.find() {
@@ -108,7 +97,7 @@ impl Doctor {
         });
         let libraries = libraries.collect();
         Self {
-            backends: BACKENDS.to_vec(),
+            backends: backends.to_vec(),
             cpu: machine::cpu(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory: machine::memory_bytes().unwrap_or(0),
@@ -120,7 +109,7 @@ impl Doctor {
 
     /// As `graphweft doctor --json` prints it.
     pub fn to_json(&self) -> Value {
-        let backends = self.backends.iter().map(|b| (b.name.to_string(), b.built.into()));
+        let backends = self.backends.iter().map(|b| (b.name.to_string(), b.found.is_some().into()));
         json!({
             "version": env!("CARGO_PKG_VERSION"), "build": VERSION,
             "backends": backends.collect::<serde_json::Map<_, _>>(),

@@ -41,8 +41,10 @@ pub enum Format {
     Heterophilous,
     /// `.npz` of gnn-benchmark.
     GnnBenchmark,
-    /// The folder of an OGB node-property dataset.
+    /// The folder of an OGB dataset of nodes or of whole graphs.
     Ogb,
+    /// A folder of the TU collection: many graphs.
+    Tu,
     /// `source destination` per line: SNAP, CSV, TSV; plain or gzip.
     EdgeList,
     /// A Matrix Market coordinate file; plain or gzip.
@@ -169,7 +171,7 @@ enum Source {
 }
 
 impl Import {
-    /// A file of this format; for OGB and typed graphs, the folder.
+    /// A file of this format; for OGB, TU and typed graphs, the folder.
     pub fn new(format: Format, path: impl Into<PathBuf>) -> Self {
         Self::of(Source::Format(format, path.into()))
     }
@@ -315,6 +317,7 @@ impl Import {
 
     fn read_format(&self, opened: &Open, cx: &Context<'_>) -> Result<read::Imported, Bad> {
         match opened {
+            Open::Folder(Format::Tu, folder) => read::tu::read(folder, cx),
             Open::Folder(Format::TypesJson, folder) => read::types_json::read(folder, cx),
             Open::Folder(_, folder) => read::ogb::read(folder, cx),
             Open::Triples(input, sets) => read::n_triples::read(input, sets.as_ref(), cx),
@@ -406,7 +409,9 @@ enum Open {
 impl Open {
     fn new(format: Format, path: &Path) -> Result<Self, Bad> {
         match format {
-            Format::Ogb | Format::TypesJson => Directory::open(path).map(|folder| Self::Folder(format, folder)),
+            Format::Ogb | Format::Tu | Format::TypesJson => {
+                Directory::open(path).map(|folder| Self::Folder(format, folder))
+            }
             Format::NTriples if path.is_dir() => Self::triples(path),
             Format::NTriples => Input::file(path).map(|input| Self::Triples(input, None)),
             _ => Input::file(path).map(|input| Self::File(format, input)),

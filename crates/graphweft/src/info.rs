@@ -6,7 +6,7 @@ mod plot;
 use std::path::Path;
 use std::sync::Arc;
 
-use graphweft_graph::dataset::Features;
+use graphweft_graph::dataset::{Features, Split};
 use graphweft_graph::stats::{Components, Degrees, class_counts, components, degrees, edge_homophily};
 use graphweft_graph::{AnyCsr, with_csr};
 use serde_json::{Value, json};
@@ -66,8 +66,15 @@ pub struct Info {
     pub node_types: Vec<TypeCount>,
     /// Types of edges; empty where they have none. They are those of the folder, whatever is done to the graph.
     pub edge_types: Vec<TypeCount>,
-    /// Splits, with the nodes of each part.
-    pub splits: Vec<SplitSizes>,
+    /// Splits: the name of each, and how many nodes it has to learn from, to choose by and to report on.
+    ///
+    /// ```
+    /// let data = graphweft::Dataset::generate("sbm:60:3:4:f=8", 0)?;
+    /// let (_name, nodes) = &graphweft::Info::of(&data)?.splits[0];
+    /// assert_eq!(nodes.iter().sum::<usize>(), 60);
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    pub splits: Vec<(String, [usize; 3])>,
     /// What dividing it costs; see [`Info::survey`].
     pub partitions: Vec<Trial>,
     degrees: Degrees,
@@ -95,27 +102,6 @@ pub struct Degree {
     pub zero: u64,
 }
 
-/// How large the parts of a split are.
-///
-/// ```
-/// let data = graphweft::Dataset::generate("sbm:60:3:4:f=8", 0)?;
-/// let split = &graphweft::Info::of(&data)?.splits[0];
-/// assert_eq!(split.train + split.valid + split.test, 60);
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SplitSizes {
-    /// Its name.
-    pub name: String,
-    /// Nodes to learn from.
-    pub train: usize,
-    /// Nodes to choose by.
-    pub valid: usize,
-    /// Nodes to report on.
-    pub test: usize,
-}
-
 impl Info {
     /// Opens or generates a graph and counts.
     ///
@@ -136,12 +122,8 @@ impl Info {
         let graph = &opened.graph;
         let found = with_csr!(graph, g => degrees(g));
         let Components { count, largest, isolated, .. } = with_csr!(graph, g => components(g));
-        let splits = opened.dataset.iter().flat_map(|data| data.0.splits()).map(|s| SplitSizes {
-            name: s.name.clone(),
-            train: s.train.len(),
-            valid: s.valid.len(),
-            test: s.test.len(),
-        });
+        let sizes = |s: &Split| (s.name.clone(), [s.train.len(), s.valid.len(), s.test.len()]);
+        let splits = opened.dataset.iter().flat_map(|data| data.0.splits()).map(sizes);
         Ok(Self {
             nodes: graph.num_nodes(),
             edges: graph.num_edges(),
@@ -204,7 +186,7 @@ impl Info {
             .map(|bin| json!({"from": bin.from, "to": bin.to, "nodes": bin.nodes}))
             .collect();
         let splits: Vec<Value> = (self.splits.iter())
-            .map(|s| json!({"name": s.name, "train": s.train, "valid": s.valid, "test": s.test}))
+            .map(|(name, [train, valid, test])| json!({"name": name, "train": train, "valid": valid, "test": test}))
             .collect();
         let types = |all: &[TypeCount], count: &str| -> Vec<Value> {
             let of = |t: &TypeCount| match t.features {

@@ -32,9 +32,10 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use place::{Place, Visit};
 
-pub use operands::{Attended, Attention, AttentionGradients, Seed, Sum};
-pub use place::{GpuHost, GpuLoan};
-pub use values::{GpuArray, Kind, Values, ValuesMut};
+pub use operands::{Attention, AttentionGradients, Seed, Sum};
+pub use place::GpuHost;
+use values::Kind;
+pub use values::{GpuArray, Values, ValuesMut};
 
 #[doc(no_inline)]
 pub use graphweft_tensor::ops::attention::Score;
@@ -93,6 +94,31 @@ impl Prepared {
     }
 }
 
+/// The matrix over numbers that are read (`Values`) or written (`ValuesMut`).
+macro_rules! numbers {
+    ($call:ident, $of:ident, $what:ident, $values:ident, $shape:expr) => {
+        match $values {
+            $of::F32(x) => $call.over::<f32, f32>($what, x, $shape),
+            $of::F64(x) => $call.over::<f64, f64>($what, x, $shape),
+            $of::Bf16(x) => $call.over::<u16, bf16>($what, x, $shape),
+            $of::Gpu(x) if x.kind != Kind::Ids => $call.over_gpu($what, x, $shape),
+            $of::Ids(_) | $of::Gpu(_) => Err(mistaken($what, "numbers")),
+        }
+    };
+}
+
+/// The same over nodes, `width` for each destination.
+macro_rules! ids {
+    ($call:ident, $of:ident, $ids:ident, $width:expr) => {{
+        let shape = [$call.graph.num_dst(), $width];
+        match $ids {
+            $of::Ids(x) => $call.over::<u32, f32>("arg", x, shape),
+            $of::Gpu(x) if x.kind == Kind::Ids => $call.over_gpu("arg", x, shape),
+            _ => Err(mistaken("arg", "ids")),
+        }
+    }};
+}
+
 impl Call<'_> {
     fn device(&self) -> &Device {
         self.visit.device()
@@ -124,23 +150,11 @@ impl Call<'_> {
     }
 
     fn read(&self, what: &'static str, values: Values<'_>, rows: usize, cols: usize) -> Result<Matrix> {
-        match values {
-            Values::F32(x) => self.over::<f32, f32>(what, x, [rows, cols]),
-            Values::F64(x) => self.over::<f64, f64>(what, x, [rows, cols]),
-            Values::Bf16(x) => self.over::<u16, bf16>(what, x, [rows, cols]),
-            Values::Gpu(x) if x.kind != Kind::Ids => self.over_gpu(what, x, [rows, cols]),
-            Values::Ids(_) | Values::Gpu(_) => Err(mistaken(what, "numbers")),
-        }
+        numbers!(self, Values, what, values, [rows, cols])
     }
 
     fn written(&self, what: &'static str, values: ValuesMut<'_>, rows: usize, cols: usize) -> Result<Matrix> {
-        match values {
-            ValuesMut::F32(x) => self.over::<f32, f32>(what, x, [rows, cols]),
-            ValuesMut::F64(x) => self.over::<f64, f64>(what, x, [rows, cols]),
-            ValuesMut::Bf16(x) => self.over::<u16, bf16>(what, x, [rows, cols]),
-            ValuesMut::Gpu(x) if x.kind != Kind::Ids => self.over_gpu(what, x, [rows, cols]),
-            ValuesMut::Ids(_) | ValuesMut::Gpu(_) => Err(mistaken(what, "numbers")),
-        }
+        numbers!(self, ValuesMut, what, values, [rows, cols])
     }
 
     fn score(&self, a: &Attention<'_>) -> Result<Score<Matrix>> {
@@ -208,22 +222,12 @@ impl Call<'_> {
     /// Whose maxima are, `width` for each destination. Ids that are of no source do no harm: backward only compares
     /// them.
     fn arg(&self, arg: Values<'_>, width: usize) -> Result<Matrix> {
-        let shape = [self.graph.num_dst(), width];
-        match arg {
-            Values::Ids(arg) => self.over::<u32, f32>("arg", arg, shape),
-            Values::Gpu(arg) if arg.kind == Kind::Ids => self.over_gpu("arg", arg, shape),
-            _ => Err(mistaken("arg", "ids")),
-        }
+        ids!(self, Values, arg, width)
     }
 
     /// The same, to be written.
     fn arg_mut(&self, arg: ValuesMut<'_>, width: usize) -> Result<Matrix> {
-        let shape = [self.graph.num_dst(), width];
-        match arg {
-            ValuesMut::Ids(arg) => self.over::<u32, f32>("arg", arg, shape),
-            ValuesMut::Gpu(arg) if arg.kind == Kind::Ids => self.over_gpu("arg", arg, shape),
-            _ => Err(mistaken("arg", "ids")),
-        }
+        ids!(self, ValuesMut, arg, width)
     }
 }
 
@@ -281,13 +285,13 @@ impl EdgeKernels {
     ///
     /// # Errors
     /// As [`EdgeKernels::attention`].
-    pub fn attention_backward(&self, a: &Attention<'_>, s: &Attended<'_>, to: AttentionGradients<'_>) -> Result<()> {
+    pub fn attention_backward(&self, a: &Attention<'_>, to: AttentionGradients<'_>) -> Result<()> {
         let on = &*self.prepared();
         let on = on.call_with(a.seed)?;
         let (rows, backend) = (on.graph.num_dst(), on.device().backend());
         on.attend(a, |operands| {
-            let (out, g) = (on.read("out", s.out, rows, a.width)?, on.read("g", s.g, rows, a.width)?);
-            let lse = on.read("lse", s.lse, rows, a.heads)?;
+            let (out, g) = (on.read("out", to.out, rows, a.width)?, on.read("g", to.g, rows, a.width)?);
+            let lse = on.read("lse", to.lse, rows, a.heads)?;
             let mut d = on.device().uninit("attention backward", rows, a.heads, lse.dtype(), Tag::Workspace)?;
             backend.attention_d(a.heads, &g, &out, &mut d)?;
             let saved = op::Saved { lse: &lse, g: &g, d: &d };

@@ -63,7 +63,7 @@ mod stored;
 pub use amount::Amount;
 pub use bench::{Bench, Timed, Timing};
 pub use dataset::{Dataset, DatasetBuilder, DatasetTask, SparseRows, Split, TypeCount};
-pub use doctor::{Backend, Doctor, Gpu, Library};
+pub use doctor::{Doctor, Gpu, Library};
 pub use error::{Error, ErrorKind, Position, Result};
 pub use graph::{Graph, SelfLoops};
 /// What [`Page::runs`] gives.
@@ -77,7 +77,7 @@ pub use graph::{Graph, SelfLoops};
 /// ```
 pub use graphweft_report::ListedRun;
 pub use import::{ArrayFiles, Format, Import};
-pub use info::{Degree, Info, SplitSizes, Trial};
+pub use info::{Degree, Info, Trial};
 pub use input::Input;
 pub use memory::Memory;
 pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Smooth, Smoothed, Written};

@@ -173,6 +173,12 @@ impl ModelConfig {
 
     /// Builds the model on `device` with parameters of type `dtype` drawn from `seed`.
     pub fn build(&self, device: &Device, shape: Shape, dtype: DType, seed: u64) -> Result<Network> {
+        if shape.of_graphs() && !self.reads_out() {
+            let able = |kind: &&ModelKind| kind.read(Table::new()).is_ok_and(|model| model.reads_out());
+            let able: Vec<&str> = BUILT_IN.iter().filter(able).map(ModelKind::name).collect();
+            let problem = format!("{} predicts nothing of whole graphs: take one of {}", self.name(), able.join(", "));
+            return Err(graphweft_tensor::Error::Argument { op: "model", problem });
+        }
         self.model.network(&Init::new(device, dtype, seed), &shape)
     }
 

@@ -28,5 +28,5 @@ pub use graph_ops::{Aggregation, Attend, EdgeBias, EdgeWeight, GraphOps, Members
 pub use init::Init;
 pub use keys::{comment_on_field, keys_of};
 pub use model::{Model, ModelInfo, ModelKeys, Reach};
-pub use network::{Buffer, Context, Features, Layer, Mode, Network, Rates, Remat, Shape};
+pub use network::{Buffer, Context, Features, Layer, Mode, Network, Rates, Remat, Shape, Target};
 pub use prepare::Prepared;

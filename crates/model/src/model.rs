@@ -93,6 +93,8 @@ pub struct ModelInfo {
     pub hops: usize,
     /// Attention heads, if it has any. Ranks share them; columns where there are none.
     pub heads: Option<usize>,
+    /// Whether it can predict something of whole graphs.
+    pub reads_out: bool,
     /// Whether it is published, and built by PyTorch Geometric, with an edge from every node to itself.
     pub self_loops: bool,
 }
@@ -101,7 +103,7 @@ impl ModelInfo {
     /// A model without heads, whose layers all look along edges unless none does.
     pub fn new(reach: Reach, hidden: usize, layers: usize) -> Self {
         let hops = if reach == Reach::Row { 0 } else { layers };
-        Self { reach, hidden, layers, hops, heads: None, self_loops: false }
+        Self { reach, hidden, layers, hops, heads: None, reads_out: false, self_loops: false }
     }
 }
 
@@ -148,6 +150,11 @@ impl dyn Model {
     /// Whether a layer looks along the edges of the data and nowhere else.
     pub fn follows_edges(&self) -> bool {
         self.describe().reach != Reach::Anywhere
+    }
+
+    /// Whether it can predict something of whole graphs.
+    pub fn reads_out(&self) -> bool {
+        self.describe().reads_out
     }
 
     /// Whether it is published with an edge from every node to itself.

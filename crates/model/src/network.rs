@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::dropout::RowDropout;
+use graphweft_tensor::ops::segments::Segments;
 use graphweft_tensor::{DType, Dropout, Matrix, Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,8 @@ pub struct Context {
     pub features: Features,
     /// Positional encodings, a row per node.
     pub positional: Option<Matrix>,
+    /// Where the graphs of a batch begin and end, where there are many.
+    pub graphs: Option<Rc<Segments>>,
     /// Training or not.
     pub mode: Mode,
     /// Key of dropout.
@@ -210,6 +213,16 @@ pub trait Layer {
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>>;
 }
 
+/// What a model predicts something of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// Each node.
+    #[default]
+    Nodes,
+    /// Each graph of a batch.
+    Graphs,
+}
+
 /// What a model must know to be built.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -221,6 +234,15 @@ pub struct Shape {
     pub classes: usize,
     /// Features per edge; 0 without any.
     pub edge_features: usize,
+    /// What its logits are of.
+    pub target: Target,
+}
+
+impl Shape {
+    /// Whether logits are those of whole graphs.
+    pub fn of_graphs(&self) -> bool {
+        self.target == Target::Graphs
+    }
 }
 
 /// A model: layers, first to last.

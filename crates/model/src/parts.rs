@@ -6,4 +6,5 @@ pub mod head;
 pub mod input;
 pub(crate) mod linear;
 pub mod norm;
+pub mod readout;
 pub mod remat;

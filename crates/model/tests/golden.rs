@@ -1,5 +1,6 @@
 //! Ten training steps of every model against PyTorch Geometric: losses and parameters in f64, losses in f32.
-//! `golden/make.py` made the numbers, and names the parameters: they are read by PyTorch's names and shapes.
+//! `golden/make.py` made the numbers, and names the parameters: they are read by PyTorch's names and shapes. Those of
+//! models of whole graphs are `golden/make_graphs.py`'s, in which the same nodes are five graphs.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
@@ -9,15 +10,19 @@ use std::rc::Rc;
 
 use graphweft_graph::npy::NpyFile;
 use graphweft_graph::{Csr, SelfLoops};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape, Target};
 use graphweft_parallel::Local;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
+use graphweft_tensor::ops::segments::Segments;
 use graphweft_tensor::optim::{Optimizer, Rule};
-use graphweft_tensor::{DType, Device, DeviceName, Matrix, Precision, Tag, Tape};
+use graphweft_tensor::{DType, Device, DeviceName, Ids, Matrix, Precision, Tag, Tape};
 use safetensors::SafeTensors;
 
 const STEPS: u64 = 10;
 const LR: f64 = 0.01;
+/// Where the five graphs begin and end, and their classes.
+const PTR: [u64; 6] = [0, 9, 10, 23, 31, 40];
+const GRAPH_CLASSES: [i64; 5] = [0, 2, 1, 1, 2];
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -78,6 +83,13 @@ struct Case {
     loops: SelfLoops,
 }
 
+/// What a case learns.
+struct Lesson {
+    labels: Rc<[i64]>,
+    rows: Vec<u32>,
+    graphs: Option<Rc<Segments>>,
+}
+
 impl Case {
     fn new(name: &'static str, loops: SelfLoops) -> Self {
         let text = std::fs::read_to_string(folder(name).join("model.toml")).unwrap();
@@ -87,12 +99,12 @@ impl Case {
     /// Trains ten steps and returns the losses and the model.
     fn train(&self, device: &Device, dtype: DType) -> (Vec<f64>, Network) {
         let (dims, feat) = array::<f64>(folder("graph/feat.npy"));
-        let labels: Rc<[i64]> = array::<i64>(folder("graph/label.npy")).1.into();
-        let rows: Vec<u32> = array::<i64>(folder("graph/train.npy")).1.iter().map(|i| *i as u32).collect();
+        let Lesson { labels, rows, graphs } = self.lesson(device);
+        let target = if graphs.is_some() { Target::Graphs } else { Target::Nodes };
         let classes = *labels.iter().max().unwrap() as usize + 1;
         let prepared = self.config.prepare(graph(self.loops), 0).unwrap();
         let edge_features = prepared.features(device, dtype).unwrap();
-        let shape = Shape { features: dims[1], positional: 0, classes, edge_features: prepared.width };
+        let shape = Shape { features: dims[1], positional: 0, classes, edge_features: prepared.width, target };
         let network = self.config.build(device, shape, dtype, 1).unwrap();
         load(&network, device, dtype, state(folder(self.name).join("initial.safetensors")));
         let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, prepared.csr, edge_features).unwrap());
@@ -107,6 +119,7 @@ impl Case {
                 ops: Rc::clone(&ops),
                 features: Features::Dense(x.clone()),
                 positional: None,
+                graphs: graphs.clone(),
                 mode: Mode::Train,
                 seed: 1,
                 epoch,
@@ -125,6 +138,17 @@ impl Case {
             optimizer.step(LR, 1.0).unwrap();
         }
         (losses, network)
+    }
+
+    /// Some of the nodes, or all of the graphs.
+    fn lesson(&self, device: &Device) -> Lesson {
+        if self.name.starts_with("graphs-") {
+            let graphs = Segments::new(device, &PTR, Ids::Same, Ids::Same).unwrap();
+            return Lesson { labels: GRAPH_CLASSES.into(), rows: (0..5).collect(), graphs: Some(Rc::new(graphs)) };
+        }
+        let labels = array::<i64>(folder("graph/label.npy")).1.into();
+        let rows = array::<i64>(folder("graph/train.npy")).1.iter().map(|i| *i as u32).collect();
+        Lesson { labels, rows, graphs: None }
     }
 
     fn check(&self, device: &Device) {
@@ -211,4 +235,11 @@ cases! {
     gps: "gps", Add;
     gps_over_gat: "gps-gat", Add;
     exphormer: "exphormer", Keep;
+    graphs_by_gin_and_their_sum: "graphs-gin", Keep;
+    graphs_by_sage_and_their_mean: "graphs-sage", Keep;
+    graphs_by_gcn_and_their_maximum: "graphs-gcn", Keep;
+    graphs_by_sage_and_attention: "graphs-attention", Keep;
+    graphs_by_every_layer_of_gin: "graphs-every", Keep;
+    graphs_by_means_of_every_layer: "graphs-every-mean", Keep;
+    graphs_with_a_virtual_node: "graphs-virtual", Keep;
 }

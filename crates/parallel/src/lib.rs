@@ -9,9 +9,12 @@
 //! * [`Heads`]: all rows of a group of ranks on each of them, for some of the heads;
 //! * [`Ring`]: one rank's rows at a time.
 //!
+//! [`Batch`] is for data of many graphs, of which each rank has some, whole.
+//!
 //! [`Pipeline`] is approximate and not one of these: chunk after chunk through some of the layers, of which every rank
 //! has others.
 
+mod batches;
 mod blocks;
 mod columns;
 mod degrees;
@@ -31,6 +34,7 @@ mod sampled;
 mod strategy;
 mod tokens;
 
+pub use batches::{Batch, BatchRows};
 pub use gather::{Gather, all_rows};
 pub use halo::Halo;
 pub use heads::Heads;
@@ -44,6 +48,7 @@ pub use strategy::{Family, Fewer, Listed, Many, Own, Rows, Situation, Spread, St
 
 /// What stands behind the names of strategies, such as the depth of `ring:2`.
 pub mod settings {
+    pub use crate::batches::Settings as Batches;
     pub use crate::gather::Settings as Gather;
     pub use crate::grid::{Inside, Settings as Grid};
     pub use crate::halo::Cover;

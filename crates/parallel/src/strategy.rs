@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
 use crate::link::Link;
-use crate::{gather, grid, halo, heads, isolated, local, pipeline, ring};
+use crate::{batches, gather, grid, halo, heads, isolated, local, pipeline, ring};
 
 /// The rows of one rank, of which a strategy makes operations.
 #[derive(Clone)]
@@ -269,6 +269,8 @@ strategies! {
     Pipeline(pipeline::Settings),
     /// Approximate: each rank learns from pieces of its own, and only gradients move.
     Isolated(isolated::Settings),
+    /// Whole graphs, some of every batch on each rank.
+    Batches(batches::Settings),
 }
 
 /// A strategy from outside. Two are the same if they have the same name.
@@ -417,6 +419,7 @@ mod tests {
             "pipeline:4x2:gather",
             "pipeline:2x3:ring:2",
             "isolated",
+            "batches",
         ] {
             assert_eq!(name.parse::<Strategy>().unwrap().to_string(), name);
         }
@@ -447,7 +450,7 @@ mod tests {
         assert_eq!(
             Strategy::names(),
             "local, gather, halo, halo:plain, heads, ring, ring:DEPTH, grid:NODESxHEADS, grid:NODESxHEADS:gather, \
-             pipeline, pipeline:STAGESxWAYS, pipeline:STAGESxWAYS:gather, isolated"
+             pipeline, pipeline:STAGESxWAYS, pipeline:STAGESxWAYS:gather, isolated, batches"
         );
     }
 

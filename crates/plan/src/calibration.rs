@@ -91,6 +91,8 @@ pub struct Measuring {
     pub device: DeviceName,
     /// How it multiplies.
     pub precision: Precision,
+    /// Ranks of this machine: they share its caches, and those of other machines do not.
+    pub sharing: usize,
 }
 
 impl Calibration {
@@ -122,7 +124,7 @@ impl Calibration {
     ) -> Result<Measured> {
         let place = on.device;
         let rank = comm.map_or(0, |comm| comm.rank());
-        let caches = caches(place, comm.map_or(1, |comm| comm.size()));
+        let caches = caches(place, on.sharing.max(1));
         let watch = Watch::start();
         // A thread's own time is not disturbed by what else the machine does.
         let alone =
@@ -167,7 +169,7 @@ impl Calibration {
         rounds: usize,
         progress: &dyn Progress,
     ) -> Result<Vec<Least>> {
-        let Measuring { device: place, precision } = on;
+        let Measuring { device: place, precision, .. } = on;
         let phase = match self.detail {
             Detail::Rough => "timing this machine",
             Detail::Full => "timing this machine, once",
@@ -405,7 +407,7 @@ fn rates(samples: &[(Work, f64)], caches: Caches) -> Vec<Kernel> {
     kernels
 }
 
-/// The caches of the machine, as a rank of so many has them, or what is usual where nobody tells.
+/// The caches of the machine, as a rank of so many on it has them, or what is usual where nobody tells.
 fn caches(place: DeviceName, ranks: usize) -> Caches {
     if place != DeviceName::Cpu {
         // Between an A100's 40 MB and an H200's 50; what is nearer is not shared by rows.

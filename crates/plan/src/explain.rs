@@ -98,7 +98,9 @@ pub fn to_json(found: &Found) -> Value {
             "strategy": a.candidate.strategy, "partition": a.candidate.partition, "remat": a.candidate.remat,
             "time_ms": p.map(|p| p.seconds * 1e3), "compute_ms": p.map(|p| p.compute * 1e3),
             "comm_ms": p.map(|p| p.exposed * 1e3), "imbalance_ms": p.map(|p| p.imbalance * 1e3),
-            "bytes_sent": p.map(|p| p.sent), "peak_bytes": p.map(|p| p.peak.total()), "feasible": a.feasible, "reason": a.reason,
+            "bytes_sent": p.map(|p| p.sent), "peak_bytes": p.map(|p| p.peak.total()),
+            // Of what nobody looked at it is not known.
+            "feasible": (!a.skipped).then_some(a.feasible), "reason": a.reason,
         });
         if let (Some(p), Value::Object(one)) = (p, &mut one) {
             let tags = Tag::ALL.into_iter().map(|tag| (tag.name().to_string(), p.peak.of(tag).into()));
@@ -196,6 +198,7 @@ pub(crate) mod tests {
             candidate: candidate(name),
             prediction: Some(p(seconds)),
             feasible,
+            skipped: false,
             reason: None,
         };
         let all = [assessed("halo", 0.01, true), assessed("heads", 0.02, true), assessed("gather", 0.005, false)];

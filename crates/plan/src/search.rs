@@ -116,8 +116,17 @@ pub struct Assessed {
     pub prediction: Option<Prediction>,
     /// Whether it can be chosen.
     pub feasible: bool,
+    /// Whether nobody looked: it could only be slower than another, and whether it fits is not known.
+    pub skipped: bool,
     /// Why not.
     pub reason: Option<String>,
+}
+
+impl Assessed {
+    /// One that was not looked at.
+    fn skipped(candidate: Candidate, reason: String) -> Self {
+        Self { candidate, prediction: None, feasible: false, skipped: true, reason: Some(reason) }
+    }
 }
 
 /// What was found.
@@ -152,7 +161,7 @@ pub fn search(space: &Space, stage: &dyn Rehearse, facts: &Facts, progress: &dyn
     for (strategy, (method, reason)) in space.strategies.iter().flat_map(|s| space.hopeless.iter().map(move |h| (s, h)))
     {
         let candidate = Candidate { strategy: *strategy, partition: Some(*method), remat: space.remat };
-        all.push(Assessed { candidate, prediction: None, feasible: false, reason: Some(reason.clone()) });
+        all.push(Assessed::skipped(candidate, reason.clone()));
     }
     all.sort_by(order);
     let feasible = || all.iter().filter(|a| a.feasible).filter_map(|a| Some((a.candidate, a.prediction?)));
@@ -181,7 +190,7 @@ fn assess(
                 Remat::None => "slower without need: it fits with nothing computed a second time".to_string(),
                 enough => format!("slower without need: it fits with {} recomputed", name_of(enough)),
             };
-            all.push(Assessed { candidate, prediction: None, feasible: false, reason: Some(reason) });
+            all.push(Assessed::skipped(candidate, reason));
             continue;
         }
         match stage.rehearse(&candidate) {
@@ -192,10 +201,12 @@ fn assess(
                     let (peak, over) = (explain::bytes(prediction.peak.total()), explain::bytes(over));
                     format!("{peak} are {over} more than a rank has")
                 });
-                all.push(Assessed { candidate, prediction: Some(prediction), feasible: over.is_none(), reason });
+                let (prediction, feasible) = (Some(prediction), over.is_none());
+                all.push(Assessed { candidate, prediction, feasible, skipped: false, reason });
             }
             Err(reason) => {
-                all.push(Assessed { candidate, prediction: None, feasible: false, reason: Some(reason) });
+                let reason = Some(reason);
+                all.push(Assessed { candidate, prediction: None, feasible: false, skipped: false, reason });
                 // What is computed again changes nothing about that.
                 break;
             }

@@ -1,8 +1,9 @@
 //! The kernels over edges, on the memory of tensors that `graphweft.torch` names by address.
 
+use std::any::Any;
+
 use graphweft::kernels::{
-    Along, Attended, Attention, AttentionGradients, GpuArray, GpuHost, GpuLoan, Kind, Score, Seed, Sum, Values,
-    ValuesMut,
+    Along, Attention, AttentionGradients, GpuArray, GpuHost, Score, Seed, Sum, Values, ValuesMut,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -24,6 +25,22 @@ enum Place {
     Gpu,
 }
 
+/// Memory as what kernels read (`Values`) or write (`ValuesMut`).
+macro_rules! lent {
+    ($memory:ident, $place:ident, $of:ident) => {
+        // SAFETY: as the type says; an int32 has the bits of a u32.
+        unsafe {
+            Ok(match ($place, $memory.2) {
+                (Place::Gpu, _) => $of::Gpu($memory.gpu()?),
+                (_, 0) => $of::F32($memory.slice()),
+                (_, 1) => $of::F64($memory.slice()),
+                (_, 2) => $of::Bf16($memory.slice()),
+                _ => $of::Ids($memory.slice()),
+            })
+        }
+    };
+}
+
 impl Memory {
     /// # Safety
     /// As the type says.
@@ -38,41 +55,23 @@ impl Memory {
     }
 
     fn gpu(self) -> PyResult<GpuArray> {
-        let kind = match self.2 {
-            0 => Kind::F32,
-            1 => Kind::F64,
-            2 => Kind::Bf16,
-            3 => Kind::Ids,
+        let of = match self.2 {
+            0 => GpuArray::f32,
+            1 => GpuArray::f64,
+            2 => GpuArray::bf16,
+            3 => GpuArray::ids,
             _ => return Err(PyValueError::new_err("this memory has neither numbers nor ids")),
         };
         // SAFETY: as the type says.
-        Ok(unsafe { GpuArray::new(self.0 as u64, self.1, kind) })
+        Ok(unsafe { of(self.0 as u64, self.1) })
     }
 
     fn values<'a>(self, place: Place) -> PyResult<Values<'a>> {
-        // SAFETY: as the type says; an int32 has the bits of a u32.
-        unsafe {
-            Ok(match (place, self.2) {
-                (Place::Gpu, _) => Values::Gpu(self.gpu()?),
-                (_, 0) => Values::F32(self.slice()),
-                (_, 1) => Values::F64(self.slice()),
-                (_, 2) => Values::Bf16(self.slice()),
-                _ => Values::Ids(self.slice()),
-            })
-        }
+        lent!(self, place, Values)
     }
 
     fn values_mut<'a>(self, place: Place) -> PyResult<ValuesMut<'a>> {
-        // SAFETY: as the type says; an int32 has the bits of a u32.
-        unsafe {
-            Ok(match (place, self.2) {
-                (Place::Gpu, _) => ValuesMut::Gpu(self.gpu()?),
-                (_, 0) => ValuesMut::F32(self.slice()),
-                (_, 1) => ValuesMut::F64(self.slice()),
-                (_, 2) => ValuesMut::Bf16(self.slice()),
-                _ => ValuesMut::Ids(self.slice()),
-            })
-        }
+        lent!(self, place, ValuesMut)
     }
 }
 
@@ -144,11 +143,11 @@ impl GpuHost for Caller {
         Python::attach(|py| self.stream.call0(py)?.extract(py)).map_err(|e| format!("there is no stream: {e}"))
     }
 
-    fn memory(&self, bytes: usize) -> Option<GpuLoan> {
+    fn memory(&self, bytes: usize) -> Option<(u64, Box<dyn Any + Send>)> {
         // What the allocator raises where there is no memory is told by the engine, with what it was for.
         let (start, owner): (u64, Py<PyAny>) =
             Python::attach(|py| self.memory.call1(py, (bytes,))?.extract(py)).ok()?;
-        Some(GpuLoan { start, bytes, owner: Box::new(owner) })
+        Some((start, Box::new(owner)))
     }
 }
 
@@ -198,16 +197,18 @@ impl EdgeKernels {
         let place = self.place;
         let call = called(&how, operands, place)?;
         let [out, lse, g] = saved;
-        let saved = Attended { out: out.values(place)?, lse: lse.values(place)?, g: g.values(place)? };
         let Operands(dst, src, value, shared, bias) = gradients;
         let to = AttentionGradients {
+            out: out.values(place)?,
+            lse: lse.values(place)?,
+            g: g.values(place)?,
             dst: dst.values_mut(place)?,
             src: src.values_mut(place)?,
             value: wanted(value, place)?,
             shared: wanted(shared, place)?,
             bias: wanted(bias, place)?,
         };
-        py.detach(|| self.kernels.attention_backward(&call, &saved, to)).raise(py)
+        py.detach(|| self.kernels.attention_backward(&call, to)).raise(py)
     }
 
     fn sum(&self, py: Python<'_>, how: Weighted, x: Memory, out: Memory) -> PyResult<()> {

@@ -46,6 +46,7 @@ pub mod product;
 pub mod reshape;
 pub mod residual;
 pub mod rows;
+pub mod segments;
 pub mod spmm;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -4,17 +4,20 @@ use std::path::PathBuf;
 
 use graphweft_base::Error as Bad;
 use graphweft_base::progress::Progress;
-use graphweft_graph::dataset::{Dense, Features, LinkSplit, SparseFeatures, Split, Task as DatasetTask};
+use graphweft_graph::dataset::{Dense, Features, LinkSplit, Split, Task as DatasetTask};
 use graphweft_graph::generate::Spec;
-use graphweft_graph::{AnyCsr, Csr, Dataset};
+use graphweft_graph::{AnyCsr, Buf, Csr, Dataset};
+use graphweft_model::Target;
 use graphweft_model::encoding::Encodings;
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
 use crate::task::{self, Labels, Link, NodeClass, Task};
 
+mod categories;
 pub(crate) mod fingerprint;
 mod links;
+mod normalise;
 pub(crate) mod random_split;
 pub(crate) mod rows;
 
@@ -40,6 +43,8 @@ pub struct Data {
     pub has_edge_features: bool,
     /// Positional encodings, row by row.
     pub encodings: Vec<f32>,
+    /// Where one graph ends and the next begins, if there are many; what is predicted is then of graphs.
+    pub graphs: Option<Buf<u64>>,
     /// What is predicted of the nodes.
     pub task: &'static dyn Task,
     /// What is known of that; `None` if nothing is.
@@ -87,6 +92,10 @@ impl Data {
     }
 
     fn finished(self, config: &DataConfig, encodings: &Encodings) -> Result<Self> {
+        if self.graphs.is_some() && encodings.laplacian > 0 {
+            let problem = "eigenvectors of all graphs together say nothing of one";
+            return Err(Error::setting("encoding.laplacian", problem, "take encoding.random_walk"));
+        }
         let mut data = self.prepare(config);
         if !data.links.is_empty() {
             data.classes = config.embedding.map_or(EMBEDDING, |width| width as usize);
@@ -110,8 +119,8 @@ impl Data {
         let bare = match (&config.path, &config.graph) {
             (Some(path), _) => {
                 let dataset = Dataset::open(path)?;
-                match dataset.features() {
-                    Some(_) if width.is_none() => None,
+                match dataset.graphs().is_some() || dataset.features().is_some() {
+                    true if width.is_none() => None,
                     _ => Some((dataset.meta().name.clone(), narrow(&dataset)?)),
                 }
             }
@@ -136,7 +145,8 @@ impl Data {
         assumed: AssumedColumns,
     ) -> Result<Self> {
         let AssumedColumns { features, classes } = assumed;
-        if dataset.features().is_some() && features.is_none() {
+        let known = dataset.graphs().is_some() || dataset.features().is_some();
+        if known && features.is_none() {
             return Self::of(dataset, config, encodings);
         }
         let (width, classes) = (features.unwrap_or(WIDTH), classes.unwrap_or(CLASSES));
@@ -154,6 +164,7 @@ impl Data {
             features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
             has_edge_features: false,
             encodings: Vec::new(),
+            graphs: None,
             task: &NodeClass,
             labels: None,
             classes,
@@ -167,6 +178,16 @@ impl Data {
         self.encodings.len() / self.graph.num_dst().max(1)
     }
 
+    /// What a model predicts something of.
+    pub fn target(&self) -> Target {
+        if self.graphs.is_some() { Target::Graphs } else { Target::Nodes }
+    }
+
+    /// How many nodes, or graphs where there are many, something is predicted of.
+    pub fn items(&self) -> usize {
+        self.graphs.as_ref().map_or(self.graph.num_dst(), |ptr| ptr.len() - 1)
+    }
+
     /// What a model gives for a node: so many numbers.
     pub fn outputs(&self) -> usize {
         self.task.outputs(self.classes)
@@ -174,17 +195,18 @@ impl Data {
 
     fn folder(dataset: &Dataset, task: Option<&'static dyn Task>) -> Result<Self> {
         let meta = dataset.meta();
-        let features = dataset.features().cloned().ok_or_else(|| {
+        let features = categories::features_of(dataset).ok_or_else(|| {
             let remedy = "add features to the folder: graphweft import arrays --features, or a file feat.npy";
             Bad::bad(dataset.dir().join("feat.npy"), "features", "there are no node features", remedy)
         })?;
-        let (task, labels) = match (dataset.labels(), task) {
+        let stored = dataset.graphs().map_or(dataset.labels(), |graphs| graphs.labels.as_ref());
+        let (task, labels) = match (stored, task) {
             // Pairs stand for labels, which rows have none of.
             (None, _) if meta.task == DatasetTask::Link => (&Link as &dyn Task, Some(Labels::Numbers(Vec::new()))),
-            (None, task) => (task.unwrap_or(&NodeClass), None),
+            (None, task) => (task.unwrap_or(task::without_labels(meta.task)), None),
             (Some(stored), task) => {
                 let asked = task.and_then(|task| Some((task, task.labels(stored)?)));
-                let found = if task.is_some() { asked } else { task::for_labels(stored) };
+                let found = if task.is_some() { asked } else { task::for_labels(stored, meta.task) };
                 let (task, labels) = found.ok_or_else(|| {
                     let name = task.map_or("any task", |task| task.name());
                     let problem = format!("these are no labels for {name}");
@@ -201,6 +223,7 @@ impl Data {
             features,
             has_edge_features: dataset.edge_features().is_some(),
             encodings: Vec::new(),
+            graphs: dataset.graphs().map(|graphs| graphs.ptr.clone()),
             task,
             labels,
             classes: if meta.task == DatasetTask::Link { EMBEDDING } else { meta.num_classes },
@@ -213,7 +236,7 @@ impl Data {
         let name = spec.to_string();
         spec.check_whole()?;
         let features = spec.features(seed).ok_or_else(|| no_features(&name))?;
-        let found = spec.labels(seed).and_then(|stored| task::for_labels(&stored));
+        let found = spec.labels(seed).and_then(|stored| task::for_labels(&stored, stored.task()));
         let (task, labels) = found.map_or((&NodeClass as &dyn Task, None), |(task, labels)| (task, Some(labels)));
         Ok(Self {
             folder: None,
@@ -222,6 +245,7 @@ impl Data {
             features,
             has_edge_features: false,
             encodings: Vec::new(),
+            graphs: None,
             task,
             labels,
             classes: spec.num_classes(),
@@ -238,7 +262,7 @@ impl Data {
         self.is_directed &= !config.symmetrise;
         self.graph = self.graph.with_self_loops(config.self_loops.into());
         if config.normalise == Normalise::Row {
-            self.features = normalised(&self.features);
+            self.features = normalise::normalised(&self.features);
         }
         self
     }
@@ -363,30 +387,6 @@ fn families(names: &[&str]) -> Vec<String> {
     all
 }
 
-/// Each row divided by the sum of its absolute values; rows of zeros stay.
-fn normalised(features: &Features) -> Features {
-    let divide = |row: &mut [f32]| {
-        let sum: f64 = row.iter().map(|x| f64::from(x.abs())).sum();
-        if sum > 0.0 {
-            row.iter_mut().for_each(|x| *x = (f64::from(*x) / sum) as f32);
-        }
-    };
-    match features {
-        Features::Dense(m) => {
-            let (mut values, width) = (rows::dense(m, None).into_owned(), m.width());
-            values.chunks_mut(width.max(1)).for_each(divide);
-            Features::Dense(Dense::F32 { values: values.into(), width })
-        }
-        Features::Sparse(m) => {
-            let mut data = m.data.as_ref().map_or_else(|| vec![1.0; m.indices.len()], |d| d.to_vec());
-            for row in m.indptr.windows(2) {
-                divide(&mut data[row[0] as usize..row[1] as usize]);
-            }
-            Features::Sparse(SparseFeatures { data: Some(data.into()), ..m.clone() })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use graphweft_base::progress::Silent;
@@ -416,20 +416,6 @@ mod tests {
         let looped = open(|c| c.self_loops = Loops::Add).unwrap();
         assert_eq!(looped.graph.num_self_loops(), 60);
         assert_ne!(open(|c| c.graph_seed = 1).unwrap().graph, data.graph);
-    }
-
-    #[test]
-    fn rows_are_divided_by_their_sums() {
-        let width = 2;
-        let m = Features::Dense(Dense::F32 { values: vec![1.0, -3.0, 0.0, 0.0].into(), width });
-        let values = vec![0.25, -0.75, 0.0, 0.0].into();
-        assert_eq!(normalised(&m), Features::Dense(Dense::F32 { values, width }));
-        let indices = vec![0u32, 1, 0];
-        let sparse =
-            |data| SparseFeatures { indptr: vec![0, 2, 3, 3].into(), indices: indices.clone().into(), data, width };
-        let expected = Features::Sparse(sparse(Some(vec![0.5, 0.5, 1.0].into())));
-        assert_eq!(normalised(&Features::Sparse(sparse(None))), expected);
-        assert_eq!(normalised(&Features::Sparse(sparse(Some(vec![2.0, 2.0, 7.0].into())))), expected);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 mod labels;
 pub(crate) mod metrics;
+mod of_graphs;
 pub(crate) mod predictions;
 mod supervision;
 
@@ -30,10 +31,16 @@ pub use metrics::{Better, Measure, Metric, Scale, ScoredRows};
 pub use predictions::{Cells, Format, Output, What, Written};
 pub(crate) use supervision::{LearnedRows, Supervision, check_labels, check_split};
 
-/// Declares the files and lists what is in them.
+/// Declares the files and lists what is in them. A task that is to be named outside of this crate is `public`.
 macro_rules! tasks {
-    ($($file:ident::$task:ident,)*) => {
-        $(mod $file; pub use $file::$task;)*
+    (@use $file:ident $task:ident) => {
+        pub(crate) use $file::$task;
+    };
+    (@use $file:ident $task:ident public) => {
+        pub use $file::$task;
+    };
+    ($($file:ident::$task:ident $($public:ident)?,)*) => {
+        $(mod $file; tasks!(@use $file $task $($public)?);)*
 
         /// All tasks. Of those for the same datasets, the first whose kind the labels are is meant.
         pub(crate) static TASKS: &[&dyn Task] = &[$(&$task,)*];
@@ -41,9 +48,12 @@ macro_rules! tasks {
 }
 
 tasks! {
-    node_class::NodeClass,
-    node_labels::NodeLabels,
-    node_regression::NodeRegression,
+    node_class::NodeClass public,
+    node_labels::NodeLabels public,
+    node_regression::NodeRegression public,
+    graph_class::GraphClass,
+    graph_labels::GraphLabels,
+    graph_regression::GraphRegression,
     link::Link,
 }
 
@@ -131,10 +141,15 @@ pub trait Task: fmt::Debug + Send + Sync {
     fn decide(&self, _outputs: &[f64], _to: &mut Vec<u32>) {}
 }
 
-/// The task for labels of a dataset, with them.
-pub(crate) fn for_labels(stored: &Stored) -> Option<(&'static dyn Task, Labels)> {
+/// The task for labels of a dataset that is for this, with them.
+pub(crate) fn for_labels(stored: &Stored, dataset: DatasetTask) -> Option<(&'static dyn Task, Labels)> {
     let of = |task: &&'static dyn Task| Some((*task, task.labels(stored)?));
-    TASKS.iter().filter(|task| task.dataset() == stored.task()).find_map(of)
+    TASKS.iter().filter(|task| task.dataset() == dataset).find_map(of)
+}
+
+/// What would be predicted for a dataset that is for this and has no labels: the first such task.
+pub(crate) fn without_labels(dataset: DatasetTask) -> &'static dyn Task {
+    TASKS.iter().copied().find(|task| task.dataset() == dataset).unwrap_or(&NodeClass)
 }
 
 /// The task of this name.

@@ -28,8 +28,9 @@ fn an_mlp_becomes_better_and_what_it_says_is_beside_the_run() {
     assert_eq!(on_ranks["after"], found["after"]);
     let alone = scratch.json(&["smooth", &run, "--method", "label-propagation", "-o", &scratch.path("labels")]);
     assert_ne!(alone["after"]["test"], found["after"]["test"]);
-    let with = ["smooth", &run, "--labels", "train+valid", "--weights", "row", "-o", &scratch.path("with")];
-    assert_eq!(scratch.json(&with)["before"], found["before"]);
+    let folder = scratch.path("with");
+    let with = scratch.json(&["smooth", &run, "--labels", "train+valid", "--weights", "row", "-o", &folder]);
+    assert_eq!(with["before"], found["before"]);
 }
 
 #[test]

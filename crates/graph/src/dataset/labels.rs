@@ -1,4 +1,4 @@
-//! Node labels: one class per node, several labels per node, or numbers to predict.
+//! Labels of nodes, or of whole graphs: one class each, several labels each, or numbers to predict.
 
 use std::path::Path;
 
@@ -8,75 +8,112 @@ use super::{Meta, Task};
 use crate::buf::Buf;
 use crate::npy::{Dtype, NpyFile};
 
-/// Node labels.
+/// Labels of nodes, or of graphs where there are many.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Labels {
-    /// One class per node, −1 where it is not known.
+    /// One class each, −1 where it is not known.
     Single(Buf<i64>),
-    /// A row of 0/1 per node, one column per label.
+    /// A row of 0/1 each, one column per label.
     MultiU8(Buf<u8>),
     /// The same as numbers; NaN where a label is not known.
     MultiF32(Buf<f32>),
-    /// A row of numbers per node, one column per target; NaN where a number is not known.
+    /// A row of numbers each, one column per target; NaN where a number is not known.
     Values(Buf<f32>),
 }
 
 impl Labels {
-    /// What they are labels for.
+    /// What they are labels for, where they are those of nodes.
     pub fn task(&self) -> Task {
-        match self {
-            Self::Single(_) | Self::MultiU8(_) | Self::MultiF32(_) => Task::NodeClassification,
-            Self::Values(_) => Task::NodeRegression,
-        }
+        if self.are_numbers() { Task::NodeRegression } else { Task::NodeClassification }
     }
 
-    pub(super) fn map(dir: &Path, meta: &Meta) -> Result<Option<Self>> {
-        let path = dir.join("label.npy");
+    /// Whether they are numbers to predict.
+    pub fn are_numbers(&self) -> bool {
+        matches!(self, Self::Values(_))
+    }
+
+    pub(super) fn map(dir: &Path, meta: &Meta, of: Labelled) -> Result<Option<Self>> {
+        let path = dir.join(of.file());
         if !path.exists() {
             return if meta.num_classes == 0 || meta.task == Task::Link {
                 Ok(None)
             } else {
-                let problem = format!("num_classes is {}, but there is no label.npy", meta.num_classes);
-                Err(Error::bad(dir.join("meta.toml"), "num_classes", problem, "add label.npy or set num_classes = 0"))
+                let file = of.file();
+                let problem = format!("num_classes is {}, but there is no {file}", meta.num_classes);
+                let remedy = format!("add {file} or set num_classes = 0");
+                Err(Error::bad(dir.join("meta.toml"), "num_classes", problem, remedy))
             };
         }
         let file = NpyFile::open(&path)?;
         match meta.task {
-            Task::NodeClassification => Self::classes(dir, &file, meta),
-            Task::NodeRegression => Self::values(dir, &file, meta),
             Task::Link => Ok(None),
+            task if task.is_regression() => of.values(dir, &file, meta),
+            _ => of.classes(dir, &file, meta),
+        }
+    }
+}
+
+/// What has labels, and how many there are of it.
+#[derive(Clone, Copy)]
+pub(super) enum Labelled {
+    Nodes(usize),
+    Graphs(usize),
+}
+
+impl Labelled {
+    /// What its file is called.
+    pub(super) fn file(self) -> &'static str {
+        match self {
+            Self::Nodes(_) => "label.npy",
+            Self::Graphs(_) => "graph_label.npy",
         }
     }
 
-    fn classes(dir: &Path, file: &NpyFile, meta: &Meta) -> Result<Option<Self>> {
-        let (n, c) = (meta.num_nodes, meta.num_classes);
+    /// What its field is called.
+    pub(super) fn field(self) -> &'static str {
+        match self {
+            Self::Nodes(_) => "label",
+            Self::Graphs(_) => "graph_label",
+        }
+    }
+
+    /// How many rows there must be, and what says so.
+    fn rows(self) -> (usize, &'static str) {
+        match self {
+            Self::Nodes(n) => (n, "num_nodes"),
+            Self::Graphs(n) => (n, "graphs of graph_ptr.npy"),
+        }
+    }
+
+    fn classes(self, dir: &Path, file: &NpyFile, meta: &Meta) -> Result<Option<Labels>> {
+        let ((n, said), c, field) = (self.rows(), meta.num_classes, self.field());
         Ok(match (file.shape(), file.dtype()) {
-            (&[rows], Dtype::I64) if rows == n => file.elements().map(Self::Single),
-            (&[_], Dtype::I64) => return Err(file.wrong_shape("label", &format!("[{n}] (num_nodes)"))),
-            (&[_], _) => return Err(file.wrong_dtype("label", "int64")),
+            (&[rows], Dtype::I64) if rows == n => file.elements().map(Labels::Single),
+            (&[_], Dtype::I64) => return Err(file.wrong_shape(field, &format!("[{n}] ({said})"))),
+            (&[_], _) => return Err(file.wrong_dtype(field, "int64")),
             (&[rows, cols], dtype) if (rows, cols) == (n, c) => match dtype {
-                Dtype::U8 => file.elements().map(Self::MultiU8),
-                Dtype::F32 => file.elements().map(Self::MultiF32),
-                _ => return Err(file.wrong_dtype("label", "uint8 or float32")),
+                Dtype::U8 => file.elements().map(Labels::MultiU8),
+                Dtype::F32 => file.elements().map(Labels::MultiF32),
+                _ => return Err(file.wrong_dtype(field, "uint8 or float32")),
             },
             (&[rows, cols], _) if rows == n => {
-                return Err(Meta::wrong_count(dir, "num_classes", c, "label.npy", cols));
+                return Err(Meta::wrong_count(dir, "num_classes", c, self.file(), cols));
             }
-            _ => return Err(file.wrong_shape("label", &format!("[{n}] or [{n}, {c}] (num_nodes, num_classes)"))),
+            _ => return Err(file.wrong_shape(field, &format!("[{n}] or [{n}, {c}] ({said}, num_classes)"))),
         })
     }
 
-    fn values(dir: &Path, file: &NpyFile, meta: &Meta) -> Result<Option<Self>> {
-        let (n, c) = (meta.num_nodes, meta.num_classes);
+    fn values(self, dir: &Path, file: &NpyFile, meta: &Meta) -> Result<Option<Labels>> {
+        let ((n, said), c, field) = (self.rows(), meta.num_classes, self.field());
         let columns = match *file.shape() {
             [rows] if rows == n => 1,
             [rows, columns] if rows == n && columns > 0 => columns,
-            _ => return Err(file.wrong_shape("label", &format!("[{n}] or [{n}, {c}] (num_nodes, num_classes)"))),
+            _ => return Err(file.wrong_shape(field, &format!("[{n}] or [{n}, {c}] ({said}, num_classes)"))),
         };
         if columns != c {
-            return Err(Meta::wrong_count(dir, "num_classes", c, "label.npy", columns));
+            return Err(Meta::wrong_count(dir, "num_classes", c, self.file(), columns));
         }
-        let values = file.elements().map(Self::Values);
-        values.ok_or_else(|| file.wrong_dtype("label", "float32")).map(Some)
+        let values = file.elements().map(Labels::Values);
+        values.ok_or_else(|| file.wrong_dtype(field, "float32")).map(Some)
     }
 }

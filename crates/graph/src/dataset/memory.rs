@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use graphweft_base::{Error, Result};
 
-use super::{Dataset, DatasetWriter, Dense, Features, Labels, Meta, Split, Task, Types, validate};
+use super::{Categories, Dataset, DatasetWriter, Dense, Features, Graphs, Labels, Meta, Split, Task, Types, validate};
 use crate::csr::AnyCsr;
 use crate::npy::write_npy;
 use crate::with_csr;
@@ -29,6 +29,10 @@ pub struct Parts {
     pub splits: Vec<Split>,
     /// Types of nodes and edges, if there are any.
     pub types: Types,
+    /// Category columns of nodes, if there are any.
+    pub categories: Option<Categories>,
+    /// Where one graph ends and the next begins, with their labels, if there are many; `labels` is then empty.
+    pub graphs: Option<Graphs>,
 }
 
 impl Dataset {
@@ -38,7 +42,7 @@ impl Dataset {
     /// [`Error::BadInput`] that names the array, as the file that would hold it, and the position.
     pub fn in_memory(parts: Parts) -> Result<Self> {
         parts.check_shapes()?;
-        let Parts { name, graph, features, labels, classes, splits, types } = parts;
+        let Parts { name, graph, features, labels, classes, splits, types, categories, graphs } = parts;
         let meta = Meta {
             name,
             num_nodes: graph.num_nodes(),
@@ -46,7 +50,8 @@ impl Dataset {
             num_features: features.as_ref().map_or(0, Features::width),
             num_classes: classes,
             symmetric: with_csr!(&graph, g => g.is_symmetric()),
-            task: labels.as_ref().map_or_else(Task::default, Labels::task),
+            task: task(labels.as_ref(), graphs.as_ref()),
+            node_categories: categories.as_ref().map_or_else(Vec::new, |c| c.sizes().to_vec()),
             edge_types: types.edge_names,
             node_types: types.nodes,
         };
@@ -62,6 +67,8 @@ impl Dataset {
             edge_features: None,
             edge_types: types.edges,
             edge_categories: None,
+            categories,
+            graphs,
             splits,
             links: Vec::new(),
         };
@@ -84,6 +91,8 @@ impl Dataset {
         out.graph(self.graph()?)?;
         self.features.as_ref().map_or(Ok(()), |features| out.features(features))?;
         self.labels.as_ref().map_or(Ok(()), |labels| out.labels(labels, self.meta.num_classes))?;
+        self.categories.as_ref().map_or(Ok(()), |categories| out.categories(categories))?;
+        self.graphs.as_ref().map_or(Ok(()), |graphs| out.graphs(graphs, self.meta.num_classes))?;
         match &self.edge_features {
             Some(Dense::F32 { values, width }) => write_npy(out.path("edge_feat.npy"), &[*width], values)?,
             Some(Dense::F16 { values, width }) => write_npy(out.path("edge_feat.npy"), &[*width], values)?,
@@ -100,19 +109,48 @@ impl Dataset {
     }
 }
 
+/// What data with these labels are for.
+fn task(labels: Option<&Labels>, graphs: Option<&Graphs>) -> Task {
+    match graphs {
+        None => labels.map_or_else(Task::default, Labels::task),
+        Some(graphs) if graphs.labels.as_ref().is_some_and(Labels::are_numbers) => Task::GraphRegression,
+        Some(_) => Task::GraphClassification,
+    }
+}
+
+/// How many labels there are.
+fn count(labels: &Labels) -> usize {
+    match labels {
+        Labels::Single(labels) => labels.len(),
+        Labels::MultiU8(labels) => labels.len(),
+        Labels::MultiF32(labels) | Labels::Values(labels) => labels.len(),
+    }
+}
+
 impl Parts {
     /// What a file's header says, and arrays in memory do not.
     fn check_shapes(&self) -> Result<()> {
         let nodes = self.graph.num_nodes();
         self.features.as_ref().map_or(Ok(()), |features| check_rows("feat", features, nodes))?;
         self.check_types()?;
-        let (found, expected) = match &self.labels {
-            Some(Labels::Single(labels)) => (labels.len(), nodes),
-            Some(Labels::MultiU8(labels)) => (labels.len(), nodes * self.classes),
-            Some(Labels::MultiF32(labels) | Labels::Values(labels)) => (labels.len(), nodes * self.classes),
-            None => (0, 0),
-        };
-        if found != expected {
+        if let Some(c) = self.categories.as_ref().filter(|c| c.rows() != nodes) {
+            let problem = format!("there are {} rows of categories, expected {nodes}", c.rows());
+            return Err(Error::bad("cat.npy", "cat", problem, REMEDY));
+        }
+        let columns = |labels: &Labels| if let Labels::Single(_) = labels { 1 } else { self.classes };
+        if let Some(graphs) = &self.graphs {
+            let (of, found) = (graphs.count(), graphs.labels.as_ref());
+            if self.labels.is_some() {
+                let problem = "there are labels of nodes, but what is predicted is of whole graphs";
+                return Err(Error::bad("label.npy", "label", problem, "give labels of graphs alone"));
+            }
+            if let Some(labels) = found.filter(|labels| count(labels) != of * columns(labels)) {
+                let problem = format!("there are {} labels for {of} graphs", count(labels));
+                return Err(Error::bad("graph_label.npy", "graph_label", problem, "give a row for every graph"));
+            }
+        }
+        if let Some(labels) = self.labels.as_ref().filter(|labels| count(labels) != nodes * columns(labels)) {
+            let (found, expected) = (count(labels), nodes * columns(labels));
             let problem = format!("there are {found} labels, expected {expected} for {nodes} nodes");
             return Err(Error::bad("label.npy", "label", problem, REMEDY));
         }
@@ -182,6 +220,22 @@ mod tests {
             classes: 2,
             splits: vec![split],
             types: Types::default(),
+            categories: None,
+            graphs: None,
+        }
+    }
+
+    /// Two graphs, of two nodes and of one.
+    fn two_graphs() -> Parts {
+        let labels = Some(Labels::Single(vec![1, -1].into()));
+        let split = Split { name: "own".into(), train: vec![0].into(), valid: vec![1].into(), test: vec![].into() };
+        Parts {
+            graph: Csr::from_edges(3, &[0, 1], &[1, 0]).unwrap().into(),
+            labels: None,
+            splits: vec![split],
+            categories: Some(Categories::new(vec![0, 3, 1, 0, 0, 300], 2, &[]).unwrap()),
+            graphs: Some(Graphs { ptr: vec![0, 2, 3].into(), labels }),
+            ..parts()
         }
     }
 
@@ -197,6 +251,67 @@ mod tests {
         assert_eq!((again.features(), again.labels()), (data.features(), data.labels()));
         assert_eq!(again.splits(), data.splits());
         assert!(data.save(&folder).unwrap_err().to_string().contains("exists already"));
+    }
+
+    #[test]
+    fn many_graphs_with_categories_are_saved_and_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        for values in [None, Some(Labels::Values(vec![0.5, f32::NAN, -1.0, 2.0].into()))] {
+            let mut parts = two_graphs();
+            if let Some(values) = &values {
+                parts.graphs.as_mut().unwrap().labels = Some(values.clone());
+            }
+            let data = Dataset::in_memory(parts).unwrap();
+            let folder = dir.path().join(if values.is_some() { "numbers" } else { "classes" });
+            data.save(&folder).unwrap();
+            for again in [Dataset::open(&folder).unwrap(), Dataset::open(&folder).unwrap()] {
+                assert_eq!(again.meta(), data.meta());
+                assert_eq!(again.meta().task.is_regression(), values.is_some());
+                assert_eq!(format!("{:?}", again.graphs()), format!("{:?}", data.graphs()));
+                assert_eq!((again.categories(), again.split_among()), (data.categories(), ("graph", 2)));
+                let categories = again.categories().unwrap();
+                assert_eq!((categories.sizes(), categories.get(2, 1)), (&[2, 301][..], 300));
+                assert_eq!(again.graphs().unwrap().nodes(1), 2..3);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_graphs_is_named() {
+        let message = |change: fn(&mut Parts)| {
+            let mut parts = two_graphs();
+            change(&mut parts);
+            Dataset::in_memory(parts).unwrap_err().to_string()
+        };
+        fn ptr(p: &mut Parts, ptr: Vec<u64>) {
+            p.graphs.as_mut().unwrap().ptr = ptr.into();
+        }
+        let across: fn(&mut Parts) = |p| p.graph = Csr::from_edges(3, &[0, 2], &[2, 0]).unwrap().into();
+        type Case = (fn(&mut Parts), &'static str);
+        let cases: [Case; 11] = [
+            (|p| ptr(p, vec![0, 1, 3]), "node 0 is of another graph"),
+            (across, "indices[0] = 2"),
+            (|p| ptr(p, vec![1, 2, 3]), "graph_ptr[0] = 1"),
+            (|p| ptr(p, vec![0, 2, 4]), "graph_ptr ends with 4"),
+            (|p| ptr(p, vec![0, 0, 3]), "graph 0 has no node"),
+            (|p| ptr(p, vec![0, 3]), "2 labels for 1 graphs"),
+            (|p| p.splits[0].test = vec![2].into(), "test[0] = 2: there are only 2 graphs"),
+            (|p| p.splits[0].test = vec![1].into(), "the graph is already in valid"),
+            (|p| p.labels = Some(Labels::Single(vec![0, 0, 0].into())), "labels of nodes"),
+            (|p| p.graphs.as_mut().unwrap().labels = Some(Labels::Single(vec![0, 7].into())), "graph_label[1] = 7"),
+            (|p| p.categories = Some(Categories::new(vec![0, 1], 1, &[]).unwrap()), "2 rows of categories"),
+        ];
+        for (change, part) in cases {
+            let message = message(change);
+            assert!(message.contains(part), "{message}");
+        }
+        let ends: fn(&mut Parts) = |p| {
+            p.graphs = Some(Graphs { ptr: vec![].into(), labels: None });
+            p.splits = Vec::new();
+        };
+        assert!(message(ends).contains("no entry"));
+        assert!(Categories::new(vec![0, 5], 1, &[5]).unwrap_err().to_string().contains("cat[1, 0] = 5"));
+        assert!(Categories::new(vec![0, 5], 1, &[6, 7]).unwrap_err().to_string().contains("2 numbers"));
     }
 
     #[test]

@@ -19,8 +19,24 @@ pub enum Task {
     NodeClassification,
     /// Predict a number, or several, of nodes.
     NodeRegression,
+    /// Predict the class, or the classes, of whole graphs.
+    GraphClassification,
+    /// Predict a number, or several, of whole graphs.
+    GraphRegression,
     /// Predict which pairs of nodes are linked.
     Link,
+}
+
+impl Task {
+    /// Whether something is predicted of whole graphs, and not of nodes.
+    pub fn is_of_graphs(self) -> bool {
+        matches!(self, Self::GraphClassification | Self::GraphRegression)
+    }
+
+    /// Whether numbers are predicted, and not classes.
+    pub fn is_regression(self) -> bool {
+        matches!(self, Self::NodeRegression | Self::GraphRegression)
+    }
 }
 
 /// The contents of `meta.toml`.
@@ -36,13 +52,16 @@ pub struct Meta {
     /// Columns of the feature matrix. Needed for sparse features, whose arrays do not tell.
     #[serde(default)]
     pub num_features: usize,
-    /// Classes, or labels or numbers to predict per node; 0 where there are no labels.
+    /// Classes, or labels or numbers to predict per node or per graph; 0 where there are no labels.
     pub num_classes: usize,
     /// Each edge stands beside its reverse.
     pub symmetric: bool,
     /// What the labels are for.
     #[serde(default)]
     pub task: Task,
+    /// How many categories each column of `cat.npy` has, where that is not the largest one and 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_categories: Vec<u32>,
     /// What the types in `edge_type.npy` are called, by number. Empty where edges have no types, or these no names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edge_types: Vec<String>,

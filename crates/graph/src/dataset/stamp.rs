@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use graphweft_base::{Error, Result, cache_folder, durable};
 
 /// Changes when validation begins to check more.
-const VERSION: &str = "graphweft-validated 2";
+const VERSION: &str = "graphweft-validated 3";
 const NAME: &str = ".validated";
 
 /// The files of a dataset as text: their sizes, when they and their inodes last changed, and which inodes of which

@@ -7,6 +7,7 @@ use graphweft_base::{Error, Position, Problem, Result};
 use rayon::prelude::*;
 
 use super::features::Place;
+use super::labels::Labelled;
 use super::{Dataset, Dense, Features, Labels, SparseFeatures, Split, types};
 use crate::csr::{Csr, CsrError};
 use crate::with_csr;
@@ -43,7 +44,13 @@ pub(super) fn nodes(data: &Dataset) -> Result<()> {
         }
     }
     if let Some(l) = &data.labels {
-        labels(data, l)?;
+        labels(data, l, Labelled::Nodes(data.meta.num_nodes))?;
+    }
+    if let Some(graphs) = &data.graphs {
+        graphs.check(&data.dir, data.meta.num_nodes)?;
+        if let Some(l) = &graphs.labels {
+            labels(data, l, Labelled::Graphs(graphs.count()))?;
+        }
     }
     data.splits.iter().try_for_each(|s| split(data, s))?;
     data.links.iter().try_for_each(|links| links.validate(&data.dir, data.meta.num_nodes))
@@ -56,7 +63,8 @@ fn features(data: &Dataset) -> impl Iterator<Item = (Place<'_>, &Features)> {
     all.chain(by_type.filter_map(|(t, features)| Some((types::place(&data.dir, t), features.as_ref()?))))
 }
 
-/// Ids and offsets of the graph, and types of edges.
+/// Ids and offsets of the graph, or of all graphs (a batch is cut out of one by where these begin and end); types of
+/// edges.
 pub(super) fn edges(data: &Dataset) -> Result<()> {
     if let (Some(found), names @ 1..) = (&data.edge_types, data.meta.edge_types.len()) {
         found.check(&data.dir.join("edge_type.npy"), "edge_type", names)?;
@@ -64,7 +72,10 @@ pub(super) fn edges(data: &Dataset) -> Result<()> {
     with_csr!(&data.graph, g => g.check()).map_err(|e| {
         let array = csr_file(&e);
         Error::bad(data.dir.join(format!("{array}.npy")), array, e, REMEDY)
-    })
+    })?;
+    let Some(graphs) = &data.graphs else { return Ok(()) };
+    graphs.check(&data.dir, data.meta.num_nodes)?;
+    with_csr!(&data.graph, g => graphs.check_edges(&data.dir, g))
 }
 
 fn csr_file(e: &CsrError) -> &'static str {
@@ -122,26 +133,26 @@ fn sparse_finite(place: &Place<'_>, m: &SparseFeatures) -> Result<()> {
     })
 }
 
-fn labels(data: &Dataset, labels: &Labels) -> Result<()> {
-    let classes = data.meta.num_classes;
+fn labels(data: &Dataset, labels: &Labels, of: Labelled) -> Result<()> {
+    let (classes, field) = (data.meta.num_classes, of.field());
     let problem = match labels {
         Labels::Single(y) => y.par_iter().position_first(|&c| c < -1 || c >= classes as i64).map(|at| {
             let text =
-                format!("label[{at}] = {}: expected −1 (none) to {} (num_classes − 1)", y[at], classes as i64 - 1);
+                format!("{field}[{at}] = {}: expected −1 (none) to {} (num_classes − 1)", y[at], classes as i64 - 1);
             Problem::at(Position::element(at), text)
         }),
         Labels::MultiU8(y) => y.par_iter().position_first(|&x| x > 1).map(|at| {
-            let text = format!("label[{}, {}] = {}: expected 0 or 1", at / classes, at % classes, y[at]);
+            let text = format!("{field}[{}, {}] = {}: expected 0 or 1", at / classes, at % classes, y[at]);
             Problem::at(Position::in_matrix(at, classes), text)
         }),
         Labels::MultiF32(y) => y.par_iter().position_first(|&x| x != 0.0 && x != 1.0 && !x.is_nan()).map(|at| {
             let (row, column) = (at / classes, at % classes);
-            let text = format!("label[{row}, {column}] = {}: expected 0 or 1, or NaN where it is not known", y[at]);
+            let text = format!("{field}[{row}, {column}] = {}: expected 0 or 1, or NaN where it is not known", y[at]);
             Problem::at(Position::in_matrix(at, classes), text)
         }),
         Labels::Values(y) => y.par_iter().position_first(|x| x.is_infinite()).map(|at| {
             let (row, column) = (at / classes, at % classes);
-            let text = format!("label[{row}, {column}] = {}: expected a finite number, or NaN for unknown", y[at]);
+            let text = format!("{field}[{row}, {column}] = {}: expected a finite number, or NaN for unknown", y[at]);
             Problem::at(Position::in_matrix(at, classes), text)
         }),
     };
@@ -154,13 +165,14 @@ fn labels(data: &Dataset, labels: &Labels) -> Result<()> {
         },
         _ => REMEDY.into(),
     };
-    problem.map_or(Ok(()), |p| Err(Error::bad(data.dir.join("label.npy"), "label", p, remedy())))
+    problem.map_or(Ok(()), |p| Err(Error::bad(data.dir.join(of.file()), field, p, remedy())))
 }
 
 fn split(data: &Dataset, split: &Split) -> Result<()> {
-    split.check(data.meta.num_nodes).map_err(|(part, problem)| {
+    let (noun, count) = data.split_among();
+    split.check_among(count, noun).map_err(|(part, problem)| {
         let part = split.parts()[part].0;
         let file = data.dir.join("split").join(&split.name).join(format!("{part}.npy"));
-        Error::bad(file, part, problem, "each node belongs to one of train, valid and test")
+        Error::bad(file, part, problem, format!("each {noun} belongs to one of train, valid and test"))
     })
 }

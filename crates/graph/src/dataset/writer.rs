@@ -6,7 +6,7 @@ use graphweft_base::durable::{self, Unfinished};
 use graphweft_base::{Error, Result};
 
 use super::codes::Columns;
-use super::{Codes, Features, Labels, LinkSplit, Meta, Split, stamp};
+use super::{Categories, Codes, Features, Graphs, Labels, LinkSplit, Meta, Split, stamp};
 use crate::csr::{AnyCsr, Csr, NodeId};
 use crate::npy::{Element, NpyWriter, write_npy};
 use crate::with_csr;
@@ -100,12 +100,28 @@ impl DatasetWriter {
 
     /// Writes labels; `classes` is the number of columns where there are several per node.
     pub fn labels(&self, labels: &Labels, classes: usize) -> Result<()> {
-        let path = self.path("label.npy");
+        self.labels_as("label.npy", labels, classes)
+    }
+
+    fn labels_as(&self, file: &str, labels: &Labels, classes: usize) -> Result<()> {
+        let path = self.path(file);
         match labels {
             Labels::Single(y) => write_npy(path, &[], y),
             Labels::MultiU8(y) => write_npy(path, &[classes], y),
             Labels::MultiF32(y) | Labels::Values(y) => write_npy(path, &[classes], y),
         }
+    }
+
+    /// Writes where graphs begin and end, and their labels; `classes` is the number of columns where there are several
+    /// per graph.
+    pub fn graphs(&self, graphs: &Graphs, classes: usize) -> Result<()> {
+        write_npy(self.path("graph_ptr.npy"), &[], bytemuck::cast_slice::<u64, i64>(&graphs.ptr))?;
+        graphs.labels.as_ref().map_or(Ok(()), |labels| self.labels_as("graph_label.npy", labels, classes))
+    }
+
+    /// Writes category columns; the meta data need [their sizes](Categories::sizes).
+    pub fn categories(&self, categories: &Categories) -> Result<()> {
+        categories.write(self.path("cat.npy"))
     }
 
     /// Writes a split.
@@ -163,6 +179,7 @@ impl Meta {
             num_classes: 0,
             symmetric,
             task: super::Task::default(),
+            node_categories: Vec::new(),
             edge_types: Vec::new(),
             node_types: Vec::new(),
         }

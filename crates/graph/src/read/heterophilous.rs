@@ -59,7 +59,7 @@ pub fn read(input: &Input, cx: &Context<'_>) -> Result<Imported> {
 mod tests {
     use super::*;
     use crate::dataset::{Features, Labels};
-    use crate::read::testing::{KEEP, array, assert_refused, edges, npz, with_context};
+    use crate::read::testing::{KEEP, array, assert_refused, edges, npz, replaced, with_context};
 
     type Members = Vec<(&'static str, Vec<u8>)>;
 
@@ -92,11 +92,7 @@ mod tests {
 
     #[test]
     fn anything_wrong_is_named_by_array_and_element() {
-        let with = |name: &str, bytes: Vec<u8>| {
-            let mut members = good();
-            members.iter_mut().find(|(n, _)| *n == name).unwrap().1 = bytes;
-            read_members(&members)
-        };
+        let with = |name: &str, bytes: Vec<u8>| read_members(&replaced(good(), name, bytes));
         let without = |name: &str| read_members(&good().into_iter().filter(|(n, _)| *n != name).collect::<Vec<_>>());
         assert_refused(without("edges"), &["t.npz: edges", "the archive has: node_features, node_labels"]);
         assert_refused(without("val_masks"), &["t.npz: val_masks"]);

@@ -8,7 +8,9 @@ use super::Context;
 use crate::buf::Buf;
 use crate::build::{Block, EdgeSorter};
 use crate::csr::{AnyCsr, Csr, NodeId, SelfLoops};
-use crate::dataset::{Codes, DatasetWriter, Dense, Features, Labels, LinkSplit, Meta, Split, Task, Types};
+use crate::dataset::{
+    Categories, Codes, DatasetWriter, Dense, Features, Graphs, Labels, LinkSplit, Meta, Split, Task, Types,
+};
 use crate::npy::{NpyFile, NpyWriter, write_npy};
 use crate::with_csr;
 
@@ -28,6 +30,10 @@ pub struct Imported {
     pub labels: Option<(Labels, usize)>,
     /// What the classes are called, where labels were words.
     pub class_names: Option<Vec<String>>,
+    /// Category columns of nodes.
+    pub categories: Option<Categories>,
+    /// Where one graph ends and the next begins, with their labels; then `labels` is empty.
+    pub graphs: Option<ImportedGraphs>,
     /// Splits.
     pub splits: Vec<Split>,
     /// Links to predict, in place of labels.
@@ -40,6 +46,15 @@ pub struct Imported {
     pub undirected: Option<Undirected>,
     /// What the user should know about the import.
     pub notes: Vec<String>,
+}
+
+/// Many graphs, with what is predicted of them.
+#[derive(Clone, Debug)]
+pub struct ImportedGraphs {
+    /// Where they begin and end, and their labels.
+    pub graphs: Graphs,
+    /// Classes, or labels or numbers per graph.
+    pub classes: usize,
 }
 
 /// One row of numbers per edge.
@@ -91,12 +106,25 @@ impl Imported {
             types: Types::default(),
             labels: None,
             class_names: None,
+            categories: None,
+            graphs: None,
             splits: Vec::new(),
             links: None,
             node_ids: None,
             node_names: None,
             undirected: None,
             notes: Vec::new(),
+        }
+    }
+
+    /// What the labels are for.
+    fn task(&self) -> Task {
+        let numbers = |labels: &Option<Labels>| labels.as_ref().is_some_and(Labels::are_numbers);
+        match &self.graphs {
+            _ if self.links.is_some() => Task::Link,
+            None => self.labels.as_ref().map_or(Task::default(), |(labels, _)| labels.task()),
+            Some(found) if numbers(&found.graphs.labels) => Task::GraphRegression,
+            Some(_) => Task::GraphClassification,
         }
     }
 
@@ -120,6 +148,7 @@ impl Imported {
     /// [`Error::Write`], or [`Error::BadInput`] if a promise of the format turns out broken; nothing is left behind.
     pub fn write(self, name: &str, writer: DatasetWriter, cx: &Context<'_>) -> Result<Summary> {
         let (n, edges_read, symmetrised) = (self.num_nodes, self.edges.pushed(), self.edges.rules().symmetrise);
+        let task = self.task();
         let narrow = n as u64 <= <u32 as NodeId>::CAPACITY;
         room::check_disk(format!("importing {n} nodes"), writer.target(), self.least_bytes())?;
         let carried = Carried::new(self.edge_features.as_ref(), self.types.edges.as_ref(), &writer)?;
@@ -141,7 +170,12 @@ impl Imported {
         for (t, features) in self.types.nodes.iter().zip(&self.types.features) {
             features.as_ref().map_or(Ok(()), |features| writer.features_of_type(&t.name, features))?;
         }
-        let num_classes = self.labels.as_ref().map_or(0, |(_, classes)| *classes);
+        let of_graphs = self.graphs.as_ref().map(|g| g.classes);
+        let num_classes = of_graphs.unwrap_or(self.labels.as_ref().map_or(0, |(_, classes)| *classes));
+        if let Some(ImportedGraphs { graphs, classes }) = &self.graphs {
+            writer.graphs(graphs, *classes)?;
+        }
+        self.categories.as_ref().map_or(Ok(()), |categories| writer.categories(categories))?;
         if let Some((labels, classes)) = &self.labels {
             writer.labels(labels, *classes)?;
         }
@@ -165,11 +199,8 @@ impl Imported {
             num_features: self.features.as_ref().map_or(0, Features::width),
             num_classes,
             symmetric,
-            task: match (&self.links, &self.labels) {
-                (Some(_), _) => Task::Link,
-                (None, Some((labels, _))) => labels.task(),
-                (None, None) => Task::default(),
-            },
+            task,
+            node_categories: self.categories.as_ref().map_or_else(Vec::new, |c| c.sizes().to_vec()),
             edge_types: self.types.edge_names,
             node_types: self.types.nodes,
         };

@@ -132,6 +132,9 @@ pub trait Folder {
 
     /// The names of the folders in folder `name`, sorted; none if it does not exist.
     fn folders(&self, name: &str) -> Result<Vec<String>>;
+
+    /// The names of the files in it, sorted.
+    fn files(&self) -> Result<Vec<String>>;
 }
 
 /// A folder on disk.
@@ -165,23 +168,29 @@ impl Folder for Directory {
 
     fn folders(&self, name: &str) -> Result<Vec<String>> {
         let path = self.0.join(name);
-        let unreadable = |e: io::Error| Error::unreadable(&path, "folder", &e);
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&path).map_err(unreadable)? {
-            let entry = entry.map_err(unreadable)?;
-            if entry.path().is_dir() {
-                let name = entry.file_name().into_string();
-                names.push(name.map_err(|name| {
-                    Error::bad(&path, "folder", format!("the name {name:?} is not UTF-8"), "rename the folder")
-                })?);
-            }
-        }
-        names.sort_unstable();
-        Ok(names)
+        if path.exists() { names_in(&path, Path::is_dir) } else { Ok(Vec::new()) }
     }
+
+    fn files(&self) -> Result<Vec<String>> {
+        names_in(&self.0, Path::is_file)
+    }
+}
+
+/// The names of what is in a folder and such, sorted.
+fn names_in(folder: &Path, such: fn(&Path) -> bool) -> Result<Vec<String>> {
+    let unreadable = |e: io::Error| Error::unreadable(folder, "folder", &e);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        if such(&entry.path()) {
+            let name = entry.file_name().into_string();
+            names.push(name.map_err(|name| {
+                Error::bad(folder, "folder", format!("the name {name:?} is not UTF-8"), "rename it")
+            })?);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// A folder in memory: contents by relative name.
@@ -202,5 +211,9 @@ impl Folder for Memory {
         let mut names: Vec<String> = inside.map(|(folder, _)| folder.to_string()).collect();
         names.dedup();
         Ok(names)
+    }
+
+    fn files(&self) -> Result<Vec<String>> {
+        Ok(self.0.keys().filter(|name| !name.contains('/')).cloned().collect())
     }
 }

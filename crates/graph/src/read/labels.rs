@@ -19,10 +19,10 @@ pub(super) fn from_numbers(
     n: usize,
     number: impl Fn(usize) -> f64,
 ) -> Result<(Labels, usize)> {
-    match (task, columns(input, field, shape, n)?) {
-        (Task::NodeClassification | Task::Link, 1) => single(input, field, n, number),
-        (Task::NodeClassification | Task::Link, c) => several(input, field, n, c, number).map(|labels| (labels, c)),
-        (Task::NodeRegression, c) => values(input, field, n, c, number).map(|labels| (labels, c)),
+    match columns(input, field, shape, n)? {
+        c if task.is_regression() => values(input, field, n, c, number).map(|labels| (labels, c)),
+        1 => single(input, field, n, number),
+        c => several(input, field, n, c, number).map(|labels| (labels, c)),
     }
 }
 

@@ -68,7 +68,7 @@ fn pairs(array: &Array, nodes: usize) -> Result<Buf<i64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::testing::{KEEP, array, assert_refused, edges, npz, with_context};
+    use crate::read::testing::{KEEP, array, assert_refused, edges, npz, replaced, with_context};
 
     fn good() -> Vec<(&'static str, Vec<u8>)> {
         vec![
@@ -98,11 +98,7 @@ mod tests {
 
     #[test]
     fn anything_wrong_is_named_by_array_and_element() {
-        let with = |name: &str, bytes: Vec<u8>| {
-            let mut members = good();
-            members.iter_mut().find(|(n, _)| *n == name).unwrap().1 = bytes;
-            read_members(&members)
-        };
+        let with = |name: &str, bytes: Vec<u8>| read_members(&replaced(good(), name, bytes));
         assert_refused(with("train", array(&[1, 2], &[0i64, 4])), &["train[0, 1] is 4, expected 0 to 3"]);
         assert_refused(with("valid_neg", array(&[1, 2], &[-1i64, 0])), &["valid_neg[0, 0] is -1"]);
         assert_refused(with("test", array(&[1, 3], &[0i64, 1, 2])), &["test: shape is [1, 3]"]);

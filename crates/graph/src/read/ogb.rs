@@ -1,4 +1,5 @@
-//! Raw folders of OGB node-property datasets (ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-papers100M).
+//! Raw folders of OGB node-property datasets (ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-papers100M), and of those
+//! that have [many graphs](super::ogb_graphs).
 //!
 //! Text: `raw/edge.csv.gz`, `raw/num-node-list.csv.gz`, `raw/num-edge-list.csv.gz`, `raw/node-label.csv.gz` and
 //! optionally `raw/node-feat.csv.gz`, `raw/edge-feat.csv.gz`. Binary: `raw/data.npz` with `edge_index` [2, E],
@@ -14,11 +15,12 @@ use super::imported::EdgeFeatures;
 use super::npz::{Array, Npz};
 use super::table::{self, Table};
 use super::text::Integer;
-use super::{Context, Folder, Imported, Input, features, labels};
+use super::{Context, Folder, Imported, Input, features, labels, ogb_graphs};
 use crate::build::{EdgeSorter, Expected};
 use crate::dataset::{Labels, Split, Task};
 
-const INCOMPLETE: &str = "PATH is the dataset folder that contains raw/ and split/; extract the download again";
+pub(super) const INCOMPLETE: &str =
+    "PATH is the dataset folder that contains raw/ and split/; extract the download again";
 
 /// Reads a dataset folder.
 ///
@@ -30,15 +32,18 @@ pub fn read(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
         let remedy = "only homogeneous graphs can be imported; extract one relation as an edge list";
         return Err(Error::bad(folder.path().join("raw/triplet-type-list.csv.gz"), "dataset", problem, remedy));
     }
+    if folder.input(ogb_graphs::LABELS)?.is_some() {
+        return ogb_graphs::read(folder, cx);
+    }
     let mut imported = match folder.input("raw/data.npz")? {
         Some(data) => binary(folder, &data, cx)?,
         None => text(folder, cx)?,
     };
-    imported.splits = splits(folder, imported.num_nodes, cx)?;
+    imported.splits = splits(folder, "node", imported.num_nodes, cx)?;
     Ok(imported)
 }
 
-fn need(folder: &dyn Folder, name: &str) -> Result<Input> {
+pub(super) fn need(folder: &dyn Folder, name: &str) -> Result<Input> {
     let missing = || Error::bad(folder.path().join(name), "file", "there is no such file", INCOMPLETE);
     folder.input(name)?.ok_or_else(missing)
 }
@@ -98,7 +103,7 @@ fn only(input: &Input, field: &str, counts: &[u64]) -> Result<u64> {
         [n] => Err(input.bad(field, format!("{n} is beyond any graph"), INCOMPLETE)),
         _ => {
             let problem = format!("{} graphs, expected one", counts.len());
-            Err(input.bad(field, problem, "only node-property datasets can be imported"))
+            Err(input.bad(field, problem, "several graphs need raw/graph-label.csv.gz"))
         }
     }
 }
@@ -150,7 +155,8 @@ pub(super) fn edge_features(array: Array, num_edges: u64, cx: &Context<'_>) -> R
     Ok(EdgeFeatures { values, width })
 }
 
-fn splits(folder: &dyn Folder, n: usize, cx: &Context<'_>) -> Result<Vec<Split>> {
+/// The splits of `n` of what is called `noun`.
+pub(super) fn splits(folder: &dyn Folder, noun: &str, n: usize, cx: &Context<'_>) -> Result<Vec<Split>> {
     folder
         .folders("split")?
         .into_iter()
@@ -163,11 +169,11 @@ fn splits(folder: &dyn Folder, n: usize, cx: &Context<'_>) -> Result<Vec<Split>>
             };
             let (train, valid, test) = (part("train")?.into(), part("valid")?.into(), part("test")?.into());
             let split = Split { name: name.clone(), train, valid, test };
-            match split.check(n) {
+            match split.check_among(n, noun) {
                 Ok(()) => Ok(split),
                 Err((which, problem)) => {
                     let part = split.parts()[which].0;
-                    let remedy = "each node belongs to one of train, valid and test";
+                    let remedy = format!("each {noun} belongs to one of train, valid and test");
                     Err(Error::bad(folder.path().join(file(part)), part, problem, remedy))
                 }
             }

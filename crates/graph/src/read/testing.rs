@@ -37,6 +37,16 @@ pub(super) fn array<T: Element>(shape: &[usize], values: &[T]) -> Vec<u8> {
     [&header.bytes(), bytemuck::cast_slice(values)].concat()
 }
 
+/// The same members with other bytes in one of them.
+pub(super) fn replaced(
+    mut members: Vec<(&'static str, Vec<u8>)>,
+    name: &str,
+    bytes: Vec<u8>,
+) -> Vec<(&'static str, Vec<u8>)> {
+    members.iter_mut().find(|(n, _)| *n == name).unwrap().1 = bytes;
+    members
+}
+
 /// An archive; its name in messages is `t.npz`.
 pub(super) fn npz(members: &[(&str, Vec<u8>)]) -> Input {
     let members: Vec<(String, Vec<u8>)> = members.iter().map(|(n, b)| (n.to_string(), b.clone())).collect();

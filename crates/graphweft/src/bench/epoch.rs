@@ -82,6 +82,7 @@ impl Subject<'_> {
             labels: Some(Labels::Integers(labels)),
             classes: self.bench.classes,
             splits: Vec::new(),
+            graphs: None,
             links: Vec::new(),
         };
         Ok((data, split))

@@ -38,6 +38,11 @@ pub struct Attention<'a> {
 }
 
 /// Which weights a dropout drops.
+///
+/// ```
+/// use graphweft::kernels::Seed;
+/// assert!(matches!(Seed::Number(7), Seed::Number(7)));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Seed {
     /// Those of this number.
@@ -46,30 +51,12 @@ pub enum Seed {
     OnGpu(u64),
 }
 
-/// What forward gave, and the gradient of its output. See [`AttentionGradients`].
-///
-/// ```
-/// use graphweft::kernels::{Attended, Values};
-/// // Of one node and one head.
-/// let [out, lse, g] = [[2.0], [0.5], [1.0]];
-/// let saved = Attended { out: Values::F64(&out), lse: Values::F64(&lse), g: Values::F64(&g) };
-/// assert!(matches!(saved.g, Values::F64([1.0])));
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Attended<'a> {
-    /// The output.
-    pub out: Values<'a>,
-    /// The log-sum-exp of the scores: a number per node and head.
-    pub lse: Values<'a>,
-    /// The gradient of the output.
-    pub g: Values<'a>,
-}
-
-/// Where gradients of the operands of attention go. What is absent is not made.
+/// What the backward pass of attention reads beside its operands, and where their gradients go. What is absent is not
+/// made.
 ///
 /// ```
 /// use graphweft::Graph;
-/// use graphweft::kernels::{Attended, Attention, AttentionGradients, EdgeKernels, Score, Seed, Values, ValuesMut};
+/// use graphweft::kernels::{Attention, AttentionGradients, EdgeKernels, Score, Seed, Values, ValuesMut};
 /// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
 /// let (q, kv) = ([1.0, 1.0], [0.5, 2.0, 0.5, 3.0]);
 /// let score = Score::Dot { q: Values::F64(&q), kv: Values::F64(&kv) };
@@ -78,14 +65,20 @@ pub struct Attended<'a> {
 /// kernels.attention(&attention, ValuesMut::F64(&mut out), ValuesMut::F64(&mut lse))?;
 /// let (mut dq, mut dkv) = ([0.0; 2], [0.0; 4]);
 /// let (dst, src) = (ValuesMut::F64(&mut dq), ValuesMut::F64(&mut dkv));
-/// let to = AttentionGradients { dst, src, value: None, shared: None, bias: None };
-/// let saved = Attended { out: Values::F64(&out), lse: Values::F64(&lse), g: Values::F64(&[0.0, 1.0]) };
-/// kernels.attention_backward(&attention, &saved, to)?;
+/// let (out, lse, g) = (Values::F64(&out), Values::F64(&lse), Values::F64(&[0.0, 1.0]));
+/// let to = AttentionGradients { out, lse, g, dst, src, value: None, shared: None, bias: None };
+/// kernels.attention_backward(&attention, to)?;
 /// assert_eq!(dkv[1], 1.0);
 /// # Ok::<(), graphweft::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct AttentionGradients<'a> {
+    /// The output that forward gave.
+    pub out: Values<'a>,
+    /// The log-sum-exp of the scores that it gave: a number per node and head.
+    pub lse: Values<'a>,
+    /// The gradient of the output.
+    pub g: Values<'a>,
     /// Of what a destination has: q or l.
     pub dst: ValuesMut<'a>,
     /// Of what a source has: kv or r.

@@ -1,11 +1,34 @@
 //! Where kernels over edges work: here, or on a GPU of the caller's.
 
+use std::any::Any;
+
 use graphweft_tensor::{Device, Matrix};
 
 use super::values::GpuArray;
 use crate::error::Result;
 
 /// The caller of kernels on a GPU, whose GPU it is.
+///
+/// ```
+/// use std::any::Any;
+///
+/// use graphweft::kernels::GpuHost;
+///
+/// /// Uses the default stream and has no memory to lend.
+/// struct Stingy;
+///
+/// impl GpuHost for Stingy {
+///     fn stream(&self) -> Result<u64, String> {
+///         Ok(0)
+///     }
+///
+///     fn memory(&self, _bytes: usize) -> Option<(u64, Box<dyn Any + Send>)> {
+///         None
+///     }
+/// }
+///
+/// assert!(Stingy.memory(1 << 20).is_none());
+/// ```
 pub trait GpuHost: Send {
     /// The `CUstream` to which calls of this thread go now. It lives as long as the graph.
     ///
@@ -13,20 +36,10 @@ pub trait GpuHost: Send {
     /// If that cannot be told, in words.
     fn stream(&self) -> std::result::Result<u64, String>;
 
-    /// At least `bytes` bytes of the GPU's memory, from a multiple of 256 on, for use on that stream; `None` if there
+    /// So many bytes of the GPU's memory for use on that stream: their address, a multiple of 256, and their owner,
+    /// which is dropped when nothing that was asked for on the stream so far, nor will be, needs them. `None` if there
     /// are not so many left.
-    fn memory(&self, bytes: usize) -> Option<GpuLoan>;
-}
-
-/// Memory on a GPU that its owner lends.
-#[allow(missing_debug_implementations)] // There is nothing to tell about an owner.
-pub struct GpuLoan {
-    /// The address of its first byte.
-    pub start: u64,
-    /// How many bytes there are.
-    pub bytes: usize,
-    /// Is dropped when nothing that was asked for on the stream so far, nor will be, needs the memory.
-    pub owner: Box<dyn std::any::Any + Send>,
+    fn memory(&self, bytes: usize) -> Option<(u64, Box<dyn Any + Send>)>;
 }
 
 /// Where kernels work.
@@ -85,7 +98,7 @@ mod gpu {
         }
 
         fn memory(&self, bytes: usize) -> Option<Loan> {
-            self.0.memory(bytes).map(|loan| Loan { at: loan.start, bytes: loan.bytes, owner: loan.owner })
+            self.0.memory(bytes).map(|(at, owner)| Loan { at, bytes, owner })
         }
     }
 
@@ -96,7 +109,7 @@ mod gpu {
     }
 
     /// # Safety
-    /// As [`GpuArray::new`] promises, for as long as the matrix lives.
+    /// As [`GpuArray::f32`] promises, for as long as the matrix lives.
     pub(super) unsafe fn lend(device: &Device, x: GpuArray, shape: [usize; 2]) -> Result<Matrix> {
         let [rows, cols] = shape;
         // SAFETY: passed on.
@@ -132,7 +145,7 @@ mod gpu {
 /// A matrix over numbers on a GPU.
 ///
 /// # Safety
-/// As [`GpuArray::new`] promises, for as long as the matrix lives.
+/// As [`GpuArray::f32`] promises, for as long as the matrix lives.
 pub(super) unsafe fn lend(device: &Device, x: GpuArray, shape: [usize; 2]) -> Result<Matrix> {
     // SAFETY: passed on.
     unsafe { gpu::lend(device, x, shape) }

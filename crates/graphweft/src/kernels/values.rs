@@ -54,6 +54,13 @@ pub enum ValuesMut<'a> {
 }
 
 /// Numbers on a GPU.
+///
+/// ```
+/// use graphweft::kernels::{GpuArray, Values};
+/// // SAFETY: there is nothing at this address, and nothing is read.
+/// let nothing = Values::Gpu(unsafe { GpuArray::f32(0, 0) });
+/// assert!(matches!(nothing, Values::Gpu(_)));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct GpuArray {
     pub(super) start: u64,
@@ -63,7 +70,7 @@ pub struct GpuArray {
 
 /// Types of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Single precision.
     F32,
     /// Double precision.
@@ -74,15 +81,27 @@ pub enum Kind {
     Ids,
 }
 
+/// A function for each type: its name, what it is, and its kind.
+macro_rules! arrays {
+    ($($name:ident $kind:ident $what:literal,)*) => {
+        $(#[doc = concat!("So many ", $what, " from address `start` on, a multiple of 16.")]
+        ///
+        /// # Safety
+        /// The memory is on the GPU of the [`EdgeKernels`](super::EdgeKernels) that get it, and lives until the call
+        /// is done there. In the order of the stream, nobody else writes it then, nor reads what the call writes; and
+        /// no call gets memory twice of which it writes one.
+        pub unsafe fn $name(start: u64, count: usize) -> Self {
+            Self { start, count, kind: Kind::$kind }
+        })*
+    };
+}
+
 impl GpuArray {
-    /// `count` numbers from address `start` on, a multiple of 16.
-    ///
-    /// # Safety
-    /// The memory is on the GPU of the [`EdgeKernels`](super::EdgeKernels) that get it, and lives until the call is
-    /// done there. In the order of the stream, nobody else writes it then, nor reads what the call writes; and no call
-    /// gets memory twice of which it writes one.
-    pub unsafe fn new(start: u64, count: usize, kind: Kind) -> Self {
-        Self { start, count, kind }
+    arrays! {
+        f32 F32 "numbers of single precision",
+        f64 F64 "numbers of double precision",
+        bf16 Bf16 "bfloat16 numbers",
+        ids Ids "nodes of 32 bits",
     }
 }
 

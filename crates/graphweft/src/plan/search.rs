@@ -216,7 +216,8 @@ impl Made<'_> {
                 false => format!("one rank, to compare with: {} are asked for", self.ranks),
             };
             let place = all.iter().position(|a| !a.feasible).unwrap_or(all.len());
-            all.insert(place, Assessed { candidate, prediction: Some(p), feasible: false, reason: Some(reason) });
+            let (prediction, reason) = (Some(p), Some(reason));
+            all.insert(place, Assessed { candidate, prediction, feasible: false, skipped: false, reason });
         }
         all
     }

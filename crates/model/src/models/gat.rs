@@ -66,6 +66,7 @@ impl Model for Config {
     fn describe(&self) -> ModelInfo {
         ModelInfo {
             heads: Some(self.heads),
+            reads_out: true,
             self_loops: true,
             ..ModelInfo::new(Reach::Edges, self.hidden, self.layers)
         }

@@ -18,6 +18,7 @@ impl Model for Config {
     fn describe(&self) -> ModelInfo {
         ModelInfo {
             heads: Some(self.0.heads),
+            reads_out: true,
             self_loops: true,
             ..ModelInfo::new(Reach::Edges, self.0.hidden, self.0.layers)
         }

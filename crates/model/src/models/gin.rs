@@ -16,7 +16,7 @@ pub struct Config(pub stack::Config);
 
 impl Model for Config {
     fn describe(&self) -> ModelInfo {
-        ModelInfo::new(Reach::Edges, self.0.hidden, self.0.layers)
+        ModelInfo { reads_out: true, ..ModelInfo::new(Reach::Edges, self.0.hidden, self.0.layers) }
     }
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {

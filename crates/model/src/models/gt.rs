@@ -20,6 +20,7 @@ use crate::parts::block::Block;
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::NormKind;
+use crate::parts::readout::{GraphHead, ReadoutKind};
 use crate::parts::remat::attention_again;
 
 keys! {
@@ -31,6 +32,8 @@ keys! {
     heads: usize = 8,
     /// Normalisation after each half of a layer.
     norm: NormKind = NormKind::Layer,
+    /// Whole graphs: how the nodes of one become a row.
+    readout: ReadoutKind = ReadoutKind::Mean,
 }
 
 struct GtLayer {
@@ -83,11 +86,11 @@ fn attend(p: &Projections, tape: &mut Tape, cx: &Context, layer: u32, heads: usi
 
 impl Model for Config {
     fn describe(&self) -> ModelInfo {
-        ModelInfo { heads: Some(self.heads), ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
+        ModelInfo { heads: Some(self.heads), reads_out: true, ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
     }
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-        let Config { hidden: d, layers, heads, norm } = *self;
+        let Config { hidden: d, layers, heads, norm, readout } = *self;
         check_heads(Self::NAME, d, heads)?;
         check_layers(Self::NAME, layers)?;
         let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
@@ -104,7 +107,10 @@ impl Model for Config {
                 block: Block::new(init, &format!("layers.{k}"), norm, d)?,
             }));
         }
-        all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
+        all.push(match shape.of_graphs() {
+            true => Rc::new(GraphHead::new(init, "output", readout, d, shape.classes)?),
+            false => Rc::new(Head::new(init, "output", d, shape.classes)?),
+        });
         Ok(Network::new(all))
     }
 }

@@ -37,7 +37,7 @@ impl Default for Config {
 
 impl Model for Config {
     fn describe(&self) -> ModelInfo {
-        ModelInfo::new(Reach::Edges, self.hidden, self.layers)
+        ModelInfo { reads_out: true, ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
     }
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {

@@ -6,6 +6,9 @@
 //! *Tuned*, after Luo, Shi and Wu, "Classic GNNs are strong baselines" (NeurIPS 2024): x =
 //! dropout(act(norm(local_convs.k(x) + lins.k(x)))), with residual branch and norm as asked for, then the linear layer
 //! `pred_local`; on request the linear layer `lin_in` and a dropout come first.
+//!
+//! Where whole graphs are predicted, all layers of both are as those between, and [readouts](crate::parts::readout)
+//! come at the end: `readout.lin` in place of a plain last layer's output, or a linear layer `readout.k` for each.
 
 use std::rc::Rc;
 
@@ -26,6 +29,7 @@ use crate::parts::head::{Head, parameters};
 use crate::parts::input::Input;
 use crate::parts::linear::Linear;
 use crate::parts::norm::{NormKind, Normalisation};
+use crate::parts::readout::{GraphHead, LayerReadout, ReadoutFrom, ReadoutKind, VirtualNode};
 
 /// Which shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +57,12 @@ keys! {
     residual: bool = false,
     /// A linear layer comes first (`tuned`).
     input_linear: bool = false,
+    /// Whole graphs: how the nodes of one become a row.
+    readout: ReadoutKind = ReadoutKind::Mean,
+    /// Whole graphs: which layers are read out.
+    readout_from: ReadoutFrom = ReadoutFrom::Last,
+    /// Whole graphs: all nodes of one see a node of its own (`tuned`, after a linear layer).
+    virtual_node: bool = false,
 }
 
 /// The keys of a stack and more, since keys that are unknown could not be refused if one were inside of the other.
@@ -70,21 +80,44 @@ macro_rules! keys_of_a_stack {
             pub activation: $crate::parts::activation::ActivationKind,
             pub residual: bool,
             pub input_linear: bool,
+            pub readout: $crate::parts::readout::ReadoutKind,
+            pub readout_from: $crate::parts::readout::ReadoutFrom,
+            pub virtual_node: bool,
             $($(#[$doc])* pub $key: $kind,)*
         }
 
         impl Config {
             /// The keys of the stack.
             fn of_stack(&self) -> $crate::models::stack::Config {
-                let &Self { hidden, layers, stack, norm, activation, residual, input_linear, .. } = self;
-                $crate::models::stack::Config { hidden, layers, stack, norm, activation, residual, input_linear }
+                $crate::models::stack::Config {
+                    hidden: self.hidden,
+                    layers: self.layers,
+                    stack: self.stack,
+                    norm: self.norm,
+                    activation: self.activation,
+                    residual: self.residual,
+                    input_linear: self.input_linear,
+                    readout: self.readout,
+                    readout_from: self.readout_from,
+                    virtual_node: self.virtual_node,
+                }
             }
 
             /// Those of a stack, with these of its own.
             fn beside(of_stack: $crate::models::stack::Config, $($key: $kind),*) -> Self {
-                let $crate::models::stack::Config { hidden, layers, stack, norm, activation, residual, input_linear } =
-                    of_stack;
-                Self { hidden, layers, stack, norm, activation, residual, input_linear, $($key),* }
+                Self {
+                    hidden: of_stack.hidden,
+                    layers: of_stack.layers,
+                    stack: of_stack.stack,
+                    norm: of_stack.norm,
+                    activation: of_stack.activation,
+                    residual: of_stack.residual,
+                    input_linear: of_stack.input_linear,
+                    readout: of_stack.readout,
+                    readout_from: of_stack.readout_from,
+                    virtual_node: of_stack.virtual_node,
+                    $($key),*
+                }
             }
         }
     };
@@ -129,6 +162,10 @@ impl Config {
             "model.residual = true needs model.stack = \"tuned\""
         } else if self.stack == Shell::Plain && self.input_linear {
             "model.input_linear = true needs model.stack = \"tuned\""
+        } else if self.virtual_node && !(self.stack == Shell::Tuned && self.input_linear) {
+            "model.virtual_node = true needs model.stack = \"tuned\" and model.input_linear = true"
+        } else if self.virtual_node && !shape.of_graphs() {
+            "model.virtual_node = true is for data of many graphs"
         } else {
             return Ok(());
         };
@@ -148,7 +185,7 @@ impl Stack<'_> {
     fn plain(&self) -> Result<Network> {
         let &Self { config, init, shape, conv } = self;
         let layer = |k: usize| -> Result<Rc<dyn Layer>> {
-            let last = k + 1 == config.layers;
+            let last = k + 1 == config.layers && !shape.of_graphs();
             let name = format!("convs.{k}");
             let inputs = if k == 0 { shape.features } else { config.hidden };
             let outputs = if last { shape.classes } else { config.hidden };
@@ -163,7 +200,8 @@ impl Stack<'_> {
                 last,
             }))
         };
-        Ok(Network::new((0..config.layers).map(layer).collect::<Result<_>>()?))
+        let layers = (0..config.layers).map(layer).collect::<Result<Vec<_>>>()?;
+        Ok(Network::new(if shape.of_graphs() { self.read_out(layers, "readout.lin")? } else { layers }))
     }
 
     fn tuned(&self) -> Result<Network> {
@@ -179,16 +217,17 @@ impl Stack<'_> {
                 }])
             }));
         }
+        let mut convolutions: Vec<Rc<dyn Layer>> = Vec::new();
         for k in 0..config.layers {
             let name = format!("local_convs.{k}");
-            let inputs = if layers.is_empty() { shape.features } else { config.hidden };
+            let inputs = if k == 0 && layers.is_empty() { shape.features } else { config.hidden };
             let outputs = config.hidden;
             let branch = config.residual.then(|| init.linear(&format!("lins.{k}"), inputs, outputs)).transpose()?;
             let norm = match config.norm {
                 NormKind::Batch => format!("bns.{k}"),
                 _ => format!("lns.{k}"),
             };
-            layers.push(Rc::new(StackLayer {
+            convolutions.push(Rc::new(StackLayer {
                 number: k as u32 + 1,
                 conv: conv(&ConvSpec { name: &name, inputs, outputs, last: false })?,
                 name,
@@ -198,8 +237,33 @@ impl Stack<'_> {
                 last: false,
             }));
         }
+        if shape.of_graphs() {
+            layers.extend(self.read_out(convolutions, "pred_local")?);
+            return Ok(Network::new(layers));
+        }
+        layers.extend(convolutions);
         layers.push(Rc::new(Head::new(init, "pred_local", config.hidden, shape.classes)?));
         Ok(Network::new(layers))
+    }
+
+    /// Convolutions with what reads graphs out of them; a layer called `head`, where that is one layer.
+    fn read_out(&self, convolutions: Vec<Rc<dyn Layer>>, head: &str) -> Result<Vec<Rc<dyn Layer>>> {
+        let &Self { config, init, shape, .. } = self;
+        let mut layers: Vec<Rc<dyn Layer>> = Vec::new();
+        let shapes = [shape.features, config.hidden, shape.classes];
+        for (k, convolution) in (1..).zip(convolutions) {
+            if config.virtual_node {
+                layers.push(Rc::new(VirtualNode::new(init, k, config.layers, config.hidden)?));
+            }
+            layers.push(convolution);
+            if config.readout_from == ReadoutFrom::All {
+                layers.push(Rc::new(LayerReadout::new(init, config.readout, k, config.layers, shapes)?));
+            }
+        }
+        if config.readout_from == ReadoutFrom::Last {
+            layers.push(Rc::new(GraphHead::new(init, head, config.readout, config.hidden, shape.classes)?));
+        }
+        Ok(layers)
     }
 }
 
@@ -244,13 +308,15 @@ impl Layer for StackLayer {
         }
         let (activation, dropped) = (self.activation, cx.rows(cx.rates.hidden, self.number, 1));
         let dropout = dropped.as_ref();
+        // What is carried beside the rows goes on as it is.
+        let with_rest = |y: Var| std::iter::once(y).chain(state.iter().skip(1).cloned()).collect();
         if self.norm.is_none() {
             let end = End { plus, activation, dropout };
-            return Ok(vec![self.conv.forward(tape, cx, self.number, &x, end, cx.dtype)?]);
+            return Ok(with_rest(self.conv.forward(tape, cx, self.number, &x, end, cx.dtype)?));
         }
         let y = self.conv.forward(tape, cx, self.number, &x, End { plus, ..End::default() }, cx.dtype)?;
         drop((x, branch));
         let y = self.norm.forward(tape, cx, self.number, &y)?;
-        Ok(vec![epilogue(tape, &y, Epilogue { activation, dropout, ..Epilogue::default() }, cx.dtype)?])
+        Ok(with_rest(epilogue(tape, &y, Epilogue { activation, dropout, ..Epilogue::default() }, cx.dtype)?))
     }
 }

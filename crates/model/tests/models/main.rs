@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use graphweft_graph::dataset::SparseFeatures;
 use graphweft_graph::{Csr, SelfLoops};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Models, Network, Rates, Remat, Shape};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Models, Network, Rates, Remat, Shape, Target};
 use graphweft_parallel::Local;
 use graphweft_tensor::gradcheck::numbers;
 use graphweft_tensor::ops::bag::Bag;
@@ -134,13 +134,20 @@ impl<'a> Run<'a> {
     fn prepare_model(&self, config: &ModelConfig, device: &Device, mode: Mode) -> (Network, Context) {
         let prepared = config.prepare(graph().with_self_loops(self.loops), 5).unwrap();
         let edge_features = prepared.features(device, self.dtype.compute()).unwrap();
-        let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: prepared.width };
+        let shape = Shape {
+            features: FEATURES,
+            positional: 0,
+            classes: CLASSES,
+            edge_features: prepared.width,
+            target: Target::Nodes,
+        };
         let network = config.build(device, shape, self.dtype.compute(), 7).unwrap();
         let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, prepared.csr, edge_features).unwrap());
         let cx = Context {
             ops,
             features: (self.features)(device, self.dtype),
             positional: None,
+            graphs: None,
             mode,
             seed: 11,
             epoch: 3,
@@ -309,7 +316,7 @@ fn no_rows_move_no_moments() {
 
 #[test]
 fn only_polynormers_passes_change_with_the_epoch() {
-    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 0 };
+    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 0, target: Target::Nodes };
     for model in &models() {
         let network = config(model).build(&Device::cpu(), shape, DType::F32, 1).unwrap();
         let phases: Vec<u64> = [0, 1, 99, 100, 1000].map(|epoch| network.phase(epoch)).into();
@@ -349,7 +356,8 @@ fn transformers_look_at_positional_encodings() {
     for model in ["gt", "gps", "exphormer"] {
         let text = format!("name = '{model}'\nhidden = 16\nlayers = 1\nheads = 2");
         let (_, cx) = Run::new(&text, DType::F32).prepare(&device, Mode::Evaluate);
-        let shape = Shape { features: FEATURES, positional: 3, classes: CLASSES, edge_features: 2 };
+        let shape =
+            Shape { features: FEATURES, positional: 3, classes: CLASSES, edge_features: 2, target: Target::Nodes };
         let network = config(&text).build(&device, shape, DType::F32, 7).unwrap();
         let logits = |seed| {
             let encodings = device.upload(N, 3, &numbers(seed, 3 * N), Tag::Activations).unwrap();

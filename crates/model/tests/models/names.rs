@@ -1,6 +1,6 @@
 //! Names and shapes of parameters.
 
-use graphweft_model::{Network, Shape};
+use graphweft_model::{Network, Shape, Target};
 use graphweft_tensor::{DType, Device};
 
 use super::{CLASSES, FEATURES, config, f64s, models};
@@ -9,7 +9,8 @@ use super::{CLASSES, FEATURES, config, f64s, models};
 fn names_are_unique_and_weights_follow_from_seed_and_name() {
     for model in &models() {
         let device = Device::cpu();
-        let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 2 };
+        let shape =
+            Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features: 2, target: Target::Nodes };
         let build = |seed| config(model).build(&device, shape, DType::F32, seed).unwrap();
         let values = |network: &Network| -> Vec<(String, Vec<f64>)> {
             network.parameters().iter().map(|p| (p.name().to_string(), f64s(&p.value()))).collect()
@@ -31,7 +32,7 @@ fn names_are_unique_and_weights_follow_from_seed_and_name() {
 #[test]
 fn names_and_shapes_are_those_of_pytorch_geometric() {
     let table = |text: &str| -> Vec<String> {
-        let shape = Shape { features: 20, positional: 0, classes: 4, edge_features: 0 };
+        let shape = Shape { features: 20, positional: 0, classes: 4, edge_features: 0, target: Target::Nodes };
         let network = config(text).build(&Device::cpu(), shape, DType::F32, 1).unwrap();
         let parameters = network.parameters();
         let mut lines: Vec<String> = parameters.iter().map(|p| format!("{} {:?}", p.name(), p.dims())).collect();

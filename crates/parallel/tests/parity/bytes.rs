@@ -73,7 +73,7 @@ fn rows(strategy: Strategy, layouts: &[Layout], op: Op, s: Size) -> [usize; 2] {
     let Some(c) = columns(op, s) else { return [0, 0] };
     let (n, ranks) = (layouts[0].total_rows(), layouts.len());
     match strategy {
-        Strategy::Local(_) => [0, 0],
+        Strategy::Local(_) | Strategy::Batches(_) => [0, 0],
         Strategy::Gather(_) => [n * (ranks - 1) * c.pull; 2],
         Strategy::Heads(_) => [across(layouts, ranks, op, s, &c); 2],
         Strategy::Grid(Grid { nodes, heads, inside }) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use graphweft_comm::{Communicator, threads};
 use graphweft_graph::partition::Partition;
 use graphweft_graph::{Csr, Permutation};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape, Total};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape, Target, Total};
 use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
@@ -86,7 +86,7 @@ fn train(
     how: Training,
 ) -> Result<Trained, Failure> {
     let Training { edge_features, remat, dtype } = how;
-    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features };
+    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features, target: Target::Nodes };
     let network = config.build(device, shape, dtype, 7)?;
     let parameters = network.parameters();
     let mut optimizer = Optimizer::new(Rule::adam_w(1e-3), &parameters)?;
@@ -98,8 +98,18 @@ fn train(
     let mut losses = Vec::new();
     for epoch in 0..EPOCHS {
         let (ops, features) = (Rc::clone(ops), features.clone());
-        let context =
-            Context { ops, features, positional: None, mode: Mode::Train, seed: 11, epoch, rates, remat, dtype };
+        let context = Context {
+            ops,
+            features,
+            positional: None,
+            graphs: None,
+            mode: Mode::Train,
+            seed: 11,
+            epoch,
+            rates,
+            remat,
+            dtype,
+        };
         let mut tape = Tape::new(device);
         let logits = network.forward(&mut tape, &context)?.expect("a model has layers");
         let loss = softmax_cross_entropy(&mut tape, &logits, &labels, &rows, 0.1, 36.0)?;

@@ -9,7 +9,7 @@ use graphweft_comm::threads;
 use graphweft_graph::Csr;
 use graphweft_graph::generate::Spec;
 use graphweft_graph::partition::{Method, Options, partition};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape, Target};
 use graphweft_parallel::{Layout, Link, Local, Strategy, settings, spread};
 use graphweft_tensor::dry::Work;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
@@ -279,7 +279,7 @@ impl<'a> Training<'a> {
         let labels: Rc<[i64]> = (0..rows as i64).map(|row| row % CLASSES as i64).collect();
         let learned = LossRows::new((0..rows as u32).collect::<Vec<u32>>())?;
         let config: ModelConfig = toml::from_str(&program.model).map_err(|e| bug(e.to_string()))?;
-        let shape = Shape { features, positional: 0, classes: CLASSES, edge_features: 0 };
+        let shape = Shape { features, positional: 0, classes: CLASSES, edge_features: 0, target: Target::Nodes };
         let network = config.build(device, shape, dtype.compute(), 1)?;
         let parameters = network.parameters();
         let optimizer = Optimizer::new(Rule::adam_w(0.01), &parameters)?;
@@ -293,6 +293,7 @@ impl<'a> Training<'a> {
             ops: Rc::clone(&self.ops),
             features: Features::Dense(self.x.clone()),
             positional: None,
+            graphs: None,
             mode: Mode::Train,
             seed: 1,
             epoch: epoch as u64,

@@ -7,12 +7,18 @@ use serde::{Deserialize, Serialize};
 use super::{Problem, at_least_one, not_negative, part_of_one, positive};
 use crate::task::metrics::MetricName;
 
+/// Graphs in a batch.
+const BATCH: u64 = 32;
+
 /// `[train]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Passes over the graph; each is one update.
+    /// Passes over the graph; each is one update. Of many graphs, each is one for every batch.
     pub epochs: u64,
+    /// Whole graphs: how many there are in a batch. Unset: 32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
     /// How parameters follow their gradients.
     pub optimizer: OptimizerName,
     /// Learning rate.
@@ -90,6 +96,7 @@ impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             epochs: 200,
+            batch: None,
             optimizer: OptimizerName::AdamW,
             lr: 1e-3,
             schedule: ScheduleName::Constant,
@@ -124,6 +131,11 @@ impl TrainConfig {
         }
     }
 
+    /// How many of `graphs` graphs there are in a batch.
+    pub(crate) fn batch_of(&self, graphs: usize) -> usize {
+        usize::try_from(self.batch.unwrap_or(BATCH)).unwrap_or(usize::MAX).min(graphs.max(1))
+    }
+
     /// Takes weight decay away from the parameters on which it does not act.
     pub(crate) fn choose_decayed(&self, network: &Network) {
         let first = match self.decayed_layers {
@@ -141,6 +153,7 @@ impl TrainConfig {
 
     pub(super) fn check(&self) -> Result<(), Problem> {
         at_least_one("epochs", self.epochs)?;
+        self.batch.map_or(Ok(()), |batch| at_least_one("batch", batch))?;
         at_least_one("evaluate_every", self.evaluate_every)?;
         at_least_one("negatives", self.negatives)?;
         if self.negatives > MOST_NEGATIVES {

@@ -38,6 +38,7 @@ impl Fingerprint {
         let graph = hashed(|to| {
             add(to, data.graph.indptr());
             add(to, data.graph.indices());
+            data.graphs.iter().for_each(|ptr| add(to, ptr));
         });
         let features = hashed(|to| match &data.features {
             Features::Dense(Dense::F32 { values, width }) => {

@@ -45,7 +45,7 @@ impl RandomSplit {
         let labels = data.labels()?.view();
         let refused = |problem: String, remedy: &str| Error::setting("data.split", problem, remedy);
         let random = Philox::new(seed, STREAM);
-        let mut nodes: Vec<u64> = (0..data.graph.num_dst())
+        let mut nodes: Vec<u64> = (0..data.items())
             .filter(|node| data.task.known(labels, *node, data.classes) > 0)
             .map(|node| node as u64)
             .collect();

@@ -108,6 +108,7 @@ impl Learner {
             ops: Rc::clone(&shard.ops),
             features: shard.features.clone(),
             positional: shard.positional.clone(),
+            graphs: shard.graphs.clone(),
             mode,
             seed: self.seed,
             epoch,
@@ -372,6 +373,13 @@ impl Learner {
             })
         })?)
     }
+}
+
+/// The mean over steps, by how much each counts.
+pub(crate) fn mean(reports: &[(f64, Report)]) -> Report {
+    let total: f64 = reports.iter().map(|(weight, _)| weight).sum();
+    let of = |part: fn(&Report) -> f64| reports.iter().map(|(weight, r)| weight * part(r)).sum::<f64>() / total;
+    Report { loss: of(|r| r.loss), gradient_norm: of(|r| r.gradient_norm), guard: None }
 }
 
 /// Says in which epoch a gradient was not finite.

@@ -31,7 +31,7 @@ use graphweft_graph::chunks::Chunks;
 use graphweft_tensor::{DType, Error as Computation};
 
 use crate::config::{Config, TrainConfig};
-use crate::epochs::learner::{Learner, Phases, Report};
+use crate::epochs::learner::{Learner, Phases, Report, mean};
 use crate::epochs::source::{EpochInputs, EpochSource, RehearsedEpochs, TakeOutputs};
 use crate::epochs::whole_graph::WholeGraph;
 use crate::error::{Error, Result};
@@ -182,13 +182,6 @@ impl Pieces {
             self.coming = Some((next, std::thread::spawn(load)));
         }
     }
-}
-
-/// The mean over steps, by how much each counts.
-fn mean(reports: &[(f64, Report)]) -> Report {
-    let total: f64 = reports.iter().map(|(weight, _)| weight).sum();
-    let of = |part: fn(&Report) -> f64| reports.iter().map(|(weight, r)| weight * part(r)).sum::<f64>() / total;
-    Report { loss: of(|r| r.loss), gradient_norm: of(|r| r.gradient_norm), guard: None }
 }
 
 fn lost(problem: &str) -> Error {

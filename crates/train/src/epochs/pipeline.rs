@@ -29,7 +29,7 @@ use std::path::Path;
 
 use graphweft_base::random::{Bijection, Philox};
 use graphweft_comm::{Label, Traffic};
-use graphweft_model::{Shape, Total};
+use graphweft_model::{Shape, Target, Total};
 use graphweft_parallel::settings::{self, Stages};
 use graphweft_parallel::{Flight, Link, Pipeline, Sharing, Strategy};
 use graphweft_tensor::{DType, Error as Computation, Matrix};
@@ -122,6 +122,7 @@ impl Stage {
             positional: data.encoding_width(),
             classes: data.outputs(),
             edge_features: graph.width,
+            target: Target::Nodes,
         };
         let survey = Survey::new(inputs, shape, ways)?;
         if survey.costs().len() < stages {

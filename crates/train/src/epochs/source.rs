@@ -1,9 +1,9 @@
 //! What an epoch goes through, and what the model is evaluated on.
 //!
 //! [`EpochSource`] is what the trainer, the rehearsal and evaluation see of it. The [whole graph](super::whole_graph),
-//! [pieces](super::pieces) of it, pieces of one that lies [on a disk](super::out_of_core), the stages of a
-//! [pipeline](super::pipeline) and the [links](super::links) of a whole graph implement it. [`EpochInputs::source`]
-//! chooses between them, for everyone.
+//! [pieces](super::pieces) of it, [batches](super::batches) of many graphs, pieces of one that lies [on a
+//! disk](super::out_of_core), the stages of a [pipeline](super::pipeline) and the [links](super::links) of a whole
+//! graph implement it. [`EpochInputs::source`] chooses between them, for everyone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use graphweft_parallel::{Layout, Strategy};
 
 use crate::config::Config;
 use crate::data::Data;
+use crate::epochs::batches::Batches;
 use crate::epochs::learner::{Learner, Phases, Report};
 use crate::epochs::links::LinkGraph;
 use crate::epochs::out_of_core::OutOfCore;
@@ -148,6 +149,9 @@ impl EpochInputs<'_> {
     /// # Errors
     /// If the strategy is not for this model or this number of ranks.
     pub(crate) fn source(&self, rank: &Rank) -> Result<Box<dyn EpochSource>> {
+        if self.data.graphs.is_some() {
+            return Ok(Box::new(Batches::new(rank, self)?));
+        }
         if !self.data.links.is_empty() {
             return Ok(Box::new(LinkGraph::new(rank, self)?));
         }

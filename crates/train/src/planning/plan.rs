@@ -17,6 +17,7 @@ use graphweft_parallel::settings::{self, Stages};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Choice, Config, ParallelConfig};
+use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::ranks::world::World;
 use crate::run::decision::Decision;
@@ -152,6 +153,26 @@ impl Plan {
         Ok(Self { strategy, ranks, why: why.to_string(), partition, parts, ..local })
     }
 
+    /// The same for these data: batches where there are many graphs.
+    ///
+    /// # Errors
+    /// Also if another strategy is asked for there.
+    pub(crate) fn for_data(config: &Config, ranks: usize, data: &Data, progress: &dyn Progress) -> Result<Self> {
+        if data.graphs.is_none() {
+            return Self::unplanned(config, ranks, &data.graph, progress);
+        }
+        match config.parallel.strategy {
+            Choice::Auto | Choice::Named(Strategy::Batches(_)) => {}
+            Choice::Named(Strategy::Local(_)) if ranks == 1 => {}
+            Choice::Named(other) => {
+                let problem = format!("{other} divides one graph, and {} has many", data.name);
+                return Err(Error::setting("parallel.strategy", problem, "leave it out: ranks share every batch"));
+            }
+        }
+        let why = "whole graphs need nothing of others: ranks share every batch".to_string();
+        Ok(Self { strategy: settings::Batches.into(), ranks, why, ..Self::local(config.compute.remat) })
+    }
+
     /// Pieces of the graph, with gradients alone on the wire. Chunks that are stored for this graph are taken.
     fn isolated(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
         let (method, count) = (config.parallel.partition, config.parallel.parts_for(ranks));
@@ -194,8 +215,8 @@ impl Plan {
     }
 
     /// The same for the ranks of `world`, as decided by the process that leads.
-    pub fn shared_unplanned(config: &Config, world: &World, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
-        let plan = world.leads().then(|| Self::unplanned(config, world.ranks(), graph, progress));
+    pub fn shared_unplanned(config: &Config, world: &World, data: &Data, progress: &dyn Progress) -> Result<Self> {
+        let plan = world.leads().then(|| Self::for_data(config, world.ranks(), data, progress));
         Self::share(world, plan)
     }
 
@@ -213,7 +234,7 @@ impl Plan {
         now: &ParallelConfig,
     ) -> Option<Self> {
         let plan: Self = serde_json::from_str(text).ok()?;
-        let whole = plan.ranks == 1 || parts.is_some();
+        let whole = plan.ranks == 1 || parts.is_some() || matches!(plan.strategy, Strategy::Batches(_));
         (whole && before.spreads_as(now)).then_some(Self { parts, ..plan })
     }
 

@@ -22,7 +22,7 @@ use graphweft_tensor::{DType, Work};
 
 use crate::config::{Choice, Config};
 use crate::data::Data;
-use crate::epochs::pieces;
+use crate::epochs::{batches, pieces};
 use crate::error::{Error, Result};
 use crate::planning::plan::{Division, Plan, Predicted, Trial, chunk_parts, divide};
 use crate::planning::rehearsal::{Rehearsal, Rehearsed, Rehearser};
@@ -98,7 +98,8 @@ impl Planner<'_> {
             }
             _ => None,
         };
-        let divided = if self.ranks == 1 { Vec::new() } else { self.divisions(progress)? };
+        let of_graphs = self.of_graphs(progress)?;
+        let divided = if self.ranks == 1 || of_graphs.is_some() { Vec::new() } else { self.divisions(progress)? };
         let best = divided.iter().map(|d| d.alpha).fold(f64::INFINITY, f64::min);
         let (hopeful, hopeless): (Vec<&Divided>, Vec<&Divided>) = divided
             .iter()
@@ -115,8 +116,9 @@ impl Planner<'_> {
             space = space.with_approximate();
             space.strategies.extend(pipelines(self.ranks));
         }
-        if let Choice::Named(strategy) = self.config.parallel.strategy {
-            space.strategies = vec![strategy];
+        match (of_graphs, self.config.parallel.strategy) {
+            (Some(only), _) | (None, Choice::Named(only)) => space.strategies = vec![only],
+            (None, Choice::Auto) => {}
         }
         let reason = |d: &&Divided| (d.division.method, format!("α = {:.2}, where another way has {best:.2}", d.alpha));
         space.hopeless = hopeless.iter().map(reason).collect();
@@ -167,6 +169,12 @@ impl Planner<'_> {
         Ok(Planned { plan, found, memory })
     }
 
+    /// What there is for data of many graphs, if that is what these are.
+    fn of_graphs(&self, progress: &dyn Progress) -> Result<Option<Strategy>> {
+        let plan = || Plan::for_data(self.config, self.ranks, self.data, progress);
+        Ok(self.data.graphs.as_ref().map(|_| plan()).transpose()?.map(|plan| plan.strategy))
+    }
+
     /// What one rank would take that has all rows, as fast as each of the ranks.
     ///
     /// # Errors
@@ -176,7 +184,27 @@ impl Planner<'_> {
         (config.parallel.ranks, config.parallel.parts, config.parallel.strategy) = (Some(1), None, Choice::Auto);
         let plan = Plan::local(config.compute.remat);
         let rehearsal = Rehearser::new(self.data, self.graph).on(self.profile).rehearse(&config, &plan)?;
-        Ok(Prediction::of(&parts_of(&rehearsal, &config, self.profile)?))
+        Ok(Prediction::of(&self.whole_epoch(parts_of(&rehearsal, &config, self.profile)?)))
+    }
+
+    /// What ranks would take for an epoch, where one step of the largest batch was rehearsed: as much more as there is
+    /// more work.
+    fn whole_epoch(&self, mut parts: Vec<RankPrediction>) -> Vec<RankPrediction> {
+        let Some(ptr) = self.data.graphs.as_deref() else { return parts };
+        let split = self.data.split_name(self.config.data.split.as_deref());
+        let split = split.and_then(|name| self.data.split(&name, self.config.run.seed));
+        let all = (0..self.data.items() as u64).collect();
+        let learned: Vec<u64> = split.map_or(all, |split| split.train.iter().map(|id| *id as u64).collect());
+        let batch = self.config.train.batch_of(self.data.items());
+        let of = |graphs: &[u64]| graphs.iter().map(|g| batches::work(self.data, ptr, *g)).sum::<u64>().max(1) as f64;
+        let more = of(&learned) / of(&batches::largest(self.data, &learned, batch));
+        let steps = learned.len().div_ceil(batch).max(1) as u64;
+        for part in &mut parts {
+            part.compute *= more;
+            part.seconds *= more;
+            part.sent *= steps;
+        }
+        parts
     }
 
     /// About how many seconds a run takes, if it were shared by ranks for nothing: what one rank takes for all epochs,
@@ -304,7 +332,7 @@ pub(crate) fn decide(
     let PreparedData { data, graph } = nodes;
     match profile {
         Some(profile) => Ok(Planner { config, ranks, data, graph, profile }.plan(progress)?.plan),
-        None => Plan::unplanned(config, ranks, &data.graph, progress),
+        None => Plan::for_data(config, ranks, data, progress),
     }
 }
 
@@ -346,7 +374,8 @@ impl Rehearse for Candidates<'_> {
             self.refusal.replace(Some(e));
             words
         })?;
-        parts_of(&rehearsal, &config, profile).map_err(|e| in_words(&e))
+        let parts = parts_of(&rehearsal, &config, profile).map_err(|e| in_words(&e))?;
+        Ok(self.planner.whole_epoch(parts))
     }
 }
 

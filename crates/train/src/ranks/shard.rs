@@ -10,14 +10,16 @@ use std::sync::Arc;
 
 use graphweft_graph::Csr;
 use graphweft_graph::dataset::Features as Stored;
-use graphweft_model::{Features, GraphOps, Prepared, Shape};
-use graphweft_parallel::{Layout, Local, Strategy, spread};
+use graphweft_model::{Features, GraphOps, Prepared, Shape, Target};
+use graphweft_parallel::{Batch, BatchRows, Layout, Local, Strategy, spread};
 use graphweft_tensor::ops::bag::Bag;
+use graphweft_tensor::ops::segments::Segments;
 use graphweft_tensor::{DType, Device, Element, Error as Computation, Ids, Matrix, Tag};
 
 use crate::config::Config;
 use crate::data::Data;
 use crate::data::rows::{self, Rows, Which};
+use crate::epochs::batches::{self, LoadedBatch};
 use crate::epochs::pieces::{Learned, Loaded};
 use crate::error::{Error, Result};
 use crate::planning::plan::Plan;
@@ -33,6 +35,8 @@ pub(crate) struct Shard {
     pub features: Features,
     /// Positional encodings.
     pub positional: Option<Matrix>,
+    /// Where graphs begin and end, where there are many.
+    pub graphs: Option<Rc<Segments>>,
     /// What a model must know of the data.
     pub shape: Shape,
     /// Type of stored activations.
@@ -97,6 +101,7 @@ impl Shard {
             positional: width,
             classes: data.outputs(),
             edge_features: graph.width,
+            target: Target::Nodes,
         };
         let originals = layout.map(|layout| Arc::clone(layout.originals()));
         let ops = spread_over(rank, &graph.csr, strategy, layout, edge_features)?;
@@ -104,7 +109,7 @@ impl Shard {
             ops.keep(rows);
         }
         let counts: Rc<[usize]> = layout.map_or_else(|| [count].into(), |layout| layout.counts().into());
-        Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals, counts })
+        Ok(Self { rank: rank.clone(), ops, features, positional, graphs: None, shape, dtype, originals, counts })
     }
 
     /// Original ids of all ranks' rows, where there are several ranks.
@@ -132,9 +137,9 @@ impl Shard {
             }
             Seen::State => (Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?), None),
         };
-        let ops = Rc::clone(&rows.ops);
+        let (ops, graphs) = (Rc::clone(&rows.ops), None);
         let counts: Rc<[usize]> = [count].into();
-        Ok(Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None, counts })
+        Ok(Self { rank: rank.clone(), ops, features, positional, graphs, shape, dtype, originals: None, counts })
     }
 
     /// The rows of a piece of the graph, by themselves.
@@ -148,12 +153,47 @@ impl Shard {
         };
         let width = encodings.len() / count.max(1);
         let positional = if width > 0 { Some(upload(device, &encodings, width, dtype)?) } else { None };
-        let shape = Shape { features: features.width(), positional: width, classes, edge_features: graph.width };
+        let shape = Shape {
+            features: features.width(),
+            positional: width,
+            classes,
+            edge_features: graph.width,
+            target: Target::Nodes,
+        };
         let (ids, scales) = (Ids::Listed(piece.originals.as_slice().into()), piece.scales());
         let ops = Rc::new(Local::cut(device, graph.csr, edges, ids, &piece.degrees, scales.as_deref())?);
+        let rank = rank.clone();
         let counts: Rc<[usize]> = [count].into();
-        let own = Self { rank: rank.clone(), ops, features, positional, shape, dtype, originals: None, counts };
-        Ok((own, learned))
+        Ok((Self { rank, ops, features, positional, graphs: None, shape, dtype, originals: None, counts }, learned))
+    }
+
+    /// A rank's graphs of a batch.
+    pub(crate) fn of_batch(
+        rank: &Rank,
+        loaded: batches::Loaded,
+        dtype: DType,
+        data: &Data,
+    ) -> Result<(Self, LoadedBatch)> {
+        let batches::Loaded { csr, ptr, nodes, graphs, features, encodings, batch } = loaded;
+        let (device, count) = (rank.device(), nodes.len());
+        let features = upload_features(device, &features, count, dtype)?;
+        let width = data.encoding_width();
+        let positional = if width > 0 { Some(upload(device, &encodings, width, dtype)?) } else { None };
+        let target = Target::Graphs;
+        let shape =
+            Shape { features: features.width(), positional: width, classes: data.outputs(), edge_features: 0, target };
+        let (ids, graphs) = (Ids::Listed(nodes.into()), Ids::Listed(graphs.into()));
+        let segments = Segments::new(device, &ptr, ids.clone(), graphs)?;
+        let rows = BatchRows { csr, edge_features: None, ids, total: batch.rows };
+        let ops = Rc::new(Batch::new(device, rank.link(), rows)?);
+        let (rank, graphs) = (rank.clone(), Some(Rc::new(segments)));
+        let counts: Rc<[usize]> = [count].into();
+        Ok((Self { rank, ops, features, positional, graphs, shape, dtype, originals: None, counts }, batch))
+    }
+
+    /// Rows of what the model gives: of nodes, or of graphs.
+    pub(crate) fn outputs(&self) -> usize {
+        self.graphs.as_ref().map_or(self.ops.rows(), |graphs| graphs.count())
     }
 
     /// Rows of all ranks in the order of original ids, from everyone's own, on the rank that [leads](Rank::leads).

@@ -311,7 +311,10 @@ impl Trained {
         // Only the process that leads sees the disk it will write to.
         let look = || {
             check_target(&output.path)?;
-            NodeIds::of(self.config.data.path.as_ref().map(Path::new), data.graph.num_dst())
+            match data.graphs {
+                Some(_) => Ok(NodeIds::Graphs),
+                None => NodeIds::of(self.config.data.path.as_ref().map(Path::new), data.graph.num_dst()),
+            }
         };
         match if world.leads() { look() } else { Ok(NodeIds::Places) } {
             Ok(ids) => Ok(ids),
@@ -343,7 +346,7 @@ impl Trained {
     /// # Errors
     /// If the model is for other features or classes.
     fn fitted(&self, data: &Arc<Data>) -> Result<Arc<Data>> {
-        let made = Made::of(&self.model, &self.config, data.encoding_width())?;
+        let made = Made::of(&self.model, &self.config, data.encoding_width(), data.target())?;
         let differs = |what: &str, made: usize, found: usize| {
             let of = self.config.data.path.as_ref().or(self.config.data.graph.as_ref()).unwrap_or(&data.name);
             let problem = format!("the model is for {made}, {of} has {found}");
@@ -369,7 +372,7 @@ impl Trained {
         split: Option<Split>,
         body: impl Fn(&mut dyn EpochSource, &Learner) -> Result<T> + Send + Sync + 'static,
     ) -> Result<T> {
-        let plan = Plan::shared_unplanned(&self.config, world, &data.graph, progress)?;
+        let plan = Plan::shared_unplanned(&self.config, world, data, progress)?;
         // Several ranks have all rows together.
         let chunks = if world.ranks() == 1 { plan.chunks(&data.graph)? } else { None };
         let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
@@ -384,13 +387,21 @@ impl Trained {
                 graph: &whole,
                 chunks: chunks.as_ref(),
                 purpose: split.as_ref().map_or(Purpose::Predict, Purpose::Evaluate),
-                folder: &std::env::temp_dir(),
+                folder: &trained.scratch(),
             };
             let mut source = inputs.source(rank)?;
             drop(whole);
             let learner = trained.learner(&*source)?;
             body(&mut *source, &learner)
         })
+    }
+
+    /// Where temporary files go: beside the model. What is out of core is large, and the system's folder for temporary
+    /// files may be memory; it is only for models where nobody may write.
+    fn scratch(&self) -> PathBuf {
+        let beside = self.file.parent().unwrap_or(Path::new("."));
+        let beside = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
+        if tempfile::tempfile_in(beside).is_ok() { beside.to_path_buf() } else { std::env::temp_dir() }
     }
 
     pub(super) fn learner(&self, source: &dyn EpochSource) -> Result<Learner> {

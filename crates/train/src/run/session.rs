@@ -175,7 +175,11 @@ impl Session<'_> {
     fn describe(&self, config: &Config) -> Result<()> {
         let (data, name) = (&self.data, config.data.split.as_deref().unwrap_or_default());
         let split = data.split(name, config.run.seed)?;
-        let (what, wide) = if data.links.is_empty() { ("nodes", 1) } else { ("links", 2) };
+        let (what, wide) = match (data.graphs.is_some(), data.links.is_empty()) {
+            (true, _) => ("graphs", 1),
+            (false, true) => ("nodes", 1),
+            (false, false) => ("links", 2),
+        };
         let [train, valid, test] = split.parts().map(|(_, ids)| ids.len() / wide);
         let others: Vec<String> = data.split_names().into_iter().filter(|other| other != name).collect();
         let others =

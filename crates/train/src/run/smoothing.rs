@@ -143,12 +143,16 @@ impl Trained {
         how: Smoothing,
     ) -> Result<Smoothed> {
         how.check()?;
+        if data.graphs.is_some() {
+            let what = format!("{} has many graphs, of which nothing spreads from one to another", data.name);
+            return Err(Bad::request(what, "smooth a model of nodes").into());
+        }
         let (metric, split) = self.scored_by(data)?;
         data.task.classes(data.labels()?.view()).map_err(|why| {
             let remedy = "spread what was learned from one class per node";
             Error::from(Bad::request(format!("nodes of {} {why}", data.name), remedy))
         })?;
-        let plan = Plan::shared_unplanned(&self.config, world, &data.graph, progress)?;
+        let plan = Plan::shared_unplanned(&self.config, world, data, progress)?;
         let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
         let (trained, data, name) = (Arc::clone(self), Arc::clone(data), split.name.clone());
         let graph = OncePerRank::new(graph, world.ranks_inside());

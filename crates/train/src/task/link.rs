@@ -14,7 +14,7 @@ use crate::task::predictions::{What, Written};
 
 /// Links between nodes.
 #[derive(Debug)]
-pub struct Link;
+pub(crate) struct Link;
 
 const fn ranking(name: &'static str, score: crate::task::metrics::Ranking) -> Metric {
     Metric::share(name, Measure::Ranking { columns: |_| 1, look, score })

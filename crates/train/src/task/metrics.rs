@@ -245,6 +245,11 @@ impl Logits {
         Ok(Self { values: wide.to_vec()?, cols: m.cols(), rows: first..first + m.rows() })
     }
 
+    /// Of no rows.
+    pub(crate) fn none(cols: usize) -> Self {
+        Self { values: Vec::new(), cols, rows: 0..0 }
+    }
+
     /// The row of a node, which must be among these.
     pub fn row(&self, row: usize) -> &[f64] {
         &self.values[(row - self.rows.start) * self.cols..][..self.cols]

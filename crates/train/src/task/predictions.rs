@@ -82,6 +82,8 @@ impl Written {
 pub(crate) enum NodeIds {
     /// Places in the dataset.
     Places,
+    /// The same, of graphs.
+    Graphs,
     /// `node_id.npy`.
     Signed(Buf<i64>),
     /// The same where some are beyond int64.
@@ -108,9 +110,14 @@ impl NodeIds {
         found.ok_or_else(|| file.wrong_dtype("node_id", "int64 or uint64").into())
     }
 
+    /// What has them.
+    fn item(&self) -> &'static str {
+        if let Self::Graphs = self { "graph" } else { "node" }
+    }
+
     fn write(&self, out: &mut impl Write, node: usize) -> std::io::Result<()> {
         match self {
-            Self::Places => write!(out, "{node}"),
+            Self::Places | Self::Graphs => write!(out, "{node}"),
             Self::Signed(ids) => write!(out, "{}", ids[node]),
             Self::Unsigned(ids) => write!(out, "{}", ids[node]),
         }
@@ -199,7 +206,7 @@ fn write(
     lots: impl Iterator<Item = Result<Vec<f32>>>,
 ) -> Result<()> {
     durable::replace_by(path, |partial| {
-        let mut out = Writer::create(partial, format, cols, written)?;
+        let mut out = Writer::create(partial, format, cols, written, ids.item())?;
         for lot in lots {
             out.push(&lot?, ids)?;
         }
@@ -237,14 +244,14 @@ enum To {
 }
 
 impl Writer {
-    fn create(path: &Path, format: Format, cols: usize, written: &Written) -> Result<Self> {
+    fn create(path: &Path, format: Format, cols: usize, written: &Written, item: &str) -> Result<Self> {
         let to = match (format, written.cells) {
             (Format::Npy, Cells::Integer(of)) => To::Integers(NpyWriter::create(path, &[])?, of),
             (Format::Npy, Cells::Bytes(of)) => To::Bytes(NpyWriter::create(path, &[cols])?, of),
             (Format::Npy, Cells::Floats) => To::Floats(NpyWriter::create(path, &[cols])?),
             (Format::Csv, cells) => {
                 let mut out = BufWriter::new(File::create(path).map_err(Bad::write("create", path))?);
-                writeln!(out, "node,{}", written.names.join(",")).map_err(Bad::write("write", path))?;
+                writeln!(out, "{item},{}", written.names.join(",")).map_err(Bad::write("write", path))?;
                 To::Text(out, cells)
             }
         };

@@ -8,6 +8,7 @@ use graphweft_tensor::{Device, Matrix, Reduce, Tape, Var};
 use super::{LabelView, Labels, LossDevice, Targets, Task};
 use crate::config::TrainConfig;
 use crate::data::Data;
+use crate::epochs::batches::LoadedBatch;
 use crate::epochs::learner::{Draw, Fixed, Objective};
 use crate::error::{Error, Result};
 use crate::ranks::rank::Rank;
@@ -55,6 +56,16 @@ impl Supervision {
         // Where nothing at all is covered, on any rank, weights say nothing. Every rank sees the same total, so that
         // all of them add up again, those without weights or rows too.
         if found.total > 0.0 { Ok(found) } else { Self::build(shard, data, labels, train, no_parts(), equal) }
+    }
+
+    /// A rank's graphs of a batch, all of which are learned from. How many labels are known on all ranks is known to
+    /// each.
+    pub(crate) fn of_batch(shard: &Shard, data: &Data, batch: LoadedBatch, train: &TrainConfig) -> Result<Self> {
+        let (task, graphs) = (data.task, shard.outputs());
+        let LoadedBatch { known, labels, .. } = batch;
+        let targets = task.targets(labels.unwrap_or_else(|| task.unread(graphs)), &loss_device(shard, data), train)?;
+        let rows = LossRows::new((0..graphs as u32).collect::<Vec<u32>>())?;
+        Ok(Self { task, targets, parts: no_parts(), rows, total: known })
     }
 
     fn build(
@@ -143,7 +154,7 @@ fn no_parts() -> [Part; 3] {
 }
 
 fn loss_device<'a>(shard: &'a Shard, data: &Data) -> LossDevice<'a> {
-    LossDevice { device: shard.device(), rows: shard.ops.rows(), labels: data.classes, dtype: shard.dtype.compute() }
+    LossDevice { device: shard.device(), rows: shard.outputs(), labels: data.classes, dtype: shard.dtype.compute() }
 }
 
 /// Fails unless there is something to learn from and to choose by.

@@ -3,6 +3,7 @@
 //! One program: each test program would link everything again.
 
 mod gathered;
+mod graphs;
 mod inference;
 mod isolated;
 mod links;

@@ -8,13 +8,13 @@ use crate::whole::{config, fresh};
 use graphweft_base::progress::Silent;
 use graphweft_graph::partition::statistics;
 use graphweft_parallel::{Strategy, settings};
-use graphweft_plan::Profile;
 use graphweft_plan::search::Assessed;
+use graphweft_plan::{Found, Profile};
 use graphweft_tensor::Tag;
 use graphweft_train::Error;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{AssumedColumns, Data};
-use graphweft_train::planning::{Planned, Planner};
+use graphweft_train::planning::{Plan, Planner};
 
 const WIDTH: usize = 64;
 const CLASSES: usize = 10;
@@ -27,10 +27,17 @@ fn settings(graph: &str, more: &[&str]) -> Config {
     draft.finish().unwrap()
 }
 
-fn planned(config: &Config, ranks: usize, profile: &Profile) -> graphweft_train::Result<Planned> {
+/// What a planner gives.
+struct Both {
+    plan: Plan,
+    found: Found,
+}
+
+fn planned(config: &Config, ranks: usize, profile: &Profile) -> graphweft_train::Result<Both> {
     let data = Arc::new(Data::open_unread(&config.data, &config.encoding, COLUMNS, &Silent)?);
     let graph = config.model.prepare(data.graph.clone(), 0)?;
-    Planner { config, ranks, data: &data, graph: &graph, profile }.plan(&Silent)
+    let planned = Planner { config, ranks, data: &data, graph: &graph, profile }.plan(&Silent)?;
+    Ok(Both { plan: planned.plan, found: planned.found })
 }
 
 fn chosen(graph: &str, ranks: usize, profile: &Profile) -> Strategy {
@@ -56,8 +63,7 @@ fn where_few_rows_are_needed_elsewhere_they_alone_move() {
 fn the_choice_is_the_first_that_is_tried_and_the_best_others_follow() {
     // On a fast network many are as fast as each other, and the choice need not be the fastest of them.
     for profile in [Profile::find("nvlink").unwrap().computing_as(&slow()), slow()] {
-        let Planned { plan, found, .. } =
-            planned(&settings("grid:60:60", &["parallel.measure=3"]), 4, &profile).unwrap();
+        let Both { plan, found } = planned(&settings("grid:60:60", &["parallel.measure=3"]), 4, &profile).unwrap();
         let first = plan.trials[0];
         assert_eq!(plan.trials.len(), 3);
         assert_eq!((first.strategy, first.remat, Some(first.predicted)), (plan.strategy, plan.remat, plan.predicted));
@@ -116,7 +122,7 @@ fn deep_models_on_slow_links_are_faster_in_a_pipeline() {
     let mut crawling = slower();
     crawling.network.between.bandwidth /= 10.0;
     let planned = |graph: &str, more: &[&str], profile: &Profile| planned(&settings(graph, more), 4, profile).unwrap();
-    let seconds = |all: &Planned, is: fn(&Strategy) -> bool| {
+    let seconds = |all: &Both, is: fn(&Strategy) -> bool| {
         let those = all.found.candidates.iter().filter(|a| a.feasible && is(&a.candidate.strategy));
         those.filter_map(|a| Some(a.prediction?.seconds)).fold(f64::INFINITY, f64::min)
     };

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::whole::{SMALL, fresh, resume, same, stopped, train_on};
+use crate::whole::{SMALL, apart, fresh, lines, numbers, resume, same, stopped, train_on};
 use graphweft_base::progress::Silent;
 use graphweft_graph::dataset::{DatasetWriter, Dense, Features, Labels, Meta, Split, Task as DatasetTask};
 use graphweft_graph::generate::Spec;
@@ -71,45 +71,8 @@ fn on(data: &Path, strategy: &str, ranks: u64, more: &[&str]) -> Config {
     config(data, &spread.iter().map(String::as_str).chain(more.iter().copied()).collect::<Vec<_>>())
 }
 
-fn lines(dir: &Path) -> Vec<Line> {
-    let text = fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// Losses, lengths of gradients and scores of every epoch, then parameters and values.
-fn numbers(dir: &Path) -> Vec<f64> {
-    let of = |line: Line| {
-        let scores = line.scores.unwrap();
-        [line.loss, line.gradient_norm, scores.train, scores.valid, scores.test, scores.valid_loss]
-    };
-    let mut all: Vec<f64> = lines(dir).into_iter().flat_map(of).collect();
-    let bytes = fs::read(dir.join("model.safetensors")).unwrap();
-    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let mut names = file.names();
-    names.sort_unstable();
-    for name in names {
-        let tensor = file.tensor(name).unwrap();
-        match tensor.dtype() {
-            safetensors::Dtype::F64 => {
-                all.extend(tensor.data().chunks_exact(8).map(|x| f64::from_le_bytes(x.try_into().unwrap())));
-            }
-            safetensors::Dtype::F32 => {
-                let values = tensor.data().chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap()));
-                all.extend(values.map(f64::from));
-            }
-            _ => {}
-        }
-    }
-    all
-}
-
 fn values(dir: &Path) -> Vec<f32> {
     NpyFile::open(dir.join("predictions.npy")).unwrap().elements::<f32>().unwrap().to_vec()
-}
-
-fn apart(a: &[f64], b: &[f64]) -> f64 {
-    assert_eq!(a.len(), b.len());
-    a.iter().zip(b).map(|(a, b)| (a - b).abs() / a.abs().max(1.0)).fold(0.0, f64::max)
 }
 
 #[test]

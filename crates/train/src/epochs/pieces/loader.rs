@@ -192,6 +192,7 @@ pub(crate) fn shape(data: &Data, model: &ModelConfig, seed: u64) -> Result<Shape
         positional: data.encoding_width(),
         classes: data.outputs(),
         edge_features: model.prepare(one, seed)?.width,
+        target: data.target(),
     })
 }
 

@@ -198,6 +198,7 @@ fn ring(rows: usize, data: &Data) -> Data {
         labels: Some(labels),
         classes: data.classes,
         splits: Vec::new(),
+        graphs: None,
         links: Vec::new(),
     }
 }

@@ -55,6 +55,7 @@ impl Survey {
             ops: chunk.ops,
             features: chunk.features,
             positional: chunk.positional,
+            graphs: None,
             mode: Mode::Train,
             seed: 0,
             epoch: 0,

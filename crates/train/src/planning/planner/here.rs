@@ -367,14 +367,15 @@ fn on_threads(world: &World, ranks: usize, what: Measurement<'_>, progress: &Arc
         let rank = comm.rank();
         let progress: &dyn Progress = if rank == 0 { &*watching } else { &graphweft_base::progress::Silent };
         let comm = (comm.size() > 1).then_some(&comm);
-        Ok(calibration.measure(Measuring { device: place.of_rank(rank), precision }, comm, rounds, progress)?)
+        let on = Measuring { device: place.of_rank(rank), precision, sharing: ranks };
+        Ok(calibration.measure(on, comm, rounds, progress)?)
     })?;
     all.into_iter().next().ok_or(Error::Refused)
 }
 
 /// Among processes, if the one that leads wants it.
 fn among(world: &World, role: Role, what: Measurement<'_>, progress: &Arc<dyn Progress>) -> Result<Option<Measured>> {
-    let (place, precision) = (world.place(), world.precision());
+    let (place, precision, sharing) = (world.place(), world.precision(), world.ranks_here());
     let (progress, dtypes) = (Arc::clone(progress), what.dtypes.to_vec());
     let Measurement { detail, rounds, .. } = what;
     world.run(move |rank| {
@@ -384,7 +385,7 @@ fn among(world: &World, role: Role, what: Measurement<'_>, progress: &Arc<dyn Pr
             return Ok(None);
         }
         let calibration = Calibration::prepare(detail, place, rank.count(), &dtypes)?;
-        let place = Measuring { device: place.of_rank(rank.index()), precision };
+        let place = Measuring { device: place.of_rank(rank.index()), precision, sharing };
         Ok(Some(calibration.measure(place, Some(link.comm()), rounds, &*progress)?))
     })
 }

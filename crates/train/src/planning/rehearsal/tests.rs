@@ -14,7 +14,7 @@ use crate::ranks::World;
 use crate::ranks::shard::Shard;
 use crate::run::Start;
 use crate::task::Supervision;
-use crate::whole::{Watch, fresh, link_folder, on_world, same};
+use crate::whole::{Watch, fresh, link_folder, on_world, rings, same};
 use graphweft_base::progress::Silent;
 use graphweft_comm::{Event, Network, Wire};
 use graphweft_model::Models;
@@ -44,7 +44,7 @@ fn on(strategy: &str, ranks: usize, more: &[&str]) -> Config {
 
 fn rehearse(config: &Config) -> Rehearsal {
     let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
-    let plan = Plan::unplanned(config, config.parallel.ranks.unwrap_or(1) as usize, &data.graph, &Silent).unwrap();
+    let plan = Plan::for_data(config, config.parallel.ranks.unwrap_or(1) as usize, &data, &Silent).unwrap();
     let graph = config.model.prepare(data.graph.clone(), config.run.seed).unwrap();
     Rehearser::new(&data, &graph).rehearse(config, &plan).unwrap()
 }
@@ -57,6 +57,36 @@ fn comes_true(config: &Config, what: &str) {
     for (rank, (found, usage)) in found.ranks.iter().zip(&run.cost.usages).enumerate() {
         assert_eq!(found.sent, usage.sent, "{what}: sent by rank {rank}");
         assert_eq!(found.peak, usage.peak, "{what}: peak of rank {rank}");
+    }
+}
+
+#[test]
+fn batches_of_graphs_take_what_was_rehearsed() {
+    let root = tempfile::tempdir().unwrap();
+    let path = rings::folder(root.path(), rings::Nodes::Both, rings::Known::Class);
+    let folder = format!("data.path={}", path.display());
+    let of = |more: &[&str]| {
+        let strategy = "parallel.strategy=batches";
+        let usual = [&*folder, strategy, "data.self_loops=add", "model.hidden=16", "model.layers=2", "train.epochs=2"];
+        let mut draft = Draft::default();
+        usual.iter().chain(more).for_each(|s| draft.assign(s).unwrap());
+        draft.finish().unwrap()
+    };
+    for model in [
+        &["model.name=gin", "model.norm=batch", "model.readout_from=all", "train.dropout=0.2"][..],
+        &["model.name=gt", "model.heads=2", "model.readout=attention", "compute.remat=layer"],
+    ] {
+        for ranks in ["parallel.ranks=1", "parallel.ranks=3"] {
+            // All graphs in one batch: that is the largest.
+            let all: Vec<&str> = model.iter().copied().chain([ranks, "train.batch=1000"]).collect();
+            comes_true(&of(&all), &format!("{} on {ranks}", model[0]));
+        }
+        // Of smaller ones, none takes more than those with most nodes and edges.
+        let some: Vec<&str> = model.iter().copied().chain(["train.batch=10"]).collect();
+        let (config, dir) = (of(&some), tempfile::tempdir().unwrap());
+        let (found, run) = (rehearse(&config), fresh(&config, dir.path()).runs.remove(0));
+        let [planned, taken] = [found.ranks[0].peak.most.total(), run.cost.usages[0].peak.total()];
+        assert!(taken <= planned && planned < 2 * taken, "{planned} were planned, {taken} taken");
     }
 }
 

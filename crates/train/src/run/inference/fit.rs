@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use graphweft_model::Shape;
+use graphweft_model::{Shape, Target};
 use graphweft_tensor::{Device, Matrix};
 
 use crate::config::Config;
@@ -24,10 +24,10 @@ pub(super) struct Made {
 
 impl Made {
     /// Looks at the tensors of a model whose nodes have encodings of so many columns.
-    pub(super) fn of(model: &Tensors, config: &Config, positional: usize) -> Result<Self> {
+    pub(super) fn of(model: &Tensors, config: &Config, positional: usize, target: Target) -> Result<Self> {
         let rank = Rank::alone(&Device::dry(None, Rc::new(|_| {})));
         let lengths = |features, classes| -> Result<BTreeMap<String, usize>> {
-            let network = network(&rank, Shape { features, positional, classes, edge_features: 0 }, config)?;
+            let network = network(&rank, Shape { features, positional, classes, edge_features: 0, target }, config)?;
             let length = |value: &Matrix| value.rows() * value.cols();
             Ok(network.parameters().iter().map(|p| (p.name().to_string(), length(&p.value()))).collect())
         };

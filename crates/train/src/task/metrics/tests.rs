@@ -153,7 +153,8 @@ fn ranking_needs_two_kinds() {
 
 #[test]
 fn a_task_has_metrics_of_its_own() {
-    assert_eq!(MetricName::all(), ["accuracy", "macro-f1", "roc-auc", "average-precision", "mae", "rmse", "r2"]);
+    let of_rows = ["accuracy", "macro-f1", "roc-auc", "average-precision", "mae", "rmse", "r2"];
+    assert_eq!(MetricName::all(), [&of_rows[..], &["hits@20", "hits@50", "hits@100"]].concat());
     let of = |task: &dyn Task, name| task.metric(name, 2).map(|metric| metric.name);
     assert_eq!(of(&NodeClass, None).unwrap(), "accuracy");
     assert_eq!(of(&NodeLabels, None).unwrap(), "roc-auc");

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)] // Only tests come here, and not all of them need everything.
 
+pub(crate) mod rings;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -195,6 +197,44 @@ pub(crate) fn rewrite(checkpoint: &Path, name: &str, bytes: &[u8]) {
     let body = body.replace(&length(&old), &length(bytes)).replace(&hash(&old), &hash(bytes));
     let own = hash(body.as_bytes());
     fs::write(&manifest, format!("{body}# end {own}\n")).unwrap();
+}
+
+pub(crate) fn lines(dir: &Path) -> Vec<Line> {
+    let text = fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Losses, lengths of gradients and scores of every epoch, then parameters and values.
+pub(crate) fn numbers(dir: &Path) -> Vec<f64> {
+    let of = |line: Line| {
+        let scores = line.scores.unwrap();
+        [line.loss, line.gradient_norm, scores.train, scores.valid, scores.test, scores.valid_loss]
+    };
+    let mut all: Vec<f64> = lines(dir).into_iter().flat_map(of).collect();
+    let bytes = fs::read(dir.join("model.safetensors")).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut names = file.names();
+    names.sort_unstable();
+    for name in names {
+        let tensor = file.tensor(name).unwrap();
+        match tensor.dtype() {
+            safetensors::Dtype::F64 => {
+                all.extend(tensor.data().chunks_exact(8).map(|x| f64::from_le_bytes(x.try_into().unwrap())));
+            }
+            safetensors::Dtype::F32 => {
+                let values = tensor.data().chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap()));
+                all.extend(values.map(f64::from));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The largest difference between two lists, relative to the numbers.
+pub(crate) fn apart(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs() / a.abs().max(1.0)).fold(0.0, f64::max)
 }
 
 /// Nodes of [`link_folder`].

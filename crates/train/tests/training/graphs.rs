@@ -1,0 +1,172 @@
+//! Whole graphs: batches on any number of ranks are those of one, bit for bit when a run is repeated or goes on; every
+//! model that reads out; several labels and missing ones; a row per graph is written; what makes no sense is refused.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::whole::rings::{GRAPHS, Known, Nodes, folder};
+use crate::whole::{apart, fresh, numbers, resume, same, stopped};
+use graphweft_base::progress::Silent;
+use graphweft_graph::npy::NpyFile;
+use graphweft_train::config::{Config, Draft};
+use graphweft_train::data::Data;
+use graphweft_train::ranks::World;
+use graphweft_train::run::Trained;
+use graphweft_train::task::{Format, Output, What};
+
+fn config(data: &Path, more: &[&str]) -> Config {
+    let usual = [
+        "model.name=gin",
+        "model.hidden=16",
+        "model.layers=2",
+        "train.batch=10",
+        "train.epochs=4",
+        "train.lr=0.01",
+        "train.dropout=0.3",
+        "run.checkpoint_every=2",
+        "parallel.profile=16-cpu-10g",
+    ];
+    let mut draft = Draft::default();
+    draft.set("data", "path", data.display().to_string()).unwrap();
+    usual.iter().chain(more).for_each(|setting| draft.assign(setting).unwrap());
+    draft.finish().unwrap()
+}
+
+fn with<'a>(a: &[&'a str], b: &[&'a str]) -> Vec<&'a str> {
+    a.iter().chain(b).copied().collect()
+}
+
+fn predictions(dir: &Path) -> (Vec<usize>, Vec<f64>) {
+    let file = NpyFile::open(dir.join("predictions.npy")).unwrap();
+    (file.shape().to_vec(), file.elements::<f32>().unwrap().iter().map(|x| f64::from(*x)).collect())
+}
+
+#[test]
+fn batches_on_ranks_are_those_of_one_rank() {
+    let root = tempfile::tempdir().unwrap();
+    let data = folder(root.path(), Nodes::Both, Known::Class);
+    let tuned = ["model.stack=tuned", "model.input_linear=true", "model.norm=batch", "model.readout=sum"];
+    for (name, model) in [
+        ("gin", &["model.norm=batch", "model.readout=sum", "model.readout_from=all"][..]),
+        ("virtual", &with(&tuned, &["model.virtual_node=true"])),
+        ("gt", &["model.name=gt", "model.heads=2", "train.attention_dropout=0.2", "model.readout=attention"]),
+        ("gat", &["model.name=gat", "model.heads=2", "model.readout=max"]),
+    ] {
+        let more = with(model, &["compute.dtype=f64"]);
+        let alone = root.path().join(format!("{name}-1"));
+        fresh(&config(&data, &more), &alone);
+        for ranks in [2, 3, 4, 8] {
+            let (count, path) = (format!("parallel.ranks={ranks}"), root.path().join(format!("{name}-{ranks}")));
+            fresh(&config(&data, &with(&more, &[&count])), &path);
+            let off = apart(&numbers(&alone), &numbers(&path));
+            assert!(off < 1e-9, "{name} on {ranks}: {off}");
+            let off = apart(&predictions(&alone).1, &predictions(&path).1);
+            // They are stored as f32.
+            assert!(off < 1e-6, "{name} on {ranks}: predictions {off}");
+            let plan = fs::read_to_string(path.join("plan.json")).unwrap();
+            assert!(plan.contains("\"batches\""), "{plan}");
+        }
+    }
+}
+
+#[test]
+fn the_same_bytes_every_time_and_after_a_stop() {
+    let root = tempfile::tempdir().unwrap();
+    let data = folder(root.path(), Nodes::Categories, Known::Several);
+    for ranks in ["parallel.ranks=1", "parallel.ranks=3"] {
+        let config = config(&data, &["model.norm=batch", ranks]);
+        let path = |name: &str| root.path().join(format!("{name}-{ranks}"));
+        fresh(&config, &path("a"));
+        fresh(&config, &path("b"));
+        same(&path("a"), &path("b"), ranks);
+        stopped(&config, &path("c"), &graphweft_train::run::Start::New, 2);
+        resume(&config, &path("c"));
+        same(&path("a"), &path("c"), ranks);
+    }
+}
+
+#[test]
+fn every_model_that_reads_out_learns_of_graphs() {
+    let root = tempfile::tempdir().unwrap();
+    let data = folder(root.path(), Nodes::Numbers, Known::Class);
+    for model in ["gin", "gcn", "sage", "gat", "gatv2", "gt"] {
+        for readout in ["sum", "mean", "max", "attention"] {
+            let (name, readout) = (format!("model.name={model}"), format!("model.readout={readout}"));
+            let path = root.path().join(format!("{model}-{readout}"));
+            let run = fresh(&config(&data, &[&name, &readout, "train.epochs=2"]), &path);
+            assert!(run.runs[0].losses[0].is_finite(), "{model} {readout}");
+            assert_eq!(predictions(&path).0, [GRAPHS, 2]);
+        }
+    }
+}
+
+#[test]
+fn what_can_be_told_of_graphs_is_learned() {
+    let root = tempfile::tempdir().unwrap();
+    for (known, metric) in [
+        (Known::Class, "train.metric=accuracy"),
+        (Known::Class, "train.metric=roc-auc"),
+        (Known::Several, "train.metric=average-precision"),
+        (Known::Numbers, "train.metric=mae"),
+        (Known::Numbers, "train.metric=rmse"),
+    ] {
+        let place = root.path().join(metric);
+        fs::create_dir(&place).unwrap();
+        let data = folder(&place, Nodes::Categories, known);
+        let more = ["model.norm=batch", "model.readout=sum", "train.epochs=40", "train.dropout=0", metric];
+        let run = fresh(&config(&data, &more), &place.join("run"));
+        let (losses, best) = (&run.runs[0].losses, run.runs[0].outcome.best);
+        assert!(losses[39] < 0.6 * losses[0], "{metric}: {losses:?}");
+        assert!(best.train.is_finite() && best.valid.is_finite() && best.test.is_finite(), "{metric}");
+    }
+}
+
+#[test]
+fn a_row_per_graph_is_written_and_scores_come_back() {
+    let root = tempfile::tempdir().unwrap();
+    let data = folder(root.path(), Nodes::Categories, Known::Class);
+    let config = config(&data, &["model.norm=batch"]);
+    let run = fresh(&config, &root.path().join("run"));
+    let trained = Arc::new(Trained::open(&root.path().join("run"), None).unwrap());
+    let opened = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
+    for world in [World::alone(), World::threads(&self::config(&data, &["parallel.ranks=3"]).parallel)] {
+        let (_, _, scores) = trained.evaluate(&world, &opened, &Silent).unwrap();
+        assert_eq!(scores.test, run.runs[0].outcome.best.test);
+        let path = root.path().join("p.csv");
+        let output = Output { path: path.clone(), what: What::Labels, format: Format::Csv };
+        trained.write_predictions(&world, &opened, &Silent, &output).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (GRAPHS + 1, "graph,label"));
+        assert!(lines[GRAPHS].starts_with(&format!("{},", GRAPHS - 1)));
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let data = folder(root.path(), Nodes::Categories, Known::Class);
+    let message = |more: &[&str]| {
+        let config = config(&data, more);
+        let found =
+            crate::whole::run(&config, &root.path().join("x"), &graphweft_train::run::Start::New, Default::default());
+        let message = found.unwrap_err().to_string();
+        let _ = fs::remove_dir_all(root.path().join("x"));
+        message
+    };
+    for (more, words) in [
+        (&["parallel.ranks=2", "parallel.strategy=halo"][..], &["parallel.strategy", "halo", "has many"][..]),
+        (&["model.name=appnp"], &["appnp predicts nothing of whole graphs", "gin"]),
+        (&["encoding.laplacian=4"], &["encoding.laplacian", "random_walk"]),
+        (&["model.virtual_node=true"], &["model.virtual_node", "tuned"]),
+        (&["model.readout=max", "model.readout_from=all"], &["model.readout_from", "sum"]),
+        (&["train.metric=mae"], &["train.metric", "accuracy"]),
+    ] {
+        let message = message(more);
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    }
+}
