@@ -13,21 +13,14 @@ use graphweft_tensor::{Alone, Device, Error, Ids, Matrix, Reduce, Result, Tape, 
 use crate::gathered::{Ends, Gathered};
 use crate::link::Link;
 use crate::member::sums;
-use crate::strategy::{Family, Rows, Situation, Spread};
+use crate::strategy::{Family, Rows, Situation, Spread, no_settings};
 
-/// `batches` has no settings here: `train.batch` says how many graphs there are in one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Settings;
+// `train.batch` says how many graphs there are in a batch.
+no_settings!("batches", "whole graphs, some of every batch on each rank: gradients move, and no rows", for_none);
 
-impl Family for Settings {
-    const NAME: &'static str = "batches";
-    const ABOUT: &'static str = "whole graphs, some of every batch on each rank: gradients move, and no rows";
-    const USUAL: Option<Self> = Some(Self);
-
-    /// Data of many graphs have no other, and other data cannot have it.
-    fn candidates(_: usize, _: usize) -> Vec<Self> {
-        Vec::new()
-    }
+/// Data of many graphs have no other, and other data cannot have it.
+fn for_none(_: usize) -> Vec<Settings> {
+    Vec::new()
 }
 
 impl Spread for Settings {

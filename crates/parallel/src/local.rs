@@ -9,21 +9,13 @@ use graphweft_tensor::{Alone, Device, Error, Ids, Matrix, Reduce, Result, Tape, 
 
 use crate::gathered::{Ends, Gathered};
 use crate::layout::Layout;
-use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread};
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, no_settings};
 use crate::tokens::Tokens;
 
-/// `local` has no settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Settings;
+no_settings!("local", "one rank has every row: nothing moves", for_one);
 
-impl Family for Settings {
-    const NAME: &'static str = "local";
-    const ABOUT: &'static str = "one rank has every row: nothing moves";
-    const USUAL: Option<Self> = Some(Self);
-
-    fn candidates(ranks: usize, _: usize) -> Vec<Self> {
-        if ranks == 1 { vec![Self] } else { Vec::new() }
-    }
+fn for_one(ranks: usize) -> Vec<Settings> {
+    if ranks == 1 { vec![Settings] } else { Vec::new() }
 }
 
 impl Spread for Settings {

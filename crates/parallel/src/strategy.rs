@@ -139,9 +139,10 @@ pub trait Spread: fmt::Debug + Send + Sync {
     }
 }
 
-/// The family of a strategy without settings: its name, and what moves between ranks.
+/// The family of a strategy without settings: its name, what moves between ranks, and what the planner tries on so
+/// many ranks if that is not this strategy on any.
 macro_rules! no_settings {
-    ($name:literal, $about:literal) => {
+    ($name:literal, $about:literal $(, $candidates:expr)?) => {
         #[doc = concat!("`", $name, "` has no settings.")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub struct Settings;
@@ -150,6 +151,10 @@ macro_rules! no_settings {
             const NAME: &'static str = $name;
             const ABOUT: &'static str = $about;
             const USUAL: Option<Self> = Some(Self);
+
+            $(fn candidates(ranks: usize, _: usize) -> Vec<Self> {
+                $candidates(ranks)
+            })?
         }
     };
 }

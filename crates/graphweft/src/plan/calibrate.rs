@@ -128,6 +128,10 @@ mod tests {
 
     use super::*;
 
+    fn refused(file: &Path, existing: Existing) -> String {
+        Target::open(file, existing).err().unwrap().to_string()
+    }
+
     #[test]
     fn a_profile_is_replaced_only_when_asked_and_a_bad_path_is_found_first() {
         let dir = tempfile::tempdir().unwrap();
@@ -135,12 +139,12 @@ mod tests {
         drop(Target::open(&file, Existing::Keep).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left of what was not written");
         Target::open(&file, Existing::Keep).unwrap().write("one").unwrap();
-        assert!(Target::open(&file, Existing::Keep).err().unwrap().to_string().contains("--replace"));
+        assert!(refused(&file, Existing::Keep).contains("--replace"));
         Target::open(&file, Existing::Replace).unwrap().write("two").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         for bad in [dir.path().to_path_buf(), dir.path().join("no/such/folder.toml"), file.join("x.toml")] {
-            assert!(Target::open(&bad, Existing::Replace).err().unwrap().to_string().contains("remedy"));
+            assert!(refused(&bad, Existing::Replace).contains("remedy"));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Cuda;
 use super::compile::{Defines, Source};
-use super::launch::Launch;
+use super::launch::{Launch, THREADS};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -13,8 +13,6 @@ use crate::matrix::Matrix;
 const ACCESS: usize = 16;
 /// Lanes of a warp.
 const WARP: usize = 32;
-/// Threads of a block, as in the sources.
-const THREADS: usize = 256;
 
 /// How a row is shared by neighbouring threads: each takes `vec` columns at a time, `turns` times.
 #[derive(Clone, Copy, Debug)]
