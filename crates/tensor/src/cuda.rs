@@ -33,6 +33,7 @@ mod launch;
 mod linear;
 mod loss;
 mod many_rows;
+mod many_sums;
 mod modules;
 mod norm;
 mod numbers;

@@ -110,6 +110,7 @@ impl EpochBench {
             features: Features::Dense(features),
             is_directed: false,
             has_edge_features: false,
+            types: Default::default(),
             encodings: Vec::new(),
             task: &NodeClass,
             labels: Some(Labels::Integers(labels)),
@@ -163,7 +164,7 @@ fn time(bench: &EpochBench, config: &Config, places: &[String], world: World, wa
     let world = &if bench.kernels == Kernels::Timed { world.timing_kernels() } else { world };
     let (data, split) = bench.data(open(&bench.input, watched)?)?;
     let data = Arc::new(data);
-    let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
+    let graph = data.graph_for(&config.model, config.run.seed)?;
     let progress: Arc<dyn Progress> = Arc::new(watched.clone());
     let tell = |line: &str| watched.note(line);
     let listener = Listener { progress: &progress, tell: &tell };
