@@ -109,8 +109,11 @@ pub enum EdgeWeight<'a> {
     /// 1/√(d_i·d_j) with the in-degrees of both ends in the whole graph, and 0 where there are none: the weights of
     /// GCN.
     Symmetric,
-    /// A number per edge of this rank.
+    /// A number per edge of this rank. With several columns, as many sums come out, side by side.
     PerEdge(&'a Var),
+    /// The same, made of the edges' own features: these times a matrix, which is the same on all ranks, or as they are.
+    /// With sums only.
+    Features(Option<&'a Var>),
 }
 
 /// Softmax attention of tokens, with a [dot product](Score::Dot) as score.

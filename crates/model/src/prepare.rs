@@ -1,7 +1,7 @@
 //! The graph that a model works on: the data's, with the edges that the model adds to it.
 
 use graphweft_base::random::{Bijection, Philox};
-use graphweft_graph::Csr;
+use graphweft_graph::{Csr, TypedCsr};
 use graphweft_tensor::{DType, Device, Error, Matrix, Result, Tag};
 use rayon::prelude::*;
 
@@ -19,12 +19,25 @@ pub struct Prepared {
     pub width: usize,
     /// A row per edge.
     values: Vec<f32>,
+    /// Whether these are the reciprocals of whole numbers, which f64 can hold better.
+    reciprocals: bool,
 }
 
 impl Prepared {
     /// A graph as it is.
     pub fn plain(csr: Csr<u32>) -> Self {
-        Self { csr, width: 0, values: Vec::new() }
+        Self { csr, width: 0, values: Vec::new(), reciprocals: false }
+    }
+
+    /// A graph whose edges have types. Of the features of an edge, one for each of so many `types`, that of its type is
+    /// 1/c, where c edges of this type lead to the same node; the others are 0.
+    pub fn relations(graph: &TypedCsr, types: usize) -> Self {
+        let mut values = vec![0.0; graph.types.len() * types];
+        let degrees = graph.same_type_degrees();
+        for (edge, (of, degree)) in graph.types.iter().zip(degrees).enumerate() {
+            values[edge * types + usize::from(*of)] = (degree as f32).recip();
+        }
+        Self { csr: graph.graph.clone(), width: types, values, reciprocals: true }
     }
 
     /// A graph with the edges of an expander, each edge with its kind as feature, one-hot.
@@ -63,7 +76,7 @@ impl Prepared {
         let indices: Vec<u32> = rows.iter().flatten().map(|(j, _)| *j).collect();
         let kind = |added: bool| if added { [0.0, 1.0] } else { [1.0, 0.0] };
         let values: Vec<f32> = rows.iter().flatten().flat_map(|(_, added)| kind(*added)).collect();
-        Ok(Self { csr: Csr::from_valid(indptr, indices, n), width: KINDS, values })
+        Ok(Self { csr: Csr::from_valid(indptr, indices, n), width: KINDS, values, reciprocals: false })
     }
 
     /// The features of the edges, row by row; nothing where there are none.
@@ -75,6 +88,11 @@ impl Prepared {
     pub fn features(&self, device: &Device, dtype: DType) -> Result<Option<Matrix>> {
         if self.width == 0 {
             return Ok(None);
+        }
+        if self.reciprocals && dtype == DType::F64 {
+            let exact = |x: &f32| if *x == 0.0 { 0.0 } else { f64::from(*x).recip().round().recip() };
+            let values: Vec<f64> = self.values.iter().map(exact).collect();
+            return device.upload(self.csr.num_edges(), self.width, &values, Tag::Graph).map(Some);
         }
         let rows = device.upload(self.csr.num_edges(), self.width, &self.values, Tag::Graph)?;
         match dtype {

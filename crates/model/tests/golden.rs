@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use graphweft_graph::npy::NpyFile;
-use graphweft_graph::{Csr, SelfLoops};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape};
+use graphweft_graph::{Csr, SelfLoops, TypedCsr};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Prepared, Rates, Remat, Shape};
 use graphweft_parallel::Local;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
@@ -18,6 +18,8 @@ use safetensors::SafeTensors;
 
 const STEPS: u64 = 10;
 const LR: f64 = 0.01;
+/// Of edges, where a model tells them apart.
+const TYPES: usize = 4;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -84,13 +86,23 @@ impl Case {
         Self { config: toml::from_str(&text).unwrap(), name, loops }
     }
 
+    fn prepared(&self) -> Prepared {
+        let graph = graph(self.loops);
+        if !self.config.reads_types() {
+            return self.config.prepare(graph, 0).unwrap();
+        }
+        let ends = (0..graph.num_dst()).flat_map(|i| graph.row(i).iter().map(move |j| (*j as usize, i)));
+        let types = ends.map(|(j, i)| ((j + 2 * i) % TYPES) as u16).collect();
+        self.config.prepare_typed(&TypedCsr::new(graph, types), TYPES, 0).unwrap()
+    }
+
     /// Trains ten steps and returns the losses and the model.
     fn train(&self, device: &Device, dtype: DType) -> (Vec<f64>, Network) {
         let (dims, feat) = array::<f64>(folder("graph/feat.npy"));
         let labels: Rc<[i64]> = array::<i64>(folder("graph/label.npy")).1.into();
         let rows: Vec<u32> = array::<i64>(folder("graph/train.npy")).1.iter().map(|i| *i as u32).collect();
         let classes = *labels.iter().max().unwrap() as usize + 1;
-        let prepared = self.config.prepare(graph(self.loops), 0).unwrap();
+        let prepared = self.prepared();
         let edge_features = prepared.features(device, dtype).unwrap();
         let shape = Shape { features: dims[1], positional: 0, classes, edge_features: prepared.width };
         let network = self.config.build(device, shape, dtype, 1).unwrap();
@@ -211,4 +223,8 @@ cases! {
     gps: "gps", Add;
     gps_over_gat: "gps-gat", Add;
     exphormer: "exphormer", Keep;
+    rgcn: "rgcn", Keep;
+    rgcn_with_bases: "rgcn-bases", Keep;
+    rgcn_tuned: "rgcn-tuned", Keep;
+    rgcn_with_blocks: "rgcn-blocks", Keep;
 }

@@ -14,10 +14,12 @@ use graphweft_tensor::ops::attention_blocks::{Block, attention_blocks};
 use graphweft_tensor::ops::gat::{Gat, gat};
 use graphweft_tensor::ops::gatv2::{Gatv2, gatv2};
 use graphweft_tensor::ops::head_dot::head_dot;
+use graphweft_tensor::ops::many_sums::many_sums;
 use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
 use graphweft_tensor::{Adjacency, Device, Dropout, Error, Ids, Matrix, Result, Tape, Var};
 
 use crate::degrees::Factors;
+use crate::edge_weights::made_of;
 use crate::sampled::Sampled;
 use crate::tokens::TokenGraphs;
 
@@ -162,6 +164,14 @@ impl Gathered {
         weight: EdgeWeight<'_>,
         bring: Bring<'_>,
     ) -> Result<Var> {
+        if let Some(weight) = made_of(tape, self.edge_features.as_ref(), weight)? {
+            if how != Aggregation::Sum {
+                return Err(several());
+            }
+            // Where sources stand for others, these are means over the edges that are here.
+            let x = brought(tape, bring, x)?;
+            return many_sums(tape, &self.graph, &x, &weight);
+        }
         let reduction = match how {
             Aggregation::Sum => Reduction::Sum,
             Aggregation::Mean => Reduction::Mean,
@@ -174,7 +184,14 @@ impl Gathered {
             return aggregate(tape, &self.graph, &x, Reduction::Sum, weight);
         }
         let weight = match weight {
-            EdgeWeight::None => WeightVar::None,
+            EdgeWeight::None | EdgeWeight::Features(_) => WeightVar::None,
+            EdgeWeight::PerEdge(w) if w.value().cols() != 1 => {
+                if how != Aggregation::Sum {
+                    return Err(several());
+                }
+                let x = brought(tape, bring, x)?;
+                return many_sums(tape, &self.graph, &x, w);
+            }
             EdgeWeight::PerEdge(w) => WeightVar::PerEdge(w),
             EdgeWeight::Symmetric => {
                 WeightVar::Factors { dst: self.dst_roots.of(dtype), src: self.src_roots.of(dtype) }
@@ -183,6 +200,10 @@ impl Gathered {
         let x = brought(tape, bring, x)?;
         aggregate(tape, &self.graph, &x, reduction, weight)
     }
+}
+
+fn several() -> Error {
+    Error::Argument { op: "aggregate", problem: "several weights per edge are for sums".into() }
 }
 
 fn brought(tape: &mut Tape, bring: Bring<'_>, x: &Var) -> Result<Var> {

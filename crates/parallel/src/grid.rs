@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use graphweft_model::GraphOps;
-use graphweft_tensor::{Error, Result};
+use graphweft_tensor::{Error, Matrix, Result};
 
 use crate::gather::{self, Gather};
 use crate::halo::{Cover, Halo};
@@ -97,6 +97,7 @@ impl Spread for Settings {
         let across = link.split(&(group * heads..(group + 1) * heads).collect::<Vec<_>>())?;
         let (joined, edges) = layout.joined(&across, SETUP)?;
         let features = edge_features.map(|own| across.all_gather(SETUP, &own, &edges)?.wait_one()).transpose()?;
+        let width = features.as_ref().map_or(0, Matrix::cols);
         let inner: Rc<dyn GraphOps> = if nodes == 1 {
             Rc::new(Local::renumbered(link.device(), &joined, features)?)
         } else {
@@ -107,7 +108,12 @@ impl Spread for Settings {
             }
         };
         let rows = layout.counts()[group * heads..(group + 1) * heads].into();
-        Ok(Rc::new(Heads::new(layout, link, Group { link: across, rows, edges: edges.into() }, inner)))
+        Ok(Rc::new(Heads::new(
+            layout,
+            link,
+            Group { link: across, rows, edges: edges.into(), edge_features: width },
+            inner,
+        )))
     }
 
     fn reason(&self, on: &Situation) -> String {

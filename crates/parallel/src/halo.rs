@@ -30,6 +30,7 @@ use graphweft_tensor::{Backward, Charge, Grads, Matrix, Result, Tag, Tape, Var};
 
 use crate::blocks::attention::{InputNumbers, Moved};
 use crate::blocks::{Block, Edges, Nodes, aggregation, attention, cut_out};
+use crate::edge_weights::made_of;
 use crate::layout::Layout;
 use crate::link::{Flight, Link};
 use crate::member::{Member, rows};
@@ -325,6 +326,9 @@ impl GraphOps for Halo {
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
+        if let Some(weight) = made_of(tape, self.edge_features.as_ref(), weight)? {
+            return self.aggregate(tape, layer, x, how, EdgeWeight::PerEdge(&weight));
+        }
         let call = aggregation::Call::new(x, how, weight)?;
         let (label, here) = (rows("aggregate", layer), x.value());
         let is_kept = self.is_kept(here);

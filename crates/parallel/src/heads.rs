@@ -67,6 +67,8 @@ pub(crate) struct Group {
     pub(crate) rows: Rc<[usize]>,
     /// Edges into these.
     pub(crate) edges: Rc<[usize]>,
+    /// Columns of their features.
+    pub(crate) edge_features: usize,
 }
 
 /// This rank's heads.
@@ -159,7 +161,7 @@ impl Heads {
             let a = Attend { heads: mine.heads().len(), score: operands.as_ref(), bias, dropout };
             inner(tape, a, tokens.as_ref())?
         };
-        there.join(tape, &out, cols)
+        there.join(tape, &out, cols, 1)
     }
 }
 
@@ -213,16 +215,23 @@ impl GraphOps for Heads {
             &Rc::new(Shares::new(cols, self.group.link.size())),
         );
         let [mine] = there.split(tape, [(x, 1)])?;
+        // The inner strategy has the features of all edges of the group; a matrix over them is the same everywhere.
+        let (made, sums) = match weight {
+            EdgeWeight::Features(Some(matrix)) => (Some(matrix), matrix.value().cols()),
+            EdgeWeight::Features(None) => (None, self.group.edge_features),
+            EdgeWeight::PerEdge(w) => (None, w.value().cols()),
+            EdgeWeight::None | EdgeWeight::Symmetric => (None, 1),
+        };
         let all = match weight {
             EdgeWeight::PerEdge(w) => Some(all_gather(tape, &self.group.link, edges(layer), w, &self.group.edges)?),
             _ => None,
         };
         let out = if mine.value().cols() == 0 {
-            nothing(tape, &std::iter::once(&mine).chain(&all).collect::<Vec<_>>())?
+            nothing(tape, &std::iter::once(&mine).chain(&all).chain(made).collect::<Vec<_>>())?
         } else {
             let weight = all.as_ref().map_or(weight, EdgeWeight::PerEdge);
             self.inner.aggregate(tape, layer, &mine, how, weight)?
         };
-        there.join(tape, &out, cols)
+        there.join(tape, &out, sums * cols, sums)
     }
 }

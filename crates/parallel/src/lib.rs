@@ -15,6 +15,7 @@
 mod blocks;
 mod columns;
 mod degrees;
+mod edge_weights;
 mod gather;
 mod gathered;
 mod grid;

@@ -26,6 +26,7 @@ use graphweft_tensor::{Backward, Error, Grads, Matrix, Result, Tag, Tape, Var};
 use crate::blocks::aggregation::{self, Folded};
 use crate::blocks::attention::{self, InputNumbers};
 use crate::blocks::{Block, Edges, Nodes, cut_out};
+use crate::edge_weights::made_of;
 use crate::layout::Layout;
 use crate::link::{Flight, Link};
 use crate::member::{Member, SETUP, rows};
@@ -89,6 +90,8 @@ impl Spread for Settings {
 pub struct Ring {
     member: Member,
     shards: Rc<Shards>,
+    /// A row per edge of this rank.
+    edge_features: Option<Matrix>,
 }
 
 /// The edges into this rank's rows, by the rank of their sources.
@@ -161,7 +164,8 @@ impl Ring {
             steps.push(Step { from, block: cut(from, &needed[from], &src)?, to, give });
         }
         let shards = Shards { link: link.clone(), depth: depth.clamp(1, steps.len().max(1)), own, steps };
-        Ok(Self { member: Member::new(link, layout), shards: Rc::new(shards) })
+        let (member, edge_features) = (Member::new(link, layout), edge_features.cloned());
+        Ok(Self { member, shards: Rc::new(shards), edge_features })
     }
 
     fn attend_all(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: Option<&Var>) -> Result<Var> {
@@ -345,6 +349,9 @@ impl GraphOps for Ring {
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
+        if let Some(weight) = made_of(tape, self.edge_features.as_ref(), weight)? {
+            return self.aggregate(tape, layer, x, how, EdgeWeight::PerEdge(&weight));
+        }
         let call = aggregation::Call::new(x, how, weight)?;
         let (label, rows) = (rows("aggregate", layer), x.value());
         let mut fetch = Fetch::new(&self.shards, label, rows)?;

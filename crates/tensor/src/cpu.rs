@@ -27,6 +27,7 @@ mod head_dot;
 mod isa;
 mod l2norm;
 mod loss;
+mod many_sums;
 mod neighbours;
 mod norm;
 mod optim;

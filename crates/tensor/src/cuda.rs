@@ -34,6 +34,7 @@ mod launch;
 mod linear;
 mod loss;
 mod many_rows;
+mod many_sums;
 mod missing;
 mod modules;
 mod norm;

@@ -40,6 +40,7 @@ pub mod l2norm;
 pub mod linear;
 pub mod loss;
 pub mod many_rows;
+pub mod many_sums;
 pub mod matmul;
 pub mod norm;
 pub mod product;
@@ -66,6 +67,7 @@ crate::kernels::backend! {
     l2norm::L2NormKernels,
     linear::LinearKernels,
     loss::LossKernels,
+    many_sums::ManySumsKernels,
     norm::NormKernels,
     product::ProductKernels,
     residual::ResidualKernels,

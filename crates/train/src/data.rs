@@ -8,6 +8,7 @@ use graphweft_graph::dataset::{Dense, Features, LinkSplit, SparseFeatures, Split
 use graphweft_graph::generate::Spec;
 use graphweft_graph::{AnyCsr, Csr, Dataset};
 use graphweft_model::encoding::Encodings;
+use graphweft_model::{ModelConfig, Prepared};
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
@@ -17,8 +18,11 @@ pub(crate) mod fingerprint;
 mod links;
 pub(crate) mod random_split;
 pub(crate) mod rows;
+pub(crate) mod types;
 
 use random_split::RandomSplit;
+use types::Reverses;
+pub use types::Types;
 
 /// Splits that are taken where none is named, before others.
 const PREFERRED: [&str; 2] = ["public", "default"];
@@ -38,6 +42,8 @@ pub struct Data {
     pub features: Features,
     /// Whether edges have features, which no model reads.
     pub has_edge_features: bool,
+    /// Types of nodes and edges.
+    pub types: Types,
     /// Positional encodings, row by row.
     pub encodings: Vec<f32>,
     /// What is predicted of the nodes.
@@ -110,8 +116,8 @@ impl Data {
         let bare = match (&config.path, &config.graph) {
             (Some(path), _) => {
                 let dataset = Dataset::open(path)?;
-                match dataset.features() {
-                    Some(_) if width.is_none() => None,
+                match has_features(&dataset) {
+                    true if width.is_none() => None,
                     _ => Some((dataset.meta().name.clone(), narrow(&dataset)?)),
                 }
             }
@@ -136,7 +142,7 @@ impl Data {
         assumed: AssumedColumns,
     ) -> Result<Self> {
         let AssumedColumns { features, classes } = assumed;
-        if dataset.features().is_some() && features.is_none() {
+        if has_features(dataset) && features.is_none() {
             return Self::of(dataset, config, encodings);
         }
         let (width, classes) = (features.unwrap_or(WIDTH), classes.unwrap_or(CLASSES));
@@ -153,6 +159,7 @@ impl Data {
             is_directed: false,
             features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
             has_edge_features: false,
+            types: Types::default(),
             encodings: Vec::new(),
             task: &NodeClass,
             labels: None,
@@ -174,7 +181,8 @@ impl Data {
 
     fn folder(dataset: &Dataset, task: Option<&'static dyn Task>) -> Result<Self> {
         let meta = dataset.meta();
-        let features = dataset.features().cloned().ok_or_else(|| {
+        let (types, features) = Types::of(dataset)?;
+        let features = features.ok_or_else(|| {
             let remedy = "add features to the folder: graphweft import arrays --features, or a file feat.npy";
             Bad::bad(dataset.dir().join("feat.npy"), "features", "there are no node features", remedy)
         })?;
@@ -200,6 +208,7 @@ impl Data {
             is_directed: !meta.symmetric,
             features,
             has_edge_features: dataset.edge_features().is_some(),
+            types,
             encodings: Vec::new(),
             task,
             labels,
@@ -221,6 +230,7 @@ impl Data {
             is_directed: false,
             features,
             has_edge_features: false,
+            types: Types::default(),
             encodings: Vec::new(),
             task,
             labels,
@@ -232,15 +242,23 @@ impl Data {
     }
 
     fn prepare(mut self, config: &DataConfig) -> Self {
+        let mut reverses = Reverses::None;
         if config.symmetrise && !self.graph.is_symmetric() {
             self.graph = self.graph.symmetrise();
+            reverses = Reverses::Added;
         }
         self.is_directed &= !config.symmetrise;
         self.graph = self.graph.with_self_loops(config.self_loops.into());
-        if config.normalise == Normalise::Row {
-            self.features = normalised(&self.features);
-        }
+        self.types.prepare(config, reverses, &mut self.features);
         self
+    }
+
+    /// The graph that `model` works on, with the edges that it adds and the types that it tells apart.
+    pub fn graph_for(&self, model: &ModelConfig, seed: u64) -> Result<Prepared> {
+        match self.types.graph_for(model, seed)? {
+            Some(prepared) => Ok(prepared),
+            None => Ok(model.prepare(self.graph.clone(), seed)?),
+        }
     }
 
     /// The labels.
@@ -334,6 +352,12 @@ impl Data {
         all.sort_by_key(|(number, _)| *number);
         all.into_iter().map(|(_, split)| split).collect()
     }
+}
+
+/// Whether a model can be told of nodes: features, or types that stand for some.
+fn has_features(dataset: &Dataset) -> bool {
+    let meta = dataset.meta();
+    dataset.features().is_some() || !meta.node_types.is_empty() || matches!(dataset.edge_types(), Ok(Some(_)))
 }
 
 fn narrow(dataset: &Dataset) -> Result<Csr<u32>> {

@@ -74,7 +74,7 @@ impl Run {
     fn plan_on(&self, config: &Config, world: &World, watched: &Watched) -> Result<Plan> {
         let progress: Arc<dyn Progress> = Arc::new(watched.clone());
         let data = Arc::new(self.unread(config, watched)?);
-        let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
+        let graph = data.graph_for(&config.model, config.run.seed)?;
         let ranks = world.ranks();
         let (data, graph) = (&data, &graph);
         let seconds = |profile: &Profile| Planner { config, ranks, data, graph, profile }.run_seconds();

@@ -6,6 +6,7 @@
 
 use graphweft_model::{Aggregation, EdgeWeight};
 use graphweft_tensor::ops::Write;
+use graphweft_tensor::ops::many_sums::ManySums;
 use graphweft_tensor::ops::spmm::{Along, EdgeWeights, MaxGradient, Spmm, SpmmMax};
 use graphweft_tensor::{DType, Error, Matrix, Result, Tag, Tape, Var};
 
@@ -18,9 +19,12 @@ const OP: &str = "aggregate";
 pub(crate) struct Call {
     how: Aggregation,
     symmetric: bool,
-    /// A number per edge of this rank.
+    /// A number per edge of this rank, or a row of them for as many sums.
     weight: Option<Matrix>,
+    /// Of the sources' rows.
     cols: usize,
+    /// How many sums there are.
+    sums: usize,
     dtype: DType,
 }
 
@@ -31,10 +35,14 @@ impl Call {
         }
         let per_edge = match weight {
             EdgeWeight::PerEdge(w) => Some(w.value().clone()),
-            EdgeWeight::None | EdgeWeight::Symmetric => None,
+            EdgeWeight::None | EdgeWeight::Symmetric | EdgeWeight::Features(_) => None,
         };
+        let sums = per_edge.as_ref().map_or(1, Matrix::cols);
+        if sums != 1 && how != Aggregation::Sum {
+            return Err(Error::Argument { op: OP, problem: "several weights per edge are for sums".into() });
+        }
         let symmetric = matches!(weight, EdgeWeight::Symmetric);
-        Ok(Self { how, symmetric, weight: per_edge, cols: x.value().cols(), dtype: x.value().dtype() })
+        Ok(Self { how, symmetric, weight: per_edge, cols: x.value().cols(), sums, dtype: x.value().dtype() })
     }
 
     /// Whether edges have values that only the rank of their destination has.
@@ -44,6 +52,14 @@ impl Call {
 
     pub(crate) fn is_maximum(&self) -> bool {
         self.how == Aggregation::Max
+    }
+
+    /// Where there are several sums: the weights of a block's edges.
+    fn of_many(&self, block: &Block) -> Result<Option<Matrix>> {
+        match (&self.weight, &block.edges) {
+            (Some(all), Some(edges)) if self.sums != 1 => edges.values(all).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Calls `kernel` with the weights of a block's edges.
@@ -66,7 +82,7 @@ impl Call {
 
     /// What the first block makes of `x`: sums or maxima of the block's destinations, with the ids of the latter.
     pub(crate) fn begin(&self, block: &Block, x: &Matrix, tag: Tag) -> Result<Folded> {
-        let new = |dtype| x.device().uninit(OP, block.num_dst(), self.cols, dtype, tag);
+        let new = |dtype| x.device().uninit(OP, block.num_dst(), self.sums * self.cols, dtype, tag);
         let arg = self.is_maximum().then(|| new(DType::F32)).transpose()?;
         let mut folded = Folded { out: new(self.dtype)?, arg };
         self.fold_as(block, x, &mut folded, Write::Set)?;
@@ -84,6 +100,13 @@ impl Call {
             return Err(Error::Shape { op: OP, what: "x", got, expected });
         }
         let (device, graph) = (x.device().clone(), &*block.graph);
+        if let Some(weights) = &self.of_many(block)? {
+            return device.backend().many_sums(
+                &ManySums { graph, weights, along: Along::Edges, x },
+                &mut to.out,
+                write,
+            );
+        }
         match &mut to.arg {
             Some(arg) => {
                 let maximum = SpmmMax { graph, x, ids: block.src.ids() };
@@ -99,6 +122,11 @@ impl Call {
     pub(crate) fn gradient(&self, block: &Block, g: &Matrix, arg: Option<&Matrix>, tag: Tag) -> Result<Matrix> {
         let (device, graph) = (g.device().clone(), &*block.graph);
         let mut dx = device.uninit(OP, block.num_src(), self.cols, self.dtype, tag)?;
+        if let Some(weights) = &self.of_many(block)? {
+            let sums = ManySums { graph, weights, along: Along::Transpose, x: g };
+            device.backend().many_sums(&sums, &mut dx, Write::Set)?;
+            return Ok(dx);
+        }
         match arg {
             Some(arg) => {
                 let gradient = MaxGradient { graph, ids: block.src.ids(), arg, g };
@@ -115,7 +143,12 @@ impl Call {
     pub(crate) fn weight_gradient(&self, block: &Block, x: &Matrix, g: &Matrix, dw: &mut Matrix) -> Result<()> {
         let Some(edges) = &block.edges else { return Ok(()) };
         let device = g.device();
-        let mut some = device.uninit(OP, block.graph.num_edges(), 1, dw.dtype(), Tag::Workspace)?;
+        let mut some = device.uninit(OP, block.graph.num_edges(), self.sums, dw.dtype(), Tag::Workspace)?;
+        if let Some(weights) = &self.of_many(block)? {
+            let sums = ManySums { graph: &block.graph, weights, along: Along::Edges, x };
+            device.backend().many_sums_dw(&sums, g, &mut some)?;
+            return edges.add_values(&some, dw);
+        }
         self.weighted(block, x, |weights| {
             let sum = Spmm { graph: &block.graph, weights, along: Along::Edges, x };
             device.backend().spmm_dw(&sum, g, &mut some)
@@ -125,7 +158,7 @@ impl Call {
 
     /// Zeros as the weights, if these are given by edge.
     pub(crate) fn weight_sums(&self) -> Result<Option<Matrix>> {
-        let zeros = |w: &Matrix| w.device().zeros(OP, w.rows(), 1, w.dtype(), Tag::Activations);
+        let zeros = |w: &Matrix| w.device().zeros(OP, w.rows(), w.cols(), w.dtype(), Tag::Activations);
         self.weight.as_ref().map(zeros).transpose()
     }
 }
@@ -141,6 +174,6 @@ pub(crate) struct Folded {
 pub(crate) fn inputs<'a>(tape: &Tape, x: &'a Var, weight: EdgeWeight<'a>) -> (Vec<&'a Var>, bool) {
     match weight {
         EdgeWeight::PerEdge(w) => (vec![x, w], tape.wants(&[w])),
-        EdgeWeight::None | EdgeWeight::Symmetric => (vec![x], false),
+        EdgeWeight::None | EdgeWeight::Symmetric | EdgeWeight::Features(_) => (vec![x], false),
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use graphweft_comm::{Communicator, threads};
 use graphweft_graph::partition::Partition;
-use graphweft_graph::{Csr, Permutation};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Rates, Remat, Shape, Total};
+use graphweft_graph::{Csr, Permutation, TypedCsr};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Prepared, Rates, Remat, Shape, Total};
 use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
@@ -22,10 +22,11 @@ const EPOCHS: u64 = 20;
 
 const GT: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3";
 const GAT: &str = "name = 'gat'\nhidden = 12\nheads = 3";
+const RGCN: &str = "name = 'rgcn'\nhidden = 12\nlayers = 2\nbases = 2";
 const SAGE: &str = "name = 'sage'\nhidden = 12\nnorm = 'layer'";
 
 /// One of each other, and what is different enough.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 17] = [
     "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 2\nnorm = 'batch'",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 2",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 3\nvirtual_nodes = 0\nnorm = 'batch'",
@@ -37,6 +38,8 @@ const OTHERS: [&str; 15] = [
     "name = 'gatv2'\nhidden = 12\nheads = 3\nstack = 'tuned'\nresidual = true\nnorm = 'layer'",
     "name = 'gin'\nhidden = 12\nnorm = 'batch'",
     "name = 'gin'\nhidden = 12\nactivation = 'gelu'",
+    "name = 'rgcn'\nhidden = 12\nresidual = true\nnorm = 'batch'",
+    "name = 'rgcn'\nhidden = 12\nblocks = 3",
     "name = 'gcnii'\nhidden = 12\nlayers = 4",
     "name = 'appnp'\nhidden = 12\nsteps = 4",
     "name = 'sign'\nhidden = 12\nhops = 2\nlayers = 3",
@@ -57,6 +60,18 @@ fn graph() -> Csr<u32> {
         indptr.push(indices.len() as u64);
     }
     Csr::new(indptr, indices, N).unwrap()
+}
+
+/// The graph as a model has it; where it tells types of edges apart, there are three.
+fn prepared(config: &ModelConfig) -> graphweft_tensor::Result<Prepared> {
+    const TYPES: usize = 3;
+    let graph = graph();
+    if !config.reads_types() {
+        return config.prepare(graph, 5);
+    }
+    // Parallel edges are of different types.
+    let types = (0..graph.num_edges()).map(|e| (e % TYPES) as u16).collect();
+    config.prepare_typed(&TypedCsr::new(graph, types), TYPES, 5)
 }
 
 /// The last nodes come first: these are not learned from, so that some ranks have nothing to learn.
@@ -151,7 +166,7 @@ fn on_ranks(
     let config: ModelConfig = toml::from_str(model).unwrap();
     let options = threads::Options { ranks, threads: 1, deadline: Duration::from_secs(60) };
     let body = |comm: Rc<dyn Communicator>| -> Result<Vec<Trained>, Failure> {
-        let prepared = config.prepare(graph(), 5)?;
+        let prepared = prepared(&config)?;
         let layout = Layout::new(&prepared.csr, &partition(ranks), ranks, comm.rank())?;
         let mut found = Vec::new();
         let device = open(at)?;
@@ -174,7 +189,7 @@ fn on_ranks(
 
 fn check(at: DeviceName, model: &str, ranks: usize, remat: Remat, dtype: DType) {
     let (config, device): (ModelConfig, _) = (toml::from_str(model).unwrap(), Device::cpu());
-    let prepared = config.prepare(graph(), 5).unwrap();
+    let prepared = prepared(&config).unwrap();
     let features = prepared.features(&device, dtype).unwrap();
     let edge_features = prepared.width;
     let local: Rc<dyn GraphOps> = Rc::new(Local::new(&device, prepared.csr, features).unwrap());
@@ -238,6 +253,7 @@ fn again(at: DeviceName, model: &str) {
 in_full!(gt, GT);
 in_full!(gat, GAT);
 in_full!(sage, SAGE);
+in_full!(rgcn, RGCN);
 
 fn others(at: DeviceName) {
     for model in OTHERS {

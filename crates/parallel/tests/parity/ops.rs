@@ -10,6 +10,8 @@ use graphweft_tensor::{DType, Device, Dropout, Matrix, Parameter, Result, Tag, T
 pub(crate) const LAYER: u32 = 3;
 pub(crate) const TOKENS: usize = 2;
 pub(crate) const EDGE_FEATURES: usize = 3;
+/// Weights that are made of edge features.
+pub(crate) const SUMS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScoreKind {
@@ -30,6 +32,10 @@ pub(crate) enum Weight {
     None,
     Symmetric,
     PerEdge,
+    /// Several sums, with weights made of the edges' features.
+    Features,
+    /// With these as they are.
+    Own,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +78,8 @@ pub(crate) fn all() -> Vec<Op> {
     let weights = [Weight::None, Weight::Symmetric, Weight::PerEdge];
     let sums = [Sum, Mean].into_iter().flat_map(|how| weights.map(|w| Op::Aggregate(how, w)));
     let rest = [
+        Op::Aggregate(Sum, Weight::Features),
+        Op::Aggregate(Sum, Weight::Own),
         Op::Aggregate(Max, Weight::None),
         Op::WithTokens(Bias::None),
         Op::WithTokens(Bias::Features),
@@ -81,6 +89,17 @@ pub(crate) fn all() -> Vec<Op> {
         Op::Moments,
     ];
     attends.chain(sums).chain(rest).collect()
+}
+
+impl Weight {
+    /// Sums side by side.
+    pub(crate) fn sums(self) -> usize {
+        match self {
+            Self::None | Self::Symmetric | Self::PerEdge => 1,
+            Self::Features => SUMS,
+            Self::Own => EDGE_FEATURES,
+        }
+    }
 }
 
 impl Op {
@@ -103,8 +122,19 @@ impl Op {
             }
             Self::TokensAttend => vec![(RowsOf::Everywhere(TOKENS), d), node(2 * d)],
             Self::Aggregate(_, Weight::PerEdge) => vec![node(d), (RowsOf::Edges, 1)],
+            Self::Aggregate(_, Weight::Features) => {
+                vec![node(d), (RowsOf::Everywhere(EDGE_FEATURES), SUMS)]
+            }
             Self::Aggregate(..) | Self::Moments => vec![node(d)],
             Self::Global(_) => vec![node(d); 3],
+        }
+    }
+
+    /// Columns of the output.
+    pub(crate) fn columns(&self, s: Size) -> usize {
+        match self {
+            Self::Aggregate(_, weight) => weight.sums() * s.d(),
+            _ => s.d(),
         }
     }
 
@@ -144,6 +174,8 @@ impl Op {
                     Weight::None => EdgeWeight::None,
                     Weight::Symmetric => EdgeWeight::Symmetric,
                     Weight::PerEdge => EdgeWeight::PerEdge(&x[1]),
+                    Weight::Features => EdgeWeight::Features(Some(&x[1])),
+                    Weight::Own => EdgeWeight::Features(None),
                 };
                 ops.aggregate(tape, LAYER, &x[0], how, weight)
             }

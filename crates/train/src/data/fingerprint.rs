@@ -38,6 +38,9 @@ impl Fingerprint {
         let graph = hashed(|to| {
             add(to, data.graph.indptr());
             add(to, data.graph.indices());
+            if let Some(types) = &data.types.edges {
+                add(to, &types.to_vec());
+            }
         });
         let features = hashed(|to| match &data.features {
             Features::Dense(Dense::F32 { values, width }) => {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use graphweft_graph::build::Scratch;
 use graphweft_graph::chunks::{Chunks, Halo, Piece};
 use graphweft_graph::dataset::{Features, Split};
-use graphweft_model::{Prepared, Total};
+use graphweft_model::Total;
 use graphweft_tensor::{DType, Ids, Matrix};
 
 use crate::config::{Config, Normalise};
@@ -192,7 +192,7 @@ impl LayerWise {
     }
 
     fn shard(&self, piece: Piece, features: Rows<'static>, encodings: Vec<f32>) -> Result<Shard> {
-        let graph = Prepared::plain(piece.graph.clone());
+        let graph = self.config.model.prepare(piece.graph.clone(), self.config.run.seed)?;
         let loaded = Loaded { piece, graph, features, encodings, learned: Learned::Share(0.0) };
         let dtype = self.config.compute.dtype;
         Ok(Shard::of_piece(&self.rank, loaded, dtype, self.data.outputs())?.0)

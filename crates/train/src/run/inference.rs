@@ -372,7 +372,7 @@ impl Trained {
         let plan = Plan::shared_unplanned(&self.config, world, &data.graph, progress)?;
         // Several ranks have all rows together.
         let chunks = if world.ranks() == 1 { plan.chunks(&data.graph)? } else { None };
-        let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
+        let graph = data.graph_for(&self.config.model, self.config.run.seed)?;
         let (trained, data, graph) =
             (Arc::clone(self), Arc::clone(data), OncePerRank::new(graph, world.ranks_inside()));
         world.run(move |rank| {

@@ -215,7 +215,7 @@ impl Session<'_> {
             }
             Some(Err(e)) => (None, None, Some(Err(e))),
         };
-        let graph = config.model.prepare(self.data.graph.clone(), config.run.seed)?;
+        let graph = self.data.graph_for(&config.model, config.run.seed)?;
         let progress: Arc<dyn Progress> = Arc::clone(&self.observer) as Arc<dyn Progress>;
         let undecided = matches!(before, Some(Ok(Before { plan: None, .. })));
         let role = if undecided { Role::Asks } else { Role::TakesPart };

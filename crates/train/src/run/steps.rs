@@ -48,7 +48,7 @@ impl Steps {
         let config = resolve(config, data)?;
         let device = place.open(config.compute.precision)?;
         let rank = Rank::alone(&device);
-        let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
+        let graph = data.graph_for(&config.model, config.run.seed)?;
         let shard = Shard::new(&rank, data, &graph, &Plan::local(config.compute.remat), &config)?;
         let split = data.split(config.data.split.as_deref().unwrap_or_default(), config.run.seed)?;
         let supervision = Supervision::new(&shard, data, &split, &config.train)?;

@@ -70,7 +70,7 @@ struct Proxies<'a> {
 impl Proxies<'_> {
     fn rehearse(&self, graph: Csr<u32>, ranks: usize, candidate: &Candidate) -> Result<Vec<RankRehearsed>> {
         let data = Arc::new(Data::unread("a proxy".into(), graph, self.graph.features, self.graph.classes));
-        let prepared = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
+        let prepared = data.graph_for(&self.config.model, self.config.run.seed)?;
         let parts = match ranks {
             1 => None,
             _ => Some(Arc::new(partition(&data.graph, &Options::new(Method::Contiguous, ranks), &Silent)?)),

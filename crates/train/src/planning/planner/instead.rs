@@ -24,11 +24,8 @@ pub(crate) fn instead(error: Error, config: &Config, world: &World, data: &Arc<D
     let Error::Tensor(lacked) = error else { return error };
     // What did not fit, whatever the device has in all: others may use it too.
     let memory = requested.saturating_add(held).saturating_sub(1);
-    let found = config
-        .model
-        .prepare(data.graph.clone(), config.run.seed)
-        .map_err(Error::from)
-        .and_then(|graph| what_fits(config, world, data, &graph, memory));
+    let found =
+        data.graph_for(&config.model, config.run.seed).and_then(|graph| what_fits(config, world, data, &graph, memory));
     match found {
         Ok(instead) => Error::OutOfMemory { lacked: Box::new(lacked), instead },
         // Nobody can say more than that it does not fit.
