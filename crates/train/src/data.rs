@@ -8,7 +8,6 @@ use graphweft_graph::dataset::{Dense, Features, LinkSplit, SparseFeatures, Split
 use graphweft_graph::generate::Spec;
 use graphweft_graph::{AnyCsr, Csr, Dataset};
 use graphweft_model::encoding::Encodings;
-use graphweft_model::{ModelConfig, Prepared};
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
@@ -21,8 +20,8 @@ pub(crate) mod rows;
 pub(crate) mod types;
 
 use random_split::RandomSplit;
-use types::Reverses;
 pub use types::Types;
+use types::{Reverses, has_features};
 
 /// Splits that are taken where none is named, before others.
 const PREFERRED: [&str; 2] = ["public", "default"];
@@ -253,14 +252,6 @@ impl Data {
         self
     }
 
-    /// The graph that `model` works on, with the edges that it adds and the types that it tells apart.
-    pub fn graph_for(&self, model: &ModelConfig, seed: u64) -> Result<Prepared> {
-        match self.types.graph_for(model, seed)? {
-            Some(prepared) => Ok(prepared),
-            None => Ok(model.prepare(self.graph.clone(), seed)?),
-        }
-    }
-
     /// The labels.
     ///
     /// # Errors
@@ -352,12 +343,6 @@ impl Data {
         all.sort_by_key(|(number, _)| *number);
         all.into_iter().map(|(_, split)| split).collect()
     }
-}
-
-/// Whether a model can be told of nodes: features, or types that stand for some.
-fn has_features(dataset: &Dataset) -> bool {
-    let meta = dataset.meta();
-    dataset.features().is_some() || !meta.node_types.is_empty() || matches!(dataset.edge_types(), Ok(Some(_)))
 }
 
 fn narrow(dataset: &Dataset) -> Result<Csr<u32>> {

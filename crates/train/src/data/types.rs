@@ -9,7 +9,7 @@ use graphweft_graph::dataset::{Codes, Dense, Features, SparseFeatures};
 use graphweft_graph::{Csr, Dataset, SelfLoops, TypedCsr};
 use graphweft_model::{ModelConfig, Prepared};
 
-use super::{narrow, normalised};
+use super::{Data, narrow, normalised};
 use crate::config::{DataConfig, Normalise};
 use crate::error::Result;
 
@@ -107,6 +107,22 @@ impl Types {
         }
         model.prepare_typed(&graph, count, seed).map(Some).map_err(Into::into)
     }
+}
+
+impl Data {
+    /// The graph that `model` works on, with the edges that it adds and the types that it tells apart.
+    pub fn graph_for(&self, model: &ModelConfig, seed: u64) -> Result<Prepared> {
+        match self.types.graph_for(model, seed)? {
+            Some(prepared) => Ok(prepared),
+            None => Ok(model.prepare(self.graph.clone(), seed)?),
+        }
+    }
+}
+
+/// Whether a model can be told of nodes: features, or types that stand for some.
+pub(super) fn has_features(dataset: &Dataset) -> bool {
+    let meta = dataset.meta();
+    dataset.features().is_some() || !meta.node_types.is_empty() || matches!(dataset.edge_types(), Ok(Some(_)))
 }
 
 impl EdgeTypes {

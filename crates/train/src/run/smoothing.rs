@@ -149,7 +149,7 @@ impl Trained {
             Error::from(Bad::request(format!("nodes of {} {why}", data.name), remedy))
         })?;
         let plan = Plan::shared_unplanned(&self.config, world, &data.graph, progress)?;
-        let graph = self.config.model.prepare(data.graph.clone(), self.config.run.seed)?;
+        let graph = data.graph_for(&self.config.model, self.config.run.seed)?;
         let (trained, data, name) = (Arc::clone(self), Arc::clone(data), split.name.clone());
         let graph = OncePerRank::new(graph, world.ranks_inside());
         let (before, after, shares) = world.run(move |rank| {
