@@ -85,7 +85,7 @@ pub use observe::{Begin, Epoch, Observer, Phase, Scores, Unit};
 pub use page::Page;
 pub use partition::{Balance, Method, Order, Partition, PartitionStats, Partitioned};
 pub use place::Device;
-pub use plan::{Calibration, Candidate, Columns, Description, Plan, Prediction};
+pub use plan::{Calibration, Candidate, Description, Plan, Prediction};
 pub use report::{Choice, EpochCost, Metric, OverSeeds, RankUsage, Report, SeedReport, Sent};
 pub use run::Run;
 pub use setting::Setting;

@@ -45,8 +45,12 @@ pub struct Plan {
     pub candidates: Vec<Candidate>,
     /// Why the choice was made, in one sentence.
     pub why: String,
-    /// The features that the plan is made with; `None` for a graph that is only described.
-    pub columns: Option<Columns>,
+    /// Columns of the features that the plan is made with; `None` for a graph that is only described.
+    pub features: Option<usize>,
+    /// The same for classes.
+    pub classes: Option<usize>,
+    /// Where these two numbers come from; empty for a graph that is only described.
+    pub origin: &'static str,
     /// What the graph is called.
     pub graph: String,
     /// How many ranks there will be.
@@ -69,25 +73,6 @@ pub struct Plan {
     chosen: Candidate,
     one_rank: Option<Prediction>,
     json: Value,
-}
-
-/// The features that a plan is made with.
-///
-/// ```
-/// let run = graphweft::Run::new("grid:20:20").set("parallel.profile", "16-cpu-10g").assume(Some(16), Some(3));
-/// let columns = run.plan()?.columns.unwrap();
-/// assert_eq!((columns.features, columns.classes), (16, 3));
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Columns {
-    /// Columns of the features.
-    pub features: usize,
-    /// Classes.
-    pub classes: usize,
-    /// Where these numbers come from.
-    pub origin: &'static str,
 }
 
 /// A way to spread the work, and what is known of it.

@@ -299,6 +299,13 @@ impl Run {
     }
 
     /// For [`plan`](Run::plan): columns of dense features, and classes, whatever the data have.
+    ///
+    /// ```
+    /// let run = graphweft::Run::new("grid:20:20").set("parallel.profile", "16-cpu-10g").assume(Some(16), Some(3));
+    /// let plan = run.plan()?;
+    /// assert_eq!((plan.features, plan.classes), (Some(16), Some(3)));
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
     #[must_use]
     pub fn assume(self, features: Option<usize>, classes: Option<usize>) -> Self {
         Self { features, classes, ..self }

@@ -134,6 +134,9 @@ def test_every_error_has_its_class_and_says_where(tmp_path: object) -> None:
     with pytest.raises(gw.InputError) as bad:
         gw.Dataset(gw.Graph.from_edges([0], [1]), x=[[1.0], [float("nan")]])
     assert bad.value.field
+    with pytest.raises(gw.DoesNotFit) as large:
+        gw.train(SPEC, f"{tmp_path}/large", model="gcn", hidden=10**12, epochs=1, progress=False)
+    assert isinstance(large.value, MemoryError) and "remedy" in str(large.value)
     with pytest.raises(gw.UsageError, match="fit"):
         gw.NodeClassifier().score()
 

@@ -12,5 +12,5 @@ mod timing;
 
 pub use emulation::Emulation;
 pub use plan::Plan;
-pub use planner::{Listener, Planner, PreparedData};
+pub use planner::{Listener, Planned, Planner, PreparedData};
 pub use timing::{EpochTiming, TimedEpochs};

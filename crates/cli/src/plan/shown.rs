@@ -1,6 +1,6 @@
 //! What a plan looks like: a table of candidates.
 
-use graphweft::{Candidate, Columns, Plan, Prediction};
+use graphweft::{Candidate, Plan, Prediction};
 
 use crate::ui::{bytes, count, counted, ms, table_of, width, within};
 
@@ -26,10 +26,10 @@ impl Shown<'_> {
         let (rehearsed, others): (Vec<&Candidate>, Vec<&Candidate>) =
             plan.candidates.iter().partition(|a| a.prediction.is_some());
         let mut lines = vec![plan.title.clone()];
-        if let Some(Columns { features, classes, origin, .. }) = &plan.columns {
-            let columns = counted(*features, "column");
-            let classes = if *classes == 1 { "1 class".into() } else { format!("{} classes", count(*classes as u64)) };
-            lines.push(format!("features  {columns} and {classes}, {origin}"));
+        if let (Some(features), Some(classes)) = (plan.features, plan.classes) {
+            let columns = counted(features, "column");
+            let classes = if classes == 1 { "1 class".into() } else { format!("{} classes", count(classes as u64)) };
+            lines.push(format!("features  {columns} and {classes}, {}", plan.origin));
         }
         let machine = if plan.machine.is_empty() { "unknown" } else { &plan.machine };
         let memory = match plan.memory {

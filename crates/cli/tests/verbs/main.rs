@@ -20,5 +20,6 @@ mod program;
 mod ranks;
 mod report;
 mod safety;
+mod smooth;
 mod terminal;
 mod train;

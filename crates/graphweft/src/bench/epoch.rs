@@ -12,7 +12,7 @@ use graphweft_plan::explain::counted;
 use graphweft_train::Error as Training;
 use graphweft_train::config::{Choice, Config};
 use graphweft_train::data::Data;
-use graphweft_train::planning::{Compared, Emulation, EpochTiming, Listener, Plan, PreparedData, TimedEpochs};
+use graphweft_train::planning::{Emulation, EpochTiming, Listener, Plan, PreparedData, TimedEpochs};
 use graphweft_train::ranks::World;
 use graphweft_train::task::{Labels, NodeClass};
 use serde::Serialize;

@@ -15,7 +15,7 @@ use graphweft_train::planning::{Listener, Planner};
 use graphweft_train::ranks::World;
 use serde_json::{Value, json};
 
-use super::{Candidate, Columns, Plan, error_of, scaling};
+use super::{Candidate, Plan, error_of, scaling};
 use crate::amount::count;
 use crate::error::{Error, Result};
 use crate::observe::Watched;
@@ -123,6 +123,13 @@ impl Run {
     }
 }
 
+/// The features that a plan is made with, and where the numbers come from.
+struct Columns {
+    features: usize,
+    classes: usize,
+    origin: &'static str,
+}
+
 /// Whether a simulation is repeated for 1, 2, 4, … ranks.
 #[derive(Clone, Copy, PartialEq)]
 enum Scaling {
@@ -135,7 +142,7 @@ fn simulated(config: &Config, graph: &Description, scaling: Scaling, world: &Wor
     let (tell, ranks) = (|line: &str| watched.note(line), world.ranks());
     let listener = Listener { progress: &progress, tell: &tell };
     // How long a run is that nobody will start is no reason to measure.
-    let profile = Effort::ForRun(&|_| None).profile(config, world, listener)?;
+    let profile = listener.profile_for_run(config, world, &|_| None)?;
     let profile = profile.ok_or_else(Error::follows)?;
     let found = Planner::simulate(config, ranks, graph, &profile, watched)?;
     let assumed = graph.assumed(ranks);
@@ -182,7 +189,9 @@ impl Made<'_> {
             machine: profile.about.clone(),
             error: error_of(profile),
             profile_error: profile.error(),
-            columns: self.columns,
+            features: self.columns.as_ref().map(|columns| columns.features),
+            classes: self.columns.as_ref().map(|columns| columns.classes),
+            origin: self.columns.as_ref().map_or("", |columns| columns.origin),
             candidates,
             why: self.found.why.clone(),
             epochs: self.config.train.epochs,
@@ -244,10 +253,10 @@ impl Plan {
         ] {
             map.insert(key.into(), value);
         }
-        if let Some(columns) = &self.columns {
-            map.insert("features".into(), json!(columns.features));
-            map.insert("classes".into(), json!(columns.classes));
-            map.insert("features_are".into(), json!(columns.origin));
+        if let (Some(features), Some(classes)) = (self.features, self.classes) {
+            map.insert("features".into(), json!(features));
+            map.insert("classes".into(), json!(classes));
+            map.insert("features_are".into(), json!(self.origin));
         }
     }
 }

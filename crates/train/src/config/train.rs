@@ -47,7 +47,7 @@ pub struct TrainConfig {
     pub attention_dropout: f64,
     /// Stop after this many epochs without a better validation score; 0: never.
     pub patience: u64,
-    /// What is scored. Unset: accuracy for classes, ROC-AUC for many labels, MAE for numbers.
+    /// What is scored. Unset: accuracy for classes, ROC-AUC for many labels and for links, MAE for numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricName>,
     /// Epochs between evaluations.

@@ -14,7 +14,7 @@ use graphweft_tensor::Tag;
 use graphweft_train::Error;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::{AssumedColumns, Data};
-use graphweft_train::planning::{Planned, Planner, simulate};
+use graphweft_train::planning::{Planned, Planner};
 
 const WIDTH: usize = 64;
 const CLASSES: usize = 10;
@@ -152,7 +152,7 @@ fn pieces_are_chosen_only_where_that_is_allowed() {
     // A graph that is only described is treated the same.
     let graph = "nodes=1e7,edges=1e9,features=64,classes=10,alpha=1".parse().unwrap();
     let config = settings("grid:2:2", &["parallel.allow_approximate=true", "isolated.halo=0.2"]);
-    let found = simulate(&config, 8, &graph, &slower(), &Silent).unwrap();
+    let found = Planner::simulate(&config, 8, &graph, &slower(), &Silent).unwrap();
     assert_eq!(found.choice.0.strategy, settings::Isolated.into(), "{}", found.why);
     assert!(found.candidates.iter().any(|a| a.feasible && !is_pieces(&a)));
 }
@@ -191,7 +191,7 @@ fn memory_for_pieces_decides_the_chunks_that_are_planned() {
     };
     refused(planned(&settings(graph, &[&memory]), 2, &slow()).map(|_| ()));
     let described = "nodes=1e7,edges=1e9,features=64,classes=10".parse().unwrap();
-    refused(simulate(&settings(graph, &pieces), 2, &described, &slow(), &Silent).map(|_| ()));
+    refused(Planner::simulate(&settings(graph, &pieces), 2, &described, &slow(), &Silent).map(|_| ()));
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_description_is_planned_like_the_graph_that_it_describes() {
         data.graph.num_edges(),
         data.classes
     );
-    let simulated = simulate(&config, 8, &described.parse().unwrap(), &profile, &Silent).unwrap();
+    let simulated = Planner::simulate(&config, 8, &described.parse().unwrap(), &profile, &Silent).unwrap();
     let mut compared = 0;
     for a in &simulated.candidates {
         let is = |b: &&Assessed| (b.candidate.strategy, b.candidate.remat) == (a.candidate.strategy, a.candidate.remat);
@@ -281,7 +281,7 @@ fn parts_with_many_rows_of_a_described_graph_hold_what_those_of_the_graph_hold()
         let (nodes, edges) = (data.graph.num_dst(), data.graph.num_edges());
         let described =
             format!("nodes={nodes},edges={edges},features={WIDTH},classes={CLASSES},alpha={alpha},growth=0");
-        let simulated = simulate(&config, ranks, &described.parse().unwrap(), &profile, &Silent).unwrap();
+        let simulated = Planner::simulate(&config, ranks, &described.parse().unwrap(), &profile, &Silent).unwrap();
         let [p, q] = [&simulated, &real.found].map(|found| found.choice.1.peak);
         let apart = p.total() as f64 / q.total() as f64 - 1.0;
         if apart.abs() > 0.03 {
