@@ -75,7 +75,8 @@ impl Model for Config {
             let problem = "model.steps = 0: it takes at least one; without any it is model.name = \"mlp\"".into();
             return Err(Error::Argument { op: Self::NAME, problem });
         }
-        let perceptron = Perceptron { name: "lins", first: 0, layers, inputs: shape.features, hidden, outputs: shape.classes };
+        let perceptron =
+            Perceptron { name: "lins", first: 0, layers, inputs: shape.features, hidden, outputs: shape.classes };
         let mut all = perceptron.build(init, |dtype| dtype)?;
         all.extend((0..steps).map(|step| -> Rc<dyn Layer> {
             Rc::new(Step { number: (layers + step) as u32, step, alpha, last: step + 1 == steps })

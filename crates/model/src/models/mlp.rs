@@ -24,7 +24,8 @@ impl Model for Config {
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
         check_layers(Self::NAME, self.layers)?;
         let (hidden, layers) = (self.hidden, self.layers);
-        let perceptron = Perceptron { name: "lins", first: 0, layers, inputs: shape.features, hidden, outputs: shape.classes };
+        let perceptron =
+            Perceptron { name: "lins", first: 0, layers, inputs: shape.features, hidden, outputs: shape.classes };
         Ok(Network::new(perceptron.build(init, DType::compute)?))
     }
 }

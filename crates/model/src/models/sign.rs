@@ -137,7 +137,9 @@ impl Model for Config {
         no_encodings(Self::NAME, shape)?;
         let refused = |problem: &str| Error::Argument { op: Self::NAME, problem: problem.into() };
         if layers < 2 {
-            return Err(refused("model.layers = 1: the first layer is one per hop, another one puts them together; take 2"));
+            return Err(refused(
+                "model.layers = 1: the first layer is one per hop, another one puts them together; take 2",
+            ));
         }
         if hops == 0 {
             return Err(refused("model.hops = 0: it takes at least one; without any it is model.name = \"mlp\""));
