@@ -43,12 +43,14 @@ fi
 cargo nextest run --profile all --workspace --features graphweft-cli/mpi --locked "$@"
 # The same features: others would have most crates compiled again.
 cargo test --workspace --doc --features graphweft-cli/mpi --locked --quiet
+# What the tests have built, also where another folder was named for it.
+built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
 # The Python package as the tests have built it, in the virtual environment. With GRAPHWEFT_TORCH=1 torch and
 # torch_geometric are installed there too (6 GB, some minutes), else their tests are reported as skipped.
 python=${GRAPHWEFT_PYTHON:-}
 if [ $# -eq 0 ] && [ -n "$python" ] && "$python" -m pip install -q pytest scipy networkx mypy ${GRAPHWEFT_TORCH:+torch torch_geometric}; then
     cargo build --profile test --workspace --features graphweft-cli/mpi --locked --quiet
-    GRAPHWEFT_PYTHON=$python crates/python/test.sh "${CARGO_TARGET_DIR:-target}/debug"
+    GRAPHWEFT_PYTHON=$python crates/python/test.sh "$built"
 elif [ $# -eq 0 ]; then
     echo "skipped: the Python package, which needs Python with venv and pip"
 fi
@@ -56,10 +58,10 @@ fi
 if [ $# -eq 0 ] && command -v node >/dev/null && command -v npm >/dev/null && command -v chromium >/dev/null; then
     mkdir -p target/report-browser && cp crates/report/browser/* target/report-browser/
     (cd target/report-browser && npm ci --silent --no-audit --no-fund)
-    CHROMIUM=$(command -v chromium) GRAPHWEFT=$PWD/${CARGO_TARGET_DIR:-target}/debug/graphweft \
+    CHROMIUM=$(command -v chromium) GRAPHWEFT=$built/graphweft \
         SCREENSHOTS=$PWD/target/report-page node --test --test-concurrency=1 target/report-browser/*.test.mjs
 elif [ $# -eq 0 ]; then
     echo "skipped: the report page in a browser, which needs Node.js and Chromium"
 fi
 # The program that the tests have built, attacked from outside; see fuzz/adversary/__init__.py.
-[ $# -gt 0 ] || python3 fuzz/adversary.py --program "${CARGO_TARGET_DIR:-target}/debug/graphweft"
+[ $# -gt 0 ] || python3 fuzz/adversary.py --program "$built/graphweft"

@@ -48,9 +48,9 @@ function labelsOf(labels) {
 
 /// Of nodes with numbers to predict: how far off, and a picture of each target.
 function targetsOf(targets) {
+  const column = (title, key) => ({ title, value: (row) => row[key], show: (x) => number(x), number: true });
   return el("div", null, table([{ title: "target", value: (row) => row.name }, { title: "test nodes", value: (row) => row.nodes, show: whole, number: true },
-    { title: "mean", value: (row) => row.mean, show: number, number: true }, { title: "mean absolute error", value: (row) => row.mae, show: number, number: true },
-    { title: "root mean square error", value: (row) => row.rmse, show: number, number: true }, { title: "mean error", value: (row) => row.bias, show: number, number: true }],
+    column("mean", "mean"), column("mean absolute error", "mae"), column("root mean square error", "rmse"), column("mean error", "bias")],
   targets, { label: "Targets" }),
   el("div", { class: "charts" }, targets.slice(0, 6).filter((one) => one.points.length).map(cloud)));
 }
