@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import time
+from multiprocessing.popen_spawn_posix import Popen
 from pathlib import Path
 
 import graphweft as gw
@@ -18,12 +19,12 @@ def tell(folder: str) -> None:
     Path(folder, os.environ["RANK"]).write_text(" ".join(os.environ[name] for name in names))
 
 
-def fail(folder: str) -> None:
+def fail(folder: str, seconds: float = 600) -> None:
     """The first rank ends badly, the other would wait for a long time."""
     if os.environ["RANK"] == "0":
         raise SystemExit(3)
     Path(folder, "waits").touch()
-    time.sleep(600)
+    time.sleep(seconds)
 
 
 @pytest.fixture
@@ -43,6 +44,21 @@ def test_a_lost_rank_ends_the_others(two_gpus: None, tmp_path: Path) -> None:
     with pytest.raises(gw.RankLost, match="code 3"):
         gw.launch(fail, str(tmp_path))
     assert time.monotonic() - begin < 60
+
+
+def test_a_rank_that_is_still_ending_is_waited_for(
+    two_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process closes its files before the system says how it ended: whoever asks in between hears nothing."""
+    poll = Popen.poll
+
+    def late(process: Popen, flag: int = os.WNOHANG) -> int | None:
+        """Nothing for those that do not wait, until somebody does."""
+        return process.returncode if flag == os.WNOHANG else poll(process, flag)
+
+    monkeypatch.setattr(Popen, "poll", late)
+    with pytest.raises(gw.RankLost, match="code 3"):
+        gw.launch(fail, str(tmp_path), 10)
 
 
 def test_more_ranks_than_gpus_are_refused(two_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:

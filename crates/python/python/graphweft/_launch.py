@@ -52,6 +52,8 @@ def launch(function: Callable[..., Any], *arguments: Any, ranks: int | None = No
         while left:
             for sentinel in wait(list(left)):
                 ended = left.pop(sentinel)  # type: ignore[arg-type]
+                # A process closes its files before the system knows how it ended.
+                ended.join()
                 if ended.exitcode:
                     raise RankLost(f"{ended.name} ended with code {ended.exitcode}", remedy="see what it printed")
     finally:
