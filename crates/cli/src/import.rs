@@ -29,6 +29,10 @@ enum Format {
     MatrixMarket,
     /// METIS .graph; plain or .gz
     Metis,
+    /// Folder of a typed graph: types.json, edge_RELATION.npy, feat_TYPE.npy, label.npy, split/
+    TypesJson,
+    /// N-Triples, plain or .gz; or a folder of one such file beside trainingSet.tsv and testSet.tsv
+    NTriples,
     /// .npz of links to predict between the nodes of a dataset folder: train, valid, test, valid_neg, test_neg
     Links,
 }
@@ -54,7 +58,7 @@ pub(crate) struct Args {
     #[arg(value_enum, required = true)]
     format: Option<Format>,
 
-    /// The file to read, or the folder for ogb and tu
+    /// The file to read, or the folder for ogb, tu and types-json
     #[arg(required = true)]
     path: Option<PathBuf>,
 
@@ -146,6 +150,8 @@ impl From<Format> for Known {
             Format::EdgeList => Self::EdgeList,
             Format::MatrixMarket => Self::MatrixMarket,
             Format::Metis => Self::Metis,
+            Format::TypesJson => Self::TypesJson,
+            Format::NTriples => Self::NTriples,
             Format::Links => Self::Links,
         }
     }

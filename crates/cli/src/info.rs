@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use graphweft::{Info, Trial};
+use graphweft::{Info, Trial, TypeCount};
 
 use crate::source::Source;
 use crate::ui::{self, Ui};
 
 /// Splits listed one by one in the table; the JSON has them all.
 const SHOWN_SPLITS: usize = 4;
+
+/// Types listed one by one in the table.
+const SHOWN_TYPES: usize = 12;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -68,6 +71,8 @@ fn text(info: &Info) -> String {
     if let Some(homophily) = info.homophily {
         rows.push(("edge homophily", format!("{homophily:.3}")));
     }
+    rows.extend(types("node types", &info.node_types));
+    rows.extend(types("edge types", &info.edge_types));
     let splits = &info.splits;
     for (k, split) in splits.iter().take(SHOWN_SPLITS).enumerate() {
         let (name, [train, valid, test]) = split;
@@ -86,6 +91,20 @@ fn text(info: &Info) -> String {
         text.push_str(&partitions(&info.partitions));
     }
     text
+}
+
+/// A row per type, of which the first has the heading.
+fn types(heading: &'static str, types: &[TypeCount]) -> Vec<(&'static str, String)> {
+    let row = |(k, t): (usize, &TypeCount)| {
+        let columns =
+            if t.features > 0 { format!(", {} columns", ui::count(t.features as u64)) } else { String::new() };
+        (if k == 0 { heading } else { "" }, format!("{}: {}{columns}", t.name, ui::count(t.count)))
+    };
+    let mut rows: Vec<(&'static str, String)> = types.iter().enumerate().take(SHOWN_TYPES).map(row).collect();
+    if types.len() > SHOWN_TYPES {
+        rows.push(("", format!("and {} more", types.len() - SHOWN_TYPES)));
+    }
+    rows
 }
 
 /// What dividing the graph would cost.

@@ -16,6 +16,7 @@ pub(crate) mod rows;
 mod subgraph;
 mod symmetrise;
 mod transpose;
+mod typed;
 
 use std::fmt;
 use std::ops::Range;
@@ -30,6 +31,7 @@ pub use any::AnyCsr;
 pub use loops::SelfLoops;
 pub use permute::{Permutation, PermutationError};
 pub use subgraph::Subgraph;
+pub use typed::TypedCsr;
 
 /// Edges that are looked at before pages are given back: 64 MiB of narrow ids.
 const LOT_EDGES: usize = 1 << 24;

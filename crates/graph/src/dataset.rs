@@ -9,10 +9,14 @@
 //!              task = "node-regression": f32 [N] or [N,T] to predict, NaN = not known; num_classes is T, or 1
 //! cat.npy      u8|u16 [N,K]   optional: columns of categories; node_categories in meta.toml: how many each has
 //! edge_feat.npy f32 [E,Fe]    optional, in the order of indices
+//! edge_cat.npy u8|u16 [E,K]   optional, in the order of indices: columns of categories
+//! edge_type.npy u8|u16 [E]    optional, in the order of indices: types, whose names are edge_types in meta.toml
+//! feat-<type>.npy, …          features of a type of nodes: dense, or sparse as above; see [`NodeType`]
 //! graph_ptr.npy i64 [G+1]     many graphs, task = "graph-classification" or "graph-regression": the first node of
 //!                             each, and N; no edge leads from one to another; splits are then ids of graphs
 //! graph_label.npy             as label.npy, of graphs
 //! node_id.npy  i64 [N]        optional: ids that the source used, where import renumbered them
+//! nodes.txt                   optional: what the nodes are called, one per line, where the source had words
 //! classes.txt                 optional: what the classes are called, one per line, where the source had words
 //! split/<name>/{train,valid,test}.npy   i64 node ids
 //!              task = "link": i64 [M,2] pairs of nodes; {valid,test}_neg.npy where pairs that are no links are given
@@ -25,6 +29,7 @@
 //! forged, can lead to wrong results, but to no panic.
 
 mod categories;
+mod codes;
 mod features;
 mod graphs;
 mod labels;
@@ -32,6 +37,7 @@ mod links;
 mod memory;
 mod meta;
 pub(crate) mod stamp;
+mod types;
 mod validate;
 mod writer;
 
@@ -44,15 +50,19 @@ use graphweft_base::{Error, Position, Problem, Result};
 use crate::buf::Buf;
 use crate::csr::{AnyCsr, Csr, NodeId};
 use crate::npy::{Dtype, NpyFile};
+use codes::Columns;
+use features::Place;
 use labels::Labelled;
 
 pub use categories::Categories;
+pub use codes::Codes;
 pub use features::{Dense, Features, SparseFeatures};
 pub use graphs::Graphs;
 pub use labels::Labels;
 pub use links::LinkSplit;
 pub use memory::Parts;
 pub use meta::{Meta, Task};
+pub use types::{NodeType, Types};
 pub use writer::DatasetWriter;
 
 /// The three sets of nodes, or of graphs where there are many, that a split names.
@@ -110,8 +120,12 @@ pub struct Dataset {
     /// Set once the ids and offsets of the graph were seen to be in range.
     looked_at: Arc<OnceLock<()>>,
     features: Option<Features>,
+    /// One for each type of nodes, or none.
+    features_by_type: Vec<Option<Features>>,
     labels: Option<Labels>,
     edge_features: Option<Dense>,
+    edge_types: Option<Codes>,
+    edge_categories: Option<Codes>,
     categories: Option<Categories>,
     graphs: Option<Graphs>,
     splits: Vec<Split>,
@@ -144,7 +158,8 @@ impl Dataset {
     /// Maps all files and checks dtypes and shapes, but no element.
     fn map(dir: &Path) -> Result<Self> {
         let meta = Meta::read(&dir.join("meta.toml"))?;
-        let (graph, features) = (map_graph(dir, &meta)?, Features::map(dir, &meta)?);
+        let graph = map_graph(dir, &meta)?;
+        let (features, by_type) = (Features::map(&Place::of_all(dir, &meta))?, types::map_features(dir, &meta)?);
         let (categories, graphs) = (Categories::map(dir, &meta)?, Graphs::map(dir, &meta)?);
         let labels = match graphs {
             None => Labels::map(dir, &meta, Labelled::Nodes(meta.num_nodes))?,
@@ -154,6 +169,11 @@ impl Dataset {
         if let Some(Dense::F16 { .. }) = edge_features {
             return Err(NpyFile::open(dir.join("edge_feat.npy"))?.wrong_dtype("edge_feat", "float32"));
         }
+        let edge_types = Codes::map(&dir.join("edge_type.npy"), "edge_type", meta.num_edges, Columns::One)?;
+        if edge_types.is_none() && !meta.edge_types.is_empty() {
+            let problem = "types of edges are named, but there is no edge_type.npy";
+            return Err(Error::bad(dir.join("meta.toml"), "edge_types", problem, "add the file, or remove the names"));
+        }
         let (mut splits, mut links) = (Vec::new(), Vec::new());
         for name in names_of_splits(dir)? {
             let root = dir.join("split");
@@ -162,8 +182,22 @@ impl Dataset {
                 _ => splits.push(map_split(&root, &name)?),
             }
         }
-        let (dir, looked_at) = (dir.to_path_buf(), Arc::default());
-        Ok(Self { dir, meta, graph, looked_at, features, labels, edge_features, categories, graphs, splits, links })
+        Ok(Self {
+            graph,
+            features,
+            features_by_type: by_type,
+            labels,
+            edge_features,
+            edge_types,
+            edge_categories: Codes::map(&dir.join("edge_cat.npy"), "edge_cat", meta.num_edges, Columns::Any)?,
+            categories,
+            graphs,
+            splits,
+            links,
+            dir: dir.to_path_buf(),
+            looked_at: Arc::default(),
+            meta,
+        })
     }
 
     /// Where it lies.
@@ -201,6 +235,34 @@ impl Dataset {
     /// Edge features in the order of the graph's indices, if there are any.
     pub fn edge_features(&self) -> Option<&Dense> {
         self.edge_features.as_ref()
+    }
+
+    /// Types of edges in the order of the graph's indices, if there are any. They are looked at with the graph.
+    ///
+    /// # Errors
+    /// As [`Dataset::graph`]; [`Error::BadInput`] with the first type that has no name, where types have names.
+    pub fn edge_types(&self) -> Result<Option<&Codes>> {
+        self.graph()?;
+        Ok(self.edge_types.as_ref())
+    }
+
+    /// What the types of edges are called: their numbers, where they have no names.
+    ///
+    /// # Errors
+    /// As [`Dataset::edge_types`].
+    pub fn edge_type_names(&self) -> Result<Vec<String>> {
+        let found = self.edge_types()?.filter(|_| self.meta.edge_types.is_empty());
+        Ok(found.map_or_else(|| self.meta.edge_types.clone(), |c| (0..c.count()).map(|k| k.to_string()).collect()))
+    }
+
+    /// Columns of categories of edges, in the order of the graph's indices, if there are any.
+    pub fn edge_categories(&self) -> Option<&Codes> {
+        self.edge_categories.as_ref()
+    }
+
+    /// Features by type of node, `None` for a type that has none; empty where no type has features of its own.
+    pub fn features_by_type(&self) -> &[Option<Features>] {
+        &self.features_by_type
     }
 
     /// Category columns of nodes, if there are any.

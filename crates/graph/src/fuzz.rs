@@ -6,26 +6,26 @@
 //! Formats that consist of several arrays or files are decoded from the input rather than taken from it, because a
 //! fuzzer that has to keep zip checksums right finds nothing else.
 
+mod folder;
+
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Cursor, Write};
-use std::path::Path;
+use std::io::{Cursor, Write};
 
 use graphweft_base::Result;
 use graphweft_base::progress::Silent;
-use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use crate::build::{EdgeRules, Scratch};
 use crate::csr::{Csr, SelfLoops};
-use crate::dataset::{Dataset, Features, Labels};
+use crate::dataset::{Features, Labels};
 use crate::npy::Header;
 use crate::read::{
     Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, links, matrix_market, metis,
-    ogb, tu,
+    n_triples, ogb, tu, types_json,
 };
-use crate::with_csr;
+
+pub use folder::dataset_folder;
 
 /// Larger graphs are read but not built: a run must stay short.
 const MOST_NODES: usize = 1 << 12;
@@ -234,95 +234,48 @@ pub fn matrix_market(data: &[u8]) {
     with_text(data, matrix_market::read);
 }
 
+/// N-Triples, and after two zero bytes the tables of labelled nodes, if there are any.
+pub fn n_triples(data: &[u8]) {
+    let Some((&flags, text)) = data.split_first() else { return };
+    let mut parts = text.splitn(3, |&b| b == 0).map(|part| Input::memory("fuzz", part));
+    let Some(Ok(triples)) = parts.next() else { return };
+    let sets = match (parts.next(), parts.next()) {
+        (Some(Ok(train)), Some(Ok(test))) => Some(n_triples::Sets { train, test }),
+        _ => None,
+    };
+    read(flags, |cx| n_triples::read(&triples, sets.as_ref(), cx));
+}
+
+/// A folder with a `types.json`, the text up to the first zero byte, and arrays as `members` decodes them.
+pub fn types_json(data: &[u8]) {
+    const NAMES: [&str; 13] = [
+        "edge_r",
+        "edge_s",
+        "feat_a",
+        "feat_a_indptr",
+        "feat_a_indices",
+        "feat_a_data",
+        "feat_b",
+        "feat_b_indptr",
+        "feat_b_indices",
+        "label",
+        "split/x/train",
+        "split/x/valid",
+        "split/x/test",
+    ];
+    let [flags, data @ ..] = data else { return };
+    let at = data.iter().position(|&b| b == 0).unwrap_or(data.len());
+    let arrays = members(data.get(at + 1..).unwrap_or_default(), &NAMES);
+    let mut files: BTreeMap<String, Vec<u8>> =
+        arrays.into_iter().map(|(name, bytes)| (format!("{name}.npy"), bytes)).collect();
+    files.insert("types.json".into(), data[..at].to_vec());
+    read(*flags, |cx| types_json::read(&Memory(files), cx));
+}
+
 /// A METIS file.
 pub fn metis(data: &[u8]) {
     with_text(data, metis::read);
 }
-
-/// A dataset folder in which some files are replaced: records of file number, length (two bytes) and contents; an empty
-/// record removes a file.
-pub fn dataset_folder(data: &[u8]) {
-    thread_local! {
-        // Kept from run to run, because making a folder takes longer than reading it.
-        static FOLDER: Option<TempDir> = good_folder().ok();
-    }
-    FOLDER.with(|folder| {
-        if let Some(folder) = folder {
-            let replaced = replacements(data);
-            // What cannot be written was not fuzzed; the next run tries again.
-            let _ = replaced.iter().try_for_each(|(&at, bytes)| put(folder.path(), GOOD_FOLDER[at].0, bytes));
-            open_folder(folder.path());
-            let _ = replaced.keys().try_for_each(|&at| put(folder.path(), GOOD_FOLDER[at].0, &GOOD_FOLDER[at].1()));
-            let _ = fs::remove_file(folder.path().join(".validated"));
-        }
-    });
-}
-
-fn good_folder() -> io::Result<TempDir> {
-    let folder = tempfile::tempdir()?;
-    fs::create_dir_all(folder.path().join("split/s"))?;
-    GOOD_FOLDER.iter().try_for_each(|(name, make)| put(folder.path(), name, &make()))?;
-    Ok(folder)
-}
-
-fn put(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let path = dir.join(name);
-    match bytes {
-        [] if path.exists() => fs::remove_file(path),
-        [] => Ok(()),
-        bytes => fs::write(path, bytes),
-    }
-}
-
-fn replacements(mut data: &[u8]) -> BTreeMap<usize, &[u8]> {
-    let mut replaced = BTreeMap::new();
-    while let [which, low, high, rest @ ..] = data {
-        let length = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
-        let (contents, rest) = rest.split_at(length);
-        data = rest;
-        replaced.insert(usize::from(*which) % GOOD_FOLDER.len(), contents);
-    }
-    replaced
-}
-
-fn open_folder(dir: &Path) {
-    if let Ok(data) = Dataset::open(dir) {
-        if let Ok(graph) = data.graph() {
-            with_csr!(graph, g => {
-                let edges: usize = (0..g.num_dst()).map(|i| g.row(i).len()).sum();
-                assert_eq!(edges, data.meta().num_edges);
-            });
-        }
-        let _ = data.features().map(Features::density);
-        if let Some(graphs) = data.graphs() {
-            let nodes: usize = (0..graphs.count()).map(|g| graphs.nodes(g).len()).sum();
-            assert_eq!(nodes, data.meta().num_nodes);
-        }
-    }
-}
-
-type Made = (&'static str, fn() -> Vec<u8>);
-
-/// Two nodes and an edge each way, with everything a folder can hold.
-const GOOD_FOLDER: [Made; 15] = [
-    ("meta.toml", || {
-        b"name = \"f\"\nnum_nodes = 2\nnum_edges = 2\nnum_features = 3\nnum_classes = 2\nsymmetric = true\n".to_vec()
-    }),
-    ("indptr.npy", || npy_bytes("<u8", "(3,)", bytemuck::cast_slice(&[0u64, 1, 2]))),
-    ("indices.npy", || npy_bytes("<u4", "(2,)", bytemuck::cast_slice(&[1u32, 0]))),
-    ("label.npy", || npy_bytes("<i8", "(2,)", bytemuck::cast_slice(&[0i64, 1]))),
-    ("split/s/train.npy", || npy_bytes("<i8", "(1,)", bytemuck::cast_slice(&[0i64]))),
-    ("split/s/valid.npy", || npy_bytes("<i8", "(1,)", bytemuck::cast_slice(&[1i64]))),
-    ("split/s/test.npy", || npy_bytes("<i8", "(0,)", &[])),
-    ("feat_indptr.npy", || npy_bytes("<u8", "(3,)", bytemuck::cast_slice(&[0u64, 1, 2]))),
-    ("feat_indices.npy", || npy_bytes("<u4", "(2,)", bytemuck::cast_slice(&[2u32, 0]))),
-    ("edge_feat.npy", || npy_bytes("<f4", "(2, 1)", bytemuck::cast_slice(&[0.5f32, 1.5]))),
-    ("feat_data.npy", Vec::new),
-    ("feat.npy", Vec::new),
-    ("graph_ptr.npy", Vec::new),
-    ("graph_label.npy", Vec::new),
-    ("cat.npy", Vec::new),
-];
 
 /// An `.npy` file from its parts.
 pub(crate) fn npy_bytes(descr: &str, shape: &str, payload: &[u8]) -> Vec<u8> {
@@ -460,15 +413,24 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
         }
     };
     let edges = imported.edges.pushed() as usize;
-    let fits = labels.is_none_or(|(labels, classes)| match labels {
-        Labels::Single(y) => y.len() == of && y.iter().all(|&c| c >= -1 && c < classes as i64),
-        Labels::MultiU8(y) => y.len() == of * classes && y.iter().all(|&y| y < 2),
-        Labels::MultiF32(y) => y.len() == of * classes && y.iter().all(|&y| y.is_nan() || y == 0.0 || y == 1.0),
-        Labels::Values(y) => y.len() == of * classes && y.iter().all(|&y| !y.is_infinite()),
-    }) && features.is_none_or(|features| match features {
-        Features::Dense(m) => m.width() > 0 && m.len() == n * m.width(),
-        Features::Sparse(m) => m.width > 0 && m.indptr.len() == n + 1 && Csr::new(m.indptr, m.indices, m.width).is_ok(),
-    }) && edge_features.is_none_or(|f| f.values.len() == edges * f.width)
+    let types = imported.types;
+    let typed = types
+        .edges
+        .is_none_or(|t| t.len() == edges && (types.edge_names.is_empty() || t.count() <= types.edge_names.len()))
+        && (types.nodes.is_empty() || types.nodes.iter().map(|t| t.num_nodes).sum::<usize>() == n)
+        && types.nodes.iter().zip(&types.features).all(|(t, features)| {
+            t.num_features == features.as_ref().map_or(0, Features::width)
+                && features.as_ref().is_none_or(|features| is_matrix(features, t.num_nodes))
+        });
+    let fits = typed
+        && labels.is_none_or(|(labels, classes)| match labels {
+            Labels::Single(y) => y.len() == of && y.iter().all(|&c| c >= -1 && c < classes as i64),
+            Labels::MultiU8(y) => y.len() == of * classes && y.iter().all(|&y| y < 2),
+            Labels::MultiF32(y) => y.len() == of * classes && y.iter().all(|&y| y.is_nan() || y == 0.0 || y == 1.0),
+            Labels::Values(y) => y.len() == of * classes && y.iter().all(|&y| !y.is_infinite()),
+        })
+        && features.is_none_or(|features| is_matrix(&features, n))
+        && edge_features.is_none_or(|f| f.values.len() == edges * f.width)
         && imported.categories.is_none_or(|c| c.rows() == n && !c.sizes().contains(&0))
         && imported.splits.iter().all(|s| s.check(of).is_ok());
     if n > MOST_NODES {
@@ -482,4 +444,14 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
     })?;
     let graph = Csr::<u32>::new(indptr, indices, n);
     Ok(fits && graph.is_ok_and(|g| g.num_dst() == n && (!rules.symmetrise || g.is_symmetric())))
+}
+
+/// Whether features have a row for each of `n` nodes, and columns that are there.
+fn is_matrix(features: &Features, n: usize) -> bool {
+    match features {
+        Features::Dense(m) => m.width() > 0 && m.len() == n * m.width(),
+        Features::Sparse(m) => {
+            m.width > 0 && m.indptr.len() == n + 1 && Csr::new(m.indptr.clone(), m.indices.clone(), m.width).is_ok()
+        }
+    }
 }

@@ -27,5 +27,5 @@ pub mod read;
 pub mod stats;
 
 pub use buf::Buf;
-pub use csr::{AnyCsr, Csr, CsrError, NodeId, Permutation, PermutationError, SelfLoops, Subgraph};
+pub use csr::{AnyCsr, Csr, CsrError, NodeId, Permutation, PermutationError, SelfLoops, Subgraph, TypedCsr};
 pub use dataset::Dataset;

@@ -20,8 +20,10 @@ pub mod heterophilous;
 pub mod links;
 pub mod matrix_market;
 pub mod metis;
+pub mod n_triples;
 pub mod ogb;
 pub mod tu;
+pub mod types_json;
 
 mod features;
 mod imported;
@@ -31,6 +33,7 @@ mod many;
 mod names;
 mod npz;
 mod ogb_graphs;
+mod relations;
 mod splits;
 mod table;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use graphweft_base::progress::Silent;
-use graphweft_graph::dataset::{self, Dense, Features, Labels, Parts, SparseFeatures};
+use graphweft_graph::dataset::{self, Codes, Dense, Features, Labels, NodeType, Parts, SparseFeatures, Types};
 use graphweft_graph::generate::Spec;
 use serde_json::json;
 
@@ -84,6 +84,7 @@ impl Dataset {
             labels: spec.labels(seed),
             classes: spec.num_classes(),
             splits: spec.split(seed).into_iter().collect(),
+            types: Types::default(),
             categories: None,
             graphs: None,
         })?)))
@@ -139,6 +140,7 @@ impl Dataset {
                 labels: None,
                 classes: 0,
                 splits: Vec::new(),
+                types: Types::default(),
                 categories: None,
                 graphs: None,
             },
@@ -234,6 +236,23 @@ impl Dataset {
         }
     }
 
+    /// Types of nodes, in the order of ids; empty where nodes have none.
+    pub fn node_types(&self) -> Vec<TypeCount> {
+        let of = |t: &NodeType| TypeCount { name: t.name.clone(), count: t.num_nodes as u64, features: t.num_features };
+        self.0.meta().node_types.iter().map(of).collect()
+    }
+
+    /// Types of edges; empty where edges have none.
+    ///
+    /// # Errors
+    /// As [`Dataset::graph`].
+    pub fn edge_types(&self) -> Result<Vec<TypeCount>> {
+        let Some(types) = self.0.edge_types()? else { return Ok(Vec::new()) };
+        let names = self.0.edge_type_names()?;
+        let counts = types.counts(names.len());
+        Ok(names.into_iter().zip(counts).map(|(name, count)| TypeCount { name, count, features: 0 }).collect())
+    }
+
     /// All splits, by name.
     pub fn splits(&self) -> Vec<Split> {
         self.0.splits().iter().map(Split::from).collect()
@@ -266,6 +285,24 @@ pub struct SparseRows<'a> {
     pub indices: &'a [u32],
     /// Values; `None` if all of them are 1.
     pub values: Option<&'a [f32]>,
+}
+
+/// A type of nodes or of edges.
+///
+/// ```
+/// let data = graphweft::Dataset::generate("sbm:60:3:4:f=8", 0)?;
+/// assert!(data.node_types().is_empty() && data.edge_types()?.is_empty());
+/// # Ok::<(), graphweft::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TypeCount {
+    /// Its name.
+    pub name: String,
+    /// Nodes, or edges.
+    pub count: u64,
+    /// Columns of its own features; 0 where it has none.
+    pub features: usize,
 }
 
 /// Three sets of nodes: to learn from, to choose the best epoch by, and to report on.
@@ -337,6 +374,44 @@ impl DatasetBuilder {
         self
     }
 
+    /// The type of every edge, in the order of the graph's rows, and what the types are called, by number.
+    ///
+    /// ```
+    /// use graphweft::{Dataset, Graph};
+    /// let graph = Graph::from_edges(3, &[0, 1], &[1, 2])?;
+    /// let names = ["near".to_string(), "far".to_string()];
+    /// let error = Dataset::builder("three", &graph).edge_types(&names, vec![0, 2]).build().unwrap_err();
+    /// assert!(error.problem().starts_with("edge_type[1] = 2"));
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    #[must_use]
+    pub fn edge_types(mut self, names: &[String], types: Vec<u16>) -> Self {
+        self.parts.types.edges = Some(Codes::of(types));
+        self.parts.types.edge_names = names.to_vec();
+        self
+    }
+
+    /// One more type of nodes: the next `nodes` of them, each with a row of `width` numbers, or none where `width` is
+    /// 0.
+    ///
+    /// ```
+    /// use graphweft::{Dataset, Graph};
+    /// let graph = Graph::from_edges(3, &[0, 1], &[1, 2])?;
+    /// let data = Dataset::builder("three", &graph)
+    ///     .node_type("paper", 2, 2, vec![0.5, 1.0, 0.25, 2.0])
+    ///     .node_type("author", 1, 0, Vec::new())
+    ///     .build()?;
+    /// assert_eq!(data.node_types()[1].name, "author");
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    #[must_use]
+    pub fn node_type(mut self, name: &str, nodes: usize, width: usize, values: Vec<f32>) -> Self {
+        let features = (width > 0).then(|| Features::Dense(Dense::F32 { values: values.into(), width }));
+        self.parts.types.nodes.push(NodeType { name: name.into(), num_nodes: nodes, num_features: width });
+        self.parts.types.features.push(features);
+        self
+    }
+
     /// The class of every node, −1 where it is not known. There are as many classes as the largest one says.
     #[must_use]
     pub fn labels(mut self, labels: Vec<i64>) -> Self {
@@ -372,7 +447,11 @@ impl DatasetBuilder {
     ///
     /// # Errors
     /// With the array, as the file that would hold it, and the position.
-    pub fn build(self) -> Result<Dataset> {
+    pub fn build(mut self) -> Result<Dataset> {
+        // All of one kind: the folder has no features then.
+        if self.parts.types.features.iter().all(Option::is_none) {
+            self.parts.types.features.clear();
+        }
         let mut names: Vec<&str> = self.parts.splits.iter().map(|split| split.name.as_str()).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {

@@ -10,7 +10,8 @@ use graphweft_graph::build::{EdgeRules, Scratch};
 use graphweft_graph::dataset::{Dataset, DatasetWriter, Task as DatasetTask};
 use graphweft_graph::read::arrays::{self, Columns, EdgeNumbers, File, Given};
 use graphweft_graph::read::edge_list::{self, Ids};
-use graphweft_graph::read::{self, Context, Directory, Input, links};
+use graphweft_graph::read::n_triples::Sets;
+use graphweft_graph::read::{self, Context, Directory, Folder, Input, links};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -50,6 +51,10 @@ pub enum Format {
     MatrixMarket,
     /// METIS `.graph`; plain or gzip.
     Metis,
+    /// The folder of a typed graph, with a `types.json`.
+    TypesJson,
+    /// N-Triples, plain or gzip: a file, or a folder of one beside `trainingSet.tsv` and `testSet.tsv`.
+    NTriples,
     /// `.npz` of links between the nodes of a dataset folder: train, valid, test and, where they are given, valid_neg
     /// and test_neg. Edges are the links of training, both ways.
     Links,
@@ -166,7 +171,7 @@ enum Source {
 }
 
 impl Import {
-    /// A file of this format; for OGB and TU, the folder.
+    /// A file of this format; for OGB, TU and typed graphs, the folder.
     pub fn new(format: Format, path: impl Into<PathBuf>) -> Self {
         Self::of(Source::Format(format, path.into()))
     }
@@ -313,7 +318,9 @@ impl Import {
     fn read_format(&self, opened: &Open, cx: &Context<'_>) -> Result<read::Imported, Bad> {
         match opened {
             Open::Folder(Format::Tu, folder) => read::tu::read(folder, cx),
+            Open::Folder(Format::TypesJson, folder) => read::types_json::read(folder, cx),
             Open::Folder(_, folder) => read::ogb::read(folder, cx),
+            Open::Triples(input, sets) => read::n_triples::read(input, sets.as_ref(), cx),
             Open::File(Format::Heterophilous, input) => read::heterophilous::read(input, cx),
             Open::File(Format::GnnBenchmark, input) => read::gnn_benchmark::read(input, cx),
             Open::File(Format::MatrixMarket, input) => read::matrix_market::read(input, cx),
@@ -323,7 +330,7 @@ impl Import {
                 let nodes = links::Nodes { count: nodes.meta().num_nodes, features: nodes.features().cloned() };
                 links::read(input, nodes, cx)
             }
-            Open::File(Format::EdgeList | Format::Ogb | Format::Tu, input) => {
+            Open::File(_, input) => {
                 let options = edge_list::Options {
                     ids: self.ids.unwrap_or(Ids::Keep),
                     num_nodes: self.num_nodes,
@@ -396,14 +403,48 @@ fn is_published_undirected(format: Format) -> bool {
 enum Open {
     File(Format, Input),
     Folder(Format, Directory),
+    Triples(Input, Option<Sets>),
 }
 
 impl Open {
     fn new(format: Format, path: &Path) -> Result<Self, Bad> {
         match format {
-            Format::Ogb | Format::Tu => Directory::open(path).map(|folder| Self::Folder(format, folder)),
+            Format::Ogb | Format::Tu | Format::TypesJson => {
+                Directory::open(path).map(|folder| Self::Folder(format, folder))
+            }
+            Format::NTriples if path.is_dir() => Self::triples(path),
+            Format::NTriples => Input::file(path).map(|input| Self::Triples(input, None)),
             _ => Input::file(path).map(|input| Self::File(format, input)),
         }
+    }
+}
+
+impl Open {
+    /// The only file of triples in a folder, and the tables beside it.
+    fn triples(dir: &Path) -> Result<Self, Bad> {
+        let folder = Directory::open(dir)?;
+        let unreadable = |e: std::io::Error| Bad::unreadable(dir, "folder", &e);
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(unreadable)? {
+            let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".nt") || name.ends_with(".nt.gz") {
+                found.push(name);
+            }
+        }
+        found.sort();
+        let [triples] = &found[..] else {
+            let problem = format!("{} files end in .nt or .nt.gz, expected one: {}", found.len(), found.join(", "));
+            return Err(Bad::bad(dir, "folder", problem, "name the file itself, or leave one in the folder"));
+        };
+        let sets = match (folder.input("trainingSet.tsv")?, folder.input("testSet.tsv")?) {
+            (Some(train), Some(test)) => Some(Sets { train, test }),
+            (None, None) => None,
+            _ => {
+                let problem = "there is only one of trainingSet.tsv and testSet.tsv";
+                return Err(Bad::bad(dir, "folder", problem, "add the other one, or name the file of triples itself"));
+            }
+        };
+        Input::file(dir.join(triples)).map(|input| Self::Triples(input, sets))
     }
 }
 

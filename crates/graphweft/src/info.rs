@@ -12,6 +12,7 @@ use graphweft_graph::{AnyCsr, with_csr};
 use serde_json::{Value, json};
 
 use crate::amount::count;
+use crate::dataset::{Dataset, TypeCount};
 use crate::error::Result;
 use crate::input::Input;
 use crate::observe::{Observer, Watched};
@@ -61,6 +62,10 @@ pub struct Info {
     pub feature_density: Option<f64>,
     /// Nodes of each class.
     pub class_counts: Vec<u64>,
+    /// Types of nodes; empty where they have none.
+    pub node_types: Vec<TypeCount>,
+    /// Types of edges; empty where they have none. They are those of the folder, whatever is done to the graph.
+    pub edge_types: Vec<TypeCount>,
     /// Splits: the name of each, and how many nodes it has to learn from, to choose by and to report on.
     ///
     /// ```
@@ -140,6 +145,8 @@ impl Info {
             },
             feature_density: features.map(Features::density),
             class_counts: labels.map_or(Vec::new(), |l| class_counts(l, opened.num_classes)),
+            node_types: opened.dataset.as_ref().map_or_else(Vec::new, Dataset::node_types),
+            edge_types: opened.dataset.as_ref().map_or_else(|| Ok(Vec::new()), Dataset::edge_types)?,
             splits: splits.collect(),
             partitions: Vec::new(),
             degrees: found,
@@ -181,7 +188,14 @@ impl Info {
         let splits: Vec<Value> = (self.splits.iter())
             .map(|(name, [train, valid, test])| json!({"name": name, "train": train, "valid": valid, "test": test}))
             .collect();
-        json!({
+        let types = |all: &[TypeCount], count: &str| -> Vec<Value> {
+            let of = |t: &TypeCount| match t.features {
+                0 => json!({"name": t.name, count: t.count}),
+                columns => json!({"name": t.name, count: t.count, "features": columns}),
+            };
+            all.iter().map(of).collect()
+        };
+        let mut all = json!({
             "name": self.name,
             "nodes": self.nodes,
             "edges": self.edges,
@@ -206,6 +220,14 @@ impl Info {
             "class_counts": self.class_counts,
             "splits": splits,
             "partitions": partitions::json(&self.partitions),
-        })
+        });
+        for (key, found, count) in
+            [("node_types", &self.node_types, "nodes"), ("edge_types", &self.edge_types, "edges")]
+        {
+            if !found.is_empty() {
+                all[key] = types(found, count).into();
+            }
+        }
+        all
     }
 }

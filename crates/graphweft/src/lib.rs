@@ -62,7 +62,7 @@ mod stored;
 
 pub use amount::Amount;
 pub use bench::{Bench, Timed, Timing};
-pub use dataset::{Dataset, DatasetBuilder, DatasetTask, SparseRows, Split};
+pub use dataset::{Dataset, DatasetBuilder, DatasetTask, SparseRows, Split, TypeCount};
 pub use doctor::{Doctor, Gpu, Library};
 pub use error::{Error, ErrorKind, Position, Result};
 pub use graph::{Graph, SelfLoops};

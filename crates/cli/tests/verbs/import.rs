@@ -86,6 +86,57 @@ fn amazon_photo_comes_out_as_its_dataset_folder() {
     comes_out_as(&args, "raw/gnn-benchmark/amazon_electronics_photo.npz", "amazon-photo");
 }
 
+#[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
+fn a_typed_folder_keeps_its_types() {
+    let root = TempDir::new().unwrap();
+    let out = root.path().join("dblp");
+    assert_imported(&import(&["types-json", "--symmetrise", "--json"], &shared("raw/hgb-dblp"), &out));
+    let made = open(&out);
+    // HGB counts 26,128 nodes, 239,566 edges, 4 types of nodes and 6 of edges.
+    assert_eq!((made.meta().num_nodes, made.meta().num_edges), (26_128, 239_566));
+    assert!(made.meta().symmetric);
+    let names = made.edge_type_names().unwrap();
+    let one_way = ["paper-author", "paper-term", "paper-venue"];
+    assert_eq!(names, [one_way.map(String::from), one_way.map(|name| format!("rev_{name}"))].concat());
+    let counts = made.edge_types().unwrap().unwrap().counts(6);
+    assert_eq!(counts, [19_645, 85_810, 14_328, 19_645, 85_810, 14_328]);
+    let types: Vec<_> = made.meta().node_types.iter().map(|t| (t.name.as_str(), t.num_nodes, t.num_features)).collect();
+    assert_eq!(types, [("author", 4057, 334), ("paper", 14_328, 4231), ("term", 7723, 50), ("venue", 20, 0)]);
+    let split = made.split("hgb").unwrap();
+    assert_eq!(split.train.len() + split.valid.len(), 1217);
+    assert_eq!(split.test.len(), 2840);
+    // Papers lie between authors and terms: every edge of the first type comes from one and goes to an author.
+    let AnyCsr::Narrow(graph) = made.graph().unwrap() else { panic!("a narrow graph") };
+    let (codes, ranges) = (made.edge_types().unwrap().unwrap(), made.meta().type_ranges());
+    for i in 0..graph.num_dst() {
+        for e in graph.edges_of(i).filter(|e| codes.get(*e) == 0) {
+            assert!(ranges[0].contains(&i) && ranges[1].contains(&(graph.indices()[e] as usize)));
+        }
+    }
+    let out = root.path().join("acm");
+    assert_imported(&import(&["types-json"], &shared("raw/heco-acm"), &out));
+    let acm = open(&out);
+    assert_eq!((acm.meta().num_nodes, acm.meta().num_edges, acm.meta().num_classes), (11_246, 17_426, 3));
+    assert_eq!(acm.splits().iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["heco-20", "heco-40", "heco-60"]);
+}
+
+#[test]
+#[cfg_attr(not(shared_data), ignore = "needs the shared graphs")]
+fn aifb_has_the_counts_that_are_published() {
+    let root = TempDir::new().unwrap();
+    let out = root.path().join("aifb");
+    let output = import(&["n-triples", "--json"], &shared("raw/aifb"), &out);
+    assert_imported(&output);
+    let made = open(&out);
+    assert_eq!((made.meta().num_nodes, made.meta().num_edges, made.meta().num_classes), (8285, 29_043, 4));
+    assert_eq!(made.edge_type_names().unwrap().len(), 45);
+    let split = made.split("official").unwrap();
+    assert_eq!((split.train.len(), split.valid.len(), split.test.len()), (112, 28, 36));
+    assert_eq!(fs::read_to_string(out.join("nodes.txt")).unwrap().lines().count(), 8285);
+    assert_eq!(fs::read_to_string(out.join("classes.txt")).unwrap().lines().count(), 4);
+}
+
 /// Writes the edges of a graph by source, so that sorting by destination has something to do.
 fn write_edges(graph: &AnyCsr, out: impl Write) {
     let AnyCsr::Narrow(graph) = graph else { panic!("a narrow graph") };

@@ -1,6 +1,6 @@
 //! Node features, dense or sparse.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use graphweft_base::{Error, Result};
 use half::f16;
@@ -92,54 +92,91 @@ pub enum Features {
     Sparse(SparseFeatures),
 }
 
+/// Which files of a folder hold features, and of how many nodes.
+pub(super) struct Place<'a> {
+    /// The folder.
+    pub(super) dir: &'a Path,
+    /// What their names begin with.
+    pub(super) stem: String,
+    /// Nodes.
+    pub(super) rows: usize,
+    /// Columns, as `meta.toml` says.
+    pub(super) columns: usize,
+    /// What `meta.toml` calls that.
+    pub(super) count: String,
+}
+
+impl<'a> Place<'a> {
+    /// Those of all nodes.
+    pub(super) fn of_all(dir: &'a Path, meta: &Meta) -> Self {
+        let (rows, columns) = (meta.num_nodes, meta.num_features);
+        Self { dir, stem: "feat".into(), rows, columns, count: "num_features".into() }
+    }
+
+    /// A file.
+    pub(super) fn file(&self, part: &str) -> PathBuf {
+        self.dir.join(format!("{}{part}.npy", self.stem))
+    }
+
+    /// What an array is called in messages.
+    pub(super) fn field(&self, part: &str) -> String {
+        format!("{}{part}", self.stem)
+    }
+
+    fn wrong_count(&self, part: &str, columns: usize) -> Error {
+        let file = format!("{}{part}.npy", self.stem);
+        Meta::wrong_count(self.dir, &self.count, self.columns, &file, columns)
+    }
+}
+
 impl Features {
-    pub(super) fn map(dir: &Path, meta: &Meta) -> Result<Option<Self>> {
-        let dense = dir.join("feat.npy");
-        let sparse =
-            ["feat_indptr.npy", "feat_indices.npy", "feat_data.npy"].into_iter().find(|f| dir.join(f).exists());
+    pub(super) fn map(place: &Place<'_>) -> Result<Option<Self>> {
+        let (dense, stem) = (place.file(""), &place.stem);
+        let sparse = ["_indptr", "_indices", "_data"].into_iter().find(|part| place.file(part).exists());
         if let Some(sparse) = sparse {
             if dense.exists() {
-                let problem = format!("there are dense features, and sparse ones as well ({sparse})");
-                return Err(Error::bad(dense, "feat", problem, "remove feat.npy, or all feat_*.npy"));
+                let problem = format!("there are dense features, and sparse ones as well ({stem}{sparse}.npy)");
+                return Err(Error::bad(dense, stem, problem, format!("remove {stem}.npy, or all {stem}_*.npy")));
             }
-            return Self::map_sparse(dir, meta).map(|s| Some(Self::Sparse(s)));
+            return Self::map_sparse(place).map(|s| Some(Self::Sparse(s)));
         }
-        let dense = Dense::map(&dense, "feat", meta.num_nodes)?;
-        if let Some(m) = dense.as_ref().filter(|m| m.width() != meta.num_features) {
-            return Err(Meta::wrong_count(dir, "num_features", meta.num_features, "feat.npy", m.width()));
+        let dense = Dense::map(&dense, stem, place.rows)?;
+        if let Some(m) = dense.as_ref().filter(|m| m.width() != place.columns) {
+            return Err(place.wrong_count("", m.width()));
         }
         Ok(dense.map(Self::Dense))
     }
 
-    fn map_sparse(dir: &Path, meta: &Meta) -> Result<SparseFeatures> {
-        let indptr = map_offsets(&dir.join("feat_indptr.npy"), "feat_indptr", meta.num_nodes)?;
-        let file = NpyFile::open(dir.join("feat_indices.npy"))?;
+    fn map_sparse(place: &Place<'_>) -> Result<SparseFeatures> {
+        let stem = &place.stem;
+        let indptr = map_offsets(&place.file("_indptr"), &place.field("_indptr"), place.rows)?;
+        let (file, field) = (NpyFile::open(place.file("_indices"))?, place.field("_indices"));
         let entries = indptr.last().copied().unwrap_or(0) as usize;
         if file.shape() != [entries] {
-            return Err(file.wrong_shape("feat_indices", &format!("[{entries}] (the last entry of feat_indptr)")));
+            return Err(file.wrong_shape(&field, &format!("[{entries}] (the last entry of {stem}_indptr)")));
         }
-        let indices: Buf<u32> = file.elements().ok_or_else(|| file.wrong_dtype("feat_indices", "uint32"))?;
-        if meta.num_features == 0
+        let indices: Buf<u32> = file.elements().ok_or_else(|| file.wrong_dtype(&field, "uint32"))?;
+        if place.columns == 0
             && let Some(last) = indices.iter().max()
         {
-            return Err(Meta::wrong_count(dir, "num_features", 0, "feat_indices.npy", *last as usize + 1));
+            return Err(place.wrong_count("_indices", *last as usize + 1));
         }
-        if meta.num_features == 0 {
-            let problem = "num_features is 0 or missing, but there is feat_indptr.npy";
-            let remedy = "set num_features to the number of columns, or remove all feat_*.npy";
-            return Err(Error::bad(dir.join("meta.toml"), "num_features", problem, remedy));
+        if place.columns == 0 {
+            let problem = format!("{} is 0 or missing, but there is {stem}_indptr.npy", place.count);
+            let remedy = format!("set {} to the number of columns, or remove all {stem}_*.npy", place.count);
+            return Err(Error::bad(place.dir.join("meta.toml"), place.count.as_str(), problem, remedy));
         }
-        let path = dir.join("feat_data.npy");
+        let (path, field) = (place.file("_data"), place.field("_data"));
         let data = if path.exists() {
             let file = NpyFile::open(&path)?;
             if file.shape() != [entries] {
-                return Err(file.wrong_shape("feat_data", &format!("[{entries}] (as feat_indices)")));
+                return Err(file.wrong_shape(&field, &format!("[{entries}] (as {stem}_indices)")));
             }
-            Some(file.elements().ok_or_else(|| file.wrong_dtype("feat_data", "float32"))?)
+            Some(file.elements().ok_or_else(|| file.wrong_dtype(&field, "float32"))?)
         } else {
             None
         };
-        Ok(SparseFeatures { indptr, indices, data, width: meta.num_features })
+        Ok(SparseFeatures { indptr, indices, data, width: place.columns })
     }
 
     /// Columns.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use graphweft_base::{Error, Result};
 
-use super::{Categories, Dataset, DatasetWriter, Dense, Features, Graphs, Labels, Meta, Split, Task, validate};
+use super::{Categories, Dataset, DatasetWriter, Dense, Features, Graphs, Labels, Meta, Split, Task, Types, validate};
 use crate::csr::AnyCsr;
 use crate::npy::write_npy;
 use crate::with_csr;
@@ -27,6 +27,8 @@ pub struct Parts {
     pub classes: usize,
     /// All splits.
     pub splits: Vec<Split>,
+    /// Types of nodes and edges, if there are any.
+    pub types: Types,
     /// Category columns of nodes, if there are any.
     pub categories: Option<Categories>,
     /// Where one graph ends and the next begins, with their labels, if there are many; `labels` is then empty.
@@ -40,7 +42,7 @@ impl Dataset {
     /// [`Error::BadInput`] that names the array, as the file that would hold it, and the position.
     pub fn in_memory(parts: Parts) -> Result<Self> {
         parts.check_shapes()?;
-        let Parts { name, graph, features, labels, classes, splits, categories, graphs } = parts;
+        let Parts { name, graph, features, labels, classes, splits, types, categories, graphs } = parts;
         let meta = Meta {
             name,
             num_nodes: graph.num_nodes(),
@@ -50,10 +52,26 @@ impl Dataset {
             symmetric: with_csr!(&graph, g => g.is_symmetric()),
             task: task(labels.as_ref(), graphs.as_ref()),
             node_categories: categories.as_ref().map_or_else(Vec::new, |c| c.sizes().to_vec()),
+            edge_types: types.edge_names,
+            node_types: types.nodes,
         };
-        let (dir, edge_features, links, looked_at) = (PathBuf::new(), None, Vec::new(), Arc::default());
-        let data =
-            Self { dir, meta, graph, looked_at, features, labels, edge_features, categories, graphs, splits, links };
+        meta.check_types(Path::new("meta.toml"))?;
+        let data = Self {
+            dir: PathBuf::new(),
+            meta,
+            graph,
+            looked_at: Arc::default(),
+            features,
+            features_by_type: types.features,
+            labels,
+            edge_features: None,
+            edge_types: types.edges,
+            edge_categories: None,
+            categories,
+            graphs,
+            splits,
+            links: Vec::new(),
+        };
         validate::validate(&data)?;
         data.looked_at.get_or_init(|| ());
         Ok(data)
@@ -80,6 +98,11 @@ impl Dataset {
             Some(Dense::F16 { values, width }) => write_npy(out.path("edge_feat.npy"), &[*width], values)?,
             None => {}
         }
+        for (t, features) in self.meta.node_types.iter().zip(&self.features_by_type) {
+            features.as_ref().map_or(Ok(()), |features| out.features_of_type(&t.name, features))?;
+        }
+        self.edge_types.as_ref().map_or(Ok(()), |types| out.edge_types(types))?;
+        self.edge_categories.as_ref().map_or(Ok(()), |categories| out.edge_categories(categories))?;
         self.splits.iter().try_for_each(|split| out.split(split))?;
         self.links.iter().try_for_each(|links| out.links(links))?;
         out.finish(&self.meta)
@@ -108,21 +131,8 @@ impl Parts {
     /// What a file's header says, and arrays in memory do not.
     fn check_shapes(&self) -> Result<()> {
         let nodes = self.graph.num_nodes();
-        match &self.features {
-            Some(Features::Dense(m)) if m.width() == 0 || m.len() != nodes * m.width() => {
-                let problem = format!("{} numbers are not {nodes} rows of {}", m.len(), m.width());
-                return Err(Error::bad("feat.npy", "feat", problem, REMEDY));
-            }
-            Some(Features::Sparse(m)) if m.indptr.len() != nodes + 1 => {
-                let problem = format!("there are {} offsets, expected {} (nodes + 1)", m.indptr.len(), nodes + 1);
-                return Err(Error::bad("feat_indptr.npy", "feat_indptr", problem, REMEDY));
-            }
-            Some(Features::Sparse(m)) if m.data.as_ref().is_some_and(|data| data.len() != m.indices.len()) => {
-                let problem = "there is not a value for every index";
-                return Err(Error::bad("feat_data.npy", "feat_data", problem, "give as many as there are indices"));
-            }
-            _ => {}
-        }
+        self.features.as_ref().map_or(Ok(()), |features| check_rows("feat", features, nodes))?;
+        self.check_types()?;
         if let Some(c) = self.categories.as_ref().filter(|c| c.rows() != nodes) {
             let problem = format!("there are {} rows of categories, expected {nodes}", c.rows());
             return Err(Error::bad("cat.npy", "cat", problem, REMEDY));
@@ -146,6 +156,51 @@ impl Parts {
         }
         Ok(())
     }
+
+    fn check_types(&self) -> Result<()> {
+        let Types { edges, nodes, features, .. } = &self.types;
+        let count = self.graph.num_edges();
+        if let Some(types) = edges.as_ref().filter(|types| types.width() != 1 || types.len() != count) {
+            let problem = format!("there are {} types, expected {count} (edges)", types.len());
+            return Err(Error::bad("edge_type.npy", "edge_type", problem, "give a type for every edge"));
+        }
+        if !features.is_empty() && (features.len() != nodes.len() || self.features.is_some()) {
+            let problem = "features are given by type, but not for the types that nodes have, or for all nodes as well";
+            return Err(Error::bad("meta.toml", "node_types", problem, "give one entry for each type, or feat alone"));
+        }
+        for (t, features) in nodes.iter().zip(features) {
+            let stem = format!("feat-{}", t.name);
+            if let Some(features) = features {
+                check_rows(&stem, features, t.num_nodes)?;
+            }
+            let columns = features.as_ref().map_or(0, Features::width);
+            if columns != t.num_features {
+                let problem = format!("there are {columns} columns, the type is said to have {}", t.num_features);
+                return Err(Error::bad(format!("{stem}.npy"), stem, problem, "correct the type, or its features"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As many rows as nodes.
+fn check_rows(stem: &str, features: &Features, nodes: usize) -> Result<()> {
+    let bad = |part: &str, problem: &str, remedy: &str| {
+        Err(Error::bad(format!("{stem}{part}.npy"), format!("{stem}{part}"), problem, remedy))
+    };
+    match features {
+        Features::Dense(m) if m.width() == 0 || m.len() != nodes * m.width() => {
+            bad("", &format!("{} numbers are not {nodes} rows of {}", m.len(), m.width()), REMEDY)
+        }
+        Features::Sparse(m) if m.indptr.len() != nodes + 1 => {
+            let problem = format!("there are {} offsets, expected {} (nodes + 1)", m.indptr.len(), nodes + 1);
+            bad("_indptr", &problem, REMEDY)
+        }
+        Features::Sparse(m) if m.data.as_ref().is_some_and(|data| data.len() != m.indices.len()) => {
+            bad("_data", "there is not a value for every index", "give as many as there are indices")
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -164,6 +219,7 @@ mod tests {
             labels: Some(Labels::Single(vec![0, 1, -1].into())),
             classes: 2,
             splits: vec![split],
+            types: Types::default(),
             categories: None,
             graphs: None,
         }

@@ -5,6 +5,8 @@ use std::path::Path;
 use graphweft_base::{Error, Position, Problem, Result, plain};
 use serde::{Deserialize, Serialize};
 
+use super::NodeType;
+
 /// More classes, or labels per node, than any dataset has.
 const MOST_CLASSES: usize = 1 << 24;
 
@@ -60,6 +62,12 @@ pub struct Meta {
     /// How many categories each column of `cat.npy` has, where that is not the largest one and 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_categories: Vec<u32>,
+    /// What the types in `edge_type.npy` are called, by number. Empty where edges have no types, or these no names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edge_types: Vec<String>,
+    /// Types of nodes, in the order of their ids; empty where nodes have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_types: Vec<NodeType>,
 }
 
 impl Meta {
@@ -88,6 +96,7 @@ impl Meta {
             let problem = format!("{} is more than the {MOST_CLASSES} that are supported", meta.num_classes);
             return Err(Error::bad(path, "num_classes", problem, "correct the count"));
         }
+        meta.check_types(path)?;
         Ok(meta)
     }
 

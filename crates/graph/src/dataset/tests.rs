@@ -11,6 +11,8 @@ use super::*;
 use crate::npy::{Header, write_npy};
 use crate::with_csr;
 
+mod types;
+
 /// A triangle 0 – 1 – 2 and an isolated node 3, with everything a folder can hold.
 fn write_good(dir: &Path) {
     let w = DatasetWriter::create(dir).unwrap();

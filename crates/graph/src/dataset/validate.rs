@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use graphweft_base::{Error, Position, Problem, Result};
 use rayon::prelude::*;
 
+use super::features::Place;
 use super::labels::Labelled;
-use super::{Dataset, Dense, Features, Labels, SparseFeatures, Split};
+use super::{Dataset, Dense, Features, Labels, SparseFeatures, Split, types};
 use crate::csr::{Csr, CsrError};
 use crate::with_csr;
 
@@ -20,13 +21,14 @@ pub(super) fn validate(data: &Dataset) -> Result<()> {
         let remedy = "set symmetric = false, or create the folder again with `graphweft import --symmetrise`";
         return Err(Error::bad(data.dir.join("meta.toml"), "symmetric", problem, remedy));
     }
-    match &data.features {
-        Some(Features::Dense(m)) => finite(data.dir.join("feat.npy"), "feat", m)?,
-        Some(Features::Sparse(m)) => {
-            sparse(data, m)?;
-            sparse_finite(data, m)?;
+    for (place, features) in features(data) {
+        match features {
+            Features::Dense(m) => finite(place.file(""), &place.stem, m)?,
+            Features::Sparse(m) => {
+                sparse(&place, m)?;
+                sparse_finite(&place, m)?;
+            }
         }
-        None => {}
     }
     if let Some(m) = &data.edge_features {
         finite(data.dir.join("edge_feat.npy"), "edge_feat", m)?;
@@ -36,8 +38,10 @@ pub(super) fn validate(data: &Dataset) -> Result<()> {
 
 /// What there is of each node and is used as an index.
 pub(super) fn nodes(data: &Dataset) -> Result<()> {
-    if let Some(Features::Sparse(m)) = &data.features {
-        sparse(data, m)?;
+    for (place, features) in features(data) {
+        if let Features::Sparse(m) = features {
+            sparse(&place, m)?;
+        }
     }
     if let Some(l) = &data.labels {
         labels(data, l, Labelled::Nodes(data.meta.num_nodes))?;
@@ -52,8 +56,19 @@ pub(super) fn nodes(data: &Dataset) -> Result<()> {
     data.links.iter().try_for_each(|links| links.validate(&data.dir, data.meta.num_nodes))
 }
 
-/// Ids and offsets of the graph, or of all graphs: a batch is cut out of one by where these begin and end.
+/// All features, with the files that they are in.
+fn features(data: &Dataset) -> impl Iterator<Item = (Place<'_>, &Features)> {
+    let all = data.features.iter().map(|features| (Place::of_all(&data.dir, &data.meta), features));
+    let by_type = data.meta.node_types.iter().zip(&data.features_by_type);
+    all.chain(by_type.filter_map(|(t, features)| Some((types::place(&data.dir, t), features.as_ref()?))))
+}
+
+/// Ids and offsets of the graph, or of all graphs (a batch is cut out of one by where these begin and end); types of
+/// edges.
 pub(super) fn edges(data: &Dataset) -> Result<()> {
+    if let (Some(found), names @ 1..) = (&data.edge_types, data.meta.edge_types.len()) {
+        found.check(&data.dir.join("edge_type.npy"), "edge_type", names)?;
+    }
     with_csr!(&data.graph, g => g.check()).map_err(|e| {
         let array = csr_file(&e);
         Error::bad(data.dir.join(format!("{array}.npy")), array, e, REMEDY)
@@ -84,29 +99,37 @@ fn finite(path: PathBuf, field: &str, m: &Dense) -> Result<()> {
     })
 }
 
-fn sparse(data: &Dataset, m: &SparseFeatures) -> Result<()> {
+fn sparse(place: &Place<'_>, m: &SparseFeatures) -> Result<()> {
+    let stem = &place.stem;
     Csr::new(m.indptr.clone(), m.indices.clone(), m.width)
         .map_err(|e| {
-            let array = format!("feat_{}", csr_file(&e));
+            let part = format!("_{}", csr_file(&e));
             let position = e.position();
             let (problem, remedy) = match e {
                 CsrError::OutOfRange { edge, row, source_id, num_src } => (
-                    format!("feat_indices[{edge}] = {source_id} in row {row}: num_features in meta.toml is {num_src}"),
-                    format!("set num_features in meta.toml to the number of columns, above {source_id}, or {REMEDY}"),
+                    format!(
+                        "{stem}_indices[{edge}] = {source_id} in row {row}: {} in meta.toml is {num_src}",
+                        place.count
+                    ),
+                    format!(
+                        "set {} in meta.toml to the number of columns, above {source_id}, or {REMEDY}",
+                        place.count
+                    ),
                 ),
-                e => (format!("feat_{e}"), REMEDY.into()),
+                e => (format!("{stem}_{e}"), REMEDY.into()),
             };
             let problem = position.map_or_else(|| problem.as_str().into(), |at| Problem::at(at, &problem));
-            Error::bad(data.dir.join(format!("{array}.npy")), array, problem, remedy)
+            Error::bad(place.file(&part), place.field(&part), problem, remedy)
         })
         .map(drop)
 }
 
-fn sparse_finite(data: &Dataset, m: &SparseFeatures) -> Result<()> {
+fn sparse_finite(place: &Place<'_>, m: &SparseFeatures) -> Result<()> {
     let bad = m.data.as_ref().and_then(|d| d.par_iter().position_first(|x| !x.is_finite()));
     bad.map_or(Ok(()), |at| {
-        let problem = Problem::at(Position::element(at), format!("feat_data[{at}] is not a finite number"));
-        Err(Error::bad(data.dir.join("feat_data.npy"), "feat_data", problem, REMEDY))
+        let problem = format!("{}_data[{at}] is not a finite number", place.stem);
+        let problem = Problem::at(Position::element(at), problem);
+        Err(Error::bad(place.file("_data"), place.field("_data"), problem, REMEDY))
     })
 }
 

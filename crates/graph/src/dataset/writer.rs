@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use graphweft_base::durable::{self, Unfinished};
 use graphweft_base::{Error, Result};
 
-use super::{Categories, Features, Graphs, Labels, LinkSplit, Meta, Split, stamp};
+use super::codes::Columns;
+use super::{Categories, Codes, Features, Graphs, Labels, LinkSplit, Meta, Split, stamp};
 use crate::csr::{AnyCsr, Csr, NodeId};
 use crate::npy::{Element, NpyWriter, write_npy};
 use crate::with_csr;
@@ -65,16 +66,36 @@ impl DatasetWriter {
 
     /// Writes node features.
     pub fn features(&self, features: &Features) -> Result<()> {
+        self.features_as("feat", features)
+    }
+
+    fn features_as(&self, stem: &str, features: &Features) -> Result<()> {
         use super::Dense;
+        let path = |part: &str| self.path(&format!("{stem}{part}.npy"));
         match features {
-            Features::Dense(Dense::F32 { values, width }) => write_npy(self.path("feat.npy"), &[*width], values),
-            Features::Dense(Dense::F16 { values, width }) => write_npy(self.path("feat.npy"), &[*width], values),
+            Features::Dense(Dense::F32 { values, width }) => write_npy(path(""), &[*width], values),
+            Features::Dense(Dense::F16 { values, width }) => write_npy(path(""), &[*width], values),
             Features::Sparse(m) => {
-                write_npy(self.path("feat_indptr.npy"), &[], &m.indptr)?;
-                write_npy(self.path("feat_indices.npy"), &[], &m.indices)?;
-                m.data.as_ref().map_or(Ok(()), |d| write_npy(self.path("feat_data.npy"), &[], d))
+                write_npy(path("_indptr"), &[], &m.indptr)?;
+                write_npy(path("_indices"), &[], &m.indices)?;
+                m.data.as_ref().map_or(Ok(()), |d| write_npy(path("_data"), &[], d))
             }
         }
+    }
+
+    /// Writes the features of a type of nodes.
+    pub fn features_of_type(&self, name: &str, features: &Features) -> Result<()> {
+        self.features_as(&format!("feat-{name}"), features)
+    }
+
+    /// Writes the types of edges, in the order of the graph's indices.
+    pub fn edge_types(&self, types: &Codes) -> Result<()> {
+        types.write(self.path("edge_type.npy"), Columns::One)
+    }
+
+    /// Writes categories of edges, in the order of the graph's indices.
+    pub fn edge_categories(&self, categories: &Codes) -> Result<()> {
+        categories.write(self.path("edge_cat.npy"), Columns::Any)
     }
 
     /// Writes labels; `classes` is the number of columns where there are several per node.
@@ -159,6 +180,8 @@ impl Meta {
             symmetric,
             task: super::Task::default(),
             node_categories: Vec::new(),
+            edge_types: Vec::new(),
+            node_types: Vec::new(),
         }
     }
 }

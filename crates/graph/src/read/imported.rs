@@ -8,7 +8,9 @@ use super::Context;
 use crate::buf::Buf;
 use crate::build::{Block, EdgeSorter};
 use crate::csr::{AnyCsr, Csr, NodeId, SelfLoops};
-use crate::dataset::{Categories, DatasetWriter, Dense, Features, Graphs, Labels, LinkSplit, Meta, Split, Task};
+use crate::dataset::{
+    Categories, Codes, DatasetWriter, Dense, Features, Graphs, Labels, LinkSplit, Meta, Split, Task, Types,
+};
 use crate::npy::{NpyFile, NpyWriter, write_npy};
 use crate::with_csr;
 
@@ -22,6 +24,8 @@ pub struct Imported {
     pub edge_features: Option<EdgeFeatures>,
     /// Node features.
     pub features: Option<Features>,
+    /// Types of nodes and edges; those of edges in the order in which the edges were pushed.
+    pub types: Types,
     /// Labels and the number of classes.
     pub labels: Option<(Labels, usize)>,
     /// What the classes are called, where labels were words.
@@ -36,6 +40,8 @@ pub struct Imported {
     pub links: Option<LinkSplit>,
     /// Ids that the source used, where the nodes were renumbered.
     pub node_ids: Option<NodeIds>,
+    /// What the nodes are called, where they are words.
+    pub node_names: Option<Vec<String>>,
     /// Set where the format promises each edge in both directions.
     pub undirected: Option<Undirected>,
     /// What the user should know about the import.
@@ -97,6 +103,7 @@ impl Imported {
             edges,
             edge_features: None,
             features: None,
+            types: Types::default(),
             labels: None,
             class_names: None,
             categories: None,
@@ -104,6 +111,7 @@ impl Imported {
             splits: Vec::new(),
             links: None,
             node_ids: None,
+            node_names: None,
             undirected: None,
             notes: Vec::new(),
         }
@@ -143,10 +151,11 @@ impl Imported {
         let task = self.task();
         let narrow = n as u64 <= <u32 as NodeId>::CAPACITY;
         room::check_disk(format!("importing {n} nodes"), writer.target(), self.least_bytes())?;
+        let carried = Carried::new(self.edge_features.as_ref(), self.types.edges.as_ref(), &writer)?;
         let num_edges = if narrow {
-            stream(self.edges, n, self.edge_features.as_ref(), writer.array::<u32>("indices", &[])?, &writer, cx)?
+            stream(self.edges, n, carried, writer.array::<u32>("indices", &[])?, &writer, cx)?
         } else {
-            stream(self.edges, n, self.edge_features.as_ref(), writer.array::<i64>("indices", &[])?, &writer, cx)?
+            stream(self.edges, n, carried, writer.array::<i64>("indices", &[])?, &writer, cx)?
         };
         let symmetric = symmetrised || is_symmetric(&writer, n)?;
         if let Some(Undirected { file }) = self.undirected.filter(|_| !symmetric) {
@@ -157,6 +166,9 @@ impl Imported {
 
         if let Some(features) = &self.features {
             writer.features(features)?;
+        }
+        for (t, features) in self.types.nodes.iter().zip(&self.types.features) {
+            features.as_ref().map_or(Ok(()), |features| writer.features_of_type(&t.name, features))?;
         }
         let of_graphs = self.graphs.as_ref().map(|g| g.classes);
         let num_classes = of_graphs.unwrap_or(self.labels.as_ref().map_or(0, |(_, classes)| *classes));
@@ -177,6 +189,9 @@ impl Imported {
         if let Some(names) = &self.class_names {
             durable::write_new(&writer.path("classes.txt"), (names.join("\n") + "\n").as_bytes())?;
         }
+        if let Some(names) = &self.node_names {
+            durable::write_new(&writer.path("nodes.txt"), (names.join("\n") + "\n").as_bytes())?;
+        }
         let meta = Meta {
             name: name.to_string(),
             num_nodes: n,
@@ -186,6 +201,8 @@ impl Imported {
             symmetric,
             task,
             node_categories: self.categories.as_ref().map_or_else(Vec::new, |c| c.sizes().to_vec()),
+            edge_types: self.types.edge_names,
+            node_types: self.types.nodes,
         };
         writer.finish(&meta)?;
         let splits = self.splits.into_iter().map(|s| s.name).chain(self.links.map(|links| links.name)).collect();
@@ -210,18 +227,62 @@ impl StoredId for i64 {
     }
 }
 
-/// Writes indptr, indices and edge features as they come out of the sorter. Returns the number of edges.
+/// What goes where its edge goes.
+struct Carried<'a> {
+    features: Option<(&'a EdgeFeatures, NpyWriter<f32>)>,
+    narrow_types: Option<(&'a Codes, NpyWriter<u8>)>,
+    wide_types: Option<(&'a Codes, NpyWriter<u16>)>,
+}
+
+impl<'a> Carried<'a> {
+    fn new(features: Option<&'a EdgeFeatures>, types: Option<&'a Codes>, writer: &DatasetWriter) -> Result<Self> {
+        let narrow = types.filter(|types| matches!(types, Codes::U8 { .. }));
+        let wide = types.filter(|types| matches!(types, Codes::U16 { .. }));
+        let open = |f: &'a EdgeFeatures| Ok::<_, Error>((f, writer.array("edge_feat", &[f.width])?));
+        Ok(Self {
+            features: features.map(open).transpose()?,
+            narrow_types: narrow.map(|t| Ok::<_, Error>((t, writer.array("edge_type", &[])?))).transpose()?,
+            wide_types: wide.map(|t| Ok::<_, Error>((t, writer.array("edge_type", &[])?))).transpose()?,
+        })
+    }
+
+    /// The rows of these edges. One that was added has features of zeros; readers of typed edges let none be added.
+    fn push(&mut self, origins: &[Option<u64>]) -> Result<()> {
+        if let Some((f, rows)) = &mut self.features {
+            let added = vec![0.0f32; f.width];
+            for origin in origins {
+                let row = origin.map(|k| k as usize * f.width);
+                rows.push(row.map_or(&added[..], |at| &f.values[at..at + f.width]))?;
+            }
+        }
+        let types = |t: &Codes| origins.iter().map(|k| k.map_or(0, |k| t.get(k as usize))).collect::<Vec<u16>>();
+        if let Some((t, rows)) = &mut self.narrow_types {
+            rows.push(&types(t).into_iter().map(|code| code as u8).collect::<Vec<u8>>())?;
+        }
+        if let Some((t, rows)) = &mut self.wide_types {
+            rows.push(&types(t))?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<()> {
+        self.features.map(|(_, rows)| rows.finish()).transpose()?;
+        self.narrow_types.map(|(_, rows)| rows.finish()).transpose()?;
+        self.wide_types.map(|(_, rows)| rows.finish()).transpose()?;
+        Ok(())
+    }
+}
+
+/// Writes indptr, indices and what edges carry as they come out of the sorter. Returns the number of edges.
 fn stream<I: StoredId>(
     edges: EdgeSorter,
     n: usize,
-    features: Option<&EdgeFeatures>,
+    mut carried: Carried<'_>,
     mut indices: NpyWriter<I>,
     writer: &DatasetWriter,
     cx: &Context<'_>,
 ) -> Result<usize> {
     let mut indptr = writer.array::<u64>("indptr", &[])?;
-    let mut rows = features.map(|f| writer.array::<f32>("edge_feat", &[f.width])).transpose()?;
-    let added = vec![0.0f32; features.map_or(0, |f| f.width)];
     let mut ids: Vec<I> = Vec::new();
     indptr.push(&[0])?;
     edges.stream(n as u64, cx.progress, |block: &Block| {
@@ -229,16 +290,10 @@ fn stream<I: StoredId>(
         ids.clear();
         ids.extend(block.sources.iter().map(|&s| I::of(s)));
         indices.push(&ids)?;
-        if let (Some(rows), Some(f)) = (&mut rows, features) {
-            for origin in &block.origins {
-                let row = origin.map(|k| k as usize * f.width);
-                rows.push(row.map_or(&added[..], |at| &f.values[at..at + f.width]))?;
-            }
-        }
-        Ok(())
+        carried.push(&block.origins)
     })?;
     indptr.finish()?;
-    rows.map(NpyWriter::finish).transpose()?;
+    carried.finish()?;
     indices.finish()
 }
 

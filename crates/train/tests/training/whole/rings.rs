@@ -74,6 +74,7 @@ pub(crate) fn folder(root: &Path, nodes: Nodes, known: Known) -> PathBuf {
         classes: columns,
         splits: vec![split],
         categories: (nodes != Nodes::Numbers).then(|| Categories::new(categories, 2, &[4, 6]).unwrap()),
+        types: Default::default(),
         graphs: Some(Graphs { ptr: ptr.into(), labels: Some(labels) }),
     })
     .unwrap()
