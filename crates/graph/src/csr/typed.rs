@@ -12,7 +12,7 @@ use super::{Csr, Permutation, SelfLoops};
 /// ```
 /// use graphweft_graph::{Csr, TypedCsr};
 /// // 1 → 0 of type 1 and 2 → 0 of type 0.
-/// let typed = TypedCsr::new(Csr::<u32>::from_valid(vec![0, 2, 2, 2], vec![1, 2], 3), vec![1, 0]);
+/// let typed = TypedCsr::new(&Csr::<u32>::from_valid(vec![0, 2, 2, 2], vec![1, 2], 3), &[1, 0]);
 /// let both = typed.with_reverses(2);
 /// assert_eq!((both.graph.row(1), both.types.as_slice()), (&[0][..], &[1, 0, 3, 2][..]));
 /// ```
@@ -29,7 +29,7 @@ type Entry = (u32, u16);
 
 impl TypedCsr {
     /// A graph whose edges have these types.
-    pub fn new(graph: Csr<u32>, types: Vec<u16>) -> Self {
+    pub fn new(graph: &Csr<u32>, types: &[u16]) -> Self {
         assert_eq!(graph.num_edges(), types.len(), "a type for every edge");
         let num_src = graph.num_src();
         let rows = (0..graph.num_dst()).into_par_iter().map(|i| {
@@ -150,7 +150,7 @@ mod tests {
         let sources: Vec<u32> = all.iter().map(|(j, _, _)| *j).collect();
         let ends: Vec<u32> = all.iter().map(|(_, i, _)| *i).collect();
         let graph = Csr::from_edges(nodes, &sources, &ends).unwrap();
-        TypedCsr::new(graph, all.iter().map(|(_, _, t)| *t).collect())
+        TypedCsr::new(&graph, &all.iter().map(|(_, _, t)| *t).collect::<Vec<_>>())
     }
 
     #[test]
