@@ -5,6 +5,7 @@ pub mod gat;
 pub mod gatv2;
 pub mod gcn;
 pub mod gin;
+pub mod rgcn;
 pub mod sage;
 
 use std::rc::Rc;

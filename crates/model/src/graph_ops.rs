@@ -9,6 +9,7 @@ use graphweft_tensor::ops::attention::Bias;
 use graphweft_tensor::ops::batch_norm::Moments;
 use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::global::{Global, global_attention};
+use graphweft_tensor::ops::related::Table;
 use graphweft_tensor::{DType, Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
 
 /// How an edge j → i gets its score; a row of each operand per node of this rank.
@@ -124,6 +125,9 @@ pub enum EdgeWeight<'a> {
     Symmetric,
     /// A number per edge of this rank.
     PerEdge(&'a Var),
+    /// Several sums come out, side by side, with [coefficients by relation](graphweft_tensor::ops::related). The edges'
+    /// features are c and the relation; the coefficients are the same on all ranks. With sums only.
+    Relations(Table<&'a Var>),
 }
 
 /// Softmax attention of tokens, with a [dot product](Score::Dot) as score.

@@ -62,6 +62,14 @@ impl<'a> Init<'a> {
         self.uniform(name, rows, cols, (6.0 / (rows as f64 + cols as f64)).sqrt())
     }
 
+    /// Matrices one below the other, with Glorot's numbers; the last two of `dims` are the extents of each.
+    pub fn stacked(&self, name: &str, dims: Vec<usize>) -> Result<Rc<Parameter>> {
+        let [rows, cols] = dims.last_chunk().copied().unwrap_or([1, 1]);
+        let all = dims.iter().fold(1, |all: usize, n| all.saturating_mul(*n));
+        let values = self.drawn(name, all, (6.0 / (rows as f64 + cols as f64)).sqrt())?;
+        self.shaped(name, dims, [all / cols.max(1), cols], &values)
+    }
+
     /// A vector of the same number: a bias, or half of a normalisation.
     pub fn vector(&self, name: &str, width: usize, value: f64) -> Result<Rc<Parameter>> {
         let mut values = self.room(width)?;

@@ -60,7 +60,7 @@
 use std::any::Any;
 use std::fmt;
 
-use graphweft_graph::Csr;
+use graphweft_graph::{Csr, TypedCsr};
 use graphweft_tensor::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -128,6 +128,17 @@ pub trait Model: Any + fmt::Debug + Send + Sync {
     /// The graph that the model works on: `csr`, with the edges that the model adds to it.
     fn prepare(&self, csr: Csr<u32>, _seed: u64) -> Result<Prepared> {
         Ok(Prepared::plain(csr))
+    }
+
+    /// Whether it tells edges of different types apart.
+    fn reads_types(&self) -> bool {
+        false
+    }
+
+    /// As [`Model::prepare`], of a graph whose edges are of so many `types`; for models that
+    /// [read these](Model::reads_types).
+    fn prepare_typed(&self, graph: &TypedCsr, _types: usize, seed: u64) -> Result<Prepared> {
+        self.prepare(graph.graph.clone(), seed)
     }
 
     /// Its layers, with initial weights.

@@ -35,6 +35,7 @@ models! {
     gat,
     gatv2,
     gin,
+    rgcn,
     gcnii,
     appnp,
     sign,

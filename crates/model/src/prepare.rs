@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphweft_base::random::{Bijection, Philox};
-use graphweft_graph::Csr;
+use graphweft_graph::{Csr, TypedCsr};
 use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::{DType, Device, Error, Matrix, Result, Tag};
 use rayon::prelude::*;
@@ -48,6 +48,17 @@ impl Prepared {
             }
         }
         Ok(Self { csr, columns, values })
+    }
+
+    /// A graph whose edges are of so many `types`. The features of an edge are c, where c edges of its type lead to the
+    /// same node, and its type: what [sums by relation](graphweft_tensor::ops::related) take.
+    ///
+    /// # Errors
+    /// If a type is none of these.
+    pub fn relations(graph: &TypedCsr, types: usize) -> Result<Self> {
+        let edges = graph.same_type_degrees().into_iter().zip(&graph.types);
+        let values = edges.flat_map(|(c, of)| [c as f32, f32::from(*of)]).collect();
+        Self::with_edges(graph.graph.clone(), EdgeColumns::new(1, &[types])?, values)
     }
 
     /// A graph with the edges of an expander, each edge with its kind as feature, one-hot.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use graphweft_graph::npy::NpyFile;
-use graphweft_graph::{Csr, SelfLoops};
+use graphweft_graph::{Csr, SelfLoops, TypedCsr};
 use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Prepared, Rates, Remat, Shape, Target};
 use graphweft_parallel::Local;
 use graphweft_tensor::ops::edge_values::EdgeColumns;
@@ -24,6 +24,8 @@ const LR: f64 = 0.01;
 /// Where the five graphs begin and end, and their classes.
 const PTR: [u64; 6] = [0, 9, 10, 23, 31, 40];
 const GRAPH_CLASSES: [i64; 5] = [0, 2, 1, 1, 2];
+/// Of edges, where a model tells them apart.
+const TYPES: usize = 4;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -97,20 +99,28 @@ impl Case {
         Self { config: toml::from_str(&text).unwrap(), name, loops }
     }
 
+    fn prepared(&self) -> Prepared {
+        let graph = graph(self.loops);
+        if !self.config.reads_types() {
+            let prepared = self.config.prepare(graph, 0).unwrap();
+            if !self.config.uses_edge_features() || !self.name.ends_with("edges") {
+                return prepared;
+            }
+            let values = array::<f64>(folder("graph/edge_feat.npy")).1.iter().map(|x| *x as f32).collect();
+            return Prepared::with_edges(prepared.csr, EdgeColumns::new(3, &[4, 2]).unwrap(), values).unwrap();
+        }
+        let ends = (0..graph.num_dst()).flat_map(|i| graph.row(i).iter().map(move |j| (*j as usize, i)));
+        let types: Vec<u16> = ends.map(|(j, i)| ((j + 2 * i) % TYPES) as u16).collect();
+        self.config.prepare_typed(&TypedCsr::new(&graph, &types), TYPES, 0).unwrap()
+    }
+
     /// Trains ten steps and returns the losses and the model.
     fn train(&self, device: &Device, dtype: DType) -> (Vec<f64>, Network) {
         let (dims, feat) = array::<f64>(folder("graph/feat.npy"));
         let Lesson { labels, rows, graphs } = self.lesson(device);
         let target = if graphs.is_some() { Target::Graphs } else { Target::Nodes };
         let classes = *labels.iter().max().unwrap() as usize + 1;
-        let prepared = self.config.prepare(graph(self.loops), 0).unwrap();
-        let prepared = match self.config.uses_edge_features() && self.name.ends_with("edges") {
-            true => {
-                let values = array::<f64>(folder("graph/edge_feat.npy")).1.iter().map(|x| *x as f32).collect();
-                Prepared::with_edges(prepared.csr, EdgeColumns::new(3, &[4, 2]).unwrap(), values).unwrap()
-            }
-            false => prepared,
-        };
+        let prepared = self.prepared();
         let edge_features = prepared.features(device, dtype).unwrap();
         let shape = Shape { features: dims[1], positional: 0, classes, edge_features: prepared.columns, target };
         let network = self.config.build(device, shape, dtype, 1).unwrap();
@@ -251,4 +261,8 @@ cases! {
     graphs_by_every_layer_of_gin: "graphs-every", Keep;
     graphs_by_means_of_every_layer: "graphs-every-mean", Keep;
     graphs_with_a_virtual_node: "graphs-virtual", Keep;
+    rgcn: "rgcn", Keep;
+    rgcn_with_bases: "rgcn-bases", Keep;
+    rgcn_tuned: "rgcn-tuned", Keep;
+    rgcn_with_blocks: "rgcn-blocks", Keep;
 }

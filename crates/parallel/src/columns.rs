@@ -56,10 +56,11 @@ impl Exchange {
         Ok(tape.push_many(&operands.map(|(x, _)| x), all, backward))
     }
 
-    /// All `cols` columns of this rank's rows, from this rank's columns of all rows.
-    pub(crate) fn join(&self, tape: &mut Tape, y: &Var, cols: usize) -> Result<Var> {
-        let own = self.finish(self.send_rows(y.value(), cols, 1)?, y.value(), cols, 1)?;
-        Ok(tape.push(&[y], own, || JoinBackward { exchange: self.clone() }))
+    /// All `cols` columns of this rank's rows, from this rank's columns of all rows. They may be those of several
+    /// matrices side by side.
+    pub(crate) fn join(&self, tape: &mut Tape, y: &Var, cols: usize, blocks: usize) -> Result<Var> {
+        let own = self.finish(self.send_rows(y.value(), cols, blocks)?, y.value(), cols, blocks)?;
+        Ok(tape.push(&[y], own, || JoinBackward { exchange: self.clone(), blocks }))
     }
 
     fn send_columns(&self, operands: &[(&Matrix, usize)]) -> Result<Vec<Matrix>> {
@@ -163,12 +164,13 @@ impl<const K: usize> Backward for SplitBackward<K> {
 
 struct JoinBackward {
     exchange: Exchange,
+    blocks: usize,
 }
 
 impl Backward for JoinBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(g) = grads.output(0) else { return Ok(()) };
-        let found = self.exchange.send_columns(&[(&g, 1)])?;
+        let found = self.exchange.send_columns(&[(&g, self.blocks)])?;
         found.into_iter().try_for_each(|dy| grads.put(0, dy))
     }
 }

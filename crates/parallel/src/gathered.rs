@@ -15,6 +15,7 @@ use graphweft_tensor::ops::edge_values::{EdgeColumns, EdgeTail, absorb, widen};
 use graphweft_tensor::ops::gat::{Gat, gat};
 use graphweft_tensor::ops::gatv2::{Gatv2, gatv2};
 use graphweft_tensor::ops::head_dot::head_dot;
+use graphweft_tensor::ops::related::related;
 use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
 use graphweft_tensor::{Adjacency, Device, Dropout, Error, Ids, Matrix, Result, Tape, Var};
 
@@ -102,17 +103,16 @@ impl Gathered {
         Ok(match a.bias {
             EdgeBias::None => Bias::None,
             EdgeBias::PerEdge(b) => Bias::PerEdge(b),
-            EdgeBias::Features { weight, .. } => Bias::Features { feat: self.features()?, weight },
+            EdgeBias::Features { weight, .. } => Bias::Features { feat: self.features("attend")?, weight },
         })
     }
 
-    fn features(&self) -> Result<&Matrix> {
-        let problem = || Error::Argument { op: "attend", problem: "the graph has no edge features".into() };
-        self.edge_features.as_ref().ok_or_else(problem)
+    fn features(&self, op: &'static str) -> Result<&Matrix> {
+        self.edge_features.as_ref().ok_or_else(|| no_features(op))
     }
 
     fn tail(&self, columns: &EdgeColumns) -> Result<EdgeTail> {
-        Ok(EdgeTail { columns: *columns, rows: Some(self.features()?.clone()) })
+        Ok(EdgeTail { columns: *columns, rows: Some(self.features("attend")?.clone()) })
     }
 
     pub(crate) fn attend(&self, tape: &mut Tape, a: Attend<'_>, bring: Bring<'_>) -> Result<Var> {
@@ -184,6 +184,11 @@ impl Gathered {
         weight: EdgeWeight<'_>,
         bring: Bring<'_>,
     ) -> Result<Var> {
+        if let (EdgeWeight::Relations(table), None) = (weight, &self.sampled) {
+            check_relations(how)?;
+            let x = brought(tape, bring, x)?;
+            return related(tape, &self.graph, &x, self.features("aggregate")?, table);
+        }
         let reduction = match how {
             Aggregation::Sum => Reduction::Sum,
             Aggregation::Mean => Reduction::Mean,
@@ -196,7 +201,7 @@ impl Gathered {
             return aggregate(tape, &self.graph, &x, Reduction::Sum, weight);
         }
         let weight = match weight {
-            EdgeWeight::None => WeightVar::None,
+            EdgeWeight::None | EdgeWeight::Relations(_) => WeightVar::None,
             EdgeWeight::PerEdge(w) => WeightVar::PerEdge(w),
             EdgeWeight::Symmetric => {
                 WeightVar::Factors { dst: self.dst_roots.of(dtype), src: self.src_roots.of(dtype) }
@@ -214,6 +219,19 @@ pub(crate) fn check_edges(a: &Attend<'_>) -> Result<()> {
     }
     let problem = "features of edges are added to keys and values of dot products only".into();
     Err(Error::Argument { op: "attend", problem })
+}
+
+/// Whether coefficients by relation go with this.
+pub(crate) fn check_relations(how: Aggregation) -> Result<()> {
+    if how == Aggregation::Sum {
+        return Ok(());
+    }
+    Err(Error::Argument { op: "aggregate", problem: "coefficients by relation are for sums".into() })
+}
+
+/// What relations or biases ask for is not there.
+pub(crate) fn no_features(op: &'static str) -> Error {
+    Error::Argument { op, problem: "the graph has no edge features".into() }
 }
 
 fn brought(tape: &mut Tape, bring: Bring<'_>, x: &Var) -> Result<Var> {

@@ -6,12 +6,14 @@
 //! exactly. Backward g_i, LSE_i and D_i follow (q_i was kept there), and dq_i or dl_i comes back. A sum needs no query:
 //! the partial sum comes, and g_i goes. Which way serves an edge is the least in all, by a minimum cut
 //! ([`graphweft_graph::partition::covers`]), chosen for each operation by what its rows weigh; `halo:plain` pulls
-//! everything, as do maxima, and operations whose edges have values that only the rank of the destination has.
+//! everything, as do maxima, sums by relation, and operations whose edges have values that only the rank of the
+//! destination has.
 //!
 //! Elements per row, forward and backward together: pulled, attention 4d, all else 2d; pushed, attention 4d + 4H, GAT
-//! 2d + 6H, GATv2 4d + 4H, sums 2d. Where edges add features to keys and values, a pushed row has a tail of T numbers
-//! behind each head ([`edge_values`](graphweft_tensor::ops::edge_values)): u_i goes, s_i comes back, then t_i and du_i,
-//! 4HT more, and the choice counts that. A pulled row stays as it is: features are where their edges are computed.
+//! 2d + 6H, GATv2 4d + 4H, sums 2d. A pulled row travels once, however many sums by relation it goes into. Where edges
+//! add features to keys and values, a pushed row has a tail of T numbers behind each head
+//! ([`edge_values`](graphweft_tensor::ops::edge_values)): u_i goes, s_i comes back, then t_i and du_i, 4HT more, and
+//! the choice counts that. A pulled row stays as it is: features are where their edges are computed.
 //!
 //! While the first messages fly, edges inside the rank are computed. Pulled and pushed rows are kept for backward.
 //! Features that are aggregated as they are ([`GraphOps::keep`]) are pulled once and kept: after the first epoch they

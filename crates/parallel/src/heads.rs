@@ -18,6 +18,7 @@ use std::rc::Rc;
 use graphweft_comm::{Label, Traffic};
 use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, Membership, Score};
 use graphweft_tensor::ops::combine::{columns, concat};
+use graphweft_tensor::ops::related::Table;
 use graphweft_tensor::ops::rows::{RowIndex, gather};
 use graphweft_tensor::{Backward, DType, Grads, Matrix, Result, Tag, Tape, Var};
 
@@ -172,7 +173,7 @@ impl Heads {
             let a = Attend { heads: mine.heads().len(), score: operands.as_ref(), bias, edges, dropout };
             inner(tape, a, tokens.as_ref())?
         };
-        there.join(tape, &out, cols)
+        there.join(tape, &out, cols, 1)
     }
 }
 
@@ -226,16 +227,22 @@ impl GraphOps for Heads {
             &Rc::new(Shares::new(cols, self.group.link.size())),
         );
         let [mine] = there.split(tape, [(x, 1)])?;
+        // The inner strategy has the features of all edges of the group; coefficients are the same everywhere.
+        let (coefficients, sums) = match weight {
+            EdgeWeight::Relations(Table::Rows(rows)) => (Some(rows), rows.value().cols()),
+            EdgeWeight::Relations(Table::Each(relations)) => (None, relations),
+            EdgeWeight::None | EdgeWeight::Symmetric | EdgeWeight::PerEdge(_) => (None, 1),
+        };
         let all = match weight {
             EdgeWeight::PerEdge(w) => Some(all_gather(tape, &self.group.link, edges(layer), w, &self.group.edges)?),
             _ => None,
         };
         let out = if mine.value().cols() == 0 {
-            nothing(tape, &std::iter::once(&mine).chain(&all).collect::<Vec<_>>())?
+            nothing(tape, &std::iter::once(&mine).chain(&all).chain(coefficients).collect::<Vec<_>>())?
         } else {
             let weight = all.as_ref().map_or(weight, EdgeWeight::PerEdge);
             self.inner.aggregate(tape, layer, &mine, how, weight)?
         };
-        there.join(tape, &out, cols)
+        there.join(tape, &out, sums * cols, sums)
     }
 }

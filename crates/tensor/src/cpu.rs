@@ -33,6 +33,7 @@ mod norm;
 mod optim;
 mod parallel;
 mod product;
+mod related;
 mod residual;
 mod rows;
 mod rowwise;

@@ -42,6 +42,7 @@ mod numbers;
 mod optim;
 mod parts;
 mod product;
+mod related;
 mod residual;
 mod rows;
 mod shape;

@@ -44,6 +44,7 @@ pub mod many_rows;
 pub mod matmul;
 pub mod norm;
 pub mod product;
+pub mod related;
 pub mod reshape;
 pub mod residual;
 pub mod rows;
@@ -69,6 +70,7 @@ crate::kernels::backend! {
     l2norm::L2NormKernels,
     linear::LinearKernels,
     loss::LossKernels,
+    related::RelatedKernels,
     norm::NormKernels,
     product::ProductKernels,
     residual::ResidualKernels,

@@ -21,9 +21,12 @@ mod links;
 mod normalise;
 pub(crate) mod random_split;
 pub(crate) mod rows;
+pub(crate) mod types;
 
 pub use edges::EdgeFeatures;
 use random_split::RandomSplit;
+pub use types::Types;
+use types::{Reverses, has_features};
 
 /// Splits that are taken where none is named, before others.
 const PREFERRED: [&str; 2] = ["public", "default"];
@@ -43,6 +46,8 @@ pub struct Data {
     pub features: Features,
     /// Features of edges.
     pub edges: Option<EdgeFeatures>,
+    /// Types of nodes and edges.
+    pub types: Types,
     /// Positional encodings, row by row.
     pub encodings: Vec<f32>,
     /// Where one graph ends and the next begins, if there are many; what is predicted is then of graphs.
@@ -121,7 +126,7 @@ impl Data {
         let bare = match (&config.path, &config.graph) {
             (Some(path), _) => {
                 let dataset = Dataset::open(path)?;
-                match dataset.graphs().is_some() || dataset.features().is_some() {
+                match dataset.graphs().is_some() || has_features(&dataset) {
                     true if width.is_none() => None,
                     _ => Some((dataset.meta().name.clone(), narrow(&dataset)?)),
                 }
@@ -147,7 +152,7 @@ impl Data {
         assumed: AssumedColumns,
     ) -> Result<Self> {
         let AssumedColumns { features, classes } = assumed;
-        let known = dataset.graphs().is_some() || dataset.features().is_some();
+        let known = dataset.graphs().is_some() || has_features(dataset);
         if known && features.is_none() {
             return Self::of(dataset, config, encodings);
         }
@@ -165,6 +170,7 @@ impl Data {
             is_directed: false,
             features: Features::Dense(Dense::F32 { values: Vec::new().into(), width }),
             edges: None,
+            types: Types::default(),
             encodings: Vec::new(),
             graphs: None,
             task: &NodeClass,
@@ -197,7 +203,8 @@ impl Data {
 
     fn folder(dataset: &Dataset, task: Option<&'static dyn Task>) -> Result<Self> {
         let meta = dataset.meta();
-        let features = categories::features_of(dataset).ok_or_else(|| {
+        let (types, features) = Types::of(dataset)?;
+        let features = features.ok_or_else(|| {
             let remedy = "add features to the folder: graphweft import arrays --features, or a file feat.npy";
             Bad::bad(dataset.dir().join("feat.npy"), "features", "there are no node features", remedy)
         })?;
@@ -223,7 +230,8 @@ impl Data {
             graph: narrow(dataset)?,
             is_directed: !meta.symmetric,
             features,
-            edges: EdgeFeatures::of(dataset),
+            edges: EdgeFeatures::of(dataset)?,
+            types,
             encodings: Vec::new(),
             graphs: dataset.graphs().map(|graphs| graphs.ptr.clone()),
             task,
@@ -246,6 +254,7 @@ impl Data {
             is_directed: false,
             features,
             edges: None,
+            types: Types::default(),
             encodings: Vec::new(),
             graphs: None,
             task,
@@ -259,17 +268,17 @@ impl Data {
 
     fn prepare(mut self, config: &DataConfig) -> Result<Self> {
         let given = self.edges.is_some().then(|| self.graph.clone());
+        let mut reverses = Reverses::None;
         if config.symmetrise && !self.graph.is_symmetric() {
             self.graph = self.graph.symmetrise();
+            reverses = Reverses::Added;
         }
         self.is_directed &= !config.symmetrise;
         self.graph = self.graph.with_self_loops(config.self_loops.into());
         if let (Some(edges), Some(given)) = (&self.edges, given.filter(|given| *given != self.graph)) {
             self.edges = Some(edges.carried(&given, &self.graph)?);
         }
-        if config.normalise == Normalise::Row {
-            self.features = normalise::normalised(&self.features);
-        }
+        self.types.prepare(config, reverses, &mut self.features);
         Ok(self)
     }
 

@@ -77,6 +77,7 @@ impl Subject<'_> {
             features: Features::Dense(features),
             is_directed: false,
             edges: None,
+            types: Default::default(),
             encodings: Vec::new(),
             task: &NodeClass,
             labels: Some(Labels::Integers(labels)),
@@ -100,7 +101,7 @@ fn time(timed: &Subject<'_>, config: &Config, places: &[String], world: World, w
     let world = &if timed.bench.kernels == Kernels::Timed { world.timing_kernels() } else { world };
     let (data, split) = timed.data(open(timed.input, watched)?)?;
     let data = Arc::new(data);
-    let graph = config.model.prepare(data.graph.clone(), config.run.seed)?;
+    let graph = data.graph_for(&config.model, config.run.seed)?;
     let progress: Arc<dyn Progress> = Arc::new(watched.clone());
     let tell = |line: &str| watched.note(line);
     let listener = Listener { progress: &progress, tell: &tell };

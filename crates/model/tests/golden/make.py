@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from safetensors.numpy import save_file
 from torch.nn import BatchNorm1d, LayerNorm, Linear, Module, ModuleList, Parameter
 from torch_geometric.data import Data
-from torch_geometric.nn import APPNP, GATConv, GCN2Conv, GCNConv, GPSConv, SAGEConv, TransformerConv
+from torch_geometric.nn import APPNP, GATConv, GCN2Conv, GCNConv, GPSConv, RGCNConv, SAGEConv, TransformerConv
 from torch_geometric.nn.attention import PerformerAttention
 from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE, Polynormer, SGFormer
 from torch_geometric.transforms import SIGN
@@ -404,3 +404,43 @@ class GtEdges(Gt):
 
 
 case("gt-edges", 'name = "gt"\nhidden = 16\nlayers = 2\nheads = 4', GtEdges(16, 4, 2, LayerNorm), lambda m, _: m(X, EDGE_INDEX))
+
+
+torch.manual_seed(2)  # These cases draw the same numbers without the others.
+TYPES = 4
+EDGE_TYPE = torch.tensor([(j + 2 * i) % TYPES for j, i in EDGES])  # As in tests/golden.rs.
+
+
+class Rgcn(Module):
+    """RGCNConv and ReLU; in the tuned stack after one linear layer and before another."""
+
+    def __init__(self, hidden, layers, tuned, **kwargs):
+        super().__init__()
+        if tuned:
+            self.lin_in = Linear(FEATURES, hidden)
+            self.local_convs = ModuleList(RGCNConv(hidden, hidden, TYPES, **kwargs) for _ in range(layers))
+            self.pred_local = Linear(hidden, CLASSES)
+        else:
+            widths = [FEATURES, *[hidden] * (layers - 1), CLASSES]
+            self.convs = ModuleList(RGCNConv(i, o, TYPES, **kwargs) for i, o in zip(widths, widths[1:]))
+
+    def forward(self, x):
+        if hasattr(self, "convs"):
+            for k, conv in enumerate(self.convs):
+                x = conv(F.relu(x) if k else x, EDGE_INDEX, EDGE_TYPE)
+            return x
+        x = self.lin_in(x)
+        for conv in self.local_convs:
+            x = F.relu(conv(x, EDGE_INDEX, EDGE_TYPE))
+        return self.pred_local(x)
+
+
+def rgcn(name, toml, *args, **kwargs):
+    case(name, 'name = "rgcn"\n' + toml, Rgcn(*args, **kwargs), lambda m, _: m(X))
+
+
+PLAIN = 'stack = "plain"\ninput_linear = false\n'
+rgcn("rgcn", PLAIN + "hidden = 16\nlayers = 3", 16, 3, False)
+rgcn("rgcn-bases", PLAIN + "hidden = 8\nlayers = 2\nbases = 3", 8, 2, False, num_bases=3)
+rgcn("rgcn-tuned", "hidden = 8\nlayers = 2\nbases = 2", 8, 2, True, num_bases=2)
+rgcn("rgcn-blocks", "hidden = 12\nlayers = 2\nblocks = 3", 12, 2, True, num_blocks=3)

@@ -6,10 +6,12 @@
 
 use graphweft_model::{Aggregation, EdgeWeight};
 use graphweft_tensor::ops::Write;
+use graphweft_tensor::ops::related::{Related, Table};
 use graphweft_tensor::ops::spmm::{Along, EdgeWeights, MaxGradient, Spmm, SpmmMax};
 use graphweft_tensor::{DType, Error, Matrix, Result, Tag, Tape, Var};
 
 use super::{Block, Factor};
+use crate::gathered::{check_relations, no_features};
 
 const OP: &str = "aggregate";
 
@@ -20,6 +22,9 @@ pub(crate) struct Call {
     symmetric: bool,
     /// A number per edge of this rank.
     weight: Option<Matrix>,
+    /// Coefficients by relation, of several sums.
+    table: Option<Table<Matrix>>,
+    /// Of the sources' rows.
     cols: usize,
     dtype: DType,
 }
@@ -31,19 +36,38 @@ impl Call {
         }
         let per_edge = match weight {
             EdgeWeight::PerEdge(w) => Some(w.value().clone()),
-            EdgeWeight::None | EdgeWeight::Symmetric => None,
+            EdgeWeight::None | EdgeWeight::Symmetric | EdgeWeight::Relations(_) => None,
+        };
+        let table = match weight {
+            EdgeWeight::Relations(table) => {
+                check_relations(how)?;
+                Some(table.values())
+            }
+            EdgeWeight::None | EdgeWeight::Symmetric | EdgeWeight::PerEdge(_) => None,
         };
         let symmetric = matches!(weight, EdgeWeight::Symmetric);
-        Ok(Self { how, symmetric, weight: per_edge, cols: x.value().cols(), dtype: x.value().dtype() })
+        Ok(Self { how, symmetric, weight: per_edge, table, cols: x.value().cols(), dtype: x.value().dtype() })
     }
 
     /// Whether edges have values that only the rank of their destination has.
     pub(crate) fn has_values_per_edge(&self) -> bool {
-        self.weight.is_some()
+        self.weight.is_some() || self.table.is_some()
     }
 
     pub(crate) fn is_maximum(&self) -> bool {
         self.how == Aggregation::Max
+    }
+
+    /// How many sums there are.
+    fn sums(&self) -> usize {
+        self.table.as_ref().map_or(1, |table| table.get().sums())
+    }
+
+    /// The sums by relation over a block's edges; nothing where there are no relations.
+    fn related<'a>(&'a self, block: &'a Block, along: Along, x: &'a Matrix) -> Result<Option<Related<'a>>> {
+        let Some(table) = &self.table else { return Ok(None) };
+        let edges = block.edges.as_ref().and_then(|edges| edges.features.as_ref()).ok_or_else(|| no_features(OP))?;
+        Ok(Some(Related { graph: &block.graph, edges, table: table.get(), along, x }))
     }
 
     /// Calls `kernel` with the weights of a block's edges.
@@ -66,7 +90,7 @@ impl Call {
 
     /// What the first block makes of `x`: sums or maxima of the block's destinations, with the ids of the latter.
     pub(crate) fn begin(&self, block: &Block, x: &Matrix, tag: Tag) -> Result<Folded> {
-        let new = |dtype| x.device().uninit(OP, block.num_dst(), self.cols, dtype, tag);
+        let new = |dtype| x.device().uninit(OP, block.num_dst(), self.sums() * self.cols, dtype, tag);
         let arg = self.is_maximum().then(|| new(DType::F32)).transpose()?;
         let mut folded = Folded { out: new(self.dtype)?, arg };
         self.fold_as(block, x, &mut folded, Write::Set)?;
@@ -84,6 +108,9 @@ impl Call {
             return Err(Error::Shape { op: OP, what: "x", got, expected });
         }
         let (device, graph) = (x.device().clone(), &*block.graph);
+        if let Some(sums) = self.related(block, Along::Edges, x)? {
+            return device.backend().related(&sums, &mut to.out, write);
+        }
         match &mut to.arg {
             Some(arg) => {
                 let maximum = SpmmMax { graph, x, ids: block.src.ids() };
@@ -99,6 +126,10 @@ impl Call {
     pub(crate) fn gradient(&self, block: &Block, g: &Matrix, arg: Option<&Matrix>, tag: Tag) -> Result<Matrix> {
         let (device, graph) = (g.device().clone(), &*block.graph);
         let mut dx = device.uninit(OP, block.num_src(), self.cols, self.dtype, tag)?;
+        if let Some(sums) = self.related(block, Along::Transpose, g)? {
+            device.backend().related(&sums, &mut dx, Write::Set)?;
+            return Ok(dx);
+        }
         match arg {
             Some(arg) => {
                 let gradient = MaxGradient { graph, ids: block.src.ids(), arg, g };
@@ -111,10 +142,14 @@ impl Call {
         Ok(dx)
     }
 
-    /// Adds the gradients of the weights of a block's edges, whose sources have the rows `x`, to `dw`.
+    /// Adds the gradients of the weights of a block's edges, whose sources have the rows `x`, to `dw`; or those of the
+    /// coefficients.
     pub(crate) fn weight_gradient(&self, block: &Block, x: &Matrix, g: &Matrix, dw: &mut Matrix) -> Result<()> {
         let Some(edges) = &block.edges else { return Ok(()) };
         let device = g.device();
+        if let Some(sums) = self.related(block, Along::Edges, x)? {
+            return device.backend().related_da(&sums, g, dw, Write::Add);
+        }
         let mut some = device.uninit(OP, block.graph.num_edges(), 1, dw.dtype(), Tag::Workspace)?;
         self.weighted(block, x, |weights| {
             let sum = Spmm { graph: &block.graph, weights, along: Along::Edges, x };
@@ -123,10 +158,14 @@ impl Call {
         edges.add_values(&some, dw)
     }
 
-    /// Zeros as the weights, if these are given by edge.
+    /// Zeros as the weights or coefficients, if there are some.
     pub(crate) fn weight_sums(&self) -> Result<Option<Matrix>> {
-        let zeros = |w: &Matrix| w.device().zeros(OP, w.rows(), 1, w.dtype(), Tag::Activations);
-        self.weight.as_ref().map(zeros).transpose()
+        let zeros = |w: &Matrix| w.device().zeros(OP, w.rows(), w.cols(), w.dtype(), Tag::Activations);
+        let coefficients = match &self.table {
+            Some(Table::Rows(rows)) => Some(rows),
+            Some(Table::Each(_)) | None => None,
+        };
+        self.weight.as_ref().or(coefficients).map(zeros).transpose()
     }
 }
 
@@ -137,10 +176,10 @@ pub(crate) struct Folded {
     pub(crate) arg: Option<Matrix>,
 }
 
-/// What the tape sees of a call: x, and the weights if they are given by edge.
+/// What the tape sees of a call: x, and the weights if they are given by edge, or coefficients.
 pub(crate) fn inputs<'a>(tape: &Tape, x: &'a Var, weight: EdgeWeight<'a>) -> (Vec<&'a Var>, bool) {
     match weight {
-        EdgeWeight::PerEdge(w) => (vec![x, w], tape.wants(&[w])),
-        EdgeWeight::None | EdgeWeight::Symmetric => (vec![x], false),
+        EdgeWeight::PerEdge(w) | EdgeWeight::Relations(Table::Rows(w)) => (vec![x, w], tape.wants(&[w])),
+        EdgeWeight::None | EdgeWeight::Symmetric | EdgeWeight::Relations(Table::Each(_)) => (vec![x], false),
     }
 }

@@ -43,10 +43,11 @@ fn columns(op: Op, s: Size) -> Option<Columns> {
         Op::Attend(ScoreKind::Gat, _) => Columns { pull: d, push: Some(d + 3 * h), heads: 2 * d, again: true },
         Op::Attend(ScoreKind::Gatv2, _) => Columns { pull: d, push: Some(2 * d + 2 * h), heads: 3 * d, again: true },
         Op::Aggregate(how, weight) => {
-            let per_edge = weight == Weight::PerEdge;
+            let per_edge = matches!(weight, Weight::PerEdge | Weight::Bases | Weight::Each);
             let push = (how != Aggregation::Max && !per_edge).then_some(d);
-            // The gradient of a weight needs the source's row.
-            Columns { pull: d, push, heads: 2 * d, again: per_edge }
+            // The gradient of a weight needs the source's row. A row travels once, however many sums it is for.
+            let again = matches!(weight, Weight::PerEdge | Weight::Bases);
+            Columns { pull: d, push, heads: (1 + weight.sums()) * d, again }
         }
         Op::TokensAttend | Op::Global(_) | Op::Moments => return None,
     };

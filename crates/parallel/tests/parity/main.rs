@@ -96,7 +96,7 @@ fn run(call: Call<'_>, case: &Case, mut sent: impl FnMut() -> bytes::Traffic) ->
     let x: Vec<Var> = inputs.iter().zip(0..).map(|((place, cols), k)| tape.leaf(make(k, *place, *cols))).collect();
     let out = op.run(ops, &mut tape, size, &x)?;
     let forward = sent();
-    let mut g = make(99, op.output(), size.d());
+    let mut g = make(99, op.output(), op.columns(size));
     if op.output() != RowsOf::Nodes {
         device.backend().scale(part, &mut g)?;
     }
@@ -225,7 +225,7 @@ fn check(at: DeviceName, case: &Case, ranks: usize, ops: &[Op], size: Size, dtyp
                 let bits = |f: &Found| f.values.iter().flatten().map(|x| x.to_bits()).collect::<Vec<_>>();
                 assert!(bits(found[rank]) == bits(again), "{what}: not the same bits twice on rank {rank}");
             }
-            let places = std::iter::once((op.output(), size.d())).chain(op.inputs(size));
+            let places = std::iter::once((op.output(), op.columns(size))).chain(op.inputs(size));
             for (k, (place, cols)) in places.enumerate() {
                 let parts: Vec<&Vec<f64>> = found.iter().map(|f| &f.values[k]).collect();
                 let of_all = if k == 0 { the_same } else { summed };

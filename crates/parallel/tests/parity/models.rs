@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use graphweft_comm::{Communicator, threads};
 use graphweft_graph::partition::Partition;
-use graphweft_graph::{Csr, Permutation};
+use graphweft_graph::{Csr, Permutation, TypedCsr};
 use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Prepared, Rates, Remat, Shape, Target, Total};
 use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::ops::edge_values::EdgeColumns;
@@ -24,10 +24,11 @@ const EPOCHS: u64 = 20;
 const GT: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3";
 const GT_WITH_EDGES: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const GAT: &str = "name = 'gat'\nhidden = 12\nheads = 3";
+const RGCN: &str = "name = 'rgcn'\nhidden = 12\nlayers = 2\nbases = 2";
 const SAGE: &str = "name = 'sage'\nhidden = 12\nnorm = 'layer'";
 
 /// One of each other, and what is different enough.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 17] = [
     "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 2\nnorm = 'batch'",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 2",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 3\nvirtual_nodes = 0\nnorm = 'batch'",
@@ -39,6 +40,8 @@ const OTHERS: [&str; 15] = [
     "name = 'gatv2'\nhidden = 12\nheads = 3\nstack = 'tuned'\nresidual = true\nnorm = 'layer'",
     "name = 'gin'\nhidden = 12\nnorm = 'batch'",
     "name = 'gin'\nhidden = 12\nactivation = 'gelu'",
+    "name = 'rgcn'\nhidden = 12\nresidual = true\nnorm = 'batch'",
+    "name = 'rgcn'\nhidden = 12\nblocks = 3",
     "name = 'gcnii'\nhidden = 12\nlayers = 4",
     "name = 'appnp'\nhidden = 12\nsteps = 4",
     "name = 'sign'\nhidden = 12\nhops = 2\nlayers = 3",
@@ -61,8 +64,16 @@ fn graph() -> Csr<u32> {
     Csr::new(indptr, indices, N).unwrap()
 }
 
-/// The graph of a model; its edges have features where the model says what to do with them.
+/// The graph of a model. Its edges have types where the model tells them apart, and features where it says what to do
+/// with them.
 fn prepared(config: &ModelConfig, model: &str) -> Prepared {
+    const TYPES: usize = 3;
+    if config.reads_types() {
+        let graph = graph();
+        // Parallel edges are of different types.
+        let types: Vec<u16> = (0..graph.num_edges()).map(|e| (e % TYPES) as u16).collect();
+        return config.prepare_typed(&TypedCsr::new(&graph, &types), TYPES, 5).unwrap();
+    }
     let plain = config.prepare(graph(), 5).unwrap();
     if !model.contains("edges") {
         return plain;
@@ -262,6 +273,7 @@ in_full!(gt, GT);
 in_full!(gt_with_edges, GT_WITH_EDGES);
 in_full!(gat, GAT);
 in_full!(sage, SAGE);
+in_full!(rgcn, RGCN);
 
 fn others(at: DeviceName) {
     for model in OTHERS {

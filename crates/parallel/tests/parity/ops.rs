@@ -6,11 +6,15 @@ use graphweft_tensor::ops::batch_norm::batch_norm;
 use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::global::{Global, Scale};
 use graphweft_tensor::ops::norm::Norm;
+use graphweft_tensor::ops::related::Table;
 use graphweft_tensor::{DType, Device, Dropout, Matrix, Parameter, Result, Tag, Tape, Var};
 
 pub(crate) const LAYER: u32 = 3;
 pub(crate) const TOKENS: usize = 2;
 pub(crate) const EDGE_FEATURES: usize = 3;
+/// Relations of edges, and sums by relation with coefficients.
+const RELATIONS: usize = 3;
+const SUMS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScoreKind {
@@ -48,6 +52,10 @@ pub(crate) enum Weight {
     None,
     Symmetric,
     PerEdge,
+    /// Sums by relation, with coefficients.
+    Bases,
+    /// A sum for each relation.
+    Each,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +101,8 @@ pub(crate) fn all() -> Vec<Op> {
     let weights = [Weight::None, Weight::Symmetric, Weight::PerEdge];
     let sums = [Sum, Mean].into_iter().flat_map(|how| weights.map(|w| Op::Aggregate(how, w)));
     let rest = [
+        Op::Aggregate(Sum, Weight::Bases),
+        Op::Aggregate(Sum, Weight::Each),
         Op::Aggregate(Max, Weight::None),
         Op::WithTokens(Bias::None),
         Op::WithTokens(Bias::Features),
@@ -105,6 +115,17 @@ pub(crate) fn all() -> Vec<Op> {
         Op::Moments,
     ];
     attends.chain(sums).chain(rest).collect()
+}
+
+impl Weight {
+    /// Sums side by side.
+    pub(crate) fn sums(self) -> usize {
+        match self {
+            Self::None | Self::Symmetric | Self::PerEdge => 1,
+            Self::Bases => SUMS,
+            Self::Each => RELATIONS,
+        }
+    }
 }
 
 impl Op {
@@ -134,8 +155,17 @@ impl Op {
             }
             Self::TokensAttend => vec![(RowsOf::Everywhere(TOKENS), d), node(2 * d)],
             Self::Aggregate(_, Weight::PerEdge) => vec![node(d), (RowsOf::Edges, 1)],
+            Self::Aggregate(_, Weight::Bases) => vec![node(d), (RowsOf::Everywhere(RELATIONS), SUMS)],
             Self::Aggregate(..) | Self::Moments => vec![node(d)],
             Self::Global(_) => vec![node(d); 3],
+        }
+    }
+
+    /// Columns of the output.
+    pub(crate) fn columns(&self, s: Size) -> usize {
+        match self {
+            Self::Aggregate(_, weight) => weight.sums() * s.d(),
+            _ => s.d(),
         }
     }
 
@@ -183,6 +213,8 @@ impl Op {
                     Weight::None => EdgeWeight::None,
                     Weight::Symmetric => EdgeWeight::Symmetric,
                     Weight::PerEdge => EdgeWeight::PerEdge(&x[1]),
+                    Weight::Bases => EdgeWeight::Relations(Table::Rows(&x[1])),
+                    Weight::Each => EdgeWeight::Relations(Table::Each(RELATIONS)),
                 };
                 ops.aggregate(tape, LAYER, &x[0], how, weight)
             }
@@ -224,11 +256,13 @@ pub(crate) fn operand(
     device.convert("test", &m, dtype).unwrap()
 }
 
-/// Features of all edges, or of those that are listed: numbers, then ids below 3 and 4, which serve as numbers too.
+/// Features of all edges, or of those that are listed: a number, then ids below 3 and 4, which serve as numbers too.
 pub(crate) fn edge_features(device: &Device, rows: usize, listed: Option<&[u64]>, dtype: DType) -> Matrix {
     let m = operand(device, 50, rows, EDGE_FEATURES, listed, DType::F64);
     let mut x = f64s(&m);
     for row in x.chunks_exact_mut(EDGE_FEATURES) {
+        // Sums by relation divide by it.
+        row[0] += 2.0;
         for (x, count) in row[1..].iter_mut().zip([3.0, 4.0]) {
             *x = (x.abs() * count).floor();
         }

@@ -56,6 +56,11 @@ pub(crate) fn tail_products(x: &Matrix, dw: &Matrix) -> Result<Matrix> {
     of_blocks("edge features", x, dw.rows() * dw.cols(), dw.dtype())
 }
 
+/// For each block of the rows of `g`, a table like `da`.
+pub(crate) fn tables(g: &Matrix, da: &Matrix) -> Result<Matrix> {
+    of_blocks("sums by relation", g, da.rows() * da.cols(), da.dtype())
+}
+
 /// For each block of the rows of `g`, the gradients of weight and bias.
 pub(crate) fn layer_norm_backward(g: &Matrix) -> Result<Matrix> {
     of_blocks("layer norm", g, 2 * g.cols(), g.dtype().compute())

@@ -92,6 +92,7 @@ const SOURCES: &[Variants] = &[
     (&super::parts::SOURCE, &[&[]]),
     (&super::product::SOURCE, &[&[]]),
     (&super::residual::SOURCE, &[&ROWS[0], &ROWS[1]]),
+    (&super::related::SOURCE, &[&[]]),
     (&super::rows::MERGE, &[&[]]),
     (&super::rows::SOURCE, &[&ROWS[0], &ROWS[1]]),
 ];

@@ -17,13 +17,18 @@ const OP: &str = "product from the right";
 /// x·W.
 pub fn matmul(tape: &mut Tape, x: &Var, weight: &Rc<Parameter>) -> Result<Var> {
     let weight = tape.parameter(weight);
+    times(tape, x, &weight)
+}
+
+/// The same with a W that is itself computed.
+pub fn times(tape: &mut Tape, x: &Var, weight: &Var) -> Result<Var> {
     let (inputs, outputs) = weight.value().shape();
     x.value().expect(OP, "x", x.value().rows(), inputs)?;
     let device = tape.device().clone();
     let mut y = device.uninit(OP, x.value().rows(), outputs, x.value().dtype(), Tag::Activations)?;
     device.backend().linear_dx(x.value(), &numbers(weight.value()), &mut y, Write::Set)?;
     let saved = [x.value().clone(), weight.value().clone()];
-    Ok(tape.push(&[x, &weight], y, || {
+    Ok(tape.push(&[x, weight], y, || {
         one_output(move |g, grads| {
             let [x, weight] = saved;
             let device = grads.device().clone();

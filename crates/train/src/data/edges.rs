@@ -1,22 +1,27 @@
 //! Features of edges, and what becomes of them where the graph changes.
 //!
-//! They are in the order of the edges. An edge of another graph gets those of the same edge; one that `symmetrise`
-//! made, those of the edge the other way; a self-loop that was added, zeros, and in each column of categories a new
-//! one. Parallel edges keep their order.
+//! They are numbers (`edge_feat.npy`), then categories (`edge_cat.npy`), in the order of the edges. An edge of another
+//! graph gets those of the same edge; one that `symmetrise` made, those of the edge the other way; a self-loop that was
+//! added, zeros, and in each column of categories a new one. Parallel edges keep their order.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use graphweft_base::Error as Bad;
 use graphweft_graph::chunks::Piece;
-use graphweft_graph::dataset::Dense;
-use graphweft_graph::{Csr, Dataset};
+use graphweft_graph::{Csr, Dataset, TypedCsr};
 use graphweft_model::{ModelConfig, Prepared};
-use graphweft_tensor::ops::edge_values::EdgeColumns;
+use graphweft_tensor::ops::edge_values::{self, EdgeColumns};
 
+use super::types::EdgeTypes;
 use super::{Data, rows};
 use crate::error::Result;
 
+/// Columns of categories at most; types may be one more.
+const MOST_CATEGORIES: usize = edge_values::MOST_CATEGORIES - 1;
+
 /// Features of all edges of a graph.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct EdgeFeatures {
     /// What they are.
     pub columns: EdgeColumns,
@@ -26,9 +31,56 @@ pub struct EdgeFeatures {
 
 impl EdgeFeatures {
     /// Those of a dataset.
-    pub(crate) fn of(dataset: &Dataset) -> Option<Self> {
-        let dense: &Dense = dataset.edge_features()?;
-        Some(Self { columns: EdgeColumns::numbers(dense.width()), rows: rows::dense(dense, None).into() })
+    pub(crate) fn of(dataset: &Dataset) -> Result<Option<Self>> {
+        let (dense, codes) = (dataset.edge_features(), dataset.edge_categories());
+        let width = dense.map_or(0, |dense| dense.width());
+        let numbers = dense.map(|dense| rows::dense(dense, None));
+        let Some(codes) = codes else {
+            return Ok(numbers.map(|rows| Self { columns: EdgeColumns::numbers(width), rows: rows.into() }));
+        };
+        if codes.width() > MOST_CATEGORIES {
+            let problem = format!("{} columns are more than the {MOST_CATEGORIES} that models take", codes.width());
+            return Err(Bad::bad(dataset.dir().join("edge_cat.npy"), "edge_cat", problem, "remove some").into());
+        }
+        let mut counts = vec![1; codes.width()];
+        let mut rows = Vec::with_capacity(codes.len() / codes.width() * (width + codes.width()));
+        for at in 0..codes.len() {
+            let (edge, column) = (at / codes.width(), at % codes.width());
+            if column == 0 {
+                rows.extend_from_slice(numbers.as_ref().map_or(&[], |numbers| &numbers[edge * width..][..width]));
+            }
+            let code = codes.get(at);
+            counts[column] = counts[column].max(usize::from(code) + 1);
+            rows.push(f32::from(code));
+        }
+        Ok(Some(Self { columns: EdgeColumns::new(width, &counts)?, rows: rows.into() }))
+    }
+
+    /// The row of an edge that was added.
+    fn of_added(&self) -> Vec<f32> {
+        let categories = self.columns.categories().iter().map(|count| *count as f32);
+        std::iter::repeat_n(0.0, self.columns.dense()).chain(categories).collect()
+    }
+
+    /// Those of `new`, a graph of the same nodes whose edges are of so many types: the type is the first category.
+    pub(super) fn with_types(&self, types: &EdgeTypes, new: &TypedCsr, count: usize) -> Result<Self> {
+        let more = usize::from(types.adds());
+        let categories = self.columns.categories().iter().map(|count| count + more);
+        let categories: Vec<usize> = std::iter::once(count).chain(categories).collect();
+        let columns = EdgeColumns::new(self.columns.dense(), &categories)?;
+        let none = self.of_added();
+        let mut rows = Vec::with_capacity(new.types.len() * columns.stored());
+        for i in 0..new.graph.num_dst() {
+            let edges: Vec<(u32, u16)> = new.row(i).collect();
+            for ((j, of), k) in repeats(&edges) {
+                let edge = types.origin(i, [j as usize, usize::from(of)], k);
+                let (numbers, others) = edge.map_or(&none[..], |edge| self.row(edge)).split_at(columns.dense());
+                rows.extend_from_slice(numbers);
+                rows.push(f32::from(of));
+                rows.extend_from_slice(others);
+            }
+        }
+        Ok(Self { columns, rows: rows.into() })
     }
 
     fn row(&self, edge: usize) -> &[f32] {
@@ -46,10 +98,7 @@ impl EdgeFeatures {
             let more: Vec<usize> = columns.categories().iter().map(|count| count + 1).collect();
             columns = EdgeColumns::new(columns.dense(), &more)?;
         }
-        let none: Vec<f32> = vec![0.0; columns.dense()]
-            .into_iter()
-            .chain(self.columns.categories().iter().map(|count| *count as f32))
-            .collect();
+        let none = self.of_added();
         let mut rows = Vec::with_capacity(new.num_edges() * columns.stored());
         for i in 0..new.num_dst() {
             for (j, k) in repeats(new.row(i)) {
@@ -82,8 +131,11 @@ impl Data {
         self.edges.as_ref().filter(|_| model.uses_edge_features() && self.graphs.is_none())
     }
 
-    /// The graph that `model` works on, with the edges that it adds and the features that it looks at.
+    /// The graph that `model` works on, with the edges that it adds and the types and features that it looks at.
     pub fn graph_for(&self, model: &ModelConfig, seed: u64) -> Result<Prepared> {
+        if let Some(types) = self.types_for(model) {
+            return types.prepared(model, seed);
+        }
         let prepared = model.prepare(self.graph.clone(), seed)?;
         match self.edges_for(model) {
             Some(edges) => Ok(Prepared::with_edges(prepared.csr, edges.columns, Arc::clone(&edges.rows))?),
@@ -102,32 +154,38 @@ impl Data {
 }
 
 /// Where edges stand in the graph that has features for them.
-struct Sources<'a> {
-    of: &'a Csr<u32>,
+pub(super) struct Sources<'a> {
+    pub(super) of: &'a Csr<u32>,
 }
 
 impl Sources<'_> {
+    /// All edges j → i.
+    pub(super) fn all(&self, i: usize, j: u32) -> Range<usize> {
+        let (row, start) = (self.of.row(i), self.of.edges_of(i).start);
+        let first = row.partition_point(|other| *other < j);
+        start + first..start + first + row[first..].partition_point(|other| *other == j)
+    }
+
     /// The edge j → i, of several the one after `k` others; the last, if there are fewer.
     fn edge(&self, i: usize, j: u32, k: usize) -> Option<usize> {
-        let row = self.of.row(i);
-        let first = row.partition_point(|other| *other < j);
-        let count = row[first..].partition_point(|other| *other == j);
-        (count > 0).then(|| self.of.edges_of(i).start + first + k.min(count - 1))
+        let all = self.all(i, j);
+        (!all.is_empty()).then(|| all.start + k.min(all.len() - 1))
     }
 }
 
 /// Each element of a sorted list with the number of equal ones before it.
-fn repeats(row: &[u32]) -> impl Iterator<Item = (u32, usize)> {
+fn repeats<T: Copy + PartialEq>(row: &[T]) -> impl Iterator<Item = (T, usize)> {
     let mut before = 0;
-    row.iter().enumerate().map(move |(at, &j)| {
-        before = if at > 0 && row[at - 1] == j { before + 1 } else { 0 };
-        (j, before)
+    row.iter().enumerate().map(move |(at, &x)| {
+        before = if at > 0 && row[at - 1] == x { before + 1 } else { 0 };
+        (x, before)
     })
 }
 
 #[cfg(test)]
 mod tests {
     use graphweft_graph::SelfLoops;
+    use graphweft_graph::dataset::{Codes, DatasetWriter, Meta};
 
     use super::*;
 
@@ -136,6 +194,19 @@ mod tests {
         let csr = Csr::new(vec![0u64, 2, 5, 5], vec![1u32, 1, 0, 1, 2], 3).unwrap();
         let rows: Vec<f32> = (0..5).flat_map(|k| [k as f32, (k % 2) as f32]).collect();
         (csr, EdgeFeatures { columns: EdgeColumns::new(1, &[2]).unwrap(), rows: rows.into() })
+    }
+
+    #[test]
+    fn categories_of_a_folder_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, graph) = (dir.path().join("small"), given().0);
+        let writer = DatasetWriter::create(&folder).unwrap();
+        writer.graph(&graph.clone().into()).unwrap();
+        writer.edge_categories(&Codes::U8 { values: vec![0, 2, 1, 0, 0, 1, 1, 0, 0, 0].into(), width: 2 }).unwrap();
+        writer.finish(&Meta::of("small", &graph, false)).unwrap();
+        let found = EdgeFeatures::of(&Dataset::open(&folder).unwrap()).unwrap().unwrap();
+        assert_eq!((found.columns.dense(), found.columns.categories()), (0, &[2, 3][..]));
+        assert_eq!(found.rows[..6], [0.0, 2.0, 1.0, 0.0, 0.0, 1.0]);
     }
 
     #[test]

@@ -44,6 +44,9 @@ impl Fingerprint {
                 add(to, &edges.rows);
             }
             data.graphs.iter().for_each(|ptr| add(to, ptr));
+            if let Some(types) = &data.types.edges {
+                add(to, &types.to_vec());
+            }
         });
         let features = hashed(|to| match &data.features {
             Features::Dense(Dense::F32 { values, width }) => {

@@ -274,9 +274,18 @@ impl Session<'_> {
         if config.compute.record == Some(true) && self.world.place() == DeviceName::Cpu {
             self.observer.note("compute.record is not used: only GPUs record steps");
         }
-        if self.data.edges.is_some() && self.data.edges_for(&config.model).is_none() {
-            let model = config.model.name();
-            self.observer.note(&format!("edge_feat.npy is not used: {model} looks at no features of edges"));
+        let (model, in_batches) = (&config.model, self.data.graphs.is_some());
+        let columns = self.data.edges.as_ref().map(|edges| edges.columns).unwrap_or_default();
+        let (features, types) = (model.uses_edge_features() && !in_batches, self.data.types_for(model).is_some());
+        for (file, is_there, is_used) in [
+            ("edge_feat.npy", columns.dense() > 0, features),
+            ("edge_cat.npy", !columns.categories().is_empty(), features),
+            ("edge_type.npy", self.data.types.edges.is_some(), types),
+        ] {
+            if is_there && !is_used {
+                let name = model.name();
+                self.observer.note(&format!("{file} is not used: {name} looks at no such features of edges here"));
+            }
         }
         if !check_labels(split, &self.data)? {
             self.observer.note(&format!("no label is known in test of split {:?}: there is no test score", split.name));

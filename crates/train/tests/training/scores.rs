@@ -159,6 +159,7 @@ every_strategy_gives_the_same_scores! {
     gat_with_batch_norm: "model.name=gat model.hidden=32 model.layers=2 model.norm=batch model.stack=tuned model.residual=true",
     gatv2: "model.name=gatv2 model.hidden=32 model.layers=2",
     gin: "model.name=gin model.hidden=32 model.layers=2 model.norm=batch",
+    rgcn: "model.name=rgcn model.hidden=32",
     gcnii: "model.name=gcnii model.hidden=32 model.layers=4",
     appnp: "model.name=appnp model.hidden=32 model.steps=4",
     sign: "model.name=sign model.hidden=32",

@@ -14,7 +14,7 @@ use crate::config::{Correction, IsolatedConfig, Normalise};
 use crate::data::Data;
 use crate::data::rows::{self, Rows};
 use crate::epochs::source::{EpochInputs, Purpose};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::task::{LearnedRows, check_split};
 
 /// Rows gathered from mapped files before their pages are given back.
@@ -185,6 +185,11 @@ fn among(seeds: &[u32], rows: Range<usize>) -> &[u32] {
 
 /// What a model must know of data that it sees in pieces.
 pub(crate) fn shape(data: &Data, model: &ModelConfig, seed: u64) -> Result<Shape> {
+    if data.types_for(model).is_some() {
+        let problem = format!("{} tells types of edges apart, which pieces of a graph do not have", model.name());
+        let remedy = "take an exact strategy, such as halo, or a model that does not, such as gcn";
+        return Err(Error::setting("parallel.strategy", problem, remedy));
+    }
     // What the model adds to edges does not depend on the graph.
     let one = graphweft_graph::Csr::from_valid(vec![0u64, 0], Vec::<u32>::new(), 1);
     Ok(Shape {

@@ -13,6 +13,7 @@ use graphweft_tensor::Device;
 
 use crate::config::{Choice, Config};
 use crate::data::Data;
+use crate::data::types::Types;
 use crate::epochs::learner::Learner;
 use crate::error::{Error, Result};
 use crate::planning::plan::Plan;
@@ -193,6 +194,7 @@ fn ring(rows: usize, data: &Data) -> Data {
         features,
         is_directed: data.is_directed,
         edges: None,
+        types: Types::default(),
         encodings: vec![0.0; rows * data.encoding_width()],
         task: data.task,
         labels: Some(labels),

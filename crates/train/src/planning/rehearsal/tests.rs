@@ -146,6 +146,7 @@ fn every_strategy_takes_what_was_rehearsed() {
         &["model.name=gatv2", "model.heads=2"],
         &["model.name=sage", "model.aggregation=max"],
         &["model.name=appnp", "model.steps=3"],
+        &["model.name=rgcn", "model.bases=2"],
     ];
     for model in models {
         for (strategy, ranks) in [
