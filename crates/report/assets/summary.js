@@ -40,7 +40,8 @@ function figuresOf(run) {
   ];
 }
 
-const TASKS = { class: "one class for each node", each: "several labels for each node", link: "which nodes are linked", "node-regression": "numbers for each node" };
+const TASKS = { class: "one class for each node", each: "several labels for each node", link: "which nodes are linked", "node-regression": "numbers for each node",
+  "graph-class": "one class for each graph", "graph-each": "several labels for each graph", "graph-regression": "numbers for each graph" };
 
 function factsOf(run) {
   const starts = Array.isArray(run.starts) ? run.starts : [];
@@ -63,7 +64,7 @@ function facts(rows, label) {
 function datasetOf(run) {
   const statistics = run.data && run.data.statistics;
   if (!statistics) return null;
-  const order = ["nodes", "edges", "loops", "mean degree", "largest degree", "features", "classes", "labels", "targets"];
+  const order = ["graphs", "nodes", "edges", "nodes per graph", "nodes of the largest graph", "loops", "mean degree", "largest degree", "features", "classes", "labels", "targets"];
   const names = [...order.filter((name) => name in statistics), ...Object.keys(statistics).filter((name) => !order.includes(name))];
   const show = (x) => (Number.isInteger(x) ? whole(x) : typeof x === "number" ? number(x, 4) : String(x));
   return [el("h3", null, "Dataset"), facts(names.map((name) => [name, show(statistics[name])]), "Dataset")];
