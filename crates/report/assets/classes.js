@@ -43,7 +43,9 @@ function recallOf(found) {
 /// How links are told from other pairs: every metric, and what scores both have.
 function linksOf(found) {
   return el("div", { class: "halves" }, el("div", null, el("h3", null, "Scores of the test part"),
-    table([{ title: "metric", value: (row) => row.name }, { title: "score", value: (row) => row.score, show: (x, row) => (known(x) ? `${x.toFixed(2)}${row.unit}` : "–"), number: true }],
+    table([{ title: "metric", value: (row) => row.name }, { title: "score", value: (row) => row.score, show: (x, row) => (known(x) ? `${x.toFixed(2)}${row.unit}` : "–"), number: true },
+      // Where there are fewer other pairs than that, every link counts as found.
+      { title: "remark", value: (row) => (Number(row.name.split("@")[1]) > found.others ? "there are fewer other pairs" : ""), text: true }],
       found.metrics, { label: "Metrics of links" })), histogramOf(found));
 }
 
@@ -86,7 +88,7 @@ function targetsOf(found) {
   return el("div", null, table([{ title: "target", value: (row) => row.name, text: true }, { title: `test ${found.items}`, value: (row) => row.known, show: whole, number: true },
     column("mean", "mean"), column("mean absolute error", "mae"), column("root mean square error", "rmse"), column("mean error", "bias")],
   targets, { label: "Targets" }),
-  el("div", { class: "charts" }, targets.slice(0, 6).filter((one) => one.points.length).map((one) => cloud(found, one))));
+  el("div", { class: "charts spaced" }, targets.slice(0, 6).filter((one) => one.points.length).map((one) => cloud(found, one))));
 }
 
 /// Predicted against true values; on the line both are equal.

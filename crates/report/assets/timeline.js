@@ -110,7 +110,7 @@ function drawRuler(pen, trace, view, { px, wide, high, ink, rule }) {
   pen.fillStyle = ink;
   pen.strokeStyle = rule;
   for (const t of ticksOf(view.from, view.to, Math.max(2, (wide - LEFT) / 130))) {
-    pen.fillText(duration(t / 1000), Math.min(px(t) + 3, wide - 52), 13);
+    if (px(t) + 52 < wide) pen.fillText(duration(t / 1000), px(t) + 3, 13);
     pen.fillRect(px(t), 4, 1, 10);
   }
   let next = -Infinity;

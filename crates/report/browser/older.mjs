@@ -29,7 +29,7 @@ evaluate_every = 1
 [run]
 seed = 4
 seeds = 1
-checkpoint_every = 0
+checkpoint_every = 50
 keep = 2
 
 # end

@@ -259,8 +259,8 @@ test("the guard has a table with what it saw", async () => {
   const source = runFolder(root, { name: "source" });
   const lines = source.lines.map((line) => { const one = JSON.parse(line); return JSON.stringify(one.epoch % 10 ? one : { ...one, guard: guard(one.epoch) }); });
   const page = await open(report("guarded", [runFolder(root, { name: "guarded", more: { "metrics.jsonl": `${lines.join("\n")}\n` } }).folder]));
-  assert.deepEqual(await rowsOf(page, "#remarks [aria-label=Guard]"), [10, 20, 30].map((epoch) => [String(epoch), String(0.01 * epoch), String(7 * epoch), MARKUP]));
-  assert.deepEqual(await page.locator("#remarks [aria-label=Guard] th").allTextContents(), ["epoch", "relative", "worst row", "note"]);
+  assert.deepEqual(await rowsOf(page, "#remarks [aria-label=Guard]"), [10, 20, 30].map((epoch) => [String(epoch), MARKUP, String(0.01 * epoch), String(7 * epoch)]));
+  assert.deepEqual(await page.locator("#remarks [aria-label=Guard] th").allTextContents(), ["epoch", "note", "relative", "worst row"]);
   await page.close_();
 });
 
@@ -297,7 +297,7 @@ test("numbers that JSON does not have become remarks", async () => {
   for (const text of ["metrics.jsonl is damaged in line 8; what comes before is shown", "result.json is damaged", "times.jsonl is damaged in line 1", "plan.json is damaged"]) assert.ok(remarks.includes(text), text);
   assert.equal(await figure(page, "epochs"), "7");
   const best = source.lines.slice(0, 7).map((line) => JSON.parse(line)).reduce((a, b) => (b.valid > a.valid ? b : a));
-  assert.equal(await figure(page, "test accuracy"), `${best.test.toFixed(2)} %`, "of the epochs that can be read");
+  assert.equal(await figure(page, "test score"), `${best.test.toFixed(2)} %`, "of the epochs that can be read");
   await page.close_();
 });
 

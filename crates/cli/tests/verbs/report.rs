@@ -49,7 +49,7 @@ fn a_run_that_is_asked_for_a_page_has_one_when_it_is_over() {
     // The same from a file of settings.
     let settings = scratch.path("settings.toml");
     fs::write(&settings, "[run]\nreport = true\n").unwrap();
-    let run = train(&scratch, "set", &["--config", &settings]);
+    let run = train(&scratch, "set", &[&settings]);
     assert!(fs::read_to_string(format!("{run}/report.html")).unwrap().contains("id=\"data\""));
     assert!(!Path::new(&format!("{}/report.html", train(&scratch, "unasked", &[]))).exists());
     let plan = scratch.path("plan.html");
