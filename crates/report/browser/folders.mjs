@@ -140,22 +140,33 @@ function emptyDataset(root, name) {
   return { folder, part: (name, list, columns) => ids(join(folder, "split", "default", `${name}.npy`), list, columns) };
 }
 
-const meta = (folder, facts) => writeFileSync(join(folder, "meta.toml"), Object.entries(facts).map(([key, value]) => `${key} = ${JSON.stringify(value)}\n`).join(""));
+const meta = (folder, facts) => writeFileSync(join(folder, "meta.toml"), Object.entries(facts).map(([key, value]) => `${key} = ${toml(value)}\n`).join(""));
+const toml = (value) => (Array.isArray(value) ? `[${value.map(toml).join(", ")}]`
+  : value && typeof value === "object" ? `{ ${Object.entries(value).map(([key, one]) => `${key} = ${toml(one)}`).join(", ")} }` : JSON.stringify(value));
 const range = (from, to) => Array.from({ length: to - from }, (_, k) => from + k);
 const ascending = (list) => list.sort((a, b) => a - b);
 
 /// A ring of 90 nodes whose two labels, or two numbers to predict, follow from their features.
-export function datasetFolder(root, kind) {
-  const [nodes, draw, isLabels] = [90, draws(3), kind === "labels"];
+export function datasetFolder(root, kind, more = {}) {
+  const [nodes, draw, isLabels] = [90, draws(3), kind !== "targets"];
   const { folder, part } = emptyDataset(root, kind);
   const edges = csr(folder, range(0, nodes).map((k) => ascending([(k + nodes - 1) % nodes, (k + 1) % nodes])));
-  meta(folder, { name: kind, num_nodes: nodes, num_edges: edges, num_features: 2, num_classes: 2, symmetric: true, task: isLabels ? "node-classification" : "node-regression" });
+  meta(folder, { name: kind, num_nodes: nodes, num_edges: edges, num_features: 2, num_classes: 2, symmetric: true, task: isLabels ? "node-classification" : "node-regression", ...more });
   const features = Float32Array.from({ length: 2 * nodes }, () => draw() - 0.5);
   npy(join(folder, "feat.npy"), "<f4", [nodes, 2], features);
   const found = Float32Array.from(features, (x) => (isLabels ? Number(x > 0) : 10 * x + draw()));
   npy(join(folder, "label.npy"), "<f4", [nodes, 2], found);
   ["train", "valid", "test"].forEach((name, k) => part(name, range(30 * k, 30 * k + 30)));
   return folder;
+}
+
+/// The same with two types of nodes, 70 and 20, and three of edges, of which every seventh is of the last.
+export function typedFolder(root) {
+  const names = [["author", 70], ["paper", 20]];
+  const folder = datasetFolder(root, "typed", { edge_types: ["cites", "<i>wrote</i>", "is near"], node_types: names.map(([name, num_nodes]) => ({ name, num_nodes })) });
+  const types = Uint8Array.from({ length: 180 }, (_, k) => (k % 7 === 6 ? 2 : k % 2));
+  npy(join(folder, "edge_type.npy"), "|u1", [180], types);
+  return { folder, nodes: names, edges: ["cites", "<i>wrote</i>", "is near"].map((name, k) => [name, types.filter((t) => t === k).length]) };
 }
 
 /// 60 paths of 4 to 23 nodes; those whose ends are joined are of another class. `ptr` says where each begins.

@@ -6,7 +6,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { figure, graphweft, open, pictures, program, report, root, rowsOf, seriousProblems } from "./browser.mjs";
-import { datasetFolder, graphsFolder, linksFolder } from "./folders.mjs";
+import { datasetFolder, graphsFolder, linksFolder, typedFolder } from "./folders.mjs";
 
 const json = (...path) => JSON.parse(readFileSync(join(...path), "utf8"));
 const lines = (...path) => readFileSync(join(...path), "utf8").trim().split("\n").map((line) => JSON.parse(line));
@@ -196,6 +196,22 @@ test("links are shown with the scores that the run has reported, and of which pa
     }
     await page.close_();
   }
+});
+
+test("types of nodes and edges are counted, and scores are told by type of nodes", async () => {
+  const data = typedFolder(root);
+  const run = train("run-typed", "--data", data.folder, "--model", "gcn", "--epochs", "10", "model.hidden=8");
+  const page = await open(report("typed", [run]), { bypassCSP: true });
+  for (const [label, all] of [["Nodes by type", data.nodes], ["Edges by type, as they are stored", data.edges]]) {
+    const total = sum(all.map(([, count]) => count));
+    assert.deepEqual(await rowsOf(page, `#summary [aria-label="${label}"]`), all.map(([name, count]) => [name, String(count), `${((100 * count) / total).toFixed(1)} %`]));
+  }
+  assert.ok((await page.textContent("#classes")).includes("F1 over all labels of test nodes, by type"));
+  // Tested are the nodes from 60 to 89: ten authors and all papers.
+  assert.deepEqual((await page.locator("#classes .bars").last().locator(".name").allTextContents()), ["author (10 nodes)", "paper (20 nodes)"]);
+  await seriousProblems(page);
+  await page.screenshot({ path: join(pictures, "typed.png"), fullPage: true });
+  await page.close_();
 });
 
 test("names of classes are text, whatever is in their file", async () => {

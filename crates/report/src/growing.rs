@@ -2,7 +2,7 @@
 //! been added since is read, and a trace that is complete is packed once.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,7 +46,7 @@ impl Growing {
     /// # Errors
     /// If the file cannot be read.
     pub(crate) fn columns(&self, path: &Path) -> io::Result<(Columns, Option<usize>)> {
-        let mut file = File::open(path)?;
+        let mut file = fs::File::open(path)?;
         let (mut at, mut columns) = self.files().lines.remove(path).unwrap_or_default();
         if file.metadata()?.len() < at {
             (at, columns) = (0, Columns::default());
@@ -73,7 +73,7 @@ impl Growing {
         room: Room,
         pack: impl FnOnce(&str, usize) -> Result<Value, E>,
     ) -> io::Result<Result<Value, E>> {
-        let file = File::open(path)?;
+        let file = fs::File::open(path)?;
         let stamp = Stamp::of(&file.metadata()?, room);
         if let Some((_, _, trace)) = self.files().traces.get(path).filter(|(s, r, _)| (*s, *r) == (stamp, room)) {
             return Ok(Ok(trace.clone()));
@@ -97,16 +97,13 @@ impl Growing {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
     fn a_file_that_has_grown_reads_as_one_that_is_read_at_once() {
-        let dir = tempfile::tempdir().unwrap();
+        let (dir, before) = (tempfile::tempdir().unwrap(), Growing::default());
         let path = dir.path().join("metrics.jsonl");
         let text = "{\"epoch\":1,\"loss\":2}\n\n{\"epoch\":2,\"loss\":null,\"lr\":5}\n{\"epoch\":3,\"x\":[1]}\n{\"epo";
-        let before = Growing::default();
         for end in 0..=text.len() {
             fs::write(&path, &text[..end]).unwrap();
             assert_eq!(before.columns(&path).unwrap(), Growing::default().columns(&path).unwrap(), "{}", &text[..end]);

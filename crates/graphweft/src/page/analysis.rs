@@ -3,6 +3,7 @@
 
 mod columns;
 mod links;
+mod types;
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -18,6 +19,7 @@ use graphweft_train::task::Labels;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
+use types::{Type, Types};
 
 /// A matrix of more cells would be no picture.
 const MOST_CLASSES: usize = 64;
@@ -41,8 +43,9 @@ pub(super) fn of_run(folder: &Path, data: Option<&Data>) -> Result<Value> {
         None => Some(Data::open(&config.data, &config.encoding, &Silent)?),
     };
     let Some(data) = data.or(opened.as_ref()) else { return Ok(Value::Null) };
-    let predictions = predictions(folder, &config, data)?;
-    Ok(json!({"statistics": statistics(data), "classes": predictions}))
+    let types = Types::of(data)?;
+    let predictions = predictions(&Made { folder, config: &config, types: &types }, data)?;
+    Ok(json!({"statistics": statistics(data), "types": types.counts(), "classes": predictions}))
 }
 
 /// What the graph is like. A loop is no neighbour.
@@ -80,8 +83,16 @@ fn sizes(ptr: &[u64]) -> impl Iterator<Item = usize> + '_ {
     ptr.windows(2).map(|ends| (ends[1] - ends[0]) as usize)
 }
 
+/// What predictions were made by, and of which types nodes are.
+struct Made<'a> {
+    folder: &'a Path,
+    config: &'a Config,
+    types: &'a Types,
+}
+
 /// How good predictions of the test nodes, graphs or links are.
-fn predictions(folder: &Path, config: &Config, data: &Data) -> Result<Value> {
+fn predictions(made: &Made<'_>, data: &Data) -> Result<Value> {
+    let Made { folder, config, types } = *made;
     let file = folder.join("predictions.npy");
     let items = data.items();
     let (Some(labels), true) = (&data.labels, file.exists()) else { return Ok(Value::Null) };
@@ -99,7 +110,7 @@ fn predictions(folder: &Path, config: &Config, data: &Data) -> Result<Value> {
         Some(ptr) => (Items::Graphs, sizes(ptr).collect()),
         None => (Items::Nodes, (0..items).map(|node| neighbours(&data.graph, node)).collect()),
     };
-    let rows = Rows { of, sizes, outputs: &outputs, columns, test };
+    let rows = Rows { of, sizes, types: &types.nodes, outputs: &outputs, columns, test };
     let names = names(data);
     let mut found = match labels {
         Labels::Integers(labels) if labels.len() == items => {
@@ -154,6 +165,8 @@ struct Rows<'a> {
     of: Items,
     /// How many neighbours a node has, or nodes a graph.
     sizes: Vec<usize>,
+    /// Where nodes have types.
+    types: &'a [Type],
     outputs: &'a [f32],
     columns: usize,
     test: Vec<usize>,
@@ -164,16 +177,21 @@ impl Rows<'_> {
         &self.outputs[item * self.columns..][..self.columns]
     }
 
-    /// The tested items by their size, each group with the score that it comes to, in a unit.
-    fn by_size(&self, what: &str, unit: &str, score: impl Fn(&[usize]) -> Option<f64>) -> Value {
+    /// The tested items by their size, and by type where they have types, each group with the score that it comes to.
+    fn grouped(&self, what: &str, unit: &str, score: impl Fn(&[usize]) -> Option<f64>) -> Vec<Value> {
         let (by, ranges) = self.of.groups();
-        let group = |range: &RangeInclusive<usize>| {
-            let items: Vec<usize> =
-                self.test.iter().copied().filter(|item| range.contains(&self.sizes[*item])).collect();
-            json!({"name": range_name(range), "count": items.len(), "score": score(&items)})
+        let of = |is_in: &dyn Fn(usize) -> bool| self.test.iter().copied().filter(|item| is_in(*item)).collect();
+        let sizes = ranges.iter().map(|range| (range_name(range), of(&|item| range.contains(&self.sizes[item]))));
+        let types = self.types.iter().map(|t| (t.name.clone(), of(&|item| t.nodes.contains(&item))));
+        let all: [(&str, Vec<(String, Vec<usize>)>); 2] = [(by, sizes.collect()), ("type", types.collect())];
+        let group = |(by, groups): &(&str, Vec<(String, Vec<usize>)>)| {
+            let rows = groups
+                .iter()
+                .map(|(name, items)| json!({"name": name, "count": items.len(), "score": score(items)}))
+                .collect::<Vec<_>>();
+            json!({"title": format!("{what} test {}, by {by}", self.of.noun()), "unit": unit, "rows": rows})
         };
-        let rows: Vec<Value> = ranges.iter().map(group).collect();
-        json!({"title": format!("{what} test {}, by {by}", self.of.noun()), "unit": unit, "rows": rows})
+        all.iter().filter(|(_, groups)| !groups.is_empty()).map(group).collect()
     }
 }
 
@@ -195,7 +213,7 @@ fn classes(mut rows: Rows<'_>, labels: &[i64], graph: Option<&Csr<u32>>) -> Valu
         let title = "Right among test nodes, by share of neighbours of the same class";
         json!({"title": title, "unit": "%", "rows": SHARES.iter().enumerate().map(group).collect::<Vec<_>>()})
     });
-    let groups = std::iter::once(rows.by_size("Right among", "%", right)).chain(by_homophily);
+    let groups = rows.grouped("Right among", "%", right).into_iter().chain(by_homophily);
     json!({
         "items": rows.of.noun(), "tested": rows.test.len(), "groups": groups.collect::<Vec<_>>(),
         "confusion": (classes <= MOST_CLASSES).then(|| confusion(labels, &predicted, &rows.test, classes)),

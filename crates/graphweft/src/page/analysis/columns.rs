@@ -59,7 +59,7 @@ pub(super) fn labels(rows: &Rows<'_>, truth: &[f32], names: Option<&[String]>) -
     let f1 = |items: &[usize]| Counts::of((0..rows.columns).flat_map(|k| pairs(rows, truth, k, items))).f1();
     json!({
         "items": rows.of.noun(), "tested": rows.test.len(), "labels": labels.collect::<Vec<_>>(),
-        "groups": [rows.by_size("F1 over all labels of", "%", f1)],
+        "groups": rows.grouped("F1 over all labels of", "%", f1),
     })
 }
 
@@ -84,18 +84,22 @@ pub(super) fn targets(rows: &Rows<'_>, truth: &[f32], names: Option<&[String]>) 
     };
     json!({
         "items": rows.of.noun(), "tested": rows.test.len(), "targets": (0..rows.columns).map(target).collect::<Vec<_>>(),
-        "groups": [rows.by_size("Mean absolute error of", "", mae)],
+        "groups": rows.grouped("Mean absolute error of", "", mae),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Items;
+    use super::super::{Items, Type};
     use super::*;
+
+    /// Node types, where they are asked for.
+    static TYPES: std::sync::LazyLock<[Type; 2]> =
+        std::sync::LazyLock::new(|| [("a", 0..1), ("b", 1..3)].map(|(name, nodes)| Type { name: name.into(), nodes }));
 
     /// Of three nodes with one neighbour, one and none.
     fn rows(outputs: &[f32], columns: usize) -> Rows<'_> {
-        Rows { of: Items::Nodes, sizes: vec![1, 1, 0], outputs, columns, test: vec![0, 1, 2] }
+        Rows { of: Items::Nodes, sizes: vec![1, 1, 0], types: &[], outputs, columns, test: vec![0, 1, 2] }
     }
 
     #[test]
@@ -108,15 +112,21 @@ mod tests {
         assert_eq!(groups["title"], "F1 over all labels of test nodes, by number of neighbours");
         assert_eq!(groups["rows"][0], json!({"name": "0", "count": 1, "score": 0.0}));
         assert_eq!(groups["rows"][1], json!({"name": "1", "count": 2, "score": 80.0}));
+        assert_eq!(found["groups"][1], Value::Null);
     }
 
     #[test]
     fn targets_are_compared_where_they_are_known() {
-        let found = targets(&rows(&[1.0, 4.0, 9.0], 1), &[2.0, 2.0, f32::NAN], None);
+        let rows = Rows { types: &*TYPES, ..rows(&[1.0, 4.0, 9.0], 1) };
+        let found = targets(&rows, &[2.0, 2.0, f32::NAN], None);
         let one = &found["targets"][0];
         assert_eq!((&one["mae"], &one["bias"], &one["mean"]), (&json!(1.5), &json!(0.5), &json!(2.0)));
         assert_eq!(one["points"], json!([[2.0, 1.0], [2.0, 4.0]]));
         assert_eq!(one["rmse"], json!(2.5f64.sqrt()));
         assert_eq!(found["groups"][0]["rows"][0]["score"], Value::Null);
+        let by_type = &found["groups"][1];
+        assert_eq!(by_type["title"], "Mean absolute error of test nodes, by type");
+        assert_eq!(by_type["rows"][0], json!({"name": "a", "count": 1, "score": 1.0}));
+        assert_eq!(by_type["rows"][1], json!({"name": "b", "count": 2, "score": 2.0}));
     }
 }
