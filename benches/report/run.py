@@ -1,94 +1,100 @@
 #!/usr/bin/env python3
-"""What the live page costs: the same run with and without --report, in turn, and what a single renewal takes.
+"""What the live page costs a run, counted by the run itself, and what its last page takes on top of that.
 
-    benches/report/run.py [--program target/release/graphweft] [--pairs 5] [--epochs 400]
+    benches/report/run.py [--program target/release/graphweft] [--pairs 3] [--seconds 30]
 
-Writes RESULTS.md beside this file. Two runs of the same command differ by more than the page takes, so the share comes
-from counting: how often the page was renewed while the run went on, times what a page of the finished run, the largest
-of all, takes to make. The times of the runs stand beside it.
+Writes RESULTS.md beside this file. Two runs of the same command differ by more than pages take, so the share is not the
+difference of two runs: a run with --report times each of its pages and says in the next one what all of them took
+("About this page"). The last page, with the dataset, is not counted there; here it counts with what `graphweft report`
+takes for the finished run, which opens the dataset again and starts a program. That is more than the run takes for it.
+Runs with and without a page stand beside that, in turn.
 """
 
 import argparse
+import base64
+import gzip
 import json
 import os
-import shutil
+import re
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-GRAPH = "sbm:20000:5:10:f=64"
+LIMIT = 0.5
+# A name, the graph and model, and how many epochs of it take about a second on two cores.
+RUNS = [("small graph, short epochs", ["--graph", "sbm:2000:5:10:f=32", "--model", "gcn"], 150),
+        ("larger graph", ["--graph", "sbm:20000:5:10:f=64", "--model", "gcn"], 12),
+        ("two ranks", ["--graph", "sbm:5000:5:10:f=32", "--ranks", "2"], 12)]
 
 
-def renewals(page, over):
-    """How often `page` is replaced until `over` is set: every time it is another file."""
-    seen, count = None, 0
-    while not over.is_set():
-        try:
-            found = (page.stat().st_ino, page.stat().st_mtime_ns)
-        except FileNotFoundError:
-            found = None
-        count += found is not None and found != seen
-        seen = found or seen
-        time.sleep(0.02)
-    return count
+def data_of(page):
+    """What a page has inside."""
+    packed = re.search(r'<script type="text/plain" id="data">([^<]*)', page.read_text())[1]
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
-def train(program, folder, epochs, *more):
-    """Seconds of all epochs, and renewals of the page."""
-    over, counted = threading.Event(), []
-    watch = threading.Thread(target=lambda: counted.append(renewals(folder / "report.html", over)))
-    watch.start()
-    command = [program, "train", "--graph", GRAPH, "--model", "gcn", "--epochs", str(epochs), "-o", folder, "--json", *more]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    over.set()
-    watch.join()
-    return json.loads(said)["seconds"], counted[0]
+def train(program, folder, arguments, *more):
+    """Seconds of a run, with everything."""
+    start = time.perf_counter()
+    subprocess.run([program, "train", *arguments, "-o", folder, "--quiet", *more], check=True)
+    return time.perf_counter() - start
 
 
-def page_seconds(program, run, folder):
-    """The least of several times that a page takes from its files alone, as while training, with the program's start."""
-    shutil.copytree(run, folder)
-    settings = folder / "config.toml"
-    # Without its last line it counts as cut short, and the dataset is not read.
-    settings.write_text(settings.read_text().replace("# end\n", ""))
+def last_page_seconds(program, run):
+    """The least of several times that the page of a finished run takes, with the program's start."""
     times = []
-    for _ in range(7):
+    for _ in range(5):
         start = time.perf_counter()
-        subprocess.run([program, "report", folder, "-o", folder / "page.html"], check=True, capture_output=True)
+        subprocess.run([program, "report", run, "-o", run / "again.html"], check=True, capture_output=True)
         times.append(time.perf_counter() - start)
-    return min(times), (folder / "page.html").stat().st_size
+    return min(times)
+
+
+def measured(program, scratch, arguments, pairs):
+    """Medians of a kind of run: seconds without and with pages, pages, what they took, and the last one."""
+    rows = []
+    for k in range(pairs):
+        plain = train(program, scratch / f"plain-{k}", arguments)
+        run = scratch / f"live-{k}"
+        live = train(program, run, arguments, "--report")
+        said = data_of(run / "report.html").get("renewals") or {"pages": 0, "spent_ms": 0}
+        rows.append((plain, live, said["pages"], said["spent_ms"] / 1e3, last_page_seconds(program, run)))
+    return [statistics.median(column) for column in zip(*rows)]
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--program", default="target/release/graphweft")
-    options.add_argument("--pairs", type=int, default=5)
-    options.add_argument("--epochs", type=int, default=400)
+    options.add_argument("--pairs", type=int, default=3)
+    options.add_argument("--seconds", type=float, default=30)
     chosen = options.parse_args()
-    rows = []
+    table, shares, least = [], [], []
     with tempfile.TemporaryDirectory() as scratch:
-        scratch = Path(scratch)
-        for k in range(chosen.pairs):
-            plain, _ = train(chosen.program, scratch / f"plain-{k}", chosen.epochs)
-            live, count = train(chosen.program, scratch / f"live-{k}", chosen.epochs, "--report")
-            # The last one is written when the run is over, with the dataset.
-            rows.append((plain, live, count - 1))
-        page, size = page_seconds(chosen.program, scratch / "live-0", scratch / "page")
-    shares = [100 * count * page / live for _, live, count in rows]
+        for k, (name, arguments, rate) in enumerate(RUNS):
+            epochs = ["--epochs", str(max(2, round(rate * chosen.seconds))), "train.patience=0"]
+            folder = Path(scratch) / str(k)
+            folder.mkdir()
+            plain, live, pages, spent, last = measured(chosen.program, folder, arguments + epochs, chosen.pairs)
+            share = 100 * (spent + last) / live
+            shares.append(share)
+            # While a run goes on pages take at most 0.4 % of it; the last one has the rest of the limit.
+            least.append(last / ((LIMIT - 0.4) / 100))
+            each = f"{1e3 * spent / pages:.1f}" if pages else "–"
+            cells = [name, f"{plain:.1f}", f"{live:.1f}", f"{pages:.0f}", each, f"{1e3 * last:.0f}", f"{share:.2f} %"]
+            table.append(f"| {' | '.join(cells)} |")
     lines = ["# What the live page costs", ""]
-    lines += [f"At most **{max(shares):.2f} %** of a run (the limit is 0.5 %): {page * 1e3:.1f} ms for a page of {size / 1e3:.0f} kB,",
-              "at most every 3 seconds, and never so often that pages take more than 0.4 % of the time.", ""]
-    lines += ["| run | without the page, s | with it, s | renewals | share of the page |", "|---|---|---|---|---|"]
-    lines += [f"| {k + 1} | {plain:.2f} | {live:.2f} | {count} | {share:.2f} % |"
-              for k, ((plain, live, count), share) in enumerate(zip(rows, shares))]
-    middle = [statistics.median(row[k] for row in rows) for k in range(2)]
-    lines += ["", f"Medians: {middle[0]:.2f} s without, {middle[1]:.2f} s with it; two runs of the same command differ by up to",
-              f"{100 * (max(r[0] for r in rows) / min(r[0] for r in rows) - 1):.1f} %. {chosen.epochs} epochs of `gcn` on `{GRAPH}`, {os.cpu_count()} cores.",
-              "The share counts renewals times what a page of the whole run takes, with the start of a program.", "",
+    lines += ["| run | without pages, s | with, s | pages | ms a page | last page, ms | share of the run |",
+              "|---|---|---|---|---|---|---|", *table, ""]
+    lines += [f"At most **{max(shares):.2f} %** of these runs; the limit is {LIMIT} %. The next page waits until it and all before it are",
+              "paid for with 0.4 % of the time, 3 seconds at least, and the first one waits as well. The last page comes when the",
+              f"run is over, whatever it costs: of runs like these, those of {max(least):.0f} s and more are below the limit for sure. A run",
+              "of less than 3 s has the last page alone.", ""]
+    lines += [f"Medians of {chosen.pairs} runs of `{chosen.program}` on {os.cpu_count()} cores. The share is of pages as the run has timed them, and of the last page as",
+              "`graphweft report` makes it, which opens the dataset again: more than the run takes for it. Runs of the same command",
+              "differ by more than pages take, so the first two columns do not tell what they cost.", "",
               "`python3 benches/report/run.py` makes this page.", ""]
     (HERE / "RESULTS.md").write_text("\n".join(lines))
 

@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR", default_value = "runs")]
     folder: PathBuf,
 
-    /// What to sort by; scores from high to low, times from low to high
+    /// What to sort by; the best scores first (errors from low to high, after the others), times from low to high
     #[arg(long, value_name = "COLUMN", default_value = "folder")]
     sort: Column,
 }
@@ -39,13 +39,20 @@ impl Column {
             (Some(x), Some(y)) => order(&x, &y),
             (x, y) => y.is_some().cmp(&x.is_some()),
         };
-        let down = |x, y| by(x, y, |x, y| y.total_cmp(x));
+        // Scores that are compared the other way say nothing beside these: they come by themselves.
+        let best = |x: Option<f64>, y: Option<f64>| {
+            let is_error = |run: &ListedRun| run.better == "lower";
+            let order: fn(&f64, &f64) -> Ordering =
+                if is_error(a) { f64::total_cmp } else { |x: &f64, y: &f64| y.total_cmp(x) };
+            let kinds = if x.is_some() && y.is_some() { is_error(a).cmp(&is_error(b)) } else { Ordering::Equal };
+            kinds.then_with(|| by(x, y, order))
+        };
         match self {
             Self::Folder => a.folder.cmp(&b.folder),
             Self::Dataset => a.dataset.cmp(&b.dataset),
             Self::Model => a.model.cmp(&b.model),
-            Self::Test => down(a.test, b.test),
-            Self::Valid => down(a.valid, b.valid),
+            Self::Test => best(a.test, b.test),
+            Self::Valid => best(a.valid, b.valid),
             Self::Time => by(a.epoch_ms, b.epoch_ms, f64::total_cmp),
             Self::Strategy => (&a.strategy, a.ranks).cmp(&(&b.strategy, b.ranks)),
             Self::State => a.state.cmp(b.state),

@@ -5,8 +5,9 @@ mod live;
 
 use std::path::Path;
 
-use graphweft_report::{Context, ListedRun};
+use graphweft_report::{Context, Growing, ListedRun, Renewals};
 use graphweft_train::config::Draft;
+use graphweft_train::data::Data;
 use toml::Table;
 
 use crate::VERSION;
@@ -50,13 +51,29 @@ impl Page {
     /// # Errors
     /// If one of them is not the folder of a run. Files that are missing or damaged become remarks on the page.
     pub fn of_runs<P: AsRef<Path>>(folders: &[P]) -> Result<Self> {
-        let analyse = |folder: &Path| analysis::of_run(folder).map_err(|e| e.to_string());
-        Ok(Self(graphweft_report::Page::of_runs(folders, &context(Some(&analyse)))?))
+        let analyse = |folder: &Path| analysis::of_run(folder, None).map_err(|e| e.to_string());
+        Ok(Self(graphweft_report::Page::of_runs(folders, &context(Some(&analyse), &Growing::default()))?))
     }
 
-    /// The same without reading the dataset: no statistics, no classes.
-    pub(crate) fn of_files(folder: &Path) -> Result<Self> {
-        Ok(Self(graphweft_report::Page::of_runs(&[folder], &context(None))?))
+    /// The page of a run that is over, of data that are still open.
+    fn of_ended(folder: &Path, data: &Data, before: &Growing) -> Result<Self> {
+        let analyse = |folder: &Path| analysis::of_run(folder, Some(data)).map_err(|e| e.to_string());
+        Ok(Self(graphweft_report::Page::of_runs(&[folder], &context(Some(&analyse), before))?))
+    }
+
+    /// The same without looking at the data: no statistics, no classes.
+    fn of_files(folder: &Path, before: &Growing) -> Result<Self> {
+        Ok(Self(graphweft_report::Page::of_runs(&[folder], &context(None, before))?))
+    }
+
+    /// With what renewing it has taken.
+    fn renewed(self, renewals: &Renewals) -> Self {
+        Self(self.0.renewed(renewals))
+    }
+
+    /// Of a run that has ended, whatever the lock on its folder says.
+    fn over(self) -> Self {
+        Self(self.0.over())
     }
 
     /// The page of a plan.
@@ -68,7 +85,7 @@ impl Page {
     /// # Ok::<(), graphweft::Error>(())
     /// ```
     pub fn of_plan(plan: &Plan) -> Self {
-        Self(graphweft_report::Page::of_plan(&plan.title, &plan.to_json(), &context(None)))
+        Self(graphweft_report::Page::of_plan(&plan.title, &plan.to_json(), &context(None, &Growing::default())))
     }
 
     /// The file as text.
@@ -89,8 +106,8 @@ impl Page {
 }
 
 /// What the page must know beside the files of a run.
-fn context(analyse: Option<graphweft_report::Analyse<'_>>) -> Context<'_> {
-    Context { defaults: &defaults_of, version: VERSION.into(), analyse }
+fn context<'a>(analyse: Option<graphweft_report::Analyse<'a>>, before: &Growing) -> Context<'a> {
+    Context { defaults: &defaults_of, version: VERSION.into(), analyse, before: before.clone() }
 }
 
 /// Every key with its default, for a model.

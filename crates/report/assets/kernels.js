@@ -1,11 +1,16 @@
 // Which kernels the time of learning went to.
 
+const UNTIMED = "The kernels of this run were not timed. They are where that costs next to nothing: on processors; not on a GPU, which would have to stop after each of them, nor on a machine that is emulated. " +
+  "Single operations are timed, beside the least they could take, by graphweft bench with --for and the folder of this run.";
+
 function kernelsSection(run, prefix) {
   const ranks = (run.usage && Array.isArray(run.usage.ranks) ? run.usage.ranks : [])
     .map((rank) => rank.kernels).filter((kernels) => kernels && kernels.by_kernel && kernels.learn_ms > 0);
   const floors = (run.floors || []).filter((one) => one && known(one.floor_ms) && known(one.over_floor));
   const names = [...new Set(ranks.flatMap((rank) => Object.keys(rank.by_kernel)))];
-  if (!names.length && !floors.length) return null;
+  // Ranks that say nothing of kernels ran where timing them would cost time.
+  const untimed = !names.length && run.usage && Array.isArray(run.usage.ranks) && run.usage.ranks.length > 0 && run.usage.ranks.every((rank) => rank && rank.kernels === null);
+  if (!names.length && !floors.length && !untimed) return null;
   const learned = sum(ranks.map((rank) => rank.learn_ms));
   const rows = names.map((name) => {
     const of = ranks.map((rank) => rank.by_kernel[name] || { ms: 0, calls: 0 });
@@ -17,7 +22,7 @@ function kernelsSection(run, prefix) {
   const rest = ranks.length > 1 ? "the rest was waiting for other ranks, and bookkeeping" : "the rest was bookkeeping";
   const most = rows.length ? rows[0].share : 1;
   return section(`${prefix}kernels`, titled(run, "Kernels"),
-    ofSeed(run, rows.length ? `Learning took ${time}. Of that, ${percent(inside)} was spent in kernels; ${rest}.` : null),
+    ofSeed(run, rows.length ? `Learning took ${time}. Of that, ${percent(inside)} was spent in kernels; ${rest}.` : untimed ? UNTIMED : null),
     rows.length ? table([{ title: "kernel", value: (row) => row.name },
       { title: "share of the time", value: (row) => row.share, show: percent, number: true, bar: (row) => row.share / most },
       { title: "time", value: (row) => row.ms, show: duration, number: true }, { title: "calls", value: (row) => row.calls, show: whole, number: true },

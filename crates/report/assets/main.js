@@ -1,7 +1,8 @@
 // Reads the data, builds the sections, keeps the reader's place.
 
 const RELOAD_SECONDS = 4;
-/// After so long without another page, the run may have ended.
+/// After so long without another page, and twice as long as the page says that the next one takes at most, the run may
+/// have ended.
 const QUIET_MS = 120000;
 const began = performance.now();
 
@@ -55,16 +56,17 @@ function sectionsOf(data, again) {
 /// Renews itself by loading the file anew: that works from a disk and inside of another page, such as a notebook, where
 /// a script may fetch nothing. The writer replaces the file by renaming, which NFS does as a whole too, and takes no
 /// lock: a reader gets the old page or the new one.
-function renew(made) {
+function renew(made, renewals) {
   const live = document.getElementById("live"), pause = document.getElementById("pause");
   const news = kept.get("news", {});
   if (news.made !== made) kept.set("news", { made, at: Date.now() });
   const quiet = news.made === made ? Date.now() - news.at : 0;
+  const most = Math.max(QUIET_MS, 2 * (renewals && known(renewals.next_ms) ? renewals.next_ms : 0));
   const show = () => {
     pause.hidden = false;
     pause.textContent = kept.get("paused", false) ? "Go on renewing" : "Stop renewing";
     live.textContent = kept.get("paused", false) ? "as it was when renewing was stopped"
-      : quiet > QUIET_MS ? `nothing new for ${duration(quiet)}: has the run ended?` : "● running: this page renews itself";
+      : quiet > most ? `nothing new for ${duration(quiet)}: has the run ended?` : "● running: this page renews itself";
   };
   pause.addEventListener("click", () => { kept.set("paused", !kept.get("paused", false)); show(); });
   show();
@@ -94,6 +96,10 @@ function restore(live) {
   addEventListener("scroll", () => kept.set("scroll", scrollY), { passive: true });
 }
 
+/// What the pages before this one have cost the run.
+const renewedText = (renewals) => (renewals && renewals.pages > 0 && renewals.run_ms > 0
+  ? ` It was renewed ${counted(renewals.pages, "time", "times")} before, which took ${((100 * renewals.spent_ms) / renewals.run_ms).toFixed(2)} % of ${duration(renewals.run_ms)}.` : "");
+
 function start(data) {
   const main = document.getElementById("main");
   let sections = [];
@@ -106,7 +112,7 @@ function start(data) {
     drawAll();
   };
   build();
-  document.getElementById("made").textContent = `Made ${date(data.made)} by Graphweft ${data.version}.`;
+  document.getElementById("made").textContent = `Made ${date(data.made)} by Graphweft ${data.version}.${renewedText(data.renewals)}`;
   const themes = ["system", "light", "dark"];
   setTheme(kept.get("theme", "system"));
   document.getElementById("theme").addEventListener("click", () => {
@@ -121,7 +127,7 @@ function start(data) {
   const paper = matchMedia("print");
   paper.addEventListener("change", () => { drawAll(); resizeAll(); });
   restore(data.live);
-  if (data.live) renew(data.made);
+  if (data.live) renew(data.made, data.renewals);
   else kept.set("focus", -1);
   document.documentElement.dataset.drawnMs = performance.now() - began;
   document.documentElement.dataset.ready = "true";

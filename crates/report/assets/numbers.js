@@ -5,7 +5,7 @@ const known = (x) => typeof x === "number" && Number.isFinite(x);
 function number(x, digits = 4) {
   if (!known(x)) return "–";
   const size = Math.abs(x);
-  if (x !== 0 && (size < 1e-3 || size >= 1e6)) return x.toExponential(digits - 2);
+  if (x !== 0 && (size < 1e-4 || size >= 1e6)) return x.toExponential(digits - 2);
   return String(Number(x.toPrecision(Math.max(digits, Math.ceil(Math.log10(size + 1))))));
 }
 

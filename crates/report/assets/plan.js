@@ -63,7 +63,7 @@ function planPage(plan, title) {
   const rows = [["graph", plan.graph], ["features", known(plan.features) ? `${whole(plan.features)}${plan.features_are ? `, ${plan.features_are}` : ""}` : null],
     ["classes", known(plan.classes) ? whole(plan.classes) : null], ["ranks", known(plan.ranks) ? whole(plan.ranks) : null], ["machine", plan.profile]];
   return [section("plan", "Plan", title, el("p", null, plan.why ? `Why ${choice.strategy || "nothing"}: ${plan.why}.` : null),
-    el("div", { class: "figures" }, cards.map(figure)), el("div", { class: "halves" }, el("div", null, el("h3", null, "Planned for"), facts(rows, "What was planned for")), memoryOf(chosen)),
+    el("div", { class: "figures", style: `--columns:${cards.length}` }, cards.map(figure)), el("div", { class: "halves" }, el("div", null, el("h3", null, "Planned for"), facts(rows, "What was planned for")), memoryOf(chosen)),
     candidatesOf(plan.candidates || [], choice.strategy)), scalingSection(plan.scaling || [])].filter(Boolean);
 }
 

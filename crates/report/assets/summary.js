@@ -40,7 +40,8 @@ function figuresOf(run) {
   ];
 }
 
-const TASKS = { class: "one class for each node", each: "several labels for each node", link: "which nodes are linked", "node-regression": "numbers for each node" };
+const TASKS = { class: "one class for each node", each: "several labels for each node", link: "which nodes are linked", "node-regression": "numbers for each node",
+  "graph-class": "one class for each graph", "graph-each": "several labels for each graph", "graph-regression": "numbers for each graph" };
 
 function factsOf(run) {
   const starts = Array.isArray(run.starts) ? run.starts : [];
@@ -63,10 +64,20 @@ function facts(rows, label) {
 function datasetOf(run) {
   const statistics = run.data && run.data.statistics;
   if (!statistics) return null;
-  const order = ["nodes", "edges", "loops", "mean degree", "largest degree", "features", "classes", "labels", "targets"];
+  const order = ["graphs", "nodes", "edges", "nodes per graph", "nodes of the largest graph", "loops", "mean degree", "largest degree", "features", "classes", "labels", "targets"];
   const names = [...order.filter((name) => name in statistics), ...Object.keys(statistics).filter((name) => !order.includes(name))];
   const show = (x) => (Number.isInteger(x) ? whole(x) : typeof x === "number" ? number(x, 4) : String(x));
-  return [el("h3", null, "Dataset"), facts(names.map((name) => [name, show(statistics[name])]), "Dataset")];
+  return [el("h3", null, "Dataset"), facts(names.map((name) => [name, show(statistics[name])]), "Dataset"),
+    ...typesOf(run.data.types || {})];
+}
+
+/// How many nodes and edges of each type there are, where they have types.
+function typesOf(types) {
+  return [["nodes", "Nodes by type"], ["edges", "Edges by type, as they are stored"]].filter(([key]) => Array.isArray(types[key]) && types[key].length).map(([key, title]) => {
+    const all = sum(types[key].map((one) => one.count));
+    return el("div", null, el("h3", null, title), table([{ title: "type", value: (one) => one.name, text: true }, { title: key, value: (one) => one.count, show: whole, number: true },
+      { title: "share", value: (one) => one.count / (all || 1), show: percent, number: true, bar: (one) => one.count / (all || 1) }], types[key], { label: title }));
+  });
 }
 
 function settingsOf(run) {

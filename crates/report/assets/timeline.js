@@ -52,9 +52,10 @@ function timelineSection(run, prefix) {
     ofSeed(run, "What each rank did when, by the clock of its host. It begins with the second epoch, as the first one also prepares. Drag to move; click, then turn the wheel or press + and − to zoom."),
     legend(KINDS), canvas, readout, el("div", { class: "controls" },
       button("Zoom in", () => zoom(0.5, middle())), button("Zoom out", () => zoom(2, middle())), button("Show all", () => moveTo(0, end)),
-      button("Save the trace for Perfetto", () => saveTrace(run, trace.start))),
-    sharesOf(trace),
-    trace.left_out ? el("p", { class: "lead" }, `${whole(trace.left_out)} events of later epochs are not in this page; trace.json in the run folder has them.`) : null);
+      button(trace.left_out || trace.more ? "Save this part of the trace for Perfetto" : "Save the trace for Perfetto", () => saveTrace(run, trace.start))),
+    trace.more ? el("p", { class: "lead" }, "Later epochs are not in this page while the run goes on; trace.json in the run folder has what was recorded of them.")
+      : trace.left_out ? el("p", { class: "lead" }, `${whole(trace.left_out)} of ${whole(trace.left_out + trace.count)} events, those of later epochs, are not in this page; trace.json in the run folder has all that were recorded.`) : null,
+    sharesOf(trace));
   part.start = draw;
   part.resize = draw;
   return part;
@@ -109,7 +110,7 @@ function drawRuler(pen, trace, view, { px, wide, high, ink, rule }) {
   pen.fillStyle = ink;
   pen.strokeStyle = rule;
   for (const t of ticksOf(view.from, view.to, Math.max(2, (wide - LEFT) / 130))) {
-    pen.fillText(duration(t / 1000), Math.min(px(t) + 3, wide - 52), 13);
+    if (px(t) + 52 < wide) pen.fillText(duration(t / 1000), px(t) + 3, 13);
     pen.fillRect(px(t), 4, 1, 10);
   }
   let next = -Infinity;
@@ -117,7 +118,8 @@ function drawRuler(pen, trace, view, { px, wide, high, ink, rule }) {
     const x = px(at);
     if (at < view.from - 1 || at > view.to || x < next) continue;
     pen.fillRect(x, 20, 1, high - 20);
-    pen.fillText(`epoch ${epoch}`, x + 3, 30);
+    // A name that would be cut off says nothing.
+    if (x + 56 < wide) pen.fillText(`epoch ${epoch}`, x + 3, 30);
     next = x + 64;
   }
 }
@@ -173,7 +175,7 @@ function sharesOf({ events: e, names, ranks }) {
     { title: "of that waiting", value: (row) => (row.busy ? row.waited / row.busy : 0), show: percent, number: true, bar: (row) => (row.busy ? row.waited / row.busy : 0) }], all, { label: "Time of ranks by phase" });
 }
 
-/// The trace in Chrome's format, as the run wrote it.
+/// The events of this page in Chrome's format, as the run wrote them but for the numbers of exchanges.
 function saveTrace(run, start) {
   const { names, events: e, origin } = run.trace;
   const out = [...new Set(e.rank)].map((tid) => ({ name: "thread_name", ph: "M", pid: 0, tid, args: { name: `rank ${tid}` } }));
@@ -182,7 +184,7 @@ function saveTrace(run, start) {
     const base = { name: names[e.name[k]], pid: 0, tid: e.rank[k], ts: origin + start[k] };
     if (e.kind[k] === 2) {
       id += 1;
-      out.push({ ...base, cat: "exchange", ph: "b", id, args: { epoch: e.epoch[k], sent: e.sent[k], received: e.received[k] } },
+      out.push({ ...base, cat: "exchange", ph: "b", id, args: { epoch: e.epoch[k], carries: names[e.carries[k]], layer: e.layer[k], sent: e.sent[k], received: e.received[k] } },
         { ...base, cat: "exchange", ph: "e", id, ts: base.ts + e.took[k], args: {} });
     } else out.push({ ...base, cat: e.kind[k] === 0 ? "train" : "wait", ph: "X", dur: e.took[k], args: { epoch: e.epoch[k] } });
   }

@@ -122,20 +122,88 @@ function npy(file, type, shape, bytes) {
   writeFileSync(file, Buffer.concat([start, Buffer.from(padded), Buffer.from(bytes.buffer)]));
 }
 
-/// A ring of 90 nodes whose two labels, or two numbers to predict, follow from their features.
-export function datasetFolder(root, kind) {
-  const [folder, nodes, draw] = [join(root, `data-${kind}`), 90, draws(3)];
-  const isLabels = kind === "labels";
+/// The arrays of a graph: for each node its neighbours, in order.
+function csr(folder, neighbours) {
+  const ends = neighbours.reduce((all, row) => [...all, all[all.length - 1] + row.length], [0]);
+  npy(join(folder, "indptr.npy"), "<i8", [ends.length], BigInt64Array.from(ends, BigInt));
+  npy(join(folder, "indices.npy"), "<u4", [ends[ends.length - 1]], Uint32Array.from(neighbours.flat()));
+  return ends[ends.length - 1];
+}
+
+const ids = (file, list, columns) => npy(file, "<i8", columns ? [list.length / columns, columns] : [list.length], BigInt64Array.from(list, BigInt));
+
+/// An empty folder of a dataset with one split.
+function emptyDataset(root, name) {
+  const folder = join(root, `data-${name}`);
+  rmSync(folder, { recursive: true, force: true });
   mkdirSync(join(folder, "split", "default"), { recursive: true });
-  writeFileSync(join(folder, "meta.toml"), `name = "${kind}"\nnum_nodes = ${nodes}\nnum_edges = ${2 * nodes}\nnum_features = 2\nnum_classes = 2\nsymmetric = true\ntask = "${isLabels ? "node-classification" : "node-regression"}"\n`);
+  return { folder, part: (name, list, columns) => ids(join(folder, "split", "default", `${name}.npy`), list, columns) };
+}
+
+const meta = (folder, facts) => writeFileSync(join(folder, "meta.toml"), Object.entries(facts).map(([key, value]) => `${key} = ${toml(value)}\n`).join(""));
+const toml = (value) => (Array.isArray(value) ? `[${value.map(toml).join(", ")}]`
+  : value && typeof value === "object" ? `{ ${Object.entries(value).map(([key, one]) => `${key} = ${toml(one)}`).join(", ")} }` : JSON.stringify(value));
+const range = (from, to) => Array.from({ length: to - from }, (_, k) => from + k);
+const ascending = (list) => list.sort((a, b) => a - b);
+
+/// A ring of 90 nodes whose two labels, or two numbers to predict, follow from their features.
+export function datasetFolder(root, kind, more = {}) {
+  const [nodes, draw, isLabels] = [90, draws(3), kind !== "targets"];
+  const { folder, part } = emptyDataset(root, kind);
+  const edges = csr(folder, range(0, nodes).map((k) => ascending([(k + nodes - 1) % nodes, (k + 1) % nodes])));
+  meta(folder, { name: kind, num_nodes: nodes, num_edges: edges, num_features: 2, num_classes: 2, symmetric: true, task: isLabels ? "node-classification" : "node-regression", ...more });
   const features = Float32Array.from({ length: 2 * nodes }, () => draw() - 0.5);
-  const neighbours = Array.from({ length: nodes }, (_, k) => [(k + nodes - 1) % nodes, (k + 1) % nodes].sort((a, b) => a - b));
-  npy(join(folder, "indptr.npy"), "<i8", [nodes + 1], BigInt64Array.from({ length: nodes + 1 }, (_, k) => BigInt(2 * k)));
-  npy(join(folder, "indices.npy"), "<u4", [2 * nodes], Uint32Array.from(neighbours.flat()));
   npy(join(folder, "feat.npy"), "<f4", [nodes, 2], features);
   const found = Float32Array.from(features, (x) => (isLabels ? Number(x > 0) : 10 * x + draw()));
   npy(join(folder, "label.npy"), "<f4", [nodes, 2], found);
-  const part = (name, from) => npy(join(folder, "split", "default", `${name}.npy`), "<i8", [30], BigInt64Array.from({ length: 30 }, (_, k) => BigInt(from + k)));
-  ["train", "valid", "test"].forEach((name, k) => part(name, 30 * k));
+  ["train", "valid", "test"].forEach((name, k) => part(name, range(30 * k, 30 * k + 30)));
   return folder;
+}
+
+/// The same with two types of nodes, 70 and 20, and three of edges, of which every seventh is of the last.
+export function typedFolder(root) {
+  const names = [["author", 70], ["paper", 20]];
+  const folder = datasetFolder(root, "typed", { edge_types: ["cites", "<i>wrote</i>", "is near"], node_types: names.map(([name, num_nodes]) => ({ name, num_nodes })) });
+  const types = Uint8Array.from({ length: 180 }, (_, k) => (k % 7 === 6 ? 2 : k % 2));
+  npy(join(folder, "edge_type.npy"), "|u1", [180], types);
+  return { folder, nodes: names, edges: ["cites", "<i>wrote</i>", "is near"].map((name, k) => [name, types.filter((t) => t === k).length]) };
+}
+
+/// 60 paths of 4 to 23 nodes; those whose ends are joined are of another class. `ptr` says where each begins.
+export function graphsFolder(root, kind) {
+  const [graphs, draw] = [60, draws(4)];
+  const { folder, part } = emptyDataset(root, `graphs-${kind}`);
+  const sizes = range(0, graphs).map((g) => 4 + ((7 * g) % 20)), ptr = sizes.reduce((all, n) => [...all, all[all.length - 1] + n], [0]);
+  const isRing = (g) => g % 2;
+  const neighbours = sizes.flatMap((n, g) => range(0, n).map((k) => ascending([k > 0 ? k - 1 : isRing(g) ? n - 1 : null, k < n - 1 ? k + 1 : isRing(g) ? 0 : null]
+    .filter((x) => x !== null).map((x) => x + ptr[g]))));
+  const edges = csr(folder, neighbours), nodes = ptr[graphs];
+  meta(folder, { name: kind, num_nodes: nodes, num_edges: edges, num_features: 2, num_classes: kind === "class" ? 2 : 1, symmetric: true, task: kind === "class" ? "graph-classification" : "graph-regression" });
+  ids(join(folder, "graph_ptr.npy"), ptr);
+  npy(join(folder, "feat.npy"), "<f4", [nodes, 2], Float32Array.from({ length: 2 * nodes }, () => draw()));
+  if (kind === "class") ids(join(folder, "graph_label.npy"), range(0, graphs).map(isRing));
+  else npy(join(folder, "graph_label.npy"), "<f4", [graphs, 1], Float32Array.from(sizes, (n) => n / 10));
+  part("train", range(0, 30));
+  part("valid", range(30, 40));
+  part("test", range(40, 60));
+  return { folder, graphs, nodes, largest: Math.max(...sizes), test: sizes.slice(40) };
+}
+
+/// Links within four groups of 20 nodes. Of the pairs to report on, it gives those that are none, or leaves them to draws.
+export function linksFolder(root, kind) {
+  const [nodes, draw] = [80, draws(5)];
+  const { folder, part } = emptyDataset(root, `links-${kind}`);
+  const group = (k) => Math.floor(k / 20), pair = () => [Math.floor(nodes * draw()), Math.floor(nodes * draw())];
+  const links = new Map();
+  while (links.size < 260) { const [a, b] = ascending(pair()); if (a !== b && group(a) === group(b)) links.set(`${a} ${b}`, [a, b]); }
+  const all = [...links.values()], train = all.slice(0, 180);
+  const neighbours = range(0, nodes).map((k) => ascending(train.flatMap(([a, b]) => (a === k ? [b] : b === k ? [a] : []))));
+  const edges = csr(folder, neighbours);
+  meta(folder, { name: kind, num_nodes: nodes, num_edges: edges, num_features: 4, num_classes: 0, symmetric: true, task: "link" });
+  npy(join(folder, "feat.npy"), "<f4", [nodes, 4], Float32Array.from({ length: 4 * nodes }, (_, k) => Number(group(k >> 2) === k % 4) + draw()));
+  const others = () => { for (;;) { const [a, b] = pair(); if (group(a) !== group(b)) return [a, b]; } };
+  const parts = { train, valid: all.slice(180, 220), test: all.slice(220, 260) };
+  if (kind === "given") parts.test_neg = range(0, 50).map(others);
+  for (const [name, pairs] of Object.entries(parts)) part(name, pairs.flat(), 2);
+  return { folder, degree: neighbours.map((row) => row.length), test: parts.test, others: parts.test_neg };
 }

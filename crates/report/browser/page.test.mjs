@@ -7,10 +7,19 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
-import { browser, figure, open, pictures, program, ready, report, root, seriousProblems } from "./browser.mjs";
+import { browser, figure, open, pictures, program, ready, report, root, rowsOf, seriousProblems } from "./browser.mjs";
 import { runFolder, seedsFolder } from "./folders.mjs";
+import { olderRun } from "./older.mjs";
 
 const scaleOf = (page) => page.evaluate(() => JSON.parse(sessionStorage.getItem("graphweft-report") || "{}").zoom ?? null);
+
+/// All that a trace says, whatever order its events are in and however its exchanges are numbered.
+function eventsOf(trace) {
+  const end = new Map(trace.filter((e) => e.ph === "e").map((e) => [e.id, e.ts]));
+  assert.deepEqual([...new Set(trace.map((e) => e.ph))].sort(), ["M", "X", "b", "e"]);
+  const plain = ({ id, ...rest }) => JSON.stringify(Object.entries(id ? { ...rest, end: end.get(id) } : rest).map(([key, value]) => [key, key === "args" ? Object.entries(value).sort() : value]).sort());
+  return trace.filter((e) => e.ph !== "e").map(plain).sort();
+}
 
 test("every section is there, with the numbers of the files", async () => {
   const run = runFolder(root, { name: "whole", ranks: 4, epochs: 30 });
@@ -32,10 +41,9 @@ test("every section is there, with the numbers of the files", async () => {
   const line = JSON.parse(run.lines[6]);
   for (const key of ["loss", "valid", "gradient_norm"]) assert.equal(Number(csv[7].split(",")[head.indexOf(key)]), line[key], "every digit");
   const [trace] = await Promise.all([page.waitForEvent("download"), page.click("text=Save the trace for Perfetto")]);
-  const events = JSON.parse(readFileSync(await trace.path(), "utf8"));
+  const saved = JSON.parse(readFileSync(await trace.path(), "utf8"));
   const original = JSON.parse(readFileSync(join(run.folder, "trace.json"), "utf8"));
-  const phases = (list) => list.filter((e) => e.cat === "train").map((e) => [e.tid, e.ts, e.dur, e.name].join()).sort();
-  assert.deepEqual(phases(events), phases(original));
+  assert.deepEqual(eventsOf(saved), eventsOf(original));
   await page.close_();
 });
 
@@ -151,22 +159,32 @@ test("ten thousand epochs on sixteen ranks are small, quick to draw, and scroll 
   const file = report("large", [run.folder]);
   const size = statSync(file).size;
   assert.ok(size <= 1.5e6, `${size} bytes`);
+  // Of a page that is drawn and scrolled three times, the best: what others do on the machine only makes it slower.
   const page = await open(file);
-  const drawn = await page.evaluate(() => Number(document.documentElement.dataset.drawnMs));
-  const frames = await page.evaluate(async () => {
-    const gaps = [];
-    let before = performance.now();
-    for (let k = 0; k < 60; k += 1) {
-      scrollBy({ top: 60, behavior: "instant" });
-      await new Promise((done) => requestAnimationFrame(done));
-      gaps.push(performance.now() - before);
-      before = performance.now();
-    }
-    return gaps.sort((a, b) => a - b);
-  });
-  console.log(`# ${size} bytes, drawn in ${drawn.toFixed(0)} ms, frames: median ${frames[30].toFixed(1)} ms, 90th ${frames[54].toFixed(1)} ms`);
-  assert.ok(drawn < 1000, `drawn in ${drawn} ms`);
-  assert.ok(frames[30] < 50, `frames of ${frames[30]} ms`);
+  const best = { drawn: Infinity, median: Infinity, ninth: Infinity };
+  for (let again = 0; again < 3; again += 1) {
+    await page.reload();
+    await ready(page);
+    const frames = await page.evaluate(async () => {
+      scrollTo({ top: 0, behavior: "instant" });
+      const gaps = [];
+      let before = performance.now();
+      for (let k = 0; k < 60; k += 1) {
+        scrollBy({ top: 60, behavior: "instant" });
+        await new Promise((done) => requestAnimationFrame(done));
+        gaps.push(performance.now() - before);
+        before = performance.now();
+      }
+      return gaps.sort((a, b) => a - b);
+    });
+    best.drawn = Math.min(best.drawn, await page.evaluate(() => Number(document.documentElement.dataset.drawnMs)));
+    best.median = Math.min(best.median, frames[30]);
+    best.ninth = Math.min(best.ninth, frames[54]);
+  }
+  console.log(`# ${size} bytes, drawn in ${best.drawn.toFixed(0)} ms, frames: median ${best.median.toFixed(1)} ms, 90th ${best.ninth.toFixed(1)} ms`);
+  assert.ok(best.drawn < 1000, `drawn in ${best.drawn} ms`);
+  // A screen shows 60 frames in a second, and this one computes them without a GPU: two of them for one, at most.
+  assert.ok(best.median < 34 && best.ninth < 100, `frames of ${best.median} ms, nine in ten below ${best.ninth} ms`);
   await page.close_();
 });
 
@@ -202,6 +220,109 @@ test("files that are valid JSON of another shape give a page with what can be sh
     const lines = `${text}\n{"epoch":1,"loss":${k % 2 ? '"x"' : "[1]"},"valid":true}\n{"epoch":"two","loss":1}\n`;
     const other = await open(report("strange", [runFolder(root, { name: "strange", more: { "metrics.jsonl": lines, "times.jsonl": text, "config.toml": "data = 5\n" } }).folder]));
     await other.close_();
+  }
+});
+
+test("a trace that is too long says how much of it is here", async () => {
+  const run = runFolder(root, { name: "long", ranks: 2, epochs: 30, phases: 60000 });
+  const events = eventsOf(JSON.parse(readFileSync(join(run.folder, "trace.json"), "utf8"))).filter((one) => !one.includes("thread_name"));
+  assert.ok(events.length > 60000);
+  const page = await open(report("long", [run.folder]));
+  const lead = await page.locator("#timeline .lead").last().textContent();
+  const [left, all] = lead.match(/[\d,]+/g).map((text) => Number(text.replaceAll(",", "")));
+  assert.equal(all, events.length);
+  assert.ok(left >= all - 60000 && left < all - 59000, lead);
+  const [trace] = await Promise.all([page.waitForEvent("download"), page.click("text=Save this part of the trace for Perfetto")]);
+  const saved = eventsOf(JSON.parse(readFileSync(await trace.path(), "utf8"))).filter((one) => !one.includes("thread_name"));
+  assert.equal(saved.length, all - left);
+  const there = new Set(events);
+  assert.ok(saved.every((one) => there.has(one)));
+  await page.close_();
+});
+
+test("a run of an older version has a page with what it says", async () => {
+  const page = await open(report("older", [olderRun(root)]), { bypassCSP: true });
+  assert.deepEqual([await figure(page, "test accuracy"), await figure(page, "validation accuracy"), await figure(page, "best epoch")], ["70.00 %", "75.00 %", "2"]);
+  for (const id of ["summary", "curves", "plan", "timeline", "remarks"]) assert.ok(await page.$(`#${id}`), id);
+  for (const id of ["memory", "messages", "kernels", "classes"]) assert.equal(await page.$(`#${id}`), null, `${id}: no file has it`);
+  const text = await page.textContent("#summary");
+  for (const part of ["Finished.", "node3", "0.1.0 (5f7b157)", "halo, 2 ranks", "sbm:60:3:4:f=8"]) assert.ok(text.includes(part), part);
+  assert.ok((await page.textContent("#plan")).includes("+11.1 %"), "2.5 predicted, 2.25 measured");
+  assert.ok((await page.textContent("#remarks")).includes("Nothing is wrong"), await page.textContent("#remarks"));
+  assert.ok(text.includes("edges within a class"), "its settings are still understood, and so is its dataset");
+  assert.equal(await page.locator("#timeline tbody tr").count(), 2);
+  await seriousProblems(page);
+  await page.close_();
+});
+
+test("a run whose kernels were not timed says so", async () => {
+  const ranks = [{ peak: { graph: 5 }, sent: [], to: [0], kernels: null }];
+  const page = await open(report("untimed", [runFolder(root, { name: "untimed", more: { "usage.json": JSON.stringify({ ranks }) } }).folder]));
+  assert.ok((await page.textContent("#kernels .lead")).includes("were not timed"));
+  assert.equal(await page.locator("#kernels table").count(), 0);
+  await page.close_();
+});
+
+test("the guard has a table with what it saw", async () => {
+  const guard = (epoch) => ({ relative: 0.01 * epoch, worst_row: 7 * epoch, note: MARKUP });
+  const source = runFolder(root, { name: "source" });
+  const lines = source.lines.map((line) => { const one = JSON.parse(line); return JSON.stringify(one.epoch % 10 ? one : { ...one, guard: guard(one.epoch) }); });
+  const page = await open(report("guarded", [runFolder(root, { name: "guarded", more: { "metrics.jsonl": `${lines.join("\n")}\n` } }).folder]));
+  assert.deepEqual(await rowsOf(page, "#remarks [aria-label=Guard]"), [10, 20, 30].map((epoch) => [String(epoch), MARKUP, String(0.01 * epoch), String(7 * epoch)]));
+  assert.deepEqual(await page.locator("#remarks [aria-label=Guard] th").allTextContents(), ["epoch", "note", "relative", "worst row"]);
+  await page.close_();
+});
+
+test("smoothing and the log scale change what is drawn, and no value", async () => {
+  const run = runFolder(root, { name: "smoothed", epochs: 30 });
+  const page = await open(report("smoothed", [run.folder]));
+  const picture = (chart) => page.locator(`[data-chart=${chart}] canvas`).evaluate((canvas) => canvas.toDataURL());
+  const values = () => page.locator("#curves .keys .value").allTextContents();
+  const [before, said] = [{ loss: await picture("loss"), score: await picture("score") }, await values()];
+  await page.check("#log");
+  assert.notEqual(await picture("loss"), before.loss);
+  assert.equal(await picture("score"), before.score, "shares are not drawn so");
+  await page.uncheck("#log");
+  assert.equal(await picture("loss"), before.loss);
+  const slide = (x) => page.locator("#smoothing").evaluate((one, x) => { one.value = x; one.dispatchEvent(new Event("input")); }, x);
+  await slide(0.9);
+  assert.notEqual(await picture("loss"), before.loss);
+  assert.deepEqual(await values(), said, "what is read is what was measured");
+  await slide(0);
+  assert.equal(await picture("loss"), before.loss);
+  // By hand: 1; (0.5 + 3) / 1.5; a gap stays one and changes nothing; (0.5·(0.25 + 1.5) + 0.5·0) / 0.875.
+  const smoothed = await page.evaluate(() => smooth([1, 3, null, 0], 0.5));
+  assert.deepEqual(smoothed.map((x) => (x === null ? null : Number(x.toFixed(12)))), [1, Number((1.75 / 0.75).toFixed(12)), null, 1]);
+  await page.close_();
+});
+
+test("numbers that JSON does not have become remarks", async () => {
+  const source = runFolder(root, { name: "source" });
+  const lines = source.lines.map((line, k) => (k === 7 ? line.replace(/"loss":[^,]*/, '"loss":NaN') : line));
+  const result = `{"seed":0,"metric":"accuracy","best":{"epoch":2,"train":NaN,"valid":Infinity,"test":-Infinity}}`;
+  const more = { "metrics.jsonl": `${lines.join("\n")}\n`, "result.json": result, "times.jsonl": `{"epoch":1,"learn_ms":NaN}\n`, "plan.json": `{"strategy":"halo","ranks":NaN}` };
+  const page = await open(report("nan", [runFolder(root, { name: "nan", more }).folder]));
+  const remarks = await page.textContent("#remarks");
+  for (const text of ["metrics.jsonl is damaged in line 8; what comes before is shown", "result.json is damaged", "times.jsonl is damaged in line 1", "plan.json is damaged"]) assert.ok(remarks.includes(text), text);
+  assert.equal(await figure(page, "epochs"), "7");
+  const best = source.lines.slice(0, 7).map((line) => JSON.parse(line)).reduce((a, b) => (b.valid > a.valid ? b : a));
+  assert.equal(await figure(page, "test score"), `${best.test.toFixed(2)} %`, "of the epochs that can be read");
+  await page.close_();
+});
+
+test("a page asks whether the run has ended after twice the time that it takes to renew it", async () => {
+  const html = readFileSync(report("quiet", [runFolder(root, { name: "quiet", more: { "result.json": null } }).folder]), "utf8");
+  for (const [next_ms, quiet_ms, asks] of [[4000, 60000, false], [4000, 130000, true], [400000, 130000, false], [400000, 810000, true], [null, 130000, true]]) {
+    const file = join(root, "quiet.html");
+    const renewals = next_ms === null ? undefined : { pages: 3, spent_ms: 40, run_ms: 20000, next_ms };
+    writeFileSync(file, live(html, { renewals }));
+    const page = await open(file);
+    await page.evaluate((quiet_ms) => { const news = kept.get("news", {}); kept.set("news", { ...news, at: Date.now() - quiet_ms }); }, quiet_ms);
+    await page.reload();
+    await ready(page);
+    assert.equal((await page.textContent("#live")).includes("has the run ended?"), asks, `${next_ms} ${quiet_ms}`);
+    if (renewals) assert.ok((await page.textContent("#made")).includes("renewed 3 times before, which took 0.20 % of 20.0 s"));
+    await page.close_();
   }
 });
 
@@ -294,10 +415,10 @@ test("a live page renews itself inside of a notebook's frame, and keeps its zoom
 });
 
 /// The same page of a run that is going on.
-function live(html) {
+function live(html, more = {}) {
   const place = /(<script type="text\/plain" id="data">)([^<]*)/;
   const data = JSON.parse(gunzipSync(Buffer.from(html.match(place)[2], "base64")));
-  return html.replace(place, (_, tag) => tag + gzipSync(JSON.stringify({ ...data, live: true })).toString("base64"));
+  return html.replace(place, (_, tag) => tag + gzipSync(JSON.stringify({ ...data, live: true, ...more })).toString("base64"));
 }
 
 test("the page of a simulation shows how it scales", async () => {
@@ -370,9 +491,10 @@ test("no serious problem of accessibility, light and dark; pictures of each form
     }
     await page.close_();
   }
-  const phone = await open(file, { viewport: { width: 390, height: 800 } });
+  const phone = await open(file, { viewport: { width: 390, height: 800 }, bypassCSP: true });
   const wide = await phone.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(wide <= 392, `a phone would scroll sideways: ${wide}`);
   await phone.screenshot({ path: join(pictures, "phone.png"), fullPage: true });
+  await seriousProblems(phone);
   await phone.close_();
 });

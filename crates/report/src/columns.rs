@@ -11,19 +11,32 @@ pub(crate) struct Columns {
     /// What is no number, with the place of its line: how far an approximate pass was from an exact one, say.
     pub(crate) objects: Vec<(usize, String, Value)>,
     lines: usize,
+    /// Lines of the text, with empty ones.
+    read: usize,
 }
 
 impl Columns {
     /// Reads `text`. The first line that is no JSON object ends it, and is named: a killed run cuts its last one short.
+    #[cfg(test)]
     pub(crate) fn read(text: &str) -> (Self, Option<usize>) {
         let mut columns = Self::default();
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let cut = columns.extend(text);
+        (columns, cut)
+    }
+
+    /// Reads what comes next, up to the first line that is no JSON object; its number is returned.
+    pub(crate) fn extend(&mut self, text: &str) -> Option<usize> {
+        for line in text.lines() {
+            self.read += 1;
+            if line.trim().is_empty() {
+                continue;
+            }
             match serde_json::from_str::<Map<String, Value>>(line) {
-                Ok(object) => columns.add(object),
-                Err(_) => return (columns, Some(number + 1)),
+                Ok(object) => self.add(object),
+                Err(_) => return Some(self.read),
             }
         }
-        (columns, None)
+        None
     }
 
     fn add(&mut self, object: Map<String, Value>) {

@@ -11,12 +11,15 @@
 //! The page itself is in `assets/`: one file per section, joined here in the order in which they are shown.
 
 mod columns;
+mod growing;
 mod list;
+mod locks;
 mod page;
 mod run;
 mod settings;
 mod trace;
 
+pub use growing::Growing;
 pub use list::{ListedRun, list};
-pub use page::Page;
+pub use page::{Page, Renewals};
 pub use run::{Analyse, Context, RunFiles, State};

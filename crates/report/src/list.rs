@@ -22,6 +22,8 @@ pub struct ListedRun {
     pub model: String,
     /// What was scored.
     pub metric: Option<String>,
+    /// Which scores of it are better: `higher` or `lower`.
+    pub better: &'static str,
     /// The score of the test nodes at the best validation, mean over seeds.
     pub test: Option<f64>,
     /// The same of the validation nodes.
@@ -77,6 +79,7 @@ fn listed(run: &RunFiles) -> ListedRun {
         folder: run.folder.clone(),
         dataset: run.dataset(),
         model: run.setting("model", "name").unwrap_or_else(|| "unknown".into()),
+        better: scale.better(),
         test: mean("test"),
         valid: mean("valid"),
         seeds: run.seeds.len(),
@@ -114,6 +117,7 @@ mod tests {
         let names: Vec<_> = all.iter().map(|one| one.folder.strip_prefix(dir.path()).unwrap().to_path_buf()).collect();
         assert_eq!(names, ["b", "c", "deep/a"].map(PathBuf::from));
         assert_eq!(all.iter().map(|one| one.test).collect::<Vec<_>>(), [Some(4.0), Some(5.0), Some(4.0)]);
+        assert_eq!(all.iter().map(|one| one.better).collect::<Vec<_>>(), ["lower", "higher", "lower"]);
         let one = &all[0];
         assert_eq!((one.epochs, one.epoch_ms, one.ranks, one.state), (2, Some(3.5), 2, "finished"));
         assert_eq!((one.strategy.as_str(), one.metric.as_deref()), ("halo", Some("mae")));

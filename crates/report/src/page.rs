@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -35,6 +35,19 @@ const SCRIPTS: [&str; 13] = [
     include_str!("../assets/main.js"),
 ];
 
+/// What pages of a run that is still going have taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Renewals {
+    /// How many there were before this one.
+    pub pages: u64,
+    /// How long they took.
+    pub spent: Duration,
+    /// How long the run has been going.
+    pub run: Duration,
+    /// After how long the next one is there at the latest, if the run goes on as before; nothing if there will be none.
+    pub next: Option<Duration>,
+}
+
 /// The page: what it shows, before it is written.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -48,7 +61,8 @@ impl Page {
     /// # Errors
     /// If one of the folders is not a run's.
     pub fn of_runs<P: AsRef<Path>>(folders: &[P], context: &Context<'_>) -> Result<Self> {
-        let runs = folders.iter().map(|folder| RunFiles::open(folder.as_ref())).collect::<Result<Vec<_>>>()?;
+        let open = |folder: &P| RunFiles::open_again(folder.as_ref(), &context.before);
+        let runs = folders.iter().map(open).collect::<Result<Vec<_>>>()?;
         let title = match runs.as_slice() {
             [one] => format!("{} · {}", one.name, one.dataset()),
             several => format!("{} runs", several.len()),
@@ -56,6 +70,29 @@ impl Page {
         let live = runs.iter().any(|run| run.state == State::Running);
         let runs: Vec<Value> = runs.iter().map(|run| run.to_json(context)).collect();
         Ok(Self { title, data: json!({"live": live, "version": context.version, "made": now(), "runs": runs}) })
+    }
+
+    /// The same with what renewing it has taken so far.
+    #[must_use]
+    pub fn renewed(mut self, renewals: &Renewals) -> Self {
+        let ms = |time: Duration| 1000.0 * time.as_secs_f64();
+        self.data["renewals"] = json!({
+            "pages": renewals.pages, "spent_ms": ms(renewals.spent), "run_ms": ms(renewals.run),
+            "next_ms": renewals.next.map(ms),
+        });
+        self
+    }
+
+    /// The same of runs that have ended, whatever the locks on their folders say.
+    #[must_use]
+    pub fn over(mut self) -> Self {
+        self.data["live"] = false.into();
+        for run in self.data["runs"].as_array_mut().into_iter().flatten() {
+            if run["state"] == State::Running.name() {
+                run["state"] = State::Stopped.name().into();
+            }
+        }
+        self
     }
 
     /// The page of a plan alone: the choice and all candidates, as `plan --json` prints them.
@@ -77,7 +114,9 @@ impl Page {
         let failed =
             |e: std::io::Error| Error::request(format!("cannot compress the page: {e}"), "report this as a bug");
         let text = serde_json::to_vec(&self.data).map_err(|e| failed(e.into()))?;
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        // A page that will soon be replaced should cost little; one that stays should be small.
+        let effort = if self.data["live"] == true { Compression::fast() } else { Compression::best() };
+        let mut encoder = GzEncoder::new(Vec::new(), effort);
         encoder.write_all(&text).map_err(failed)?;
         let data = STANDARD.encode(encoder.finish().map_err(failed)?);
         let scripts = SCRIPTS.join("\n");

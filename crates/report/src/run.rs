@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use toml::Table;
 
 use crate::columns::Columns;
+use crate::growing::Growing;
+use crate::locks;
 use crate::settings;
-use crate::trace;
+use crate::trace::{self, Room};
 
 /// What the caller knows and a folder does not say.
 pub struct Context<'a> {
@@ -20,6 +22,8 @@ pub struct Context<'a> {
     pub version: String,
     /// What takes the dataset to find out about the run in a folder: statistics, classes. An error is a remark.
     pub analyse: Option<Analyse<'a>>,
+    /// What was read before, for pages that are made again and again.
+    pub before: Growing,
 }
 
 /// Finds out about the run in a folder what takes its dataset.
@@ -32,7 +36,7 @@ pub enum State {
     Finished,
     /// Some process writes to it.
     Running,
-    /// It has no result, and nobody writes to it.
+    /// It has no result, and nobody writes to it. On a file system that hosts share: nobody has, for some minutes.
     Stopped,
 }
 
@@ -45,6 +49,7 @@ impl State {
         // Whoever trains holds a lock on the folder.
         match File::open(folder).map(|folder| folder.try_lock_shared()) {
             Ok(Err(TryLockError::WouldBlock)) => Self::Running,
+            _ if locks::may_go_on_elsewhere(folder) => Self::Running,
             _ => Self::Stopped,
         }
     }
@@ -88,6 +93,14 @@ impl RunFiles {
     /// # Errors
     /// If no run has begun there, or the folder cannot be read.
     pub fn open(folder: &Path) -> Result<Self> {
+        Self::open_again(folder, &Growing::default())
+    }
+
+    /// The same with what was read before.
+    ///
+    /// # Errors
+    /// As [`RunFiles::open`].
+    pub(crate) fn open_again(folder: &Path, before: &Growing) -> Result<Self> {
         let names = entries(folder)?;
         let begun =
             names.iter().any(|name| name == "config.toml" || name == "checkpoints" || name.starts_with("seed-"));
@@ -95,7 +108,7 @@ impl RunFiles {
             let what = format!("{} is not the folder of a run: it has no config.toml", folder.display());
             return Err(Error::request(what, "name the folder that was given to train with -o"));
         }
-        let mut problems = Problems::default();
+        let mut problems = Problems { all: Vec::new(), before: before.clone() };
         let config = problems.toml(&folder.join("config.toml"));
         let mut folders: Vec<(u64, PathBuf)> = names
             .iter()
@@ -149,8 +162,9 @@ impl RunFiles {
         let mut problems = self.problems.clone();
         let scale = self.scale();
         // Several seeds share the room that a page has for events.
-        let events = trace::MOST / self.seeds.len().max(1);
-        let seeds: Vec<Value> = self.seeds.iter().map(|seed| seed.to_json(scale, events, &mut problems)).collect();
+        let room = if self.state == State::Running { Room::SO_FAR } else { Room::ALL };
+        let room = Room { events: room.events / self.seeds.len().max(1), ..room };
+        let seeds: Vec<Value> = self.seeds.iter().map(|seed| seed.to_json(scale, room, &mut problems)).collect();
         let model = self.setting("model", "name");
         let settings = settings::compare(&self.config, &(context.defaults)(model.as_deref().unwrap_or_default()));
         let starts = problems.json(&self.folder.join("run.json"), Wanted::Always);
@@ -167,7 +181,7 @@ impl RunFiles {
             "split": self.seeds.iter().find_map(|seed| seed.result["split"].as_str()),
             "task": self.seeds.iter().find_map(|seed| seed.result["task"].as_str()), "seeds": seeds,
             "settings": settings, "starts": starts, "notes": notes, "data": analysed, "floors": floors,
-            "problems": problems.0.iter().map(|(file, text)| json!({"file": file, "text": text})).collect::<Vec<_>>(),
+            "problems": problems.all.iter().map(|(file, text)| json!({"file": file, "text": text})).collect::<Vec<_>>(),
         })
     }
 }
@@ -215,6 +229,14 @@ impl Scale {
             Some("mae" | "rmse" | "mse") => Self { better: Better::Lower, unit: "" },
             Some("r2") => Self { better: Better::Higher, unit: "" },
             _ => Self { better: Better::Higher, unit: Self::PER_CENT },
+        }
+    }
+
+    /// Which scores are better, in a word.
+    pub(crate) fn better(self) -> &'static str {
+        match self.better {
+            Better::Lower => "lower",
+            Better::Higher => "higher",
         }
     }
 
@@ -277,7 +299,7 @@ impl Seed {
         all.get(all.len() / 2).copied()
     }
 
-    fn to_json(&self, scale: Scale, events: usize, problems: &mut Problems) -> Value {
+    fn to_json(&self, scale: Scale, room: Room, problems: &mut Problems) -> Value {
         let guard: Vec<Value> = self
             .metrics
             .objects
@@ -295,33 +317,42 @@ impl Seed {
             "parameters": self.result["parameters"], "epochs": self.metrics.len(),
             "metrics": self.metrics.to_json(), "times": self.times.to_json(), "guard": guard, "plan": plan,
             "usage": problems.json(&self.folder.join("usage.json"), Wanted::IfThere),
-            "trace": problems.trace(&self.folder.join("trace.json"), events),
+            "trace": problems.trace(&self.folder.join("trace.json"), room),
         })
     }
 }
 
 /// What is wrong with files, collected while they are read.
-#[derive(Clone, Debug, Default)]
-struct Problems(Vec<(String, String)>);
+#[derive(Clone, Debug)]
+struct Problems {
+    /// Files, and what is wrong with them.
+    all: Vec<(String, String)>,
+    before: Growing,
+}
 
 impl Problems {
     fn add(&mut self, file: &str, text: &str) {
-        self.0.push((file.into(), text.into()));
+        self.all.push((file.into(), text.into()));
     }
 
     /// The text of a file; nothing, and a remark if it is wanted, where there is none.
     fn text(&mut self, path: &Path, wanted: Wanted) -> Option<String> {
-        let name = name_of(path);
-        match fs::read(path) {
-            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        let bytes = self.found(path, wanted, fs::read(path))?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// What was read of a file; nothing, and a remark where that is worth one.
+    fn found<T>(&mut self, path: &Path, wanted: Wanted, read: std::io::Result<T>) -> Option<T> {
+        match read {
+            Ok(found) => Some(found),
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 if wanted == Wanted::Always {
-                    self.add(&name, "is missing");
+                    self.add(&name_of(path), "is missing");
                 }
                 None
             }
             Err(e) => {
-                self.add(&name, &format!("cannot be read: {e}"));
+                self.add(&name_of(path), &format!("cannot be read: {e}"));
                 None
             }
         }
@@ -344,8 +375,8 @@ impl Problems {
     }
 
     fn columns(&mut self, path: &Path, wanted: Wanted) -> Columns {
-        let Some(text) = self.text(path, wanted) else { return Columns::default() };
-        let (columns, cut) = Columns::read(&text);
+        let read = self.before.columns(path);
+        let Some((columns, cut)) = self.found(path, wanted, read) else { return Columns::default() };
         if let Some(line) = cut {
             self.add(&name_of(path), &format!("is damaged in line {line}; what comes before is shown"));
         }
@@ -367,12 +398,16 @@ impl Problems {
         })
     }
 
-    fn trace(&mut self, path: &Path, most: usize) -> Value {
-        let Some(text) = self.text(path, Wanted::IfThere) else { return Value::Null };
-        trace::pack(&text, most).unwrap_or_else(|why| {
-            self.add(&name_of(path), &format!("is damaged: {why}"));
-            Value::Null
-        })
+    fn trace(&mut self, path: &Path, room: Room) -> Value {
+        let read = self.before.trace(path, room, trace::pack);
+        match self.found(path, Wanted::IfThere, read) {
+            Some(Ok(trace)) => trace,
+            Some(Err(why)) => {
+                self.add(&name_of(path), &format!("is damaged: {why}"));
+                Value::Null
+            }
+            None => Value::Null,
+        }
     }
 }
 

@@ -4,12 +4,31 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// Rows of a page: more of them would be most of its bytes, and epochs look alike. The file has all.
-pub(crate) const MOST: usize = 40_000;
+/// How much of a trace goes into a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Rows.
+    pub(crate) events: usize,
+    /// Bytes of the file that are read at all.
+    pub(crate) bytes: u64,
+}
 
-/// Columns of the events: kind, rank, name, start since the event before, duration, epoch, and bytes of exchanges. Of
-/// more than `most`, those of the first epochs: of each epoch what all ranks did, or
-/// nothing, unless the first one has more.
+impl Room {
+    /// As many as a run of one seed writes phases, exchanges and waits: 20,000 each.
+    pub(crate) const ALL: Self = Self { events: 60_000, bytes: u64::MAX };
+    /// Of a page that is made every few seconds.
+    pub(crate) const SO_FAR: Self = Self { events: 8_000, bytes: 2 << 20 };
+}
+
+/// The whole events at the beginning of a file that was read in part.
+pub(crate) fn beginning(text: &str) -> String {
+    let whole = text.rfind(",\n").map_or("[", |end| &text[..end]);
+    format!("{whole}\n]\n")
+}
+
+/// Columns of the events: kind, rank, name, start since the event before, duration, epoch and, of exchanges, bytes,
+/// what they carry (a name) and for which layer. Of more than `most`, those of the first epochs: of each epoch what all
+/// ranks did, or nothing, unless the first one has more.
 pub(crate) fn pack(text: &str, most: usize) -> Result<Value, String> {
     let events: Vec<Value> = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let mut names = Names::default();
@@ -30,7 +49,7 @@ pub(crate) fn pack(text: &str, most: usize) -> Result<Value, String> {
         before = start;
     }
     let column = |place: usize| rows.iter().map(|row| row[place]).collect::<Vec<u64>>();
-    let keys = ["kind", "rank", "name", "after", "took", "epoch", "sent", "received"];
+    let keys = ["kind", "rank", "name", "after", "took", "epoch", "sent", "received", "carries", "layer"];
     let columns: serde_json::Map<String, Value> =
         keys.iter().enumerate().map(|(place, key)| ((*key).to_string(), column(place).into())).collect();
     Ok(json!({"origin": origin, "names": names.all, "events": columns, "left_out": left_out}))
@@ -41,20 +60,26 @@ const START: usize = 3;
 const EPOCH: usize = 5;
 
 /// A row for each phase, wait and exchange.
-fn rows(events: &[Value], names: &mut Names) -> Vec<[u64; 8]> {
-    let mut rows: Vec<[u64; 8]> = Vec::new();
+fn rows(events: &[Value], names: &mut Names) -> Vec<[u64; 10]> {
+    let mut rows: Vec<[u64; 10]> = Vec::new();
     let mut open: HashMap<u64, usize> = HashMap::new();
     for event in events {
         let number = |key: &str| event[key].as_u64().unwrap_or(0);
         let argument = |key: &str| event["args"][key].as_u64().unwrap_or(0);
-        let mut named = || names.place(event["name"].as_str().unwrap_or("?"));
+        let mut named = |text: &Value, otherwise: &str| names.place(text.as_str().unwrap_or(otherwise));
         let (rank, start, epoch) = (number("tid"), number("ts"), argument("epoch"));
         match (event["cat"].as_str(), event["ph"].as_str()) {
-            (Some("train"), Some("X")) => rows.push([0, rank, named(), start, number("dur"), epoch, 0, 0]),
-            (Some("wait"), Some("X")) => rows.push([1, rank, named(), start, number("dur"), epoch, 0, 0]),
+            (Some("train"), Some("X")) => {
+                rows.push([0, rank, named(&event["name"], "?"), start, number("dur"), epoch, 0, 0, 0, 0]);
+            }
+            (Some("wait"), Some("X")) => {
+                rows.push([1, rank, named(&event["name"], "?"), start, number("dur"), epoch, 0, 0, 0, 0]);
+            }
             (Some("exchange"), Some("b")) => {
                 open.insert(number("id"), rows.len());
-                rows.push([2, rank, named(), start, 0, epoch, argument("sent"), argument("received")]);
+                let (name, carries) = (named(&event["name"], "?"), named(&event["args"]["carries"], ""));
+                let [sent, received, layer] = ["sent", "received", "layer"].map(argument);
+                rows.push([2, rank, name, start, 0, epoch, sent, received, carries, layer]);
             }
             (Some("exchange"), Some("e")) => {
                 if let Some(row) = open.remove(&number("id")).and_then(|place| rows.get_mut(place)) {
@@ -96,16 +121,20 @@ mod tests {
             {"name":"thread_name","ph":"M","pid":0,"tid":0,"args":{"name":"rank 0"}},
             {"name":"forward","cat":"train","ph":"X","pid":0,"tid":1,"ts":150,"dur":30,"args":{"epoch":1}},
             {"name":"attend","cat":"exchange","ph":"b","id":1,"pid":0,"tid":0,"ts":120,
-             "args":{"epoch":1,"sent":8,"received":16}},
+             "args":{"epoch":1,"carries":"rows","layer":2,"sent":8,"received":16}},
             {"name":"attend","cat":"exchange","ph":"e","id":1,"pid":0,"tid":0,"ts":145,"args":{}}
         ]"#;
-        let packed = pack(text, MOST).unwrap();
+        let packed = pack(text, Room::ALL.events).unwrap();
         assert_eq!(packed["origin"], 120);
         let events = &packed["events"];
         assert_eq!(events["after"], json!([0, 30]));
         assert_eq!(events["took"], json!([25, 30]));
         assert_eq!(events["kind"], json!([2, 0]));
         assert_eq!(events["received"], json!([16, 0]));
+        assert_eq!(
+            (&packed["names"][2], &events["carries"][0], &events["layer"]),
+            (&json!("rows"), &json!(2), &json!([2, 0]))
+        );
     }
 
     #[test]
@@ -123,7 +152,15 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_file_has_the_events_that_are_whole() {
+        let text = "[\n{\"a\":1},\n{\"b\":\"x,\\n\"},\n{\"c\":3}\n]\n";
+        let whole = |end: usize| serde_json::from_str::<Vec<Value>>(&beginning(&text[..end])).unwrap().len();
+        let found: Vec<usize> = [1, 5, 11, 12, 20, 25, 26, 33].into_iter().map(whole).collect();
+        assert_eq!(found, [0, 0, 1, 1, 1, 2, 2, 2]);
+    }
+
+    #[test]
     fn what_is_no_trace_is_an_error() {
-        assert!(pack("[{", MOST).is_err());
+        assert!(pack("[{", 9).is_err());
     }
 }

@@ -46,6 +46,12 @@ fn a_run_that_is_asked_for_a_page_has_one_when_it_is_over() {
     let run = train(&scratch, "run", &["--report"]);
     let page = fs::read_to_string(format!("{run}/report.html")).unwrap();
     assert!(page.contains("id=\"data\""));
+    // The same from a file of settings.
+    let settings = scratch.path("settings.toml");
+    fs::write(&settings, "[run]\nreport = true\n").unwrap();
+    let run = train(&scratch, "set", &[&settings]);
+    assert!(fs::read_to_string(format!("{run}/report.html")).unwrap().contains("id=\"data\""));
+    assert!(!Path::new(&format!("{}/report.html", train(&scratch, "unasked", &[]))).exists());
     let plan = scratch.path("plan.html");
     scratch.text(&[&["plan"], &SMALL[..2], &["--ranks", "2", "--profile", "16-cpu-10g", "--report", &plan]].concat());
     assert!(fs::read_to_string(&plan).unwrap().contains("id=\"data\""));
@@ -69,6 +75,24 @@ fn runs_are_listed_with_what_became_of_them() {
         (&by_time["runs"][0]["model"], &by_time["runs"][1]["epoch_ms"]),
         (&"mlp".into(), &serde_json::Value::Null)
     );
+    // The best comes first, also where less is better; what has no score comes last.
+    for (name, metric, score) in
+        [("e1", "mae", "0.5"), ("e2", "mae", "0.25"), ("s1", "accuracy", "60"), ("s2", "f1", "70")]
+    {
+        let run = scratch.path(&format!("scores/{name}"));
+        fs::create_dir_all(&run).unwrap();
+        fs::write(format!("{run}/config.toml"), "[model]\nname = \"gcn\"\n").unwrap();
+        let best = format!(r#"{{"metric":"{metric}","best":{{"epoch":1,"valid":{score},"test":{score}}}}}"#);
+        fs::write(format!("{run}/result.json"), best).unwrap();
+    }
+    fs::create_dir_all(scratch.path("scores/a")).unwrap();
+    fs::write(scratch.path("scores/a/config.toml"), "").unwrap();
+    for column in ["test", "valid"] {
+        let sorted = scratch.json(&["runs", &scratch.path("scores"), "--sort", column]);
+        let name = |run: &serde_json::Value| Path::new(run["folder"].as_str().unwrap()).file_name().unwrap().to_owned();
+        let names: Vec<_> = sorted["runs"].as_array().unwrap().iter().map(name).collect();
+        assert_eq!(names, ["s2", "s1", "e2", "e1", "a"], "by {column}");
+    }
     assert!(scratch.error(3, &["runs", &scratch.path("nowhere")]).contains("nowhere"));
     let message = scratch.error(2, &["report", &scratch.path("runs/deep")]);
     assert!(message.contains("is not the folder of a run"), "{message}");

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::input;
 use crate::machine;
 use crate::observe::Watched;
-use crate::page::{LivePage, Page};
+use crate::page::LivePage;
 use crate::place::Ranks;
 use crate::report::{Made, Report};
 
@@ -60,9 +60,12 @@ impl Run {
         let name = config.model_name();
         let new = || free_folder(Path::new("runs"), &format!("{}-{name}", data.name));
         let dir = self.output.clone().unwrap_or_else(new);
+        let mut page = None;
         let watched = &watched.clone().through(|others| {
             let kept = LivePage::new(dir.clone(), others);
-            Arc::new(if config.run.report { kept.with_page() } else { kept })
+            let kept = Arc::new(if config.run.report { kept.with_page() } else { kept });
+            page = Some(Arc::clone(&kept));
+            kept
         });
         let session = Session {
             world,
@@ -73,8 +76,8 @@ impl Run {
             stop: self.stop.inner(),
         };
         let trained = session.train(config.clone(), &dir);
-        if trained.is_err() && config.run.report && world.leads() {
-            LivePage::give_up(&dir);
+        if let (Err(_), Some(page)) = (&trained, &page) {
+            page.give_up();
         }
         let summary = trained?;
         let made = |config, dir| Made { config, data: &data, dir, world, emulated: emulated.map(String::from) };
@@ -86,9 +89,7 @@ impl Run {
             let summary = session.train(config.clone(), &dir)?;
             report.floor = Some(Box::new(Report::of(summary, made(&config, &dir))));
         }
-        if config.run.report && world.leads() {
-            Page::of_runs(&[&dir])?.write(dir.join("report.html"))?;
-        }
+        page.map_or(Ok(()), |page| page.finish(&data))?;
         Ok(report)
     }
 }

@@ -81,7 +81,51 @@ struct Others {
     known: Vec<[u32; 2]>,
 }
 
+/// The part that is reported on, as pairs against it are drawn.
+const TEST: u64 = 2;
+
+impl Data {
+    /// The links that a split reports on and the pairs that stand against them when they are scored, each with a pair
+    /// after the other.
+    ///
+    /// # Errors
+    /// If there is no such split of links.
+    pub fn tested_pairs(&self, split: &str) -> Result<[Vec<i64>; 2]> {
+        let split = self.link_split(split)?;
+        let against = Others::new(self, split)?.against(split.test_neg.as_deref(), split.test.len() / 2, TEST);
+        Ok([split.test.to_vec(), against])
+    }
+}
+
 impl Others {
+    /// Of the nodes of these data.
+    ///
+    /// # Errors
+    /// If hardly any pair is left.
+    fn new(data: &Data, split: &LinkSplit) -> Result<Self> {
+        let nodes = data.graph.num_dst() as u64;
+        let mut known: Vec<[u32; 2]> = split.train.chunks_exact(2).map(|pair| ordered(pair[0], pair[1])).collect();
+        known.par_sort_unstable();
+        known.dedup();
+        let all = nodes as f64 * (nodes as f64 - 1.0) / 2.0;
+        if known.len() as f64 > MOST_LINKS * all {
+            let what = format!("{} of {all} pairs of nodes of {} are links", known.len(), data.name);
+            let remedy = "learn from a graph in which some pairs are no links";
+            return Err(Bad::request(what, remedy).into());
+        }
+        Ok(Self { nodes, known })
+    }
+
+    /// The pairs that stand against `positives` of a part where the split gives none.
+    fn against(&self, given: Option<&[i64]>, positives: usize, part: u64) -> Vec<i64> {
+        let draw =
+            |link: usize| self.drawn(Key { draw: Draw { seed: 0, epoch: u64::MAX >> 8 }, link: link as u64, k: part });
+        match given {
+            Some(given) => given.to_vec(),
+            None => (0..positives).flat_map(draw).map(|id| id as i64).collect(),
+        }
+    }
+
     /// A pair against a link.
     fn drawn(&self, key: Key) -> [u64; 2] {
         let Key { draw: Draw { seed, epoch }, link, k } = key;
@@ -168,16 +212,7 @@ struct Key {
 
 impl Pairs {
     fn new(shard: &Shard, data: &Data, split: LinkSplit, config: &Config) -> Result<Self> {
-        let nodes = data.graph.num_dst() as u64;
-        let mut known: Vec<[u32; 2]> = split.train.chunks_exact(2).map(|pair| ordered(pair[0], pair[1])).collect();
-        known.par_sort_unstable();
-        known.dedup();
-        let all = nodes as f64 * (nodes as f64 - 1.0) / 2.0;
-        if known.len() as f64 > MOST_LINKS * all {
-            let what = format!("{} of {all} pairs of nodes of {} are links", known.len(), data.name);
-            let remedy = "learn from a graph in which some pairs are no links";
-            return Err(Bad::request(what, remedy).into());
-        }
+        let others = Others::new(data, &split)?;
         let places = shard.originals().map(|originals| {
             let mut places = vec![0u32; originals.len()];
             originals.iter().enumerate().for_each(|(place, id)| places[*id as usize] = place as u32);
@@ -186,7 +221,7 @@ impl Pairs {
         Ok(Self {
             split,
             places: Places(places),
-            others: Others { nodes, known },
+            others,
             negatives: config.train.negatives,
             dtype: shard.dtype.compute(),
             rank: shard.rank.clone(),
@@ -215,29 +250,18 @@ impl Pairs {
         Ok(self.gathered(&mut tape, &rows)?.value().clone())
     }
 
-    /// The pairs that stand against `positives` of a part where the split gives none.
-    fn against(&self, given: Option<&[i64]>, positives: usize, part: u64) -> Vec<i64> {
-        let draw = |link: usize| {
-            self.others.drawn(Key { draw: Draw { seed: 0, epoch: u64::MAX >> 8 }, link: link as u64, k: part })
-        };
-        match given {
-            Some(given) => given.to_vec(),
-            None => (0..positives).flat_map(draw).map(|id| id as i64).collect(),
-        }
-    }
-
     fn scores(&self, metric: &'static Metric, rows: &Matrix, epoch: u64) -> Result<Scores> {
         let all = self.all(rows)?;
         let all = all.device().convert("metrics", &all, DType::F64)?.to_vec::<f64>()?;
         let score = |of: &Scored| of.score(metric);
         let part = |k: u64, positives: Vec<i64>, given: Option<&[i64]>| -> Result<Scored> {
-            let negatives = self.against(given, positives.len() / 2, k);
+            let negatives = self.others.against(given, positives.len() / 2, k);
             Ok(Scored { positive: self.ranked(&all, &positives)?, negative: self.ranked(&all, &negatives)? })
         };
         let split = &self.split;
         let train = part(0, some_of(&split.train, split.valid.len() / 2), None)?;
         let valid = part(1, split.valid.to_vec(), split.valid_neg.as_deref())?;
-        let test = part(2, split.test.to_vec(), split.test_neg.as_deref())?;
+        let test = part(TEST, split.test.to_vec(), split.test_neg.as_deref())?;
         // Every rank has the same list.
         let lost = [&train, &valid, &test].iter().map(|part| part.not_finite()).sum::<usize>();
         if lost > 0 {
