@@ -1,5 +1,5 @@
-//! `mpirun -n P graphweft train … --comm mpi` and `graphweft launch`: the same as threads, bit for bit, and what happens
-//! when a process is killed.
+//! `mpirun -n P graphweft train … --comm mpi` and `graphweft launch`: the same as threads, bit for bit, and what
+//! happens when a process is killed.
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
 use std::fs;
