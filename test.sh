@@ -11,9 +11,9 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 command -v cargo >/dev/null || { echo "install Rust first (rustup, stable toolchain)" >&2; exit 1; }
 command -v cc >/dev/null || { as_root apt-get update -q && as_root apt-get install -qy build-essential; }
-# Ranks as processes: an MPI, its launcher, and what reads its headers.
-ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 && command -v mpirun >/dev/null && command -v mpicc >/dev/null ||
-  { as_root apt-get update -q && as_root apt-get install -qy libopenmpi-dev openmpi-bin libclang-dev; }
+# Ranks as processes: two MPIs with their launchers. Nothing of them is needed to build.
+command -v mpirun.openmpi >/dev/null && command -v mpiexec.mpich >/dev/null ||
+  { as_root apt-get update -q && as_root apt-get install -qy openmpi-bin mpich; }
 command -v python3 >/dev/null || { as_root apt-get update -q && as_root apt-get install -qy python3; }
 # The report page is tested in a browser.
 missing=()
@@ -33,6 +33,9 @@ if [ -z "${GRAPHWEFT_PYTHON:-}" ]; then
     [ -x $venv/bin/pip ] && $venv/bin/pip install -q numpy scipy && export GRAPHWEFT_PYTHON=$PWD/$venv/bin/python ||
         echo "NumPy and SciPy were not installed" >&2
 fi
+# A third MPI, of the standard interface (GRAPHWEFT_MPICH names an environment that has it already).
+[ -n "${GRAPHWEFT_MPICH:-}" ] || { [ -x $venv/bin/pip ] && $venv/bin/pip install -q mpich; } ||
+    echo "MPICH of the Python package index was not installed" >&2
 if [ -z "${GRAPHWEFT_NVRTC:-}" ]; then
     [ -x $venv/bin/pip ] && $venv/bin/pip install -q 'nvidia-cuda-nvrtc==13.0.*' || echo "NVRTC was not installed" >&2
     found=$(find "$PWD/$venv" -name 'libnvrtc.so.13' -print -quit 2>/dev/null || true)
@@ -40,16 +43,15 @@ if [ -z "${GRAPHWEFT_NVRTC:-}" ]; then
 fi
 [ -z "${GRAPHWEFT_NVRTC:-}" ] || export LD_LIBRARY_PATH=$GRAPHWEFT_NVRTC${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-cargo nextest run --profile all --workspace --features graphweft-cli/mpi --locked "$@"
-# The same features: others would have most crates compiled again.
-cargo test --workspace --doc --features graphweft-cli/mpi --locked --quiet
+cargo nextest run --profile all --workspace --locked "$@"
+cargo test --workspace --doc --locked --quiet
 # What the tests have built, also where another folder was named for it.
 built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
 # The Python package as the tests have built it, in the virtual environment. With GRAPHWEFT_TORCH=1 torch and
 # torch_geometric are installed there too (6 GB, some minutes), else their tests are reported as skipped.
 python=${GRAPHWEFT_PYTHON:-}
 if [ $# -eq 0 ] && [ -n "$python" ] && "$python" -m pip install -q pytest scipy networkx mypy ${GRAPHWEFT_TORCH:+torch torch_geometric}; then
-    cargo build --profile test --workspace --features graphweft-cli/mpi --locked --quiet
+    cargo build --profile test --workspace --locked --quiet
     GRAPHWEFT_PYTHON=$python crates/python/test.sh "$built"
 elif [ $# -eq 0 ]; then
     echo "skipped: the Python package, which needs Python with venv and pip"

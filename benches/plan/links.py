@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The planner's choices for two MPI ranks that are joined by a slow link, with nothing emulated but the link's rate.
 
-    cargo build --release --features mpi
+    cargo build --release
     sudo python3 benches/plan/links.py [--build PROGRAM] [--only REGEX] [--seconds LIMIT] [--table]
 
 Each rank lives in a network namespace with a core of its own. A pair of virtual interfaces joins the two, and `tc tbf` holds each end

@@ -18,7 +18,9 @@ Exit codes:
 Environment:
   GRAPHWEFT_CACHE  folder for what is kept between runs: measurements of the
                    machine, compiled GPU kernels, what was found valid
-                   [default: $XDG_CACHE_HOME/graphweft or ~/.cache/graphweft]";
+                   [default: $XDG_CACHE_HOME/graphweft or ~/.cache/graphweft]
+  GRAPHWEFT_MPI    the MPI library of ranks that are processes [default: the
+                   one of the launcher that started them]";
 
 pub(crate) const BENCH: &str = "\
 Examples:
@@ -65,6 +67,15 @@ pub(crate) const INFO: &str = "\
 Examples:
   graphweft info --data cora
   graphweft info --graph rmat:14:16 --partition --plot graph.svg";
+
+pub(crate) const LAUNCH: &str = "\
+Examples:
+  graphweft launch -n 4 train --data products -o runs/products
+  graphweft launch -n 4 --restarts 3 train --data products -o runs/products
+  graphweft launch -n 16 --hostfile hosts train --data /shared/products
+
+It runs mpiexec, which an MPI brings: pip install mpich, or your system's or
+cluster's package. The same by hand: mpiexec -n 4 graphweft train --comm mpi.";
 
 pub(crate) const MAN: &str = "\
 Examples:

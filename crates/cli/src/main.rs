@@ -14,6 +14,7 @@ mod generate;
 mod help;
 mod import;
 mod info;
+mod launch;
 mod man;
 mod partition;
 mod plan;
@@ -79,6 +80,9 @@ enum Verb {
     /// Describe a graph in numbers
     #[command(after_help = help::INFO)]
     Info(info::Args),
+    /// Start a verb as several processes, which MPI connects
+    #[command(after_help = help::LAUNCH)]
+    Launch(launch::Args),
     /// Write manual pages, one for every verb
     #[command(after_help = help::MAN)]
     Man(man::Args),
@@ -133,6 +137,7 @@ fn run(cli: &Cli, ui: &Ui) -> anyhow::Result<()> {
         Verb::Generate(args) => generate::run(args, ui),
         Verb::Import(args) => import::run(args, ui),
         Verb::Info(args) => info::run(args, ui),
+        Verb::Launch(args) => launch::run(args, &stop),
         Verb::Man(args) => man::run(args, ui),
         Verb::Partition(args) => partition::run(args, ui),
         Verb::Plan(args) => plan::run(args, ui),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p graphweft-comm --example exchange -- 4
-//! cargo build --release -p graphweft-comm --features mpi --example exchange
+//! cargo build --release -p graphweft-comm --example exchange
 //! mpirun -n 4 target/release/examples/exchange
 //! ```
 #![allow(clippy::print_stdout)]
@@ -10,7 +10,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use graphweft_comm::{Communicator, Error, Label, Launcher, Message, Result, Traffic, Type, View, threads};
+use graphweft_comm::{Communicator, Label, Launcher, Message, Result, Traffic, Type, View, mpi, threads};
 
 const LABEL: Label = Label { op: "example", traffic: Traffic::Rows, layer: 0 };
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -19,13 +19,7 @@ fn main() -> Result<()> {
     let ranks = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(2);
     match Launcher::of_this_process() {
         None => threads::launch(threads::Options { ranks, threads: 1, deadline: DEADLINE }, measure).map(drop),
-        #[cfg(feature = "mpi")]
-        Some(_) => graphweft_comm::mpi::run(graphweft_comm::mpi::Options { threads: 1, deadline: DEADLINE }, measure),
-        #[cfg(not(feature = "mpi"))]
-        Some(Launcher { starter, .. }) => {
-            let problem = format!("started by {starter}, but built without MPI; build with --features mpi");
-            Err(Error::Argument { op: "example", problem })
-        }
+        Some(_) => mpi::run(mpi::Options { threads: 1, deadline: DEADLINE }, measure),
     }
 }
 

@@ -5,8 +5,7 @@
 //! messages in a fixed order, so that sums have the same bits on every rank, every time, and on every communicator:
 //!
 //! * [`threads`]: ranks in this process; nothing to install.
-//! * `mpi` (feature `mpi`): ranks as processes, started by `mpirun` or `srun`; a [`Launcher`] is known without the
-//!   feature.
+//! * [`mpi`]: ranks as processes, started by `mpirun` or `srun`; the library is loaded at run time.
 //! * `nccl` (feature `cuda`): ranks with a GPU each, as processes or as threads of one.
 //!
 //! Around any of them, in any order:
@@ -61,11 +60,9 @@ mod group;
 mod launcher;
 mod metered;
 mod moving;
-#[cfg(feature = "mpi")]
 pub mod mpi;
 #[cfg(feature = "cuda")]
 pub mod nccl;
-#[cfg(any(feature = "mpi", feature = "cuda"))]
 mod process;
 mod scratch;
 mod sync;

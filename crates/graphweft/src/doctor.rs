@@ -64,10 +64,9 @@ pub struct Library {
 }
 
 /// Name, purpose, and whether this build has it.
-const BACKENDS: [(&str, &str, bool); 4] = [
+const BACKENDS: [(&str, &str, bool); 3] = [
     ("cpu", "graphs on the CPU, all cores", true),
     ("metis", "METIS partitioner", cfg!(feature = "metis")),
-    ("mpi", "ranks as MPI processes", cfg!(feature = "mpi")),
     ("cuda", "kernels on NVIDIA GPUs", cfg!(feature = "cuda")),
 ];
 
@@ -85,7 +84,7 @@ impl Doctor {
             let found = built.then(|| "this build".to_string());
             Library { name, purpose, remedy, found, version: String::new(), detail: String::new() }
         });
-        let libraries = LIBRARIES.iter().map(|library| {
+        let others = LIBRARIES.iter().map(|library| {
             let (name, purpose, remedy) = (library.name, library.purpose, library.remedy);
             match library.find() {
                 Some(found) => {
@@ -95,7 +94,7 @@ impl Doctor {
                 None => Library { name, purpose, remedy, found: None, version: String::new(), detail: String::new() },
             }
         });
-        let libraries = libraries.collect();
+        let libraries = [library::mpi()].into_iter().chain(others).collect();
         Self {
             backends: backends.to_vec(),
             cpu: machine::cpu(),

@@ -27,6 +27,7 @@
 //! * **A loop of one's own** goes by [`Steps`]; models, tasks and strategies of one's own by [`extend`].
 //! * **Arrays of one's own** go through the [`kernels`] as they are.
 //! * **Settings** are listed by [`Key`].
+//! * **Several processes** of MPI are started by [`Launch`].
 //! * **This machine** is described by [`Doctor`]; [`Bench`] times what it does.
 //!
 //! What is here may be sent to other threads. Results have a method `to_json`, which gives what the program prints with
@@ -43,6 +44,7 @@ mod import;
 mod info;
 mod input;
 pub mod kernels;
+mod launch;
 mod machine;
 mod memory;
 mod model;
@@ -79,6 +81,7 @@ pub use graphweft_report::ListedRun;
 pub use import::{ArrayFiles, Format, Import};
 pub use info::{Degree, Info, Trial};
 pub use input::Input;
+pub use launch::Launch;
 pub use memory::Memory;
 pub use model::{Evaluation, Model, ModelScores, PredictionFile, Predictions, Smooth, Smoothed, Written};
 pub use observe::{Begin, Epoch, Observer, Phase, Scores, Unit};

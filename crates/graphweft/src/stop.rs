@@ -25,8 +25,8 @@ impl Stop {
         Self::default()
     }
 
-    /// One that is asked by SIGTERM, SIGINT and SIGHUP, as the program has it. Where no run looks for it, the process
-    /// ends with exit code 75 and what was not finished is removed; so it does at a second signal.
+    /// One that is asked by SIGTERM, SIGINT, SIGUSR1 and SIGHUP, as the program has it. Where no run looks for it, the
+    /// process ends with exit code 75 and what was not finished is removed; so it does at a second signal.
     ///
     /// # Errors
     /// If the operating system does not let this process listen.

@@ -148,7 +148,7 @@ fn trains(what: &str) {
 }
 
 #[test]
-#[cfg_attr(not(feature = "mpi"), ignore = "needs a build with --features mpi")]
+#[cfg_attr(not(open_mpi), ignore = "needs Open MPI")]
 fn the_guide_over_mpi() {
     trains("mpi");
 }

@@ -124,11 +124,3 @@ fn processes_that_nothing_connects_are_refused() {
         assert!(!Path::new(&run).exists());
     }
 }
-
-#[test]
-#[cfg(not(feature = "mpi"))]
-fn a_build_without_mpi_says_how_to_have_it() {
-    let scratch = Scratch::new();
-    let message = scratch.error(2, &train(&["--comm", "mpi", "-o", &scratch.path("run")]));
-    assert!(message.contains("no MPI") && message.contains("--features mpi"), "{message}");
-}

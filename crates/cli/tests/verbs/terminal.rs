@@ -27,7 +27,7 @@ fn the_version_has_the_commit() {
     assert!(version.contains(scratch.json(&["doctor"])["build"].as_str().unwrap()));
 }
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "bench",
     "completions",
     "config",
@@ -36,6 +36,7 @@ const VERBS: [&str; 15] = [
     "generate",
     "import",
     "info",
+    "launch",
     "man",
     "partition",
     "plan",

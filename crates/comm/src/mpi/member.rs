@@ -8,11 +8,11 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
-use mpi::ffi;
-
 use super::alive::Process;
-use super::raw;
+use super::library;
+use super::raw::{Calls, Comm, Request, Word, failed};
 use crate::error::{Error, Result};
+use crate::launcher::{Launcher, Starter};
 use crate::view::{Type, View};
 
 /// How long ranks have to answer who they wait for; less if the deadline is short.
@@ -21,8 +21,7 @@ const INQUEST: Duration = Duration::from_secs(1);
 /// How long a failed rank stays, so that all hear of it before the launcher ends them for its exit.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// What ranks say beside exchanges: a kind and ranks, ended by [`NOBODY`].
-type Word = [u64; 8];
+/// Kinds of words, which name ranks and end with [`NOBODY`].
 const LOST: u64 = 1;
 const ASK: u64 = 2;
 const ANSWER: u64 = 3;
@@ -37,10 +36,11 @@ fn word(kind: u64, ranks: &[usize]) -> Word {
 
 /// A rank of MPI's world.
 pub(super) struct Member {
+    pub(super) mpi: Box<dyn Calls>,
     /// For exchanges.
-    pub(super) data: ffi::MPI_Comm,
+    pub(super) data: Comm,
     /// For everything said beside them.
-    control: ffi::MPI_Comm,
+    control: Comm,
     pub(super) rank: usize,
     pub(super) size: usize,
     pub(super) deadline: Duration,
@@ -53,46 +53,40 @@ pub(super) struct Member {
     closed: Cell<bool>,
     processes: RefCell<Vec<Process>>,
     /// Words that MPI still sends. They are boxed because it knows their addresses.
-    outbox: RefCell<Vec<(ffi::MPI_Request, Box<Word>)>>,
+    outbox: RefCell<Vec<(Request, Box<Word>)>>,
     answers: RefCell<Vec<(usize, Word)>>,
 }
 
 impl Member {
     /// Starts MPI on this thread, which alone may use it.
     pub(super) fn start(deadline: Duration) -> Result<Self> {
-        let failed = |problem: &str| Error::Library { library: "MPI", problem: problem.into() };
-        // SAFETY: MPI is initialised if it was not; pointers are to locals.
-        unsafe {
-            let mut there = 0;
-            raw::check(ffi::MPI_Initialized(&raw mut there))?;
-            if there != 0 {
-                return Err(failed("it was started before; ranks can be run once in a process"));
-            }
-            let mut level = 0;
-            let (none, wanted) = (std::ptr::null_mut(), ffi::RSMPI_THREAD_FUNNELED);
-            raw::check(ffi::MPI_Init_thread(none, std::ptr::null_mut(), wanted, &raw mut level))?;
-            if level < wanted {
-                return Err(failed("it cannot be used beside threads; install one that has MPI_THREAD_FUNNELED"));
-            }
-            let (mut rank, mut size) = (0, 0);
-            raw::check(ffi::MPI_Comm_set_errhandler(ffi::RSMPI_COMM_WORLD, ffi::RSMPI_ERRORS_RETURN))?;
-            raw::check(ffi::MPI_Comm_rank(ffi::RSMPI_COMM_WORLD, &raw mut rank))?;
-            raw::check(ffi::MPI_Comm_size(ffi::RSMPI_COMM_WORLD, &raw mut size))?;
-            Ok(Self {
-                data: duplicate()?,
-                control: duplicate()?,
-                rank: rank as usize,
-                size: size as usize,
-                deadline,
-                step: Cell::new(0),
-                groups: Cell::new(0),
-                lost: Cell::new(None),
-                closed: Cell::new(false),
-                processes: RefCell::default(),
-                outbox: RefCell::default(),
-                answers: RefCell::default(),
-            })
+        let (library, mpi) = library::open()?;
+        let [rank, size] = mpi.start()?;
+        if let Some(told) = Launcher::of_this_process().filter(|told| connects(told.starter) && told.ranks != size) {
+            return Err(failed(format!(
+                "{} has started {} processes, but {} ({}) knows of {size}: it is not the launcher's own. Let \
+                 GRAPHWEFT_MPI name the library that belongs to the launcher, or start the processes with \
+                 `graphweft launch` (with srun: --mpi=pmix or --mpi=pmi2)",
+                told.starter, told.ranks, library.file, library.version
+            )));
         }
+        // SAFETY: MPI was started above, by this thread.
+        let [data, control] = unsafe { [mpi.duplicate()?, mpi.duplicate()?] };
+        Ok(Self {
+            mpi,
+            data,
+            control,
+            rank,
+            size,
+            deadline,
+            step: Cell::new(0),
+            groups: Cell::new(0),
+            lost: Cell::new(None),
+            closed: Cell::new(false),
+            processes: RefCell::default(),
+            outbox: RefCell::default(),
+            answers: RefCell::default(),
+        })
     }
 
     /// Where the others are, once they have told.
@@ -147,7 +141,7 @@ impl Member {
         }
         std::mem::forget(self.outbox.take());
         // SAFETY: MPI is initialised and no request is active.
-        raw::check(unsafe { ffi::MPI_Finalize() })
+        unsafe { self.mpi.finish() }
     }
 
     fn say(&self, peer: usize, word: Word) -> Result<()> {
@@ -157,7 +151,7 @@ impl Member {
         let mut word = Box::new(word);
         let view = View::host_mut(&mut word[..], Type::Bytes);
         // SAFETY: the box is kept until MPI is done with it, or for ever.
-        let request = unsafe { raw::send(self.control, view, peer, 0) }?;
+        let request = unsafe { self.mpi.send(self.control, view, peer, 0) }?;
         self.outbox.borrow_mut().push((request, word));
         Ok(())
     }
@@ -171,7 +165,7 @@ impl Member {
             return Ok(());
         }
         // SAFETY: MPI is not closed.
-        while let Some((from, heard)) = unsafe { raw::next_numbers::<8>(self.control) }? {
+        while let Some((from, heard)) = unsafe { self.mpi.next_word(self.control) }? {
             match heard {
                 [LOST, rank, ..] => {
                     let _ = self.lost.get().is_none().then(|| self.lost.set(Some(rank as usize)));
@@ -183,7 +177,7 @@ impl Member {
         let mut outbox = self.outbox.borrow_mut();
         let mut requests: Vec<_> = outbox.iter().map(|(request, _)| *request).collect();
         // SAFETY: MPI is not closed; the requests are copied back below.
-        let done = unsafe { raw::test_some(&mut requests) }?;
+        let done = unsafe { self.mpi.test_some(&mut requests) }?;
         outbox.iter_mut().zip(requests).for_each(|((request, _), now)| *request = now);
         let mut place = 0;
         outbox.retain(|_| {
@@ -229,18 +223,9 @@ impl Member {
     }
 }
 
-/// A communicator of the whole world that returns errors.
-///
-/// # Safety
-/// MPI is initialised; every rank calls this.
-unsafe fn duplicate() -> Result<ffi::MPI_Comm> {
-    // SAFETY: as promised by the caller.
-    unsafe {
-        let mut comm = ffi::RSMPI_COMM_NULL;
-        raw::check(ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, &raw mut comm))?;
-        raw::check(ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN))?;
-        Ok(comm)
-    }
+/// Whether a launcher of this kind tells MPI itself who there is.
+fn connects(starter: Starter) -> bool {
+    matches!(starter, Starter::OpenMpi | Starter::Mpich | Starter::Srun)
 }
 
 /// The largest tag that every MPI has.

@@ -1,20 +1,25 @@
 //! Ranks as processes that MPI connects: `mpirun -n 4 program`, `srun -n 4 program`.
 //!
+//! MPI is loaded when it is needed ([`library()`] says which), so every build has this.
+//!
 //! Every message is a message of MPI (several if it is longer than MPI can count). Waits test and sleep in turns, with
 //! a deadline: they never spin, so ranks may outnumber cores. Sums are made of messages as everywhere, because MPI's
 //! own have no fixed order.
 //!
 //! A process that is lost: others on the same machine notice within a tenth of a second, on other machines when their
-//! deadline has passed; both then say which rank it was. OpenMPI's `mpirun` asks the others to end (SIGTERM) when one
+//! deadline has passed; both then say which rank it was. Open MPI's `mpirun` asks the others to end (SIGTERM) when one
 //! was killed or ended with an error, and kills them a second later: a program that handles the signal has reported by
-//! then. `mpirun --enable-recovery` leaves them in peace (and ends with 0, whatever its processes end with). Where
-//! ranks have several threads each, `mpirun --bind-to none` (or `--map-by slot:PE=T`) lets them use more than one core.
+//! then. With `--enable-recovery` it leaves them in peace (and ends with 0, whatever its processes end with). MPICH's
+//! may kill them at once. Where ranks have several threads each, `mpirun --bind-to none` (or `--map-by slot:PE=T`) lets
+//! them use more than one core.
 //!
 //! If an exchange is given up and MPI cannot take its requests back, MPI is never called again: only in its calls does
 //! it touch memory of this process. (A network card that was told to write to memory of an exchange, by a rank that is
 //! lost, is beyond that promise.)
 
+mod abi;
 mod alive;
+mod library;
 mod member;
 mod raw;
 
@@ -23,8 +28,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mpi::ffi::MPI_Request;
-
 use crate::communicator::{Communicator, Label, Message, Pending, Traffic};
 use crate::error::{Error, Result};
 use crate::group;
@@ -32,7 +35,9 @@ use crate::process;
 use crate::view::{Place, Type, View};
 use alive::Process;
 use member::{LAST_TAG, Member};
-use raw::End;
+use raw::{End, Request};
+
+pub use library::{Library, library, mpiexec};
 
 /// How long a rank that waits sleeps at most before it looks again.
 const NAP: Duration = Duration::from_millis(1);
@@ -139,19 +144,19 @@ impl Communicator for Mpi {
         let (member, count) = (Rc::clone(member), sends.len() + receives.len());
         let (requests, slots) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut exchange = Box::new(Exchange { member, op: label.op, requests, slots });
-        let data = self.member.data;
+        let (mpi, data) = (&self.member.mpi, self.member.data);
         // SAFETY: the caller keeps the views until the exchange has ended or was dropped, and dropping ends it. What is
         // posted before an error is dropped with the exchange.
         unsafe {
             for (peer, message) in from.into_iter().zip(receives) {
                 for chunk in raw::chunks(message.view) {
-                    exchange.requests.push(raw::receive(data, chunk, peer, self.tag)?);
+                    exchange.requests.push(mpi.receive(data, chunk, peer, self.tag)?);
                     exchange.slots.push(Slot { peer, expected: Some(chunk.bytes) });
                 }
             }
             for (peer, message) in to.into_iter().zip(sends) {
                 for chunk in raw::chunks(message.view) {
-                    exchange.requests.push(raw::send(data, chunk, peer, self.tag)?);
+                    exchange.requests.push(mpi.send(data, chunk, peer, self.tag)?);
                     exchange.slots.push(Slot { peer, expected: None });
                 }
             }
@@ -198,7 +203,7 @@ struct Exchange {
     member: Rc<Member>,
     op: &'static str,
     /// Removed with their slots when they have ended.
-    requests: Vec<MPI_Request>,
+    requests: Vec<Request>,
     slots: Vec<Slot>,
 }
 
@@ -206,7 +211,7 @@ impl Exchange {
     /// Takes out what has ended and tells whether something has.
     fn test(&mut self) -> Result<bool> {
         // SAFETY: MPI is not closed (callers see to it), and the views are valid as long as this exists.
-        let mut ended = unsafe { raw::test_some(&mut self.requests) }?;
+        let mut ended = unsafe { self.member.mpi.test_some(&mut self.requests) }?;
         ended.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(*at));
         let any = !ended.is_empty();
         let mut problem = Ok(());
@@ -297,7 +302,7 @@ impl Drop for Exchange {
         for (request, slot) in self.requests.iter_mut().zip(&self.slots) {
             if slot.expected.is_some() {
                 // SAFETY: MPI is not closed and the request is active.
-                unsafe { raw::cancel(request) };
+                unsafe { self.member.mpi.cancel(request) };
             }
         }
         let end = Instant::now() + RETURN;

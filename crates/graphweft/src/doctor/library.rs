@@ -29,14 +29,6 @@ pub(super) struct Found {
 
 pub(super) const LIBRARIES: &[Library] = &[
     Library {
-        name: "MPI",
-        purpose: "ranks on several machines",
-        remedy: "apt-get install libopenmpi-dev, or load your cluster's MPI module",
-        with_cuda: false,
-        files: &["libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so"],
-        version: mpi,
-    },
-    Library {
         name: "CUDA driver",
         purpose: "NVIDIA GPUs",
         remedy: "install NVIDIA's driver (580 or newer); it needs a GPU",
@@ -81,7 +73,7 @@ impl Library {
             // asked whether they work.
             let loaded = unsafe { Loaded::new(&file) }.ok()?;
             let (version, detail) = (self.version)(&loaded)?;
-            // MPI and CUDA start threads and register exit handlers: they must not be unloaded.
+            // They start threads and register exit handlers: they must not be unloaded.
             std::mem::forget(loaded);
             Some(Found { file: file.display().to_string(), version, detail })
         })
@@ -118,22 +110,18 @@ unsafe fn function<'a, F>(library: &'a Loaded, name: &str) -> Option<Symbol<'a, 
     unsafe { library.get(name) }.ok()
 }
 
-fn mpi(library: &Loaded) -> Option<(String, String)> {
-    // MPI 3's longest version string is 8192 bytes in MPICH, 256 in Open MPI.
-    let mut text = [0 as c_char; 16384];
-    let mut length: c_int = 0;
-    // SAFETY: the signature is that of the MPI standard, which allows this call before MPI_Init; the buffer is larger
-    // than any implementation's MPI_MAX_LIBRARY_VERSION_STRING and stays zero-terminated.
-    let text = unsafe {
-        type GetVersion = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
-        let get = function::<GetVersion>(library, "MPI_Get_library_version")?;
-        if get(text.as_mut_ptr(), &raw mut length) != 0 {
-            return None;
-        }
-        CStr::from_ptr(text.as_ptr())
-    };
-    let first = text.to_string_lossy().lines().next().unwrap_or_default().to_string();
-    Some((first.split(',').next().unwrap_or_default().trim().to_string(), String::new()))
+/// The MPI that ranks as processes would use.
+pub(super) fn mpi() -> super::Library {
+    let found = graphweft_comm::mpi::library().ok();
+    let version = found.as_ref().map_or(String::new(), |library| library.version.clone());
+    super::Library {
+        name: "MPI",
+        purpose: "ranks as processes, also on several machines",
+        remedy: "pip install mpich, or apt-get install openmpi-bin, or load your cluster's MPI module",
+        found: found.map(|library| library.file),
+        version,
+        detail: String::new(),
+    }
 }
 
 fn cuda_driver(library: &Loaded) -> Option<(String, String)> {

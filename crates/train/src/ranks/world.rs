@@ -12,7 +12,6 @@ use crate::config::{CommName, ParallelConfig};
 use crate::error::Error;
 use crate::planning::emulation::{Emulated, Emulation};
 use crate::ranks::rank::Rank;
-#[cfg(any(feature = "mpi", feature = "cuda"))]
 use crate::ranks::rank::SETUP;
 use crate::run::decision::Decision;
 
@@ -38,7 +37,6 @@ enum Kind {
         comm: CommName,
     },
     /// This process is one of those that something connects.
-    #[cfg(any(feature = "mpi", feature = "cuda"))]
     Processes {
         comm: Rc<dyn Communicator>,
         name: CommName,
@@ -159,7 +157,6 @@ impl World {
         }
     }
 
-    #[cfg(feature = "mpi")]
     fn enter_mpi<T, E>(config: &ParallelConfig, body: impl FnOnce(Self) -> Result<T, E> + Send) -> Result<T, E>
     where
         T: Send,
@@ -172,15 +169,6 @@ impl World {
         graphweft_comm::mpi::run(options, |comm| {
             body(Self::of(Kind::Processes { comm, name: CommName::Mpi, launcher }))
         })
-    }
-
-    #[cfg(not(feature = "mpi"))]
-    fn enter_mpi<T, E: From<Error>>(_: &ParallelConfig, _: impl FnOnce(Self) -> Result<T, E>) -> Result<T, E> {
-        let started = Launcher::of_this_process().filter(|told| told.starter != Starter::Unnamed);
-        let started = started.map_or(String::new(), |told| format!(", and {} started it", told.starter));
-        let remedy = "build with `cargo build --release --features mpi` (it needs an MPI library and libclang), or leave \
-                      it out: ranks are then threads of one process";
-        Err(Error::setting("parallel.comm", format!("this build has no MPI{started}"), remedy).into())
     }
 
     #[cfg(feature = "cuda")]
@@ -231,7 +219,6 @@ impl World {
         match &self.kind {
             Kind::Alone => 1,
             Kind::Threads { options, .. } => options.ranks,
-            #[cfg(any(feature = "mpi", feature = "cuda"))]
             Kind::Processes { comm, .. } => comm.size(),
         }
     }
@@ -248,7 +235,6 @@ impl World {
     pub fn leads(&self) -> bool {
         match &self.kind {
             Kind::Alone | Kind::Threads { .. } => true,
-            #[cfg(any(feature = "mpi", feature = "cuda"))]
             Kind::Processes { comm, .. } => comm.rank() == 0,
         }
     }
@@ -258,7 +244,6 @@ impl World {
     /// # Errors
     /// Its error, where it leads; [`Error::Refused`] elsewhere.
     pub(crate) fn share(&self, own: Option<Result<Decision>>) -> Result<Decision> {
-        #[cfg(any(feature = "mpi", feature = "cuda"))]
         if let Kind::Processes { comm, .. } = &self.kind {
             return share(&**comm, own);
         }
@@ -277,7 +262,6 @@ impl World {
     pub fn ranks_here(&self) -> usize {
         match &self.kind {
             Kind::Alone | Kind::Threads { .. } => self.ranks(),
-            #[cfg(any(feature = "mpi", feature = "cuda"))]
             Kind::Processes { comm, launcher, .. } => {
                 launcher.as_ref().and_then(|told| told.local_ranks).unwrap_or(comm.size())
             }
@@ -289,7 +273,6 @@ impl World {
         match &self.kind {
             Kind::Alone => CommName::Threads,
             Kind::Threads { comm, .. } => *comm,
-            #[cfg(any(feature = "mpi", feature = "cuda"))]
             Kind::Processes { name, .. } => *name,
         }
     }
@@ -348,7 +331,6 @@ impl World {
                 })?;
                 all.into_iter().next().unwrap_or_else(|| Err(ended()))
             }
-            #[cfg(any(feature = "mpi", feature = "cuda"))]
             Kind::Processes { comm, launcher, .. } => {
                 let here = launcher.as_ref().and_then(|told| told.local_rank);
                 let device = open(here.unwrap_or(comm.rank()));
@@ -422,7 +404,6 @@ fn share_of_threads(ranks: usize) -> usize {
 }
 
 /// No bytes stand for a refusal.
-#[cfg(any(feature = "mpi", feature = "cuda"))]
 fn share(comm: &dyn Communicator, own: Option<Result<Decision>>) -> Result<Decision> {
     let bytes = match &own {
         Some(Ok(decision)) => decision.encode()?,
@@ -443,11 +424,10 @@ fn share(comm: &dyn Communicator, own: Option<Result<Decision>>) -> Result<Decis
     }
 }
 
-#[cfg(all(test, any(feature = "mpi", feature = "cuda")))]
+#[cfg(all(test, feature = "cuda"))]
 mod tests {
     use super::*;
 
-    #[cfg(feature = "cuda")]
     #[test]
     fn nccl_has_a_gpu_for_each_rank_of_a_process() {
         for (ranks, gpus) in [(2, 2), (2, 8), (4, 0)] {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-#[cfg(any(feature = "mpi", feature = "cuda"))]
 use crate::error::Result;
 use crate::planning::plan::Plan;
 use crate::run::checkpoint::Checkpoint;
@@ -16,7 +15,6 @@ pub(crate) struct Decision {
 }
 
 /// The same on its way to another process, which reads the checkpoint by itself.
-#[cfg(any(feature = "mpi", feature = "cuda"))]
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Letter {
     folder: PathBuf,
@@ -26,7 +24,6 @@ struct Letter {
 
 impl Decision {
     /// The bytes that other processes get.
-    #[cfg(any(feature = "mpi", feature = "cuda"))]
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let letter = Letter {
             folder: self.folder.clone(),
@@ -40,7 +37,6 @@ impl Decision {
     }
 
     /// From these bytes.
-    #[cfg(any(feature = "mpi", feature = "cuda"))]
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let short = || unreadable(serde::de::Error::custom("it is too short"));
         let (length, rest) = bytes.split_first_chunk().ok_or_else(short)?;
@@ -52,7 +48,6 @@ impl Decision {
     }
 }
 
-#[cfg(any(feature = "mpi", feature = "cuda"))]
 #[allow(clippy::needless_pass_by_value)] // As `map_err` wants it.
 fn unreadable(e: serde_json::Error) -> graphweft_base::Error {
     let what = format!("the plan of rank 0 cannot be understood: {e}");

@@ -1,4 +1,4 @@
-//! Being asked to stop: by SIGTERM, SIGINT, or SIGHUP, which is what is left of a terminal that was closed.
+//! Being asked to stop: by SIGTERM, SIGINT, SIGUSR1, or SIGHUP, which is what is left of a terminal that was closed.
 //!
 //! A run that has something to save answers itself, after the epoch that it is in. Everywhere else there is nothing to
 //! wait for: what is not finished is removed, and the process ends. So it does at a second signal, whatever it is
@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use graphweft_base::durable;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::{flag, low_level};
 
 /// The exit code of whoever was asked to stop.
 const STOPPED: i32 = 75;
-const SIGNALS: [(i32, &str); 3] = [(SIGTERM, "SIGTERM"), (SIGINT, "SIGINT"), (SIGHUP, "SIGHUP")];
+/// Slurm sends SIGUSR1 where a job asked to be told before its time is up, and launchers of MPI hand it on.
+const SIGNALS: [(i32, &str); 4] = [(SIGTERM, "SIGTERM"), (SIGINT, "SIGINT"), (SIGHUP, "SIGHUP"), (SIGUSR1, "SIGUSR1")];
 
 /// Whether somebody asked the run to stop.
 #[derive(Clone, Debug, Default)]
