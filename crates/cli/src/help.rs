@@ -101,7 +101,8 @@ profiles, 50 % if it was only timed for a moment, as for runs that are short.";
 pub(crate) const PREDICT: &str = "\
 Examples:
   graphweft predict runs/cora-gcn -o logits.npy
-  graphweft predict runs/cora-gcn --data cora-2";
+  graphweft predict runs/cora-gcn --data cora-2
+  graphweft predict runs/links --top 10 -o partners.csv";
 
 pub(crate) const TRAIN: &str = "\
 Examples:

@@ -95,6 +95,24 @@ pub(crate) struct Args {
 enum Own {
     /// Data of your own: edges, features, labels and splits from CSV, NumPy and SciPy files
     Arrays(Box<arrays::Args>),
+
+    /// Dataset folders as one: their nodes, folder after folder, with the splits that all have
+    Union(Box<Union>),
+}
+
+/// Arguments of `import union`.
+#[derive(clap::Args)]
+struct Union {
+    /// The dataset folders; their features mean the same
+    #[arg(required = true, num_args = 1..)]
+    folders: Vec<PathBuf>,
+
+    /// The dataset folder to create
+    #[arg(short, long = "output", value_name = "DIR")]
+    output: PathBuf,
+
+    #[command(flatten)]
+    common: Common,
 }
 
 /// What all formats have in common.
@@ -126,6 +144,7 @@ struct Common {
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (import, output, common) = match &args.own {
         Some(Own::Arrays(own)) => (Import::arrays(own.files()), &own.output, &own.common),
+        Some(Own::Union(union)) => (Import::union(&union.folders), &union.output, &union.common),
         None => {
             let (Some(format), Some(path), Some(output)) = (args.format, &args.path, &args.output) else {
                 anyhow::bail!("the format, PATH and DIR are needed");

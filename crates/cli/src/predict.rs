@@ -1,9 +1,10 @@
-//! `graphweft predict`: what a trained model says of every node of a dataset.
+//! `graphweft predict`: what a trained model says of every node of a dataset, or of pairs of nodes.
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use graphweft::PredictionFile;
+use serde_json::json;
 
 use crate::eval::Trained;
 use crate::ui::{self, Ui};
@@ -13,7 +14,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     trained: Trained,
 
-    /// File to write, a row per node in original order [default: predictions.npy, or .csv]
+    /// File to write, a row per node in original order, or a line per pair [default: predictions.npy, or .csv]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -24,6 +25,18 @@ pub(crate) struct Args {
     /// A NumPy array, or text with the original id of each node [default: by the name of the file]
     #[arg(long)]
     format: Option<Written>,
+
+    /// links: score the pairs of this file, two ids in each line; written as CSV
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["top", "what", "format"])]
+    pairs: Option<PathBuf>,
+
+    /// links: the best K partners of each node, but those that it has; written as CSV
+    #[arg(long, value_name = "K", conflicts_with_all = ["what", "format"])]
+    top: Option<usize>,
+
+    /// links: of the nodes in this file alone, an id in each line
+    #[arg(long, value_name = "FILE", requires = "top")]
+    of: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -65,6 +78,9 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
+    if args.pairs.is_some() || args.top.is_some() {
+        return pairs(args, ui);
+    }
     let made = args.trained.open(ui)?.write_predictions(&args.file())?;
     ui.result(&made.to_json(), || {
         let (nodes, path, what, cols) = (ui::count(made.nodes as u64), made.path.display(), made.what, made.classes);
@@ -73,5 +89,18 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
             seeds => format!(", from the mean {} of {seeds} seeds,", made.averaged),
         };
         format!("{what} of {nodes} nodes and {cols} {} of {}{seeds} written to {path}", made.noun, made.graph)
+    })
+}
+
+/// Scores of pairs.
+fn pairs(args: &Args, ui: &Ui) -> anyhow::Result<()> {
+    let model = args.trained.open(ui)?;
+    let path = args.output.clone().unwrap_or_else(|| "predictions.csv".into());
+    let count = match (&args.pairs, args.top) {
+        (Some(pairs), _) => model.write_pair_scores(pairs, &path)?,
+        (None, top) => model.write_partners(top.unwrap_or(1), args.of.as_deref(), &path)?,
+    };
+    ui.result(&json!({ "pairs": count, "path": path }), || {
+        format!("scores of {} pairs written to {}", ui::count(count as u64), path.display())
     })
 }

@@ -53,7 +53,9 @@ pub fn heterophilous(data: &[u8]) {
 /// An `.npz` of links between eight nodes.
 pub fn links(data: &[u8]) {
     let names = ["train", "valid", "test", "valid_neg", "test_neg"];
-    with_archive(data, &names, |input, cx| links::read(input, links::Nodes { count: 8, features: None }, cx));
+    with_archive(data, &names, |input, cx| {
+        links::read(input, links::Nodes { count: 8, features: None, categories: None, ids: None }, cx)
+    });
 }
 
 /// An `.npz` of gnn-benchmark.

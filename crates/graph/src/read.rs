@@ -24,6 +24,7 @@ pub mod n_triples;
 pub mod ogb;
 pub mod tu;
 pub mod types_json;
+pub mod union;
 
 mod features;
 mod imported;
@@ -33,6 +34,7 @@ mod many;
 mod names;
 mod npz;
 mod ogb_graphs;
+mod ogb_links;
 mod relations;
 mod splits;
 mod table;
@@ -44,7 +46,7 @@ use graphweft_base::progress::Progress;
 
 use crate::build::{EdgeRules, Scratch};
 
-pub use imported::{Imported, ImportedGraphs, Summary};
+pub use imported::{Imported, ImportedGraphs, NodeIds, Summary};
 pub use input::{Directory, Folder, Input, Memory};
 
 /// What every reader is given besides its input.

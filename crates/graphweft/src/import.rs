@@ -168,6 +168,7 @@ pub struct Import {
 enum Source {
     Format(Format, PathBuf),
     Arrays(Box<ArrayFiles>),
+    Union(Vec<PathBuf>),
 }
 
 impl Import {
@@ -179,6 +180,17 @@ impl Import {
     /// Files of one's own.
     pub fn arrays(files: ArrayFiles) -> Self {
         Self::of(Source::Arrays(Box::new(files)))
+    }
+
+    /// Dataset folders of nodes as one: all nodes, folder after folder, with the splits that all of them have. Their
+    /// columns must be the same.
+    ///
+    /// ```no_run
+    /// graphweft::Import::union(["twitch-de", "twitch-es"]).write("both")?;
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    pub fn union<P: Into<PathBuf>>(folders: impl IntoIterator<Item = P>) -> Self {
+        Self::of(Source::Union(folders.into_iter().map(Into::into).collect()))
     }
 
     fn of(source: Source) -> Self {
@@ -270,6 +282,10 @@ impl Import {
                 }
                 Ok(made)
             }
+            Source::Union(folders) => {
+                let opened = folders.iter().map(Dataset::open).collect::<Result<Vec<_>, Bad>>()?;
+                self.read(dir, self.edges(), |cx| read::union::read(&opened, cx))
+            }
             Source::Format(format, path) => {
                 self.check(*format)?;
                 // The input first: a wrong path should leave no trace, not even the parents of the folder.
@@ -327,7 +343,12 @@ impl Import {
             Open::File(Format::Metis, input) => read::metis::read(input, cx),
             Open::File(Format::Links, input) => {
                 let nodes = Dataset::open(self.nodes_of.as_deref().unwrap_or(Path::new("")))?;
-                let nodes = links::Nodes { count: nodes.meta().num_nodes, features: nodes.features().cloned() };
+                let nodes = links::Nodes {
+                    count: nodes.meta().num_nodes,
+                    ids: read::NodeIds::of(nodes.dir(), nodes.meta().num_nodes)?,
+                    features: nodes.features().cloned(),
+                    categories: nodes.categories().cloned(),
+                };
                 links::read(input, nodes, cx)
             }
             Open::File(_, input) => {
@@ -453,6 +474,7 @@ impl std::fmt::Debug for Import {
         match &self.source {
             Source::Format(format, path) => write!(f, "Import({format:?}, {})", path.display()),
             Source::Arrays(files) => write!(f, "Import({files:?})"),
+            Source::Union(folders) => write!(f, "Import({folders:?})"),
         }
     }
 }

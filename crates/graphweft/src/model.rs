@@ -289,6 +289,47 @@ impl Model {
         })
     }
 
+    /// Writes the scores of the pairs of nodes in the file `pairs`, two ids in each line, by a model of links: CSV with
+    /// `source,target,score`. Gives how many there are.
+    ///
+    /// ```no_run
+    /// let links = graphweft::Model::open("runs/links")?;
+    /// links.write_pair_scores("pairs.csv", "scores.csv")?;
+    /// links.write_partners(10, None, "partners.csv")?;
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are several seeds, the model is none of links, or a line does not name two nodes.
+    pub fn write_pair_scores(&self, pairs: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<usize> {
+        let (pairs, to) = (pairs.as_ref(), to.as_ref());
+        self.of_pairs(move |model, data, world, watched| Ok(model.write_pair_scores(world, data, watched, pairs, to)?))
+    }
+
+    /// Writes the best `count` partners of every node, or of those that the file `of` names, by a model of links: CSV
+    /// as [`Model::write_pair_scores`] has it. Nodes that an edge leads from are known and left out. Gives how many
+    /// lines there are.
+    ///
+    /// # Errors
+    /// If there are several seeds, the model is none of links, or a line does not name a node.
+    pub fn write_partners(&self, count: usize, of: Option<&Path>, to: impl AsRef<Path>) -> Result<usize> {
+        let (partners, to) = (session::Partners { count, of }, to.as_ref());
+        self.of_pairs(move |model, data, world, watched| Ok(model.write_partners(world, data, watched, &partners, to)?))
+    }
+
+    fn of_pairs(
+        &self,
+        write: impl FnOnce(&Arc<Trained>, &Arc<Data>, &World, &Watched) -> Result<Option<usize>> + Send,
+    ) -> Result<usize> {
+        self.on_ranks(|all, data, world, watched| match all {
+            [only] => write(only, data, world, watched)?.ok_or_else(Error::follows),
+            _ => {
+                let what = format!("scores of {} seeds are not on one scale, so there is no mean of them", all.len());
+                Err(Error::request(what, "name the folder of one seed, e.g. seed-0 inside it"))
+            }
+        })
+    }
+
     /// Opens the data and does `work` with all models, on the ranks that are asked for.
     fn on_ranks<T: Send>(
         &self,

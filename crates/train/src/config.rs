@@ -49,7 +49,7 @@ use places::{Places, line};
 
 pub(crate) use compute::ComputeConfig;
 pub use data::Loops;
-pub(crate) use data::{DataConfig, Normalise};
+pub(crate) use data::{DataConfig, NodeFeatures, Normalise};
 pub(crate) use isolated::{Correction, IsolatedConfig};
 pub use parallel::{Choice, CommName, ParallelConfig};
 pub(crate) use pipeline::{Guard, PipelineConfig};

@@ -17,6 +17,7 @@ use crate::task::{self, Labels, Link, NodeClass, Task};
 mod categories;
 pub(crate) mod edges;
 pub(crate) mod fingerprint;
+mod learned;
 mod links;
 mod normalise;
 pub(crate) mod random_split;
@@ -25,8 +26,8 @@ pub(crate) mod types;
 
 pub use edges::EdgeFeatures;
 use random_split::RandomSplit;
+use types::Reverses;
 pub use types::Types;
-use types::{Reverses, has_features};
 
 /// Splits that are taken where none is named, before others.
 const PREFERRED: [&str; 2] = ["public", "default"];
@@ -83,8 +84,8 @@ impl Data {
     /// Opens or generates what the configuration names, and computes where its nodes are.
     pub fn open(config: &DataConfig, encodings: &Encodings, progress: &dyn Progress) -> Result<Self> {
         let data = match (&config.path, &config.graph) {
-            (Some(path), _) => Self::folder(&Dataset::open(path)?, config.task)?,
-            (None, Some(spec)) => Self::generated(&spec.parse()?, config.graph_seed, progress)?,
+            (Some(path), _) => Self::folder(&Dataset::open(path)?, config)?,
+            (None, Some(spec)) => Self::generated(&spec.parse()?, config, progress)?,
             (None, None) => {
                 let remedy = "name a dataset folder with --data, or a graph to generate with --graph";
                 return Err(Error::setting("data.path", "there is no data", remedy));
@@ -95,7 +96,7 @@ impl Data {
 
     /// The same of a dataset that is at hand, whatever the configuration names.
     pub fn of(dataset: &Dataset, config: &DataConfig, encodings: &Encodings) -> Result<Self> {
-        Self::folder(dataset, config.task)?.finished(config, encodings)
+        Self::folder(dataset, config)?.finished(config, encodings)
     }
 
     fn finished(self, config: &DataConfig, encodings: &Encodings) -> Result<Self> {
@@ -126,7 +127,7 @@ impl Data {
         let bare = match (&config.path, &config.graph) {
             (Some(path), _) => {
                 let dataset = Dataset::open(path)?;
-                match dataset.graphs().is_some() || has_features(&dataset) {
+                match learned::has_features(&dataset, config) {
                     true if width.is_none() => None,
                     _ => Some((dataset.meta().name.clone(), narrow(&dataset)?)),
                 }
@@ -134,7 +135,7 @@ impl Data {
             (None, Some(spec)) => {
                 let spec: Spec = spec.parse()?;
                 let graph = || spec.graph(config.graph_seed, progress);
-                let own = spec.num_features() > 0 && width.is_none();
+                let own = (spec.num_features() > 0 || learned::is_asked(config)) && width.is_none();
                 if own { None } else { Some((spec.to_string(), graph()?)) }
             }
             (None, None) => None,
@@ -152,8 +153,7 @@ impl Data {
         assumed: AssumedColumns,
     ) -> Result<Self> {
         let AssumedColumns { features, classes } = assumed;
-        let known = dataset.graphs().is_some() || has_features(dataset);
-        if known && features.is_none() {
+        if learned::has_features(dataset, config) && features.is_none() {
             return Self::of(dataset, config, encodings);
         }
         let (width, classes) = (features.unwrap_or(WIDTH), classes.unwrap_or(CLASSES));
@@ -201,11 +201,12 @@ impl Data {
         self.task.outputs(self.classes)
     }
 
-    fn folder(dataset: &Dataset, task: Option<&'static dyn Task>) -> Result<Self> {
-        let meta = dataset.meta();
-        let (types, features) = Types::of(dataset)?;
+    fn folder(dataset: &Dataset, config: &DataConfig) -> Result<Self> {
+        let (meta, task) = (dataset.meta(), config.task);
+        let (types, features) = Types::of(dataset, config)?;
         let features = features.ok_or_else(|| {
-            let remedy = "add features to the folder: graphweft import arrays --features, or a file feat.npy";
+            let remedy = "add features to the folder: graphweft import arrays --features, or a file feat.npy; or have \
+                          rows learned: data.features=learned";
             Bad::bad(dataset.dir().join("feat.npy"), "features", "there are no node features", remedy)
         })?;
         let stored = dataset.graphs().map_or(dataset.labels(), |graphs| graphs.labels.as_ref());
@@ -242,15 +243,16 @@ impl Data {
         })
     }
 
-    fn generated(spec: &Spec, seed: u64, progress: &dyn Progress) -> Result<Self> {
-        let name = spec.to_string();
+    fn generated(spec: &Spec, config: &DataConfig, progress: &dyn Progress) -> Result<Self> {
+        let (name, seed) = (spec.to_string(), config.graph_seed);
         spec.check_whole()?;
-        let features = spec.features(seed).ok_or_else(|| no_features(&name))?;
+        let graph = spec.graph(seed, progress)?;
+        let features = learned::features_of_spec(spec, config, &graph).ok_or_else(|| no_features(&name))?;
         let found = spec.labels(seed).and_then(|stored| task::for_labels(&stored, stored.task()));
         let (task, labels) = found.map_or((&NodeClass as &dyn Task, None), |(task, labels)| (task, Some(labels)));
         Ok(Self {
             folder: None,
-            graph: spec.graph(seed, progress)?,
+            graph,
             is_directed: false,
             features,
             edges: None,

@@ -1,6 +1,6 @@
 //! What a reader returns, and how it becomes a dataset folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use graphweft_base::{Error, Result, durable, room};
 
@@ -73,6 +73,29 @@ pub enum NodeIds {
     Signed(Vec<i64>),
     /// Some do not, and none is negative.
     Unsigned(Vec<u64>),
+}
+
+impl NodeIds {
+    /// Those that the dataset folder `dir` has for its `nodes` nodes, if it has any.
+    ///
+    /// # Errors
+    /// If `node_id.npy` is not an id for each node.
+    pub fn of(dir: &Path, nodes: usize) -> Result<Option<Self>> {
+        let path = dir.join("node_id.npy");
+        if !path.exists() {
+            return Ok(None);
+        }
+        let file = NpyFile::open(&path)?;
+        if file.shape() != [nodes] {
+            return Err(file.wrong_shape("node_id", &format!("[{nodes}] (num_nodes)")));
+        }
+        let found = match (file.elements::<i64>(), file.elements::<u64>()) {
+            (Some(ids), _) => Self::Signed(ids.to_vec()),
+            (None, Some(ids)) => Self::Unsigned(ids.to_vec()),
+            (None, None) => return Err(file.wrong_dtype("node_id", "int64 or uint64")),
+        };
+        Ok(Some(found))
+    }
 }
 
 /// A promise of a file that its edges lie in both directions.

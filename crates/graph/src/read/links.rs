@@ -3,16 +3,16 @@
 //!
 //! `train`, `valid` and `test` [links, 2] are pairs of nodes, from 0, that are linked; `valid_neg` and `test_neg`
 //! [pairs, 2], where they are given, are pairs that are not. The graph that messages go along has the links of training
-//! and no others: the command line adds the reverse of each. Nodes have the features of the folder; its edges, labels
-//! and splits are left behind.
+//! and no others: the command line adds the reverse of each. Nodes have the features, categories and ids of the
+//! folder; its edges, labels and splits are left behind.
 
 use graphweft_base::Result;
 
 use super::npz::{Array, Npz};
-use super::{Context, Imported, Input};
+use super::{Context, Imported, Input, NodeIds};
 use crate::buf::Buf;
 use crate::build::{EdgeSorter, Expected};
-use crate::dataset::{Features, LinkSplit};
+use crate::dataset::{Categories, Features, LinkSplit};
 
 /// What the only split is called.
 const NAME: &str = "links";
@@ -25,6 +25,10 @@ pub struct Nodes {
     pub count: usize,
     /// Their features, if there are any.
     pub features: Option<Features>,
+    /// Their category columns, if there are any.
+    pub categories: Option<Categories>,
+    /// Their original ids, where they were renumbered.
+    pub ids: Option<NodeIds>,
 }
 
 /// Reads such a file.
@@ -53,11 +57,12 @@ pub fn read(input: &Input, nodes: Nodes, cx: &Context<'_>) -> Result<Imported> {
         valid_neg: valid_neg?,
         test_neg: test_neg?,
     };
-    Ok(Imported { features: nodes.features, links: Some(links), ..Imported::new(n, edges) })
+    let Nodes { features, categories, ids, .. } = nodes;
+    Ok(Imported { features, categories, node_ids: ids, links: Some(links), ..Imported::new(n, edges) })
 }
 
 /// All pairs of an array.
-fn pairs(array: &Array, nodes: usize) -> Result<Buf<i64>> {
+pub(super) fn pairs(array: &Array, nodes: usize) -> Result<Buf<i64>> {
     let [_, 2] = array.dimensions("[links, 2]")? else {
         return Err(array.wrong_shape("[links, 2]"));
     };
@@ -79,8 +84,14 @@ mod tests {
         ]
     }
 
+    fn categories() -> Categories {
+        Categories::new(vec![2, 0, 1, 1], 1, &[]).unwrap()
+    }
+
     fn read_members(members: &[(&str, Vec<u8>)]) -> Result<Imported> {
-        with_context(KEEP, |cx| read(&npz(members), Nodes { count: 4, features: None }, cx))
+        with_context(KEEP, |cx| {
+            read(&npz(members), Nodes { count: 4, features: None, categories: Some(categories()), ids: None }, cx)
+        })
     }
 
     #[test]
@@ -93,6 +104,7 @@ mod tests {
             [("train", vec![0, 1, 2, 1]), ("valid", vec![0, 2]), ("test", vec![2, 3]), ("valid_neg", vec![0, 3, 1, 3])]
         );
         assert_eq!((links.name.as_str(), links.test_neg), ("links", None));
+        assert_eq!(imported.categories, Some(categories()));
         assert_eq!(edges(imported), [(0, 1, 0.0), (2, 1, 0.0)]);
     }
 

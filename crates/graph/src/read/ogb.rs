@@ -1,5 +1,5 @@
-//! Raw folders of OGB node-property datasets (ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-papers100M), and of those
-//! that have many graphs.
+//! Raw folders of OGB node-property datasets (ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-papers100M), of those that
+//! have many graphs, and of those of links.
 //!
 //! Text: `raw/edge.csv.gz`, `raw/num-node-list.csv.gz`, `raw/num-edge-list.csv.gz`, `raw/node-label.csv.gz` and
 //! optionally `raw/node-feat.csv.gz`, `raw/edge-feat.csv.gz`. Binary: `raw/data.npz` with `edge_index` [2, E],
@@ -15,7 +15,7 @@ use super::imported::EdgeFeatures;
 use super::npz::{Array, Npz};
 use super::table::{self, Table};
 use super::text::Integer;
-use super::{Context, Folder, Imported, Input, features, labels, ogb_graphs};
+use super::{Context, Folder, Imported, Input, features, labels, ogb_graphs, ogb_links};
 use crate::build::{EdgeSorter, Expected};
 use crate::dataset::{Labels, Split, Task};
 
@@ -35,6 +35,9 @@ pub fn read(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
     if folder.input(ogb_graphs::LABELS)?.is_some() {
         return ogb_graphs::read(folder, cx);
     }
+    if let Some(scheme) = ogb_links::scheme(folder)? {
+        return ogb_links::read(folder, &scheme, cx);
+    }
     let mut imported = match folder.input("raw/data.npz")? {
         Some(data) => binary(folder, &data, cx)?,
         None => text(folder, cx)?,
@@ -49,12 +52,7 @@ pub(super) fn need(folder: &dyn Folder, name: &str) -> Result<Input> {
 }
 
 fn text(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
-    let count = |name: &str| {
-        let input = need(folder, name)?;
-        only(&input, "lines", &table::column(&input, cx)?)
-    };
-    let n = count("raw/num-node-list.csv.gz")?;
-    let num_edges = count("raw/num-edge-list.csv.gz")?;
+    let [n, num_edges] = counts(folder, cx)?;
     // First what has a line for each node: afterwards the number of nodes is known to be true.
     let input = need(folder, "raw/node-label.csv.gz")?;
     let y = Table::read(&input, cx, |x| !x.is_infinite())?;
@@ -68,20 +66,8 @@ fn text(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
     };
 
     let edge_feat = folder.input("raw/edge-feat.csv.gz")?;
-    let mut edges = EdgeSorter::new(Expected { num_nodes: n, origins: edge_feat.is_some() }, cx.rules, cx.scratch)?;
-    let input = need(folder, "raw/edge.csv.gz")?;
-    let id = |at: Integer| match at {
-        Integer { negative: false, magnitude } if magnitude < n => Ok(magnitude),
-        Integer { negative, magnitude } => {
-            let sign = if negative { "−" } else { "" };
-            Err((format!("node {sign}{magnitude}: nodes run from 0 to {}", n - 1), INCOMPLETE.to_string()))
-        }
-    };
-    Scan::begin(&input, &Options::default(), cx)?.run(id, |piece| edges.push(&piece.edges))?;
-    if edges.pushed() != num_edges {
-        let problem = format!("{} edges, num-edge-list.csv.gz says {num_edges}", edges.pushed());
-        return Err(input.bad("edges", problem, "the file is cut short; extract the download again"));
-    }
+    let expected = Expected { num_nodes: n, origins: edge_feat.is_some() };
+    let edges = edges(folder, expected, num_edges, cx, |_| {})?;
     let edge_features = match edge_feat {
         Some(input) => {
             let table = Table::read(&input, cx, f32::is_finite)?;
@@ -94,6 +80,45 @@ fn text(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
         None => None,
     };
     Ok(Imported { features, labels: Some(labels), edge_features, ..Imported::new(n as usize, edges) })
+}
+
+/// The numbers of nodes and of edges of the only graph.
+pub(super) fn counts(folder: &dyn Folder, cx: &Context<'_>) -> Result<[u64; 2]> {
+    let count = |name: &str| {
+        let input = need(folder, name)?;
+        only(&input, "lines", &table::column(&input, cx)?)
+    };
+    Ok([count("raw/num-node-list.csv.gz")?, count("raw/num-edge-list.csv.gz")?])
+}
+
+/// Its edges, of which there are `num_edges`; `look` sees them all.
+pub(super) fn edges(
+    folder: &dyn Folder,
+    expected: Expected,
+    num_edges: u64,
+    cx: &Context<'_>,
+    mut look: impl FnMut(&[[u64; 2]]),
+) -> Result<EdgeSorter> {
+    let n = expected.num_nodes;
+    let mut edges = EdgeSorter::new(expected, cx.rules, cx.scratch)?;
+    let input = need(folder, "raw/edge.csv.gz")?;
+    let id = |at: Integer| match at {
+        Integer { negative: false, magnitude } if magnitude < n => Ok(magnitude),
+        Integer { negative, magnitude } => {
+            let sign = if negative { "−" } else { "" };
+            let run = n.checked_sub(1).map_or("there are none".into(), |last| format!("nodes run from 0 to {last}"));
+            Err((format!("node {sign}{magnitude}: {run}"), INCOMPLETE.to_string()))
+        }
+    };
+    Scan::begin(&input, &Options::default(), cx)?.run(id, |piece| {
+        look(&piece.edges);
+        edges.push(&piece.edges)
+    })?;
+    if edges.pushed() != num_edges {
+        let problem = format!("{} edges, num-edge-list.csv.gz says {num_edges}", edges.pushed());
+        return Err(input.bad("edges", problem, "the file is cut short; extract the download again"));
+    }
+    Ok(edges)
 }
 
 /// The only number of a list that has one entry per graph.

@@ -31,6 +31,8 @@ pub struct DataConfig {
     pub self_loops: Loops,
     /// What to do with features.
     pub normalise: Normalise,
+    /// What tells nodes apart: what is stored, or a row of numbers for each that is learned.
+    pub features: NodeFeatures,
     /// Of links: how many numbers a model gives for a node, of which pairs are scored. Unset: 64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<u64>,
@@ -88,7 +90,23 @@ pub enum Normalise {
     Row,
 }
 
+/// What tells nodes apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeFeatures {
+    /// Stored features; where links are predicted and there are none, learned rows.
+    #[default]
+    Auto,
+    /// Each node has a row that is learned: the first layer's weights, of which every rank has all.
+    Learned,
+}
+
 impl DataConfig {
+    /// Whether features are used as they are stored.
+    pub(crate) fn takes_stored_features(&self) -> bool {
+        self.normalise == Normalise::None && self.features == NodeFeatures::Auto
+    }
+
     pub(super) fn check(&self) -> Result<(), Problem> {
         if self.path.is_some() && self.graph.is_some() {
             return Err(("graph", "there is a path as well".into(), "set one of the two"));

@@ -126,9 +126,9 @@ impl EdgeFeatures {
 }
 
 impl Data {
-    /// The features of edges that `model` looks at. Batches of graphs have none yet.
+    /// The features of edges that `model` looks at.
     pub(crate) fn edges_for(&self, model: &ModelConfig) -> Option<&EdgeFeatures> {
-        self.edges.as_ref().filter(|_| model.uses_edge_features() && self.graphs.is_none())
+        self.edges.as_ref().filter(|_| model.uses_edge_features())
     }
 
     /// The graph that `model` works on, with the edges that it adds and the types and features that it looks at.

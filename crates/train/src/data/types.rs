@@ -12,7 +12,7 @@ use graphweft_model::{ModelConfig, Prepared};
 
 use super::edges::{EdgeFeatures, Sources};
 use super::normalise::normalised;
-use super::{Data, categories, narrow};
+use super::{Data, learned, narrow};
 use crate::config::{DataConfig, Normalise};
 use crate::error::Result;
 
@@ -57,9 +57,9 @@ struct Part {
 
 impl Types {
     /// Those of a dataset, and its features, if there are any or if types make some.
-    pub(super) fn of(dataset: &Dataset) -> Result<(Self, Option<Features>)> {
+    pub(super) fn of(dataset: &Dataset, config: &DataConfig) -> Result<(Self, Option<Features>)> {
         let mut types = Self { edges: EdgeTypes::of(dataset)?, parts: None };
-        if let Some(features) = categories::features_of(dataset) {
+        if let Some(features) = learned::features_of(dataset, config) {
             return Ok((types, Some(features)));
         }
         let meta = dataset.meta();

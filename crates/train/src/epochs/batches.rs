@@ -93,7 +93,7 @@ impl Batches {
     /// If a part of the split that is needed is empty.
     pub(crate) fn new(rank: &Rank, inputs: &EpochInputs<'_>) -> Result<Self> {
         let config = inputs.config.clone();
-        let loader = Loader::new(inputs.data)?;
+        let loader = Loader::new(inputs.data, &config.model)?;
         let batch = config.train.batch_of(loader.count());
         let (purpose, learned) = match inputs.purpose {
             Purpose::Train(split) => {

@@ -20,7 +20,7 @@ use graphweft_graph::dataset::{Features, Split};
 use graphweft_model::Total;
 use graphweft_tensor::{DType, Ids, Matrix};
 
-use crate::config::{Config, Normalise};
+use crate::config::Config;
 use crate::data::Data;
 use crate::data::rows::{self, Rows};
 use crate::epochs::learner::Learner;
@@ -176,7 +176,7 @@ impl LayerWise {
     /// The rows of a block with its sources, as the first layers see them.
     fn with_features(&self, piece: Piece) -> Result<Shard> {
         let width = self.data.encoding_width();
-        let in_order = self.config.data.normalise == Normalise::None;
+        let in_order = self.config.data.takes_stored_features();
         let features = match (self.chunks.features().filter(|_| in_order), &self.data.features) {
             (Some(m), _) => Rows::Dense { values: gather(m, &piece.nodes).into(), width: m.width() },
             (None, Features::Dense(m)) => Rows::Dense { values: gather(m, &piece.originals).into(), width: m.width() },

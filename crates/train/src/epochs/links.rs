@@ -3,8 +3,7 @@
 //! A pair scores z_i·z_j, and the loss is Σ log(1 + e^−s) over the links of training plus the mean of log(1 + e^s) over
 //! the k pairs that stand against each of them, all divided by the number of links. These are drawn anew in every
 //! epoch, by (seed, epoch, number of the link, k): from all pairs of nodes, but for those that are links of training
-//! and pairs of a node with itself. So they are the same on any ranks. (A draw that fails 32 times stays as it is.)
-//! Pairs have no direction.
+//! and pairs of a node with itself ([`others`]). So they are the same on any ranks. Pairs have no direction.
 //!
 //! With several ranks each has all rows of z for the loss and takes an equal share of the pairs: pairs that are drawn
 //! from everywhere name nearly every node on every rank. Forward moves N·(P − 1) rows in all, backward as many.
@@ -12,16 +11,19 @@
 //! Scores compare the links of a part with the pairs that the split gives against them or, where it gives none, with as
 //! many that are drawn once; of the links of training as many are scored as there are to choose by. They are computed
 //! in f64, every rank some of them, and put together in the order of the split: a metric sees the same list on any
-//! ranks.
+//! ranks. Ranks get some columns of all rows after others, as many as [`LOT`] has room for: what a score takes beside
+//! the pairs does not grow with N × columns.
+
+mod others;
 
 use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_base::Error as Bad;
-use graphweft_base::random::{Philox, join, scale};
 use graphweft_graph::dataset::LinkSplit;
 use graphweft_model::Total;
 use graphweft_parallel::{Strategy, all_rows};
+use graphweft_tensor::ops::combine::columns;
 use graphweft_tensor::ops::head_dot::head_dot;
 use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy};
 use graphweft_tensor::ops::product::product;
@@ -38,11 +40,10 @@ use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
 use crate::run::checkpoint::Scores;
 use crate::task::metrics::{Measure, Metric, Scale};
+use others::{Key, Others};
 
-/// Keeps the draws apart from others of the same seed.
-const STREAM: u64 = 0x11_4b << 48;
-/// Draws before one is taken as it is.
-const ATTEMPTS: u64 = 32;
+/// Bytes of the columns that are looked at together while pairs are scored.
+const LOT: usize = 1 << 26;
 
 /// A rank's rows of the whole graph, with the links that all ranks learn from.
 pub(crate) struct LinkGraph {
@@ -74,13 +75,6 @@ impl Places {
     }
 }
 
-/// The pairs of nodes that are no links of training.
-struct Others {
-    nodes: u64,
-    /// Links of training, the lower id first, in order.
-    known: Vec<[u32; 2]>,
-}
-
 /// The part that is reported on, as pairs against it are drawn.
 const TEST: u64 = 2;
 
@@ -89,54 +83,22 @@ impl Data {
     /// after the other.
     ///
     /// # Errors
-    /// If there is no such split of links.
+    /// If there is no such split of links, or no pair that is none.
     pub fn tested_pairs(&self, split: &str) -> Result<[Vec<i64>; 2]> {
         let split = self.link_split(split)?;
-        let against = Others::new(self, split)?.against(split.test_neg.as_deref(), split.test.len() / 2, TEST);
+        let against = self.others(split)?.against(split.test_neg.as_deref(), split.test.len() / 2, TEST);
         Ok([split.test.to_vec(), against])
     }
-}
 
-impl Others {
-    /// Of the nodes of these data.
-    ///
-    /// # Errors
-    /// If hardly any pair is left.
-    fn new(data: &Data, split: &LinkSplit) -> Result<Self> {
-        let nodes = data.graph.num_dst() as u64;
-        let mut known: Vec<[u32; 2]> = split.train.chunks_exact(2).map(|pair| ordered(pair[0], pair[1])).collect();
-        known.par_sort_unstable();
-        known.dedup();
-        let all = nodes as f64 * (nodes as f64 - 1.0) / 2.0;
-        if known.len() as f64 > MOST_LINKS * all {
-            let what = format!("{} of {all} pairs of nodes of {} are links", known.len(), data.name);
+    /// The pairs that are no links of training.
+    fn others(&self, split: &LinkSplit) -> Result<Others> {
+        let others = Others::new(self.graph.num_dst() as u64, &split.train);
+        if others.count() == 0 {
+            let what = format!("all pairs of nodes of {} are links of training", self.name);
             let remedy = "learn from a graph in which some pairs are no links";
             return Err(Bad::request(what, remedy).into());
         }
-        Ok(Self { nodes, known })
-    }
-
-    /// The pairs that stand against `positives` of a part where the split gives none.
-    fn against(&self, given: Option<&[i64]>, positives: usize, part: u64) -> Vec<i64> {
-        let draw =
-            |link: usize| self.drawn(Key { draw: Draw { seed: 0, epoch: u64::MAX >> 8 }, link: link as u64, k: part });
-        match given {
-            Some(given) => given.to_vec(),
-            None => (0..positives).flat_map(draw).map(|id| id as i64).collect(),
-        }
-    }
-
-    /// A pair against a link.
-    fn drawn(&self, key: Key) -> [u64; 2] {
-        let Key { draw: Draw { seed, epoch }, link, k } = key;
-        let random = Philox::new(seed, STREAM ^ (epoch << 8 | k));
-        let draw = |attempt: u64| {
-            let [a, b, c, d] = random.words(link * ATTEMPTS + attempt);
-            [scale(join(a, b), self.nodes), scale(join(c, d), self.nodes)]
-        };
-        let is_link = |[i, j]: [u64; 2]| self.known.binary_search(&ordered(i as i64, j as i64)).is_ok();
-        let mut drawn = (0..ATTEMPTS).map(draw);
-        drawn.find(|pair| pair[0] != pair[1] && !is_link(*pair)).unwrap_or_else(|| draw(ATTEMPTS - 1))
+        Ok(others)
     }
 }
 
@@ -196,23 +158,13 @@ impl EpochSource for LinkGraph {
 
     fn rehearse_scores(&self, learner: &Learner) -> Result<()> {
         let rows = learner.logits(&self.shard)?;
-        self.pairs()?.all(&rows).map(drop)
+        self.pairs()?.by_columns(&rows, |_| Ok(()))
     }
-}
-
-/// What a pair that stands against a link is drawn by.
-#[derive(Clone, Copy)]
-struct Key {
-    draw: Draw,
-    /// The number of the link.
-    link: u64,
-    /// Which of the pairs against it.
-    k: u64,
 }
 
 impl Pairs {
     fn new(shard: &Shard, data: &Data, split: LinkSplit, config: &Config) -> Result<Self> {
-        let others = Others::new(data, &split)?;
+        let others = data.others(&split)?;
         let places = shard.originals().map(|originals| {
             let mut places = vec![0u32; originals.len()];
             originals.iter().enumerate().for_each(|(place, id)| places[*id as usize] = place as u32);
@@ -243,54 +195,69 @@ impl Pairs {
         }
     }
 
-    /// The same for scores, on the host.
-    fn all(&self, rows: &Matrix) -> Result<Matrix> {
-        let mut tape = Tape::without_gradients(rows.device());
-        let rows = tape.constant(rows.clone());
-        Ok(self.gathered(&mut tape, &rows)?.value().clone())
+    /// Gives `take` all rows for scores, in f64: so many columns of them after others.
+    fn by_columns(&self, rows: &Matrix, mut take: impl FnMut(&Matrix) -> Result<()>) -> Result<()> {
+        let nodes = self.counts.iter().sum::<usize>().max(1);
+        let width = (LOT / (size_of::<f64>() * nodes)).clamp(1, rows.cols().max(1));
+        for first in (0..rows.cols()).step_by(width) {
+            let range = first..rows.cols().min(first + width);
+            let mut tape = Tape::without_gradients(rows.device());
+            let some = tape.constant(rows.clone());
+            let some = if range.len() < rows.cols() { columns(&mut tape, &some, range.clone())? } else { some };
+            let all = self.gathered(&mut tape, &some)?;
+            let wide = rows.device().convert("metrics", all.value(), DType::F64)?;
+            drop((tape, some, all));
+            take(&wide)?;
+        }
+        Ok(())
     }
 
     fn scores(&self, metric: &'static Metric, rows: &Matrix, epoch: u64) -> Result<Scores> {
-        let all = self.all(rows)?;
-        let all = all.device().convert("metrics", &all, DType::F64)?.to_vec::<f64>()?;
-        let score = |of: &Scored| of.score(metric);
-        let part = |k: u64, positives: Vec<i64>, given: Option<&[i64]>| -> Result<Scored> {
-            let negatives = self.others.against(given, positives.len() / 2, k);
-            Ok(Scored { positive: self.ranked(&all, &positives)?, negative: self.ranked(&all, &negatives)? })
-        };
         let split = &self.split;
-        let train = part(0, some_of(&split.train, split.valid.len() / 2), None)?;
-        let valid = part(1, split.valid.to_vec(), split.valid_neg.as_deref())?;
-        let test = part(TEST, split.test.to_vec(), split.test_neg.as_deref())?;
+        let some = some_of(&split.train, split.valid.len() / 2);
+        let valid_neg = self.others.against(split.valid_neg.as_deref(), split.valid.len() / 2, 1);
+        let test_neg = self.others.against(split.test_neg.as_deref(), split.test.len() / 2, TEST);
+        let train_neg = self.others.against(None, some.len() / 2, 0);
+        let lists = [&some, &train_neg, &split.valid[..], &valid_neg, &split.test[..], &test_neg];
+        let [train, train_neg, valid, valid_neg, test, test_neg] = self.ranked(rows, lists)?;
+        let parts = [(train, train_neg), (valid, valid_neg), (test, test_neg)];
+        let [train, valid, test] = parts.map(|(positive, negative)| Scored { positive, negative });
         // Every rank has the same list.
         let lost = [&train, &valid, &test].iter().map(|part| part.not_finite()).sum::<usize>();
         if lost > 0 {
             return Err(Error::NotScored { nodes: lost as u64 });
         }
+        let score = |of: &Scored| of.score(metric);
         Ok(Scores { epoch, train: score(&train), valid: score(&valid), test: score(&test), valid_loss: valid.loss() })
     }
 
-    /// The scores of pairs, from the rows of all nodes.
-    fn ranked(&self, all: &[f64], pairs: &[i64]) -> Result<Vec<f64>> {
-        let count = pairs.len() / 2;
-        if count == 0 {
-            return Ok(Vec::new());
+    /// The scores of lists of pairs.
+    fn ranked<const K: usize>(&self, rows: &Matrix, lists: [&[i64]; K]) -> Result<[Vec<f64>; K]> {
+        let own = lists.map(|pairs| self.own(pairs.len() / 2));
+        let mut found = own.clone().map(|own| vec![0.0; own.len()]);
+        let places = &self.places;
+        self.by_columns(rows, |some| {
+            let (all, cols) = (some.to_vec::<f64>()?, some.cols());
+            let row = |id: i64| &all[places.of(id as u64) as usize * cols..][..cols];
+            for ((found, own), pairs) in found.iter_mut().zip(&own).zip(lists) {
+                found.par_iter_mut().zip(own.clone()).for_each(|(score, k)| {
+                    let products = row(pairs[2 * k]).iter().zip(row(pairs[2 * k + 1])).map(|(a, b)| a * b);
+                    // Column after column, however many there are at a time.
+                    *score = products.fold(*score, |sum, product| sum + product);
+                });
+            }
+            Ok(())
+        })?;
+        let mut scores = lists.map(|pairs| vec![0.0; pairs.len() / 2]);
+        for ((scores, own), found) in scores.iter_mut().zip(own).zip(found) {
+            scores[own].copy_from_slice(&found);
+            // Nobody has a part of an empty list.
+            if !scores.is_empty() {
+                *scores = self.rank.sum(Total::Metrics, scores)?;
+            }
         }
-        let (cols, places) = (all.len() / (self.others.nodes as usize).max(1), &self.places);
-        let row = |id: i64| &all[places.of(id as u64) as usize * cols..][..cols];
-        let one = |k: usize| row(pairs[2 * k]).iter().zip(row(pairs[2 * k + 1])).map(|(a, b)| a * b).sum::<f64>();
-        let mut scores = vec![0.0; count];
-        let own = self.own(count);
-        scores[own.clone()].par_iter_mut().zip(own).for_each(|(score, k)| *score = one(k));
-        self.rank.sum(Total::Metrics, &scores)
+        Ok(scores)
     }
-}
-
-/// More than this share of all pairs cannot be links.
-const MOST_LINKS: f64 = 0.9;
-
-fn ordered(i: i64, j: i64) -> [u32; 2] {
-    [i.min(j) as u32, i.max(j) as u32]
 }
 
 /// So many pairs at most, spread evenly.
@@ -383,33 +350,9 @@ mod tests {
             valid_neg: None,
             test_neg: None,
         };
-        let mut known: Vec<[u32; 2]> = train.chunks(2).map(|pair| ordered(pair[0], pair[1])).collect();
-        known.sort_unstable();
+        let others = Others::new(nodes, train);
         let (rank, counts) = (Rank::alone(device), [nodes as usize].into());
-        let (places, others) = (Places(None), Others { nodes, known });
-        Pairs { split, places, others, negatives, dtype: DType::F64, rank, counts }
-    }
-
-    #[test]
-    fn what_is_drawn_is_no_link_and_depends_on_the_key_alone() {
-        let device = Device::cpu();
-        let train: Vec<i64> = (0..12).flat_map(|i| [i, (i + 1) % 12]).collect();
-        let pairs = pairs(&device, &train, 12, 3);
-        let mut seen = vec![0; 144];
-        for epoch in 0..40 {
-            for link in 0..12 {
-                for k in 0..3 {
-                    let key = Key { draw: Draw { seed: 7, epoch }, link, k };
-                    let [i, j] = pairs.others.drawn(key);
-                    assert!(i != j && i < 12 && j < 12 && (i + 1) % 12 != j && (j + 1) % 12 != i, "{i} {j}");
-                    assert_eq!(pairs.others.drawn(key), [i, j]);
-                    seen[(12 * i + j) as usize] += 1;
-                }
-            }
-        }
-        // 108 pairs may be drawn, 1440 draws were made.
-        let drawn: Vec<u32> = seen.into_iter().filter(|count| *count > 0).collect();
-        assert!(drawn.len() == 108 && drawn.iter().all(|count| *count < 40), "{drawn:?}");
+        Pairs { split, places: Places(None), others, negatives, dtype: DType::F64, rank, counts }
     }
 
     #[test]

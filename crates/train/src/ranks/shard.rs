@@ -174,7 +174,7 @@ impl Shard {
         dtype: DType,
         data: &Data,
     ) -> Result<(Self, LoadedBatch)> {
-        let batches::Loaded { csr, ptr, nodes, graphs, features, encodings, batch } = loaded;
+        let batches::Loaded { csr, ptr, nodes, graphs, features, edges, encodings, batch } = loaded;
         let (device, count) = (rank.device(), nodes.len());
         let features = upload_features(device, &features, count, dtype)?;
         let width = data.encoding_width();
@@ -184,12 +184,14 @@ impl Shard {
             features: features.width(),
             positional: width,
             classes: data.outputs(),
-            edge_features: Default::default(),
+            edge_features: edges.as_ref().map(|edges| edges.columns).unwrap_or_default(),
             target,
         };
+        let edge_features =
+            edges.map(|edges| upload(device, &edges.rows, edges.columns.stored(), dtype.compute())).transpose()?;
         let (ids, graphs) = (Ids::Listed(nodes.into()), Ids::Listed(graphs.into()));
         let segments = Segments::new(device, &ptr, ids.clone(), graphs)?;
-        let rows = BatchRows { csr, edge_features: None, ids, total: batch.rows };
+        let rows = BatchRows { csr, edge_features, ids, total: batch.rows };
         let ops = Rc::new(Batch::new(device, rank.link(), rows)?);
         let (rank, graphs) = (rank.clone(), Some(Rc::new(segments)));
         let counts: Rc<[usize]> = [count].into();

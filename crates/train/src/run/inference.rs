@@ -1,6 +1,7 @@
 //! Using a model that was trained: scores on a split, or logits of all nodes.
 
 mod fit;
+mod pairs;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use crate::task::metrics::Metric;
 use crate::task::predictions::{NodeIds, Output, What, check_logits};
 use crate::task::{self, Task};
 use fit::Made;
+
+pub use pairs::Partners;
 
 /// A model with its settings.
 #[derive(Clone, Debug)]
@@ -308,16 +311,26 @@ impl Trained {
 
     /// Looks, before anything is computed, whether it can be written, and whose ids nodes have.
     fn prepared(&self, world: &World, data: &Data, output: &Output) -> Result<NodeIds> {
-        // Only the process that leads sees the disk it will write to.
         let look = || {
             check_target(&output.path)?;
-            match data.graphs {
-                Some(_) => Ok(NodeIds::Graphs),
-                None => NodeIds::of(self.config.data.path.as_ref().map(Path::new), data.graph.num_dst()),
-            }
+            self.ids(data)
         };
-        match if world.leads() { look() } else { Ok(NodeIds::Places) } {
-            Ok(ids) => Ok(ids),
+        Self::looked_at(world, look, || NodeIds::Places)
+    }
+
+    /// What ids nodes have, or graphs where there are many.
+    fn ids(&self, data: &Data) -> Result<NodeIds> {
+        match data.graphs {
+            Some(_) => Ok(NodeIds::Graphs),
+            None => NodeIds::of(self.config.data.path.as_ref().map(Path::new), data.graph.num_dst()),
+        }
+    }
+
+    /// What the process that leads finds, and what stands for it in others: only that one sees the disk it will write
+    /// to.
+    fn looked_at<T>(world: &World, look: impl FnOnce() -> Result<T>, other: impl FnOnce() -> T) -> Result<T> {
+        match if world.leads() { look() } else { Ok(other()) } {
+            Ok(found) => Ok(found),
             Err(e) => Plan::share(world, Some(Err(e))).and(Err(Error::Refused)),
         }
     }

@@ -5,6 +5,7 @@
 //! its source used, where an import has numbered nodes anew (`node_id.npy`). A number that is not finite is an error,
 //! and leaves no file.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -110,16 +111,44 @@ impl NodeIds {
         found.ok_or_else(|| file.wrong_dtype("node_id", "int64 or uint64").into())
     }
 
+    /// The nodes of ids, as text, where there are `nodes`.
+    pub(crate) fn places(&self, nodes: usize) -> Places {
+        let listed = |texts: &mut dyn Iterator<Item = String>| Places::Listed(texts.zip(0u32..).collect());
+        match self {
+            Self::Places | Self::Graphs => Places::Numbers(nodes),
+            Self::Signed(ids) => listed(&mut ids.iter().map(ToString::to_string)),
+            Self::Unsigned(ids) => listed(&mut ids.iter().map(ToString::to_string)),
+        }
+    }
+
     /// What has them.
     fn item(&self) -> &'static str {
         if let Self::Graphs = self { "graph" } else { "node" }
     }
 
-    fn write(&self, out: &mut impl Write, node: usize) -> std::io::Result<()> {
+    /// Writes the id of a node.
+    pub(crate) fn write(&self, out: &mut impl Write, node: usize) -> std::io::Result<()> {
         match self {
             Self::Places | Self::Graphs => write!(out, "{node}"),
             Self::Signed(ids) => write!(out, "{}", ids[node]),
             Self::Unsigned(ids) => write!(out, "{}", ids[node]),
+        }
+    }
+}
+
+/// Nodes by their ids.
+pub(crate) enum Places {
+    /// Ids are numbers below this.
+    Numbers(usize),
+    Listed(HashMap<String, u32>),
+}
+
+impl Places {
+    /// The node with this id.
+    pub(crate) fn of(&self, id: &str) -> Option<usize> {
+        match self {
+            Self::Numbers(nodes) => id.parse().ok().filter(|place| place < nodes),
+            Self::Listed(all) => all.get(id).map(|place| *place as usize),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::whole::rings::{GRAPHS, Known, Nodes, folder};
 use crate::whole::{apart, fresh, numbers, resume, same, stopped};
 use graphweft_base::progress::Silent;
-use graphweft_graph::npy::NpyFile;
+use graphweft_graph::npy::{NpyFile, write_npy};
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::ranks::World;
@@ -70,6 +70,48 @@ fn batches_on_ranks_are_those_of_one_rank() {
             assert!(plan.contains("\"batches\""), "{plan}");
         }
     }
+}
+
+/// The rings with two numbers for each edge.
+fn with_bonds(root: &Path) -> std::path::PathBuf {
+    let data = folder(root, Nodes::Both, Known::Class);
+    let edges = NpyFile::open(data.join("indices.npy")).unwrap().shape()[0];
+    let values: Vec<f32> = (0..2 * edges).map(|k| (k * 7 % 11) as f32 / 5.0 - 1.0).collect();
+    write_npy(data.join("edge_feat.npy"), &[2], &values).unwrap();
+    data
+}
+
+#[test]
+fn features_of_edges_go_with_their_edges_into_every_batch() {
+    let root = tempfile::tempdir().unwrap();
+    let data = with_bonds(root.path());
+    let more = ["model.name=gt", "model.heads=2", "compute.dtype=f64"];
+    let alone = root.path().join("alone");
+    fresh(&config(&data, &more), &alone);
+    let without = root.path().join("without");
+    fresh(&config(&data, &with(&more, &["model.edges=ignore"])), &without);
+    let [used, ignored] = [&alone, &without].map(|dir| predictions(dir).1);
+    assert!(apart(&used, &ignored) > 1e-3, "they change what is predicted");
+    for ranks in ["parallel.ranks=2", "parallel.ranks=3", "parallel.ranks=8"] {
+        let path = root.path().join(ranks);
+        fresh(&config(&data, &with(&more, &[ranks])), &path);
+        assert!(apart(&numbers(&alone), &numbers(&path)) < 1e-9, "{ranks}");
+    }
+    // Each graph by itself, and in company: of the same model.
+    let mut trained = Trained::open(&alone, None).unwrap();
+    let opened = Arc::new(Data::open(&trained.config.data, &trained.config.encoding, &Silent).unwrap());
+    for batch in [1, 7, 60] {
+        trained.config.train.batch = Some(batch);
+        let (rows, _) = Arc::new(trained.clone()).predict(&World::alone(), &opened, &Silent).unwrap().unwrap();
+        let rows: Vec<f64> = rows.into_iter().map(f64::from).collect();
+        assert!(apart(&used, &rows) < 1e-6, "{batch}");
+    }
+    // A run that was stopped ends with the same bytes.
+    let stopped_one = root.path().join("stopped");
+    let config = config(&data, &more);
+    stopped(&config, &stopped_one, &graphweft_train::run::Start::New, 2);
+    resume(&config, &stopped_one);
+    same(&alone, &stopped_one, "resumed");
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use graphweft_graph::dataset::Features;
 use graphweft_graph::{Buf, Csr};
+use graphweft_model::ModelConfig;
 use graphweft_tensor::Error as Computation;
 use graphweft_tensor::Ids;
 
 use super::order::{Share, work};
-use crate::data::Data;
 use crate::data::rows::{self, Rows};
+use crate::data::{Data, EdgeFeatures};
 use crate::error::Result;
 use crate::ranks::rank::Rank;
 use crate::task::Labels;
@@ -24,6 +25,8 @@ pub(crate) struct Loaded {
     pub(crate) nodes: Vec<u64>,
     pub(crate) graphs: Vec<u64>,
     pub(crate) features: Rows<'static>,
+    /// Of edges, row by row, where the model looks at any.
+    pub(crate) edges: Option<EdgeFeatures>,
     /// Row by row.
     pub(crate) encodings: Vec<f32>,
     pub(crate) batch: LoadedBatch,
@@ -43,17 +46,19 @@ pub(crate) struct LoadedBatch {
 pub(crate) struct Loader {
     data: Arc<Data>,
     ptr: Buf<u64>,
+    /// Features of all edges, where the model looks at any.
+    edges: Option<EdgeFeatures>,
 }
 
 impl Loader {
-    /// Batches of the graphs of `data`.
+    /// Batches of the graphs of `data`, for `model`.
     ///
     /// # Errors
     /// If that is one graph.
-    pub(crate) fn new(data: &Arc<Data>) -> Result<Self> {
+    pub(crate) fn new(data: &Arc<Data>, model: &ModelConfig) -> Result<Self> {
         let problem = || Computation::Argument { op: "batches", problem: format!("{} is one graph", data.name) };
         let ptr = data.graphs.clone().ok_or_else(problem)?;
-        Ok(Self { data: Arc::clone(data), ptr })
+        Ok(Self { data: Arc::clone(data), ptr, edges: data.edges_for(model).cloned() })
     }
 
     pub(crate) fn data(&self) -> &Data {
@@ -101,10 +106,16 @@ impl Loader {
             }
             Features::Sparse(m) => Rows::Sparse(rows::sparse(m, Some(&nodes))),
         };
+        let edges = self.edges.as_ref().map(|edges| {
+            let width = edges.columns.stored();
+            let of = |node: &u64| data.graph.edges_of(*node as usize);
+            let rows = nodes.iter().flat_map(|node| &edges.rows[of(node).start * width..of(node).end * width]);
+            EdgeFeatures { columns: edges.columns, rows: rows.copied().collect() }
+        });
         let encodings = rows::numbers(&data.encodings, data.encoding_width(), Some(&nodes)).into_owned();
         let rows = batch.iter().map(|graph| range(graph).end - range(graph).start).sum();
         let batch = LoadedBatch { rows, known: self.known(batch), labels: self.labels(&graphs) };
-        Ok(Loaded { csr, ptr, nodes, graphs, features, encodings, batch })
+        Ok(Loaded { csr, ptr, nodes, graphs, features, edges, encodings, batch })
     }
 
     /// Known labels of these graphs.

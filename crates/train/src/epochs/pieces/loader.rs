@@ -10,7 +10,7 @@ use graphweft_tensor::Ids;
 
 use super::halo::Allowance;
 use super::timetable::Visit;
-use crate::config::{Correction, IsolatedConfig, Normalise};
+use crate::config::{Correction, IsolatedConfig};
 use crate::data::Data;
 use crate::data::rows::{self, Rows};
 use crate::epochs::source::{EpochInputs, Purpose};
@@ -80,7 +80,7 @@ impl Loader {
             settings: config.isolated.clone(),
             model: config.model.clone(),
             seed: config.run.seed,
-            in_order: config.data.normalise == Normalise::None,
+            in_order: config.data.takes_stored_features(),
             allowance: known.cloned().map_or_else(|| Allowance::new(data, config), Ok)?,
             reads,
         })

@@ -1,0 +1,47 @@
+//! Rows of nodes that are learned, where nothing that is stored tells nodes apart.
+//!
+//! A node then has one feature of its own, which is 1. A first layer looks up a row of its weights for it: that is the
+//! row that is learned. The weights are parameters as any other, of which every rank has all: N × width numbers, with
+//! their gradients and what the optimizer remembers of them, and ranks add up the gradients of all.
+
+use graphweft_graph::dataset::{Features, SparseFeatures, Task as DatasetTask};
+use graphweft_graph::generate::Spec;
+use graphweft_graph::{Csr, Dataset};
+
+use super::{categories, types};
+use crate::config::{DataConfig, NodeFeatures};
+
+/// Whether rows are learned whatever is stored.
+pub(super) fn is_asked(config: &DataConfig) -> bool {
+    config.features == NodeFeatures::Learned
+}
+
+/// Whether they are learned of this dataset.
+fn are_learned(dataset: &Dataset, config: &DataConfig) -> bool {
+    let none = dataset.features().is_none() && dataset.categories().is_none();
+    is_asked(config) || dataset.meta().task == DatasetTask::Link && none
+}
+
+/// Whether it is known, without reading, what a row of features is.
+pub(super) fn has_features(dataset: &Dataset, config: &DataConfig) -> bool {
+    dataset.graphs().is_some() || types::has_features(dataset) || are_learned(dataset, config)
+}
+
+/// The features of the nodes of a dataset; nothing if there are none.
+pub(super) fn features_of(dataset: &Dataset, config: &DataConfig) -> Option<Features> {
+    if are_learned(dataset, config) {
+        return Some(one_each(dataset.meta().num_nodes));
+    }
+    categories::features_of(dataset)
+}
+
+/// The same of a graph that was generated.
+pub(super) fn features_of_spec(spec: &Spec, config: &DataConfig, graph: &Csr<u32>) -> Option<Features> {
+    if is_asked(config) { Some(one_each(graph.num_dst())) } else { spec.features(config.graph_seed) }
+}
+
+/// A column for each of so many nodes.
+fn one_each(nodes: usize) -> Features {
+    let (indptr, indices) = ((0..=nodes as u64).collect::<Vec<_>>(), (0..nodes as u32).collect::<Vec<_>>());
+    Features::Sparse(SparseFeatures { indptr: indptr.into(), indices: indices.into(), data: None, width: nodes })
+}
