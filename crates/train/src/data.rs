@@ -201,7 +201,10 @@ impl Data {
             let remedy = "add features to the folder: graphweft import arrays --features, or a file feat.npy";
             Bad::bad(dataset.dir().join("feat.npy"), "features", "there are no node features", remedy)
         })?;
-        let stored = dataset.graphs().map_or(dataset.labels(), |graphs| graphs.labels.as_ref());
+        let stored = match dataset.graphs() {
+            None => dataset.checked_labels()?,
+            Some(graphs) => graphs.labels.as_ref(),
+        };
         let (task, labels) = match (stored, task) {
             // Pairs stand for labels, which rows have none of.
             (None, _) if meta.task == DatasetTask::Link => (&Link as &dyn Task, Some(Labels::Numbers(Vec::new()))),
