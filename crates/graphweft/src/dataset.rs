@@ -277,6 +277,23 @@ impl Dataset {
         Ok(names.into_iter().zip(counts).map(|(name, count)| TypeCount { name, count, features: 0 }).collect())
     }
 
+    /// The type of each edge in the order of [`Graph::indices`], as a number; empty where edges have none.
+    ///
+    /// # Errors
+    /// As [`Dataset::graph`].
+    pub fn type_of_edges(&self) -> Result<Vec<u16>> {
+        Ok(self.0.edge_types()?.map_or_else(Vec::new, |types| types.to_vec()))
+    }
+
+    /// Dense features of a type of nodes, by its number, row by row; `None` where it has none of its own, or sparse
+    /// ones.
+    pub fn features_of_type(&self, number: usize) -> Option<&[f32]> {
+        match self.0.features_by_type().get(number)? {
+            Some(Features::Dense(Dense::F32 { values, .. })) => Some(values),
+            _ => None,
+        }
+    }
+
     /// All splits of nodes, or graphs, by name.
     pub fn splits(&self) -> Vec<Split> {
         self.0.splits().iter().map(Split::from).collect()

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use graphweft::Split;
+use graphweft::{Split, TypeCount};
 use numpy::ndarray::{Array2, ArrayView1, ArrayView2};
 use numpy::{
     Element, IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods, ToPyArray,
@@ -276,6 +276,25 @@ impl Dataset {
         slf.get().0.split_ids().into_iter().map(of).collect()
     }
 
+    /// Types of nodes: name, how many, and their features, where they have dense ones of their own.
+    #[getter]
+    #[allow(clippy::type_complexity)] // A name, a count and rows.
+    fn node_types<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<(String, u64, Option<Bound<'py, PyArray2<f32>>>)>> {
+        let dataset = &slf.get().0;
+        let own = |(number, of): (usize, TypeCount)| {
+            let values = dataset.features_of_type(number);
+            Ok((of.name, of.count, values.map(|values| rows(values, of.features, slf.as_any())).transpose()?))
+        };
+        dataset.node_types().into_iter().enumerate().map(own).collect()
+    }
+
+    /// Names of the types of edges, and the number of that of each edge, in the order of the graph's indices.
+    #[getter]
+    fn edge_types<'py>(&self, py: Python<'py>) -> PyResult<(Vec<String>, Bound<'py, PyArray1<u16>>)> {
+        let (names, types) = work::here(py, || Ok((self.0.edge_types()?, self.0.type_of_edges()?)))?;
+        Ok((names.into_iter().map(|of| of.name).collect(), types.into_pyarray(py)))
+    }
+
     /// Splits of links: name, and pairs by the name of the part.
     #[getter]
     #[allow(clippy::type_complexity)] // A name and arrays.
@@ -356,6 +375,19 @@ impl DatasetBuilder {
         let ids = |array: &PyReadonlyArray1<'_, i64>| array.as_slice().map(<[i64]>::to_vec);
         let split = Split::new(name, ids(&train)?, ids(&valid)?, ids(&test)?);
         self.with(|builder| builder.split(split))
+    }
+
+    /// One more type of nodes: the next `nodes`, each with a row of these.
+    fn node_type(&mut self, name: &str, nodes: usize, values: Option<PyReadonlyArray2<'_, f32>>) -> PyResult<()> {
+        let width = values.as_ref().map_or(0, |values| values.shape()[1]);
+        let values = values.map(|values| values.as_slice().map(<[f32]>::to_vec)).transpose()?;
+        self.with(|builder| builder.node_type(name, nodes, width, values.unwrap_or_default()))
+    }
+
+    /// Names of types, and the number of that of each edge, in the order of the graph's indices.
+    fn edge_types(&mut self, names: Vec<String>, types: PyReadonlyArray1<'_, u16>) -> PyResult<()> {
+        let types = types.as_slice()?.to_vec();
+        self.with(|builder| builder.edge_types(&names, types))
     }
 
     fn categories(&mut self, values: PyReadonlyArray2<'_, u16>) -> PyResult<()> {

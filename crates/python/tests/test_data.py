@@ -76,7 +76,6 @@ def test_links_of_pyg() -> None:
 @pytest.mark.parametrize(
     ("what", "data"),
     [
-        ("HeteroData", SimpleNamespace(node_types=["a"], edge_types=[("a", "to", "a")])),
         ("several graphs", pyg_data(ptr=np.array([0, 2, 4]), num_graphs=2)),
         ("y of graph 0", [pyg_data(), pyg_data()]),
         ("no y", [ring_data(3, 0), ring_data(3, 0, y=None)]),
@@ -95,7 +94,7 @@ def test_data_that_a_dataset_cannot_hold_are_refused_by_name(what: str, data: An
 def test_a_data_of_pyg_itself_and_back() -> None:
     pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
     import torch
-    from torch_geometric.data import Batch, Data, HeteroData
+    from torch_geometric.data import Batch, Data
 
     given = pyg_data(edge_attr=np.array([[3.0], [0.0], [1.0], [2.0]]))
     data = Data(
@@ -111,11 +110,6 @@ def test_a_data_of_pyg_itself_and_back() -> None:
     # Several splits come back as columns of masks.
     two = gw.Dataset(made.graph, splits={"a": ([0], [1], [2]), "b": ([3], [2], [1])}).to_pyg()
     assert two.train_mask.T.tolist() == [[True, False, False, False], [False, False, False, True]]
-    hetero = HeteroData()
-    hetero["a"].x = torch.eye(2)
-    hetero["a", "to", "a"].edge_index = torch.tensor([[0], [1]])
-    with pytest.raises(gw.InputError, match="HeteroData"):
-        gw.Dataset.from_pyg(hetero)
     # A batch and a list are the same graphs, and come back as they were.
     rings = [ring_data(3 + k, k) for k in range(3)]
     graphs = [Data(**{f: torch.as_tensor(v) for f, v in vars(ring).items() if f != "num_nodes"}) for ring in rings]
@@ -126,6 +120,37 @@ def test_a_data_of_pyg_itself_and_back() -> None:
         for one, ring in zip(again, graphs):
             assert torch.equal(one.x, ring.x.float())
             assert {*map(tuple, one.edge_index.T.tolist())} == {*map(tuple, ring.edge_index.T.tolist())}
+
+
+def test_a_graph_with_types_of_pyg_and_back(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
+    import torch
+    from torch_geometric.data import HeteroData
+
+    given = HeteroData()
+    given["author"].x, given["term"].num_nodes = torch.randn(3, 2), 2
+    given["paper"].x, given["paper"].y = torch.randn(4, 5), torch.tensor([0, 1, 1, 0])
+    for k, part in enumerate(("train", "val", "test")):
+        given["paper"][f"{part}_mask"] = torch.eye(4, dtype=torch.bool)[k]
+    given["author", "writes", "paper"].edge_index = torch.tensor([[2, 0, 1, 0], [3, 0, 1, 1]])
+    given["paper", "cites", "paper"].edge_index = torch.tensor([[3, 1], [0, 0]])
+    given["paper", "has", "term"].edge_index = torch.tensor([[0], [1]])
+    made = gw.Dataset.from_pyg(given)
+    assert [(kind, count) for kind, count, _ in made.node_types] == [("author", 3), ("term", 2), ("paper", 4)]
+    assert made.y is not None and made.y.tolist() == [-1] * 5 + [0, 1, 1, 0]
+    assert [part.tolist() for part in made.splits["default"]] == [[5], [6], [7]]
+    made.save(tmp_path / "typed")
+    for back in (made.to_pyg(), gw.open(tmp_path / "typed").to_pyg()):
+        assert back.node_types == given.node_types and set(back.edge_types) == set(given.edge_types)
+        for kind in ("author", "paper"):
+            assert torch.equal(back[kind].x, given[kind].x)
+        assert torch.equal(back["paper"].y, given["paper"].y) and "y" not in back["author"]
+        assert torch.equal(back["paper"].val_mask, given["paper"].val_mask) and back["term"].num_nodes == 2
+        for kind in given.edge_types:
+            assert {*map(tuple, back[kind].edge_index.T.tolist())} == {*map(tuple, given[kind].edge_index.T.tolist())}
+    given["author"].y = torch.tensor([0, 1, 0])
+    with pytest.raises(gw.InputError, match="several types"):
+        gw.Dataset.from_pyg(given)
 
 
 def test_a_split_of_links_of_pyg_itself() -> None:

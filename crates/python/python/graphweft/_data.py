@@ -174,7 +174,8 @@ class Dataset:
     ``graph.indices``. With ``graph_ptr`` these are many graphs, of which number g has the nodes from ``graph_ptr[g]`` up
     to ``graph_ptr[g + 1]``: ``y`` and masks are then of graphs. ``links`` are splits of pairs of nodes, where links are
     predicted: ``{"name": {"train": pairs, "valid": pairs, "test": pairs}}``, and ``"valid_neg"`` and ``"test_neg"`` where
-    pairs that are no links are given.
+    pairs that are no links are given. ``node_types`` are a name, a count and rows, or None, for each type of nodes, whose
+    nodes follow one another; ``edge_types`` are names, and a number for each edge of ``edge_index``.
 
     >>> import graphweft as gw, numpy as np
     >>> g = gw.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 0])
@@ -196,6 +197,8 @@ class Dataset:
         categories: Any = None,
         graph_ptr: Any = None,
         links: Mapping[str, Mapping[str, Any]] | None = None,
+        node_types: Sequence[tuple[str, int, Any]] = (),
+        edge_types: tuple[Sequence[str], Any] | None = None,
         name: str = "dataset",
     ) -> None:
         builder = _graphweft.DatasetBuilder(name, graph._inner)
@@ -206,6 +209,11 @@ class Dataset:
             _add_categories(builder, categories, count)
         if edge_attr is not None:
             _add_edge_features(builder, graph, edge_attr, edge_index)
+        for kind, nodes, values in node_types:
+            own = None if values is None else np.ascontiguousarray(_array(values), dtype=np.float32)
+            builder.node_type(kind, nodes, own)
+        if edge_types is not None:
+            builder.edge_types(list(edge_types[0]), _edge_codes(graph, edge_types[1], edge_index))
         if graph_ptr is not None:
             first = _ids(graph_ptr, "graph_ptr", np.uint64)
             builder.graphs(first)
@@ -318,6 +326,16 @@ class Dataset:
         return 1 if first is None else len(first) - 1
 
     @property
+    def node_types(self) -> list[tuple[str, int, Array | None]]:
+        """Types of nodes: name, how many, and their features; nodes of a type follow one another."""
+        return list(self._inner.node_types)
+
+    @property
+    def edge_types(self) -> tuple[list[str], Array]:
+        """Names of the types of edges, and the number of that of each edge, in the order of ``graph.indices``."""
+        return self._inner.edge_types
+
+    @property
     def links(self) -> dict[str, dict[str, Array]]:
         """Splits of links by name: pairs of nodes by the name of the part."""
         return {name: dict(parts) for name, parts in self._inner.links}
@@ -385,17 +403,32 @@ def _add_categories(builder: _graphweft.DatasetBuilder, categories: Any, nodes: 
 
 
 def _add_edge_features(builder: _graphweft.DatasetBuilder, graph: Graph, edge_attr: Any, edge_index: Any) -> None:
-    array = _array(edge_attr)
-    rows = array.reshape(-1, 1) if array.ndim == 1 else array
-    if rows.ndim != 2 or rows.shape[0] != graph.num_edges:
-        problem = f"edge_attr has the shape {array.shape}, and the graph {graph.num_edges} edges"
-        raise InputError(problem, field="edge_attr", remedy="give a row per edge")
-    if edge_index is not None:
-        rows = rows[graph.edge_order(*edge_index)]
-    elif graph._reordered:
-        remedy = "give edge_index=(sources, targets), the edges that edge_attr has rows for"
-        raise InputError("edges of the graph are not in the order in which they were given", field="edge_index", remedy=remedy)
+    rows = _by_edge("edge_attr", graph, edge_attr, edge_index)
+    rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows
+    if rows.ndim != 2:
+        raise InputError(f"edge_attr has {rows.ndim} dimensions", field="edge_attr", remedy="give a row per edge")
     builder.rows("edge_features", np.ascontiguousarray(rows, dtype=np.float32))
+
+
+def _edge_codes(graph: Graph, types: Any, edge_index: Any) -> Array:
+    codes = _by_edge("edge_types", graph, types, edge_index)
+    if codes.ndim != 1 or codes.dtype.kind not in "iu" or codes.size and not 0 <= codes.min() <= codes.max() < 2**16:
+        raise InputError("types of edges are not numbers from 0 to 65535", field="edge_types", remedy="give the place of each type's name")
+    return np.ascontiguousarray(codes, dtype=np.uint16)
+
+
+def _by_edge(field: str, graph: Graph, values: Any, edge_index: Any) -> Array:
+    """What is known of edges, in the order of the graph's."""
+    array = _array(values)
+    if array.shape[:1] != (graph.num_edges,):
+        problem = f"{field} has the shape {array.shape}, and the graph {graph.num_edges} edges"
+        raise InputError(problem, field=field, remedy="give a row per edge")
+    if edge_index is not None:
+        return array[graph.edge_order(*edge_index)]
+    if graph._reordered:
+        remedy = f"give edge_index=(sources, targets), the edges that {field} has rows for"
+        raise InputError("edges of the graph are not in the order in which they were given", field="edge_index", remedy=remedy)
+    return array
 
 
 def _pairs(split: str, parts: Mapping[str, Any]) -> list[Array | None]:

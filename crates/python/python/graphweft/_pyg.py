@@ -22,7 +22,7 @@ _KNOWN = {"edge_index", "x", "y", "edge_attr", "edge_weight", "num_nodes", "ptr"
 def from_pyg(data: Any, name: str, splits: Mapping[str, Sequence[Any]] | None) -> Dataset:
     """One `Data`, many, or the three of a split of links."""
     if hasattr(data, "node_types") and hasattr(data, "edge_types"):
-        raise InputError("this is a HeteroData", field="data", remedy="typed graphs are not supported yet; give data.to_homogeneous()")
+        return _of_types(data, name, splits)
     several = _several(data)
     if several is None:
         return _of_one(data, name, splits)
@@ -90,6 +90,47 @@ def _of_one(data: Any, name: str, splits: Mapping[str, Sequence[Any]] | None) ->
     _say_what_is_left(data)
     return Dataset(
         graph, x=getattr(data, "x", None), y=getattr(data, "y", None), splits=named, edge_attr=_edge_rows(data), edge_index=edges, name=name
+    )
+
+
+def _of_types(data: Any, name: str, splits: Mapping[str, Sequence[Any]] | None) -> Dataset:
+    """A `HeteroData`: nodes of a type follow one another, and one type has the labels."""
+    kinds = list(data.node_types)
+    counts = [int(data[kind].num_nodes) for kind in kinds]
+    first = dict(zip(kinds, np.concatenate([[0], np.cumsum(counts)])))
+    total, features, edges, types = sum(counts), [], [], []
+    for number, (source, _, target) in enumerate(data.edge_types):
+        store = data[data.edge_types[number]]
+        edges.append(_edges(store) + np.array([[first[source]], [first[target]]]))
+        types.append(np.full(edges[-1].shape[1], number))
+        features.append(_edge_rows(store))
+    if not edges:
+        raise InputError("there are no edges", field="edge_index", remedy="give at least one type of edges")
+    labelled = [kind for kind in kinds if getattr(data[kind], "y", None) is not None]
+    if len(labelled) > 1:
+        problem = f"nodes of several types have y: {', '.join(labelled)}"
+        raise InputError(problem, field="y", remedy="leave it to the type that is predicted")
+    y, named = None, splits
+    if labelled:
+        own = data[labelled[0]]
+        begin, known = int(first[labelled[0]]), _array(own.y)
+        whole = known.ndim == 1 and known.dtype.kind in "iub"
+        y = np.full((total, *known.shape[1:]), -1 if whole else np.nan, dtype=known.dtype if whole else np.float32)
+        y[begin : begin + len(known)] = known
+        masks = _masks(own)
+        if named is None and masks is not None:
+            named = {split: [np.flatnonzero(part) + begin for part in parts] for split, parts in _named(masks).items()}
+    index = np.concatenate(edges, axis=1)
+    graph = Graph.from_edges(index[0], index[1], total)
+    return Dataset(
+        graph,
+        y=y,
+        splits=named,
+        edge_attr=_joined("edge_attr", features),
+        edge_index=index,
+        node_types=[(kind, count, getattr(data[kind], "x", None)) for kind, count in zip(kinds, counts)],
+        edge_types=(["__".join(kind) for kind in data.edge_types], np.concatenate(types)),
+        name=name,
     )
 
 
@@ -175,16 +216,17 @@ def _of_links(parts: Sequence[Any], name: str) -> Dataset:
 
 
 def to_pyg(dataset: Dataset) -> Any:
-    """A `Data`; of many graphs a list of them."""
+    """A `Data`; of many graphs a list of them, of a graph with types a `HeteroData`."""
     import torch
     from torch_geometric.data import Data
+
+    if dataset.node_types:
+        return _to_types(dataset)
 
     def tensor(values: Any) -> Any:
         return torch.from_numpy(np.array(values.toarray() if hasattr(values, "toarray") else values))
 
-    indptr = dataset.graph.indptr.astype(np.int64)
-    targets = np.repeat(np.arange(dataset.num_nodes), np.diff(indptr))
-    edges = np.stack([dataset.graph.indices.astype(np.int64), targets])
+    indptr, edges = dataset.graph.indptr.astype(np.int64), _ends_of(dataset)
     first = dataset.graph_ptr
     whole = first is None
     nodes = np.array([0, dataset.num_nodes]) if first is None else first.astype(np.int64)
@@ -206,6 +248,54 @@ def to_pyg(dataset: Dataset) -> Any:
     if dataset.links:
         made[0]["links"] = {split: {part: tensor(pairs).T for part, pairs in parts.items()} for split, parts in dataset.links.items()}
     return made[0] if whole else made
+
+
+def _ends_of(dataset: Dataset) -> Array:
+    """An `edge_index`, in the order of the graph's indices."""
+    indptr = dataset.graph.indptr.astype(np.int64)
+    targets = np.repeat(np.arange(dataset.num_nodes), indptr[1:] - indptr[:-1])
+    return np.stack([dataset.graph.indices.astype(np.int64), targets])
+
+
+def _to_types(dataset: Dataset) -> Any:
+    import torch
+    from torch_geometric.data import HeteroData
+
+    made, begins, begin = HeteroData(), [], 0
+    masks = _as_masks(dataset, dataset.num_nodes)
+    y = dataset.y
+    for kind, count, rows in dataset.node_types:
+        here = slice(begin, begin + count)
+        begins.append(begin)
+        made[kind].num_nodes = count
+        if rows is not None:
+            made[kind].x = torch.from_numpy(np.array(rows))
+        known = y is not None and bool(np.any(y[here] != -1 if y.dtype.kind == "i" else ~np.isnan(y[here])))
+        if y is not None and known:
+            made[kind].y = torch.from_numpy(np.array(y[here]))
+        for part, mask in masks.items():
+            if known:
+                made[kind][f"{part}_mask"] = torch.from_numpy(mask[here].copy())
+        begin += count
+    names, codes = dataset.edge_types
+    ends = _ends_of(dataset)
+    kinds = [kind for kind, _, _ in dataset.node_types]
+    for number, name in enumerate(names):
+        own = codes == number
+        pair = ends[:, own]
+        if name.count("__") == 2:
+            source, relation, target = name.split("__")
+            of = [kinds.index(source), kinds.index(target)]
+        elif own.any():
+            # Of others, the edges tell which nodes they are between.
+            relation, of = name, [int(np.searchsorted(begins, end, side="right")) - 1 for end in pair[:, 0]]
+        else:
+            raise InputError(f"type {name!r} has no edges, so it is between no types", field="edge_types", remedy="leave it out")
+        store = made[kinds[of[0]], relation, kinds[of[1]]]
+        store.edge_index = torch.from_numpy(pair - np.array([[begins[of[0]]], [begins[of[1]]]]))
+        if dataset.edge_attr is not None:
+            store.edge_attr = torch.from_numpy(dataset.edge_attr[own])
+    return made
 
 
 def _as_masks(dataset: Dataset, count: int) -> dict[str, Array]:
