@@ -111,7 +111,7 @@ def attentions(edge_index: Tensor, nodes: int) -> dict[str, Callable[[], object]
 
     def fused() -> object:
         rows = q.flatten(1)
-        out = _ops.attend(adj, rows, both, None, None, None, None, "dot", HEADS, 0.0, 0.0)
+        out = _ops.attend(adj, rows, both, None, None, None, None, None, "dot", HEADS, 0.0, 0.0)
         return torch.autograd.grad(out, (q, both), g.flatten(1))
 
     return {
@@ -145,8 +145,8 @@ def call_us(kernel: str | None) -> dict[str, float]:
     out, lse = torch.empty(nodes, HIDDEN), torch.empty(nodes, HEADS)
     kernels = adj.kernels
     memory = [(t.data_ptr(), t.numel(), 0) for t in (q, both, out, lse)]
-    how = ("dot", HEADS, HIDDEN, 0.0, 0.0, 0)
-    rest = (None, None, None, None, "dot", HEADS, 0.0, 0.0)
+    how = ("dot", HEADS, HIDDEN, 0.0, 0.0, 0, None)
+    rest = (None, None, None, None, None, "dot", HEADS, 0.0, 0.0)
 
     def many(run: Callable[[], object]) -> Callable[[], object]:
         return lambda: [run() for _ in range(CALLS)] and None

@@ -61,7 +61,7 @@ def attention_alone(adj: gt.Adjacency, rounds: int) -> dict[str, float]:
         for _ in range(rounds + 2):
             began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             began.record()
-            out = _ops.attend(adj, q, both, None, None, None, None, "dot", HEADS, 0.0, 0.0)
+            out = _ops.attend(adj, q, both, None, None, None, None, None, "dot", HEADS, 0.0, 0.0)
             if name != "forward":
                 torch.autograd.grad(out, (q, both), g)
             ended.record()
@@ -79,8 +79,8 @@ def call_us() -> dict[str, float]:
     wants = q.clone().requires_grad_()
     out, lse = torch.empty_like(q), torch.empty(nodes, HEADS, device="cuda")
     memory = [_kernels._memory(t) for t in (q, both, out, lse)]
-    how = ("dot", HEADS, HIDDEN, 0.0, 0.0, 0)
-    rest = (None, None, None, None, "dot", HEADS, 0.0, 0.0)
+    how = ("dot", HEADS, HIDDEN, 0.0, 0.0, 0, None)
+    rest = (None, None, None, None, None, "dot", HEADS, 0.0, 0.0)
     runs = {
         "the extension, as from Rust": lambda: adj.kernels.attention(how, (*memory[:2], None, None, None), *memory[2:]),
         "the function": lambda: _ops.attend(adj, q, both, *rest),

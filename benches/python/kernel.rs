@@ -20,7 +20,8 @@ fn main() -> graphweft::Result<()> {
     let row = |width: usize| (0..n * width).map(|k| (k % 97) as f32 / 97.0).collect::<Vec<f32>>();
     let (q, kv, mut out, mut lse) = (row(WIDTH), row(2 * WIDTH), row(WIDTH), row(HEADS));
     let score = Score::Dot { q: Values::F32(&q), kv: Values::F32(&kv) };
-    let call = Attention { heads: HEADS, width: WIDTH, score, bias: None, dropout: 0.0, seed: Seed::Number(0) };
+    let (bias, edges) = (None, None);
+    let call = Attention { heads: HEADS, width: WIDTH, score, bias, edges, dropout: 0.0, seed: Seed::Number(0) };
     let mut times = Vec::new();
     for _ in 0..31 {
         let start = Instant::now();

@@ -19,8 +19,8 @@ export GRAPHWEFT=$built/graphweft PYTHONPATH=$package
 mypy=(--config-file pyproject.toml --cache-dir target/mypy)
 "$python" -m mypy "${mypy[@]}" crates/python/python/graphweft
 # Examples and benchmarks have a name of their own each, and are no package.
-for file in crates/python/examples/*.py benches/python/memory.py; do
-    MYPYPATH=crates/python/python "$python" -m mypy "${mypy[@]}" "$file"
+for file in crates/python/examples/*.py benches/python/memory.py benches/python/fits.py; do
+    MYPYPATH=crates/python/python:benches/python "$python" -m mypy "${mypy[@]}" "$file"
 done
 # The module that was built has what the stubs say, and nothing else.
 (cd target && "$python" -m mypy.stubtest graphweft._graphweft --mypy-config-file ../pyproject.toml)

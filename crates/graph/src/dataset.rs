@@ -24,9 +24,9 @@
 //! ```
 //!
 //! [`Dataset::open`] checks everything the first time, in parallel, and leaves a stamp with the size, times and inode
-//! of each file. While these stay the same, opening looks only at what there is one of per node: labels, splits, sparse
-//! features; and the graph's ids and offsets are looked at when it is first asked for. So a stamp that is wrong, or
-//! forged, can lead to wrong results, but to no panic.
+//! of each file. While these stay the same, opening looks only at splits, sparse features and graphs of a collection;
+//! and the graph's ids and offsets, and labels of nodes, are looked at when they are first asked for. So a stamp that
+//! is wrong, or forged, can lead to wrong results, but to no panic.
 
 mod categories;
 mod codes;
@@ -119,6 +119,8 @@ pub struct Dataset {
     graph: AnyCsr,
     /// Set once the ids and offsets of the graph were seen to be in range.
     looked_at: Arc<OnceLock<()>>,
+    /// The same of the labels of nodes.
+    labels_looked_at: Arc<OnceLock<()>>,
     features: Option<Features>,
     /// One for each type of nodes, or none.
     features_by_type: Vec<Option<Features>>,
@@ -150,6 +152,7 @@ impl Dataset {
         } else {
             validate::validate(&data)?;
             data.looked_at.get_or_init(|| ());
+            data.labels_looked_at.get_or_init(|| ());
             stamp::save(dir, &files);
         }
         Ok(data)
@@ -183,7 +186,10 @@ impl Dataset {
             }
         }
         Ok(Self {
+            dir: dir.to_path_buf(),
             graph,
+            looked_at: Arc::default(),
+            labels_looked_at: Arc::default(),
             features,
             features_by_type: by_type,
             labels,
@@ -194,8 +200,6 @@ impl Dataset {
             graphs,
             splits,
             links,
-            dir: dir.to_path_buf(),
-            looked_at: Arc::default(),
             meta,
         })
     }
@@ -227,9 +231,21 @@ impl Dataset {
         self.features.as_ref()
     }
 
-    /// Node labels, if there are any.
+    /// Node labels, if there are any, as they are stored: where a stamp was believed, nobody has looked at them.
     pub fn labels(&self) -> Option<&Labels> {
         self.labels.as_ref()
+    }
+
+    /// The same to work with. They are looked at the first time.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] with the first that cannot be.
+    pub fn checked_labels(&self) -> Result<Option<&Labels>> {
+        if self.labels_looked_at.get().is_none() {
+            validate::node_labels(self)?;
+            self.labels_looked_at.get_or_init(|| ());
+        }
+        Ok(self.labels.as_ref())
     }
 
     /// Edge features in the order of the graph's indices, if there are any.

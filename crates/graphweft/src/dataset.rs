@@ -1,12 +1,14 @@
 //! Graphs with features, labels and splits: folders, or arrays in memory.
 
+mod builder;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use graphweft_base::progress::Silent;
-use graphweft_graph::dataset::{self, Codes, Dense, Features, Labels, NodeType, Parts, SparseFeatures, Types};
+use graphweft_graph::dataset::{self, Dense, Features, Labels, LinkSplit, NodeType, Parts};
 use graphweft_graph::generate::Spec;
 use serde_json::json;
 
@@ -15,6 +17,8 @@ use crate::graph::Graph;
 use crate::memory;
 use crate::observe::{Observer, Watched};
 use crate::stored::Stored;
+
+pub use builder::DatasetBuilder;
 
 /// What labels are for.
 ///
@@ -78,15 +82,11 @@ impl Dataset {
         let spec: Spec = spec.parse()?;
         spec.check_whole()?;
         Ok(Self(Arc::new(dataset::Dataset::in_memory(Parts {
-            name: spec.to_string(),
-            graph: spec.graph(seed, &Silent)?.into(),
             features: spec.features(seed),
             labels: spec.labels(seed),
             classes: spec.num_classes(),
             splits: spec.split(seed).into_iter().collect(),
-            types: Types::default(),
-            categories: None,
-            graphs: None,
+            ..Parts::new(spec.to_string(), spec.graph(seed, &Silent)?.into())
         })?)))
     }
 
@@ -132,19 +132,8 @@ impl Dataset {
 
     /// Begins one from arrays in memory: its name and its graph, to which the builder adds the rest.
     pub fn builder(name: &str, graph: &Graph) -> DatasetBuilder {
-        DatasetBuilder {
-            parts: Parts {
-                name: name.into(),
-                graph: (*graph.0).clone(),
-                features: None,
-                labels: None,
-                classes: 0,
-                splits: Vec::new(),
-                types: Types::default(),
-                categories: None,
-                graphs: None,
-            },
-        }
+        let parts = Parts::new(name, (*graph.0).clone());
+        DatasetBuilder::of(parts)
     }
 
     /// Writes it as a folder.
@@ -188,7 +177,7 @@ impl Dataset {
         self.0.features().map_or(0, Features::width)
     }
 
-    /// Classes, or labels per node; 0 if there are no labels.
+    /// Classes, or labels per node or graph; 0 if there are no labels.
     pub fn num_classes(&self) -> usize {
         self.0.meta().num_classes
     }
@@ -211,26 +200,61 @@ impl Dataset {
         }
     }
 
-    /// The class of every node, −1 where it is not known; `None` if nodes have several labels each, or none.
+    /// Features of edges in the order of [`Graph::indices`], row by row; `None` if there are none.
+    pub fn edge_features(&self) -> Option<&[f32]> {
+        match self.0.edge_features() {
+            Some(Dense::F32 { values, .. }) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// Columns of the features of edges; 0 if there are none.
+    pub fn num_edge_features(&self) -> usize {
+        self.0.edge_features().map_or(0, Dense::width)
+    }
+
+    /// Categories of nodes, row by row, and how many each column has; `None` if there are none.
+    pub fn categories(&self) -> Option<(Vec<u16>, &[u32])> {
+        self.0.categories().map(|categories| (categories.values(), categories.sizes()))
+    }
+
+    /// Where there are many graphs, the first node of each, and how many nodes there are; `None` if there is one.
+    /// Labels and splits are then those of graphs.
+    pub fn graphs(&self) -> Option<&[u64]> {
+        self.0.graphs().map(|graphs| &graphs.ptr[..])
+    }
+
+    /// What is predicted.
+    pub fn task(&self) -> DatasetTask {
+        self.0.meta().task
+    }
+
+    /// Labels of nodes, or of graphs where there are many, as they are stored.
+    fn stored_labels(&self) -> Option<&Labels> {
+        self.0.graphs().map_or(self.0.labels(), |graphs| graphs.labels.as_ref())
+    }
+
+    /// The class of every node, or graph where there are many, −1 where it is not known; `None` if they have several
+    /// labels each, or none.
     pub fn labels(&self) -> Option<&[i64]> {
-        match self.0.labels() {
+        match self.stored_labels() {
             Some(Labels::Single(labels)) => Some(labels),
             _ => None,
         }
     }
 
-    /// For nodes with several labels each, a row of 0 and 1 for every node, NaN where it is not known.
+    /// For nodes, or graphs, with several labels each, a row of 0 and 1 for every one, NaN where it is not known.
     pub fn label_rows(&self) -> Option<Vec<f32>> {
-        match self.0.labels() {
+        match self.stored_labels() {
             Some(Labels::MultiU8(labels)) => Some(labels.iter().map(|label| f32::from(*label)).collect()),
             Some(Labels::MultiF32(labels)) => Some(labels.to_vec()),
             _ => None,
         }
     }
 
-    /// For regression, a row of numbers to predict for every node, NaN where one is not known.
+    /// For regression, a row of numbers to predict for every node, or graph, NaN where one is not known.
     pub fn values(&self) -> Option<&[f32]> {
-        match self.0.labels() {
+        match self.stored_labels() {
             Some(Labels::Values(values)) => Some(values),
             _ => None,
         }
@@ -253,9 +277,41 @@ impl Dataset {
         Ok(names.into_iter().zip(counts).map(|(name, count)| TypeCount { name, count, features: 0 }).collect())
     }
 
-    /// All splits, by name.
+    /// The type of each edge in the order of [`Graph::indices`], as a number; empty where edges have none.
+    ///
+    /// # Errors
+    /// As [`Dataset::graph`].
+    pub fn type_of_edges(&self) -> Result<Vec<u16>> {
+        Ok(self.0.edge_types()?.map_or_else(Vec::new, |types| types.to_vec()))
+    }
+
+    /// Dense features of a type of nodes, by its number, row by row; `None` where it has none of its own, or sparse
+    /// ones.
+    pub fn features_of_type(&self, number: usize) -> Option<&[f32]> {
+        match self.0.features_by_type().get(number)? {
+            Some(Features::Dense(Dense::F32 { values, .. })) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// All splits of nodes, or graphs, by name.
     pub fn splits(&self) -> Vec<Split> {
         self.0.splits().iter().map(Split::from).collect()
+    }
+
+    /// The ids of all splits of nodes, or graphs, where they are: of train, valid and test, with the name.
+    pub fn split_ids(&self) -> Vec<(&str, [&[i64]; 3])> {
+        self.0.splits().iter().map(|split| (&*split.name, split.parts().map(|(_, ids)| &ids[..]))).collect()
+    }
+
+    /// All splits of links, by name: pairs of nodes, one after the other.
+    pub fn links(&self) -> Vec<Split> {
+        let of = |links: &LinkSplit| {
+            let split = Split::new(&links.name, links.train.to_vec(), links.valid.to_vec(), links.test.to_vec());
+            let [valid, test] = [&links.valid_neg, &links.test_neg].map(|pairs| pairs.as_ref().map(|p| p.to_vec()));
+            Split { no_links: [valid, test], ..split }
+        };
+        self.0.links().iter().map(of).collect()
     }
 }
 
@@ -305,7 +361,7 @@ pub struct TypeCount {
     pub features: usize,
 }
 
-/// Three sets of nodes: to learn from, to choose the best epoch by, and to report on.
+/// Three sets of nodes, of graphs, or of pairs of nodes: to learn from, to choose the best epoch by, and to report on.
 ///
 /// ```
 /// let split = graphweft::Split::new("own", vec![0, 3], vec![1], vec![2]);
@@ -322,142 +378,26 @@ pub struct Split {
     pub valid: Vec<i64>,
     /// Nodes to report on.
     pub test: Vec<i64>,
+    /// Where these are pairs of nodes, pairs that are no links, to choose by and to report on.
+    pub no_links: [Option<Vec<i64>>; 2],
 }
 
 impl Split {
     /// A split of these nodes.
     pub fn new(name: &str, train: Vec<i64>, valid: Vec<i64>, test: Vec<i64>) -> Self {
-        Self { name: name.into(), train, valid, test }
+        Self { name: name.into(), train, valid, test, no_links: [None, None] }
+    }
+
+    /// Of links: pairs that are no links, to choose by and to report on.
+    #[must_use]
+    pub fn no_links(mut self, valid: Option<Vec<i64>>, test: Option<Vec<i64>>) -> Self {
+        self.no_links = [valid, test];
+        self
     }
 }
 
 impl From<&dataset::Split> for Split {
     fn from(s: &dataset::Split) -> Self {
         Self::new(&s.name, s.train.to_vec(), s.valid.to_vec(), s.test.to_vec())
-    }
-}
-
-/// A dataset in the making; see [`Dataset::builder`].
-///
-/// ```
-/// use graphweft::{Dataset, Graph};
-/// let graph = Graph::from_edges(2, &[0], &[1])?;
-/// let error = Dataset::builder("two", &graph).labels(vec![0, 1, 1]).build().unwrap_err();
-/// assert_eq!(error.problem(), "there are 3 labels, expected 2 for 2 nodes");
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct DatasetBuilder {
-    parts: Parts,
-}
-
-impl DatasetBuilder {
-    /// Dense features: a row of `width` numbers for every node.
-    #[must_use]
-    pub fn features(mut self, width: usize, values: Vec<f32>) -> Self {
-        self.parts.features = Some(Features::Dense(Dense::F32 { values: values.into(), width }));
-        self
-    }
-
-    /// Sparse features of `width` columns; all values are 1 unless some are given.
-    #[must_use]
-    pub fn sparse_features(
-        mut self,
-        width: usize,
-        indptr: Vec<u64>,
-        indices: Vec<u32>,
-        values: Option<Vec<f32>>,
-    ) -> Self {
-        let data = values.map(Into::into);
-        let rows = SparseFeatures { indptr: indptr.into(), indices: indices.into(), data, width };
-        self.parts.features = Some(Features::Sparse(rows));
-        self
-    }
-
-    /// The type of every edge, in the order of the graph's rows, and what the types are called, by number.
-    ///
-    /// ```
-    /// use graphweft::{Dataset, Graph};
-    /// let graph = Graph::from_edges(3, &[0, 1], &[1, 2])?;
-    /// let names = ["near".to_string(), "far".to_string()];
-    /// let error = Dataset::builder("three", &graph).edge_types(&names, vec![0, 2]).build().unwrap_err();
-    /// assert!(error.problem().starts_with("edge_type[1] = 2"));
-    /// # Ok::<(), graphweft::Error>(())
-    /// ```
-    #[must_use]
-    pub fn edge_types(mut self, names: &[String], types: Vec<u16>) -> Self {
-        self.parts.types.edges = Some(Codes::of(types));
-        self.parts.types.edge_names = names.to_vec();
-        self
-    }
-
-    /// One more type of nodes: the next `nodes` of them, each with a row of `width` numbers, or none where `width` is
-    /// 0.
-    ///
-    /// ```
-    /// use graphweft::{Dataset, Graph};
-    /// let graph = Graph::from_edges(3, &[0, 1], &[1, 2])?;
-    /// let data = Dataset::builder("three", &graph)
-    ///     .node_type("paper", 2, 2, vec![0.5, 1.0, 0.25, 2.0])
-    ///     .node_type("author", 1, 0, Vec::new())
-    ///     .build()?;
-    /// assert_eq!(data.node_types()[1].name, "author");
-    /// # Ok::<(), graphweft::Error>(())
-    /// ```
-    #[must_use]
-    pub fn node_type(mut self, name: &str, nodes: usize, width: usize, values: Vec<f32>) -> Self {
-        let features = (width > 0).then(|| Features::Dense(Dense::F32 { values: values.into(), width }));
-        self.parts.types.nodes.push(NodeType { name: name.into(), num_nodes: nodes, num_features: width });
-        self.parts.types.features.push(features);
-        self
-    }
-
-    /// The class of every node, −1 where it is not known. There are as many classes as the largest one says.
-    #[must_use]
-    pub fn labels(mut self, labels: Vec<i64>) -> Self {
-        self.parts.classes = labels.iter().max().map_or(0, |most| usize::try_from(most + 1).unwrap_or(0));
-        self.parts.labels = Some(Labels::Single(labels.into()));
-        self
-    }
-
-    /// For nodes with several labels each: a row of `classes` numbers for every node, 0 or 1, or NaN where it is not
-    /// known.
-    #[must_use]
-    pub fn label_rows(mut self, classes: usize, labels: Vec<f32>) -> Self {
-        (self.parts.classes, self.parts.labels) = (classes, Some(Labels::MultiF32(labels.into())));
-        self
-    }
-
-    /// For regression: a row of `width` numbers to predict for every node, NaN where one is not known.
-    #[must_use]
-    pub fn values(mut self, width: usize, values: Vec<f32>) -> Self {
-        (self.parts.classes, self.parts.labels) = (width, Some(Labels::Values(values.into())));
-        self
-    }
-
-    /// One more split.
-    #[must_use]
-    pub fn split(mut self, split: Split) -> Self {
-        let Split { name, train, valid, test } = split;
-        self.parts.splits.push(dataset::Split { name, train: train.into(), valid: valid.into(), test: test.into() });
-        self
-    }
-
-    /// Checks every element, as those of a folder are.
-    ///
-    /// # Errors
-    /// With the array, as the file that would hold it, and the position.
-    pub fn build(mut self) -> Result<Dataset> {
-        // All of one kind: the folder has no features then.
-        if self.parts.types.features.iter().all(Option::is_none) {
-            self.parts.types.features.clear();
-        }
-        let mut names: Vec<&str> = self.parts.splits.iter().map(|split| split.name.as_str()).collect();
-        names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            let what = format!("there are two splits called {:?}", twice[0]);
-            return Err(Error::request(what, "give each a name of its own"));
-        }
-        Ok(Dataset(Arc::new(dataset::Dataset::in_memory(self.parts)?)))
     }
 }

@@ -63,6 +63,29 @@ impl Graph {
         Ok(Csr::from_edges(nodes, sources, targets)?.into())
     }
 
+    /// For each place in [`Graph::indices`], which of these edges stands there. What is known of edges as they were
+    /// given, such as [features](crate::DatasetBuilder::edge_features), is so put in the order of the graph; parallel
+    /// edges keep theirs.
+    ///
+    /// ```
+    /// let (sources, targets) = ([2, 0, 1], [1, 1, 0]);
+    /// let graph = graphweft::Graph::from_edges(3, &sources, &targets)?;
+    /// assert_eq!(graph.edge_order(&sources, &targets)?, [2, 1, 0]);
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If these are not the edges of the graph, or it has more nodes than 32-bit ids can name.
+    pub fn edge_order<I>(&self, sources: &[I], targets: &[I]) -> Result<Vec<u64>>
+    where
+        I: Copy + Sync + fmt::Display + TryInto<usize>,
+    {
+        match &*self.0 {
+            AnyCsr::Narrow(graph) => Ok(graph.edge_order(sources, targets)?),
+            AnyCsr::Wide(_) => Err(wide()),
+        }
+    }
+
     /// The graph whose node `i` has the sources `indices[indptr[i]..indptr[i + 1]]`, sorted.
     ///
     /// ```
@@ -110,7 +133,7 @@ impl Graph {
     pub fn indices(&self) -> Result<&[u32]> {
         match &*self.0 {
             AnyCsr::Narrow(graph) => Ok(graph.indices()),
-            AnyCsr::Wide(_) => Err(Error::request("ids of this graph have 64 bits", "read indices.npy of its folder")),
+            AnyCsr::Wide(_) => Err(wide()),
         }
     }
 
@@ -137,6 +160,10 @@ impl Graph {
     pub fn with_self_loops(&self, loops: SelfLoops) -> Self {
         Self(Arc::new(AnyCsr::clone(&self.0).map(|g| g.with_self_loops(loops), |g| g.with_self_loops(loops))))
     }
+}
+
+fn wide() -> Error {
+    Error::request("ids of this graph have 64 bits", "read indices.npy of its folder")
 }
 
 impl From<Csr<u32>> for Graph {

@@ -130,7 +130,7 @@ impl Opened {
             symmetric: meta.symmetric,
             num_features: dataset.num_features(),
             num_classes: meta.num_classes,
-            labels: dataset.0.labels().cloned(),
+            labels: dataset.0.checked_labels()?.cloned(),
             dataset: Some(dataset),
         })
     }

@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use graphweft_graph::AnyCsr;
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention as op;
+use graphweft_tensor::ops::edge_values::{EdgeColumns, EdgeTail};
 use graphweft_tensor::ops::spmm::{EdgeWeights, MaxGradient, Spmm, SpmmMax};
 use graphweft_tensor::{Adjacency, Device, Dropout, Element, Ids, Matrix, Tag};
 use half::bf16;
@@ -157,12 +158,22 @@ impl Call<'_> {
         numbers!(self, ValuesMut, what, values, [rows, cols])
     }
 
-    fn score(&self, a: &Attention<'_>) -> Result<Score<Matrix>> {
+    /// What edges bring for the tails of heads.
+    fn edges(&self, values: Values<'_>) -> Result<EdgeTail> {
+        let edges = self.graph.num_edges();
+        let columns = values.count() / edges.max(1);
+        let rows = Some(self.read("edges", values, edges, columns)?);
+        Ok(EdgeTail { columns: EdgeColumns::numbers(columns), rows })
+    }
+
+    /// The operands of a score, with so many numbers behind each head of a destination.
+    fn score(&self, a: &Attention<'_>, tail: usize) -> Result<Score<Matrix>> {
         let (heads, d) = (a.heads, a.width);
         let (dst, src) = (self.graph.num_dst(), self.graph.num_src());
         Ok(match a.score {
             Score::Dot { q, kv } => {
-                Score::Dot { q: self.read("q", q, dst, d)?, kv: self.read("kv", kv, src, d.saturating_mul(2))? }
+                let own = d.saturating_sub(heads.saturating_mul(tail));
+                Score::Dot { q: self.read("q", q, dst, d)?, kv: self.read("kv", kv, src, own.saturating_mul(2))? }
             }
             Score::Gat { l, r, z, slope } => Score::Gat {
                 l: self.read("l", l, dst, heads)?,
@@ -182,7 +193,8 @@ impl Call<'_> {
 
     /// Hands `f` the operands of `a`, checked.
     fn attend<T>(&self, a: &Attention<'_>, f: impl FnOnce(&op::Attention<'_>) -> Result<T>) -> Result<T> {
-        let score = self.score(a)?;
+        let edges = a.edges.map(|edges| self.edges(edges)).transpose()?;
+        let score = self.score(a, edges.as_ref().map_or(0, |edges| edges.columns.tail()))?;
         let bias = a.bias.map(|bias| self.read("bias", bias, self.graph.num_edges(), a.heads)).transpose()?;
         if !(0.0..=1.0).contains(&a.dropout) {
             return Err(Error::request(format!("a dropout of {}", a.dropout), "give a number from 0 to 1"));
@@ -198,7 +210,7 @@ impl Call<'_> {
             heads: a.heads,
             score: score.as_ref(),
             bias: bias.as_ref().map_or(op::Bias::None, op::Bias::PerEdge),
-            edges: None,
+            edges: edges.as_ref(),
             dropout: dropout.dropout.is_active().then_some(&dropout),
         };
         operands.check()?;
@@ -395,6 +407,7 @@ mod tests {
             width: 2,
             score: Score::Dot { q, kv: Values::F32(&kv) },
             bias: None,
+            edges: None,
             dropout: 0.0,
             seed: Seed::Number(0),
         };
@@ -406,6 +419,31 @@ mod tests {
         assert!(kernels.attention(&good, ValuesMut::F64(&mut [0.0; 6]), ValuesMut::F32(&mut lse)).is_err());
         let dropped = Attention { dropout: f64::NAN, ..good };
         assert!(kernels.attention(&dropped, ValuesMut::F32(&mut out), ValuesMut::F32(&mut lse)).is_err());
+    }
+
+    /// One head of two columns, and a feature of edges: a number and three zeros behind each.
+    #[test]
+    fn features_of_edges_meet_the_tails_of_heads() {
+        let kernels = EdgeKernels::new(&Graph::from_edges(3, &[0, 2], &[1, 1]).unwrap()).unwrap();
+        let (mut q, mut out, mut lse) = ([0.0; 18], [0.0; 18], [0.0; 3]);
+        // Node 1 asks for the feature alone.
+        q[8] = 2f64.sqrt();
+        let (kv, features) = ([1.0; 12], [0.0, 3f64.ln()]);
+        let call = |features| Attention {
+            heads: 1,
+            width: 6,
+            score: Score::Dot { q: Values::F64(&q), kv: Values::F64(&kv) },
+            bias: None,
+            edges: Some(Values::F64(features)),
+            dropout: 0.0,
+            seed: Seed::Number(0),
+        };
+        kernels.attention(&call(&features), ValuesMut::F64(&mut out), ValuesMut::F64(&mut lse)).unwrap();
+        // The edge from node 2 weighs three times as much as the other one.
+        let expected = [1.0, 1.0, 0.75 * 3f64.ln(), 0.0, 0.0, 0.0];
+        assert!(out[6..12].iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-12), "{out:?}");
+        let wide = [0.0; 20];
+        assert!(kernels.attention(&call(&wide), ValuesMut::F64(&mut out), ValuesMut::F64(&mut lse)).is_err());
     }
 
     #[test]

@@ -229,7 +229,8 @@ impl Model {
         }
     }
 
-    /// The logits of every node; of several seeds the mean of their probabilities.
+    /// The logits of every node, or of every graph where there are many; of several seeds the mean of their
+    /// probabilities.
     ///
     /// # Errors
     /// If the data are not like those that the model is for, or a logit is not finite. Under a launcher only the first
@@ -241,8 +242,8 @@ impl Model {
         }
     }
 
-    /// The probabilities of every node: of classes, which sum to 1, or of each label by itself; of regression the
-    /// values. Of several seeds it is their mean.
+    /// The probabilities of every node, or graph: of classes, which sum to 1, or of each label by itself; of regression
+    /// the values. Of several seeds it is their mean.
     ///
     /// # Errors
     /// As [`Model::predict`].
@@ -256,7 +257,7 @@ impl Model {
     ) -> Result<Predictions> {
         self.on_ranks(|all, data, world, watched| {
             let (values, columns) = predict(all, data, world, watched)?.ok_or_else(Error::follows)?;
-            Ok(Predictions { nodes: data.graph.num_dst(), columns, values })
+            Ok(Predictions { nodes: data.items(), columns, values })
         })
     }
 
@@ -276,7 +277,7 @@ impl Model {
                 _ => self.path.clone(),
             };
             Ok(Written {
-                nodes: data.graph.num_dst(),
+                nodes: data.items(),
                 classes,
                 path: output.path,
                 what: output.what.name(),
@@ -411,4 +412,34 @@ fn add(mut to: Value, more: Value) -> Value {
         to.extend(more);
     }
     to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::Split;
+    use crate::graph::Graph;
+    use crate::run::Run;
+
+    /// Six graphs of two nodes each.
+    #[test]
+    fn what_is_said_of_many_graphs_has_a_row_for_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let graph = Graph::from_edges(12, &[0, 2, 4, 6, 8, 10], &[1, 3, 5, 7, 9, 11]).unwrap().symmetrise();
+        let data = Dataset::builder("pairs", &graph)
+            .features(1, (0..12u8).map(f32::from).collect())
+            .graphs((0..=6).map(|graph| 2 * graph).collect())
+            .labels(vec![0, 0, 0, 1, 1, 1])
+            .split(Split::new("own", vec![0, 3], vec![1, 4], vec![2, 5]))
+            .build()
+            .unwrap();
+        let run = Run::new(&data).model("gcn").epochs(2).output(dir.path().join("run")).train().unwrap();
+        let model = Model::open(&run.folder).unwrap().on(&data);
+        for said in [model.predict().unwrap(), model.predict_probabilities().unwrap()] {
+            assert_eq!((said.nodes, said.columns, said.values.len(), said.classes().len()), (6, 2, 12, 6));
+            assert_eq!(said.row(5).len(), 2);
+        }
+        let file = PredictionFile::new(dir.path().join("said.npy"));
+        assert_eq!(model.write_predictions(&file).unwrap().nodes, 6);
+    }
 }

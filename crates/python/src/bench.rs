@@ -1,11 +1,11 @@
 //! Operations and epochs, timed alone. Results are the JSON that `graphweft bench --json` prints.
 
-use graphweft::{Bench, Stop};
+use graphweft::Bench;
 use pyo3::prelude::*;
 
 use crate::error::Raise;
 use crate::run::{Data, described};
-use crate::work;
+use crate::work::{self, Interrupted};
 
 /// Epochs of a whole model on random features and labels.
 #[pyfunction]
@@ -32,7 +32,7 @@ pub(crate) fn bench_epochs(
         bench = bench.device(device.parse().raise(py)?);
     }
     let (input, run) = (data.input(), described(None, &settings, device, py)?);
-    let timing = work::run(py, watch.as_ref(), &Stop::new(), move |observer| {
+    let timing = work::run(py, watch.as_ref(), Interrupted::Left, move |observer| {
         bench.observer(observer).epoch(input.clone(), &run)
     })?;
     Ok(timing.to_json().to_string())
@@ -60,7 +60,7 @@ pub(crate) fn bench_edges(
         bench = bench.bf16();
     }
     let input = data.input();
-    let timing = work::run(py, watch.as_ref(), &Stop::new(), move |observer| {
+    let timing = work::run(py, watch.as_ref(), Interrupted::Left, move |observer| {
         let bench = bench.observer(observer);
         heads.map_or_else(|| bench.spmm(input.clone()), |heads| bench.clone().heads(heads).attention(input.clone()))
     })?;

@@ -25,9 +25,23 @@ fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     details.set_item("problem", error.problem())?;
     details.set_item("remedy", error.remedy())?;
     details.set_item("checkpoint", error.checkpoint().map(|path| path.display().to_string()))?;
+    exception(py, name, &error.to_string(), &details)
+}
+
+/// An exception of the class that all others are of.
+pub(crate) fn failed(py: Python<'_>, problem: &str, remedy: &str) -> PyErr {
+    let made = || {
+        let details = PyDict::new(py);
+        details.set_item("problem", problem)?;
+        details.set_item("remedy", remedy)?;
+        exception(py, "GraphweftError", &format!("{problem}\n  remedy: {remedy}"), &details)
+    };
+    made().unwrap_or_else(|failure| failure)
+}
+
+fn exception(py: Python<'_>, name: &str, message: &str, details: &Bound<'_, PyDict>) -> PyResult<PyErr> {
     let class = py.import("graphweft._errors")?.getattr(name)?;
-    let exception = class.call((error.to_string(),), Some(&details))?;
-    Ok(PyErr::from_value(exception))
+    Ok(PyErr::from_value(class.call((message,), Some(details))?))
 }
 
 /// A position as the message has it.

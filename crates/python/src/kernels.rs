@@ -9,8 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::data::Graph;
-use crate::error::Raise;
-use crate::work::check_process;
+use crate::work;
 
 /// Contiguous memory of a tensor: address, number of elements, and 0, 1, 2, 3 for f32, f64, bf16 or int32. The caller
 /// has it for the time of the call (on a GPU: until that is done there), and names no memory twice of which one is
@@ -90,16 +89,17 @@ pub(crate) enum Dropped {
     At(Memory),
 }
 
-/// How attention goes: "dot", "gat" or "gatv2", heads, columns, slope, dropout and what decides it.
+/// How attention goes: "dot", "gat" or "gatv2", heads, columns, slope, dropout and what decides it, and features of
+/// edges.
 #[derive(FromPyObject)]
-pub(crate) struct How(String, usize, usize, f64, f64, Dropped);
+pub(crate) struct How(String, usize, usize, f64, f64, Dropped, Option<Memory>);
 
 /// What belongs to destinations, to sources, to values, to all edges, and the bias.
 #[derive(Clone, Copy, FromPyObject)]
 pub(crate) struct Operands(Memory, Memory, Option<Memory>, Option<Memory>, Option<Memory>);
 
 fn called<'a>(how: &How, operands: Operands, place: Place) -> PyResult<Attention<'a>> {
-    let How(kind, heads, width, slope, dropout, seed) = how;
+    let How(kind, heads, width, slope, dropout, seed, edges) = how;
     let Operands(dst, src, value, shared, bias) = operands;
     let (dst, src) = (dst.values(place)?, src.values(place)?);
     let seed = match seed {
@@ -112,7 +112,8 @@ fn called<'a>(how: &How, operands: Operands, place: Place) -> PyResult<Attention
         ("gatv2", value, Some(a)) => Score::Gatv2 { l: dst, r: src, value, a, slope: *slope },
         _ => return Err(PyValueError::new_err(format!("these operands are not those of {kind}"))),
     };
-    Ok(Attention { heads: *heads, width: *width, score, bias: given(bias, place)?, dropout: *dropout, seed })
+    let (bias, edges) = (given(bias, place)?, given(*edges, place)?);
+    Ok(Attention { heads: *heads, width: *width, score, bias, edges, dropout: *dropout, seed })
 }
 
 /// Which way a sum goes ("edges" or "transpose"), its columns, and per edge, destination and source what it is
@@ -163,25 +164,22 @@ pub(crate) struct EdgeKernels {
 impl EdgeKernels {
     #[new]
     fn new(py: Python<'_>, graph: &Graph) -> PyResult<Self> {
-        check_process()?;
-        let kernels = py.detach(|| graphweft::kernels::EdgeKernels::new(&graph.0)).raise(py)?;
+        let kernels = work::here(py, || graphweft::kernels::EdgeKernels::new(&graph.0))?;
         Ok(Self { kernels, place: Place::Here })
     }
 
     /// On a GPU that the caller has: `stream()` gives the current stream, `memory(bytes)` an address and what keeps it.
     #[staticmethod]
     fn on_gpu(py: Python<'_>, graph: &Graph, index: usize, stream: Py<PyAny>, memory: Py<PyAny>) -> PyResult<Self> {
-        check_process()?;
         let caller = Caller { stream, memory };
-        let kernels = py.detach(|| graphweft::kernels::EdgeKernels::on_gpu(&graph.0, index, caller)).raise(py)?;
+        let kernels = work::here(py, || graphweft::kernels::EdgeKernels::on_gpu(&graph.0, index, caller))?;
         Ok(Self { kernels, place: Place::Gpu })
     }
 
     fn attention(&self, py: Python<'_>, how: How, operands: Operands, out: Memory, lse: Memory) -> PyResult<()> {
-        check_process()?;
         let call = called(&how, operands, self.place)?;
         let (out, lse) = (out.values_mut(self.place)?, lse.values_mut(self.place)?);
-        py.detach(|| self.kernels.attention(&call, out, lse)).raise(py)
+        work::here(py, || self.kernels.attention(&call, out, lse))
     }
 
     /// `saved`: the output, the log-sum-exp, and the gradient of the output.
@@ -193,7 +191,6 @@ impl EdgeKernels {
         saved: [Memory; 3],
         gradients: Operands,
     ) -> PyResult<()> {
-        check_process()?;
         let place = self.place;
         let call = called(&how, operands, place)?;
         let [out, lse, g] = saved;
@@ -208,33 +205,29 @@ impl EdgeKernels {
             shared: wanted(shared, place)?,
             bias: wanted(bias, place)?,
         };
-        py.detach(|| self.kernels.attention_backward(&call, to)).raise(py)
+        work::here(py, || self.kernels.attention_backward(&call, to))
     }
 
     fn sum(&self, py: Python<'_>, how: Weighted, x: Memory, out: Memory) -> PyResult<()> {
-        check_process()?;
         let (sum, out) = (summed(&how, x, self.place)?, out.values_mut(self.place)?);
-        py.detach(|| self.kernels.sum(&sum, out)).raise(py)
+        work::here(py, || self.kernels.sum(&sum, out))
     }
 
     fn sum_weights(&self, py: Python<'_>, how: Weighted, x: Memory, g: Memory, dw: Memory) -> PyResult<()> {
-        check_process()?;
         let place = self.place;
         let (sum, g, dw) = (summed(&how, x, place)?, g.values(place)?, dw.values_mut(place)?);
-        py.detach(|| self.kernels.sum_weights(&sum, g, dw)).raise(py)
+        work::here(py, || self.kernels.sum_weights(&sum, g, dw))
     }
 
     fn max(&self, py: Python<'_>, width: usize, x: Memory, out: Memory, arg: Memory) -> PyResult<()> {
-        check_process()?;
         let place = self.place;
         let (x, out, arg) = (x.values(place)?, out.values_mut(place)?, arg.values_mut(place)?);
-        py.detach(|| self.kernels.max(width, x, out, arg)).raise(py)
+        work::here(py, || self.kernels.max(width, x, out, arg))
     }
 
     fn max_backward(&self, py: Python<'_>, width: usize, g: Memory, arg: Memory, dx: Memory) -> PyResult<()> {
-        check_process()?;
         let place = self.place;
         let (g, arg, dx) = (g.values(place)?, arg.values(place)?, dx.values_mut(place)?);
-        py.detach(|| self.kernels.max_backward(width, g, arg, dx)).raise(py)
+        work::here(py, || self.kernels.max_backward(width, g, arg, dx))
     }
 }

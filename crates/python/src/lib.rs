@@ -7,6 +7,7 @@
 mod bench;
 mod data;
 mod error;
+mod import;
 mod kernels;
 mod model;
 mod run;
@@ -25,9 +26,12 @@ fn _graphweft(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::train, m)?)?;
     m.add_function(wrap_pyfunction!(run::plan, m)?)?;
     m.add_function(wrap_pyfunction!(run::config, m)?)?;
+    m.add_function(wrap_pyfunction!(run::keys, m)?)?;
     m.add_function(wrap_pyfunction!(model::evaluate, m)?)?;
     m.add_function(wrap_pyfunction!(model::predict, m)?)?;
     m.add_function(wrap_pyfunction!(model::write_predictions, m)?)?;
+    m.add_function(wrap_pyfunction!(model::smooth, m)?)?;
+    m.add_function(wrap_pyfunction!(import::import_data, m)?)?;
     m.add_function(wrap_pyfunction!(run::partition, m)?)?;
     m.add_function(wrap_pyfunction!(run::generate, m)?)?;
     m.add_function(wrap_pyfunction!(run::info, m)?)?;

@@ -2,15 +2,14 @@
 
 use std::path::PathBuf;
 
-use graphweft::{Model, PredictionFile, Stop};
+use graphweft::{Model, PredictionFile, Smooth};
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::error::Raise;
 use crate::run::Data;
-use crate::work;
+use crate::work::{self, Interrupted};
 
 /// The models in `path`, on other data and ranks if some are named.
 fn opened(
@@ -20,7 +19,7 @@ fn opened(
     split: Option<&str>,
     ranks: Option<u64>,
 ) -> PyResult<Model> {
-    let mut model = py.detach(|| Model::open(path)).raise(py)?;
+    let mut model = work::here(py, || Model::open(path))?;
     if let Some(data) = data {
         model = model.on(data.input());
     }
@@ -45,7 +44,7 @@ pub(crate) fn evaluate(
     watch: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
     let model = opened(py, path, data.as_ref(), split, ranks)?;
-    let found = work::run(py, watch.as_ref(), &Stop::new(), move |observer| model.observer(observer).evaluate())?;
+    let found = work::run(py, watch.as_ref(), Interrupted::Left, move |observer| model.observer(observer).evaluate())?;
     Ok(found.to_json().to_string())
 }
 
@@ -67,7 +66,7 @@ pub(crate) fn predict<'py>(
         other => return Err(PyValueError::new_err(format!("what={other:?}: choose \"logits\" or \"probabilities\""))),
     };
     let model = opened(py, path, data.as_ref(), None, ranks)?;
-    let said = work::run(py, watch.as_ref(), &Stop::new(), move |observer| {
+    let said = work::run(py, watch.as_ref(), Interrupted::Left, move |observer| {
         let model = model.observer(observer);
         if probabilities { model.predict_probabilities() } else { model.predict() }
     })?;
@@ -88,7 +87,50 @@ pub(crate) fn write_predictions(
 ) -> PyResult<String> {
     let model = opened(py, path, data.as_ref(), None, None)?;
     let file = PredictionFile::new(file);
-    let written =
-        work::run(py, watch.as_ref(), &Stop::new(), move |observer| model.observer(observer).write_predictions(&file))?;
+    let written = work::run(py, watch.as_ref(), Interrupted::Ends, move |observer| {
+        model.observer(observer).write_predictions(&file)
+    })?;
     Ok(written.to_json().to_string())
+}
+
+/// Spreads what models say over the graph. `how` are the program's arguments as `name=value`.
+#[pyfunction]
+#[pyo3(signature = (path, how, data=None, *, output=None, split=None, ranks=None, watch=None))]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // Keyword arguments of Python.
+pub(crate) fn smooth(
+    py: Python<'_>,
+    path: PathBuf,
+    how: Vec<(String, String)>,
+    data: Option<Data<'_>>,
+    output: Option<PathBuf>,
+    split: Option<&str>,
+    ranks: Option<u64>,
+    watch: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let model = opened(py, path, data.as_ref(), split, ranks)?;
+    let spread = how.iter().any(|(name, value)| name == "method" && value == "label-propagation");
+    let begin = if spread { Smooth::label_propagation() } else { Smooth::correct_and_smooth() };
+    let mut how = how.iter().try_fold(begin, |how, (name, value)| smoothed(how, name, value))?;
+    if let Some(folder) = output {
+        how = how.output(folder);
+    }
+    let found =
+        work::run(py, watch.as_ref(), Interrupted::Ends, move |observer| model.observer(observer).smooth(&how))?;
+    Ok(found.to_json().to_string())
+}
+
+fn smoothed(how: Smooth, name: &str, value: &str) -> PyResult<Smooth> {
+    let wrong = || PyValueError::new_err(format!("{name}={value:?} is nothing that smoothing takes"));
+    let number = || value.parse().map_err(|_| wrong());
+    Ok(match (name, value) {
+        ("method", "correct-and-smooth" | "label-propagation") | ("labels", "train") => how,
+        ("correct", _) => how.correct(number()?),
+        ("smooth", _) => how.smooth(number()?),
+        ("steps", _) => how.steps(value.parse().map_err(|_| wrong())?),
+        ("weights", "symmetric") => how.symmetric(),
+        ("weights", "row") => how.by_row(),
+        ("weights", "column") => how.by_column(),
+        ("labels", "train-and-valid") => how.with_validation_labels(),
+        _ => return Err(wrong()),
+    })
 }

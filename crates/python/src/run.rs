@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use graphweft::{Doctor, Info, Input, Page, Partition, Run, Stop};
+use graphweft::{Description, Doctor, Info, Input, Key, Page, Partition, Run, Stop};
 use pyo3::prelude::*;
 
 use crate::data::Dataset;
 use crate::error::Raise;
-use crate::work;
+use crate::work::{self, Interrupted};
 
 /// What to work on: a dataset in memory or mapped, or the name of a folder or of a graph to generate.
 #[derive(FromPyObject)]
@@ -44,7 +44,7 @@ pub(crate) fn described(
 }
 
 #[pyfunction]
-#[pyo3(signature = (data, settings, *, output=None, resume=None, device=None, threads=None, watch=None))]
+#[pyo3(signature = (data, settings, *, output=None, resume=None, device=None, threads=None, emulate=None, watch=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // Keyword arguments of Python.
 pub(crate) fn train(
     py: Python<'_>,
@@ -54,6 +54,7 @@ pub(crate) fn train(
     resume: Option<String>,
     device: Option<&str>,
     threads: Option<usize>,
+    emulate: Option<PathBuf>,
     watch: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
     let mut run = described(data.as_ref(), &settings, device, py)?;
@@ -68,26 +69,36 @@ pub(crate) fn train(
     if let Some(threads) = threads {
         run = run.threads(threads);
     }
+    if let Some(profile) = emulate {
+        run = run.emulate(profile);
+    }
     let stop = Stop::new();
     let run = run.stop(&stop);
-    let report = work::run(py, watch.as_ref(), &stop, move |observer| run.observer(observer).train())?;
+    let train = move |observer| run.observer(observer).train();
+    let report = work::run_until(py, watch.as_ref(), Interrupted::Saves, &stop, train)?;
     Ok(report.to_json().to_string())
 }
 
+/// A plan for data, or for a `graph` that is only described, as `nodes=2.4e6,edges=1.2e8,features=100,classes=47`.
 #[pyfunction]
-#[pyo3(signature = (data, settings, *, device=None, plot=None, report=None, watch=None))]
-#[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
+#[pyo3(signature = (data, settings, *, graph=None, device=None, plot=None, report=None, watch=None))]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // Keyword arguments of Python.
 pub(crate) fn plan(
     py: Python<'_>,
     data: Option<Data<'_>>,
     settings: Vec<String>,
+    graph: Option<&str>,
     device: Option<&str>,
     plot: Option<PathBuf>,
     report: Option<PathBuf>,
     watch: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
+    let graph: Option<Description> = graph.map(str::parse).transpose().map_err(graphweft::Error::from).raise(py)?;
     let run = described(data.as_ref(), &settings, device, py)?;
-    let plan = work::run(py, watch.as_ref(), &Stop::new(), move |observer| run.observer(observer).plan())?;
+    let plan = work::run(py, watch.as_ref(), Interrupted::Left, move |observer| {
+        let run = run.observer(observer);
+        graph.map_or_else(|| run.plan(), |graph| run.simulate_scaling(&graph))
+    })?;
     if let Some(path) = plot {
         plan.plot(path).raise(py)?;
     }
@@ -102,6 +113,19 @@ pub(crate) fn plan(
 #[allow(clippy::needless_pass_by_value)] // Arguments of Python.
 pub(crate) fn config(py: Python<'_>, settings: Vec<String>) -> PyResult<String> {
     described(None, &settings, None, py)?.config().raise(py)
+}
+
+/// All settings, or those of a name or section: their names, kinds, defaults, what they mean, and the models that have
+/// them.
+#[pyfunction]
+#[pyo3(signature = (name=None))]
+#[allow(clippy::type_complexity)] // A record as Python takes it.
+pub(crate) fn keys(
+    py: Python<'_>,
+    name: Option<&str>,
+) -> PyResult<Vec<(String, String, Option<String>, String, Vec<&'static str>)>> {
+    let found = work::here(py, || name.map_or_else(|| Ok(Key::all()), Key::find))?;
+    Ok(found.into_iter().map(|key| (key.name, key.kind, key.default, key.meaning, key.models)).collect())
 }
 
 #[pyfunction]
@@ -120,10 +144,13 @@ pub(crate) fn partition(
     if let Some(method) = method {
         partition = partition.method(method.parse().map_err(graphweft::Error::from).raise(py)?);
     }
+    // A dataset in a folder keeps its parts.
+    let stored = store.is_some() || !matches!(data, Data::Dataset(ref dataset) if dataset.0.folder().is_none());
     if let Some(dir) = store {
         partition = partition.store(dir);
     }
-    let divided = work::run(py, watch.as_ref(), &Stop::new(), move |observer| partition.observer(observer).divide())?;
+    let interrupted = if stored { Interrupted::Ends } else { Interrupted::Left };
+    let divided = work::run(py, watch.as_ref(), interrupted, move |observer| partition.observer(observer).divide())?;
     Ok(divided.to_json().to_string())
 }
 
@@ -139,7 +166,7 @@ pub(crate) fn generate(
     watch: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
     let work = move |observer| graphweft::Dataset::generate_into(&spec, seed, dir, observer);
-    Ok(work::run(py, watch.as_ref(), &Stop::new(), work)?.to_json().to_string())
+    Ok(work::run(py, watch.as_ref(), Interrupted::Ends, work)?.to_json().to_string())
 }
 
 #[pyfunction]
@@ -147,19 +174,19 @@ pub(crate) fn generate(
 #[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
 pub(crate) fn info(py: Python<'_>, data: Data<'_>, watch: Option<Bound<'_, PyAny>>) -> PyResult<String> {
     let input = data.input();
-    let info = work::run(py, watch.as_ref(), &Stop::new(), move |observer| Info::watched_by(input, observer))?;
+    let info = work::run(py, watch.as_ref(), Interrupted::Left, move |observer| Info::watched_by(input, observer))?;
     Ok(info.to_json().to_string())
 }
 
 #[pyfunction]
-pub(crate) fn doctor(py: Python<'_>) -> String {
-    py.detach(|| Doctor::look().to_json().to_string())
+pub(crate) fn doctor(py: Python<'_>) -> PyResult<String> {
+    work::here(py, || Ok(Doctor::look().to_json().to_string()))
 }
 
 /// The runs below a folder.
 #[pyfunction]
 pub(crate) fn runs(py: Python<'_>, dir: PathBuf) -> PyResult<String> {
-    let all = py.detach(|| Page::runs(dir)).raise(py)?;
+    let all = work::here(py, || Page::runs(dir))?;
     Ok(serde_json::to_string(&all).unwrap_or_default())
 }
 
@@ -167,5 +194,5 @@ pub(crate) fn runs(py: Python<'_>, dir: PathBuf) -> PyResult<String> {
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)] // Arguments of Python.
 pub(crate) fn report(py: Python<'_>, folders: Vec<PathBuf>, path: PathBuf) -> PyResult<()> {
-    py.detach(|| Page::of_runs(&folders)?.write(path)).raise(py)
+    work::here(py, || Page::of_runs(&folders)?.write(path))
 }

@@ -141,9 +141,11 @@ def test_every_error_has_its_class_and_says_where(tmp_path: object) -> None:
         gw.NodeClassifier().score()
 
 
-def test_a_panic_is_an_exception() -> None:
-    with pytest.raises(gw.GraphweftError, match="asked for by a test"):
-        gw._runs._graphweft._panic_for_test()
+@pytest.mark.parametrize("place", ["thread", "here"])
+def test_a_panic_is_an_exception(place: str) -> None:
+    with pytest.raises(gw.GraphweftError, match="asked for by a test") as caught:
+        gw._runs._graphweft._panic_for_test(place)
+    assert type(caught.value) is gw.GraphweftError and caught.value.remedy == "report this as a bug"
 
 
 def test_what_a_callback_raises_ends_the_run(tmp_path: object) -> None:

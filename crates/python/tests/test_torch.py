@@ -14,7 +14,9 @@ pytest.importorskip("torch_geometric.nn", reason="torch_geometric is not install
 
 import graphweft.torch as gt  # noqa: E402 - it imports torch.
 from graphweft.torch import _ops as ops  # noqa: E402
-from torch_cases import CONVS, Model, beside_pyg, calls, edges, step, tensor  # noqa: E402
+from torch_cases import (  # noqa: E402
+    CONVS, EDGE_DIMS, Model, beside_pyg, beside_pyg_with_edges, calls, edges, step, tensor,
+)  # fmt: skip
 
 TYPES = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 
@@ -40,6 +42,16 @@ def test_gradients_of_attention(dropout: float) -> None:
     assert check(lambda q, k, v, b: run(q, k, v, b, score="gat"), (*columns, rows[0], bias))
     assert check(lambda q, k, b, a: run(q, k, None, b, a, score="gatv2"), (*rows[:2], bias, att))
     assert check(lambda q, k, v, b, a: run(q, k, v, b, a, score="gatv2"), (*rows, bias, att))
+
+
+def test_gradients_have_no_gradients() -> None:
+    """By either way to call an operation: never a number that is wrong."""
+    adj, x = gt.Adjacency(edges(7, 25), 7), tensor(7, 4)
+    both, of = torch.cat([x, x], 1), (None, None, None, None, None, "dot", 2, 0.0, 0.0)
+    for out in (ops.attention(adj.number, x, both, *of)[0], gt.aggregate(x, adj, reduce="max"), ops.edge_max(adj.number, x)[0]):
+        (g,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        with pytest.raises((NotImplementedError, RuntimeError), match="gradients of gradients|once_differentiable"):
+            g.sum().backward()
 
 
 def test_gradients_of_sums() -> None:
@@ -74,10 +86,45 @@ def test_modules_equal_those_of_pyg(name: str, given: dict[str, Any], dtype: Any
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), TYPES)
-@pytest.mark.parametrize("given", [{}, {"add_self_loops": False}, {"normalize": False}])
+@pytest.mark.parametrize("given", [{}, {"improved": True}, {"add_self_loops": False}, {"normalize": False}])
 def test_weights_of_edges_equal_those_of_pyg(given: dict[str, Any], dtype: Any, tolerance: float) -> None:
     weights = torch.rand(edges(60, 400, loops=5).shape[1], generator=torch.Generator().manual_seed(3)) + 0.1
-    beside_pyg("GCNConv", given, dtype, tolerance, weights.to(dtype))
+    beside_pyg("GCNConv", given, dtype, tolerance, weights.to(dtype).requires_grad_())
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), TYPES)
+@pytest.mark.parametrize("given", EDGE_DIMS)
+def test_features_of_edges_equal_those_of_pyg(given: dict[str, Any], dtype: Any, tolerance: float) -> None:
+    beside_pyg_with_edges(given, dtype, tolerance)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_gradients_of_attention_with_features_of_edges(dropout: float) -> None:
+    adj, n, h, c, f = gt.Adjacency(edges(7, 25, loops=3), 7), 7, 2, 3, 5
+    attr, bias, weight = tensor(adj.num_edges, f).detach(), tensor(adj.num_edges, h), tensor(h * c, f)
+
+    def run(q: Any, k: Any, v: Any, w: Any, b: Any) -> Any:
+        return gt.attention(q, k, v, adj, bias=b, edge_attr=attr, edge_weight=w, dropout=dropout, seed=3)
+
+    rows = [tensor(n, h, c, seed=k) for k in range(3)]
+    assert torch.autograd.gradcheck(run, (*rows, weight, bias))
+
+
+def test_features_of_edges_are_compiled_and_refused_by_name() -> None:
+    adj, conv = gt.Adjacency(edges(9, 30), 9), gt.TransformerConv(4, 4, heads=2, edge_dim=3)
+    x, attr = tensor(9, 4, dtype=torch.float32), tensor(adj.num_edges, 3, dtype=torch.float32)
+    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+    assert torch.allclose(compiled(x, adj, attr.detach()), conv(x, adj, attr.detach()), atol=1e-6)
+    with pytest.raises(NotImplementedError, match="edge_attr"):
+        conv(x, adj, attr)
+    for wrong in (None, attr.detach()[1:]):
+        with pytest.raises(ValueError, match="edge_attr"):
+            conv(x, adj, wrong)
+    q = x.view(9, 1, 4)
+    with pytest.raises(ValueError, match="edge_weight"):
+        gt.attention(q, q, q, adj, edge_attr=attr.detach(), edge_weight=torch.zeros(3, 4))
+    with pytest.raises(NotImplementedError, match="edge_attr"):
+        gt.attention(q, q, None, adj, score="gatv2", att=torch.ones(1, 4), edge_attr=attr, edge_weight=attr)
 
 
 @pytest.mark.parametrize("name", ["TransformerConv", "GATConv", "GATv2Conv", "GCNConv", "SAGEConv"])
@@ -188,10 +235,8 @@ def test_empty_graphs() -> None:
 @pytest.mark.parametrize(
     ("what", "make"),
     [
-        ("edge_dim", lambda: gt.TransformerConv(4, 4, edge_dim=2)),
         ("edge_dim", lambda: gt.GATConv(4, 4, edge_dim=2)),
         ("edge_dim", lambda: gt.GATv2Conv(4, 4, edge_dim=2)),
-        ("improved", lambda: gt.GCNConv(4, 4, improved=True)),
         ("aggr", lambda: gt.SAGEConv(4, 4, aggr="lstm")),
         ("flow", lambda: gt.SAGEConv(4, 4, flow="target_to_source")),
         ("in_channels", lambda: gt.SAGEConv((4, 4), 4)),
@@ -219,7 +264,7 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(TypeError, match="float16"):
         gt.aggregate(x.half(), adj)
     with pytest.raises(ValueError, match="kv"):
-        ops.attention(adj.number, x, x, None, None, None, None, "dot", 1, 0.0, 0.0)
+        ops.attention(adj.number, x, x, None, None, None, None, None, "dot", 1, 0.0, 0.0)
     with pytest.raises(ValueError, match="dropout"):
         gt.attention(x[:, None], x[:, None], x[:, None], adj, dropout=2.0)
     with pytest.raises(RuntimeError, match="gone"):

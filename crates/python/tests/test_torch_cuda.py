@@ -14,7 +14,9 @@ if not torch.cuda.is_available():
     pytest.skip("torch sees no GPU", allow_module_level=True)
 
 import graphweft.torch as gt  # noqa: E402 - it imports torch.
-from torch_cases import CONVS, Model, beside_pyg, calls, edges, step, tensor  # noqa: E402
+from torch_cases import (  # noqa: E402
+    CONVS, EDGE_DIMS, Model, beside_pyg, beside_pyg_with_edges, calls, edges, step, tensor,
+)  # fmt: skip
 
 GPU = "cuda:0"
 # Some hundred milliseconds in which a stream does nothing else.
@@ -38,7 +40,13 @@ def test_modules_equal_those_of_pyg(name: str, given: dict[str, Any]) -> None:
 def test_weights_of_edges_equal_those_of_pyg() -> None:
     weights = torch.rand(edges(60, 400, loops=5).shape[1], generator=torch.Generator().manual_seed(3)) + 0.1
     for given in ({}, {"add_self_loops": False}, {"normalize": False}):
-        beside_pyg("GCNConv", given, torch.float32, 1e-5, weights.to(GPU), device=GPU)
+        beside_pyg("GCNConv", given, torch.float32, 1e-5, weights.to(GPU).requires_grad_(), device=GPU)
+
+
+@pytest.mark.parametrize("given", EDGE_DIMS)
+def test_features_of_edges_equal_those_of_pyg(given: dict[str, Any]) -> None:
+    beside_pyg_with_edges(given, torch.float32, 1e-5, device=GPU)
+    beside_pyg_with_edges(given, torch.float64, 1e-10, device=GPU)
 
 
 @pytest.mark.parametrize("name", ["TransformerConv", "GATConv", "GATv2Conv", "GCNConv", "SAGEConv"])

@@ -38,13 +38,17 @@ def calls(dtype: Any, device: str = "cpu") -> dict[str, Any]:
     row, bias = tensor(n, heads * c, dtype=dtype), tensor(adj.num_edges, heads, dtype=exact)
     column, seed = tensor(n, 1, dtype=exact)[:, 0].detach(), torch.tensor([5], device=device)
     left, right = tensor(n, heads, dtype=exact), tensor(n, heads, dtype=exact, seed=1)
+    both, shared = tensor(n, 2 * heads * c, dtype=dtype), tensor(heads, c, dtype=exact)
+    # Three features, and a zero behind them.
+    wide, features = tensor(n, heads * (c + 4), dtype=dtype), tensor(adj.num_edges, 3, dtype=exact).detach()
     attend = {
-        "dot": (row, tensor(n, 2 * heads * c, dtype=dtype), None, None, None, None, "dot", heads, 0.0, 0.0),
-        "dropped": (row, tensor(n, 2 * heads * c, dtype=dtype), None, None, bias, seed, "dot", heads, 0.0, 0.4),
-        "gat": (left, right, row, None, bias, seed, "gat", heads, 0.2, 0.4),
-        "gatv2": (row, tensor(n, 8, dtype=dtype, seed=1), None, tensor(heads, c, dtype=exact), None, None, "gatv2",
-                  heads, 0.2, 0.0),
-    }  # fmt: skip
+        "dot": (row, both, None, None, None, None, None, "dot", heads, 0.0, 0.0),
+        "dropped": (row, both, None, None, bias, None, seed, "dot", heads, 0.0, 0.4),
+        "edges": (wide, both, None, None, None, features, None, "dot", heads, 0.0, 0.0),
+        "dropped edges": (wide, both, None, None, bias, features, seed, "dot", heads, 0.0, 0.4),
+        "gat": (left, right, row, None, bias, None, seed, "gat", heads, 0.2, 0.4),
+        "gatv2": (row, tensor(n, 8, dtype=dtype, seed=1), None, shared, None, None, None, "gatv2", heads, 0.2, 0.0),
+    }
     listed: dict[str, Any] = {name: (ops.attention, (number, *given)) for name, given in attend.items()}
     for name, given in attend.items():
         out, lse = ops.attention(number, *given)
@@ -71,11 +75,25 @@ CONVS: list[Any] = [
     ("GATv2Conv", {"heads": 2, "concat": False, "residual": True, "add_self_loops": False}),
     ("GATv2Conv", {"heads": 2, "share_weights": True, "bias": False}),
     ("GCNConv", {}),
+    ("GCNConv", {"improved": True}),
     ("GCNConv", {"add_self_loops": False, "bias": False}),
     ("GCNConv", {"normalize": False}),
     ("SAGEConv", {}),
     ("SAGEConv", {"aggr": "max", "normalize": True}),
     ("SAGEConv", {"aggr": "add", "root_weight": False, "project": True}),
+]
+
+
+def beside_pyg_with_edges(given: dict[str, Any], dtype: Any, tolerance: float, device: str = "cpu") -> None:
+    """Features of edges, parallel ones and loops among them."""
+    attr = tensor(edges(60, 400, loops=5).shape[1], given["edge_dim"], dtype=dtype, device=device).detach()
+    beside_pyg("TransformerConv", given, dtype, tolerance, attr, device=device)
+
+
+EDGE_DIMS: list[Any] = [
+    {"edge_dim": 1, "heads": 3},
+    {"edge_dim": 4, "heads": 2, "concat": False, "beta": True},
+    {"edge_dim": 7, "heads": 2, "root_weight": False, "bias": False},
 ]
 
 
@@ -89,7 +107,8 @@ def beside_pyg(
     assert list(ours.state_dict()) and set(ours.state_dict()) == set(theirs.state_dict())
     index, found = edges(60, 400, loops=5, device=device), []
     for module in (theirs, ours):
-        x, extra = tensor(60, 10, dtype=dtype, device=device), [t.detach().clone().requires_grad_() for t in numbers]
+        x = tensor(60, 10, dtype=dtype, device=device)
+        extra = [t.detach().clone().requires_grad_(t.requires_grad) for t in numbers]
         out = module(x, index, *extra)
         (out * tensor(*out.shape, dtype=dtype, seed=9, device=device).detach()).sum().backward()
         of = {parameter: value.grad for parameter, value in module.named_parameters()}

@@ -209,7 +209,10 @@ impl Data {
                           rows learned: data.features=learned";
             Bad::bad(dataset.dir().join("feat.npy"), "features", "there are no node features", remedy)
         })?;
-        let stored = dataset.graphs().map_or(dataset.labels(), |graphs| graphs.labels.as_ref());
+        let stored = match dataset.graphs() {
+            None => dataset.checked_labels()?,
+            Some(graphs) => graphs.labels.as_ref(),
+        };
         let (task, labels) = match (stored, task) {
             // Pairs stand for labels, which rows have none of.
             (None, _) if meta.task == DatasetTask::Link => (&Link as &dyn Task, Some(Labels::Numbers(Vec::new()))),

@@ -22,30 +22,60 @@ impl Csr<u32> {
         I: Copy + Sync + Display + TryInto<usize>,
     {
         check(nodes, sources, targets)?;
-        let mut indptr = vec![0u64; nodes + 1];
-        for &target in targets {
-            indptr[index(target) + 1] += 1;
-        }
-        for row in 0..nodes {
-            indptr[row + 1] += indptr[row];
-        }
-        let mut next = indptr.clone();
-        let mut indices = vec![0u32; sources.len()];
-        for (&source, &target) in sources.iter().zip(targets) {
-            let place = &mut next[index(target)];
-            indices[*place as usize] = index(source) as u32;
-            *place += 1;
-        }
-        drop(next);
-        sort_rows(&indptr, &mut indices);
+        let (indptr, mut indices) = by_target(nodes, targets, |edge| index(sources[edge]) as u32);
+        sort_rows(&indptr, &mut indices, <[u32]>::sort_unstable);
         Ok(Self::from_valid(indptr, indices, nodes))
+    }
+
+    /// For each place in the indices, which of these edges stands there: what is known of edges as they were given is
+    /// so put in the order of the graph. Parallel edges keep their order.
+    ///
+    /// # Errors
+    /// As [`Csr::from_edges`]; if these are not the edges of this graph.
+    pub fn edge_order<I>(&self, sources: &[I], targets: &[I]) -> Result<Vec<u64>>
+    where
+        I: Copy + Sync + Display + TryInto<usize>,
+    {
+        check(self.num_dst(), sources, targets)?;
+        let (indptr, mut order) = by_target(self.num_dst(), targets, |edge| edge as u64);
+        let source = |edge: &u64| index(sources[*edge as usize]);
+        sort_rows(&indptr, &mut order, |row| row.sort_by_key(source));
+        let same = |(edge, id): (&u64, &u32)| source(edge) == *id as usize;
+        if indptr[..] != self.indptr()[..] || !order.par_iter().zip(self.indices().par_iter()).all(same) {
+            let remedy = "give the edges that the graph was made of";
+            return Err(Error::bad("edges", "edges", "these are not the edges of the graph", remedy));
+        }
+        Ok(order)
     }
 }
 
+/// What `of` says of each edge, row by row, in the order of the edges; and where rows begin.
+fn by_target<I, T>(nodes: usize, targets: &[I], of: impl Fn(usize) -> T) -> (Vec<u64>, Vec<T>)
+where
+    I: Copy + TryInto<usize>,
+    T: Copy + Default,
+{
+    let mut indptr = vec![0u64; nodes + 1];
+    for &target in targets {
+        indptr[index(target) + 1] += 1;
+    }
+    for row in 0..nodes {
+        indptr[row + 1] += indptr[row];
+    }
+    let mut next = indptr.clone();
+    let mut rows = vec![T::default(); targets.len()];
+    for (edge, &target) in targets.iter().enumerate() {
+        let place = &mut next[index(target)];
+        rows[*place as usize] = of(edge);
+        *place += 1;
+    }
+    (indptr, rows)
+}
+
 /// Sorts every row by itself, many at once.
-fn sort_rows(indptr: &[u64], indices: &mut [u32]) {
+fn sort_rows<T: Send>(indptr: &[u64], all: &mut [T], sort: impl Fn(&mut [T]) + Sync) {
     let mut tasks = Vec::new();
-    let mut rest = indices;
+    let mut rest = all;
     for first in (0..indptr.len() - 1).step_by(ROWS) {
         let ends = &indptr[first..=(first + ROWS).min(indptr.len() - 1)];
         let (rows, after) = rest.split_at_mut((ends[ends.len() - 1] - ends[0]) as usize);
@@ -54,7 +84,7 @@ fn sort_rows(indptr: &[u64], indices: &mut [u32]) {
     }
     tasks.into_par_iter().for_each(|(ends, rows)| {
         for row in ends.windows(2) {
-            rows[(row[0] - ends[0]) as usize..(row[1] - ends[0]) as usize].sort_unstable();
+            sort(&mut rows[(row[0] - ends[0]) as usize..(row[1] - ends[0]) as usize]);
         }
     });
 }
@@ -108,6 +138,18 @@ mod tests {
             let (own, other) = (row as u32, (nodes - 1 - row) as u32);
             assert_eq!(graph.row(row), [own.min(other), own.max(other)]);
         }
+    }
+
+    #[test]
+    fn what_is_known_of_edges_finds_their_places() {
+        let (sources, targets) = ([3, 0, 2, 0, 0, 3], [1, 1, 0, 3, 3, 1]);
+        let graph = Csr::from_edges(4, &sources, &targets).unwrap();
+        assert_eq!(graph.edge_order(&sources, &targets).unwrap(), [2, 1, 0, 5, 3, 4]);
+        for (sources, targets) in [(&[3, 0, 2, 0, 0, 2], &targets), (&sources, &[1, 1, 0, 3, 3, 2])] {
+            let message = graph.edge_order(sources, targets).unwrap_err().to_string();
+            assert!(message.contains("not the edges of the graph"), "{message}");
+        }
+        assert!(graph.edge_order(&sources[1..], &targets[1..]).is_err());
     }
 
     #[test]

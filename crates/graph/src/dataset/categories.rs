@@ -130,6 +130,14 @@ impl Categories {
         }
     }
 
+    /// All rows, one after the other.
+    pub fn values(&self) -> Vec<u16> {
+        match &self.values {
+            Values::U8(values) => values.iter().map(|x| u16::from(*x)).collect(),
+            Values::U16(values) => values.to_vec(),
+        }
+    }
+
     /// Writes the file.
     pub(super) fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         match &self.values {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use graphweft_base::{Error, Result};
 
-use super::{Categories, Dataset, DatasetWriter, Dense, Features, Graphs, Labels, Meta, Split, Task, Types, validate};
+use super::{
+    Categories, Dataset, DatasetWriter, Dense, Features, Graphs, Labels, LinkSplit, Meta, Split, Task, Types, validate,
+};
 use crate::csr::AnyCsr;
 use crate::npy::write_npy;
 use crate::with_csr;
@@ -33,6 +35,10 @@ pub struct Parts {
     pub categories: Option<Categories>,
     /// Where one graph ends and the next begins, with their labels, if there are many; `labels` is then empty.
     pub graphs: Option<Graphs>,
+    /// Features of edges in the order of the graph's indices, if there are any.
+    pub edge_features: Option<Dense>,
+    /// All splits of links, where links are predicted; there are then no other splits and no labels.
+    pub links: Vec<LinkSplit>,
 }
 
 impl Dataset {
@@ -42,7 +48,8 @@ impl Dataset {
     /// [`Error::BadInput`] that names the array, as the file that would hold it, and the position.
     pub fn in_memory(parts: Parts) -> Result<Self> {
         parts.check_shapes()?;
-        let Parts { name, graph, features, labels, classes, splits, types, categories, graphs } = parts;
+        let Parts { name, graph, features, labels, classes, splits, types, .. } = parts;
+        let Parts { categories, graphs, edge_features, links, .. } = parts;
         let meta = Meta {
             name,
             num_nodes: graph.num_nodes(),
@@ -50,7 +57,7 @@ impl Dataset {
             num_features: features.as_ref().map_or(0, Features::width),
             num_classes: classes,
             symmetric: with_csr!(&graph, g => g.is_symmetric()),
-            task: task(labels.as_ref(), graphs.as_ref()),
+            task: if links.is_empty() { task(labels.as_ref(), graphs.as_ref()) } else { Task::Link },
             node_categories: categories.as_ref().map_or_else(Vec::new, |c| c.sizes().to_vec()),
             edge_types: types.edge_names,
             node_types: types.nodes,
@@ -61,19 +68,21 @@ impl Dataset {
             meta,
             graph,
             looked_at: Arc::default(),
+            labels_looked_at: Arc::default(),
             features,
             features_by_type: types.features,
             labels,
-            edge_features: None,
+            edge_features,
             edge_types: types.edges,
             edge_categories: None,
             categories,
             graphs,
             splits,
-            links: Vec::new(),
+            links,
         };
         validate::validate(&data)?;
         data.looked_at.get_or_init(|| ());
+        data.labels_looked_at.get_or_init(|| ());
         Ok(data)
     }
 
@@ -90,7 +99,7 @@ impl Dataset {
         let out = DatasetWriter::create(dir)?;
         out.graph(self.graph()?)?;
         self.features.as_ref().map_or(Ok(()), |features| out.features(features))?;
-        self.labels.as_ref().map_or(Ok(()), |labels| out.labels(labels, self.meta.num_classes))?;
+        self.checked_labels()?.map_or(Ok(()), |labels| out.labels(labels, self.meta.num_classes))?;
         self.categories.as_ref().map_or(Ok(()), |categories| out.categories(categories))?;
         self.graphs.as_ref().map_or(Ok(()), |graphs| out.graphs(graphs, self.meta.num_classes))?;
         match &self.edge_features {
@@ -128,15 +137,38 @@ fn count(labels: &Labels) -> usize {
 }
 
 impl Parts {
+    /// A graph of which nothing else is known yet.
+    pub fn new(name: impl Into<String>, graph: AnyCsr) -> Self {
+        Self {
+            name: name.into(),
+            graph,
+            features: None,
+            labels: None,
+            classes: 0,
+            splits: Vec::new(),
+            types: Types::default(),
+            categories: None,
+            graphs: None,
+            edge_features: None,
+            links: Vec::new(),
+        }
+    }
+
     /// What a file's header says, and arrays in memory do not.
     fn check_shapes(&self) -> Result<()> {
         let nodes = self.graph.num_nodes();
         self.features.as_ref().map_or(Ok(()), |features| check_rows("feat", features, nodes))?;
         self.check_types()?;
-        if let Some(c) = self.categories.as_ref().filter(|c| c.rows() != nodes) {
+        if let Some(c) = self.categories.as_ref().filter(|c| c.len() != nodes * c.sizes().len()) {
             let problem = format!("there are {} rows of categories, expected {nodes}", c.rows());
             return Err(Error::bad("cat.npy", "cat", problem, REMEDY));
         }
+        let edges = self.graph.num_edges();
+        if let Some(m) = self.edge_features.as_ref().filter(|m| m.width() == 0 || m.len() != edges * m.width()) {
+            let problem = format!("{} numbers are not {edges} rows of {}", m.len(), m.width());
+            return Err(Error::bad("edge_feat.npy", "edge_feat", problem, "give a row for every edge"));
+        }
+        self.check_links()?;
         let columns = |labels: &Labels| if let Labels::Single(_) = labels { 1 } else { self.classes };
         if let Some(graphs) = &self.graphs {
             let (of, found) = (graphs.count(), graphs.labels.as_ref());
@@ -181,6 +213,22 @@ impl Parts {
         }
         Ok(())
     }
+
+    /// Where links are predicted, nothing else is, and pairs have two ends.
+    fn check_links(&self) -> Result<()> {
+        if self.links.is_empty() {
+            return Ok(());
+        }
+        if self.labels.is_some() || self.graphs.is_some() || !self.splits.is_empty() {
+            let problem = "there are splits of links, and labels or splits of nodes or graphs as well";
+            return Err(Error::bad("meta.toml", "task", problem, "give pairs of nodes, or what is predicted of each"));
+        }
+        let odd = |links: &LinkSplit| links.parts().find(|(_, pairs)| pairs.len() % 2 != 0).map(|(part, _)| part);
+        self.links.iter().find_map(|links| Some((links, odd(links)?))).map_or(Ok(()), |(links, part)| {
+            let file = Path::new("split").join(&links.name).join(format!("{part}.npy"));
+            Err(Error::bad(file, part, "the last pair has one end", "give two nodes for each link"))
+        })
+    }
 }
 
 /// As many rows as nodes.
@@ -213,16 +261,26 @@ mod tests {
         let features = Features::Dense(Dense::F32 { values: vec![0.5; 6].into(), width: 2 });
         let split = Split { name: "own".into(), train: vec![0].into(), valid: vec![1].into(), test: vec![2].into() };
         Parts {
-            name: "three".into(),
-            graph,
             features: Some(features),
             labels: Some(Labels::Single(vec![0, 1, -1].into())),
             classes: 2,
             splits: vec![split],
-            types: Types::default(),
-            categories: None,
-            graphs: None,
+            ..Parts::new("three", graph)
         }
+    }
+
+    /// Pairs to learn from, with features of the edges that messages go along.
+    fn links() -> Parts {
+        let split = LinkSplit {
+            name: "own".into(),
+            train: vec![0, 1].into(),
+            valid: vec![1, 2].into(),
+            test: vec![2, 0].into(),
+            valid_neg: None,
+            test_neg: Some(vec![0, 0].into()),
+        };
+        let edge_features = Some(Dense::F32 { values: (0..8u8).map(f32::from).collect::<Vec<_>>().into(), width: 2 });
+        Parts { labels: None, classes: 0, splits: Vec::new(), links: vec![split], edge_features, ..parts() }
     }
 
     /// Two graphs, of two nodes and of one.
@@ -284,6 +342,39 @@ mod tests {
                 assert_eq!((categories.sizes(), categories.get(2, 1)), (&[2, 301][..], 300));
                 assert_eq!(again.graphs().unwrap().nodes(1), 2..3);
             }
+        }
+    }
+
+    #[test]
+    fn links_and_features_of_edges_are_saved_and_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Dataset::in_memory(links()).unwrap();
+        assert_eq!(data.meta().task, Task::Link);
+        let folder = dir.path().join("links");
+        data.save(&folder).unwrap();
+        let again = Dataset::open(&folder).unwrap();
+        assert_eq!((again.meta(), again.links()), (data.meta(), data.links()));
+        assert_eq!(again.edge_features(), data.edge_features());
+        let message = |change: fn(&mut Parts)| {
+            let mut parts = links();
+            change(&mut parts);
+            Dataset::in_memory(parts).unwrap_err().to_string()
+        };
+        let short: fn(&mut Parts) = |p| p.edge_features = Some(Dense::F32 { values: vec![0.0; 6].into(), width: 2 });
+        let odd: fn(&mut Parts) =
+            |p| p.edge_features = Some(Dense::F32 { values: vec![f32::INFINITY; 4].into(), width: 1 });
+        type Case = (fn(&mut Parts), &'static str);
+        let cases: [Case; 6] = [
+            (short, "6 numbers are not 4 rows of 2"),
+            (odd, "edge_feat[0, 0]"),
+            (|p| p.links[0].test = vec![0, 3].into(), "test[0, 1] = 3"),
+            (|p| p.links[0].test_neg = Some(vec![0].into()), "test_neg: the last pair has one end"),
+            (|p| p.labels = parts().labels, "splits of links, and labels"),
+            (|p| p.splits = parts().splits, "splits of links, and labels"),
+        ];
+        for (change, part) in cases {
+            let message = message(change);
+            assert!(message.contains(part), "{message}");
         }
     }
 

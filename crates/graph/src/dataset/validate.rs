@@ -1,5 +1,6 @@
-//! The checks that look at every element. Those that others' indexing rests on ([`nodes`], [`edges`]) are made every
-//! time, whatever a stamp says; all of them once per folder.
+//! The checks that look at every element. Those that others' indexing rests on ([`nodes`], [`node_labels`], [`edges`])
+//! are made every time, whatever a stamp says, the latter two when what they look at is asked for; all of them once per
+//! folder.
 
 use std::path::PathBuf;
 
@@ -33,18 +34,22 @@ pub(super) fn validate(data: &Dataset) -> Result<()> {
     if let Some(m) = &data.edge_features {
         finite(data.dir.join("edge_feat.npy"), "edge_feat", m)?;
     }
+    node_labels(data)?;
     nodes(data)
 }
 
-/// What there is of each node and is used as an index.
+/// Labels of nodes: as many as there are nodes, and used as indices.
+pub(super) fn node_labels(data: &Dataset) -> Result<()> {
+    let of = Labelled::Nodes(data.meta.num_nodes);
+    data.labels.as_ref().map_or(Ok(()), |l| labels(data, l, of))
+}
+
+/// What else there is of nodes or graphs and is used as an index.
 pub(super) fn nodes(data: &Dataset) -> Result<()> {
     for (place, features) in features(data) {
         if let Features::Sparse(m) = features {
             sparse(&place, m)?;
         }
-    }
-    if let Some(l) = &data.labels {
-        labels(data, l, Labelled::Nodes(data.meta.num_nodes))?;
     }
     if let Some(graphs) = &data.graphs {
         graphs.check(&data.dir, data.meta.num_nodes)?;

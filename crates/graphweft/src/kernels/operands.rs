@@ -13,7 +13,8 @@ use super::values::{Values, ValuesMut};
 /// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
 /// let (q, kv) = ([1.0, 1.0], [0.5, 2.0, 0.5, 3.0]);
 /// let score = Score::Dot { q: Values::F64(&q), kv: Values::F64(&kv) };
-/// let attention = Attention { heads: 1, width: 1, score, bias: None, dropout: 0.0, seed: Seed::Number(0) };
+/// let (bias, edges) = (None, None);
+/// let attention = Attention { heads: 1, width: 1, score, bias, edges, dropout: 0.0, seed: Seed::Number(0) };
 /// let (mut out, mut lse) = ([0.0; 2], [0.0; 2]);
 /// kernels.attention(&attention, ValuesMut::F64(&mut out), ValuesMut::F64(&mut lse))?;
 /// // Node 1 sees node 0 alone; node 0 sees nobody.
@@ -31,6 +32,11 @@ pub struct Attention<'a> {
     /// A number per edge and head that is added to the scores, edges in the order of
     /// [`Graph::indices`](crate::Graph::indices).
     pub bias: Option<Values<'a>>,
+    /// A row of features per edge, edges in that order, which meet the tail of each head: with the score
+    /// [`Dot`](Score::Dot) alone. Behind each head of q stand as many numbers as there are features, and zeros up to a
+    /// multiple of four; their product is a part of the score. The same numbers of the output are the weighted sum of
+    /// the features, and `width` counts them; kv has none. Features have no gradient.
+    pub edges: Option<Values<'a>>,
     /// The part of the weights that is dropped.
     pub dropout: f64,
     /// Which weights these are. Parallel edges share them.
@@ -60,7 +66,8 @@ pub enum Seed {
 /// let kernels = EdgeKernels::new(&Graph::from_edges(2, &[0], &[1])?)?;
 /// let (q, kv) = ([1.0, 1.0], [0.5, 2.0, 0.5, 3.0]);
 /// let score = Score::Dot { q: Values::F64(&q), kv: Values::F64(&kv) };
-/// let attention = Attention { heads: 1, width: 1, score, bias: None, dropout: 0.0, seed: Seed::Number(0) };
+/// let (bias, edges) = (None, None);
+/// let attention = Attention { heads: 1, width: 1, score, bias, edges, dropout: 0.0, seed: Seed::Number(0) };
 /// let (mut out, mut lse) = ([0.0; 2], [0.0; 2]);
 /// kernels.attention(&attention, ValuesMut::F64(&mut out), ValuesMut::F64(&mut lse))?;
 /// let (mut dq, mut dkv) = ([0.0; 2], [0.0; 4]);

@@ -27,6 +27,19 @@ pub enum Values<'a> {
     Gpu(GpuArray),
 }
 
+impl Values<'_> {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::F32(x) => x.len(),
+            Self::F64(x) => x.len(),
+            Self::Bf16(x) => x.len(),
+            Self::Ids(x) => x.len(),
+            Self::Gpu(x) => x.count,
+        }
+    }
+}
+
 /// Numbers that a kernel overwrites, row by row.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! What a model says of every node: in memory, or as a file.
+//! What a model says of every node, or of every graph where there are many: in memory, or as a file.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::setters::setters;
 
-/// What a model says of every node, row by row in original order.
+/// What a model says of every node, or of every graph where there are many, row by row in original order.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -20,9 +20,9 @@ use crate::setters::setters;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Predictions {
-    /// Rows.
+    /// Rows: nodes, or graphs.
     pub nodes: usize,
-    /// Classes, or labels per node.
+    /// Classes, labels or numbers in a row.
     pub columns: usize,
     /// All rows, one after the other.
     pub values: Vec<f32>,

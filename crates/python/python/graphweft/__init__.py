@@ -9,19 +9,41 @@ True
 
 from ._data import Dataset, Graph, open
 from ._errors import DoesNotFit, GraphweftError, InputError, RankLost, Stopped, UsageError
-from ._estimators import NodeClassifier, NodeRegressor
+from ._estimators import GraphClassifier, GraphRegressor, LinkPredictor, NodeClassifier, NodeRegressor
 from ._graphweft import VERSION as __version__
 from ._launch import launch
 from ._progress import Event
-from ._runs import Plan, Run, bench, doctor, eval, generate, info, partition, plan, predict, report, runs, train
+from ._runs import (
+    Plan,
+    Run,
+    bench,
+    config,
+    doctor,
+    eval,
+    generate,
+    import_data,
+    info,
+    keys,
+    partition,
+    plan,
+    predict,
+    report,
+    runs,
+    simulate,
+    smooth,
+    train,
+)
 
 __all__ = [
     "Dataset",
     "DoesNotFit",
     "Event",
     "Graph",
+    "GraphClassifier",
+    "GraphRegressor",
     "GraphweftError",
     "InputError",
+    "LinkPredictor",
     "NodeClassifier",
     "NodeRegressor",
     "Plan",
@@ -31,10 +53,13 @@ __all__ = [
     "UsageError",
     "__version__",
     "bench",
+    "config",
     "doctor",
     "eval",
     "generate",
+    "import_data",
     "info",
+    "keys",
     "launch",
     "open",
     "partition",
@@ -42,5 +67,7 @@ __all__ = [
     "predict",
     "report",
     "runs",
+    "simulate",
+    "smooth",
     "train",
 ]

@@ -1,4 +1,4 @@
-"""Graphs and datasets from NumPy, SciPy, PyTorch, PyTorch Geometric, NetworkX and DGL."""
+"""Graphs and datasets from NumPy, SciPy, PyTorch, NetworkX and DGL; PyTorch Geometric's are in `_pyg`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,19 @@ def _ends(values: Any, name: str) -> Array:
     return _ids(array, name)
 
 
+def _both_ends(sources: Any, targets: Any) -> tuple[Array, Array]:
+    """Both ends of edges, of one type."""
+    src, dst = _ends(sources, "sources"), _ends(targets, "targets")
+    if src.dtype != dst.dtype:
+        src, dst = src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
+    return src, dst
+
+
+def _sorted(csr: Any) -> Any:
+    """A CSR matrix with columns in order: itself, or a copy. The caller's stays as it is."""
+    return csr if csr.has_sorted_indices else csr.sorted_indices()
+
+
 class Graph:
     """The structure of a graph: which nodes each node receives from.
 
@@ -61,16 +74,18 @@ class Graph:
 
     def __init__(self, inner: _graphweft.Graph) -> None:
         self._inner = inner
+        # Whether edges were given in another order than theirs in `indices`.
+        self._reordered = False
 
     @classmethod
     def from_edges(cls, sources: Any, targets: Any, num_nodes: int | None = None) -> Graph:
         """Edges as two arrays of node ids."""
-        src, dst = _ends(sources, "sources"), _ends(targets, "targets")
-        if src.dtype != dst.dtype:
-            src, dst = src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
+        src, dst = _both_ends(sources, targets)
         if num_nodes is None:
             num_nodes = int(max(src.max(), dst.max())) + 1 if src.size and dst.size else 0
-        return cls(_graphweft.Graph.from_edges(src, dst, num_nodes))
+        made = cls(_graphweft.Graph.from_edges(src, dst, num_nodes))
+        made._reordered = True
+        return made
 
     @classmethod
     def from_csr(cls, matrix: Any) -> Graph:
@@ -78,8 +93,10 @@ class Graph:
         csr = matrix.tocsr()
         if csr.shape[0] != csr.shape[1]:
             raise InputError(f"the matrix has {csr.shape[0]} rows and {csr.shape[1]} columns", field="matrix", remedy="give a square one")
-        csr.sort_indices()
-        return cls(_graphweft.Graph.from_csr(_ids(csr.indptr, "indptr", np.uint64), _ids(csr.indices, "indices")))
+        rows = _sorted(csr)
+        made = cls(_graphweft.Graph.from_csr(_ids(rows.indptr, "indptr", np.uint64), _ids(rows.indices, "indices")))
+        made._reordered = rows is not csr
+        return made
 
     @classmethod
     def from_networkx(cls, graph: Any) -> Graph:
@@ -122,13 +139,24 @@ class Graph:
         """The sources of the edges into each node, row by row: a view, read-only."""
         return self._inner.indices
 
+    def edge_order(self, sources: Any, targets: Any) -> Array:
+        """For each place in ``indices``, which of these edges stands there; parallel edges keep their order.
+
+        >>> import graphweft as gw
+        >>> gw.Graph.from_edges([2, 0, 1], [1, 1, 0]).edge_order([2, 0, 1], [1, 1, 0]).tolist()
+        [2, 1, 0]
+        """
+        return self._inner.edge_order(*_both_ends(sources, targets))
+
     def is_symmetric(self) -> bool:
         """Whether every edge stands beside its reverse."""
         return self._inner.is_symmetric()
 
     def symmetrise(self) -> Graph:
         """The same with the reverse of every edge."""
-        return Graph(self._inner.symmetrise())
+        made = Graph(self._inner.symmetrise())
+        made._reordered = self._reordered
+        return made
 
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
@@ -138,8 +166,16 @@ class Dataset:
     """A graph with features, labels and splits, in memory or mapped from a folder.
 
     ``x`` is a row per node, or a SciPy matrix, or what SciPy makes one of: ``((data, indices, indptr), shape)``, with
-    columns in order. ``y`` of whole numbers are classes (-1: not known), ``y`` with several columns of 0 and 1 are labels of each node, and
-    ``y`` of other numbers are values to predict (NaN: not known). ``masks`` are three masks or arrays of ids.
+    columns in order; ``categories`` are small whole numbers that stand for themselves, a row per node. ``y`` of whole
+    numbers are classes (-1: not known), ``y`` with several columns of 0 and 1 are labels of each node, and ``y`` of
+    other numbers are values to predict (NaN: not known). ``masks`` are three masks or arrays of ids.
+
+    ``edge_attr`` is a row per edge of ``edge_index``, two arrays of sources and targets; without that, per edge of
+    ``graph.indices``. With ``graph_ptr`` these are many graphs, of which number g has the nodes from ``graph_ptr[g]`` up
+    to ``graph_ptr[g + 1]``: ``y`` and masks are then of graphs. ``links`` are splits of pairs of nodes, where links are
+    predicted: ``{"name": {"train": pairs, "valid": pairs, "test": pairs}}``, and ``"valid_neg"`` and ``"test_neg"`` where
+    pairs that are no links are given. ``node_types`` are a name, a count and rows, or None, for each type of nodes, whose
+    nodes follow one another; ``edge_types`` are names, and a number for each edge of ``edge_index``.
 
     >>> import graphweft as gw, numpy as np
     >>> g = gw.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 0])
@@ -156,20 +192,43 @@ class Dataset:
         y: Any = None,
         masks: Sequence[Any] | None = None,
         splits: Mapping[str, Sequence[Any]] | None = None,
+        edge_attr: Any = None,
+        edge_index: Any = None,
+        categories: Any = None,
+        graph_ptr: Any = None,
+        links: Mapping[str, Mapping[str, Any]] | None = None,
+        node_types: Sequence[tuple[str, int, Any]] = (),
+        edge_types: tuple[Sequence[str], Any] | None = None,
         name: str = "dataset",
     ) -> None:
         builder = _graphweft.DatasetBuilder(name, graph._inner)
+        count, noun = graph.num_nodes, "node"
         if x is not None:
-            _add_features(builder, x, graph.num_nodes)
+            _add_features(builder, x, count)
+        if categories is not None:
+            _add_categories(builder, categories, count)
+        if edge_attr is not None:
+            _add_edge_features(builder, graph, edge_attr, edge_index)
+        for kind, nodes, values in node_types:
+            own = None if values is None else np.ascontiguousarray(_array(values), dtype=np.float32)
+            builder.node_type(kind, nodes, own)
+        if edge_types is not None:
+            builder.edge_types(list(edge_types[0]), _edge_codes(graph, edge_types[1], edge_index))
+        if graph_ptr is not None:
+            first = _ids(graph_ptr, "graph_ptr", np.uint64)
+            builder.graphs(first)
+            count, noun = max(len(first) - 1, 0), "graph"
         if y is not None:
-            _add_labels(builder, y, graph.num_nodes)
+            _add_labels(builder, y, count, noun)
         named = dict(splits or {})
         if masks is not None:
             named["default"] = masks
         for split, parts in named.items():
             if len(parts) != 3:
                 raise InputError(f"split {split!r} has {len(parts)} parts", field="masks", remedy="give train, valid and test")
-            builder.split(split, *(_nodes(part, graph.num_nodes, split) for part in parts))
+            builder.split(split, *(_nodes(part, count, split) for part in parts))
+        for split, pairs in (links or {}).items():
+            builder.links(split, _pairs(split, pairs))
         self._inner = builder.build()
 
     @classmethod
@@ -179,27 +238,13 @@ class Dataset:
         return made
 
     @classmethod
-    def from_pyg(cls, data: Any, name: str = "dataset") -> Dataset:
-        """A ``torch_geometric.data.Data`` with ``edge_index``, ``x``, ``y`` and masks."""
-        if isinstance(data, (list, tuple)) or getattr(data, "num_graphs", 1) > 1 or getattr(data, "ptr", None) is not None:
-            raise InputError("these are several graphs", field="data", remedy="give one; tasks on many graphs are not in Python yet")
-        if hasattr(data, "node_types") and hasattr(data, "edge_types"):
-            raise InputError("this is a HeteroData", field="data", remedy="typed graphs are not supported yet; give data.to_homogeneous()")
-        if getattr(data, "edge_attr", None) is not None:
-            raise InputError(
-                "the data have edge_attr", field="edge_attr", remedy="datasets in memory have no edge features yet; set data.edge_attr = None"
-            )
-        edges = _array(data.edge_index)
-        graph = Graph.from_edges(edges[0], edges[1], int(data.num_nodes))
-        masks = [getattr(data, f"{part}_mask", None) for part in ("train", "val", "test")]
-        splits: dict[str, Sequence[Any]] = {}
-        if all(mask is not None for mask in masks):
-            arrays = [_array(mask) for mask in masks]
-            if arrays[0].ndim == 2:
-                splits = {f"mask-{k}": [a[:, k] if a.ndim == 2 else a for a in arrays] for k in range(arrays[0].shape[1])}
-            else:
-                splits = {"default": arrays}
-        return cls(graph, x=getattr(data, "x", None), y=getattr(data, "y", None), splits=splits, name=name)
+    def from_pyg(cls, data: Any, name: str = "dataset", *, splits: Mapping[str, Sequence[Any]] | None = None) -> Dataset:
+        """PyTorch Geometric's data: a ``Data`` with ``edge_index``, ``x``, ``y``, ``edge_attr`` and masks; a list of
+        them, a ``Batch`` or a data set, which become many graphs; or the three that ``RandomLinkSplit`` makes.
+        """
+        from . import _pyg
+
+        return _pyg.from_pyg(data, name, splits)
 
     @classmethod
     def generate(cls, spec: str, seed: int = 0) -> Dataset:
@@ -211,25 +256,10 @@ class Dataset:
         self._inner.save(os.fspath(folder))
 
     def to_pyg(self) -> Any:
-        """The same as a ``torch_geometric.data.Data``."""
-        import torch
-        from torch_geometric.data import Data
+        """The same as a ``torch_geometric.data.Data``; of many graphs a list of them."""
+        from . import _pyg
 
-        indptr = self.graph.indptr.astype(np.int64)
-        targets = np.repeat(np.arange(self.num_nodes), indptr[1:] - indptr[:-1])
-        edges = torch.from_numpy(np.stack([self.graph.indices.astype(np.int64), targets]))
-        x, y = self.x, self.y
-        if x is not None and hasattr(x, "toarray"):
-            x = x.toarray()
-        data = Data(x=None if x is None else torch.from_numpy(np.array(x)), edge_index=edges, num_nodes=self.num_nodes)
-        if y is not None:
-            data.y = torch.from_numpy(np.array(y))
-        for _, parts in list(self.splits.items())[:1]:
-            for part, ids in zip(("train", "val", "test"), parts):
-                mask = torch.zeros(self.num_nodes, dtype=torch.bool)
-                mask[torch.from_numpy(ids)] = True
-                data[f"{part}_mask"] = mask
-        return data
+        return _pyg.to_pyg(self)
 
     @property
     def name(self) -> str:
@@ -264,8 +294,51 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """Classes, or labels or values per node."""
+        """Classes, or labels or values per node or graph."""
         return self._inner.num_classes
+
+    @property
+    def task(self) -> str:
+        """What is predicted: ``"node-classification"``, ``"node-regression"``, ``"graph-classification"``,
+        ``"graph-regression"`` or ``"link"``.
+        """
+        return self._inner.task
+
+    @property
+    def edge_attr(self) -> Array | None:
+        """Features of edges in the order of ``graph.indices``: a read-only view, or None."""
+        return self._inner.edge_features
+
+    @property
+    def categories(self) -> Array | None:
+        """Categories of nodes, a row for each, or None."""
+        return self._inner.categories
+
+    @property
+    def graph_ptr(self) -> Array | None:
+        """Of many graphs, the first node of each and how many nodes there are; None if there is one."""
+        return self._inner.graphs
+
+    @property
+    def num_graphs(self) -> int:
+        """How many graphs there are."""
+        first = self._inner.graphs
+        return 1 if first is None else len(first) - 1
+
+    @property
+    def node_types(self) -> list[tuple[str, int, Array | None]]:
+        """Types of nodes: name, how many, and their features; nodes of a type follow one another."""
+        return list(self._inner.node_types)
+
+    @property
+    def edge_types(self) -> tuple[list[str], Array]:
+        """Names of the types of edges, and the number of that of each edge, in the order of ``graph.indices``."""
+        return self._inner.edge_types
+
+    @property
+    def links(self) -> dict[str, dict[str, Array]]:
+        """Splits of links by name: pairs of nodes by the name of the part."""
+        return {name: dict(parts) for name, parts in self._inner.links}
 
     @property
     def x(self) -> Any:
@@ -282,7 +355,7 @@ class Dataset:
 
     @property
     def y(self) -> Array | None:
-        """Classes, rows of labels, or values; None if nothing is known."""
+        """Classes, rows of labels, or values, of graphs where there are many; None if nothing is known."""
         for found in (self._inner.labels, self._inner.label_rows, self._inner.values):
             if found is not None:
                 return found
@@ -290,7 +363,7 @@ class Dataset:
 
     @property
     def splits(self) -> dict[str, tuple[Array, Array, Array]]:
-        """Ids of train, valid and test by the name of the split."""
+        """Ids of train, valid and test by the name of the split: read-only views."""
         return {name: (train, valid, test) for name, train, valid, test in self._inner.splits}
 
     def __repr__(self) -> str:
@@ -304,8 +377,7 @@ def open(folder: str | os.PathLike[str]) -> Dataset:  # noqa: A001 - gw.open is 
 
 def _add_features(builder: _graphweft.DatasetBuilder, x: Any, nodes: int) -> None:
     if hasattr(x, "tocsr"):
-        csr = x.tocsr()
-        csr.sort_indices()
+        csr = _sorted(x.tocsr())
         x = (csr.data, csr.indices, csr.indptr), csr.shape
     if isinstance(x, tuple) and len(x) == 2 and len(x[0]) == 3:
         (numbers, indices, indptr), (rows, width) = x
@@ -317,30 +389,91 @@ def _add_features(builder: _graphweft.DatasetBuilder, x: Any, nodes: int) -> Non
     if array.ndim != 2:
         raise InputError(f"x has {array.ndim} dimensions", field="x", remedy="give a row per node")
     _same_rows("x", array.shape[0], nodes)
-    builder.features(np.ascontiguousarray(array, dtype=np.float32))
+    builder.rows("features", np.ascontiguousarray(array, dtype=np.float32))
 
 
-def _add_labels(builder: _graphweft.DatasetBuilder, y: Any, nodes: int) -> None:
+def _add_categories(builder: _graphweft.DatasetBuilder, categories: Any, nodes: int) -> None:
+    array = _array(categories)
+    if array.ndim != 2 or array.dtype.kind not in "iu":
+        raise InputError("categories are not rows of whole numbers", field="categories", remedy="give a row per node")
+    _same_rows("categories", array.shape[0], nodes)
+    if array.size and (array.min() < 0 or array.max() > np.iinfo(np.uint16).max):
+        raise InputError("a category is not between 0 and 65535", field="categories", remedy="number the categories of each column from 0")
+    builder.categories(np.ascontiguousarray(array, dtype=np.uint16))
+
+
+def _add_edge_features(builder: _graphweft.DatasetBuilder, graph: Graph, edge_attr: Any, edge_index: Any) -> None:
+    rows = _by_edge("edge_attr", graph, edge_attr, edge_index)
+    rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows
+    if rows.ndim != 2:
+        raise InputError(f"edge_attr has {rows.ndim} dimensions", field="edge_attr", remedy="give a row per edge")
+    builder.rows("edge_features", np.ascontiguousarray(rows, dtype=np.float32))
+
+
+def _edge_codes(graph: Graph, types: Any, edge_index: Any) -> Array:
+    codes = _by_edge("edge_types", graph, types, edge_index)
+    if codes.ndim != 1 or codes.dtype.kind not in "iu" or codes.size and not 0 <= codes.min() <= codes.max() < 2**16:
+        raise InputError("types of edges are not numbers from 0 to 65535", field="edge_types", remedy="give the place of each type's name")
+    return np.ascontiguousarray(codes, dtype=np.uint16)
+
+
+def _by_edge(field: str, graph: Graph, values: Any, edge_index: Any) -> Array:
+    """What is known of edges, in the order of the graph's."""
+    array = _array(values)
+    if array.shape[:1] != (graph.num_edges,):
+        problem = f"{field} has the shape {array.shape}, and the graph {graph.num_edges} edges"
+        raise InputError(problem, field=field, remedy="give a row per edge")
+    if edge_index is not None:
+        return array[graph.edge_order(*edge_index)]
+    if graph._reordered:
+        remedy = f"give edge_index=(sources, targets), the edges that {field} has rows for"
+        raise InputError("edges of the graph are not in the order in which they were given", field="edge_index", remedy=remedy)
+    return array
+
+
+def _pairs(split: str, parts: Mapping[str, Any]) -> list[Array | None]:
+    """Pairs of a split of links by their place."""
+    names = ("train", "valid", "test", "valid_neg", "test_neg")
+    wrong = [part for part in parts if part not in names]
+    missing = [part for part in names[:3] if part not in parts]
+    if wrong or missing:
+        problem = f"split {split!r} has a part {wrong[0]!r}" if wrong else f"split {split!r} has no {missing[0]}"
+        raise InputError(problem, field="links", remedy=f"its parts are {', '.join(names)}, and the last two need not be there")
+    found: list[Array | None] = []
+    for part in names:
+        array = None if parts.get(part) is None else _array(parts[part])
+        if array is None:
+            found.append(None)
+            continue
+        if array.ndim != 2 or array.shape[1] != 2:
+            problem = f"{part} of split {split!r} has the shape {array.shape}"
+            raise InputError(problem, field=part, remedy="give a row of two nodes for each link; of an edge_index its transpose")
+        found.append(np.ascontiguousarray(array, dtype=np.int64))
+    return found
+
+
+def _add_labels(builder: _graphweft.DatasetBuilder, y: Any, count: int, noun: str) -> None:
     array = _array(y)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    _same_rows("y", array.shape[0] if array.ndim else 0, nodes)
+    _same_rows("y", array.shape[0] if array.ndim else 0, count, noun)
     if array.ndim == 1 and array.dtype.kind in "iub":
         builder.labels(np.ascontiguousarray(array, dtype=np.int64))
     elif array.ndim == 2 and _are_labels(array):
-        builder.label_rows(np.ascontiguousarray(array, dtype=np.float32))
+        builder.rows("label_rows", np.ascontiguousarray(array, dtype=np.float32))
     else:
-        builder.values(np.ascontiguousarray(array.reshape(nodes, -1), dtype=np.float32))
+        builder.rows("values", np.ascontiguousarray(array.reshape(count, -1), dtype=np.float32))
 
 
 def _are_labels(array: Array) -> bool:
     """Whether there is nothing but 0, 1 and what is not known."""
-    return array.dtype.kind in "iub" or bool(np.isin(array, (0, 1, -1)).all())
+    return array.dtype.kind in "iub" or bool((np.isin(array, (0, 1, -1)) | np.isnan(array)).all())
 
 
-def _same_rows(name: str, rows: int, nodes: int) -> None:
-    if rows != nodes:
-        raise InputError(f"{name} has {rows} rows, and the graph {nodes} nodes", field=name, remedy="give a row per node")
+def _same_rows(name: str, rows: int, count: int, noun: str = "node") -> None:
+    if rows != count:
+        has = f"the graph {count} nodes" if noun == "node" else f"there are {count} {noun}s"
+        raise InputError(f"{name} has {rows} rows, and {has}", field=name, remedy=f"give a row per {noun}")
 
 
 def _nodes(part: Any, nodes: int, split: str) -> Array:

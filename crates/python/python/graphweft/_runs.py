@@ -12,6 +12,7 @@ import numpy as np
 
 from . import _cuda, _graphweft
 from ._data import Array, Dataset
+from ._data import open as open_folder
 from ._errors import UsageError
 from ._progress import Event, Watching
 from ._settings import settings
@@ -89,12 +90,12 @@ class Run:
         return train(self._data, self.folder, resume=True, progress=progress, callbacks=callbacks, **more)
 
     def predictions(self, data: Dataset | Folder | None = None, *, what: str = "logits", ranks: int | None = None) -> Array:
-        """A row for every node, in the order of its id: ``logits`` or ``probabilities``."""
-        return predict(self.folder, data if data is not None else self._data, what=what, ranks=ranks)
+        """A row for every node, or graph, in the order of its id: ``logits`` or ``probabilities``."""
+        return predict(self, data, what=what, ranks=ranks)
 
     def evaluate(self, data: Dataset | Folder | None = None, *, split: str | None = None) -> dict[str, Any]:
         """Scores on the data that it was trained on, or on others."""
-        return eval(self.folder, data if data is not None else self._data, split=split)
+        return eval(self, data, split=split)
 
     def report(self, path: Folder = "report.html") -> Path:
         """Writes a page to look at."""
@@ -112,6 +113,7 @@ def train(
     resume: bool | Folder = False,
     device: str | None = None,
     threads: int | None = None,
+    emulate: Folder | None = None,
     progress: bool | None = None,
     callbacks: Callback | Sequence[Callback] | None = None,
     **short: Any,
@@ -121,12 +123,20 @@ def train(
     Keyword arguments are the command line's short names (``model="gt"``, ``epochs=100``, ``lr=1e-3``, ``ranks=4``);
     ``config={"train.warmup": 5}`` takes every key. Callbacks get a dictionary for every event (``event["event"]`` is
     ``"epoch"``, ``"begin"``, ``"note"`` or ``"progress"``); what one raises ends the run with a checkpoint, as Ctrl-C does.
+    ``emulate``, a profile's name or file, times epochs as if ranks were there.
     """
     chosen = settings(config, short)
     going_on = "" if resume is True else None if resume is False else os.fspath(resume)
     with Watching(progress, _callbacks(callbacks)) as watch:
         text = _graphweft.train(
-            _inner(data), chosen, output=None if folder is None else os.fspath(folder), resume=going_on, device=device, threads=threads, watch=watch
+            _inner(data),
+            chosen,
+            output=None if folder is None else os.fspath(folder),
+            resume=going_on,
+            device=device,
+            threads=threads,
+            emulate=None if emulate is None else os.fspath(emulate),
+            watch=watch,
         )
     result = json.loads(text)
     return Run(result["run"] if "run" in result else folder or ".", result, data if isinstance(data, Dataset) else None)
@@ -199,16 +209,124 @@ def plan(
     return Plan(json.loads(make()), make)
 
 
+def simulate(
+    graph: str | Mapping[str, float],
+    *,
+    config: Mapping[str, Any] | None = None,
+    device: str | None = None,
+    **short: Any,
+) -> Plan:
+    """The same for a graph that is only described: ``{"nodes": 2.4e6, "edges": 1.2e8, "features": 100, "classes": 47}``.
+
+    >>> import graphweft as gw
+    >>> graph = {"nodes": 1e6, "edges": 2e7, "features": 64, "classes": 10}
+    >>> gw.simulate(graph, model="gcn", ranks=4, profile="16-cpu-10g").choice["ranks"]
+    4
+    """
+    chosen = settings(config, short)
+    described = graph if isinstance(graph, str) else ",".join(f"{name}={value:g}" for name, value in graph.items())
+
+    def make(**more: Any) -> str:
+        return _graphweft.plan(None, chosen, graph=described, device=device, **more)
+
+    return Plan(json.loads(make()), make)
+
+
+def config(changed: Mapping[str, Any] | None = None, **short: Any) -> dict[str, Any]:
+    """The whole configuration of a run, section by section: what is given, and everything else as it is.
+
+    >>> import graphweft as gw
+    >>> gw.config(model="gcn", epochs=3)["train"]["epochs"]
+    3
+    """
+    import tomllib
+
+    return tomllib.loads(_graphweft.config(settings(changed, short)))
+
+
+def keys(name: str | None = None) -> list[dict[str, Any]]:
+    """A record per setting, or those of a name or section: what it can be, its default, what it means.
+
+    >>> import graphweft as gw
+    >>> gw.keys("train.lr")[0]["default"]
+    '0.001'
+    """
+    fields = ("name", "kind", "default", "meaning", "models")
+    return [dict(zip(fields, key, strict=True)) for key in _graphweft.keys(name)]
+
+
+def smooth(
+    model: Folder | Run,
+    data: Dataset | Folder | None = None,
+    *,
+    method: str = "correct-and-smooth",
+    correct: float | None = None,
+    smooth: float | None = None,
+    steps: int | None = None,
+    weights: str = "symmetric",
+    labels: str = "train",
+    output: Folder | None = None,
+    split: str | None = None,
+    ranks: int | None = None,
+) -> dict[str, Any]:
+    """What a run says of nodes, spread over the graph: ``method`` is ``"correct-and-smooth"`` or
+    ``"label-propagation"``, ``weights`` ``"symmetric"``, ``"row"`` or ``"column"``, ``labels`` ``"train"`` or
+    ``"train-and-valid"``. Scores before and after; predictions are written to ``output``, or ``smooth`` inside the run.
+    """
+    given = {"method": method, "correct": correct, "smooth": smooth, "steps": steps, "weights": weights, "labels": labels}
+    how = [(name, str(value)) for name, value in given.items() if value is not None]
+    folder, inner = _used(model, data)
+    to = None if output is None else os.fspath(output)
+    return dict(json.loads(_graphweft.smooth(folder, how, inner, output=to, split=split, ranks=ranks)))
+
+
+def import_data(format: str, path: Folder | None, folder: Folder, **given: Any) -> Dataset:  # noqa: A002 - the program's.
+    """Makes a dataset folder of files and opens it. ``format`` is ``"edge-list"``, ``"ogb"``, ``"tu"``,
+    ``"matrix-market"``, ``"metis"``, ``"heterophilous"``, ``"gnn-benchmark"`` or ``"links"``; or ``"arrays"``, which
+    takes ``edges=``, ``features=``, ``labels=``, ``nodes=``, ``splits=`` and the program's other arguments in place of a
+    path. Edges are sorted in bounded memory: the graph may be larger than that.
+
+    >>> import graphweft as gw, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "edges.txt").write_text("0 1\\n1 2\\n")
+    >>> gw.import_data("edge-list", folder / "edges.txt", folder / "data", symmetrise=True).num_edges
+    4
+    """
+
+    def words(value: Any) -> list[str]:
+        if value is True:
+            return []
+        values = value if isinstance(value, (list, tuple)) else [value]
+        return [os.fspath(one) if isinstance(one, os.PathLike) else str(one) for one in values]
+
+    named = {name: words(value) for name, value in given.items() if value is not None and value is not False}
+    if path is not None:
+        named["path"] = words(path)
+    _graphweft.import_data(format, os.fspath(folder), named)
+    return open_folder(folder)
+
+
 def eval(  # noqa: A001 - the program's verb.
-    model: Folder, data: Dataset | Folder | None = None, *, split: str | None = None, ranks: int | None = None
+    model: Folder | Run, data: Dataset | Folder | None = None, *, split: str | None = None, ranks: int | None = None
 ) -> dict[str, Any]:
     """Scores of a trained model: a run's folder, a checkpoint or a file of parameters."""
-    return dict(json.loads(_graphweft.evaluate(os.fspath(model), _inner(data), split=split, ranks=ranks)))
+    folder, inner = _used(model, data)
+    return dict(json.loads(_graphweft.evaluate(folder, inner, split=split, ranks=ranks)))
 
 
-def predict(model: Folder, data: Dataset | Folder | None = None, *, what: str = "logits", ranks: int | None = None) -> Array:
-    """What a trained model says of every node."""
-    return _graphweft.predict(os.fspath(model), _inner(data), what=what, ranks=ranks)
+def predict(
+    model: Folder | Run, data: Dataset | Folder | None = None, *, what: str = "logits", ranks: int | None = None
+) -> Array:
+    """What a trained model says of every node, or of every graph where there are many."""
+    folder, inner = _used(model, data)
+    return _graphweft.predict(folder, inner, what=what, ranks=ranks)
+
+
+def _used(model: Folder | Run, data: Dataset | Folder | None) -> tuple[str, Any]:
+    """The folder of a model, and the data that it is used on: a run knows what it was trained on."""
+    if isinstance(model, Run):
+        return os.fspath(model.folder), _inner(model._data if data is None else data)
+    return os.fspath(model), _inner(data)
 
 
 def partition(

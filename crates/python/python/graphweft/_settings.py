@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ._errors import UsageError
@@ -28,11 +28,25 @@ SHORT = {
     "strategy": "parallel.strategy",
     "profile": "parallel.profile",
     "allow_approximate": "parallel.allow_approximate",
+    "comm": "parallel.comm",
+    "memory": "isolated.memory",
+    "guard": "pipeline.guard",
+    "report": "run.report",
+    "embedding": "data.embedding",
     "dtype": "compute.dtype",
     "seed": "run.seed",
     "seeds": "run.seeds",
     "checkpoint_every": "run.checkpoint_every",
 }
+
+
+def unknown(name: str, known: Iterable[str]) -> UsageError:
+    """About an argument that there is not, with the nearest that there is."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(known), 1)
+    hint = f"; did you mean {near[0]}?" if near else "; any key of the program goes into config={...}"
+    return UsageError(f"there is no argument {name!r}{hint}", field=name)
 
 
 def _written(value: Any) -> str:
@@ -51,11 +65,7 @@ def settings(config: Mapping[str, Any] | None, short: Mapping[str, Any]) -> list
         if value is None:
             continue
         if name not in SHORT:
-            import difflib
-
-            near = difflib.get_close_matches(name, SHORT, 1)
-            hint = f"; did you mean {near[0]}?" if near else "; any key of the program goes into config={...}"
-            raise UsageError(f"there is no argument {name!r}{hint}", field=name)
+            raise unknown(name, SHORT)
         given[SHORT[name]] = value
     for key, value in (config or {}).items():
         if "." not in key:

@@ -19,6 +19,7 @@ use crate::ranks::gradients::Buckets;
 use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
 use crate::run::checkpoint::{Scores, Tensors};
+use crate::run::stop::Stop;
 use crate::task::Supervision;
 use crate::task::metrics::Metric;
 
@@ -71,7 +72,22 @@ pub(crate) struct Learner {
     clip: f64,
     /// Where steps are recorded at all.
     cuda_graph: Option<CudaGraph>,
+    /// Who may have a step left before its end.
+    stop: Option<Stop>,
 }
+
+/// A step: of which rows, to what end, in which epoch and how far.
+struct Way<'a> {
+    shard: &'a Shard,
+    objective: &'a dyn Objective,
+    epoch: u64,
+    lr: f64,
+}
+
+/// What a step ends with that was left.
+#[derive(Debug, thiserror::Error)]
+#[error("the step was left, as somebody asked to stop")]
+struct Left;
 
 impl Learner {
     /// Builds the model and its optimizer, for data of this shape.
@@ -94,7 +110,8 @@ impl Learner {
         let clip = config.train.clip;
         // What ranks send each other is not recorded.
         let cuda_graph = (config.compute.records() && rank.link().is_none()).then(CudaGraph::default);
-        Ok(Self { rank: rank.clone(), network, parameters, optimizer, seed, rates, remat, clip, cuda_graph })
+        let rank = rank.clone();
+        Ok(Self { rank, network, parameters, optimizer, seed, rates, remat, clip, cuda_graph, stop: None })
     }
 
     /// Numbers that are trained.
@@ -139,14 +156,30 @@ impl Learner {
 
     pub(crate) fn forward(&self, tape: &mut Tape, context: &Context) -> Result<Var> {
         let logits = self.network.forward(tape, context)?;
-        let none = || Computation::Argument { op: "model", problem: "it has no layers".into() };
-        Ok(logits.ok_or_else(none)?)
+        Ok(logits.ok_or_else(without_layers)?)
+    }
+
+    /// From now on a step is left where `stop` is requested before its update, and everything is as it was before it.
+    /// Ranks would have to agree on that, so there is one.
+    pub(crate) fn leaves_steps_for(&mut self, stop: &Stop) {
+        self.stop = Some(stop.clone()).filter(|_| self.rank.count() == 1);
+    }
+
+    /// Fails if the step is to be left.
+    fn look(&self) -> std::result::Result<(), Computation> {
+        let asked = self.stop.as_ref().is_some_and(Stop::is_requested);
+        if asked { Err(Computation::Ranks(Box::new(Left))) } else { Ok(()) }
+    }
+
+    /// Whether a step ended so because it was left.
+    pub(crate) fn has_left(error: &Error) -> bool {
+        matches!(error, Error::Tensor(Computation::Ranks(why)) if why.is::<Left>())
     }
 
     /// Learns from the rows of `shard` once. A step that is recorded is one phase.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] before anything is changed.
+    /// [`Error::NotFinite`] before anything is changed; what [`Learner::has_left`] knows, likewise.
     pub(crate) fn learn(
         &mut self,
         shard: &Shard,
@@ -155,6 +188,20 @@ impl Learner {
         lr: f64,
         phase: Phases<'_>,
     ) -> Result<Report> {
+        let moments: Vec<Vec<f64>> = match self.stop {
+            Some(_) => self.network.buffers().iter().map(|buffer| buffer.values().clone()).collect(),
+            None => Vec::new(),
+        };
+        let done = self.step(&Way { shard, objective, epoch, lr }, phase);
+        if done.as_ref().is_err_and(Self::has_left) {
+            self.parameters.iter().for_each(|p| drop(p.take_grad()));
+            self.network.buffers().iter().zip(moments).for_each(|(buffer, values)| buffer.set(values));
+        }
+        done
+    }
+
+    fn step(&mut self, way: &Way<'_>, phase: Phases<'_>) -> Result<Report> {
+        let Way { shard, objective, epoch, lr } = *way;
         let (device, start) = (shard.device().clone(), Instant::now());
         self.rank.set_epoch(epoch);
         if let Some(report) = self.replay(shard, objective, epoch, lr)? {
@@ -171,7 +218,7 @@ impl Learner {
         tape.start_from(&loss);
         drop(loss);
         let mut buckets = Buckets::new(&self.rank);
-        tape.backward(Vec::new(), &[], |parameter| buckets.add(parameter))?;
+        tape.backward(Vec::new(), &[], |parameter| self.look().and_then(|()| buckets.add(parameter)))?;
         device.backend().wait()?;
         phase("backward", start);
         let start = Instant::now();
@@ -185,7 +232,8 @@ impl Learner {
 
     /// The loss of a forward pass for training.
     fn loss(&self, tape: &mut Tape, shard: &Shard, objective: &dyn Objective, epoch: u64) -> Result<Var> {
-        let logits = self.forward(tape, &self.context_of(shard, Mode::Train, epoch))?;
+        let context = self.context_of(shard, Mode::Train, epoch);
+        let logits = self.network.forward_watched(tape, &context, |_, _| self.look())?.ok_or_else(without_layers)?;
         objective.loss(tape, &logits, Draw { seed: self.seed, epoch })
     }
 
@@ -373,6 +421,10 @@ impl Learner {
             })
         })?)
     }
+}
+
+fn without_layers() -> Computation {
+    Computation::Argument { op: "model", problem: "it has no layers".into() }
 }
 
 /// The mean over steps, by how much each counts.

@@ -61,6 +61,12 @@ pub(crate) trait EpochSource {
     /// Learns from all nodes once.
     fn learn(&mut self, learner: &mut Learner, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report>;
 
+    /// Whether an epoch is one step of the learner, and nothing else is changed by it: it can then be left before the
+    /// update, as if it had not begun.
+    fn is_one_step(&self) -> bool {
+        false
+    }
+
     /// The scores of all three parts.
     ///
     /// # Errors

@@ -58,6 +58,10 @@ impl EpochSource for WholeGraph {
         learner.learn(&self.shard, self.supervision()?, epoch, lr, phase)
     }
 
+    fn is_one_step(&self) -> bool {
+        true
+    }
+
     fn scores(&mut self, learner: &Learner, metric: &'static Metric, epoch: u64) -> Result<Scores> {
         learner.evaluate(&self.shard, self.supervision()?, metric, epoch)
     }

@@ -1,7 +1,8 @@
 //! One run: epochs until the last or until validation no longer gets better, with checkpoints on the way.
 //!
 //! Every rank runs this. Losses and scores are sums over ranks, the same on each, so all come to the same decisions;
-//! whether somebody asked to stop is agreed on after every epoch. One rank writes.
+//! whether somebody asked to stop is agreed on after every epoch. A rank that is alone need not wait for that: it
+//! leaves the step that it is in, which then has not begun. One rank writes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -193,7 +194,11 @@ impl Trainer {
             self.observer.begin(config.run.seed, now.epoch, config.train.epochs);
         }
         while !self.is_over(&now) {
-            let (line, time) = self.epoch(rank, &mut now, &mut *source, metric)?;
+            let epoch = self.epoch(rank, &mut now, &mut *source, metric);
+            if epoch.as_ref().is_err_and(Learner::has_left) {
+                return Err(self.left(rank, &*source, writer.as_mut(), &mut now)?);
+            }
+            let (line, time) = epoch?;
             cost.epoch_ms.push(time.learn_ms);
             if let Some(writer) = &mut writer {
                 self.tell(&line, &mut now);
@@ -202,11 +207,8 @@ impl Trainer {
             }
             let (over, stop) = (self.is_over(&now), self.is_stopped(rank)?);
             if over || stop || checkpoints.is_due(now.epoch) {
-                self.save(rank, &*source, writer.as_ref(), &mut now, &checkpoints)?;
-                write_trace(rank, &mut now.phases, writer.as_mut())?;
-                write_usage(rank, &mut now.usage, writer.as_ref())?;
+                let checkpoint = self.keep(rank, &*source, writer.as_mut(), &mut now)?;
                 if stop && !over {
-                    let checkpoint = checkpoints.path_of(now.epoch);
                     return Err(Error::Stopped { epoch: now.epoch, checkpoint });
                 }
             }
@@ -229,6 +231,35 @@ impl Trainer {
         let told = Some(&plan).filter(|_| !cost.epoch_ms.is_empty());
         let losses = self.finish(rank, &*source, &now, writer.as_ref(), told, &outcome)?;
         Ok((Run { outcome, losses, cost }, plan))
+    }
+
+    /// Writes the state after an epoch, and what led there; gives its checkpoint.
+    fn keep(
+        &self,
+        rank: &Rank,
+        source: &dyn EpochSource,
+        mut writer: Option<&mut RunWriter<'_>>,
+        now: &mut Progressing,
+    ) -> Result<PathBuf> {
+        let checkpoints = Checkpoints::of(&self.folder, &self.config.run);
+        self.save(rank, source, writer.as_deref(), now, &checkpoints)?;
+        write_trace(rank, &mut now.phases, writer.as_deref_mut())?;
+        write_usage(rank, &mut now.usage, writer.as_deref())?;
+        Ok(checkpoints.path_of(now.epoch))
+    }
+
+    /// What a run ends with that was stopped within an epoch, which then has not begun: the one before is saved, unless
+    /// it is already.
+    fn left(
+        &self,
+        rank: &Rank,
+        source: &dyn EpochSource,
+        writer: Option<&mut RunWriter<'_>>,
+        now: &mut Progressing,
+    ) -> Result<Error> {
+        let (epoch, saved) = (now.epoch, Checkpoints::of(&self.folder, &self.config.run).path_of(now.epoch));
+        let checkpoint = if saved.exists() { saved } else { self.keep(rank, source, writer, now)? };
+        Ok(Error::Stopped { epoch, checkpoint })
     }
 
     /// Says what of an epoch is out of the ordinary.
@@ -321,6 +352,10 @@ impl Trainer {
         metric: &'static Metric,
     ) -> Result<(Line, Time)> {
         let (epoch, start) = (now.epoch + 1, Instant::now());
+        // Before the first there is nothing to go back to.
+        if epoch > 1 && source.is_one_step() {
+            now.learner.leaves_steps_for(&self.stop);
+        }
         let (lr, phases) = (now.schedule.lr(epoch), &mut now.phases);
         rank.reset_sent();
         // Those of the last evaluation.

@@ -16,6 +16,38 @@ def drawn_seed(dropout: float, device: torch.device) -> Tensor | None:
     return torch.randint(0, 2**62, (1,), device=device) if dropout > 0 else None
 
 
+def with_edges(
+    adj: Adjacency, query: Tensor, both: Tensor, edge_attr: Tensor, weight: Tensor, heads: int, bias: Tensor | None, seed: Tensor | None,
+    dropout: float,
+) -> Tensor:  # fmt: skip
+    """Attention by dot products with keys k + W·e and values v + W·e, without a tensor of edges × columns.
+
+    q·(k + W e) is q·k + (Wᵀ q)·e, and Σ α (v + W e) is Σ α v + W (Σ α e): so Wᵀ q goes behind each head of a query, and
+    the kernel gives Σ α e behind each head of its output.
+    """
+    nodes, columns, features = query.shape[0], query.shape[1] // heads, int(edge_attr.shape[1])
+    if edge_attr.requires_grad:
+        raise NotImplementedError("edge_attr: graphweft.torch has no gradient of features of edges: give edge_attr.detach()")
+    per_head = weight.view(heads, columns, features).to(query.dtype)
+    q = query.view(nodes, heads, columns)
+    tail = torch.einsum("nhc,hcf->nhf", q, per_head)
+    wide = torch.cat([q, tail, tail.new_zeros(nodes, heads, -features % 4)], 2)
+    rows = edge_attr.to(_ops.compute_type(query.dtype)).index_select(0, adj.order)
+    out = _ops.attend(adj, wide.flatten(1), both, None, None, bias, rows, seed, "dot", heads, 0.0, dropout)
+    out = out.view(nodes, heads, -1)
+    sums = out[:, :, columns : columns + features]
+    return (out[:, :, :columns] + torch.einsum("nhf,hcf->nhc", sums, per_head)).flatten(1)
+
+
+def check_edges(name: str, edge_attr: Tensor, adj: Adjacency) -> Tensor:
+    """Features as a row per edge, where the graph is."""
+    rows = edge_attr.unsqueeze(-1) if edge_attr.dim() == 1 else edge_attr
+    if rows.dim() != 2 or rows.shape[0] != adj.num_edges or rows.shape[1] == 0:
+        raise ValueError(f"{name}: expected a row for each of {adj.num_edges} edges, not {tuple(edge_attr.shape)}")
+    check_device(name, rows, adj)
+    return rows
+
+
 def attention(
     query: Tensor,
     key: Tensor,
@@ -26,6 +58,8 @@ def attention(
     att: Tensor | None = None,
     negative_slope: float = 0.2,
     bias: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    edge_weight: Tensor | None = None,
     dropout: float = 0.0,
     seed: int | Tensor | None = None,
 ) -> Tensor:
@@ -37,7 +71,9 @@ def attention(
     * ``"gat"``: LeakyReLU(query_i + key_j), both of nodes × heads;
     * ``"gatv2"``: att·LeakyReLU(query_i + key_j), with ``att`` of heads × columns; without ``value``, key is it.
 
-    ``bias``, edges × heads, is added. ``dropout`` drops weights; the same ``seed`` drops the same ones, and none takes
+    ``bias``, edges × heads, is added. ``edge_attr``, edges × features, adds ``edge_weight``·features to keys and values
+    of the score "dot"; ``edge_weight`` is heads·columns × features, as the weight of a linear layer, and has a gradient,
+    which ``edge_attr`` has not. ``dropout`` drops weights; the same ``seed`` drops the same ones, and none takes
     one from torch's generator. Parallel edges are dropped together.
 
     >>> import torch
@@ -56,6 +92,10 @@ def attention(
         raise ValueError('att: needed for the score "gatv2", and for no other')
     if not 0.0 <= dropout <= 1.0:
         raise ValueError(f"dropout: a number from 0 to 1, not {dropout}")
+    if (edge_attr is None) != (edge_weight is None):
+        raise ValueError("edge_attr and edge_weight: give both or none")
+    if edge_attr is not None and score != "dot":
+        raise NotImplementedError('edge_attr: graphweft.torch has features of edges for the score "dot" only')
     rows = key if value is None else value
     if rows.dim() != 3:
         raise ValueError("value: expected nodes × heads × columns")
@@ -77,7 +117,14 @@ def attention(
     shared = None if att is None else att.reshape(heads, columns).to(exact)
     values = value.flatten(1) if value is not None and score != "dot" else None
     seed = seed if dropout > 0 else None
-    out = _ops.attend(adj, dst, src, values, shared, bias, seed, score, heads, negative_slope, dropout)
+    if edge_attr is None or edge_weight is None or adj.num_edges == 0:
+        out = _ops.attend(adj, dst, src, values, shared, bias, None, seed, score, heads, negative_slope, dropout)
+    else:
+        features = check_edges("edge_attr", edge_attr, adj)
+        if edge_weight.shape != (heads * columns, features.shape[1]):
+            problem = f"expected {heads * columns} × {features.shape[1]} numbers, not {tuple(edge_weight.shape)}"
+            raise ValueError(f"edge_weight: {problem}")
+        out = with_edges(adj, dst, src, features, edge_weight, heads, bias, seed, dropout)
     return out.view(-1, heads, columns)
 
 

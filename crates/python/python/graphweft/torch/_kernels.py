@@ -2,7 +2,8 @@
 
 What an operation gets: `graph`, the kernels of a graph; a row per node of every other tensor. Of attention, `dst` and
 `src` are q and k‖v for the score "dot", l and r for "gat" (with values `value`) and "gatv2" (with `shared`, which all
-edges have; values are `value`, or r).
+edges have; values are `value`, or r). With features of edges, `edges`, there are as many numbers behind each head of q
+and of the output as there are features, and zeros up to a multiple of four.
 """
 
 from __future__ import annotations
@@ -49,12 +50,13 @@ def _maybe(tensor: Some) -> Some:
     return None if tensor is None else _compact(tensor)
 
 
-def _how(seed: Some, width: int, score: str, heads: int, slope: float, dropout: float) -> Any:
+def _how(edges: Some, seed: Some, width: int, score: str, heads: int, slope: float, dropout: float) -> Any:
+    features = _memory_of(edges)
     if seed is None or dropout == 0.0:
-        return score, heads, width, slope, 0.0, 0
+        return score, heads, width, slope, 0.0, 0, features
     if seed.is_cuda:
-        return score, heads, width, slope, dropout, (seed.data_ptr(), 1, 0)
-    return score, heads, width, slope, dropout, int(seed.item()) % 2**64
+        return score, heads, width, slope, dropout, (seed.data_ptr(), 1, 0), features
+    return score, heads, width, slope, dropout, int(seed.item()) % 2**64, features
 
 
 def like_attention(dst: Tensor, value: Some, score: str, heads: int) -> tuple[Tensor, Tensor]:
@@ -65,27 +67,31 @@ def like_attention(dst: Tensor, value: Some, score: str, heads: int) -> tuple[Te
 
 
 def attention(
-    graph: EdgeKernels, operands: Sequence[Some], seed: Some, score: str, heads: int, slope: float, dropout: float
-) -> tuple[Tensor, Tensor]:
+    graph: EdgeKernels, operands: Sequence[Some], edges: Some, seed: Some,
+    score: str, heads: int, slope: float, dropout: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The output, and the log-sum-exp of the scores."""
     dst, src, value, shared, bias = operands
     assert dst is not None and src is not None
     dst, src, value, shared, bias = _compact(dst), _compact(src), _maybe(value), _maybe(shared), _maybe(bias)
     out, lse = like_attention(dst, value, score, heads)
     memory: Any = (_memory(dst), _memory(src), _memory_of(value), _memory_of(shared), _memory_of(bias))
-    graph.attention(_how(seed, out.shape[1], score, heads, slope, dropout), memory, _memory(out), _memory(lse))
+    # Kept here until the call is made.
+    edges = _maybe(edges)
+    graph.attention(_how(edges, seed, out.shape[1], score, heads, slope, dropout), memory, _memory(out), _memory(lse))
     return out, lse
 
 
 def attention_backward(
-    graph: EdgeKernels, operands: Sequence[Some], saved: Sequence[Tensor], seed: Some,
+    graph: EdgeKernels, operands: Sequence[Some], saved: Sequence[Tensor], edges: Some, seed: Some,
     score: str, heads: int, slope: float, dropout: float,
 ) -> list[Some]:  # fmt: skip
     """The gradients of the operands, from the output, the log-sum-exp and the output's gradient."""
     operands = [_maybe(t) for t in operands]
     gradients = [None if t is None else torch.empty_like(t) for t in operands]
     out, lse, g = (_compact(t) for t in saved)
-    how = _how(seed, out.shape[1], score, heads, slope, dropout)
+    edges = _maybe(edges)
+    how = _how(edges, seed, out.shape[1], score, heads, slope, dropout)
     memory: Any = tuple(_memory_of(t) for t in operands)
     places: Any = tuple(_memory_of(t) for t in gradients)
     graph.attention_backward(how, memory, [_memory(out), _memory(lse), _memory(g)], places)

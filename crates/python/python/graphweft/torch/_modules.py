@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from . import _ops
 from ._adjacency import Adjacency, adjacency_of, check_device
-from ._functions import aggregate, attention, drawn_seed
+from ._functions import aggregate, attention, check_edges, drawn_seed, with_edges
 
 _Edges: TypeAlias = "Tensor | Adjacency"
 
@@ -57,7 +57,7 @@ def _projection(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
 
 
 class TransformerConv(nn.Module):
-    """`torch_geometric.nn.TransformerConv`, without features of edges."""
+    """`torch_geometric.nn.TransformerConv`. Features of edges have no gradient; their weight has one."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class TransformerConv(nn.Module):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        _refuse(self, {"edge_dim": edge_dim, **kwargs})
+        _refuse(self, kwargs)
         inputs, width = _one_width(self, in_channels), heads * out_channels
         self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
         self.concat, self.dropout, self.root_weight = concat, dropout, root_weight
@@ -81,28 +81,36 @@ class TransformerConv(nn.Module):
         self.lin_key = nn.Linear(inputs, width, bias=bias)
         self.lin_query = nn.Linear(inputs, width, bias=bias)
         self.lin_value = nn.Linear(inputs, width, bias=bias)
+        self.edge_dim = edge_dim
+        self.lin_edge = None if edge_dim is None else nn.Linear(edge_dim, width, bias=False)
         outputs = width if concat else out_channels
         # PyG has it without root_weight too.
         self.lin_skip = nn.Linear(inputs, outputs, bias=bias)
         self.lin_beta = nn.Linear(3 * outputs, 1, bias=False) if self.beta else None
 
     def reset_parameters(self) -> None:
-        for layer in (self.lin_key, self.lin_query, self.lin_value, self.lin_skip, self.lin_beta):
+        for layer in (self.lin_key, self.lin_query, self.lin_value, self.lin_edge, self.lin_skip, self.lin_beta):
             if layer is not None:
                 layer.reset_parameters()
 
     def forward(
         self, x: Tensor, edge_index: _Edges, edge_attr: Tensor | None = None, return_attention_weights: bool | None = None
     ) -> Tensor:
-        _refuse(self, {"edge_attr": edge_attr, "return_attention_weights": return_attention_weights})
+        _refuse(self, {"return_attention_weights": return_attention_weights})
         adj, dropout = _adjacency(self, x, edge_index), self.dropout if self.training else 0.0
+        if (edge_attr is None) != (self.lin_edge is None):
+            raise ValueError("TransformerConv: edge_attr is needed where there is an edge_dim, and nowhere else")
         query = self.lin_query(x)
         # Keys and values side by side, as the kernel reads them, by one product.
         weight = torch.cat([self.lin_key.weight, self.lin_value.weight])
         bias = None if self.lin_key.bias is None else torch.cat([self.lin_key.bias, self.lin_value.bias])
         both = F.linear(x, weight, bias)
         seed = drawn_seed(dropout, x.device)
-        out = _ops.attend(adj, query, both, None, None, None, seed, "dot", self.heads, 0.0, dropout)
+        if edge_attr is None or self.lin_edge is None or adj.num_edges == 0:
+            out = _ops.attend(adj, query, both, None, None, None, None, seed, "dot", self.heads, 0.0, dropout)
+        else:
+            features = check_edges("edge_attr", edge_attr, adj)
+            out = with_edges(adj, query, both, features, self.lin_edge.weight, self.heads, None, seed, dropout)
         if not self.concat:
             out = out.view(-1, self.heads, self.out_channels).mean(1)
         if not self.root_weight:
@@ -275,7 +283,7 @@ class GCNConv(nn.Module):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        _refuse(self, {"improved": improved or None, **kwargs})
+        _refuse(self, kwargs)
         self.add_self_loops = normalize if add_self_loops is None else add_self_loops
         if self.add_self_loops and not normalize:
             raise ValueError("GCNConv: add_self_loops needs normalize")
@@ -302,11 +310,14 @@ class GCNConv(nn.Module):
         return out if self.bias is None else out + self.bias
 
     def _normalised(self, adj: Adjacency, weight: Tensor) -> Tensor:
-        """w / √(d_i·d_j) with sums of weights as degrees; a loop that was there keeps its weight, others have 1."""
+        """w / √(d_i·d_j) with sums of weights as degrees; a loop that was there keeps its weight, others have 1, or 2 in
+        an improved layer.
+        """
         sources, targets = adj.edge_index
         if self.add_self_loops:
             loop = sources == targets
-            loops = weight.new_ones(adj.num_nodes).index_put((sources[loop],), weight[loop])
+            new = weight.new_full((adj.num_nodes,), 2.0 if self.improved else 1.0)
+            loops = new.index_put((sources[loop],), weight[loop])
             weight, adj = torch.cat([weight[~loop], loops]), adj.looped
             sources, targets = adj.edge_index
         # Torch's own sums over a GPU's threads are not the same every time.

@@ -67,15 +67,12 @@ pub(crate) fn folder(root: &Path, nodes: Nodes, known: Known) -> PathBuf {
     let split = Split { name: "own".into(), train: ids(0, 37), valid: ids(37, 50), test: ids(50, GRAPHS) };
     let dir = root.join("graphs");
     Dataset::in_memory(Parts {
-        name: "rings".into(),
-        graph: Csr::from_edges(count, &sources, &targets).unwrap().into(),
         features: (nodes != Nodes::Categories).then_some(dense),
-        labels: None,
         classes: columns,
         splits: vec![split],
         categories: (nodes != Nodes::Numbers).then(|| Categories::new(categories, 2, &[4, 6]).unwrap()),
-        types: Default::default(),
         graphs: Some(Graphs { ptr: ptr.into(), labels: Some(labels) }),
+        ..Parts::new("rings", Csr::from_edges(count, &sources, &targets).unwrap().into())
     })
     .unwrap()
     .save(&dir)
