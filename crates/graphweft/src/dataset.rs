@@ -12,7 +12,7 @@ use graphweft_graph::dataset::{self, Dense, Features, Labels, LinkSplit, NodeTyp
 use graphweft_graph::generate::Spec;
 use serde_json::json;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::graph::Graph;
 use crate::memory;
 use crate::observe::{Observer, Watched};

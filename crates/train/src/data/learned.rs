@@ -18,7 +18,7 @@ pub(super) fn is_asked(config: &DataConfig) -> bool {
 
 /// Whether they are learned of this dataset.
 fn are_learned(dataset: &Dataset, config: &DataConfig) -> bool {
-    let none = dataset.features().is_none() && dataset.categories().is_none();
+    let none = dataset.features().is_none() && dataset.categories().is_none() && dataset.features_by_type().is_empty();
     is_asked(config) || dataset.meta().task == DatasetTask::Link && none
 }
 
