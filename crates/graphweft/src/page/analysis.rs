@@ -180,7 +180,9 @@ impl Rows<'_> {
     /// The tested items by their size, and by type where they have types, each group with the score that it comes to.
     fn grouped(&self, what: &str, unit: &str, score: impl Fn(&[usize]) -> Option<f64>) -> Vec<Value> {
         let (by, ranges) = self.of.groups();
-        let of = |is_in: &dyn Fn(usize) -> bool| self.test.iter().copied().filter(|item| is_in(*item)).collect();
+        let of = |is_in: &dyn Fn(usize) -> bool| {
+            self.test.iter().copied().filter(|item| is_in(*item)).collect::<Vec<usize>>()
+        };
         let sizes = ranges.iter().map(|range| (range_name(range), of(&|item| range.contains(&self.sizes[item]))));
         let types = self.types.iter().map(|t| (t.name.clone(), of(&|item| t.nodes.contains(&item))));
         let all: [(&str, Vec<(String, Vec<usize>)>); 2] = [(by, sizes.collect()), ("type", types.collect())];

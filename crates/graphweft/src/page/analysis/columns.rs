@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn targets_are_compared_where_they_are_known() {
-        let rows = Rows { types: &*TYPES, ..rows(&[1.0, 4.0, 9.0], 1) };
+        let rows = Rows { types: TYPES.as_slice(), ..rows(&[1.0, 4.0, 9.0], 1) };
         let found = targets(&rows, &[2.0, 2.0, f32::NAN], None);
         let one = &found["targets"][0];
         assert_eq!((&one["mae"], &one["bias"], &one["mean"]), (&json!(1.5), &json!(0.5), &json!(2.0)));
