@@ -274,9 +274,9 @@ impl Session<'_> {
         if config.compute.record == Some(true) && self.world.place() == DeviceName::Cpu {
             self.observer.note("compute.record is not used: only GPUs record steps");
         }
-        let (model, in_batches) = (&config.model, self.data.graphs.is_some());
+        let model = &config.model;
         let columns = self.data.edges.as_ref().map(|edges| edges.columns).unwrap_or_default();
-        let (features, types) = (model.uses_edge_features() && !in_batches, self.data.types_for(model).is_some());
+        let (features, types) = (model.uses_edge_features(), self.data.types_for(model).is_some());
         for (file, is_there, is_used) in [
             ("edge_feat.npy", columns.dense() > 0, features),
             ("edge_cat.npy", !columns.categories().is_empty(), features),
