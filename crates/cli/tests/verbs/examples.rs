@@ -24,7 +24,7 @@ fn root() -> PathBuf {
 /// A folder that looks like the checkout as far as the guides go.
 fn checkout() -> TempDir {
     let dir = TempDir::new().unwrap();
-    for folder in ["examples", "examples/own"] {
+    for folder in ["examples", "examples/own", "examples/rings"] {
         fs::create_dir(dir.path().join(folder)).unwrap();
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
@@ -126,7 +126,9 @@ fn the_guide_from_two_csv_files_to_a_model() {
     let trained = commands.iter().position(|line| line.starts_with("graphweft train ")).unwrap();
     assert!(trained < MOST_COMMANDS, "{commands:?}");
     commands[1..].iter().for_each(|line| drop(run(dir.path(), line)));
-    assert!(dir.path().join("runs/mine/model.safetensors").is_file());
+    for run in ["mine", "links", "rings"] {
+        assert!(dir.path().join("runs").join(run).join("model.safetensors").is_file(), "{run}");
+    }
     let data = Dataset::open(dir.path().join("mine")).unwrap();
     assert_eq!((data.meta().num_nodes, data.meta().num_classes), (150, 3));
     let result = fs::read_to_string(dir.path().join("runs/mine/result.json")).unwrap();
