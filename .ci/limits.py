@@ -200,6 +200,22 @@ def tuples():
                 yield f"{at(one.path, one.line)}: {one.name} takes {' '.join(f'{pattern}: {kind}'.split())}"
 
 
+def tuples_inside():
+    """Parameters that may be left out all together, and lists of what has parts that have parts."""
+    for one in functions_of_rust():
+        for pattern, kind in one.parameters:
+            if " in " in pattern or pattern.endswith(" in prop"):
+                continue
+            # What a closure takes and gives is no parameter.
+            kind = re.sub(r"\b(dyn |impl )?Fn(Mut|Once)?\(.*", "", kind, flags=re.DOTALL)
+            optional = re.search(r"\bOption<\s*&?\s*('\w+\s+)?(mut\s+)?(\(.*)", kind, flags=re.DOTALL)
+            begin = kind.find("(", optional.start()) if optional else -1
+            parts = split_top(kind[begin + 1 : closing(kind, begin, ("(", ")"))]) if optional else []
+            nested = re.search(r"\([^()]*\([^()]*,[^()]*\)[^()]*,|\([^()]*,[^()]*\([^()]*,", kind)
+            if len(parts) > 1 or nested:
+                yield f"{at(one.path, one.line)}: {one.name} takes {' '.join(f'{pattern}: {kind}'.split())}"
+
+
 def bools():
     for one in functions_of_rust():
         for pattern, kind in one.parameters:
@@ -302,6 +318,7 @@ LIMITS = {
     "files": (files, f"files of more than {FILE_LINES} lines"),
     "names": (names, f"files or folders called {', '.join(sorted(VAGUE_NAMES))}"),
     "tuples": (tuples, "parameters that are tuples"),
+    "tuples inside": (tuples_inside, "parameters with tuples that may be left out, or inside of tuples"),
     "bools": (bools, "parameters of type bool that select behaviour"),
     "arrows": (arrows, "dependencies against the arrows between crates"),
     "prose": (prose, f"lines of prose of more than {WIDTH} characters"),
