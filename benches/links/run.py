@@ -7,22 +7,18 @@ no dropout, rate 0.01, 200 epochs; the test score at the best validation score, 
 table goes to stdout and to RESULTS.md.
 """
 
-import argparse
-import json
 import statistics
-import subprocess
+import sys
 import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from measured import arguments, call  # noqa: E402
 
 SEEDS = 5
 SETTINGS = ("data.embedding=16 data.normalise=row data.self_loops=add model.hidden=32 model.layers=2 train.optimizer=adam train.lr=0.01 "
             "train.epochs=200")
 PUBLISHED = {"cora": (91.0, 92.0), "citeseer": (89.5, 89.9), "pubmed": (96.4, 96.5)}
-
-
-def call(build, *args):
-    print("graphweft", *args, flush=True)
-    return json.loads(subprocess.run([build, *args, "--json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
 
 
 def scores(build, data, name, folder):
@@ -48,11 +44,7 @@ def row(name, found, published):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--build", default="target/release/graphweft")
-    parser.add_argument("--only", default="")
-    args = parser.parse_args()
+    args = arguments(__doc__)
     page = "# Links\n\n| graph | ROC-AUC | published | average precision | published | more than a point below |\n|---|---|---|---|---|---|\n"
     with tempfile.TemporaryDirectory() as folder:
         for name, published in PUBLISHED.items():

@@ -6,11 +6,12 @@ and test nodes are not used; the same seeds before and after. APPNP: test at the
 example; Gasteiger et al. for the settings: weight decay of the first layer alone). The table goes to stdout and to RESULTS.md.
 """
 
-import argparse
-import json
-import subprocess
+import sys
 import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from measured import arguments, call  # noqa: E402
 
 ADAM = "train.optimizer=adam train.lr=0.01 data.symmetrise=true"
 MLP = f"{ADAM} model.layers=2 train.dropout=0.5"
@@ -29,11 +30,6 @@ HEAD = """# Propagation
 | graph | split | model | seeds | test | after smoothing | change | wanted | reached |
 |---|---|---|---|---|---|---|---|---|
 """
-
-
-def call(build, *args):
-    print("graphweft", *args, flush=True)
-    return json.loads(subprocess.run([build, *args, "--json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
 
 
 def row(build, data, folder, case):
@@ -59,11 +55,7 @@ def reached(found, wanted):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--build", default="target/release/graphweft")
-    parser.add_argument("--only", default="")
-    args = parser.parse_args()
+    args = arguments(__doc__)
     cases = [case for case in TABLE if args.only in f"{case[0]} {case[2]}"]
     with tempfile.TemporaryDirectory() as folder:
         rows = [row(args.build, args.data, folder, case) for case in cases]

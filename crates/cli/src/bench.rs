@@ -206,8 +206,8 @@ struct Common {
     hidden: usize,
 
     /// Type in which rows are stored
-    #[arg(long, value_enum, default_value_t = Storage::F32)]
-    dtype: Storage,
+    #[arg(long, value_enum, default_value_t = DType::F32)]
+    dtype: DType,
 
     /// Timed runs, after those that warm up; the median is reported
     #[arg(long, default_value_t = 9, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
@@ -233,8 +233,8 @@ impl Common {
         let bench = Bench::default().hidden(self.hidden).runs(self.runs).device(self.device.device());
         let bench = bench.observer(Arc::new(ui.clone()));
         match self.dtype {
-            Storage::F32 => bench,
-            Storage::Bf16 => bench.bf16(),
+            DType::F32 => bench,
+            DType::Bf16 => bench.bf16(),
         }
     }
 }
@@ -252,7 +252,7 @@ fn at_least_one() -> RangedU64ValueParser<usize> {
 
 /// Type of stored elements.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Storage {
+enum DType {
     F32,
     Bf16,
 }

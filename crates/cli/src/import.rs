@@ -6,35 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use graphweft::{Format as Known, Import, Stored};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use graphweft::{Format, Import, Stored};
 
 use crate::size;
 use crate::source::Loops;
 use crate::ui::{Ui, count};
 
-/// Formats that can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// .npz of the heterophilous-graphs collection: node_features, node_labels, edges, masks
-    Heterophilous,
-    /// .npz of gnn-benchmark: CSR matrices adj_* and attr_*, labels
-    GnnBenchmark,
-    /// Folder of an OGB dataset, with raw/ and split/: of nodes (CSV or binary), or of whole graphs (CSV)
-    Ogb,
-    /// Folder of the TU collection: many graphs, NAME_A.txt and its kin
-    Tu,
-    /// "source destination" per line: SNAP, CSV, TSV; plain or .gz
-    EdgeList,
-    /// Matrix Market coordinate file; entry (i, j) is the edge i → j; plain or .gz
-    MatrixMarket,
-    /// METIS .graph; plain or .gz
-    Metis,
-    /// Folder of a typed graph: types.json, edge_RELATION.npy, feat_TYPE.npy, label.npy, split/
-    TypesJson,
-    /// N-Triples, plain or .gz; or a folder of one such file beside trainingSet.tsv and testSet.tsv
-    NTriples,
-    /// .npz of links to predict between the nodes of a dataset folder: train, valid, test, valid_neg, test_neg
-    Links,
+/// Formats that can be read, by their names.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    let values = Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.about()));
+    let named = |name: String| Format::ALL.into_iter().find(|format| format.name() == name);
+    PossibleValuesParser::new(values).try_map(move |name| named(name).ok_or("no such format"))
 }
 
 /// What node ids in an edge list mean.
@@ -55,7 +38,7 @@ pub(crate) struct Args {
     own: Option<Own>,
 
     /// What PATH is
-    #[arg(value_enum, required = true)]
+    #[arg(value_parser = formats(), required = true)]
     format: Option<Format>,
 
     /// The file to read, or the folder for ogb, tu and types-json
@@ -149,7 +132,7 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
             let (Some(format), Some(path), Some(output)) = (args.format, &args.path, &args.output) else {
                 anyhow::bail!("the format, PATH and DIR are needed");
             };
-            (args.of_format(Import::new(format.into(), path)), output, &args.common)
+            (args.of_format(Import::new(format, path)), output, &args.common)
         }
     };
     let made = common.apply(import).observer(Arc::new(ui.clone())).write(output)?;
@@ -157,23 +140,6 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
         ui.note(&format!("note: {note}"));
     }
     ui.result(&made.to_json(), || text(&made))
-}
-
-impl From<Format> for Known {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Heterophilous => Self::Heterophilous,
-            Format::GnnBenchmark => Self::GnnBenchmark,
-            Format::Ogb => Self::Ogb,
-            Format::Tu => Self::Tu,
-            Format::EdgeList => Self::EdgeList,
-            Format::MatrixMarket => Self::MatrixMarket,
-            Format::Metis => Self::Metis,
-            Format::TypesJson => Self::TypesJson,
-            Format::NTriples => Self::NTriples,
-            Format::Links => Self::Links,
-        }
-    }
 }
 
 impl Args {

@@ -6,11 +6,10 @@ use crate::shortcuts::Flags;
 
 /// All strategies, for a help text: those that compute the same as one rank, then the others.
 fn strategies() -> String {
-    let (approximate, exact): (Vec<_>, Vec<_>) =
-        Run::strategies().into_iter().partition(|(_, about)| about.starts_with("approximate"));
-    let [exact, approximate] =
-        [exact, approximate].map(|all| all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "));
-    format!("How they share it: auto, {exact}; approximate: {approximate}")
+    let exact = Run::exact_strategies();
+    let names = Run::strategies().into_iter().map(|(name, _)| name);
+    let approximate: Vec<&str> = names.filter(|name| !exact.contains(name)).collect();
+    format!("How they share it: auto, {}; approximate: {}", exact.join(", "), approximate.join(", "))
 }
 
 #[derive(clap::Args)]

@@ -209,10 +209,13 @@ mod tests {
     const SUM: Label = Label { op: "gradients", traffic: Traffic::Gradients, layer: 3 };
     const ROWS: Label = Label { op: "attend", traffic: Traffic::Rows, layer: 1 };
 
+    fn options(ranks: usize) -> threads::Options {
+        threads::Options { ranks, threads: 1, deadline: Duration::from_secs(20) }
+    }
+
     #[test]
     fn exchanges_with_others_are_noted_as_long_as_there_is_room() {
-        let options = threads::Options { ranks: 2, threads: 1, deadline: Duration::from_secs(20) };
-        let noted = threads::run(options, |comm| {
+        let noted = threads::run(options(2), |comm| {
             let metered = Metered::new(comm);
             let account = metered.account();
             metered.barrier(ROWS)?;
@@ -251,8 +254,7 @@ mod tests {
 
     #[test]
     fn only_what_others_get_counts_and_groups_share_the_account() {
-        let options = threads::Options { ranks: 3, threads: 1, deadline: Duration::from_secs(20) };
-        let counts = threads::run(options, |comm| {
+        let counts = threads::run(options(3), |comm| {
             let metered = Metered::new(comm);
             let account = metered.account();
             let group = metered.split(&[2, 0, 1])?;

@@ -55,7 +55,7 @@ use std::time::Duration;
 use graphweft_comm::{Type, View};
 use shuttle::sync::Arc;
 use shuttle::thread;
-use world::{Failure, Part, World};
+use world::{Failure, Posted, World};
 
 /// Copied under the lock, or outside of it.
 const SMALL: usize = 8;
@@ -77,12 +77,12 @@ fn ranks(count: usize, body: impl Fn(&World, usize) + Send + Sync + 'static) {
     threads.into_iter().for_each(|t| t.join().unwrap());
 }
 
-fn send(to: usize, x: &[u8]) -> Part {
-    Part { peer: to, view: View::host(x, Type::Bytes) }
+fn send(to: usize, x: &[u8]) -> Posted {
+    Posted { peer: to, view: View::host(x, Type::Bytes) }
 }
 
-fn receive(from: usize, x: &mut [u8]) -> Part {
-    Part { peer: from, view: View::host_mut(x, Type::Bytes) }
+fn receive(from: usize, x: &mut [u8]) -> Posted {
+    Posted { peer: from, view: View::host_mut(x, Type::Bytes) }
 }
 
 /// Each rank sends two messages of different lengths to the next and waits in its own order.

@@ -92,6 +92,14 @@ pub enum CsrError {
 }
 
 impl CsrError {
+    /// The array at fault.
+    pub fn array(&self) -> &'static str {
+        match self {
+            Self::NoOffsets | Self::FirstOffset(_) | Self::Decreasing { .. } | Self::LastOffset { .. } => "indptr",
+            Self::OutOfRange { .. } | Self::Unsorted { .. } => "indices",
+        }
+    }
+
     /// The element at fault, of the array that the message names.
     pub fn position(&self) -> Option<Position> {
         match self {

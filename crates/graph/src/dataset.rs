@@ -49,7 +49,7 @@ use graphweft_base::{Error, Position, Problem, Result};
 
 use crate::buf::Buf;
 use crate::csr::{AnyCsr, Csr, NodeId};
-use crate::npy::{Dtype, NpyFile};
+use crate::npy::{NpyFile, NpyType};
 use codes::Columns;
 use features::Place;
 use labels::Labelled;
@@ -343,11 +343,11 @@ fn map_graph(dir: &Path, meta: &Meta) -> Result<AnyCsr> {
     }
     let narrow = n as u64 <= <u32 as NodeId>::CAPACITY;
     match file.dtype() {
-        Dtype::U32 if narrow => {
+        NpyType::U32 if narrow => {
             let indices = file.elements::<u32>().ok_or_else(|| file.wrong_dtype("indices", "uint32"))?;
             Ok(Csr::mapped(indptr, indices, n).into())
         }
-        Dtype::I64 => {
+        NpyType::I64 => {
             let indices = non_negative(&file, "indices")?;
             let wide = Csr::mapped(indptr, indices, n);
             if !narrow {
@@ -378,8 +378,8 @@ fn map_offsets(path: &Path, field: &str, rows: usize) -> Result<Buf<u64>> {
         return Err(file.wrong_shape(field, &format!("[{}] (num_nodes + 1)", rows + 1)));
     }
     match file.dtype() {
-        Dtype::U64 => file.elements::<u64>().ok_or_else(|| file.wrong_dtype(field, "uint64")),
-        Dtype::I64 => non_negative(&file, field),
+        NpyType::U64 => file.elements::<u64>().ok_or_else(|| file.wrong_dtype(field, "uint64")),
+        NpyType::I64 => non_negative(&file, field),
         _ => Err(file.wrong_dtype(field, "uint64 or int64")),
     }
 }
@@ -433,7 +433,7 @@ fn map_split(root: &Path, name: &str) -> Result<Split> {
 
 /// An error about a part of a split that does not hold ids. As numbers, a mask would be ids 0 and 1.
 fn no_ids(file: &NpyFile, part: &str) -> Error {
-    if file.dtype() != Dtype::Bool {
+    if file.dtype() != NpyType::Bool {
         return file.wrong_dtype(part, "int64");
     }
     let remedy = "save numpy.flatnonzero(mask), the ids of the nodes where the mask is true";

@@ -25,7 +25,7 @@ const LONGEST_HEADER: usize = 1 << 16;
 /// The element types that datasets use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Dtype {
+pub enum NpyType {
     Bool,
     I8,
     U8,
@@ -40,7 +40,7 @@ pub enum Dtype {
     F64,
 }
 
-impl Dtype {
+impl NpyType {
     const ALL: [(Self, &'static str); 12] = [
         (Self::Bool, "|b1"),
         (Self::I8, "|i1"),
@@ -71,7 +71,7 @@ impl Dtype {
     }
 }
 
-impl fmt::Display for Dtype {
+impl fmt::Display for NpyType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Bool => "bool",
@@ -90,14 +90,14 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// A Rust type that has a [`Dtype`].
+/// A Rust type that has a [`NpyType`].
 pub trait Element: Pod + Send + Sync {
     /// Its NumPy type.
-    const DTYPE: Dtype;
+    const DTYPE: NpyType;
 }
 
 macro_rules! element {
-    ($($t:ty => $d:ident),*) => { $(impl Element for $t { const DTYPE: Dtype = Dtype::$d; })* };
+    ($($t:ty => $d:ident),*) => { $(impl Element for $t { const DTYPE: NpyType = NpyType::$d; })* };
 }
 element!(i8 => I8, u8 => U8, i16 => I16, u16 => U16, i32 => I32, u32 => U32, i64 => I64, u64 => U64, f16 => F16, f32 => F32, f64 => F64);
 
@@ -105,7 +105,7 @@ element!(i8 => I8, u8 => U8, i16 => I16, u16 => U16, i32 => I32, u32 => U32, i64
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Element type.
-    pub dtype: Dtype,
+    pub dtype: NpyType,
     /// Column-major order: only one-dimensional arrays may have it in a dataset folder.
     pub fortran_order: bool,
     /// Extents, outermost first.
@@ -167,7 +167,7 @@ impl Header {
         let quote =
             descr.chars().next().filter(|c| matches!(c, '\'' | '"')).ok_or("the header's 'descr' is no string")?;
         let descr = descr[1..].split(quote).next().unwrap_or_default();
-        let dtype = Dtype::ALL.iter().find(|(_, s)| *s == descr || s.strip_prefix('|') == Some(descr));
+        let dtype = NpyType::ALL.iter().find(|(_, s)| *s == descr || s.strip_prefix('|') == Some(descr));
         let dtype = match dtype {
             Some((d, _)) => *d,
             None if descr.starts_with('>') => return Err(format!("big-endian elements ({descr})")),
@@ -263,7 +263,7 @@ impl NpyFile {
     }
 
     /// Element type.
-    pub fn dtype(&self) -> Dtype {
+    pub fn dtype(&self) -> NpyType {
         self.header.dtype
     }
 
@@ -364,7 +364,7 @@ mod tests {
         let mut numpy = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }".to_vec();
         numpy.resize(127, b' ');
         numpy.push(b'\n');
-        let header = Header { dtype: Dtype::F32, fortran_order: false, shape: vec![3, 4] };
+        let header = Header { dtype: NpyType::F32, fortran_order: false, shape: vec![3, 4] };
         assert_eq!(header.bytes(), numpy);
         assert_eq!(Header::read(&mut &numpy[..]), Ok((header, 128)));
     }
@@ -375,7 +375,7 @@ mod tests {
         let path = dir.path().join("a.npy");
         write_npy(&path, &[2], &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
         let file = NpyFile::open(&path).unwrap();
-        assert_eq!((file.dtype(), file.shape()), (Dtype::F32, &[2usize, 2][..]));
+        assert_eq!((file.dtype(), file.shape()), (NpyType::F32, &[2usize, 2][..]));
         assert_eq!(&file.elements::<f32>().unwrap()[..], &[1.0, 2.0, 3.0, 4.0]);
         assert!(file.elements::<u32>().is_none());
     }
@@ -384,7 +384,7 @@ mod tests {
     fn what_is_not_an_array_of_numbers_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bad.npy");
-        let mut good = Header { dtype: Dtype::U32, fortran_order: false, shape: vec![2] }.bytes();
+        let mut good = Header { dtype: NpyType::U32, fortran_order: false, shape: vec![2] }.bytes();
         good.extend_from_slice(&[0; 8]);
         let with = |from: &str, to: &str| {
             let at = good.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();

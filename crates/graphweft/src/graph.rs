@@ -98,10 +98,8 @@ impl Graph {
     /// With the position of the first offset or id that is out of range or out of order.
     pub fn from_csr(indptr: Vec<u64>, indices: Vec<u32>) -> Result<Self> {
         let nodes = indptr.len().saturating_sub(1);
-        let graph = Csr::new(indptr, indices, nodes).map_err(|e| {
-            let field = if e.to_string().starts_with("indptr") { "indptr" } else { "indices" };
-            Bad::bad("graph", field, Problem::from(e), "correct the array")
-        })?;
+        let graph = Csr::new(indptr, indices, nodes)
+            .map_err(|e| Bad::bad("graph", e.array(), Problem::from(e), "correct the array"))?;
         Ok(graph.into())
     }
 

@@ -1,5 +1,7 @@
 //! Other formats, and files of one's own, as dataset folders.
 
+mod format;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,44 +23,10 @@ use crate::observe::{Observer, Watched};
 use crate::setters::setters;
 use crate::stored::Stored;
 
+pub use format::Format;
+
 /// Where the machine does not say how much memory it has.
 const FALLBACK_MEMORY: u64 = 1 << 30;
-
-/// Formats that can be imported.
-///
-/// ```
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let file = dir.path().join("edges.txt");
-/// std::fs::write(&file, "0 1\n1 2\n").unwrap();
-/// let made = graphweft::Import::new(graphweft::Format::EdgeList, &file).write(dir.path().join("data"))?;
-/// assert_eq!((made.nodes, made.edges), (3, 2));
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Format {
-    /// `.npz` of the heterophilous-graphs collection.
-    Heterophilous,
-    /// `.npz` of gnn-benchmark.
-    GnnBenchmark,
-    /// The folder of an OGB dataset of nodes or of whole graphs.
-    Ogb,
-    /// A folder of the TU collection: many graphs.
-    Tu,
-    /// `source destination` per line: SNAP, CSV, TSV; plain or gzip.
-    EdgeList,
-    /// A Matrix Market coordinate file; plain or gzip.
-    MatrixMarket,
-    /// METIS `.graph`; plain or gzip.
-    Metis,
-    /// The folder of a typed graph, with a `types.json`.
-    TypesJson,
-    /// N-Triples, plain or gzip: a file, or a folder of one beside `trainingSet.tsv` and `testSet.tsv`.
-    NTriples,
-    /// `.npz` of links between the nodes of a dataset folder: train, valid, test and, where they are given, valid_neg
-    /// and test_neg. Edges are the links of training, both ways.
-    Links,
-}
 
 /// Files of one's own. Row i of every file is node i, unless the table of nodes has ids.
 ///

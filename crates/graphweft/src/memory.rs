@@ -29,6 +29,21 @@ impl Memory {
         self.by_purpose().find(|(name, _)| *name == purpose).map_or(0, |(_, bytes)| bytes)
     }
 
+    /// The bytes of what forward keeps for backward, and of gradients on their way.
+    pub fn activations(&self) -> u64 {
+        self.0.of(Tag::Activations)
+    }
+
+    /// The bytes of rows that were received from other ranks, or were on their way to them.
+    pub fn exchange(&self) -> u64 {
+        self.0.of(Tag::Exchange)
+    }
+
+    /// The bytes of the graph's structure.
+    pub fn graph(&self) -> u64 {
+        self.0.of(Tag::Graph)
+    }
+
     /// Every purpose and its bytes.
     pub fn by_purpose(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let usage = self.0;

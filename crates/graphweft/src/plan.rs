@@ -7,6 +7,7 @@ mod search;
 
 use std::path::Path;
 
+use graphweft_model::Remat;
 use graphweft_plan::search as found;
 use graphweft_plan::{Candidate as Way, Profile};
 use serde_json::Value;
@@ -103,6 +104,7 @@ pub struct Candidate {
     pub feasible: bool,
     /// Why not.
     pub reason: Option<String>,
+    again: Remat,
 }
 
 /// What a candidate is predicted to take for one epoch.
@@ -149,12 +151,23 @@ impl Candidate {
             prediction: None,
             feasible: true,
             reason: None,
+            again: way.remat,
         }
     }
 
     fn of(a: &found::Assessed, ranks: usize) -> Self {
         let (prediction, reason) = (a.prediction.map(Into::into), a.reason.clone());
         Self { prediction, feasible: a.feasible, reason, ..Self::new(&a.candidate, ranks) }
+    }
+
+    /// What is computed again in backward, in a word; `None` where everything is kept.
+    pub fn computes_again(&self) -> Option<&'static str> {
+        match self.again {
+            Remat::None => None,
+            Remat::Attention => Some("attention"),
+            Remat::Layer => Some("layers"),
+            Remat::Both => Some("both"),
+        }
     }
 }
 

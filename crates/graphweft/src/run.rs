@@ -285,6 +285,16 @@ impl Run {
         Strategy::TABLE.iter().map(|listed| (listed.forms[0], listed.about)).collect()
     }
 
+    /// Those of them that compute what one rank would.
+    ///
+    /// ```
+    /// let exact = graphweft::Run::exact_strategies();
+    /// assert!(exact.contains(&"halo") && !exact.contains(&"isolated"));
+    /// ```
+    pub fn exact_strategies() -> Vec<&'static str> {
+        Strategy::TABLE.iter().filter(|listed| listed.is_exact()).map(|listed| listed.forms[0]).collect()
+    }
+
     /// Calls this after every epoch, beside whoever watches.
     #[must_use]
     pub fn on_epoch(self, call: impl Fn(&Epoch) + Send + Sync + 'static) -> Self {

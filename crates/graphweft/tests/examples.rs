@@ -41,3 +41,23 @@ fn exact_strategies_of_the_examples_agree() {
         said.split(';').map(|part| part.trim().rsplit(' ').next().unwrap().parse().unwrap()).collect();
     assert!((losses[0] - losses[1]).abs() < 1e-4, "{said}");
 }
+
+/// What a caller holds may go to another thread.
+#[test]
+fn handles_are_sent_to_other_threads() {
+    fn is_send<T: Send>() {}
+    is_send::<graphweft::Run>();
+    is_send::<graphweft::Dataset>();
+    is_send::<graphweft::Graph>();
+    is_send::<graphweft::Plan>();
+    is_send::<graphweft::Report>();
+    is_send::<graphweft::Model>();
+    is_send::<graphweft::Error>();
+
+    let dir = tempfile::tempdir().unwrap();
+    let run = graphweft::Run::new("sbm:60:3:4:f=8").model("gcn").epochs(2).output(dir.path().join("run"));
+    let (plan, report) = std::thread::spawn(move || (run.plan().unwrap(), run.train().unwrap())).join().unwrap();
+    let model = graphweft::Model::open(&report.folder).unwrap();
+    let scores = std::thread::spawn(move || model.evaluate().unwrap()).join().unwrap();
+    assert_eq!((plan.ranks, scores.test.mean.to_bits()), (report.plan.ranks, report.test.mean.to_bits()));
+}

@@ -10,70 +10,18 @@ use graphweft_tensor::ops::batch_norm::Moments;
 use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::global::{Global, global_attention};
 use graphweft_tensor::ops::related::Table;
-use graphweft_tensor::{DType, Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
+use graphweft_tensor::{Dropout, Ids, Matrix, Reduce, Result, Tape, Var};
 
-/// How an edge j → i gets its score; a row of each operand per node of this rank.
-#[derive(Clone, Copy)]
-pub enum Score<X> {
-    /// q_i·k_j / √d_h.
-    Dot {
-        /// Queries.
-        q: X,
-        /// Keys and values side by side.
-        kv: X,
-    },
-    /// LeakyReLU(z_i·dst + z_j·src) by head, with values z. The products are made where rows arrive: only z travels.
-    Gat {
-        /// Values.
-        z: X,
-        /// A row per head, for the destination; the same on all ranks.
-        dst: X,
-        /// A row per head, for the source; the same on all ranks.
-        src: X,
-        /// Of the LeakyReLU.
-        slope: f64,
-    },
-    /// a·LeakyReLU(l_i + r_j), with values r.
-    Gatv2 {
-        /// As destination.
-        l: X,
-        /// As source, and the values.
-        r: X,
-        /// A row per head; the same on all ranks.
-        a: X,
-        /// Of the LeakyReLU.
-        slope: f64,
-    },
-}
+pub use graphweft_tensor::ops::attention::Score;
 
-impl<X> Score<X> {
-    /// The same, by reference.
-    pub fn as_ref(&self) -> Score<&X> {
-        match self {
-            Self::Dot { q, kv } => Score::Dot { q, kv },
-            Self::Gat { z, dst, src, slope } => Score::Gat { z, dst, src, slope: *slope },
-            Self::Gatv2 { l, r, a, slope } => Score::Gatv2 { l, r, a, slope: *slope },
-        }
-    }
+/// A row per head, the same on all ranks: GAT's scores are sums of its products with rows, by head. They are made where
+/// rows arrive, so that only the rows travel.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadVectors<X>(pub X);
 
-    /// All operands; the first has a row per destination.
-    pub fn operands(self) -> Vec<X> {
-        match self {
-            Self::Dot { q, kv } => vec![q, kv],
-            Self::Gat { z, dst, src, .. } => vec![z, dst, src],
-            Self::Gatv2 { l, r, a, .. } => vec![l, r, a],
-        }
-    }
-}
-
-impl Score<&Var> {
-    /// The type in which its rows are stored.
-    pub fn dtype(&self) -> DType {
-        match self {
-            Self::Dot { q: x, .. } | Self::Gat { z: x, .. } | Self::Gatv2 { l: x, .. } => x.value().dtype(),
-        }
-    }
-}
+/// How an edge j → i gets its score; a row of q, kv, z, l and r per node of this rank, a is the same on all. GATv2 has
+/// no values beside r.
+pub type EdgeScore<X> = Score<X, HeadVectors<X>>;
 
 /// A term added to the scores of edges; features of edges are the graph's own.
 pub type EdgeBias<'a> = Bias<&'a Var, ()>;
@@ -94,13 +42,23 @@ pub struct Attend<'a> {
     /// Heads; they share the columns equally.
     pub heads: usize,
     /// Scores and values.
-    pub score: Score<&'a Var>,
+    pub score: EdgeScore<&'a Var>,
     /// A term added to the scores.
     pub bias: EdgeBias<'a>,
     /// What edges add to keys and values.
     pub edges: Option<EdgeValues<'a>>,
+    /// Keys and values of tokens, a row each, the same on all ranks. Every node attends to them beside its in-edges, in
+    /// one softmax, with a [dot product](Score::Dot) as score.
+    pub tokens: Option<&'a Var>,
     /// Dropout of weights, keyed by original ids.
     pub dropout: Option<Dropout>,
+}
+
+impl<'a> Attend<'a> {
+    /// Along edges alone, without dropout.
+    pub fn new(heads: usize, score: EdgeScore<&'a Var>) -> Self {
+        Self { heads, score, bias: EdgeBias::None, edges: None, tokens: None, dropout: None }
+    }
 }
 
 /// How the neighbours of a node become one row.
@@ -160,16 +118,26 @@ pub enum Total {
     Setup,
 }
 
+/// A rank's rows among all.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnRows<'a> {
+    /// Nodes of this rank.
+    pub rows: usize,
+    /// Nodes of all ranks.
+    pub total: u64,
+    /// Original ids of this rank's nodes.
+    pub ids: &'a Ids,
+}
+
 /// A rank among all, whatever the strategy: its rows, sums over ranks, and what tokens see.
 pub trait Membership {
+    /// Its rows.
+    fn own(&self) -> OwnRows<'_>;
+
     /// Nodes of this rank: rows of every operand.
-    fn rows(&self) -> usize;
-
-    /// Nodes of all ranks.
-    fn total_rows(&self) -> u64;
-
-    /// Original ids of this rank's nodes.
-    fn ids(&self) -> &Ids;
+    fn rows(&self) -> usize {
+        self.own().rows
+    }
 
     /// Sums over ranks, for a layer; those that no layer asks for count as layer 0's.
     fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce>;
@@ -202,12 +170,12 @@ pub trait GraphOps {
 
     /// Nodes of all ranks.
     fn total_rows(&self) -> u64 {
-        self.member().total_rows()
+        self.member().own().total
     }
 
     /// Original ids of this rank's nodes.
     fn ids(&self) -> &Ids {
-        self.member().ids()
+        self.member().own().ids
     }
 
     /// Sums over ranks, for a layer; those that no layer asks for count as layer 0's.
@@ -215,12 +183,8 @@ pub trait GraphOps {
         self.member().reduce(total, layer)
     }
 
-    /// Softmax attention of each node over its in-edges.
+    /// Softmax attention of each node over its in-edges, and over tokens where there are some.
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var>;
-
-    /// The same over in-edges and tokens in one softmax, with a [dot product](Score::Dot) as score. Tokens are the same
-    /// on all ranks; `tokens` are their keys and values, a row each.
-    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var>;
 
     /// Softmax attention of tokens over all nodes of all ranks. The result is the same on all ranks.
     fn tokens_attend(&self, tape: &mut Tape, layer: u32, a: TokensAttend<'_>) -> Result<Var> {
@@ -231,7 +195,7 @@ pub trait GraphOps {
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var>;
 
     /// Linear attention of every node over all nodes.
-    fn global(&self, tape: &mut Tape, layer: u32, operands: Global<'_>) -> Result<Var> {
+    fn global(&self, tape: &mut Tape, layer: u32, operands: Global<&Var>) -> Result<Var> {
         global_attention(tape, operands, self.reduce(Total::Global, layer))
     }
 

@@ -25,7 +25,8 @@ mod prepare;
 
 pub use config::{ModelConfig, ModelKind, Models};
 pub use graph_ops::{
-    Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, Membership, Score, TokensAttend, Total,
+    Aggregation, Attend, EdgeBias, EdgeScore, EdgeValues, EdgeWeight, GraphOps, HeadVectors, Membership, OwnRows,
+    Score, TokensAttend, Total,
 };
 pub use init::Init;
 pub use keys::{comment_on_field, keys_of};

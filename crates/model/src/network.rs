@@ -240,6 +240,11 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Of nodes with this many columns of features, and classes; edges have no features.
+    pub fn of_nodes(features: usize, classes: usize) -> Self {
+        Self { features, positional: 0, classes, edge_features: EdgeColumns::default(), target: Target::Nodes }
+    }
+
     /// Whether logits are those of whole graphs.
     pub fn of_graphs(&self) -> bool {
         self.target == Target::Graphs

@@ -87,7 +87,7 @@ struct Case {
 }
 
 /// What a case learns.
-struct Lesson {
+struct Supervised {
     labels: Rc<[i64]>,
     rows: Vec<u32>,
     graphs: Option<Rc<Segments>>,
@@ -117,7 +117,7 @@ impl Case {
     /// Trains ten steps and returns the losses and the model.
     fn train(&self, device: &Device, dtype: DType) -> (Vec<f64>, Network) {
         let (dims, feat) = array::<f64>(folder("graph/feat.npy"));
-        let Lesson { labels, rows, graphs } = self.lesson(device);
+        let Supervised { labels, rows, graphs } = self.supervised(device);
         let target = if graphs.is_some() { Target::Graphs } else { Target::Nodes };
         let classes = *labels.iter().max().unwrap() as usize + 1;
         let prepared = self.prepared();
@@ -159,14 +159,14 @@ impl Case {
     }
 
     /// Some of the nodes, or all of the graphs.
-    fn lesson(&self, device: &Device) -> Lesson {
+    fn supervised(&self, device: &Device) -> Supervised {
         if self.name.starts_with("graphs-") {
             let graphs = Segments::new(device, &PTR, Ids::Same, Ids::Same).unwrap();
-            return Lesson { labels: GRAPH_CLASSES.into(), rows: (0..5).collect(), graphs: Some(Rc::new(graphs)) };
+            return Supervised { labels: GRAPH_CLASSES.into(), rows: (0..5).collect(), graphs: Some(Rc::new(graphs)) };
         }
         let labels = array::<i64>(folder("graph/label.npy")).1.into();
         let rows = array::<i64>(folder("graph/train.npy")).1.iter().map(|i| *i as u32).collect();
-        Lesson { labels, rows, graphs: None }
+        Supervised { labels, rows, graphs: None }
     }
 
     fn check(&self, device: &Device) {

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, TokensAttend, Total};
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, OwnRows, TokensAttend, Total};
 use graphweft_tensor::ops::global::Global;
 use graphweft_tensor::{Alone, Device, Error, Ids, Matrix, Reduce, Result, Tape, Var};
 
@@ -74,16 +74,8 @@ fn refused(op: &'static str) -> Error {
 }
 
 impl Membership for Batch {
-    fn rows(&self) -> usize {
-        self.rows.rows()
-    }
-
-    fn total_rows(&self) -> u64 {
-        self.total
-    }
-
-    fn ids(&self) -> &Ids {
-        self.rows.ids()
+    fn own(&self) -> OwnRows<'_> {
+        OwnRows { rows: self.rows.rows(), total: self.total, ids: self.rows.ids() }
     }
 
     fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {
@@ -104,18 +96,17 @@ impl GraphOps for Batch {
     }
 
     fn attend(&self, tape: &mut Tape, _: u32, a: Attend<'_>) -> Result<Var> {
-        self.rows.attend(tape, a, None)
-    }
-
-    fn attend_with_tokens(&self, _: &mut Tape, _: u32, _: Attend<'_>, _: &Var) -> Result<Var> {
-        Err(refused("tokens"))
+        match a.tokens {
+            None => self.rows.attend(tape, a, None, None),
+            Some(_) => Err(refused("tokens")),
+        }
     }
 
     fn aggregate(&self, tape: &mut Tape, _: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
         self.rows.aggregate(tape, x, how, weight, None)
     }
 
-    fn global(&self, _: &mut Tape, _: u32, _: Global<'_>) -> Result<Var> {
+    fn global(&self, _: &mut Tape, _: u32, _: Global<&Var>) -> Result<Var> {
         Err(refused("global attention"))
     }
 }

@@ -99,13 +99,9 @@ impl GraphOps for Gather {
     }
 
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
-        self.own.attend(tape, a, Some(&|tape, x| self.all_rows(tape, rows("attend", layer), x)))
-    }
-
-    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
-        let graphs = self.member.tokens(tokens.value().rows())?;
+        let tokens = a.tokens.map(|tokens| self.member.tokens(tokens.value().rows())).transpose()?;
         let bring = |tape: &mut Tape, x: &Var| self.all_rows(tape, rows("attend", layer), x);
-        self.own.attend_with_tokens(tape, a, &graphs, tokens, Some(&bring))
+        self.own.attend(tape, a, tokens.as_deref(), Some(&bring))
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

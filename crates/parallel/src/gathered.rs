@@ -8,19 +8,17 @@
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, Score};
-use graphweft_tensor::ops::attention::{Bias, EdgeDropout, attention, attention_with_edges};
+use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, Score};
+use graphweft_tensor::ops::attention::{Bias, EdgeDropout, attention};
 use graphweft_tensor::ops::attention_blocks::{Block, attention_blocks};
 use graphweft_tensor::ops::edge_values::{EdgeColumns, EdgeTail, absorb, widen};
-use graphweft_tensor::ops::gat::{Gat, gat};
-use graphweft_tensor::ops::gatv2::{Gatv2, gatv2};
 use graphweft_tensor::ops::head_dot::head_dot;
 use graphweft_tensor::ops::related::related;
 use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
 use graphweft_tensor::{Adjacency, Device, Dropout, Error, Ids, Matrix, Result, Tape, Var};
 
 use crate::degrees::Factors;
-use crate::sampled::Sampled;
+use crate::sampled::{Sampled, SampledBias};
 use crate::tokens::TokenGraphs;
 
 /// How the rows of all sources are had from this rank's; `None` where these are all.
@@ -92,12 +90,12 @@ impl Gathered {
         &'a self,
         tape: &mut Tape,
         a: &Attend<'a>,
-        made: &'a mut Option<(Matrix, Var)>,
+        made: &'a mut Option<SampledBias>,
     ) -> Result<Bias<&'a Var, &'a Matrix>> {
         if let Some(sampled) = &self.sampled {
             let (csr, features) = (&self.graph.forward.csr, self.edge_features.as_ref());
             let bias = sampled.bias(tape, csr, features, a.heads, a.bias, a.score.dtype())?;
-            let (feat, weight) = &*made.insert(bias);
+            let SampledBias { terms: feat, weight } = &*made.insert(bias);
             return Ok(Bias::Features { feat, weight });
         }
         Ok(match a.bias {
@@ -115,65 +113,52 @@ impl Gathered {
         Ok(EdgeTail { columns: *columns, rows: Some(self.features("attend")?.clone()) })
     }
 
-    pub(crate) fn attend(&self, tape: &mut Tape, a: Attend<'_>, bring: Bring<'_>) -> Result<Var> {
-        check_edges(&a)?;
-        let mut made = None;
-        let (graph, bias, dropout) = (&self.graph, self.bias(tape, &a, &mut made)?, self.dropout(a.dropout));
-        match a.score {
-            Score::Dot { q, kv } => {
-                let kv = brought(tape, bring, kv)?;
-                let Some(EdgeValues { weight, columns }) = a.edges else {
-                    return attention(tape, graph, a.heads, q, &kv, bias, dropout);
-                };
-                let q = widen(tape, q, weight, a.heads, columns)?;
-                let edges = self.tail(columns)?;
-                let out = attention_with_edges(tape, graph, a.heads, [&q, &kv], bias, edges, dropout)?;
-                absorb(tape, &out, weight, a.heads, columns)
-            }
-            Score::Gat { z, dst, src, slope } => {
-                let ([l, r], z) = match bring {
-                    None => (head_dot(tape, z, [dst, src])?, z.clone()),
-                    Some(bring) => {
-                        let [l] = head_dot(tape, z, [dst])?;
-                        let z = bring(tape, z)?;
-                        let [r] = head_dot(tape, &z, [src])?;
-                        ([l, r], z)
-                    }
-                };
-                gat(tape, graph, Gat { l: &l, r: &r, z: &z, slope }, bias, dropout)
-            }
-            Score::Gatv2 { l, r, a, slope } => {
-                let r = brought(tape, bring, r)?;
-                gatv2(tape, graph, Gatv2 { l, r: &r, value: None, a, slope }, bias, dropout)
-            }
-        }
-    }
-
-    pub(crate) fn attend_with_tokens(
+    /// Attention, also to tokens where `a` has some: `tokens` are their graphs.
+    pub(crate) fn attend(
         &self,
         tape: &mut Tape,
         a: Attend<'_>,
-        graphs: &TokenGraphs,
-        tokens: &Var,
+        tokens: Option<&TokenGraphs>,
         bring: Bring<'_>,
     ) -> Result<Var> {
-        let Score::Dot { q, kv } = a.score else {
-            let problem = "tokens are attended to by dot products only".into();
-            return Err(Error::Argument { op: "attend", problem });
-        };
-        let kv = brought(tape, bring, kv)?;
+        check(&a)?;
         let mut made = None;
-        let bias = self.bias(tape, &a, &mut made)?;
-        let near = Block { graph: &self.graph, kv: &kv, bias, edges: None, dropout: self.dropout(a.dropout) };
-        let tokens = graphs.block(tokens, a.dropout, &self.dst);
-        let Some(EdgeValues { weight, columns }) = a.edges else {
-            return attention_blocks(tape, a.heads, q, &[near, tokens]);
-        };
-        let near = Block { edges: Some(self.tail(columns)?), ..near };
-        let tokens = Block { edges: Some(EdgeTail { columns: *columns, rows: None }), ..tokens };
-        let q = widen(tape, q, weight, a.heads, columns)?;
-        let out = attention_blocks(tape, a.heads, &q, &[near, tokens])?;
-        absorb(tape, &out, weight, a.heads, columns)
+        let (graph, bias, dropout) = (&self.graph, self.bias(tape, &a, &mut made)?, self.dropout(a.dropout));
+        let beside = a.tokens.zip(tokens);
+        match a.score {
+            Score::Dot { q, kv } => {
+                let kv = brought(tape, bring, kv)?;
+                let wide = a.edges.map(|e| widen(tape, q, e.weight, a.heads, e.columns)).transpose()?;
+                let (q, edges) = (wide.as_ref().unwrap_or(q), a.edges.map(|e| self.tail(e.columns)).transpose()?);
+                let out = match beside {
+                    None => attention(tape, graph, a.heads, Score::Dot { q, kv: &kv }, bias, edges, dropout)?,
+                    Some((rows, graphs)) => {
+                        let near = Block { graph, kv: &kv, bias, edges, dropout };
+                        let edges = a.edges.map(|e| EdgeTail { columns: *e.columns, rows: None });
+                        let far = Block { edges, ..graphs.block(rows, a.dropout, &self.dst) };
+                        attention_blocks(tape, a.heads, q, &[near, far])?
+                    }
+                };
+                a.edges.map_or(Ok(out.clone()), |e| absorb(tape, &out, e.weight, a.heads, e.columns))
+            }
+            Score::Gat { l, r, z, slope } => {
+                let ([l, r], z) = match bring {
+                    None => (head_dot(tape, z, [l.0, r.0])?, z.clone()),
+                    Some(bring) => {
+                        let [l] = head_dot(tape, z, [l.0])?;
+                        let z = bring(tape, z)?;
+                        let [r] = head_dot(tape, &z, [r.0])?;
+                        ([l, r], z)
+                    }
+                };
+                attention(tape, graph, a.heads, Score::Gat { l: &l, r: &r, z: &z, slope }, bias, None, dropout)
+            }
+            Score::Gatv2 { l, r, a: weight, slope, .. } => {
+                let r = &brought(tape, bring, r)?;
+                let score = Score::Gatv2 { l, r, value: None, a: weight, slope };
+                attention(tape, graph, a.heads, score, bias, None, dropout)
+            }
+        }
     }
 
     pub(crate) fn aggregate(
@@ -212,13 +197,17 @@ impl Gathered {
     }
 }
 
-/// Whether edges may add to keys and values: there are none but with dot products.
-pub(crate) fn check_edges(a: &Attend<'_>) -> Result<()> {
-    if a.edges.is_none() || matches!(a.score, Score::Dot { .. }) {
-        return Ok(());
-    }
-    let problem = "features of edges are added to keys and values of dot products only".into();
-    Err(Error::Argument { op: "attend", problem })
+/// Whether this can be asked for: edges and tokens have their part in dot products only, and GATv2's values are its
+/// sources' rows.
+pub(crate) fn check(a: &Attend<'_>) -> Result<()> {
+    let problem = match a.score {
+        Score::Dot { .. } => return Ok(()),
+        _ if a.edges.is_some() => "features of edges are added to keys and values of dot products only",
+        _ if a.tokens.is_some() => "tokens are attended to by dot products only",
+        Score::Gatv2 { value: Some(_), .. } => "values of GATv2 that are not its sources' rows stay on one rank",
+        _ => return Ok(()),
+    };
+    Err(Error::Argument { op: "attend", problem: problem.into() })
 }
 
 /// Whether coefficients by relation go with this.

@@ -173,42 +173,6 @@ impl Halo {
     fn is_kept(&self, x: &Matrix) -> bool {
         self.kept.borrow().as_ref().is_some_and(|kept| kept.own.shares(x))
     }
-
-    fn attend_all(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: Option<&Var>) -> Result<Var> {
-        let (call, inputs) = attention::Call::new(tape, a, tokens)?;
-        let (label, token_block) = (rows("attend", layer), self.member.token_block(tokens)?);
-        let list = self.list((!call.has_values_per_edge()).then(|| call.moved()))?;
-        let pushed = list.push(label, &call.dst)?;
-        let pulled = list.pull(label, &call.src)?;
-        let mut state = call.empty_state(self.member.rows(), Tag::Activations)?;
-        call.fold_own(&self.own, token_block.as_ref(), &mut state)?;
-        let pushed = pushed.wait_one()?;
-        let mut states = call.empty_state(pushed.rows(), Tag::Exchange)?;
-        call.fold(&list.served, &pushed, &list.serving(label, &call.src)?, &mut states)?;
-        let answers = list.answer(label, &states)?;
-        drop(states);
-        let pulled = pulled.wait_one()?;
-        call.fold(&list.pulled, &call.dst, &pulled, &mut state)?;
-        let answers = answers.wait_one()?;
-        tape.device().backend().attention_merge(call.heads(), &answers, list.pushed(), &mut state)?;
-        drop(answers);
-        let (out, lse) = call.finish(&state)?;
-        drop(state);
-        let (kept, numbers, own) = (out.clone(), inputs.numbers(), Rc::clone(&self.own));
-        let out = tape.push(&inputs.list(), out, || AttendBackward {
-            own,
-            list,
-            label,
-            call,
-            tokens: token_block,
-            pulled,
-            pushed,
-            out: kept,
-            lse,
-            numbers,
-        });
-        attention::finished(tape, &a, out)
-    }
 }
 
 /// Rows of other ranks.
@@ -251,7 +215,7 @@ impl Backward for AttendBackward {
         let [g_flight, lse_flight, d_flight] = [list.push(label, &g)?, list.push(label, &lse)?, list.push(label, &d)?];
         let saved = Saved { lse: &lse, g: &g, d: &d };
         // The gradient of pulled rows comes first: it travels while the rest is computed.
-        let operands = call.operands(&list.pulled, &call.dst, &pulled)?;
+        let operands = call.operands(&list.pulled, call.dst(), &pulled)?;
         let home = list.give_back(label, &operands.by_src(&saved, &mut sums, Tag::Exchange)?)?;
         let mut found = call.own_gradients(&own, tokens.as_ref(), &saved, &mut sums)?;
         operands.by_dst(&saved, &mut found.dst, Write::Add, &mut sums)?;
@@ -260,7 +224,7 @@ impl Backward for AttendBackward {
 
         let (g, lse, d) = (g_flight.wait_one()?, lse_flight.wait_one()?, d_flight.wait_one()?);
         let saved = Saved { lse: &lse, g: &g, d: &d };
-        let serving = list.serving(label, &call.src)?;
+        let serving = list.serving(label, call.src())?;
         let operands = call.operands(&list.served, &pushed, &serving)?;
         let mut answer = device.uninit(label.op, pushed.rows(), pushed.cols(), pushed.dtype(), Tag::Exchange)?;
         operands.by_dst(&saved, &mut answer, Write::Set, &mut sums)?;
@@ -322,11 +286,39 @@ impl GraphOps for Halo {
     }
 
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
-        self.attend_all(tape, layer, a, None)
-    }
-
-    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
-        self.attend_all(tape, layer, a, Some(tokens))
+        let (call, inputs) = attention::Call::new(tape, a)?;
+        let (label, token_block) = (rows("attend", layer), self.member.token_block(a.tokens)?);
+        let list = self.list((!call.has_values_per_edge()).then(|| call.moved()))?;
+        let pushed = list.push(label, call.dst())?;
+        let pulled = list.pull(label, call.src())?;
+        let mut state = call.empty_state(self.member.rows(), Tag::Activations)?;
+        call.fold_own(&self.own, token_block.as_ref(), &mut state)?;
+        let pushed = pushed.wait_one()?;
+        let mut states = call.empty_state(pushed.rows(), Tag::Exchange)?;
+        call.fold(&list.served, &pushed, &list.serving(label, call.src())?, &mut states)?;
+        let answers = list.answer(label, &states)?;
+        drop(states);
+        let pulled = pulled.wait_one()?;
+        call.fold(&list.pulled, call.dst(), &pulled, &mut state)?;
+        let answers = answers.wait_one()?;
+        tape.device().backend().attention_merge(call.heads(), &answers, list.pushed(), &mut state)?;
+        drop(answers);
+        let (out, lse) = call.finish(&state)?;
+        drop(state);
+        let (kept, numbers, own) = (out.clone(), inputs.numbers(), Rc::clone(&self.own));
+        let out = tape.push(&inputs.list(), out, || AttendBackward {
+            own,
+            list,
+            label,
+            call,
+            tokens: token_block,
+            pulled,
+            pushed,
+            out: kept,
+            lse,
+            numbers,
+        });
+        attention::finished(tape, &a, out)
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

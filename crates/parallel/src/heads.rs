@@ -16,7 +16,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_comm::{Label, Traffic};
-use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, Membership, Score};
+use graphweft_model::{
+    Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, HeadVectors, Membership, Score,
+};
 use graphweft_tensor::ops::combine::{columns, concat};
 use graphweft_tensor::ops::related::Table;
 use graphweft_tensor::ops::rows::{RowIndex, gather};
@@ -117,64 +119,6 @@ impl Heads {
     fn exchange(&self, label: Label, counts: &Rc<[usize]>, shares: &Rc<Shares>) -> Exchange {
         Exchange { link: self.group.link.clone(), label, counts: Rc::clone(counts), shares: Rc::clone(shares) }
     }
-
-    /// Attention by heads: `inner` computes it from this rank's heads of all operands.
-    fn by_heads(
-        &self,
-        tape: &mut Tape,
-        layer: u32,
-        a: Attend<'_>,
-        tokens: Option<&Var>,
-        inner: impl FnOnce(&mut Tape, Attend<'_>, Option<&Var>) -> Result<Var>,
-    ) -> Result<Var> {
-        let shares = Rc::new(Shares::new(a.heads, self.group.link.size()));
-        let there = self.exchange(rows("attend", layer), &self.group.rows, &shares);
-        let mine = Mine { rank: self.group.link.rank(), shares, all: a.heads };
-        let (operands, cols) = match a.score {
-            Score::Dot { q, kv } => {
-                let cols = q.value().cols();
-                let [q, kv] = there.split(tape, [(q, 1), (kv, 2)])?;
-                (Score::Dot { q, kv }, cols)
-            }
-            Score::Gat { z, dst, src, slope } => {
-                let cols = z.value().cols();
-                let [z] = there.split(tape, [(z, 1)])?;
-                (Score::Gat { z, dst: mine.rows(tape, dst)?, src: mine.rows(tape, src)?, slope }, cols)
-            }
-            Score::Gatv2 { l, r, a, slope } => {
-                let cols = l.value().cols();
-                let [l, r] = there.split(tape, [(l, 1), (r, 1)])?;
-                (Score::Gatv2 { l, r, a: mine.rows(tape, a)?, slope }, cols)
-            }
-        };
-        let bias = match a.bias {
-            EdgeBias::None => None,
-            EdgeBias::Features { weight, .. } => Some(mine.rows(tape, weight)?),
-            EdgeBias::PerEdge(b) => {
-                let [b] = self.exchange(edges(layer), &self.group.edges, &mine.shares).split(tape, [(b, 1)])?;
-                Some(b)
-            }
-        };
-        let tokens = tokens.map(|kv| mine.key_values(tape, kv)).transpose()?;
-        let weight = a.edges.map(|edges| mine.column_rows(tape, edges.weight)).transpose()?;
-        let out = if mine.heads().is_empty() {
-            let all: Vec<&Var> =
-                operands.as_ref().operands().into_iter().chain(&bias).chain(&tokens).chain(&weight).collect();
-            nothing(tape, &all)?
-        } else {
-            let bias = match (a.bias, &bias) {
-                (EdgeBias::PerEdge(_), Some(b)) => EdgeBias::PerEdge(b),
-                (EdgeBias::Features { .. }, Some(weight)) => EdgeBias::Features { feat: (), weight },
-                _ => EdgeBias::None,
-            };
-            let dropout = a.dropout.map(|dropout| dropout.from_head(mine.heads().start as u32));
-            let edges = a.edges.zip(weight.as_ref());
-            let edges = edges.map(|(edges, weight)| EdgeValues { weight, columns: edges.columns });
-            let a = Attend { heads: mine.heads().len(), score: operands.as_ref(), bias, edges, dropout };
-            inner(tape, a, tokens.as_ref())?
-        };
-        there.join(tape, &out, cols, 1)
-    }
 }
 
 /// Numbers of edges, moved for a layer.
@@ -208,15 +152,67 @@ impl GraphOps for Heads {
         &self.member
     }
 
+    /// By heads: `inner` computes it from this rank's heads of all operands.
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
-        self.by_heads(tape, layer, a, None, |tape, a, _| self.inner.attend(tape, layer, a))
-    }
-
-    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
-        self.by_heads(tape, layer, a, Some(tokens), |tape, a, tokens| match tokens {
-            Some(tokens) => self.inner.attend_with_tokens(tape, layer, a, tokens),
-            None => self.inner.attend(tape, layer, a),
-        })
+        let shares = Rc::new(Shares::new(a.heads, self.group.link.size()));
+        let there = self.exchange(rows("attend", layer), &self.group.rows, &shares);
+        let mine = Mine { rank: self.group.link.rank(), shares, all: a.heads };
+        let (operands, cols) = match a.score {
+            Score::Dot { q, kv } => {
+                let cols = q.value().cols();
+                let [q, kv] = there.split(tape, [(q, 1), (kv, 2)])?;
+                (Score::Dot { q, kv }, cols)
+            }
+            Score::Gat { l, r, z, slope } => {
+                let cols = z.value().cols();
+                let [z] = there.split(tape, [(z, 1)])?;
+                let [l, r] = [mine.rows(tape, l.0)?, mine.rows(tape, r.0)?];
+                (Score::Gat { l, r, z, slope }, cols)
+            }
+            Score::Gatv2 { l, r, value, a, slope } => {
+                let cols = l.value().cols();
+                let [l, r] = there.split(tape, [(l, 1), (r, 1)])?;
+                (Score::Gatv2 { l, r, value: value.cloned(), a: mine.rows(tape, a)?, slope }, cols)
+            }
+        };
+        let bias = match a.bias {
+            EdgeBias::None => None,
+            EdgeBias::Features { weight, .. } => Some(mine.rows(tape, weight)?),
+            EdgeBias::PerEdge(b) => {
+                let [b] = self.exchange(edges(layer), &self.group.edges, &mine.shares).split(tape, [(b, 1)])?;
+                Some(b)
+            }
+        };
+        let tokens = a.tokens.map(|kv| mine.key_values(tape, kv)).transpose()?;
+        let weight = a.edges.map(|edges| mine.column_rows(tape, edges.weight)).transpose()?;
+        let out = if mine.heads().is_empty() {
+            let operands = match &operands {
+                Score::Dot { q, kv } => vec![q, kv],
+                Score::Gat { l, r, z, .. } => vec![z, l, r],
+                Score::Gatv2 { l, r, a, .. } => vec![l, r, a],
+            };
+            nothing(tape, &operands.into_iter().chain(&bias).chain(&tokens).chain(&weight).collect::<Vec<_>>())?
+        } else {
+            let bias = match (a.bias, &bias) {
+                (EdgeBias::PerEdge(_), Some(b)) => EdgeBias::PerEdge(b),
+                (EdgeBias::Features { .. }, Some(weight)) => EdgeBias::Features { feat: (), weight },
+                _ => EdgeBias::None,
+            };
+            let dropout = a.dropout.map(|dropout| dropout.from_head(mine.heads().start as u32));
+            let edges = a.edges.zip(weight.as_ref());
+            let edges = edges.map(|(edges, weight)| EdgeValues { weight, columns: edges.columns });
+            let score = match &operands {
+                Score::Dot { q, kv } => Score::Dot { q, kv },
+                Score::Gat { l, r, z, slope } => Score::Gat { l: HeadVectors(l), r: HeadVectors(r), z, slope: *slope },
+                Score::Gatv2 { l, r, value, a, slope } => {
+                    Score::Gatv2 { l, r, value: value.as_ref(), a, slope: *slope }
+                }
+            };
+            let heads = mine.heads().len();
+            let a = Attend { heads, score, bias, edges, tokens: tokens.as_ref(), dropout };
+            self.inner.attend(tape, layer, a)?
+        };
+        there.join(tape, &out, cols, 1)
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

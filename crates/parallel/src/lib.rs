@@ -39,7 +39,7 @@ pub use gather::{Gather, all_rows};
 pub use halo::Halo;
 pub use heads::Heads;
 pub use layout::Layout;
-pub use link::{Flight, Link, Summing, ranks};
+pub use link::{Expected, Flight, Link, Summing, ranks};
 pub use local::Local;
 pub use member::sums;
 pub use pipeline::{Across, Pipeline, Sharing};

@@ -65,8 +65,21 @@ pub fn ranks(e: graphweft_comm::Error) -> Error {
     Error::Ranks(Box::new(e))
 }
 
+/// A matrix that another rank sends.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// Who sends it.
+    pub peer: usize,
+    /// Its rows.
+    pub rows: usize,
+    /// Its columns.
+    pub cols: usize,
+    /// Its type.
+    pub dtype: DType,
+}
+
 /// Rows of a matrix, to or from a rank.
-struct Piece {
+struct PeerRows {
     peer: usize,
     matrix: usize,
     rows: Range<usize>,
@@ -114,40 +127,35 @@ impl Link {
     pub fn all_gather(&self, label: Label, m: &Matrix, rows: &[usize]) -> Result<Flight> {
         let total: usize = rows.iter().sum();
         let into = self.device.uninit(label.op, total, m.cols(), m.dtype(), Tag::Exchange)?;
-        let sends: Vec<Piece> = (0..self.size()).map(|peer| Piece { peer, matrix: 0, rows: 0..m.rows() }).collect();
+        let sends: Vec<PeerRows> =
+            (0..self.size()).map(|peer| PeerRows { peer, matrix: 0, rows: 0..m.rows() }).collect();
         self.fly(label, vec![m.clone()], &sends, vec![into], &in_order(rows))
     }
 
     /// Sends `m` to rank `to` and receives a matrix of `rows` rows as wide from rank `from`.
     pub fn shift(&self, label: Label, to: usize, m: &Matrix, from: usize, rows: usize) -> Result<Flight> {
         let into = self.device.uninit(label.op, rows, m.cols(), m.dtype(), Tag::Exchange)?;
-        let send = Piece { peer: to, matrix: 0, rows: 0..m.rows() };
-        self.fly(label, vec![m.clone()], &[send], vec![into], &[Piece { peer: from, matrix: 0, rows: 0..rows }])
+        let send = PeerRows { peer: to, matrix: 0, rows: 0..m.rows() };
+        self.fly(label, vec![m.clone()], &[send], vec![into], &[PeerRows { peer: from, matrix: 0, rows: 0..rows }])
     }
 
     /// Sends matrices to ranks and receives some of the given shapes.
-    pub fn send_each(
-        &self,
-        label: Label,
-        sends: Vec<(usize, Matrix)>,
-        receives: &[(usize, (usize, usize), DType)],
-    ) -> Result<Flight> {
-        let piece = |peer, matrix, rows| Piece { peer, matrix, rows: 0..rows };
-        let out: Vec<Piece> = sends.iter().enumerate().map(|(k, (peer, m))| piece(*peer, k, m.rows())).collect();
+    pub fn send_each(&self, label: Label, sends: Vec<(usize, Matrix)>, receives: &[Expected]) -> Result<Flight> {
+        let piece = |peer, matrix, rows| PeerRows { peer, matrix, rows: 0..rows };
+        let out: Vec<PeerRows> = sends.iter().enumerate().map(|(k, (peer, m))| piece(*peer, k, m.rows())).collect();
         let mut into = Vec::with_capacity(receives.len());
-        for (_, (rows, cols), dtype) in receives {
-            into.push(self.device.uninit(label.op, *rows, *cols, *dtype, Tag::Exchange)?);
+        for &Expected { rows, cols, dtype, .. } in receives {
+            into.push(self.device.uninit(label.op, rows, cols, dtype, Tag::Exchange)?);
         }
-        let back: Vec<Piece> =
-            receives.iter().enumerate().map(|(k, (peer, (rows, _), _))| piece(*peer, k, *rows)).collect();
+        let back: Vec<PeerRows> = receives.iter().enumerate().map(|(k, one)| piece(one.peer, k, one.rows)).collect();
         self.fly(label, sends.into_iter().map(|(_, m)| m).collect(), &out, into, &back)
     }
 
     /// Sends `parts` to the other ranks, in their order, and receives into `all`, which has `rows[rank]` rows of each
     /// rank, in order, and this rank's own already.
     pub fn stack(&self, label: Label, parts: Vec<Matrix>, all: Matrix, rows: &[usize]) -> Result<Flight> {
-        let whole = |(k, m): (usize, &Matrix)| Piece { peer: self.other(k), matrix: k, rows: 0..m.rows() };
-        let sends: Vec<Piece> = parts.iter().enumerate().map(whole).collect();
+        let whole = |(k, m): (usize, &Matrix)| PeerRows { peer: self.other(k), matrix: k, rows: 0..m.rows() };
+        let sends: Vec<PeerRows> = parts.iter().enumerate().map(whole).collect();
         self.fly(label, parts, &sends, vec![all], &self.without_own(in_order(rows)))
     }
 
@@ -156,7 +164,7 @@ impl Link {
     pub fn unstack(&self, label: Label, m: &Matrix, to: &[usize], rows: usize, cols: &[usize]) -> Result<Flight> {
         let (mut parts, mut receives) = (Vec::with_capacity(cols.len()), Vec::with_capacity(cols.len()));
         for (peer, cols) in cols.iter().enumerate().filter(|(peer, _)| *peer != self.rank()) {
-            receives.push(Piece { peer, matrix: parts.len(), rows: 0..rows });
+            receives.push(PeerRows { peer, matrix: parts.len(), rows: 0..rows });
             parts.push(self.device.uninit(label.op, rows, *cols, m.dtype(), Tag::Exchange)?);
         }
         self.fly(label, vec![m.clone()], &self.without_own(in_order(to)), parts, &receives)
@@ -167,7 +175,7 @@ impl Link {
         if k < self.rank() { k } else { k + 1 }
     }
 
-    fn without_own(&self, mut pieces: Vec<Piece>) -> Vec<Piece> {
+    fn without_own(&self, mut pieces: Vec<PeerRows>) -> Vec<PeerRows> {
         pieces.retain(|piece| piece.peer != self.rank());
         pieces
     }
@@ -241,14 +249,14 @@ impl Link {
         &self,
         label: Label,
         sent: Vec<Matrix>,
-        sends: &[Piece],
+        sends: &[PeerRows],
         mut received: Vec<Matrix>,
-        receives: &[Piece],
+        receives: &[PeerRows],
     ) -> Result<Flight> {
         let from = sent.iter().map(view).collect::<Result<Vec<View>>>()?;
         let into = received.iter_mut().map(view_mut).collect::<Result<Vec<View>>>()?;
-        let messages = |pieces: &[Piece], matrices: &[Matrix], views: &[View]| -> Result<Vec<Message>> {
-            let message = |p: &Piece| {
+        let messages = |pieces: &[PeerRows], matrices: &[Matrix], views: &[View]| -> Result<Vec<Message>> {
+            let message = |p: &PeerRows| {
                 let m = &matrices[p.matrix];
                 if p.rows.end > m.rows() {
                     let problem = format!("rows {:?} of {m:?} for rank {}", p.rows, p.peer);
@@ -257,7 +265,7 @@ impl Link {
                 let row = m.cols() * m.dtype().size();
                 Ok(Message { peer: p.peer, view: views[p.matrix].part(p.rows.start * row, p.rows.len() * row) })
             };
-            let empty = |p: &&Piece| p.rows.is_empty() || matrices[p.matrix].cols() == 0;
+            let empty = |p: &&PeerRows| p.rows.is_empty() || matrices[p.matrix].cols() == 0;
             pieces.iter().filter(|p| !empty(p)).map(message).collect()
         };
         let (sends, receives) = (messages(sends, &sent, &from)?, messages(receives, &received, &into)?);
@@ -269,11 +277,11 @@ impl Link {
 }
 
 /// Consecutive rows of one matrix, `counts[rank]` for each rank.
-fn in_order(counts: &[usize]) -> Vec<Piece> {
+fn in_order(counts: &[usize]) -> Vec<PeerRows> {
     let mut end = 0;
     let mut piece = |(peer, count): (usize, &usize)| {
         end += count;
-        Piece { peer, matrix: 0, rows: end - count..end }
+        PeerRows { peer, matrix: 0, rows: end - count..end }
     };
     counts.iter().enumerate().map(&mut piece).collect()
 }

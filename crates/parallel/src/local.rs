@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, TokensAttend, Total};
-use graphweft_tensor::ops::attention::{Bias, attention};
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, OwnRows, TokensAttend, Total};
+use graphweft_tensor::ops::attention::{Bias, Score, attention};
 use graphweft_tensor::{Alone, Device, Error, Ids, Matrix, Reduce, Result, Tape, Var};
 
 use crate::gathered::{Ends, Gathered};
@@ -85,16 +85,8 @@ impl Local {
 }
 
 impl Membership for Local {
-    fn rows(&self) -> usize {
-        self.rows.rows()
-    }
-
-    fn total_rows(&self) -> u64 {
-        self.rows.rows() as u64
-    }
-
-    fn ids(&self) -> &Ids {
-        self.rows.ids()
+    fn own(&self) -> OwnRows<'_> {
+        OwnRows { rows: self.rows.rows(), total: self.rows.rows() as u64, ids: self.rows.ids() }
     }
 
     fn reduce(&self, _: Total, _: u32) -> Rc<dyn Reduce> {
@@ -105,7 +97,7 @@ impl Membership for Local {
         let TokensAttend { heads, q, kv, dropout } = a;
         let graphs = self.tokens.graphs(q.value().rows())?;
         let dropout = graphs.dropout_of_seeing(dropout, self.rows.ids());
-        attention(tape, graphs.seeing(), heads, q, kv, Bias::None, dropout)
+        attention(tape, graphs.seeing(), heads, Score::Dot { q, kv }, Bias::None, None, dropout)
     }
 }
 
@@ -115,12 +107,8 @@ impl GraphOps for Local {
     }
 
     fn attend(&self, tape: &mut Tape, _: u32, a: Attend<'_>) -> Result<Var> {
-        self.rows.attend(tape, a, None)
-    }
-
-    fn attend_with_tokens(&self, tape: &mut Tape, _: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
-        let graphs = self.tokens.graphs(tokens.value().rows())?;
-        self.rows.attend_with_tokens(tape, a, &graphs, tokens, None)
+        let tokens = a.tokens.map(|tokens| self.tokens.graphs(tokens.value().rows())).transpose()?;
+        self.rows.attend(tape, a, tokens.as_deref(), None)
     }
 
     fn aggregate(&self, tape: &mut Tape, _: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

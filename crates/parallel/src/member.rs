@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use graphweft_comm::{Label, Traffic};
-use graphweft_model::{Membership, TokensAttend, Total};
+use graphweft_model::{Membership, OwnRows, TokensAttend, Total};
 use graphweft_tensor::{Ids, Matrix, Reduce, Result, Tape, Var};
 
 use crate::blocks::Block;
@@ -43,16 +43,8 @@ impl Member {
 }
 
 impl Membership for Member {
-    fn rows(&self) -> usize {
-        self.rows
-    }
-
-    fn total_rows(&self) -> u64 {
-        self.total
-    }
-
-    fn ids(&self) -> &Ids {
-        &self.ids
+    fn own(&self) -> OwnRows<'_> {
+        OwnRows { rows: self.rows, total: self.total, ids: &self.ids }
     }
 
     fn reduce(&self, total: Total, layer: u32) -> Rc<dyn Reduce> {

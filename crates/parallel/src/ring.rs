@@ -164,31 +164,6 @@ impl Ring {
         let shards = Shards { link: link.clone(), depth: depth.clamp(1, steps.len().max(1)), own, steps };
         Ok(Self { member: Member::new(link, layout), shards: Rc::new(shards) })
     }
-
-    fn attend_all(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: Option<&Var>) -> Result<Var> {
-        let (call, inputs) = attention::Call::new(tape, a, tokens)?;
-        let (label, token_block) = (rows("attend", layer), self.member.token_block(tokens)?);
-        let mut fetch = Fetch::new(&self.shards, label, &call.src)?;
-        let mut state = call.empty_state(self.member.rows(), Tag::Activations)?;
-        call.fold_own(&self.shards.own, token_block.as_ref(), &mut state)?;
-        for step in &self.shards.steps {
-            let rows = fetch.next(&call.src)?;
-            call.fold(&step.block, &call.dst, &rows, &mut state)?;
-        }
-        let (out, lse) = call.finish(&state)?;
-        drop(state);
-        let (kept, numbers, shards) = (out.clone(), inputs.numbers(), Rc::clone(&self.shards));
-        let out = tape.push(&inputs.list(), out, || AttendBackward {
-            shards,
-            label,
-            call,
-            tokens: token_block,
-            out: kept,
-            lse,
-            numbers,
-        });
-        attention::finished(tape, &a, out)
-    }
 }
 
 /// Rows on their way from other ranks, step after step.
@@ -274,15 +249,15 @@ impl Backward for AttendBackward {
         drop(out);
         let saved = Saved { lse: &lse, g: &g, d: &d };
         let mut sums = call.sums()?;
-        let mut fetch = Fetch::new(&shards, label, &call.src)?;
+        let mut fetch = Fetch::new(&shards, label, call.src())?;
         let mut own = call.own_gradients(&shards.own, tokens.as_ref(), &saved, &mut sums)?;
         let mut home = Return { shards: &shards, label, under_way: None };
         for (k, step) in shards.steps.iter().enumerate() {
             let rows = fetch.land()?;
-            let operands = call.operands(&step.block, &call.dst, &rows)?;
+            let operands = call.operands(&step.block, call.dst(), &rows)?;
             operands.by_dst(&saved, &mut own.dst, Write::Add, &mut sums)?;
             home.land(&mut own.src)?;
-            fetch.ask(&call.src)?;
+            fetch.ask(call.src())?;
             let gradient = operands.by_src(&saved, &mut sums, Tag::Exchange)?;
             drop(operands);
             drop(rows);
@@ -339,11 +314,28 @@ impl GraphOps for Ring {
     }
 
     fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>) -> Result<Var> {
-        self.attend_all(tape, layer, a, None)
-    }
-
-    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
-        self.attend_all(tape, layer, a, Some(tokens))
+        let (call, inputs) = attention::Call::new(tape, a)?;
+        let (label, token_block) = (rows("attend", layer), self.member.token_block(a.tokens)?);
+        let mut fetch = Fetch::new(&self.shards, label, call.src())?;
+        let mut state = call.empty_state(self.member.rows(), Tag::Activations)?;
+        call.fold_own(&self.shards.own, token_block.as_ref(), &mut state)?;
+        for step in &self.shards.steps {
+            let rows = fetch.next(call.src())?;
+            call.fold(&step.block, call.dst(), &rows, &mut state)?;
+        }
+        let (out, lse) = call.finish(&state)?;
+        drop(state);
+        let (kept, numbers, shards) = (out.clone(), inputs.numbers(), Rc::clone(&self.shards));
+        let out = tape.push(&inputs.list(), out, || AttendBackward {
+            shards,
+            label,
+            call,
+            tokens: token_block,
+            out: kept,
+            lse,
+            numbers,
+        });
+        attention::finished(tape, &a, out)
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

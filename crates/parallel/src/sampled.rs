@@ -15,6 +15,12 @@ use graphweft_tensor::{DType, Device, Error, Matrix, Result, Tag, Tape, Var};
 
 use crate::degrees::{Factors, inverse_root};
 
+/// A term of scores that says what sources stand for: features of edges with their weight.
+pub(crate) struct SampledBias {
+    pub(crate) terms: Matrix,
+    pub(crate) weight: Var,
+}
+
 /// What the operations need to know of the draw.
 pub(crate) struct Sampled {
     ones: Factors,
@@ -65,7 +71,7 @@ impl Sampled {
         heads: usize,
         bias: EdgeBias<'_>,
         dtype: DType,
-    ) -> Result<(Matrix, Var)> {
+    ) -> Result<SampledBias> {
         let (device, dtype) = (tape.device().clone(), dtype.compute());
         let terms = match self.terms.get() {
             Some(terms) => terms.clone(),
@@ -86,7 +92,7 @@ impl Sampled {
             EdgeBias::Features { weight, .. } => concat(tape, &[weight, &ones])?,
             EdgeBias::PerEdge(_) => return Err(refused("attend", "a number per edge")),
         };
-        Ok((terms, weight))
+        Ok(SampledBias { terms, weight })
     }
 
     fn make_terms(&self, device: &Device, csr: &Csr<u32>, edge_features: Option<&Matrix>) -> Result<Matrix> {

@@ -197,6 +197,7 @@ pub struct Listed {
     pub forms: &'static [&'static str],
     /// What moves between ranks, in one sentence.
     pub about: &'static str,
+    is_exact: fn() -> bool,
     parse: fn(Option<&str>) -> Option<Strategy>,
     candidates: fn(usize, usize) -> Vec<Strategy>,
 }
@@ -207,9 +208,15 @@ impl Listed {
             name: F::NAME,
             forms: F::FORMS,
             about: F::ABOUT,
+            is_exact: || F::USUAL.is_none_or(|usual| usual.is_exact()),
             parse: |settings| settings.map_or(F::USUAL, F::parse).map(Into::into),
             candidates: |ranks, shares| F::candidates(ranks, shares).into_iter().map(Into::into).collect(),
         }
+    }
+
+    /// Whether it computes the same function as one rank would, whatever the settings.
+    pub fn is_exact(&self) -> bool {
+        (self.is_exact)()
     }
 
     /// What the planner tries: see [`Family::candidates`].
@@ -441,7 +448,7 @@ mod tests {
                 let written = form.replace("DEPTH", "2").replace("NODESxHEADS", "2x4").replace("STAGESxWAYS", "4x2");
                 let strategy: Strategy = written.parse().unwrap();
                 assert_eq!((strategy.to_string(), strategy.family()), (written, listed.name));
-                assert_eq!(strategy.is_exact(), !listed.about.starts_with("approximate"), "{strategy}");
+                assert_eq!(strategy.is_exact(), listed.is_exact(), "{strategy}");
                 // Of one rank there is nothing to say.
                 assert_eq!(strategy.reason(&on).is_empty(), listed.name == "local", "{strategy}");
             }

@@ -10,7 +10,7 @@ use graphweft_comm::{Communicator, threads};
 use graphweft_graph::Csr;
 use graphweft_graph::generate::Spec;
 use graphweft_graph::partition::{Method, Options, Partition, partition};
-use graphweft_model::{Context, Features, Mode, ModelConfig, Rates, Remat, Shape, Target};
+use graphweft_model::{Context, Features, Mode, ModelConfig, Rates, Remat, Shape};
 use graphweft_parallel::{Layout, Link, Strategy, spread};
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::{DType, Device, Error, Tag, Tape};
@@ -56,13 +56,7 @@ impl Graph {
             let layout = Layout::new(&self.0, &parts, ranks, comm.rank())?;
             let ops = spread(&strategy, &layout, &Link::new(comm, &device), None)?;
             let rows = layout.own().len();
-            let shape = Shape {
-                features: FEATURES,
-                positional: 0,
-                classes: CLASSES,
-                edge_features: Default::default(),
-                target: Target::Nodes,
-            };
+            let shape = Shape::of_nodes(FEATURES, CLASSES);
             let network = config.build(&device, shape, DType::F32, 7)?;
             let features = Features::Dense(device.zeros("test", rows, FEATURES, DType::F32, Tag::Activations)?);
             let rates = Rates { input: 0.5, hidden: 0.5, attention: 0.5 };

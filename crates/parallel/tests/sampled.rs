@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Context, Features, Mode, ModelConfig, Rates, Remat, Shape, Target};
+use graphweft_model::{Context, Features, Mode, ModelConfig, Rates, Remat, Shape};
 use graphweft_parallel::Local;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::{DType, Device, Ids, Tag, Tape};
@@ -31,13 +31,7 @@ fn graph(times: impl Fn(u32) -> usize) -> Csr<u32> {
 fn run(model: &str, csr: Csr<u32>, degrees: &[u32], scales: Option<&[f32]>) -> Vec<Vec<f64>> {
     let (device, config): (_, ModelConfig) = (Device::cpu(), toml::from_str(model).unwrap());
     let ops = Local::cut(&device, csr, None, Ids::Same, degrees, scales).unwrap();
-    let shape = Shape {
-        features: FEATURES,
-        positional: 0,
-        classes: CLASSES,
-        edge_features: Default::default(),
-        target: Target::Nodes,
-    };
+    let shape = Shape::of_nodes(FEATURES, CLASSES);
     let network = config.build(&device, shape, DType::F64, 3).unwrap();
     let x: Vec<f64> = (0..N * FEATURES).map(|k| ((k * 37 % 101) as f64 - 50.0) / 50.0).collect();
     let context = Context {

@@ -11,36 +11,19 @@
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("Graphweft's kernels are written for x86-64 (AVX-512, AVX2 or neither); there are none for this target");
 
-mod activation;
-mod attention;
-mod bag;
-mod batch_norm;
-mod combine;
-mod custom;
-mod dropout;
-mod edge_values;
 mod elementwise;
-mod epilogue;
 mod floor;
 mod gemm;
-mod global;
-mod head_dot;
 mod isa;
-mod l2norm;
-mod loss;
 mod neighbours;
-mod norm;
 mod optim;
 mod parallel;
-mod product;
-mod related;
-mod residual;
-mod rows;
 mod rowwise;
 pub(crate) mod scratch;
 mod share;
 mod simd;
-mod spmm;
+
+crate::ops::operations!(crate::kernels::halves);
 
 use graphweft_base::room;
 use half::bf16;

@@ -9,45 +9,28 @@
 //! As on the CPU, work is cut by the data alone and sums over pieces are in the order of the pieces, without atomics:
 //! the same bits every time.
 
-mod activation;
 mod address;
-mod attention;
-mod bag;
-mod batch_norm;
 mod blas;
-mod combine;
 mod compile;
 mod convert;
 mod cuda_graph;
-mod custom;
-mod dropout;
-mod edge_values;
 mod elementwise;
-mod epilogue;
 mod floor;
-mod global;
 mod gpu;
 mod graph;
 mod guest;
-mod head_dot;
-mod l2norm;
 mod launch;
 mod linear;
-mod loss;
 mod many_rows;
 mod missing;
 mod modules;
-mod norm;
 mod numbers;
 mod optim;
 mod parts;
-mod product;
-mod related;
-mod residual;
-mod rows;
 mod shape;
-mod spmm;
 mod sums;
+
+crate::ops::operations!(crate::kernels::halves);
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -34,13 +34,37 @@ macro_rules! kernels {
 }
 pub(crate) use kernels;
 
-/// Declares a device that runs every operation: the traits that it implements, one line each.
+/// Declares the files of operations, and a device that runs all of them.
 macro_rules! backend {
-    ($($kernels:path,)*) => {
-        /// A device that runs every operation.
-        pub trait Backend: $crate::backend::Memory $(+ $kernels)* {}
+    ($($file:ident::$kernels:ident,)*) => {
+        $(pub mod $file;)*
 
-        impl<T: $crate::backend::Memory $(+ $kernels)*> Backend for T {}
+        /// A device that runs every operation.
+        pub trait Backend:
+            $crate::backend::Memory
+            + $crate::backend::Floor
+            + $crate::optim::OptimizerKernels
+            + linear::LinearKernels
+            $(+ $file::$kernels)*
+        {
+        }
+
+        impl<T> Backend for T where
+            T: $crate::backend::Memory
+                + $crate::backend::Floor
+                + $crate::optim::OptimizerKernels
+                + linear::LinearKernels
+                $(+ $file::$kernels)*
+        {
+        }
     };
 }
 pub(crate) use backend;
+
+/// Declares what a device has of each operation: a file of the same name.
+macro_rules! halves {
+    ($($file:ident::$kernels:ident,)*) => {
+        $(mod $file;)*
+    };
+}
+pub(crate) use halves;

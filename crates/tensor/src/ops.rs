@@ -8,7 +8,8 @@
 //!    what it would be on a device that computes nothing. How it is timed and how it is rehearsed follow from that.
 //! 2. `cpu/<name>.rs` implements the kernels for the CPU, which is also their reference.
 //! 3. `cuda/<name>.rs` launches them on a GPU, from a `.cu` file of the same name.
-//! 4. One line in the list of `backend!` below.
+//! 4. One line in the table `operations!` below, which declares these files and makes the kernels a part of every
+//!    device.
 //!
 //! The tests of an operation are in its file: finite differences in f64, every type and instruction set against f64,
 //! the same bits for any number of threads, and as much memory in a rehearsal as on the CPU.
@@ -20,63 +21,50 @@
 //! [`Tape`]: crate::Tape
 //! [`Var`]: crate::Var
 
-pub mod activation;
-pub mod attention;
 pub mod attention_blocks;
-pub mod bag;
-pub mod batch_norm;
-pub mod combine;
 pub mod convert;
-pub mod custom;
-pub mod dropout;
-pub mod edge_values;
-pub mod epilogue;
 pub mod gat;
 pub mod gatv2;
-pub mod global;
 #[cfg(test)]
 pub(crate) mod graphs;
-pub mod head_dot;
-pub mod l2norm;
 pub mod linear;
-pub mod loss;
 pub mod many_rows;
 pub mod matmul;
-pub mod norm;
-pub mod product;
-pub mod related;
 pub mod reshape;
-pub mod residual;
-pub mod rows;
 pub mod segments;
-pub mod spmm;
 #[cfg(test)]
 pub(crate) mod tests;
 
-crate::kernels::backend! {
-    crate::backend::Floor,
-    crate::optim::OptimizerKernels,
-    activation::ActivationKernels,
-    attention::AttentionKernels,
-    bag::BagKernels,
-    batch_norm::BatchNormKernels,
-    combine::CombineKernels,
-    custom::CustomKernels,
-    dropout::DropoutKernels,
-    edge_values::EdgeValueKernels,
-    epilogue::EpilogueKernels,
-    global::GlobalKernels,
-    head_dot::HeadDotKernels,
-    l2norm::L2NormKernels,
-    linear::LinearKernels,
-    loss::LossKernels,
-    related::RelatedKernels,
-    norm::NormKernels,
-    product::ProductKernels,
-    residual::ResidualKernels,
-    rows::RowKernels,
-    spmm::SpmmKernels,
+/// The operations that have kernels, by their files and what these declare. A file of that name stands here, in `cpu/`
+/// and in `cuda/`, and nobody else lists it.
+macro_rules! operations {
+    ($declare:path) => {
+        $declare! {
+            activation::ActivationKernels,
+            attention::AttentionKernels,
+            bag::BagKernels,
+            batch_norm::BatchNormKernels,
+            combine::CombineKernels,
+            custom::CustomKernels,
+            dropout::DropoutKernels,
+            edge_values::EdgeValueKernels,
+            epilogue::EpilogueKernels,
+            global::GlobalKernels,
+            head_dot::HeadDotKernels,
+            l2norm::L2NormKernels,
+            loss::LossKernels,
+            norm::NormKernels,
+            product::ProductKernels,
+            related::RelatedKernels,
+            residual::ResidualKernels,
+            rows::RowKernels,
+            spmm::SpmmKernels,
+        }
+    };
 }
+pub(crate) use operations;
+
+operations!(crate::kernels::backend);
 
 /// Whether a kernel replaces what its target holds or adds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,12 +10,10 @@ use graphweft_graph::Csr;
 use graphweft_graph::dataset::SparseFeatures;
 use graphweft_graph::npy::NpyFile;
 use graphweft_tensor::ops::activation::{Activation, activate};
-use graphweft_tensor::ops::attention::{Bias, attention};
+use graphweft_tensor::ops::attention::{Bias, Score, attention};
 use graphweft_tensor::ops::bag::{Bag, bag};
 use graphweft_tensor::ops::batch_norm::{Moments, batch_norm};
 use graphweft_tensor::ops::combine::{columns, combine, concat};
-use graphweft_tensor::ops::gat::{Gat, gat};
-use graphweft_tensor::ops::gatv2::{Gatv2, gatv2};
 use graphweft_tensor::ops::global::{Global, Scale, global_attention};
 use graphweft_tensor::ops::l2norm::l2_norm;
 use graphweft_tensor::ops::linear::{Affine, linear};
@@ -216,17 +214,17 @@ const HEADS: usize = 2;
 fn attention_with_and_without_a_term_in_the_scores() {
     check("attention", &["q", "kv"], &[], |_, tape, x, _| {
         let graph = graph(tape.device());
-        attention(tape, &graph, HEADS, &x[0], &x[1], Bias::None, None)
+        attention(tape, &graph, HEADS, Score::Dot { q: &x[0], kv: &x[1] }, Bias::None, None, None)
     });
     check("attention_bias", &["q", "kv", "bias"], &[], |_, tape, x, _| {
         let graph = graph(tape.device());
-        attention(tape, &graph, HEADS, &x[0], &x[1], Bias::PerEdge(&x[2]), None)
+        attention(tape, &graph, HEADS, Score::Dot { q: &x[0], kv: &x[1] }, Bias::PerEdge(&x[2]), None, None)
     });
     check("attention_features", &["q", "kv", "weight"], &[], |golden, tape, x, _| {
         let graph = graph(tape.device());
         let feat = golden.matrix(tape.device(), "feat", x[2].value().dtype());
         let bias = Bias::Features { feat: &feat, weight: &x[2] };
-        attention(tape, &graph, HEADS, &x[0], &x[1], bias, None)
+        attention(tape, &graph, HEADS, Score::Dot { q: &x[0], kv: &x[1] }, bias, None, None)
     });
 }
 
@@ -234,11 +232,13 @@ fn attention_with_and_without_a_term_in_the_scores() {
 fn attention_with_other_scores() {
     check("gat", &["l", "r", "z"], &[], |_, tape, x, _| {
         let graph = graph(tape.device());
-        gat(tape, &graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, Bias::None, None)
+        let (heads, score) = (x[0].value().cols(), Score::Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 });
+        attention(tape, &graph, heads, score, Bias::None, None, None)
     });
     check("gatv2", &["l", "r", "a"], &[], |_, tape, x, _| {
         let graph = graph(tape.device());
-        gatv2(tape, &graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, Bias::None, None)
+        let score = Score::Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 };
+        attention(tape, &graph, x[2].value().rows(), score, Bias::None, None, None)
     });
 }
 

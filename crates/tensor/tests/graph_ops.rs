@@ -7,9 +7,7 @@ use std::rc::Rc;
 
 use graphweft_graph::Csr;
 use graphweft_tensor::gradcheck::{check, numbers};
-use graphweft_tensor::ops::attention::{Bias, attention};
-use graphweft_tensor::ops::gat::{Gat, gat};
-use graphweft_tensor::ops::gatv2::{Gatv2, gatv2};
+use graphweft_tensor::ops::attention::{Bias, Score, attention};
 use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
 use graphweft_tensor::{Adjacency, DType, Device, Ids, Matrix, Result, Tag, Tape, Var};
 use proptest::prelude::*;
@@ -162,7 +160,7 @@ proptest! {
     fn dot_products(graph in graphs(), heads in 1usize..4, wide in any::<bool>()) {
         let d = heads * if wide { 16 } else { 2 };
         let shapes = [(graph.rows.len(), d), (graph.num_src, 2 * d), (graph.edges(), heads)];
-        holds(&graph, &shapes, |tape, g, x| attention(tape, g, heads, &x[0], &x[1], Bias::PerEdge(&x[2]), None))?;
+        holds(&graph, &shapes, |tape, g, x| attention(tape, g, heads, Score::Dot { q: &x[0], kv: &x[1] }, Bias::PerEdge(&x[2]), None, None))?;
     }
 
     #[test]
@@ -171,7 +169,8 @@ proptest! {
         let n = graph.rows.len();
         let shapes = [(n, heads), (graph.num_src, heads), (graph.num_src, d), (graph.edges(), heads)];
         holds(&graph, &shapes, |tape, g, x| {
-            gat(tape, g, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, Bias::PerEdge(&x[3]), None)
+            let score = Score::Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 };
+            attention(tape, g, heads, score, Bias::PerEdge(&x[3]), None, None)
         })?;
     }
 
@@ -180,7 +179,8 @@ proptest! {
         let w = if wide { 16 } else { 2 };
         let shapes = [(graph.rows.len(), heads * w), (graph.num_src, heads * w), (heads, w)];
         holds(&graph, &shapes, |tape, g, x| {
-            gatv2(tape, g, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, Bias::None, None)
+            let score = Score::Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 };
+            attention(tape, g, heads, score, Bias::None, None, None)
         })?;
     }
 }

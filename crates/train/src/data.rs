@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use graphweft_base::Error as Bad;
 use graphweft_base::progress::Progress;
-use graphweft_graph::dataset::{Dense, Features, LinkSplit, Split, Task as DatasetTask};
+use graphweft_graph::dataset::{Dense, Features, LinkSplit, Split};
 use graphweft_graph::generate::Spec;
 use graphweft_graph::{AnyCsr, Buf, Csr, Dataset};
 use graphweft_model::Target;
@@ -12,7 +12,7 @@ use graphweft_model::encoding::Encodings;
 
 use crate::config::{DataConfig, Normalise};
 use crate::error::{Error, Result};
-use crate::task::{self, Labels, Link, NodeClass, Task};
+use crate::task::{self, Labels, NodeClass, Task};
 
 mod categories;
 pub(crate) mod edges;
@@ -68,8 +68,6 @@ pub struct Data {
 /// What a graph is taken to have in a rehearsal if it has nothing and nobody says.
 const WIDTH: usize = 128;
 const CLASSES: usize = 40;
-/// Numbers that a model gives for a node where links are predicted and nobody says.
-const EMBEDDING: usize = 64;
 
 /// Columns that are assumed where nothing is read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,9 +103,7 @@ impl Data {
             return Err(Error::setting("encoding.laplacian", problem, "take encoding.random_walk"));
         }
         let mut data = self.prepare(config)?;
-        if !data.links.is_empty() {
-            data.classes = config.embedding.map_or(EMBEDDING, |width| width as usize);
-        }
+        data.classes = data.task.classes_of(data.classes, config.embedding);
         data.encodings = encodings.compute(&data.graph)?;
         Ok(data)
     }
@@ -214,9 +210,11 @@ impl Data {
             Some(graphs) => graphs.labels.as_ref(),
         };
         let (task, labels) = match (stored, task) {
-            // Pairs stand for labels, which rows have none of.
-            (None, _) if meta.task == DatasetTask::Link => (&Link as &dyn Task, Some(Labels::Numbers(Vec::new()))),
-            (None, task) => (task.unwrap_or(task::without_labels(meta.task)), None),
+            (None, task) => {
+                let usual = task::without_labels(meta.task);
+                let unlabelled = usual.unlabelled();
+                (task.filter(|_| unlabelled.is_none()).unwrap_or(usual), unlabelled)
+            }
             (Some(stored), task) => {
                 let asked = task.and_then(|task| Some((task, task.labels(stored)?)));
                 let found = if task.is_some() { asked } else { task::for_labels(stored, meta.task) };
@@ -240,7 +238,7 @@ impl Data {
             graphs: dataset.graphs().map(|graphs| graphs.ptr.clone()),
             task,
             labels,
-            classes: if meta.task == DatasetTask::Link { EMBEDDING } else { meta.num_classes },
+            classes: meta.num_classes,
             splits: dataset.splits().iter().cloned().chain(dataset.links().iter().map(links::pairs)).collect(),
             links: dataset.links().to_vec(),
         })

@@ -24,7 +24,7 @@ use graphweft_tensor::{DType, Device, Ids, Matrix, Tag, Tape, Var};
 
 use crate::config::TrainConfig;
 use crate::error::{Error, Result};
-use crate::task::metrics::{MetricName, Part};
+use crate::task::metrics::{MetricName, SplitPart};
 
 pub use labels::{LabelView, Labels};
 pub use metrics::{Better, Measure, Metric, Scale, ScoredRows};
@@ -62,11 +62,25 @@ pub trait Task: fmt::Debug + Send + Sync {
     /// Its name, by which `result.json` says what a model was trained for.
     fn name(&self) -> &'static str;
 
-    /// What `task` in `meta.toml` is for datasets that it learns from.
-    fn dataset(&self) -> DatasetTask;
+    /// What `task` in `meta.toml` is for datasets that it learns from. Usually nodes have classes.
+    fn dataset(&self) -> DatasetTask {
+        DatasetTask::NodeClassification
+    }
 
-    /// The labels of a dataset, if they are of its kind.
-    fn labels(&self, stored: &Stored) -> Option<Labels>;
+    /// The labels of a dataset, if they are of its kind. Where there are none, it learns from something else.
+    fn labels(&self, _stored: &Stored) -> Option<Labels> {
+        None
+    }
+
+    /// What stands for labels where the data need none: it learns from something else that they have.
+    fn unlabelled(&self) -> Option<Labels> {
+        None
+    }
+
+    /// Classes of data that are stored with so many, where `data.embedding` is as given.
+    fn classes_of(&self, stored: usize, _embedding: Option<u64>) -> usize {
+        stored
+    }
 
     /// Labels that stand for those of so many rows in a rehearsal, which reads none. Numbers need not be there.
     fn unread(&self, _rows: usize) -> Labels {
@@ -85,8 +99,8 @@ pub trait Task: fmt::Debug + Send + Sync {
 
     /// What the parts of a split are among rows with these original ids. Usually a split names nodes, and rows are
     /// nodes.
-    fn parts(&self, split: &Split, ids: &Ids) -> [Part; 3] {
-        split.parts().map(|(_, nodes)| Part::of_nodes(nodes, ids))
+    fn parts(&self, split: &Split, ids: &Ids) -> [SplitPart; 3] {
+        split.parts().map(|(_, nodes)| SplitPart::of_nodes(nodes, ids))
     }
 
     /// How many labels of a row are known, of rows with so many. Each adds a loss.
@@ -105,11 +119,7 @@ pub trait Task: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`Error::Setting`] with the key.
     fn check(&self, train: &TrainConfig, data: &str) -> Result<()> {
-        if train.label_smoothing > 0.0 {
-            let problem = format!("the nodes of {data} have no class");
-            return Err(Error::setting("train.label_smoothing", problem, "leave it out"));
-        }
-        Ok(())
+        no_smoothing(train, || format!("the nodes of {data} have no class"))
     }
 
     /// Labels of a rank's rows, where the loss is computed.
@@ -139,6 +149,14 @@ pub trait Task: fmt::Debug + Send + Sync {
 
     /// What outputs of a row say, as far as that is one thing or another: as many numbers for each row, or none.
     fn decide(&self, _outputs: &[f64], _to: &mut Vec<u32>) {}
+}
+
+/// Refuses smoothing of labels, of which there is nothing that could be: `problem` says why.
+fn no_smoothing(train: &TrainConfig, problem: impl FnOnce() -> String) -> Result<()> {
+    if train.label_smoothing > 0.0 {
+        return Err(Error::setting("train.label_smoothing", problem(), "leave it out"));
+    }
+    Ok(())
 }
 
 /// The task for labels of a dataset that is for this, with them.
@@ -235,7 +253,19 @@ impl LossDevice<'_> {
 struct Numbers {
     host: Vec<f32>,
     device: Matrix,
-    loss: fn(&mut Tape, &Var, &Matrix, &LossRows, f64) -> graphweft_tensor::Result<Var>,
+    loss: NumbersLoss,
+}
+
+/// The loss of outputs, of which some rows count, divided by a total.
+type NumbersLoss = fn(&mut Tape, &Var, &Matrix, &LossRows, f64) -> graphweft_tensor::Result<Var>;
+
+impl Numbers {
+    /// Those of `labels`, which are learned by this loss.
+    fn targets(labels: Labels, on: &LossDevice<'_>, loss: NumbersLoss) -> Result<Box<dyn Targets>> {
+        let host = labels.into_numbers();
+        let device = on.upload(&host)?;
+        Ok(Box::new(Self { host, device, loss }))
+    }
 }
 
 impl Targets for Numbers {

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use graphweft::{Bench, Run};
 
-use super::{Common, Input, Storage, at_least_one};
+use super::{Common, DType, Input, at_least_one};
 use crate::ranks::Spread;
 use crate::shortcuts::{Flags, models};
 use crate::ui::Ui;
@@ -88,7 +88,7 @@ impl Args {
         flags.set("model.layers", Some(self.layers));
         flags.set("train.dropout", Some(self.dropout));
         flags.set("train.attention_dropout", Some(self.dropout));
-        flags.set("compute.dtype", Some(if self.common.dtype == Storage::Bf16 { "bf16" } else { "f32" }));
+        flags.set("compute.dtype", Some(if self.common.dtype == DType::Bf16 { "bf16" } else { "f32" }));
         let remat = self.remat.to_possible_value();
         flags.set("compute.remat", remat.as_ref().map(PossibleValue::get_name));
         // Where partitions may be stored.

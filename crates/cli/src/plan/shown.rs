@@ -81,7 +81,7 @@ impl Shown<'_> {
             let over = p.is_some_and(|p| p.peak.total() > self.0.memory);
             let name = if self.is_one_of_several(a) { "one rank" } else { a.strategy.as_str() };
             let mut row = vec![format!("{mark}{name}"), a.partition.clone().unwrap_or_else(|| "–".into())];
-            row.extend(again.then(|| short(a).to_string()));
+            row.extend(again.then(|| a.computes_again().unwrap_or("–").to_string()));
             row.push(time(|p| p.seconds));
             row.extend(wide.then(|| time(|p| p.compute)));
             row.extend(wide.then(|| time(|p| p.imbalance)));
@@ -95,7 +95,7 @@ impl Shown<'_> {
     }
 
     fn says_what_is_computed_again(&self, rehearsed: &[&Candidate]) -> bool {
-        rehearsed.iter().any(|a| a.remat != "none")
+        rehearsed.iter().any(|a| a.computes_again().is_some())
     }
 
     /// What the words and marks of the table mean.
@@ -132,15 +132,6 @@ fn lasting(seconds: f64) -> String {
         s if s < 100.0 => format!("{s:.1} s"),
         s if s < 6000.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3600.0),
-    }
-}
-
-/// What is computed again, for a column.
-fn short(candidate: &Candidate) -> &str {
-    match candidate.remat.as_str() {
-        "none" => "–",
-        "layer" => "layers",
-        remat => remat,
     }
 }
 

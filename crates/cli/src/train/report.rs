@@ -90,9 +90,9 @@ fn between_ranks(s: &Made) -> String {
         return String::new();
     }
     let rank = |(rank, r): (usize, &RankUsage)| {
-        let of = |purpose| ui::bytes(r.peak.of(purpose));
-        let (peak, sent) = (ui::bytes(r.peak.total()), ui::bytes(r.bytes_sent()));
-        [rank.to_string(), peak, of("activations"), of("exchange"), of("graph"), sent]
+        let peak = [r.peak.total(), r.peak.activations(), r.peak.exchange(), r.peak.graph()];
+        let [all, activations, exchange, graph] = peak.map(ui::bytes);
+        [rank.to_string(), all, activations, exchange, graph, ui::bytes(r.bytes_sent())]
     };
     let header = ["rank", "peak", "activations", "exchange", "graph", "sent per epoch"];
     let ranks = ui::table(header, s.ranks().iter().enumerate().map(rank));

@@ -25,16 +25,36 @@ impl Ui {
             bar.set_prefix(name.to_string());
             bar
         });
-        Live { ui: self.clone(), bar, what: what.to_string(), from, total, started: Instant::now(), printed: 0 }
+        let shown = Shown::new(self, bar);
+        Live { shown, what: what.to_string(), from, total, started: Instant::now(), printed: 0 }
     }
 }
 
-impl Ui {
-    /// A line about what people can see in a bar.
-    fn beside(&self, bar: Option<&ProgressBar>, line: &str) {
-        match bar {
-            Some(_) => self.record(line),
-            None => self.note(line),
+/// A bar as long as its work lasts, where bars are shown.
+struct Shown {
+    ui: Ui,
+    bar: Option<ProgressBar>,
+}
+
+impl Shown {
+    fn new(ui: &Ui, bar: Option<ProgressBar>) -> Self {
+        Self { ui: ui.clone(), bar }
+    }
+
+    /// A line about what people can see in the bar.
+    fn beside(&self, line: &str) {
+        match &self.bar {
+            Some(_) => self.ui.record(line),
+            None => self.ui.note(line),
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+            self.ui.bars.remove(bar);
         }
     }
 }
@@ -51,14 +71,13 @@ impl Observer for Ui {
             dress(&bar, phase, total, unit);
             bar
         });
-        Box::new(Working { ui: self.clone(), bar, lines: Lines::new(phase, total, unit) })
+        Box::new(Working { shown: Shown::new(self, bar), lines: Lines::new(phase, total, unit) })
     }
 }
 
 /// A line of a terminal, or a line every few seconds.
 pub(crate) struct Live {
-    ui: Ui,
-    bar: Option<ProgressBar>,
+    shown: Shown,
     what: String,
     /// Steps that were done before.
     from: u64,
@@ -71,7 +90,7 @@ impl Live {
     /// Step `position` is over.
     pub(crate) fn at(&mut self, position: u64, message: &str) {
         let elapsed = self.started.elapsed();
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.shown.bar {
             let pace = pace(position.saturating_sub(self.from), self.total.saturating_sub(position), elapsed);
             bar.set_message(format!("{pace}  {message}"));
             bar.set_position(position);
@@ -80,16 +99,7 @@ impl Live {
         if periods > self.printed {
             self.printed = periods;
             let line = format!("{} {position} of {}: {message}", self.what, self.total);
-            self.ui.beside(self.bar.as_ref(), &line);
-        }
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-            self.ui.bars.remove(bar);
+            self.shown.beside(&line);
         }
     }
 }
@@ -126,27 +136,17 @@ fn dress(bar: &ProgressBar, phase: &str, total: u64, unit: Unit) {
 
 /// A phase.
 struct Working {
-    ui: Ui,
-    bar: Option<ProgressBar>,
+    shown: Shown,
     lines: Lines,
 }
 
 impl Phase for Working {
     fn add(&self, n: u64) {
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.shown.bar {
             bar.inc(n);
         }
         if let Some(line) = self.lines.add(n) {
-            self.ui.beside(self.bar.as_ref(), &line);
-        }
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-            self.ui.bars.remove(bar);
+            self.shown.beside(&line);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! How wide what people read may be, and text that is broken between words to fit.
 
+use std::os::fd::AsFd;
+
 use terminal_size::{Width, terminal_size_of};
 
 /// Where nobody says how wide the terminal is, and the least that tables are made for.
@@ -9,17 +11,17 @@ const MOST: usize = 120;
 
 /// Columns for the result.
 pub(crate) fn of_stdout() -> usize {
-    said().or_else(|| columns(terminal_size_of(std::io::stdout()))).unwrap_or(USUAL).clamp(USUAL, MOST)
+    said().or_else(|| columns(std::io::stdout())).unwrap_or(USUAL).clamp(USUAL, MOST)
 }
 
 /// Columns for notes and errors; nothing where no terminal shows them, as in a log, whose lines are searched and not
 /// read.
 pub(super) fn of_stderr() -> Option<usize> {
-    said().or_else(|| columns(terminal_size_of(std::io::stderr()))).map(|columns| columns.clamp(USUAL, MOST))
+    said().or_else(|| columns(std::io::stderr())).map(|columns| columns.clamp(USUAL, MOST))
 }
 
-fn columns(size: Option<(Width, terminal_size::Height)>) -> Option<usize> {
-    size.map(|(Width(columns), _)| usize::from(columns))
+fn columns(of: impl AsFd) -> Option<usize> {
+    terminal_size_of(of).map(|(Width(columns), _)| usize::from(columns))
 }
 
 /// What `COLUMNS` says.

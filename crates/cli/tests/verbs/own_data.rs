@@ -34,13 +34,19 @@ fn mask(values: &[u8], shape: &[usize]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00", &(dict.len() as u16).to_le_bytes()[..], dict.as_bytes(), values].concat()
 }
 
+/// The files of edges and of nodes.
+fn tables(scratch: &Scratch, edges: &str, nodes: &str) -> [String; 2] {
+    [file(scratch, "edges.csv", edges), file(scratch, "nodes.csv", nodes)]
+}
+
 #[test]
 fn two_csv_files_are_a_dataset_that_can_be_trained_on() {
     let scratch = Scratch::new();
-    let edges = file(&scratch, "edges.csv", "source,target,weight\n17,40,1\n40,8,2\n8,17,3\n99,8,4\n");
-    let nodes =
-        "id,a,b,label,split\n40,1,0.5,tea,train\n8,0,2,coffee,valid\n17,1,1,tea,test\n99,0,0,coffee,train\n5,0,0,,\n";
-    let nodes = file(&scratch, "nodes.csv", nodes);
+    let [edges, nodes] = tables(
+        &scratch,
+        "source,target,weight\n17,40,1\n40,8,2\n8,17,3\n99,8,4\n",
+        "id,a,b,label,split\n40,1,0.5,tea,train\n8,0,2,coffee,valid\n17,1,1,tea,test\n99,0,0,coffee,train\n5,0,0,,\n",
+    );
     let out = scratch.path("mine");
     let args =
         ["import", "arrays", "--edges", &edges, "--nodes", &nodes, "--edge-features", "--symmetrise", "-o", &out];
@@ -71,10 +77,8 @@ fn two_csv_files_are_a_dataset_that_can_be_trained_on() {
 #[test]
 fn numbers_to_predict_are_imported_learned_scored_and_written_with_their_ids() {
     let scratch = Scratch::new();
-    let edges = file(&scratch, "edges.csv", "17,40\n40,8\n8,17\n99,8\n");
-    let nodes =
-        "id,a,b,y,split\n40,1,0.5,0.25,train\n8,0,2,-1.5,valid\n17,1,1,3,test\n99,0,0,,train\n5,0,0,0.5,train\n";
-    let nodes = file(&scratch, "nodes.csv", nodes);
+    let rows = "id,a,b,y,split\n40,1,0.5,0.25,train\n8,0,2,-1.5,valid\n17,1,1,3,test\n99,0,0,,train\n5,0,0,0.5,train\n";
+    let [edges, nodes] = tables(&scratch, "17,40\n40,8\n8,17\n99,8\n", rows);
     let [out, run, csv] = ["mine", "run", "p.csv"].map(|name| scratch.path(name));
     let given = ["import", "arrays", "--edges", &edges, "--nodes", &nodes, "--symmetrise", "-o", &out];
     let message = scratch.error(BAD_INPUT, &given);

@@ -20,7 +20,7 @@ use crate::communicator::{Communicator, Label, Message, Pending};
 use crate::error::{Error, Result};
 use crate::group;
 use pin::Cores;
-use world::{Failure, Part, World};
+use world::{Failure, Posted, World};
 
 pub use pin::unpin;
 
@@ -231,8 +231,8 @@ impl Threads {
         self.member.world.fail(self.member.rank);
     }
 
-    fn parts(&self, op: &'static str, messages: &[Message]) -> Result<Vec<Part>> {
-        let part = |m: &Message| Ok(Part { peer: group::member(&self.members, op, m.peer)?, view: m.view });
+    fn parts(&self, op: &'static str, messages: &[Message]) -> Result<Vec<Posted>> {
+        let part = |m: &Message| Ok(Posted { peer: group::member(&self.members, op, m.peer)?, view: m.view });
         messages.iter().map(part).collect()
     }
 }

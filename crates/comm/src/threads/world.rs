@@ -34,7 +34,7 @@ pub(crate) enum Failure {
 
 /// A message of a posted exchange, to or from `peer`.
 #[derive(Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct Posted {
     pub(crate) peer: usize,
     pub(crate) view: View,
 }
@@ -201,7 +201,7 @@ impl World {
     ///
     /// # Safety
     /// All views are valid, those received for writing, until `wait` or `withdraw` of this number has returned.
-    pub(crate) unsafe fn post(&self, me: usize, group: usize, sends: &[Part], receives: &[Part]) -> u64 {
+    pub(crate) unsafe fn post(&self, me: usize, group: usize, sends: &[Posted], receives: &[Posted]) -> u64 {
         let (ready, failure) = match ready(sends.iter().chain(receives)) {
             Ok(ready) => (ready, None),
             Err(fault) => (Vec::new(), Some(Failure::Unmoved(fault))),
@@ -487,7 +487,7 @@ fn same_order(a: Place, b: Place) -> bool {
 }
 
 /// The present moment of each place that messages have.
-fn ready<'a>(parts: impl Iterator<Item = &'a Part>) -> Result<Vec<(Place, Arc<Moment>)>, Fault> {
+fn ready<'a>(parts: impl Iterator<Item = &'a Posted>) -> Result<Vec<(Place, Arc<Moment>)>, Fault> {
     let mut all: Vec<(Place, Arc<Moment>)> = Vec::new();
     for place in parts.map(|part| part.view.place) {
         if !all.iter().any(|(known, _)| same_order(*known, place))

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::Meta;
 use crate::buf::Buf;
-use crate::npy::{Dtype, NpyFile};
+use crate::npy::{NpyFile, NpyType};
 
 const FILE: &str = "cat.npy";
 
@@ -58,8 +58,8 @@ impl Categories {
             return Err(file.wrong_shape("cat", &expected));
         }
         let values = match file.dtype() {
-            Dtype::U8 => file.elements().map(Values::U8),
-            Dtype::U16 => file.elements().map(Values::U16),
+            NpyType::U8 => file.elements().map(Values::U8),
+            NpyType::U16 => file.elements().map(Values::U16),
             _ => None,
         };
         let values = values.ok_or_else(|| file.wrong_dtype("cat", "uint8 or uint16"))?;

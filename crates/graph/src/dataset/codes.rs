@@ -6,7 +6,7 @@ use graphweft_base::{Error, Position, Problem, Result};
 use rayon::prelude::*;
 
 use crate::buf::Buf;
-use crate::npy::{Dtype, NpyFile, write_npy};
+use crate::npy::{NpyFile, NpyType, write_npy};
 
 /// A matrix of such numbers, row by row. A vector has one column.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,8 +57,8 @@ impl Codes {
             (Columns::Any, _) => return Err(file.wrong_shape(field, &format!("[{rows}, columns]"))),
         };
         let codes = match file.dtype() {
-            Dtype::U8 => file.elements().map(|values| Self::U8 { values, width }),
-            Dtype::U16 => file.elements().map(|values| Self::U16 { values, width }),
+            NpyType::U8 => file.elements().map(|values| Self::U8 { values, width }),
+            NpyType::U16 => file.elements().map(|values| Self::U16 { values, width }),
             _ => None,
         };
         codes.map(Some).ok_or_else(|| file.wrong_dtype(field, "uint8 or uint16"))

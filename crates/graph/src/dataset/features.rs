@@ -7,7 +7,7 @@ use half::f16;
 
 use super::{Meta, map_offsets};
 use crate::buf::Buf;
-use crate::npy::{Dtype, NpyFile};
+use crate::npy::{NpyFile, NpyType};
 
 /// A dense matrix, row by row.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +35,8 @@ impl Dense {
             return Err(Error::bad(path, field, "the matrix has no columns", remedy));
         }
         let matrix = match file.dtype() {
-            Dtype::F32 => file.elements().map(|values| Self::F32 { values, width }),
-            Dtype::F16 => file.elements().map(|values| Self::F16 { values, width }),
+            NpyType::F32 => file.elements().map(|values| Self::F32 { values, width }),
+            NpyType::F16 => file.elements().map(|values| Self::F16 { values, width }),
             _ => None,
         };
         matrix.map(Some).ok_or_else(|| file.wrong_dtype(field, "float32 or float16"))

@@ -13,7 +13,7 @@ use super::labels::Labelled;
 use super::{Labels, Meta, non_negative};
 use crate::buf::Buf;
 use crate::csr::{Csr, NodeId};
-use crate::npy::{Dtype, NpyFile};
+use crate::npy::{NpyFile, NpyType};
 
 const FILE: &str = "graph_ptr.npy";
 const REMEDY: &str = "graph_ptr[g] is the first node of graph g, and the last entry is the number of nodes";
@@ -59,7 +59,7 @@ impl Graphs {
         }
         let file = NpyFile::open(&path)?;
         let &[entries] = file.shape() else { return Err(file.wrong_shape("graph_ptr", "[graphs + 1]")) };
-        if file.dtype() != Dtype::I64 {
+        if file.dtype() != NpyType::I64 {
             return Err(file.wrong_dtype("graph_ptr", "int64"));
         }
         let ptr = non_negative(&file, "graph_ptr")?;

@@ -6,7 +6,7 @@ use graphweft_base::{Error, Result};
 
 use super::{Meta, Task};
 use crate::buf::Buf;
-use crate::npy::{Dtype, NpyFile};
+use crate::npy::{NpyFile, NpyType};
 
 /// Labels of nodes, or of graphs where there are many.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,12 +88,12 @@ impl Labelled {
     fn classes(self, dir: &Path, file: &NpyFile, meta: &Meta) -> Result<Option<Labels>> {
         let ((n, said), c, field) = (self.rows(), meta.num_classes, self.field());
         Ok(match (file.shape(), file.dtype()) {
-            (&[rows], Dtype::I64) if rows == n => file.elements().map(Labels::Single),
-            (&[_], Dtype::I64) => return Err(file.wrong_shape(field, &format!("[{n}] ({said})"))),
+            (&[rows], NpyType::I64) if rows == n => file.elements().map(Labels::Single),
+            (&[_], NpyType::I64) => return Err(file.wrong_shape(field, &format!("[{n}] ({said})"))),
             (&[_], _) => return Err(file.wrong_dtype(field, "int64")),
             (&[rows, cols], dtype) if (rows, cols) == (n, c) => match dtype {
-                Dtype::U8 => file.elements().map(Labels::MultiU8),
-                Dtype::F32 => file.elements().map(Labels::MultiF32),
+                NpyType::U8 => file.elements().map(Labels::MultiU8),
+                NpyType::F32 => file.elements().map(Labels::MultiF32),
                 _ => return Err(file.wrong_dtype(field, "uint8 or float32")),
             },
             (&[rows, cols], _) if rows == n => {

@@ -115,7 +115,7 @@ fn no_sparse(dir: &Path) {
 }
 
 fn mask(dir: &Path) {
-    let header = Header { dtype: Dtype::Bool, fortran_order: false, shape: vec![4] };
+    let header = Header { dtype: NpyType::Bool, fortran_order: false, shape: vec![4] };
     fs::write(dir.join("split/s/train.npy"), [header.bytes(), vec![1, 0, 0, 0]].concat()).unwrap();
 }
 
@@ -190,7 +190,7 @@ const FEATURES: &[Damage] = &[
         "no columns",
         |d| {
             no_sparse(d);
-            let header = Header { dtype: Dtype::F32, fortran_order: false, shape: vec![4, 0] };
+            let header = Header { dtype: NpyType::F32, fortran_order: false, shape: vec![4, 0] };
             fs::write(d.join("feat.npy"), header.bytes()).unwrap();
             meta(d, "num_features = 5", "num_features = 0");
         },

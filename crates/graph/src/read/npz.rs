@@ -17,7 +17,7 @@ use super::input::ReadSeek;
 use super::{Context, Input};
 use crate::buf::Buf;
 use crate::build::{EdgeSorter, Scratch, Spool};
-use crate::npy::{Dtype, Element, Header};
+use crate::npy::{Element, Header, NpyType};
 
 /// Elements moved at a time.
 const CHUNK: usize = 1 << 16;
@@ -40,7 +40,7 @@ pub(super) struct Array {
     pub(super) name: String,
     pub(super) shape: Vec<usize>,
     /// As it is stored: truth values are told from bytes by this only.
-    pub(super) dtype: Dtype,
+    pub(super) dtype: NpyType,
     pub(super) values: Values,
 }
 
@@ -236,17 +236,17 @@ impl Array {
         let dtype = header.dtype;
         let stored = Stored { input, cx: *cx, name, header };
         let values = match dtype {
-            Dtype::Bool | Dtype::U8 => Values::U8(stored.read(bytes)?),
-            Dtype::I8 => Values::I8(stored.read(bytes)?),
-            Dtype::I16 => Values::I16(stored.read(bytes)?),
-            Dtype::U16 => Values::U16(stored.read(bytes)?),
-            Dtype::I32 => Values::I32(stored.read(bytes)?),
-            Dtype::U32 => Values::U32(stored.read(bytes)?),
-            Dtype::I64 => Values::I64(stored.read(bytes)?),
-            Dtype::U64 => Values::U64(stored.read(bytes)?),
-            Dtype::F16 => Values::F16(stored.read(bytes)?),
-            Dtype::F32 => Values::F32(stored.read(bytes)?),
-            Dtype::F64 => Values::F64(stored.read(bytes)?),
+            NpyType::Bool | NpyType::U8 => Values::U8(stored.read(bytes)?),
+            NpyType::I8 => Values::I8(stored.read(bytes)?),
+            NpyType::I16 => Values::I16(stored.read(bytes)?),
+            NpyType::U16 => Values::U16(stored.read(bytes)?),
+            NpyType::I32 => Values::I32(stored.read(bytes)?),
+            NpyType::U32 => Values::U32(stored.read(bytes)?),
+            NpyType::I64 => Values::I64(stored.read(bytes)?),
+            NpyType::U64 => Values::U64(stored.read(bytes)?),
+            NpyType::F16 => Values::F16(stored.read(bytes)?),
+            NpyType::F32 => Values::F32(stored.read(bytes)?),
+            NpyType::F64 => Values::F64(stored.read(bytes)?),
         };
         Ok(Self { input: input.clone(), name: name.to_string(), shape: stored.header.shape, dtype, values })
     }

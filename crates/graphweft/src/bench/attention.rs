@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use graphweft_tensor::ops::attention::{Bias, attention, attention_with_edges};
+use graphweft_tensor::ops::attention::{Bias, Score, attention};
 use graphweft_tensor::ops::edge_values::{EdgeColumns, EdgeTail, absorb, widen};
 use graphweft_tensor::{Adjacency, DType, Device, Matrix, Result as Computed, Tag, Tape, Var};
 use serde_json::json;
@@ -36,17 +36,26 @@ impl WithEdges {
     }
 }
 
+/// What edges bring, and the weight that makes numbers for it.
+#[derive(Clone, Copy)]
+struct EdgeOperands<'a> {
+    tail: &'a EdgeTail,
+    weight: &'a Var,
+}
+
 /// Attention; with features of edges, queries are widened before it and outputs absorbed after it.
 fn attend(
     tape: &mut Tape,
     graph: &Rc<Adjacency>,
     heads: usize,
     [q, kv]: [&Var; 2],
-    edges: Option<(&EdgeTail, &Var)>,
+    edges: Option<EdgeOperands<'_>>,
 ) -> Computed<Var> {
-    let Some((tail, weight)) = edges else { return attention(tape, graph, heads, q, kv, Bias::None, None) };
+    let Some(EdgeOperands { tail, weight }) = edges else {
+        return attention(tape, graph, heads, Score::Dot { q, kv }, Bias::None, None, None);
+    };
     let q = widen(tape, q, weight, heads, &tail.columns)?;
-    let out = attention_with_edges(tape, graph, heads, [&q, kv], Bias::None, tail.clone(), None)?;
+    let out = attention(tape, graph, heads, Score::Dot { q: &q, kv }, Bias::None, Some(tail.clone()), None)?;
     absorb(tape, &out, weight, heads, &tail.columns)
 }
 
@@ -69,7 +78,8 @@ pub(super) fn run(bench: &Bench, input: &Input) -> Result<Timing> {
         let mut tape = Tape::new(&device);
         let (q, kv) = (tape.leaf(q.clone()), tape.leaf(kv.clone()));
         let weight = with.as_ref().map(|with| tape.leaf(with.weight.clone()));
-        let edges = with.as_ref().map(|with| &with.tail).zip(weight.as_ref());
+        let edges = with.as_ref().zip(weight.as_ref());
+        let edges = edges.map(|(with, weight)| EdgeOperands { tail: &with.tail, weight });
         let (out, ms) = timed(&device, || Ok(attend(&mut tape, &graph, heads, [&q, &kv], edges)?))?;
         forward.push(ms);
         let leaves: Vec<&Var> = [&q, &kv].into_iter().chain(&weight).collect();

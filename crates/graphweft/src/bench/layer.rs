@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use graphweft_plan::explain::counted;
 use graphweft_tensor::ops::activation::Activation;
-use graphweft_tensor::ops::attention::{Bias, EdgeDropout, attention};
+use graphweft_tensor::ops::attention::{Bias, EdgeDropout, Score, attention};
 use graphweft_tensor::ops::dropout::RowDropout;
 use graphweft_tensor::ops::linear::{Affine, linear};
 use graphweft_tensor::ops::norm::Norm;
@@ -88,7 +88,7 @@ impl Layer {
 
         let q = apply(tape, x, one(&self.q), Activation::None)?;
         let kv = apply(tape, x, &self.kv, Activation::None)?;
-        let z = attention(tape, &s.graph, s.heads, &q, &kv, Bias::None, edges)?;
+        let z = attention(tape, &s.graph, s.heads, Score::Dot { q: &q, kv: &kv }, Bias::None, None, edges)?;
         drop((q, kv));
         let z = apply(tape, &z, one(&self.o), Activation::None)?;
         let x = post_norm(tape, x, &z, rows(1).as_ref(), &self.norms[0])?;

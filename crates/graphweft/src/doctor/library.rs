@@ -124,15 +124,20 @@ pub(super) fn mpi() -> super::Library {
     }
 }
 
-fn cuda_driver(library: &Loaded) -> Option<(String, String)> {
+/// The version that a function of this name writes; nothing where it fails.
+///
+/// # Safety
+/// It has this signature, and may be called first.
+unsafe fn number_from(library: &Loaded, name: &str) -> Option<c_int> {
     let mut version: c_int = 0;
-    // SAFETY: signatures from the CUDA driver API; cuDriverGetVersion needs no initialisation.
-    unsafe {
-        let get = function::<unsafe extern "C" fn(*mut c_int) -> c_int>(library, "cuDriverGetVersion")?;
-        if get(&raw mut version) != 0 {
-            return None;
-        }
-    }
+    // SAFETY: passed on.
+    let failed = unsafe { function::<unsafe extern "C" fn(*mut c_int) -> c_int>(library, name)?(&raw mut version) };
+    (failed == 0).then_some(version)
+}
+
+fn cuda_driver(library: &Loaded) -> Option<(String, String)> {
+    // SAFETY: as in the CUDA driver API, where this needs no initialisation.
+    let version = unsafe { number_from(library, "cuDriverGetVersion") }?;
     Some((format!("{}.{}", version / 1000, version % 1000 / 10), gpus(library).unwrap_or_default()))
 }
 
@@ -173,13 +178,7 @@ fn cublas_lt(library: &Loaded) -> Option<(String, String)> {
 }
 
 fn nccl(library: &Loaded) -> Option<(String, String)> {
-    let mut version: c_int = 0;
-    // SAFETY: signature from nccl.h.
-    unsafe {
-        let get = function::<unsafe extern "C" fn(*mut c_int) -> c_int>(library, "ncclGetVersion")?;
-        if get(&raw mut version) != 0 {
-            return None;
-        }
-    }
+    // SAFETY: as in nccl.h.
+    let version = unsafe { number_from(library, "ncclGetVersion") }?;
     Some((format!("{}.{}.{}", version / 10000, version / 100 % 100, version % 100), String::new()))
 }

@@ -81,22 +81,18 @@ pub struct GpuArray {
     pub(super) kind: Kind,
 }
 
-/// Types of numbers.
+/// What is in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Single precision.
-    F32,
-    /// Double precision.
-    F64,
-    /// bfloat16.
-    Bf16,
+    /// Numbers.
+    Numbers(DType),
     /// Nodes, of 32 bits.
     Ids,
 }
 
-/// A function for each type: its name, what it is, and its kind.
+/// A function for each type: its name, its kind, and what it is.
 macro_rules! arrays {
-    ($($name:ident $kind:ident $what:literal,)*) => {
+    ($($name:ident, $kind:expr, $what:literal;)*) => {
         $(#[doc = concat!("So many ", $what, " from address `start` on, a multiple of 16.")]
         ///
         /// # Safety
@@ -104,17 +100,17 @@ macro_rules! arrays {
         /// is done there. In the order of the stream, nobody else writes it then, nor reads what the call writes; and
         /// no call gets memory twice of which it writes one.
         pub unsafe fn $name(start: u64, count: usize) -> Self {
-            Self { start, count, kind: Kind::$kind }
+            Self { start, count, kind: $kind }
         })*
     };
 }
 
 impl GpuArray {
     arrays! {
-        f32 F32 "numbers of single precision",
-        f64 F64 "numbers of double precision",
-        bf16 Bf16 "bfloat16 numbers",
-        ids Ids "nodes of 32 bits",
+        f32, Kind::Numbers(DType::F32), "numbers of single precision";
+        f64, Kind::Numbers(DType::F64), "numbers of double precision";
+        bf16, Kind::Numbers(DType::Bf16), "bfloat16 numbers";
+        ids, Kind::Ids, "nodes of 32 bits";
     }
 }
 
@@ -122,9 +118,8 @@ impl Kind {
     /// How kernels store it. Ids have the width of f32, and are only compared.
     pub(super) fn stored(self) -> DType {
         match self {
-            Self::F32 | Self::Ids => DType::F32,
-            Self::F64 => DType::F64,
-            Self::Bf16 => DType::Bf16,
+            Self::Numbers(dtype) => dtype,
+            Self::Ids => DType::F32,
         }
     }
 }

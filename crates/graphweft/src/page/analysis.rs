@@ -15,7 +15,7 @@ use graphweft_graph::npy::NpyFile;
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::run::RunDir;
-use graphweft_train::task::Labels;
+use graphweft_train::task::{Labels, What};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -116,7 +116,7 @@ fn predictions(made: &Made<'_>, data: &Data) -> Result<Value> {
         Labels::Integers(labels) if labels.len() == items => {
             classes(rows, labels, data.graphs.is_none().then_some(&data.graph))
         }
-        Labels::Numbers(labels) if labels.len() == items * columns && data.task.noun() == "targets" => {
+        Labels::Numbers(labels) if labels.len() == items * columns && data.task.forms()[0] == What::Values => {
             columns::targets(&rows, labels, names.as_deref())
         }
         Labels::Numbers(labels) if labels.len() == items * columns => columns::labels(&rows, labels, names.as_deref()),

@@ -1,5 +1,6 @@
 //! From what was said to a configuration.
 
+use graphweft_model::ModelConfig;
 use graphweft_parallel::Strategy;
 use graphweft_train::config::{Choice, Config, Draft, Loops};
 use graphweft_train::run::{RunDir, Start};
@@ -79,7 +80,7 @@ impl Run {
         if self.names_data(given) {
             return Ok(given.clone());
         }
-        let other = given.get("model", "name").is_some_and(|name| name.as_str() != Some("gt"));
+        let other = given.get("model", "name").is_some_and(|name| name.as_str() != Some(ModelConfig::default().name()));
         let suits = |setting: &&&str| !(other && setting.starts_with("model."));
         let defaults: Vec<&str> = DEFAULTS.iter().filter(suits).copied().collect();
         Ok(settings(&defaults)?.and(given)?)

@@ -9,7 +9,7 @@ use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 
 use super::{Conv, End};
-use crate::graph_ops::{Attend, EdgeBias, Score};
+use crate::graph_ops::{Attend, HeadVectors, Score};
 use crate::init::Init;
 use crate::network::Context;
 use crate::parts::head::parameters;
@@ -82,9 +82,8 @@ impl Attention {
         let z = x.linear(tape, &self.lin, Activation::None, cx.dtype)?;
         let (dst, src) = (tape.parameter(&self.dst), tape.parameter(&self.src));
         let heads = src.value().rows();
-        let score = Score::Gat { z: &z, dst: &dst, src: &src, slope: SLOPE };
-        let attend = Attend { heads, score, bias: EdgeBias::None, edges: None, dropout: cx.edges(layer) };
-        cx.ops.attend(tape, layer, attend)
+        let score = Score::Gat { l: HeadVectors(&dst), r: HeadVectors(&src), z: &z, slope: SLOPE };
+        cx.ops.attend(tape, layer, Attend { dropout: cx.edges(layer), ..Attend::new(heads, score) })
     }
 }
 

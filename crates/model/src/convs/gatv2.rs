@@ -10,7 +10,7 @@ use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 
 use super::gat::{Heads, SLOPE};
 use super::{Conv, End};
-use crate::graph_ops::{Attend, EdgeBias, Score};
+use crate::graph_ops::{Attend, Score};
 use crate::init::Init;
 use crate::network::Context;
 use crate::parts::head::parameters;
@@ -52,9 +52,8 @@ impl Attention {
         let l = x.linear(tape, &self.destination, Activation::None, cx.dtype)?;
         let a = tape.parameter(&self.a);
         let heads = a.value().rows();
-        let score = Score::Gatv2 { l: &l, r: &r, a: &a, slope: SLOPE };
-        let attend = Attend { heads, score, bias: EdgeBias::None, edges: None, dropout: cx.edges(layer) };
-        cx.ops.attend(tape, layer, attend)
+        let score = Score::Gatv2 { l: &l, r: &r, value: None, a: &a, slope: SLOPE };
+        cx.ops.attend(tape, layer, Attend { dropout: cx.edges(layer), ..Attend::new(heads, score) })
     }
 }
 

@@ -100,17 +100,12 @@ impl Attention {
         let (own_q, own_kv) = (q(tape, &state[0])?, kv(tape, &state[0])?);
         let edge = tape.parameter(&self.edge);
         let (heads, dropout) = (self.heads, cx.edges(layer));
-        let attend = Attend {
-            heads,
-            score: Score::Dot { q: &own_q, kv: &own_kv },
-            bias: EdgeBias::Features { feat: (), weight: &edge },
-            edges: None,
-            dropout,
-        };
-        let Some(tokens) = state.get(1) else { return Ok(vec![cx.ops.attend(tape, layer, attend)?]) };
-        let token_kv = kv(tape, tokens)?;
-        let mut out = vec![cx.ops.attend_with_tokens(tape, layer, attend, &token_kv)?];
-        if who == Attending::NodesAndTokens {
+        let bias = EdgeBias::Features { feat: (), weight: &edge };
+        let token_kv = state.get(1).map(|tokens| kv(tape, tokens)).transpose()?;
+        let attend = Attend::new(heads, Score::Dot { q: &own_q, kv: &own_kv });
+        let attend = Attend { bias, tokens: token_kv.as_ref(), dropout, ..attend };
+        let mut out = vec![cx.ops.attend(tape, layer, attend)?];
+        if let (Some(tokens), Attending::NodesAndTokens) = (state.get(1), who) {
             let token_q = q(tape, tokens)?;
             out.push(cx.ops.tokens_attend(tape, layer, TokensAttend { heads, q: &token_q, kv: &own_kv, dropout })?);
         }

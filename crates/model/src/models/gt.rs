@@ -14,7 +14,7 @@ use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::{Parameter, Result, Tape, Var};
 
-use crate::graph_ops::{Attend, EdgeBias, EdgeValues, Score};
+use crate::graph_ops::{Attend, EdgeValues, Score};
 use crate::init::Init;
 use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
@@ -98,7 +98,7 @@ fn attend(p: &Projections, tape: &mut Tape, cx: &Context, layer: u32, heads: usi
     let weight = p.edges.as_ref().map(|edges| tape.parameter(&edges.weight));
     let edges = p.edges.as_ref().zip(weight.as_ref());
     let edges = edges.map(|(EdgeWeight { columns, .. }, weight)| EdgeValues { weight, columns });
-    cx.ops.attend(tape, layer, Attend { heads, score, bias: EdgeBias::None, edges, dropout: cx.edges(layer) })
+    cx.ops.attend(tape, layer, Attend { edges, dropout: cx.edges(layer), ..Attend::new(heads, score) })
 }
 
 impl Model for Config {

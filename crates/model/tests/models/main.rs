@@ -316,13 +316,7 @@ fn no_rows_move_no_moments() {
 
 #[test]
 fn only_polynormers_passes_change_with_the_epoch() {
-    let shape = Shape {
-        features: FEATURES,
-        positional: 0,
-        classes: CLASSES,
-        edge_features: Default::default(),
-        target: Target::Nodes,
-    };
+    let shape = Shape::of_nodes(FEATURES, CLASSES);
     for model in &models() {
         let network = config(model).build(&Device::cpu(), shape, DType::F32, 1).unwrap();
         let phases: Vec<u64> = [0, 1, 99, 100, 1000].map(|epoch| network.phase(epoch)).into();

@@ -38,8 +38,7 @@ fn names_are_unique_and_weights_follow_from_seed_and_name() {
 #[test]
 fn names_and_shapes_are_those_of_pytorch_geometric() {
     let table = |text: &str| -> Vec<String> {
-        let shape =
-            Shape { features: 20, positional: 0, classes: 4, edge_features: Default::default(), target: Target::Nodes };
+        let shape = Shape::of_nodes(20, 4);
         let network = config(text).build(&Device::cpu(), shape, DType::F32, 1).unwrap();
         let parameters = network.parameters();
         let mut lines: Vec<String> = parameters.iter().map(|p| format!("{} {:?}", p.name(), p.dims())).collect();

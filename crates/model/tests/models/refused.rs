@@ -1,14 +1,13 @@
 //! Settings that a model cannot have.
 
-use graphweft_model::{ModelConfig, Models, Shape, Target};
+use graphweft_model::{ModelConfig, Models, Shape};
 use graphweft_tensor::{DType, Device};
 
 use super::config;
 
 #[test]
 fn bad_configurations_name_the_key_and_the_remedy() {
-    let shape =
-        Shape { features: 20, positional: 0, classes: 4, edge_features: Default::default(), target: Target::Nodes };
+    let shape = Shape::of_nodes(20, 4);
     let failure = |text: &str, shape: Shape| match config(text).build(&Device::cpu(), shape, DType::F32, 1) {
         Ok(_) => panic!("{text} was built"),
         Err(e) => e.to_string(),

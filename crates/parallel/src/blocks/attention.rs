@@ -5,39 +5,29 @@
 //! rows when these arrive, and their gradient becomes part of the rows' before they go home, so that a source is one
 //! row of z and nothing else.
 
-use graphweft_model::{Attend, EdgeValues, Score};
+use graphweft_model::{Attend, EdgeValues, HeadVectors, Score};
 use graphweft_tensor::ops::Write;
-use graphweft_tensor::ops::attention::{self as kernel, Attention, Bias, DstGrads, EdgeDropout, Saved, SrcGrads};
+use graphweft_tensor::ops::attention::{Attention, Bias, DstGrads, EdgeDropout, Saved, SrcGrads};
 use graphweft_tensor::ops::attention_blocks::empty_states;
 use graphweft_tensor::ops::edge_values::{EdgeColumns, EdgeTail, absorb, widen};
 use graphweft_tensor::ops::head_dot::{HeadDot, head_dot};
 use graphweft_tensor::{DType, Device, Dropout, Error, Grads, Matrix, Result, Tag, Tape, Var};
 
 use super::Block;
-use crate::gathered::check_edges;
+use crate::gathered::check;
 
 const OP: &str = "attend";
-
-/// How edges are scored, beside the rows at their ends.
-enum ScoreKind {
-    Dot,
-    Gat { vector: Matrix, slope: f64 },
-    Gatv2 { a: Matrix, slope: f64 },
-}
 
 /// One call of attention, with its operands: what backward needs of it.
 pub(crate) struct Call {
     heads: usize,
-    kind: ScoreKind,
+    /// With this rank's rows. GAT's r is made where rows of sources arrive.
+    score: Score<Matrix, Matrix, HeadVectors<Matrix>>,
     /// A row per edge of this rank, or a function of edge features.
     bias: Bias<Matrix, ()>,
     /// What the columns of edge features are, where edges add to keys and values: q is widened then.
     edges: Option<EdgeColumns>,
     dropout: Option<Dropout>,
-    /// This rank's rows as destinations: q or l.
-    pub(crate) dst: Matrix,
-    /// This rank's rows as sources: kv, z or r.
-    pub(crate) src: Matrix,
     /// The keys and values of tokens.
     tokens: Option<Matrix>,
 }
@@ -73,42 +63,37 @@ impl Inputs {
 }
 
 impl Call {
-    /// The operands of `a` and, if there are any, of tokens.
-    pub(crate) fn new(tape: &mut Tape, a: Attend<'_>, tokens: Option<&Var>) -> Result<(Self, Inputs)> {
-        check_edges(&a)?;
-        let (kind, dst, src, shared) = match a.score {
+    /// The operands of `a`.
+    pub(crate) fn new(tape: &mut Tape, a: Attend<'_>) -> Result<(Self, Inputs)> {
+        check(&a)?;
+        let value = |var: &Var| var.value().clone();
+        let (score, dst, src, shared) = match a.score {
             Score::Dot { q, kv } => {
                 let q = match a.edges {
                     Some(EdgeValues { weight, columns }) => widen(tape, q, weight, a.heads, columns)?,
                     None => q.clone(),
                 };
-                (ScoreKind::Dot, q, kv, None)
+                (Score::Dot { q: value(&q), kv: value(kv) }, q, kv, None)
             }
-            Score::Gat { z, dst, src, slope } => {
-                let [l] = head_dot(tape, z, [dst])?;
-                (ScoreKind::Gat { vector: src.value().clone(), slope }, l, z, Some(src))
+            Score::Gat { l, r: HeadVectors(r), z, slope } => {
+                let [l] = head_dot(tape, z, [l.0])?;
+                (Score::Gat { l: value(&l), r: HeadVectors(value(r)), z: value(z), slope }, l, z, Some(r))
             }
-            Score::Gatv2 { l, r, a, slope } => {
-                (ScoreKind::Gatv2 { a: a.value().clone(), slope }, l.clone(), r, Some(a))
+            Score::Gatv2 { l, r, a, slope, .. } => {
+                let score = Score::Gatv2 { l: value(l), r: value(r), value: None, a: value(a), slope };
+                (score, l.clone(), r, Some(a))
             }
         };
-        if tokens.is_some() && !matches!(kind, ScoreKind::Dot) {
-            let problem = "tokens are attended to by dot products only".into();
-            return Err(Error::Argument { op: OP, problem });
-        }
-        let bias = a.bias.map(|var| var.value().clone(), |()| ());
         let call = Self {
             heads: a.heads,
-            kind,
-            bias,
+            score,
+            bias: a.bias.map(value, |()| ()),
             edges: a.edges.map(|edges| *edges.columns),
             dropout: a.dropout,
-            dst: dst.value().clone(),
-            src: src.value().clone(),
-            tokens: tokens.map(|t| t.value().clone()),
+            tokens: a.tokens.map(value),
         };
         let mut vars = vec![dst, src.clone()];
-        let [shared, bias, tokens] = [shared, a.bias.learnt(), tokens].map(|var| {
+        let [shared, bias, tokens] = [shared, a.bias.learnt(), a.tokens].map(|var| {
             var.map(|var| {
                 vars.push(var.clone());
                 vars.len() - 1
@@ -121,6 +106,20 @@ impl Call {
         self.heads
     }
 
+    /// This rank's rows as destinations.
+    pub(crate) fn dst(&self) -> &Matrix {
+        match &self.score {
+            Score::Dot { q: rows, .. } | Score::Gat { l: rows, .. } | Score::Gatv2 { l: rows, .. } => rows,
+        }
+    }
+
+    /// This rank's rows as sources.
+    pub(crate) fn src(&self) -> &Matrix {
+        match &self.score {
+            Score::Dot { kv: rows, .. } | Score::Gat { z: rows, .. } | Score::Gatv2 { r: rows, .. } => rows,
+        }
+    }
+
     /// Whether edges have values that only the rank of their destination has.
     pub(crate) fn has_values_per_edge(&self) -> bool {
         matches!(self.bias, Bias::PerEdge(_))
@@ -128,23 +127,23 @@ impl Call {
 
     pub(crate) fn moved(&self) -> Moved {
         let (d, h) = (self.output().0, self.heads);
-        match self.kind {
-            ScoreKind::Dot => Moved { pull: 2 * self.src.cols(), push: 4 * d + 4 * h },
-            ScoreKind::Gat { .. } => Moved { pull: 2 * d, push: 2 * d + 6 * h },
-            ScoreKind::Gatv2 { .. } => Moved { pull: 2 * d, push: 4 * d + 4 * h },
+        match &self.score {
+            Score::Dot { kv, .. } => Moved { pull: 2 * kv.cols(), push: 4 * d + 4 * h },
+            Score::Gat { .. } => Moved { pull: 2 * d, push: 2 * d + 6 * h },
+            Score::Gatv2 { .. } => Moved { pull: 2 * d, push: 4 * d + 4 * h },
         }
     }
 
     /// Columns and type of the output.
     pub(crate) fn output(&self) -> (usize, DType) {
-        match self.kind {
-            ScoreKind::Dot | ScoreKind::Gatv2 { .. } => (self.dst.cols(), self.dst.dtype()),
-            ScoreKind::Gat { .. } => (self.src.cols(), self.src.dtype()),
-        }
+        let like = match &self.score {
+            Score::Dot { q: rows, .. } | Score::Gat { z: rows, .. } | Score::Gatv2 { l: rows, .. } => rows,
+        };
+        (like.cols(), like.dtype())
     }
 
     fn device(&self) -> &Device {
-        self.dst.device()
+        self.dst().device()
     }
 
     /// A state of `rows` rows that nothing was folded into yet.
@@ -155,13 +154,13 @@ impl Call {
 
     /// The operands of one block, of whose ends `dst` and `src` have a row each.
     pub(crate) fn operands<'a>(&'a self, block: &'a Block, dst: &'a Matrix, src: &'a Matrix) -> Result<Operands<'a>> {
-        let r = match &self.kind {
-            ScoreKind::Gat { vector, .. } => {
+        let r = match &self.score {
+            Score::Gat { r: HeadVectors(vector), .. } => {
                 let mut r = src.device().uninit(OP, src.rows(), self.heads, vector.dtype(), Tag::Workspace)?;
                 src.device().backend().head_dot(src, &[vector], &mut [&mut r])?;
                 Some(r)
             }
-            ScoreKind::Dot | ScoreKind::Gatv2 { .. } => None,
+            Score::Dot { .. } | Score::Gatv2 { .. } => None,
         };
         let bias = match (&self.bias, &block.edges) {
             (Bias::PerEdge(all), Some(edges)) => Some(edges.values(all)?),
@@ -189,9 +188,9 @@ impl Call {
 
     /// Folds what this rank has itself: the edges of `own`, then the tokens.
     pub(crate) fn fold_own(&self, own: &Block, tokens: Option<&Block>, state: &mut Matrix) -> Result<()> {
-        self.fold(own, &self.dst, &self.src, state)?;
+        self.fold(own, self.dst(), self.src(), state)?;
         match (tokens, &self.tokens) {
-            (Some(block), Some(rows)) => self.fold(block, &self.dst, rows, state),
+            (Some(block), Some(rows)) => self.fold(block, self.dst(), rows, state),
             _ => Ok(()),
         }
     }
@@ -216,9 +215,9 @@ impl Call {
     pub(crate) fn sums(&self) -> Result<Sums> {
         let device = self.device();
         let zeros = |m: &Matrix, tag| device.zeros(OP, m.rows(), m.cols(), m.dtype(), tag).map(Some);
-        let shared = match &self.kind {
-            ScoreKind::Dot => None,
-            ScoreKind::Gat { vector: m, .. } | ScoreKind::Gatv2 { a: m, .. } => zeros(m, Tag::Gradients)?,
+        let shared = match &self.score {
+            Score::Dot { .. } => None,
+            Score::Gat { r: HeadVectors(m), .. } | Score::Gatv2 { a: m, .. } => zeros(m, Tag::Gradients)?,
         };
         let bias = match &self.bias {
             Bias::None => None,
@@ -237,13 +236,14 @@ impl Call {
         saved: &Saved<'_>,
         sums: &mut Sums,
     ) -> Result<OwnGradients> {
-        let mut dst = self.device().uninit(OP, self.dst.rows(), self.dst.cols(), self.dst.dtype(), Tag::Activations)?;
-        let operands = self.operands(own, &self.dst, &self.src)?;
+        let rows = self.dst();
+        let mut dst = self.device().uninit(OP, rows.rows(), rows.cols(), rows.dtype(), Tag::Activations)?;
+        let operands = self.operands(own, rows, self.src())?;
         operands.by_dst(saved, &mut dst, Write::Set, sums)?;
         let src = operands.by_src(saved, sums, Tag::Activations)?;
         let tokens = match (tokens, &self.tokens) {
-            (Some(block), Some(rows)) => {
-                let operands = self.operands(block, &self.dst, rows)?;
+            (Some(block), Some(tokens)) => {
+                let operands = self.operands(block, rows, tokens)?;
                 operands.by_dst(saved, &mut dst, Write::Add, sums)?;
                 Some(operands.by_src(saved, sums, Tag::Activations)?)
             }
@@ -311,12 +311,10 @@ pub(crate) fn finished(tape: &mut Tape, a: &Attend<'_>, out: Var) -> Result<Var>
 impl Operands<'_> {
     fn kernel(&self) -> Result<Attention<'_>> {
         let (dst, src) = (self.dst, self.src);
-        let score = match (&self.call.kind, &self.r) {
-            (ScoreKind::Gat { slope, .. }, Some(r)) => kernel::Score::Gat { l: dst, r, z: src, slope: *slope },
-            (ScoreKind::Gatv2 { a, slope }, _) => {
-                kernel::Score::Gatv2 { l: dst, r: src, value: None, a, slope: *slope }
-            }
-            _ => kernel::Score::Dot { q: dst, kv: src },
+        let score = match (&self.call.score, &self.r) {
+            (Score::Gat { slope, .. }, Some(r)) => Score::Gat { l: dst, r, z: src, slope: *slope },
+            (Score::Gatv2 { a, slope, .. }, _) => Score::Gatv2 { l: dst, r: src, value: None, a, slope: *slope },
+            _ => Score::Dot { q: dst, kv: src },
         };
         let bias = match (&self.call.bias, &self.block.edges) {
             (Bias::Features { weight, .. }, Some(edges)) => {
@@ -333,8 +331,8 @@ impl Operands<'_> {
     pub(crate) fn by_dst(&self, saved: &Saved<'_>, row: &mut Matrix, write: Write, sums: &mut Sums) -> Result<()> {
         let device = self.dst.device();
         let new = |m: &Matrix| device.uninit(OP, m.rows(), m.cols(), m.dtype(), Tag::Workspace);
-        let mut shared = match (&self.call.kind, &sums.shared) {
-            (ScoreKind::Gatv2 { .. }, Some(sum)) => Some(new(sum)?),
+        let mut shared = match (&self.call.score, &sums.shared) {
+            (Score::Gatv2 { .. }, Some(sum)) => Some(new(sum)?),
             _ => None,
         };
         let mut bias = match (&self.bias, &sums.bias, &self.block.edges) {
@@ -360,7 +358,7 @@ impl Operands<'_> {
     pub(crate) fn by_src(&self, saved: &Saved<'_>, sums: &mut Sums, tag: Tag) -> Result<Matrix> {
         let (device, src) = (self.src.device(), self.src);
         let mut rows = device.uninit(OP, src.rows(), src.cols(), src.dtype(), tag)?;
-        let (ScoreKind::Gat { vector, .. }, Some(r)) = (&self.call.kind, &self.r) else {
+        let (Score::Gat { r: HeadVectors(vector), .. }, Some(r)) = (&self.call.score, &self.r) else {
             let to = SrcGrads { row: &mut rows, value: None };
             device.backend().attention_src(&self.kernel()?, saved, to)?;
             return Ok(rows);

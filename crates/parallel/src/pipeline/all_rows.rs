@@ -106,16 +106,12 @@ impl GraphOps for AllRows {
         self.each(tape, (layer, "attend"), operands, |tape, chunk, Operands { x, more }, bring| {
             let score = match (a.score, more) {
                 (Score::Dot { .. }, Some(q)) => Score::Dot { q, kv: x },
-                (Score::Gatv2 { a, slope, .. }, Some(l)) => Score::Gatv2 { l, r: x, a, slope },
-                (Score::Gat { dst, src, slope, .. }, _) => Score::Gat { z: x, dst, src, slope },
+                (Score::Gatv2 { value, a, slope, .. }, Some(l)) => Score::Gatv2 { l, r: x, value, a, slope },
+                (Score::Gat { l, r, slope, .. }, _) => Score::Gat { l, r, z: x, slope },
                 (other, None) => other,
             };
             chunk.attend(tape, layer, Attend { score, ..a }, bring)
         })
-    }
-
-    fn attend_with_tokens(&self, _: &mut Tape, _: u32, _: Attend<'_>, _: &Var) -> Result<Var> {
-        Err(refused("virtual nodes"))
     }
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {

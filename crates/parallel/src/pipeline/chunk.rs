@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, Score, TokensAttend, Total};
+use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, OwnRows, Score, TokensAttend, Total};
 use graphweft_tensor::ops::many_rows::ManyRows;
 use graphweft_tensor::ops::rows::{RowIndex, gather, scatter};
 use graphweft_tensor::{Backward, Device, Error, Grads, Ids, Matrix, Reduce, Result, Tag, Tape, Var};
@@ -116,8 +116,11 @@ impl Chunk {
 
     /// Attention, where `bring` makes the rows of all sources of the chunk's own.
     pub(super) fn attend(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, bring: Bring<'_>) -> Result<Var> {
+        if a.tokens.is_some() {
+            return Err(refused("virtual nodes"));
+        }
         let (ops, own) = match &self.edges {
-            Edges::Own(edges) => return edges.attend(tape, a, Some(bring)),
+            Edges::Own(edges) => return edges.attend(tape, a, None, Some(bring)),
             Edges::Shared(ops, own) => (ops, own),
         };
         let out = match a.score {
@@ -125,13 +128,13 @@ impl Chunk {
                 let (q, kv) = (&scatter(tape, q, own)?, &bring(tape, kv)?);
                 ops.attend(tape, layer, Attend { score: Score::Dot { q, kv }, ..a })?
             }
-            Score::Gat { z, dst, src, slope } => {
+            Score::Gat { l, r, z, slope } => {
                 let z = &bring(tape, z)?;
-                ops.attend(tape, layer, Attend { score: Score::Gat { z, dst, src, slope }, ..a })?
+                ops.attend(tape, layer, Attend { score: Score::Gat { l, r, z, slope }, ..a })?
             }
-            Score::Gatv2 { l, r, a: weight, slope } => {
+            Score::Gatv2 { l, r, value, a: weight, slope } => {
                 let (l, r) = (&scatter(tape, l, own)?, &bring(tape, r)?);
-                ops.attend(tape, layer, Attend { score: Score::Gatv2 { l, r, a: weight, slope }, ..a })?
+                ops.attend(tape, layer, Attend { score: Score::Gatv2 { l, r, value, a: weight, slope }, ..a })?
             }
         };
         gather(tape, &out, own)
@@ -261,10 +264,6 @@ impl GraphOps for ChunkOps {
         self.chunk.attend(tape, layer, a, &|tape, x| self.bring(tape, (layer, "attend"), x))
     }
 
-    fn attend_with_tokens(&self, _: &mut Tape, _: u32, _: Attend<'_>, _: &Var) -> Result<Var> {
-        Err(refused("virtual nodes"))
-    }
-
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
         let bring = |tape: &mut Tape, x: &Var| self.bring(tape, (layer, "aggregate"), x);
         self.chunk.aggregate(tape, layer, x, how, weight, &bring)
@@ -279,16 +278,8 @@ pub(super) struct Member {
 }
 
 impl Membership for Member {
-    fn rows(&self) -> usize {
-        self.rows
-    }
-
-    fn total_rows(&self) -> u64 {
-        self.total
-    }
-
-    fn ids(&self) -> &Ids {
-        &self.ids
+    fn own(&self) -> OwnRows<'_> {
+        OwnRows { rows: self.rows, total: self.total, ids: &self.ids }
     }
 
     fn reduce(&self, total: Total, _: u32) -> Rc<dyn Reduce> {

@@ -1,5 +1,5 @@
 use graphweft_graph::Permutation;
-use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, Score};
+use graphweft_model::{Aggregation, Attend, EdgeWeight, HeadVectors, Score};
 use graphweft_tensor::{DType, Dropout, Tag, Tape, Var};
 
 use super::*;
@@ -40,8 +40,7 @@ fn layers(ops: &Rc<dyn GraphOps>, kind: usize, tape: &mut Tape, x: &Var) -> Resu
     let mut x = x.clone();
     for layer in 1..=2 {
         let attend = |tape: &mut Tape, score| {
-            let a = Attend { heads: 2, score, bias: EdgeBias::None, edges: None, dropout: dropout(layer) };
-            ops.attend(tape, layer, a)
+            ops.attend(tape, layer, Attend { dropout: dropout(layer), ..Attend::new(2, score) })
         };
         x = match kind {
             0 => {
@@ -50,11 +49,11 @@ fn layers(ops: &Rc<dyn GraphOps>, kind: usize, tape: &mut Tape, x: &Var) -> Resu
             }
             1 => {
                 let (dst, src) = (vector(tape, 5)?, vector(tape, 6)?);
-                attend(tape, Score::Gat { z: &x, dst: &dst, src: &src, slope: 0.2 })?
+                attend(tape, Score::Gat { l: HeadVectors(&dst), r: HeadVectors(&src), z: &x, slope: 0.2 })?
             }
             2 => {
                 let a = vector(tape, 7)?;
-                attend(tape, Score::Gatv2 { l: &x, r: &x, a: &a, slope: 0.2 })?
+                attend(tape, Score::Gatv2 { l: &x, r: &x, value: None, a: &a, slope: 0.2 })?
             }
             3 => ops.aggregate(tape, layer, &x, Aggregation::Sum, EdgeWeight::Symmetric)?,
             4 => ops.aggregate(tape, layer, &x, Aggregation::Mean, EdgeWeight::None)?,

@@ -1,6 +1,8 @@
 //! Every operation of a graph, with operands that are the same in original ids whoever has them.
 
-use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, Score, TokensAttend, Total};
+use graphweft_model::{
+    Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, HeadVectors, Score, TokensAttend, Total,
+};
 use graphweft_tensor::gradcheck::numbers;
 use graphweft_tensor::ops::batch_norm::batch_norm;
 use graphweft_tensor::ops::edge_values::EdgeColumns;
@@ -180,7 +182,7 @@ impl Op {
             Bias::PerEdge => EdgeBias::PerEdge(&x[at]),
             Bias::Features => EdgeBias::Features { feat: (), weight: &x[at] },
         };
-        let attend = |score, bias| Attend { heads: s.heads, score, bias, edges: None, dropout };
+        let attend = |score, bias| Attend { bias, dropout, ..Attend::new(s.heads, score) };
         let with_edges = |columns| {
             let edges = Some(EdgeValues { weight: &x[2], columns });
             Attend { edges, ..attend(Score::Dot { q: &x[0], kv: &x[1] }, EdgeBias::None) }
@@ -190,20 +192,21 @@ impl Op {
                 ops.attend(tape, LAYER, attend(Score::Dot { q: &x[0], kv: &x[1] }, bias(b, 2)))
             }
             Self::Attend(ScoreKind::Gat, b) => {
-                let score = Score::Gat { z: &x[0], dst: &x[1], src: &x[2], slope: 0.2 };
+                let score = Score::Gat { l: HeadVectors(&x[1]), r: HeadVectors(&x[2]), z: &x[0], slope: 0.2 };
                 ops.attend(tape, LAYER, attend(score, bias(b, 3)))
             }
             Self::Attend(ScoreKind::Gatv2, b) => {
-                let score = Score::Gatv2 { l: &x[0], r: &x[1], a: &x[2], slope: 0.2 };
+                let score = Score::Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 };
                 ops.attend(tape, LAYER, attend(score, bias(b, 3)))
             }
             Self::WithTokens(b) => {
                 let a = attend(Score::Dot { q: &x[0], kv: &x[1] }, bias(b, 3));
-                ops.attend_with_tokens(tape, LAYER, a, &x[2])
+                ops.attend(tape, LAYER, Attend { tokens: Some(&x[2]), ..a })
             }
             Self::Edges(features) => ops.attend(tape, LAYER, with_edges(&features.columns())),
             Self::EdgesWithTokens(features) => {
-                ops.attend_with_tokens(tape, LAYER, with_edges(&features.columns()), &x[3])
+                let columns = features.columns();
+                ops.attend(tape, LAYER, Attend { tokens: Some(&x[3]), ..with_edges(&columns) })
             }
             Self::TokensAttend => {
                 ops.tokens_attend(tape, LAYER, TokensAttend { heads: s.heads, q: &x[0], kv: &x[1], dropout })

@@ -41,10 +41,6 @@ impl GraphOps for MixedOps {
         self.attending.attend(tape, layer, a)
     }
 
-    fn attend_with_tokens(&self, tape: &mut Tape, layer: u32, a: Attend<'_>, tokens: &Var) -> Result<Var> {
-        self.attending.attend_with_tokens(tape, layer, a, tokens)
-    }
-
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
         self.aggregating.aggregate(tape, layer, x, how, weight)
     }

@@ -9,12 +9,15 @@ use graphweft_comm::threads;
 use graphweft_graph::Csr;
 use graphweft_graph::generate::Spec;
 use graphweft_graph::partition::{Method, Options, partition};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape, Target};
+use graphweft_model::models::{gat, gatv2, gcn, gin, gt, sage, stack};
+use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Rates, Remat, Shape};
 use graphweft_parallel::{Layout, Link, Local, Strategy, settings, spread};
 use graphweft_tensor::dry::Work;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule, gradient_norm, side_by_side};
 use graphweft_tensor::{DType, Device, DeviceName, Error as Computation, Ids, Matrix, Parameter, Tag, Tape};
+
+use Measured::{Gat, Gatv2, Gcn, Gin, Gt, Sage};
 
 use super::Detail;
 use crate::error::{Error, Result};
@@ -30,8 +33,7 @@ const DEADLINE: Duration = Duration::from_secs(120);
 pub(super) struct Program {
     /// The graph.
     pub(super) graph: &'static str,
-    /// `[model]`, as TOML.
-    model: String,
+    model: Sizes,
     /// Columns of the features.
     features: usize,
     dtype: DType,
@@ -75,16 +77,46 @@ const FOR_A_GPU: Graphs =
 const TINY: &str = "rmat:8:8";
 
 /// A model, as large as it is measured.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Sizes {
-    name: &'static str,
+    model: Measured,
     hidden: usize,
     /// None: 0.
     heads: usize,
 }
 
-const fn sizes(name: &'static str, hidden: usize, heads: usize) -> Sizes {
-    Sizes { name, hidden, heads }
+/// Models that are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measured {
+    Gt,
+    Gcn,
+    Sage,
+    Gin,
+    Gat,
+    Gatv2,
+}
+
+const fn sizes(model: Measured, hidden: usize, heads: usize) -> Sizes {
+    Sizes { model, hidden, heads }
+}
+
+impl Sizes {
+    fn config(self) -> ModelConfig {
+        let Self { model, hidden, heads } = self;
+        // What only aggregates ends in another width than it has inside.
+        let stack = stack::Config { hidden, layers: 2, ..stack::Config::default() };
+        match model {
+            // One layer has all that it has.
+            Gt => ModelConfig::new(gt::Config { hidden, layers: 1, heads, ..gt::Config::default() }),
+            Gcn => ModelConfig::new(gcn::Config(stack)),
+            Sage => ModelConfig::new(sage::Config { hidden, layers: 2, ..sage::Config::default() }),
+            Gin => ModelConfig::new(gin::Config(stack)),
+            Gat => ModelConfig::new(gat::Config { hidden, layers: 2, heads, ..gat::Config::default() }),
+            Gatv2 => {
+                ModelConfig::new(gatv2::Config(gat::Config { hidden, layers: 2, heads, ..gat::Config::default() }))
+            }
+        }
+    }
 }
 
 /// A list of programs that grows.
@@ -94,13 +126,7 @@ struct List {
 }
 
 impl List {
-    fn add(&mut self, graph: &'static str, sizes: Sizes, features: usize, dropout: f64, strategy: Option<Strategy>) {
-        let Sizes { name, hidden, heads } = sizes;
-        let heads = if heads > 0 { format!("heads = {heads}\n") } else { String::new() };
-        // One layer of a graph transformer has all that it has; what only aggregates ends in another width than it has
-        // inside.
-        let layers = if name == "gt" { 1 } else { 2 };
-        let model = format!("name = \"{name}\"\nhidden = {hidden}\nlayers = {layers}\n{heads}");
+    fn add(&mut self, graph: &'static str, model: Sizes, features: usize, dropout: f64, strategy: Option<Strategy>) {
         let alone = (graph == TINY && strategy.is_none()).then_some(Length::Short);
         self.programs.push(Program { graph, model, features, dtype: self.dtype, dropout, strategy, alone });
     }
@@ -113,9 +139,9 @@ pub(super) fn programs(detail: Detail, place: DeviceName, ranks: usize, dtypes: 
         let mut list = List { programs: Vec::new(), dtype: *dtype };
         if detail == Detail::Rough {
             let Graphs { small, medium, .. } = if place == DeviceName::Cpu { FOR_A_PROCESSOR } else { FOR_A_GPU };
-            list.add(small, sizes("gt", 64, 4), 64, 0.1, None);
-            list.add(small, sizes("gcn", 64, 0), 64, 0.1, None);
-            list.add(medium, sizes("gt", 32, 4), 32, 0.1, None);
+            list.add(small, sizes(Gt, 64, 4), 64, 0.1, None);
+            list.add(small, sizes(Gcn, 64, 0), 64, 0.1, None);
+            list.add(medium, sizes(Gt, 32, 4), 32, 0.1, None);
             all.extend(list.programs);
             continue;
         }
@@ -143,34 +169,34 @@ fn for_a_processor(list: &mut List) {
     // Of graph transformers: few and many heads, narrow and wide ones, which have kernels of their own, and tables in
     // and out of caches.
     for (hidden, heads) in [(8, 1), (16, 2), (32, 4), (16, 1), (32, 2), (64, 4), (32, 1), (64, 2)] {
-        list.add(small, sizes("gt", hidden, heads), 32, 0.1, None);
-        list.add(medium, sizes("gt", hidden, heads), 32, 0.1, None);
+        list.add(small, sizes(Gt, hidden, heads), 32, 0.1, None);
+        list.add(medium, sizes(Gt, hidden, heads), 32, 0.1, None);
     }
     for (hidden, heads) in [(8, 1), (32, 4), (64, 4)] {
-        list.add(tiny, sizes("gt", hidden, heads), 32, 0.1, None);
-        list.add(near, sizes("gt", hidden, heads), 32, 0.1, None);
+        list.add(tiny, sizes(Gt, hidden, heads), 32, 0.1, None);
+        list.add(near, sizes(Gt, hidden, heads), 32, 0.1, None);
     }
-    list.add(large, sizes("gt", 16, 2), 16, 0.1, None);
-    list.add(large, sizes("gt", 32, 4), 32, 0.1, None);
+    list.add(large, sizes(Gt, 16, 2), 16, 0.1, None);
+    list.add(large, sizes(Gt, 32, 4), 32, 0.1, None);
     for dropout in [0.0, 0.1] {
-        list.add(small, sizes("gt", 128, 8), 64, dropout, None);
+        list.add(small, sizes(Gt, 128, 8), 64, dropout, None);
     }
-    list.add(medium, sizes("gt", 128, 8), 128, 0.0, None);
-    list.add(medium, sizes("gt", 64, 8), 256, 0.0, None);
+    list.add(medium, sizes(Gt, 128, 8), 128, 0.0, None);
+    list.add(medium, sizes(Gt, 64, 8), 256, 0.0, None);
     // Heads of four columns are no whole vectors.
-    list.add(small, sizes("gt", 32, 8), 32, 0.1, None);
+    list.add(small, sizes(Gt, 32, 8), 32, 0.1, None);
     // Of networks that only aggregate, and of other scores.
-    for name in ["gcn", "sage", "gin"] {
-        list.add(tiny, sizes(name, 32, 0), 32, 0.1, None);
-        list.add(small, sizes(name, 64, 0), 64, 0.1, None);
-        list.add(medium, sizes(name, 32, 0), 64, 0.0, None);
+    for model in [Gcn, Sage, Gin] {
+        list.add(tiny, sizes(model, 32, 0), 32, 0.1, None);
+        list.add(small, sizes(model, 64, 0), 64, 0.1, None);
+        list.add(medium, sizes(model, 32, 0), 64, 0.0, None);
     }
-    list.add(medium, sizes("gcn", 128, 0), 64, 0.0, None);
-    list.add(large, sizes("gcn", 32, 0), 32, 0.1, None);
-    for name in ["gat", "gatv2"] {
-        list.add(small, sizes(name, 32, 4), 64, 0.1, None);
-        list.add(small, sizes(name, 128, 8), 64, 0.1, None);
-        list.add(medium, sizes(name, 32, 4), 64, 0.0, None);
+    list.add(medium, sizes(Gcn, 128, 0), 64, 0.0, None);
+    list.add(large, sizes(Gcn, 32, 0), 32, 0.1, None);
+    for model in [Gat, Gatv2] {
+        list.add(small, sizes(model, 32, 4), 64, 0.1, None);
+        list.add(small, sizes(model, 128, 8), 64, 0.1, None);
+        list.add(medium, sizes(model, 32, 4), 64, 0.0, None);
     }
 }
 
@@ -179,32 +205,32 @@ fn for_a_gpu(list: &mut List) {
     let Graphs { tiny, small, medium, large, near } = FOR_A_GPU;
     for graph in [tiny, small, medium] {
         for (hidden, heads) in [(32, 4), (64, 8), (32, 2), (64, 4), (128, 8), (64, 2), (128, 4), (64, 1), (128, 1)] {
-            list.add(graph, sizes("gt", hidden, heads), hidden, 0.1, None);
+            list.add(graph, sizes(Gt, hidden, heads), hidden, 0.1, None);
         }
         for (hidden, heads) in [(64, 4), (128, 8), (128, 4)] {
-            list.add(graph, sizes("gt", hidden, heads), 64, 0.0, None);
+            list.add(graph, sizes(Gt, hidden, heads), 64, 0.0, None);
         }
-        for (name, heads) in [("gcn", 0), ("sage", 0), ("gin", 0), ("gat", 8), ("gatv2", 8)] {
-            list.add(graph, sizes(name, 64, heads), 64, 0.1, None);
-            list.add(graph, sizes(name, 128, heads), 128, 0.1, None);
+        for (model, heads) in [(Gcn, 0), (Sage, 0), (Gin, 0), (Gat, 8), (Gatv2, 8)] {
+            list.add(graph, sizes(model, 64, heads), 64, 0.1, None);
+            list.add(graph, sizes(model, 128, heads), 128, 0.1, None);
         }
-        list.add(graph, sizes("gat", 32, 4), 64, 0.0, None);
+        list.add(graph, sizes(Gat, 32, 4), 64, 0.0, None);
     }
     for graph in [large, near] {
         for (hidden, heads) in [(32, 4), (64, 4), (128, 8), (128, 4), (128, 1)] {
-            list.add(graph, sizes("gt", hidden, heads), hidden, 0.1, None);
+            list.add(graph, sizes(Gt, hidden, heads), hidden, 0.1, None);
         }
-        list.add(graph, sizes("gt", 128, 8), 64, 0.0, None);
-        for (name, heads) in [("gcn", 0), ("sage", 0), ("gat", 8)] {
-            list.add(graph, sizes(name, 128, heads), 128, 0.1, None);
+        list.add(graph, sizes(Gt, 128, 8), 64, 0.0, None);
+        for (model, heads) in [(Gcn, 0), (Sage, 0), (Gat, 8)] {
+            list.add(graph, sizes(model, 128, heads), 128, 0.1, None);
         }
     }
     for graph in [small, medium] {
-        list.add(graph, sizes("gt", 256, 8), 256, 0.1, None);
-        list.add(graph, sizes("gt", 256, 16), 256, 0.1, None);
+        list.add(graph, sizes(Gt, 256, 8), 256, 0.1, None);
+        list.add(graph, sizes(Gt, 256, 16), 256, 0.1, None);
     }
     for program in &mut list.programs {
-        if program.graph == medium && program.features > 64 && program.model.contains("gt") {
+        if program.graph == medium && program.features > 64 && program.model.model == Gt {
             program.alone = Some(Length::Long);
         } else if program.graph == small {
             program.alone = Some(Length::Middle);
@@ -216,12 +242,12 @@ fn between_ranks(list: &mut List, graphs: &Graphs) {
     let Graphs { tiny, small, medium, near, .. } = *graphs;
     for strategy in [settings::Cover::Least.into(), settings::Heads.into(), settings::Ring { depth: 1 }.into()] {
         let mut add = |graph, model, features, dropout| list.add(graph, model, features, dropout, Some(strategy));
-        add(tiny, sizes("gt", 32, 4), 32, 0.1);
-        add(small, sizes("gt", 64, 8), 64, 0.1);
-        add(medium, sizes("gt", 32, 4), 64, 0.1);
-        add(medium, sizes("gt", 16, 2), 64, 0.1);
-        add(near, sizes("gt", 64, 4), 64, 0.1);
-        add(medium, sizes("gcn", 64, 0), 64, 0.0);
+        add(tiny, sizes(Gt, 32, 4), 32, 0.1);
+        add(small, sizes(Gt, 64, 8), 64, 0.1);
+        add(medium, sizes(Gt, 32, 4), 64, 0.1);
+        add(medium, sizes(Gt, 16, 2), 64, 0.1);
+        add(near, sizes(Gt, 64, 4), 64, 0.1);
+        add(medium, sizes(Gcn, 64, 0), 64, 0.0);
     }
 }
 
@@ -278,15 +304,8 @@ impl<'a> Training<'a> {
         let x = if dtype == DType::F32 { x } else { device.convert("features", &x, dtype)? };
         let labels: Rc<[i64]> = (0..rows as i64).map(|row| row % CLASSES as i64).collect();
         let learned = LossRows::new((0..rows as u32).collect::<Vec<u32>>())?;
-        let config: ModelConfig = toml::from_str(&program.model).map_err(|e| bug(e.to_string()))?;
-        let shape = Shape {
-            features,
-            positional: 0,
-            classes: CLASSES,
-            edge_features: Default::default(),
-            target: Target::Nodes,
-        };
-        let network = config.build(device, shape, dtype.compute(), 1)?;
+        let shape = Shape::of_nodes(features, CLASSES);
+        let network = program.model.config().build(device, shape, dtype.compute(), 1)?;
         let parameters = network.parameters();
         let optimizer = Optimizer::new(Rule::adam_w(0.01), &parameters)?;
         Ok(Self { program, ops: Rc::clone(ops), device, x, labels, learned, network, parameters, optimizer })

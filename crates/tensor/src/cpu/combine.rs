@@ -10,20 +10,20 @@ use super::{Cpu, host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::combine::{CombineKernels, Patch};
+use crate::ops::combine::{CombineKernels, Patch, Term};
 
 const OP: &str = "combine";
 
 impl CombineKernels for Cpu {
-    fn combine(&self, a: f64, x: &Matrix, other: Option<(f64, &Matrix)>, to: &mut Matrix) -> Result<()> {
+    fn combine(&self, a: f64, x: &Matrix, other: Option<Term<'_>>, to: &mut Matrix) -> Result<()> {
         x.expect(OP, "x", to.rows(), to.cols())?;
         by_dtype!(x.dtype(), T => {
             let x = host::<T>(OP, "x", x)?;
-            let other = other.map(|(b, y)| host::<T>(OP, "y", y).map(|y| (b, y))).transpose()?;
+            let other = other.map(|term| host::<T>(OP, "y", term.y).map(|y| (term.b, y))).transpose()?;
             let to = host_mut::<T>(OP, "result", to)?;
             each_chunk(to, GRAIN, &|k, to| {
                 let x = &x[k * GRAIN..][..to.len()];
-                let other = other.map(|(b, y)| (b, &y[k * GRAIN..][..x.len()]));
+                let other = other.map(|(b, y)| Added { b, y: &y[k * GRAIN..][..x.len()] });
                 self.isa.run(#[inline(always)] || combine(a, x, other, to));
             });
             Ok(())
@@ -67,8 +67,15 @@ impl CombineKernels for Cpu {
     }
 }
 
+/// b·y.
+#[derive(Clone, Copy)]
+struct Added<'a, T> {
+    b: f64,
+    y: &'a [T],
+}
+
 #[inline(always)]
-fn combine<T: Storage>(a: f64, x: &[T], other: Option<(f64, &[T])>, to: &mut [T]) {
+fn combine<T: Storage>(a: f64, x: &[T], other: Option<Added<'_, T>>, to: &mut [T]) {
     let a = T::C::of(a);
     match other {
         None => {
@@ -76,7 +83,7 @@ fn combine<T: Storage>(a: f64, x: &[T], other: Option<(f64, &[T])>, to: &mut [T]
                 *to = T::store(a * x.load());
             }
         }
-        Some((b, y)) => {
+        Some(Added { b, y }) => {
             let b = T::C::of(b);
             for (to, (x, y)) in to.iter_mut().zip(x.iter().zip(y)) {
                 *to = T::store(a * x.load() + b * y.load());

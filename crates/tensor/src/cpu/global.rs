@@ -61,7 +61,7 @@ impl GlobalKernels for Cpu {
 
 /// 1 / (‖q‖·‖k‖), or 1.
 fn beta<C: Compute>(a: &GlobalRows<'_>) -> Result<C> {
-    let Some(norms) = a.norms else { return Ok(C::one()) };
+    let Some(norms) = a.scale else { return Ok(C::one()) };
     let norms = host::<C>(OP, "norms", norms)?;
     Ok(C::one() / (norms[0].sqrt() * norms[1].sqrt()))
 }
@@ -236,7 +236,7 @@ fn back_rows<C: Compute, T: Convert>(
     let (sums, back) = (host::<C>(OP, "sums", totals.sums)?, host::<C>(OP, "sums", totals.back)?);
     // What β's own gradient takes from q and k, per element.
     let (mut from_q, mut from_k) = (C::zero(), C::zero());
-    if let Some(norms) = a.norms {
+    if let Some(norms) = a.scale {
         let norms = host::<C>(OP, "norms", norms)?;
         let product: f64 = sums.iter().zip(back).map(|(s, t)| s.widen() * t.widen()).sum();
         (from_q, from_k) = (C::of(product) * beta / norms[0], C::of(product) * beta / norms[1]);

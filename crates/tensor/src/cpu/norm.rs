@@ -11,8 +11,7 @@ use super::share::Shared;
 use super::{Cpu, host, host_mut, scratch};
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::dropout::RowDropout;
-use crate::ops::norm::{NormGrads, NormKernels, NormNumbers, NormSaved, NormTarget};
+use crate::ops::norm::{BranchSum, Dropped, NormGrads, NormKernels, NormNumbers, NormSaved, NormTarget};
 
 const OP: &str = "layer norm";
 
@@ -32,9 +31,11 @@ pub(super) fn forward<T: Storage>(cpu: Cpu, x: &Matrix, norm: &NormNumbers<'_>, 
     let NormTarget { sum: add, y, stats } = to;
     let (rows, cols) = y.shape();
     let x = host::<T>(OP, "x", x)?;
-    let drop = add.as_ref().and_then(|(b, _)| Drop::new(b.dropout));
+    let drop = add.as_ref().and_then(|sum| Drop::new(sum.branches.dropout));
     let add = match add {
-        Some((b, to)) => Some((host::<T>(OP, "z", b.z)?, Shared::new(host_mut::<T>(OP, "sum", to)?))),
+        Some(BranchSum { branches, to }) => {
+            Some((host::<T>(OP, "z", branches.z)?, Shared::new(host_mut::<T>(OP, "sum", to)?)))
+        }
         None => None,
     };
     let (w, b) = (host::<T::C>(OP, "weight", norm.weight)?, host::<T::C>(OP, "bias", norm.bias)?);
@@ -81,7 +82,7 @@ fn backward<T: Storage>(
     saved: &NormSaved<'_>,
     g: &mut Matrix,
     plus: Option<&Matrix>,
-    dropped: Option<(&RowDropout, &mut Matrix)>,
+    dropped: Option<Dropped<'_>>,
     [dw, db]: [&mut Matrix; 2],
 ) -> Result<()> {
     let (rows, cols) = g.shape();
@@ -89,8 +90,9 @@ fn backward<T: Storage>(
     let (x, stats) = (host::<T>(OP, "saved", saved.x)?, host::<T::C>(OP, "stats", saved.stats)?);
     let w = host::<T::C>(OP, "weight", saved.weight)?;
     let plus = plus.map(|m| host::<T>(OP, "gradient", m)).transpose()?;
-    let drop = dropped.as_ref().and_then(|(d, _)| Drop::new(Some(d)));
-    let dropped = dropped.map(|(_, m)| host_mut::<T>(OP, "dropped gradient", m)).transpose()?.map(Shared::new);
+    let drop = dropped.as_ref().and_then(|dropped| Drop::new(Some(dropped.dropout)));
+    let dropped =
+        dropped.map(|dropped| host_mut::<T>(OP, "dropped gradient", dropped.to)).transpose()?.map(Shared::new);
     let blocks = Blocks::few(rows, cols);
     let mut partial = scratch::layer_norm_backward(g)?;
     let sums = Shared::new(host_mut::<T::C>(OP, "partial sums", &mut partial)?);

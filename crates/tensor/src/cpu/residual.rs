@@ -7,7 +7,7 @@ use super::share::Shared;
 use super::{Cpu, host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::norm::{NormNumbers, NormTarget};
+use crate::ops::norm::{BranchSum, NormNumbers, NormTarget};
 use crate::ops::residual::{Branches, NormedSum, ResidualKernels};
 
 const OP: &str = "residual";
@@ -35,7 +35,7 @@ impl ResidualKernels for Cpu {
     }
 
     fn residual_norm(&self, b: &Branches<'_>, norm: &NormNumbers<'_>, to: NormedSum<'_>) -> Result<()> {
-        let to = NormTarget { sum: Some((b, to.sum)), y: to.y, stats: to.stats };
+        let to = NormTarget { sum: Some(BranchSum { branches: b, to: to.sum }), y: to.y, stats: to.stats };
         by_dtype!(to.y.dtype(), T => norm::forward::<T>(*self, b.x, norm, to))
     }
 }

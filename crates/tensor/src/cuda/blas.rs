@@ -92,18 +92,18 @@ pub(super) struct Blas {
     workspace: CudaSlice<u8>,
     precision: Precision,
     /// `None` where it has no kernel.
-    plans: RefCell<HashMap<Key, Option<Arc<Plan>>>>,
+    matmuls: RefCell<HashMap<Key, Option<Arc<Matmul>>>>,
 }
 
-struct Plan {
+struct Matmul {
     description: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
-impl Drop for Plan {
+impl Drop for Matmul {
     fn drop(&mut self) {
-        // SAFETY: they were created with the plan, and only it has them.
+        // SAFETY: they were created with the matmul, and only it has them.
         unsafe {
             let _ = lt::destroy_matmul_desc(self.description);
             for layout in self.layouts {
@@ -115,7 +115,7 @@ impl Drop for Plan {
 
 impl Drop for Blas {
     fn drop(&mut self) {
-        self.plans.borrow_mut().clear();
+        self.matmuls.borrow_mut().clear();
         // SAFETY: it was created, and nobody has destroyed it.
         let _ = unsafe { lt::destroy_handle(self.handle) };
     }
@@ -139,23 +139,23 @@ impl Blas {
         // SAFETY: contents are not read before they are written.
         let workspace = unsafe { stream.alloc::<u8>(WORKSPACE) }.map_err(|e| format!("no memory for cuBLASLt: {e}"))?;
         let handle = lt::create_handle().map_err(|e| format!("cannot start cuBLASLt: {e}"))?;
-        Ok(Self { handle, workspace, precision, plans: RefCell::default() })
+        Ok(Self { handle, workspace, precision, matmuls: RefCell::default() })
     }
 
     /// How to compute a product, from what is known or by asking.
-    fn plan(&self, p: &Product) -> Option<Arc<Plan>> {
+    fn matmul(&self, p: &Product) -> Option<Arc<Matmul>> {
         let place = |o: Operand| Operand { at: alignment(o.at).into(), ..o };
         let operands = [place(p.a), place(p.b), place(p.to)];
         let key = Key { shape: p.shape, batch: p.batch, operands, write: p.write, ending: p.ending };
-        if let Some(plan) = self.plans.borrow().get(&key) {
-            return plan.clone();
+        if let Some(matmul) = self.matmuls.borrow().get(&key) {
+            return matmul.clone();
         }
-        let plan = self.search(p).ok().map(Arc::new);
-        self.plans.borrow_mut().insert(key, plan.clone());
-        plan
+        let matmul = self.search(p).ok().map(Arc::new);
+        self.matmuls.borrow_mut().insert(key, matmul.clone());
+        matmul
     }
 
-    fn search(&self, p: &Product) -> std::result::Result<Plan, lt::CublasError> {
+    fn search(&self, p: &Product) -> std::result::Result<Matmul, lt::CublasError> {
         let [m, n, k] = p.shape.map(|x| x as u64);
         let (compute, scale) = match (p.a.dtype, self.precision) {
             (DType::F64, _) => (cublasComputeType_t::CUBLAS_COMPUTE_64F, cudaDataType_t::CUDA_R_64F),
@@ -181,7 +181,7 @@ impl Blas {
         // b comes first in the transposed product.
         let layouts = [layout(p.b, k, n)?, layout(p.a, m, k)?, layout(p.to, m, n)?];
         let description = lt::create_matmul_desc(compute, scale)?;
-        let mut plan = Plan { description, layouts, algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] } };
+        let mut matmul = Matmul { description, layouts, algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] } };
         let ending = match p.ending {
             Ending::Plain => cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
             Ending::Bias => cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
@@ -207,16 +207,16 @@ impl Blas {
             ] {
                 preference.set(attribute, &alignment(o.at))?;
             }
-            let [a, b, c] = plan.layouts;
+            let [a, b, c] = matmul.layouts;
             let found = lt::get_matmul_algo_heuristic(self.handle, description, a, b, c, c, preference.0)?;
-            plan.algorithm = found.algo;
+            matmul.algorithm = found.algo;
         }
-        Ok(plan)
+        Ok(matmul)
     }
 
     /// Computes a product; `false` if there is no kernel for it.
     fn run(&self, stream: &CudaStream, p: &Product) -> std::result::Result<bool, lt::CublasError> {
-        let Some(plan) = self.plan(p) else { return Ok(false) };
+        let Some(matmul) = self.matmul(p) else { return Ok(false) };
         let wide = p.a.dtype == DType::F64;
         let added = u8::from(p.write == Write::Add);
         let (one, add) = (1.0f64, f64::from(added));
@@ -224,16 +224,16 @@ impl Blas {
         let number = |wide_one: &f64, single: &f32| -> *const c_void {
             if wide { std::ptr::from_ref(wide_one).cast() } else { std::ptr::from_ref(single).cast() }
         };
-        let [a, b, c] = plan.layouts;
+        let [a, b, c] = matmul.layouts;
         let (workspace, _guard) = self.workspace.device_ptr(stream);
-        // SAFETY: the plan is for operands of these shapes, whose memory is freed in the order of the stream.
+        // SAFETY: the matmul is for operands of these shapes, whose memory is freed in the order of the stream.
         unsafe {
             if matches!(p.ending, Ending::Bias | Ending::BiasRelu) {
-                set(plan.description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias)?;
+                set(matmul.description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias)?;
             }
             lt::matmul(
                 self.handle,
-                plan.description,
+                matmul.description,
                 number(&one, &one_single),
                 number(&add, &add_single),
                 p.b.at as *const c_void,
@@ -244,7 +244,7 @@ impl Blas {
                 c,
                 p.to.at as *mut c_void,
                 c,
-                &plan.algorithm,
+                &matmul.algorithm,
                 workspace as *mut c_void,
                 WORKSPACE,
                 stream.cu_stream().cast(),

@@ -8,7 +8,7 @@ use super::{Cuda, place_mut, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::Write;
-use crate::ops::combine::{CombineKernels, Patch};
+use crate::ops::combine::{CombineKernels, Patch, Term};
 
 const OP: &str = "combine";
 pub(super) static SOURCE: Source = source!("combine", ["numbers", "lanes", "elementwise"]);
@@ -32,18 +32,18 @@ impl Cuda {
         unsafe { over(launch, x) }
     }
 
-    /// `to = a·x`, plus b·y where b and y are given.
+    /// `to = a·x`, plus b·y where that is given.
     pub(super) fn combine_elements(
         &self,
         op: &'static str,
         a: f64,
         x: &Matrix,
-        other: Option<(f64, &Matrix)>,
+        other: Option<Term<'_>>,
         to: &mut Matrix,
     ) -> Result<()> {
         x.expect(op, "x", to.rows(), to.cols())?;
         typed(op, "result", to, x.dtype())?;
-        if let Some((_, y)) = other {
+        if let Some(Term { y, .. }) = other {
             y.expect(op, "y", to.rows(), to.cols())?;
             typed(op, "y", y, x.dtype())?;
         }
@@ -51,8 +51,8 @@ impl Cuda {
             .kernel(op, &SOURCE, Defines::of(x.dtype()), "combine")?
             .arg(a)
             .read("x", x)?
-            .arg(other.map_or(0.0, |(b, _)| b))
-            .maybe_read("y", other.map(|(_, y)| y))?
+            .arg(other.map_or(0.0, |term| term.b))
+            .maybe_read("y", other.map(|term| term.y))?
             .write("result", to)?;
         // SAFETY: the arguments are those of the kernel; all matrices have so many elements.
         unsafe { over(launch, x) }
@@ -74,7 +74,7 @@ impl Cuda {
 }
 
 impl CombineKernels for Cuda {
-    fn combine(&self, a: f64, x: &Matrix, other: Option<(f64, &Matrix)>, to: &mut Matrix) -> Result<()> {
+    fn combine(&self, a: f64, x: &Matrix, other: Option<Term<'_>>, to: &mut Matrix) -> Result<()> {
         self.combine_elements(OP, a, x, other, to)
     }
 

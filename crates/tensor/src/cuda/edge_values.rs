@@ -19,35 +19,41 @@ fn shape<'a>(launch: Launch<'a>, narrow: usize, wide: usize, heads: usize, featu
     launch.arg(heads as i32).arg(width as i32).arg(tail as i32).arg(features as i32)
 }
 
-impl EdgeValueKernels for Cuda {
-    fn widen(&self, x: &Matrix, weight: &Matrix, heads: usize, wide: &mut Matrix) -> Result<()> {
-        typed(OP, "weight", weight, x.dtype().compute())?;
-        typed(OP, "widened rows", wide, x.dtype())?;
-        let (count, cols) = (wide.rows() * wide.cols(), wide.cols());
+impl Cuda {
+    /// From rows with tails to rows without, or the other way: of so many columns they are.
+    fn change_tails(
+        &self,
+        kernel: &'static str,
+        from: &Matrix,
+        weight: &Matrix,
+        to: &mut Matrix,
+        heads: usize,
+        [narrow, wide]: [usize; 2],
+    ) -> Result<()> {
+        typed(OP, "weight", weight, from.dtype().compute())?;
+        typed(OP, kernel, to, from.dtype())?;
+        let count = to.rows() * to.cols();
         let launch = self
-            .kernel(OP, &SOURCE, Defines::of(x.dtype()), "widen")?
-            .read("rows", x)?
+            .kernel(OP, &SOURCE, Defines::of(from.dtype()), kernel)?
+            .read("rows", from)?
             .read("weight", weight)?
-            .write("widened rows", wide)?
+            .write(kernel, to)?
             .arg(count as i64);
-        let launch = shape(launch, x.cols(), cols, heads, weight.cols());
+        let launch = shape(launch, narrow, wide, heads, weight.cols());
         // SAFETY: the arguments are those of the kernel, which stays inside the shapes that the operation checked.
         unsafe { launch.run_each(count) }
     }
+}
+
+impl EdgeValueKernels for Cuda {
+    fn widen(&self, x: &Matrix, weight: &Matrix, heads: usize, wide: &mut Matrix) -> Result<()> {
+        let cols = [x.cols(), wide.cols()];
+        self.change_tails("widen", x, weight, wide, heads, cols)
+    }
 
     fn absorb(&self, wide: &Matrix, weight: &Matrix, heads: usize, x: &mut Matrix) -> Result<()> {
-        typed(OP, "weight", weight, x.dtype().compute())?;
-        typed(OP, "widened rows", wide, x.dtype())?;
-        let (count, cols) = (x.rows() * x.cols(), x.cols());
-        let launch = self
-            .kernel(OP, &SOURCE, Defines::of(x.dtype()), "absorb")?
-            .read("widened rows", wide)?
-            .read("weight", weight)?
-            .write("rows", x)?
-            .arg(count as i64);
-        let launch = shape(launch, cols, wide.cols(), heads, weight.cols());
-        // SAFETY: as above.
-        unsafe { launch.run_each(count) }
+        let cols = [x.cols(), wide.cols()];
+        self.change_tails("absorb", wide, weight, x, heads, cols)
     }
 
     fn tail_products(&self, x: &Matrix, wide: &Matrix, heads: usize, dw: &mut Matrix) -> Result<()> {

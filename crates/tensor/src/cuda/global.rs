@@ -171,7 +171,7 @@ impl GlobalKernels for Cuda {
             .kernel(OP, &SOURCE, Defines::of(s.dtype), "finish")?
             .read("products", &product)?
             .read("v", a.v)?
-            .maybe_read("norms", a.norms)?
+            .maybe_read("norms", a.scale)?
             .write("out", out)?
             .write("den", den)?
             .arg(count as i64)
@@ -211,7 +211,7 @@ impl GlobalKernels for Cuda {
                 .kernel(OP, &SOURCE, Defines::of(s.dtype), "scale_rows")?
                 .read("products", product)?
                 .read("rows", x)?
-                .maybe_read("norms", a.norms)?
+                .maybe_read("norms", a.scale)?
                 .read("product", &inner)?
                 .arg(which)
                 .write("gradient", to)?
@@ -233,7 +233,7 @@ impl GlobalKernels for Cuda {
             .kernel(OP, &SOURCE, Defines::of(s.dtype), "value_gradients")?
             .read("products", &product)?
             .read("gradients", &incoming)?
-            .maybe_read("norms", a.norms)?
+            .maybe_read("norms", a.scale)?
             .write("dv", dv)?
             .arg(count as i64)
             .arg(s.d as i32)

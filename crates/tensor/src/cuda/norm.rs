@@ -7,7 +7,7 @@ use super::shape::{Parts, RowShape};
 use super::{Cuda, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::norm::{NormGrads, NormKernels, NormNumbers, NormSaved, NormTarget};
+use crate::ops::norm::{BranchSum, NormGrads, NormKernels, NormNumbers, NormSaved, NormTarget};
 
 const OP: &str = "layer norm";
 pub(super) static SOURCE: Source = source!("norm", ["numbers", "lanes", "random", "row_shape"]);
@@ -21,7 +21,7 @@ impl Cuda {
         typed(OP, "y", y, dtype)?;
         let shape = RowShape::new(rows, cols, dtype);
         let (z, dropout, sum) = match add {
-            Some((b, sum)) => (Some(b.z), b.dropout, Some(sum)),
+            Some(BranchSum { branches, to }) => (Some(branches.z), branches.dropout, Some(to)),
             None => (None, None, None),
         };
         if let Some(z) = z {
@@ -59,7 +59,7 @@ impl NormKernels for Cuda {
             plus.expect(OP, "gradient", rows, cols)?;
             typed(OP, "gradient", plus, dtype)?;
         }
-        let (dropout, dropped) = dropped.unzip();
+        let (dropout, dropped) = dropped.map(|dropped| (dropped.dropout, dropped.to)).unzip();
         let (parts, shape) = (Parts::of(rows), RowShape::new(rows, cols, dtype));
         let mut partial = parts.room(g.device(), OP, 2 * cols, dtype.compute())?;
         let launch = self

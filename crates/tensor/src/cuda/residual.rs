@@ -7,7 +7,7 @@ use super::shape::RowShape;
 use super::{Cuda, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::ops::norm::{NormNumbers, NormTarget};
+use crate::ops::norm::{BranchSum, NormNumbers, NormTarget};
 use crate::ops::residual::{Branches, NormedSum, ResidualKernels};
 
 const OP: &str = "residual";
@@ -33,6 +33,6 @@ impl ResidualKernels for Cuda {
 
     fn residual_norm(&self, b: &Branches<'_>, norm: &NormNumbers<'_>, to: NormedSum<'_>) -> Result<()> {
         let NormedSum { sum, y, stats } = to;
-        self.norm_forward(b.x, norm, NormTarget { sum: Some((b, sum)), y, stats })
+        self.norm_forward(b.x, norm, NormTarget { sum: Some(BranchSum { branches: b, to: sum }), y, stats })
     }
 }

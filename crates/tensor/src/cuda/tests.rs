@@ -16,11 +16,9 @@ use crate::gradcheck::numbers;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::activation::Activation;
-use crate::ops::attention::{Bias, attention};
+use crate::ops::attention::{Bias, Score, attention};
 use crate::ops::attention_blocks::{Block, attention_blocks};
 use crate::ops::dropout::{RowDropout, dropout as dropout_of};
-use crate::ops::gat::{Gat, gat};
-use crate::ops::gatv2::{Gatv2, gatv2};
 use crate::ops::graphs::{Case, Function, InputType, dropout, from_rows, renumbered, upload};
 use crate::ops::linear::{Affine, linear};
 use crate::ops::loss::{LossRows, softmax_cross_entropy};
@@ -211,7 +209,7 @@ mod over_edges_on_a_gpu {
         check("dot", &[ROW, WIDE, (4, 3, InputType::Computed)], &|tape, graph, x| {
             let feat = upload(tape.device(), 9, (edges(), 3), x[2].value().dtype());
             let bias = Bias::Features { feat: &feat, weight: &x[2] };
-            attention(tape, graph, 4, &x[0], &x[1], bias, Some(dropout(graph)))
+            attention(tape, graph, 4, Score::Dot { q: &x[0], kv: &x[1] }, bias, None, Some(dropout(graph)))
         });
     }
 
@@ -220,7 +218,8 @@ mod over_edges_on_a_gpu {
     fn additive() {
         let (heads, per_edge) = ((40, 4, InputType::Computed), (edges(), 4, InputType::Computed));
         check("gat", &[heads, heads, ROW, per_edge], &|tape, graph, x| {
-            gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, Bias::PerEdge(&x[3]), None)
+            let score = Score::Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 };
+            attention(tape, graph, 4, score, Bias::PerEdge(&x[3]), None, None)
         });
     }
 
@@ -228,7 +227,8 @@ mod over_edges_on_a_gpu {
     #[ignore = "needs a GPU"]
     fn additive_by_column() {
         check("gatv2", &[ROW, ROW, (4, 8, InputType::Computed)], &|tape, graph, x| {
-            gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 }, Bias::None, None)
+            let score = Score::Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 };
+            attention(tape, graph, 4, score, Bias::None, None, None)
         });
     }
 

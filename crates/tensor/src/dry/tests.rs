@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::ledger::Tag;
 use crate::ops::activation::Activation;
-use crate::ops::attention::{Bias, attention};
+use crate::ops::attention::{Bias, Score, attention};
 use crate::ops::graphs::with_hub;
 use crate::ops::linear::{Affine, linear};
 use crate::ops::tests::{parameter, upload};
@@ -39,7 +39,7 @@ fn works_say_what_their_time_depends_on() {
     let x = tape.leaf(device.convert("test", &upload(&device, 1, (300, 7), 1.0), DType::F32).unwrap());
     let q = linear(&mut tape, &x, std::slice::from_ref(&layer), Activation::None, DType::F32).unwrap();
     let kv = linear(&mut tape, &x, &[layer.clone(), layer], Activation::None, DType::F32).unwrap();
-    let out = attention(&mut tape, &graph, 3, &q, &kv, Bias::None, None).unwrap();
+    let out = attention(&mut tape, &graph, 3, Score::Dot { q: &q, kv: &kv }, Bias::None, None, None).unwrap();
     let seed = device.uninit("test", 300, 24, DType::F32, Tag::Activations).unwrap();
     tape.backward(vec![(out, seed)], &[&x], |_| Ok(())).unwrap();
 

@@ -90,9 +90,10 @@ pub struct EdgeDropout {
 }
 
 /// How an edge j → i gets its score for a head, with the operands: matrices by reference for kernels, matrices where
-/// they are kept for backward, variables on the tape.
+/// they are kept for backward, variables on the tape. GAT's l and r are numbers, an `L` and an `R`: operands like the
+/// others, or what makes them of rows.
 #[derive(Clone, Copy, Debug)]
-pub enum Score<X> {
+pub enum Score<X, L = X, R = L> {
     /// q_i·k_j / √d_h.
     Dot {
         /// Queries, a row per destination.
@@ -103,9 +104,9 @@ pub enum Score<X> {
     /// LeakyReLU(l_i + r_j): see [`gat`](crate::ops::gat).
     Gat {
         /// A row per destination, a column per head, in the type of the computation.
-        l: X,
+        l: L,
         /// The same per source.
-        r: X,
+        r: R,
         /// Values, a row per source.
         z: X,
         /// Of the LeakyReLU, where its argument is not positive.
@@ -126,16 +127,27 @@ pub enum Score<X> {
     },
 }
 
-impl<X> Score<X> {
+impl<X, L, R> Score<X, L, R> {
     /// The same, by reference.
-    pub fn as_ref(&self) -> Score<&X> {
+    pub fn as_ref(&self) -> Score<&X, &L, &R> {
         match self {
             Self::Dot { q, kv } => Score::Dot { q, kv },
             Self::Gat { l, r, z, slope } => Score::Gat { l, r, z, slope: *slope },
             Self::Gatv2 { l, r, value, a, slope } => Score::Gatv2 { l, r, value: value.as_ref(), a, slope: *slope },
         }
     }
+}
 
+impl<L, R> Score<&Var, L, R> {
+    /// The type in which rows are stored.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Self::Dot { q: x, .. } | Self::Gat { z: x, .. } | Self::Gatv2 { l: x, .. } => x.value().dtype(),
+        }
+    }
+}
+
+impl<X> Score<X> {
     /// The same of what `f` makes of the operands.
     pub fn map<Y>(self, f: impl Fn(X) -> Y) -> Score<Y> {
         match self {
@@ -233,12 +245,15 @@ impl<'a> Attention<'a> {
                 l.expect(OP, "l", dst, heads)?;
                 r.expect(OP, "r", src, heads)?;
                 z.expect(OP, "z", src, d)?;
+                computed("l", l, z)?;
+                computed("r", r, z)?;
             }
             Score::Gatv2 { l, r, value, a, .. } => {
                 l.expect(OP, "l", dst, d)?;
                 r.expect(OP, "r", src, d)?;
                 value.map_or(Ok(()), |m| m.expect(OP, "value", src, d))?;
                 a.expect(OP, "a", heads, d / heads)?;
+                computed("a", a, l)?;
             }
         }
         if let Some(EdgeTail { columns, rows }) = self.edges {
@@ -265,6 +280,14 @@ impl<'a> Attention<'a> {
             _ => Some(self.graph.edges()),
         }
     }
+}
+
+/// Fails if `m` has another type than that in which `rows` are computed with.
+fn computed(what: &'static str, m: &Matrix, rows: &Matrix) -> Result<()> {
+    if m.dtype() == rows.dtype().compute() {
+        return Ok(());
+    }
+    Err(Error::Type { op: OP, what, got: m.dtype() })
 }
 
 /// Numbers of a partial softmax on a GPU: m and s of each head, and the columns.
@@ -368,35 +391,9 @@ pub struct Saved<'a> {
     pub d: &'a Matrix,
 }
 
-/// Attention of `q` over `kv` along `graph`, with `heads` heads.
+/// Attention along `graph` with `heads` heads. Where `edges` bring something, the queries are
+/// [widened](crate::ops::edge_values::widen), and the output is to be [absorbed](crate::ops::edge_values::absorb).
 pub fn attention(
-    tape: &mut Tape,
-    graph: &Rc<Adjacency>,
-    heads: usize,
-    q: &Var,
-    kv: &Var,
-    bias: Bias<&Var, &Matrix>,
-    dropout: Option<EdgeDropout>,
-) -> Result<Var> {
-    record(tape, graph, heads, Score::Dot { q, kv }, bias, None, dropout)
-}
-
-/// The same of a [widened](crate::ops::edge_values::widen) `q`, with what edges bring for its tails. The output is to
-/// be [absorbed](crate::ops::edge_values::absorb).
-pub fn attention_with_edges(
-    tape: &mut Tape,
-    graph: &Rc<Adjacency>,
-    heads: usize,
-    [q, kv]: [&Var; 2],
-    bias: Bias<&Var, &Matrix>,
-    edges: EdgeTail,
-    dropout: Option<EdgeDropout>,
-) -> Result<Var> {
-    record(tape, graph, heads, Score::Dot { q, kv }, bias, Some(edges), dropout)
-}
-
-/// Runs attention with any score and puts it on the tape.
-pub(crate) fn record(
     tape: &mut Tape,
     graph: &Rc<Adjacency>,
     heads: usize,

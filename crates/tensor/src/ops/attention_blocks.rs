@@ -169,7 +169,8 @@ mod tests {
         let (q, kv) = (upload(device, 1, (n, 8), DType::F64), upload(device, 2, (n, 16), DType::F64));
         let mut tape = Tape::new(device);
         let (q, whole) = (tape.leaf(q), tape.leaf(kv.clone()));
-        let expected = attention(&mut tape, &graph, 2, &q, &whole, Bias::None, None).unwrap();
+        let expected =
+            attention(&mut tape, &graph, 2, Score::Dot { q: &q, kv: &whole }, Bias::None, None, None).unwrap();
         let parts: Vec<_> = blocks(device, &graph, 77)
             .into_iter()
             .map(|(block, first, _)| {
@@ -216,7 +217,7 @@ mod tests {
     fn merged_states_are_attention_over_all_edges() {
         let inputs = [(300, 32, Stored), (300, 64, Stored)];
         let whole = |tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]| {
-            attention(tape, graph, 2, &x[0], &x[1], Bias::None, None)
+            attention(tape, graph, 2, Score::Dot { q: &x[0], kv: &x[1] }, Bias::None, None, None)
         };
         let exact = Case { graph: &with_hub, inputs: &inputs, f: &whole }.run(&Device::cpu(), DType::F64);
         let case = || Case { graph: &with_hub, inputs: &inputs, f: &merged };

@@ -119,7 +119,7 @@ impl Moments {
 /// Normalises the columns of `x` by moments that were computed from it (on all ranks); `reduce` adds up what backward
 /// needs.
 pub fn batch_norm(tape: &mut Tape, x: &Var, norm: &Norm, moments: &Moments, reduce: Rc<dyn Reduce>) -> Result<Var> {
-    let of_batch = Some((moments.count, reduce));
+    let of_batch = Some(OfBatch { rows: moments.count, reduce });
     normalise(tape, x, norm, &moments.mean, &moments.variance, of_batch)
 }
 
@@ -128,13 +128,19 @@ pub fn fixed_norm(tape: &mut Tape, x: &Var, norm: &Norm, mean: &[f64], variance:
     normalise(tape, x, norm, mean, variance, None)
 }
 
+/// Where moments come from: a batch of so many rows, on ranks that add up so.
+struct OfBatch {
+    rows: f64,
+    reduce: Rc<dyn Reduce>,
+}
+
 fn normalise(
     tape: &mut Tape,
     x: &Var,
     norm: &Norm,
     mean: &[f64],
     variance: &[f64],
-    of_batch: Option<(f64, Rc<dyn Reduce>)>,
+    of_batch: Option<OfBatch>,
 ) -> Result<Var> {
     let (rows, cols) = x.value().shape();
     let [weight, bias] = norm.on(tape, OP, cols)?;
@@ -166,8 +172,7 @@ struct BatchNormBackward {
     mean: Matrix,
     scale: Matrix,
     weight: Matrix,
-    /// Where the moments come from the batch: its rows, and how ranks add up.
-    of_batch: Option<(f64, Rc<dyn Reduce>)>,
+    of_batch: Option<OfBatch>,
 }
 
 impl Backward for BatchNormBackward {
@@ -189,9 +194,9 @@ impl Backward for BatchNormBackward {
         grads.put(2, gradient(&own[..d])?)?;
 
         let means = match &self.of_batch {
-            Some((count, reduce)) => {
+            Some(OfBatch { rows, reduce }) => {
                 reduce.sum(&mut sums)?;
-                sums.to_vec::<f64>()?.iter().map(|s| s / count.max(1.0)).collect()
+                sums.to_vec::<f64>()?.iter().map(|s| s / rows.max(1.0)).collect()
             }
             None => vec![0.0; 2 * d],
         };

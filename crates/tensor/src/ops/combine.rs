@@ -16,9 +16,9 @@ const OP: &str = "combine";
 kernels! {
     /// What a backend does for these.
     pub trait CombineKernels {
-        /// `to = a·x`, plus b·y where b and y are given.
-        fn combine(a: f64, x: &Matrix, other: Option<(f64, &Matrix)>, to: &mut Matrix) -> Result<()> {
-            |dry| dry.stream("combine", &present([Some(x), other.map(|(_, y)| y)]), &[to])
+        /// `to = a·x`, plus b·y where that is given.
+        fn combine(a: f64, x: &Matrix, other: Option<Term<'_>>, to: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("combine", &present([Some(x), other.map(|term| term.y)]), &[to])
         }
 
         /// `m = a·m`.
@@ -38,6 +38,15 @@ kernels! {
             dry.tell(Work::new(op, to.dtype(), WorkKind::Stream { read, written: bytes, rows: patch.size[0] }))
         }
     }
+}
+
+/// What is added: b·y.
+#[derive(Clone, Copy, Debug)]
+pub struct Term<'a> {
+    /// b.
+    pub b: f64,
+    /// y.
+    pub y: &'a Matrix,
 }
 
 /// Some columns of some rows, and where they go.
@@ -73,7 +82,7 @@ pub fn combine(tape: &mut Tape, a: f64, x: &Var, b: f64, y: &Var) -> Result<Var>
     y.value().expect(OP, "y", rows, cols)?;
     let device = tape.device().clone();
     let mut to = device.uninit(OP, rows, cols, x.value().dtype(), Tag::Activations)?;
-    device.backend().combine(a, x.value(), Some((b, y.value())), &mut to)?;
+    device.backend().combine(a, x.value(), Some(Term { b, y: y.value() }), &mut to)?;
     Ok(tape.push(&[x, y], to, || combined(vec![a, b])))
 }
 

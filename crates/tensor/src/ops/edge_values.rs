@@ -20,7 +20,8 @@ use crate::error::{Error, Result};
 use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::ops::Backend;
+use crate::tape::{Grads, Tape, Var, one_output};
 
 const OP: &str = "edge features";
 
@@ -150,29 +151,12 @@ pub fn widen(tape: &mut Tape, x: &Var, weight: &Var, heads: usize, columns: &Edg
     let mut wide = device.uninit(OP, x.value().rows(), cols, x.value().dtype(), Tag::Activations)?;
     device.backend().widen(x.value(), weight.value(), heads, &mut wide)?;
     let (x_value, weight_value) = (x.value().clone(), weight.value().clone());
-    Ok(tape.push(&[x, weight], wide, || WidenBackward { x: x_value, weight: weight_value, heads }))
-}
-
-struct WidenBackward {
-    x: Matrix,
-    weight: Matrix,
-    heads: usize,
-}
-
-impl Backward for WidenBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(g) = grads.output(0) else { return Ok(()) };
-        let Self { x, weight, heads } = *self;
-        let device = grads.device().clone();
-        if grads.wants(1) {
-            let mut dw = device.uninit(OP, weight.rows(), weight.cols(), weight.dtype(), Tag::Gradients)?;
-            device.backend().tail_products(&x, &g, heads, &mut dw)?;
-            grads.put(1, dw)?;
-        }
-        let mut dx = device.uninit(OP, x.rows(), x.cols(), x.dtype(), Tag::Activations)?;
-        device.backend().absorb(&g, &weight, heads, &mut dx)?;
-        grads.put(0, dx)
-    }
+    Ok(tape.push(&[x, weight], wide, || {
+        one_output(move |g, grads| {
+            put_weight_gradient(grads, &weight_value, [&x_value, &g], heads)?;
+            put_gradient(grads, &x_value, |kernels, dx| kernels.absorb(&g, &weight_value, heads, dx))
+        })
+    }))
 }
 
 /// Each head's columns of `wide` plus W_h times what stands behind them.
@@ -185,29 +169,39 @@ pub fn absorb(tape: &mut Tape, wide: &Var, weight: &Var, heads: usize, columns: 
     wide.value().expect(OP, "widened rows", rows, expected)?;
     device.backend().absorb(wide.value(), weight.value(), heads, &mut x)?;
     let (wide_value, weight_value) = (wide.value().clone(), weight.value().clone());
-    Ok(tape.push(&[wide, weight], x, || AbsorbBackward { wide: wide_value, weight: weight_value, heads }))
+    Ok(tape.push(&[wide, weight], x, || {
+        one_output(move |g, grads| {
+            put_weight_gradient(grads, &weight_value, [&g, &wide_value], heads)?;
+            put_gradient(grads, &wide_value, |kernels, dwide| kernels.widen(&g, &weight_value, heads, dwide))
+        })
+    }))
 }
 
-struct AbsorbBackward {
-    wide: Matrix,
-    weight: Matrix,
+/// What `compute` makes of the gradient goes back to the rows, which are like `of`.
+fn put_gradient(
+    grads: &mut Grads<'_>,
+    of: &Matrix,
+    compute: impl FnOnce(&dyn Backend, &mut Matrix) -> Result<()>,
+) -> Result<()> {
+    let mut gradient = grads.device().uninit(OP, of.rows(), of.cols(), of.dtype(), Tag::Activations)?;
+    compute(grads.device().backend(), &mut gradient)?;
+    grads.put(0, gradient)
+}
+
+/// Of the rows on both sides of an operation, those without tails and those with, what goes back to the weight.
+fn put_weight_gradient(
+    grads: &mut Grads<'_>,
+    weight: &Matrix,
+    [narrow, wide]: [&Matrix; 2],
     heads: usize,
-}
-
-impl Backward for AbsorbBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(g) = grads.output(0) else { return Ok(()) };
-        let Self { wide, weight, heads } = *self;
-        let device = grads.device().clone();
-        if grads.wants(1) {
-            let mut dw = device.uninit(OP, weight.rows(), weight.cols(), weight.dtype(), Tag::Gradients)?;
-            device.backend().tail_products(&g, &wide, heads, &mut dw)?;
-            grads.put(1, dw)?;
-        }
-        let mut dwide = device.uninit(OP, wide.rows(), wide.cols(), wide.dtype(), Tag::Activations)?;
-        device.backend().widen(&g, &weight, heads, &mut dwide)?;
-        grads.put(0, dwide)
+) -> Result<()> {
+    if !grads.wants(1) {
+        return Ok(());
     }
+    let (rows, cols) = weight.shape();
+    let mut dw = grads.device().uninit(OP, rows, cols, weight.dtype(), Tag::Gradients)?;
+    grads.device().backend().tail_products(narrow, wide, heads, &mut dw)?;
+    grads.put(1, dw)
 }
 
 #[cfg(test)]

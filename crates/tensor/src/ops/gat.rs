@@ -4,67 +4,38 @@
 //! columns each), α = softmax over j (with bias and dropout as in [`attention`](crate::ops::attention)), out_i = Σ α_ij
 //! z_j.
 //!
+//! Its operands are those of [`Score::Gat`](crate::ops::attention::Score::Gat): l has a row per destination, r and z
+//! one per source; l and r, in the type of the computation, have a column per head, and the heads share z's equally.
+//!
 //! l and r are operands of their own: to score an edge elsewhere than where its destination lives, only H numbers of
 //! the destination travel. Backward gives dl, dr and dz: the score's part of the gradient goes on through the layers
 //! that made l and r.
 
-use std::rc::Rc;
-
-use crate::adjacency::Adjacency;
-use crate::error::{Error, Result};
-use crate::matrix::Matrix;
-use crate::ops::attention::{Bias, EdgeDropout, Score, record};
-use crate::tape::{Tape, Var};
-
-/// The operands of GAT on the tape.
-#[derive(Clone, Copy)]
-pub struct Gat<'a> {
-    /// N_dst × H, in the type of the computation.
-    pub l: &'a Var,
-    /// N_src × H, likewise.
-    pub r: &'a Var,
-    /// The values, N_src × d; the heads share the columns equally.
-    pub z: &'a Var,
-    /// Of the LeakyReLU, where its argument is not positive.
-    pub slope: f64,
-}
-
-/// Attention over `z` along `graph` with GAT's score. There are as many heads as l has columns.
-pub fn gat(
-    tape: &mut Tape,
-    graph: &Rc<Adjacency>,
-    operands: Gat<'_>,
-    bias: Bias<&Var, &Matrix>,
-    dropout: Option<EdgeDropout>,
-) -> Result<Var> {
-    let Gat { l, r, z, slope } = operands;
-    for (what, m) in [("l", l), ("r", r)] {
-        if m.value().dtype() != z.value().dtype().compute() {
-            return Err(Error::Type { op: "gat", what, got: m.value().dtype() });
-        }
-    }
-    record(tape, graph, l.value().cols(), Score::Gat { l, r, z, slope }, bias, None, dropout)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::rc::Rc;
+
+    use crate::adjacency::Adjacency;
     use crate::device::Device;
     use crate::dtype::DType;
+    use crate::error::Result;
     use crate::gradcheck::check;
+    use crate::ops::attention::{Bias, EdgeDropout, Score, attention};
     use crate::ops::graphs::InputType::{Computed, Stored};
     use crate::ops::graphs::{
         Case, cases_agree_with_f64, dense_attention, dropout, empty, f64s, near, same_bits_over_a_hub, small, upload,
         with_hub,
     };
     use crate::ops::tests::on_every_device;
+    use crate::tape::{Tape, Var};
 
     on_every_device!(gradients, gradients_with_edge_features, equals_dense_softmax_in_f64);
 
     /// x: l, r, z and a bias per edge or an edge weight.
     fn run(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], drop: Option<EdgeDropout>) -> Result<Var> {
         let bias = x.get(3).map_or(Bias::None, Bias::PerEdge);
-        gat(tape, graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 }, bias, drop)
+        let score = Score::Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.2 };
+        attention(tape, graph, x[0].value().cols(), score, bias, None, drop)
     }
 
     fn gradients(device: &Device) {
@@ -85,7 +56,8 @@ mod tests {
         let feat = up(5, graph.num_edges(), 3);
         check(device, &[up(1, 5, 2), up(2, 6, 2), up(3, 6, 4), up(4, 2, 3)], &[], |tape, x| {
             let bias = Bias::Features { feat: &feat, weight: &x[3] };
-            gat(tape, &graph, Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.0 }, bias, None)
+            let score = Score::Gat { l: &x[0], r: &x[1], z: &x[2], slope: 0.0 };
+            attention(tape, &graph, 2, score, bias, None, None)
         })
         .unwrap();
     }
@@ -144,7 +116,8 @@ mod tests {
         let mut leaf = |rows, cols, dtype| tape.leaf(upload(&device, 1, (rows, cols), dtype));
         let (l, r, z) = (leaf(5, 2, DType::F32), leaf(6, 2, DType::F32), leaf(6, 4, DType::F32));
         let (odd, half) = (leaf(6, 3, DType::F32), leaf(5, 2, DType::Bf16));
-        let mut run = |l, r, z| gat(&mut tape, &graph, Gat { l, r, z, slope: 0.2 }, Bias::None, None);
+        let mut run =
+            |l, r, z| attention(&mut tape, &graph, 2, Score::Gat { l, r, z, slope: 0.2 }, Bias::None, None, None);
         assert!(run(&l, &r, &z).is_ok());
         assert!(run(&r, &l, &z).is_err());
         assert!(run(&l, &r, &odd).is_err());

@@ -4,65 +4,37 @@
 //! softmax over j (with bias and dropout as in [`attention`](crate::ops::attention)), out_i = Σ α_ij r_j, or Σ α_ij v_j
 //! where values are given.
 //!
+//! Its operands are those of [`Score::Gatv2`](crate::ops::attention::Score::Gatv2): l has a row per destination, r and
+//! values one per source, all of d columns, which the heads share equally; a is H × d/H, in the type of the
+//! computation.
+//!
 //! Backward recomputes the scores: dl_i and da by destination, dr_j (and dv_j) by source.
-
-use std::rc::Rc;
-
-use crate::adjacency::Adjacency;
-use crate::error::{Error, Result};
-use crate::matrix::Matrix;
-use crate::ops::attention::{Bias, EdgeDropout, Score, record};
-use crate::tape::{Tape, Var};
-
-/// The operands of GATv2 on the tape.
-#[derive(Clone, Copy)]
-pub struct Gatv2<'a> {
-    /// N_dst × d; the heads share the columns equally.
-    pub l: &'a Var,
-    /// N_src × d.
-    pub r: &'a Var,
-    /// N_src × d, of the type of r; r itself where absent.
-    pub value: Option<&'a Var>,
-    /// H × d/H, in the type of the computation.
-    pub a: &'a Var,
-    /// Of the LeakyReLU, where its argument is not positive.
-    pub slope: f64,
-}
-
-/// Attention along `graph` with GATv2's score. There are as many heads as `a` has rows.
-pub fn gatv2(
-    tape: &mut Tape,
-    graph: &Rc<Adjacency>,
-    operands: Gatv2<'_>,
-    bias: Bias<&Var, &Matrix>,
-    dropout: Option<EdgeDropout>,
-) -> Result<Var> {
-    let Gatv2 { l, r, value, a, slope } = operands;
-    if a.value().dtype() != l.value().dtype().compute() {
-        return Err(Error::Type { op: "gatv2", what: "a", got: a.value().dtype() });
-    }
-    record(tape, graph, a.value().rows(), Score::Gatv2 { l, r, value, a, slope }, bias, None, dropout)
-}
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::rc::Rc;
+
+    use crate::adjacency::Adjacency;
     use crate::device::Device;
     use crate::dtype::DType;
+    use crate::error::Result;
     use crate::gradcheck::check;
+    use crate::ops::attention::{Bias, EdgeDropout, Score, attention};
     use crate::ops::graphs::InputType::{Computed, Stored};
     use crate::ops::graphs::{
         Case, cases_agree_with_f64, dense_attention, dropout, empty, f64s, near, same_bits_over_a_hub, small, upload,
         with_hub,
     };
     use crate::ops::tests::on_every_device;
+    use crate::tape::{Tape, Var};
 
     on_every_device!(gradients, equals_dense_softmax_in_f64);
 
     /// x: l, r, a, then a bias per edge, then values, as far as they are given.
     fn run(tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var], drop: Option<EdgeDropout>) -> Result<Var> {
         let bias = x.get(3).map_or(Bias::None, Bias::PerEdge);
-        gatv2(tape, graph, Gatv2 { l: &x[0], r: &x[1], value: x.get(4), a: &x[2], slope: 0.2 }, bias, drop)
+        let score = Score::Gatv2 { l: &x[0], r: &x[1], value: x.get(4), a: &x[2], slope: 0.2 };
+        attention(tape, graph, x[2].value().rows(), score, bias, None, drop)
     }
 
     fn gradients(device: &Device) {
@@ -139,7 +111,10 @@ mod tests {
         let mut leaf = |rows, cols, dtype| tape.leaf(upload(&device, 1, (rows, cols), dtype));
         let (l, r, a) = (leaf(5, 4, DType::F32), leaf(6, 4, DType::F32), leaf(2, 2, DType::F32));
         let (odd, half) = (leaf(3, 2, DType::F32), leaf(2, 2, DType::Bf16));
-        let mut run = |l, r, value, a| gatv2(&mut tape, &graph, Gatv2 { l, r, value, a, slope: 0.2 }, Bias::None, None);
+        let mut run = |l, r, value, a: &Var| {
+            let score = Score::Gatv2 { l, r, value, a, slope: 0.2 };
+            attention(&mut tape, &graph, a.value().rows(), score, Bias::None, None, None)
+        };
         assert!(run(&l, &r, None, &a).is_ok());
         assert!(run(&r, &l, None, &a).is_err());
         assert!(run(&l, &r, Some(&l), &a).is_err());

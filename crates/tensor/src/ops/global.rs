@@ -40,24 +40,27 @@ pub enum Scale {
     Norms,
 }
 
-/// A rank's rows.
+/// The operands: on the tape, by reference for kernels, and kept for backward.
 #[derive(Clone, Copy, Debug)]
-pub struct GlobalRows<'a> {
+pub struct Global<X, S = Scale> {
     /// Heads; they share the columns equally.
     pub heads: usize,
     /// A row per node.
-    pub q: &'a Matrix,
+    pub q: X,
     /// As wide as q.
-    pub k: &'a Matrix,
+    pub k: X,
     /// A row per node, of any width that the heads can share.
-    pub v: &'a Matrix,
-    /// c.
+    pub v: X,
+    /// c, the same on all ranks.
     pub own: f64,
     /// ε.
     pub epsilon: f64,
-    /// ‖q‖² and ‖k‖² over all ranks, where β depends on them.
-    pub norms: Option<&'a Matrix>,
+    /// β. For kernels ‖q‖² and ‖k‖² over all ranks, where it depends on them.
+    pub scale: S,
 }
+
+/// A rank's rows.
+pub type GlobalRows<'a> = Global<&'a Matrix, Option<&'a Matrix>>;
 
 impl GlobalRows<'_> {
     /// Widths of one head: of q and k, and of v.
@@ -150,42 +153,23 @@ kernels! {
     }
 }
 
-/// The operands on the tape.
-#[derive(Clone, Copy)]
-pub struct Global<'a> {
-    /// Heads; they share the columns equally.
-    pub heads: usize,
-    /// A row per node.
-    pub q: &'a Var,
-    /// As wide as q.
-    pub k: &'a Var,
-    /// A row per node, of any width that the heads can share.
-    pub v: &'a Var,
-    /// c, the same on all ranks.
-    pub own: f64,
-    /// ε.
-    pub epsilon: f64,
-    /// β.
-    pub scale: Scale,
-}
-
 /// Linear attention over the rows of all ranks. Every rank must call it, in forward and in backward, also without rows.
-pub fn global_attention(tape: &mut Tape, operands: Global<'_>, reduce: Rc<dyn Reduce>) -> Result<Var> {
+pub fn global_attention(tape: &mut Tape, operands: Global<&Var>, reduce: Rc<dyn Reduce>) -> Result<Var> {
     let Global { heads, q, k, v, own, epsilon, scale } = operands;
     let [q_value, k_value, v_value] = [q, k, v].map(|x| x.value().clone());
-    let mut call = Call { heads, q: q_value, k: k_value, v: v_value, own, epsilon, norms: None, reduce };
+    let mut call = Call { heads, q: q_value, k: k_value, v: v_value, own, epsilon, scale: None };
     call.rows().check()?;
     let device = tape.device().clone();
     let (n, dtype) = (call.q.rows(), call.q.dtype());
     if scale == Scale::Norms {
         let mut norms = device.uninit(OP, 1, 2, dtype.compute(), Tag::Activations)?;
         device.backend().global_norms(&call.rows(), &mut norms)?;
-        call.reduce.sum(&mut norms)?;
-        call.norms = Some(norms);
+        reduce.sum(&mut norms)?;
+        call.scale = Some(norms);
     }
     let mut sums = call.sums(&device, dtype.compute())?;
     device.backend().global_sums(&call.rows(), &mut sums)?;
-    call.reduce.sum(&mut sums)?;
+    reduce.sum(&mut sums)?;
     let mut out = device.uninit(OP, n, call.v.cols(), dtype, Tag::Activations)?;
     let mut den = device.uninit(OP, n, heads, dtype.compute(), Tag::Activations)?;
     device.backend().global_apply(&call.rows(), &sums, &mut out, &mut den)?;
@@ -196,7 +180,7 @@ pub fn global_attention(tape: &mut Tape, operands: Global<'_>, reduce: Rc<dyn Re
             let (rows, saved) = (call.rows(), GlobalSaved { out: &kept, den: &den, g: &g });
             let mut back = call.sums(&device, sums.dtype())?;
             device.backend().global_back_sums(&rows, &saved, &mut back)?;
-            call.reduce.sum(&mut back)?;
+            reduce.sum(&mut back)?;
             let new = |m: &Matrix| device.uninit(OP, m.rows(), m.cols(), m.dtype(), Tag::Activations);
             let (mut dq, mut dk, mut dv) = (new(rows.q)?, new(rows.k)?, new(rows.v)?);
             device.backend().global_back_rows(
@@ -213,21 +197,12 @@ pub fn global_attention(tape: &mut Tape, operands: Global<'_>, reduce: Rc<dyn Re
 }
 
 /// Operands kept for backward.
-struct Call {
-    heads: usize,
-    q: Matrix,
-    k: Matrix,
-    v: Matrix,
-    own: f64,
-    epsilon: f64,
-    norms: Option<Matrix>,
-    reduce: Rc<dyn Reduce>,
-}
+type Call = Global<Matrix, Option<Matrix>>;
 
 impl Call {
     fn rows(&self) -> GlobalRows<'_> {
-        let Self { heads, q, k, v, own, epsilon, .. } = self;
-        GlobalRows { heads: *heads, q, k, v, own: *own, epsilon: *epsilon, norms: self.norms.as_ref() }
+        let &Self { heads, ref q, ref k, ref v, own, epsilon, ref scale } = self;
+        Global { heads, q, k, v, own, epsilon, scale: scale.as_ref() }
     }
 
     fn sums(&self, device: &Device, dtype: DType) -> Result<Matrix> {

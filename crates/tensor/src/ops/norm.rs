@@ -14,7 +14,7 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::dropout::RowDropout;
 use crate::ops::residual::Branches;
-use crate::tape::{Backward, Grads, Parameter, Tape, Var};
+use crate::tape::{Parameter, Tape, Var, one_output};
 
 const OP: &str = "layer norm";
 
@@ -64,12 +64,26 @@ pub struct NormSaved<'a> {
     pub weight: &'a Matrix,
 }
 
+/// Branches, and where their sum goes.
+pub(crate) struct BranchSum<'a> {
+    pub(crate) branches: &'a Branches<'a>,
+    pub(crate) to: &'a mut Matrix,
+}
+
 /// What a norm is written to: `sum` where it is one of branches, whose sum is made on the way.
 pub(crate) struct NormTarget<'a> {
-    pub(crate) sum: Option<(&'a Branches<'a>, &'a mut Matrix)>,
+    pub(crate) sum: Option<BranchSum<'a>>,
     pub(crate) y: &'a mut Matrix,
     /// μ and 1/σ of each row.
     pub(crate) stats: &'a mut Matrix,
+}
+
+/// A copy after a dropout.
+pub struct Dropped<'a> {
+    /// The dropout.
+    pub dropout: &'a RowDropout,
+    /// Where the copy goes.
+    pub to: &'a mut Matrix,
 }
 
 /// What backward of layer norm writes, and what it adds on the way.
@@ -79,7 +93,7 @@ pub struct NormGrads<'a> {
     /// What the input's gradient was so far.
     pub plus: Option<&'a Matrix>,
     /// Overwritten with the new `g` after a dropout.
-    pub dropped: Option<(&'a RowDropout, &'a mut Matrix)>,
+    pub dropped: Option<Dropped<'a>>,
     /// Overwritten with the gradient of the weight.
     pub dw: &'a mut Matrix,
     /// Overwritten with the gradient of the bias.
@@ -99,9 +113,9 @@ kernels! {
             |dry|
             let NormGrads { g, plus, dropped, .. } = to;
             let _sums = dry.within(|| scratch::layer_norm_backward(g))?;
-            let dropout = dropped.as_ref().map(|(d, _)| *d);
+            let dropout = dropped.as_ref().map(|dropped| dropped.dropout);
             let read = present([Some(saved.x), Some(saved.stats), Some(g), plus]);
-            dry.dropping("layer norm backward", dropout, &read, &present([Some(g), dropped.map(|(_, m)| &*m)]))
+            dry.dropping("layer norm backward", dropout, &read, &present([Some(g), dropped.map(|dropped| &*dropped.to)]))
         }
     }
 }
@@ -115,33 +129,44 @@ pub fn layer_norm(tape: &mut Tape, x: &Var, norm: &Norm) -> Result<Var> {
     let mut stats = device.uninit(OP, rows, 2, dtype.compute(), Tag::Activations)?;
     let numbers = NormNumbers { weight: weight.value(), bias: bias.value(), epsilon: norm.epsilon };
     device.backend().layer_norm(x.value(), &numbers, &mut y, &mut stats)?;
-    Ok(tape.push(&[x, &weight, &bias], y, || LayerNormBackward {
-        x: x.value().clone(),
-        stats,
-        weight: weight.value().clone(),
+    let kept = KeptNorm { x: x.value().clone(), stats, weight: weight.value().clone() };
+    Ok(tape.push(&[x, &weight, &bias], y, || {
+        one_output(move |g, grads| {
+            let mut g = grads.own(OP, g)?;
+            // Where the input went elsewhere too, its gradient so far is added in the same pass.
+            let plus = grads.take(0);
+            let [dw, db] = kept.backward(&mut g, plus.as_ref(), None)?;
+            grads.put(0, g)?;
+            grads.put(1, dw)?;
+            grads.put(2, db)
+        })
     }))
 }
 
-struct LayerNormBackward {
-    x: Matrix,
-    stats: Matrix,
-    weight: Matrix,
+/// Kept for backward.
+pub(crate) struct KeptNorm {
+    /// What was normalised.
+    pub(crate) x: Matrix,
+    /// μ and 1/σ of each row.
+    pub(crate) stats: Matrix,
+    /// 1 × d.
+    pub(crate) weight: Matrix,
 }
 
-impl Backward for LayerNormBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(mut g) = grads.own_output(OP, 0)? else { return Ok(()) };
-        let device = grads.device().clone();
-        let new = || device.uninit(OP, 1, self.x.cols(), self.weight.dtype(), Tag::Gradients);
-        let (mut dw, mut db) = (new()?, new()?);
+impl KeptNorm {
+    /// Makes the gradient of the output in `g` that of the input; the gradients of weight and bias.
+    pub(crate) fn backward(
+        &self,
+        g: &mut Matrix,
+        plus: Option<&Matrix>,
+        dropped: Option<Dropped<'_>>,
+    ) -> Result<[Matrix; 2]> {
+        let (device, (_, cols)) = (self.x.device(), self.x.shape());
+        let new = || device.uninit(OP, 1, cols, self.weight.dtype(), Tag::Gradients);
+        let [mut dw, mut db] = [new()?, new()?];
         let saved = NormSaved { x: &self.x, stats: &self.stats, weight: &self.weight };
-        // Where the input went elsewhere too, its gradient so far is added in the same pass.
-        let plus = grads.take(0);
-        let to = NormGrads { g: &mut g, plus: plus.as_ref(), dropped: None, dw: &mut dw, db: &mut db };
-        device.backend().layer_norm_backward(&saved, to)?;
-        grads.put(0, g)?;
-        grads.put(1, dw)?;
-        grads.put(2, db)
+        device.backend().layer_norm_backward(&saved, NormGrads { g, plus, dropped, dw: &mut dw, db: &mut db })?;
+        Ok([dw, db])
     }
 }
 

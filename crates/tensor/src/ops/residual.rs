@@ -11,8 +11,8 @@ use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::dropout::RowDropout;
-use crate::ops::norm::{Norm, NormGrads, NormNumbers, NormSaved};
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::ops::norm::{Dropped, KeptNorm, Norm, NormNumbers};
+use crate::tape::{Backward, Grads, Tape, Var, one_output};
 
 const OP: &str = "residual";
 
@@ -70,11 +70,18 @@ pub fn post_norm(tape: &mut Tape, x: &Var, z: &Var, dropout: Option<&RowDropout>
     let numbers = NormNumbers { weight: weight.value(), bias: bias.value(), epsilon: norm.epsilon };
     let to = NormedSum { sum: &mut sum, y: &mut y, stats: &mut stats };
     device.backend().residual_norm(&b, &numbers, to)?;
-    Ok(tape.push(&[x, z, &weight, &bias], y, || ResidualNormBackward {
-        sum,
-        stats,
-        weight: weight.value().clone(),
-        dropout: b.dropout.cloned(),
+    let (kept, dropout) = (KeptNorm { x: sum, stats, weight: weight.value().clone() }, b.dropout.cloned());
+    Ok(tape.push(&[x, z, &weight, &bias], y, || {
+        one_output(move |g, grads| {
+            let mut g = grads.own(OP, g)?;
+            let mut dz = dropout.as_ref().map(|_| like(&g, Tag::Activations)).transpose()?;
+            let dropped = dropout.as_ref().zip(dz.as_mut()).map(|(dropout, to)| Dropped { dropout, to });
+            let [dw, db] = kept.backward(&mut g, None, dropped)?;
+            grads.put(1, dz.unwrap_or_else(|| g.clone()))?;
+            grads.put(0, g)?;
+            grads.put(2, dw)?;
+            grads.put(3, db)
+        })
     }))
 }
 
@@ -109,31 +116,6 @@ impl Backward for ResidualBackward {
         };
         grads.put(1, dz)?;
         grads.put(0, g)
-    }
-}
-
-struct ResidualNormBackward {
-    sum: Matrix,
-    stats: Matrix,
-    weight: Matrix,
-    dropout: Option<RowDropout>,
-}
-
-impl Backward for ResidualNormBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(mut g) = grads.own_output(OP, 0)? else { return Ok(()) };
-        let device = grads.device().clone();
-        let new = || device.uninit(OP, 1, g.cols(), self.weight.dtype(), Tag::Gradients);
-        let (mut dw, mut db) = (new()?, new()?);
-        let saved = NormSaved { x: &self.sum, stats: &self.stats, weight: &self.weight };
-        let mut dz = self.dropout.as_ref().map(|_| like(&g, Tag::Activations)).transpose()?;
-        let dropped = self.dropout.as_ref().zip(dz.as_mut());
-        let to = NormGrads { g: &mut g, plus: None, dropped, dw: &mut dw, db: &mut db };
-        device.backend().layer_norm_backward(&saved, to)?;
-        grads.put(1, dz.unwrap_or_else(|| g.clone()))?;
-        grads.put(0, g)?;
-        grads.put(2, dw)?;
-        grads.put(3, db)
     }
 }
 

@@ -16,8 +16,7 @@ use crate::adjacency::Adjacency;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
-use crate::ops::attention::Bias;
-use crate::ops::gat::{Gat, gat};
+use crate::ops::attention::{Bias, Score, attention};
 use crate::ops::rows::{RowIndex, gather};
 use crate::ops::spmm::{Reduction, WeightVar, aggregate};
 use crate::random::Ids;
@@ -93,7 +92,8 @@ impl Segments {
         let (heads, dtype, device) = (score.value().cols(), score.value().dtype(), tape.device().clone());
         let l = tape.constant(device.zeros(OP, self.count(), heads, dtype, Tag::Activations)?);
         // A LeakyReLU that does nothing.
-        gat(tape, &self.edges, Gat { l: &l, r: score, z: x, slope: 1.0 }, Bias::None, None)
+        let score = Score::Gat { l: &l, r: score, z: x, slope: 1.0 };
+        attention(tape, &self.edges, heads, score, Bias::None, None, None)
     }
 
     /// A row per node: its graph's row of `x`.

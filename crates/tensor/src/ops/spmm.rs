@@ -22,9 +22,10 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::random::Ids;
-use crate::tape::{Backward, Grads, Tape, Var};
+use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "aggregate";
+const BACK: &str = "aggregate backward";
 
 /// The parts of the weights w_ij; absent ones are 1.
 #[derive(Clone, Copy, Debug, Default)]
@@ -222,8 +223,23 @@ pub fn aggregate(
     device.backend().spmm(&sum, &mut out, Write::Set)?;
     // x itself is needed by the gradient of the weights only.
     saved.x = inputs.get(1).filter(|w| w.needs_grad()).map(|_| x.value().clone());
-    let src_rows = graph.num_src();
-    Ok(tape.push(&inputs, out, || SumBackward { saved, shape: (src_rows, d, dtype) }))
+    Ok(tape.push(&inputs, out, || {
+        one_output(move |g, grads| {
+            let device = grads.device().clone();
+            let (Saved { graph, x, edge, .. }, weights) = (&saved, saved.weights());
+            if let (Some(x), Some(edge)) = (x, edge) {
+                let mut dw = device.uninit(BACK, edge.rows(), 1, edge.dtype(), Tag::Activations)?;
+                device.backend().spmm_dw(&Spmm { graph, weights, along: Along::Edges, x }, &g, &mut dw)?;
+                grads.put(1, dw)?;
+            }
+            if !grads.wants(0) {
+                return Ok(());
+            }
+            let (mut dx, write) = grads.begin(BACK, 0, graph.num_src(), d, dtype)?;
+            device.backend().spmm(&Spmm { graph, weights, along: Along::Transpose, x: &g }, &mut dx, write)?;
+            grads.put(0, dx)
+        })
+    }))
 }
 
 struct Saved {
@@ -240,33 +256,6 @@ impl Saved {
     }
 }
 
-struct SumBackward {
-    saved: Saved,
-    /// Of x.
-    shape: (usize, usize, DType),
-}
-
-impl Backward for SumBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(g) = grads.output(0) else { return Ok(()) };
-        let device = grads.device().clone();
-        let Saved { graph, x, edge, .. } = &self.saved;
-        let weights = self.saved.weights();
-        if let (Some(x), Some(edge)) = (x, edge) {
-            let mut dw = device.uninit("aggregate backward", edge.rows(), 1, edge.dtype(), Tag::Activations)?;
-            device.backend().spmm_dw(&Spmm { graph, weights, along: Along::Edges, x }, &g, &mut dw)?;
-            grads.put(1, dw)?;
-        }
-        if !grads.wants(0) {
-            return Ok(());
-        }
-        let (rows, cols, dtype) = self.shape;
-        let (mut dx, write) = grads.begin("aggregate backward", 0, rows, cols, dtype)?;
-        device.backend().spmm(&Spmm { graph, weights, along: Along::Transpose, x: &g }, &mut dx, write)?;
-        grads.put(0, dx)
-    }
-}
-
 fn max(tape: &mut Tape, graph: &Rc<Adjacency>, x: &Var, ids: Ids, weight: WeightVar<'_>) -> Result<Var> {
     if !matches!(weight, WeightVar::None) {
         return Err(Error::Argument { op: OP, problem: "the maximum takes no weights".into() });
@@ -276,28 +265,16 @@ fn max(tape: &mut Tape, graph: &Rc<Adjacency>, x: &Var, ids: Ids, weight: Weight
     let mut out = device.uninit(OP, graph.num_dst(), d, dtype, Tag::Activations)?;
     let mut arg = device.uninit(OP, graph.num_dst(), d, DType::F32, Tag::Activations)?;
     device.backend().spmm_max(&SpmmMax { graph, x: x.value(), ids: &ids }, &mut out, &mut arg, Write::Set)?;
-    let shape = (graph.num_src(), d, dtype);
-    Ok(tape.push(&[x], out, || MaxBackward { graph: Rc::clone(graph), ids, arg, shape }))
-}
-
-struct MaxBackward {
-    graph: Rc<Adjacency>,
-    ids: Ids,
-    arg: Matrix,
-    /// Of x.
-    shape: (usize, usize, DType),
-}
-
-impl Backward for MaxBackward {
-    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
-        let Some(g) = grads.output(0) else { return Ok(()) };
-        let device = grads.device().clone();
-        let (rows, cols, dtype) = self.shape;
-        let (mut dx, write) = grads.begin("aggregate backward", 0, rows, cols, dtype)?;
-        let gradient = MaxGradient { graph: &self.graph, ids: &self.ids, arg: &self.arg, g: &g };
-        device.backend().spmm_max_dx(&gradient, &mut dx, write)?;
-        grads.put(0, dx)
-    }
+    let graph = Rc::clone(graph);
+    Ok(tape.push(&[x], out, || {
+        one_output(move |g, grads| {
+            let device = grads.device().clone();
+            let (mut dx, write) = grads.begin(BACK, 0, graph.num_src(), d, dtype)?;
+            let gradient = MaxGradient { graph: &graph, ids: &ids, arg: &arg, g: &g };
+            device.backend().spmm_max_dx(&gradient, &mut dx, write)?;
+            grads.put(0, dx)
+        })
+    }))
 }
 
 #[cfg(test)]

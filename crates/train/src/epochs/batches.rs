@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
 use crate::run::checkpoint::Scores;
-use crate::task::metrics::{Logits, Metric, Part, Scoring};
+use crate::task::metrics::{Logits, Metric, Scoring, SplitPart};
 use crate::task::{Labels, Supervision, check_split};
 
 use loader::Loader;
@@ -65,7 +65,7 @@ enum Kind {
 struct Scored {
     graphs: Vec<u64>,
     labels: Labels,
-    parts: [Part; 3],
+    parts: [SplitPart; 3],
 }
 
 impl Scored {

@@ -31,7 +31,7 @@ use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
 use crate::run::checkpoint::Scores;
 use crate::task::Labels;
-use crate::task::metrics::{Logits, Metric, Part, Scoring};
+use crate::task::metrics::{Logits, Metric, Scoring, SplitPart};
 use table::{Table, Writer};
 
 /// Rows of logits that are scored or written at a time.
@@ -54,7 +54,7 @@ pub(crate) struct ScoredNodes {
     /// New ids, ascending.
     nodes: Vec<u32>,
     /// Positions in `nodes`.
-    parts: [Part; 3],
+    parts: [SplitPart; 3],
     labels: Labels,
 }
 
@@ -100,7 +100,7 @@ impl LayerWise {
             own.sort_unstable();
             let total = own.len();
             let (rows, places) = own.into_iter().unzip();
-            Part { rows, places, total }
+            SplitPart { rows, places, total }
         });
         let originals: Vec<u64> = nodes.iter().map(|new| self.chunks.original(*new as usize)).collect();
         let labels = self.data.labels()?.of_rows(&Ids::Listed(originals.into()), self.data.classes);

@@ -31,7 +31,7 @@ use graphweft_base::random::{Bijection, Philox};
 use graphweft_comm::{Label, Traffic};
 use graphweft_model::{Shape, Target, Total};
 use graphweft_parallel::settings::{self, Stages};
-use graphweft_parallel::{Flight, Link, Pipeline, Sharing, Strategy};
+use graphweft_parallel::{Expected, Flight, Link, Pipeline, Sharing, Strategy};
 use graphweft_tensor::{DType, Error as Computation, Matrix};
 
 use crate::config::{Config, PipelineConfig};
@@ -201,7 +201,8 @@ impl Stage {
 
     /// Asks for a state of so many rows, or its gradient, from another stage.
     fn ask(&self, op: &'static str, from: &Neighbour, rows: usize) -> Result<Option<Flight>> {
-        let each: Vec<_> = from.state.iter().map(|(cols, dtype)| (from.rank, (rows, *cols), *dtype)).collect();
+        let expected = |&(cols, dtype): &(usize, DType)| Expected { peer: from.rank, rows, cols, dtype };
+        let each: Vec<Expected> = from.state.iter().map(expected).collect();
         Ok(self.link().map(|link| link.send_each(self.label(op), Vec::new(), &each)).transpose()?)
     }
 

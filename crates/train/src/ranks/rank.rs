@@ -277,7 +277,7 @@ impl KernelTimes {
 
 /// A usage on its way to the rank that leads.
 #[derive(Default, Serialize, Deserialize)]
-struct Letter {
+struct Message {
     peak: Vec<u64>,
     sent: Vec<Sent>,
     by_layer: Vec<SentByLayer>,
@@ -290,13 +290,13 @@ impl RankUsage {
     pub fn gather(&self, rank: &Rank) -> Result<Vec<Self>> {
         let peak = Tag::ALL.iter().map(|tag| self.peak.of(*tag)).collect();
         let Self { sent, by_layer, to, kernels, .. } = self.clone();
-        let letter = serde_json::to_vec(&Letter { peak, sent, by_layer, to, kernels }).unwrap_or_default();
+        let message = serde_json::to_vec(&Message { peak, sent, by_layer, to, kernels }).unwrap_or_default();
         let open = |bytes: Vec<u8>| {
-            let Letter { peak, sent, by_layer, to, kernels } = serde_json::from_slice(&bytes).unwrap_or_default();
+            let Message { peak, sent, by_layer, to, kernels } = serde_json::from_slice(&bytes).unwrap_or_default();
             let peak = Usage::new(|tag| peak.get(tag as usize).copied().unwrap_or(0));
             Self { peak, sent, by_layer, to, kernels }
         };
-        Ok(rank.gather("metrics", letter)?.into_iter().map(open).collect())
+        Ok(rank.gather("metrics", message)?.into_iter().map(open).collect())
     }
 
     /// Bytes sent in an epoch.

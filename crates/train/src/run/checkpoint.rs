@@ -38,7 +38,7 @@ use crate::run::schedule::Plateau;
 use crate::task::metrics::{Better, read_score};
 use manifest::{MANIFEST, Manifest};
 
-pub(crate) use folder::Checkpoints;
+pub(crate) use folder::{Checkpoints, WholeCheckpoint};
 pub(crate) use tensors::Tensors;
 
 const MODEL: &str = "model.safetensors";

@@ -152,8 +152,8 @@ impl Trained {
         // A run that goes on has left behind the model with which it ended before.
         if !(file.exists() && whole && RunDir::is_over(path)) {
             let newest = Checkpoints::new(path.join("checkpoints"), 1, 1).newest()?.whole()?;
-            if let Some((from, checkpoint)) = newest {
-                return Ok(Found::best_in(&from, checkpoint));
+            if let Some(from) = newest {
+                return Ok(Found::best_in(&from.folder, from.checkpoint));
             }
         }
         if file.exists() && whole {
@@ -249,7 +249,7 @@ impl Trained {
             let mut written = None;
             source.predict(learner, None, &mut |cols, lots| {
                 written = Some(cols);
-                output.write_logits(cols, task, &ids, lots)
+                output.write(cols, task, &ids, output.finished(cols, task, lots))
             })?;
             Ok(written)
         })

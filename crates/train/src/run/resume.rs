@@ -13,7 +13,7 @@ use graphweft_model::Models;
 use crate::config::{Config, Draft};
 use crate::data::fingerprint::Fingerprint;
 use crate::error::{Error, Result};
-use crate::run::checkpoint::{Checkpoint, Checkpoints};
+use crate::run::checkpoint::{Checkpoint, Checkpoints, WholeCheckpoint};
 use crate::run::run_dir::RunDir;
 use crate::run::session::Start;
 
@@ -35,7 +35,7 @@ impl Start {
             Self::At(path) => (Some(Checkpoint::read(path)?.config), path.join("config.toml")),
             // Which ones are whole does not depend on the settings.
             Self::Newest => match Checkpoints::new(dir.join("checkpoints"), 1, 1).newest()?.whole()? {
-                Some((path, checkpoint)) => (Some(checkpoint.config), path.join("config.toml")),
+                Some(from) => (Some(from.checkpoint.config), from.folder.join("config.toml")),
                 None => (RunDir::config(dir), dir.join("config.toml")),
             },
         };
@@ -119,19 +119,14 @@ fn is_of_run(dir: &Path, path: &Path, saved: &Checkpoint, models: &Models) -> bo
 ///
 /// # Errors
 /// If they are others.
-pub(crate) fn check_data(
-    config: &Config,
-    path: &Path,
-    saved: &Checkpoint,
-    now: &Fingerprint,
-) -> Result<Option<String>> {
-    let Some(before) = &saved.state.data else {
-        let path = path.display();
+pub(crate) fn check_data(config: &Config, from: &WholeCheckpoint, now: &Fingerprint) -> Result<Option<String>> {
+    let path = from.folder.display();
+    let Some(before) = &from.checkpoint.state.data else {
         return Ok(Some(format!("{path} does not say on which data it was trained: these are taken to be the same")));
     };
     let Some(part) = before.difference(now) else { return Ok(None) };
     let of = config.data.path.as_ref().or(config.data.graph.as_ref()).cloned().unwrap_or_default();
-    let problem = format!("not as they were when {} was trained", path.display());
+    let problem = format!("not as they were when {path} was trained");
     let remedy = "restore the data as they were, or train anew on these with another folder for -o";
     Err(Bad::bad(of, part, problem, remedy).into())
 }

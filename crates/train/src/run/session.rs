@@ -21,13 +21,13 @@ use crate::planning::plan::Plan;
 use crate::planning::planner::{self, Listener, PreparedData, Role};
 use crate::ranks::once_per_rank::OncePerRank;
 use crate::ranks::world::World;
-use crate::run::checkpoint::{Checkpoint, Checkpoints};
+use crate::run::checkpoint::{Checkpoint, Checkpoints, WholeCheckpoint};
 use crate::run::decision::Decision;
 use crate::run::resume::{check_data, check_own};
 use crate::run::run_dir::RunDir;
 use crate::run::run_dir::launch::Launch;
 use crate::run::stop::Stop;
-use crate::run::trainer::{Observer, Outcome, Run, Trainer};
+use crate::run::trainer::{AllSeeds, Observer, Outcome, Run, Trainer};
 use crate::task::check_labels;
 use crate::task::metrics::{Metric, MetricName};
 
@@ -106,7 +106,7 @@ fn absolute(path: &str) -> String {
 /// Where a run is, what it goes on from, and how that was spread, if it can stay so.
 struct Before {
     folder: PathBuf,
-    from: Option<(PathBuf, Checkpoint)>,
+    from: Option<WholeCheckpoint>,
     plan: Option<Plan>,
 }
 
@@ -159,8 +159,9 @@ impl Session<'_> {
             let split = self.data.split(config.data.split.as_deref().unwrap_or_default(), seed)?;
             own.data.split = Some(split.name.clone());
             let open = || outer.as_ref().map(|outer| self.open(&RunDir::of_seed(outer.path(), seed)));
+            let above = || outer.as_ref().map(|outer| AllSeeds { dir: Arc::clone(outer), config: config.clone() });
             let inner = refusal.take().map_or_else(open, |e| Some(Err(e)));
-            runs.push(self.one(&own, inner, outer.as_ref().map(|outer| (Arc::clone(outer), config.clone())))?);
+            runs.push(self.one(&own, inner, above())?);
         }
         let Some((_, plan)) = runs.first().cloned() else { return Err(Error::Refused) };
         let all = summary(runs.into_iter().map(|(run, _)| run).collect(), plan, metric);
@@ -202,12 +203,7 @@ impl Session<'_> {
 
     /// One seed on all ranks; `dir`, and the one above it where there are several seeds, are for the process that
     /// leads.
-    fn one(
-        &self,
-        config: &Config,
-        dir: Option<Result<RunDir>>,
-        above: Option<(Arc<RunDir>, Config)>,
-    ) -> Result<(Run, Plan)> {
+    fn one(&self, config: &Config, dir: Option<Result<RunDir>>, above: Option<AllSeeds>) -> Result<(Run, Plan)> {
         let split = self.data.split(config.data.split.as_deref().unwrap_or_default(), config.run.seed)?;
         self.say_what_is_not_used(config, &split)?;
         let (dir, fingerprint, before) = match dir {
@@ -244,7 +240,7 @@ impl Session<'_> {
         config.compute.remat = plan.remat;
         let (settings, data) = (config.clone(), Arc::clone(&self.data));
         let chunks = plan.chunks(&self.data.graph)?;
-        let (from_path, from) = from.unzip();
+        let (from_path, from) = from.map(|from| (from.folder, from.checkpoint)).unzip();
         let trainer = Trainer {
             config,
             plan,
@@ -320,11 +316,11 @@ impl Session<'_> {
     /// What to go on from.
     fn before(&self, config: &Config, dir: &RunDir, data: &Fingerprint) -> Result<Before> {
         let from = self.checkpoint(dir, config)?;
-        if let Some(line) = from.as_ref().map_or(Ok(None), |(path, saved)| check_data(config, path, saved, data))? {
+        if let Some(line) = from.as_ref().map_or(Ok(None), |from| check_data(config, from, data))? {
             self.observer.note(&line);
         }
-        let plan = from.as_ref().and_then(|(path, saved)| {
-            let before = Draft::parse(&saved.config, path).ok()?.with_models(&Models::from(&config.model));
+        let plan = from.as_ref().and_then(|WholeCheckpoint { folder, checkpoint: saved }| {
+            let before = Draft::parse(&saved.config, folder).ok()?.with_models(&Models::from(&config.model));
             let before = before.finish().ok()?;
             Plan::again(&saved.plan, saved.partition.clone(), &before.parallel, &config.parallel)
         });
@@ -334,24 +330,24 @@ impl Session<'_> {
     }
 
     /// Fails if somebody asked to stop before a run begins or goes on. The process that leads asks for all.
-    fn go_on(&self, folder: &Path, from: Option<&(PathBuf, Checkpoint)>) -> Result<()> {
+    fn go_on(&self, folder: &Path, from: Option<&WholeCheckpoint>) -> Result<()> {
         match self.stop.is_requested() {
             true => Err(from.map_or_else(
                 || Error::Stopped { epoch: 0, checkpoint: folder.to_path_buf() },
-                |(path, saved)| Error::Stopped { epoch: saved.state.epoch, checkpoint: path.clone() },
+                |from| Error::Stopped { epoch: from.checkpoint.state.epoch, checkpoint: from.folder.clone() },
             )),
             false => Ok(()),
         }
     }
 
     /// What a run goes on from.
-    fn checkpoint(&self, dir: &RunDir, config: &Config) -> Result<Option<(PathBuf, Checkpoint)>> {
+    fn checkpoint(&self, dir: &RunDir, config: &Config) -> Result<Option<WholeCheckpoint>> {
         match &self.start {
             Start::New => Ok(None),
             Start::At(path) => {
                 let saved = Checkpoint::read(path)?;
                 check_own(dir.path(), path, &saved, &Models::from(&config.model))?;
-                Ok(Some((path.clone(), saved)))
+                Ok(Some(WholeCheckpoint { folder: path.clone(), checkpoint: saved }))
             }
             Start::Newest => {
                 let newest = dir.checkpoints(&config.run).newest()?;
@@ -361,8 +357,9 @@ impl Session<'_> {
                 }
                 let found = newest.whole()?;
                 self.observer.note(&match &found {
-                    Some((path, saved)) => {
-                        format!("going on from {} after epoch {}", path.display(), saved.state.epoch)
+                    Some(from) => {
+                        let (path, epoch) = (from.folder.display(), from.checkpoint.state.epoch);
+                        format!("going on from {path} after epoch {epoch}")
                     }
                     None => {
                         dir.check_unfinished()?;
@@ -380,7 +377,7 @@ fn lost(error: Error, folder: &Path) -> Error {
     match error.of_ranks() {
         Some(lost @ graphweft_comm::Error::RankLost { .. }) => {
             let newest = Checkpoints::of(folder, &RunConfig::default()).newest();
-            let checkpoint = newest.ok().and_then(|newest| newest.found).map(|(path, _)| path);
+            let checkpoint = newest.ok().and_then(|newest| newest.found).map(|found| found.folder);
             Error::RankLost { lost: lost.clone(), checkpoint }
         }
         _ => error,

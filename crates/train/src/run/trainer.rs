@@ -102,6 +102,15 @@ pub struct Run {
     pub cost: Cost,
 }
 
+/// The run whose seeds are runs of their own.
+#[derive(Clone)]
+pub(crate) struct AllSeeds {
+    /// The directory above theirs.
+    pub dir: Arc<RunDir>,
+    /// The configuration of all.
+    pub config: Config,
+}
+
 /// What a run works with; the configuration has one seed, its metric and its split. All ranks of a process share one.
 pub(crate) struct Trainer {
     /// Settings.
@@ -124,8 +133,8 @@ pub(crate) struct Trainer {
     pub folder: PathBuf,
     /// The same to write to, where the rank that leads is.
     pub dir: Option<RunDir>,
-    /// The directory above it and the configuration of all seeds, if there are several.
-    pub above: Option<(Arc<RunDir>, Config)>,
+    /// All seeds, if there are several.
+    pub above: Option<AllSeeds>,
     /// Who watches.
     pub observer: Arc<dyn Observer>,
     /// Who may stop it.
@@ -275,7 +284,7 @@ impl Trainer {
     /// Begins to write to the directory, where the rank that leads is.
     fn writer(&self, rank: &Rank, now: &Progressing) -> Result<Option<RunWriter<'_>>> {
         let Some(dir) = self.dir.as_ref().filter(|_| rank.leads()) else { return Ok(None) };
-        if let Some((above, config)) = &self.above {
+        if let Some(AllSeeds { dir: above, config }) = &self.above {
             above.reopen()?;
             above.describe(&config.to_toml()?, &self.plan.to_json()?)?;
             if self.config.run.seed == config.run.seed {

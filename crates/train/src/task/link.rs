@@ -4,13 +4,16 @@
 //! from and scored are pairs, not rows: [`links`](crate::epochs::links) has the loss and asks the metrics here for
 //! scores of rankings. What is predicted of a node is its row.
 
-use graphweft_graph::dataset::{Labels as Stored, Task as DatasetTask};
+use graphweft_graph::dataset::Task as DatasetTask;
 
-use super::{LabelView, Labels, LossDevice, Targets, Task};
+use super::{LabelView, Labels, LossDevice, Targets, Task, no_smoothing};
 use crate::config::TrainConfig;
 use crate::error::{Error, Result};
 use crate::task::metrics::{Logits, Measure, Metric, ScoredRows, average_precision, hits, roc_auc};
 use crate::task::predictions::{What, Written};
+
+/// Numbers that a model gives for a node where nobody says.
+const EMBEDDING: usize = 64;
 
 /// Links between nodes.
 #[derive(Debug)]
@@ -37,8 +40,13 @@ impl Task for Link {
         DatasetTask::Link
     }
 
-    fn labels(&self, _stored: &Stored) -> Option<Labels> {
-        None
+    /// Pairs stand for labels, which rows have none of.
+    fn unlabelled(&self) -> Option<Labels> {
+        Some(Labels::Numbers(Vec::new()))
+    }
+
+    fn classes_of(&self, _stored: usize, embedding: Option<u64>) -> usize {
+        embedding.map_or(EMBEDDING, |width| width as usize)
     }
 
     fn noun(&self) -> &'static str {
@@ -51,10 +59,7 @@ impl Task for Link {
     }
 
     fn check(&self, train: &TrainConfig, _data: &str) -> Result<()> {
-        if train.label_smoothing > 0.0 {
-            return Err(Error::setting("train.label_smoothing", "links have no class", "leave it out"));
-        }
-        Ok(())
+        no_smoothing(train, || "links have no class".into())
     }
 
     fn targets(&self, _labels: Labels, _on: &LossDevice<'_>, _train: &TrainConfig) -> Result<Box<dyn Targets>> {

@@ -273,7 +273,7 @@ pub(crate) fn largest<T: PartialOrd>(row: &[T]) -> usize {
 
 /// The rows of one part of a split that this rank has, and where they stand in the whole part.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct SplitPart {
     /// Rows of this rank, ascending.
     pub rows: Vec<u32>,
     /// The place of each in the whole part.
@@ -282,7 +282,7 @@ pub struct Part {
     pub total: usize,
 }
 
-impl Part {
+impl SplitPart {
     /// The nodes of a part that a rank has, in the order of its rows. Places are by original id, so that they do not
     /// depend on ranks.
     pub(crate) fn of_nodes(nodes: &[i64], ids: &Ids) -> Self {
@@ -356,7 +356,7 @@ pub(crate) struct Scoring<'a> {
 impl Scoring<'_> {
     #[cfg(test)]
     /// The score of a part; NaN where nothing can be scored.
-    pub(crate) fn score(&self, logits: &Logits, part: &Part) -> Result<f64> {
+    pub(crate) fn score(&self, logits: &Logits, part: &SplitPart) -> Result<f64> {
         let mut counts = Counts::default();
         self.count(&mut counts, logits, part);
         self.scored(&counts, part)
@@ -366,7 +366,7 @@ impl Scoring<'_> {
     ///
     /// # Errors
     /// [`Error::NotScored`], on all ranks, if logits of these nodes are not finite.
-    pub(crate) fn scores(&self, logits: &Logits, parts: &[Part; 3], epoch: u64) -> Result<Scores> {
+    pub(crate) fn scores(&self, logits: &Logits, parts: &[SplitPart; 3], epoch: u64) -> Result<Scores> {
         self.scores_of_lots(std::iter::once(Ok(logits)), parts, epoch)
     }
 
@@ -374,7 +374,7 @@ impl Scoring<'_> {
     pub(crate) fn scores_of_lots<L: Borrow<Logits>>(
         &self,
         lots: impl Iterator<Item = Result<L>>,
-        parts: &[Part; 3],
+        parts: &[SplitPart; 3],
         epoch: u64,
     ) -> Result<Scores> {
         // Of the loss its sum and how many it is of; then the nodes without a finite logit.
@@ -398,7 +398,7 @@ impl Scoring<'_> {
 
     #[cfg(test)]
     /// The mean loss of a part; NaN where no label is known.
-    pub(crate) fn loss(&self, logits: &Logits, part: &Part) -> Result<f64> {
+    pub(crate) fn loss(&self, logits: &Logits, part: &SplitPart) -> Result<f64> {
         let sums = self.sum(&self.task.losses(&self.compared(logits, &part.rows)))?;
         Ok(sums[0] / sums[1])
     }
@@ -415,7 +415,7 @@ impl Scoring<'_> {
     }
 
     /// Adds what a metric wants to know of the rows of a part that are among these logits.
-    fn count(&self, to: &mut Counts, logits: &Logits, part: &Part) {
+    fn count(&self, to: &mut Counts, logits: &Logits, part: &SplitPart) {
         let rows = part.rows_among(&logits.rows);
         match self.metric.measure {
             Measure::Sums { count, .. } => to.add(&count(&self.compared(logits, rows))),
@@ -436,7 +436,7 @@ impl Scoring<'_> {
     }
 
     /// The score from the counts of all ranks.
-    fn scored(&self, counts: &Counts, part: &Part) -> Result<f64> {
+    fn scored(&self, counts: &Counts, part: &SplitPart) -> Result<f64> {
         let Counts(counts) = counts;
         let score = match self.metric.measure {
             Measure::Sums { score, .. } => score(&counts.first().map_or(Ok(vec![0.0; 2]), |own| self.sum(own))?),
@@ -449,7 +449,7 @@ impl Scoring<'_> {
     }
 
     /// The mean of a ranking metric over the rankings that have both kinds of rows.
-    fn mean_of_rankings(&self, rankings: &[Vec<f64>], part: &Part, metric: Ranking) -> Result<f64> {
+    fn mean_of_rankings(&self, rankings: &[Vec<f64>], part: &SplitPart, metric: Ranking) -> Result<f64> {
         let (mut sum, mut count) = (0.0, 0.0);
         for own in rankings {
             let all = self.sum(own)?;

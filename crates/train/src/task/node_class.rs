@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use graphweft_graph::dataset::{Labels as Stored, Task as DatasetTask};
+use graphweft_graph::dataset::Labels as Stored;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::{Tape, Var};
 
@@ -30,10 +30,6 @@ static METRICS: [Metric; 4] = [
 impl Task for NodeClass {
     fn name(&self) -> &'static str {
         "class"
-    }
-
-    fn dataset(&self) -> DatasetTask {
-        DatasetTask::NodeClassification
     }
 
     fn labels(&self, stored: &Stored) -> Option<Labels> {
@@ -96,14 +92,8 @@ impl Task for NodeClass {
     }
 
     fn written(&self, what: What, columns: usize) -> Option<Written> {
-        match what {
-            What::Logits => Some(Written::floats("logit", columns)),
-            What::Probabilities => Some(Written::floats("probability", columns)),
-            What::Labels => {
-                Some(Written { names: vec!["label".into()], cells: Cells::Integer(|row| largest(row) as i64) })
-            }
-            What::Values => None,
-        }
+        let label = || Written { names: vec!["label".into()], cells: Cells::Integer(|row| largest(row) as i64) };
+        Written::of_choices(what, columns, label)
     }
 
     /// Probabilities, which sum to 1.

@@ -3,12 +3,12 @@
 //! Labels are 0 and 1, NaN where one is not known. The loss is the binary cross-entropy of each; scores that rank are
 //! means over the labels that have both kinds of nodes, as OGB has it.
 
-use graphweft_graph::dataset::{Labels as Stored, Task as DatasetTask};
+use graphweft_graph::dataset::Labels as Stored;
 use graphweft_tensor::ops::loss::binary_cross_entropy;
 
-use super::{LabelView, Labels, LossDevice, Numbers, Targets, Task};
+use super::{LabelView, Labels, LossDevice, Numbers, Targets, Task, no_smoothing};
 use crate::config::TrainConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::task::metrics::macro_f1::{Absent, Tally};
 use crate::task::metrics::{Logits, Measure, Metric, ScoredRows, average_precision, ratio, roc_auc};
 use crate::task::predictions::{Cells, What, Written};
@@ -29,10 +29,6 @@ impl Task for NodeLabels {
         "each"
     }
 
-    fn dataset(&self) -> DatasetTask {
-        DatasetTask::NodeClassification
-    }
-
     fn labels(&self, stored: &Stored) -> Option<Labels> {
         match stored {
             Stored::MultiU8(y) => Some(Labels::Numbers(y.iter().map(|y| f32::from(*y)).collect())),
@@ -50,17 +46,11 @@ impl Task for NodeLabels {
     }
 
     fn check(&self, train: &TrainConfig, data: &str) -> Result<()> {
-        if train.label_smoothing > 0.0 {
-            let problem = format!("the nodes of {data} have several labels each, of which none is the target");
-            return Err(Error::setting("train.label_smoothing", problem, "leave it out"));
-        }
-        Ok(())
+        no_smoothing(train, || format!("the nodes of {data} have several labels each, of which none is the target"))
     }
 
     fn targets(&self, labels: Labels, on: &LossDevice<'_>, _train: &TrainConfig) -> Result<Box<dyn Targets>> {
-        let host = labels.into_numbers();
-        let device = on.upload(&host)?;
-        Ok(Box::new(Numbers { host, device, loss: binary_cross_entropy }))
+        Numbers::targets(labels, on, binary_cross_entropy)
     }
 
     fn losses(&self, rows: &ScoredRows<'_>) -> [f64; 2] {
@@ -81,14 +71,8 @@ impl Task for NodeLabels {
     }
 
     fn written(&self, what: What, columns: usize) -> Option<Written> {
-        match what {
-            What::Logits => Some(Written::floats("logit", columns)),
-            What::Probabilities => Some(Written::floats("probability", columns)),
-            What::Labels => {
-                Some(Written { cells: Cells::Bytes(|p| u8::from(p > 0.5)), ..Written::floats("label", columns) })
-            }
-            What::Values => None,
-        }
+        let labels = || Written { cells: Cells::Bytes(|p| u8::from(p > 0.5)), ..Written::floats("label", columns) };
+        Written::of_choices(what, columns, labels)
     }
 
     /// Probabilities, each by itself.

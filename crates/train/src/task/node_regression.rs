@@ -59,9 +59,7 @@ impl Task for NodeRegression {
     }
 
     fn targets(&self, labels: Labels, on: &LossDevice<'_>, _train: &TrainConfig) -> Result<Box<dyn Targets>> {
-        let host = labels.into_numbers();
-        let device = on.upload(&host)?;
-        Ok(Box::new(Numbers { host, device, loss: mean_squared_error }))
+        Numbers::targets(labels, on, mean_squared_error)
     }
 
     fn losses(&self, rows: &ScoredRows<'_>) -> [f64; 2] {

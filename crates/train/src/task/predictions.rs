@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use graphweft_base::{Error as Bad, durable};
 use graphweft_graph::Buf;
-use graphweft_graph::npy::{Dtype, NpyFile, NpyWriter};
+use graphweft_graph::npy::{NpyFile, NpyType, NpyWriter};
 
 use crate::error::{Error, Result};
 use crate::task::Task;
@@ -76,6 +76,17 @@ impl Written {
     pub fn floats(name: &str, columns: usize) -> Self {
         Self { names: (0..columns).map(|k| format!("{name}_{k}")).collect(), cells: Cells::Floats }
     }
+
+    /// What is written of models that choose among classes, or say yes or no to each of several: logits, probabilities
+    /// or these `labels`.
+    pub(crate) fn of_choices(what: What, columns: usize, labels: impl FnOnce() -> Self) -> Option<Self> {
+        match what {
+            What::Logits => Some(Self::floats("logit", columns)),
+            What::Probabilities => Some(Self::floats("probability", columns)),
+            What::Labels => Some(labels()),
+            What::Values => None,
+        }
+    }
 }
 
 /// Ids as the source of a dataset has them.
@@ -104,8 +115,8 @@ impl NodeIds {
             return Err(file.wrong_shape("node_id", &format!("[{nodes}] (num_nodes)")).into());
         }
         let found = match file.dtype() {
-            Dtype::I64 => file.elements().map(Self::Signed),
-            Dtype::U64 => file.elements().map(Self::Unsigned),
+            NpyType::I64 => file.elements().map(Self::Signed),
+            NpyType::U64 => file.elements().map(Self::Unsigned),
             _ => None,
         };
         found.ok_or_else(|| file.wrong_dtype("node_id", "int64 or uint64").into())
@@ -178,25 +189,24 @@ impl Output {
         write_outputs(path, cols, std::iter::once(Ok(rows)))
     }
 
-    /// Writes what these lots of outputs, rows of `cols`, come to. What fails leaves nothing behind.
-    pub(crate) fn write_logits(
+    /// What is to be written of these lots of outputs, rows of `cols`: they are [finished](Task::finish), but where
+    /// logits are wanted.
+    pub(crate) fn finished(
         &self,
         cols: usize,
         task: &dyn Task,
-        ids: &NodeIds,
         lots: impl Iterator<Item = Result<Vec<f32>>>,
-    ) -> Result<()> {
-        let finished = checked(cols, lots).map(|lot| {
+    ) -> impl Iterator<Item = Result<Vec<f32>>> {
+        checked(cols, lots).map(move |lot| {
             let mut lot = lot?;
             if self.what != What::Logits {
                 task.finish(&mut lot, cols);
             }
             Ok(lot)
-        });
-        self.write(cols, task, ids, finished)
+        })
     }
 
-    /// Writes numbers that are [finished](Task::finish), or logits where these are wanted.
+    /// Writes numbers that are finished. What fails leaves nothing behind.
     pub(crate) fn write(
         &self,
         cols: usize,
@@ -336,7 +346,8 @@ mod tests {
     use crate::task::{NodeClass, NodeLabels, NodeRegression};
 
     fn written(output: &Output, task: &dyn Task, ids: &NodeIds, lots: &[&[f32]]) -> Result<Vec<u8>> {
-        output.write_logits(2, task, ids, lots.iter().map(|lot| Ok(lot.to_vec())))?;
+        let lots = output.finished(2, task, lots.iter().map(|lot| Ok(lot.to_vec())));
+        output.write(2, task, ids, lots)?;
         Ok(fs::read(&output.path).unwrap())
     }
 

@@ -14,14 +14,14 @@ use crate::error::{Error, Result};
 use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
 use crate::run::checkpoint::Scores;
-use crate::task::metrics::{Logits, Metric, Part, Scoring};
+use crate::task::metrics::{Logits, Metric, Scoring, SplitPart};
 
 /// The rows that are learned from, chosen by and reported on, as this rank sees them.
 pub(crate) struct Supervision {
     task: &'static dyn Task,
     targets: Box<dyn Targets>,
     /// Train, valid, test.
-    pub parts: [Part; 3],
+    pub parts: [SplitPart; 3],
     rows: LossRows,
     /// What the loss is divided by, over all ranks.
     total: f64,
@@ -73,7 +73,7 @@ impl Supervision {
         data: &Data,
         labels: Labels,
         train: &TrainConfig,
-        parts: [Part; 3],
+        parts: [SplitPart; 3],
         rows: LossRows,
     ) -> Result<Self> {
         let weight = |k: usize| rows.weights().map_or(1.0, |w| f64::from(w[k]));
@@ -149,8 +149,8 @@ impl Objective for Supervision {
     }
 }
 
-fn no_parts() -> [Part; 3] {
-    [(); 3].map(|()| Part { rows: Vec::new(), places: Vec::new(), total: 0 })
+fn no_parts() -> [SplitPart; 3] {
+    [(); 3].map(|()| SplitPart { rows: Vec::new(), places: Vec::new(), total: 0 })
 }
 
 fn loss_device<'a>(shard: &'a Shard, data: &Data) -> LossDevice<'a> {

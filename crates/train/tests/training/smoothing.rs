@@ -100,12 +100,18 @@ fn reference(data: &Data, z: Vec<Vec<f64>>, known: &[usize], how: Smoothing) -> 
     found.into_iter().map(normal).collect()
 }
 
+/// A run in this folder, and its data.
+fn trained(dir: &Path) -> (Arc<Trained>, Arc<Data>) {
+    fresh(&config(&[]), dir);
+    let trained = Arc::new(Trained::open(dir, None).unwrap());
+    let data = open(&trained.config);
+    (trained, data)
+}
+
 #[test]
 fn it_is_what_a_dense_matrix_would_come_to() {
     let dir = tempfile::tempdir().unwrap();
-    fresh(&config(&[]), dir.path());
-    let trained = Arc::new(Trained::open(dir.path(), None).unwrap());
-    let data = open(&trained.config);
+    let (trained, data) = trained(dir.path());
     let (z, _) = Trained::probabilities(&[trained], &World::alone(), &data, &Silent).unwrap().unwrap();
     let z: Vec<Vec<f64>> = z.chunks(3).map(|row| row.iter().map(|x| f64::from(*x)).collect()).collect();
     let ids = |nodes: &[i64]| nodes.iter().map(|id| *id as usize).collect::<Vec<_>>();
@@ -163,9 +169,7 @@ fn ranks_and_strategies_come_to_the_same() {
 #[test]
 fn labels_of_test_nodes_change_no_prediction_and_those_of_valid_nodes_not_their_score() {
     let dir = tempfile::tempdir().unwrap();
-    fresh(&config(&[]), dir.path());
-    let trained = Arc::new(Trained::open(dir.path(), None).unwrap());
-    let data = open(&trained.config);
+    let (trained, data) = trained(dir.path());
     let with = |nodes: &[i64], known| {
         let mut changed = Data::clone(&data);
         let mut labels = changed.labels().unwrap().view().integers().to_vec();

@@ -13,7 +13,7 @@ use super::super::text::Integer;
 use super::super::{Context, Imported, Input, matrix_market, metis};
 use super::file::{Contents, File, Pairs, Sparse};
 use crate::build::{EdgeSorter, Expected};
-use crate::npy::Dtype;
+use crate::npy::NpyType;
 
 /// Edges checked and pushed at a time.
 const CHUNK: usize = 1 << 16;
@@ -97,7 +97,7 @@ pub(super) fn read(file: &File, numbering: &Numbering<'_>, options: &Options, cx
 }
 
 fn from_array(array: &Array, numbering: &Numbering<'_>, options: &Options, cx: &Context<'_>) -> Result<Imported> {
-    if array.dtype == Dtype::Bool {
+    if array.dtype == NpyType::Bool {
         return Err(array.bad("the elements are truth values, expected node ids"));
     }
     let mut notes = Vec::new();

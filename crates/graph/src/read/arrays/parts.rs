@@ -11,7 +11,7 @@ use super::super::{Context, Input};
 use super::edges::Numbering;
 use super::file::{Contents, File};
 use crate::dataset::Split;
-use crate::npy::Dtype;
+use crate::npy::NpyType;
 
 /// What a split is called that has no name of its own; several are numbered.
 pub(super) const NAME: &str = "given";
@@ -129,7 +129,7 @@ fn one(file: &File, part: &str, n: usize, numbering: &Numbering<'_>, cx: &Contex
 
 fn from_array(array: &Array, n: usize, numbering: &Numbering<'_>) -> Result<Of> {
     let form = match (array.dtype, &array.shape[..]) {
-        (Dtype::Bool, _) => Form::Masks(masks(array, n)?),
+        (NpyType::Bool, _) => Form::Masks(masks(array, n)?),
         (_, &[_, _]) => {
             return Err(array.bad(format!("a matrix of {}: several splits are masks", array.dtype)));
         }

@@ -19,7 +19,7 @@ fn archive(members: &[(&str, Vec<u8>)]) -> File {
 }
 
 fn truths(shape: &[usize], values: &[u8]) -> Vec<u8> {
-    let header = crate::npy::Header { dtype: crate::npy::Dtype::Bool, fortran_order: false, shape: shape.to_vec() };
+    let header = crate::npy::Header { dtype: crate::npy::NpyType::Bool, fortran_order: false, shape: shape.to_vec() };
     [&header.bytes(), values].concat()
 }
 

@@ -19,27 +19,41 @@ fn put<C: Real, T: Convert>(to: &mut [T], acc: &[C], factor: C, write: Write) {
     }
 }
 
+/// `to (+)= factor(row)·acc` for every row of `d` columns, of what `add` adds to acc.
+fn each_row<C: Real, T: Convert>(
+    to: &mut [T],
+    d: usize,
+    write: Write,
+    factor: impl Fn(usize) -> C + Sync,
+    add: impl Fn(usize, &mut [C]) + Sync,
+) {
+    if d == 0 {
+        return;
+    }
+    to.par_chunks_mut(d).enumerate().for_each_init(
+        || vec![C::zero(); d],
+        |acc, (row, to)| {
+            acc.fill(C::zero());
+            add(row, acc);
+            put(to, acc, factor(row), write);
+        },
+    );
+}
+
 pub(super) fn sum<C: Real, T: Convert, O: Convert>(a: &Spmm<'_>, out: &mut Matrix, write: Write) -> Result<()> {
     let (csr, d) = (&a.direction().csr, a.x.cols());
     let weights = Weights::<C>::new(a.graph, &a.weights, a.along)?;
     let (x, out) = (host::<T>(OP, "x", a.x)?, host_mut::<O>(OP, "out", out)?);
-    if d == 0 {
-        return Ok(());
-    }
-    out.par_chunks_mut(d).enumerate().for_each_init(
-        || vec![C::zero(); d],
-        |acc, (row, out)| {
-            acc.fill(C::zero());
-            for at in csr.edges_of(row) {
-                let j = csr.indices()[at] as usize;
-                let weight = weights.of_edge(at, j);
-                for (a, x) in acc.iter_mut().zip(&x[j * d..(j + 1) * d]) {
-                    *a = *a + weight * C::of(*x);
-                }
+    let add = |row: usize, acc: &mut [C]| {
+        for at in csr.edges_of(row) {
+            let j = csr.indices()[at] as usize;
+            let weight = weights.of_edge(at, j);
+            for (a, x) in acc.iter_mut().zip(&x[j * d..(j + 1) * d]) {
+                *a = *a + weight * C::of(*x);
             }
-            put(out, acc, weights.of_row(row), write);
-        },
-    );
+        }
+    };
+    each_row(out, d, write, |row| weights.of_row(row), add);
     Ok(())
 }
 
@@ -117,24 +131,17 @@ pub(super) fn max_back<C: Real, T: Convert>(a: &MaxGradient<'_>, dx: &mut Matrix
     let (csr, d) = (&graph.transpose.csr, g.cols());
     let ids = check_ids(ids, dx.rows())?;
     let (g, arg, dx) = (host::<T>(OP, "g", g)?, bits(arg)?, host_mut::<T>(OP, "dx", dx)?);
-    if d == 0 {
-        return Ok(());
-    }
-    dx.par_chunks_mut(d).enumerate().for_each_init(
-        || vec![C::zero(); d],
-        |acc, (j, dx)| {
-            acc.fill(C::zero());
-            // Parallel edges stand side by side and count once.
-            for same in csr.row(j).chunk_by(|a, b| a == b) {
-                let columns = same[0] as usize * d..(same[0] as usize + 1) * d;
-                for (c, (g, arg)) in g[columns.clone()].iter().zip(&arg[columns]).enumerate() {
-                    if u64::from(*arg) == ids.of(j) {
-                        acc[c] = acc[c] + C::of(*g);
-                    }
+    let add = |j: usize, acc: &mut [C]| {
+        // Parallel edges stand side by side and count once.
+        for same in csr.row(j).chunk_by(|a, b| a == b) {
+            let columns = same[0] as usize * d..(same[0] as usize + 1) * d;
+            for (acc, (g, arg)) in acc.iter_mut().zip(g[columns.clone()].iter().zip(&arg[columns])) {
+                if u64::from(*arg) == ids.of(j) {
+                    *acc = *acc + C::of(*g);
                 }
             }
-            put(dx, acc, C::one(), write);
-        },
-    );
+        }
+    };
+    each_row(dx, d, write, |_| C::one(), add);
     Ok(())
 }

@@ -53,7 +53,7 @@ fn run(
     let q = widen(tape, &x[0], &x[2], heads, columns)?;
     let bias = x.get(3).map_or(Bias::None, Bias::PerEdge);
     let edges = Some(tail(tape.device(), graph.num_edges(), columns, q.value().dtype()));
-    let out = record(tape, graph, heads, Score::Dot { q: &q, kv: &x[1] }, bias, edges, dropout)?;
+    let out = attention(tape, graph, heads, Score::Dot { q: &q, kv: &x[1] }, bias, edges, dropout)?;
     absorb(tape, &out, &x[2], heads, columns)
 }
 
@@ -172,7 +172,7 @@ fn block_by_block_is_the_same(device: &Device) {
                 let out = match &list[..] {
                     [one] => {
                         let (score, edges) = (Score::Dot { q: &q, kv: one.kv }, one.edges.clone());
-                        record(&mut tape, one.graph, heads, score, Bias::None, edges, None)
+                        attention(&mut tape, one.graph, heads, score, Bias::None, edges, None)
                     }
                     all => attention_blocks(&mut tape, heads, &q, all),
                 }
@@ -242,13 +242,18 @@ fn the_same_bits_for_any_number_of_threads() {
 
 #[test]
 fn nothing_grows_with_edges_but_the_features() {
+    adds_a_number_per_node_and_head(Some(&EdgeColumns::numbers(16)));
+}
+
+/// Attention of wide rows, with or without features of edges: how much memory it takes beyond its operands.
+pub(super) fn adds_a_number_per_node_and_head(columns: Option<&EdgeColumns>) {
     let device = Device::cpu();
     let graph = with_hub(&device);
-    let (n, d, heads, columns) = (graph.num_dst(), 128, 8, EdgeColumns::numbers(16));
-    let wide = d + heads * columns.tail();
+    let (n, d, heads) = (graph.num_dst(), 128, 8);
+    let wide = d + heads * columns.map_or(0, EdgeColumns::tail);
     let up = |cols| device.upload(n, cols, &vec![0.5f32; n * cols], Tag::Activations).unwrap();
     let (q, kv, g) = (up(wide), up(2 * d), up(wide));
-    let edges = tail(&device, graph.num_edges(), &columns, DType::F32);
+    let edges = columns.map(|columns| tail(&device, graph.num_edges(), columns, DType::F32));
     // Where edges of the transpose stand is a part of the graph.
     graph.edges();
     let before = device.ledger().now().total();
@@ -256,10 +261,11 @@ fn nothing_grows_with_edges_but_the_features() {
     let mut tape = Tape::new(&device);
     let (q, kv) = (tape.leaf(q), tape.leaf(kv));
     let score = Score::Dot { q: &q, kv: &kv };
-    let out = record(&mut tape, &graph, heads, score, Bias::None, Some(edges), None).unwrap();
+    let out = attention(&mut tape, &graph, heads, score, Bias::None, edges, None).unwrap();
     let grads = tape.backward(vec![(out, g)], &[&q, &kv], |_| Ok(())).unwrap();
     let unavoidable = 4 * n * (wide + wide + 2 * d);
     let beyond = device.ledger().peak().total() - before - unavoidable as u64;
+    // At the peak: log-sum-exp, D, and for the pieces of the hub one row of dk ‖ dv each.
     let pieces = graph.transpose.tasks.pieces;
     assert_eq!(beyond, (4 * (n * 2 * heads + pieces * 2 * d)) as u64);
     drop(grads);
@@ -277,7 +283,7 @@ fn an_id_that_is_no_category_stays_inside() {
         let q = tape.leaf(upload(&device, 1, (1, 16 + columns.tail()), dtype));
         let kv = tape.leaf(upload(&device, 2, (1, 32), dtype));
         let score = Score::Dot { q: &q, kv: &kv };
-        let out = record(&mut tape, &graph, 1, score, Bias::None, Some(edges), None).unwrap();
+        let out = attention(&mut tape, &graph, 1, score, Bias::None, Some(edges), None).unwrap();
         let shares: f64 = f64s(out.value())[16..].iter().sum();
         assert!((shares - 1.0).abs() < 1e-6);
     }
@@ -294,7 +300,7 @@ fn nonsense_is_refused() {
     let (r, z) = (leaf(6, 2), leaf(6, 4));
     let mut run = |score: Score<&Var>, edges: usize| {
         let edges = tail(&device, edges, &columns, DType::F64);
-        record(&mut tape, &graph, 2, score, Bias::None, Some(edges), None).is_ok()
+        attention(&mut tape, &graph, 2, score, Bias::None, Some(edges), None).is_ok()
     };
     assert!(run(Score::Dot { q: &q, kv: &kv }, graph.num_edges()));
     assert!(!run(Score::Dot { q: &q, kv: &kv }, graph.num_edges() - 1));

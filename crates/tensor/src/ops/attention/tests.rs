@@ -20,7 +20,10 @@ fn gradients(device: &Device) {
     let upload = |seed, r, c| device.upload(r, c, &numbers(seed, r * c), Tag::Activations).unwrap();
     for heads in [1, 2, 3] {
         let inputs = [upload(1, 5, 6), upload(2, 6, 12)];
-        check(device, &inputs, &[], |tape, x| attention(tape, &graph, heads, &x[0], &x[1], Bias::None, None)).unwrap();
+        check(device, &inputs, &[], |tape, x| {
+            attention(tape, &graph, heads, Score::Dot { q: &x[0], kv: &x[1] }, Bias::None, None, None)
+        })
+        .unwrap();
     }
 }
 
@@ -32,13 +35,13 @@ fn gradients_with_bias_and_dropout(device: &Device) {
     for drop in [None, Some(dropout(&graph))] {
         let inputs = [upload(1, 5, 6), upload(2, 6, 12), upload(3, edges, heads)];
         check(device, &inputs, &[], |tape, x| {
-            attention(tape, &graph, heads, &x[0], &x[1], Bias::PerEdge(&x[2]), drop.clone())
+            attention(tape, &graph, heads, Score::Dot { q: &x[0], kv: &x[1] }, Bias::PerEdge(&x[2]), None, drop.clone())
         })
         .unwrap();
         let inputs = [upload(1, 5, 6), upload(2, 6, 12), upload(3, heads, 3)];
         check(device, &inputs, &[], |tape, x| {
             let bias = Bias::Features { feat: &feat, weight: &x[2] };
-            attention(tape, &graph, heads, &x[0], &x[1], bias, drop.clone())
+            attention(tape, &graph, heads, Score::Dot { q: &x[0], kv: &x[1] }, bias, None, drop.clone())
         })
         .unwrap();
     }
@@ -51,8 +54,11 @@ fn equals_dense_softmax_in_f64(device: &Device) {
     let up = |rows, cols, x: &[f64]| device.upload(rows, cols, x, Tag::Activations).unwrap();
     let mut tape = Tape::new(device);
     let (qv, kvv) = (tape.leaf(up(n, d, &q)), tape.leaf(up(graph.num_src(), 2 * d, &kv)));
-    let out =
-        attention(&mut tape, &graph, heads, &qv, &kvv, Bias::None, None).unwrap().value().to_vec::<f64>().unwrap();
+    let out = attention(&mut tape, &graph, heads, Score::Dot { q: &qv, kv: &kvv }, Bias::None, None, None)
+        .unwrap()
+        .value()
+        .to_vec::<f64>()
+        .unwrap();
     for i in 0..n {
         for h in 0..heads {
             let score = |j: usize| (0..w).map(|c| q[i * d + h * w + c] * kv[j * 2 * d + h * w + c]).sum::<f64>();
@@ -123,7 +129,7 @@ fn rounded(device: &Device, [heads, width]: Heads, given: Types, types: Types, e
         WithExtras => (Bias::Features { feat: &feat, weight: &weight }, Some(dropout(&graph))),
         Plain => (Bias::None, None),
     };
-    let out = attention(&mut tape, &graph, heads, &q, &kv, bias, drop).unwrap();
+    let out = attention(&mut tape, &graph, heads, Score::Dot { q: &q, kv: &kv }, bias, None, drop).unwrap();
     let value = out.value().clone();
     let gradient = of_rows(3, d, given.q, types.q);
     let found = tape.backward(vec![(out, gradient)], &[&q, &kv, &weight], |_| Ok(())).unwrap();
@@ -197,23 +203,7 @@ fn the_same_bits_for_any_number_of_threads() {
 
 #[test]
 fn memory_beyond_the_operands_is_one_number_per_node_and_head() {
-    let device = Device::cpu();
-    let graph = with_hub(&device);
-    let (n, d, heads) = (graph.num_dst(), 128, 8);
-    let up = |cols| device.upload(n, cols, &vec![0.5f32; n * cols], Tag::Activations).unwrap();
-    let (q, kv, g) = (up(d), up(2 * d), up(d));
-    let before = device.ledger().now().total();
-    device.ledger().reset_peak();
-    let mut tape = Tape::new(&device);
-    let (q, kv) = (tape.leaf(q), tape.leaf(kv));
-    let out = attention(&mut tape, &graph, heads, &q, &kv, Bias::None, None).unwrap();
-    let grads = tape.backward(vec![(out, g)], &[&q, &kv], |_| Ok(())).unwrap();
-    let unavoidable = 4 * n * (d + d + 2 * d);
-    let beyond = device.ledger().peak().total() - before - unavoidable as u64;
-    // At the peak: log-sum-exp, D, and for the pieces of the hub one row of dk ‖ dv each.
-    let pieces = graph.transpose.tasks.pieces;
-    assert_eq!(beyond, (4 * (n * 2 * heads + pieces * 2 * d)) as u64);
-    drop(grads);
+    edge_tests::adds_a_number_per_node_and_head(None);
 }
 
 /// One of each score, with 2 heads of width `w`.
@@ -334,7 +324,7 @@ fn blocks_without_edges_or_rows(device: &Device) {
         let mut tape = Tape::new(device);
         let mut leaf = |rows, cols| tape.leaf(upload(device, 1, (rows, cols), dtype));
         let (q, kv) = (leaf(graph.num_dst(), 16), leaf(graph.num_src(), 32));
-        let out = attention(&mut tape, &graph, 1, &q, &kv, Bias::None, None).unwrap();
+        let out = attention(&mut tape, &graph, 1, Score::Dot { q: &q, kv: &kv }, Bias::None, None, None).unwrap();
         assert!(f64s(out.value()).iter().all(|x| *x == 0.0));
         let g = upload(device, 2, out.value().shape(), dtype);
         for found in tape.backward(vec![(out, g)], &[&q, &kv], |_| Ok(())).unwrap() {

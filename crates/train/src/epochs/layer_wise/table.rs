@@ -23,35 +23,30 @@ const WRITTEN: usize = 1 << 17;
 
 /// A table in the making.
 pub(super) struct Writer {
-    values: Writing,
+    values: ByType<Spool<f32>, Spool<bf16>, Spool<f64>>,
     cols: usize,
 }
 
-enum Writing {
-    F32(Spool<f32>),
-    Bf16(Spool<bf16>),
-    F64(Spool<f64>),
+/// One of these, by the type of the numbers.
+enum ByType<F32, Bf16, F64> {
+    F32(F32),
+    Bf16(Bf16),
+    F64(F64),
 }
 
 /// A row per node.
 pub(super) struct Table {
-    values: Values,
+    values: ByType<Buf<f32>, Buf<bf16>, Buf<f64>>,
     cols: usize,
-}
-
-enum Values {
-    F32(Buf<f32>),
-    Bf16(Buf<bf16>),
-    F64(Buf<f64>),
 }
 
 impl Writer {
     /// For rows like those of `m`.
     pub(super) fn new(scratch: &Scratch, m: &Matrix) -> Self {
         let values = match m.dtype() {
-            DType::F64 => Writing::F64(Spool::new(scratch)),
-            DType::Bf16 => Writing::Bf16(Spool::new(scratch)),
-            _ => Writing::F32(Spool::new(scratch)),
+            DType::F64 => ByType::F64(Spool::new(scratch)),
+            DType::Bf16 => ByType::Bf16(Spool::new(scratch)),
+            _ => ByType::F32(Spool::new(scratch)),
         };
         Self { values, cols: m.cols() }
     }
@@ -65,9 +60,9 @@ impl Writer {
             let patch = Patch { from: [start, 0], to: [0, 0], size: [count, m.cols()] };
             device.backend().copy_patch(m, &mut lot, patch, Write::Set)?;
             match &mut self.values {
-                Writing::F32(to) => to.push(&lot.to_vec::<f32>()?)?,
-                Writing::Bf16(to) => to.push(&lot.to_vec::<bf16>()?)?,
-                Writing::F64(to) => to.push(&lot.to_vec::<f64>()?)?,
+                ByType::F32(to) => to.push(&lot.to_vec::<f32>()?)?,
+                ByType::Bf16(to) => to.push(&lot.to_vec::<bf16>()?)?,
+                ByType::F64(to) => to.push(&lot.to_vec::<f64>()?)?,
             }
         }
         Ok(())
@@ -75,9 +70,9 @@ impl Writer {
 
     pub(super) fn finish(self) -> Result<Table> {
         let values = match self.values {
-            Writing::F32(from) => Values::F32(from.finish()?),
-            Writing::Bf16(from) => Values::Bf16(from.finish()?),
-            Writing::F64(from) => Values::F64(from.finish()?),
+            ByType::F32(from) => ByType::F32(from.finish()?),
+            ByType::Bf16(from) => ByType::Bf16(from.finish()?),
+            ByType::F64(from) => ByType::F64(from.finish()?),
         };
         Ok(Table { values, cols: self.cols })
     }
@@ -91,9 +86,9 @@ impl Table {
     /// The rows of these nodes, on a device.
     pub(super) fn rows(&self, device: &Device, nodes: &[u32]) -> Result<Matrix> {
         match &self.values {
-            Values::F32(values) => upload(device, values, self.cols, nodes),
-            Values::Bf16(values) => upload(device, values, self.cols, nodes),
-            Values::F64(values) => upload(device, values, self.cols, nodes),
+            ByType::F32(values) => upload(device, values, self.cols, nodes),
+            ByType::Bf16(values) => upload(device, values, self.cols, nodes),
+            ByType::F64(values) => upload(device, values, self.cols, nodes),
         }
     }
 }

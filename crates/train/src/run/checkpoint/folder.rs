@@ -21,11 +21,20 @@ pub struct Checkpoints {
     keep: usize,
 }
 
+/// A checkpoint that was read, and where.
+#[derive(Debug)]
+pub struct WholeCheckpoint {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// What it has.
+    pub checkpoint: Checkpoint,
+}
+
 /// Where a run can go on.
 #[derive(Debug)]
 pub struct Newest {
     /// The newest checkpoint that is whole, if there is one.
-    pub found: Option<(PathBuf, Checkpoint)>,
+    pub found: Option<WholeCheckpoint>,
     /// Newer ones, which are not.
     pub damaged: Vec<Damaged>,
 }
@@ -46,12 +55,19 @@ impl Damaged {
     }
 }
 
+impl WholeCheckpoint {
+    /// Reads the one in this folder.
+    pub fn read(folder: PathBuf) -> Result<Self> {
+        Ok(Self { checkpoint: Checkpoint::read(&folder)?, folder })
+    }
+}
+
 impl Newest {
     /// The checkpoint to go on from; nothing where none was ever made.
     ///
     /// # Errors
     /// Where there are checkpoints, and none is whole.
-    pub fn whole(self) -> Result<Option<(PathBuf, Checkpoint)>> {
+    pub fn whole(self) -> Result<Option<WholeCheckpoint>> {
         match (self.found, self.damaged.first()) {
             (None, Some(newest)) => {
                 let (count, why) = (self.damaged.len(), newest.reason());
@@ -115,7 +131,9 @@ impl Checkpoints {
         let mut damaged = Vec::new();
         for (_, path) in self.list()?.into_iter().rev() {
             match Checkpoint::read(&path) {
-                Ok(checkpoint) => return Ok(Newest { found: Some((path, checkpoint)), damaged }),
+                Ok(checkpoint) => {
+                    return Ok(Newest { found: Some(WholeCheckpoint { folder: path, checkpoint }), damaged });
+                }
                 Err(why) => damaged.push(Damaged { path, why }),
             }
         }

@@ -62,7 +62,7 @@ fn a_checkpoint_that_was_set_aside_for_another_one_is_not_lost() {
     // Killed between the two renames of a replacement.
     fs::rename(&path, hidden(&path, "old")).unwrap();
     fs::create_dir(hidden(&path, "partial")).unwrap();
-    assert_eq!(all.newest().unwrap().found.unwrap().1, checkpoint(10));
+    assert_eq!(all.newest().unwrap().found.unwrap().checkpoint, checkpoint(10));
     all.clean().unwrap();
     assert_eq!(names(&all), ["step-000010"]);
     assert_eq!(Checkpoint::read(&path).unwrap(), checkpoint(10));
@@ -95,7 +95,7 @@ fn a_flipped_byte_anywhere_is_named_and_an_older_checkpoint_is_taken() {
             bad[at] ^= 0x10;
             fs::write(file, &bad).unwrap();
             let Newest { found, mut damaged } = all.newest().unwrap();
-            assert_eq!(found.unwrap().1, checkpoint(10), "byte {at} of {}", file.display());
+            assert_eq!(found.unwrap().checkpoint, checkpoint(10), "byte {at} of {}", file.display());
             assert_eq!(damaged.len(), 1);
             let passed_over = damaged.remove(0);
             assert_eq!(passed_over.path, path);
@@ -122,11 +122,11 @@ fn a_truncated_or_missing_file_is_passed_over_by_auto_and_named_otherwise() {
             let message = Checkpoint::read(&path).unwrap_err().to_string();
             assert!(message.contains(file.to_str().unwrap()), "{message}");
             let Newest { found, damaged } = all.newest().unwrap();
-            assert_eq!(found.unwrap().1, checkpoint(10), "{}", file.display());
+            assert_eq!(found.unwrap().checkpoint, checkpoint(10), "{}", file.display());
             assert_eq!(damaged.iter().map(|d| &d.path).collect::<Vec<_>>(), [&path]);
         }
     });
-    assert_eq!(all.newest().unwrap().found.unwrap().1, checkpoint(20));
+    assert_eq!(all.newest().unwrap().found.unwrap().checkpoint, checkpoint(20));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn where_none_is_whole_that_is_an_error_and_where_none_was_made_it_is_not() {
     assert!(all.newest().unwrap().whole().unwrap().is_none());
     let (old, new) = (all.save(&checkpoint(10)).unwrap(), all.save(&checkpoint(20)).unwrap());
     fs::write(new.join(MODEL), "short").unwrap();
-    assert_eq!(all.newest().unwrap().whole().unwrap().unwrap().0, old);
+    assert_eq!(all.newest().unwrap().whole().unwrap().unwrap().folder, old);
     let mut bytes = fs::read(old.join(BEST)).unwrap();
     bytes[9] ^= 1;
     fs::write(old.join(BEST), bytes).unwrap();
@@ -165,7 +165,7 @@ fn half_written_ones_are_ignored_and_cleaned_away() {
     fs::create_dir(all.path().join("step-000030")).unwrap();
     fs::write(all.path().join("notes.txt"), "mine").unwrap();
     let Newest { found, damaged } = all.newest().unwrap();
-    assert_eq!((found.unwrap().1.state.epoch, damaged.len()), (10, 1));
+    assert_eq!((found.unwrap().checkpoint.state.epoch, damaged.len()), (10, 1));
     all.clean().unwrap();
     assert_eq!(names(&all), ["notes.txt", "step-000010"]);
     all.save(&checkpoint(30)).unwrap();

@@ -58,8 +58,8 @@ fn scoring<'a>(given: Given<'a>, device: &'a Device, reduce: &'a dyn Reduce) -> 
     Scoring { task, metric, labels, device, reduce }
 }
 
-fn all(rows: usize) -> Part {
-    Part { rows: (0..rows as u32).collect(), places: (0..rows).collect(), total: rows }
+fn all(rows: usize) -> SplitPart {
+    SplitPart { rows: (0..rows as u32).collect(), places: (0..rows).collect(), total: rows }
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn two_ranks_find_what_one_finds() {
     check(|given, logits, rows| {
         let score = |keep: fn(&u32) -> bool, others| {
             let own: Vec<u32> = (0..rows as u32).filter(keep).collect();
-            let part = Part { places: own.iter().map(|r| *r as usize).collect(), rows: own, total: rows };
+            let part = SplitPart { places: own.iter().map(|r| *r as usize).collect(), rows: own, total: rows };
             let reduce = Recorded { others: RefCell::new(others), sent: RefCell::default() };
             let score = scoring(given, &device, &reduce).score(logits, &part).unwrap();
             (score, reduce.sent.into_inner())
@@ -115,7 +115,7 @@ fn lot_by_lot_is_what_all_at_once_is() {
         // Two parts take turns, the third has all.
         let some = |keep: usize| {
             let own: Vec<u32> = (0..rows as u32).filter(|r| *r as usize % 2 == keep).collect();
-            Part { places: (0..own.len()).collect(), total: own.len(), rows: own }
+            SplitPart { places: (0..own.len()).collect(), total: own.len(), rows: own }
         };
         let (scoring, parts) = (scoring(given, &device, &Alone), [some(0), some(1), all(rows)]);
         let lots = scoring.scores_of_lots((0..rows).step_by(3).map(lot), &parts, 1).unwrap();
@@ -167,9 +167,9 @@ fn a_task_has_metrics_of_its_own() {
 #[test]
 fn places_do_not_depend_on_ranks() {
     let nodes = [7, 2, 9, 4];
-    let whole = Part::of_nodes(&nodes, &Ids::Same);
+    let whole = SplitPart::of_nodes(&nodes, &Ids::Same);
     assert_eq!((whole.rows, whole.places, whole.total), (vec![2, 4, 7, 9], vec![0, 1, 2, 3], 4));
-    let some = Part::of_nodes(&nodes, &Ids::Listed(vec![9, 0, 2].into()));
+    let some = SplitPart::of_nodes(&nodes, &Ids::Listed(vec![9, 0, 2].into()));
     assert_eq!((some.rows, some.places, some.total), (vec![0, 2], vec![3, 0], 4));
 }
 
