@@ -21,6 +21,7 @@ use crate::dataset::{Labels, Split, Task};
 
 pub(super) const INCOMPLETE: &str =
     "PATH is the dataset folder that contains raw/ and split/; extract the download again";
+const CUT_SHORT: &str = "the file is cut short; extract the download again";
 
 /// Reads a dataset folder.
 ///
@@ -68,17 +69,7 @@ fn text(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
     let edge_feat = folder.input("raw/edge-feat.csv.gz")?;
     let expected = Expected { num_nodes: n, origins: edge_feat.is_some() };
     let edges = edges(folder, expected, num_edges, cx, |_| {})?;
-    let edge_features = match edge_feat {
-        Some(input) => {
-            let table = Table::read(&input, cx, f32::is_finite)?;
-            if table.rows as u64 != num_edges {
-                let problem = format!("{} lines for {num_edges} edges", table.rows);
-                return Err(input.bad("lines", problem, "the file is cut short; extract the download again"));
-            }
-            Some(EdgeFeatures { values: table.values, width: table.width })
-        }
-        None => None,
-    };
+    let edge_features = edge_feat.map(|input| features_of_edges(&input, num_edges, cx)).transpose()?;
     Ok(Imported { features, labels: Some(labels), edge_features, ..Imported::new(n as usize, edges) })
 }
 
@@ -114,11 +105,26 @@ pub(super) fn edges(
         look(&piece.edges);
         edges.push(&piece.edges)
     })?;
-    if edges.pushed() != num_edges {
-        let problem = format!("{} edges, num-edge-list.csv.gz says {num_edges}", edges.pushed());
-        return Err(input.bad("edges", problem, "the file is cut short; extract the download again"));
-    }
+    check_edges(&input, edges.pushed(), num_edges)?;
     Ok(edges)
+}
+
+/// Fails unless as many edges were listed as a dataset says.
+pub(super) fn check_edges(input: &Input, listed: u64, said: u64) -> Result<()> {
+    if listed == said {
+        return Ok(());
+    }
+    let problem = format!("{listed} edges, num-edge-list.csv.gz says {said}");
+    Err(input.bad("edges", problem, CUT_SHORT))
+}
+
+/// Features of so many edges, a line each.
+pub(super) fn features_of_edges(input: &Input, edges: u64, cx: &Context<'_>) -> Result<EdgeFeatures> {
+    let table = Table::read(input, cx, f32::is_finite)?;
+    if table.rows as u64 != edges {
+        return Err(input.bad("lines", format!("{} lines for {edges} edges", table.rows), CUT_SHORT));
+    }
+    Ok(EdgeFeatures { values: table.values, width: table.width })
 }
 
 /// The only number of a list that has one entry per graph.

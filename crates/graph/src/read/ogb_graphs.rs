@@ -9,7 +9,7 @@ use graphweft_base::{Error, Position, Problem, Result};
 
 use super::edge_list::{Options, Scan};
 use super::imported::{EdgeFeatures, ImportedGraphs};
-use super::ogb::{INCOMPLETE, need, splits};
+use super::ogb::{INCOMPLETE, check_edges, features_of_edges, need, splits};
 use super::table::{self, Table};
 use super::text::Integer;
 use super::{Context, Folder, Imported, Input, features, labels, many};
@@ -79,21 +79,8 @@ fn edges(folder: &dyn Folder, ptr: &[u64], cx: &Context<'_>) -> Result<Edges> {
         piece.edges.iter_mut().try_for_each(|edge| place.put(edge, &input))?;
         sorter.push(&piece.edges)
     })?;
-    if sorter.pushed() != all {
-        let problem = format!("{} edges, num-edge-list.csv.gz says {all}", sorter.pushed());
-        return Err(input.bad("edges", problem, "the file is cut short; extract the download again"));
-    }
-    let features = match edge_feat {
-        Some(input) => {
-            let table = Table::read(&input, cx, f32::is_finite)?;
-            if table.rows as u64 != all {
-                let problem = format!("{} lines for {all} edges", table.rows);
-                return Err(input.bad("lines", problem, "the file is cut short; extract the download again"));
-            }
-            Some(EdgeFeatures { values: table.values, width: table.width })
-        }
-        None => None,
-    };
+    check_edges(&input, sorter.pushed(), all)?;
+    let features = edge_feat.map(|input| features_of_edges(&input, all, cx)).transpose()?;
     Ok(Edges { sorter, features })
 }
 
@@ -137,14 +124,13 @@ impl Place<'_> {
 mod tests {
     use super::*;
     use crate::dataset::Labels;
-    use crate::read::testing::{KEEP, assert_refused, edges, with_context};
-    use crate::read::{Memory, ogb};
+    use crate::read::ogb;
+    use crate::read::testing::{assert_refused, edges, read_folder, with_other};
 
     type Files = Vec<(&'static str, &'static str)>;
 
     fn read_files(files: &[(&str, &str)]) -> Result<Imported> {
-        let folder = Memory(files.iter().map(|(name, text)| (name.to_string(), text.as_bytes().to_vec())).collect());
-        with_context(KEEP, |cx| ogb::read(&folder, cx))
+        read_folder(files, |folder, cx| ogb::read(folder, cx))
     }
 
     fn good() -> Files {
@@ -162,8 +148,7 @@ mod tests {
     }
 
     fn with(name: &'static str, text: &'static str) -> Result<Imported> {
-        let files = good().into_iter().filter(|(n, _)| *n != name);
-        read_files(&files.chain([(name, text)]).collect::<Vec<_>>())
+        read_files(&with_other(good(), name, text))
     }
 
     #[test]

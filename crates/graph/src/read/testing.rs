@@ -3,7 +3,7 @@
 use graphweft_base::progress::Silent;
 use graphweft_base::{Error, Result};
 
-use super::{Context, Imported, Input};
+use super::{Context, Imported, Input, Memory};
 use crate::build::{EdgeRules, Scratch};
 use crate::csr::{Csr, SelfLoops};
 use crate::fuzz;
@@ -29,6 +29,24 @@ pub(super) fn read_text_by(
     contents: &str,
 ) -> Result<Imported> {
     with_context(KEEP, |cx| read(&text(contents), cx))
+}
+
+/// What a reader makes of a folder with these texts; edges stay as they are.
+pub(super) fn read_folder(
+    files: &[(&str, &str)],
+    read: impl FnOnce(&Memory, &Context<'_>) -> Result<Imported>,
+) -> Result<Imported> {
+    let folder = Memory(files.iter().map(|(name, text)| (name.to_string(), text.as_bytes().to_vec())).collect());
+    with_context(KEEP, |cx| read(&folder, cx))
+}
+
+/// The same texts with another one of this name.
+pub(super) fn with_other(
+    files: Vec<(&'static str, &'static str)>,
+    name: &'static str,
+    text: &'static str,
+) -> Vec<(&'static str, &'static str)> {
+    files.into_iter().filter(|(other, _)| *other != name).chain([(name, text)]).collect()
 }
 
 /// An `.npy` file.

@@ -210,14 +210,12 @@ struct Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::Memory;
-    use crate::read::testing::{KEEP, assert_refused, edges, with_context};
+    use crate::read::testing::{assert_refused, edges, read_folder, with_other};
 
     type Files = Vec<(&'static str, &'static str)>;
 
     fn read_files(files: &[(&str, &str)]) -> Result<Imported> {
-        let folder = Memory(files.iter().map(|(name, text)| (name.to_string(), text.as_bytes().to_vec())).collect());
-        with_context(KEEP, |cx| read(&folder, cx))
+        read_folder(files, |folder, cx| read(folder, cx))
     }
 
     fn good() -> Files {
@@ -231,8 +229,7 @@ mod tests {
     }
 
     fn with(name: &'static str, text: &'static str) -> Result<Imported> {
-        let files = good().into_iter().filter(|(n, _)| *n != name);
-        read_files(&files.chain([(name, text)]).collect::<Vec<_>>())
+        read_files(&with_other(good(), name, text))
     }
 
     #[test]
