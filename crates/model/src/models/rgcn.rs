@@ -65,7 +65,8 @@ impl Model for Config {
     }
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-        let (decomposition, types) = (self.decomposition()?, shape.edge_features.categories().first().copied().unwrap_or(1));
+        let (decomposition, types) =
+            (self.decomposition()?, shape.edge_features.categories().first().copied().unwrap_or(1));
         stack::build(Self::NAME, &self.of_stack(), init, shape, |spec| {
             Ok(Box::new(RgcnConv::new(init, spec.name, spec.inputs, spec.outputs, types, decomposition)?))
         })
