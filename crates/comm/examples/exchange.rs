@@ -10,7 +10,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use graphweft_comm::{Communicator, Label, Launcher, Message, Result, Traffic, Type, View, mpi, threads};
+use graphweft_comm::{Communicator, Error, Label, Launcher, Message, Result, Traffic, Type, View, mpi, threads};
 
 const LABEL: Label = Label { op: "example", traffic: Traffic::Rows, layer: 0 };
 const DEADLINE: Duration = Duration::from_secs(60);
