@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use graphweft_base::Error as Bad;
 use graphweft_graph::chunks::Piece;
+use graphweft_graph::dataset::Dense;
 use graphweft_graph::{Csr, Dataset, TypedCsr};
 use graphweft_model::{ModelConfig, Prepared};
 use graphweft_tensor::ops::edge_values::{self, EdgeColumns};
@@ -33,7 +34,7 @@ impl EdgeFeatures {
     /// Those of a dataset.
     pub(crate) fn of(dataset: &Dataset) -> Result<Option<Self>> {
         let (dense, codes) = (dataset.edge_features(), dataset.edge_categories());
-        let width = dense.map_or(0, |dense| dense.width());
+        let width = dense.map_or(0, Dense::width);
         let numbers = dense.map(|dense| rows::dense(dense, None));
         let Some(codes) = codes else {
             return Ok(numbers.map(|rows| Self { columns: EdgeColumns::numbers(width), rows: rows.into() }));
