@@ -16,7 +16,7 @@ tools=$root/target/wheel-venv
 "$tools/bin/pip" install -q 'maturin>=1.9,<2'
 say() { echo "$1: $(($(date +%s) - since)) s"; since=$(date +%s); }
 since=$(date +%s)
-"$tools/bin/maturin" sdist --quiet --out "$clean/sdist"
+"$tools/bin/maturin" sdist --out "$clean/sdist" >"$clean/sdist.log" 2>&1
 say "source archive, $(du -h "$clean"/sdist/*.tar.gz | cut -f1)"
 # No build isolation: maturin is there. What cargo makes lies beside everything else.
 PATH="$tools/bin:$PATH" CARGO_TARGET_DIR="$root/target/clean-build" MATURIN_PEP517_ARGS="--profile $profile --locked" \

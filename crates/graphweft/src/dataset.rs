@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use graphweft_base::progress::Silent;
-use graphweft_graph::dataset::{self, Dense, Features, Labels, LinkSplit, NodeType, Parts};
+use graphweft_graph::dataset::{self, Codes, Dense, Features, Labels, LinkSplit, NodeType, Parts};
 use graphweft_graph::generate::Spec;
 use serde_json::json;
 
@@ -282,7 +282,7 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::graph`].
     pub fn type_of_edges(&self) -> Result<Vec<u16>> {
-        Ok(self.0.edge_types()?.map_or_else(Vec::new, |types| types.to_vec()))
+        Ok(self.0.edge_types()?.map_or_else(Vec::new, Codes::to_vec))
     }
 
     /// Dense features of a type of nodes, by its number, row by row; `None` where it has none of its own, or sparse
