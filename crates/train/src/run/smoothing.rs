@@ -158,16 +158,11 @@ impl Trained {
         let graph = OncePerRank::new(graph, world.ranks_inside());
         let (before, after, shares) = world.run(move |rank| {
             let whole = graph.take()?;
-            let inputs = EpochInputs {
-                config: &trained.config,
-                plan: &plan,
-                data: &data,
-                graph: &whole,
-                chunks: None,
-                purpose: Purpose::Evaluate(&split),
-                folder: &std::env::temp_dir(),
+            let source = {
+                let (config, plan, data, graph) = (&trained.config, &plan, &data, &whole);
+                let (purpose, folder) = (Purpose::Evaluate(&split), &std::env::temp_dir());
+                WholeGraph::new(rank, &EpochInputs { config, plan, data, graph, chunks: None, purpose, folder })?
             };
-            let source = WholeGraph::new(rank, &inputs)?;
             drop(whole);
             let learner = trained.learner(&source)?;
             let logits = learner.logits(source.shard())?;
