@@ -162,7 +162,7 @@ def train(
 ) -> str: ...
 def plan(
     data: Dataset | str | None, settings: list[str], *, graph: str | None = None, device: str | None = None,
-    features: int | None = None, classes: int | None = None, to: dict[str, str] = {}, watch: _Watch = None,
+    features: int | None = None, classes: int | None = None, to: dict[str, str] = ..., watch: _Watch = None,
 ) -> str: ...  # fmt: skip
 def calibrate(
     settings: list[str], *, device: str | None = None, file: str | None = None, existing: str = "keep", watch: _Watch = None
@@ -196,7 +196,7 @@ def write(
     watch: _Watch = None,
 ) -> str: ...
 def partition(
-    data: Dataset | str, parts: int, *, how: dict[str, str] = {}, seed: int = 0, store: str | None = None, watch: _Watch = None
+    data: Dataset | str, parts: int, *, how: dict[str, str] = ..., seed: int = 0, store: str | None = None, watch: _Watch = None
 ) -> str: ...
 def generate(spec: str, dir: str, *, seed: int = 0, watch: _Watch = None) -> str: ...
 def info(
@@ -219,7 +219,7 @@ def bench_op(
     op: str,
     data: Dataset | str | None = None,
     *,
-    sizes: dict[str, int] = {},
+    sizes: dict[str, int] = ...,
     runs: int = 9,
     dtype: str = "f32",
     device: str | None = None,
