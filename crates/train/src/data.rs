@@ -98,13 +98,9 @@ impl Data {
     }
 
     fn finished(self, config: &DataConfig, encodings: &Encodings) -> Result<Self> {
-        if self.graphs.is_some() && encodings.laplacian > 0 {
-            let problem = "eigenvectors of all graphs together say nothing of one";
-            return Err(Error::setting("encoding.laplacian", problem, "take encoding.random_walk"));
-        }
         let mut data = self.prepare(config)?;
         data.classes = data.task.classes_of(data.classes, config.embedding);
-        data.encodings = encodings.compute(&data.graph)?;
+        data.encodings = encodings.compute(&data.graph, data.graphs.as_deref())?;
         Ok(data)
     }
 

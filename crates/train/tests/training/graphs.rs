@@ -54,6 +54,8 @@ fn batches_on_ranks_are_those_of_one_rank() {
         ("virtual", &with(&tuned, &["model.virtual_node=true"])),
         ("gt", &["model.name=gt", "model.heads=2", "train.attention_dropout=0.2", "model.readout=attention"]),
         ("gat", &["model.name=gat", "model.heads=2", "model.readout=max"]),
+        ("gps", &["model.name=gps", "train.attention_dropout=0.2", "encoding.laplacian=3", "encoding.random_walk=4"]),
+        ("set", &["model.name=sage", "model.norm=graph", "model.readout=set"]),
     ] {
         let more = with(model, &["compute.dtype=f64"]);
         let alone = root.path().join(format!("{name}-1"));
@@ -134,8 +136,8 @@ fn the_same_bytes_every_time_and_after_a_stop() {
 fn every_model_that_reads_out_learns_of_graphs() {
     let root = tempfile::tempdir().unwrap();
     let data = folder(root.path(), Nodes::Numbers, Known::Class);
-    for model in ["gin", "gcn", "sage", "gat", "gatv2", "gt"] {
-        for readout in ["sum", "mean", "max", "attention"] {
+    for model in ["gin", "gcn", "sage", "gat", "gatv2", "gt", "gps"] {
+        for readout in ["sum", "mean", "max", "attention", "set"] {
             let (name, readout) = (format!("model.name={model}"), format!("model.readout={readout}"));
             let path = root.path().join(format!("{model}-{readout}"));
             let run = fresh(&config(&data, &[&name, &readout, "train.epochs=2"]), &path);
@@ -203,7 +205,6 @@ fn what_makes_no_sense_is_refused() {
     for (more, words) in [
         (&["parallel.ranks=2", "parallel.strategy=halo"][..], &["parallel.strategy", "halo", "has many"][..]),
         (&["model.name=appnp"], &["appnp predicts nothing of whole graphs", "gin"]),
-        (&["encoding.laplacian=4"], &["encoding.laplacian", "random_walk"]),
         (&["model.virtual_node=true"], &["model.virtual_node", "tuned"]),
         (&["model.readout=max", "model.readout_from=all"], &["model.readout_from", "sum"]),
         (&["train.metric=mae"], &["train.metric", "accuracy"]),
@@ -211,4 +212,8 @@ fn what_makes_no_sense_is_refused() {
         let message = message(more);
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
     }
+    let one = crate::whole::config(&["model.norm=graph"]);
+    let found = crate::whole::run(&one, &root.path().join("x"), &graphweft_train::run::Start::New, Default::default());
+    let message = found.unwrap_err().to_string();
+    assert!(message.contains("model.norm = \"graph\"") && message.contains("many graphs"), "{message}");
 }
