@@ -1,8 +1,8 @@
 //! GraphNorm of Cai et al., with `torch_geometric.nn.GraphNorm`: the columns of each graph by their own moments.
 //!
-//! With the mean μ of a column over the nodes of a graph, o = x − s∘μ, where s is learned, and y = w∘o/√(mean(o²) + ε) + b
-//! with the mean over the same nodes. What a graph has in common, such as its degree, may so be kept in part. Nothing
-//! looks beyond a graph: it is the same in training and in evaluation, and the same on any ranks.
+//! With the mean μ of a column over the nodes of a graph, o = x − s∘μ, where s is learned, and y = b + w∘o/√(mean(o²) +
+//! ε) with the mean over the same nodes. What a graph has in common, such as its degree, may so be kept in part.
+//! Nothing looks beyond a graph: it is the same in training and in evaluation, and the same on any ranks.
 
 use std::rc::Rc;
 

@@ -1,9 +1,9 @@
-//! Set2Set of Vinyals, Bengio and Kudlur, with `torch_geometric.nn.aggr.Set2Set`: a row per graph that does not depend on
-//! the order of its nodes.
+//! Set2Set of Vinyals, Bengio and Kudlur, with `torch_geometric.nn.aggr.Set2Set`: a row per graph that does not depend
+//! on the order of its nodes.
 //!
-//! An LSTM makes a query of what it got before, q = LSTM(q‖r), starting from zeros. The answer is r = Σ a_i·x_i over the
-//! nodes of the graph, where a is the softmax of x_i·q inside it. After three such steps q‖r is the row of the graph,
-//! twice as wide as those of nodes.
+//! An LSTM makes a query of what it got before, q = LSTM(q‖r), starting from zeros. The answer is r = Σ a_i·x_i over
+//! the nodes of the graph, where a is the softmax of x_i·q inside it. After three such steps q‖r is the row of the
+//! graph, twice as wide as those of nodes.
 
 use std::rc::Rc;
 

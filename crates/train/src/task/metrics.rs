@@ -5,6 +5,7 @@
 //! whole vector, exactly. Logits may come lot by lot, where all of them together would be too much.
 
 mod average_precision;
+mod by_column;
 mod hits;
 pub(crate) mod macro_f1;
 mod roc_auc;
@@ -22,6 +23,7 @@ use crate::run::checkpoint::Scores;
 use crate::task::{LabelView, TASKS, Task};
 
 pub(crate) use average_precision::average_precision;
+pub(crate) use by_column::mean_by_column;
 pub(crate) use hits::hits;
 pub(crate) use roc_auc::roc_auc;
 
@@ -337,16 +339,6 @@ pub(crate) type Ranking = fn(&[(f64, bool)]) -> Option<f64>;
 /// A share: the first of two sums is how many of the second.
 pub(crate) fn ratio(sums: &[f64]) -> f64 {
     sums[0] / sums[1]
-}
-
-/// The mean over the columns of which some label is known; of each there is a sum, and how many it is of.
-pub(crate) fn mean_by_column(sums: &[f64], of: fn(f64, f64) -> f64) -> f64 {
-    let (mut total, mut columns) = (0.0, 0.0);
-    for column in sums.chunks_exact(2).filter(|column| column[1] > 0.0) {
-        total += of(column[0], column[1]);
-        columns += 1.0;
-    }
-    total / columns
 }
 
 /// What scoring needs beside the numbers.

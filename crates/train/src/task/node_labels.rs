@@ -1,8 +1,8 @@
 //! Node classification with several labels: each yes or no, with a logit of its own.
 //!
 //! Labels are 0 and 1, NaN where one is not known. The loss is the binary cross-entropy of each; accuracy is the mean
-//! over the labels of which some are known, and scores that rank are means over the labels that have both kinds of nodes,
-//! as OGB has it.
+//! over the labels of which some are known, and scores that rank are means over the labels that have both kinds of
+//! nodes, as OGB has it.
 
 use graphweft_graph::dataset::Labels as Stored;
 use graphweft_tensor::ops::loss::binary_cross_entropy;
