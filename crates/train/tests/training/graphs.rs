@@ -238,31 +238,17 @@ fn a_model_speaks_of_graphs_that_it_has_not_seen() {
     }
 }
 
+/// What is said where a run is refused.
+fn refused(config: &Config) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let found = crate::whole::run(config, &dir.path().join("x"), &graphweft_train::run::Start::New, Default::default());
+    found.unwrap_err().to_string()
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let data = folder(root.path(), Nodes::Categories, Known::Class);
-    write_npy(data.join("split/own/valid.npy"), &[], &[0i64; 0]).unwrap();
-    let message = crate::whole::run(
-        &config(&data, &[]),
-        &root.path().join("x"),
-        &graphweft_train::run::Start::New,
-        Default::default(),
-    )
-    .unwrap_err()
-    .to_string();
-    assert!(message.contains("no graph in valid") && message.contains("own"), "{message}");
-    let _ = fs::remove_dir_all(root.path().join("x"));
-    fs::remove_dir_all(&data).unwrap();
-    let data = folder(root.path(), Nodes::Categories, Known::Class);
-    let message = |more: &[&str]| {
-        let config = config(&data, more);
-        let found =
-            crate::whole::run(&config, &root.path().join("x"), &graphweft_train::run::Start::New, Default::default());
-        let message = found.unwrap_err().to_string();
-        let _ = fs::remove_dir_all(root.path().join("x"));
-        message
-    };
     for (more, words) in [
         (&["parallel.ranks=2", "parallel.strategy=halo"][..], &["parallel.strategy", "halo", "has many"][..]),
         (&["encoding.random_walk=4"], &["positional encodings", "gps", "tuned"]),
@@ -271,11 +257,36 @@ fn what_makes_no_sense_is_refused() {
         (&["model.readout=max", "model.readout_from=all"], &["model.readout_from", "sum"]),
         (&["train.metric=mae"], &["train.metric", "accuracy"]),
     ] {
-        let message = message(more);
+        let message = refused(&config(&data, more));
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
     }
-    let one = crate::whole::config(&["model.norm=graph"]);
-    let found = crate::whole::run(&one, &root.path().join("x"), &graphweft_train::run::Start::New, Default::default());
-    let message = found.unwrap_err().to_string();
+    let message = refused(&crate::whole::config(&["model.norm=graph"]));
     assert!(message.contains("model.norm = \"graph\"") && message.contains("many graphs"), "{message}");
+}
+
+#[test]
+fn damaged_folders_are_refused() {
+    let none: fn(&Path) = |data| write_npy(data.join("split/own/valid.npy"), &[], &[0i64; 0]).unwrap();
+    let unknown: fn(&Path) = |data| write_npy(data.join("graph_label.npy"), &[], &[-1i64; GRAPHS]).unwrap();
+    let kind: fn(&Path) = |data| {
+        let meta = fs::read_to_string(data.join("meta.toml")).unwrap();
+        fs::write(data.join("meta.toml"), meta.replace("graph-classification", "graph-regression")).unwrap();
+    };
+    let empty: fn(&Path) = |data| {
+        let mut ptr = NpyFile::open(data.join("graph_ptr.npy")).unwrap().elements::<i64>().unwrap().to_vec();
+        ptr[4] = ptr[3];
+        write_npy(data.join("graph_ptr.npy"), &[], &ptr).unwrap();
+    };
+    for (damage, words) in [
+        (none, &["split/own/valid.npy", "no graph in valid"][..]),
+        (unknown, &["no label is known in train", "own"]),
+        (kind, &["graph_label.npy", "graph_label", "float32"]),
+        (empty, &["graph_ptr.npy", "graph_ptr", "graph 3 has no node"]),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let data = folder(root.path(), Nodes::Categories, Known::Class);
+        damage(&data);
+        let message = refused(&config(&data, &[]));
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    }
 }
