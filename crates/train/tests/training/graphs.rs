@@ -270,7 +270,8 @@ fn damaged_folders_are_refused() {
     let unknown: fn(&Path) = |data| write_npy(data.join("graph_label.npy"), &[], &[-1i64; GRAPHS]).unwrap();
     let kind: fn(&Path) = |data| {
         let meta = fs::read_to_string(data.join("meta.toml")).unwrap();
-        fs::write(data.join("meta.toml"), meta.replace("graph-classification", "graph-regression")).unwrap();
+        let meta = meta.replace("graph-classification", "graph-regression").replace("classes = 2", "classes = 1");
+        fs::write(data.join("meta.toml"), meta).unwrap();
     };
     let empty: fn(&Path) = |data| {
         let mut ptr = NpyFile::open(data.join("graph_ptr.npy")).unwrap().elements::<i64>().unwrap().to_vec();

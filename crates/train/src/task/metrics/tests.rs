@@ -77,7 +77,8 @@ fn by_target(name: &str, x: &[f64], y: &[f32], columns: usize) -> f64 {
         let known: Vec<(f64, f64)> =
             (0..x.len() / columns).map(of).filter(|(_, y)| !y.is_nan()).map(|(x, y)| (x, f64::from(y))).collect();
         let count = known.len() as f64;
-        let (pos, neg): (Vec<_>, Vec<_>) = known.iter().partition(|(_, y)| *y == 1.0);
+        let kind = |positive: bool| known.iter().filter(move |(_, y)| (*y == 1.0) == positive).copied();
+        let (pos, neg): (Vec<(f64, f64)>, Vec<(f64, f64)>) = (kind(true).collect(), kind(false).collect());
         let least = |score: f64| known.iter().filter(move |(x, _)| *x >= score);
         scores.extend(match name {
             _ if known.is_empty() => None,
@@ -87,7 +88,7 @@ fn by_target(name: &str, x: &[f64], y: &[f32], columns: usize) -> f64 {
             _ if pos.is_empty() || neg.is_empty() => None,
             "roc-auc" => {
                 let won = |p: f64, n: f64| if p > n { 1.0 } else { f64::from(u8::from(p == n)) / 2.0 };
-                let all: f64 = pos.iter().flat_map(|p| neg.iter().map(|n| won(p.0, n.0))).sum();
+                let all: f64 = pos.iter().map(|p| neg.iter().map(|n| won(p.0, n.0)).sum::<f64>()).sum();
                 Some(all / (pos.len() * neg.len()) as f64)
             }
             // Each positive adds the precision of all that score as much as it.
