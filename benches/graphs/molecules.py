@@ -60,7 +60,7 @@ def main():
             subprocess.run(make, check=True)
         if not (run / "result.json").exists():
             subprocess.run(train, check=True)
-        scores = [seed["test"] for seed in json.loads((run / "result.json").read_text())["seeds"]]
+        scores = [seed["best"]["test"] for seed in json.loads((run / "result.json").read_text())["seeds"]]
         deviation = stdev(scores) if len(scores) > 1 else 0.0
         rows.append(f"| {case} | {mean(scores):.3f} ± {deviation:.3f} | {len(scores)} | {WANTED[case]} |")
     if rows:

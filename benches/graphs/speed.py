@@ -48,7 +48,7 @@ def theirs(args, batch):
     device = torch.device(args.device)
     load = lambda name: np.load(args.data / f"{name}.npy")
     cat, ptr, indptr, indices = load("cat").astype(np.int64), load("graph_ptr"), load("indptr"), load("indices").astype(np.int64)
-    label = np.nan_to_num(load("graph_label").astype(np.float32), nan=0.0)
+    label = np.nan_to_num(load("graph_label").astype(np.float32).reshape(len(ptr) - 1, -1)[:, 0], nan=0.0)
     target = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr.astype(np.int64)))
     edges = np.stack([indices, target])
     (split,) = sorted((args.data / "split").iterdir())

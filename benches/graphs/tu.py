@@ -74,10 +74,10 @@ def fair(runs):
     tried = [runs.train(f"fair-{k}", *setting, "data.split=fair-*", f"run.seeds={FOLDS}") for k, setting in enumerate(FAIR)]
     chosen, scores = [], []
     for fold in range(FOLDS):
-        valid = [result["seeds"][fold]["valid"] for _, result in tried]
+        valid = [result["seeds"][fold]["best"]["valid"] for _, result in tried]
         chosen.append(valid.index(max(valid)))
         again = [f"data.split=fair-{fold}", "run.seed=100", "run.seeds=3"]
-        scores.append(runs.train(f"fair-fold-{fold}", *FAIR[chosen[-1]], *again)[1]["test"])
+        scores.append(runs.train(f"fair-fold-{fold}", *FAIR[chosen[-1]], *again)[1]["test"]["mean"])
     what = "settings " + " ".join(str(k) for k in chosen)
     return scores, what, seconds(tried[0][0] / "seed-0")
 
