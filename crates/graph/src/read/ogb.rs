@@ -120,11 +120,17 @@ pub(super) fn check_edges(input: &Input, listed: u64, said: u64) -> Result<()> {
 
 /// Features of so many edges, a line each.
 pub(super) fn features_of_edges(input: &Input, edges: u64, cx: &Context<'_>) -> Result<EdgeFeatures> {
+    let table = table_of_edges(input, edges, cx)?;
+    Ok(EdgeFeatures { values: table.values, width: table.width })
+}
+
+/// A row of numbers for each edge.
+pub(super) fn table_of_edges(input: &Input, edges: u64, cx: &Context<'_>) -> Result<Table> {
     let table = Table::read(input, cx, f32::is_finite)?;
     if table.rows as u64 != edges {
         return Err(input.bad("lines", format!("{} lines for {edges} edges", table.rows), CUT_SHORT));
     }
-    Ok(EdgeFeatures { values: table.values, width: table.width })
+    Ok(table)
 }
 
 /// The only number of a list that has one entry per graph.

@@ -5,6 +5,7 @@
 //! whole vector, exactly. Logits may come lot by lot, where all of them together would be too much.
 
 mod average_precision;
+mod by_column;
 mod hits;
 pub(crate) mod macro_f1;
 mod roc_auc;
@@ -22,6 +23,7 @@ use crate::run::checkpoint::Scores;
 use crate::task::{LabelView, TASKS, Task};
 
 pub(crate) use average_precision::average_precision;
+pub(crate) use by_column::mean_by_column;
 pub(crate) use hits::hits;
 pub(crate) use roc_auc::roc_auc;
 

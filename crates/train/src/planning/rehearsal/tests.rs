@@ -90,6 +90,8 @@ fn batches_of_graphs_take_what_was_rehearsed() {
     for model in [
         &["model.name=gin", "model.norm=batch", "model.readout_from=all", "train.dropout=0.2"][..],
         &["model.name=gt", "model.heads=2", "model.readout=attention", "compute.remat=layer"],
+        &["model.name=gps", "train.attention_dropout=0.2", "encoding.random_walk=3"],
+        &["model.name=sage", "model.norm=graph", "model.readout=set"],
     ] {
         // All graphs in one batch: that is the largest.
         let all: Vec<&str> = model.iter().copied().chain(["train.batch=1000"]).collect();
