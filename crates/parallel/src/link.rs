@@ -78,6 +78,13 @@ pub struct Expected {
     pub dtype: DType,
 }
 
+/// Rows of a matrix that follow one another: `counts[rank]` for each rank, from the row `first` on.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'a> {
+    pub(crate) first: usize,
+    pub(crate) counts: &'a [usize],
+}
+
 /// Rows of a matrix, to or from a rank.
 struct PeerRows {
     peer: usize,
@@ -120,7 +127,19 @@ impl Link {
     pub fn all_to_all(&self, label: Label, m: &Matrix, to: &[usize], from: &[usize]) -> Result<Flight> {
         let total: usize = from.iter().sum();
         let into = self.device.uninit(label.op, total, m.cols(), m.dtype(), Tag::Exchange)?;
-        self.fly(label, vec![m.clone()], &in_order(to), vec![into], &in_order(from))
+        self.exchange(label, m, Run { first: 0, counts: to }, into, Run { first: 0, counts: from })
+    }
+
+    /// The same for some rows of `m` and of `into`, whose other rows stay as they are.
+    pub(crate) fn exchange(
+        &self,
+        label: Label,
+        m: &Matrix,
+        to: Run<'_>,
+        into: Matrix,
+        from: Run<'_>,
+    ) -> Result<Flight> {
+        self.fly(label, vec![m.clone()], &in_order_after(to), vec![into], &in_order_after(from))
     }
 
     /// Sends all of `m` to every other rank and receives a matrix with all ranks' rows, `rows[rank]` of each, in order.
@@ -278,7 +297,11 @@ impl Link {
 
 /// Consecutive rows of one matrix, `counts[rank]` for each rank.
 fn in_order(counts: &[usize]) -> Vec<PeerRows> {
-    let mut end = 0;
+    in_order_after(Run { first: 0, counts })
+}
+
+fn in_order_after(run: Run<'_>) -> Vec<PeerRows> {
+    let Run { first: mut end, counts } = run;
     let mut piece = |(peer, count): (usize, &usize)| {
         end += count;
         PeerRows { peer, matrix: 0, rows: end - count..end }

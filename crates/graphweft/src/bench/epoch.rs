@@ -215,6 +215,7 @@ impl About {
             "recorded": measured.recorded,
             "peak_bytes": peak.total(), "peak": peak.to_json(), "peak_bytes_by_rank": peaks,
             "bytes_sent": sent.iter().sum::<u64>(), "bytes_sent_by_rank": sent,
+            "bytes_sent_to": usages.iter().map(RankUsage::sent_to).collect::<Vec<_>>(),
             "strategy": plan.strategy, "ranks": plan.ranks, "remat": plan.remat, "predicted": plan.predicted,
             "why": plan.why,
         })

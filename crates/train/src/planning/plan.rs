@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Choice, Config, ParallelConfig};
 use crate::data::Data;
 use crate::error::{Error, Result};
+use crate::planning::machines;
 use crate::ranks::world::World;
 use crate::run::decision::Decision;
 
@@ -145,7 +146,7 @@ impl Plan {
             return Ok(local);
         }
         let (strategy, why) = match config.parallel.strategy {
-            Choice::Named(strategy) => (strategy, "it was asked for"),
+            Choice::Named(strategy) => (machines::known(strategy, &config.parallel, None)?, "it was asked for"),
             Choice::Auto => (USUAL, "of several ranks each takes a part and moves only the rows along cut edges"),
         };
         let (division, parts) = divide(config, config.parallel.parts_for(ranks), graph, progress)?;

@@ -24,6 +24,7 @@ use crate::config::{Choice, Config};
 use crate::data::Data;
 use crate::epochs::{batches, pieces};
 use crate::error::{Error, Result};
+use crate::planning::machines;
 use crate::planning::plan::{Division, Plan, Predicted, Trial, chunk_parts, divide};
 use crate::planning::rehearsal::{Rehearsal, Rehearsed, Rehearser};
 use crate::ranks::world::World;
@@ -117,8 +118,11 @@ impl Planner<'_> {
             space.strategies.extend(pipelines(self.ranks));
         }
         match (of_graphs, self.config.parallel.strategy) {
-            (Some(only), _) | (None, Choice::Named(only)) => space.strategies = vec![only],
-            (None, Choice::Auto) => {}
+            (Some(only), _) => space.strategies = vec![only],
+            (None, Choice::Named(only)) => {
+                space.strategies = vec![machines::known(only, &self.config.parallel, Some(self.profile))?];
+            }
+            (None, Choice::Auto) => space.strategies.extend(machines::candidate(self.ranks, self.profile)),
         }
         let reason = |d: &&Divided| (d.division.method, format!("α = {:.2}, where another way has {best:.2}", d.alpha));
         space.hopeless = hopeless.iter().map(reason).collect();

@@ -303,4 +303,9 @@ impl RankUsage {
     pub fn bytes_sent(&self) -> u64 {
         self.sent.iter().map(|s| s.bytes).sum()
     }
+
+    /// Bytes of it to each rank.
+    pub fn sent_to(&self) -> &[u64] {
+        &self.to
+    }
 }

@@ -26,8 +26,16 @@ use graphweft_train::{Error, Result};
 use serde_json::Value;
 
 /// With how many ranks each is used here.
-const STRATEGIES: [(&str, u64); 7] =
-    [("gather", 3), ("halo", 2), ("halo:plain", 3), ("halo", 4), ("heads", 2), ("ring", 3), ("grid:2x2", 4)];
+const STRATEGIES: [(&str, u64); 8] = [
+    ("gather", 3),
+    ("halo", 2),
+    ("halo:plain", 3),
+    ("halo", 4),
+    ("halo:machines:2", 4),
+    ("heads", 2),
+    ("ring", 3),
+    ("grid:2x2", 4),
+];
 
 fn on(strategy: &str, ranks: u64, more: &[&str]) -> Config {
     // A profile that is shipped: choices in tests do not depend on the machine.

@@ -154,6 +154,7 @@ fn every_strategy_takes_what_was_rehearsed() {
             ("gather", 3),
             ("halo", 3),
             ("halo:plain", 3),
+            ("halo:machines:2", 4),
             ("heads", 3),
             ("ring", 3),
             ("ring:2", 3),
