@@ -145,6 +145,7 @@ impl About {
         let Self { config, plan, graph, .. } = self;
         let usages: Vec<RankUsage> = measured.usages.iter().map(RankUsage::from).collect();
         let mut json = self.json(&measured, &usages);
+        json["bytes_sent_to"] = json!(measured.usages.iter().map(|usage| usage.sent_to()).collect::<Vec<_>>());
         let TimedEpochs { times, elsewhere, recorded, kernels: compared, .. } = measured;
         let elsewhere: Vec<Elsewhere> =
             places.iter().zip(&elsewhere).map(|(name, times)| Elsewhere::new(name, times)).collect();
@@ -215,7 +216,6 @@ impl About {
             "recorded": measured.recorded,
             "peak_bytes": peak.total(), "peak": peak.to_json(), "peak_bytes_by_rank": peaks,
             "bytes_sent": sent.iter().sum::<u64>(), "bytes_sent_by_rank": sent,
-            "bytes_sent_to": usages.iter().map(RankUsage::sent_to).collect::<Vec<_>>(),
             "strategy": plan.strategy, "ranks": plan.ranks, "remat": plan.remat, "predicted": plan.predicted,
             "why": plan.why,
         })
