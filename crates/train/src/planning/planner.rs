@@ -122,7 +122,10 @@ impl Planner<'_> {
             (None, Choice::Named(only)) => {
                 space.strategies = vec![machines::known(only, &self.config.parallel, Some(self.profile))?];
             }
-            (None, Choice::Auto) => space.strategies.extend(machines::candidate(self.ranks, self.profile)),
+            (None, Choice::Auto) => {
+                space.strategies.extend(machines::candidate(self.ranks, self.profile));
+                space.strategies.retain(|strategy| self.config.wire.is_for(strategy));
+            }
         }
         let reason = |d: &&Divided| (d.division.method, format!("α = {:.2}, where another way has {best:.2}", d.alpha));
         space.hopeless = hopeless.iter().map(reason).collect();

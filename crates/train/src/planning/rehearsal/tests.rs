@@ -113,6 +113,19 @@ fn batches_of_graphs_take_what_was_rehearsed() {
 }
 
 #[test]
+fn coded_rows_take_what_was_rehearsed() {
+    for (strategy, ranks, codec) in
+        [("gather", 3, "int8"), ("halo", 3, "int4"), ("halo:machines:2", 4, "bf16"), ("ring", 3, "columns:4")]
+    {
+        for model in [&["model.name=gt", "model.heads=2"][..], &["model.name=gcn"]] {
+            let codec = format!("wire.codec={codec}");
+            let settings: Vec<&str> = model.iter().copied().chain([&*codec]).collect();
+            comes_true(&on(strategy, ranks, &settings), &format!("{} with {strategy}, {codec}", model[0]));
+        }
+    }
+}
+
+#[test]
 fn what_needs_the_host_within_a_step_is_not_recorded() {
     for (settings, recorded) in [
         (&["model.name=gt", "model.heads=2"][..], true),
