@@ -13,6 +13,9 @@ const NORMAL: f32 = 1.0 / 64.0;
 /// What an exponent of f32 has more than one of four bits, behind a mantissa of three.
 const BIAS: u32 = (127 - 7) << 3;
 
+/// Added to a number of which the last bit is 1, the sum is rounded to whole numbers.
+const WHOLE: f32 = 8_388_608.0;
+
 pub(super) fn words(cols: usize) -> usize {
     HEAD + cols.div_ceil(4)
 }
@@ -24,8 +27,6 @@ fn narrow(x: f32) -> u32 {
     let (sign, size) = ((x.to_bits() >> 31) << 7, x.abs());
     let bits = size.to_bits();
     let normal = (bits.wrapping_add(0x7_ffff + ((bits >> 20) & 1)) >> 20).wrapping_sub(BIAS);
-    // Added to a number of which the last bit is 1, the sum is rounded to whole numbers.
-    const WHOLE: f32 = 8_388_608.0;
     let small = (size * 512.0 + WHOLE).to_bits() & 0xf;
     let code = if size < NORMAL { small } else { normal };
     sign | if code < MOST_CODE { code } else { MOST_CODE }
