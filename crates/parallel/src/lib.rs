@@ -46,7 +46,7 @@ pub use member::sums;
 pub use pipeline::{Across, Pipeline, Sharing};
 pub use ring::Ring;
 pub use strategy::{Family, Fewer, Listed, Many, Own, Rows, Situation, Spread, Strategy, spread};
-pub use wire::Learning;
+pub use wire::{Coding, Learning};
 
 /// What stands behind the names of strategies, such as the depth of `ring:2`.
 pub mod settings {

@@ -6,10 +6,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use graphweft_comm::{Communicator, Gpu, Label, Message, Pending, Place, Sum, Type, View};
-use graphweft_tensor::codec::Codec;
 use graphweft_tensor::{Address, Charge, DType, Device, Error, Matrix, OnGpu, Result, Tag};
 
-use crate::wire::{Coder, Decoding, Learning, Outgoing, Way, Wire};
+use crate::wire::{Coder, Coding, Decoding, Learning, Outgoing, Way, Wire};
 
 /// A rank's communicator with its device.
 #[derive(Clone)]
@@ -106,9 +105,9 @@ impl Link {
         Self { comm, device: device.clone(), wire: None }
     }
 
-    /// The same where rows are coded while ranks [learn](Link::learning), with random numbers of `seed`.
-    pub fn coded(&self, codec: Codec, seed: u64) -> Self {
-        Self { wire: Some(Rc::new(Wire::new(codec, seed))), ..self.clone() }
+    /// The same where rows are coded so while ranks [learn](Link::learning).
+    pub fn coded(&self, coding: Coding) -> Self {
+        Self { wire: Some(Rc::new(Wire::new(coding))), ..self.clone() }
     }
 
     /// Begins to learn.

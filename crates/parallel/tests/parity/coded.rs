@@ -7,7 +7,7 @@ use std::time::Duration;
 use graphweft_comm::{Metered, Traffic, threads};
 use graphweft_graph::partition::{Weights, covers};
 use graphweft_model::Aggregation;
-use graphweft_parallel::{Layout, Link, Strategy, spread};
+use graphweft_parallel::{Coding, Layout, Link, Strategy, spread};
 use graphweft_tensor::codec::Codec;
 use graphweft_tensor::{DType, DeviceName};
 
@@ -23,6 +23,10 @@ const OPS: [Op; 3] = [
     Op::Attend(ScoreKind::Dot, Bias::None),
 ];
 const STRATEGIES: [&str; 5] = ["gather", "halo", "halo:plain", "halo:machines:2", "ring"];
+
+fn coding(codec: Codec) -> Coding {
+    Coding { codec, falling: None, seed: 5 }
+}
 
 /// What all ranks found for an op, and the bytes of rows that they sent forward and backward.
 struct All {
@@ -44,7 +48,7 @@ fn all_ways(case: &Case, codec: Codec) -> Vec<Vec<[All; 4]>> {
         let (device, rank) = (open(DeviceName::Cpu)?, comm.rank());
         let metered = Metered::new(comm);
         let account = metered.account();
-        let link = Link::new(Rc::new(metered), &device).coded(codec, 5);
+        let link = Link::new(Rc::new(metered), &device).coded(coding(codec));
         let layout = Layout::new(&case.graph, &partition, RANKS, rank)?;
         let sent = || {
             let counts = account.snapshot();
@@ -174,7 +178,7 @@ fn what_nobody_learns_from_is_exact() {
                     let found = run(call, &case, bytes::Traffic::default)?;
                     Ok(found.values.concat().into_iter().map(f64::to_bits).collect())
                 };
-                let coded = plain.coded(Codec::Bits(1), 5);
+                let coded = plain.coded(coding(Codec::Bits(1)));
                 // It ends with what it is bound to.
                 drop(coded.learning(3));
                 for op in OPS {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use graphweft_parallel::Strategy;
+use graphweft_parallel::{Coding, Strategy};
 use graphweft_tensor::codec::Codec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -15,17 +15,31 @@ use super::Problem;
 pub struct WireConfig {
     /// How rows and their gradients travel in training: `exact`, or approximate as `bf16`, `f8`, `int8`, `int4`,
     /// `int2`, `int1` (rounded at random, with a scale for each row) or `columns:R` (one of R columns, drawn anew).
-    pub codec: Coding,
+    pub codec: CodecName,
+    /// Whether the codec stays, or the R of `columns:R` falls evenly to 1, which is exact, until the last of
+    /// `train.epochs`.
+    pub schedule: WireSchedule,
+}
+
+/// How a codec changes from epoch to epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WireSchedule {
+    /// Not at all.
+    #[default]
+    Fixed,
+    /// Towards exact rows.
+    Falling,
 }
 
 /// A codec, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Coding(pub Option<Codec>);
+pub struct CodecName(pub Option<Codec>);
 
 /// What none is called.
 const EXACT: &str = "exact";
 
-impl fmt::Display for Coding {
+impl fmt::Display for CodecName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str(EXACT),
@@ -34,7 +48,7 @@ impl fmt::Display for Coding {
     }
 }
 
-impl FromStr for Coding {
+impl FromStr for CodecName {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -47,19 +61,35 @@ impl FromStr for Coding {
     }
 }
 
-impl Serialize for Coding {
+impl Serialize for CodecName {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Coding {
+impl<'de> Deserialize<'de> for CodecName {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
 
 impl WireConfig {
+    /// How rows are coded in a run of so many epochs with this seed, if they are.
+    pub(crate) fn coding(&self, epochs: u64, seed: u64) -> Option<Coding> {
+        let falling = (self.schedule == WireSchedule::Falling).then_some(epochs);
+        self.codec.0.map(|codec| Coding { codec, falling, seed })
+    }
+
+    /// The same with most on the wire, as it will be in the end.
+    pub(crate) fn at_last(&self) -> Self {
+        match (self.codec.0, self.schedule) {
+            (Some(Codec::Columns(_)), WireSchedule::Falling) => {
+                Self { codec: CodecName(Some(Codec::Columns(1))), schedule: WireSchedule::Fixed }
+            }
+            _ => self.clone(),
+        }
+    }
+
     /// Whether rows are coded under this strategy as it is set here: what moves no rows has none to code.
     pub(crate) fn is_for(&self, strategy: &Strategy) -> bool {
         let coded = matches!(
@@ -70,6 +100,10 @@ impl WireConfig {
     }
 
     pub(super) fn check(&self, strategy: Option<&Strategy>) -> Result<(), Problem> {
+        if self.schedule == WireSchedule::Falling && !matches!(self.codec.0, Some(Codec::Columns(_))) {
+            let problem = format!("with the codec {} nothing can fall", self.codec);
+            return Err(("schedule", problem, "set wire.codec=columns:R, or leave it out"));
+        }
         match strategy.filter(|strategy| !self.is_for(strategy)) {
             None => Ok(()),
             Some(strategy) => {

@@ -57,8 +57,9 @@ impl Rank {
 
     /// The same where rows are coded for others while it learns, if `config` says so.
     pub(crate) fn coded(&self, config: &Config) -> Self {
-        let Some((others, codec)) = self.others.as_ref().zip(config.wire.codec.0) else { return self.clone() };
-        let link = others.link.coded(codec, config.run.seed);
+        let coding = config.wire.coding(config.train.epochs, config.run.seed);
+        let Some((others, coding)) = self.others.as_ref().zip(coding) else { return self.clone() };
+        let link = others.link.coded(coding);
         Self { others: Some(Others { link, ..others.clone() }), ..self.clone() }
     }
 

@@ -117,9 +117,10 @@ fn coded_rows_take_what_was_rehearsed() {
     for (strategy, ranks, codec) in
         [("gather", 3, "int8"), ("halo", 3, "int4"), ("halo:machines:2", 4, "bf16"), ("ring", 3, "columns:4")]
     {
-        for model in [&["model.name=gt", "model.heads=2"][..], &["model.name=gcn"]] {
+        let falls = if codec.starts_with("columns") { "wire.schedule=falling" } else { "wire.schedule=fixed" };
+        for model in [&["model.name=gt", "model.heads=2", falls][..], &["model.name=gcn", falls]] {
             let codec = format!("wire.codec={codec}");
-            let settings: Vec<&str> = model.iter().copied().chain([&*codec]).collect();
+            let settings: Vec<&str> = [&*codec].into_iter().chain(model.iter().copied()).collect();
             comes_true(&on(strategy, ranks, &settings), &format!("{} with {strategy}, {codec}", model[0]));
         }
     }
