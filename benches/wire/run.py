@@ -23,18 +23,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 RANKS, SEEDS, LIMIT = 8, 5, -0.3
-ADAM = "train.optimizer=adam data.symmetrise=true data.self_loops=add data.normalise=row"
-TUNED = "model.stack=tuned model.residual=true model.norm=layer"
-GRAPHS = {
-    "cora": ("public", f"{ADAM} train.weight_decay=5e-4 train.dropout=0.5 train.epochs=200 train.evaluate_every=4",
-             "train.input_dropout=0.5 train.lr=0.01 model.hidden=32", "train.lr=0.003 model.hidden=64 model.heads=4"),
-    "pubmed": ("public", f"{ADAM} train.weight_decay=5e-4 train.dropout=0.5 train.epochs=120 train.evaluate_every=6",
-               "train.input_dropout=0.5 train.lr=0.01 model.hidden=32", "train.lr=0.003 model.hidden=64 model.heads=4"),
-    "amazon-photo": ("polynormer", f"{ADAM} train.weight_decay=5e-5 train.dropout=0.3 train.epochs=150 train.evaluate_every=5",
-                     f"{TUNED} train.lr=0.005 model.hidden=64", "train.lr=0.003 model.hidden=64 model.heads=4"),
-    "coauthor-cs": ("polynormer", f"{ADAM} train.weight_decay=5e-4 train.dropout=0.3 train.epochs=60 train.evaluate_every=4",
-                    f"{TUNED} train.lr=0.005 model.hidden=64", "train.lr=0.003 model.hidden=64 model.heads=4"),
-}
+sys.path.insert(0, str(HERE.parent / "isolated"))
+import run as isolated  # noqa: E402
+
+GRAPHS = {graph: isolated.GRAPHS[graph] for graph in ["cora", "pubmed", "amazon-photo", "coauthor-cs"]}
 MODELS = ["gcn", "sage", "gat", "gt"]
 CODECS = ["exact", "bf16", "f8", "int8", "int4", "int2", "int1", "columns:8"]
 

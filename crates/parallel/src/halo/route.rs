@@ -27,14 +27,11 @@ pub(super) struct Wanted {
     passed_on: Vec<Vec<u32>>,
 }
 
-/// A row that a rank wants.
+/// A row that a rank wants: `owner` has it, and rank `by` gets it from there.
 #[derive(Clone, Copy)]
 pub(super) struct Want {
-    /// Who has it.
     pub(super) owner: usize,
-    /// Which one.
     pub(super) row: u32,
-    /// Who gets it from there.
     pub(super) by: usize,
 }
 

@@ -1,7 +1,7 @@
 //! 1, 2, 4 or 8 bits a column, rounded at random.
 //!
-//! With z the minimum of a row and s = (max − z)/(2ᵇ − 1): q = ⌊(x − z)/s + u⌋ for a u of [0, 1), and z + s·q comes out.
-//! Its mean over u is x, and its variance at most s²/4.
+//! With z the minimum of a row and s = (max − z)/(2ᵇ − 1): q = ⌊(x − z)/s + u⌋ for a u of [0, 1), and z + s·q comes
+//! out. Its mean over u is x, and its variance at most s²/4.
 
 use super::{Rows, uniform};
 

@@ -1,11 +1,10 @@
 //! `[wire]`: how rows are written for other ranks.
 
 use std::fmt;
-use std::str::FromStr;
 
 use graphweft_parallel::{Coding, Strategy};
 use graphweft_tensor::codec::Codec;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
 use super::Problem;
 
@@ -33,7 +32,8 @@ pub enum WireSchedule {
 }
 
 /// A codec, or none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct CodecName(pub Option<Codec>);
 
 /// What none is called.
@@ -41,35 +41,25 @@ const EXACT: &str = "exact";
 
 impl fmt::Display for CodecName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => f.write_str(EXACT),
-            Some(codec) => codec.fmt(f),
+        self.0.map_or_else(|| f.write_str(EXACT), |codec| codec.fmt(f))
+    }
+}
+
+impl From<CodecName> for String {
+    fn from(name: CodecName) -> Self {
+        name.to_string()
+    }
+}
+
+impl TryFrom<String> for CodecName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        if name == EXACT {
+            return Ok(Self(None));
         }
-    }
-}
-
-impl FromStr for CodecName {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            EXACT => Ok(Self(None)),
-            name => name.parse().map(|codec| Self(Some(codec))).map_err(|_| {
-                format!("there is no codec {name:?}; choose one of: {EXACT}, {}", Codec::FORMS.join(", "))
-            }),
-        }
-    }
-}
-
-impl Serialize for CodecName {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for CodecName {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+        let forms = || format!("there is no codec {name:?}; choose one of: {EXACT}, {}", Codec::FORMS.join(", "));
+        name.parse().map(|codec| Self(Some(codec))).map_err(|_| forms())
     }
 }
 

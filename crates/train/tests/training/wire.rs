@@ -4,9 +4,8 @@
 
 use std::fs;
 
-use crate::whole::{config, fresh, resume, same, stopped};
+use crate::whole::{config, fresh, goes_on};
 use graphweft_train::config::{Config, Draft};
-use graphweft_train::run::Start;
 
 fn on(strategy: &str, ranks: u64, codec: &str, more: &[&str]) -> Config {
     let settings = [
@@ -46,15 +45,10 @@ fn fewer_bytes_are_sent_and_losses_stay_near() {
 fn a_run_with_a_codec_is_stopped_and_resumed_bit_for_bit() {
     let dir = tempfile::tempdir().unwrap();
     for (strategy, ranks) in STRATEGIES {
-        let config = on(strategy, ranks, "int2", &["train.epochs=8"]);
-        let (whole, path) = (dir.path().join(format!("{strategy}-whole")), dir.path().join(strategy));
-        fresh(&config, &whole);
-        for epoch in [1, 4] {
-            stopped(&config, &path, if epoch == 1 { &Start::New } else { &Start::Newest }, epoch);
-        }
-        resume(&config, &path);
-        same(&whole, &path, strategy);
+        goes_on(&on(strategy, ranks, "int2", &["train.epochs=8"]), dir.path(), &[1, 4], strategy);
     }
+    let falling = on("halo", 3, "columns:4", &["train.epochs=8", "wire.schedule=falling"]);
+    goes_on(&falling, dir.path(), &[1, 4], "falling");
 }
 
 /// Where nothing is learned, the model of a coded run is that of an exact one, and so must its predictions be.
