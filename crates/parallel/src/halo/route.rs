@@ -27,14 +27,6 @@ pub(super) struct Wanted {
     passed_on: Vec<Vec<u32>>,
 }
 
-/// A row that a rank wants: `owner` has it, and rank `by` gets it from there.
-#[derive(Clone, Copy)]
-pub(super) struct Want {
-    pub(super) owner: usize,
-    pub(super) row: u32,
-    pub(super) by: usize,
-}
-
 impl Wanted {
     /// What `rank` of `size` wants, by owner.
     pub(super) fn new(rank: usize, size: usize, wants: impl Iterator<Item = Want>) -> Self {
@@ -55,6 +47,14 @@ impl Wanted {
     pub(super) fn of(&self, owner: usize) -> &[u32] {
         &self.direct[owner]
     }
+}
+
+/// A row that a rank wants: `owner` has it, and rank `by` gets it from there.
+#[derive(Clone, Copy)]
+pub(super) struct Want {
+    pub(super) owner: usize,
+    pub(super) row: u32,
+    pub(super) by: usize,
 }
 
 /// Rows of this rank that go to others, those for rank 0 first, and those that come.

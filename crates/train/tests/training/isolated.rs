@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::whole::{SMALL, Watch, fresh, goes_on, run};
+use crate::whole::{SMALL, Watch, fresh, goes_on, run, stopped};
 use graphweft_base::progress::Silent;
 use graphweft_graph::Dataset;
 use graphweft_graph::chunks::{self, Recipe};
