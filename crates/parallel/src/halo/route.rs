@@ -49,11 +49,12 @@ impl Wanted {
     }
 }
 
-/// A row that a rank wants: `owner` has it, and rank `by` gets it from there.
+/// A row that a rank wants, and who has it.
 #[derive(Clone, Copy)]
 pub(super) struct Want {
-    pub(super) owner: usize,
     pub(super) row: u32,
+    pub(super) owner: usize,
+    /// Who gets it from there.
     pub(super) by: usize,
 }
 
