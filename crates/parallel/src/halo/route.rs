@@ -49,15 +49,6 @@ impl Wanted {
     }
 }
 
-/// A row that a rank wants, and who has it.
-#[derive(Clone, Copy)]
-pub(super) struct Want {
-    pub(super) row: u32,
-    pub(super) owner: usize,
-    /// Who gets it from there.
-    pub(super) by: usize,
-}
-
 /// Rows of this rank that go to others, those for rank 0 first, and those that come.
 pub(super) struct Route {
     index: RowIndex,
@@ -157,6 +148,15 @@ impl Route {
             _ => link.all_to_all(label, made, &self.from, &self.to),
         }
     }
+}
+
+/// A row that a rank wants, and who has it.
+#[derive(Clone, Copy)]
+pub(super) struct Want {
+    pub(super) row: u32,
+    pub(super) owner: usize,
+    /// Who gets it from there.
+    pub(super) by: usize,
 }
 
 /// Whether rows may be coded.
