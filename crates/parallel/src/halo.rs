@@ -47,7 +47,7 @@ use crate::link::Link;
 use crate::member::{Member, rows};
 use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, number};
 use exchange_list::ExchangeList;
-use route::{Arriving, Fold};
+use route::{Arriving, Fold, How};
 
 /// How cut edges are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -199,7 +199,8 @@ impl Halo {
         let known = self.kept.borrow().as_ref().filter(|kept| kept.own.shares(x)).and_then(|kept| kept.pulled.clone());
         Ok(match known {
             Some(rows) => Pulled::Known(rows),
-            None => Pulled::Flying(list.pull(label, x)?),
+            // What is kept is had once, as it is.
+            None => Pulled::Flying(list.pull(label, x, if self.is_kept(x) { How::Exact } else { How::Coded })?),
         })
     }
 
@@ -245,7 +246,8 @@ impl Backward for AttendBackward {
         let (device, mut sums) = (grads.device().clone(), call.sums()?);
         let d = call.products(&g, &out, &lse)?;
         drop(out);
-        let [g_flight, lse_flight, d_flight] = [list.push(label, &g)?, list.push(label, &lse)?, list.push(label, &d)?];
+        let g_flight = list.push(label, &g, How::Coded)?;
+        let [lse_flight, d_flight] = [list.push(label, &lse, How::Exact)?, list.push(label, &d, How::Exact)?];
         let saved = Saved { lse: &lse, g: &g, d: &d };
         // The gradient of pulled rows comes first: it travels while the rest is computed.
         let operands = call.operands(&list.pulled, call.dst(), &pulled)?;
@@ -297,7 +299,7 @@ impl Backward for AggregateBackward {
         if !grads.wants(0) {
             return Ok(());
         }
-        let pushed = if call.is_maximum() { None } else { Some(list.push(label, &g)?) };
+        let pushed = if call.is_maximum() { None } else { Some(list.push(label, &g, How::Coded)?) };
         let home = list.give_back(label, &call.gradient(&list.pulled, &g, arg, Tag::Exchange)?)?;
         let mut dx = call.gradient(&own, &g, arg, Tag::Activations)?;
         if let Some(pushed) = pushed {
@@ -322,8 +324,8 @@ impl GraphOps for Halo {
         let (call, inputs) = attention::Call::new(tape, a)?;
         let (label, token_block) = (rows("attend", layer), self.member.token_block(a.tokens)?);
         let list = self.list((!call.has_values_per_edge()).then(|| call.moved()))?;
-        let pushed = list.push(label, call.dst())?;
-        let pulled = list.pull(label, call.src())?;
+        let pushed = list.push(label, call.dst(), How::Coded)?;
+        let pulled = list.pull(label, call.src(), How::Coded)?;
         let mut state = call.empty_state(self.member.rows(), Tag::Activations)?;
         call.fold_own(&self.own, token_block.as_ref(), &mut state)?;
         let pushed = pushed.wait()?;

@@ -7,7 +7,7 @@ use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::rows::RowIndex;
 use graphweft_tensor::{Device, Error, Matrix, Result, Tag};
 
-use super::route::{Arriving, ByMachine, Fold, Route, Want, Wanted};
+use super::route::{Arriving, ByMachine, Fold, How, Route, Want, Wanted};
 use super::service::Service;
 use crate::blocks::{Block, Edges, Nodes, position};
 use crate::layout::Layout;
@@ -67,10 +67,10 @@ impl ExchangeList {
         let pulled_nodes = Nodes::new(cut, pulls.order().map(|j| j as usize));
         let edges = Edges::of(chosen.positions, features)?;
         let pulled = Block::new(device, chosen.csr, &nodes, &pulled_nodes, edges)?;
-        let given = Route::new(link, own.len(), &given, &pulls, by_machine)?;
+        let given = Route::new(link, cut, &given, &pulls, by_machine)?;
 
         let pushes = Wanted::new(rank, size, asked.iter().map(|row| row.want));
-        let pushed = Route::new(link, own.len(), &service.first_pushed(), &pushes, by_machine)?;
+        let pushed = Route::new(link, cut, &service.first_pushed(), &pushes, by_machine)?;
         let (served, serving, served_features) = serve(device, asked, rank, served_features)?;
         let served_nodes = Nodes::new(cut, pushes.order().map(|row| row as usize));
         let serving_nodes = Nodes::new(cut, serving.iter().map(|row| own.start + *row as usize));
@@ -80,8 +80,8 @@ impl ExchangeList {
     }
 
     /// Gets the rows of `x` that are pulled.
-    pub(super) fn pull(&self, label: Label, x: &Matrix) -> Result<Arriving> {
-        self.given.send(&self.link, label, x)
+    pub(super) fn pull(&self, label: Label, x: &Matrix, how: How) -> Result<Arriving> {
+        self.given.send(&self.link, label, x, how)
     }
 
     /// Takes the gradient of pulled rows home.
@@ -95,8 +95,8 @@ impl ExchangeList {
     }
 
     /// Gets the rows of `x` that others push here.
-    pub(super) fn push(&self, label: Label, x: &Matrix) -> Result<Arriving> {
-        self.pushed.send(&self.link, label, x)
+    pub(super) fn push(&self, label: Label, x: &Matrix, how: How) -> Result<Arriving> {
+        self.pushed.send(&self.link, label, x, how)
     }
 
     /// The rows of `x` that pushed rows look at.

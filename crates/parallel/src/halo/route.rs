@@ -11,11 +11,13 @@ use graphweft_comm::Label;
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::combine::Patch;
 use graphweft_tensor::ops::rows::RowIndex;
-use graphweft_tensor::{Matrix, Result, Tag};
+use graphweft_tensor::{Charge, Matrix, Result, Tag};
 
 use super::exchange_list::{malformed, rows_of};
+use crate::layout::Layout;
 use crate::link::{Flight, Link, Run};
 use crate::member::SETUP;
+use crate::wire::{Outgoing, Way};
 
 /// What a rank wants of others, as rows numbered over all ranks.
 pub(super) struct Wanted {
@@ -23,17 +25,6 @@ pub(super) struct Wanted {
     direct: Vec<Vec<u32>>,
     /// From ranks of this machine that get them for others too.
     passed_on: Vec<Vec<u32>>,
-}
-
-/// A row that a rank wants.
-#[derive(Clone, Copy)]
-pub(super) struct Want {
-    /// Who has it.
-    pub(super) owner: usize,
-    /// Which one.
-    pub(super) row: u32,
-    /// Who gets it from there.
-    pub(super) by: usize,
 }
 
 impl Wanted {
@@ -61,9 +52,12 @@ impl Wanted {
 /// Rows of this rank that go to others, those for rank 0 first, and those that come.
 pub(super) struct Route {
     index: RowIndex,
+    /// Original ids of these rows, and of those that come from who has them, where rows may be coded.
+    ids: Option<[Vec<u64>; 2]>,
     to: Vec<usize>,
     from: Vec<usize>,
     inside: Option<Rc<Inside>>,
+    _charge: Option<Charge>,
 }
 
 /// What is passed on inside a machine.
@@ -86,10 +80,11 @@ pub(super) enum Fold {
 }
 
 impl Route {
-    /// Sends `given[rank]`, of `rows` rows, to each rank for what is `wanted` here; `by_machine` on all ranks or none.
+    /// Sends rows `given[rank]` of this rank of `layout` to each rank for what is `wanted` here; `by_machine` on all
+    /// ranks or none.
     pub(super) fn new(
         link: &Link,
-        rows: usize,
+        layout: &Layout,
         given: &[Vec<u32>],
         wanted: &Wanted,
         by_machine: ByMachine,
@@ -98,9 +93,17 @@ impl Route {
             ByMachine::No => None,
             ByMachine::Yes => Some(Rc::new(Inside::new(link, wanted)?)),
         };
-        let index = RowIndex::new(link.device(), rows, given.concat())?;
+        let own = layout.own();
+        let index = RowIndex::new(link.device(), own.len(), given.concat())?;
         let (to, from) = (given.iter().map(Vec::len).collect(), wanted.direct.iter().map(Vec::len).collect());
-        Ok(Self { index, to, from, inside })
+        let ids = link.may_code().then(|| {
+            let given = index.index().iter().map(|row| layout.originals()[own.start + *row as usize]);
+            let came = wanted.direct.iter().flatten().map(|row| layout.originals()[*row as usize]);
+            [given.collect(), came.collect()]
+        });
+        let bytes = |ids: &[Vec<u64>; 2]| 8 * (ids[0].len() + ids[1].len()) as u64;
+        let _charge = ids.as_ref().map(|ids| link.device().charge(Tag::Graph, bytes(ids)));
+        Ok(Self { index, ids, to, from, inside, _charge })
     }
 
     /// This rank's rows that go to others.
@@ -109,22 +112,58 @@ impl Route {
     }
 
     /// Sends rows of `x`.
-    pub(super) fn send(&self, link: &Link, label: Label, x: &Matrix) -> Result<Arriving> {
+    pub(super) fn send(&self, link: &Link, label: Label, x: &Matrix, how: How) -> Result<Arriving> {
         let passed_on: usize = self.inside.iter().flat_map(|inside| &inside.from).sum();
-        let rows = self.from.iter().sum::<usize>() + passed_on;
-        let into = link.device().uninit(label.op, rows, x.cols(), x.dtype(), Tag::Exchange)?;
-        let (to, from) = (Run { first: 0, counts: &self.to }, Run { first: 0, counts: &self.from });
-        let flight = link.exchange(label, &rows_of(label, x, &self.index)?, to, into, from)?;
+        let rows = rows_of(label, x, &self.index)?;
+        let flight = match (how, &self.ids) {
+            (How::Coded, Some([ids, _])) => {
+                let out = Outgoing { rows: &rows, ids, way: Way::There };
+                link.rows(label, out, &self.to, &self.from, passed_on)?
+            }
+            _ => {
+                let count = self.from.iter().sum::<usize>() + passed_on;
+                let into = link.device().uninit(label.op, count, x.cols(), x.dtype(), Tag::Exchange)?;
+                let (to, from) = (Run { first: 0, counts: &self.to }, Run { first: 0, counts: &self.from });
+                link.exchange(label, &rows, to, into, from)?
+            }
+        };
         Ok(Arriving { flight, inside: self.inside.clone().map(|inside| (inside, link.clone(), label)) })
     }
 
-    /// Sends back what was made of the rows that came.
+    /// Sends back what was made of the rows that came: states of a softmax as they are, sums coded if rows are now.
     pub(super) fn answer(&self, link: &Link, label: Label, made: &Matrix, fold: Fold) -> Result<Flight> {
-        match &self.inside {
-            None => link.all_to_all(label, made, &self.from, &self.to),
-            Some(inside) => link.all_to_all(label, &inside.collect(link, label, made, fold)?, &self.from, &self.to),
+        let collected;
+        let made = match &self.inside {
+            None => made,
+            Some(inside) => {
+                collected = inside.collect(link, label, made, fold)?;
+                &collected
+            }
+        };
+        match (fold, &self.ids) {
+            (Fold::Add, Some([_, ids])) => {
+                let rows = first_rows(label, made, ids.len())?;
+                link.rows(label, Outgoing { rows: &rows, ids, way: Way::Back }, &self.from, &self.to, 0)
+            }
+            _ => link.all_to_all(label, made, &self.from, &self.to),
         }
     }
+}
+
+/// A row that a rank wants, and who has it.
+#[derive(Clone, Copy)]
+pub(super) struct Want {
+    pub(super) row: u32,
+    pub(super) owner: usize,
+    /// Who gets it from there.
+    pub(super) by: usize,
+}
+
+/// Whether rows may be coded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Coded,
+    Exact,
 }
 
 /// Whether a machine gets a row once.
@@ -193,4 +232,14 @@ impl Inside {
         }
         Ok(all)
     }
+}
+
+/// The first rows of `m`.
+fn first_rows(label: Label, m: &Matrix, count: usize) -> Result<Matrix> {
+    if count == m.rows() {
+        return Ok(m.clone());
+    }
+    let mut first = m.device().uninit(label.op, count, m.cols(), m.dtype(), Tag::Exchange)?;
+    m.device().backend().copy_patch(m, &mut first, Patch::columns(count, 0, 0, m.cols()), Write::Set)?;
+    Ok(first)
 }

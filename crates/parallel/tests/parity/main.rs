@@ -6,6 +6,7 @@
 mod places;
 
 mod bytes;
+mod coded;
 mod graphs;
 mod machines;
 mod models;

@@ -162,6 +162,11 @@ impl Plan {
         if data.graphs.is_none() {
             return Self::unplanned(config, ranks, &data.graph, progress);
         }
+        if config.wire.codec.0.is_some() && ranks > 1 {
+            let problem =
+                format!("{} is for rows, and ranks that share batches of graphs send none", config.wire.codec);
+            return Err(Error::setting("wire.codec", problem, "leave it out"));
+        }
         match config.parallel.strategy {
             Choice::Auto | Choice::Named(Strategy::Batches(_)) => {}
             Choice::Named(Strategy::Local(_)) if ranks == 1 => {}

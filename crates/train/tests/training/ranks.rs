@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::whole::{SMALL, Watch, config, fresh, on_world, resume, run, same, stopped};
+use crate::whole::{SMALL, Watch, config, fresh, goes_on, on_world, resume, run, same, stopped};
 use graphweft_base::progress::Silent;
 use graphweft_comm::Fault;
 use graphweft_graph::npy::NpyFile;
@@ -207,13 +207,7 @@ fn a_run_on_ranks_is_stopped_and_resumed_bit_for_bit() {
     let dir = tempfile::tempdir().unwrap();
     for (strategy, ranks) in [("auto", 3), ("heads", 2), ("ring:2", 3)] {
         let config = on(strategy, ranks, &["model.norm=batch", "train.patience=6", "train.epochs=30"]);
-        let (whole, path) = (dir.path().join(format!("{strategy}-whole")), dir.path().join(strategy));
-        fresh(&config, &whole);
-        for epoch in [1, 4, 5] {
-            stopped(&config, &path, if epoch == 1 { &Start::New } else { &Start::Newest }, epoch);
-        }
-        resume(&config, &path);
-        same(&whole, &path, strategy);
+        goes_on(&config, dir.path(), &[1, 4, 5], strategy);
     }
 }
 

@@ -45,6 +45,7 @@ impl Planner<'_> {
         if config.parallel.allow_approximate {
             space = space.with_approximate();
         }
+        space.strategies.retain(|strategy| config.wire.is_for(strategy));
         let wire = profile.network.wire(0, ranks - 1);
         let facts = Facts {
             ranks,
