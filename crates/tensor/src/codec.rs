@@ -1,8 +1,6 @@
 //! Codecs: rows of numbers in fewer bytes, for the way between ranks.
 //!
-//! A coded row is some 32-bit words: a head, such as a scale, then the columns. Where several columns share a word, the
-//! k-th of them is from the k-th part of the row, so that loops run over words that follow one another. Every row is
-//! coded by itself and every element by its own random number, which is a function of a [`Draw`], the row's node and
+//! A coded row is some 32-bit words: a head, such as a scale, then the columns. Every row is coded by itself and every element by its own random number, which is a function of a [`Draw`], the row's node and
 //! the column: the same bits for any order and any number of threads. A row with an element that is no number, or that
 //! is infinite, comes out as no numbers: a run that fails does so with a codec too.
 //!
@@ -17,6 +15,7 @@
 
 mod bf16;
 mod bits;
+mod blocks;
 mod columns;
 mod f8;
 
@@ -120,15 +119,13 @@ fn mixed(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A number of [0, 1) for a column of a row: 32 bits mixed by two products, as vectors can.
+/// A number for columns of a row: mixed by two products, as vectors can.
 #[inline(always)]
-fn uniform(row: u32, column: u32) -> f32 {
+fn number(row: u32, column: u32) -> u32 {
     let x = row ^ column.wrapping_mul(0x9e37_79b9);
     let x = (x ^ (x >> 16)).wrapping_mul(0x21f0_aaad);
     let x = (x ^ (x >> 15)).wrapping_mul(0x735a_2d97);
-    let x = x ^ (x >> 15);
-    // As an i32, which vectors turn into floating point at once.
-    (x >> 8) as i32 as f32 * (1.0 / (1 << 24) as f32)
+    x ^ (x >> 15)
 }
 
 /// A codec made ready for rows of some width.

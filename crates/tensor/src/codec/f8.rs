@@ -2,6 +2,7 @@
 //! is the largest of these. Rounded to nearest, to even where both are as near.
 
 use super::Rows;
+use super::blocks::{self, BLOCK};
 
 /// The scale.
 const HEAD: usize = 1;
@@ -45,17 +46,20 @@ impl Rows for F8 {
     #[inline(always)]
     fn encode(&self, _: u32, x: &[f32], to: &mut [u32]) {
         let (head, to) = to.split_at_mut(HEAD);
-        let mut lanes = [0u32; 16];
+        let mut lanes = [0u32; BLOCK];
         // As bits: numbers without a sign are in the order of their bits, and what is no number is above all.
-        let chunks = x.chunks_exact(16);
-        chunks.remainder().iter().zip(&mut lanes).for_each(|(x, most)| *most = x.abs().to_bits());
-        for chunk in chunks {
-            for k in 0..16 {
-                let bits = chunk[k].to_bits() & 0x7fff_ffff;
-                lanes[k] = if bits > lanes[k] { bits } else { lanes[k] };
-            }
-        }
-        let most = f32::from_bits(lanes.into_iter().max().unwrap_or(0));
+        blocks::each(
+            x,
+            0.0,
+            #[inline(always)]
+            |x: &[f32; BLOCK]| {
+                for k in 0..BLOCK {
+                    let bits = x[k].to_bits() & 0x7fff_ffff;
+                    lanes[k] = if bits > lanes[k] { bits } else { lanes[k] };
+                }
+            },
+        );
+        let most = f32::from_bits(blocks::reduce(lanes, |a, b| if b > a { b } else { a }));
         if !most.is_finite() {
             head[0] = f32::NAN.to_bits();
             to.fill(0);
@@ -64,22 +68,29 @@ impl Rows for F8 {
         let scale = most / MOST;
         let inverse = if scale > f32::MIN_POSITIVE { scale.recip() } else { 0.0 };
         head[0] = scale.to_bits();
-        let n = to.len();
-        for (part, x) in x.chunks(n).enumerate() {
-            for (to, x) in to.iter_mut().zip(x) {
-                let code = narrow(x * inverse);
-                *to = if part == 0 { code } else { *to | code << (8 * part as u32) };
-            }
-        }
+        blocks::encode::<8>(
+            x,
+            to,
+            0.0,
+            #[inline(always)]
+            |block, _| {
+                let mut codes = [0u32; BLOCK];
+                for k in 0..BLOCK {
+                    codes[k] = narrow(block[k] * inverse);
+                }
+                codes
+            },
+        );
     }
 
     #[inline(always)]
     fn decode(&self, from: &[u32], to: &mut [f32]) {
-        let (scale, from) = (f32::from_bits(from[0]), &from[HEAD..]);
-        for (part, to) in to.chunks_mut(from.len()).enumerate() {
-            for (to, word) in to.iter_mut().zip(from) {
-                *to = scale * widen((word >> (8 * part as u32)) & 0xff);
-            }
-        }
+        let scale = f32::from_bits(from[0]);
+        blocks::decode::<8>(
+            &from[HEAD..],
+            to,
+            #[inline(always)]
+            |code| scale * widen(code),
+        );
     }
 }
