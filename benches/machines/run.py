@@ -70,11 +70,11 @@ def table(kept):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", default=str(ROOT / "target/release/graphweft"), help="the program")
-    parser.add_argument("--data", default=str(ROOT.parent / "shared/data"), help="folder of real graphs")
+    options = {"build": ("target/release/graphweft", "the program"), "data": ("../shared/data", "folder of real graphs"),
+               "kept": ("target/machines-study.jsonl", "what is finished"), "work": ("target/machines-study", "folder for profiles")}
+    for name, (place, about) in options.items():
+        parser.add_argument(f"--{name}", default=str(ROOT / place), help=about)
     parser.add_argument("--only", default="", help="graphs that match")
-    parser.add_argument("--kept", default=str(ROOT / "target/machines-study.jsonl"), help="what is finished")
-    parser.add_argument("--work", default=str(ROOT / "target/machines-study"), help="folder for profiles")
     parser.add_argument("--table", action="store_true", help="only print the table")
     args = parser.parse_args()
     work, path = Path(args.work), Path(args.kept)

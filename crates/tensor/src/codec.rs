@@ -1,8 +1,9 @@
 //! Codecs: rows of numbers in fewer bytes, for the way between ranks.
 //!
-//! A coded row is some 32-bit words: a head, such as a scale, then the columns. Every row is coded by itself and every element by its own random number, which is a function of a [`Draw`], the row's node and
-//! the column: the same bits for any order and any number of threads. A row with an element that is no number, or that
-//! is infinite, comes out as no numbers: a run that fails does so with a codec too.
+//! A coded row is some 32-bit words: a head, such as a scale, then the columns. Every row is coded by itself and every
+//! element by its own random number, which is a function of a [`Draw`], the row's node and the column: the same bits
+//! for any order and any number of threads. A row with an element that is no number, or that is infinite, comes out as
+//! no numbers: a run that fails does so with a codec too.
 //!
 //! | codec | words of a row of d columns | what comes out |
 //! |---|---|---|

@@ -98,19 +98,23 @@ pub(super) fn decode<const B: u32>(from: &[u32], to: &mut [f32], value: impl Fn(
     }
 }
 
-/// The second half of 2·N numbers is put above the first, which have so many bits.
+/// The second half of 2·N numbers is put above the first, which have so many bits; nothing where they are whole words.
 #[inline(always)]
 fn fold<const N: usize>(x: &mut [u32; BLOCK], bits: u32) {
-    for k in 0..N {
-        x[k] |= x[N + k] << bits;
+    if bits < 32 {
+        for k in 0..N {
+            x[k] |= x[N + k] << bits;
+        }
     }
 }
 
+/// The way back.
 #[inline(always)]
 fn unfold<const N: usize>(x: &mut [u32; BLOCK], bits: u32) {
-    for k in 0..N {
-        x[N + k] = x[k] >> bits;
-        x[k] &= (1 << bits) - 1;
+    if bits < 32 {
+        for k in 0..N {
+            (x[k], x[N + k]) = (x[k] & ((1 << bits) - 1), x[k] >> bits);
+        }
     }
 }
 
@@ -119,28 +123,16 @@ fn unfold<const N: usize>(x: &mut [u32; BLOCK], bits: u32) {
 fn pack<const B: u32>(x: &mut [u32; BLOCK]) {
     fold::<32>(x, B);
     fold::<16>(x, 2 * B);
-    if B <= 4 {
-        fold::<8>(x, 4 * B);
-    }
-    if B <= 2 {
-        fold::<4>(x, 8 * B);
-    }
-    if B <= 1 {
-        fold::<2>(x, 16 * B);
-    }
+    fold::<8>(x, 4 * B);
+    fold::<4>(x, 8 * B);
+    fold::<2>(x, 16 * B);
 }
 
 #[inline(always)]
 fn unpack<const B: u32>(x: &mut [u32; BLOCK]) {
-    if B <= 1 {
-        unfold::<2>(x, 16 * B);
-    }
-    if B <= 2 {
-        unfold::<4>(x, 8 * B);
-    }
-    if B <= 4 {
-        unfold::<8>(x, 4 * B);
-    }
+    unfold::<2>(x, 16 * B);
+    unfold::<4>(x, 8 * B);
+    unfold::<8>(x, 4 * B);
     unfold::<16>(x, 2 * B);
     unfold::<32>(x, B);
 }
