@@ -10,7 +10,8 @@ use toml::{Table, Value};
 
 use super::kinds::kind;
 use super::{
-    ComputeConfig, DataConfig, IsolatedConfig, ParallelConfig, PipelineConfig, RunConfig, TrainConfig, refusal_of,
+    ComputeConfig, DataConfig, IsolatedConfig, ParallelConfig, PipelineConfig, RunConfig, TrainConfig, WireConfig,
+    refusal_of,
 };
 
 /// A setting.
@@ -34,7 +35,7 @@ macro_rules! sources {
 }
 
 /// What sections mean: the comments of these.
-const SOURCES: &[(&str, &str)] = sources![data, train, compute, parallel, pipeline, isolated, run];
+const SOURCES: &[(&str, &str)] = sources![data, train, compute, parallel, wire, pipeline, isolated, run];
 
 impl Key {
     /// All settings, section by section; those of models, model by model.
@@ -45,6 +46,7 @@ impl Key {
         all.extend(of_section::<TrainConfig>("train"));
         all.extend(of_section::<ComputeConfig>("compute"));
         all.extend(of_section::<ParallelConfig>("parallel"));
+        all.extend(of_section::<WireConfig>("wire"));
         all.extend(of_section::<PipelineConfig>("pipeline"));
         all.extend(of_section::<IsolatedConfig>("isolated"));
         all.extend(of_section::<RunConfig>("run"));

@@ -115,6 +115,20 @@ fn batches_of_graphs_take_what_was_rehearsed() {
 }
 
 #[test]
+fn coded_rows_take_what_was_rehearsed() {
+    for (strategy, ranks, codec) in
+        [("gather", 3, "int8"), ("halo", 3, "int4"), ("halo:machines:2", 4, "bf16"), ("ring", 3, "columns:4")]
+    {
+        let falls = if codec.starts_with("columns") { "wire.schedule=falling" } else { "wire.schedule=fixed" };
+        for model in [&["model.name=gt", "model.heads=2", falls][..], &["model.name=gcn", falls]] {
+            let codec = format!("wire.codec={codec}");
+            let settings: Vec<&str> = [&*codec].into_iter().chain(model.iter().copied()).collect();
+            comes_true(&on(strategy, ranks, &settings), &format!("{} with {strategy}, {codec}", model[0]));
+        }
+    }
+}
+
+#[test]
 fn what_needs_the_host_within_a_step_is_not_recorded() {
     for (settings, recorded) in [
         (&["model.name=gt", "model.heads=2"][..], true),
@@ -156,6 +170,7 @@ fn every_strategy_takes_what_was_rehearsed() {
             ("gather", 3),
             ("halo", 3),
             ("halo:plain", 3),
+            ("halo:machines:2", 4),
             ("heads", 3),
             ("ring", 3),
             ("ring:2", 3),
