@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub(crate) mod block;
+pub mod edges;
 pub mod head;
 pub mod input;
 pub(crate) mod linear;

@@ -20,6 +20,7 @@ impl Model for Config {
             heads: Some(self.0.heads),
             reads_out: true,
             self_loops: true,
+            edges: self.0.edges,
             ..ModelInfo::new(Reach::Edges, self.0.hidden, self.0.layers)
         }
     }
@@ -28,7 +29,8 @@ impl Model for Config {
         let (config, heads) = self.0.split(Self::NAME)?;
         stack::build(Self::NAME, &config, init, shape, |spec| {
             let heads = heads.of(spec);
-            Ok(Box::new(Gatv2Conv::new(init, spec.name, spec.inputs, spec.outputs, heads)?))
+            let (columns, edges) = ([spec.inputs, spec.outputs], &shape.edge_features);
+            Ok(Box::new(Gatv2Conv::new(init, spec.name, columns, edges, heads)?))
         })
     }
 }

@@ -266,7 +266,11 @@ impl Model for Config {
             let name = format!("local_convs.{k}");
             let conv: Box<dyn Conv> = match local {
                 LocalKind::Gcn => Box::new(GcnConv::new(init, &name, inputs, d)?),
-                LocalKind::Gat => Box::new(GatConv::new(init, &name, inputs, d, Heads::Concat(heads), Bias::None)?),
+                LocalKind::Gat => {
+                    // There are none: this model does not ask for features of edges.
+                    let (columns, edges) = ([inputs, d], &shape.edge_features);
+                    Box::new(GatConv::new(init, &name, columns, edges, Heads::Concat(heads), Bias::None)?)
+                }
             };
             all.push(Rc::new(Local {
                 number: k as u32 + 1,
