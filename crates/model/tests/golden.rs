@@ -1,6 +1,7 @@
 //! Ten training steps of every model against PyTorch Geometric: losses and parameters in f64, losses in f32.
 //! `golden/make.py` made the numbers, and names the parameters: they are read by PyTorch's names and shapes. Those of
-//! models of whole graphs are `golden/make_graphs.py`'s, in which the same nodes are five graphs.
+//! models of whole graphs are `golden/make_graphs.py`'s, in which the same nodes are five graphs; those of models with
+//! features of edges `golden/make_edges.py`'s, but for the graph transformer.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 

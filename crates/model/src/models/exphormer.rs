@@ -41,7 +41,7 @@ keys! {
     expander_degree: usize = 3,
     /// Virtual nodes.
     virtual_nodes: usize = 4,
-    /// Whether features of edges are added to keys and values, where the data have some.
+    /// Whether layers use features of edges, where the data have some.
     edges: UseEdges = UseEdges::Use,
 }
 

@@ -24,7 +24,7 @@ keys_of_a_stack! {
         /// Geometric's own model has the same number everywhere.
         #[serde(skip_serializing_if = "Option::is_none")]
         output_heads: Option<usize>,
-        /// Whether features of edges are in scores, where the data have some.
+        /// Whether layers use features of edges, where the data have some.
         edges: UseEdges,
     }
 }

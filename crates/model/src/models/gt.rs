@@ -36,7 +36,7 @@ keys! {
     heads: usize = 8,
     /// Normalisation after each half of a layer.
     norm: NormKind = NormKind::Layer,
-    /// Whether features of edges are added to keys and values, where the data have some.
+    /// Whether layers use features of edges, where the data have some.
     edges: UseEdges = UseEdges::Use,
     /// Whole graphs: how the nodes of one become a row.
     readout: ReadoutKind = ReadoutKind::Mean,

@@ -41,7 +41,9 @@ fn columns(op: Op, s: Size) -> Option<Columns> {
             Columns { pull: 2 * d, push, heads: 4 * d, again: true }
         }
         // Weights are everywhere, and features where their edges are.
-        Op::Attend(ScoreKind::Gat, _) | Op::Edges(ScoreKind::Gat, _) => Columns { pull: d, push: Some(d + 3 * h), heads: 2 * d, again: true },
+        Op::Attend(ScoreKind::Gat, _) | Op::Edges(ScoreKind::Gat, _) => {
+            Columns { pull: d, push: Some(d + 3 * h), heads: 2 * d, again: true }
+        }
         Op::Attend(ScoreKind::Gatv2, _) | Op::Edges(ScoreKind::Gatv2, _) => {
             Columns { pull: d, push: Some(2 * d + 2 * h), heads: 3 * d, again: true }
         }

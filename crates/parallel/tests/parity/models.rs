@@ -24,7 +24,7 @@ const EPOCHS: u64 = 20;
 const GT: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3";
 const GT_WITH_EDGES: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const GAT: &str = "name = 'gat'\nhidden = 12\nheads = 3";
-const GAT_WITH_EDGES: &str = "name = 'gat'\nhidden = 12\nheads = 3\nedges = 'use'";
+const GAT_WITH_EDGES: &str = "name = 'gat'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const GATV2_WITH_EDGES: &str = "name = 'gatv2'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const RGCN: &str = "name = 'rgcn'\nhidden = 12\nlayers = 2\nbases = 2";
 const SAGE: &str = "name = 'sage'\nhidden = 12\nnorm = 'layer'";

@@ -347,8 +347,7 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
                         C factor = edge.factor(o, lane.head_of(s));
                         C de = alpha * (product * factor - mean), direct = alpha * factor;
                         row.dnumber[s] += de * flat;
-                        if (!BY_SRC) features.add(row.dtails, s, de);
-                        if (!BY_SRC) ends.terms[u].add(p.dterms, s, de * flat);
+                        if (!BY_SRC) features.add(row.dtails, s, de), ends.terms[u].add(p.dterms, s, de * flat);
                         row.add(p, s, sums[s], ends.far[SCORE == GAT ? 0 : u].x[s], ends.products[u].x[s], de, direct, slope);
                         if (BIAS != NO_BIAS && !BY_SRC && edge.exists && lane.has(s)) add_bias(o, to, lane, edge, s, de, p);
                     }

@@ -115,11 +115,12 @@ fn cases(check: impl Fn(&Case<'_>, &str, f64, f64)) {
         EdgeColumns::new(3, &[5, 6, 2]).unwrap(),
     ];
     for kind in [Kind::Gat, Kind::Gatv2] {
-        for (heads, width) in [(8, 16), (3, 8), (1, 32), (2, 5), (9, 8)] {
+        for (at, (heads, width)) in [(8, 16), (3, 8), (1, 32), (2, 5), (9, 8)].into_iter().enumerate() {
             // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after
             // another.
             let single = if width % 8 == 0 { 2e-5 } else { 1e-4 };
-            for (k, columns) in of.iter().enumerate() {
+            // Every shape meets some of the columns, and all of these several shapes.
+            for (k, columns) in of.iter().enumerate().filter(|(k, _)| (k + at) % of.len() < 2) {
                 let [l, r, other, weight] = kind.shapes([300, 300], [heads, width], columns);
                 let stored = match kind {
                     Kind::Gat => [Computed, Computed, Stored, Computed],
