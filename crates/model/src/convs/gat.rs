@@ -62,15 +62,9 @@ struct EdgeScore {
 }
 
 impl GatConv {
-    /// A convolution called `name` that looks at `edges`, with a bias or without.
-    pub fn new(
-        init: &Init<'_>,
-        name: &str,
-        [inputs, outputs]: [usize; 2],
-        edges: &EdgeColumns,
-        heads: Heads,
-        bias: Bias,
-    ) -> Result<Self> {
+    /// A convolution called `name`, with a bias or without.
+    pub fn new(init: &Init<'_>, name: &str, between: Between<'_>, heads: Heads, bias: Bias) -> Result<Self> {
+        let Between { inputs, outputs, edges } = between;
         let (heads, width, groups) = heads.of(outputs);
         let lin = init.projection(&format!("{name}.lin"), inputs, heads * width)?;
         let (src, dst) = (
@@ -86,6 +80,17 @@ impl GatConv {
         let edges = linear.map(score).transpose()?;
         Ok(Self { groups, attention: Rc::new(Attention { lin, src, dst, edges }), bias })
     }
+}
+
+/// What a convolution with attention leads from and to, and the features of edges that it looks at.
+#[derive(Clone, Copy)]
+pub struct Between<'a> {
+    /// Columns of its input.
+    pub inputs: usize,
+    /// Columns of its output.
+    pub outputs: usize,
+    /// Of edges.
+    pub edges: &'a EdgeColumns,
 }
 
 /// Whether a convolution has a bias.

@@ -5,12 +5,11 @@
 use std::rc::Rc;
 
 use graphweft_tensor::ops::activation::Activation;
-use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::epilogue::epilogue;
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 
-use super::gat::{Heads, SLOPE};
+use super::gat::{Between, Heads, SLOPE};
 use super::{Conv, End};
 use crate::graph_ops::{Attend, Score};
 use crate::init::Init;
@@ -35,14 +34,9 @@ struct Attention {
 }
 
 impl Gatv2Conv {
-    /// A convolution called `name` that looks at `edges`.
-    pub fn new(
-        init: &Init<'_>,
-        name: &str,
-        [inputs, outputs]: [usize; 2],
-        edges: &EdgeColumns,
-        heads: Heads,
-    ) -> Result<Self> {
+    /// A convolution called `name`.
+    pub fn new(init: &Init<'_>, name: &str, between: Between<'_>, heads: Heads) -> Result<Self> {
+        let Between { inputs, outputs, edges } = between;
         let (heads, width, groups) = heads.of(outputs);
         let lin = |side: &str| -> Result<Affine> {
             let name = format!("{name}.{side}");

@@ -9,7 +9,7 @@ use graphweft_tensor::{Error, Result};
 
 use super::check_heads;
 use super::stack::{self, ConvSpec, Shell, keys_of_a_stack};
-use crate::convs::gat::{Bias, GatConv, Heads};
+use crate::convs::gat::{Between, Bias, GatConv, Heads};
 use crate::init::Init;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
 use crate::network::{Network, Shape};
@@ -84,8 +84,8 @@ impl Model for Config {
         let bias = if config.stack == Shell::Plain { Bias::Zeros } else { Bias::None };
         stack::build(Self::NAME, &config, init, shape, |spec| {
             let heads = heads.of(spec);
-            let (columns, edges) = ([spec.inputs, spec.outputs], &shape.edge_features);
-            Ok(Box::new(GatConv::new(init, spec.name, columns, edges, heads, bias)?))
+            let between = Between { inputs: spec.inputs, outputs: spec.outputs, edges: &shape.edge_features };
+            Ok(Box::new(GatConv::new(init, spec.name, between, heads, bias)?))
         })
     }
 }

@@ -4,6 +4,7 @@ use graphweft_tensor::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{gat, stack};
+use crate::convs::gat::Between;
 use crate::convs::gatv2::Gatv2Conv;
 use crate::init::Init;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach};
@@ -29,8 +30,8 @@ impl Model for Config {
         let (config, heads) = self.0.split(Self::NAME)?;
         stack::build(Self::NAME, &config, init, shape, |spec| {
             let heads = heads.of(spec);
-            let (columns, edges) = ([spec.inputs, spec.outputs], &shape.edge_features);
-            Ok(Box::new(Gatv2Conv::new(init, spec.name, columns, edges, heads)?))
+            let between = Between { inputs: spec.inputs, outputs: spec.outputs, edges: &shape.edge_features };
+            Ok(Box::new(Gatv2Conv::new(init, spec.name, between, heads)?))
         })
     }
 }

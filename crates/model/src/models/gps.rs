@@ -14,7 +14,7 @@ use graphweft_tensor::{Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
 use super::{check_heads, check_layers};
-use crate::convs::gat::{Bias, GatConv, Heads};
+use crate::convs::gat::{Between, Bias, GatConv, Heads};
 use crate::convs::gcn::GcnConv;
 use crate::convs::gin::GinConv;
 use crate::convs::sage::SageConv;
@@ -82,7 +82,10 @@ impl LocalKind {
         Ok(match self {
             Self::Gcn => Box::new(GcnConv::new(init, name, d, d)?),
             Self::Sage => Box::new(SageConv::new(init, name, d, d, Aggregation::Mean)?),
-            Self::Gat => Box::new(GatConv::new(init, name, [d; 2], edges, Heads::Concat(heads), Bias::Zeros)?),
+            Self::Gat => {
+                let between = Between { inputs: d, outputs: d, edges };
+                Box::new(GatConv::new(init, name, between, Heads::Concat(heads), Bias::Zeros)?)
+            }
             Self::Gin => Box::new(GinConv::new(init, name, d, d, NormKind::None, Activation::Relu)?),
         })
     }

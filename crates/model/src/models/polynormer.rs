@@ -23,7 +23,7 @@ use graphweft_tensor::{Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
 use super::{check_heads, check_layers, check_share, no_encodings};
-use crate::convs::gat::{Bias, GatConv, Heads};
+use crate::convs::gat::{Between, Bias, GatConv, Heads};
 use crate::convs::gcn::GcnConv;
 use crate::convs::{Conv, End};
 use crate::init::Init;
@@ -268,8 +268,8 @@ impl Model for Config {
                 LocalKind::Gcn => Box::new(GcnConv::new(init, &name, inputs, d)?),
                 LocalKind::Gat => {
                     // There are none: this model does not ask for features of edges.
-                    let (columns, edges) = ([inputs, d], &shape.edge_features);
-                    Box::new(GatConv::new(init, &name, columns, edges, Heads::Concat(heads), Bias::None)?)
+                    let between = Between { inputs, outputs: d, edges: &shape.edge_features };
+                    Box::new(GatConv::new(init, &name, between, Heads::Concat(heads), Bias::None)?)
                 }
             };
             all.push(Rc::new(Local {

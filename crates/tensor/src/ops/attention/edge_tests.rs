@@ -208,19 +208,18 @@ fn nothing_for_blocks_without_edges(device: &Device) {
     }
 }
 
+/// Columns that fill vectors, and parts of them.
+pub(super) fn widths() -> [EdgeColumns; 5] {
+    let of = |dense, categories: &[usize]| EdgeColumns::new(dense, categories).unwrap();
+    [of(16, &[]), of(1, &[]), of(21, &[]), of(0, &[5]), of(3, &[5, 6, 2])]
+}
+
 /// With tolerances for f32 and bf16.
 fn cases(check: impl Fn(&Case<'_>, &str, f64, f64)) {
-    let of = [
-        EdgeColumns::numbers(16),
-        EdgeColumns::numbers(1),
-        EdgeColumns::numbers(21),
-        EdgeColumns::new(0, &[5]).unwrap(),
-        EdgeColumns::new(3, &[5, 6, 2]).unwrap(),
-    ];
     for (heads, width) in [(8, 16), (3, 8), (1, 32), (2, 5), (9, 8), (16, 16)] {
         // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after another.
         let single = if width % 8 == 0 { 2e-5 } else { 1e-4 };
-        for (k, columns) in of.iter().enumerate() {
+        for (k, columns) in widths().iter().enumerate() {
             let (d, dropped) = (heads * width, k % 2 == 1);
             let inputs = [(300, d, Stored), (300, 2 * d, Stored), (d, columns.width(), Computed)];
             let f = &|tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]| {
