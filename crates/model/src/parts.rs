@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub(crate) mod block;
+pub mod edges;
 pub(crate) mod graph_norm;
 pub mod head;
 pub mod input;
