@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::work::{self, Interrupted};
 
-const FORMATS: [(&str, Format); 8] = [
+const FORMATS: [(&str, Format); 10] = [
     ("heterophilous", Format::Heterophilous),
     ("gnn-benchmark", Format::GnnBenchmark),
     ("ogb", Format::Ogb),
@@ -17,13 +17,16 @@ const FORMATS: [(&str, Format); 8] = [
     ("edge-list", Format::EdgeList),
     ("matrix-market", Format::MatrixMarket),
     ("metis", Format::Metis),
+    ("types-json", Format::TypesJson),
+    ("n-triples", Format::NTriples),
     ("links", Format::Links),
 ];
 
 /// Values by the name of the argument: one, or none for a flag, or several.
 type Given = HashMap<String, Vec<String>>;
 
-/// A dataset folder of a file of `format`, or of "arrays"; `given` are the arguments of the program, without dashes.
+/// A dataset folder of a file of `format`, or of "arrays" or "table"; `given` are the arguments of the program, without
+/// dashes.
 #[pyfunction]
 #[pyo3(signature = (format, dir, given, *, watch=None))]
 #[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
@@ -38,6 +41,7 @@ pub(crate) fn import_data(
     let import = match FORMATS.iter().find(|(name, _)| *name == format) {
         Some((_, format)) => Import::new(*format, taken(&mut given, "path")?.unwrap_or_default()),
         None if format == "arrays" => Import::arrays(arrays(&mut given)?),
+        None if format == "table" => tables(&mut given)?,
         None => {
             let names: Vec<&str> = FORMATS.iter().map(|(name, _)| *name).collect();
             return Err(PyValueError::new_err(format!(
@@ -78,11 +82,7 @@ fn arrays(given: &mut Given) -> PyResult<ArrayFiles> {
     let (edges, nodes, features) = (path("edges")?.unwrap_or_default(), path("nodes")?, path("features")?);
     let (labels, splits, train) = (path("labels")?, path("splits")?, path("train")?);
     let (valid, test, edge_features) = (path("valid")?, path("test")?, path("edge_features")?);
-    let task = match taken(given, "task")?.as_deref() {
-        None | Some("node-classification") => DatasetTask::NodeClassification,
-        Some("node-regression") => DatasetTask::NodeRegression,
-        Some(other) => return Err(PyValueError::new_err(format!("task={other:?}: arrays are for nodes"))),
-    };
+    let task = task(given)?;
     let num_nodes = taken(given, "num_nodes")?.map(|count| count.parse()).transpose();
     Ok(ArrayFiles {
         edges,
@@ -102,6 +102,24 @@ fn arrays(given: &mut Given) -> PyResult<ArrayFiles> {
         split_column: taken(given, "split_column")?,
         skip_columns: given.remove("skip_columns").unwrap_or_default(),
     })
+}
+
+fn tables(given: &mut Given) -> PyResult<Import> {
+    let import = taken(given, "schema")?.into_iter().fold(Import::tables(), Import::schema);
+    let mut all = |name: &str| given.remove(name).unwrap_or_default();
+    let import = all("nodes").iter().fold(import, |import, table| import.node_table(table));
+    let import = all("edges").iter().fold(import, |import, table| import.edge_table(table));
+    let import = all("column").iter().fold(import, |import, column| import.column(column));
+    Ok(import.task(task(given)?))
+}
+
+/// What labels are for.
+fn task(given: &mut Given) -> PyResult<DatasetTask> {
+    match taken(given, "task")?.as_deref() {
+        None | Some("node-classification") => Ok(DatasetTask::NodeClassification),
+        Some("node-regression") => Ok(DatasetTask::NodeRegression),
+        Some(other) => Err(PyValueError::new_err(format!("task={other:?}: arrays and tables are for nodes"))),
+    }
 }
 
 /// The value of an argument that has one.

@@ -22,6 +22,8 @@ pub struct Imported {
     pub edges: EdgeSorter,
     /// Numbers that belong to edges, in the order in which the edges were pushed.
     pub edge_features: Option<EdgeFeatures>,
+    /// Categories of edges, in the order in which the edges were pushed.
+    pub edge_categories: Option<Codes>,
     /// Node features.
     pub features: Option<Features>,
     /// Types of nodes and edges; those of edges in the order in which the edges were pushed.
@@ -40,12 +42,23 @@ pub struct Imported {
     pub links: Option<LinkSplit>,
     /// Ids that the source used, where the nodes were renumbered.
     pub node_ids: Option<NodeIds>,
-    /// What the nodes are called, where they are words.
-    pub node_names: Option<Vec<String>>,
+    /// What the nodes are called, where they are words: a line each.
+    pub node_names: Option<Vec<u8>>,
+    /// Texts that go into the folder as they are.
+    pub texts: Vec<TextFile>,
     /// Set where the format promises each edge in both directions.
     pub undirected: Option<Undirected>,
     /// What the user should know about the import.
     pub notes: Vec<String>,
+}
+
+/// A text of a dataset folder.
+#[derive(Clone, Debug)]
+pub struct TextFile {
+    /// The name of the file.
+    pub name: &'static str,
+    /// What is in it.
+    pub text: String,
 }
 
 /// Many graphs, with what is predicted of them.
@@ -125,6 +138,7 @@ impl Imported {
             num_nodes,
             edges,
             edge_features: None,
+            edge_categories: None,
             features: None,
             types: Types::default(),
             labels: None,
@@ -135,6 +149,7 @@ impl Imported {
             links: None,
             node_ids: None,
             node_names: None,
+            texts: Vec::new(),
             undirected: None,
             notes: Vec::new(),
         }
@@ -174,7 +189,14 @@ impl Imported {
         let task = self.task();
         let narrow = n as u64 <= <u32 as NodeId>::CAPACITY;
         room::check_disk(format!("importing {n} nodes"), writer.target(), self.least_bytes())?;
-        let carried = Carried::new(self.edge_features.as_ref(), self.types.edges.as_ref(), &writer)?;
+        if self.edge_categories.is_some() && self.edges.rules().self_loops == SelfLoops::Add {
+            let what = "no self-loops are added to edges with categories: they would have none";
+            return Err(Error::request(what, "leave --self-loops out"));
+        }
+        let mut carried = Carried::new(self.edge_features.as_ref(), &writer)?;
+        carried.codes(self.types.edges.as_ref(), "edge_type", &[], &writer)?;
+        let width = self.edge_categories.as_ref().map_or(0, Codes::width);
+        carried.codes(self.edge_categories.as_ref(), "edge_cat", &[width], &writer)?;
         let num_edges = if narrow {
             stream(self.edges, n, carried, writer.array::<u32>("indices", &[])?, &writer, cx)?
         } else {
@@ -213,7 +235,10 @@ impl Imported {
             durable::write_new(&writer.path("classes.txt"), (names.join("\n") + "\n").as_bytes())?;
         }
         if let Some(names) = &self.node_names {
-            durable::write_new(&writer.path("nodes.txt"), (names.join("\n") + "\n").as_bytes())?;
+            durable::write_new(&writer.path("nodes.txt"), names)?;
+        }
+        for file in &self.texts {
+            durable::write_new(&writer.path(file.name), file.text.as_bytes())?;
         }
         let meta = Meta {
             name: name.to_string(),
@@ -253,23 +278,33 @@ impl StoredId for i64 {
 /// What goes where its edge goes.
 struct Carried<'a> {
     features: Option<(&'a EdgeFeatures, NpyWriter<f32>)>,
-    narrow_types: Option<(&'a Codes, NpyWriter<u8>)>,
-    wide_types: Option<(&'a Codes, NpyWriter<u16>)>,
+    codes: Vec<CarriedCodes<'a>>,
+}
+
+/// Types or categories.
+enum CarriedCodes<'a> {
+    Narrow(&'a Codes, NpyWriter<u8>),
+    Wide(&'a Codes, NpyWriter<u16>),
 }
 
 impl<'a> Carried<'a> {
-    fn new(features: Option<&'a EdgeFeatures>, types: Option<&'a Codes>, writer: &DatasetWriter) -> Result<Self> {
-        let narrow = types.filter(|types| matches!(types, Codes::U8 { .. }));
-        let wide = types.filter(|types| matches!(types, Codes::U16 { .. }));
+    fn new(features: Option<&'a EdgeFeatures>, writer: &DatasetWriter) -> Result<Self> {
         let open = |f: &'a EdgeFeatures| Ok::<_, Error>((f, writer.array("edge_feat", &[f.width])?));
-        Ok(Self {
-            features: features.map(open).transpose()?,
-            narrow_types: narrow.map(|t| Ok::<_, Error>((t, writer.array("edge_type", &[])?))).transpose()?,
-            wide_types: wide.map(|t| Ok::<_, Error>((t, writer.array("edge_type", &[])?))).transpose()?,
-        })
+        Ok(Self { features: features.map(open).transpose()?, codes: Vec::new() })
     }
 
-    /// The rows of these edges. One that was added has features of zeros; readers of typed edges let none be added.
+    /// These go into a file of this name, in rows of such a shape.
+    fn codes(&mut self, codes: Option<&'a Codes>, name: &str, row: &[usize], writer: &DatasetWriter) -> Result<()> {
+        self.codes.extend(match codes {
+            None => None,
+            Some(codes @ Codes::U8 { .. }) => Some(CarriedCodes::Narrow(codes, writer.array(name, row)?)),
+            Some(codes @ Codes::U16 { .. }) => Some(CarriedCodes::Wide(codes, writer.array(name, row)?)),
+        });
+        Ok(())
+    }
+
+    /// The rows of these edges. One that was added has features of zeros; readers of edges with codes let none be
+    /// added.
     fn push(&mut self, origins: &[Option<u64>]) -> Result<()> {
         if let Some((f, rows)) = &mut self.features {
             let added = vec![0.0f32; f.width];
@@ -278,22 +313,32 @@ impl<'a> Carried<'a> {
                 rows.push(row.map_or(&added[..], |at| &f.values[at..at + f.width]))?;
             }
         }
-        let types = |t: &Codes| origins.iter().map(|k| k.map_or(0, |k| t.get(k as usize))).collect::<Vec<u16>>();
-        if let Some((t, rows)) = &mut self.narrow_types {
-            rows.push(&types(t).into_iter().map(|code| code as u8).collect::<Vec<u8>>())?;
-        }
-        if let Some((t, rows)) = &mut self.wide_types {
-            rows.push(&types(t))?;
+        for carried in &mut self.codes {
+            match carried {
+                CarriedCodes::Narrow(codes, rows) => rows.push(&taken(codes, origins, |code| code as u8))?,
+                CarriedCodes::Wide(codes, rows) => rows.push(&taken(codes, origins, |code| code))?,
+            }
         }
         Ok(())
     }
 
     fn finish(self) -> Result<()> {
         self.features.map(|(_, rows)| rows.finish()).transpose()?;
-        self.narrow_types.map(|(_, rows)| rows.finish()).transpose()?;
-        self.wide_types.map(|(_, rows)| rows.finish()).transpose()?;
-        Ok(())
+        self.codes.into_iter().try_for_each(|carried| match carried {
+            CarriedCodes::Narrow(_, rows) => rows.finish().map(|_| ()),
+            CarriedCodes::Wide(_, rows) => rows.finish().map(|_| ()),
+        })
     }
+}
+
+/// The codes of these edges, row by row.
+fn taken<T>(codes: &Codes, origins: &[Option<u64>], stored: impl Fn(u16) -> T) -> Vec<T> {
+    let width = codes.width();
+    let row = |origin: &Option<u64>| {
+        let start = origin.map(|k| k as usize * width);
+        (0..width).map(move |column| start.map_or(0, |start| codes.get(start + column)))
+    };
+    origins.iter().flat_map(row).map(stored).collect()
 }
 
 /// Writes indptr, indices and what edges carry as they come out of the sorter. Returns the number of edges.
