@@ -32,7 +32,10 @@ pub(crate) fn import_data(
         ("union", _) => Import::union(given.remove("path").unwrap_or_default()),
         _ => {
             let names = Format::ALL.map(Format::name).join(", ");
-            return Err(usage(format!("there is no format {format:?}"), &format!("choose table, arrays, union, {names}")));
+            return Err(usage(
+                format!("there is no format {format:?}"),
+                &format!("choose table, arrays, union, {names}"),
+            ));
         }
     };
     let import = given.into_iter().try_fold(import, |import, (name, values)| with(import, &name, &values))?;

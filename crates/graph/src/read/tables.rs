@@ -235,6 +235,12 @@ impl Tables {
             let what = "some tables of nodes have a type, and others have none";
             return Err(Error::request(what, "give all of them types: --nodes TYPE=FILE"));
         }
+        for table in schema.nodes.iter().filter(|table| table.rows.is_some()) {
+            if schema.nodes.iter().filter(|other| other.of_type == table.of_type).count() > 1 {
+                let what = "nodes that only have numbers are all nodes of their type, and there is another table of it";
+                return Err(Error::request(what, "leave out one of the two"));
+            }
+        }
         if names.is_empty() {
             names.push(String::new());
         }

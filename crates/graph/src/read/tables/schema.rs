@@ -33,15 +33,15 @@ use super::source::{Holds, Source};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Schema {
-    /// Tables of nodes.
+    /// Columns that are named one by one, of whatever table; they are no part of the text.
+    #[serde(skip)]
+    pub columns: Vec<ColumnRole>,
+    /// Tables of nodes, in the order in which their types are stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Table>,
     /// Tables of edges.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub edges: Vec<Table>,
-    /// Columns that are named one by one, of whatever table.
-    #[serde(skip)]
-    pub columns: Vec<ColumnRole>,
 }
 
 /// What is known of a table; what is empty is guessed.

@@ -26,10 +26,9 @@ pub(super) enum Holds {
 }
 
 /// A column, as it is shown.
-#[derive(Clone, Debug)]
 pub(super) struct Column {
-    pub(super) name: String,
     pub(super) holds: Holds,
+    pub(super) name: String,
     /// The first value that is there.
     pub(super) example: String,
 }

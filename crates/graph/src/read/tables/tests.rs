@@ -181,11 +181,10 @@ fn mistakes_are_told_by_row_and_column() {
         assert_refused(read_files(BOTH, &[("n", text.as_bytes()), ("e", b"source,target\n1,1\n")]), words);
     };
     let rows = |x: &str| format!("id,x,v\n1,2,3 4\n2,{x},5 6\n");
-    nodes(&rows("nan"), &["n: line 3, column 2", "\"x\": \"nan\" is no number", "--column NAME=skip"]);
-    nodes(&rows("inf"), &["n: line 3, column 2"]);
-    nodes(&rows("1e99"), &["n: line 3, column 2"]);
-    nodes(&rows("word"), &["n: line 3, column 2", "\"word\" is no number"]);
-    nodes(&rows(""), &["n: line 3, column 2", "fill the field in"]);
+    for value in ["nan", "inf", "1e99", "word", ""] {
+        let told = format!("\"x\": \"{value}\" is no number");
+        nodes(&rows(value), &["n: line 3, column 2", &told, "fill the field in", "--column NAME=skip"]);
+    }
     nodes("id,v\n1,1 2\n2,1 2 3\n", &["n: line 3, column 2", "a list of 3 numbers, the first row has 2"]);
     nodes("id,v\n1,1 2\n2,1 x\n", &["n: line 3, column 2", "no number"]);
     nodes("id,x\n1,1\n2\n", &["n: line 3", "1 columns, the first line has 2"]);
