@@ -347,6 +347,12 @@ impl<'a> Whole<'a> {
     fn finish(mut self, mut graph: Imported) -> Result<Imported> {
         let n = self.ends.iter().map(Ends::len).sum::<u64>();
         graph.num_nodes = n as usize;
+        const SMALL: u64 = 1 << 20;
+        if self.types.len() > 1 && n > SMALL && n / 32 > graph.edges.pushed() {
+            // Labels and ids of all nodes are in memory.
+            let what = format!("{} edges for {n} nodes: nearly all nodes would be isolated", graph.edges.pushed());
+            return Err(Error::request(what, "correct the numbers of nodes that are given in place of tables"));
+        }
         let mut of_nodes = toml::Table::new();
         let mut nodes = std::mem::take(&mut self.nodes);
         if let [only] = &mut nodes[..] {
