@@ -9,7 +9,7 @@ type Target = (&'static str, fn(&[u8]));
 
 #[test]
 fn the_corpus_of_every_target_passes() {
-    let targets: [Target; 15] = [
+    let targets: [Target; 17] = [
         ("arrays", fuzz::arrays),
         ("heterophilous", fuzz::heterophilous),
         ("links", fuzz::links),
@@ -23,6 +23,8 @@ fn the_corpus_of_every_target_passes() {
         ("metis", fuzz::metis),
         ("n_triples", fuzz::n_triples),
         ("types_json", fuzz::types_json),
+        ("table", fuzz::table),
+        ("parquet", fuzz::parquet),
         ("npy", fuzz::npy),
         ("dataset_folder", fuzz::dataset_folder),
     ];

@@ -42,12 +42,23 @@ pub struct Imported {
     pub links: Option<LinkSplit>,
     /// Ids that the source used, where the nodes were renumbered.
     pub node_ids: Option<NodeIds>,
-    /// What the nodes are called, where they are words.
-    pub node_names: Option<Vec<String>>,
+    /// What the nodes are called, where they are words: a line each.
+    pub node_names: Option<Vec<u8>>,
+    /// Texts that go into the folder as they are.
+    pub texts: Vec<TextFile>,
     /// Set where the format promises each edge in both directions.
     pub undirected: Option<Undirected>,
     /// What the user should know about the import.
     pub notes: Vec<String>,
+}
+
+/// A text of a dataset folder.
+#[derive(Clone, Debug)]
+pub struct TextFile {
+    /// The name of the file.
+    pub name: &'static str,
+    /// What is in it.
+    pub text: String,
 }
 
 /// Many graphs, with what is predicted of them.
@@ -138,6 +149,7 @@ impl Imported {
             links: None,
             node_ids: None,
             node_names: None,
+            texts: Vec::new(),
             undirected: None,
             notes: Vec::new(),
         }
@@ -216,7 +228,10 @@ impl Imported {
             durable::write_new(&writer.path("classes.txt"), (names.join("\n") + "\n").as_bytes())?;
         }
         if let Some(names) = &self.node_names {
-            durable::write_new(&writer.path("nodes.txt"), (names.join("\n") + "\n").as_bytes())?;
+            durable::write_new(&writer.path("nodes.txt"), names)?;
+        }
+        for file in &self.texts {
+            durable::write_new(&writer.path(file.name), file.text.as_bytes())?;
         }
         let meta = Meta {
             name: name.to_string(),

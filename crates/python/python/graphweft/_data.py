@@ -265,6 +265,13 @@ class Dataset(_Counted):
         """Writes it as a dataset folder, whole or not at all."""
         self._inner.save(os.fspath(folder))
 
+    def export(self, format: str, path: str | os.PathLike[str], *, split: str | None = None) -> list[str]:  # noqa: A002
+        """Writes it for other programs: ``"csv"``, ``"tsv"`` and ``"parquet"`` are a folder of tables, with a
+        ``schema.toml`` by which ``import_data("table", …)`` reads them back; ``"npz"`` is a file of arrays and
+        ``"metis"`` one of the graph alone. Of several splits, this one or the first. Gives what was left out, in words.
+        """
+        return self._inner.export(format, os.fspath(path), split=split)
+
     def to_pyg(self) -> Any:
         """The same as a ``torch_geometric.data.Data``; of many graphs a list of them."""
         from . import _pyg
