@@ -22,6 +22,7 @@ pub mod matrix_market;
 pub mod metis;
 pub mod n_triples;
 pub mod ogb;
+pub mod triples;
 pub mod tu;
 pub mod types_json;
 pub mod union;
