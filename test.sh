@@ -34,7 +34,8 @@ if [ -z "${GRAPHWEFT_PYTHON:-}" ]; then
         echo "NumPy and SciPy were not installed" >&2
 fi
 # A third MPI, of the standard interface (GRAPHWEFT_MPICH names an environment that has it already).
-[ -n "${GRAPHWEFT_MPICH:-}" ] || { [ -x $venv/bin/pip ] && $venv/bin/pip install -q mpich; } ||
+[ -n "${GRAPHWEFT_MPICH:-}" ] ||
+    { [ -x $venv/bin/pip ] && $venv/bin/pip install -q mpich && export GRAPHWEFT_MPICH=$PWD/$venv; } ||
     echo "MPICH of the Python package index was not installed" >&2
 if [ -z "${GRAPHWEFT_NVRTC:-}" ]; then
     [ -x $venv/bin/pip ] && $venv/bin/pip install -q 'nvidia-cuda-nvrtc==13.0.*' || echo "NVRTC was not installed" >&2

@@ -13,9 +13,10 @@ pub(crate) fn main() {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
     let beside = package.join("../../../shared");
     let data = env::var_os("GRAPHWEFT_SHARED").map_or(beside, PathBuf::from).join("data");
-    println!("cargo::rerun-if-changed={}", data.join("cora/meta.toml").display());
     println!("cargo::rustc-env=GRAPHWEFT_SHARED_DATA={}", data.display());
+    // Cargo takes a file that is not there for a changed one, each time, and would build everything anew.
     if Path::is_dir(&data) {
+        println!("cargo::rerun-if-changed={}", data.join("cora/meta.toml").display());
         println!("cargo::rustc-cfg=shared_data");
     }
 }
