@@ -160,7 +160,7 @@ impl Model {
     /// If there is no such metric.
     pub fn metric(mut self, name: &str) -> Result<Self> {
         for trained in &mut self.all {
-            let named = serde_json::from_value(serde_json::Value::from(name));
+            let named = serde_json::from_value(Value::from(name));
             trained.config.train.metric = named.map_err(|e| Error::request(e.to_string(), "name one of these"))?;
         }
         Ok(self)

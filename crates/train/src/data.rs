@@ -64,7 +64,7 @@ pub struct Data {
     /// Splits of links, where these are predicted; `splits` then has the same names and pairs.
     pub links: Vec<LinkSplit>,
     /// What relations are called.
-    pub(crate) relation_names: Vec<String>,
+    pub relation_names: Vec<String>,
 }
 
 /// What a graph is taken to have in a rehearsal if it has nothing and nobody says.

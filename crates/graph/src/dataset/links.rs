@@ -111,7 +111,7 @@ impl LinkSplit {
 mod tests {
     use super::*;
     use crate::csr::Csr;
-    use crate::dataset::{Dataset, DatasetWriter, Task};
+    use crate::dataset::{Codes, Dataset, DatasetWriter, Task};
 
     fn split() -> LinkSplit {
         LinkSplit {
@@ -131,6 +131,9 @@ mod tests {
         out.graph(&graph.clone().into()).unwrap();
         out.links(split).unwrap();
         let edge_types = if split.width == 3 { vec!["a".into(), "b".into()] } else { Vec::new() };
+        if split.width == 3 {
+            out.edge_types(&Codes::U8 { values: vec![0, 1, 1, 0].into(), width: 1 }).unwrap();
+        }
         out.finish(&Meta { task: Task::Link, edge_types, ..Meta::of("three", &graph, true) }).unwrap();
     }
 

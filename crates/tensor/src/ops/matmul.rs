@@ -112,8 +112,9 @@ mod tests {
     }
 
     fn case() -> Case {
-        Case::new(vec![(700, 40), (90, 40)], vec![(40, 33)], |tape, x, p| {
-            Ok(vec![matmul(tape, &x[0], &p[0])?, times_rows(tape, &x[0], &x[1])?])
+        Case::new(vec![(700, 40)], vec![(40, 33), (90, 40)], |tape, x, p| {
+            let rows = tape.parameter(&p[1]);
+            Ok(vec![matmul(tape, &x[0], &p[0])?, times_rows(tape, &x[0], &rows)?])
         })
     }
 

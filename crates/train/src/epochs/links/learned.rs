@@ -13,6 +13,7 @@ use graphweft_model::decoders::{Asked, Decoder, Missing};
 use graphweft_tensor::ops::combine::combine;
 use graphweft_tensor::ops::convert::convert;
 use graphweft_tensor::ops::head_dot::head_dot;
+use graphweft_tensor::ops::loss::sum_of_losses;
 use graphweft_tensor::ops::reshape::reshape;
 use graphweft_tensor::ops::rows::{RowIndex, gather};
 use graphweft_tensor::{DType, Dropout, Matrix, Tag, Tape, Var};
@@ -71,15 +72,15 @@ impl Objective for Step<'_> {
             LinkLoss::SomeOfAll => pass.some(tape)?,
             LinkLoss::AllPairs => all_pairs(tape, links, &rows, &pass.all)?,
         };
-        match divergence {
-            None => Ok(loss),
+        Ok(match divergence {
+            None => sum_of_losses(tape, &[1.0], &[&loss])?,
             Some(divergence) => {
                 // The mean over nodes, divided by their number, as Kipf and Welling have it.
                 let nodes = links.nodes as f64;
                 let sum = total(tape, &divergence)?;
-                Ok(combine(tape, 1.0, &loss, 1.0 / (nodes * nodes), &sum)?)
+                sum_of_losses(tape, &[1.0, 1.0 / (nodes * nodes)], &[&loss, &sum])?
             }
-        }
+        })
     }
 
     fn fixed(&self) -> Option<Fixed<'_>> {
