@@ -13,7 +13,7 @@ use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
 use graphweft_tensor::ops::matmul::{matmul, times};
 use graphweft_tensor::ops::product::product;
 use graphweft_tensor::ops::related::Table;
-use graphweft_tensor::{DType, Error, Matrix, Parameter, Result, Tag, Tape, Var};
+use graphweft_tensor::{DType, Matrix, Parameter, Result, Tag, Tape, Var};
 
 use super::{Conv, End};
 use crate::graph_ops::{Aggregation, EdgeWeight};
@@ -94,10 +94,7 @@ impl Conv for CompGcnConv {
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
-        let Input::Dense(x) = x else {
-            let problem = "sparse features need model.stack = \"tuned\" and model.input_linear = true".into();
-            return Err(Error::Argument { op: OP, problem });
-        };
+        let x = x.dense(OP)?;
         let (device, types) = (tape.device().clone(), self.types.rows.value().rows());
         let constant = |rows: usize, cols: usize, values: &[f64], dtype: DType| -> Result<Matrix> {
             device.convert(OP, &device.upload(rows, cols, values, Tag::Workspace)?, dtype)

@@ -24,8 +24,8 @@ impl ComplEx {
 }
 
 impl Decoder for ComplEx {
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        vec![Rc::clone(&self.0.0)]
+    fn on_host(&self) -> Result<Box<dyn HostDecoder>> {
+        Ok(Box::new(Host(self.0.numbers()?)))
     }
 
     fn query(&self, tape: &mut Tape, asked: Asked<'_>) -> Result<Var> {
@@ -33,8 +33,8 @@ impl Decoder for ComplEx {
         turned(tape, asked.given, &relations, asked.missing)
     }
 
-    fn on_host(&self) -> Result<Box<dyn HostDecoder>> {
-        Ok(Box::new(Host(self.0.numbers()?)))
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        vec![Rc::clone(&self.0.0)]
     }
 }
 

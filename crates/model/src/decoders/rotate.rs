@@ -28,8 +28,8 @@ impl RotatE {
 }
 
 impl Decoder for RotatE {
-    fn parameters(&self) -> Vec<Rc<Parameter>> {
-        vec![Rc::clone(&self.relations.0)]
+    fn all(&self, _: &mut Tape, _: &Var, _: &Var) -> Result<Var> {
+        no_scores_of_all()
     }
 
     fn query(&self, tape: &mut Tape, asked: Asked<'_>) -> Result<Var> {
@@ -40,16 +40,16 @@ impl Decoder for RotatE {
         turned(tape, asked.given, &turns, asked.missing)
     }
 
+    fn on_host(&self) -> Result<Box<dyn HostDecoder>> {
+        Ok(Box::new(Host { angles: self.relations.numbers()?, distance: self.distance }))
+    }
+
     fn pairs(&self, tape: &mut Tape, query: &Var, partners: &Var) -> Result<Var> {
         self.distance.scores(tape, query, partners)
     }
 
-    fn all(&self, _: &mut Tape, _: &Var, _: &Var) -> Result<Var> {
-        no_scores_of_all()
-    }
-
-    fn on_host(&self) -> Result<Box<dyn HostDecoder>> {
-        Ok(Box::new(Host { angles: self.relations.numbers()?, distance: self.distance }))
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        vec![Rc::clone(&self.relations.0)]
     }
 }
 
@@ -127,21 +127,21 @@ struct Host {
 }
 
 impl HostDecoder for Host {
+    fn finish(&self, sum: f64) -> f64 {
+        self.distance.finish(sum)
+    }
+
     fn query(&self, given: &[f64], relation: u32, missing: Missing) -> Vec<f64> {
         let angles = self.angles.row(relation);
         let turns: Vec<f64> = angles.iter().map(|x| x.cos()).chain(angles.iter().map(|x| x.sin())).collect();
         turned_on_host(given, &turns, missing)
     }
 
-    fn add(&self, score: f64, query: &[f64], partner: &[f64]) -> f64 {
-        Distance::add(score, query, partner)
-    }
-
     fn add_lanes(&self, scores: &mut [f64; LANES], queries: &[[f64; LANES]], partner: &[f64]) {
         Distance::add_lanes(scores, queries, partner);
     }
 
-    fn finish(&self, sum: f64) -> f64 {
-        self.distance.finish(sum)
+    fn add(&self, score: f64, query: &[f64], partner: &[f64]) -> f64 {
+        Distance::add(score, query, partner)
     }
 }

@@ -74,12 +74,12 @@ def case(name, hidden, layers):
         value.requires_grad_()
     adam = torch.optim.Adam(p.values(), lr=LR, weight_decay=DECAY)
     losses = []
-    for _ in range(STEPS):
-        adam.zero_grad()
+    while len(losses) < STEPS:
         loss = F.cross_entropy(forward(p, layers)[TRAIN], LABEL[TRAIN])
+        losses.append(loss.item())
+        adam.zero_grad()
         loss.backward()
         adam.step()
-        losses.append(loss.item())
     np.save(folder / "losses.npy", np.array(losses))
     save_file({key: value.detach().numpy().copy() for key, value in p.items()}, folder / "final.safetensors")
 

@@ -1,7 +1,7 @@
 //! How far the ranks of this process are with something long, for whoever watches.
 //!
-//! Ranks are threads that outlive no call, but what watches belongs to the caller: ranks count, and a thread beside them
-//! tells.
+//! Ranks are threads that outlive no call, but what watches belongs to the caller: ranks count, and a thread beside
+//! them tells.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -63,14 +63,6 @@ macro_rules! links {
         pub(crate) struct $task;
 
         impl Task for $task {
-            fn name(&self) -> &'static str {
-                $name
-            }
-
-            fn dataset(&self) -> DatasetTask {
-                DatasetTask::Link
-            }
-
             /// Pairs stand for labels, which rows have none of.
             fn unlabelled(&self) -> Option<Labels> {
                 Some(Labels::Numbers(Vec::new()))
@@ -82,6 +74,14 @@ macro_rules! links {
 
             fn noun(&self) -> &'static str {
                 "numbers per node"
+            }
+
+            fn dataset(&self) -> DatasetTask {
+                DatasetTask::Link
+            }
+
+            fn name(&self) -> &'static str {
+                $name
             }
 
             /// Rows have no labels.
