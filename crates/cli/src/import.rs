@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(value_parser = formats(), required = true)]
     format: Option<Format>,
 
-    /// The file to read, or the folder for ogb, tu and types-json
+    /// The file to read, or the folder for ogb, tu, types-json and triples
     #[arg(required = true)]
     path: Option<PathBuf>,
 

@@ -22,7 +22,7 @@ use crate::dataset::{Features, Labels};
 use crate::npy::Header;
 use crate::read::{
     Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, links, matrix_market, metis,
-    n_triples, ogb, tables, tu, types_json,
+    n_triples, ogb, tables, triples, tu, types_json,
 };
 
 pub use folder::dataset_folder;
@@ -281,6 +281,11 @@ pub fn n_triples(data: &[u8]) {
         _ => None,
     };
     read(flags, |cx| n_triples::read(&triples, sets.as_ref(), cx));
+}
+
+/// A folder of triples to predict, decoded as [`ogb_csv`].
+pub fn triples(data: &[u8]) {
+    with_files(data, &["train.txt", "valid.txt", "test.txt"], |folder, cx| triples::read(folder, cx));
 }
 
 /// A folder with a `types.json`, the text up to the first zero byte, and arrays as `members` decodes them.

@@ -23,6 +23,7 @@ pub mod metis;
 pub mod n_triples;
 pub mod ogb;
 pub mod tables;
+pub mod triples;
 pub mod tu;
 pub mod types_json;
 pub mod union;

@@ -325,7 +325,12 @@ impl Dataset {
         self.0.splits().iter().map(|split| (&*split.name, split.parts().map(|(_, ids)| &ids[..]))).collect()
     }
 
-    /// All splits of links, by name: pairs of nodes, one after the other.
+    /// Numbers of a link: two nodes, or head, relation and tail.
+    pub fn link_width(&self) -> usize {
+        self.0.links().first().map_or(2, |links| links.width)
+    }
+
+    /// All splits of links, by name: pairs of nodes, one after the other, or triples.
     pub fn links(&self) -> Vec<Split> {
         let of = |links: &LinkSplit| {
             let split = Split::new(&links.name, links.train.to_vec(), links.valid.to_vec(), links.test.to_vec());

@@ -315,6 +315,7 @@ impl Import {
         match opened {
             Open::Folder(Format::Tu, folder) => read::tu::read(folder, cx),
             Open::Folder(Format::TypesJson, folder) => read::types_json::read(folder, cx),
+            Open::Folder(Format::Triples, folder) => read::triples::read(folder, cx),
             Open::Folder(_, folder) => read::ogb::read(folder, cx),
             Open::Triples(input, sets) => read::n_triples::read(input, sets.as_ref(), cx),
             Open::File(Format::Heterophilous, input) => read::heterophilous::read(input, cx),
@@ -410,7 +411,7 @@ enum Open {
 impl Open {
     fn new(format: Format, path: &Path) -> Result<Self, Bad> {
         match format {
-            Format::Ogb | Format::Tu | Format::TypesJson => {
+            Format::Ogb | Format::Tu | Format::TypesJson | Format::Triples => {
                 Directory::open(path).map(|folder| Self::Folder(format, folder))
             }
             Format::NTriples if path.is_dir() => Self::triples(path),

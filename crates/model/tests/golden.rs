@@ -5,6 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
+#[path = "golden/decoders.rs"]
+mod decoders;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -273,4 +276,6 @@ cases! {
     rgcn_with_bases: "rgcn-bases", Keep;
     rgcn_tuned: "rgcn-tuned", Keep;
     rgcn_with_blocks: "rgcn-blocks", Keep;
+    compgcn: "compgcn", Keep;
+    compgcn_of_three_layers: "compgcn-deep", Keep;
 }

@@ -63,6 +63,8 @@ pub struct Data {
     pub splits: Vec<Split>,
     /// Splits of links, where these are predicted; `splits` then has the same names and pairs.
     pub links: Vec<LinkSplit>,
+    /// What relations are called.
+    pub relation_names: Vec<String>,
 }
 
 /// What a graph is taken to have in a rehearsal if it has nothing and nobody says.
@@ -170,6 +172,7 @@ impl Data {
             classes,
             splits: Vec::new(),
             links: Vec::new(),
+            relation_names: Vec::new(),
         }
     }
 
@@ -207,7 +210,8 @@ impl Data {
         };
         let (task, labels) = match (stored, task) {
             (None, task) => {
-                let usual = task::without_labels(meta.task);
+                let triples = dataset.links().iter().any(|links| links.width == 3);
+                let usual: &'static dyn Task = if triples { &task::Triple } else { task::without_labels(meta.task) };
                 let unlabelled = usual.unlabelled();
                 (task.filter(|_| unlabelled.is_none()).unwrap_or(usual), unlabelled)
             }
@@ -238,6 +242,7 @@ impl Data {
             classes: meta.num_classes,
             splits: dataset.splits().iter().cloned().chain(dataset.links().iter().map(links::pairs)).collect(),
             links: dataset.links().to_vec(),
+            relation_names: meta.edge_types.clone(),
         })
     }
 
@@ -262,6 +267,7 @@ impl Data {
             classes: spec.num_classes(),
             splits: spec.split(seed).into_iter().collect(),
             links: Vec::new(),
+            relation_names: Vec::new(),
             name,
         })
     }

@@ -85,6 +85,7 @@ impl Subject<'_> {
             splits: Vec::new(),
             graphs: None,
             links: Vec::new(),
+            relation_names: Vec::new(),
         };
         Ok((data, split))
     }

@@ -103,7 +103,9 @@ fn predictions(made: &Made<'_>, data: &Data) -> Result<Value> {
     let name = data.split_name(config.data.split.as_deref())?;
     let split = data.split(&name, config.run.seed)?;
     if !data.links.is_empty() {
-        return links::links(data, &split.name, &outputs);
+        // Of other decoders, rows alone do not say what a link scores.
+        let by_rows = config.scores_products() && data.links.iter().all(|links| links.width == 2);
+        return if by_rows { links::links(data, &split.name, &outputs) } else { Ok(Value::Null) };
     }
     let test: Vec<usize> = split.test.iter().map(|item| *item as usize).filter(|item| *item < items).collect();
     let (of, sizes) = match &data.graphs {

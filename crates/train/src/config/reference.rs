@@ -10,7 +10,8 @@ use toml::{Table, Value};
 
 use super::kinds::kind;
 use super::{
-    ComputeConfig, DataConfig, IsolatedConfig, ParallelConfig, PipelineConfig, RunConfig, TrainConfig, WireConfig,
+    ComputeConfig, DataConfig, IsolatedConfig, LinkConfig, ParallelConfig, PipelineConfig, RunConfig, TrainConfig,
+    WireConfig,
     refusal_of,
 };
 
@@ -35,7 +36,7 @@ macro_rules! sources {
 }
 
 /// What sections mean: the comments of these.
-const SOURCES: &[(&str, &str)] = sources![data, train, compute, parallel, wire, pipeline, isolated, run];
+const SOURCES: &[(&str, &str)] = sources![data, link, train, compute, parallel, wire, pipeline, isolated, run];
 
 impl Key {
     /// All settings, section by section; those of models, model by model.
@@ -43,6 +44,7 @@ impl Key {
         let mut all = of_section::<DataConfig>("data");
         all.extend(of_section::<Encodings>("encoding"));
         all.extend(of_models());
+        all.extend(of_section::<LinkConfig>("link"));
         all.extend(of_section::<TrainConfig>("train"));
         all.extend(of_section::<ComputeConfig>("compute"));
         all.extend(of_section::<ParallelConfig>("parallel"));

@@ -179,7 +179,7 @@ impl Session<'_> {
         let (what, wide) = match (data.graphs.is_some(), data.links.is_empty()) {
             (true, _) => ("graphs", 1),
             (false, true) => ("nodes", 1),
-            (false, false) => ("links", 2),
+            (false, false) => ("links", data.link_width()),
         };
         let [train, valid, test] = split.parts().map(|(_, ids)| ids.len() / wide);
         let others: Vec<String> = data.split_names().into_iter().filter(|other| other != name).collect();

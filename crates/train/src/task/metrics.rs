@@ -95,6 +95,11 @@ pub enum Measure {
         /// The score of one ranking.
         score: Ranking,
     },
+    /// Of links: from the rank of each end among all nodes.
+    Ranks {
+        /// What one rank counts; the score is the mean.
+        score: fn(f64) -> f64,
+    },
 }
 
 impl Metric {
@@ -421,6 +426,7 @@ impl Scoring<'_> {
         let rows = part.rows_among(&logits.rows);
         match self.metric.measure {
             Measure::Sums { count, .. } => to.add(&count(&self.compared(logits, rows))),
+            Measure::Ranks { .. } => {}
             Measure::Ranking { columns, look, .. } => {
                 to.0.resize_with(columns(logits.cols()), || vec![0.0; 2 * part.total]);
                 let places = &part.places[part.before(logits.rows.start)..];
@@ -443,6 +449,7 @@ impl Scoring<'_> {
         let score = match self.metric.measure {
             Measure::Sums { score, .. } => score(&counts.first().map_or(Ok(vec![0.0; 2]), |own| self.sum(own))?),
             Measure::Ranking { score, .. } => self.mean_of_rankings(counts, part, score)?,
+            Measure::Ranks { .. } => f64::NAN,
         };
         Ok(match self.metric.scale {
             Scale::PerCent => 100.0 * score,

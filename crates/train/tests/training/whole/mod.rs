@@ -280,6 +280,7 @@ pub(crate) fn link_folder(root: &Path, negatives: Option<u64>) -> PathBuf {
     let graph = Csr::from_edges(LINKED as usize, &from, &to).unwrap();
     let split = LinkSplit {
         name: "own".into(),
+        width: 2,
         train: train.concat().into(),
         valid: part(3).into(),
         test: part(4).into(),
