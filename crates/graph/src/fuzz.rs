@@ -53,9 +53,8 @@ pub fn heterophilous(data: &[u8]) {
 /// An `.npz` of links between eight nodes.
 pub fn links(data: &[u8]) {
     let names = ["train", "valid", "test", "valid_neg", "test_neg"];
-    with_archive(data, &names, |input, cx| {
-        links::read(input, links::Nodes { count: 8, features: None, categories: None, ids: None }, cx)
-    });
+    let nodes = || links::Nodes { count: 8, features: None, categories: None, ids: None };
+    with_archive(data, &names, |input, cx| links::read(input, nodes(), cx));
 }
 
 /// An `.npz` of gnn-benchmark.

@@ -484,12 +484,9 @@ pub(crate) fn read_score<'de, D: Deserializer<'de>>(from: D) -> std::result::Res
 fn ties(pairs: &[(f64, bool)]) -> Vec<(f64, f64)> {
     let mut sorted = pairs.to_vec();
     sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let count = |same: &[(f64, bool)]| {
-        let positive = same.iter().filter(|(_, p)| *p).count();
-        (positive as f64, (same.len() - positive) as f64)
-    };
+    let count = |same: &[(f64, bool)], kind: bool| same.iter().filter(|(_, p)| *p == kind).count() as f64;
     // Not total_cmp: 0 and −0 are one score.
-    sorted.chunk_by(|a, b| a.0 == b.0).map(count).collect()
+    sorted.chunk_by(|a, b| a.0 == b.0).map(|same| (count(same, true), count(same, false))).collect()
 }
 
 /// Positives and negatives, unless one of them is missing.
