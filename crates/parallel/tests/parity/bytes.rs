@@ -25,7 +25,7 @@ pub(crate) struct Columns {
     /// Of all operands and the output.
     heads: usize,
     /// Whether ring needs the sources once more in backward.
-    again: bool,
+    pub(crate) again: bool,
 }
 
 pub(crate) fn columns(op: Op, s: Size) -> Option<Columns> {
