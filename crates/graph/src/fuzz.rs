@@ -486,8 +486,9 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
         indices.extend(block.sources.iter().map(|&j| j as u32));
         Ok(())
     })?;
-    let graph = Csr::<u32>::new(indptr, indices, n);
-    Ok(fits && graph.is_ok_and(|g| g.num_dst() == n && (!rules.symmetrise || g.is_symmetric())))
+    Ok(fits
+        && Csr::<u32>::new(indptr, indices, n)
+            .is_ok_and(|g| g.num_dst() == n && (!rules.symmetrise || g.is_symmetric())))
 }
 
 /// Whether features have a row for each of `n` nodes, and columns that are there.

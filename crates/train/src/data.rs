@@ -466,13 +466,8 @@ mod tests {
         let data = named(&["a", "b-0", "b-1"]);
         let message = data.split_name(Some("c")).unwrap_err().to_string();
         assert!(message.contains("no split \"c\"") && message.contains("a, b-*"), "{message}");
-        assert!(
-            named(&[])
-                .split_name(None)
-                .unwrap_err()
-                .to_string()
-                .contains("no split: draw one with --split random:60/20/20")
-        );
+        let message = named(&[]).split_name(None).unwrap_err().to_string();
+        assert!(message.contains("no split: draw one with --split random:60/20/20"), "{message}");
     }
 
     #[test]

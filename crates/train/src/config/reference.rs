@@ -11,8 +11,7 @@ use toml::{Table, Value};
 use super::kinds::kind;
 use super::{
     ComputeConfig, DataConfig, IsolatedConfig, LinkConfig, ParallelConfig, PipelineConfig, RunConfig, TrainConfig,
-    WireConfig,
-    refusal_of,
+    WireConfig, refusal_of,
 };
 
 /// A setting.

@@ -108,7 +108,10 @@ fn unknown_keys_are_errors_that_offer_the_nearest() {
         ("[train]\nepoch = 5\n", ["train.epoch:", "train.epochs"]),
         (
             "[optim]\nlr = 5\n",
-            ["no section [optim]", "data, encoding, model, link, train, compute, parallel, wire, pipeline, isolated, run"],
+            [
+                "no section [optim]",
+                "data, encoding, model, link, train, compute, parallel, wire, pipeline, isolated, run",
+            ],
         ),
         ("train = 5\n", ["a section, not a key", "[train]"]),
         ("[train]\nlr = = 5\n", ["run.toml", "line 2"]),
