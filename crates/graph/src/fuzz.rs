@@ -486,17 +486,15 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
         indices.extend(block.sources.iter().map(|&j| j as u32));
         Ok(())
     })?;
-    Ok(fits
-        && Csr::<u32>::new(indptr, indices, n)
-            .is_ok_and(|g| g.num_dst() == n && (!rules.symmetrise || g.is_symmetric())))
+    let graph = Csr::<u32>::new(indptr, indices, n);
+    Ok(fits && graph.is_ok_and(|g| g.num_dst() == n && (!rules.symmetrise || g.is_symmetric())))
 }
 
 /// Whether features have a row for each of `n` nodes, and columns that are there.
 fn is_matrix(features: &Features, n: usize) -> bool {
     match features {
         Features::Dense(m) => m.width() > 0 && m.len() == n * m.width(),
-        Features::Sparse(m) => {
-            m.width > 0 && m.indptr.len() == n + 1 && Csr::new(m.indptr.clone(), m.indices.clone(), m.width).is_ok()
-        }
+        Features::Sparse(m) if m.width == 0 || m.indptr.len() != n + 1 => false,
+        Features::Sparse(m) => Csr::new(m.indptr.clone(), m.indices.clone(), m.width).is_ok(),
     }
 }
