@@ -463,7 +463,7 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
             t.num_features == features.as_ref().map_or(0, Features::width)
                 && features.as_ref().is_none_or(|features| is_matrix(features, t.num_nodes))
         });
-    let edge_categories = imported.edge_categories.is_none_or(|c| c.width() > 0 && c.len() == edges * c.width());
+    let edge_categories = imported.edge_categories.is_none_or(|c| c.rows() == edges && !c.sizes().is_empty());
     let fits = typed
         && edge_categories
         && labels.is_none_or(|(labels, classes)| match labels {
@@ -493,8 +493,7 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
 fn is_matrix(features: &Features, n: usize) -> bool {
     match features {
         Features::Dense(m) => m.width() > 0 && m.len() == n * m.width(),
-        Features::Sparse(m) => {
-            m.width > 0 && m.indptr.len() == n + 1 && Csr::new(m.indptr.clone(), m.indices.clone(), m.width).is_ok()
-        }
+        Features::Sparse(m) if m.width == 0 || m.indptr.len() != n + 1 => false,
+        Features::Sparse(m) => Csr::new(m.indptr.clone(), m.indices.clone(), m.width).is_ok(),
     }
 }

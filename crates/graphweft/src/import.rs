@@ -455,6 +455,7 @@ impl std::fmt::Debug for Import {
         match &self.source {
             Source::Format(format, path) => write!(f, "Import({format:?}, {})", path.display()),
             Source::Arrays(files) => write!(f, "Import({files:?})"),
+            Source::Tables => write!(f, "Import({:?})", self.tables),
             Source::Union(folders) => write!(f, "Import({folders:?})"),
         }
     }

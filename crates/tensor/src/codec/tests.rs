@@ -154,7 +154,8 @@ fn the_same_draw_gives_the_same_bits_and_others_do_not() {
         let first = of(Draw::new(1, 2, 3, 4));
         assert_eq!(first, of(Draw::new(1, 2, 3, 4)));
         let few = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        assert_eq!(first, few.install(|| of(Draw::new(1, 2, 3, 4))), "{codec}: threads");
+        let alone = few.install(|| through(&Device::cpu(), codec, Draw::new(1, 2, 3, 4), &x, cols));
+        assert_eq!(first, alone, "{codec}: threads");
         for other in [Draw::new(2, 2, 3, 4), Draw::new(1, 3, 3, 4), Draw::new(1, 2, 4, 4), Draw::new(1, 2, 3, 5)] {
             assert_ne!(first, of(other), "{codec}");
         }

@@ -41,7 +41,10 @@ const EXACT: &str = "exact";
 
 impl fmt::Display for CodecName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or_else(|| f.write_str(EXACT), |codec| codec.fmt(f))
+        match self.0 {
+            None => f.write_str(EXACT),
+            Some(codec) => codec.fmt(f),
+        }
     }
 }
 

@@ -465,10 +465,8 @@ impl Scoring<'_> {
             let (scores, kinds) = all.split_at(part.total);
             let known = scores.iter().zip(kinds).filter(|(_, kind)| **kind > 0.0);
             let pairs: Vec<(f64, bool)> = known.map(|(score, kind)| (*score, *kind > 1.5)).collect();
-            if let Some(score) = metric(&pairs) {
-                sum += score;
-                count += 1.0;
-            }
+            let Some(score) = metric(&pairs) else { continue };
+            (sum, count) = (sum + score, count + 1.0);
         }
         Ok(sum / count)
     }
