@@ -31,7 +31,12 @@ keys_of_a_stack! {
 
 impl Default for Config {
     fn default() -> Self {
-        Self::beside(stack::Config { activation: ActivationKind::Elu, ..stack::Config::default() }, 8, None, UseEdges::Use)
+        Self::beside(
+            stack::Config { activation: ActivationKind::Elu, ..stack::Config::default() },
+            8,
+            None,
+            UseEdges::Use,
+        )
     }
 }
 

@@ -71,14 +71,7 @@ impl LocalKind {
         matches!(self, Self::Gat)
     }
 
-    fn conv(
-        self,
-        init: &Init<'_>,
-        name: &str,
-        d: usize,
-        heads: usize,
-        edges: &EdgeColumns,
-    ) -> Result<Box<dyn Conv>> {
+    fn conv(self, init: &Init<'_>, name: &str, d: usize, heads: usize, edges: &EdgeColumns) -> Result<Box<dyn Conv>> {
         Ok(match self {
             Self::Gcn => Box::new(GcnConv::new(init, name, d, d)?),
             Self::Sage => Box::new(SageConv::new(init, name, d, d, Aggregation::Mean)?),

@@ -210,7 +210,11 @@ fn with_partials<C: Real>(
             let mut parts = scratch::attention_bias(a, feat.cols())?;
             let partial = Shared::new(host_mut(OP, "partial", &mut parts)?);
             let features = host(OP, "edge features", feat)?;
-            kernel(Places { bias: BiasGrad::Features { partial, feat: features, width: feat.cols() }, shared, weight })?;
+            kernel(Places {
+                bias: BiasGrad::Features { partial, feat: features, width: feat.cols() },
+                shared,
+                weight,
+            })?;
             add_up::<C>(&parts, to)?;
         }
     }

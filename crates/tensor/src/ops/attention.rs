@@ -134,7 +134,9 @@ impl<'a> Attention<'a> {
     fn check_edge_weight(&self) -> Result<()> {
         let problem = match (self.score, self.edges, self.edge_weight) {
             (Score::Dot { .. }, _, None) | (_, None, None) => return Ok(()),
-            (Score::Dot { .. }, _, Some(_)) => "features of edges are in the tails of dot products: they take no weight",
+            (Score::Dot { .. }, _, Some(_)) => {
+                "features of edges are in the tails of dot products: they take no weight"
+            }
             (_, Some(_), None) => "features of edges need a weight where scores are no dot products",
             (_, None, Some(_)) => "a weight of features of edges needs these features",
             (Score::Gat { l: rows, .. } | Score::Gatv2 { l: rows, .. }, Some(edges), Some(weight)) => {

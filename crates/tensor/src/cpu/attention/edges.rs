@@ -230,11 +230,7 @@ impl FourEdges<'_> {
 
     /// The way back: the weights' gradients `+=` what those of four edges in these columns come to.
     #[inline(always)]
-    pub(super) unsafe fn add_back<S: Simd>(
-        &self,
-        dx: [S::V; FOUR],
-        WeightRows { at: to, d }: WeightRows<*mut f32>,
-    ) {
+    pub(super) unsafe fn add_back<S: Simd>(&self, dx: [S::V; FOUR], WeightRows { at: to, d }: WeightRows<*mut f32>) {
         for f in 0..self.of.dense {
             let mut sum = S::load(to.add(f * d));
             for (dx, row) in dx.into_iter().zip(self.rows) {

@@ -276,8 +276,7 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
                 }
             }
             let of = Gradients { de: p.as_ptr(), slopes: slopes.as_mut_ptr(), edges: features };
-            let to =
-                Collected { dst: acc.as_mut_ptr(), shared: shared.as_mut_ptr(), weight: weight.as_mut_ptr() };
+            let to = Collected { dst: acc.as_mut_ptr(), shared: shared.as_mut_ptr(), weight: weight.as_mut_ptr() };
             score.grad_dst(row, j, of, to);
             if let Some(tails) = tails {
                 tails.accumulate::<S>(stride, p.as_ptr(), acc.as_mut_ptr().add(w));
