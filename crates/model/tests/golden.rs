@@ -5,6 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
+#[path = "golden/decoders.rs"]
+mod decoders;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -266,8 +269,13 @@ cases! {
     graphs_by_every_layer_of_gin: "graphs-every", Keep;
     graphs_by_means_of_every_layer: "graphs-every-mean", Keep;
     graphs_with_a_virtual_node: "graphs-virtual", Keep;
+    graphs_normalised_and_read_out_as_sets: "graphs-norm", Keep;
+    graphs_by_gps: "graphs-gps", Add;
+    graphs_by_gps_over_gat_as_sets: "graphs-gps-set", Add;
     rgcn: "rgcn", Keep;
     rgcn_with_bases: "rgcn-bases", Keep;
     rgcn_tuned: "rgcn-tuned", Keep;
     rgcn_with_blocks: "rgcn-blocks", Keep;
+    compgcn: "compgcn", Keep;
+    compgcn_of_three_layers: "compgcn-deep", Keep;
 }
