@@ -75,8 +75,8 @@ impl<const B: u32> Rows for Bits<B> {
             #[inline(always)]
             |block, first| {
                 let mut shared = [0u32; BLOCK / 2];
-                for k in 0..BLOCK / 2 {
-                    shared[k] = number(row, first + k as u32);
+                for (shared, column) in shared.iter_mut().zip(first..) {
+                    *shared = number(row, column);
                 }
                 let mut codes = [0u32; BLOCK];
                 for k in 0..BLOCK / 2 {

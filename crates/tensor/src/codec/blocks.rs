@@ -55,9 +55,7 @@ pub(super) fn encode<const B: u32>(
         block.copy_from_slice(x);
         let mut packed = codes(&block, first);
         pack::<B>(&mut packed);
-        for k in 0..words {
-            to[k] = packed[k];
-        }
+        to.copy_from_slice(&packed[..words]);
         first += BLOCK as u32;
     }
     let rest = &x[full * BLOCK..];
@@ -81,9 +79,7 @@ pub(super) fn decode<const B: u32>(from: &[u32], to: &mut [f32], value: impl Fn(
     let (from, last) = from.split_at(full * words);
     let mut codes = [0u32; BLOCK];
     for (from, to) in from.chunks_exact(words).zip(whole.chunks_exact_mut(BLOCK)) {
-        for k in 0..words {
-            codes[k] = from[k];
-        }
+        codes[..words].copy_from_slice(from);
         unpack::<B>(&mut codes);
         for k in 0..BLOCK {
             to[k] = value(codes[k]);
