@@ -18,8 +18,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "[TYPE=]FILE")]
     nodes: Vec<String>,
 
-    /// A table of edges, in the ids of the nodes; nodes that have no table are those that edges name. Types are written
-    /// TYPE=FILE, or SOURCE:TYPE:DESTINATION=FILE where nodes have some
+    /// A table of edges, in the ids of the nodes, with a header unless it has only numbers; nodes that have no table
+    /// are those that edges name. Types are written TYPE=FILE, or SOURCE:TYPE:DESTINATION=FILE where nodes have some
     #[arg(long, value_name = "[TYPE=]FILE", required_unless_present = "schema")]
     edges: Vec<String>,
 

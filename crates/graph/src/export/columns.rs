@@ -123,7 +123,7 @@ impl<'a> Tables<'a> {
             if let Some(categories) = self.data.categories() {
                 schema.categories = Names(categories_of(categories, start, &mut columns));
             }
-            if let Some(labels) = self.data.labels() {
+            if let Some(labels) = self.data.labels().filter(|labels| self.has_labels(labels, of)) {
                 schema.label = Names(self.labels(labels, start, &mut columns));
             }
             if self.parts[of.nodes.clone().start.min(self.parts.len())..].iter().take(of.nodes.len()).any(|p| *p > 0) {
@@ -136,6 +136,18 @@ impl<'a> Tables<'a> {
             Table { name, rows: of.nodes.len(), columns, schema, of_edges: false }
         };
         self.types.iter().enumerate().filter(|(_, of)| !of.nodes.is_empty()).map(table).collect()
+    }
+
+    /// Whether some node of a type has a label: of several types, one has them.
+    fn has_labels(&self, labels: &Labels, of: &Type) -> bool {
+        let c = self.data.meta().num_classes.max(1);
+        let places = of.nodes.start * c..of.nodes.end * c;
+        self.types.len() == 1
+            || match labels {
+                Labels::Single(y) => y[of.nodes.clone()].iter().any(|&class| class >= 0),
+                Labels::MultiU8(y) => !y[places].is_empty(),
+                Labels::MultiF32(y) | Labels::Values(y) => y[places].iter().any(|x| !x.is_nan()),
+            }
     }
 
     fn labels<'s>(&'s self, labels: &'s Labels, start: usize, columns: &mut Vec<Column<'s>>) -> Vec<String> {

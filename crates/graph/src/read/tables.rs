@@ -65,6 +65,10 @@ impl Given {
         let mut nodes = Vec::new();
         for table in &schema.nodes {
             nodes.push(match (table.file.as_str(), table.rows) {
+                ("", Some(rows)) if rows > EdgeSorter::MOST_NODES => {
+                    let what = format!("{rows} nodes: at most {} are supported", EdgeSorter::MOST_NODES);
+                    return Err(Error::request(what, "correct the number"));
+                }
                 ("", Some(_)) => None,
                 ("", None) => return no_file("nodes"),
                 (file, None) => Some(open(file)?),

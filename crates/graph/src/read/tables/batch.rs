@@ -35,19 +35,23 @@ pub(super) enum Field<'a> {
 }
 
 impl Field<'_> {
-    /// As text; `None` for a list, and for a number that is not whole.
-    fn with_text<T>(self, then: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    /// Whether it may be an id. Programs make floats of integers where one is missing: whole ones are.
+    fn is_whole(self) -> bool {
         const WHOLE: f64 = (1u64 << 53) as f64;
+        !matches!(self, Self::Number(x) if x.fract() != 0.0 || x.abs() >= WHOLE)
+    }
+
+    /// As text; `None` for a list.
+    fn with_text<T>(self, then: impl FnOnce(&[u8]) -> T) -> Option<T> {
         Some(match self {
             Self::Text(text) => then(text),
             Self::Integer(x) => then(x.to_string().as_bytes()),
             Self::Unsigned(x) => then(x.to_string().as_bytes()),
-            // Programs make floats of integers where one is missing.
-            Self::Number(x) if x.fract() == 0.0 && x.abs() < WHOLE => then((x as i64).to_string().as_bytes()),
             Self::Number(x) if x.is_nan() => then(b""),
+            Self::Number(x) => then(x.to_string().as_bytes()),
             Self::Truth(x) => then(if x { b"true" } else { b"false" }),
             Self::Missing => then(b""),
-            Self::Number(_) | Self::List(_) => return None,
+            Self::List(_) => return None,
         })
     }
 
@@ -249,7 +253,8 @@ impl Plan<'_> {
 
     fn id<T>(&self, column: usize, field: Field<'_>, then: impl FnOnce(&[u8]) -> T) -> std::result::Result<T, Wrong> {
         let fits = |id: &[u8]| !id.is_empty() && id.len() <= LONGEST && !id.contains(&b'\n');
-        let found = field.with_text(|id| fits(id).then(|| then(id))).flatten();
+        let whole = Some(field).filter(|field| field.is_whole());
+        let found = whole.and_then(|field| field.with_text(|id| fits(id).then(|| then(id))).flatten());
         found.ok_or_else(|| {
             let remedy = format!("an id is a whole number or a text of 1 to {LONGEST} bytes in one line");
             self.wrong(column, &format!("{} is no node id", field.show()), &remedy)

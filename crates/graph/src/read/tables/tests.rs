@@ -77,7 +77,7 @@ fn words_numbers_and_lists_find_their_places() {
 /// Ids that have no table are numbered in the order in which they stand first, whatever is in one piece.
 #[test]
 fn ids_without_a_table_are_numbered_as_they_come() {
-    let imported = read_files(ONLY_EDGES, &[("e", b"b a\nc b\na d\n")]).unwrap();
+    let imported = read_files(ONLY_EDGES, &[("e", b"from to\nb a\nc b\na d\n")]).unwrap();
     assert_eq!(imported.node_names.as_deref(), Some(&b"b\na\nc\nd\n"[..]));
     assert_eq!(edges(imported), [(2, 0, 0.0), (0, 1, 0.0), (1, 3, 0.0)]);
     // The columns are named, and the destination stands first.
@@ -85,7 +85,8 @@ fn ids_without_a_table_are_numbered_as_they_come() {
     assert_eq!(imported.node_ids, Some(NodeIds::Signed(vec![5, 9, 7])));
     assert_eq!(edges(imported), [(1, 0, 0.0), (2, 1, 0.0)]);
     let many: String = (0..90_000u64).map(|k| format!("n{}\tn{}\n", k * 7919 % 30_011, k * 104_729 % 30_011)).collect();
-    let imported = read_files(ONLY_EDGES, &[("e", many.as_bytes())]).unwrap();
+    let text = format!("source\ttarget\n{many}");
+    let imported = read_files(ONLY_EDGES, &[("e", text.as_bytes())]).unwrap();
     let names = imported.node_names.clone().unwrap();
     let names: Vec<&str> = std::str::from_utf8(&names).unwrap().lines().collect();
     let mut found: Vec<String> =
