@@ -63,6 +63,7 @@ pub use labels::Labels;
 pub use links::LinkSplit;
 pub use memory::Parts;
 pub use meta::{Meta, Task};
+pub(crate) use types::is_plain_name;
 pub use types::{NodeType, Types};
 pub use writer::DatasetWriter;
 

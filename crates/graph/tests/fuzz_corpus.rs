@@ -9,7 +9,7 @@ type Target = (&'static str, fn(&[u8]));
 
 #[test]
 fn the_corpus_of_every_target_passes() {
-    let targets: [Target; 16] = [
+    let targets: [Target; 18] = [
         ("arrays", fuzz::arrays),
         ("heterophilous", fuzz::heterophilous),
         ("links", fuzz::links),
@@ -24,6 +24,8 @@ fn the_corpus_of_every_target_passes() {
         ("n_triples", fuzz::n_triples),
         ("triples", fuzz::triples),
         ("types_json", fuzz::types_json),
+        ("table", fuzz::table),
+        ("parquet", fuzz::parquet),
         ("npy", fuzz::npy),
         ("dataset_folder", fuzz::dataset_folder),
     ];

@@ -105,6 +105,7 @@ const SECTIONS: [(&str, &str); 10] = [
     ("train", "How parameters are found."),
     ("compute", "With which numbers, and what is kept."),
     ("parallel", "How many ranks, and how the work is spread over them."),
+    ("wire", "How rows are written for other ranks, under `halo`, `ring` and `gather`."),
     ("pipeline", "For the strategy `pipeline`: how chunks pass through stages."),
     ("isolated", "For the strategy `isolated`: training on pieces of the graph."),
     ("run", "Seeds and checkpoints."),

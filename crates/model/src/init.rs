@@ -120,11 +120,15 @@ impl<'a> Init<'a> {
     /// A linear layer `{name}.weight`, `{name}.bias` as `torch.nn.Linear` draws it: ±1/√inputs.
     pub fn linear(&self, name: &str, inputs: usize, outputs: usize) -> Result<Affine> {
         let bound = (inputs.max(1) as f64).sqrt().recip();
-        let bias = format!("{name}.bias");
         Ok(Affine {
             weight: self.uniform(&format!("{name}.weight"), outputs, inputs, bound)?,
-            bias: Some(self.shaped(&bias, vec![outputs], [1, outputs], &self.drawn(&bias, outputs, bound)?)?),
+            bias: Some(self.bias(&format!("{name}.bias"), outputs, bound)?),
         })
+    }
+
+    /// A vector of numbers between −`bound` and `bound`.
+    pub(crate) fn bias(&self, name: &str, width: usize, bound: f64) -> Result<Rc<Parameter>> {
+        self.shaped(name, vec![width], [1, width], &self.drawn(name, width, bound)?)
     }
 
     /// A linear layer `{name}.weight` without bias, with Glorot's numbers.

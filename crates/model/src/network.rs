@@ -148,6 +148,11 @@ impl Context {
         self.dropout(self.rates.attention, layer, 0)
     }
 
+    /// The same where all nodes of a graph attend to one another, beside edges.
+    pub fn pairs(&self, layer: u32) -> Option<Dropout> {
+        self.dropout(self.rates.attention, layer, 1)
+    }
+
     fn dropout(&self, rate: f64, layer: u32, stream: u32) -> Option<Dropout> {
         let dropout = Dropout::new(rate, self.seed, self.epoch, layer, stream);
         (self.mode == Mode::Train && dropout.is_active()).then_some(dropout)

@@ -158,6 +158,11 @@ impl Dataset {
         work::here(py, || self.0.save(dir))
     }
 
+    #[pyo3(signature = (format, path, *, split=None))]
+    fn export(&self, py: Python<'_>, format: &str, path: PathBuf, split: Option<&str>) -> PyResult<Vec<String>> {
+        work::here(py, || self.0.export(format, path, split))
+    }
+
     #[getter]
     fn name(&self) -> &str {
         self.0.name()

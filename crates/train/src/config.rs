@@ -31,6 +31,7 @@ pub mod reference;
 mod run;
 mod size;
 mod train;
+mod wire;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -58,12 +59,13 @@ pub(crate) use pipeline::{Guard, PipelineConfig};
 pub(crate) use run::RunConfig;
 pub use train::TrainConfig;
 pub(crate) use train::{OptimizerName, ScheduleName};
+pub(crate) use wire::WireConfig;
 
 /// A key inside a section, what is wrong with its value, and what to do.
 type Problem = (&'static str, String, &'static str);
 
-const SECTIONS: [&str; 10] =
-    ["data", "encoding", "model", "link", "train", "compute", "parallel", "pipeline", "isolated", "run"];
+const SECTIONS: [&str; 11] =
+    ["data", "encoding", "model", "link", "train", "compute", "parallel", "wire", "pipeline", "isolated", "run"];
 
 /// Everything about a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,6 +86,8 @@ pub struct Config {
     pub compute: ComputeConfig,
     #[serde(default)]
     pub parallel: ParallelConfig,
+    #[serde(default)]
+    pub wire: WireConfig,
     #[serde(default)]
     pub pipeline: PipelineConfig,
     #[serde(default)]
@@ -136,6 +140,11 @@ impl Config {
         self.link.check().map_err(in_section("link"))?;
         self.train.check().map_err(in_section("train"))?;
         self.parallel.check().map_err(in_section("parallel"))?;
+        let strategy = match &self.parallel.strategy {
+            Choice::Named(strategy) => Some(strategy),
+            Choice::Auto => None,
+        };
+        self.wire.check(strategy).map_err(in_section("wire"))?;
         self.pipeline.check().map_err(in_section("pipeline"))?;
         self.isolated.check().map_err(in_section("isolated"))?;
         self.run.check().map_err(in_section("run"))?;
@@ -234,6 +243,7 @@ impl Draft {
             "compute" => check_key::<ComputeConfig>("compute", key, &value)?,
             "parallel" => check_key::<ParallelConfig>("parallel", key, &value)?,
             "pipeline" => check_key::<PipelineConfig>("pipeline", key, &value)?,
+            "wire" => check_key::<WireConfig>("wire", key, &value)?,
             "isolated" => check_key::<IsolatedConfig>("isolated", key, &value)?,
             "run" => check_key::<RunConfig>("run", key, &value)?,
             _ => {}

@@ -68,7 +68,7 @@ pub fn read(input: &Input, sets: Option<&Sets>, cx: &Context<'_>) -> Result<Impo
     let (edges, types, edge_names) = edges.finish();
     let mut imported = Imported {
         types: Types { edges: Some(types), edge_names, ..Types::default() },
-        node_names: Some(nodes.names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()),
+        node_names: Some(nodes.names.iter().flat_map(|name| name.iter().copied().chain([b'\n'])).collect()),
         ..Imported::new(nodes.names.len(), edges)
     };
     if let Some(Labelled { labels, classes, split }) = labelled {

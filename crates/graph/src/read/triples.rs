@@ -50,7 +50,7 @@ pub fn read(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
     };
     Ok(Imported {
         types: Types { edges: Some(types), edge_names, ..Types::default() },
-        node_names: Some(nodes.names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()),
+        node_names: Some(nodes.names.iter().flat_map(|name| name.iter().copied().chain([b'\n'])).collect()),
         links: Some(links),
         ..Imported::new(nodes.names.len(), edges)
     })
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!((links.width, links.name.as_str()), (3, "triples"));
         assert_eq!(links.train[..], [0, 0, 1, 1, 1, 0, 0, 0, 1]);
         assert_eq!((&links.valid[..], &links.test[..]), (&[2, 1, 0][..], &[1, 2, 2][..]));
-        assert_eq!(imported.node_names, Some(vec!["b".into(), "a".into(), "c".into()]));
+        assert_eq!(imported.node_names.as_deref(), Some(&b"b\na\nc\n"[..]));
         assert_eq!(imported.types.edge_names, ["likes", "knows", "hates"]);
         assert_eq!((imported.num_nodes, imported.edges.pushed()), (3, 3));
     }

@@ -17,7 +17,7 @@ pub enum Format {
     Heterophilous,
     /// `.npz` of gnn-benchmark.
     GnnBenchmark,
-    /// The folder of an OGB dataset of nodes or of whole graphs.
+    /// The folder of an OGB dataset of nodes, of nodes of several types, of links or of whole graphs.
     Ogb,
     /// A folder of the TU collection: many graphs.
     Tu,
@@ -79,7 +79,8 @@ impl Format {
             }
             Self::GnnBenchmark => ".npz of gnn-benchmark: CSR matrices adj_* and attr_*, labels",
             Self::Ogb => {
-                "Folder of an OGB dataset, with raw/ and split/: of nodes (CSV or binary), or of whole graphs (CSV)"
+                "Folder of an OGB dataset, with raw/ and split/: of nodes (CSV or binary), of nodes of several types, of \
+                 links or of whole graphs (CSV)"
             }
             Self::Tu => "Folder of the TU collection: many graphs, NAME_A.txt and its kin",
             Self::EdgeList => "\"source destination\" per line: SNAP, CSV, TSV; plain or .gz",

@@ -174,6 +174,9 @@ struct Rows<'a> {
     test: Vec<usize>,
 }
 
+/// What some items have in common, and which they are.
+type Group = (String, Vec<usize>);
+
 impl Rows<'_> {
     fn of(&self, item: usize) -> &[f32] {
         &self.outputs[item * self.columns..][..self.columns]
@@ -187,8 +190,8 @@ impl Rows<'_> {
         };
         let sizes = ranges.iter().map(|range| (range_name(range), of(&|item| range.contains(&self.sizes[item]))));
         let types = self.types.iter().map(|t| (t.name.clone(), of(&|item| t.nodes.contains(&item))));
-        let all: [(&str, Vec<(String, Vec<usize>)>); 2] = [(by, sizes.collect()), ("type", types.collect())];
-        let group = |(by, groups): &(&str, Vec<(String, Vec<usize>)>)| {
+        let all: [(&str, Vec<Group>); 2] = [(by, sizes.collect()), ("type", types.collect())];
+        let group = |(by, groups): &(&str, Vec<Group>)| {
             let rows = groups
                 .iter()
                 .map(|(name, items)| json!({"name": name, "count": items.len(), "score": score(items)}))

@@ -10,17 +10,17 @@
 use std::rc::Rc;
 
 use graphweft_tensor::ops::activation::Activation;
-use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::{Parameter, Result, Tape, Var};
 
-use crate::graph_ops::{Attend, EdgeValues, Score};
+use crate::graph_ops::{Attend, Score};
 use crate::init::Init;
 use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
 use crate::models::{check_heads, check_layers};
 use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::block::Block;
+use crate::parts::edges::EdgeLinear;
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::NormKind;
@@ -36,7 +36,7 @@ keys! {
     heads: usize = 8,
     /// Normalisation after each half of a layer.
     norm: NormKind = NormKind::Layer,
-    /// Whether features of edges are added to keys and values, where the data have some.
+    /// Whether layers use features of edges, where the data have some.
     edges: UseEdges = UseEdges::Use,
     /// Whole graphs: how the nodes of one become a row.
     readout: ReadoutKind = ReadoutKind::Mean,
@@ -52,13 +52,7 @@ struct GtLayer {
 struct Projections {
     q: Affine,
     kv: [Affine; 2],
-    edges: Option<EdgeWeight>,
-}
-
-/// Of features of edges, in keys and values.
-struct EdgeWeight {
-    weight: Rc<Parameter>,
-    columns: EdgeColumns,
+    edges: Option<EdgeLinear>,
 }
 
 impl Layer for GtLayer {
@@ -69,7 +63,7 @@ impl Layer for GtLayer {
     fn parameters(&self) -> Vec<Rc<Parameter>> {
         let p = &self.attention;
         let linear = [&p.q, &p.kv[0], &p.kv[1]].into_iter().chain(self.block.linear());
-        let edges = p.edges.iter().map(|edges| Rc::clone(&edges.weight));
+        let edges = p.edges.iter().map(|edges| Rc::clone(edges.weight()));
         linear.flat_map(parameters).chain(edges).chain(self.block.norms()).collect()
     }
 
@@ -95,9 +89,8 @@ fn attend(p: &Projections, tape: &mut Tape, cx: &Context, layer: u32, heads: usi
     let q = x.linear(tape, &p.q, Activation::None, cx.dtype)?;
     let kv = x.side_by_side(tape, &p.kv, cx.dtype)?;
     let score = Score::Dot { q: &q, kv: &kv };
-    let weight = p.edges.as_ref().map(|edges| tape.parameter(&edges.weight));
-    let edges = p.edges.as_ref().zip(weight.as_ref());
-    let edges = edges.map(|(EdgeWeight { columns, .. }, weight)| EdgeValues { weight, columns });
+    let weight = p.edges.as_ref().map(|edges| tape.parameter(edges.weight()));
+    let edges = p.edges.as_ref().zip(weight.as_ref()).map(|(edges, weight)| edges.with(weight));
     cx.ops.attend(tape, layer, Attend { edges, dropout: cx.edges(layer), ..Attend::new(heads, score) })
 }
 
@@ -109,19 +102,13 @@ impl Model for Config {
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
         let Config { hidden: d, layers, heads, norm, readout, edges: _ } = *self;
-        let columns = shape.edge_features;
         check_heads(Self::NAME, d, heads)?;
         check_layers(Self::NAME, layers)?;
         let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
         for k in 0..layers {
             let linear = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
-            let edges = || -> Result<EdgeWeight> {
-                let name = format!("layers.{k}.conv.lin_edge.weight");
-                let weight = init.uniform(&name, d, columns.width(), (columns.width() as f64).sqrt().recip())?;
-                Ok(EdgeWeight { weight, columns })
-            };
             let projections = Projections {
-                edges: (!columns.is_empty()).then(edges).transpose()?,
+                edges: EdgeLinear::new(init, &format!("layers.{k}.conv.lin_edge"), &shape.edge_features, d)?,
                 q: linear("conv.lin_query", d, d)?,
                 kv: [linear("conv.lin_key", d, d)?, linear("conv.lin_value", d, d)?],
             };

@@ -25,8 +25,10 @@ pub(crate) struct Call {
     score: Score<Matrix, Matrix, HeadVectors<Matrix>>,
     /// A row per edge of this rank, or a function of edge features.
     bias: Bias<Matrix, ()>,
-    /// What the columns of edge features are, where edges add to keys and values: q is widened then.
+    /// What the columns of edge features are, where edges add something. With dot products q is widened then, and other
+    /// scores have a weight.
     edges: Option<EdgeColumns>,
+    edge_weight: Option<Matrix>,
     dropout: Option<Dropout>,
     /// The keys and values of tokens.
     tokens: Option<Matrix>,
@@ -44,6 +46,7 @@ pub(crate) struct InputNumbers {
     shared: Option<usize>,
     bias: Option<usize>,
     tokens: Option<usize>,
+    edge_weight: Option<usize>,
 }
 
 /// Elements that move per row forward and backward, for a row that is pulled and one that is pushed.
@@ -84,22 +87,25 @@ impl Call {
                 (score, l.clone(), r, Some(a))
             }
         };
+        // That of dot products is in the queries.
+        let edge_weight = a.edges.filter(|_| !matches!(a.score, Score::Dot { .. })).map(|edges| edges.weight);
         let call = Self {
             heads: a.heads,
             score,
             bias: a.bias.map(value, |()| ()),
             edges: a.edges.map(|edges| *edges.columns),
+            edge_weight: edge_weight.map(value),
             dropout: a.dropout,
             tokens: a.tokens.map(value),
         };
         let mut vars = vec![dst, src.clone()];
-        let [shared, bias, tokens] = [shared, a.bias.learnt(), a.tokens].map(|var| {
+        let [shared, bias, tokens, edge_weight] = [shared, a.bias.learnt(), a.tokens, edge_weight].map(|var| {
             var.map(|var| {
                 vars.push(var.clone());
                 vars.len() - 1
             })
         });
-        Ok((call, Inputs { vars, numbers: InputNumbers { shared, bias, tokens } }))
+        Ok((call, Inputs { vars, numbers: InputNumbers { shared, bias, tokens, edge_weight } }))
     }
 
     pub(crate) fn heads(&self) -> usize {
@@ -224,7 +230,8 @@ impl Call {
             Bias::PerEdge(m) => zeros(m, Tag::Activations)?,
             Bias::Features { weight: m, .. } => zeros(m, Tag::Gradients)?,
         };
-        Ok(Sums { shared, bias })
+        let edge_weight = self.edge_weight.as_ref().map(|m| zeros(m, Tag::Gradients)).transpose()?.flatten();
+        Ok(Sums { shared, bias, edge_weight })
     }
 
     /// Backward through what this rank has itself: the gradients of its rows as destinations, as sources, and of the
@@ -265,8 +272,13 @@ impl OwnGradients {
     pub(crate) fn put(self, grads: &mut Grads<'_>, numbers: InputNumbers, sums: Sums) -> Result<()> {
         grads.put(0, self.dst)?;
         grads.put(1, self.src)?;
-        for (at, gradient) in [(numbers.shared, sums.shared), (numbers.bias, sums.bias), (numbers.tokens, self.tokens)]
-        {
+        let others = [
+            (numbers.shared, sums.shared),
+            (numbers.bias, sums.bias),
+            (numbers.edge_weight, sums.edge_weight),
+            (numbers.tokens, self.tokens),
+        ];
+        for (at, gradient) in others {
             if let (Some(at), Some(gradient)) = (at, gradient) {
                 grads.put(at, gradient)?;
             }
@@ -275,10 +287,12 @@ impl OwnGradients {
     }
 }
 
-/// Gradients that all blocks add to: of GAT's source vector or GATv2's a, and of the bias or its weight.
+/// Gradients that all blocks add to: of GAT's source vector or GATv2's a, of the bias or its weight, and of the weight
+/// of features of edges.
 pub(crate) struct Sums {
     shared: Option<Matrix>,
     bias: Option<Matrix>,
+    edge_weight: Option<Matrix>,
 }
 
 /// The operands of one block.
@@ -291,7 +305,7 @@ pub(crate) struct Operands<'a> {
     r: Option<Matrix>,
     /// A row per edge of the block.
     bias: Option<Matrix>,
-    /// What edges bring for the tails of widened rows.
+    /// The features of edges.
     tail: Option<EdgeTail>,
     dropout: Option<EdgeDropout>,
 }
@@ -302,9 +316,9 @@ fn no_features() -> Error {
 
 /// The output of `a`, from what its call came to.
 pub(crate) fn finished(tape: &mut Tape, a: &Attend<'_>, out: Var) -> Result<Var> {
-    match a.edges {
-        Some(EdgeValues { weight, columns }) => absorb(tape, &out, weight, a.heads, columns),
-        None => Ok(out),
+    match (a.edges, a.score) {
+        (Some(EdgeValues { weight, columns }), Score::Dot { .. }) => absorb(tape, &out, weight, a.heads, columns),
+        _ => Ok(out),
     }
 }
 
@@ -323,8 +337,8 @@ impl Operands<'_> {
             _ => self.bias.as_ref().map_or(Bias::None, Bias::PerEdge),
         };
         let (graph, heads) = (&*self.block.graph, self.call.heads);
-        let (edges, dropout) = (self.tail.as_ref(), self.dropout.as_ref());
-        Ok(Attention { graph, heads, score, bias, edges, dropout })
+        let (edges, edge_weight) = (self.tail.as_ref(), self.call.edge_weight.as_ref());
+        Ok(Attention { graph, heads, score, bias, edges, edge_weight, dropout: self.dropout.as_ref() })
     }
 
     /// The pass by destination.
@@ -340,10 +354,14 @@ impl Operands<'_> {
             (None, Some(weight), Some(_)) => Some(new(weight)?),
             _ => None,
         };
-        let to = DstGrads { row, write, shared: shared.as_mut(), bias: bias.as_mut() };
+        let mut edge_weight = sums.edge_weight.as_ref().map(new).transpose()?;
+        let (of_shared, of_bias) = (shared.as_mut(), bias.as_mut());
+        let to = DstGrads { row, write, shared: of_shared, bias: of_bias, edge_weight: edge_weight.as_mut() };
         device.backend().attention_dst(&self.kernel()?, saved, to)?;
-        if let (Some(sum), Some(x)) = (&mut sums.shared, &shared) {
-            device.backend().add(sum, x)?;
+        for (sum, x) in [(&mut sums.shared, &shared), (&mut sums.edge_weight, &edge_weight)] {
+            if let (Some(sum), Some(x)) = (sum, x) {
+                device.backend().add(sum, x)?;
+            }
         }
         if let (Some(sum), Some(x), Some(edges)) = (&mut sums.bias, &bias, &self.block.edges) {
             match self.bias {

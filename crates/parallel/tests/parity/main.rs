@@ -6,7 +6,9 @@
 mod places;
 
 mod bytes;
+mod coded;
 mod graphs;
+mod machines;
 mod models;
 mod ops;
 mod own;
@@ -46,6 +48,7 @@ fn strategies(ranks: usize) -> Vec<Strategy> {
     if ranks == 1 {
         names.push("local".into());
     }
+    names.extend([2, 3, 4].into_iter().filter(|each| *each <= ranks).map(|each| format!("halo:machines:{each}")));
     for nodes in (2..ranks).filter(|n| ranks.is_multiple_of(*n)) {
         let heads = ranks / nodes;
         names.extend([format!("grid:{nodes}x{heads}:gather"), format!("grid:{nodes}x{heads}")]);
@@ -260,7 +263,7 @@ fn cross(at: DeviceName, ranks: usize) {
 fn wide(at: DeviceName) {
     let attends: Vec<Op> = ops::all()
         .into_iter()
-        .filter(|op| matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(_) | Op::EdgesWithTokens(_)))
+        .filter(|op| matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(..) | Op::EdgesWithTokens(_)))
         .collect();
     check(at, &mixed_case(), 3, &attends, Size { heads: 20, width: 16 }, DType::F32);
 }

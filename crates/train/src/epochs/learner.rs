@@ -225,6 +225,7 @@ impl Learner {
         let Way { shard, objective, epoch, lr } = *way;
         let (device, start) = (shard.device().clone(), Instant::now());
         self.rank.set_epoch(epoch & EPOCH);
+        let _learning = shard.rank.learning(epoch);
         if let Some(report) = self.replay(shard, objective, epoch, lr)? {
             phase("step", start);
             return Ok(report);

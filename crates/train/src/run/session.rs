@@ -322,7 +322,8 @@ impl Session<'_> {
         let plan = from.as_ref().and_then(|WholeCheckpoint { folder, checkpoint: saved }| {
             let before = Draft::parse(&saved.config, folder).ok()?.with_models(&Models::from(&config.model));
             let before = before.finish().ok()?;
-            Plan::again(&saved.plan, saved.partition.clone(), &before.parallel, &config.parallel)
+            let again = Plan::again(&saved.plan, saved.partition.clone(), &before.parallel, &config.parallel);
+            again.filter(|plan| config.wire.is_for(&plan.strategy))
         });
         let folder = dir.path().to_path_buf();
         self.go_on(&folder, from.as_ref())?;

@@ -90,6 +90,8 @@ fn batches_of_graphs_take_what_was_rehearsed() {
     for model in [
         &["model.name=gin", "model.norm=batch", "model.readout_from=all", "train.dropout=0.2"][..],
         &["model.name=gt", "model.heads=2", "model.readout=attention", "compute.remat=layer"],
+        &["model.name=gps", "train.attention_dropout=0.2", "encoding.random_walk=3"],
+        &["model.name=sage", "model.norm=graph", "model.readout=set"],
     ] {
         // All graphs in one batch: that is the largest.
         let all: Vec<&str> = model.iter().copied().chain(["train.batch=1000"]).collect();
@@ -109,6 +111,20 @@ fn batches_of_graphs_take_what_was_rehearsed() {
         let (found, run) = (rehearse(&config), fresh(&config, dir.path()).runs.remove(0));
         let [planned, taken] = [found.ranks[0].peak.most.total(), run.cost.usages[0].peak.total()];
         assert!(taken <= planned && planned < 2 * taken, "{planned} were planned, {taken} taken");
+    }
+}
+
+#[test]
+fn coded_rows_take_what_was_rehearsed() {
+    for (strategy, ranks, codec) in
+        [("gather", 3, "int8"), ("halo", 3, "int4"), ("halo:machines:2", 4, "bf16"), ("ring", 3, "columns:4")]
+    {
+        let falls = if codec.starts_with("columns") { "wire.schedule=falling" } else { "wire.schedule=fixed" };
+        for model in [&["model.name=gt", "model.heads=2", falls][..], &["model.name=gcn", falls]] {
+            let codec = format!("wire.codec={codec}");
+            let settings: Vec<&str> = [&*codec].into_iter().chain(model.iter().copied()).collect();
+            comes_true(&on(strategy, ranks, &settings), &format!("{} with {strategy}, {codec}", model[0]));
+        }
     }
 }
 
@@ -154,6 +170,7 @@ fn every_strategy_takes_what_was_rehearsed() {
             ("gather", 3),
             ("halo", 3),
             ("halo:plain", 3),
+            ("halo:machines:2", 4),
             ("heads", 3),
             ("ring", 3),
             ("ring:2", 3),
@@ -168,27 +185,23 @@ fn every_strategy_takes_what_was_rehearsed() {
 
 #[test]
 fn features_of_edges_take_what_was_rehearsed() {
-    let model = ["model.name=gt", "model.heads=4", "train.attention_dropout=0.1"];
-    for (strategy, ranks) in [
-        ("local", 1),
-        ("gather", 3),
-        ("halo", 3),
-        ("heads", 3),
-        ("ring", 3),
-        ("grid:2x2", 4),
-        ("pipeline", 2),
-        ("isolated", 3),
-    ] {
+    let take = |model: &str, strategy: &str, ranks: usize| {
+        let model = format!("model.name={model}");
         // The first exact epoch of a pipeline is its second, which the third needs.
         let epochs = if strategy == "pipeline" { "train.epochs=3" } else { "train.epochs=2" };
-        let settings: Vec<&str> = model.iter().copied().chain([epochs]).collect();
-        let config = on(strategy, ranks, &settings);
+        let config = on(strategy, ranks, &[&model, "model.heads=4", "train.attention_dropout=0.1", epochs]);
         let data = open(&config);
         let row = |edge: usize| [edge as f32 % 5.0 - 2.0, (edge % 3) as f32];
         let rows = (0..data.graph.num_edges()).flat_map(row).collect();
         let edges = Some(EdgeFeatures { columns: EdgeColumns::new(1, &[3]).unwrap(), rows });
-        comes_true_on(&config, &Data { edges, ..data }, &format!("features of edges with {strategy}"));
+        comes_true_on(&config, &Data { edges, ..data }, &format!("{model}, features of edges with {strategy}"));
+    };
+    for (strategy, ranks) in
+        [("local", 1), ("gather", 3), ("halo", 3), ("heads", 3), ("ring", 3), ("grid:2x2", 4), ("isolated", 3)]
+    {
+        ["gt", "gat", "gatv2", "exphormer"].into_iter().for_each(|model| take(model, strategy, ranks));
     }
+    ["gt", "gat", "gatv2"].into_iter().for_each(|model| take(model, "pipeline", 2));
 }
 
 #[test]
