@@ -1,6 +1,6 @@
 //! Learning links from the whole graph: exact.
 //!
-//! A [decoder](graphweft_model::decoders) scores a link by the rows of its ends. It is [learned](learned) from all
+//! A [decoder](graphweft_model::decoders) scores a link by the rows of its ends. It is [`learned`] from all
 //! links at once, or from `train.batch` of them in each step, in an order that is drawn anew in every epoch: beside
 //! [pairs](others) or [triples](corrupted) that are drawn against them by (seed, epoch, number of the link, k), from
 //! all nodes as partners, or from [all pairs](all_pairs). So what is learned is the same on any ranks. Pairs have no
