@@ -17,7 +17,7 @@ from measured import arguments, call  # noqa: E402
 
 GAE = ("--model gcn data.embedding=16 data.self_loops=add model.hidden=32 model.layers=2 link.loss=all-pairs train.optimizer=adam "
        "train.lr=0.01 train.epochs=200")
-TABLE = "--model table link.loss=one-of-all link.reciprocal=true train.optimizer=adam train.evaluate_every=10"
+TABLE = "--model mlp link.table=true link.loss=one-of-all link.reciprocal=true train.optimizer=adam train.evaluate_every=10"
 SMALL = f"{TABLE} data.embedding=256 train.batch=256 train.lr=0.003 train.dropout=0.4 train.epochs=200"
 LARGE = f"{TABLE} data.embedding=512 train.batch=512 train.lr=0.001 train.dropout=0.4 train.epochs=60"
 RGCN = ("--model rgcn data.symmetrise=true model.hidden=200 model.layers=2 model.bases=50 data.embedding=200 link.decoder=distmult "

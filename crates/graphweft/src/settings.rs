@@ -101,6 +101,7 @@ const SECTIONS: [(&str, &str); 10] = [
     ("data", "Which graph, and what is done to it."),
     ("encoding", "Positional encodings: where a node is, as columns beside its features."),
     ("model", "Which model, and its keys. A key that differs from model to model has a row for each default."),
+    ("link", "How it is learned which links there are."),
     ("train", "How parameters are found."),
     ("compute", "With which numbers, and what is kept."),
     ("parallel", "How many ranks, and how the work is spread over them."),

@@ -41,7 +41,6 @@ models! {
     appnp,
     sign,
     mlp,
-    table,
 }
 
 /// What a key of a model of this crate means: the comment on its field, or on that of the stack of layers or of the

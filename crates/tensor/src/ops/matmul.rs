@@ -91,7 +91,8 @@ mod tests {
     gradients!(|device| {
         let weight = parameter(&device, "weight", (4, 3), DType::F64);
         let x = upload(&device, 1, (5, 4), 1.0);
-        check(&device, &[x.clone()], std::slice::from_ref(&weight), |tape, x| matmul(tape, &x[0], &weight)).unwrap();
+        let one = std::slice::from_ref(&x);
+        check(&device, one, std::slice::from_ref(&weight), |tape, x| matmul(tape, &x[0], &weight)).unwrap();
         let rows = upload(&device, 2, (6, 4), 1.0);
         check(&device, &[x, rows], &[], |tape, x| times_rows(tape, &x[0], &x[1])).unwrap();
     });

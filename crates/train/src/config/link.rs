@@ -9,6 +9,9 @@ use super::{Problem, at_least_one, not_negative, part_of_one, positive};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkConfig {
+    /// Each node has a row that is learned by itself, in place of a model's: ranks share them. Nothing goes along
+    /// edges, and train.dropout drops elements of rows.
+    pub table: bool,
     /// What scores a link, from the rows of its ends. Unset: dot, or distmult where links have relations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decoder: Option<DecoderName>,
@@ -71,6 +74,7 @@ pub enum DrawFrom {
 impl Default for LinkConfig {
     fn default() -> Self {
         Self {
+            table: false,
             decoder: None,
             loss: LinkLoss::Logistic,
             draw: DrawFrom::Global,

@@ -30,6 +30,7 @@ fn models_published_with_self_loops_get_them_unless_something_else_is_said() {
         ("sage", Loops::Keep),
         ("gin", Loops::Keep),
         ("rgcn", Loops::Keep),
+        ("compgcn", Loops::Keep),
         ("exphormer", Loops::Keep),
         ("sign", Loops::Keep),
         ("mlp", Loops::Keep),

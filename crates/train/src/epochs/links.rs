@@ -1,13 +1,13 @@
 //! Learning links from the whole graph: exact.
 //!
-//! A [decoder](graphweft_model::decoders) scores a link by the rows of its ends. It is [learned](learned) from all
+//! A [decoder](graphweft_model::decoders) scores a link by the rows of its ends. It is [`learned`] from all
 //! links at once, or from `train.batch` of them in each step, in an order that is drawn anew in every epoch: beside
 //! [pairs](others) or [triples](corrupted) that are drawn against them by (seed, epoch, number of the link, k), from
 //! all nodes as partners, or from [all pairs](all_pairs). So what is learned is the same on any ranks. Pairs have no
 //! direction.
 //!
-//! What is known is [scored](scores) beside pairs that are none, or by [ranks](ranking) among all nodes. A model that
-//! is a [`table`](graphweft_model::models::table) has its rows where they are needed: each rank those of its nodes.
+//! What is known is [scored](scores) beside pairs that are none, or by [ranks](ranking) among all nodes. Rows of a
+//! [`table`] are where they are needed: each rank has those of its nodes.
 
 mod all_pairs;
 mod corrupted;
@@ -276,7 +276,7 @@ impl EpochSource for LinkGraph {
         let rank = &self.shard.rank;
         let Shape { classes, .. } = self.shard.shape;
         let decoder = decoder_of(rank, config, self.relations, classes)?;
-        let (mut layers, sharded) = match config.model_name() == table::MODEL {
+        let (mut layers, sharded) = match config.link.table {
             false => (network(rank, self.shard.shape, config)?.layers().to_vec(), None),
             true => {
                 let (layer, sharded) = table::rows(&self.shard, classes, config)?;
@@ -292,12 +292,12 @@ impl EpochSource for LinkGraph {
 
     fn size(&self, learner: &Learner) -> Result<usize> {
         let others = self.shard.counts().iter().sum::<usize>() - self.shard.outputs();
-        let is_shared = self.config.model_name() == table::MODEL;
+        let is_shared = self.config.link.table;
         Ok(learner.size() + if is_shared { others * self.shard.shape.classes } else { 0 })
     }
 
     fn together(&self, rank: &Rank, own: &dyn Fn() -> Result<Tensors>) -> Result<Option<Tensors>> {
-        match self.originals().filter(|_| self.config.model_name() == table::MODEL) {
+        match self.originals().filter(|_| self.config.link.table) {
             None => rank.leads().then(own).transpose(),
             Some(originals) => together(rank, table::NAME, originals, own()?),
         }

@@ -23,7 +23,7 @@ use graphweft_train::run::Trained;
 /// The usual small run with these settings; keys that a model does not have are left out.
 fn config(more: &[&str]) -> Config {
     let model = more.iter().rev().find_map(|s| s.strip_prefix("model.name=")).unwrap_or("gt");
-    let headless = ["gcn", "sage", "gin", "rgcn", "gcnii", "appnp", "sign", "mlp"].contains(&model);
+    let headless = ["gcn", "sage", "gin", "rgcn", "compgcn", "gcnii", "appnp", "sign", "mlp"].contains(&model);
     let mut draft = Draft::default();
     let kept = SMALL.iter().filter(|s| !(headless && s.starts_with("model.heads")));
     kept.chain(more).for_each(|s| draft.assign(s).unwrap());

@@ -31,11 +31,8 @@ fn config(folder: &Path, more: &[&str]) -> Config {
         "train.negatives=2",
         "run.checkpoint_every=4",
     ];
-    // A table has no keys.
-    let is_table = more.contains(&"model.name=table");
-    let fits = |s: &&&str| !is_table || !s.starts_with("model.") || s.starts_with("model.name");
     let mut draft = Draft::default();
-    usual.iter().chain(more).filter(fits).for_each(|s| draft.assign(s).unwrap());
+    usual.iter().chain(more).for_each(|s| draft.assign(s).unwrap());
     draft.finish().unwrap()
 }
 
@@ -192,7 +189,7 @@ fn triple_folder(root: &Path) -> PathBuf {
 }
 
 const TABLE: [&str; 5] =
-    ["model.name=table", "data.self_loops=keep", "compute.dtype=f64", "link.decoder=complex", "train.batch=40"];
+    ["link.table=true", "data.self_loops=keep", "compute.dtype=f64", "link.decoder=complex", "train.batch=40"];
 
 #[test]
 fn ranks_learn_and_rank_triples_as_one_does() {
@@ -255,10 +252,10 @@ fn what_cannot_be_learned_of_triples_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = triple_folder(dir.path());
     for (settings, part) in [
-        (&["model.name=table", "link.decoder=complex", "data.embedding=5"][..], "even"),
-        (&["model.name=table", "link.loss=all-pairs"], "some-of-all"),
-        (&["model.name=table", "link.decoder=transe", "link.loss=one-of-all"], "link.loss"),
-        (&["model.name=table", "train.metric=roc-auc"], "mrr"),
+        (&["link.table=true", "link.decoder=complex", "data.embedding=5"][..], "even"),
+        (&["link.table=true", "link.loss=all-pairs"], "some-of-all"),
+        (&["link.table=true", "link.decoder=transe", "link.loss=one-of-all"], "link.loss"),
+        (&["link.table=true", "train.metric=roc-auc"], "mrr"),
     ] {
         let config = config(&data, settings);
         let opened = Data::open(&config.data, &config.encoding, &Silent).unwrap();

@@ -73,6 +73,8 @@ impl Objective for Step<'_> {
             LinkLoss::AllPairs => all_pairs(tape, links, &rows, &pass.all)?,
         };
         Ok(match divergence {
+            // A loss already.
+            None if links.config.loss == LinkLoss::Logistic && links.reciprocal().is_none() => loss,
             None => sum_of_losses(tape, &[1.0], &[&loss])?,
             Some(divergence) => {
                 // The mean over nodes, divided by their number, as Kipf and Welling have it.

@@ -11,8 +11,6 @@ use crate::epochs::sharded::Sharded;
 use crate::error::Result;
 use crate::ranks::shard::Shard;
 
-/// The model that is this.
-pub(super) const MODEL: &str = "table";
 /// What the rows are called.
 pub(super) const NAME: &str = "table.weight";
 
@@ -20,7 +18,7 @@ struct Rows(Rc<Parameter>);
 
 impl Layer for Rows {
     fn name(&self) -> String {
-        MODEL.into()
+        "table".into()
     }
 
     fn parameters(&self) -> Vec<Rc<Parameter>> {
