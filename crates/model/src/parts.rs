@@ -2,9 +2,11 @@
 
 pub mod activation;
 pub(crate) mod block;
+pub(crate) mod constants;
 pub mod head;
 pub mod input;
 pub(crate) mod linear;
 pub mod norm;
 pub mod readout;
 pub mod remat;
+pub(crate) mod typed;

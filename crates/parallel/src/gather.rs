@@ -57,7 +57,8 @@ impl Gather {
             edge_features,
             Ends { ids: layout.ids(own.clone()), degrees: &layout.degrees()[own] },
             Ends { ids: layout.ids(all), degrees: layout.degrees() },
-        )?;
+        )?
+        .with_relations(layout.relations().cloned());
         Ok(Self { member: Member::new(link, layout), counts: layout.counts().into(), own })
     }
 

@@ -33,13 +33,22 @@ struct Sent {
     from: Vec<usize>,
 }
 
+/// What all edges of a rank have.
+#[derive(Clone, Copy)]
+pub(super) struct OfEdges<'a> {
+    /// A row for each.
+    pub(super) features: Option<&'a Matrix>,
+    /// A number for each.
+    pub(super) relations: Option<&'a [u16]>,
+}
+
 /// A column that is not pulled.
 const NONE: u32 = u32::MAX;
 
 impl ExchangeList {
     /// Serves the edges of `cut`, all of which come from other ranks: with the least weight, or without weights by
-    /// pulling all their sources. `features` have a row for each of this rank's edges.
-    pub(super) fn new(cut: &Layout, link: &Link, features: Option<&Matrix>, weights: Option<Weights>) -> Result<Self> {
+    /// pulling all their sources. `of_edges` is that of this rank's edges.
+    pub(super) fn new(cut: &Layout, link: &Link, of_edges: OfEdges<'_>, weights: Option<Weights>) -> Result<Self> {
         let (device, size, own) = (link.device(), link.size(), cut.own());
         let covers = match weights {
             Some(weights) => covers(cut.csr(), cut.ranges(), cut.rank(), weights),
@@ -61,7 +70,7 @@ impl ExchangeList {
             to: covers.iter().map(|c| c.pushed.len()).collect(),
             from: counts(&|o| o.rows.len()),
         };
-        let served_features = match features {
+        let served_features = match of_edges.features {
             Some(all) => {
                 let mut some = device.uninit(SETUP.op, chosen.pushed.len(), all.cols(), all.dtype(), Tag::Exchange)?;
                 let index = RowIndex::new(device, all.rows(), chosen.pushed)?;
@@ -73,7 +82,7 @@ impl ExchangeList {
         };
         let own_nodes = Nodes::new(cut, own.clone());
         let pulled_nodes = Nodes::new(cut, covers.iter().flat_map(|c| &c.pulled).map(|j| *j as usize));
-        let edges = Edges::of(chosen.positions, features)?;
+        let edges = Edges::of(chosen.positions, of_edges.features, of_edges.relations)?;
         let pulled = Block::new(device, chosen.csr, &own_nodes, &pulled_nodes, edges)?;
 
         let served_nodes = Nodes::new(cut, orders.iter().flat_map(|o| &o.rows).copied());
@@ -89,7 +98,9 @@ impl ExchangeList {
         let sources: Vec<u32> = orders.iter().flat_map(|o| &o.sources).map(place).collect();
         let served = Csr::new(indptr, sources, serving.len()).map_err(|e| malformed(&e.to_string()))?;
         let serving_nodes = Nodes::new(cut, serving.iter().map(|row| own.start + *row as usize));
-        let served = Block::new(device, served, &served_nodes, &serving_nodes, Edges::of_others(served_features))?;
+        let relations = orders.iter().flat_map(|o| &o.relations).copied().collect();
+        let edges = Edges::of_others(served_features, of_edges.relations.map(|_| relations));
+        let served = Block::new(device, served, &served_nodes, &serving_nodes, edges)?;
         Ok(Self { link: link.clone(), given, pushed, pulled, served, serving: index(serving)? })
     }
 
@@ -202,7 +213,8 @@ impl Chosen {
                 for e in csr.edges_of(*row as usize) {
                     let source = csr.indices()[e] as usize;
                     if there.contains(&source) && place[source] == NONE {
-                        order.push((source - there.start) as u64);
+                        let relation = cut.relations().map_or(0, |all| u64::from(all[e]));
+                        order.push((source - there.start) as u64 | relation << RELATION);
                         order[count] += 1;
                         pushed.push(position(cut.edges()[e] as usize)?);
                     }
@@ -224,7 +236,12 @@ struct Order {
     rows: Vec<usize>,
     counts: Vec<u64>,
     sources: Vec<u32>,
+    /// Of these edges; zeros where they have none.
+    relations: Vec<u16>,
 }
+
+/// The bit from which on the relation of an edge stands, behind its source.
+const RELATION: u32 = 32;
 
 impl Order {
     fn read(list: &[u64]) -> Result<Self> {
@@ -236,14 +253,19 @@ impl Order {
         };
         let count = next().ok_or_else(|| malformed("a list is empty"))?;
         let given = take(count, &mut next)?;
-        let (mut rows, mut counts, mut sources) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rows, mut counts, mut sources, mut relations) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         while let Some(row) = next() {
             let count = next().ok_or_else(|| malformed("a list ends early"))?;
             rows.push(row as usize);
             counts.push(count);
-            sources.extend(take(count, &mut next)?);
+            for _ in 0..count {
+                let edge = next().ok_or_else(|| malformed("a list ends early"))?;
+                let relation = u16::try_from(edge >> RELATION).map_err(|_| malformed("a relation is too large"))?;
+                sources.push(edge as u32);
+                relations.push(relation);
+            }
         }
-        Ok(Self { given, rows, counts, sources })
+        Ok(Self { given, rows, counts, sources, relations })
     }
 }
 

@@ -126,6 +126,7 @@ impl Learner {
             features: shard.features.clone(),
             positional: shard.positional.clone(),
             graphs: shard.graphs.clone(),
+            types: shard.types.clone(),
             mode,
             seed: self.seed,
             epoch,

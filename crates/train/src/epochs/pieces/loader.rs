@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use graphweft_graph::chunks::{Chunks, Piece};
 use graphweft_graph::dataset::{Dense, Features, Split};
-use graphweft_model::{ModelConfig, Prepared, Shape};
+use graphweft_model::{ModelConfig, Prepared, Shape, TypeCounts};
 use graphweft_tensor::Ids;
 
 use super::halo::Allowance;
@@ -200,6 +200,7 @@ pub(crate) fn shape(data: &Data, model: &ModelConfig, seed: u64) -> Result<Shape
             Some(edges) => edges.columns,
             None => model.prepare(one, seed)?.columns,
         },
+        types: TypeCounts::default(),
         target: data.target(),
     })
 }
