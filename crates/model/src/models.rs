@@ -38,7 +38,6 @@ models! {
     gin,
     rgcn,
     hgt,
-    simple_hgn,
     gcnii,
     appnp,
     sign,

@@ -298,6 +298,4 @@ cases! {
     hgt: "hgt", Keep;
     hgt_with_layer_norm: "hgt-norm", Keep;
     gt_with_types: "gt-types", Keep;
-    simple_hgn: "simple-hgn", Keep;
-    simple_hgn_of_three_layers: "simple-hgn-3", Keep;
 }
