@@ -3,7 +3,7 @@
 
     .ci/limits.py                  every limit; exit code 1 if one is broken
     .ci/limits.py --list tuples    every place that breaks one limit
-    .ci/limits.py --docs           also the public items, from target/doc (after `cargo doc --workspace --no-deps`)
+    .ci/limits.py --docs           also the public items and their examples, from target/doc (after `cargo doc --workspace --no-deps`)
 """
 
 import argparse
@@ -20,8 +20,12 @@ FILE_LINES = 500
 WIDTH = 120
 README_WORDS = 600
 GLOSSARY_WORDS = 25
+RESULTS_SENTENCES = 3
+RESULTS_BEGIN = 15
 PUBLIC_ITEMS = {"graphweft": 80, "graphweft_train": 60}
 FOLDERS = "crates|docs|benches|examples|fuzz|profiles|build"
+# Files whose comments begin as those of C.
+C_LIKE = (".rs", ".cu", ".cuh", ".c", ".js", ".mjs")
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "misc"}
 
 # What a crate may build on: arrows point one way. Tests may use what they like.
@@ -31,7 +35,6 @@ ARROWS = {
     "comm": "base",
     "figure": "base",
     "report": "base",
-    "figure": "base",
     "tensor": "base graph",
     "model": "base graph tensor",
     "parallel": "base graph comm tensor model",
@@ -180,7 +183,7 @@ def functions():
 
 
 def files():
-    for path in tracked(".rs", ".cu", ".cuh", ".py"):
+    for path in tracked(*C_LIKE, ".py"):
         lines = len(path.read_text().splitlines())
         if lines > FILE_LINES:
             yield f"{at(path, lines)}: {lines} lines"
@@ -241,10 +244,10 @@ def prose():
 
 
 def comments():
-    for path in tracked(".rs", ".cu", ".cuh", ".py", ".sh", ".toml", "run"):
-        marks = ("//", "/*", "*") if path.suffix in (".rs", ".cu", ".cuh") else ("#",)
+    for path in tracked(*C_LIKE, ".py", ".sh", ".toml", "run"):
+        marks = ("//", "/*", "*") if path.suffix in C_LIKE else ("#",)
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            trailing = re.search(r"\s(//|#) ", line) and path.suffix in (".rs", ".cu", ".cuh")
+            trailing = re.search(r"\s(//|#) ", line) and path.suffix in C_LIKE
             if (line.lstrip().startswith(marks) or trailing) and too_wide(line):
                 yield f"{at(path, number)}: {len(line)} characters"
 
@@ -302,15 +305,42 @@ def glossary():
         yield f"ARCHITECTURE.md: {words} words in the glossary" if found else "ARCHITECTURE.md: there is no glossary"
 
 
+def results():
+    """Pages of results that do not begin with at most three sentences and a table, in either order."""
+    pages = [path for path in tracked(".md") if path.parent.parent == ROOT / "benches" and path.stem.isupper()]
+    for path in [*pages, ROOT / "docs/trillion.md"]:
+        if path.stem == "README":
+            continue
+        lines = path.read_text().splitlines()
+        table = next((k for k, line in enumerate(lines) if line.startswith("|")), len(lines))
+        begin = re.split(r"\n\s*\n|\n\|", "\n".join(lines[1:]).strip())[0]
+        sentences = 0 if table < 4 else len(re.findall(r"[.!?]\*{0,2}(?=\s|$)", begin))
+        if table >= RESULTS_BEGIN or sentences > RESULTS_SENTENCES:
+            yield f"{at(path, table + 1)}: {sentences} sentences, and a table {table} lines below"
+
+
+def public_pages(crate):
+    """The pages of all public items of a crate, by what their links in the list of all say."""
+    page = ROOT / "target/doc" / crate / "all.html"
+    if not page.is_file():
+        return None
+    return [page.parent / link for link in re.findall(r"<li><a href=\"([^#\"]+)", page.read_text().split('id="main-content"')[-1])]
+
+
+def examples():
+    """Public items of the facade without an example. `cargo test --doc` runs them."""
+    for page in public_pages("graphweft") or []:
+        if "example-wrap" not in page.read_text():
+            yield f"{page.relative_to(ROOT)}: no example"
+
+
 def public_items():
     for crate, most in PUBLIC_ITEMS.items():
-        page = ROOT / "target/doc" / crate / "all.html"
-        if not page.is_file():
-            yield f"{page.relative_to(ROOT)}: not there; run cargo doc --workspace --no-deps"
-            continue
-        items = len(re.findall(r"<li><a href=\"(?!#)", page.read_text().split('id="main-content"')[-1]))
-        if items > most:
-            yield f"{crate}: {items} public items, at most {most}"
+        pages = public_pages(crate)
+        if pages is None:
+            yield f"target/doc/{crate}/all.html: not there; run cargo doc --workspace --no-deps"
+        elif len(pages) > most:
+            yield f"{crate}: {len(pages)} public items, at most {most}"
 
 
 LIMITS = {
@@ -326,6 +356,8 @@ LIMITS = {
     "links": (links, "links and paths in prose that lead nowhere"),
     "readme": (readme, f"a README of more than {README_WORDS} words"),
     "glossary": (glossary, f"a glossary of more than {GLOSSARY_WORDS} words"),
+    "results": (results, f"pages of results without {RESULTS_SENTENCES} sentences and a table at their beginning"),
+    "examples": (examples, "public items of the facade without an example"),
     "public items": (public_items, "crates with more public items than they may have"),
 }
 
@@ -340,7 +372,7 @@ def main():
         return
     failed = False
     for name, (limit, meaning) in LIMITS.items():
-        if name == "public items" and not chosen.docs:
+        if name in ("public items", "examples") and not chosen.docs:
             continue
         places = list(limit())
         failed |= bool(places)

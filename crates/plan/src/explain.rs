@@ -92,12 +92,14 @@ fn moves(choice: &Candidate, p: &Prediction, facts: &Facts) -> String {
 /// As `plan --json` has it.
 pub fn to_json(found: &Found) -> Value {
     let (choice, p) = &found.choice;
+    // Where kernels were not timed, only memory and messages are known.
+    let timed = |p: &Prediction, seconds: f64| (p.seconds > 0.0).then_some(seconds * 1e3);
     let candidate = |a: &Assessed| {
         let p = a.prediction.as_ref();
         let mut one = json!({
             "strategy": a.candidate.strategy, "partition": a.candidate.partition, "remat": a.candidate.remat,
-            "time_ms": p.map(|p| p.seconds * 1e3), "compute_ms": p.map(|p| p.compute * 1e3),
-            "comm_ms": p.map(|p| p.exposed * 1e3), "imbalance_ms": p.map(|p| p.imbalance * 1e3),
+            "time_ms": p.and_then(|p| timed(p, p.seconds)), "compute_ms": p.and_then(|p| timed(p, p.compute)),
+            "comm_ms": p.and_then(|p| timed(p, p.exposed)), "imbalance_ms": p.and_then(|p| timed(p, p.imbalance)),
             "bytes_sent": p.map(|p| p.sent), "peak_bytes": p.map(|p| p.peak.total()),
             // Of what nobody looked at it is not known.
             "feasible": (!a.skipped).then_some(a.feasible), "reason": a.reason,
@@ -110,8 +112,8 @@ pub fn to_json(found: &Found) -> Value {
     };
     json!({
         "choice": {
-            "strategy": choice.strategy, "partition": choice.partition, "remat": choice.remat, "time_ms": p.seconds * 1e3,
-            "peak_bytes": p.peak.total(),
+            "strategy": choice.strategy, "partition": choice.partition, "remat": choice.remat,
+            "time_ms": timed(p, p.seconds), "peak_bytes": p.peak.total(),
         },
         "why": found.why,
         "candidates": found.candidates.iter().map(candidate).collect::<Vec<Value>>(),

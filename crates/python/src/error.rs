@@ -1,5 +1,7 @@
 //! Errors as Python exceptions: one class per meaning of an exit code; file, field, position and remedy are attributes.
 
+use std::fmt::Display;
+
 use graphweft::{Error, ErrorKind, Position};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -30,11 +32,20 @@ fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
 
 /// An exception of the class that all others are of.
 pub(crate) fn failed(py: Python<'_>, problem: &str, remedy: &str) -> PyErr {
+    of_class(py, "GraphweftError", problem, remedy)
+}
+
+/// What a wrong argument is: the call is wrong, not the data.
+pub(crate) fn usage(problem: impl Display, remedy: &str) -> PyErr {
+    Python::attach(|py| of_class(py, "UsageError", &problem.to_string(), remedy))
+}
+
+fn of_class(py: Python<'_>, class: &str, problem: &str, remedy: &str) -> PyErr {
     let made = || {
         let details = PyDict::new(py);
         details.set_item("problem", problem)?;
         details.set_item("remedy", remedy)?;
-        exception(py, "GraphweftError", &format!("{problem}\n  remedy: {remedy}"), &details)
+        exception(py, class, &format!("{problem}\n  remedy: {remedy}"), &details)
     };
     made().unwrap_or_else(|failure| failure)
 }

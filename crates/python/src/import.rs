@@ -4,26 +4,16 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use graphweft::{ArrayFiles, DatasetTask, Format, Import, SelfLoops};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::error::usage;
 use crate::work::{self, Interrupted};
-
-const FORMATS: [(&str, Format); 8] = [
-    ("heterophilous", Format::Heterophilous),
-    ("gnn-benchmark", Format::GnnBenchmark),
-    ("ogb", Format::Ogb),
-    ("tu", Format::Tu),
-    ("edge-list", Format::EdgeList),
-    ("matrix-market", Format::MatrixMarket),
-    ("metis", Format::Metis),
-    ("links", Format::Links),
-];
 
 /// Values by the name of the argument: one, or none for a flag, or several.
 type Given = HashMap<String, Vec<String>>;
 
-/// A dataset folder of a file of `format`, or of "arrays"; `given` are the arguments of the program, without dashes.
+/// A dataset folder of a file of `format`, of "arrays", or of a "union" of several; `given`
+/// are the arguments of the program, without dashes.
 #[pyfunction]
 #[pyo3(signature = (format, dir, given, *, watch=None))]
 #[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
@@ -35,15 +25,13 @@ pub(crate) fn import_data(
     watch: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
     let mut given = given;
-    let import = match FORMATS.iter().find(|(name, _)| *name == format) {
-        Some((_, format)) => Import::new(*format, taken(&mut given, "path")?.unwrap_or_default()),
-        None if format == "arrays" => Import::arrays(arrays(&mut given)?),
-        None => {
-            let names: Vec<&str> = FORMATS.iter().map(|(name, _)| *name).collect();
-            return Err(PyValueError::new_err(format!(
-                "there is no format {format:?}; there are {}",
-                names.join(", ")
-            )));
+    let import = match (format, Format::ALL.into_iter().find(|known| known.name() == format)) {
+        (_, Some(known)) => Import::new(known, taken(&mut given, "path")?.unwrap_or_default()),
+        ("arrays", _) => Import::arrays(arrays(&mut given)?),
+        ("union", _) => Import::union(given.remove("path").unwrap_or_default()),
+        _ => {
+            let names = Format::ALL.map(Format::name).join(", ");
+            return Err(usage(format!("there is no format {format:?}"), &format!("choose arrays, union, {names}")));
         }
     };
     let import = given.into_iter().try_fold(import, |import, (name, values)| with(import, &name, &values))?;
@@ -54,7 +42,7 @@ pub(crate) fn import_data(
 /// What all formats have in common, and what some have.
 fn with(import: Import, name: &str, values: &[String]) -> PyResult<Import> {
     let value = values.first().map(String::as_str).unwrap_or_default();
-    let number = || value.parse().map_err(|_| PyValueError::new_err(format!("{name}={value:?} is no whole number")));
+    let number = || value.parse().map_err(|_| usage(format!("{name}={value:?} is no whole number"), "give one"));
     Ok(match (name, value) {
         ("name", name) => import.name(name),
         ("symmetrise", _) => import.symmetrise(),
@@ -69,7 +57,10 @@ fn with(import: Import, name: &str, values: &[String]) -> PyResult<Import> {
         ("num_nodes", _) => import.num_nodes(number()?),
         ("memory", _) => import.memory(number()?),
         ("nodes_of", folder) => import.nodes_of(folder),
-        _ => return Err(PyValueError::new_err(format!("{name}={value:?} is nothing that this format takes"))),
+        _ => {
+            let remedy = "graphweft import --help says what each format takes";
+            return Err(usage(format!("{name}={value:?} is nothing that this format takes"), remedy));
+        }
     })
 }
 
@@ -81,7 +72,10 @@ fn arrays(given: &mut Given) -> PyResult<ArrayFiles> {
     let task = match taken(given, "task")?.as_deref() {
         None | Some("node-classification") => DatasetTask::NodeClassification,
         Some("node-regression") => DatasetTask::NodeRegression,
-        Some(other) => return Err(PyValueError::new_err(format!("task={other:?}: arrays are for nodes"))),
+        Some(other) => {
+            let remedy = "choose node-classification or node-regression";
+            return Err(usage(format!("task={other:?}: arrays are for nodes"), remedy));
+        }
     };
     let num_nodes = taken(given, "num_nodes")?.map(|count| count.parse()).transpose();
     Ok(ArrayFiles {
@@ -96,7 +90,7 @@ fn arrays(given: &mut Given) -> PyResult<ArrayFiles> {
         test,
         // Without a file, the columns of the edge list.
         edge_features: edge_features.map(|path| Some(path).filter(|path| !path.as_os_str().is_empty())),
-        num_nodes: num_nodes.map_err(|_| PyValueError::new_err("num_nodes is no whole number"))?,
+        num_nodes: num_nodes.map_err(|_| usage("num_nodes is no whole number", "give one"))?,
         id_column: taken(given, "id_column")?,
         label_columns: given.remove("label_columns").unwrap_or_default(),
         split_column: taken(given, "split_column")?,
@@ -110,6 +104,6 @@ fn taken(given: &mut Given, name: &str) -> PyResult<Option<String>> {
         None => Ok(None),
         Some(mut values) if values.len() == 1 => Ok(values.pop()),
         Some(values) if values.is_empty() => Ok(Some(String::new())),
-        Some(_) => Err(PyValueError::new_err(format!("{name} is one value"))),
+        Some(_) => Err(usage(format!("{name} is one value"), "give one")),
     }
 }

@@ -25,11 +25,12 @@ fn _graphweft(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<kernels::EdgeKernels>()?;
     m.add_function(wrap_pyfunction!(run::train, m)?)?;
     m.add_function(wrap_pyfunction!(run::plan, m)?)?;
+    m.add_function(wrap_pyfunction!(run::calibrate, m)?)?;
     m.add_function(wrap_pyfunction!(run::config, m)?)?;
     m.add_function(wrap_pyfunction!(run::keys, m)?)?;
     m.add_function(wrap_pyfunction!(model::evaluate, m)?)?;
     m.add_function(wrap_pyfunction!(model::predict, m)?)?;
-    m.add_function(wrap_pyfunction!(model::write_predictions, m)?)?;
+    m.add_function(wrap_pyfunction!(model::write, m)?)?;
     m.add_function(wrap_pyfunction!(model::smooth, m)?)?;
     m.add_function(wrap_pyfunction!(import::import_data, m)?)?;
     m.add_function(wrap_pyfunction!(run::partition, m)?)?;
@@ -39,7 +40,7 @@ fn _graphweft(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::runs, m)?)?;
     m.add_function(wrap_pyfunction!(run::report, m)?)?;
     m.add_function(wrap_pyfunction!(bench::bench_epochs, m)?)?;
-    m.add_function(wrap_pyfunction!(bench::bench_edges, m)?)?;
+    m.add_function(wrap_pyfunction!(bench::bench_op, m)?)?;
     m.add_function(wrap_pyfunction!(work::panic_for_test, m)?)?;
     Ok(())
 }

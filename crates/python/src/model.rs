@@ -1,13 +1,15 @@
 //! Trained models: scores, and what they say of every node.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use graphweft::{Model, PredictionFile, Smooth};
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use serde_json::json;
 
+use crate::error::{failed, usage};
 use crate::run::Data;
 use crate::work::{self, Interrupted};
 
@@ -63,7 +65,9 @@ pub(crate) fn predict<'py>(
     let probabilities = match what {
         "logits" => false,
         "probabilities" => true,
-        other => return Err(PyValueError::new_err(format!("what={other:?}: choose \"logits\" or \"probabilities\""))),
+        other => {
+            return Err(usage(format!("what={other:?} is no form of predictions"), "choose logits or probabilities"));
+        }
     };
     let model = opened(py, path, data.as_ref(), None, ranks)?;
     let said = work::run(py, watch.as_ref(), Interrupted::Left, move |observer| {
@@ -71,26 +75,52 @@ pub(crate) fn predict<'py>(
         if probabilities { model.predict_probabilities() } else { model.predict() }
     })?;
     let rows = Array2::from_shape_vec((said.nodes, said.columns), said.values);
-    Ok(rows.map_err(|e| PyValueError::new_err(e.to_string()))?.into_pyarray(py))
+    Ok(rows.map_err(|e| failed(py, &e.to_string(), "report this as a bug"))?.into_pyarray(py))
 }
 
-/// The same into a file.
+/// The same into a file. `how` are the program's arguments by name: "what", the form; or by a model of links "pairs", a
+/// file of pairs to score; or "top", so many partners of every node, or of those in the file "of".
 #[pyfunction]
-#[pyo3(signature = (path, file, data=None, *, watch=None))]
+#[pyo3(signature = (path, file, how, data=None, *, ranks=None, watch=None))]
 #[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
-pub(crate) fn write_predictions(
+pub(crate) fn write(
     py: Python<'_>,
     path: PathBuf,
     file: PathBuf,
+    how: HashMap<String, String>,
     data: Option<Data<'_>>,
+    ranks: Option<u64>,
     watch: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let model = opened(py, path, data.as_ref(), None, None)?;
-    let file = PredictionFile::new(file);
+    let model = opened(py, path, data.as_ref(), None, ranks)?;
+    let of = |name: &str| how.get(name).cloned();
+    let number = |top: String| top.parse().map_err(|_| usage(format!("top={top:?} is no number"), "give one"));
+    let (pairs, top, nodes) = (of("pairs"), of("top").map(number).transpose()?, of("of").map(PathBuf::from));
+    let rows = form(PredictionFile::new(&file), how.get("what").map(String::as_str))?;
     let written = work::run(py, watch.as_ref(), Interrupted::Ends, move |observer| {
-        model.observer(observer).write_predictions(&file)
+        let model = model.observer(observer);
+        match (pairs, top) {
+            (Some(pairs), _) => Ok(json!(model.write_pair_scores(pairs, file)?)),
+            (None, Some(top)) => Ok(json!(model.write_partners(top, nodes.as_deref(), file)?)),
+            (None, None) => Ok(model.write_predictions(&rows)?.to_json()),
+        }
     })?;
-    Ok(written.to_json().to_string())
+    Ok(written.to_string())
+}
+
+/// A file of predictions in this form.
+fn form(file: PredictionFile, what: Option<&str>) -> PyResult<PredictionFile> {
+    Ok(match what {
+        None => file,
+        Some("logits") => file.logits(),
+        Some("probabilities") => file.probabilities(),
+        Some("values") => file.values(),
+        Some("labels") => file.labels(),
+        Some(other) => {
+            let remedy = "choose logits, probabilities, values or labels";
+            return Err(usage(format!("what={other:?} is no form of predictions"), remedy));
+        }
+    })
 }
 
 /// Spreads what models say over the graph. `how` are the program's arguments as `name=value`.
@@ -120,7 +150,7 @@ pub(crate) fn smooth(
 }
 
 fn smoothed(how: Smooth, name: &str, value: &str) -> PyResult<Smooth> {
-    let wrong = || PyValueError::new_err(format!("{name}={value:?} is nothing that smoothing takes"));
+    let wrong = || usage(format!("{name}={value:?} is nothing that smoothing takes"), "see help(graphweft.smooth)");
     let number = || value.parse().map_err(|_| wrong());
     Ok(match (name, value) {
         ("method", "correct-and-smooth" | "label-propagation") | ("labels", "train") => how,

@@ -1,12 +1,14 @@
 //! Training, planning and describing. Results are the JSON that the program prints with `--json`.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use graphweft::{Description, Doctor, Info, Input, Key, Page, Partition, Run, Stop};
+use graphweft::{Balance, Description, Doctor, Info, Input, Key, Page, Partition, Run, Stop};
 use pyo3::prelude::*;
 
 use crate::data::Dataset;
-use crate::error::Raise;
+use crate::error::{Raise, usage};
 use crate::work::{self, Interrupted};
 
 /// What to work on: a dataset in memory or mapped, or the name of a folder or of a graph to generate.
@@ -79,9 +81,10 @@ pub(crate) fn train(
     Ok(report.to_json().to_string())
 }
 
-/// A plan for data, or for a `graph` that is only described, as `nodes=2.4e6,edges=1.2e8,features=100,classes=47`.
+/// A plan for data, or for a `graph` that is only described, as `nodes=2.4e6,edges=1.2e8,features=100,classes=47`. `to`
+/// names files that it is drawn to: "plot", "scaling" and "report".
 #[pyfunction]
-#[pyo3(signature = (data, settings, *, graph=None, device=None, plot=None, report=None, watch=None))]
+#[pyo3(signature = (data, settings, *, graph=None, device=None, features=None, classes=None, to=HashMap::new(), watch=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // Keyword arguments of Python.
 pub(crate) fn plan(
     py: Python<'_>,
@@ -89,23 +92,45 @@ pub(crate) fn plan(
     settings: Vec<String>,
     graph: Option<&str>,
     device: Option<&str>,
-    plot: Option<PathBuf>,
-    report: Option<PathBuf>,
+    features: Option<usize>,
+    classes: Option<usize>,
+    to: HashMap<String, PathBuf>,
     watch: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
     let graph: Option<Description> = graph.map(str::parse).transpose().map_err(graphweft::Error::from).raise(py)?;
-    let run = described(data.as_ref(), &settings, device, py)?;
+    let run = described(data.as_ref(), &settings, device, py)?.assume(features, classes);
     let plan = work::run(py, watch.as_ref(), Interrupted::Left, move |observer| {
         let run = run.observer(observer);
         graph.map_or_else(|| run.plan(), |graph| run.simulate_scaling(&graph))
     })?;
-    if let Some(path) = plot {
+    if let Some(path) = to.get("plot") {
         plan.plot(path).raise(py)?;
     }
-    if let Some(path) = report {
+    if let Some(path) = to.get("scaling") {
+        plan.plot_scaling(path).raise(py)?;
+    }
+    if let Some(path) = to.get("report") {
         Page::of_plan(&plan).write(path).raise(py)?;
     }
     Ok(plan.to_json().to_string())
+}
+
+/// Measures this machine for the plans that follow, and writes that as a profile if there is a file to.
+#[pyfunction]
+#[pyo3(signature = (settings, *, device=None, file=None, existing="keep", watch=None))]
+#[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
+pub(crate) fn calibrate(
+    py: Python<'_>,
+    settings: Vec<String>,
+    device: Option<&str>,
+    file: Option<PathBuf>,
+    existing: &str,
+    watch: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let run = described(None, &settings, device, py)?;
+    let run = if existing == "replace" { run.replace() } else { run };
+    let work = move |observer| run.observer(observer).calibrate(file.as_deref());
+    Ok(work::run(py, watch.as_ref(), Interrupted::Ends, work)?.to_json().to_string())
 }
 
 /// The whole configuration of a run, as TOML.
@@ -128,30 +153,62 @@ pub(crate) fn keys(
     Ok(found.into_iter().map(|key| (key.name, key.kind, key.default, key.meaning, key.models)).collect())
 }
 
+/// Divides a graph. `how` are the program's arguments by name: "method", "balance", "order", "existing" (replace), and
+/// "chunks", the bytes to sort in, if the graph is to be stored by part.
 #[pyfunction]
-#[pyo3(signature = (data, parts, *, method=None, seed=0, store=None, watch=None))]
+#[pyo3(signature = (data, parts, *, how=HashMap::new(), seed=0, store=None, watch=None))]
 #[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
 pub(crate) fn partition(
     py: Python<'_>,
     data: Data<'_>,
     parts: usize,
-    method: Option<&str>,
+    how: HashMap<String, String>,
     seed: u64,
     store: Option<PathBuf>,
     watch: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let mut partition = Partition::of(data.input(), parts).seed(seed);
-    if let Some(method) = method {
-        partition = partition.method(method.parse().map_err(graphweft::Error::from).raise(py)?);
-    }
+    let mut partition = of_parts(&data, parts, &how, seed, py)?;
     // A dataset in a folder keeps its parts.
     let stored = store.is_some() || !matches!(data, Data::Dataset(ref dataset) if dataset.0.folder().is_none());
     if let Some(dir) = store {
         partition = partition.store(dir);
     }
     let interrupted = if stored { Interrupted::Ends } else { Interrupted::Left };
-    let divided = work::run(py, watch.as_ref(), interrupted, move |observer| partition.observer(observer).divide())?;
-    Ok(divided.to_json().to_string())
+    let chunks = how.get("chunks").map(|memory| memory.parse().ok());
+    let divided = work::run(py, watch.as_ref(), interrupted, move |observer| {
+        let partition = partition.observer(observer);
+        match chunks {
+            Some(memory) => Ok(partition.chunk(memory)?.to_json()),
+            None => Ok(partition.divide()?.to_json()),
+        }
+    })?;
+    Ok(divided.to_string())
+}
+
+fn of_parts(
+    data: &Data<'_>,
+    parts: usize,
+    how: &HashMap<String, String>,
+    seed: u64,
+    py: Python<'_>,
+) -> PyResult<Partition> {
+    let mut partition = Partition::of(data.input(), parts).seed(seed);
+    if let Some(method) = how.get("method") {
+        partition = partition.method(method.parse().map_err(graphweft::Error::from).raise(py)?);
+    }
+    if let Some(order) = how.get("order") {
+        partition = partition.order(order.parse().map_err(graphweft::Error::from).raise(py)?);
+    }
+    if how.get("existing").is_some_and(|existing| existing == "replace") {
+        partition = partition.replace();
+    }
+    Ok(match how.get("balance").map(String::as_str) {
+        None => partition,
+        Some("nodes") => partition.balance(Balance::Nodes),
+        Some("edges") => partition.balance(Balance::Edges),
+        Some("both") => partition.balance(Balance::Both),
+        Some(other) => return Err(usage(format!("balance={other:?} cannot be shared"), "choose nodes, edges or both")),
+    })
 }
 
 /// Writes a generated graph as a dataset folder.
@@ -169,12 +226,28 @@ pub(crate) fn generate(
     Ok(work::run(py, watch.as_ref(), Interrupted::Ends, work)?.to_json().to_string())
 }
 
+/// A graph in numbers; with `partitions` also what every partitioner makes of it. `plot` is a picture of both.
 #[pyfunction]
-#[pyo3(signature = (data, *, watch=None))]
+#[pyo3(signature = (data, *, partitions=None, plot=None, watch=None))]
 #[allow(clippy::needless_pass_by_value)] // Keyword arguments of Python.
-pub(crate) fn info(py: Python<'_>, data: Data<'_>, watch: Option<Bound<'_, PyAny>>) -> PyResult<String> {
+pub(crate) fn info(
+    py: Python<'_>,
+    data: Data<'_>,
+    partitions: Option<u64>,
+    plot: Option<PathBuf>,
+    watch: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
     let input = data.input();
-    let info = work::run(py, watch.as_ref(), Interrupted::Left, move |observer| Info::watched_by(input, observer))?;
+    let info = work::run(py, watch.as_ref(), Interrupted::Left, move |observer| {
+        let mut info = Info::watched_by(input, Arc::clone(&observer))?;
+        if let Some(seed) = partitions {
+            info.survey(seed, observer)?;
+        }
+        Ok(info)
+    })?;
+    if let Some(path) = plot {
+        info.plot(path).raise(py)?;
+    }
     Ok(info.to_json().to_string())
 }
 

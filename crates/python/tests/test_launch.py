@@ -5,6 +5,9 @@ launched here does not train.
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import time
 from multiprocessing.popen_spawn_posix import Popen
 from pathlib import Path
@@ -68,3 +71,26 @@ def test_more_ranks_than_gpus_are_refused(two_gpus: None, monkeypatch: pytest.Mo
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(gw.UsageError, match="launcher"):
         gw.launch(tell)
+
+
+PROGRAM = """
+import graphweft as gw, sys
+how = {"model": "gcn", "hidden": 8, "epochs": 3, "ranks": 2, "strategy": "halo", "progress": False}
+print(gw.train("sbm:200:4:8:f=16", sys.argv[1], comm=sys.argv[2], **how).losses)
+"""
+
+
+@pytest.mark.parametrize("launcher", ["mpirun.openmpi", "mpiexec.mpich"])
+def test_ranks_are_processes_of_mpi(launcher: str, tmp_path: Path) -> None:
+    """A script that MPI's launcher starts trains as threads do, bit for bit, and every process has the result."""
+    if shutil.which(launcher) is None:
+        pytest.skip(f"{launcher} is not installed")
+    # More processes than cores, also for root: what a test machine has.
+    names = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
+    env = os.environ | {f"OMPI_{name}": "1" for name in names} | {"OMPI_MCA_hwloc_base_binding_policy": "none"}
+
+    def losses(command: list[str], comm: str) -> list[str]:
+        command = [*command, sys.executable, "-c", PROGRAM, str(tmp_path / comm), comm]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=env, timeout=120).stdout.split("\n")[:-1]
+
+    assert losses([launcher, "-n", "2"], "mpi") == losses([], "threads") * 2

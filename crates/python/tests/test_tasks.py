@@ -166,3 +166,62 @@ def test_estimators_name_the_nearest_argument_and_the_right_estimator(tmp_path: 
         model.fit(os.fspath(tmp_path / "data"))
     with pytest.raises(gw.UsageError, match="part"):
         gw.NodeClassifier().score(part="tests")
+
+
+def test_models_write_what_they_say_to_files(tmp_path: Path) -> None:
+    """The forms of predictions, and links by the ids of pairs or as the best partners."""
+    run = gw.train("sbm:60:3:4:f=8", tmp_path / "run", model="gcn", epochs=3, progress=False)
+    written = gw.write_predictions(run, tmp_path / "labels.csv", what="labels")
+    assert written["what"] == "labels" and len((tmp_path / "labels.csv").read_text().splitlines()) == 61
+    gw.write_predictions(run.folder, tmp_path / "shares.npy", what="probabilities")
+    assert np.array_equal(np.load(tmp_path / "shares.npy"), run.predictions(what="probabilities"))
+    with pytest.raises(gw.UsageError, match="best"):
+        gw.write_predictions(run, tmp_path / "none.csv", what="best")
+    data = linked()
+    data.save(tmp_path / "data")
+    model = gw.LinkPredictor(model="gcn", hidden=8, epochs=3, embedding=4, progress=False).fit(tmp_path / "data")
+    assert model.run_ is not None
+    (tmp_path / "pairs.csv").write_text("0,1\n5,7\n")
+    assert gw.write_links(model.run_, tmp_path / "scores.csv", pairs=tmp_path / "pairs.csv") == 2
+    rows = np.loadtxt(tmp_path / "scores.csv", delimiter=",", skiprows=1)
+    assert np.allclose(rows[:, 2], model.decision_function(rows[:, :2].astype(int)), atol=1e-4)
+    assert gw.write_links(model.run_, tmp_path / "partners.csv", top=3) == 600
+    for wrong in ({}, {"top": 3, "pairs": tmp_path / "pairs.csv"}, {"of": tmp_path / "pairs.csv"}):
+        with pytest.raises(gw.UsageError, match="clear"):
+            gw.write_links(model.run_, tmp_path / "no.csv", **wrong)
+
+
+def test_folders_are_put_together_and_stored_by_part(tmp_path: Path) -> None:
+    for seed, name in enumerate(("one", "two")):
+        gw.generate("sbm:60:3:4:f=8", tmp_path / name, seed=seed)
+    both = gw.import_data("union", [tmp_path / "one", tmp_path / "two"], tmp_path / "both")
+    assert (both.num_nodes, both.num_features) == (120, 8)
+    assert gw.partition(tmp_path / "both", 4, order="bfs", chunks=True, memory=2**21)["chunks"] == 4
+    divided = gw.partition(tmp_path / "both", 3, method="contiguous", balance="edges")
+    assert divided["balance"] == "edges"
+    with pytest.raises(gw.GraphweftError, match="replace"):
+        gw.partition(tmp_path / "both", 3, method="contiguous")
+    assert gw.partition(tmp_path / "both", 3, method="contiguous", replace=True)["balance"] == "nodes"
+    for wrong in ({"balance": "luck"}, {"method": "luck"}, {"order": "luck"}):
+        with pytest.raises(gw.GraphweftError, match="luck"):
+            gw.partition("grid:4:4", 2, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(gw.UsageError, match="n-triples"):
+        gw.import_data("excel", tmp_path / "one", tmp_path / "no")
+
+
+def test_graphs_and_plans_are_looked_at_more_closely(tmp_path: Path) -> None:
+    found = gw.info("grid:12:12", partitions=True, plot=tmp_path / "graph.svg")
+    assert {one["parts"] for one in found["partitions"]} >= {2, 4} and (tmp_path / "graph.svg").is_file()
+    plan = gw.plan("rmat:8:8", model="gcn", ranks=2, profile="16-cpu-10g", features=7, classes=3)
+    assert (plan.data["features"], plan.data["classes"]) == (7, 3)
+    described = gw.simulate("nodes=1e6,edges=2e7,features=64,classes=10", model="gcn", ranks=4, profile="16-cpu-10g")
+    assert "<svg" in described.plot_scaling(tmp_path / "scaling.svg").read_text()
+    assert gw.bench(None, "gemm", hidden=8, rows=64, out=8, runs=1)["op"] == "gemm"
+    assert gw.bench("rmat:6:4", "layer", hidden=8, heads=2, layers=1, runs=1)["op"] == "layer"
+    for op, data, more in (("spmm", "rmat:6:4", {"heads": 2}), ("gemm", "rmat:6:4", {}), ("layer", None, {})):
+        with pytest.raises(gw.UsageError):
+            gw.bench(data, op, **more)
+    (tmp_path / "machine.toml").write_text("of somebody else")
+    with pytest.raises(gw.GraphweftError, match="replace"):
+        gw.calibrate(2, file=tmp_path / "machine.toml")
+    assert (tmp_path / "machine.toml").read_text() == "of somebody else"

@@ -15,7 +15,7 @@ pytest.importorskip("torch_geometric.nn", reason="torch_geometric is not install
 import graphweft.torch as gt  # noqa: E402 - it imports torch.
 from graphweft.torch import _ops as ops  # noqa: E402
 from torch_cases import (  # noqa: E402
-    CONVS, EDGE_DIMS, Model, beside_pyg, beside_pyg_with_edges, calls, edges, step, tensor,
+    CONVS, EDGE_DIMS, Model, beside_pyg, beside_pyg_with_edges, calls, compiled_equals, edges, step, tensor,
 )  # fmt: skip
 
 TYPES = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
@@ -138,15 +138,7 @@ def test_bf16_is_near_f32(name: str) -> None:
 
 
 def test_models_are_compiled_whole() -> None:
-    torch.manual_seed(0)
-    module, adj = Model(), gt.Adjacency(edges(40, 200), 40)
-    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
-    assert adj.looped.num_edges == adj.num_edges + 40, "and is there from now on, for GAT and GCN"
-    module.eval()
-    for got, expected in zip(step(compiled, module, adj), step(module, module, adj), strict=True):
-        assert torch.allclose(got, expected, atol=1e-6)
-    module.train()
-    assert all(bool(t.isfinite().all()) for t in step(compiled, module, adj))
+    compiled_equals("aot_eager", "cpu", 1e-6)
 
 
 def test_the_same_bits_twice() -> None:

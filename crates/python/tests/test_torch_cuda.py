@@ -15,7 +15,7 @@ if not torch.cuda.is_available():
 
 import graphweft.torch as gt  # noqa: E402 - it imports torch.
 from torch_cases import (  # noqa: E402
-    CONVS, EDGE_DIMS, Model, beside_pyg, beside_pyg_with_edges, calls, edges, step, tensor,
+    CONVS, EDGE_DIMS, Model, beside_pyg, beside_pyg_with_edges, calls, compiled_equals, edges, step, tensor,
 )  # fmt: skip
 
 GPU = "cuda:0"
@@ -189,15 +189,7 @@ def test_a_capture_without_a_call_before_says_so() -> None:
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_models_are_compiled_whole(backend: str) -> None:
-    torch.manual_seed(0)
-    module, adj = Model().to(GPU), gt.Adjacency(edges(40, 200, device=GPU), 40)
-    compiled = torch.compile(module, fullgraph=True, backend=backend)
-    assert adj.looped.num_edges == adj.num_edges + 40
-    module.eval()
-    for got, expected in zip(step(compiled, module, adj), step(module, module, adj), strict=True):
-        assert torch.allclose(got, expected, atol=1e-5)
-    module.train()
-    assert all(bool(t.isfinite().all()) for t in step(compiled, module, adj))
+    compiled_equals(backend, GPU, 1e-5)
 
 
 def test_threads_with_streams_of_their_own() -> None:

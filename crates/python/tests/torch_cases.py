@@ -149,3 +149,16 @@ def step(run: Any, module: Any, adj: Any) -> list[Any]:
     out = run(x, adj)
     out.square().sum().backward()
     return [out.detach(), x.grad, *(p.grad.clone() for p in module.parameters() if p.grad is not None)]
+
+
+def compiled_equals(backend: str, device: str, tolerance: float) -> None:
+    """A model of all modules, compiled whole: outputs and gradients are those of the model; with dropout they are finite."""
+    torch.manual_seed(0)
+    module, adj = Model().to(device), gt.Adjacency(edges(40, 200, device=device), 40)
+    compiled = torch.compile(module, fullgraph=True, backend=backend)
+    assert adj.looped.num_edges == adj.num_edges + 40, "and is there from now on, for GAT and GCN"
+    module.eval()
+    for got, expected in zip(step(compiled, module, adj), step(module, module, adj), strict=True):
+        assert torch.allclose(got, expected, atol=tolerance)
+    module.train()
+    assert all(bool(t.isfinite().all()) for t in step(compiled, module, adj))

@@ -34,8 +34,8 @@ function section(id, title, lead, ...children) {
     el("h2", { id: `${id}-title` }, title), lead ? el("p", { class: "lead" }, lead) : null, ...children);
 }
 
-/// What survives a reload: the theme, zooms, hidden series, order of tables, where the reader was. A frame that is shut off from its
-/// origin, as notebooks make them, has no storage; its name survives too.
+/// What survives a reload: the theme, zooms, hidden series, order of tables, where the reader was. A frame that is shut
+/// off from its origin, as notebooks make them, has no storage; its name survives too.
 const kept = (() => {
   const name = "graphweft-report";
   const own = () => (window.name.startsWith(`${name}:`) ? window.name.slice(name.length + 1) : "{}");
@@ -46,8 +46,8 @@ const kept = (() => {
   return { get: (key, otherwise) => (key in all ? all[key] : otherwise), set: (key, value) => { all[key] = value; store(JSON.stringify(all)); } };
 })();
 
-/// A table that can be sorted by any column: `columns` have a title, a value, and optionally how to show it, and how much
-/// of the cell is filled to draw it.
+/// A table that can be sorted by any column: `columns` have a title, a value, and optionally how to show it, and how
+/// much of the cell is filled to draw it.
 function table(columns, rows, options = {}) {
   const body = el("tbody");
   const order = { column: null, up: true };

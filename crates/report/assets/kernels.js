@@ -33,7 +33,7 @@ function kernelsSection(run, prefix) {
 /// What bench measured for this run, beside the least that it could have taken.
 function floorsOf(floors) {
   return el("div", null, el("h3", null, "Beside the floor"),
-    el("p", { class: "lead" }, "The floor is the time that only loading the operands takes: no kernel can be faster. Measured by graphweft bench."),
+    el("p", { class: "lead" }, "The floor is the time of a kernel that only loads the operands, measured by graphweft bench. Of a graph that fits into caches it says little."),
     table([{ title: "operation", value: (one) => one.op }, { title: "graph", value: (one) => one.graph, text: true },
       { title: "width", value: (one) => one.hidden, show: whole, number: true },
       { title: "forward and backward", value: (one) => one.forward_ms + one.backward_ms, show: duration, number: true },

@@ -31,12 +31,14 @@ function candidatesOf(candidates, strategy) {
   const isChosen = (c) => (c.chosen !== undefined ? c.chosen : c.strategy === strategy);
   const fitting = candidates.filter((c) => c.feasible && known(c.time_ms)).sort((a, b) => a.time_ms - b.time_ms);
   const name = (c) => [c.strategy, c.partition, c.remat && c.remat !== "none" ? `again: ${c.remat}` : null].filter(Boolean).join(", ");
-  const rest = candidates.filter((c) => !known(c.time_ms));
+  // Of a run on one rank nobody asks how long it takes, so only its memory is known.
+  const rehearsed = (c) => known(c.time_ms) || known(c.peak_bytes);
+  const rest = candidates.filter((c) => !rehearsed(c));
   const parts = (c) => { const rest = Math.max(0, c.time_ms - (c.compute_ms || 0) - (c.comm_ms || 0)); return { computing: c.compute_ms || 0, "waiting for messages": c.comm_ms || 0, "waiting for slower ranks": rest }; };
   return el("div", null, el("h3", null, `Candidates (${candidates.length})`),
     fitting.length ? bars(fitting.slice(0, 12).map((c) => ({ title: name(c), values: parts(c), chosen: isChosen(c) })),
       ["computing", "waiting for messages", "waiting for slower ranks"], duration) : null,
-    candidateTable(candidates.filter((c) => known(c.time_ms)), name, isChosen),
+    candidateTable(candidates.filter(rehearsed), name, isChosen),
     rest.length ? el("details", null, el("summary", null, `Not looked at more closely (${rest.length})`),
       table([{ title: "strategy", value: name }, { title: "why not", value: (c) => c.reason || "does not fit", text: true }], rest, { label: "Candidates left out" })) : null);
 }

@@ -189,7 +189,8 @@ export function graphsFolder(root, kind) {
   return { folder, graphs, nodes, largest: Math.max(...sizes), test: sizes.slice(40) };
 }
 
-/// Links within four groups of 20 nodes. Of the pairs to report on, it gives those that are none, or leaves them to draws.
+/// Links within four groups of 20 nodes. Of the pairs to report on, it gives those that are none, or leaves them to
+/// draws.
 export function linksFolder(root, kind) {
   const [nodes, draw] = [80, draws(5)];
   const { folder, part } = emptyDataset(root, `links-${kind}`);

@@ -207,6 +207,9 @@ test("types of nodes and edges are counted, and scores are told by type of nodes
     assert.deepEqual(await rowsOf(page, `#summary [aria-label="${label}"]`), all.map(([name, count]) => [name, String(count), `${((100 * count) / total).toFixed(1)} %`]));
   }
   assert.ok((await page.textContent("#classes")).includes("F1 over all labels of test nodes, by type"));
+  // Nobody asked how long one rank takes: no number stands for that.
+  const [alone] = await rowsOf(page, "#plan [aria-label=Candidates]");
+  assert.deepEqual([alone.slice(0, 4), alone[5]], [["local", "–", "–", "–"], bytesOf(sum(Object.values(json(run, "usage.json").ranks[0].peak)))]);
   // Tested are the nodes from 60 to 89: ten authors and all papers.
   assert.deepEqual((await page.locator("#classes .bars").last().locator(".name").allTextContents()), ["author (10 nodes)", "paper (20 nodes)"]);
   await seriousProblems(page);

@@ -51,30 +51,24 @@ pub(super) fn assign<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dy
     };
     // METIS takes negative seeds for "none".
     let seed = (seed ^ (seed >> 32)) as Idx & Idx::MAX;
-    let job = || {
-        let job = metis::Graph::new(constraints, parts as Idx, &offsets, &neighbours)?;
-        let job = match &weights {
-            Some(w) => job.set_vwgt(w),
-            None => job,
-        };
-        Ok(job.set_option(metis::option::UFactor(ALLOWED_IMBALANCE)).set_option(metis::option::Seed(seed)))
+    let job = metis::Graph::new(constraints, parts as Idx, &offsets, &neighbours).map_err(|e| failed(e.to_string()))?;
+    let job = match &weights {
+        Some(w) => job.set_vwgt(w),
+        None => job,
     };
+    let job = job.set_option(metis::option::UFactor(ALLOWED_IMBALANCE)).set_option(metis::option::Seed(seed));
     divide(job, &mut part_of).map_err(|e| failed(e.to_string()))?;
     Ok(part_of.into_iter().map(|p| p as PartId).collect())
 }
 
-/// While METIS runs, a SIGTERM from outside comes to it, which takes it for an error of its own and gives up. It is
-/// then handed on to whoever listens, and METIS begins anew for those who finish something before they stop.
-fn divide<'a>(job: impl Fn() -> metis::Result<metis::Graph<'a>>, part_of: &mut [Idx]) -> metis::Result<Idx> {
-    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    match job()?.part_kway(part_of) {
-        Err(metis::Error::Other) => {
-            // It cannot fail: there is such a signal.
-            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
-            job()?.part_kway(part_of)
-        }
-        done => done,
+/// Runs METIS. It ends with an error where it cannot go on; see `metis.c`.
+fn divide(job: metis::Graph<'_>, part_of: &mut [Idx]) -> metis::Result<Idx> {
+    unsafe extern "C" {
+        safe fn graphweft_metis();
     }
+    graphweft_metis();
+    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    job.part_kway(part_of)
 }
 
 /// The number of neighbours of every node, itself not counted.
@@ -111,7 +105,62 @@ fn arrays<I: NodeId>(graph: &Csr<I>) -> (Vec<Idx>, Vec<Idx>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use signal_hook::consts::SIGTERM;
+
     use super::*;
+
+    /// A square of nodes that know those beside them.
+    fn square(side: usize) -> [Vec<Idx>; 2] {
+        let (mut offsets, mut neighbours) = (vec![0], Vec::new());
+        for node in 0..side * side {
+            let (row, column) = (node / side, node % side);
+            let beside = [(row > 0, node.wrapping_sub(side)), (column > 0, node.wrapping_sub(1))];
+            let after = [(column + 1 < side, node + 1), (row + 1 < side, node + side)];
+            let there = beside.into_iter().chain(after).filter(|(there, _)| *there);
+            neighbours.extend(there.map(|(_, other)| other as Idx));
+            offsets.push(neighbours.len() as Idx);
+        }
+        [offsets, neighbours]
+    }
+
+    /// Signals come to a thread that METIS does not run on, and to the handler that the program has.
+    #[test]
+    fn signals_are_left_to_those_who_listen() {
+        let heard = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGTERM, Arc::clone(&heard)).unwrap();
+        let [offsets, neighbours] = square(300);
+        let divided = || {
+            let mut part_of = vec![0; offsets.len() - 1];
+            divide(metis::Graph::new(1, 16, &offsets, &neighbours).unwrap(), &mut part_of).map(|cut| (cut, part_of))
+        };
+        let alone = divided().unwrap();
+        let sent = thread::scope(|scope| {
+            let dividing = scope.spawn(|| [divided().unwrap(), divided().unwrap()]);
+            let mut sent = 0;
+            while !dividing.is_finished() {
+                signal_hook::low_level::raise(SIGTERM).unwrap();
+                assert!(heard.swap(false, Ordering::Relaxed), "signal {sent} was heard by somebody else");
+                sent += 1;
+            }
+            assert!(dividing.join().unwrap().iter().all(|found| *found == alone));
+            sent
+        });
+        assert!(sent > 0, "METIS was not waited for");
+    }
+
+    /// What METIS refuses in the middle of its work is an error of this call alone.
+    #[test]
+    fn a_failure_of_metis_is_an_error_and_the_next_call_works() {
+        let (offsets, neighbours) = ([0, 1, 2, 3, 4], [1, 0, 3, 2]);
+        let job = || metis::Graph::new(1, 2, &offsets, &neighbours).unwrap();
+        let in_one_piece = job().set_option(metis::option::Contig(true));
+        assert_eq!(divide(in_one_piece, &mut [0; 4]), Err(metis::Error::Other));
+        assert_eq!(divide(job(), &mut [0; 4]), Ok(0));
+    }
 
     #[test]
     fn what_does_not_fit_32_bits_is_refused_with_a_way_out() {

@@ -12,9 +12,9 @@ from ._errors import DoesNotFit, GraphweftError, InputError, RankLost, Stopped, 
 from ._estimators import GraphClassifier, GraphRegressor, LinkPredictor, NodeClassifier, NodeRegressor
 from ._graphweft import VERSION as __version__
 from ._launch import launch
+from ._plans import Plan, calibrate, plan, simulate
 from ._progress import Event
 from ._runs import (
-    Plan,
     Run,
     bench,
     config,
@@ -25,13 +25,13 @@ from ._runs import (
     info,
     keys,
     partition,
-    plan,
     predict,
     report,
     runs,
-    simulate,
     smooth,
     train,
+    write_links,
+    write_predictions,
 )
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "bench",
+    "calibrate",
     "config",
     "doctor",
     "eval",
@@ -70,4 +71,6 @@ __all__ = [
     "simulate",
     "smooth",
     "train",
+    "write_links",
+    "write_predictions",
 ]

@@ -63,7 +63,23 @@ def _sorted(csr: Any) -> Any:
     return csr if csr.has_sorted_indices else csr.sorted_indices()
 
 
-class Graph:
+class _Counted:
+    """What has nodes and edges."""
+
+    _inner: _graphweft.Graph | _graphweft.Dataset
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are."""
+        return self._inner.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """How many edges there are; one that goes both ways counts twice."""
+        return self._inner.num_edges
+
+
+class Graph(_Counted):
     """The structure of a graph: which nodes each node receives from.
 
     >>> import graphweft as gw
@@ -71,6 +87,8 @@ class Graph:
     >>> g.num_nodes, g.num_edges
     (3, 3)
     """
+
+    _inner: _graphweft.Graph
 
     def __init__(self, inner: _graphweft.Graph) -> None:
         self._inner = inner
@@ -120,16 +138,6 @@ class Graph:
         return cls(_graphweft.Graph.generate(spec, seed))
 
     @property
-    def num_nodes(self) -> int:
-        """How many nodes there are."""
-        return self._inner.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        """How many edges there are; one that goes both ways counts twice."""
-        return self._inner.num_edges
-
-    @property
     def indptr(self) -> Array:
         """Where the row of each node begins in ``indices``: a view, read-only."""
         return self._inner.indptr
@@ -162,7 +170,7 @@ class Graph:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
 
 
-class Dataset:
+class Dataset(_Counted):
     """A graph with features, labels and splits, in memory or mapped from a folder.
 
     ``x`` is a row per node, or a SciPy matrix, or what SciPy makes one of: ``((data, indices, indptr), shape)``, with
@@ -183,6 +191,8 @@ class Dataset:
     >>> d.num_classes
     2
     """
+
+    _inner: _graphweft.Dataset
 
     def __init__(
         self,
@@ -276,16 +286,6 @@ class Dataset:
     def graph(self) -> Graph:
         """Its graph."""
         return Graph(self._inner.graph)
-
-    @property
-    def num_nodes(self) -> int:
-        """How many nodes there are."""
-        return self._inner.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        """How many edges there are."""
-        return self._inner.num_edges
 
     @property
     def num_features(self) -> int:

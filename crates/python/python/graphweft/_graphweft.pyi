@@ -14,11 +14,12 @@ __all__ = [
     "EdgeKernels",
     "train",
     "plan",
+    "calibrate",
     "config",
     "keys",
     "evaluate",
     "predict",
-    "write_predictions",
+    "write",
     "smooth",
     "import_data",
     "partition",
@@ -28,7 +29,7 @@ __all__ = [
     "runs",
     "report",
     "bench_epochs",
-    "bench_edges",
+    "bench_op",
     "_panic_for_test",
 ]
 
@@ -161,8 +162,11 @@ def train(
 ) -> str: ...
 def plan(
     data: Dataset | str | None, settings: list[str], *, graph: str | None = None, device: str | None = None,
-    plot: str | None = None, report: str | None = None, watch: _Watch = None,
+    features: int | None = None, classes: int | None = None, to: dict[str, str] = ..., watch: _Watch = None,
 ) -> str: ...  # fmt: skip
+def calibrate(
+    settings: list[str], *, device: str | None = None, file: str | None = None, existing: str = "keep", watch: _Watch = None
+) -> str: ...
 def config(settings: list[str]) -> str: ...
 def keys(name: str | None = None) -> list[tuple[str, str, str | None, str, list[str]]]: ...
 def smooth(
@@ -182,12 +186,22 @@ def evaluate(
 def predict(
     path: str, data: Dataset | str | None = None, *, what: str = "logits", ranks: int | None = None, watch: _Watch = None
 ) -> npt.NDArray[np.float32]: ...
-def write_predictions(path: str, file: str, data: Dataset | str | None = None, *, watch: _Watch = None) -> str: ...
+def write(
+    path: str,
+    file: str,
+    how: dict[str, str],
+    data: Dataset | str | None = None,
+    *,
+    ranks: int | None = None,
+    watch: _Watch = None,
+) -> str: ...
 def partition(
-    data: Dataset | str, parts: int, *, method: str | None = None, seed: int = 0, store: str | None = None, watch: _Watch = None
+    data: Dataset | str, parts: int, *, how: dict[str, str] = ..., seed: int = 0, store: str | None = None, watch: _Watch = None
 ) -> str: ...
 def generate(spec: str, dir: str, *, seed: int = 0, watch: _Watch = None) -> str: ...
-def info(data: Dataset | str, *, watch: _Watch = None) -> str: ...
+def info(
+    data: Dataset | str, *, partitions: int | None = None, plot: str | None = None, watch: _Watch = None
+) -> str: ...
 def doctor() -> str: ...
 def runs(dir: str) -> str: ...
 def report(folders: list[str], path: str) -> None: ...
@@ -201,11 +215,11 @@ def bench_epochs(
     device: str | None = None,
     watch: _Watch = None,
 ) -> str: ...
-def bench_edges(
-    data: Dataset | str,
+def bench_op(
+    op: str,
+    data: Dataset | str | None = None,
     *,
-    hidden: int = 128,
-    heads: int | None = None,
+    sizes: dict[str, int] = ...,
     runs: int = 9,
     dtype: str = "f32",
     device: str | None = None,

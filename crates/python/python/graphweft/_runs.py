@@ -142,96 +142,6 @@ def train(
     return Run(result["run"] if "run" in result else folder or ".", result, data if isinstance(data, Dataset) else None)
 
 
-class Plan:
-    """What every way to spread a run would take, and which is best. In notebooks it is a table."""
-
-    def __init__(self, data: dict[str, Any], redo: Callable[..., str]) -> None:
-        self.data = data
-        self._redo = redo
-
-    @property
-    def choice(self) -> dict[str, Any]:
-        """What is chosen."""
-        return dict(self.data["choice"])
-
-    @property
-    def why(self) -> str:
-        """Why, in one sentence."""
-        return str(self.data["why"])
-
-    @property
-    def candidates(self) -> list[dict[str, Any]]:
-        """A record per candidate."""
-        return list(self.data["candidates"])
-
-    def plot(self, path: Folder = "plan.svg") -> Path:
-        """Draws all candidates as SVG."""
-        self._redo(plot=os.fspath(path))
-        return Path(path)
-
-    def report(self, path: Folder = "plan.html") -> Path:
-        """Writes a page to look at."""
-        self._redo(report=os.fspath(path))
-        return Path(path)
-
-    def _rows(self) -> list[list[str]]:
-        rows = []
-        for one in self.candidates:
-            time = f"{one['time_ms']:.1f} ms" if one["time_ms"] is not None else "–"
-            peak = f"{one['peak_bytes'] / 2**20:.1f} MiB" if one["peak_bytes"] is not None else "–"
-            rows.append([str(one["strategy"]), str(one["partition"] or "–"), time, peak, "" if one["feasible"] else str(one["reason"])])
-        return rows
-
-    def __repr__(self) -> str:
-        return f"Plan({self.choice['strategy']}: {self.why})"
-
-    def _repr_html_(self) -> str:
-        import html
-
-        head = "".join(f"<th>{name}</th>" for name in ("strategy", "partition", "epoch", "peak memory", "remark"))
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._rows())
-        return f"<p>{html.escape(self.why)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def plan(
-    data: Dataset | Folder,
-    *,
-    config: Mapping[str, Any] | None = None,
-    device: str | None = None,
-    **short: Any,
-) -> Plan:
-    """What every way to spread a run over its ranks would take. Nothing is trained."""
-    chosen = settings(config, short)
-
-    def make(**more: Any) -> str:
-        return _graphweft.plan(_inner(data), chosen, device=device, **more)
-
-    return Plan(json.loads(make()), make)
-
-
-def simulate(
-    graph: str | Mapping[str, float],
-    *,
-    config: Mapping[str, Any] | None = None,
-    device: str | None = None,
-    **short: Any,
-) -> Plan:
-    """The same for a graph that is only described: ``{"nodes": 2.4e6, "edges": 1.2e8, "features": 100, "classes": 47}``.
-
-    >>> import graphweft as gw
-    >>> graph = {"nodes": 1e6, "edges": 2e7, "features": 64, "classes": 10}
-    >>> gw.simulate(graph, model="gcn", ranks=4, profile="16-cpu-10g").choice["ranks"]
-    4
-    """
-    chosen = settings(config, short)
-    described = graph if isinstance(graph, str) else ",".join(f"{name}={value:g}" for name, value in graph.items())
-
-    def make(**more: Any) -> str:
-        return _graphweft.plan(None, chosen, graph=described, device=device, **more)
-
-    return Plan(json.loads(make()), make)
-
-
 def config(changed: Mapping[str, Any] | None = None, **short: Any) -> dict[str, Any]:
     """The whole configuration of a run, section by section: what is given, and everything else as it is.
 
@@ -280,11 +190,11 @@ def smooth(
     return dict(json.loads(_graphweft.smooth(folder, how, inner, output=to, split=split, ranks=ranks)))
 
 
-def import_data(format: str, path: Folder | None, folder: Folder, **given: Any) -> Dataset:  # noqa: A002 - the program's.
-    """Makes a dataset folder of files and opens it. ``format`` is ``"edge-list"``, ``"ogb"``, ``"tu"``,
-    ``"matrix-market"``, ``"metis"``, ``"heterophilous"``, ``"gnn-benchmark"`` or ``"links"``; or ``"arrays"``, which
-    takes ``edges=``, ``features=``, ``labels=``, ``nodes=``, ``splits=`` and the program's other arguments in place of a
-    path. Edges are sorted in bounded memory: the graph may be larger than that.
+def import_data(format: str, path: Folder | Sequence[Folder] | None, folder: Folder, **given: Any) -> Dataset:  # noqa: A002 - the program's.
+    """Makes a dataset folder of files and opens it. ``format`` is one that ``graphweft import --help`` lists, such as
+    ``"edge-list"``, ``"ogb"``, ``"n-triples"`` or ``"links"``; ``"union"``, of a list of dataset folders; or ``"arrays"``,
+    which takes ``edges=``, ``features=``, ``labels=``, ``nodes=``, ``splits=`` and the program's other arguments in place
+    of a path. Edges are sorted in bounded memory: the graph may be larger than that.
 
     >>> import graphweft as gw, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -322,6 +232,39 @@ def predict(
     return _graphweft.predict(folder, inner, what=what, ranks=ranks)
 
 
+def write_predictions(
+    model: Folder | Run, file: Folder, data: Dataset | Folder | None = None, *, what: str | None = None, ranks: int | None = None
+) -> dict[str, Any]:
+    """The same into a file: a NumPy array, or CSV with the ids of your files if its name ends so. ``what`` is
+    ``"logits"``, ``"probabilities"``, ``"values"`` or ``"labels"``.
+    """
+    return dict(_written(model, file, data, {"what": what}, ranks))
+
+
+def write_links(
+    model: Folder | Run,
+    file: Folder,
+    data: Dataset | Folder | None = None,
+    *,
+    pairs: Folder | None = None,
+    top: int | None = None,
+    of: Folder | None = None,
+    ranks: int | None = None,
+) -> int:
+    """By a model of links, CSV of ``source,target,score`` in the ids of your files: of the ``pairs`` in a file, two ids in
+    each line; or the ``top`` partners of every node, or of those in the file ``of``. How many lines there are.
+    """
+    if (pairs is None) == (top is None) or (pairs is not None and of is not None):
+        raise UsageError("what is to be scored is not clear", field="pairs", remedy="give pairs=, or top= and perhaps of=")
+    return int(_written(model, file, data, {"pairs": pairs, "top": top, "of": of}, ranks))
+
+
+def _written(model: Folder | Run, file: Folder, data: Dataset | Folder | None, how: dict[str, Any], ranks: int | None) -> Any:
+    folder, inner = _used(model, data)
+    given = {name: str(value) for name, value in how.items() if value is not None}
+    return json.loads(_graphweft.write(folder, os.fspath(file), given, inner, ranks=ranks))
+
+
 def _used(model: Folder | Run, data: Dataset | Folder | None) -> tuple[str, Any]:
     """The folder of a model, and the data that it is used on: a run knows what it was trained on."""
     if isinstance(model, Run):
@@ -330,11 +273,29 @@ def _used(model: Folder | Run, data: Dataset | Folder | None) -> tuple[str, Any]
 
 
 def partition(
-    data: Dataset | Folder, parts: int, *, method: str = "metis", seed: int = 0, store: Folder | None = None
+    data: Dataset | Folder,
+    parts: int,
+    *,
+    method: str = "metis",
+    balance: str = "nodes",
+    order: str = "none",
+    seed: int = 0,
+    store: Folder | None = None,
+    replace: bool = False,
+    chunks: bool = False,
+    memory: int | None = None,
 ) -> dict[str, Any]:
-    """Divides a graph and says what that costs; ``store`` keeps the parts in a folder. A dataset in a folder keeps them itself."""
+    """Divides a graph and says what that costs; ``store`` keeps the parts in a folder. A dataset in a folder keeps them
+    itself. ``method`` is ``"contiguous"``, ``"random"``, ``"metis"`` or ``"streaming"``, ``balance`` ``"nodes"``,
+    ``"edges"`` or ``"both"``, ``order`` ``"none"``, ``"bfs"``, ``"rcm"`` or ``"cluster"``. With ``chunks`` the graph and
+    its features are stored by part, for training with ``strategy="isolated"``; ``memory`` bytes are used to sort in.
+    """
+    if chunks and (store is not None or replace) or memory is not None and not chunks:
+        raise UsageError("chunks are stored in the dataset folder", field="chunks", remedy="leave out store= and replace=; memory= is for chunks")
     kept = None if store is None else os.fspath(store)
-    return dict(json.loads(_graphweft.partition(_inner(data), parts, method=method, seed=seed, store=kept)))
+    how = {"method": method, "balance": balance, "order": order}
+    how |= {"existing": "replace"} if replace else {"chunks": "" if memory is None else str(memory)} if chunks else {}
+    return dict(json.loads(_graphweft.partition(_inner(data), parts, how=how, seed=seed, store=kept)))
 
 
 def generate(spec: str, folder: Folder, *, seed: int = 0) -> dict[str, Any]:
@@ -342,13 +303,23 @@ def generate(spec: str, folder: Folder, *, seed: int = 0) -> dict[str, Any]:
     return dict(json.loads(_graphweft.generate(spec, os.fspath(folder), seed=seed)))
 
 
-def info(data: Dataset | Folder) -> dict[str, Any]:
-    """A graph in numbers."""
-    return dict(json.loads(_graphweft.info(_inner(data))))
+def info(data: Dataset | Folder, *, partitions: bool = False, plot: Folder | None = None, seed: int = 0) -> dict[str, Any]:
+    """A graph in numbers; with ``partitions`` also what every partitioner makes of it. ``plot`` is a picture, as SVG."""
+    drawn = None if plot is None else os.fspath(plot)
+    return dict(json.loads(_graphweft.info(_inner(data), partitions=seed if partitions else None, plot=drawn)))
+
+
+# The sizes that each operation takes.
+_SIZES = {
+    "attention": ("hidden", "heads", "edge_features", "edge_categories"),
+    "spmm": ("hidden",),
+    "layer": ("hidden", "heads", "layers"),
+    "gemm": ("hidden", "rows", "out"),
+}
 
 
 def bench(
-    data: Dataset | Folder,
+    data: Dataset | Folder | None,
     op: str = "train",
     *,
     config: Mapping[str, Any] | None = None,
@@ -358,27 +329,32 @@ def bench(
     device: str | None = None,
     **short: Any,
 ) -> dict[str, Any]:
-    """Times epochs of a model on random features (``op="train"``), or one operation over the edges of a graph:
-    ``"attention"`` or ``"spmm"``, which take ``hidden``, ``heads`` and ``dtype``. Medians of so many runs, in ms.
+    """Times epochs of a model on random features (``op="train"``), or one operation: ``"attention"`` or ``"spmm"`` over the
+    edges of a graph, ``"layer"``, of a graph transformer, or ``"gemm"``, the products of a linear layer, for which data
+    are None. They take ``dtype`` and sizes, such as ``hidden`` and ``heads``. Medians of so many runs, in ms.
 
     >>> import graphweft as gw
     >>> gw.bench("rmat:6:4", "spmm", hidden=8, runs=1)["forward_ms"] >= 0
     True
     """
     if op == "train":
+        if data is None:
+            raise UsageError("epochs are of a graph", field="data", remedy="name one to generate, such as rmat:14:16")
         chosen = settings(config, short)
         text = _graphweft.bench_epochs(_inner(data), chosen, features=features, classes=classes, runs=runs, device=device)
         return dict(json.loads(text))
-    if op not in ("attention", "spmm"):
-        raise UsageError(f"there is no operation {op!r} to time", field="op", remedy="choose train, attention or spmm")
-    wrong = sorted(set(short) - {"hidden", "dtype"} - ({"heads"} if op == "attention" else set()))
+    if op not in _SIZES:
+        raise UsageError(f"there is no operation {op!r} to time", field="op", remedy=f"choose train, {', '.join(_SIZES)}")
+    if (data is None) != (op == "gemm"):
+        raise UsageError(f"{op} needs {'no graph' if op == 'gemm' else 'a graph'}", field="data", remedy="see help(graphweft.bench)")
+    wrong = sorted(set(short) - {"dtype", *_SIZES[op]})
     if wrong or config or features or classes:
         named = wrong[0] if wrong else "config, features or classes"
-        raise UsageError(f"{op} does not take {named}", remedy="give hidden, heads or dtype")
-    if short.get("dtype", "f32") not in ("f32", "bf16"):
-        raise UsageError(f"dtype is {short['dtype']!r}", field="dtype", remedy="choose f32 or bf16")
-    heads = int(short.pop("heads", 8)) if op == "attention" else None
-    return dict(json.loads(_graphweft.bench_edges(_inner(data), heads=heads, runs=runs, device=device, **short)))
+        raise UsageError(f"{op} does not take {named}", remedy=f"give {', '.join((*_SIZES[op], 'dtype'))}")
+    dtype = short.pop("dtype", "f32")
+    if dtype not in ("f32", "bf16"):
+        raise UsageError(f"dtype is {dtype!r}", field="dtype", remedy="choose f32 or bf16")
+    return dict(json.loads(_graphweft.bench_op(op, _inner(data), sizes=short, runs=runs, dtype=dtype, device=device)))
 
 
 def doctor() -> dict[str, Any]:

@@ -56,11 +56,11 @@ impl Floor for Cpu {
     }
 }
 
-/// The largest of all numbers in the rows of `edges`. Four vectors at a time, in as many registers; a line is asked for
-/// with each that is loaded.
+/// The largest of all numbers in the rows of `edges`. Vectors go into four registers in turn, so that none waits for
+/// the one before; a line is asked for with each that is loaded.
 #[inline(always)]
 unsafe fn touch<S: Simd>(views: &[(&[f32], usize)], indices: &[u32], edges: Range<usize>) -> f32 {
-    let (mut largest, mut rest) = ([S::splat(0.0); 4], 0f32);
+    let (mut largest, mut rest) = ([S::splat(0.0); 4], [0f32; 4]);
     for at in edges {
         let row = indices[at] as usize;
         let next = indices.get(at + AHEAD).map_or(row, |&j| j as usize);
@@ -68,8 +68,14 @@ unsafe fn touch<S: Simd>(views: &[(&[f32], usize)], indices: &[u32], edges: Rang
             let next = table.as_ptr().wrapping_add(next * width);
             let row = &table[row * width..][..*width];
             let fours = row.chunks_exact(4 * S::LANES);
-            for x in fours.remainder() {
-                rest = rest.max(*x);
+            let ones = fours.remainder().chunks_exact(S::LANES);
+            for (k, x) in ones.remainder().iter().enumerate() {
+                rest[k % 4] = rest[k % 4].max(*x);
+            }
+            let done = row.len() - fours.remainder().len();
+            for (k, (vector, largest)) in ones.zip(&mut largest).enumerate() {
+                prefetch(next.wrapping_add(done + k * S::LANES), S::LANES);
+                *largest = S::max(S::load(vector.as_ptr()), *largest);
             }
             for (four, vectors) in fours.enumerate() {
                 for (k, largest) in largest.iter_mut().enumerate() {
@@ -82,9 +88,9 @@ unsafe fn touch<S: Simd>(views: &[(&[f32], usize)], indices: &[u32], edges: Rang
     let mut lanes = [0f32; 16];
     for v in largest {
         S::store(lanes.as_mut_ptr(), v);
-        rest = lanes.iter().fold(rest, |m, x| m.max(*x));
+        rest[0] = lanes.iter().fold(rest[0], |m, x| m.max(*x));
     }
-    rest
+    rest.iter().fold(0.0, |m, x| m.max(*x))
 }
 
 /// # Safety
