@@ -104,7 +104,8 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Edges with these positions among all of this rank's, of which `features` has a row each, and `relations` a number.
+    /// Edges with these positions among all of this rank's, of which `features` has a row each, and `relations` a
+    /// number.
     pub(crate) fn of(positions: Vec<u32>, features: Option<&Matrix>, relations: Option<&[u16]>) -> Result<Self> {
         let index = RefCell::new(None);
         let relations = relations.map(|all| positions.iter().map(|at| all[*at as usize]).collect());

@@ -32,8 +32,8 @@ pub(crate) struct Gathered {
     graph: Rc<Adjacency>,
     /// A row per edge.
     edge_features: Option<Matrix>,
-    /// The relation of each edge, where they have one, and the pairs of these and sources, made when attention first asks
-    /// for them.
+    /// The relation of each edge, where they have one, and the pairs of these and sources, made when attention first
+    /// asks for them.
     relations: Option<Arc<[u16]>>,
     pairs: OnceCell<Rc<Pairs>>,
     /// Original ids.

@@ -1,10 +1,10 @@
 //! Sources by relation: what attention by relation attends to.
 //!
 //! A source j has keys and values of its own for each relation r that it has an edge of: k_j·A_r and v_j·M_r. So edges
-//! lead from *pairs* of a relation and a source, and one softmax goes over all of them, by the same kernels. Rows travel
-//! as they are, once, whatever relations they have; they are transformed where they arrive, one product per relation,
-//! and their gradient goes back through it before it goes home. What is held is a row of keys and values for each pair
-//! that there is among the edges at hand: never more than edges, and never more than sources times relations.
+//! lead from *pairs* of a relation and a source, and one softmax goes over all of them, by the same kernels. Rows
+//! travel as they are, once, whatever relations they have; they are transformed where they arrive, one product per
+//! relation, and their gradient goes back through it before it goes home. What is held is a row of keys and values for
+//! each pair that there is among the edges at hand: never more than edges, and never more than sources times relations.
 
 use std::rc::Rc;
 

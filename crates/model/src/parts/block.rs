@@ -20,8 +20,8 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// `{name}.o`, `{name}.ffn1`, `{name}.ffn2`, `{name}.norm1` and `{name}.norm2`, `d` columns wide; the first is a map
-    /// for each of so many `types` of nodes.
+    /// `{name}.o`, `{name}.ffn1`, `{name}.ffn2`, `{name}.norm1` and `{name}.norm2`, `d` columns wide; the first is a
+    /// map for each of so many `types` of nodes.
     pub(crate) fn new(init: &Init<'_>, name: &str, norm: NormKind, d: usize, types: usize) -> Result<Self> {
         let linear = |part: &str, inputs, outputs| init.linear(&format!("{name}.{part}"), inputs, outputs);
         let normal = |part: &str| Normalisation::new(norm, init, &format!("{name}.{part}"), d);

@@ -1,10 +1,10 @@
 //! Linear maps by group: each row goes through the map of its group, as `torch_geometric.nn.HeteroLinear` applies one
 //! by type of node.
 //!
-//! y = x_g·W_gᵀ + b_g for the rows x_g of each group g, group after group: one product per group. A row may be in several
-//! groups, or in none, and comes out once for each: that is how a source is transformed by every relation that it has
-//! an edge of, and [`by_type`], where every row is in one group, puts the rows back where they were. Rows that follow
-//! one another are not picked one by one; where one group has all rows in order, nothing is copied at all.
+//! y = x_g·W_gᵀ + b_g for the rows x_g of each group g, group after group: one product per group. A row may be in
+//! several groups, or in none, and comes out once for each: that is how a source is transformed by every relation that
+//! it has an edge of, and [`by_type`], where every row is in one group, puts the rows back where they were. Rows that
+//! follow one another are not picked one by one; where one group has all rows in order, nothing is copied at all.
 //!
 //! The weights of the groups are one matrix, [`GroupedMap`]: G·out rows of `in` numbers. Several of these come out side
 //! by side: all of the same columns, or each of columns of its own, such as keys and values. Beside input and output

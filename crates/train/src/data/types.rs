@@ -127,6 +127,11 @@ impl Data {
         Ok(Some(Rc::new(RowTypes::new(device, &types, ends.len())?)))
     }
 
+    /// The same of the nodes with these original ids.
+    pub(crate) fn types_of(&self, device: &Device, model: &ModelConfig, ids: &[u64]) -> Result<Option<Rc<RowTypes>>> {
+        self.row_types(device, model, Some(ids), ids.len())
+    }
+
     /// The types of edges that `model` tells apart. Batches of graphs have none yet.
     pub(crate) fn types_for(&self, model: &ModelConfig) -> Option<&EdgeTypes> {
         let reads = model.reads_types() || model.uses_edge_features();

@@ -152,11 +152,8 @@ impl Stage {
         let of_chunk = |chunk: usize| {
             let ids = &tables.originals()[tables.rows(chunk)];
             let seen = if before.is_none() { Seen::Features } else { Seen::State };
-            Shard::of_rows(
-                &alone,
-                data,
-                &ListedRows { ops: tables.chunk(chunk), ids, model: &config.model, shape, dtype, seen },
-            )
+            let (ops, model) = (tables.chunk(chunk), &config.model);
+            Shard::of_rows(&alone, data, &ListedRows { ops, ids, model, shape, dtype, seen })
         };
         let chunks = (0..tables.count()).map(of_chunk).collect::<Result<Vec<Shard>>>()?;
         let end = if after.is_none() {
@@ -172,11 +169,9 @@ impl Stage {
         } else {
             None
         };
-        let ids = &tables.originals()[..];
-        let types = data.row_types(device, &config.model, Some(ids), ids.len())?;
         Ok(Self {
             rank: rank.clone(),
-            types,
+            types: data.types_of(device, &config.model, tables.originals())?,
             ways: group,
             settings: config.pipeline.clone(),
             seed: config.run.seed,
