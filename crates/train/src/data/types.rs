@@ -102,6 +102,18 @@ impl Types {
     }
 }
 
+#[cfg(test)]
+impl Types {
+    /// As many types of nodes, in ranges, and of edges, in turn, on a graph that stays as it is.
+    pub(crate) fn of_each(graph: &Csr<u32>, count: usize) -> Self {
+        let ends = (1..=count).map(|k| (k * graph.num_dst() / count) as u64).collect();
+        let types = Codes::of((0..graph.num_edges()).map(|edge| (edge % count) as u16).collect());
+        let (reverses, loops) = (Reverses::None, SelfLoops::Keep);
+        let edges = EdgeTypes { given: graph.clone(), types, features: EdgeFeatures::default(), count, reverses, loops };
+        Self { edges: Some(edges), parts: None, ends }
+    }
+}
+
 impl Data {
     /// How many types `model` tells apart, on its `graph`.
     pub(crate) fn type_counts(&self, model: &ModelConfig, graph: &Prepared) -> TypeCounts {

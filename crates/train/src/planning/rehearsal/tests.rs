@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::config::{Config, Draft};
-use crate::data::{Data, EdgeFeatures};
+use crate::data::{Data, EdgeFeatures, Types};
 use crate::epochs::learner::Learner;
 use crate::planning::planner::kernels;
 use crate::planning::rehearsal::{Rehearsal, Rehearser};
@@ -147,6 +147,7 @@ fn every_strategy_takes_what_was_rehearsed() {
         &["model.name=sage", "model.aggregation=max"],
         &["model.name=appnp", "model.steps=3"],
         &["model.name=rgcn", "model.bases=2"],
+        &["model.name=hgt", "model.heads=4"],
     ];
     for model in models {
         for (strategy, ranks) in [
@@ -188,6 +189,33 @@ fn features_of_edges_take_what_was_rehearsed() {
         let rows = (0..data.graph.num_edges()).flat_map(row).collect();
         let edges = Some(EdgeFeatures { columns: EdgeColumns::new(1, &[3]).unwrap(), rows });
         comes_true_on(&config, &Data { edges, ..data }, &format!("features of edges with {strategy}"));
+    }
+}
+
+#[test]
+fn types_take_what_was_rehearsed() {
+    let models = [
+        &["model.name=hgt", "model.heads=4", "train.attention_dropout=0.1"][..],
+        &["model.name=gt", "model.heads=4"],
+        &["model.name=rgcn"],
+    ];
+    let strategies = [
+        ("local", 1),
+        ("gather", 3),
+        ("halo", 3),
+        ("heads", 3),
+        ("ring", 3),
+        ("grid:2x2", 4),
+        ("grid:2x2:gather", 4),
+        ("pipeline", 2),
+    ];
+    for (model, (strategy, ranks)) in models.iter().flat_map(|model| strategies.map(|strategy| (model, strategy))) {
+        let epochs = if strategy == "pipeline" { "train.epochs=3" } else { "train.epochs=2" };
+        let settings: Vec<&str> = model.iter().copied().chain([epochs]).collect();
+        let config = on(strategy, ranks, &settings);
+        let data = open(&config);
+        let types = Types::of_each(&data.graph, 3);
+        comes_true_on(&config, &Data { types, ..data }, &format!("types in {} with {strategy}", model[0]));
     }
 }
 
