@@ -31,8 +31,8 @@ pub struct Trial {
     pub parts: usize,
     /// What that costs.
     pub stats: PartitionStats,
-    /// Rows that move per node where each edge is served by its source or by its destination, whichever is least in all:
-    /// as α, and at most α. Nothing for more than 2³² nodes.
+    /// Rows that move per node where each edge is served by its source or by its destination, whichever is least in
+    /// all: as α, and at most α. Nothing for more than 2³² nodes.
     pub covered: Option<f64>,
 }
 
