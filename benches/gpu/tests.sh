@@ -11,8 +11,8 @@ set -euo pipefail
 pack() {
     local folder
     folder=$(mktemp -d)
-    cargo test --no-run --locked -p graphweft-tensor -p graphweft-model -p graphweft-parallel -p graphweft-train -p graphweft-plan -p graphweft-cli \
-        --features "${FEATURES:-graphweft-cli/cuda}" --message-format json |
+    # The whole workspace, as test.sh builds it: nothing is built twice.
+    cargo test --no-run --locked --workspace --lib --bins --tests --message-format json |
         python3 -c '
 import json, sys
 for line in map(json.loads, sys.stdin):

@@ -8,7 +8,8 @@
 //! | srun | `SLURM_PROCID`, `SLURM_STEP_NUM_TASKS` | `SLURM_LOCALID`, `SLURM_STEP_TASKS_PER_NODE` |
 //!
 //! `RANK` and `WORLD_SIZE` count before all others: whoever sets them inside of `mpirun` or `srun` means them. Rank 0
-//! listens at `MASTER_ADDR` and `MASTER_PORT`, which `torchrun` sets and people know.
+//! listens at `MASTER_ADDR` and `MASTER_PORT`, which `torchrun` sets and people know. Without them `srun` tells enough:
+//! the first machine of `SLURM_STEP_NODELIST` has rank 0, and the numbers of job and step make a port.
 
 use std::fmt;
 
@@ -16,6 +17,9 @@ use crate::error::{Error, Result};
 
 /// The port of PyTorch's launchers.
 const PORT: u16 = 29_500;
+
+/// The first port for steps of Slurm, and how many there are: below those that systems give out by themselves.
+const SLURM_PORTS: (u16, usize) = (20_000, 10_000);
 
 /// What started a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,8 +145,8 @@ impl Variables<'_> {
             ranks,
             local_rank: self.first(&local),
             local_ranks: self.local_ranks(),
-            address: self.text("MASTER_ADDR").unwrap_or_else(|| "127.0.0.1".into()),
-            port: self.port().and_then(|port| port.try_into().ok()).unwrap_or(PORT),
+            address: self.address(starter),
+            port: self.port().and_then(|port| port.try_into().ok()).unwrap_or_else(|| self.free_port(starter)),
             restarts: self.first(&["TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"]).unwrap_or(0) as u64,
         })
     }
@@ -151,6 +155,24 @@ impl Variables<'_> {
         let told = self.first(&["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]);
         let by_slurm = || of_slurm(&self.text("SLURM_STEP_TASKS_PER_NODE")?, self.number("SLURM_NODEID")?);
         told.or_else(by_slurm).filter(|count| *count > 0)
+    }
+
+    /// Where rank 0 is.
+    fn address(&self, starter: Starter) -> String {
+        let by_slurm = || {
+            // On one machine nobody else need hear of it.
+            let several = self.number("SLURM_STEP_NUM_NODES").or(self.number("SLURM_NNODES")).is_some_and(|n| n > 1);
+            let list = self.text("SLURM_STEP_NODELIST").or(self.text("SLURM_JOB_NODELIST"));
+            (starter == Starter::Srun && several).then(|| first_host(&list?)).flatten()
+        };
+        self.text("MASTER_ADDR").or_else(by_slurm).unwrap_or_else(|| "127.0.0.1".into())
+    }
+
+    /// A port that no other step on the same machine has, as far as a launcher's numbers tell.
+    fn free_port(&self, starter: Starter) -> u16 {
+        let job = self.number("SLURM_JOB_ID").filter(|_| starter == Starter::Srun);
+        let step = self.number("SLURM_STEP_ID").unwrap_or(0);
+        job.map_or(PORT, |job| SLURM_PORTS.0 + (job.wrapping_mul(7).wrapping_add(step) % SLURM_PORTS.1) as u16)
     }
 
     fn port(&self) -> Option<usize> {
@@ -195,6 +217,20 @@ fn of_slurm(list: &str, mut node: usize) -> Option<usize> {
         node -= times;
     }
     None
+}
+
+/// The first of Slurm's list of machines: `node[03-05,9],gpu1` begins with `node03`.
+fn first_host(list: &str) -> Option<String> {
+    let (mut host, mut rest) = (String::new(), list.trim());
+    while let Some(at) = rest.find(['[', ',']) {
+        host.push_str(&rest[..at]);
+        let Some(numbers) = rest[at..].strip_prefix('[') else { return Some(host) };
+        let (numbers, after) = numbers.split_once(']')?;
+        host.push_str(numbers.split(['-', ',']).next()?);
+        rest = after;
+    }
+    host.push_str(rest);
+    (!host.is_empty()).then_some(host)
 }
 
 #[cfg(test)]
@@ -264,6 +300,28 @@ mod tests {
             assert_eq!(of_slurm(list, node), tasks, "{list} {node}");
         }
         assert_eq!((of_slurm("", 0), of_slurm("2(x", 0), of_slurm("many", 0)), (None, None, None));
+    }
+
+    #[test]
+    fn slurm_tells_where_rank_0_is() {
+        for (list, host) in [
+            ("node7", "node7"),
+            ("node[03-05,9],gpu1", "node03"),
+            ("gpu1,node[1-2]", "gpu1"),
+            ("r[1-2]n[07,9]x,a", "r1n07x"),
+            ("node[12]", "node12"),
+        ] {
+            assert_eq!(first_host(list).as_deref(), Some(host), "{list}");
+        }
+        assert_eq!((first_host(""), first_host("node[1")), (None, None));
+        let step = [("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_STEP_NODELIST", "node[03-04]")];
+        let job = [("SLURM_JOB_ID", "123456"), ("SLURM_STEP_ID", "2")];
+        let two = found(&[&step[..], &job, &[("SLURM_STEP_NUM_NODES", "2")]].concat()).unwrap();
+        assert_eq!((two.address.as_str(), two.port), ("node03", 20_000 + 4194));
+        let one = found(&[&step[..], &job, &[("SLURM_STEP_NUM_NODES", "1")]].concat()).unwrap();
+        assert_eq!((one.address.as_str(), one.port), ("127.0.0.1", two.port));
+        let set = found(&[&step[..], &job, &[("MASTER_ADDR", "a"), ("MASTER_PORT", "9")]].concat()).unwrap();
+        assert_eq!((set.address.as_str(), set.port), ("a", 9));
     }
 
     #[test]

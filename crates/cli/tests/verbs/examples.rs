@@ -15,7 +15,7 @@ const INSTALL: &str = "cargo install --path crates/cli";
 /// From a fresh clone to a trained model.
 const MOST_COMMANDS: usize = 5;
 /// What the mark `needs=` of a block may say. Each has a test of its own; blocks without it need nothing.
-const NEEDS: [&str; 5] = ["pyg", "mpi", "gpu", "gpus", "cora"];
+const NEEDS: [&str; 6] = ["pyg", "mpi", "gpu", "gpus", "machines", "cora"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -1,4 +1,4 @@
-//! What goes over the lines between ranks and their hub.
+//! What goes over the lines between ranks and their hub, once they have [greeted](super::greeting) each other.
 
 use std::io::{self, Read, Write};
 
@@ -11,8 +11,6 @@ const LONGEST: u64 = 1 << 40;
 /// What a frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// To the hub: I am rank `peer`. Its bytes are a [greeting](super::hub::greeting).
-    Hello,
     /// To a rank: all are there.
     Welcome,
     /// Bytes of an exchange; `peer` is who gets them, or who sent them.
@@ -29,8 +27,7 @@ pub(super) enum Kind {
     Count,
 }
 
-const KINDS: [Kind; 8] =
-    [Kind::Hello, Kind::Welcome, Kind::Data, Kind::Lost, Kind::Leave, Kind::Complain, Kind::Ask, Kind::Count];
+const KINDS: [Kind; 7] = [Kind::Welcome, Kind::Data, Kind::Lost, Kind::Leave, Kind::Complain, Kind::Ask, Kind::Count];
 
 /// One of them.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,11 +89,11 @@ mod tests {
     #[test]
     fn frames_are_read_as_they_were_written() {
         let mut wire = Vec::new();
-        for (kind, len) in KINDS.into_iter().zip([0, 1, 5000, 0, 3, 1024, 1025, 0]) {
+        for (kind, len) in KINDS.into_iter().zip([0, 1, 5000, 3, 1024, 1025, 0]) {
             Frame::write(&mut wire, kind, 7, u64::MAX - 1, &vec![9; len]).unwrap();
         }
         let mut rest = &wire[..];
-        for (kind, len) in KINDS.into_iter().zip([0, 1, 5000, 0, 3, 1024, 1025, 0]) {
+        for (kind, len) in KINDS.into_iter().zip([0, 1, 5000, 3, 1024, 1025, 0]) {
             let frame = Frame { kind, peer: 7, number: u64::MAX - 1, bytes: vec![9; len] };
             assert_eq!(Frame::read(&mut rest).unwrap(), frame);
         }

@@ -6,31 +6,22 @@
 //! posted fewest, or does not answer, holds up the others.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::frame::{Frame, Kind};
+use super::meeting::Meeting;
 use super::rendezvous::Rendezvous;
 use crate::error::{Error, Result};
 
 /// How long ranks have to tell how far they are.
 const INQUEST: Duration = Duration::from_secs(1);
 
-/// How long a stranger may take to say who it is.
-const GREETING: Duration = Duration::from_secs(5);
 /// How long a message may wait to be taken over by the other side, whose reader does nothing else: whoever does not is
 /// frozen.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How often the hub looks whether another rank has come.
-const LOOK: Duration = Duration::from_millis(2);
-
-/// What a rank says when it comes, so that strangers and other runs are turned away.
-pub(super) fn greeting(ranks: usize) -> Vec<u8> {
-    format!("graphweft {} with {ranks} ranks", env!("CARGO_PKG_VERSION")).into_bytes()
-}
 
 struct State {
     /// Ranks whose lines are still read.
@@ -60,24 +51,12 @@ pub(super) struct Hub {
 impl Hub {
     /// Listens for all ranks, which have until `end` to come; at any free port if the one to meet at is 0.
     pub(super) fn open(at: &Rendezvous, end: Instant) -> Result<Self> {
-        let (port, ranks) = (at.port, at.ranks);
-        let failed = |e: io::Error| {
-            let remedy = if port == 0 { "" } else { "; choose another MASTER_PORT" };
-            Error::Library { library: "TCP", problem: format!("rank 0 cannot listen at port {port}: {e}{remedy}") }
-        };
-        // Where all ranks are on this machine, nobody else need come.
-        let near = at.host == "localhost" || at.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let address = if near { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
-        let listener = TcpListener::bind((address, port)).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let port = listener.local_addr().map_err(failed)?.port();
+        let meeting = Meeting::open(at, end)?;
+        let port = meeting.port;
         let shared = Arc::new(Mutex::new(None));
         let place = Arc::clone(&shared);
-        let serve = move || {
-            let lines = meet(&listener, ranks, end);
-            drop(listener);
-            serve(lines, &place);
-        };
+        let failed = |e: io::Error| Error::Library { library: "TCP", problem: e.to_string() };
+        let serve = move || serve(meeting.wait(), &place);
         thread::Builder::new().name("hub".into()).spawn(serve).map_err(failed)?;
         Ok(Self { port, shared })
     }
@@ -106,38 +85,6 @@ impl Drop for Hub {
 /// No code panics while it holds one of these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The lines of all ranks, or of those that have come in time.
-fn meet(listener: &TcpListener, ranks: usize, end: Instant) -> Vec<Option<TcpStream>> {
-    let mut lines: Vec<Option<TcpStream>> = (0..ranks).map(|_| None).collect();
-    while lines.iter().any(Option::is_none) && Instant::now() < end {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                if let Ok((rank, stream)) = welcome(stream, ranks)
-                    && let Some(line) = lines.get_mut(rank)
-                {
-                    line.get_or_insert(stream);
-                }
-            }
-            Err(_) => thread::sleep(LOOK),
-        }
-    }
-    lines
-}
-
-/// Who has come.
-fn welcome(mut stream: TcpStream, ranks: usize) -> io::Result<(usize, TcpStream)> {
-    stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(GREETING))?;
-    let hello = Frame::read(&mut stream)?;
-    if hello.kind != Kind::Hello || hello.bytes != greeting(ranks) {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    stream.set_read_timeout(None)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    Ok((hello.peer, stream))
 }
 
 /// Passes frames on for as long as somebody is there.
@@ -205,7 +152,7 @@ impl Shared {
                     // The answer of this rank comes over this line too.
                     let _ = thread::Builder::new().name("inquest".into()).spawn(move || shared.inquest(frame.peer));
                 }
-                Kind::Hello | Kind::Welcome | Kind::Ask => {}
+                Kind::Welcome | Kind::Ask => {}
             }
         }
     }

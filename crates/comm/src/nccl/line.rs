@@ -1,15 +1,19 @@
 //! A rank's line to the hub: what others wrote to it is kept until it is asked for.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::frame::{Frame, Kind};
-use super::hub::{PATIENCE, greeting};
+use super::greeting::{self, Guest, Verdict};
+use super::hub::PATIENCE;
+use super::meeting::{Timed, addresses_of};
 use super::rendezvous::Rendezvous;
+use super::secret::{self, Shared as SharedSecret};
 use crate::error::{Error, Result};
 
 /// How often a rank that is early looks whether rank 0 listens.
@@ -51,23 +55,16 @@ impl Line {
         let failed = |problem: String| Error::Library { library: "TCP", problem };
         let where_to = format!("rank 0 at {}:{}", to.host, to.port);
         let stream = loop {
-            let found = (to.host.as_str(), to.port).to_socket_addrs().and_then(|mut all| {
-                let left = end.saturating_duration_since(Instant::now()).max(LOOK);
-                let none = || std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-                TcpStream::connect_timeout(&all.next().ok_or_else(none)?, left)
-            });
-            match found {
+            match greet(to, end) {
                 Ok(stream) => break stream,
-                Err(e) if Instant::now() >= end => return Err(failed(format!("{where_to} does not answer: {e}"))),
-                Err(_) => thread::sleep(LOOK),
+                Err(Refusal::Final(e)) => return Err(e),
+                Err(Refusal::NotYet(problem)) if Instant::now() >= end => {
+                    return Err(failed(format!("{where_to} {problem}")));
+                }
+                Err(Refusal::NotYet(_)) => thread::sleep(LOOK),
             }
         };
-        let started = stream.set_nodelay(true).and_then(|()| {
-            stream.set_write_timeout(Some(PATIENCE))?;
-            Frame::write(&mut &stream, Kind::Hello, to.rank, 0, &greeting(to.ranks))?;
-            stream.try_clone()
-        });
-        let mut reader = started.map_err(|e| failed(format!("{where_to}: {e}")))?;
+        let mut reader = stream.try_clone().map_err(|e| failed(format!("{where_to}: {e}")))?;
         let (inbox, changed, posted) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
         let shared = Arc::new(Shared { inbox, changed, posted, stream: Mutex::new(stream) });
         let line = Self(Arc::clone(&shared));
@@ -148,6 +145,63 @@ impl Line {
     }
 }
 
+/// Why rank 0 was not reached.
+enum Refusal {
+    /// It may be later.
+    NotYet(String),
+    Final(Error),
+}
+
+/// Calls the hub once.
+fn greet(to: &Rendezvous, end: Instant) -> std::result::Result<TcpStream, Refusal> {
+    let silent = |e: io::Error| Refusal::NotYet(format!("does not answer: {e}"));
+    let addresses = match addresses_of(to) {
+        // A name may become known.
+        Err(e @ Error::Library { .. }) => return Err(Refusal::NotYet(format!("is not known: {e}"))),
+        found => found.map_err(Refusal::Final)?,
+    };
+    let none = || silent(io::ErrorKind::AddrNotAvailable.into());
+    let left = end.saturating_duration_since(Instant::now()).max(LOOK);
+    let stream = TcpStream::connect_timeout(addresses.first().ok_or_else(none)?, left).map_err(silent)?;
+    let secret = match &to.secret {
+        Some(secret) => Some(secret.clone()),
+        None => SharedSecret::find(to.port).map_err(Refusal::Final)?,
+    };
+    let Some(secret) = secret else {
+        let problem = "has not written a secret for this user on this machine: if it never does, set GRAPHWEFT_SECRET";
+        return Err(Refusal::NotYet(problem.into()));
+    };
+    let guest = Guest { rank: to.rank as u32, ranks: to.ranks as u32 };
+    let drawn = secret::draw().map_err(Refusal::Final)?;
+    let clone = stream.try_clone().map_err(silent)?;
+    let verdict = greeting::call(&mut Timed { stream: clone, end }, &secret, drawn, guest).map_err(silent)?;
+    refused(to, verdict)?;
+    stream.set_nodelay(true).map_err(silent)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(silent)?;
+    stream.set_read_timeout(None).map_err(silent)?;
+    Ok(stream)
+}
+
+/// What it means if the hub does not let this rank in.
+fn refused(to: &Rendezvous, verdict: Verdict) -> std::result::Result<(), Refusal> {
+    let final_word = |problem: String| Err(Refusal::Final(Error::Argument { op: "rendezvous", problem }));
+    let Rendezvous { rank, ranks, host, port, .. } = to;
+    match verdict {
+        Verdict::Welcome => Ok(()),
+        // The file may be of a run that was at this port before.
+        Verdict::Stranger if to.secret.is_none() => {
+            Err(Refusal::NotYet("has another secret than this user's file on this machine".into()))
+        }
+        Verdict::Stranger => final_word(format!(
+            "whoever listens at {host}:{port} has another secret: GRAPHWEFT_SECRET must be the same for all ranks, and \
+             the port that of no other run"
+        )),
+        Verdict::Version => final_word(format!("rank 0 at {host}:{port} is another version of this program")),
+        Verdict::Ranks => final_word(format!("rank 0 at {host}:{port} waits for another number of ranks than {ranks}")),
+        Verdict::Taken => final_word(format!("there is a rank {rank} at {host}:{port} already: each rank comes once")),
+    }
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
         let _ = self.0.stream().shutdown(Shutdown::Write);
@@ -190,7 +244,7 @@ impl Shared {
                     self.say(Kind::Count, 0, posted, &[]);
                     continue;
                 }
-                Kind::Hello | Kind::Leave | Kind::Complain | Kind::Count => {}
+                Kind::Leave | Kind::Complain | Kind::Count => {}
             }
             self.changed.notify_all();
             if over {

@@ -7,6 +7,11 @@
 //! is said about lost ranks, goes over TCP through a hub in rank 0's process, for threads too. Nothing but NCCL itself
 //! is needed, and that only when GPUs have something to say to each other.
 //!
+//! Whoever does not know the run's [secret](Secret) is turned away before a word of theirs is believed, and a rank that
+//! is there already is refused. Rank 0 listens only at the address that it was given, and only until all ranks have
+//! come. What is sent is not encrypted, and NCCL's own lines between machines know no secrets: on a network that others
+//! use too, have the machines of a run talk through a private network or a tunnel (WireGuard, IPsec).
+//!
 //! A process that is lost, on any machine, closes its line to the hub, and a thread that fails says so: all others are
 //! told at once which rank it was. NCCL is never waited for without a deadline; when a rank is lost or late, what the
 //! GPUs still wait for is aborted.
@@ -19,11 +24,15 @@
 
 mod exchange;
 mod frame;
+pub mod fuzz;
+mod greeting;
 mod hub;
 mod line;
+mod meeting;
 mod member;
 mod raw;
 mod rendezvous;
+mod secret;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,6 +49,7 @@ use hub::Hub;
 use member::Member;
 
 pub use rendezvous::Rendezvous;
+pub use secret::Secret;
 
 /// How this rank is run.
 #[derive(Clone, Debug)]
@@ -76,12 +86,12 @@ pub fn launch<T: Send + 'static, E: From<Error> + Send + 'static>(
     body: impl Fn(Rc<dyn Communicator>) -> std::result::Result<T, E> + Send + Sync + 'static,
 ) -> std::result::Result<Vec<T>, E> {
     let threads::Options { ranks, deadline, .. } = options;
-    let at = move |rank, port| Rendezvous { rank, ranks, host: "127.0.0.1".into(), port };
+    let secret = Secret::draw()?;
     // Here, not with rank 0: it hangs up when all ranks have come back or were left behind.
-    let hub = Hub::open(&at(0, 0), Instant::now() + deadline)?;
+    let hub = Hub::open(&Rendezvous::near(0, ranks, 0, &secret), Instant::now() + deadline)?;
     let port = hub.port;
     threads::launch_unpinned(options, move |near| {
-        let member = Member::start(&at(near.rank(), port), None, deadline)?;
+        let member = Member::start(&Rendezvous::near(near.rank(), ranks, port, &secret), None, deadline)?;
         // Said here before others hear of it over the hub, so that this error is the first.
         be_rank(member, |comm| body(comm).inspect_err(|_| near.fail()))
     })

@@ -1,5 +1,7 @@
 //! What needs no GPU: ranks that meet over TCP, messages of the host, and ranks that are lost.
 
+mod strangers;
+
 use std::net::TcpListener;
 use std::panic::resume_unwind;
 use std::sync::Mutex;
@@ -12,6 +14,10 @@ use crate::{broadcast, gather};
 
 const LABEL: Label = Label { op: "test", traffic: Traffic::Setup, layer: 0 };
 
+fn secret() -> Secret {
+    Secret::of_text("what the ranks of a test know", "a test").unwrap()
+}
+
 /// Runs ranks as threads that know nothing of each other but where they meet; those in `absent` do not come.
 fn ranks<T: Send>(
     count: usize,
@@ -21,7 +27,8 @@ fn ranks<T: Send>(
 ) -> Vec<Option<Result<T>>> {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let one = |rank| {
-        let rendezvous = Rendezvous { rank, ranks: count, host: "127.0.0.1".into(), port };
+        let (host, elsewhere, secret) = ("127.0.0.1".into(), false, Some(secret()));
+        let rendezvous = Rendezvous { rank, ranks: count, host, port, elsewhere, secret };
         run(&Options { rendezvous, threads: 1, deadline }, &body)
     };
     let one = &one;

@@ -18,9 +18,12 @@ def _devices() -> int:
     return len(os.listdir(folder)) if os.path.isdir(folder) else 0
 
 
-def _work(rank: int, ranks: int, port: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _work(
+    rank: int, ranks: int, port: int, secret: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
     own = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in own.items()}, MASTER_ADDR="127.0.0.1")
+    os.environ.update({name: str(value) for name, value in own.items()})
+    os.environ.update(MASTER_ADDR="127.0.0.1", GRAPHWEFT_SECRET=secret)
     function(*arguments)
 
 
@@ -30,6 +33,7 @@ def launch(function: Callable[..., Any], *arguments: Any, ranks: int | None = No
     The function must be one that a new process can import. Scripts that ``torchrun`` starts need no launch.
     """
     import multiprocessing
+    import secrets
     import socket
     from multiprocessing.connection import wait
 
@@ -44,7 +48,8 @@ def launch(function: Callable[..., Any], *arguments: Any, ranks: int | None = No
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     spawn = multiprocessing.get_context("spawn")
-    working = [spawn.Process(target=_work, args=(rank, count, port, function, arguments)) for rank in range(count)]
+    own = (count, port, secrets.token_hex(16), function, arguments)
+    working = [spawn.Process(target=_work, args=(rank, *own)) for rank in range(count)]
     for process in working:
         process.start()
     left = {process.sentinel: process for process in working}

@@ -177,7 +177,7 @@ impl World {
         T: Send,
         E: From<Error> + From<graphweft_comm::Error> + Send,
     {
-        use graphweft_comm::nccl::{Options, run};
+        use graphweft_comm::nccl::{Options, Rendezvous, run};
         let wrong = |problem: String| {
             let remedy = "start it as torchrun, mpirun or srun do, or say how many GPUs of this machine with --ranks, or \
                           leave it out";
@@ -196,7 +196,8 @@ impl World {
         };
         let near = told.local_ranks.unwrap_or(told.ranks);
         let deadline = Duration::from_secs(config.deadline);
-        let options = Options { rendezvous: (&told).into(), threads: share_of_threads(near), deadline };
+        let rendezvous = Rendezvous::of(&told).map_err(|e| wrong(e.to_string()))?;
+        let options = Options { rendezvous, threads: share_of_threads(near), deadline };
         run(&options, |comm| body(Self::of(Kind::Processes { comm, name: CommName::Nccl, launcher: Some(told) })))
     }
 
