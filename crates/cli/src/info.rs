@@ -121,6 +121,8 @@ fn partitions(trials: &[Trial]) -> String {
         ]
     });
     let table = ui::table(["partitioner", "parts", "alpha", "covered", "cut", "imbalance", "of edges"], rows);
-    format!("{table}\n\nalpha: rows of other parts that the parts need, per node\n\
-             covered: the same where a row may also go to where it is needed from")
+    format!(
+        "{table}\n\nalpha: rows of other parts that the parts need, per node\n\
+             covered: the same where a row may also go to where it is needed from"
+    )
 }

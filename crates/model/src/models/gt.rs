@@ -85,15 +85,20 @@ impl Layer for GtLayer {
 
     fn without_effect(&self, rates: Rates) -> Vec<Rc<Parameter>> {
         // Where sources are of several types, their biases differ.
-        self.attention.kv[0].bias.iter().filter(|_| self.types == 1).cloned().chain(self.block.without_effect(rates)).collect()
+        self.attention.kv[0]
+            .bias
+            .iter()
+            .filter(|_| self.types == 1)
+            .cloned()
+            .chain(self.block.without_effect(rates))
+            .collect()
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
         let x = &state[0];
         let (p, layer, heads) = (Rc::clone(&self.attention), self.number, self.heads);
-        let inside = move |tape: &mut Tape, cx: &Context, x: &[Var]| {
-            Ok(vec![attend(&p, tape, cx, layer, heads, &x[0])?])
-        };
+        let inside =
+            move |tape: &mut Tape, cx: &Context, x: &[Var]| Ok(vec![attend(&p, tape, cx, layer, heads, &x[0])?]);
         let z = rows_again(tape, cx, std::slice::from_ref(x), inside)?;
         Ok(vec![self.block.forward(tape, cx, self.number, x, &z[0])?])
     }

@@ -262,7 +262,9 @@ fn cross(at: DeviceName, ranks: usize) {
 fn wide(at: DeviceName) {
     let attends: Vec<Op> = ops::all()
         .into_iter()
-        .filter(|op| matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(_) | Op::EdgesWithTokens(_) | Op::Relations))
+        .filter(|op| {
+            matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(_) | Op::EdgesWithTokens(_) | Op::Relations)
+        })
         .collect();
     check(at, &mixed_case(), 3, &attends, Size { heads: 20, width: 16 }, DType::F32);
 }

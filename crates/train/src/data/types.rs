@@ -109,7 +109,8 @@ impl Types {
         let ends = (1..=count).map(|k| (k * graph.num_dst() / count) as u64).collect();
         let types = Codes::of((0..graph.num_edges()).map(|edge| (edge % count) as u16).collect());
         let (reverses, loops) = (Reverses::None, SelfLoops::Keep);
-        let edges = EdgeTypes { given: graph.clone(), types, features: EdgeFeatures::default(), count, reverses, loops };
+        let edges =
+            EdgeTypes { given: graph.clone(), types, features: EdgeFeatures::default(), count, reverses, loops };
         Self { edges: Some(edges), parts: None, ends }
     }
 }
