@@ -211,6 +211,7 @@ impl Call<'_> {
             score: score.as_ref(),
             bias: bias.as_ref().map_or(op::Bias::None, op::Bias::PerEdge),
             edges: edges.as_ref(),
+            edge_weight: None,
             dropout: dropout.dropout.is_active().then_some(&dropout),
         };
         operands.check()?;
@@ -322,7 +323,8 @@ impl EdgeKernels {
             let mut shared = place("gradient of a", to.shared, shared)?;
             let mut bias = place("gradient of the bias", to.bias, operands.bias.learnt())?;
             if let Some(row) = &mut row {
-                let to = op::DstGrads { row, write: Write::Set, shared: shared.as_mut(), bias: bias.as_mut() };
+                let (shared, bias) = (shared.as_mut(), bias.as_mut());
+                let to = op::DstGrads { row, write: Write::Set, shared, bias, edge_weight: None };
                 backend.attention_dst(operands, &saved, to)?;
             }
             let mut row = place("gradient of sources", Some(to.src), src)?;

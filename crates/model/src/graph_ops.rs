@@ -26,11 +26,11 @@ pub type EdgeScore<X> = Score<X, HeadVectors<X>>;
 /// A term added to the scores of edges; features of edges are the graph's own.
 pub type EdgeBias<'a> = Bias<&'a Var, ()>;
 
-/// What edges add to keys and values: a linear function of their features, which are the graph's own. With dot products
-/// as scores only.
+/// What edges add, a linear function of their features, which are the graph's own: to keys and values where scores are
+/// dot products, else inside of the LeakyReLU.
 #[derive(Clone, Copy)]
 pub struct EdgeValues<'a> {
-    /// A row per column of the queries, a column per feature; the same on all ranks.
+    /// A column per feature, and a row per column of queries, or of GATv2's l; per head for GAT. The same on all ranks.
     pub weight: &'a Var,
     /// What the graph's columns of features are.
     pub columns: &'a EdgeColumns,
@@ -56,7 +56,7 @@ pub struct Attend<'a> {
     pub score: EdgeScore<&'a Var>,
     /// A term added to the scores.
     pub bias: EdgeBias<'a>,
-    /// What edges add to keys and values.
+    /// What edges add by their features.
     pub edges: Option<EdgeValues<'a>>,
     /// What the relations of edges, which are the graph's own, make of keys and values. Without bias, features of edges
     /// and tokens.

@@ -3,6 +3,7 @@
 pub mod activation;
 pub(crate) mod block;
 pub(crate) mod constants;
+pub mod edges;
 pub mod head;
 pub mod input;
 pub(crate) mod linear;

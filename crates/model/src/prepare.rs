@@ -9,7 +9,7 @@ use graphweft_tensor::{DType, Device, Error, Matrix, Result, Tag};
 use rayon::prelude::*;
 
 /// Kinds of edges in a graph with an expander: the data's own, and the expander's.
-pub(crate) const KINDS: usize = 2;
+const KINDS: usize = 2;
 /// Keeps the draws apart from others of the same seed.
 const STREAM: u64 = 0xe9a9;
 
@@ -67,6 +67,37 @@ impl Prepared {
         Ok(Self { num_relations: types, relations, ..Self::plain(graph.graph.clone()) })
     }
 
+    /// The same where the edges that it was made of have these features, row by row in their order. Where edges were
+    /// added, the kind of an edge is its first category; one that was added has zeros, and in each column of categories
+    /// one of its own.
+    ///
+    /// # Errors
+    /// As [`Prepared::with_edges`].
+    pub fn with_features(self, columns: EdgeColumns, values: Arc<[f32]>) -> Result<Self> {
+        if self.columns.is_empty() || columns.is_empty() {
+            return if columns.is_empty() { Ok(self) } else { Self::with_edges(self.csr, columns, values) };
+        }
+        let counts = columns.categories().iter().map(|count| count + 1);
+        let all = EdgeColumns::new(columns.dense(), &std::iter::once(KINDS).chain(counts).collect::<Vec<_>>())?;
+        let of_added = columns.categories().iter().map(|count| *count as f32);
+        let of_added: Vec<f32> = std::iter::repeat_n(0.0, columns.dense()).chain(of_added).collect();
+        let mut given = values.chunks_exact(columns.stored());
+        let own = self.values.chunks_exact(KINDS).filter(|kind| kind[1] == 0.0).count();
+        if given.len() != own || !given.remainder().is_empty() {
+            let problem = format!("{} numbers are not {} for each of {own} edges", values.len(), columns.stored());
+            return Err(Error::Argument { op: "edge features", problem });
+        }
+        let mut rows = Vec::with_capacity(self.csr.num_edges() * all.stored());
+        for kind in self.values.chunks_exact(KINDS) {
+            let row = if kind[1] == 0.0 { given.next().unwrap_or(&of_added) } else { &of_added };
+            let (numbers, ids) = row.split_at(columns.dense());
+            rows.extend_from_slice(numbers);
+            rows.push(kind[1]);
+            rows.extend_from_slice(ids);
+        }
+        Self::with_edges(self.csr, all, rows.into())
+    }
+
     /// A graph whose edges are of so many `types`. The features of an edge are c, where c edges of its type lead to the
     /// same node, and its type: what [sums by relation](graphweft_tensor::ops::related) take.
     ///
@@ -120,6 +151,11 @@ impl Prepared {
     /// The type of each edge, where it is for maps.
     pub fn relations(&self) -> Option<&Arc<[u16]>> {
         self.relations.as_ref()
+    }
+
+    /// Whether these columns are the kinds of edges in a graph with an expander, and nothing else.
+    pub(crate) fn are_kinds(columns: &EdgeColumns) -> bool {
+        *columns == EdgeColumns::numbers(KINDS)
     }
 
     /// The features of the edges, row by row; nothing where there are none.

@@ -1,7 +1,8 @@
 //! Ten training steps of every model against PyTorch Geometric: losses and parameters in f64, losses in f32.
 //! `golden/make.py` made the numbers, and names the parameters: they are read by PyTorch's names and shapes. Those of
-//! models of typed graphs are `golden/make_typed.py`'s. Those of models of whole graphs are `golden/make_graphs.py`'s,
-//! in which the same nodes are five graphs.
+//! models of whole graphs are `golden/make_graphs.py`'s, in which the same nodes are five graphs; those of models with
+//! features of edges `golden/make_edges.py`'s, but for the graph transformer; those of models of typed graphs
+//! `golden/make_typed.py`'s.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
@@ -116,7 +117,7 @@ impl Case {
                 return prepared;
             }
             let values = array::<f64>(folder("graph/edge_feat.npy")).1.iter().map(|x| *x as f32).collect();
-            return Prepared::with_edges(prepared.csr, EdgeColumns::new(3, &[4, 2]).unwrap(), values).unwrap();
+            return prepared.with_features(EdgeColumns::new(3, &[4, 2]).unwrap(), values).unwrap();
         }
         let edges = (0..graph.num_dst()).flat_map(|i| graph.row(i).iter().map(move |j| (*j as usize, i)));
         if self.types().is_none() {
@@ -270,6 +271,9 @@ cases! {
     tuned_gcn: "tuned-gcn", Add;
     tuned_sage: "tuned-sage", Keep;
     tuned_gat: "tuned-gat", Add;
+    gat_with_edge_features: "gat-edges", Keep;
+    gatv2_with_edge_features: "gatv2-edges", Keep;
+    gps_over_gat_with_edge_features: "gps-gat-edges", Keep;
     gt: "gt", Keep;
     gt_with_edge_features: "gt-edges", Keep;
     gt_with_batch_norm: "gt-batch", Keep;
@@ -284,6 +288,7 @@ cases! {
     gps: "gps", Add;
     gps_over_gat: "gps-gat", Add;
     exphormer: "exphormer", Keep;
+    exphormer_with_edge_features: "exphormer-edges", Keep;
     graphs_by_gin_and_their_sum: "graphs-gin", Keep;
     graphs_by_sage_and_their_mean: "graphs-sage", Keep;
     graphs_by_gcn_and_their_maximum: "graphs-gcn", Keep;

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use graphweft_graph::Csr;
-use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeWeight, Score};
-use graphweft_tensor::ops::attention::{Bias, EdgeDropout, attention};
+use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, Score};
+use graphweft_tensor::ops::attention::{Bias, EdgeDropout, EdgeTerms, attention};
 use graphweft_tensor::ops::attention_blocks::{Block, attention_blocks};
 use graphweft_tensor::ops::edge_values::{EdgeColumns, EdgeTail, absorb, widen};
 use graphweft_tensor::ops::head_dot::head_dot;
@@ -137,6 +137,14 @@ impl Gathered {
         Ok(EdgeTail { columns: *columns, rows: Some(self.features("attend")?.clone()) })
     }
 
+    /// What edges add inside of a LeakyReLU.
+    fn terms<'a>(&self, a: &Attend<'a>) -> Result<Option<EdgeTerms<&'a Var>>> {
+        let terms = |EdgeValues { weight, columns }| -> Result<_> {
+            Ok(EdgeTerms { tail: self.tail(columns)?, weight: Some(weight) })
+        };
+        a.edges.map(terms).transpose()
+    }
+
     /// Attention, also to tokens where `a` has some: `tokens` are their graphs.
     pub(crate) fn attend(
         &self,
@@ -166,7 +174,10 @@ impl Gathered {
                 let wide = a.edges.map(|e| widen(tape, q, e.weight, a.heads, e.columns)).transpose()?;
                 let (q, edges) = (wide.as_ref().unwrap_or(q), a.edges.map(|e| self.tail(e.columns)).transpose()?);
                 let out = match beside {
-                    None => attention(tape, graph, a.heads, Score::Dot { q, kv: &kv }, bias, edges, dropout)?,
+                    None => {
+                        let score = Score::Dot { q, kv: &kv };
+                        attention(tape, graph, a.heads, score, bias, edges.map(EdgeTerms::from), dropout)?
+                    }
                     Some((rows, graphs)) => {
                         let near = Block { graph, kv: &kv, bias, edges, dropout };
                         let edges = a.edges.map(|e| EdgeTail { columns: *e.columns, rows: None });
@@ -186,12 +197,13 @@ impl Gathered {
                         ([l, r], z)
                     }
                 };
-                attention(tape, graph, a.heads, Score::Gat { l: &l, r: &r, z: &z, slope }, bias, None, dropout)
+                let (edges, score) = (self.terms(&a)?, Score::Gat { l: &l, r: &r, z: &z, slope });
+                attention(tape, graph, a.heads, score, bias, edges, dropout)
             }
             Score::Gatv2 { l, r, a: weight, slope, .. } => {
                 let r = &brought(tape, bring, r)?;
-                let score = Score::Gatv2 { l, r, value: None, a: weight, slope };
-                attention(tape, graph, a.heads, score, bias, None, dropout)
+                let (edges, score) = (self.terms(&a)?, Score::Gatv2 { l, r, value: None, a: weight, slope });
+                attention(tape, graph, a.heads, score, bias, edges, dropout)
             }
         }
     }
@@ -232,15 +244,14 @@ impl Gathered {
     }
 }
 
-/// Whether this can be asked for: edges and tokens have their part in dot products only, and GATv2's values are its
-/// sources' rows.
+/// Whether this can be asked for: tokens have their part in dot products only, and GATv2's values are its sources'
+/// rows.
 pub(crate) fn check(a: &Attend<'_>) -> Result<()> {
     let alone = a.edges.is_none() && a.tokens.is_none() && matches!(a.bias, EdgeBias::None);
     let problem = match a.score {
         Score::Dot { .. } if a.relations.is_none() || alone => return Ok(()),
         _ if a.relations.is_some() => "relations have maps in dot products only, without anything else on edges",
         Score::Dot { .. } => return Ok(()),
-        _ if a.edges.is_some() => "features of edges are added to keys and values of dot products only",
         _ if a.tokens.is_some() => "tokens are attended to by dot products only",
         Score::Gatv2 { value: Some(_), .. } => "values of GATv2 that are not its sources' rows stay on one rank",
         _ => return Ok(()),

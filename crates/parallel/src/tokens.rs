@@ -146,7 +146,8 @@ struct TokensBackward {
 impl TokensBackward {
     fn operands(&self) -> Attention<'_> {
         let (score, dropout) = (Score::Dot { q: &self.q, kv: &self.kv }, self.dropout.as_ref());
-        Attention { graph: &self.graph, heads: self.heads, score, bias: Bias::None, edges: None, dropout }
+        let (graph, heads, bias) = (&*self.graph, self.heads, Bias::None);
+        Attention { graph, heads, score, bias, edges: None, edge_weight: None, dropout }
     }
 }
 
@@ -161,7 +162,7 @@ impl Backward for TokensBackward {
         let saved = Saved { lse: &self.lse, g: &g, d: &d };
         if grads.wants(0) {
             let mut dq = new(&self.q, Tag::Activations)?;
-            let to = DstGrads { row: &mut dq, write: Write::Set, shared: None, bias: None };
+            let to = DstGrads { row: &mut dq, write: Write::Set, shared: None, bias: None, edge_weight: None };
             device.backend().attention_dst(&a, &saved, to)?;
             grads.put(0, dq)?;
         }

@@ -55,7 +55,7 @@ fn attend(
         return attention(tape, graph, heads, Score::Dot { q, kv }, Bias::None, None, None);
     };
     let q = widen(tape, q, weight, heads, &tail.columns)?;
-    let out = attention(tape, graph, heads, Score::Dot { q: &q, kv }, Bias::None, Some(tail.clone()), None)?;
+    let out = attention(tape, graph, heads, Score::Dot { q: &q, kv }, Bias::None, Some(tail.clone().into()), None)?;
     absorb(tape, &out, weight, heads, &tail.columns)
 }
 

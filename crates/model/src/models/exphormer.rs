@@ -4,6 +4,9 @@
 //!
 //! Layers are the [graph transformer](super::gt)'s. A token has rows of its own in every layer, made by the same
 //! weights as a node's; it attends to all nodes, and nodes attend to tokens and neighbours in one softmax.
+//!
+//! Where edges of the data have features, these and the kind are in keys and values, as in the graph transformer. An
+//! edge of the expander has zeros, and in each column of categories one of its own.
 
 use std::rc::Rc;
 
@@ -16,13 +19,14 @@ use super::{check_heads, check_layers};
 use crate::graph_ops::{Attend, EdgeBias, Score, TokensAttend};
 use crate::init::Init;
 use crate::keys::keys;
-use crate::model::{Model, ModelInfo, ModelKeys, Reach};
+use crate::model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
 use crate::network::{Buffer, Context, Layer, Mode, Network, Rates, Shape};
 use crate::parts::block::Block;
+use crate::parts::edges::EdgeLinear;
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::Embedding;
 use crate::parts::norm::NormKind;
-use crate::prepare::{KINDS, Prepared};
+use crate::prepare::Prepared;
 
 keys! {
     /// Columns.
@@ -37,6 +41,8 @@ keys! {
     expander_degree: usize = 3,
     /// Virtual nodes.
     virtual_nodes: usize = 4,
+    /// Whether layers use features of edges, where the data have some.
+    edges: UseEdges = UseEdges::Use,
 }
 
 /// The embedding of nodes, and the first rows of tokens.
@@ -89,7 +95,24 @@ struct Attention {
     heads: usize,
     q: Affine,
     kv: [Affine; 2],
-    edge: Rc<Parameter>,
+    edges: EdgeTerm,
+}
+
+/// What edges add.
+enum EdgeTerm {
+    /// Their kind, to the score: a weight per head and kind.
+    Bias(Rc<Parameter>),
+    /// Kind and features, to keys and values.
+    Values(EdgeLinear),
+}
+
+impl EdgeTerm {
+    fn parameter(&self) -> &Rc<Parameter> {
+        match self {
+            Self::Bias(weight) => weight,
+            Self::Values(linear) => linear.weight(),
+        }
+    }
 }
 
 impl Attention {
@@ -98,12 +121,15 @@ impl Attention {
         let q = |tape: &mut Tape, x: &Var| linear(tape, x, std::slice::from_ref(&self.q), Activation::None, cx.dtype);
         let kv = |tape: &mut Tape, x: &Var| linear(tape, x, &self.kv, Activation::None, cx.dtype);
         let (own_q, own_kv) = (q(tape, &state[0])?, kv(tape, &state[0])?);
-        let edge = tape.parameter(&self.edge);
+        let weight = tape.parameter(self.edges.parameter());
         let (heads, dropout) = (self.heads, cx.edges(layer));
-        let bias = EdgeBias::Features { feat: (), weight: &edge };
+        let (bias, edges) = match &self.edges {
+            EdgeTerm::Bias(_) => (EdgeBias::Features { feat: (), weight: &weight }, None),
+            EdgeTerm::Values(linear) => (EdgeBias::None, Some(linear.with(&weight))),
+        };
         let token_kv = state.get(1).map(|tokens| kv(tape, tokens)).transpose()?;
         let attend = Attend::new(heads, Score::Dot { q: &own_q, kv: &own_kv });
-        let attend = Attend { bias, tokens: token_kv.as_ref(), dropout, ..attend };
+        let attend = Attend { bias, edges, tokens: token_kv.as_ref(), dropout, ..attend };
         let mut out = vec![cx.ops.attend(tape, layer, attend)?];
         if let (Some(tokens), Attending::NodesAndTokens) = (state.get(1), who) {
             let token_q = q(tape, tokens)?;
@@ -119,7 +145,8 @@ impl Layer for ExphormerLayer {
     }
 
     fn parameters(&self) -> Vec<Rc<Parameter>> {
-        let Attention { q, kv, edge, .. } = &*self.attention;
+        let Attention { q, kv, edges, .. } = &*self.attention;
+        let edge = edges.parameter();
         let linear = [q, &kv[0], &kv[1]].into_iter().chain(self.block.linear());
         linear.flat_map(parameters).chain(std::iter::once(Rc::clone(edge))).chain(self.block.norms()).collect()
     }
@@ -151,7 +178,8 @@ impl Layer for ExphormerLayer {
 
 impl Model for Config {
     fn describe(&self) -> ModelInfo {
-        ModelInfo { heads: Some(self.heads), ..ModelInfo::new(Reach::Anywhere, self.hidden, self.layers) }
+        let info = ModelInfo::new(Reach::Anywhere, self.hidden, self.layers);
+        ModelInfo { heads: Some(self.heads), edges: self.edges, ..info }
     }
 
     fn prepare(&self, csr: Csr<u32>, seed: u64) -> Result<Prepared> {
@@ -172,12 +200,21 @@ impl Model for Config {
             vec![Rc::new(First { nodes: Embedding::new(init, "input", shape, d)?, tokens })];
         for k in 0..layers {
             let lin = |name: &str, inputs, outputs| init.linear(&format!("layers.{k}.{name}"), inputs, outputs);
-            let bound = (KINDS as f64).sqrt().recip();
+            let name = format!("layers.{k}.conv.lin_edge");
+            let linear = match Prepared::are_kinds(&shape.edge_features) {
+                true => None,
+                false => EdgeLinear::new(init, &name, &shape.edge_features, d)?,
+            };
+            let kinds = shape.edge_features.width();
+            let bias = || {
+                let bound = (kinds.max(1) as f64).sqrt().recip();
+                init.uniform(&format!("layers.{k}.edge.weight"), heads, kinds, bound).map(EdgeTerm::Bias)
+            };
             let attention = Attention {
                 heads,
                 q: lin("conv.lin_query", d, d)?,
                 kv: [lin("conv.lin_key", d, d)?, lin("conv.lin_value", d, d)?],
-                edge: init.uniform(&format!("layers.{k}.edge.weight"), heads, KINDS, bound)?,
+                edges: linear.map_or_else(bias, |linear| Ok(EdgeTerm::Values(linear)))?,
             };
             all.push(Rc::new(ExphormerLayer {
                 number: k as u32 + 1,

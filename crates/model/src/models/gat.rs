@@ -1,13 +1,17 @@
 //! GAT of Veličković et al.: `torch_geometric.nn.models.GAT`. Self-loops are added unless the configuration says
 //! otherwise. In the plain stack the last layer's output is the mean of its heads.
+//!
+//! Features of edges are in the scores of every layer. A self-loop that was added has zeros, and in each column of
+//! categories one of its own, where PyTorch Geometric has the mean of the node's other edges unless `fill_value` says
+//! otherwise.
 
 use graphweft_tensor::{Error, Result};
 
 use super::check_heads;
 use super::stack::{self, ConvSpec, Shell, keys_of_a_stack};
-use crate::convs::gat::{Bias, GatConv, Heads};
+use crate::convs::gat::{Between, Bias, GatConv, Heads};
 use crate::init::Init;
-use crate::model::{Model, ModelInfo, ModelKeys, Reach};
+use crate::model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
 use crate::network::{Network, Shape};
 use crate::parts::activation::ActivationKind;
 
@@ -20,12 +24,19 @@ keys_of_a_stack! {
         /// Geometric's own model has the same number everywhere.
         #[serde(skip_serializing_if = "Option::is_none")]
         output_heads: Option<usize>,
+        /// Whether layers use features of edges, where the data have some.
+        edges: UseEdges,
     }
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self::beside(stack::Config { activation: ActivationKind::Elu, ..stack::Config::default() }, 8, None)
+        Self::beside(
+            stack::Config { activation: ActivationKind::Elu, ..stack::Config::default() },
+            8,
+            None,
+            UseEdges::Use,
+        )
     }
 }
 
@@ -68,6 +79,7 @@ impl Model for Config {
             heads: Some(self.heads),
             reads_out: true,
             self_loops: true,
+            edges: self.edges,
             ..ModelInfo::new(Reach::Edges, self.hidden, self.layers)
         }
     }
@@ -77,7 +89,8 @@ impl Model for Config {
         let bias = if config.stack == Shell::Plain { Bias::Zeros } else { Bias::None };
         stack::build(Self::NAME, &config, init, shape, |spec| {
             let heads = heads.of(spec);
-            Ok(Box::new(GatConv::new(init, spec.name, spec.inputs, spec.outputs, heads, bias)?))
+            let between = Between { inputs: spec.inputs, outputs: spec.outputs, edges: &shape.edge_features };
+            Ok(Box::new(GatConv::new(init, spec.name, between, heads, bias)?))
         })
     }
 }

@@ -4,6 +4,7 @@ use graphweft_tensor::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{gat, stack};
+use crate::convs::gat::Between;
 use crate::convs::gatv2::Gatv2Conv;
 use crate::init::Init;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach};
@@ -20,6 +21,7 @@ impl Model for Config {
             heads: Some(self.0.heads),
             reads_out: true,
             self_loops: true,
+            edges: self.0.edges,
             ..ModelInfo::new(Reach::Edges, self.0.hidden, self.0.layers)
         }
     }
@@ -28,7 +30,8 @@ impl Model for Config {
         let (config, heads) = self.0.split(Self::NAME)?;
         stack::build(Self::NAME, &config, init, shape, |spec| {
             let heads = heads.of(spec);
-            Ok(Box::new(Gatv2Conv::new(init, spec.name, spec.inputs, spec.outputs, heads)?))
+            let between = Between { inputs: spec.inputs, outputs: spec.outputs, edges: &shape.edge_features };
+            Ok(Box::new(Gatv2Conv::new(init, spec.name, between, heads)?))
         })
     }
 }

@@ -6,6 +6,7 @@
 use std::rc::Rc;
 
 use graphweft_tensor::ops::activation::Activation;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
 use graphweft_tensor::ops::global::{Global, Scale};
 use graphweft_tensor::ops::linear::{Affine, linear};
@@ -13,7 +14,7 @@ use graphweft_tensor::{Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
 use super::{check_heads, check_layers};
-use crate::convs::gat::{Bias, GatConv, Heads};
+use crate::convs::gat::{Between, Bias, GatConv, Heads};
 use crate::convs::gcn::GcnConv;
 use crate::convs::gin::GinConv;
 use crate::convs::sage::SageConv;
@@ -21,7 +22,7 @@ use crate::convs::{Conv, End};
 use crate::graph_ops::Aggregation;
 use crate::init::Init;
 use crate::keys::keys;
-use crate::model::{Model, ModelInfo, ModelKeys, Reach};
+use crate::model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
 use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
@@ -41,6 +42,8 @@ keys! {
     local: LocalKind = LocalKind::Gcn,
     /// All three normalisations of a layer.
     norm: NormKind = NormKind::Batch,
+    /// Whether a local GAT looks at features of edges, where the data have some.
+    edges: UseEdges = UseEdges::Use,
 }
 
 /// A convolution over edges.
@@ -63,11 +66,19 @@ impl LocalKind {
         matches!(self, Self::Gcn | Self::Gat)
     }
 
-    fn conv(self, init: &Init<'_>, name: &str, d: usize, heads: usize) -> Result<Box<dyn Conv>> {
+    /// Whether it looks at features of edges.
+    fn reads_edges(self) -> bool {
+        matches!(self, Self::Gat)
+    }
+
+    fn conv(self, init: &Init<'_>, name: &str, d: usize, heads: usize, edges: &EdgeColumns) -> Result<Box<dyn Conv>> {
         Ok(match self {
             Self::Gcn => Box::new(GcnConv::new(init, name, d, d)?),
             Self::Sage => Box::new(SageConv::new(init, name, d, d, Aggregation::Mean)?),
-            Self::Gat => Box::new(GatConv::new(init, name, d, d, Heads::Concat(heads), Bias::Zeros)?),
+            Self::Gat => {
+                let between = Between { inputs: d, outputs: d, edges };
+                Box::new(GatConv::new(init, name, between, Heads::Concat(heads), Bias::Zeros)?)
+            }
             Self::Gin => Box::new(GinConv::new(init, name, d, d, NormKind::None, Activation::Relu)?),
         })
     }
@@ -143,12 +154,13 @@ impl Model for Config {
         ModelInfo {
             heads: Some(self.heads),
             self_loops: self.local.adds_self_loops(),
+            edges: if self.local.reads_edges() { self.edges } else { UseEdges::Ignore },
             ..ModelInfo::new(Reach::Anywhere, self.hidden, self.layers)
         }
     }
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-        let &Config { hidden: d, layers, heads, local, norm } = self;
+        let &Config { hidden: d, layers, heads, local, norm, edges: _ } = self;
         check_heads(Self::NAME, d, heads)?;
         check_layers(Self::NAME, layers)?;
         let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
@@ -159,7 +171,7 @@ impl Model for Config {
             all.push(Rc::new(GpsLayer {
                 number: k as u32 + 1,
                 heads,
-                conv: local.conv(init, &name("conv"), d, heads)?,
+                conv: local.conv(init, &name("conv"), d, heads, &shape.edge_features)?,
                 qkv: [lin("attn.q", d, d)?, lin("attn.k", d, d)?, lin("attn.v", d, d)?],
                 out: lin("attn.attn_out", d, d)?,
                 mlp: [lin("mlp.0", d, 2 * d)?, lin("mlp.3", 2 * d, d)?],

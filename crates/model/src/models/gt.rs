@@ -11,17 +11,17 @@
 
 use std::rc::Rc;
 
-use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::{Parameter, Result, Tape, Var};
 
-use crate::graph_ops::{Attend, EdgeValues, Score};
+use crate::graph_ops::{Attend, Score};
 use crate::init::Init;
 use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach, UseEdges, UseTypes};
 use crate::models::{check_heads, check_layers};
 use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::block::Block;
+use crate::parts::edges::EdgeLinear;
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::Embedding;
 use crate::parts::norm::NormKind;
@@ -38,7 +38,7 @@ keys! {
     heads: usize = 8,
     /// Normalisation after each half of a layer.
     norm: NormKind = NormKind::Layer,
-    /// Whether features of edges are added to keys and values, where the data have some.
+    /// Whether layers use features of edges, where the data have some.
     edges: UseEdges = UseEdges::Use,
     /// Whether nodes of each type have linear maps of their own in attention.
     types: UseTypes = UseTypes::Use,
@@ -58,13 +58,7 @@ struct GtLayer {
 struct Projections {
     q: Affine,
     kv: [Affine; 2],
-    edges: Option<EdgeWeight>,
-}
-
-/// Of features of edges, in keys and values.
-struct EdgeWeight {
-    weight: Rc<Parameter>,
-    columns: EdgeColumns,
+    edges: Option<EdgeLinear>,
 }
 
 impl Layer for GtLayer {
@@ -75,7 +69,7 @@ impl Layer for GtLayer {
     fn parameters(&self) -> Vec<Rc<Parameter>> {
         let p = &self.attention;
         let linear = [&p.q, &p.kv[0], &p.kv[1]].into_iter().chain(self.block.linear());
-        let edges = p.edges.iter().map(|edges| Rc::clone(&edges.weight));
+        let edges = p.edges.iter().map(|edges| Rc::clone(edges.weight()));
         linear.flat_map(parameters).chain(edges).chain(self.block.norms()).collect()
     }
 
@@ -108,9 +102,8 @@ fn attend(p: &Projections, tape: &mut Tape, cx: &Context, layer: u32, heads: usi
     let q = typed_linear(tape, cx, x, std::slice::from_ref(&p.q), cx.dtype)?;
     let kv = typed_linear(tape, cx, x, &p.kv, cx.dtype)?;
     let score = Score::Dot { q: &q, kv: &kv };
-    let weight = p.edges.as_ref().map(|edges| tape.parameter(&edges.weight));
-    let edges = p.edges.as_ref().zip(weight.as_ref());
-    let edges = edges.map(|(EdgeWeight { columns, .. }, weight)| EdgeValues { weight, columns });
+    let weight = p.edges.as_ref().map(|edges| tape.parameter(edges.weight()));
+    let edges = p.edges.as_ref().zip(weight.as_ref()).map(|(edges, weight)| edges.with(weight));
     cx.ops.attend(tape, layer, Attend { edges, dropout: cx.edges(layer), ..Attend::new(heads, score) })
 }
 
@@ -126,19 +119,14 @@ impl Model for Config {
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
         let Config { hidden: d, layers, heads, norm, readout, edges: _, types: _ } = *self;
-        let (columns, types) = (shape.edge_features, shape.types.nodes);
+        let types = shape.types.nodes;
         check_heads(Self::NAME, d, heads)?;
         check_layers(Self::NAME, layers)?;
         let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
         for k in 0..layers {
             let linear = |name: &str| init.typed_linear(&format!("layers.{k}.{name}"), types, d, d);
-            let edges = || -> Result<EdgeWeight> {
-                let name = format!("layers.{k}.conv.lin_edge.weight");
-                let weight = init.uniform(&name, d, columns.width(), (columns.width() as f64).sqrt().recip())?;
-                Ok(EdgeWeight { weight, columns })
-            };
             let projections = Projections {
-                edges: (!columns.is_empty()).then(edges).transpose()?,
+                edges: EdgeLinear::new(init, &format!("layers.{k}.conv.lin_edge"), &shape.edge_features, d)?,
                 q: linear("conv.lin_query")?,
                 kv: [linear("conv.lin_key")?, linear("conv.lin_value")?],
             };

@@ -23,7 +23,7 @@ use graphweft_tensor::{Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
 use super::{check_heads, check_layers, check_share, no_encodings};
-use crate::convs::gat::{Bias, GatConv, Heads};
+use crate::convs::gat::{Between, Bias, GatConv, Heads};
 use crate::convs::gcn::GcnConv;
 use crate::convs::{Conv, End};
 use crate::init::Init;
@@ -266,7 +266,11 @@ impl Model for Config {
             let name = format!("local_convs.{k}");
             let conv: Box<dyn Conv> = match local {
                 LocalKind::Gcn => Box::new(GcnConv::new(init, &name, inputs, d)?),
-                LocalKind::Gat => Box::new(GatConv::new(init, &name, inputs, d, Heads::Concat(heads), Bias::None)?),
+                LocalKind::Gat => {
+                    // There are none: this model does not ask for features of edges.
+                    let between = Between { inputs, outputs: d, edges: &shape.edge_features };
+                    Box::new(GatConv::new(init, &name, between, Heads::Concat(heads), Bias::None)?)
+                }
             };
             all.push(Rc::new(Local {
                 number: k as u32 + 1,

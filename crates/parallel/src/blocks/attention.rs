@@ -28,8 +28,10 @@ pub(crate) struct Call {
     score: Score<Matrix, Matrix, HeadVectors<Matrix>>,
     /// A row per edge of this rank, or a function of edge features.
     bias: Bias<Matrix, ()>,
-    /// What the columns of edge features are, where edges add to keys and values: q is widened then.
+    /// What the columns of edge features are, where edges add something. With dot products q is widened then, and other
+    /// scores have a weight.
     edges: Option<EdgeColumns>,
+    edge_weight: Option<Matrix>,
     dropout: Option<Dropout>,
     /// What relations make of keys and values.
     relations: Option<[Matrix; 2]>,
@@ -50,6 +52,7 @@ pub(crate) struct InputNumbers {
     bias: Option<usize>,
     relations: [Option<usize>; 2],
     tokens: Option<usize>,
+    edge_weight: Option<usize>,
 }
 
 /// Elements that move per row forward and backward, for a row that is pulled and one that is pushed.
@@ -90,24 +93,28 @@ impl Call {
                 (score, l.clone(), r, Some(a))
             }
         };
+        // That of dot products is in the queries.
+        let edge_weight = a.edges.filter(|_| !matches!(a.score, Score::Dot { .. })).map(|edges| edges.weight);
         let call = Self {
             heads: a.heads,
             score,
             bias: a.bias.map(value, |()| ()),
             edges: a.edges.map(|edges| *edges.columns),
+            edge_weight: edge_weight.map(value),
             dropout: a.dropout,
             relations: a.relations.map(|maps| [value(maps.keys), value(maps.values)]),
             tokens: a.tokens.map(value),
         };
         let mut vars = vec![dst, src.clone()];
         let (keys, values) = (a.relations.map(|maps| maps.keys), a.relations.map(|maps| maps.values));
-        let [shared, bias, keys, values, tokens] = [shared, a.bias.learnt(), keys, values, a.tokens].map(|var| {
+        let optional = [shared, a.bias.learnt(), keys, values, a.tokens, edge_weight];
+        let [shared, bias, keys, values, tokens, edge_weight] = optional.map(|var| {
             var.map(|var| {
                 vars.push(var.clone());
                 vars.len() - 1
             })
         });
-        let numbers = InputNumbers { shared, bias, relations: [keys, values], tokens };
+        let numbers = InputNumbers { shared, bias, relations: [keys, values], tokens, edge_weight };
         Ok((call, Inputs { vars, numbers }))
     }
 
@@ -243,12 +250,13 @@ impl Call {
             Bias::PerEdge(m) => zeros(m, Tag::Activations)?,
             Bias::Features { weight: m, .. } => zeros(m, Tag::Gradients)?,
         };
+        let edge_weight = self.edge_weight.as_ref().map(|m| zeros(m, Tag::Gradients)).transpose()?.flatten();
         let relations = match &self.relations {
             Some(maps) => maps.each_ref().map(|m| zeros(m, Tag::Gradients)),
             None => [Ok(None), Ok(None)],
         };
         let [keys, values] = relations;
-        Ok(Sums { shared, bias, relations: [keys?, values?] })
+        Ok(Sums { shared, bias, relations: [keys?, values?], edge_weight })
     }
 
     /// Backward through what this rank has itself: the gradients of its rows as destinations, as sources, and of the
@@ -290,7 +298,12 @@ impl OwnGradients {
         grads.put(0, self.dst)?;
         grads.put(1, self.src)?;
         let relations = numbers.relations.into_iter().zip(sums.relations);
-        let others = [(numbers.shared, sums.shared), (numbers.bias, sums.bias), (numbers.tokens, self.tokens)];
+        let others = [
+            (numbers.shared, sums.shared),
+            (numbers.bias, sums.bias),
+            (numbers.edge_weight, sums.edge_weight),
+            (numbers.tokens, self.tokens),
+        ];
         for (at, gradient) in others.into_iter().chain(relations) {
             if let (Some(at), Some(gradient)) = (at, gradient) {
                 grads.put(at, gradient)?;
@@ -300,12 +313,13 @@ impl OwnGradients {
     }
 }
 
-/// Gradients that all blocks add to: of GAT's source vector or GATv2's a, of the bias or its weight, and of what
-/// relations make of keys and values.
+/// Gradients that all blocks add to: of GAT's source vector or GATv2's a, of the bias or its weight, of the weight of
+/// features of edges, and of what relations make of keys and values.
 pub(crate) struct Sums {
     shared: Option<Matrix>,
     bias: Option<Matrix>,
     relations: [Option<Matrix>; 2],
+    edge_weight: Option<Matrix>,
 }
 
 /// The sources of a block by relation, with their keys and values.
@@ -328,7 +342,7 @@ pub(crate) struct Operands<'a> {
     pairs: Option<OfPairs<'a>>,
     /// A row per edge of the block.
     bias: Option<Matrix>,
-    /// What edges bring for the tails of widened rows.
+    /// The features of edges.
     tail: Option<EdgeTail>,
     dropout: Option<EdgeDropout>,
 }
@@ -339,9 +353,9 @@ fn no_features() -> Error {
 
 /// The output of `a`, from what its call came to.
 pub(crate) fn finished(tape: &mut Tape, a: &Attend<'_>, out: Var) -> Result<Var> {
-    match a.edges {
-        Some(EdgeValues { weight, columns }) => absorb(tape, &out, weight, a.heads, columns),
-        None => Ok(out),
+    match (a.edges, a.score) {
+        (Some(EdgeValues { weight, columns }), Score::Dot { .. }) => absorb(tape, &out, weight, a.heads, columns),
+        _ => Ok(out),
     }
 }
 
@@ -360,9 +374,9 @@ impl Operands<'_> {
             _ => self.bias.as_ref().map_or(Bias::None, Bias::PerEdge),
         };
         let graph = self.pairs.as_ref().map_or(&*self.block.graph, |of| &of.pairs.graph);
-        let heads = self.call.heads;
-        let (edges, dropout) = (self.tail.as_ref(), self.dropout.as_ref());
-        Ok(Attention { graph, heads, score, bias, edges, dropout })
+        let (heads, dropout) = (self.call.heads, self.dropout.as_ref());
+        let (edges, edge_weight) = (self.tail.as_ref(), self.call.edge_weight.as_ref());
+        Ok(Attention { graph, heads, score, bias, edges, edge_weight, dropout })
     }
 
     /// The pass by destination.
@@ -378,10 +392,14 @@ impl Operands<'_> {
             (None, Some(weight), Some(_)) => Some(new(weight)?),
             _ => None,
         };
-        let to = DstGrads { row, write, shared: shared.as_mut(), bias: bias.as_mut() };
+        let mut edge_weight = sums.edge_weight.as_ref().map(new).transpose()?;
+        let (of_shared, of_bias) = (shared.as_mut(), bias.as_mut());
+        let to = DstGrads { row, write, shared: of_shared, bias: of_bias, edge_weight: edge_weight.as_mut() };
         device.backend().attention_dst(&self.kernel()?, saved, to)?;
-        if let (Some(sum), Some(x)) = (&mut sums.shared, &shared) {
-            device.backend().add(sum, x)?;
+        for (sum, x) in [(&mut sums.shared, &shared), (&mut sums.edge_weight, &edge_weight)] {
+            if let (Some(sum), Some(x)) = (sum, x) {
+                device.backend().add(sum, x)?;
+            }
         }
         if let (Some(sum), Some(x), Some(edges)) = (&mut sums.bias, &bias, &self.block.edges) {
             match self.bias {

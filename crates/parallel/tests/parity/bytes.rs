@@ -36,12 +36,17 @@ fn columns(op: Op, s: Size) -> Option<Columns> {
             Columns { pull: 2 * d, push: Some(2 * d + 2 * h), heads: 4 * d, again: true }
         }
         // u and s, then t and du.
-        Op::Edges(features) | Op::EdgesWithTokens(features) => {
+        Op::Edges(ScoreKind::Dot, features) | Op::EdgesWithTokens(features) => {
             let push = Some(2 * d + 2 * h + 2 * h * features.columns().tail());
             Columns { pull: 2 * d, push, heads: 4 * d, again: true }
         }
-        Op::Attend(ScoreKind::Gat, _) => Columns { pull: d, push: Some(d + 3 * h), heads: 2 * d, again: true },
-        Op::Attend(ScoreKind::Gatv2, _) => Columns { pull: d, push: Some(2 * d + 2 * h), heads: 3 * d, again: true },
+        // Weights are everywhere, and features where their edges are.
+        Op::Attend(ScoreKind::Gat, _) | Op::Edges(ScoreKind::Gat, _) => {
+            Columns { pull: d, push: Some(d + 3 * h), heads: 2 * d, again: true }
+        }
+        Op::Attend(ScoreKind::Gatv2, _) | Op::Edges(ScoreKind::Gatv2, _) => {
+            Columns { pull: d, push: Some(2 * d + 2 * h), heads: 3 * d, again: true }
+        }
         Op::Aggregate(how, weight) => {
             let per_edge = matches!(weight, Weight::PerEdge | Weight::Bases | Weight::Each);
             let push = (how != Aggregation::Max && !per_edge).then_some(d);

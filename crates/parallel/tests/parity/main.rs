@@ -263,7 +263,7 @@ fn wide(at: DeviceName) {
     let attends: Vec<Op> = ops::all()
         .into_iter()
         .filter(|op| {
-            matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(_) | Op::EdgesWithTokens(_) | Op::Relations)
+            matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(..) | Op::EdgesWithTokens(_) | Op::Relations)
         })
         .collect();
     check(at, &mixed_case(), 3, &attends, Size { heads: 20, width: 16 }, DType::F32);

@@ -29,22 +29,26 @@ const GT: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3";
 const GT_WITH_EDGES: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const GAT: &str = "name = 'gat'\nhidden = 12\nheads = 3";
 const HGT: &str = "name = 'hgt'\nhidden = 12\nlayers = 2\nheads = 3";
+const GAT_WITH_EDGES: &str = "name = 'gat'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
+const GATV2_WITH_EDGES: &str = "name = 'gatv2'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const RGCN: &str = "name = 'rgcn'\nhidden = 12\nlayers = 2\nbases = 2";
 const SAGE: &str = "name = 'sage'\nhidden = 12\nnorm = 'layer'";
 
 /// One of each other, and what is different enough.
-const OTHERS: [&str; 19] = [
+const OTHERS: [&str; 21] = [
     "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 2\nnorm = 'batch'",
     "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 2\ntypes = 'use'",
     "name = 'hgt'\nhidden = 12\nheads = 2\nnorm = 'batch'",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 2",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 3\nvirtual_nodes = 0\nnorm = 'batch'",
+    "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'",
     "name = 'gps'\nhidden = 12\nlayers = 2\nheads = 3",
     "name = 'sgformer'\nhidden = 12\nlayers = 2\nheads = 2",
     "name = 'polynormer'\nhidden = 12\nlayers = 2\nheads = 2\nlocal = 'gat'\nwarm_up = 0",
     "name = 'gcn'\nhidden = 12\nnorm = 'batch'\nstack = 'tuned'\nresidual = true\ninput_linear = true",
     "name = 'sage'\nhidden = 12\nstack = 'tuned'\nresidual = true",
     "name = 'gatv2'\nhidden = 12\nheads = 3\nstack = 'tuned'\nresidual = true\nnorm = 'layer'",
+    "name = 'gps'\nhidden = 12\nlayers = 2\nheads = 3\nlocal = 'gat'\nedges = 'use'",
     "name = 'gin'\nhidden = 12\nnorm = 'batch'",
     "name = 'gin'\nhidden = 12\nactivation = 'gelu'",
     "name = 'rgcn'\nhidden = 12\nresidual = true\nnorm = 'batch'",
@@ -91,8 +95,8 @@ fn prepared(config: &ModelConfig, model: &str) -> Prepared {
         return plain;
     }
     let row = |edge: usize| [edge as f32 % 7.0 - 3.0, (edge % 4) as f32, (edge % 3) as f32];
-    let values = (0..plain.csr.num_edges()).flat_map(row).collect();
-    Prepared::with_edges(plain.csr, EdgeColumns::new(1, &[4, 3]).unwrap(), values).unwrap()
+    let values = (0..graph().num_edges()).flat_map(row).collect();
+    plain.with_features(EdgeColumns::new(1, &[4, 3]).unwrap(), values).unwrap()
 }
 
 /// The last nodes come first: these are not learned from, so that some ranks have nothing to learn.
@@ -314,6 +318,8 @@ fn again(at: DeviceName, model: &str) {
 in_full!(gt, GT);
 in_full!(gt_with_edges, GT_WITH_EDGES);
 in_full!(gat, GAT);
+in_full!(gat_with_edges, GAT_WITH_EDGES);
+in_full!(gatv2_with_edges, GATV2_WITH_EDGES);
 in_full!(sage, SAGE);
 in_full!(rgcn, RGCN);
 in_full!(hgt, HGT);

@@ -34,7 +34,7 @@ pub(crate) enum Bias {
     Features,
 }
 
-/// What features of edges that are added to keys and values are taken for.
+/// What features of edges are taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Features {
     Numbers,
@@ -66,8 +66,8 @@ pub(crate) enum Weight {
 pub(crate) enum Op {
     Attend(ScoreKind, Bias),
     WithTokens(Bias),
-    /// Dot products, with features of edges in keys and values.
-    Edges(Features),
+    /// With features of edges: in keys and values, or inside of a LeakyReLU.
+    Edges(ScoreKind, Features),
     EdgesWithTokens(Features),
     /// Dot products, with maps of relations.
     Relations,
@@ -112,8 +112,7 @@ pub(crate) fn all() -> Vec<Op> {
         Op::Aggregate(Max, Weight::None),
         Op::WithTokens(Bias::None),
         Op::WithTokens(Bias::Features),
-        Op::Edges(Features::Numbers),
-        Op::Edges(Features::Categories),
+        Op::Edges(ScoreKind::Dot, Features::Numbers),
         Op::EdgesWithTokens(Features::Categories),
         Op::Relations,
         Op::TokensAttend,
@@ -121,7 +120,8 @@ pub(crate) fn all() -> Vec<Op> {
         Op::Global(Scale::Norms),
         Op::Moments,
     ];
-    attends.chain(sums).chain(rest).collect()
+    let edges = kinds.map(|kind| Op::Edges(kind, Features::Categories));
+    attends.chain(sums).chain(edges).chain(rest).collect()
 }
 
 impl Weight {
@@ -153,8 +153,10 @@ impl Op {
             Self::WithTokens(b) => {
                 [node(d), node(2 * d), (RowsOf::Everywhere(TOKENS), 2 * d)].into_iter().chain(bias(b)).collect()
             }
-            Self::Edges(features) => {
-                vec![node(d), node(2 * d), (RowsOf::Everywhere(d), features.columns().width())]
+            Self::Edges(kind, features) => {
+                let rows = if kind == ScoreKind::Gat { s.heads } else { d };
+                let weight = (RowsOf::Everywhere(rows), features.columns().width());
+                Self::Attend(kind, Bias::None).inputs(s).into_iter().chain([weight]).collect()
             }
             Self::EdgesWithTokens(features) => {
                 let weight = (RowsOf::Everywhere(d), features.columns().width());
@@ -192,30 +194,27 @@ impl Op {
             Bias::Features => EdgeBias::Features { feat: (), weight: &x[at] },
         };
         let attend = |score, bias| Attend { bias, dropout, ..Attend::new(s.heads, score) };
-        let with_edges = |columns| {
-            let edges = Some(EdgeValues { weight: &x[2], columns });
-            Attend { edges, ..attend(Score::Dot { q: &x[0], kv: &x[1] }, EdgeBias::None) }
+        let score = |kind: ScoreKind| match kind {
+            ScoreKind::Dot => Score::Dot { q: &x[0], kv: &x[1] },
+            ScoreKind::Gat => Score::Gat { l: HeadVectors(&x[1]), r: HeadVectors(&x[2]), z: &x[0], slope: 0.2 },
+            ScoreKind::Gatv2 => Score::Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 },
+        };
+        // What stands behind the operands of a score.
+        let more = |kind: ScoreKind| if kind == ScoreKind::Dot { 2 } else { 3 };
+        let with_edges = |kind, columns| {
+            let edges = Some(EdgeValues { weight: &x[more(kind)], columns });
+            Attend { edges, ..attend(score(kind), EdgeBias::None) }
         };
         match *self {
-            Self::Attend(ScoreKind::Dot, b) => {
-                ops.attend(tape, LAYER, attend(Score::Dot { q: &x[0], kv: &x[1] }, bias(b, 2)))
-            }
-            Self::Attend(ScoreKind::Gat, b) => {
-                let score = Score::Gat { l: HeadVectors(&x[1]), r: HeadVectors(&x[2]), z: &x[0], slope: 0.2 };
-                ops.attend(tape, LAYER, attend(score, bias(b, 3)))
-            }
-            Self::Attend(ScoreKind::Gatv2, b) => {
-                let score = Score::Gatv2 { l: &x[0], r: &x[1], value: None, a: &x[2], slope: 0.2 };
-                ops.attend(tape, LAYER, attend(score, bias(b, 3)))
-            }
+            Self::Attend(kind, b) => ops.attend(tape, LAYER, attend(score(kind), bias(b, more(kind)))),
             Self::WithTokens(b) => {
                 let a = attend(Score::Dot { q: &x[0], kv: &x[1] }, bias(b, 3));
                 ops.attend(tape, LAYER, Attend { tokens: Some(&x[2]), ..a })
             }
-            Self::Edges(features) => ops.attend(tape, LAYER, with_edges(&features.columns())),
+            Self::Edges(kind, features) => ops.attend(tape, LAYER, with_edges(kind, &features.columns())),
             Self::EdgesWithTokens(features) => {
                 let columns = features.columns();
-                ops.attend(tape, LAYER, Attend { tokens: Some(&x[3]), ..with_edges(&columns) })
+                ops.attend(tape, LAYER, Attend { tokens: Some(&x[3]), ..with_edges(ScoreKind::Dot, &columns) })
             }
             Self::Relations => {
                 let [keys, values] = [own_heads(tape, s, &x[2])?, own_heads(tape, s, &x[3])?];

@@ -17,8 +17,8 @@ impl Spread for Mixed {
 
     fn ops(&self, rows: Rows<'_>) -> Result<Rc<dyn GraphOps>> {
         let Rows { layout, link, edge_features } = rows;
-        let attending = spread(&settings::Gather.into(), layout, link, edge_features)?;
-        let aggregating = spread(&settings::Ring { depth: 1 }.into(), layout, link, None)?;
+        let attending = spread(&settings::Gather.into(), layout, link, edge_features.clone())?;
+        let aggregating = spread(&settings::Ring { depth: 1 }.into(), layout, link, edge_features)?;
         Ok(Rc::new(MixedOps { attending, aggregating }))
     }
 

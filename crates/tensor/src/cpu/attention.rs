@@ -25,7 +25,7 @@ use crate::matrix::Matrix;
 use crate::ops::attention::{Attention, AttentionKernels, Bias, DstGrads, Saved, Score, SrcGrads};
 use crate::ops::rows::RowIndex;
 use dot::Dot;
-use extras::{BiasGrad, Extras};
+use extras::{BiasGrad, Extras, Places};
 use gat::Gat;
 use gatv2::Gatv2;
 use score::{Any, Operands, SourceGradients};
@@ -40,11 +40,11 @@ macro_rules! by_score {
             Score::Dot { q, kv } => by_score!(@ ("kv", q, kv), $s, $exact, $fast, Dot::new($a.heads, q, kv)?,
                 (F64, F64) => Dot<f64, f64>;
                 (F32, F32) => Dot<f32, f32>, (F32, Bf16) => Dot<f32, bf16>, (Bf16, Bf16) => Dot<bf16, bf16>),
-            Score::Gat { l, r, z, slope } => by_score!(@ ("z", l, z), $s, $exact, $fast, Gat::new($a.heads, l, r, z, slope)?,
+            Score::Gat { l, r, z, slope } => by_score!(@ ("z", l, z), $s, $exact, $fast, Gat::new($a, [l, r, z], slope)?,
                 (F64, F64) => Gat<f64, f64>;
                 (F32, F32) => Gat<f32, f32>, (F32, Bf16) => Gat<f32, bf16>),
             Score::Gatv2 { l, r, value, a, slope } =>
-                by_score!(@ ("r", l, r), $s, $exact, $fast, Gatv2::new($a.heads, [l, r, a], value, slope)?,
+                by_score!(@ ("r", l, r), $s, $exact, $fast, Gatv2::new($a, [l, r, a], value, slope)?,
                 (F64, F64) => Gatv2<f64, f64, f64>;
                 (F32, F32) => Gatv2<f32, f32, f32>, (F32, Bf16) => Gatv2<f32, f32, bf16>,
                 (Bf16, Bf16) => Gatv2<f32, bf16, bf16>),
@@ -103,13 +103,14 @@ impl AttentionKernels for Cpu {
     }
 
     fn attention_dst(&self, a: &Attention<'_>, saved: &Saved<'_>, to: DstGrads<'_>) -> Result<()> {
-        let DstGrads { row, write, shared, bias } = to;
+        let DstGrads { row, write, shared, bias, edge_weight } = to;
+        let sums = Sums { shared, bias, edge_weight };
         by_score!(a, s =>
-        with_partials::<f64>(a, shared, bias, |shared, bias| {
-            portable::by_dst(a, s, saved, &mut portable::ByDst { to: row, write, bias, shared })
+        with_partials::<f64>(a, sums, |places| {
+            portable::by_dst(a, s, saved, &mut portable::ByDst { to: row, write, places })
         }),
-        with_partials::<f32>(a, shared, bias, |shared, bias| {
-            by_dst(self.isa, a, s, saved, portable::ByDst { to: row, write, bias, shared })
+        with_partials::<f32>(a, sums, |places| {
+            by_dst(self.isa, a, s, saved, portable::ByDst { to: row, write, places })
         }))
     }
 
@@ -182,28 +183,61 @@ fn forward<'a, A: Any>(passes: &Passes<A>, a: &Attention<'a>, score: &'a A, targ
     Ok(())
 }
 
-/// Runs `kernel` with places for what tasks find separately, the gradients of the shared parameter and of the bias's
-/// weight, which are then summed in task order.
+/// Gradients of what all edges share.
+struct Sums<'a> {
+    shared: Option<&'a mut Matrix>,
+    bias: Option<&'a mut Matrix>,
+    edge_weight: Option<&'a mut Matrix>,
+}
+
+/// Runs `kernel` with places for what tasks find separately, the gradients of parameters, which are then summed in task
+/// order.
 fn with_partials<C: Real>(
     a: &Attention<'_>,
-    shared: Option<&mut Matrix>,
-    bias: Option<&mut Matrix>,
-    kernel: impl FnOnce(Shared<'_, C>, BiasGrad<'_, C>) -> Result<()>,
+    Sums { shared: shared_sum, bias: bias_sum, edge_weight }: Sums<'_>,
+    kernel: impl FnOnce(Places<'_, C>) -> Result<()>,
 ) -> Result<()> {
-    let mut shared_parts = scratch::attention_shared(a)?;
-    let place = Shared::new(host_mut(OP, "partial", &mut shared_parts)?);
-    match (a.bias, bias) {
-        (Bias::None, _) | (_, None) => kernel(place, BiasGrad::None)?,
-        (Bias::PerEdge(_), Some(to)) => kernel(place, BiasGrad::PerEdge(Shared::new(host_mut(OP, "dbias", to)?)))?,
+    let (mut shared_parts, mut weight_parts) = (scratch::attention_shared(a)?, scratch::attention_edges(a)?);
+    let shared = Shared::new(host_mut(OP, "partial", &mut shared_parts)?);
+    let weight = Shared::new(host_mut(OP, "partial", &mut weight_parts)?);
+    match (a.bias, bias_sum) {
+        (Bias::None, _) | (_, None) => kernel(Places { bias: BiasGrad::None, shared, weight })?,
+        (Bias::PerEdge(_), Some(to)) => {
+            let bias = BiasGrad::PerEdge(Shared::new(host_mut(OP, "dbias", to)?));
+            kernel(Places { bias, shared, weight })?;
+        }
         (Bias::Features { feat, .. }, Some(to)) => {
             let mut parts = scratch::attention_bias(a, feat.cols())?;
             let partial = Shared::new(host_mut(OP, "partial", &mut parts)?);
             let features = host(OP, "edge features", feat)?;
-            kernel(place, BiasGrad::Features { partial, feat: features, width: feat.cols() })?;
+            kernel(Places {
+                bias: BiasGrad::Features { partial, feat: features, width: feat.cols() },
+                shared,
+                weight,
+            })?;
             add_up::<C>(&parts, to)?;
         }
     }
-    shared.map_or(Ok(()), |to| add_up::<C>(&shared_parts, to))
+    match (edge_weight, a.score) {
+        (Some(to), Score::Gatv2 { .. }) => add_up_turned::<C>(&weight_parts, to)?,
+        (Some(to), _) => add_up::<C>(&weight_parts, to)?,
+        (None, _) => {}
+    }
+    shared_sum.map_or(Ok(()), |to| add_up::<C>(&shared_parts, to))
+}
+
+/// The same where each of `parts` has a row for every column of `to`.
+fn add_up_turned<C: Real>(parts: &Matrix, to: &mut Matrix) -> Result<()> {
+    let (rows, cols) = to.shape();
+    let parts = host::<C>(OP, "partial", parts)?;
+    let to = host_mut::<C>(OP, "gradient", to)?;
+    to.fill(C::zero());
+    for part in parts.chunks(to.len().max(1)) {
+        for (k, row) in part.chunks(rows.max(1)).enumerate() {
+            row.iter().enumerate().for_each(|(c, x)| to[c * cols + k] = to[c * cols + k] + *x);
+        }
+    }
+    Ok(())
 }
 
 /// `to` becomes the sum of the rows of `parts`.
@@ -238,8 +272,7 @@ fn by_dst<'a, A: Any>(
         known: statistics(s)?,
         to: Shared::new(host_mut(OP, "gradient by destination", to.to)?),
         write: to.write,
-        dbias: to.bias,
-        shared: to.shared,
+        places: to.places,
         partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
     run(

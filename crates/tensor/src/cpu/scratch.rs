@@ -108,6 +108,12 @@ pub(crate) fn attention_shared(a: &Attention<'_>) -> Result<Matrix> {
     of_tasks(a, size)
 }
 
+/// For each task of the pass by destination, the gradient of what features of edges are multiplied by, if that is a
+/// weight.
+pub(crate) fn attention_edges(a: &Attention<'_>) -> Result<Matrix> {
+    of_tasks(a, a.edge_weight.map_or(0, |weight| weight.rows() * weight.cols()))
+}
+
 /// For each task of the pass by destination, the gradient of the bias's weight, for `width` features of edges.
 pub(crate) fn attention_bias(a: &Attention<'_>, width: usize) -> Result<Matrix> {
     of_tasks(a, a.heads * width)

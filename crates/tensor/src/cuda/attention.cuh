@@ -8,6 +8,7 @@
 //   BIAS                    NO_BIAS, PER_EDGE or FEATURES; FEATURE_COUNT
 //   TAIL                    numbers behind each head of destinations' operands and outputs (ops/edge_values.rs)
 //   EDGES                   whether edges have features for them: EDGE_NUMBERS, then EDGE_CATEGORIES ids
+//   TERM                    GAT, GATV2: how many features these stand for inside of the LeakyReLU; 0 without any
 //   DROPOUT                 whether weights are dropped
 //   VEC, PARTS, CHUNKS      a lane has VEC columns at a time; PARTS lanes share a head, with CHUNKS such vectors each
 //   SIDE, SLOTS             heads side by side in a team of lanes, heads one after another in a lane
@@ -34,7 +35,10 @@ constexpr int TEAMS = 32 / TEAM;
 constexpr int TILE = SIDE * SLOTS; // heads of a block
 constexpr int HEAD_STRIDE = WIDTH + TAIL, WIDE = HEADS * HEAD_STRIDE;
 constexpr int LANE_TAIL = (TAIL + PARTS - 1) / PARTS; // numbers of a tail that a lane has, side by side
-constexpr bool EDGE_VALUES = BIAS != NO_BIAS || EDGES;
+constexpr bool EDGE_VALUES = BIAS != NO_BIAS || EDGES || TERM > 0;
+// GAT: every PARTS-th feature is a lane's. GATV2: weights are near, a row per feature, where there is room.
+constexpr int LANE_TERM = SCORE == GAT && TERM > 0 ? (TERM + PARTS - 1) / PARTS : 1;
+constexpr bool NEAR_TERMS = SCORE == GATV2 && TERM > 0 && TERM * D * sizeof(C) <= 32768;
 constexpr int SRC_STRIDE = SCORE == DOT ? 2 * D : SCORE == GAT ? HEADS : D;
 constexpr int DST_STRIDE = SCORE == GAT ? HEADS : WIDE;
 constexpr int VALUE_STRIDE = SCORE == DOT ? 2 * D : D;
@@ -52,7 +56,8 @@ struct Operands {
     const C *bias;
     const C *feat;
     const C *weight;
-    const C *features; // for tails
+    const C *features;    // of edges, for tails and for what stands inside of a LeakyReLU
+    const C *edge_weight; // of the latter: GAT HEADS × TERM, GATV2 D × TERM
     const u64 *src_ids;
     const u64 *dst_ids;
     Dropout dropout;
@@ -126,13 +131,23 @@ struct Tails {
     }
 };
 
+__device__ __forceinline__ const C *features_of(const Operands &o, u64 edge) {
+    return o.features + edge * (EDGE_NUMBERS + EDGE_CATEGORIES);
+}
+
+// The feature that an id in a row of features stands for. An id is a number from a file, and is kept inside whatever it
+// is.
+__device__ __forceinline__ int place_of(const Operands &o, const C *row, int c) {
+    return (int)o.first[c] + max(0, min((int)o.categories[c] - 1, (int)__ldg(row + EDGE_NUMBERS + c)));
+}
+
 // The features of an edge that this lane's numbers of a tail stand for.
 struct EdgeFeatures {
     C x[TAIL ? LANE_TAIL : 1];
 
     __device__ __forceinline__ void load(const Operands &o, const Lane &lane, u64 edge) {
         if constexpr (EDGES) {
-            const C *row = o.features + edge * (EDGE_NUMBERS + EDGE_CATEGORIES);
+            const C *row = features_of(o, edge);
 #pragma unroll
             for (int k = 0; k < LANE_TAIL; k++) {
                 int feature = lane.part * LANE_TAIL + k;
@@ -140,9 +155,7 @@ struct EdgeFeatures {
             }
 #pragma unroll
             for (int c = 0; c < EDGE_CATEGORIES; c++) {
-                // An id is a number from a file, and is kept inside whatever it is.
-                int id = max(0, min((int)o.categories[c] - 1, (int)__ldg(row + EDGE_NUMBERS + c)));
-                int place = (int)o.first[c] + id - lane.part * LANE_TAIL;
+                int place = place_of(o, row, c) - lane.part * LANE_TAIL;
 #pragma unroll
                 for (int k = 0; k < LANE_TAIL; k++)
                     if (place == k) x[k] = 1;
@@ -165,6 +178,106 @@ struct EdgeFeatures {
             for (int k = 0; k < LANE_TAIL; k++) to.x[s][k] += weight * x[k];
     }
 };
+
+// GAT: weights of this lane's features for its heads, or their gradients.
+struct HeadTerms {
+    C x[SLOTS][LANE_TERM];
+
+    __device__ __forceinline__ void load(const Operands &o, const Lane &lane) {
+#pragma unroll
+        for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+            for (int k = 0; k < LANE_TERM; k++) {
+                int feature = k * PARTS + lane.part;
+                x[s][k] = lane.has(s) && feature < TERM ? __ldg(o.edge_weight + lane.head_of(s) * TERM + feature) : (C)0;
+            }
+    }
+};
+
+// GAT: this lane's features of an edge.
+struct TermFeatures {
+    C x[LANE_TERM];
+
+    __device__ __forceinline__ void load(const Operands &o, const Lane &lane, u64 edge) {
+        if constexpr (SCORE == GAT && TERM > 0) {
+            const C *row = features_of(o, edge);
+#pragma unroll
+            for (int k = 0; k < LANE_TERM; k++) {
+                int feature = k * PARTS + lane.part;
+                x[k] = feature < EDGE_NUMBERS ? __ldg(row + feature) : (C)0;
+            }
+#pragma unroll
+            for (int c = 0; c < EDGE_CATEGORIES; c++) {
+                int place = place_of(o, row, c);
+#pragma unroll
+                for (int k = 0; k < LANE_TERM; k++)
+                    if (k * PARTS + lane.part == place) x[k] = 1;
+            }
+        }
+    }
+
+    // What the edge adds to a head's sum.
+    __device__ __forceinline__ C sum(const HeadTerms &weights, int s) const {
+        C sum = 0;
+        if constexpr (SCORE == GAT && TERM > 0) {
+#pragma unroll
+            for (int k = 0; k < LANE_TERM; k++) sum += weights.x[s][k] * x[k];
+            sum = lane_sum<PARTS>(sum);
+        }
+        return sum;
+    }
+
+    __device__ __forceinline__ void add(HeadTerms &to, int s, C weight) const {
+        if constexpr (SCORE == GAT && TERM > 0)
+#pragma unroll
+            for (int k = 0; k < LANE_TERM; k++) to.x[s][k] += weight * x[k];
+    }
+};
+
+// GATV2: the weights of features, for all threads of the block.
+__device__ __forceinline__ const C *near_terms(const Operands &o) {
+    constexpr int TERMS = TERM > 0 ? TERM : 1;
+    __shared__ C weights[NEAR_TERMS ? TERM * D : 1];
+    if constexpr (NEAR_TERMS) {
+        for (int k = threadIdx.x; k < TERM * D; k += blockDim.x)
+            weights[k % TERMS * D + k / TERMS] = __ldg(o.edge_weight + k);
+        __syncthreads();
+    }
+    return weights;
+}
+
+__device__ __forceinline__ void copy(const Part &from, Part &to) {
+#pragma unroll
+    for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+            for (int k = 0; k < VEC; k++) to[s][c][k] = from[s][c][k];
+}
+
+// GATV2: adds what features of an edge come to in this lane's columns.
+__device__ __forceinline__ void add_terms(const Operands &o, const C *weights, const Lane &lane, u64 edge, Part &x) {
+    if constexpr (SCORE == GATV2 && TERM > 0) {
+        const C *row = features_of(o, edge);
+        auto add = [&](int feature, C value) {
+#pragma unroll
+            for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+                for (int c = 0; c < CHUNKS; c++)
+                    if (lane.has(s, c)) {
+                        int column = lane.column<WIDTH>(s, c);
+#pragma unroll
+                        for (int k = 0; k < VEC; k++)
+                            x[s][c][k] += value * (NEAR_TERMS ? weights[feature * D + column + k]
+                                                              : __ldg(o.edge_weight + (column + k) * TERM + feature));
+                    }
+        };
+#pragma unroll 4
+        for (int f = 0; f < EDGE_NUMBERS; f++) add(f, __ldg(row + f));
+#pragma unroll
+        for (int c = 0; c < EDGE_CATEGORIES; c++) add(place_of(o, row, c), 1);
+    }
+}
 
 // A row's columns that are this lane's, times `factor`.
 template <int STRIDE, typename T> __device__ __forceinline__ void load_part(const Lane &lane, const T *row, C factor, Part &to) {
@@ -294,6 +407,7 @@ template <typename T> __device__ __forceinline__ C head_number(const T *row, con
 template <bool ONE_LOAD, int STRIDE, typename FAR, typename PRODUCT> struct Ends {
     Edge edges[UNROLL];
     EdgeFeatures features[UNROLL];
+    TermFeatures terms[UNROLL];
     Far<FAR> far[SCORE == GAT ? 1 : UNROLL];
     Far<PRODUCT> products[UNROLL];
     C numbers[UNROLL][SLOTS]; // GAT's operands

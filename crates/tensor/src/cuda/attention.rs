@@ -45,6 +45,7 @@ struct Operands {
     feat: u64,
     weight: u64,
     features: u64,
+    edge_weight: u64,
     src_ids: u64,
     dst_ids: u64,
     dropout: DropoutArg,
@@ -79,6 +80,7 @@ struct Gradients {
     shared: u64,
     bias: u64,
     weight: u64,
+    terms: u64,
     pieces: u64,
     piece_size: u32,
     warps: u32,
@@ -139,6 +141,7 @@ impl Call {
             Some(rows) => at("edge features", rows, compute)?,
             None => 0,
         };
+        let edge_weight = a.edge_weight.map_or(Ok(0), |weight| at("edge weight", weight, compute))?;
         let mut places = [[0; MOST_CATEGORIES]; 2];
         for (k, [first, count]) in a.edges.iter().flat_map(|edges| edges.columns.places()).enumerate() {
             (places[0][k], places[1][k]) = (first as u32, count as u32);
@@ -159,6 +162,7 @@ impl Call {
             feat,
             weight,
             features,
+            edge_weight,
             src_ids,
             dst_ids,
             dropout: numbers,
@@ -169,8 +173,8 @@ impl Call {
             first,
             categories,
         };
-        let variant =
-            Variant { score, types, own_values, bias: kind, features: of_bias, tails, dropout: dropout.is_some() };
+        let (features, dropout) = (of_bias, dropout.is_some());
+        let variant = Variant { score, types, own_values, bias: kind, features, tails, dropout };
         let shape = Shape::new(heads, width, tails.width, types.smallest());
         Ok(Self { shape, types, defines: variant.defines(heads, width, passes), graph, operands })
     }
@@ -319,7 +323,7 @@ impl AttentionKernels for Cuda {
             let warps = call.grid(call.graph.count.min(SUMMING_WARPS))[0] * (THREADS / WARP);
             a.device().uninit(OP, warps, sum.rows() * sum.cols(), compute, Tag::Workspace).map(Some)
         };
-        let (mut shared, mut weight) = (per_warp(&to.shared)?, None);
+        let (mut shared, mut weight, mut terms) = (per_warp(&to.shared)?, None, per_warp(&to.edge_weight)?);
         let mut bias = to.bias;
         if let Bias::PerEdge(_) = a.bias {
             gradients.bias =
@@ -327,7 +331,12 @@ impl AttentionKernels for Cuda {
         } else {
             weight = per_warp(&bias)?;
         }
-        for (sum, at) in [(&mut shared, &mut gradients.shared), (&mut weight, &mut gradients.weight)] {
+        let sums = [
+            (&mut shared, &mut gradients.shared),
+            (&mut weight, &mut gradients.weight),
+            (&mut terms, &mut gradients.terms),
+        ];
+        for (sum, at) in sums {
             if let Some(sum) = sum {
                 gradients.warps = sum.rows() as u32;
                 *at = self.address_mut(OP, "sums", sum, compute)?;
@@ -335,7 +344,7 @@ impl AttentionKernels for Cuda {
         }
         let part = Part { to: row, width, dtype };
         self.backward_pass(a, &call, "attention_dst", gradients, [part, Part::NONE])?;
-        for (sum, to) in [(shared, to.shared), (weight, bias)] {
+        for (sum, to) in [(shared, to.shared), (weight, bias), (terms, to.edge_weight)] {
             if let (Some(sum), Some(to)) = (sum, to) {
                 self.add_up_rows(OP, &sum, to)?;
             }

@@ -13,7 +13,8 @@ struct Gradients {
     void *value;    // by source: of the values
     C *shared;   // by destination: for each warp, of GATv2's a
     C *bias;     // by destination: of the bias
-    C *weight;   // by destination: for each warp, of the edge weight
+    C *weight;   // by destination: for each warp, of the bias's weight
+    C *terms;    // by destination: for each warp, of the weight inside of the LeakyReLU
     C *pieces;
     u32 piece_size; // columns of a piece's row
     u32 warps;      // of the grid
@@ -56,17 +57,97 @@ template <int STRIDE, typename T> __device__ __forceinline__ void put_part(const
             if (lane.has(s, c)) put(row + lane.column<STRIDE>(s, c), x[s][c], add);
 }
 
-// What a warp has of the parameter that all edges share, and the gradients that it adds up over all of its items.
+// What a warp has of the parameters that all edges share, and the gradients that it adds up over all of its items.
 struct Parameters {
     Part a, da;
     C dweight[SLOTS][FEATURE_PARTS];
+    HeadTerms terms, dterms;                                              // GAT's
+    Part dnumbers[SCORE == GATV2 && TERM > 0 && EDGE_NUMBERS > 0 ? EDGE_NUMBERS : 1]; // GATV2's, of numbers
 
     __device__ __forceinline__ void load(const Operands &o, const Lane &lane) {
         if constexpr (SCORE == GATV2) load_part<WIDTH>(lane, o.a, LOG2_E, a);
-        zero(da), zero(dweight);
+        if constexpr (SCORE == GAT && TERM > 0) terms.load(o, lane);
+        zero(da), zero(dweight), zero(dterms), zero(dnumbers);
+    }
+
+    // GATV2: where this warp's gradient of a weight is.
+    static __device__ __forceinline__ C *place(const Gradients &to, u32 warp, int column, int feature) {
+        return to.terms + ((u64)warp * D + column) * TERM + feature;
+    }
+
+    // GATV2: those of categories are added up in memory, from zeros.
+    __device__ __forceinline__ void clear_categories(const Lane &lane, const Gradients &to, u32 warp) {
+        if constexpr (SCORE == GATV2 && TERM > EDGE_NUMBERS) {
+            if (!to.terms) return;
+            if (lane.team == 0) each_column(lane, [&](int, int, int, int column) {
+                for (int f = EDGE_NUMBERS; f < TERM; f++) *place(to, warp, column, f) = 0;
+            });
+            __syncwarp();
+        }
+    }
+
+    template <typename F> static __device__ __forceinline__ void each_column(const Lane &lane, F f) {
+#pragma unroll
+        for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++)
+                if (lane.has(s, c))
+#pragma unroll
+                    for (int k = 0; k < VEC; k++) f(s, c, k, lane.column<WIDTH>(s, c) + k);
+    }
+
+    // GATV2: adds what the gradients `dx` of an edge's sums mean for the weight. One team after another, since several
+    // may have the same category.
+    __device__ __forceinline__ void add_terms(const Operands &o, const Lane &lane, const Gradients &to, u32 warp,
+                                              const Edge &edge, const Part &dx) {
+        if constexpr (SCORE == GATV2 && TERM > 0) {
+            if (!to.terms) return;
+            const C *row = features_of(o, edge.edge);
+#pragma unroll
+            for (int f = 0; f < EDGE_NUMBERS; f++) {
+                C x = __ldg(row + f);
+                each_column(lane, [&](int s, int c, int k, int) { dnumbers[f][s][c][k] += x * dx[s][c][k]; });
+            }
+#pragma unroll
+            for (int category = 0; category < EDGE_CATEGORIES; category++) {
+                int feature = place_of(o, row, category);
+                for (int team = 0; team < TEAMS; team++) {
+                    if (lane.team == team && edge.exists)
+                        each_column(lane, [&](int s, int c, int k, int column) {
+                            *place(to, warp, column, feature) += REST * dx[s][c][k];
+                        });
+                    __syncwarp();
+                }
+            }
+        }
+    }
+
+    __device__ __forceinline__ void write_terms(const Lane &lane, const Gradients &to, u32 warp) {
+        if constexpr (TERM > 0) {
+            if (!to.terms) return;
+            if constexpr (SCORE == GAT)
+#pragma unroll
+                for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+                    for (int k = 0; k < LANE_TERM; k++) {
+                        C sum = sum_teams(dterms.x[s][k]);
+                        int feature = k * PARTS + lane.part;
+                        if (lane.team == 0 && lane.has(s) && feature < TERM)
+                            to.terms[((u64)warp * HEADS + lane.head_of(s)) * TERM + feature] = sum;
+                    }
+            if constexpr (SCORE == GATV2)
+#pragma unroll
+                for (int f = 0; f < EDGE_NUMBERS; f++) {
+                    sum_teams(dnumbers[f]);
+                    if (lane.team == 0) each_column(lane, [&](int s, int c, int k, int column) {
+                        *place(to, warp, column, f) = REST * dnumbers[f][s][c][k];
+                    });
+                }
+        }
     }
 
     __device__ __forceinline__ void write(const Lane &lane, const Gradients &to, u32 warp) {
+        write_terms(lane, to, warp);
         if (SCORE == GATV2 && to.shared) {
             sum_teams(da);
             put_part<WIDTH>(lane, to.shared + (u64)warp * D, da, 0);
@@ -119,9 +200,9 @@ template <bool BY_SRC, typename NEAR, typename OTHER> struct Row {
     }
 
     // Adds what the gradient `de` of an edge's score, and its weight `direct`, mean for the row and for the shared
-    // parameter.
+    // parameter. `sums` is GATV2's near end with what features of the edge add, and becomes the gradient of the sums.
     template <typename FAR, typename PRODUCT>
-    __device__ __forceinline__ void add(Parameters &p, int s, const Packed<FAR, VEC> (&far)[CHUNKS],
+    __device__ __forceinline__ void add(Parameters &p, int s, C (&sums)[CHUNKS][VEC], const Packed<FAR, VEC> (&far)[CHUNKS],
                                         const Packed<PRODUCT, VEC> (&product)[CHUNKS], C de, C direct, C slope) {
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++)
@@ -129,8 +210,9 @@ template <bool BY_SRC, typename NEAR, typename OTHER> struct Row {
             for (int k = 0; k < VEC; k++) {
                 if constexpr (SCORE == DOT) drow[s][c][k] += de * far[c].get(k);
                 if constexpr (SCORE == GATV2) {
-                    C x = near[s][c][k] + far[c].get(k), steep = x > 0 ? de : de * slope;
-                    drow[s][c][k] += p.a[s][c][k] * steep;
+                    C x = sums[c][k] + far[c].get(k), steep = x > 0 ? de : de * slope;
+                    sums[c][k] = p.a[s][c][k] * steep;
+                    drow[s][c][k] += sums[c][k];
                     if (!BY_SRC) p.da[s][c][k] += steep * x;
                 }
                 if (BY_SRC) dvalue[s][c][k] += direct * product[c].get(k);
@@ -200,11 +282,13 @@ template <bool BY_SRC, typename NEAR, typename OTHER, typename FAR, typename PRO
 __device__ __forceinline__ void backward(const Operands &o, const Gradients &to, const NEAR *near_rows, int near_stride,
                                          const OTHER *other_rows, int other_stride, const FAR *far_rows, int far_stride,
                                          const PRODUCT *product_rows, int product_stride) {
+    const C *weights = near_terms(o);
     Lane lane;
     Parameters p;
     C slope = o.slope;
     p.load(o, lane);
     u32 warp = warp_id();
+    if (!BY_SRC) p.clear_categories(lane, to, warp);
     for (u32 at = warp; at < o.count; at += to.warps) {
         Item item = item_at(o.items, at);
         Row<BY_SRC, NEAR, OTHER> row;
@@ -224,6 +308,7 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
                     ends.edges[u].take(batch, first + u * TEAMS + lane.team, count);
                     ends.load(lane, u, far_rows, far_stride, product_rows, product_stride);
                     ends.features[u].load(o, lane, ends.edges[u].edge);
+                    ends.terms[u].load(o, lane, ends.edges[u].edge);
                     if constexpr (BY_SRC && EDGES) {
                         far_tails[u].load(lane, far_rows + (u64)ends.edges[u].node * far_stride, (C)o.scale * LOG2_E);
                         product_tails[u].load(lane, product_rows + (u64)ends.edges[u].node * product_stride, 1);
@@ -237,20 +322,23 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
                         }
                 }
 #pragma unroll
-                for (int u = 0; u < UNROLL; u++)
+                for (int u = 0; u < UNROLL; u++) {
+                    const Edge &edge = ends.edges[u];
+                    Part sums;
+                    if constexpr (SCORE != GAT) copy(row.near, sums);
+                    add_terms(o, weights, lane, edge.edge, sums);
 #pragma unroll
                     for (int s = 0; s < SLOTS; s++) {
-                        const Edge &edge = ends.edges[u];
                         const EdgeFeatures &features = ends.features[u];
                         C bias = edge.bias_part(o, lane, s) * LOG2_E, score, flat = 1;
                         bias += features.dot(BY_SRC ? far_tails[u] : row.near_tails, s);
                         if constexpr (SCORE == GAT) {
-                            C x = row.number[s] + ends.numbers[u][s];
+                            C x = row.number[s] + ends.numbers[u][s] + ends.terms[u].sum(p.terms, s);
                             flat = x > 0 ? (C)1 : slope;
                             score = x * flat * LOG2_E;
                             if (BIAS != NO_BIAS) score += lane_sum<PARTS>(bias);
                         } else {
-                            score = lane_sum<PARTS>(score_part(row.near[s], ends.far[u].x[s], p.a[s], slope) + bias);
+                            score = lane_sum<PARTS>(score_part(sums[s], ends.far[u].x[s], p.a[s], slope) + bias);
                         }
                         C product = lane_sum<PARTS>(dot_part(row.other[s], ends.products[u].x[s]) +
                                                     features.dot(BY_SRC ? product_tails[u] : row.other_tails, s));
@@ -259,10 +347,12 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
                         C factor = edge.factor(o, lane.head_of(s));
                         C de = alpha * (product * factor - mean), direct = alpha * factor;
                         row.dnumber[s] += de * flat;
-                        if (!BY_SRC) features.add(row.dtails, s, de);
-                        row.add(p, s, ends.far[SCORE == GAT ? 0 : u].x[s], ends.products[u].x[s], de, direct, slope);
+                        if (!BY_SRC) features.add(row.dtails, s, de), ends.terms[u].add(p.dterms, s, de * flat);
+                        row.add(p, s, sums[s], ends.far[SCORE == GAT ? 0 : u].x[s], ends.products[u].x[s], de, direct, slope);
                         if (BIAS != NO_BIAS && !BY_SRC && edge.exists && lane.has(s)) add_bias(o, to, lane, edge, s, de, p);
                     }
+                    if (!BY_SRC) p.add_terms(o, lane, to, warp, edge, sums);
+                }
             }
         }
         row.write(o, to, lane, at, item.row, near_stride, other_stride);

@@ -186,12 +186,15 @@ __device__ __forceinline__ void take_edges(State &state, const Operands &o, cons
 
 // S and V are SRC and VALUE: what does not fit together for another score is left out only from a template.
 template <typename S, typename V> __device__ __forceinline__ void forward(const Operands &o, const Target &to) {
+    const C *weights = near_terms(o);
     u32 at = warp_id();
     if (at >= o.count) return;
     Item item = item_at(o.items, at);
     Lane lane;
     Part near, a;
     Tails tails;
+    HeadTerms terms;
+    if constexpr (SCORE == GAT && TERM > 0) terms.load(o, lane);
     C number[SLOTS], slope = o.slope;
     if constexpr (SCORE == GAT) {
 #pragma unroll
@@ -214,20 +217,25 @@ template <typename S, typename V> __device__ __forceinline__ void forward(const 
                 ends.edges[u].take(batch, first + u * TEAMS + lane.team, count);
                 ends.load(lane, u, o.src, SRC_STRIDE, o.value, VALUE_STRIDE);
                 ends.features[u].load(o, lane, ends.edges[u].edge);
+                ends.terms[u].load(o, lane, ends.edges[u].edge);
             }
 #pragma unroll
-            for (int u = 0; u < UNROLL; u++)
+            for (int u = 0; u < UNROLL; u++) {
+                Part sums;
+                if constexpr (SCORE != GAT) copy(near, sums);
+                add_terms(o, weights, lane, ends.edges[u].edge, sums);
 #pragma unroll
                 for (int s = 0; s < SLOTS; s++) {
                     C bias = ends.edges[u].bias_part(o, lane, s) * LOG2_E + ends.features[u].dot(tails, s), score;
                     if constexpr (SCORE == GAT) {
-                        score = leaky(number[s] + ends.numbers[u][s], slope) * LOG2_E;
+                        score = leaky(number[s] + ends.numbers[u][s] + ends.terms[u].sum(terms, s), slope) * LOG2_E;
                         if (BIAS != NO_BIAS) score += lane_sum<PARTS>(bias);
                     } else {
-                        score = lane_sum<PARTS>(score_part(near[s], ends.far[u].x[s], a[s], slope) + bias);
+                        score = lane_sum<PARTS>(score_part(sums[s], ends.far[u].x[s], a[s], slope) + bias);
                     }
                     scores[u][s] = ends.edges[u].exists ? score : NEGATIVE_INFINITY;
                 }
+            }
             take_edges(state, o, lane, ends, scores);
         }
     }

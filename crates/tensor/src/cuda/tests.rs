@@ -136,7 +136,8 @@ fn every_kind_of_attention_compiles() {
         tails: Tails::default(),
         dropout: false,
     };
-    let tails = |width, columns| Tails { width, given: true, columns };
+    let tails = |width, columns| Tails { width, given: true, inside: 0, columns };
+    let inside = |inside, columns| Tails { inside, columns, ..Tails::default() };
     let gat = Variant { score: 1, types: types(Bf16, Bf16, F32, F32), ..dot };
     let gatv2 = Variant { score: 2, types: types(F32, Bf16, F32, Bf16), ..dot };
     for (variant, heads, width) in [
@@ -151,6 +152,12 @@ fn every_kind_of_attention_compiles() {
         (Variant { tails: Tails { given: false, ..tails(4, [1, 0]) }, ..dot }, 3, 40),
         (gat, 8, 16),
         (Variant { bias: 1, dropout: true, types: types(F64, F64, F64, F64), ..gat }, 1, 1),
+        (Variant { tails: inside(16, [16, 0]), ..gat }, 8, 16),
+        (Variant { tails: inside(16, [3, 3]), bias: 2, features: 3, dropout: true, ..gat }, 9, 8),
+        (Variant { tails: inside(5, [0, 1]), types: types(F64, F64, F64, F64), ..gat }, 1, 1),
+        (Variant { tails: inside(16, [16, 0]), ..gatv2 }, 8, 16),
+        (Variant { tails: inside(100, [1, 2]), own_values: true, dropout: true, ..gatv2 }, 8, 16),
+        (Variant { tails: inside(5, [0, 1]), types: types(F64, F64, F64, F64), ..gatv2 }, 2, 5),
         (gatv2, 4, 32),
         (Variant { own_values: true, bias: 2, features: 70, dropout: true, ..gatv2 }, 2, 5),
     ] {

@@ -9,7 +9,8 @@
 //! [`gatv2`](crate::ops::gatv2) in files of their own. All else is shared.
 //!
 //! Edges may also add a linear function of their features to keys and values; queries, outputs and their gradients then
-//! have numbers behind each head: see [`edge_values`](crate::ops::edge_values).
+//! have numbers behind each head: see [`edge_values`](crate::ops::edge_values). GAT and GATv2 have such a function
+//! inside of their LeakyReLU.
 //!
 //! Keys and values of a node are one row `k ‖ v`, so that an edge touches one contiguous piece of memory.
 
@@ -27,159 +28,14 @@ use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::edge_values::EdgeTail;
 use crate::ops::rows::RowIndex;
-use crate::random::{Dropout, Ids};
 use crate::tape::{Backward, Grads, Tape, Var};
 
+mod operands;
+
+pub(crate) use operands::Operands;
+pub use operands::{Bias, EdgeDropout, EdgeTerms, Score};
+
 const OP: &str = "attention";
-
-/// A term added to the scores of edges. What is learnt of it is an `X`: a [`Matrix`] or a reference to one for kernels
-/// and where it is kept for backward, a [`Var`] on the tape. Features of edges are an `F`, which gets no gradient.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum Bias<X, F = X> {
-    /// None.
-    #[default]
-    None,
-    /// A number per edge and head: E × H.
-    PerEdge(X),
-    /// A linear function of edge features: E × F, with a weight H × F. No tensor of edges × heads is made.
-    Features {
-        /// E × F; `()` where they are those of the graph.
-        feat: F,
-        /// H × F.
-        weight: X,
-    },
-}
-
-impl<X, F> Bias<X, F> {
-    /// The same, by reference.
-    pub fn as_ref(&self) -> Bias<&X, &F> {
-        match self {
-            Self::None => Bias::None,
-            Self::PerEdge(x) => Bias::PerEdge(x),
-            Self::Features { feat, weight } => Bias::Features { feat, weight },
-        }
-    }
-
-    /// The same of something else: `learnt` of the X, with features that `given` makes.
-    pub fn map<Y, G>(self, learnt: impl FnOnce(X) -> Y, given: impl FnOnce(F) -> G) -> Bias<Y, G> {
-        match self {
-            Self::None => Bias::None,
-            Self::PerEdge(x) => Bias::PerEdge(learnt(x)),
-            Self::Features { feat, weight } => Bias::Features { feat: given(feat), weight: learnt(weight) },
-        }
-    }
-
-    /// What gets a gradient: the numbers of edges, or the weight.
-    pub fn learnt(self) -> Option<X> {
-        match self {
-            Self::None => None,
-            Self::PerEdge(x) | Self::Features { weight: x, .. } => Some(x),
-        }
-    }
-}
-
-/// Dropout on the weights of edges, keyed by original ids.
-#[derive(Clone, Debug)]
-pub struct EdgeDropout {
-    /// Rate and key.
-    pub dropout: Dropout,
-    /// Original ids of the sources.
-    pub src: Ids,
-    /// Original ids of the destinations.
-    pub dst: Ids,
-}
-
-/// How an edge j → i gets its score for a head, with the operands: matrices by reference for kernels, matrices where
-/// they are kept for backward, variables on the tape. GAT's l and r are numbers, an `L` and an `R`: operands like the
-/// others, or what makes them of rows.
-#[derive(Clone, Copy, Debug)]
-pub enum Score<X, L = X, R = L> {
-    /// q_i·k_j / √d_h.
-    Dot {
-        /// Queries, a row per destination.
-        q: X,
-        /// Keys and values side by side, a row per source, twice as wide as `q` without tails.
-        kv: X,
-    },
-    /// LeakyReLU(l_i + r_j): see [`gat`](crate::ops::gat).
-    Gat {
-        /// A row per destination, a column per head, in the type of the computation.
-        l: L,
-        /// The same per source.
-        r: R,
-        /// Values, a row per source.
-        z: X,
-        /// Of the LeakyReLU, where its argument is not positive.
-        slope: f64,
-    },
-    /// a·LeakyReLU(l_i + r_j): see [`gatv2`](crate::ops::gatv2).
-    Gatv2 {
-        /// A row per destination.
-        l: X,
-        /// A row per source.
-        r: X,
-        /// Values, a row per source; r where they are absent.
-        value: Option<X>,
-        /// A row per head, in the type of the computation.
-        a: X,
-        /// Of the LeakyReLU, where its argument is not positive.
-        slope: f64,
-    },
-}
-
-impl<X, L, R> Score<X, L, R> {
-    /// The same, by reference.
-    pub fn as_ref(&self) -> Score<&X, &L, &R> {
-        match self {
-            Self::Dot { q, kv } => Score::Dot { q, kv },
-            Self::Gat { l, r, z, slope } => Score::Gat { l, r, z, slope: *slope },
-            Self::Gatv2 { l, r, value, a, slope } => Score::Gatv2 { l, r, value: value.as_ref(), a, slope: *slope },
-        }
-    }
-}
-
-impl<L, R> Score<&Var, L, R> {
-    /// The type in which rows are stored.
-    pub fn dtype(&self) -> DType {
-        match self {
-            Self::Dot { q: x, .. } | Self::Gat { z: x, .. } | Self::Gatv2 { l: x, .. } => x.value().dtype(),
-        }
-    }
-}
-
-impl<X> Score<X> {
-    /// The same of what `f` makes of the operands.
-    pub fn map<Y>(self, f: impl Fn(X) -> Y) -> Score<Y> {
-        match self {
-            Self::Dot { q, kv } => Score::Dot { q: f(q), kv: f(kv) },
-            Self::Gat { l, r, z, slope } => Score::Gat { l: f(l), r: f(r), z: f(z), slope },
-            Self::Gatv2 { l, r, value, a, slope } => {
-                Score::Gatv2 { l: f(l), r: f(r), value: value.map(&f), a: f(a), slope }
-            }
-        }
-    }
-
-    /// The operands by where their gradients come from.
-    pub(crate) fn operands(self) -> Operands<X> {
-        match self {
-            Self::Dot { q, kv } => Operands { dst: q, src: kv, value: None, shared: None },
-            Self::Gat { l, r, z, .. } => Operands { dst: l, src: r, value: Some(z), shared: None },
-            Self::Gatv2 { l, r, value, a, .. } => Operands { dst: l, src: r, value, shared: Some(a) },
-        }
-    }
-}
-
-/// The operands of a score, by where their gradients come from.
-pub(crate) struct Operands<X> {
-    /// The pass by destination.
-    pub(crate) dst: X,
-    /// The pass by source.
-    pub(crate) src: X,
-    /// The pass by source, where values are a matrix of their own.
-    pub(crate) value: Option<X>,
-    /// The pass by destination, summed over all edges.
-    pub(crate) shared: Option<X>,
-}
 
 /// The operands of attention.
 pub struct Attention<'a> {
@@ -191,9 +47,11 @@ pub struct Attention<'a> {
     pub score: Score<&'a Matrix>,
     /// A term added to the scores.
     pub bias: Bias<&'a Matrix>,
-    /// What edges bring for the tails behind the heads of `q`, of the output and of their gradients, if there are any;
-    /// with dot products only.
+    /// Features of edges, if there are any: with dot products for the tails behind the heads of `q`, of the output and
+    /// of their gradients.
     pub edges: Option<&'a EdgeTail>,
+    /// With other scores, what these are multiplied by: see [`EdgeTerms`].
+    pub edge_weight: Option<&'a Matrix>,
     /// Dropout of weights.
     pub dropout: Option<&'a EdgeDropout>,
 }
@@ -211,7 +69,10 @@ impl<'a> Attention<'a> {
 
     /// Numbers behind each head of the output.
     pub fn tail(&self) -> usize {
-        self.edges.map_or(0, |edges| edges.columns.tail())
+        match self.score {
+            Score::Dot { .. } => self.edges.map_or(0, |edges| edges.columns.tail()),
+            Score::Gat { .. } | Score::Gatv2 { .. } => 0,
+        }
     }
 
     /// Columns of the values.
@@ -257,12 +118,9 @@ impl<'a> Attention<'a> {
             }
         }
         if let Some(EdgeTail { columns, rows }) = self.edges {
-            if !matches!(self.score, Score::Dot { .. }) {
-                let problem = "features of edges are added to keys and values of dot products only".into();
-                return Err(Error::Argument { op: OP, problem });
-            }
             rows.as_ref().map_or(Ok(()), |rows| rows.expect(OP, "edge features", edges, columns.stored()))?;
         }
+        self.check_edge_weight()?;
         match self.bias {
             Bias::None => Ok(()),
             Bias::PerEdge(bias) => bias.expect(OP, "bias", edges, heads),
@@ -271,6 +129,22 @@ impl<'a> Attention<'a> {
                 weight.expect(OP, "edge weight", heads, feat.cols())
             }
         }
+    }
+
+    fn check_edge_weight(&self) -> Result<()> {
+        let problem = match (self.score, self.edges, self.edge_weight) {
+            (Score::Dot { .. }, _, None) | (_, None, None) => return Ok(()),
+            (Score::Dot { .. }, _, Some(_)) => {
+                "features of edges are in the tails of dot products: they take no weight"
+            }
+            (_, Some(_), None) => "features of edges need a weight where scores are no dot products",
+            (_, None, Some(_)) => "a weight of features of edges needs these features",
+            (Score::Gat { l: rows, .. } | Score::Gatv2 { l: rows, .. }, Some(edges), Some(weight)) => {
+                weight.expect(OP, "edge weight", rows.cols(), edges.columns.width())?;
+                return computed("edge weight", weight, rows);
+            }
+        };
+        Err(Error::Argument { op: OP, problem: problem.into() })
     }
 
     /// Where edges of the transpose stand in the forward direction, if something depends on that.
@@ -335,6 +209,7 @@ kernels! {
                 return dry.attend(a, Pass::ByDestination, size);
             }
             let _shared = dry.within(|| scratch::attention_shared(a))?;
+            let _edges = dry.within(|| scratch::attention_edges(a))?;
             let _bias = match a.bias {
                 Bias::Features { feat, .. } if to.bias.is_some() => {
                     Some(dry.within(|| scratch::attention_bias(a, feat.cols()))?)
@@ -368,8 +243,10 @@ pub struct DstGrads<'a> {
     pub write: Write,
     /// Overwritten with the gradient of GATv2's `a`.
     pub shared: Option<&'a mut Matrix>,
-    /// Overwritten with the gradient of the bias (as the bias) or of the edge weight.
+    /// Overwritten with the gradient of the bias (as the bias) or of its weight.
     pub bias: Option<&'a mut Matrix>,
+    /// Overwritten with the gradient of what features of edges are multiplied by inside of a LeakyReLU.
+    pub edge_weight: Option<&'a mut Matrix>,
 }
 
 /// What the pass by source overwrites.
@@ -399,20 +276,22 @@ pub fn attention(
     heads: usize,
     score: Score<&Var>,
     bias: Bias<&Var, &Matrix>,
-    edges: Option<EdgeTail>,
+    edges: Option<EdgeTerms<&Var>>,
     dropout: Option<EdgeDropout>,
 ) -> Result<Var> {
     let inputs = score.operands();
     let mut vars = vec![inputs.dst, inputs.src];
-    let [value, shared, bias_at] = [inputs.value, inputs.shared, bias.learnt()].map(|var| {
+    let weight = edges.as_ref().and_then(|edges| edges.weight);
+    let [value, shared, bias_at, weight_at] = [inputs.value, inputs.shared, bias.learnt(), weight].map(|var| {
         var.map(|var| {
             vars.push(var);
             vars.len() - 1
         })
     });
     let kept = |var: &Var| var.value().clone();
-    let (score, bias) = (score.map(kept), bias.map(kept, Matrix::clone));
-    let call = Call { graph: Rc::clone(graph), heads, score, bias, edges, dropout };
+    let (score, bias, edge_weight) = (score.map(kept), bias.map(kept, Matrix::clone), weight.map(kept));
+    let edges = edges.map(|edges| edges.tail);
+    let call = Call { graph: Rc::clone(graph), heads, score, bias, edges, edge_weight, dropout };
     let operands = call.operands();
     operands.check()?;
     let device = tape.device().clone();
@@ -421,7 +300,15 @@ pub fn attention(
     let mut lse = device.uninit(OP, graph.num_dst(), heads, dtype.compute(), Tag::Activations)?;
     device.backend().attention(&operands, &mut out, &mut lse)?;
     let saved = out.clone();
-    Ok(tape.push(&vars, out, || AttentionBackward { call, out: saved, lse, value, shared, bias: bias_at }))
+    Ok(tape.push(&vars, out, || AttentionBackward {
+        call,
+        out: saved,
+        lse,
+        value,
+        shared,
+        bias: bias_at,
+        edge_weight: weight_at,
+    }))
 }
 
 /// All operands, kept for backward.
@@ -431,13 +318,21 @@ struct Call {
     score: Score<Matrix>,
     bias: Bias<Matrix>,
     edges: Option<EdgeTail>,
+    edge_weight: Option<Matrix>,
     dropout: Option<EdgeDropout>,
 }
 
 impl Call {
     fn operands(&self) -> Attention<'_> {
-        let (score, bias, edges) = (self.score.as_ref(), self.bias.as_ref(), self.edges.as_ref());
-        Attention { graph: &self.graph, heads: self.heads, score, bias, edges, dropout: self.dropout.as_ref() }
+        Attention {
+            graph: &self.graph,
+            heads: self.heads,
+            score: self.score.as_ref(),
+            bias: self.bias.as_ref(),
+            edges: self.edges.as_ref(),
+            edge_weight: self.edge_weight.as_ref(),
+            dropout: self.dropout.as_ref(),
+        }
     }
 }
 
@@ -449,6 +344,7 @@ struct AttentionBackward {
     value: Option<usize>,
     shared: Option<usize>,
     bias: Option<usize>,
+    edge_weight: Option<usize>,
 }
 
 impl Backward for AttentionBackward {
@@ -468,7 +364,14 @@ impl Backward for AttentionBackward {
         };
         let mut row = new(dst, Tag::Activations)?;
         let (mut dshared, mut dbias) = (wanted(grads, self.shared, shared)?, wanted(grads, self.bias, bias)?);
-        let to = DstGrads { row: &mut row, write: Write::Set, shared: dshared.as_mut(), bias: dbias.as_mut() };
+        let mut dweight = wanted(grads, self.edge_weight, a.edge_weight)?;
+        let to = DstGrads {
+            row: &mut row,
+            write: Write::Set,
+            shared: dshared.as_mut(),
+            bias: dbias.as_mut(),
+            edge_weight: dweight.as_mut(),
+        };
         device.backend().attention_dst(&a, &saved, to)?;
         if grads.wants(1) || self.value.is_some_and(|at| grads.wants(at)) {
             let mut row = new(src, Tag::Activations)?;
@@ -480,6 +383,7 @@ impl Backward for AttentionBackward {
         }
         put(grads, self.shared, dshared)?;
         put(grads, self.bias, dbias)?;
+        put(grads, self.edge_weight, dweight)?;
         grads.put(0, row)
     }
 }
@@ -493,5 +397,7 @@ fn put(grads: &mut Grads<'_>, at: Option<usize>, gradient: Option<Matrix>) -> Re
 
 #[cfg(test)]
 mod edge_tests;
+#[cfg(test)]
+mod term_tests;
 #[cfg(test)]
 mod tests;

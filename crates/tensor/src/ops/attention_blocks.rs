@@ -86,7 +86,8 @@ struct SavedBlock {
 impl SavedBlock {
     fn operands<'a>(&'a self, heads: usize, q: &'a Matrix) -> Attention<'a> {
         let (score, bias, edges) = (Score::Dot { q, kv: &self.kv }, self.bias.as_ref(), self.edges.as_ref());
-        Attention { graph: &self.graph, heads, score, bias, edges, dropout: self.dropout.as_ref() }
+        let (graph, dropout) = (&*self.graph, self.dropout.as_ref());
+        Attention { graph, heads, score, bias, edges, edge_weight: None, dropout }
     }
 }
 
@@ -111,7 +112,7 @@ impl Backward for BlocksBackward {
         for block in &self.blocks {
             let a = block.operands(self.heads, &self.q);
             let mut dbias = block.bias.as_ref().learnt().map(|bias| new(bias, Tag::Activations)).transpose()?;
-            let to = DstGrads { row: &mut dq, write, shared: None, bias: dbias.as_mut() };
+            let to = DstGrads { row: &mut dq, write, shared: None, bias: dbias.as_mut(), edge_weight: None };
             device.backend().attention_dst(&a, &saved, to)?;
             write = Write::Add;
             if grads.wants(at) {
@@ -199,7 +200,8 @@ mod tests {
             let graph = from_rows(&device, rows, kv.rows());
             let mut state = empty_states(&device, q.rows(), heads, d, dtype.compute(), Tag::Workspace)?;
             let score = Score::Dot { q, kv };
-            let a = Attention { graph: &graph, heads, score, bias: Bias::None, edges: None, dropout: None };
+            let (bias, graph) = (Bias::None, &graph);
+            let a = Attention { graph, heads, score, bias, edges: None, edge_weight: None, dropout: None };
             device.backend().attention_fold(&a, &mut state)?;
             Ok(state)
         };

@@ -4,6 +4,9 @@
 //! columns each), α = softmax over j (with bias and dropout as in [`attention`](crate::ops::attention)), out_i = Σ α_ij
 //! z_j.
 //!
+//! Where edges have features e_ij, a number u_h·e_ij stands in the sum too, with a row u_h per head: H operations per
+//! edge and feature. PyTorch Geometric's `GATConv` has a_h·(W_h·e_ij) there, which is the same with u_h = W_hᵀ·a_h.
+//!
 //! Its operands are those of [`Score::Gat`](crate::ops::attention::Score::Gat): l has a row per destination, r and z
 //! one per source; l and r, in the type of the computation, have a column per head, and the heads share z's equally.
 //!

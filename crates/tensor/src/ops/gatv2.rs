@@ -4,6 +4,9 @@
 //! softmax over j (with bias and dropout as in [`attention`](crate::ops::attention)), out_i = Σ α_ij r_j, or Σ α_ij v_j
 //! where values are given.
 //!
+//! Where edges have features e_ij, W·e_ij stands in the sum too, with a row of W per column. It is made in registers,
+//! each time it is needed: d operations per edge and feature, d alone per column of categories, and no row per edge.
+//!
 //! Its operands are those of [`Score::Gatv2`](crate::ops::attention::Score::Gatv2): l has a row per destination, r and
 //! values one per source, all of d columns, which the heads share equally; a is H × d/H, in the type of the
 //! computation.

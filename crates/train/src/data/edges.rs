@@ -139,7 +139,7 @@ impl Data {
         }
         let prepared = model.prepare(self.graph.clone(), seed)?;
         match self.edges_for(model) {
-            Some(edges) => Ok(Prepared::with_edges(prepared.csr, edges.columns, Arc::clone(&edges.rows))?),
+            Some(edges) => Ok(prepared.with_features(edges.columns, Arc::clone(&edges.rows))?),
             None => Ok(prepared),
         }
     }
@@ -148,7 +148,7 @@ impl Data {
     pub(crate) fn piece_for(&self, model: &ModelConfig, piece: &Piece, seed: u64) -> Result<Prepared> {
         let prepared = model.prepare(piece.graph.clone(), seed)?;
         match self.edges_for(model) {
-            Some(edges) => Ok(Prepared::with_edges(prepared.csr, edges.columns, edges.of_piece(&self.graph, piece))?),
+            Some(edges) => Ok(prepared.with_features(edges.columns, edges.of_piece(&self.graph, piece))?),
             None => Ok(prepared),
         }
     }

@@ -194,7 +194,7 @@ impl EdgeTypes {
             return Ok(model.prepare_typed(&graph, count, seed)?);
         }
         let found = self.features.with_types(self, &graph, count)?;
-        Ok(Prepared::with_edges(graph.graph, found.columns, found.rows)?)
+        Ok(model.prepare(graph.graph, seed)?.with_features(found.columns, found.rows)?)
     }
 
     /// Whether self-loops were added.

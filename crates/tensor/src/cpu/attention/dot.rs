@@ -6,8 +6,8 @@
 use super::OP;
 use super::edges::FourEdges;
 use super::score::{
-    Any, Edge, GradientRows, Operands, Plain, Rows, Score, SourceGradients, Widths, accumulate, add_scaled, dot, dots,
-    far_dots, store,
+    Any, Collected, Edge, GradientRows, Gradients, Operands, Plain, Rows, Score, SourceGradients, Widths, accumulate,
+    add_scaled, dot, dots, far_dots, store,
 };
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::neighbours::{FOUR, prefetch};
@@ -50,7 +50,7 @@ impl<'a, Q: Convert, K: Convert> Dot<'a, Q, K> {
     }
 
     /// One head's query and key.
-    fn pair(&self, Edge { j, i }: Edge, h: usize) -> (&[Q], &[K]) {
+    fn pair(&self, Edge { j, i, .. }: Edge, h: usize) -> (&[Q], &[K]) {
         let w = self.d / self.heads;
         (&self.q[i * self.wide + h * (self.wide / self.heads)..][..w], &self.kv[2 * j * self.d + h * w..][..w])
     }
@@ -108,7 +108,7 @@ impl<C: Real, Q: Convert, K: Convert> Plain<C> for Dot<'_, Q, K> {
         C::one() / self.root()
     }
 
-    fn grad_dst(&self, edge: Edge, h: usize, de: C, dst: &mut [C], _: &mut [C]) {
+    fn grad_dst(&self, edge: Edge, h: usize, de: C, dst: &mut [C], _: &mut [C], _: &mut [C]) {
         add_scaled(dst, de / self.root(), self.pair(edge, h).1);
     }
 
@@ -133,23 +133,23 @@ impl<S: Simd, Q: Convert + Sink<S>, K: Convert + Sink<S>> Score<S> for Dot<'_, Q
     }
 
     #[inline(always)]
-    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], edges: Option<FourEdges<'_>>, scores: *mut f32) {
-        dots::<S, Q, K>(self.columns(), self.q(i), j.map(|j| self.k(j)), edges, scores);
+    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], edges: Option<FourEdges<'_>>, to: *mut f32, _: *mut f32) {
+        dots::<S, Q, K>(self.columns(), self.q(i), j.map(|j| self.k(j)), edges, to);
     }
 
     #[inline(always)]
-    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], edges: Option<FourEdges<'_>>, scores: *mut f32) {
-        far_dots::<S, K, Q>(self.columns().turned(), self.k(j), i.map(|i| self.q(i)), edges, scores);
+    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], edges: Option<FourEdges<'_>>, to: *mut f32, _: *mut f32) {
+        far_dots::<S, K, Q>(self.columns().turned(), self.k(j), i.map(|i| self.q(i)), edges, to);
     }
 
     #[inline(always)]
-    unsafe fn grad_dst(&self, _: usize, j: [usize; FOUR], de: *const f32, dst: *mut f32, _: *mut f32) {
-        accumulate::<S, K>(self.columns(), de, None, j.map(|j| self.k(j)), dst);
+    unsafe fn grad_dst(&self, _: usize, j: [usize; FOUR], of: Gradients<'_>, to: Collected) {
+        accumulate::<S, K>(self.columns(), of.de, None, j.map(|j| self.k(j)), to.dst);
     }
 
     #[inline(always)]
-    unsafe fn grad_src(&self, _: usize, i: [usize; FOUR], de: *const f32, src: *mut f32) {
-        accumulate::<S, Q>(self.columns().turned(), de, None, i.map(|i| self.q(i)), src);
+    unsafe fn grad_src(&self, _: usize, i: [usize; FOUR], of: Gradients<'_>, src: *mut f32) {
+        accumulate::<S, Q>(self.columns().turned(), of.de, None, i.map(|i| self.q(i)), src);
     }
 
     #[inline(always)]

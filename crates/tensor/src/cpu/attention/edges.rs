@@ -46,6 +46,13 @@ impl<C: Real> EdgeSlices<'_, C> {
         self.rows[edge * self.stored..][..self.stored].split_at(self.dense)
     }
 
+    /// Hands `f` the features of an edge that are not 0 because they are another category's, each with its place.
+    pub(super) fn each(&self, edge: usize, mut f: impl FnMut(usize, C)) {
+        let (numbers, ids) = self.row(edge);
+        numbers.iter().enumerate().for_each(|(k, x)| f(k, *x));
+        self.places.iter().zip(ids).for_each(|(at, id)| f(place(*at, id.widen()), C::one()));
+    }
+
     /// What `tail`, which stands behind a head, comes to for an edge.
     pub(super) fn dot<Q: Convert>(&self, edge: usize, tail: &[Q]) -> C {
         let (numbers, ids) = self.row(edge);
@@ -55,14 +62,7 @@ impl<C: Real> EdgeSlices<'_, C> {
 
     /// Adds `weight` times an edge's features to `tail`.
     pub(super) fn add(&self, edge: usize, weight: C, tail: &mut [C]) {
-        let (numbers, ids) = self.row(edge);
-        for (to, x) in tail.iter_mut().zip(numbers) {
-            *to = *to + weight * *x;
-        }
-        for (at, id) in self.places.iter().zip(ids) {
-            let to = &mut tail[place(*at, id.widen())];
-            *to = *to + weight;
-        }
+        self.each(edge, |k, x| tail[k] = tail[k] + weight * x);
     }
 }
 
@@ -195,6 +195,53 @@ impl FourEdges<'_> {
                 for h in 0..heads.heads {
                     *to.add(h * heads.by) += *weights.add(FOUR * h + e);
                 }
+            }
+        }
+    }
+}
+
+/// Weights of features, a row of `d` columns for each; `at` is a column of the first.
+#[derive(Clone, Copy)]
+pub(super) struct WeightRows<P> {
+    pub(super) at: P,
+    pub(super) d: usize,
+}
+
+impl FourEdges<'_> {
+    /// `x[e] +=` what weights make of e's features, in as many columns as a vector has.
+    #[inline(always)]
+    pub(super) unsafe fn add_columns<S: Simd>(
+        &self,
+        WeightRows { at: weight, d }: WeightRows<*const f32>,
+        x: &mut [S::V; FOUR],
+    ) {
+        for f in 0..self.of.dense {
+            let weight = S::load(weight.add(f * d));
+            for (x, row) in x.iter_mut().zip(self.rows) {
+                *x = S::fma(S::splat(*row.add(f)), weight, *x);
+            }
+        }
+        for (k, at) in self.of.places.iter().enumerate() {
+            for (e, x) in x.iter_mut().enumerate() {
+                *x = S::add(*x, S::load(weight.add(self.place(k, *at, e) * d)));
+            }
+        }
+    }
+
+    /// The way back: the weights' gradients `+=` what those of four edges in these columns come to.
+    #[inline(always)]
+    pub(super) unsafe fn add_back<S: Simd>(&self, dx: [S::V; FOUR], WeightRows { at: to, d }: WeightRows<*mut f32>) {
+        for f in 0..self.of.dense {
+            let mut sum = S::load(to.add(f * d));
+            for (dx, row) in dx.into_iter().zip(self.rows) {
+                sum = S::fma(S::splat(*row.add(f)), dx, sum);
+            }
+            S::store(to.add(f * d), sum);
+        }
+        for (k, at) in self.of.places.iter().enumerate() {
+            for (e, dx) in dx.into_iter().enumerate() {
+                let to = to.add(self.place(k, *at, e) * d);
+                S::store(to, S::add(S::load(to), dx));
             }
         }
     }

@@ -154,6 +154,15 @@ pub(super) enum BiasGrad<'a, C> {
     Features { partial: Shared<'a, C>, feat: &'a [C], width: usize },
 }
 
+/// Where what all edges share gets its gradient: for each task, to be summed.
+pub(super) struct Places<'a, C> {
+    pub(super) bias: BiasGrad<'a, C>,
+    /// Of the parameter of scores.
+    pub(super) shared: Shared<'a, C>,
+    /// Of the weight of features of edges.
+    pub(super) weight: Shared<'a, C>,
+}
+
 impl<C: Element + num_traits::Float> BiasGrad<'_, C> {
     pub(super) fn is_wanted(&self) -> bool {
         !matches!(self, Self::None)

@@ -3,7 +3,7 @@
 
 use super::OP;
 use super::edges::EdgeSlices;
-use super::extras::{BiasGrad, Extras};
+use super::extras::{Extras, Places};
 use super::score::{Edge, Plain, SourceGradients, add_scaled, dot};
 use super::state::finish_row;
 use crate::adjacency::Task;
@@ -36,7 +36,7 @@ pub(super) fn forward<C: Real, A: Plain<C>>(a: &Attention<'_>, score: &A, target
         for h in 0..heads {
             for (at, &j) in csr.row(i).iter().enumerate() {
                 let j = j as usize;
-                let e = (scored(score, &x, Edge { j, i }, first + at, h) + x.bias(first + at, h)) * log2_e;
+                let e = (scored(score, &x, Edge { j, i, number: first + at }, h) + x.bias(first + at, h)) * log2_e;
                 let new = state[h].max(e);
                 let (shrink, p) = ((state[h] - new).exp2(), (e - new).exp2());
                 state[h] = new;
@@ -46,7 +46,7 @@ pub(super) fn forward<C: Real, A: Plain<C>>(a: &Attention<'_>, score: &A, target
                 let (own, tail) = acc.split_at_mut(w);
                 let p = p * x.factor(j, i, h);
                 add_scaled(own, p, score.values().part(j, h * w, (h + 1) * w));
-                if let Some(edges) = x.edges() {
+                if let Some(edges) = tails(score, &x) {
                     edges.add(first + at, p, tail);
                 }
             }
@@ -73,19 +73,22 @@ pub(super) fn forward<C: Real, A: Plain<C>>(a: &Attention<'_>, score: &A, target
     Ok(())
 }
 
-/// The score of an edge with what its features add.
-fn scored<C: Real, A: Plain<C>>(score: &A, x: &Extras<'_, C>, ends: Edge, edge: usize, h: usize) -> C {
-    let tail = |edges: &EdgeSlices<'_, C>| edges.dot(edge, score.tail_of(ends.i, h)) * score.tail_scale();
-    score.score(ends, h) + x.edges().map_or(C::zero(), tail)
+/// The features of edges, where they are for tails.
+fn tails<'x, 'a, C: Real, A: Plain<C>>(score: &A, x: &'x Extras<'a, C>) -> Option<&'x EdgeSlices<'a, C>> {
+    x.edges().filter(|_| score.tail() > 0)
+}
+
+/// The score of an edge with what tails add.
+fn scored<C: Real, A: Plain<C>>(score: &A, x: &Extras<'_, C>, edge: Edge, h: usize) -> C {
+    let tail = |edges: &EdgeSlices<'_, C>| edges.dot(edge.number, score.tail_of(edge.i, h)) * score.tail_scale();
+    score.score(edge, h) + tails(score, x).map_or(C::zero(), tail)
 }
 
 /// Where backward by destination writes.
 pub(super) struct ByDst<'a, C> {
     pub(super) to: &'a mut Matrix,
     pub(super) write: Write,
-    pub(super) bias: BiasGrad<'a, C>,
-    /// For each task the gradient of the shared parameter.
-    pub(super) shared: Shared<'a, C>,
+    pub(super) places: Places<'a, C>,
 }
 
 pub(super) fn by_dst<C: Real, A: Plain<C>>(
@@ -98,10 +101,10 @@ pub(super) fn by_dst<C: Real, A: Plain<C>>(
     let (g, lse, big_d) =
         (host::<A::Out>(OP, "g", saved.g)?, host::<C>(OP, "lse", saved.lse)?, host::<C>(OP, "d", saved.d)?);
     let to = Shared::new(host_mut::<A::Dst>(OP, "gradient by destination", b.to)?);
-    let (write, bias, parts) = (b.write, &b.bias, b.shared);
+    let (write, Places { bias, shared: parts, weight: weight_parts }) = (b.write, &b.places);
     let (csr, d, w, heads) = (&a.graph.forward.csr, score.wide(), score.head_width(), score.heads());
     let stride = score.stride().by;
-    let (width, params) = (score.widths().dst, score.widths().shared);
+    let (width, params, weights) = (score.widths().dst, score.widths().shared, score.edge_weights());
     let tasks = &a.graph.forward.tasks.all;
     // A hub's pieces are one row here: the first stands for all.
     let whole = |t: &Task| t.piece.is_none() || t.edges.start == csr.edges_of(t.rows.start).start;
@@ -113,6 +116,8 @@ pub(super) fn by_dst<C: Real, A: Plain<C>>(
         let mut acc = vec![C::zero(); width];
         // SAFETY: a task runs on one thread.
         let shared = unsafe { parts.part(number * heads * params..(number + 1) * heads * params) };
+        // SAFETY: as above.
+        let weight = unsafe { weight_parts.part(number * weights..(number + 1) * weights) };
         for i in task.rows.clone() {
             let first = csr.edges_of(i).start;
             // SAFETY: rows belong to one task each, and a task runs on one thread.
@@ -123,16 +128,17 @@ pub(super) fn by_dst<C: Real, A: Plain<C>>(
                 acc.fill(C::zero());
                 for (at, &j) in csr.row(i).iter().enumerate() {
                     let j = j as usize;
-                    let e = scored(score, &x, Edge { j, i }, first + at, h) + x.bias(first + at, h);
+                    let edge = Edge { j, i, number: first + at };
+                    let e = scored(score, &x, edge, h) + x.bias(first + at, h);
                     let alpha = (e - lse[i * heads + h]).exp();
                     let dp = dot::<C, _, _>(g, score.values().part(j, h * w, (h + 1) * w));
-                    let dp =
-                        (dp + x.edges().map_or(C::zero(), |edges| edges.dot(first + at, behind))) * x.factor(j, i, h);
+                    let more = tails(score, &x).map_or(C::zero(), |edges| edges.dot(first + at, behind));
+                    let dp = (dp + more) * x.factor(j, i, h);
                     let de = alpha * (dp - big_d[i * heads + h]);
                     // SAFETY: as above.
                     unsafe { bias.add(number, heads, first + at, h, de) };
-                    score.grad_dst(Edge { j, i }, h, de, &mut acc, shared);
-                    if let Some(edges) = x.edges() {
+                    score.grad_dst(edge, h, de, &mut acc, shared, weight);
+                    if let Some(edges) = tails(score, &x) {
                         edges.add(first + at, de * score.tail_scale(), &mut acc[w..]);
                     }
                 }
@@ -164,14 +170,15 @@ pub(super) fn by_src<C: Real, A: Plain<C>>(
             acc.fill(C::zero());
             let (through, direct) = acc.split_at_mut(width);
             for (position, &i) in csr.row(j).iter().enumerate() {
-                let (i, edge) = (i as usize, x.edge(first + position));
+                let (i, number) = (i as usize, x.edge(first + position));
+                let edge = Edge { j, i, number };
                 let (g, behind) = g[i * wide + h * stride..][..stride].split_at(w);
-                let e = scored(score, &x, Edge { j, i }, edge, h) + x.bias(edge, h);
+                let e = scored(score, &x, edge, h) + x.bias(number, h);
                 let alpha = (e - lse[i * heads + h]).exp();
                 let factor = x.factor(j, i, h);
-                let dp = dot::<C, _, _>(g, v) + x.edges().map_or(C::zero(), |edges| edges.dot(edge, behind));
+                let dp = dot::<C, _, _>(g, v) + tails(score, &x).map_or(C::zero(), |edges| edges.dot(number, behind));
                 let de = alpha * (dp * factor - big_d[i * heads + h]);
-                score.grad_src(Edge { j, i }, h, de, through);
+                score.grad_src(edge, h, de, through);
                 add_scaled(direct, alpha * factor, g);
             }
             match &to.values {

@@ -84,6 +84,11 @@ pub(super) trait Operands: Sync {
         0
     }
 
+    /// Numbers of the weight of features of edges, where scores have one.
+    fn edge_weights(&self) -> usize {
+        0
+    }
+
     /// Columns of the output.
     fn wide(&self) -> usize {
         self.heads() * (self.head_width() + self.tail())
@@ -166,11 +171,12 @@ impl Heads {
     }
 }
 
-/// An edge j → i, by its ends.
+/// An edge j → i: its ends, and its number among the edges of the graph.
 #[derive(Clone, Copy)]
 pub(super) struct Edge {
     pub(super) j: usize,
     pub(super) i: usize,
+    pub(super) number: usize,
 }
 
 /// A score in plain Rust, one edge j → i and head h at a time.
@@ -187,11 +193,32 @@ pub(super) trait Plain<C: Real>: Operands {
         C::one()
     }
 
-    /// Adds what `de`, the gradient of the score, means for the destination's operand and for the shared parameter.
-    fn grad_dst(&self, edge: Edge, h: usize, de: C, dst: &mut [C], shared: &mut [C]);
+    /// Adds what `de`, the gradient of the score, means for the destination's operand, for the shared parameter and for
+    /// the weight of features of edges.
+    fn grad_dst(&self, edge: Edge, h: usize, de: C, dst: &mut [C], shared: &mut [C], weight: &mut [C]);
 
     /// Adds what `de` means for the source's operand.
     fn grad_src(&self, edge: Edge, h: usize, de: C, src: &mut [C]);
+}
+
+/// What the passes hand a score of four edges for its gradients.
+#[derive(Clone, Copy)]
+pub(super) struct Gradients<'a> {
+    /// Of the raw scores.
+    pub(super) de: *const f32,
+    /// What the score left there when it was made; it may be written.
+    pub(super) slopes: *mut f32,
+    pub(super) edges: Option<FourEdges<'a>>,
+}
+
+/// Where a score adds its gradients by destination.
+#[derive(Clone, Copy)]
+pub(super) struct Collected {
+    pub(super) dst: *mut f32,
+    /// Of the parameter that all edges share.
+    pub(super) shared: *mut f32,
+    /// Of the weight of features of edges.
+    pub(super) weight: *mut f32,
 }
 
 /// A score with vector instructions, four edges of one node at a time. Scores and their gradients lie as `[4h + e]`.
@@ -210,17 +237,18 @@ pub(super) trait Score<S: Simd>: Operands<Out: Sink<S>, Value: Sink<S>, Dst: Sin
     /// Asks for what an edge reads of its destination.
     fn prefetch_dst(&self, i: usize);
 
-    /// The raw scores of the edges `j[e] → i`, which may have features.
-    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], edges: Option<FourEdges<'_>>, scores: *mut f32);
+    /// The raw scores of the edges `j[e] → i`, which may have features. In `slopes`, as many numbers, it may leave what
+    /// it wants to know again for the gradients.
+    unsafe fn by_dst(&self, i: usize, j: [usize; FOUR], edges: Option<FourEdges<'_>>, to: *mut f32, slopes: *mut f32);
 
     /// The raw scores of the edges `j → i[e]`.
-    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], edges: Option<FourEdges<'_>>, scores: *mut f32);
+    unsafe fn by_src(&self, j: usize, i: [usize; FOUR], edges: Option<FourEdges<'_>>, to: *mut f32, slopes: *mut f32);
 
-    /// Adds what the gradients of the raw scores of `j[e] → i` mean for i's operand and for the shared parameter.
-    unsafe fn grad_dst(&self, i: usize, j: [usize; FOUR], de: *const f32, dst: *mut f32, shared: *mut f32);
+    /// Adds what the gradients of the raw scores of `j[e] → i` mean for i's operand and for parameters.
+    unsafe fn grad_dst(&self, i: usize, j: [usize; FOUR], of: Gradients<'_>, to: Collected);
 
     /// Adds what the gradients of the raw scores of `j → i[e]` mean for j's operand.
-    unsafe fn grad_src(&self, j: usize, i: [usize; FOUR], de: *const f32, src: *mut f32);
+    unsafe fn grad_src(&self, j: usize, i: [usize; FOUR], of: Gradients<'_>, src: *mut f32);
 
     /// Writes what was collected for a destination.
     unsafe fn store_dst(&self, collected: *const f32, to: *mut Self::Dst, write: Write);

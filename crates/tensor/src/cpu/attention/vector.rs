@@ -15,8 +15,10 @@ use std::arch::x86_64::_mm_storeu_ps;
 use std::ops::Range;
 
 use super::edges::scale_tails;
-use super::extras::{BiasGrad, Extras};
-use super::score::{Any, GradientRows, Operands, Score, accumulate, dots, far_dots, store, store_scaled};
+use super::extras::{Extras, Places};
+use super::score::{
+    Any, Collected, GradientRows, Gradients, Operands, Score, accumulate, dots, far_dots, store, store_scaled,
+};
 use super::state::carry_on;
 use crate::adjacency::Task;
 use crate::cpu::Isa;
@@ -64,15 +66,12 @@ pub(super) enum Target<'a, O> {
     Carry(Shared<'a, f32>),
 }
 
-/// Five times the numbers of a block, and what is left.
+/// `N` times the numbers of a block, and what is left.
 #[inline(always)]
-fn five_blocks(scratch: &mut [f32], lanes: usize) -> ([&mut [f32]; 5], &mut [f32]) {
-    let (a, rest) = scratch.split_at_mut(lanes);
-    let (b, rest) = rest.split_at_mut(lanes);
-    let (c, rest) = rest.split_at_mut(lanes);
-    let (d, rest) = rest.split_at_mut(lanes);
-    let (e, rest) = rest.split_at_mut(lanes);
-    ([a, b, c, d, e], rest)
+fn blocks<const N: usize>(scratch: &mut [f32], lanes: usize) -> ([&mut [f32]; N], &mut [f32]) {
+    let (blocks, rest) = scratch.split_at_mut(N * lanes);
+    let mut blocks = blocks.chunks_exact_mut(lanes);
+    (std::array::from_fn(|_| blocks.next().unwrap_or_default()), rest)
 }
 
 /// The sources of the edges at `at`; those of later edges are asked for.
@@ -134,7 +133,7 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
     let scale = S::splat(score.scale() * LOG2_E);
     let lanes = lanes::<S>(heads);
     let mut scratch = vec![0f32; 5 * lanes + d];
-    let ([m, s, p, keep, mask], acc) = five_blocks(&mut scratch, lanes);
+    let ([m, s, p, keep, mask], acc) = blocks(&mut scratch, lanes);
     let x = &o.extras;
     let (plain, drops) = (x.is_empty(), x.has_dropout());
     let size = 2 * heads + d;
@@ -155,7 +154,8 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
         while at < edges.end {
             let count = FOUR.min(edges.end - at);
             let (j, features) = (sources::<S, A>(o, at, count), x.four(at, count));
-            score.by_dst(row, j, features, p.as_mut_ptr());
+            // Nobody asks for the slopes again, and `keep` is written after them.
+            score.by_dst(row, j, features, p.as_mut_ptr(), keep.as_mut_ptr());
             if !plain {
                 x.add_biases(score.scale(), at, count, p);
                 x.set_factors(count, |e| (j[e], row), mask);
@@ -170,7 +170,7 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
             if let Some(keep) = keep.filter(|_| tail > 0) {
                 scale_tails(stride, tail, keep, acc.as_mut_ptr().add(w));
             }
-            if let Some(features) = features {
+            if let Some(features) = features.filter(|_| tail > 0) {
                 features.accumulate::<S>(stride, p.as_ptr(), acc.as_mut_ptr().add(w));
             }
             at += count;
@@ -216,9 +216,7 @@ pub(super) struct ByDst<'a, A: Operands> {
     pub(super) known: Statistics<'a, A::Out>,
     pub(super) to: Shared<'a, A::Dst>,
     pub(super) write: Write,
-    pub(super) dbias: BiasGrad<'a, f32>,
-    /// For each task the gradient of the shared parameter.
-    pub(super) shared: Shared<'a, f32>,
+    pub(super) places: Places<'a, f32>,
     /// For each piece of a hub what was collected.
     pub(super) partial: Shared<'a, f32>,
 }
@@ -231,9 +229,11 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
     let (size, width, shared) = (score.dst_size(), heads * score.widths().dst, heads * score.widths().shared);
     let (scale2, scale) = (S::splat(score.scale() * LOG2_E), S::splat(score.scale()));
     let lanes = lanes::<S>(heads);
-    let mut scratch = vec![0f32; 5 * lanes + size];
-    let ([lse, big_d, p, dp, mask], acc) = five_blocks(&mut scratch, lanes);
-    let shared = b.shared.part(number * shared..(number + 1) * shared);
+    let mut scratch = vec![0f32; 6 * lanes + size];
+    let ([lse, big_d, p, dp, mask, slopes], acc) = blocks(&mut scratch, lanes);
+    let (weights, dbias) = (score.edge_weights(), &b.places.bias);
+    let shared = b.places.shared.part(number * shared..(number + 1) * shared);
+    let weight = b.places.weight.part(number * weights..(number + 1) * weights);
     let x = &o.extras;
     let (plain, drops) = (x.is_empty(), x.has_dropout());
 
@@ -252,8 +252,9 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
         while at < edges.end {
             let count = FOUR.min(edges.end - at);
             let (j, features) = (sources::<S, A>(o, at, count), x.four(at, count));
-            score.by_dst(row, j, features, p.as_mut_ptr());
-            dots::<S, A::Out, A::Value>(columns, g, j.map(|j| values.at(j)), features, dp.as_mut_ptr());
+            let tails = features.filter(|_| score.tail() > 0);
+            score.by_dst(row, j, features, p.as_mut_ptr(), slopes.as_mut_ptr());
+            dots::<S, A::Out, A::Value>(columns, g, j.map(|j| values.at(j)), tails, dp.as_mut_ptr());
             if !plain {
                 x.add_biases(score.scale(), at, count, p);
                 x.set_factors(count, |e| (j[e], row), mask);
@@ -267,16 +268,18 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
                 let de = S::mul(S::exp2(exponent), S::sub(dp, S::load(big_d.as_ptr().add(t))));
                 S::store(p.as_mut_ptr().add(t), S::mul(de, scale));
             }
-            if b.dbias.is_wanted() {
+            if dbias.is_wanted() {
                 for e in 0..count {
                     for h in 0..heads {
-                        b.dbias.add(number, heads, x.edge(at + e), h, p[FOUR * h + e] / score.scale());
+                        dbias.add(number, heads, x.edge(at + e), h, p[FOUR * h + e] / score.scale());
                     }
                 }
             }
-            score.grad_dst(row, j, p.as_ptr(), acc.as_mut_ptr(), shared.as_mut_ptr());
-            if let Some(features) = features {
-                features.accumulate::<S>(stride, p.as_ptr(), acc.as_mut_ptr().add(w));
+            let of = Gradients { de: p.as_ptr(), slopes: slopes.as_mut_ptr(), edges: features };
+            let to = Collected { dst: acc.as_mut_ptr(), shared: shared.as_mut_ptr(), weight: weight.as_mut_ptr() };
+            score.grad_dst(row, j, of, to);
+            if let Some(tails) = tails {
+                tails.accumulate::<S>(stride, p.as_ptr(), acc.as_mut_ptr().add(w));
             }
             at += count;
         }
@@ -330,8 +333,8 @@ unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: 
     let size = score.src_size() + d;
     let (scale2, scale) = (S::splat(score.scale() * LOG2_E), S::splat(score.scale()));
     let lanes = lanes::<S>(heads);
-    let mut scratch = vec![0f32; 5 * lanes + size];
-    let ([lse, big_d, p, de, mask], acc) = five_blocks(&mut scratch, lanes);
+    let mut scratch = vec![0f32; 6 * lanes + size];
+    let ([lse, big_d, p, de, mask, slopes], acc) = blocks(&mut scratch, lanes);
     let x = &o.extras;
     let (plain, drops) = (x.is_empty(), x.has_dropout());
 
@@ -368,8 +371,9 @@ unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: 
                     lse[FOUR * h + count..FOUR * (h + 1)].fill(f32::INFINITY);
                 }
             }
-            score.by_src(row, i, features, p.as_mut_ptr());
-            far_dots::<S, A::Value, A::Out>(columns, values.at(row), g, features, de.as_mut_ptr());
+            let tails = features.filter(|_| score.tail() > 0);
+            score.by_src(row, i, features, p.as_mut_ptr(), slopes.as_mut_ptr());
+            far_dots::<S, A::Value, A::Out>(columns, values.at(row), g, tails, de.as_mut_ptr());
             p[FOUR * heads..].fill(0.0);
             if !plain {
                 x.add_biases(score.scale(), at, count, p);
@@ -384,7 +388,8 @@ unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: 
                 S::store(p.as_mut_ptr().add(t), masked::<S>(alpha, mask));
                 S::store(de.as_mut_ptr().add(t), S::mul(S::mul(alpha, difference), scale));
             }
-            score.grad_src(row, i, de.as_ptr(), through.as_mut_ptr());
+            let of = Gradients { de: de.as_ptr(), slopes: slopes.as_mut_ptr(), edges: features };
+            score.grad_src(row, i, of, through.as_mut_ptr());
             accumulate::<S, A::Out>(columns, p.as_ptr(), None, g, direct.as_mut_ptr());
             at += count;
         }

@@ -269,14 +269,14 @@ unsafe fn by_dst<'a, T: Storage, R: Shape<T>, const PLAIN: bool>(
                     let product = _mm512_mul_ps(alpha, _mm512_sub_ps(dp, big_d));
                     de[half] = _mm512_maskz_mul_ps(mask, product, scale1);
                 }
-                if !PLAIN && b.dbias.is_wanted() {
+                if !PLAIN && b.places.bias.is_wanted() {
                     let mut numbers = [0f32; FOUR * HEADS];
                     _mm512_storeu_ps(numbers.as_mut_ptr(), T::to_heads(de[0]));
                     _mm512_storeu_ps(numbers.as_mut_ptr().add(2 * HEADS), T::to_heads(de[1]));
                     for e in 0..count {
                         for h in 0..HEADS {
                             let db = numbers[HEADS * e + h] / scale;
-                            b.dbias.add(number, heads, o.extras.edge(at + e), first + h, db);
+                            b.places.bias.add(number, heads, o.extras.edge(at + e), first + h, db);
                         }
                     }
                 }

@@ -122,13 +122,15 @@ impl Types {
     }
 }
 
-/// What edges bring for the tails of rows.
+/// What features of edges are for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::cuda) struct Tails {
     /// Numbers behind a head.
     pub(in crate::cuda) width: usize,
     /// Whether edges have features for them.
     pub(in crate::cuda) given: bool,
+    /// Features that stand inside of a LeakyReLU.
+    pub(in crate::cuda) inside: usize,
     /// Features that are numbers, and columns of categories.
     pub(in crate::cuda) columns: [usize; 2],
 }
@@ -137,7 +139,9 @@ impl Tails {
     pub(super) fn of(a: &Attention<'_>) -> Self {
         let of = |edges: &EdgeTail| {
             let columns = [edges.columns.dense(), edges.columns.categories().len()];
-            Self { width: edges.columns.tail(), given: edges.rows.is_some(), columns }
+            let (given, behind) = (edges.rows.is_some(), matches!(a.score, Score::Dot { .. }));
+            let inside = if given && !behind { edges.columns.width() } else { 0 };
+            Self { width: a.tail(), given: given && behind, inside, columns }
         };
         a.edges.map(of).unwrap_or_default()
     }
@@ -176,7 +180,7 @@ impl Variant {
             _ => 1,
         };
         let blocks = match self {
-            _ if registers > 8 || self.bias == 2 || self.tails.given => 1,
+            _ if registers > 8 || self.bias == 2 || self.tails.given || self.tails.inside > 0 => 1,
             Self { score: 2, .. } => 6,
             Self { dropout: false, bias: 0, .. } => 8,
             _ => 7,
@@ -202,6 +206,7 @@ impl Variant {
             .with("FEATURE_COUNT", self.features)
             .with("TAIL", self.tails.width)
             .with("EDGES", self.tails.given.into())
+            .with("TERM", self.tails.inside)
             .with("EDGE_NUMBERS", self.tails.columns[0])
             .with("EDGE_CATEGORIES", self.tails.columns[1])
             .with("DROPOUT", self.dropout.into())

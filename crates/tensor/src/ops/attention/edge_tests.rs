@@ -21,12 +21,12 @@ on_every_device!(
 );
 
 /// Numbers, categories, both.
-fn kinds() -> [EdgeColumns; 3] {
+pub(super) fn kinds() -> [EdgeColumns; 3] {
     [EdgeColumns::numbers(3), EdgeColumns::new(0, &[5]).unwrap(), EdgeColumns::new(2, &[3, 1, 4]).unwrap()]
 }
 
 /// Features of so many edges, as f64: numbers below 1, then ids.
-fn features(edges: usize, columns: &EdgeColumns) -> Vec<f64> {
+pub(super) fn features(edges: usize, columns: &EdgeColumns) -> Vec<f64> {
     let dense = numbers(9, edges * columns.dense());
     let row = |e: usize| {
         let ids = columns.categories().iter().enumerate().map(move |(k, count)| ((e * 7 + k * 3) % count) as f64);
@@ -35,7 +35,7 @@ fn features(edges: usize, columns: &EdgeColumns) -> Vec<f64> {
     (0..edges).flat_map(row).collect()
 }
 
-fn tail(device: &Device, edges: usize, columns: &EdgeColumns, dtype: DType) -> EdgeTail {
+pub(super) fn tail(device: &Device, edges: usize, columns: &EdgeColumns, dtype: DType) -> EdgeTail {
     let rows = device.upload(edges, columns.stored(), &features(edges, columns), Tag::Graph).unwrap();
     let rows = device.convert("test", &rows, dtype.compute()).unwrap();
     EdgeTail { columns: *columns, rows: Some(rows) }
@@ -52,7 +52,7 @@ fn run(
 ) -> Result<Var> {
     let q = widen(tape, &x[0], &x[2], heads, columns)?;
     let bias = x.get(3).map_or(Bias::None, Bias::PerEdge);
-    let edges = Some(tail(tape.device(), graph.num_edges(), columns, q.value().dtype()));
+    let edges = Some(tail(tape.device(), graph.num_edges(), columns, q.value().dtype()).into());
     let out = attention(tape, graph, heads, Score::Dot { q: &q, kv: &x[1] }, bias, edges, dropout)?;
     absorb(tape, &out, &x[2], heads, columns)
 }
@@ -171,7 +171,8 @@ fn block_by_block_is_the_same(device: &Device) {
                 let list: Vec<_> = parts.iter().map(|(a, b, c)| (a, b, c)).zip(&kvs).map(block).collect();
                 let out = match &list[..] {
                     [one] => {
-                        let (score, edges) = (Score::Dot { q: &q, kv: one.kv }, one.edges.clone());
+                        let score = Score::Dot { q: &q, kv: one.kv };
+                        let edges = one.edges.clone().map(EdgeTerms::from);
                         attention(&mut tape, one.graph, heads, score, Bias::None, edges, None)
                     }
                     all => attention_blocks(&mut tape, heads, &q, all),
@@ -207,19 +208,18 @@ fn nothing_for_blocks_without_edges(device: &Device) {
     }
 }
 
+/// Columns that fill vectors, and parts of them.
+pub(super) fn widths() -> [EdgeColumns; 5] {
+    let of = |dense, categories: &[usize]| EdgeColumns::new(dense, categories).unwrap();
+    [of(16, &[]), of(1, &[]), of(21, &[]), of(0, &[5]), of(3, &[5, 6, 2])]
+}
+
 /// With tolerances for f32 and bf16.
 fn cases(check: impl Fn(&Case<'_>, &str, f64, f64)) {
-    let of = [
-        EdgeColumns::numbers(16),
-        EdgeColumns::numbers(1),
-        EdgeColumns::numbers(21),
-        EdgeColumns::new(0, &[5]).unwrap(),
-        EdgeColumns::new(3, &[5, 6, 2]).unwrap(),
-    ];
     for (heads, width) in [(8, 16), (3, 8), (1, 32), (2, 5), (9, 8), (16, 16)] {
         // Heads that are not whole vectors are served by portable code, which adds up a hub's edges one after another.
         let single = if width % 8 == 0 { 2e-5 } else { 1e-4 };
-        for (k, columns) in of.iter().enumerate() {
+        for (k, columns) in widths().iter().enumerate() {
             let (d, dropped) = (heads * width, k % 2 == 1);
             let inputs = [(300, d, Stored), (300, 2 * d, Stored), (d, columns.width(), Computed)];
             let f = &|tape: &mut Tape, graph: &Rc<Adjacency>, x: &[Var]| {
@@ -261,7 +261,7 @@ pub(super) fn adds_a_number_per_node_and_head(columns: Option<&EdgeColumns>) {
     let mut tape = Tape::new(&device);
     let (q, kv) = (tape.leaf(q), tape.leaf(kv));
     let score = Score::Dot { q: &q, kv: &kv };
-    let out = attention(&mut tape, &graph, heads, score, Bias::None, edges, None).unwrap();
+    let out = attention(&mut tape, &graph, heads, score, Bias::None, edges.map(EdgeTerms::from), None).unwrap();
     let grads = tape.backward(vec![(out, g)], &[&q, &kv], |_| Ok(())).unwrap();
     let unavoidable = 4 * n * (wide + wide + 2 * d);
     let beyond = device.ledger().peak().total() - before - unavoidable as u64;
@@ -283,7 +283,7 @@ fn an_id_that_is_no_category_stays_inside() {
         let q = tape.leaf(upload(&device, 1, (1, 16 + columns.tail()), dtype));
         let kv = tape.leaf(upload(&device, 2, (1, 32), dtype));
         let score = Score::Dot { q: &q, kv: &kv };
-        let out = attention(&mut tape, &graph, 1, score, Bias::None, Some(edges), None).unwrap();
+        let out = attention(&mut tape, &graph, 1, score, Bias::None, Some(edges.into()), None).unwrap();
         let shares: f64 = f64s(out.value())[16..].iter().sum();
         assert!((shares - 1.0).abs() < 1e-6);
     }
@@ -300,7 +300,7 @@ fn nonsense_is_refused() {
     let (r, z) = (leaf(6, 2), leaf(6, 4));
     let mut run = |score: Score<&Var>, edges: usize| {
         let edges = tail(&device, edges, &columns, DType::F64);
-        attention(&mut tape, &graph, 2, score, Bias::None, Some(edges), None).is_ok()
+        attention(&mut tape, &graph, 2, score, Bias::None, Some(edges.into()), None).is_ok()
     };
     assert!(run(Score::Dot { q: &q, kv: &kv }, graph.num_edges()));
     assert!(!run(Score::Dot { q: &q, kv: &kv }, graph.num_edges() - 1));

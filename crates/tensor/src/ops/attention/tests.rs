@@ -6,6 +6,7 @@ use crate::dry::tests::takes_as_much;
 use crate::gradcheck::{check, numbers};
 use crate::ops::graphs::{blocks, dropout, empty, f64s, near, rows_of, small, upload, with_hub};
 use crate::ops::tests::on_every_device;
+use crate::random::Ids;
 
 on_every_device!(
     gradients,
@@ -245,7 +246,7 @@ fn backward(call: &Call, out: &Matrix, lse: &Matrix) -> ([Matrix; 3], Vec<Matrix
     let Bias::PerEdge(bias) = a.bias else { panic!("with a bias") };
     let (mut row, mut dshared, mut dbias) = (zeros(dst), zeros(shared.unwrap_or(lse)), zeros(bias));
     let shared = shared.map(|_| &mut dshared);
-    let to = DstGrads { row: &mut row, write: Write::Add, shared, bias: Some(&mut dbias) };
+    let to = DstGrads { row: &mut row, write: Write::Add, shared, bias: Some(&mut dbias), edge_weight: None };
     device.backend().attention_dst(&a, &saved, to).unwrap();
     let (mut by_src, mut dvalue) = (zeros(src), value.map(zeros));
     device.backend().attention_src(&a, &saved, SrcGrads { row: &mut by_src, value: dvalue.as_mut() }).unwrap();
@@ -277,13 +278,14 @@ fn block_by_block_is_the_same(device: &Device) {
                         score: restricted(&score, &sources),
                         bias: Bias::PerEdge(rows_of(&bias, edges)),
                         edges: None,
+                        edge_weight: None,
                         dropout: Some(EdgeDropout { src: Ids::Listed(ids), ..drop.clone() }),
                     }
                 })
                 .collect();
             let bias = Bias::PerEdge(bias.clone());
             let dropout = Some(drop.clone());
-            let whole = Call { graph: graph.clone(), heads, score, bias, edges: None, dropout };
+            let whole = Call { graph: graph.clone(), heads, score, bias, edges: None, edge_weight: None, dropout };
             let c = dtype.compute();
             let (mut out, mut lse, mut out2, mut lse2) = (new(d, dtype), new(heads, c), new(d, dtype), new(heads, c));
             device.backend().attention(&whole.operands(), &mut out, &mut lse).unwrap();

@@ -192,13 +192,14 @@ pub(crate) fn shape(data: &Data, model: &ModelConfig, seed: u64) -> Result<Shape
     }
     // What the model adds to edges does not depend on the graph.
     let one = graphweft_graph::Csr::from_valid(vec![0u64, 0], Vec::<u32>::new(), 1);
+    let prepared = model.prepare(one, seed)?;
     Ok(Shape {
         features: data.features.width(),
         positional: data.encoding_width(),
         classes: data.outputs(),
         edge_features: match data.edges_for(model) {
-            Some(edges) => edges.columns,
-            None => model.prepare(one, seed)?.columns,
+            Some(edges) => prepared.with_features(edges.columns, Arc::from([]))?.columns,
+            None => prepared.columns,
         },
         types: TypeCounts::default(),
         target: data.target(),
