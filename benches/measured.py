@@ -6,11 +6,12 @@ import subprocess
 
 
 def arguments(about):
-    """--data, --build and --only of a script with this description."""
+    """--data, --build, --only and --device of a script with this description."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
     parser.add_argument("--build", default="target/release/graphweft")
     parser.add_argument("--only", default="")
+    parser.add_argument("--device")
     return parser.parse_args()
 
 

@@ -1,5 +1,7 @@
 //! Says where real graphs are, and compiles what METIS needs in place of a part of its own.
 
+#![allow(clippy::print_stdout)] // This is how a build script speaks to cargo.
+
 #[path = "../../build/shared_data.rs"]
 mod shared_data;
 

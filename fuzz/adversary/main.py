@@ -12,10 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import checkpoints, commands, datasets, fixtures, imports, kills, outputs, own_data, parity, stamps
+from . import checkpoints, commands, datasets, fixtures, imports, kills, outputs, own_data, parity, stamps, tables
 from .room import Case, Failed, Room, Skipped, fingerprint, unchanged
 
-FAMILIES = (datasets, stamps, commands, imports, own_data, outputs, checkpoints, kills, parity)
+FAMILIES = (datasets, stamps, commands, imports, own_data, tables, outputs, checkpoints, kills, parity)
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 400
 

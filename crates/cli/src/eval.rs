@@ -18,6 +18,10 @@ pub(crate) struct Args {
     /// Split [default: the one it was trained with]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
+
+    /// What is scored, e.g. mrr [default: what it was trained by]
+    #[arg(long, value_name = "NAME")]
+    metric: Option<String>,
 }
 
 /// A model that was trained, on which data, and where it is used: the same for `predict`.
@@ -58,6 +62,9 @@ pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let mut model = args.trained.open(ui)?;
     if let Some(split) = &args.split {
         model = model.split(split);
+    }
+    if let Some(metric) = &args.metric {
+        model = model.metric(metric)?;
     }
     let found = model.evaluate()?;
     if !found.leads {

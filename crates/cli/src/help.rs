@@ -51,6 +51,12 @@ Examples:
   graphweft eval runs/cora-gcn
   graphweft eval runs/cora-gcn --data cora-2 --split random";
 
+pub(crate) const EXPORT: &str = "\
+Examples:
+  graphweft export --data cora --to csv -o cora-tables
+  graphweft export --data cora --to parquet -o cora-parquet
+  graphweft export --data cora --to npz -o cora.npz";
+
 pub(crate) const GENERATE: &str = "\
 Examples:
   graphweft generate sbm:10000:10:12 -o blocks     10 classes, mean degree 12
@@ -59,6 +65,7 @@ Examples:
 
 pub(crate) const IMPORT: &str = "\
 Examples:
+  graphweft import table --nodes nodes.csv --edges edges.csv -o mine
   graphweft import edge-list edges.csv.gz -o mine --symmetrise
   graphweft import heterophilous minesweeper.npz -o minesweeper
   graphweft import ogb ogbn_arxiv -o arxiv --symmetrise";

@@ -1,6 +1,7 @@
 //! `graphweft import`: other formats, and files of one's own, into a dataset folder.
 
 mod arrays;
+mod table;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     #[arg(value_parser = formats(), required = true)]
     format: Option<Format>,
 
-    /// The file to read, or the folder for ogb, tu and types-json
+    /// The file to read, or the folder for ogb, tu, types-json and triples
     #[arg(required = true)]
     path: Option<PathBuf>,
 
@@ -76,7 +77,10 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Own {
-    /// Data of your own: edges, features, labels and splits from CSV, NumPy and SciPy files
+    /// Tables of your own: nodes and edges, also of several types, from CSV, TSV and Parquet files
+    Table(Box<table::Args>),
+
+    /// Arrays of your own: edges, features, labels and splits from NumPy and SciPy files
     Arrays(Box<arrays::Args>),
 
     /// Dataset folders as one: their nodes, folder after folder, with the splits that all have
@@ -126,6 +130,8 @@ struct Common {
 /// Reads, sorts, writes, reports.
 pub(crate) fn run(args: &Args, ui: &Ui) -> anyhow::Result<()> {
     let (import, output, common) = match &args.own {
+        Some(Own::Table(table)) if table.dry_run => return table.show(ui),
+        Some(Own::Table(table)) => (table.import(), table.output()?, &table.common),
         Some(Own::Arrays(own)) => (Import::arrays(own.files()), &own.output, &own.common),
         Some(Own::Union(union)) => (Import::union(&union.folders), &union.output, &union.common),
         None => {

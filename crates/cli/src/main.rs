@@ -10,6 +10,7 @@ mod device;
 mod doctor;
 mod eval;
 mod exit;
+mod export;
 mod generate;
 mod help;
 mod import;
@@ -71,6 +72,9 @@ enum Verb {
     /// Score a trained model
     #[command(after_help = help::EVAL)]
     Eval(eval::Args),
+    /// Write a dataset folder in a format of other programs
+    #[command(after_help = help::EXPORT)]
+    Export(export::Args),
     /// Make a graph and write it as a dataset folder
     #[command(after_help = help::GENERATE)]
     Generate(generate::Args),
@@ -134,6 +138,7 @@ fn run(cli: &Cli, ui: &Ui) -> anyhow::Result<()> {
         Verb::Config(args) => config::run(args, ui),
         Verb::Doctor(args) => doctor::run(args, ui),
         Verb::Eval(args) => eval::run(args, ui),
+        Verb::Export(args) => export::run(args, ui),
         Verb::Generate(args) => generate::run(args, ui),
         Verb::Import(args) => import::run(args, ui),
         Verb::Info(args) => info::run(args, ui),

@@ -37,12 +37,18 @@ pub(crate) struct Spread {
     /// the graph
     #[arg(long)]
     allow_approximate: bool,
+
+    /// How rows travel in training under halo, ring and gather: exact, or approximate: bf16, f8, int8, int4, int2, int1
+    /// or columns:R
+    #[arg(long, value_name = "CODEC")]
+    wire: Option<String>,
 }
 
 impl Spread {
     /// Adds what was given to the settings.
     pub(crate) fn set(&self, flags: &mut Flags) {
         flags.set("parallel.allow_approximate", self.allow_approximate.then_some(true));
+        flags.set("wire.codec", self.wire.as_deref());
         flags.set("parallel.ranks", self.ranks.ranks);
         flags.set("parallel.strategy", self.ranks.strategy.as_deref());
         flags.set("parallel.comm", self.ranks.comm.as_deref());

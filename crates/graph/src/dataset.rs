@@ -19,7 +19,8 @@
 //! nodes.txt                   optional: what the nodes are called, one per line, where the source had words
 //! classes.txt                 optional: what the classes are called, one per line, where the source had words
 //! split/<name>/{train,valid,test}.npy   i64 node ids
-//!              task = "link": i64 [M,2] pairs of nodes; {valid,test}_neg.npy where pairs that are no links are given
+//!              task = "link": i64 [M,2] pairs of nodes; {valid,test}_neg.npy where pairs that are no links are given;
+//!              or i64 [M,3]: head, relation and tail, with relations from edge_types in meta.toml
 //! part/<method>-<P>/{perm,ranges}.npy   stored partitions, see [`crate::partition`]
 //! ```
 //!
@@ -62,6 +63,7 @@ pub use labels::Labels;
 pub use links::LinkSplit;
 pub use memory::Parts;
 pub use meta::{Meta, Task};
+pub(crate) use types::is_plain_name;
 pub use types::{NodeType, Types};
 pub use writer::DatasetWriter;
 

@@ -22,7 +22,7 @@ use crate::dataset::{Features, Labels};
 use crate::npy::Header;
 use crate::read::{
     Context, Imported, Input, Memory, arrays, edge_list, gnn_benchmark, heterophilous, links, matrix_market, metis,
-    n_triples, ogb, tu, types_json,
+    n_triples, ogb, tables, triples, tu, types_json,
 };
 
 pub use folder::dataset_folder;
@@ -53,9 +53,8 @@ pub fn heterophilous(data: &[u8]) {
 /// An `.npz` of links between eight nodes.
 pub fn links(data: &[u8]) {
     let names = ["train", "valid", "test", "valid_neg", "test_neg"];
-    with_archive(data, &names, |input, cx| {
-        links::read(input, links::Nodes { count: 8, features: None, categories: None, ids: None }, cx)
-    });
+    let nodes = || links::Nodes { count: 8, features: None, categories: None, ids: None };
+    with_archive(data, &names, |input, cx| links::read(input, nodes(), cx));
 }
 
 /// An `.npz` of gnn-benchmark.
@@ -231,6 +230,41 @@ pub fn arrays(data: &[u8]) {
     read(*flags, |cx| arrays::read(&given, cx));
 }
 
+/// Tables: a schema up to the first zero byte, then files, each up to a zero byte; the first byte names it. A file may
+/// be anything that is told by its first bytes, but for Parquet, which has zero bytes in it.
+pub fn table(data: &[u8]) {
+    let Some((&flags, data)) = data.split_first() else { return };
+    let mut parts = data.split(|&b| b == 0);
+    let Some(schema) = parts.next().and_then(|text| std::str::from_utf8(text).ok()) else { return };
+    let files: BTreeMap<String, Vec<u8>> = parts
+        .filter_map(|part| part.split_first())
+        .map(|(&name, bytes)| (char::from(name).to_string(), bytes.to_vec()))
+        .collect();
+    read_tables(flags, schema, &files);
+}
+
+/// A Parquet file, whose columns are told by a schema: one byte of flags, two of its length, the schema, the file. It
+/// holds the nodes and the edges.
+pub fn parquet(data: &[u8]) {
+    let [flags, low, high, data @ ..] = data else { return };
+    let (schema, file) = data.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(data.len()));
+    let Ok(schema) = std::str::from_utf8(schema) else { return };
+    read_tables(*flags, schema, &BTreeMap::from([("p".to_string(), file.to_vec())]));
+}
+
+fn read_tables(flags: u8, schema: &str, files: &BTreeMap<String, Vec<u8>>) {
+    let Ok(schema) = toml::from_str(schema) else { return };
+    let open = |name: &str| Input::memory(name, files.get(name).map(Vec::as_slice).unwrap_or_default());
+    let task = if flags & 128 != 0 { crate::dataset::Task::NodeRegression } else { Default::default() };
+    let Ok(given) = tables::Given::open(schema, task, &open) else { return };
+    read(flags, |cx| {
+        // What is guessed is a schema, and shown without harm.
+        let guess = tables::guess(&given, cx)?;
+        assert!(toml::to_string(&guess.schema).is_ok(), "a guess is not a schema");
+        tables::read(&given, cx)
+    });
+}
+
 /// A Matrix Market file.
 pub fn matrix_market(data: &[u8]) {
     with_text(data, matrix_market::read);
@@ -246,6 +280,11 @@ pub fn n_triples(data: &[u8]) {
         _ => None,
     };
     read(flags, |cx| n_triples::read(&triples, sets.as_ref(), cx));
+}
+
+/// A folder of triples to predict, decoded as [`ogb_csv`].
+pub fn triples(data: &[u8]) {
+    with_files(data, &["train.txt", "valid.txt", "test.txt"], |folder, cx| triples::read(folder, cx));
 }
 
 /// A folder with a `types.json`, the text up to the first zero byte, and arrays as `members` decodes them.
@@ -424,7 +463,9 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
             t.num_features == features.as_ref().map_or(0, Features::width)
                 && features.as_ref().is_none_or(|features| is_matrix(features, t.num_nodes))
         });
+    let edge_categories = imported.edge_categories.is_none_or(|c| c.rows() == edges && !c.sizes().is_empty());
     let fits = typed
+        && edge_categories
         && labels.is_none_or(|(labels, classes)| match labels {
             Labels::Single(y) => y.len() == of && y.iter().all(|&c| c >= -1 && c < classes as i64),
             Labels::MultiU8(y) => y.len() == of * classes && y.iter().all(|&y| y < 2),
@@ -452,8 +493,7 @@ fn check(imported: Imported, rules: EdgeRules) -> Result<bool> {
 fn is_matrix(features: &Features, n: usize) -> bool {
     match features {
         Features::Dense(m) => m.width() > 0 && m.len() == n * m.width(),
-        Features::Sparse(m) => {
-            m.width > 0 && m.indptr.len() == n + 1 && Csr::new(m.indptr.clone(), m.indices.clone(), m.width).is_ok()
-        }
+        Features::Sparse(m) if m.width == 0 || m.indptr.len() != n + 1 => false,
+        Features::Sparse(m) => Csr::new(m.indptr.clone(), m.indices.clone(), m.width).is_ok(),
     }
 }

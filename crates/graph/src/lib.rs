@@ -9,6 +9,7 @@
 //! * [`partition`]: dividing a graph among ranks, and what that costs;
 //! * [`chunks`]: a graph in pieces that are visited one after another;
 //! * [`read`]: readers that turn other formats into such a folder, and [`build`], which sorts their edges;
+//! * [`export`]: such a folder in other formats;
 //! * [`npy`]: the one file format everything is stored in.
 //!
 //! A graph too large for memory stays on disk: [`Buf`] hides whether an array is owned or mapped.
@@ -18,6 +19,7 @@ pub mod build;
 pub mod chunks;
 mod csr;
 pub mod dataset;
+pub mod export;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod generate;

@@ -22,6 +22,8 @@ pub mod matrix_market;
 pub mod metis;
 pub mod n_triples;
 pub mod ogb;
+pub mod tables;
+pub mod triples;
 pub mod tu;
 pub mod types_json;
 pub mod union;
@@ -35,6 +37,7 @@ mod names;
 mod npz;
 mod ogb_graphs;
 mod ogb_links;
+mod ogb_typed;
 mod relations;
 mod splits;
 mod table;
@@ -46,7 +49,7 @@ use graphweft_base::progress::Progress;
 
 use crate::build::{EdgeRules, Scratch};
 
-pub use imported::{Imported, ImportedGraphs, NodeIds, Summary};
+pub use imported::{Imported, ImportedGraphs, NodeIds, Summary, TextFile};
 pub use input::{Directory, Folder, Input, Memory};
 
 /// What every reader is given besides its input.

@@ -9,7 +9,7 @@ type Target = (&'static str, fn(&[u8]));
 
 #[test]
 fn the_corpus_of_every_target_passes() {
-    let targets: [Target; 15] = [
+    let targets: [Target; 18] = [
         ("arrays", fuzz::arrays),
         ("heterophilous", fuzz::heterophilous),
         ("links", fuzz::links),
@@ -22,7 +22,10 @@ fn the_corpus_of_every_target_passes() {
         ("matrix_market", fuzz::matrix_market),
         ("metis", fuzz::metis),
         ("n_triples", fuzz::n_triples),
+        ("triples", fuzz::triples),
         ("types_json", fuzz::types_json),
+        ("table", fuzz::table),
+        ("parquet", fuzz::parquet),
         ("npy", fuzz::npy),
         ("dataset_folder", fuzz::dataset_folder),
     ];

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use graphweft_base::progress::Silent;
 use graphweft_graph::dataset::{self, Codes, Dense, Features, Labels, LinkSplit, NodeType, Parts};
+use graphweft_graph::export;
 use graphweft_graph::generate::Spec;
 use serde_json::json;
 
@@ -142,6 +143,26 @@ impl Dataset {
     /// If the folder exists, or cannot be written.
     pub fn save(&self, dir: impl AsRef<Path>) -> Result<()> {
         Ok(self.0.save(dir.as_ref())?)
+    }
+
+    /// Writes it in a format of other programs: a folder of `csv`, `tsv` or `parquet` tables with a `schema.toml`,
+    /// which [`Import::schema`](crate::Import::schema) reads back; an `npz` of arrays; or a `metis` graph. Of several
+    /// splits, `split` or the first is written. Says what was left out.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let folder = dir.path().join("tables");
+    /// let data = graphweft::Dataset::generate("sbm:60:3:4:f=8", 0)?;
+    /// data.export("csv", &folder, None)?;
+    /// let again = graphweft::Import::tables().schema(folder.join("schema.toml")).write(dir.path().join("again"))?;
+    /// assert_eq!((again.nodes, again.edges, again.features), (60, data.num_edges(), 8));
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such format, it cannot hold the data, `path` exists, or it cannot be written.
+    pub fn export(&self, format: &str, path: impl AsRef<Path>, split: Option<&str>) -> Result<Vec<String>> {
+        Ok(export::write(&self.0, export::Format::named(format)?, path.as_ref(), split)?)
     }
 
     /// What people call it.
@@ -304,7 +325,12 @@ impl Dataset {
         self.0.splits().iter().map(|split| (&*split.name, split.parts().map(|(_, ids)| &ids[..]))).collect()
     }
 
-    /// All splits of links, by name: pairs of nodes, one after the other.
+    /// Numbers of a link: two nodes, or head, relation and tail.
+    pub fn link_width(&self) -> usize {
+        self.0.links().first().map_or(2, |links| links.width)
+    }
+
+    /// All splits of links, by name: pairs of nodes, one after the other, or triples.
     pub fn links(&self) -> Vec<Split> {
         let of = |links: &LinkSplit| {
             let split = Split::new(&links.name, links.train.to_vec(), links.valid.to_vec(), links.test.to_vec());

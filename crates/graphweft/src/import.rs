@@ -1,6 +1,8 @@
 //! Other formats, and files of one's own, as dataset folders.
 
+mod arrays;
 mod format;
+mod tables;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +12,6 @@ use graphweft_base::Error as Bad;
 use graphweft_graph::SelfLoops;
 use graphweft_graph::build::{EdgeRules, Scratch};
 use graphweft_graph::dataset::{Dataset, DatasetWriter, Task as DatasetTask};
-use graphweft_graph::read::arrays::{self, Columns, EdgeNumbers, File, Given};
 use graphweft_graph::read::edge_list::{self, Ids};
 use graphweft_graph::read::n_triples::Sets;
 use graphweft_graph::read::{self, Context, Directory, Folder, Input, links};
@@ -23,85 +24,12 @@ use crate::observe::{Observer, Watched};
 use crate::setters::setters;
 use crate::stored::Stored;
 
+pub use arrays::ArrayFiles;
 pub use format::Format;
+use tables::Tables;
 
 /// Where the machine does not say how much memory it has.
 const FALLBACK_MEMORY: u64 = 1 << 30;
-
-/// Files of one's own. Row i of every file is node i, unless the table of nodes has ids.
-///
-/// ```
-/// use graphweft::{ArrayFiles, Import};
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let path = |name: &str| dir.path().join(name);
-/// std::fs::write(path("edges.csv"), "source,target\n7,9\n9,12\n").unwrap();
-/// std::fs::write(path("nodes.csv"), "id,label,x\n7,0,0.5\n9,1,0.25\n12,1,1.0\n").unwrap();
-/// let files = ArrayFiles { edges: path("edges.csv"), nodes: Some(path("nodes.csv")), ..ArrayFiles::default() };
-/// let made = Import::arrays(files).symmetrise().write(path("mine"))?;
-/// assert_eq!((made.nodes, made.features, made.classes), (3, 1, 2));
-/// # Ok::<(), graphweft::Error>(())
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct ArrayFiles {
-    /// The edges: a list, `.npy`, a SciPy `.npz`, Matrix Market or METIS.
-    pub edges: PathBuf,
-    /// A CSV with a header and a row for each node.
-    pub nodes: Option<PathBuf>,
-    /// Node features: `.npy`, a SciPy csr `.npz`, or CSV.
-    pub features: Option<PathBuf>,
-    /// Labels: `.npy` or CSV.
-    pub labels: Option<PathBuf>,
-    /// What the labels are for.
-    pub task: DatasetTask,
-    /// An `.npz` of masks or of ids.
-    pub splits: Option<PathBuf>,
-    /// Nodes to learn from: a mask, or ids.
-    pub train: Option<PathBuf>,
-    /// Nodes to choose the best epoch by.
-    pub valid: Option<PathBuf>,
-    /// Nodes to report on.
-    pub test: Option<PathBuf>,
-    /// A row of numbers for each edge: a file, or `Some(None)` for the columns of the edge list from the third on.
-    pub edge_features: Option<Option<PathBuf>>,
-    /// The number of nodes, where no file has a row for each.
-    pub num_nodes: Option<u64>,
-    /// The column of node ids, of the table of nodes.
-    pub id_column: Option<String>,
-    /// The column of labels, or several of 0 and 1.
-    pub label_columns: Vec<String>,
-    /// The column of train, valid and test.
-    pub split_column: Option<String>,
-    /// Columns to leave out.
-    pub skip_columns: Vec<String>,
-}
-
-impl ArrayFiles {
-    /// The files, known to exist.
-    fn open(&self) -> Result<Given> {
-        let open = |path: &Option<PathBuf>| path.as_deref().map(File::open).transpose();
-        Ok(Given {
-            edges: File::open(&self.edges)?,
-            nodes: self.nodes.as_deref().map(Input::file).transpose()?,
-            columns: Columns {
-                id: self.id_column.clone(),
-                labels: self.label_columns.clone(),
-                split: self.split_column.clone(),
-                skip: self.skip_columns.clone(),
-            },
-            features: open(&self.features)?,
-            labels: open(&self.labels)?,
-            task: self.task,
-            splits: open(&self.splits)?,
-            parts: [open(&self.train)?, open(&self.valid)?, open(&self.test)?],
-            edge_features: match &self.edge_features {
-                None => EdgeNumbers::None,
-                Some(None) => EdgeNumbers::Columns,
-                Some(Some(path)) => EdgeNumbers::File(File::open(path)?),
-            },
-            num_nodes: self.num_nodes,
-        })
-    }
-}
 
 /// Another format, or files of one's own, to become a dataset folder. Edges are sorted in a given part of memory, so
 /// that the graph may be larger than that.
@@ -129,6 +57,7 @@ pub struct Import {
     num_nodes: Option<u64>,
     edge_features: bool,
     nodes_of: Option<PathBuf>,
+    tables: Tables,
     observer: Arc<dyn Observer>,
 }
 
@@ -136,6 +65,7 @@ pub struct Import {
 enum Source {
     Format(Format, PathBuf),
     Arrays(Box<ArrayFiles>),
+    Tables,
     Union(Vec<PathBuf>),
 }
 
@@ -161,6 +91,80 @@ impl Import {
         Self::of(Source::Union(folders.into_iter().map(Into::into).collect()))
     }
 
+    /// Tables of nodes and edges, CSV, TSV or Parquet, which [`Import::node_table`], [`Import::edge_table`] and
+    /// [`Import::schema`] name.
+    ///
+    /// ```
+    /// use graphweft::Import;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = |name: &str| dir.path().join(name).display().to_string();
+    /// std::fs::write(path("people.csv"), "id,age,town\nann,41,Rome\nbob,25,Oslo\n").unwrap();
+    /// std::fs::write(path("papers.csv"), "id,label\np1,0\np2,1\n").unwrap();
+    /// std::fs::write(path("writes.csv"), "person,paper\nann,p1\nbob,p1\nbob,p2\n").unwrap();
+    /// let tables = Import::tables()
+    ///     .node_table(&format!("person={}", path("people.csv")))
+    ///     .node_table(&format!("paper={}", path("papers.csv")))
+    ///     .edge_table(&format!("person:writes:paper={}", path("writes.csv")));
+    /// assert_eq!(tables.guess()?["columns"][2]["used_as"], "category");
+    /// let made = tables.symmetrise().write(dir.path().join("data"))?;
+    /// assert_eq!((made.nodes, made.edges, made.classes), (4, 6, 2));
+    /// # Ok::<(), graphweft::Error>(())
+    /// ```
+    pub fn tables() -> Self {
+        Self::of(Source::Tables)
+    }
+
+    /// A table of nodes: `[TYPE=]FILE`, or `TYPE=N` for N nodes that only have numbers. Several tables of a type
+    /// follow one another.
+    #[must_use]
+    pub fn node_table(mut self, table: &str) -> Self {
+        self.tables.nodes.push(table.into());
+        self
+    }
+
+    /// A table of edges: `FILE`, `TYPE=FILE` or `SOURCE:TYPE:DESTINATION=FILE`.
+    #[must_use]
+    pub fn edge_table(mut self, table: &str) -> Self {
+        self.tables.edges.push(table.into());
+        self
+    }
+
+    /// What a column of a table is for: `[TABLE.]COLUMN=ROLE`, where the table is its type, or its file up to the
+    /// first full stop, and the role one of id, source, destination, type, label, split, feature, category and skip.
+    #[must_use]
+    pub fn column(mut self, column: &str) -> Self {
+        self.tables.columns.push(column.into());
+        self
+    }
+
+    /// The tables of a TOML file, as [`Import::guess`] writes it. Paths are taken from its folder.
+    #[must_use]
+    pub fn schema(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tables.schema = Some(path.into());
+        self
+    }
+
+    /// What the labels of tables are for.
+    #[must_use]
+    pub fn task(mut self, task: DatasetTask) -> Self {
+        self.tables.task = task;
+        self
+    }
+
+    /// What the columns of the tables are taken for, from their names and first rows: `columns`, each with `file`,
+    /// `column`, `holds`, `used_as` and `example`, and all of it as a schema in `toml`.
+    ///
+    /// # Errors
+    /// If a table cannot be read, or a column that was named is not there.
+    pub fn guess(&self) -> Result<Value> {
+        let given = self.tables.open()?;
+        let scratch = Scratch::new(std::env::temp_dir());
+        let rules = EdgeRules { symmetrise: false, merge_parallel: false, self_loops: self.self_loops, memory: 0 };
+        let watched = Watched::by(&self.observer);
+        let cx = Context { rules, scratch: &scratch, progress: &watched };
+        Ok(tables::shown(&read::tables::guess(&given, &cx)?))
+    }
+
     fn of(source: Source) -> Self {
         Self {
             source,
@@ -174,6 +178,7 @@ impl Import {
             num_nodes: None,
             edge_features: false,
             nodes_of: None,
+            tables: Tables::default(),
             observer: Arc::new(()),
         }
     }
@@ -240,15 +245,22 @@ impl Import {
     }
 
     fn write_folder(&self, dir: &Path) -> Result<Stored> {
+        if !matches!(self.source, Source::Tables) && self.tables != Tables::default() {
+            return Err(Error::request("tables are named, but something else is imported", "use Import::tables"));
+        }
         match &self.source {
             Source::Arrays(files) => {
                 let given = files.open()?;
-                let mut made = self.read(dir, self.edges(), |cx| arrays::read(&given, cx))?;
+                let mut made = self.read(dir, self.edges(), |cx| read::arrays::read(&given, cx))?;
                 if !made.symmetric {
                     let note = "some edges go one way only; where they mean both, import with --symmetrise";
                     made.notes.push(note.into());
                 }
                 Ok(made)
+            }
+            Source::Tables => {
+                let given = self.tables.open()?;
+                self.read(dir, self.edges(), |cx| read::tables::read(&given, cx))
             }
             Source::Union(folders) => {
                 let opened = folders.iter().map(Dataset::open).collect::<Result<Vec<_>, Bad>>()?;
@@ -303,6 +315,7 @@ impl Import {
         match opened {
             Open::Folder(Format::Tu, folder) => read::tu::read(folder, cx),
             Open::Folder(Format::TypesJson, folder) => read::types_json::read(folder, cx),
+            Open::Folder(Format::Triples, folder) => read::triples::read(folder, cx),
             Open::Folder(_, folder) => read::ogb::read(folder, cx),
             Open::Triples(input, sets) => read::n_triples::read(input, sets.as_ref(), cx),
             Open::File(Format::Heterophilous, input) => read::heterophilous::read(input, cx),
@@ -398,7 +411,7 @@ enum Open {
 impl Open {
     fn new(format: Format, path: &Path) -> Result<Self, Bad> {
         match format {
-            Format::Ogb | Format::Tu | Format::TypesJson => {
+            Format::Ogb | Format::Tu | Format::TypesJson | Format::Triples => {
                 Directory::open(path).map(|folder| Self::Folder(format, folder))
             }
             Format::NTriples if path.is_dir() => Self::triples(path),
@@ -442,6 +455,7 @@ impl std::fmt::Debug for Import {
         match &self.source {
             Source::Format(format, path) => write!(f, "Import({format:?}, {})", path.display()),
             Source::Arrays(files) => write!(f, "Import({files:?})"),
+            Source::Tables => write!(f, "Import({:?})", self.tables),
             Source::Union(folders) => write!(f, "Import({folders:?})"),
         }
     }

@@ -154,6 +154,18 @@ impl Model {
         self
     }
 
+    /// Scores it by this metric, in place of the one that it was trained by.
+    ///
+    /// # Errors
+    /// If there is no such metric.
+    pub fn metric(mut self, name: &str) -> Result<Self> {
+        for trained in &mut self.all {
+            let named = serde_json::from_value(Value::from(name));
+            trained.config.train.metric = named.map_err(|e| Error::request(e.to_string(), "name one of these"))?;
+        }
+        Ok(self)
+    }
+
     /// How many ranks share the work, in place of as many as it was trained on.
     #[must_use]
     pub fn ranks(self, ranks: u64) -> Self {

@@ -97,13 +97,14 @@ same of one.
 This page is made from the code by `graphweft config --markdown`, and a test holds it true.
 ";
 const HEADER: &str = "| key | type | default | meaning |\n|---|---|---|---|\n";
-const SECTIONS: [(&str, &str); 9] = [
+const SECTIONS: [(&str, &str); 10] = [
     ("data", "Which graph, and what is done to it."),
     ("encoding", "Positional encodings: where a node is, as columns beside its features."),
     ("model", "Which model, and its keys. A key that differs from model to model has a row for each default."),
     ("train", "How parameters are found."),
     ("compute", "With which numbers, and what is kept."),
     ("parallel", "How many ranks, and how the work is spread over them."),
+    ("wire", "How rows are written for other ranks, under `halo`, `ring` and `gather`."),
     ("pipeline", "For the strategy `pipeline`: how chunks pass through stages."),
     ("isolated", "For the strategy `isolated`: training on pieces of the graph."),
     ("run", "Seeds and checkpoints."),

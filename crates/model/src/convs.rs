@@ -1,6 +1,7 @@
 //! Convolutions: what a node makes of its neighbours. Models stack them; names and shapes of parameters are PyTorch
 //! Geometric's.
 
+pub mod compgcn;
 pub mod gat;
 pub mod gatv2;
 pub mod gcn;

@@ -42,6 +42,20 @@ impl<'a> Init<'a> {
         }
     }
 
+    /// Glorot's numbers for some rows of a table that has `total`, which are those of the whole table.
+    pub fn rows_of(&self, name: &str, rows: &[u64], total: usize, cols: usize) -> Result<Rc<Parameter>> {
+        let bound = (6.0 / (total as f64 + cols as f64)).sqrt();
+        let mut values = self.room(rows.len().saturating_mul(cols))?;
+        let random = self.stream(name);
+        let of =
+            |row: &u64| (row * cols as u64..(row + 1) * cols as u64).map(|k| (2.0 * random.uniform(k) - 1.0) * bound);
+        match self.device.backend().keeps_contents() {
+            true => values.extend(rows.iter().flat_map(of)),
+            false => values.resize(rows.len() * cols, 0.0),
+        }
+        self.values(name, rows.len(), cols, &values)
+    }
+
     /// So many numbers.
     fn drawn(&self, name: &str, count: usize, bound: f64) -> Result<Vec<f64>> {
         let mut all = self.room(count)?;
@@ -49,12 +63,15 @@ impl<'a> Init<'a> {
             all.resize(count, 0.0);
             return Ok(all);
         }
-        // FNV-1a: the name as a stream of its own, stable across versions of Rust.
-        let stream =
-            name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-        let random = Philox::new(self.seed, stream);
+        let random = self.stream(name);
         all.extend((0..count as u64).map(|k| (2.0 * random.uniform(k) - 1.0) * bound));
         Ok(all)
+    }
+
+    /// FNV-1a: the name as a stream of its own, stable across versions of Rust.
+    fn stream(&self, name: &str) -> Philox {
+        let hash = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
+        Philox::new(self.seed, name.bytes().fold(0xcbf2_9ce4_8422_2325, hash))
     }
 
     /// Glorot's uniform numbers, as PyTorch Geometric's convolutions draw them.
@@ -126,11 +143,15 @@ impl<'a> Init<'a> {
     /// A linear layer `{name}.weight`, `{name}.bias` as `torch.nn.Linear` draws it: ±1/√inputs.
     pub fn linear(&self, name: &str, inputs: usize, outputs: usize) -> Result<Affine> {
         let bound = (inputs.max(1) as f64).sqrt().recip();
-        let bias = format!("{name}.bias");
         Ok(Affine {
             weight: self.uniform(&format!("{name}.weight"), outputs, inputs, bound)?,
-            bias: Some(self.shaped(&bias, vec![outputs], [1, outputs], &self.drawn(&bias, outputs, bound)?)?),
+            bias: Some(self.bias(&format!("{name}.bias"), outputs, bound)?),
         })
+    }
+
+    /// A vector of numbers between −`bound` and `bound`.
+    pub(crate) fn bias(&self, name: &str, width: usize, bound: f64) -> Result<Rc<Parameter>> {
+        self.shaped(name, vec![width], [1, width], &self.drawn(name, width, bound)?)
     }
 
     /// A linear layer `{name}.weight` without bias, with Glorot's numbers.

@@ -8,11 +8,13 @@
 //! * [`Network`]: a list of [`Layer`]s with explicit state between them, so that whoever runs it may cut anywhere;
 //! * [`convs`]: convolutions, which several models stack;
 //! * [`models`]: one file per model, with its keys of the `[model]` section;
+//! * [`decoders`]: what scores a link, from the rows of its ends;
 //! * [`encoding`]: positional encodings, functions of the graph alone;
 //! * [`Init`]: initial weights, as PyTorch and PyTorch Geometric choose them, from counter-based randomness.
 
 mod config;
 pub mod convs;
+pub mod decoders;
 pub mod encoding;
 mod graph_ops;
 mod init;

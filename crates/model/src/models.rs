@@ -38,10 +38,12 @@ models! {
     gin,
     rgcn,
     hgt,
+    compgcn,
     gcnii,
     appnp,
     sign,
     mlp,
+    table,
 }
 
 /// What a key of a model of this crate means: the comment on its field, or on that of the stack of layers or of the
@@ -84,6 +86,9 @@ fn no_encodings(op: &'static str, shape: &Shape) -> Result<()> {
     if shape.positional == 0 {
         return Ok(());
     }
-    let problem = format!("{op} takes no positional encodings: leave them out, or take gt, gps or exphormer");
+    let problem = format!(
+        "{op} takes no positional encodings: leave them out, or take gt, gps, exphormer or a stack of \
+                          layers with model.stack = \"tuned\" and model.input_linear = true"
+    );
     Err(Error::Argument { op, problem })
 }

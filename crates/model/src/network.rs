@@ -125,7 +125,7 @@ pub struct Context {
     pub mode: Mode,
     /// Key of dropout.
     pub seed: u64,
-    /// Key of dropout.
+    /// Key of dropout: the epoch, and above 32 bits the number of a step, where an epoch has several.
     pub epoch: u64,
     /// Dropout.
     pub rates: Rates,
@@ -136,6 +136,11 @@ pub struct Context {
 }
 
 impl Context {
+    /// The number of the epoch.
+    pub fn whole_epoch(&self) -> u64 {
+        self.epoch & u64::from(u32::MAX)
+    }
+
     /// A dropout of rows at `rate`, if anything is to be dropped. `stream` tells the dropouts of one layer apart.
     pub fn rows(&self, rate: f64, layer: u32, stream: u32) -> Option<RowDropout> {
         self.dropout(rate, layer, stream).map(|dropout| RowDropout { dropout, ids: self.ops.ids().clone() })
@@ -144,6 +149,11 @@ impl Context {
     /// A dropout of attention weights, if anything is to be dropped.
     pub fn edges(&self, layer: u32) -> Option<Dropout> {
         self.dropout(self.rates.attention, layer, 0)
+    }
+
+    /// The same where all nodes of a graph attend to one another, beside edges.
+    pub fn pairs(&self, layer: u32) -> Option<Dropout> {
+        self.dropout(self.rates.attention, layer, 1)
     }
 
     fn dropout(&self, rate: f64, layer: u32, stream: u32) -> Option<Dropout> {

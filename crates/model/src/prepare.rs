@@ -8,6 +8,8 @@ use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::{DType, Device, Error, Matrix, Result, Tag};
 use rayon::prelude::*;
 
+use crate::convs::compgcn::{DIRECTIONS, direction_of};
+
 /// Kinds of edges in a graph with an expander: the data's own, and the expander's.
 const KINDS: usize = 2;
 /// Keeps the draws apart from others of the same seed.
@@ -107,6 +109,28 @@ impl Prepared {
         let edges = graph.same_type_degrees().into_iter().zip(&graph.types);
         let values = edges.flat_map(|(c, of)| [c as f32, f32::from(*of)]).collect();
         Self::with_edges(graph.graph.clone(), EdgeColumns::new(1, &[types])?, values)
+    }
+
+    /// A graph whose edges are of so many `types`, of which the second half are reverses. The features of an edge j → i
+    /// are √(d_i·d_j), with the edges of its direction into i and out of j, and its type.
+    ///
+    /// # Errors
+    /// If a type is none of these.
+    pub fn directions(graph: &TypedCsr, types: usize) -> Result<Self> {
+        let (csr, of) = (&graph.graph, |of: u16| direction_of(usize::from(of), types));
+        let mut degrees = vec![[[0u32; DIRECTIONS]; 2]; csr.num_dst().max(csr.num_src())];
+        let edges = (0..csr.num_dst()).flat_map(|i| csr.edges_of(i).map(move |e| [i, e]));
+        let ends = |[i, e]: [usize; 2]| (i, csr.indices()[e] as usize, graph.types[e]);
+        for (i, j, of_edge) in edges.clone().map(ends) {
+            degrees[i][0][of(of_edge)] += 1;
+            degrees[j][1][of(of_edge)] += 1;
+        }
+        let row = |(i, j, of_edge): (usize, usize, u16)| {
+            let [to, from] = [degrees[i][0][of(of_edge)], degrees[j][1][of(of_edge)]];
+            [(f64::from(to) * f64::from(from)).sqrt() as f32, f32::from(of_edge)]
+        };
+        let values = edges.map(ends).flat_map(row).collect();
+        Self::with_edges(csr.clone(), EdgeColumns::new(1, &[types])?, values)
     }
 
     /// A graph with the edges of an expander, each edge with its kind as feature, one-hot.

@@ -6,6 +6,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
+#[path = "golden/decoders.rs"]
+mod decoders;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -296,6 +299,9 @@ cases! {
     graphs_by_every_layer_of_gin: "graphs-every", Keep;
     graphs_by_means_of_every_layer: "graphs-every-mean", Keep;
     graphs_with_a_virtual_node: "graphs-virtual", Keep;
+    graphs_normalised_and_read_out_as_sets: "graphs-norm", Keep;
+    graphs_by_gps: "graphs-gps", Add;
+    graphs_by_gps_over_gat_as_sets: "graphs-gps-set", Add;
     rgcn: "rgcn", Keep;
     rgcn_with_bases: "rgcn-bases", Keep;
     rgcn_tuned: "rgcn-tuned", Keep;
@@ -303,4 +309,6 @@ cases! {
     hgt: "hgt", Keep;
     hgt_with_layer_norm: "hgt-norm", Keep;
     gt_with_types: "gt-types", Keep;
+    compgcn: "compgcn", Keep;
+    compgcn_of_three_layers: "compgcn-deep", Keep;
 }

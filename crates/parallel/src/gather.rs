@@ -4,17 +4,22 @@
 //! as many bytes again, added up in the order of ranks. A rank holds N·2d numbers of the operand, whatever its share of
 //! the graph is: for small graphs, and for two ranks.
 
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use graphweft_comm::Label;
 use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership};
-use graphweft_tensor::{Backward, Grads, Matrix, Result, Tape, Var};
+use graphweft_tensor::ops::Write;
+use graphweft_tensor::ops::combine::Patch;
+use graphweft_tensor::{Backward, Grads, Matrix, Result, Tag, Tape, Var};
 
 use crate::gathered::{Ends, Gathered};
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::member::{Member, rows};
 use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, no_settings};
+use crate::wire::{Coder, Decoding, Outgoing, Way};
 
 no_settings!("gather", "every rank gets all rows of the sources' operand");
 
@@ -45,6 +50,17 @@ pub struct Gather {
     /// Rows of every rank.
     counts: Rc<[usize]>,
     own: Gathered,
+    /// Where rows may be coded.
+    coded: Option<Rc<Coded>>,
+}
+
+/// Rows that are coded on their way to all ranks, this rank's own excepted.
+struct Coded {
+    link: Link,
+    counts: Rc<[usize]>,
+    own: Range<usize>,
+    /// Original ids of all rows.
+    ids: Arc<[u64]>,
 }
 
 impl Gather {
@@ -59,10 +75,19 @@ impl Gather {
             Ends { ids: layout.ids(all), degrees: layout.degrees() },
         )?
         .with_relations(layout.relations().cloned());
-        Ok(Self { member: Member::new(link, layout), counts: layout.counts().into(), own })
+        let counts: Rc<[usize]> = layout.counts().into();
+        let coded = link.may_code().then(|| {
+            let (link, counts, ids) = (link.clone(), Rc::clone(&counts), Arc::clone(layout.originals()));
+            Rc::new(Coded { link, counts, own: layout.own(), ids })
+        });
+        Ok(Self { member: Member::new(link, layout), counts, own, coded })
     }
 
     fn all_rows(&self, tape: &mut Tape, label: Label, x: &Var) -> Result<Var> {
+        if let Some((coded, coder)) = self.coded.as_ref().zip(self.member.link().coder(label, Way::There)) {
+            let all = coded.gather(label, coder, x.value())?;
+            return Ok(tape.push(&[x], all, || CodedBackward { coded: Rc::clone(coded), label }));
+        }
         all_gather(tape, self.member.link(), label, x, &self.counts)
     }
 }
@@ -89,6 +114,55 @@ impl Backward for AllGatherBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(g) = grads.output(0) else { return Ok(()) };
         let own = self.link.scatter_sum(self.label, &g, &self.counts)?;
+        drop(g);
+        grads.put(0, own)
+    }
+}
+
+impl Coded {
+    /// The rows of all ranks, of which this rank's are what they were.
+    fn gather(&self, label: Label, coder: Coder, x: &Matrix) -> Result<Matrix> {
+        let out = Outgoing { rows: x, ids: &self.ids[self.own.clone()], way: Way::There };
+        let coded = self.link.all_gather(label, &coder.encode(out)?, &self.counts)?.wait_one()?;
+        let mut all = self.decoding(label, coder, x).decode(&coded)?;
+        let patch = Patch { from: [0, 0], to: [self.own.start, 0], size: [x.rows(), x.cols()] };
+        x.device().backend().copy_patch(x, &mut all, patch, Write::Set)?;
+        Ok(all)
+    }
+
+    /// The sum over ranks of this rank's rows of `g`: its own, then those of the others in order.
+    fn scatter_sum(&self, label: Label, coder: Coder, g: &Matrix) -> Result<Matrix> {
+        let coded = coder.encode(Outgoing { rows: g, ids: &self.ids, way: Way::Back })?;
+        let (rows, cols) = (self.own.len(), vec![coded.cols(); self.counts.len()]);
+        let flight = self.link.unstack(label, &coded, &self.counts, rows, &cols)?;
+        let mut sum = g.device().uninit(label.op, rows, g.cols(), g.dtype(), Tag::Exchange)?;
+        let patch = Patch { from: [self.own.start, 0], to: [0, 0], size: [rows, g.cols()] };
+        g.device().backend().copy_patch(g, &mut sum, patch, Write::Set)?;
+        for others in flight.wait()? {
+            let others = self.decoding(label, coder, g).decode(&others)?;
+            g.device().backend().copy_patch(&others, &mut sum, Patch { from: [0, 0], ..patch }, Write::Add)?;
+        }
+        Ok(sum)
+    }
+
+    fn decoding(&self, label: Label, coder: Coder, like: &Matrix) -> Decoding {
+        Decoding { coder, op: label.op, cols: like.cols(), dtype: like.dtype(), more: 0 }
+    }
+}
+
+struct CodedBackward {
+    coded: Rc<Coded>,
+    label: Label,
+}
+
+impl Backward for CodedBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let Some(g) = grads.output(0) else { return Ok(()) };
+        let Self { coded, label } = *self;
+        let own = match coded.link.coder(label, Way::Back) {
+            Some(coder) => coded.scatter_sum(label, coder, &g)?,
+            None => coded.link.scatter_sum(label, &g, &coded.counts)?,
+        };
         drop(g);
         grads.put(0, own)
     }

@@ -251,7 +251,6 @@ pub(crate) fn check(a: &Attend<'_>) -> Result<()> {
     let problem = match a.score {
         Score::Dot { .. } if a.relations.is_none() || alone => return Ok(()),
         _ if a.relations.is_some() => "relations have maps in dot products only, without anything else on edges",
-        Score::Dot { .. } => return Ok(()),
         _ if a.tokens.is_some() => "tokens are attended to by dot products only",
         Score::Gatv2 { value: Some(_), .. } => "values of GATv2 that are not its sources' rows stay on one rank",
         _ => return Ok(()),

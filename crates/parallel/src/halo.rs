@@ -15,11 +15,19 @@
 //! ([`edge_values`](graphweft_tensor::ops::edge_values)): u_i goes, s_i comes back, then t_i and du_i, 4HT more, and
 //! the choice counts that. A pulled row stays as it is: features are where their edges are computed.
 //!
+//! `halo:machines:8` knows that machines have eight ranks: a row that several ranks of a machine want crosses to it
+//! once and is passed on inside; a query that several serve likewise. Partial states, partial sums and gradients of a
+//! row are put together inside before they go back. Covers are then those of pairs of machines ([`service`]), and what
+//! crosses between machines is the least that can. It costs a second round inside, where a row moves to as many ranks
+//! as want it beside the one that got it.
+//!
 //! While the first messages fly, edges inside the rank are computed. Pulled and pushed rows are kept for backward.
 //! Features that are aggregated as they are ([`GraphOps::keep`]) are pulled once and kept: after the first epoch they
 //! cost no byte.
 
 mod exchange_list;
+mod route;
+mod service;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,15 +39,16 @@ use graphweft_graph::partition::Weights;
 use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership};
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention::Saved;
-use graphweft_tensor::{Backward, Charge, Grads, Matrix, Result, Tag, Tape, Var};
+use graphweft_tensor::{Backward, Charge, Error, Grads, Matrix, Result, Tag, Tape, Var};
 
 use crate::blocks::attention::{InputNumbers, Moved};
 use crate::blocks::{Block, Edges, Nodes, aggregation, attention, cut_out};
 use crate::layout::Layout;
-use crate::link::{Flight, Link};
+use crate::link::Link;
 use crate::member::{Member, rows};
-use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread};
+use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, number};
 use exchange_list::{ExchangeList, OfEdges};
+use route::{Arriving, Fold, How};
 
 /// How cut edges are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -49,6 +58,11 @@ pub enum Cover {
     Least,
     /// Rows are pulled.
     Plain,
+    /// The least between machines.
+    Machines {
+        /// So many ranks stand in each, one after another. Unset: a launcher or a profile says it.
+        ranks: Option<usize>,
+    },
 }
 
 /// Rows are not few if this share of them is needed on every other rank.
@@ -56,12 +70,17 @@ const MANY: f64 = 0.1;
 
 impl Family for Cover {
     const NAME: &'static str = "halo";
-    const FORMS: &'static [&'static str] = &["halo", "halo:plain"];
+    const FORMS: &'static [&'static str] = &["halo", "halo:plain", "halo:machines", "halo:machines:RANKS"];
     const ABOUT: &'static str = "what cut edges need moves, and nothing else";
     const USUAL: Option<Self> = Some(Self::Least);
 
     fn parse(settings: &str) -> Option<Self> {
-        (settings == "plain").then_some(Self::Plain)
+        match settings.split_once(':') {
+            None if settings == "plain" => Some(Self::Plain),
+            None if settings == "machines" => Some(Self::Machines { ranks: None }),
+            Some(("machines", ranks)) => Some(Self::Machines { ranks: Some(number(ranks)?) }),
+            _ => None,
+        }
     }
 
     fn candidates(ranks: usize, _: usize) -> Vec<Self> {
@@ -78,6 +97,8 @@ impl Spread for Cover {
         match self {
             Self::Least => "halo".into(),
             Self::Plain => "halo:plain".into(),
+            Self::Machines { ranks: None } => "halo:machines".into(),
+            Self::Machines { ranks: Some(ranks) } => format!("halo:machines:{ranks}"),
         }
     }
 
@@ -88,6 +109,9 @@ impl Spread for Cover {
     fn reason(&self, on: &Situation) -> String {
         let others = on.ranks - 1;
         match on.alpha {
+            _ if matches!(self, Self::Machines { .. }) => {
+                format!("{}what several ranks of a machine need crosses to it once", on.alpha_so(""))
+            }
             Some(alpha) if alpha > MANY * others as f64 => {
                 format!("α = {alpha:.2} of at most {others}: rows go where they are needed, and nowhere else")
             }
@@ -100,7 +124,7 @@ impl Spread for Cover {
     }
 
     fn needs_structure(&self) -> bool {
-        *self == Self::Least
+        *self != Self::Plain
     }
 }
 
@@ -153,7 +177,15 @@ impl Halo {
 
     /// The list for rows that weigh this, or for pulling everything. All ranks ask for the same at the same time.
     fn list(&self, moved: Option<Moved>) -> Result<Rc<ExchangeList>> {
-        let weights = moved.filter(|_| self.cover == Cover::Least).map(|moved| {
+        let machines = match self.cover {
+            Cover::Least | Cover::Plain => None,
+            Cover::Machines { ranks: Some(ranks) } => Some(ranks).filter(|each| *each < self.cut.ranks()),
+            Cover::Machines { ranks: None } => {
+                let problem = "nothing says how many ranks share a machine: set halo:machines:RANKS".into();
+                return Err(Error::Argument { op: "strategy", problem });
+            }
+        };
+        let weights = moved.filter(|_| self.cover != Cover::Plain).map(|moved| {
             let weight = |elements: usize| u32::try_from(elements).unwrap_or(u32::MAX);
             Weights { pull: weight(moved.pull), push: weight(moved.push) }.reduced()
         });
@@ -161,7 +193,7 @@ impl Halo {
         if let Some(list) = lists.get(&weights) {
             return Ok(Rc::clone(list));
         }
-        let list = Rc::new(ExchangeList::new(&self.cut, self.member.link(), self.of_edges(), weights)?);
+        let list = Rc::new(ExchangeList::new(&self.cut, self.member.link(), self.of_edges(), weights, machines)?);
         lists.insert(weights, Rc::clone(&list));
         Ok(list)
     }
@@ -175,7 +207,8 @@ impl Halo {
         let known = self.kept.borrow().as_ref().filter(|kept| kept.own.shares(x)).and_then(|kept| kept.pulled.clone());
         Ok(match known {
             Some(rows) => Pulled::Known(rows),
-            None => Pulled::Flying(list.pull(label, x)?),
+            // What is kept is had once, as it is.
+            None => Pulled::Flying(list.pull(label, x, if self.is_kept(x) { How::Exact } else { How::Coded })?),
         })
     }
 
@@ -187,14 +220,14 @@ impl Halo {
 /// Rows of other ranks.
 enum Pulled {
     Known(Matrix),
-    Flying(Flight),
+    Flying(Arriving),
 }
 
 impl Pulled {
     fn wait(self) -> Result<Matrix> {
         match self {
             Self::Known(rows) => Ok(rows),
-            Self::Flying(flight) => flight.wait_one(),
+            Self::Flying(rows) => rows.wait(),
         }
     }
 }
@@ -221,7 +254,8 @@ impl Backward for AttendBackward {
         let (device, mut sums) = (grads.device().clone(), call.sums()?);
         let d = call.products(&g, &out, &lse)?;
         drop(out);
-        let [g_flight, lse_flight, d_flight] = [list.push(label, &g)?, list.push(label, &lse)?, list.push(label, &d)?];
+        let g_flight = list.push(label, &g, How::Coded)?;
+        let [lse_flight, d_flight] = [list.push(label, &lse, How::Exact)?, list.push(label, &d, How::Exact)?];
         let saved = Saved { lse: &lse, g: &g, d: &d };
         // The gradient of pulled rows comes first: it travels while the rest is computed.
         let operands = call.operands(&list.pulled, call.dst(), &pulled)?;
@@ -231,13 +265,13 @@ impl Backward for AttendBackward {
         drop(operands);
         drop(pulled);
 
-        let (g, lse, d) = (g_flight.wait_one()?, lse_flight.wait_one()?, d_flight.wait_one()?);
+        let (g, lse, d) = (g_flight.wait()?, lse_flight.wait()?, d_flight.wait()?);
         let saved = Saved { lse: &lse, g: &g, d: &d };
         let serving = list.serving(label, call.src())?;
         let operands = call.operands(&list.served, &pushed, &serving)?;
         let mut answer = device.uninit(label.op, pushed.rows(), pushed.cols(), pushed.dtype(), Tag::Exchange)?;
         operands.by_dst(&saved, &mut answer, Write::Set, &mut sums)?;
-        let answers = list.answer(label, &answer)?;
+        let answers = list.answer(label, &answer, Fold::Add)?;
         drop(answer);
         list.add_serving(&operands.by_src(&saved, &mut sums, Tag::Exchange)?, &mut found.src)?;
         drop(operands);
@@ -273,11 +307,11 @@ impl Backward for AggregateBackward {
         if !grads.wants(0) {
             return Ok(());
         }
-        let pushed = if call.is_maximum() { None } else { Some(list.push(label, &g)?) };
+        let pushed = if call.is_maximum() { None } else { Some(list.push(label, &g, How::Coded)?) };
         let home = list.give_back(label, &call.gradient(&list.pulled, &g, arg, Tag::Exchange)?)?;
         let mut dx = call.gradient(&own, &g, arg, Tag::Activations)?;
         if let Some(pushed) = pushed {
-            let gradient = call.gradient(&list.served, &pushed.wait_one()?, None, Tag::Exchange)?;
+            let gradient = call.gradient(&list.served, &pushed.wait()?, None, Tag::Exchange)?;
             list.add_serving(&gradient, &mut dx)?;
         }
         list.add_given(&home.wait_one()?, &mut dx)?;
@@ -298,16 +332,16 @@ impl GraphOps for Halo {
         let (call, inputs) = attention::Call::new(tape, a)?;
         let (label, token_block) = (rows("attend", layer), self.member.token_block(a.tokens)?);
         let list = self.list((!call.has_values_per_edge()).then(|| call.moved()))?;
-        let pushed = list.push(label, call.dst())?;
-        let pulled = list.pull(label, call.src())?;
+        let pushed = list.push(label, call.dst(), How::Coded)?;
+        let pulled = list.pull(label, call.src(), How::Coded)?;
         let mut state = call.empty_state(self.member.rows(), Tag::Activations)?;
         call.fold_own(&self.own, token_block.as_ref(), &mut state)?;
-        let pushed = pushed.wait_one()?;
+        let pushed = pushed.wait()?;
         let mut states = call.empty_state(pushed.rows(), Tag::Exchange)?;
         call.fold(&list.served, &pushed, &list.serving(label, call.src())?, &mut states)?;
-        let answers = list.answer(label, &states)?;
+        let answers = list.answer(label, &states, Fold::Merge(call.heads()))?;
         drop(states);
-        let pulled = pulled.wait_one()?;
+        let pulled = pulled.wait()?;
         call.fold(&list.pulled, call.dst(), &pulled, &mut state)?;
         let answers = answers.wait_one()?;
         tape.device().backend().attention_merge(call.heads(), &answers, list.pushed(), &mut state)?;
@@ -342,7 +376,7 @@ impl GraphOps for Halo {
             true => None,
             false => {
                 let sums = call.begin(&list.served, &list.serving(label, here)?, Tag::Exchange)?.out;
-                Some(list.answer(label, &sums)?)
+                Some(list.answer(label, &sums, Fold::Add)?)
             }
         };
         let mut folded = call.begin(&self.own, here, Tag::Activations)?;

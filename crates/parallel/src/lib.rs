@@ -34,6 +34,7 @@ mod ring;
 mod sampled;
 mod strategy;
 mod tokens;
+mod wire;
 
 pub use batches::{Batch, BatchRows};
 pub use gather::{Gather, all_rows};
@@ -46,6 +47,7 @@ pub use member::sums;
 pub use pipeline::{Across, Pipeline, Sharing};
 pub use ring::Ring;
 pub use strategy::{Family, Fewer, Listed, Many, Own, Rows, Situation, Spread, Strategy, spread};
+pub use wire::{Coding, Learning};
 
 /// What stands behind the names of strategies, such as the depth of `ring:2`.
 pub mod settings {

@@ -8,11 +8,14 @@ use std::rc::Rc;
 use graphweft_comm::{Communicator, Gpu, Label, Message, Pending, Place, Sum, Type, View};
 use graphweft_tensor::{Address, Charge, DType, Device, Error, Matrix, OnGpu, Result, Tag};
 
+use crate::wire::{Coder, Coding, Decoding, Learning, Outgoing, Way, Wire};
+
 /// A rank's communicator with its device.
 #[derive(Clone)]
 pub struct Link {
     comm: Rc<dyn Communicator>,
     device: Device,
+    wire: Option<Rc<Wire>>,
 }
 
 /// Matrices under way. Dropped without waiting, the exchange is given up, which other ranks notice.
@@ -21,6 +24,7 @@ pub struct Flight {
     pending: Box<dyn Pending>,
     received: Vec<Matrix>,
     _sent: Vec<Matrix>,
+    decoding: Option<Decoding>,
 }
 
 impl Flight {
@@ -29,9 +33,12 @@ impl Flight {
     /// # Errors
     /// [`Error::Ranks`] if a rank was lost.
     pub fn wait(self) -> Result<Vec<Matrix>> {
-        let Self { pending, received, _sent } = self;
+        let Self { pending, received, _sent, decoding } = self;
         pending.wait().map_err(ranks)?;
-        Ok(received)
+        match decoding {
+            None => Ok(received),
+            Some(decoding) => received.iter().map(|coded| decoding.decode(coded)).collect(),
+        }
     }
 
     /// The same for an exchange that receives one matrix.
@@ -78,6 +85,13 @@ pub struct Expected {
     pub dtype: DType,
 }
 
+/// Rows of a matrix that follow one another: `counts[rank]` for each rank, from the row `first` on.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'a> {
+    pub(crate) first: usize,
+    pub(crate) counts: &'a [usize],
+}
+
 /// Rows of a matrix, to or from a rank.
 struct PeerRows {
     peer: usize,
@@ -88,7 +102,34 @@ struct PeerRows {
 impl Link {
     /// Matrices on `device`, moved by `comm`.
     pub fn new(comm: Rc<dyn Communicator>, device: &Device) -> Self {
-        Self { comm, device: device.clone() }
+        Self { comm, device: device.clone(), wire: None }
+    }
+
+    /// The same where rows are coded so while ranks [learn](Link::learning).
+    pub fn coded(&self, coding: Coding) -> Self {
+        Self { wire: Some(Rc::new(Wire::new(coding))), ..self.clone() }
+    }
+
+    /// Begins to learn.
+    pub fn learning(&self, epoch: u64) -> Learning {
+        Learning::begin(self.wire.as_ref(), epoch)
+    }
+
+    /// Whether rows may ever be coded, so that somebody must know their ids.
+    pub(crate) fn may_code(&self) -> bool {
+        self.wire.is_some()
+    }
+
+    /// How rows are coded now, if they are.
+    pub(crate) fn coder(&self, label: Label, way: Way) -> Option<Coder> {
+        self.wire.as_ref()?.coder(label, way, self.rank())
+    }
+
+    /// What is sent for these rows, and what becomes of those that come.
+    fn prepared(&self, label: Label, out: Outgoing<'_>, more: usize) -> Result<(Matrix, Option<Decoding>)> {
+        let Some(coder) = self.coder(label, out.way) else { return Ok((out.rows.clone(), None)) };
+        let (cols, dtype) = (out.rows.cols(), out.rows.dtype());
+        Ok((coder.encode(out)?, Some(Decoding { coder, op: label.op, cols, dtype, more })))
     }
 
     /// This rank.
@@ -113,14 +154,56 @@ impl Link {
 
     /// A link between some ranks; see [`Communicator::split`].
     pub fn split(&self, members: &[usize]) -> Result<Self> {
-        Ok(Self { comm: self.comm.split(members).map_err(ranks)?, device: self.device.clone() })
+        Ok(Self { comm: self.comm.split(members).map_err(ranks)?, ..self.clone() })
     }
 
     /// Sends rows of `m`, those for rank 0 first, and receives a matrix with those of rank 0 first.
     pub fn all_to_all(&self, label: Label, m: &Matrix, to: &[usize], from: &[usize]) -> Result<Flight> {
         let total: usize = from.iter().sum();
         let into = self.device.uninit(label.op, total, m.cols(), m.dtype(), Tag::Exchange)?;
-        self.fly(label, vec![m.clone()], &in_order(to), vec![into], &in_order(from))
+        self.exchange(label, m, Run { first: 0, counts: to }, into, Run { first: 0, counts: from })
+    }
+
+    /// The same for some rows of `m` and of `into`, whose other rows stay as they are.
+    pub(crate) fn exchange(
+        &self,
+        label: Label,
+        m: &Matrix,
+        to: Run<'_>,
+        into: Matrix,
+        from: Run<'_>,
+    ) -> Result<Flight> {
+        self.fly(label, vec![m.clone()], &in_order_after(to), vec![into], &in_order_after(from))
+    }
+
+    /// Sends rows, coded if they are now, and receives a matrix with those of rank 0 first and room for `more` behind
+    /// them.
+    pub(crate) fn rows(
+        &self,
+        label: Label,
+        out: Outgoing<'_>,
+        to: &[usize],
+        from: &[usize],
+        more: usize,
+    ) -> Result<Flight> {
+        let (m, decoding) = self.prepared(label, out, more)?;
+        let total = from.iter().sum::<usize>() + if decoding.is_some() { 0 } else { more };
+        let into = self.device.uninit(label.op, total, m.cols(), m.dtype(), Tag::Exchange)?;
+        let flight = self.exchange(label, &m, Run { first: 0, counts: to }, into, Run { first: 0, counts: from })?;
+        Ok(Flight { decoding, ..flight })
+    }
+
+    /// As [`Link::shift`], coded if rows are now.
+    pub(crate) fn shift_rows(
+        &self,
+        label: Label,
+        to: usize,
+        out: Outgoing<'_>,
+        from: usize,
+        rows: usize,
+    ) -> Result<Flight> {
+        let (m, decoding) = self.prepared(label, out, 0)?;
+        Ok(Flight { decoding, ..self.shift(label, to, &m, from, rows)? })
     }
 
     /// Sends all of `m` to every other rank and receives a matrix with all ranks' rows, `rows[rank]` of each, in order.
@@ -272,13 +355,17 @@ impl Link {
         // SAFETY: the flight owns both lists of matrices, which nobody else writes (shared ones never are), until it
         // has landed.
         let pending = unsafe { self.comm.post(label, &sends, &receives) }.map_err(ranks)?;
-        Ok(Flight { pending, received, _sent: sent })
+        Ok(Flight { pending, received, _sent: sent, decoding: None })
     }
 }
 
 /// Consecutive rows of one matrix, `counts[rank]` for each rank.
 fn in_order(counts: &[usize]) -> Vec<PeerRows> {
-    let mut end = 0;
+    in_order_after(Run { first: 0, counts })
+}
+
+fn in_order_after(run: Run<'_>) -> Vec<PeerRows> {
+    let Run { first: mut end, counts } = run;
     let mut piece = |(peer, count): (usize, &usize)| {
         end += count;
         PeerRows { peer, matrix: 0, rows: end - count..end }

@@ -22,7 +22,7 @@ use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership};
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention::Saved;
 use graphweft_tensor::ops::rows::RowIndex;
-use graphweft_tensor::{Backward, Error, Grads, Matrix, Result, Tag, Tape, Var};
+use graphweft_tensor::{Backward, Charge, Error, Grads, Matrix, Result, Tag, Tape, Var};
 
 use crate::blocks::aggregation::{self, Folded};
 use crate::blocks::attention::{self, InputNumbers};
@@ -31,6 +31,7 @@ use crate::layout::Layout;
 use crate::link::{Flight, Link};
 use crate::member::{Member, SETUP, rows};
 use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, number};
+use crate::wire::{Outgoing, Way};
 
 /// How far ahead rows are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,12 +100,16 @@ struct Shards {
     own: Block,
     /// Step t is entry t − 1.
     steps: Vec<Step>,
+    /// For the ids.
+    _charge: Charge,
 }
 
 /// The edges from one other rank, and the rows for another.
 struct Step {
     from: usize,
     block: Block,
+    /// Original ids of its sources, where rows may be coded.
+    ids: Vec<u64>,
     to: usize,
     give: Give,
 }
@@ -112,6 +117,8 @@ struct Step {
 /// Rows of this rank that another one needs.
 struct Give {
     index: RowIndex,
+    /// Their original ids, where rows may be coded.
+    ids: Vec<u64>,
     /// They are all rows, in order.
     all: bool,
 }
@@ -158,16 +165,24 @@ impl Ring {
         let given = link.all_to_all_ids(SETUP, &asked.collect::<Vec<Vec<u64>>>())?;
         let own_rows: Vec<u32> = layout.own().map(|row| row as u32).collect();
         let own = cut(rank, &own_rows, &dst)?;
-        let mut steps = Vec::with_capacity(size - 1);
+        let mut steps: Vec<Step> = Vec::with_capacity(size - 1);
         for t in 1..size {
             let (from, to) = ((rank + size - t) % size, (rank + t) % size);
             let src = Nodes::new(layout, needed[from].iter().map(|j| *j as usize));
             let give: Vec<u32> = given[to].iter().map(|row| *row as u32).collect();
             let all = give.len() == own_rows.len();
-            let give = Give { index: RowIndex::new(device, own_rows.len(), give)?, all };
-            steps.push(Step { from, block: cut(from, &needed[from], &src)?, to, give });
+            let originals = |rows: &[u32], first: usize| match link.may_code() {
+                true => rows.iter().map(|row| layout.originals()[first + *row as usize]).collect(),
+                false => Vec::new(),
+            };
+            let ids = originals(&give, layout.own().start);
+            let give = Give { index: RowIndex::new(device, own_rows.len(), give)?, ids, all };
+            let ids = originals(&needed[from], 0);
+            steps.push(Step { from, block: cut(from, &needed[from], &src)?, ids, to, give });
         }
-        let shards = Shards { link: link.clone(), depth: depth.clamp(1, steps.len().max(1)), own, steps };
+        let ids: usize = steps.iter().map(|step| step.ids.len() + step.give.ids.len()).sum();
+        let _charge = device.charge(Tag::Graph, 8 * ids as u64);
+        let shards = Shards { link: link.clone(), depth: depth.clamp(1, steps.len().max(1)), own, steps, _charge };
         Ok(Self { member: Member::new(link, layout), shards: Rc::new(shards) })
     }
 }
@@ -192,7 +207,8 @@ impl<'a> Fetch<'a> {
     fn ask(&mut self, x: &Matrix) -> Result<()> {
         let Some(step) = self.shards.steps.get(self.next) else { return Ok(()) };
         let (give, take) = (step.give.of(self.label, x)?, step.block.num_src());
-        self.under_way.push_back(self.shards.link.shift(self.label, step.to, &give, step.from, take)?);
+        let out = Outgoing { rows: &give, ids: &step.give.ids, way: Way::There };
+        self.under_way.push_back(self.shards.link.shift_rows(self.label, step.to, out, step.from, take)?);
         self.next += 1;
         Ok(())
     }
@@ -223,7 +239,8 @@ impl Return<'_> {
     fn send(&mut self, k: usize, gradient: &Matrix) -> Result<()> {
         let step = &self.shards.steps[k];
         let back = step.give.index.index().len();
-        let flight = self.shards.link.shift(self.label, step.from, gradient, step.to, back)?;
+        let out = Outgoing { rows: gradient, ids: &step.ids, way: Way::Back };
+        let flight = self.shards.link.shift_rows(self.label, step.from, out, step.to, back)?;
         self.under_way = Some((k, flight));
         Ok(())
     }

@@ -420,6 +420,8 @@ mod tests {
             "gather",
             "halo",
             "halo:plain",
+            "halo:machines",
+            "halo:machines:8",
             "heads",
             "ring",
             "ring:3",
@@ -445,7 +447,11 @@ mod tests {
         for listed in Strategy::TABLE {
             assert!(!listed.about.is_empty() && !listed.about.ends_with('.'), "{}", listed.name);
             for form in listed.forms {
-                let written = form.replace("DEPTH", "2").replace("NODESxHEADS", "2x4").replace("STAGESxWAYS", "4x2");
+                let written = form
+                    .replace("DEPTH", "2")
+                    .replace(":RANKS", ":4")
+                    .replace("NODESxHEADS", "2x4")
+                    .replace("STAGESxWAYS", "4x2");
                 let strategy: Strategy = written.parse().unwrap();
                 assert_eq!((strategy.to_string(), strategy.family()), (written, listed.name));
                 assert_eq!(strategy.is_exact(), listed.is_exact(), "{strategy}");
@@ -461,8 +467,8 @@ mod tests {
         }
         assert_eq!(
             Strategy::names(),
-            "local, gather, halo, halo:plain, heads, ring, ring:DEPTH, grid:NODESxHEADS, grid:NODESxHEADS:gather, \
-             pipeline, pipeline:STAGESxWAYS, pipeline:STAGESxWAYS:gather, isolated, batches"
+            "local, gather, halo, halo:plain, halo:machines, halo:machines:RANKS, heads, ring, ring:DEPTH, \
+             grid:NODESxHEADS, grid:NODESxHEADS:gather, pipeline, pipeline:STAGESxWAYS, pipeline:STAGESxWAYS:gather, isolated, batches"
         );
     }
 
@@ -478,6 +484,8 @@ mod tests {
             "grid:0x2",
             "grid:2x2:ring",
             "heads:2",
+            "halo:machines:0",
+            "halo:2",
             "local:",
             "pipeline:2",
             "pipeline:2x2:local",

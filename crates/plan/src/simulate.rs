@@ -149,10 +149,10 @@ impl Rehearse for Simulation<'_> {
         let few = self.on_few(candidate.strategy)?;
         let rehearsed = self.rehearsed(candidate, &few)?;
         // Of many nodes few are left: most messages go between them, as in the real thing.
-        let mut network = self.profile.network;
-        if few.ranks < self.ranks {
-            network.ranks_per_node = (network.ranks_per_node * few.ranks / self.ranks).max(1);
-        }
+        let network = match few.ranks < self.ranks {
+            true => self.profile.network.for_fewer(few.ranks, self.ranks),
+            false => self.profile.network,
+        };
         let logs: Vec<&Log<Work>> = rehearsed.iter().map(|p| &p.log).collect();
         let times = replay(&logs, &network, |_, work| self.seconds(work)).map_err(|e| e.to_string())?;
         let more = self.more_steps(&few, &rehearsed, &network);

@@ -158,6 +158,11 @@ impl Dataset {
         work::here(py, || self.0.save(dir))
     }
 
+    #[pyo3(signature = (format, path, *, split=None))]
+    fn export(&self, py: Python<'_>, format: &str, path: PathBuf, split: Option<&str>) -> PyResult<Vec<String>> {
+        work::here(py, || self.0.export(format, path, split))
+    }
+
     #[getter]
     fn name(&self) -> &str {
         self.0.name()
@@ -295,12 +300,13 @@ impl Dataset {
         Ok((names.into_iter().map(|of| of.name).collect(), types.into_pyarray(py)))
     }
 
-    /// Splits of links: name, and pairs by the name of the part.
+    /// Splits of links: name, and pairs or triples by the name of the part.
     #[getter]
     #[allow(clippy::type_complexity)] // A name and arrays.
     fn links<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Vec<(&'static str, Bound<'py, PyArray2<i64>>)>)>> {
+        let width = self.0.link_width();
         let pairs = |pairs: Vec<i64>| {
-            let rows = Array2::from_shape_vec((pairs.len() / 2, 2), pairs);
+            let rows = Array2::from_shape_vec((pairs.len() / width, width), pairs);
             PyResult::Ok(rows.map_err(|e| PyValueError::new_err(e.to_string()))?.into_pyarray(py))
         };
         let of = |split: Split| {
@@ -400,7 +406,7 @@ impl DatasetBuilder {
         self.with(|builder| builder.graphs(first))
     }
 
-    /// Pairs to learn from, to choose by and to report on, and pairs that are no links for the latter two.
+    /// Pairs, or triples, to learn from, to choose by and to report on, and pairs that are no links for the latter two.
     fn links(&mut self, name: &str, parts: [Option<PyReadonlyArray2<'_, i64>>; 5]) -> PyResult<()> {
         let ids = |array: &Option<PyReadonlyArray2<'_, i64>>| {
             array.as_ref().map(|array| array.as_slice().map(<[i64]>::to_vec)).transpose()
@@ -409,7 +415,8 @@ impl DatasetBuilder {
         let part = |array| PyResult::Ok(ids(array)?.unwrap_or_default());
         let split = Split::new(name, part(train)?, part(valid)?, part(test)?);
         let split = split.no_links(ids(valid_neg)?, ids(test_neg)?);
-        self.with(|builder| builder.links(split))
+        let width = train.as_ref().map_or(2, |array| array.shape()[1]);
+        self.with(|builder| if width == 3 { builder.triples(split) } else { builder.links(split) })
     }
 
     fn build(&mut self, py: Python<'_>) -> PyResult<Dataset> {

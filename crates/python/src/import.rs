@@ -12,7 +12,7 @@ use crate::work::{self, Interrupted};
 /// Values by the name of the argument: one, or none for a flag, or several.
 type Given = HashMap<String, Vec<String>>;
 
-/// A dataset folder of a file of `format`, of "arrays", or of a "union" of several; `given`
+/// A dataset folder of a file of `format`, of a "table" or several, of "arrays", or of a "union" of several; `given`
 /// are the arguments of the program, without dashes.
 #[pyfunction]
 #[pyo3(signature = (format, dir, given, *, watch=None))]
@@ -27,11 +27,15 @@ pub(crate) fn import_data(
     let mut given = given;
     let import = match (format, Format::ALL.into_iter().find(|known| known.name() == format)) {
         (_, Some(known)) => Import::new(known, taken(&mut given, "path")?.unwrap_or_default()),
+        ("table", _) => tables(&mut given)?,
         ("arrays", _) => Import::arrays(arrays(&mut given)?),
         ("union", _) => Import::union(given.remove("path").unwrap_or_default()),
         _ => {
             let names = Format::ALL.map(Format::name).join(", ");
-            return Err(usage(format!("there is no format {format:?}"), &format!("choose arrays, union, {names}")));
+            return Err(usage(
+                format!("there is no format {format:?}"),
+                &format!("choose table, arrays, union, {names}"),
+            ));
         }
     };
     let import = given.into_iter().try_fold(import, |import, (name, values)| with(import, &name, &values))?;
@@ -69,14 +73,7 @@ fn arrays(given: &mut Given) -> PyResult<ArrayFiles> {
     let (edges, nodes, features) = (path("edges")?.unwrap_or_default(), path("nodes")?, path("features")?);
     let (labels, splits, train) = (path("labels")?, path("splits")?, path("train")?);
     let (valid, test, edge_features) = (path("valid")?, path("test")?, path("edge_features")?);
-    let task = match taken(given, "task")?.as_deref() {
-        None | Some("node-classification") => DatasetTask::NodeClassification,
-        Some("node-regression") => DatasetTask::NodeRegression,
-        Some(other) => {
-            let remedy = "choose node-classification or node-regression";
-            return Err(usage(format!("task={other:?}: arrays are for nodes"), remedy));
-        }
-    };
+    let task = task(given)?;
     let num_nodes = taken(given, "num_nodes")?.map(|count| count.parse()).transpose();
     Ok(ArrayFiles {
         edges,
@@ -96,6 +93,27 @@ fn arrays(given: &mut Given) -> PyResult<ArrayFiles> {
         split_column: taken(given, "split_column")?,
         skip_columns: given.remove("skip_columns").unwrap_or_default(),
     })
+}
+
+fn tables(given: &mut Given) -> PyResult<Import> {
+    let import = taken(given, "schema")?.into_iter().fold(Import::tables(), Import::schema);
+    let mut all = |name: &str| given.remove(name).unwrap_or_default();
+    let import = all("nodes").iter().fold(import, |import, table| import.node_table(table));
+    let import = all("edges").iter().fold(import, |import, table| import.edge_table(table));
+    let import = all("column").iter().fold(import, |import, column| import.column(column));
+    Ok(import.task(task(given)?))
+}
+
+/// What labels are for.
+fn task(given: &mut Given) -> PyResult<DatasetTask> {
+    match taken(given, "task")?.as_deref() {
+        None | Some("node-classification") => Ok(DatasetTask::NodeClassification),
+        Some("node-regression") => Ok(DatasetTask::NodeRegression),
+        Some(other) => {
+            let remedy = "choose node-classification or node-regression";
+            Err(usage(format!("task={other:?}: arrays and tables are for nodes"), remedy))
+        }
+    }
 }
 
 /// The value of an argument that has one.

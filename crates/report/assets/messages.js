@@ -26,8 +26,10 @@ function messagesSection(run, prefix) {
       { title: "share", value: (row) => row.bytes / (all || 1), show: percent, number: true },
       { title: "calls", value: (row) => row.calls, show: whole, number: true }], kinds, { label: "Bytes by operation and layer" }));
   const peers = peersOf(ranks.map((rank) => rank.to || []));
+  const codec = ((run.settings || []).find((s) => s.key === "wire.codec") || {}).value;
+  const coded = known(codec) && !String(codec).includes("exact") ? ` Rows travelled as ${String(codec).replaceAll('"', "")}, and are counted as they were sent.` : "";
   return section(`${prefix}messages`, titled(run, "Messages"),
-    ofSeed(run, `All ranks together sent ${bytes(all)} in the last epoch. What a rank keeps to itself is not counted.`),
+    ofSeed(run, `All ranks together sent ${bytes(all)} in the last epoch. What a rank keeps to itself is not counted.${coded}`),
     el("div", { class: ranks.length <= 6 ? "halves" : null }, peers, operations));
 }
 

@@ -121,8 +121,23 @@ impl Adjacency {
     /// # Errors
     /// [`Error::Argument`] with the first that is not.
     pub fn new(device: &Device, csr: Csr<u32>) -> Result<Self> {
-        let csr = csr.into_bounded().map_err(|e| Error::Argument { op: "graph", problem: e.to_string() })?;
+        let csr = bounded(csr)?;
         let transpose = csr.transpose();
+        Ok(Self::both_ways(device, csr, transpose))
+    }
+
+    /// The same of a graph that is its own transpose, which is not made then. Both are counted: a GPU has a copy of
+    /// each.
+    ///
+    /// # Errors
+    /// As [`Adjacency::new`].
+    pub(crate) fn symmetric(device: &Device, csr: Csr<u32>) -> Result<Self> {
+        let csr = bounded(csr)?;
+        let transpose = csr.clone();
+        Ok(Self::both_ways(device, csr, transpose))
+    }
+
+    fn both_ways(device: &Device, csr: Csr<u32>, transpose: Csr<u32>) -> Self {
         let charge = Rc::new(device.charge(Tag::Graph, csr.bytes() + transpose.bytes()));
         let direction = |csr: Csr<u32>| Direction {
             tasks: Tasks::new(&csr),
@@ -133,7 +148,7 @@ impl Adjacency {
             resident: Default::default(),
         };
         let (forward, transpose) = (direction(csr), direction(transpose));
-        Ok(Self { forward, transpose, edges: Default::default(), device: device.clone(), _charge: charge })
+        Self { forward, transpose, edges: Default::default(), device: device.clone(), _charge: charge }
     }
 
     /// For each entry of the transpose, where the same edge stands in the forward direction. Made, and counted, when
@@ -161,4 +176,9 @@ impl Adjacency {
     pub fn num_edges(&self) -> usize {
         self.forward.csr.num_edges()
     }
+}
+
+/// What kernels may look up rows by without asking.
+fn bounded(csr: Csr<u32>) -> Result<Csr<u32>> {
+    csr.into_bounded().map_err(|e| Error::Argument { op: "graph", problem: e.to_string() })
 }

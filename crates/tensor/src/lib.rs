@@ -14,6 +14,7 @@
 pub mod adjacency;
 mod backend;
 mod capture;
+pub mod codec;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;

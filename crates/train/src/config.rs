@@ -23,6 +23,7 @@ mod isolated;
 mod keys;
 mod kinds;
 mod limits;
+mod link;
 mod parallel;
 mod pipeline;
 mod places;
@@ -30,6 +31,7 @@ pub mod reference;
 mod run;
 mod size;
 mod train;
+mod wire;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -51,17 +53,19 @@ pub(crate) use compute::ComputeConfig;
 pub use data::Loops;
 pub(crate) use data::{DataConfig, NodeFeatures, Normalise};
 pub(crate) use isolated::{Correction, IsolatedConfig};
+pub(crate) use link::{DrawFrom, LinkConfig, LinkLoss};
 pub use parallel::{Choice, CommName, ParallelConfig};
 pub(crate) use pipeline::{Guard, PipelineConfig};
 pub(crate) use run::RunConfig;
 pub use train::TrainConfig;
 pub(crate) use train::{OptimizerName, ScheduleName};
+pub(crate) use wire::WireConfig;
 
 /// A key inside a section, what is wrong with its value, and what to do.
 type Problem = (&'static str, String, &'static str);
 
-const SECTIONS: [&str; 9] =
-    ["data", "encoding", "model", "train", "compute", "parallel", "pipeline", "isolated", "run"];
+const SECTIONS: [&str; 11] =
+    ["data", "encoding", "model", "link", "train", "compute", "parallel", "wire", "pipeline", "isolated", "run"];
 
 /// Everything about a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,11 +79,15 @@ pub struct Config {
     #[serde(default)]
     pub model: ModelConfig,
     #[serde(default)]
+    pub link: LinkConfig,
+    #[serde(default)]
     pub train: TrainConfig,
     #[serde(default)]
     pub compute: ComputeConfig,
     #[serde(default)]
     pub parallel: ParallelConfig,
+    #[serde(default)]
+    pub wire: WireConfig,
     #[serde(default)]
     pub pipeline: PipelineConfig,
     #[serde(default)]
@@ -92,6 +100,11 @@ impl Config {
     /// The file that reproduces this run.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|e| Error::setting("config", e.to_string(), "report this as a bug"))
+    }
+
+    /// Whether links are scored by the product of the rows of their ends.
+    pub fn scores_products(&self) -> bool {
+        self.link.decoder(0) == graphweft_model::decoders::DecoderName::Dot
     }
 
     /// The model's name.
@@ -124,8 +137,14 @@ impl Config {
             move |(key, problem, remedy): Problem| Error::setting(format!("{section}.{key}"), problem, remedy)
         };
         self.data.check().map_err(in_section("data"))?;
+        self.link.check().map_err(in_section("link"))?;
         self.train.check().map_err(in_section("train"))?;
         self.parallel.check().map_err(in_section("parallel"))?;
+        let strategy = match &self.parallel.strategy {
+            Choice::Named(strategy) => Some(strategy),
+            Choice::Auto => None,
+        };
+        self.wire.check(strategy).map_err(in_section("wire"))?;
         self.pipeline.check().map_err(in_section("pipeline"))?;
         self.isolated.check().map_err(in_section("isolated"))?;
         self.run.check().map_err(in_section("run"))?;
@@ -219,10 +238,12 @@ impl Draft {
         match section {
             "data" => check_key::<DataConfig>("data", key, &value)?,
             "encoding" => check_key::<Encodings>("encoding", key, &value)?,
+            "link" => check_key::<LinkConfig>("link", key, &value)?,
             "train" => check_key::<TrainConfig>("train", key, &value)?,
             "compute" => check_key::<ComputeConfig>("compute", key, &value)?,
             "parallel" => check_key::<ParallelConfig>("parallel", key, &value)?,
             "pipeline" => check_key::<PipelineConfig>("pipeline", key, &value)?,
+            "wire" => check_key::<WireConfig>("wire", key, &value)?,
             "isolated" => check_key::<IsolatedConfig>("isolated", key, &value)?,
             "run" => check_key::<RunConfig>("run", key, &value)?,
             _ => {}

@@ -63,6 +63,8 @@ pub struct Data {
     pub splits: Vec<Split>,
     /// Splits of links, where these are predicted; `splits` then has the same names and pairs.
     pub links: Vec<LinkSplit>,
+    /// What relations are called.
+    pub relation_names: Vec<String>,
 }
 
 /// What a graph is taken to have in a rehearsal if it has nothing and nobody says.
@@ -98,13 +100,9 @@ impl Data {
     }
 
     fn finished(self, config: &DataConfig, encodings: &Encodings) -> Result<Self> {
-        if self.graphs.is_some() && encodings.laplacian > 0 {
-            let problem = "eigenvectors of all graphs together say nothing of one";
-            return Err(Error::setting("encoding.laplacian", problem, "take encoding.random_walk"));
-        }
         let mut data = self.prepare(config)?;
         data.classes = data.task.classes_of(data.classes, config.embedding);
-        data.encodings = encodings.compute(&data.graph)?;
+        data.encodings = encodings.compute(&data.graph, data.graphs.as_deref())?;
         Ok(data)
     }
 
@@ -174,6 +172,7 @@ impl Data {
             classes,
             splits: Vec::new(),
             links: Vec::new(),
+            relation_names: Vec::new(),
         }
     }
 
@@ -211,7 +210,8 @@ impl Data {
         };
         let (task, labels) = match (stored, task) {
             (None, task) => {
-                let usual = task::without_labels(meta.task);
+                let triples = dataset.links().iter().any(|links| links.width == 3);
+                let usual: &'static dyn Task = if triples { &task::Triple } else { task::without_labels(meta.task) };
                 let unlabelled = usual.unlabelled();
                 (task.filter(|_| unlabelled.is_none()).unwrap_or(usual), unlabelled)
             }
@@ -221,7 +221,8 @@ impl Data {
                 let (task, labels) = found.ok_or_else(|| {
                     let name = task.map_or("any task", |task| task.name());
                     let problem = format!("these are no labels for {name}");
-                    Bad::bad(dataset.dir().join("label.npy"), "label", problem, "store labels of its kind")
+                    let file = label_file(dataset.graphs().map(|graphs| &graphs.ptr));
+                    Bad::bad(dataset.dir().join(file), "label", problem, "store labels of its kind")
                 })?;
                 (task, Some(labels))
             }
@@ -241,6 +242,7 @@ impl Data {
             classes: meta.num_classes,
             splits: dataset.splits().iter().cloned().chain(dataset.links().iter().map(links::pairs)).collect(),
             links: dataset.links().to_vec(),
+            relation_names: meta.edge_types.clone(),
         })
     }
 
@@ -265,6 +267,7 @@ impl Data {
             classes: spec.num_classes(),
             splits: spec.split(seed).into_iter().collect(),
             links: Vec::new(),
+            relation_names: Vec::new(),
             name,
         })
     }
@@ -291,8 +294,12 @@ impl Data {
     /// If there are none.
     pub fn labels(&self) -> Result<&Labels> {
         self.labels.as_ref().ok_or_else(|| {
-            let remedy = "add labels to the folder: graphweft import arrays --labels, or a file label.npy";
-            self.lacks("label.npy", "labels", "there are no labels to learn from", remedy).unwrap_or_else(|| {
+            let file = label_file(self.graphs.as_ref());
+            let remedy = match self.graphs {
+                None => "add labels to the folder: graphweft import arrays --labels, or a file label.npy",
+                Some(_) => "add a file graph_label.npy to the folder, a label or a row of them for each graph",
+            };
+            self.lacks(file, "labels", "there are no labels to learn from", remedy).unwrap_or_else(|| {
                 let what = format!("{} has no labels to learn from", self.name);
                 Bad::request(what, "add label.npy to a folder, or generate a block model, e.g. sbm:2000:5:10").into()
             })
@@ -378,6 +385,11 @@ impl Data {
     }
 }
 
+/// Where labels are stored: of nodes, or of graphs where there are many.
+fn label_file(graphs: Option<&Buf<u64>>) -> &'static str {
+    if graphs.is_some() { "graph_label.npy" } else { "label.npy" }
+}
+
 fn narrow(dataset: &Dataset) -> Result<Csr<u32>> {
     match dataset.graph()? {
         AnyCsr::Narrow(graph) => Ok(graph.clone()),
@@ -454,13 +466,8 @@ mod tests {
         let data = named(&["a", "b-0", "b-1"]);
         let message = data.split_name(Some("c")).unwrap_err().to_string();
         assert!(message.contains("no split \"c\"") && message.contains("a, b-*"), "{message}");
-        assert!(
-            named(&[])
-                .split_name(None)
-                .unwrap_err()
-                .to_string()
-                .contains("no split: draw one with --split random:60/20/20")
-        );
+        let message = named(&[]).split_name(None).unwrap_err().to_string();
+        assert!(message.contains("no split: draw one with --split random:60/20/20"), "{message}");
     }
 
     #[test]

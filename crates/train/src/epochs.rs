@@ -17,5 +17,7 @@ pub(crate) mod links;
 pub(crate) mod out_of_core;
 pub(crate) mod pieces;
 pub(crate) mod pipeline;
+pub(crate) mod sharded;
 pub(crate) mod source;
+pub(crate) mod watch;
 pub(crate) mod whole_graph;

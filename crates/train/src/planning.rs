@@ -1,10 +1,11 @@
 //! How the work of a run is spread over ranks.
 //!
-//! * `plan`: what was decided; `planner`: who decides it;
+//! * `plan`: what was decided; `planner`: who decides it; `machines`: which ranks share one;
 //! * `rehearsal`: what a run would take, without computing; `emulation`: how long it would take elsewhere; `timing`:
 //!   how long it takes here.
 
 pub(crate) mod emulation;
+mod machines;
 pub(crate) mod plan;
 pub(crate) mod planner;
 pub(crate) mod rehearsal;

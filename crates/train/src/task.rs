@@ -55,6 +55,7 @@ tasks! {
     graph_labels::GraphLabels,
     graph_regression::GraphRegression,
     link::Link,
+    triple::Triple,
 }
 
 /// What is predicted, and from what that is learned.

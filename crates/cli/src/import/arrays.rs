@@ -1,4 +1,4 @@
-//! `graphweft import arrays`: data of one's own, from NumPy, SciPy and CSV files.
+//! `graphweft import arrays`: data of one's own, from NumPy and SciPy files, with the tables that go with them.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::Common;
 
 /// What labels are for.
 #[derive(Clone, Copy, Default, ValueEnum)]
-enum For {
+pub(super) enum For {
     /// A class each, or several labels of 0 and 1
     #[default]
     NodeClassification,
@@ -30,8 +30,8 @@ impl From<For> for DatasetTask {
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The edges: a list "source destination" per line (CSV, TSV, .gz), .npy of shape [2, E] or [E, 2], a SciPy .npz,
-    /// Matrix Market or METIS
+    /// The edges: a list "source destination" per line (CSV, TSV, .gz, .zst), .npy of shape [2, E] or [E, 2], a SciPy
+    /// .npz, Matrix Market or METIS
     #[arg(long, value_name = "FILE")]
     edges: PathBuf,
 
@@ -102,11 +102,11 @@ pub(super) struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  graphweft import arrays --edges edges.csv --nodes nodes.csv --symmetrise -o mine
   graphweft import arrays --edges edge_index.npy --features x.npy --labels y.npy --masks masks.npz -o mine
   graphweft import arrays --edges graph.npz:edges --features graph.npz:x --train train.npy --valid valid.npy \\
       --test test.npy -o mine
 
+Nodes and edges that are both in CSV, TSV or Parquet files: import table, which takes ids of any kind.
 FILE.npz:NAME names an array of an archive that has several.";
 
 impl Args {

@@ -24,7 +24,7 @@ fn root() -> PathBuf {
 /// A folder that looks like the checkout as far as the guides go.
 fn checkout() -> TempDir {
     let dir = TempDir::new().unwrap();
-    for folder in ["examples", "examples/own", "examples/rings"] {
+    for folder in ["examples", "examples/own", "examples/rings", "examples/typed"] {
         fs::create_dir(dir.path().join(folder)).unwrap();
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();

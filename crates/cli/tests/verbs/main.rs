@@ -23,5 +23,6 @@ mod ranks;
 mod report;
 mod safety;
 mod smooth;
+mod tables;
 mod terminal;
 mod train;

@@ -2,14 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is between ranks.
+/// What is between ranks. All ranks of a node share one port out of it and one into it, through which `between` goes;
+/// inside, every rank has ports of its own.
 ///
 /// ```
 /// # use graphweft_comm::{Network, Wire};
 /// // [network]
 /// // ranks_per_node = 4
 /// // inside = { latency = 2e-6, bandwidth = 200e9 }
-/// // between = { latency = 5e-6, bandwidth = 12.5e9 }
+/// // between = { latency = 5e-6, bandwidth = 12.5e9 } # of the node's port, not of each rank
 /// let network = Network {
 ///     ranks_per_node: 4,
 ///     inside: Some(Wire { latency: 2e-6, bandwidth: 200e9 }),
@@ -27,7 +28,7 @@ pub struct Network {
     /// Between two ranks of a node; as between nodes if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<Wire>,
-    /// Between ranks of different nodes.
+    /// Between ranks of different nodes: through ports that all ranks of a node share.
     pub between: Wire,
 }
 
@@ -46,10 +47,22 @@ fn one() -> usize {
 }
 
 impl Network {
+    /// The node of a rank.
+    pub fn node(&self, rank: usize) -> usize {
+        rank / self.ranks_per_node.max(1)
+    }
+
     /// The wire from one rank to another.
     pub fn wire(&self, from: usize, to: usize) -> Wire {
-        let node = |rank: usize| rank / self.ranks_per_node.max(1);
-        if node(from) == node(to) { self.inside.unwrap_or(self.between) } else { self.between }
+        if self.node(from) == self.node(to) { self.inside.unwrap_or(self.between) } else { self.between }
+    }
+
+    /// The same network for `few` ranks that stand for `many`, which have the same share of a port as these.
+    pub fn for_fewer(self, few: usize, many: usize) -> Self {
+        let ranks_per_node = (self.ranks_per_node * few / many.max(1)).max(1);
+        let share = ranks_per_node.min(few) as f64 / self.ranks_per_node.clamp(1, many.max(1)) as f64;
+        let between = Wire { bandwidth: self.between.bandwidth * share, ..self.between };
+        Self { ranks_per_node, inside: self.inside.or(Some(self.between)), between }
     }
 
     /// Whether there can be such a network.
@@ -76,6 +89,18 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fewer_ranks_have_the_same_share_of_a_port() {
+        let network = Network { ranks_per_node: 8, inside: None, between: Wire { latency: 1e-6, bandwidth: 8e9 } };
+        for (few, ranks_per_node, bandwidth) in [(32, 4, 4e9), (16, 2, 2e9), (2, 1, 1e9), (64, 8, 8e9)] {
+            let found = network.for_fewer(few, 64);
+            assert_eq!((found.ranks_per_node, found.between.bandwidth), (ranks_per_node, bandwidth), "{few}");
+            assert_eq!(found.inside, Some(network.between), "{few}");
+        }
+        let one = Network { ranks_per_node: 1, ..network };
+        assert_eq!(one.for_fewer(4, 64).between, one.between);
+    }
 
     #[test]
     fn nonsense_is_named() {

@@ -1,13 +1,14 @@
 //! From logs to times: every message goes through the ports of its two ranks.
 //!
-//! Each rank has a port out and a port in. A message starts when it was posted, the messages posted before it by the
-//! same rank have left, and the receiver's port is free; it keeps both ports busy for bytes/β and arrives α after that.
-//! A wait ends when what is received has arrived and what is sent has left.
+//! Each rank has a port out and a port in for its own node, and each node one of both for all other nodes, which its
+//! ranks share. A message starts when it was posted, the messages posted before it by the same rank to the same side
+//! have left, and both ports are free; it keeps both busy for bytes/β and arrives α after that. A wait ends when what
+//! is received has arrived and what is sent has left.
 //!
 //! Messages are started in the order of time: first every rank goes on until it waits for something that has not been
 //! started; then, of the first messages in line at all ports, the one that can start earliest does (of several, the one
-//! that was posted first, then that of the lowest rank). What follows from it is posted later than it starts, so
-//! nothing could have come before it: the times are a function of the logs and the network.
+//! that was posted first, then that of the lowest rank, then the one inside the node). What follows from it is posted
+//! later than it starts, so nothing could have come before it: the times are a function of the logs and the network.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -36,11 +37,12 @@ pub fn replay<C>(
     network: &Network,
     cost: impl Fn(usize, &C) -> f64,
 ) -> Result<Vec<Times>> {
-    let ranks = logs.iter().map(|log| Rank::new(log.as_ref())).collect();
-    let mut world = World { ranks, lines: HashMap::new(), network, cost };
+    let ranks: Vec<Rank<'_, C>> = logs.iter().map(|log| Rank::new(log.as_ref())).collect();
+    let nodes = ranks.len().checked_sub(1).map_or(0, |last| network.node(last) + 1);
+    let mut world = World { ranks, nodes: vec![Ports::default(); nodes], lines: HashMap::new(), network, cost };
     (0..logs.len()).for_each(|rank| world.go_on(rank));
-    while let Some(next) = world.next() {
-        world.start(next);
+    while let Some((next, side)) = world.next() {
+        world.start(next, side);
     }
     let stuck = world.ranks.iter().position(|rank| !rank.log.is_empty());
     if let Some(rank) = stuck {
@@ -52,6 +54,8 @@ pub fn replay<C>(
 
 struct World<'a, C, F> {
     ranks: Vec<Rank<'a, C>>,
+    /// What the ranks of a node share.
+    nodes: Vec<Ports>,
     /// By group, sender and receiver.
     lines: HashMap<(u64, usize, usize), Line>,
     network: &'a Network,
@@ -62,13 +66,30 @@ struct Rank<'a, C> {
     /// What it has still to do.
     log: &'a [Event<C>],
     times: Times,
-    /// Messages that have not left.
-    out: VecDeque<Leaving>,
-    /// When the ports are free.
-    free_out: f64,
-    free_in: f64,
+    /// Messages that have not left, by [`Side`].
+    out: [VecDeque<Leaving>; 2],
+    /// For its own node.
+    ports: Ports,
     exchanges: HashMap<u64, Exchange>,
 }
+
+/// When they are free.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ports {
+    out: f64,
+    r#in: f64,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// To a rank of the same node.
+    Inside,
+    /// To another node.
+    Between,
+}
+
+const SIDES: [Side; 2] = [Side::Inside, Side::Between];
 
 struct Leaving {
     transfer: Transfer,
@@ -96,8 +117,8 @@ struct Line {
 
 impl<'a, C> Rank<'a, C> {
     fn new(log: &'a [Event<C>]) -> Self {
-        let (out, exchanges) = (VecDeque::new(), HashMap::new());
-        Self { log, times: Times::default(), out, free_out: 0.0, free_in: 0.0, exchanges }
+        let (out, exchanges) = (SIDES.map(|_| VecDeque::new()), HashMap::new());
+        Self { log, times: Times::default(), out, ports: Ports::default(), exchanges }
     }
 
     /// One more time of an exchange is known.
@@ -122,11 +143,11 @@ impl<C, F: Fn(usize, &C) -> f64> World<'_, C, F> {
                 Event::Post { exchange, sends, receives } => {
                     let posted = rank.times.end;
                     let mut known = Exchange { open: sends.len(), ready: posted };
-                    rank.out.extend(sends.iter().map(|transfer| Leaving {
-                        transfer: *transfer,
-                        exchange: *exchange,
-                        posted,
-                    }));
+                    for transfer in sends {
+                        let side = side(self.network, me, transfer.peer);
+                        let leaving = Leaving { transfer: *transfer, exchange: *exchange, posted };
+                        rank.out[side as usize].push_back(leaving);
+                    }
                     for transfer in receives {
                         let line = self.lines.entry((transfer.group, transfer.peer, me)).or_default();
                         match line.arrived.pop_front() {
@@ -154,33 +175,53 @@ impl<C, F: Fn(usize, &C) -> f64> World<'_, C, F> {
     }
 
     /// When the first message in line at a rank can start, and when it was posted.
-    fn earliest(&self, rank: usize) -> Option<(f64, f64)> {
-        let Rank { out, free_out, .. } = &self.ranks[rank];
-        let Leaving { transfer, posted, .. } = out.front()?;
-        let free_in = self.ranks.get(transfer.peer).map_or(0.0, |peer| peer.free_in);
-        Some((posted.max(*free_out).max(free_in), *posted))
+    fn earliest(&self, rank: usize, side: Side) -> Option<(f64, f64)> {
+        let Leaving { transfer, posted, .. } = self.ranks[rank].out[side as usize].front()?;
+        let free_in = self.ports(transfer.peer, side).map_or(0.0, |ports| ports.r#in);
+        let free_out = self.ports(rank, side).map_or(0.0, |ports| ports.out);
+        Some((posted.max(free_out).max(free_in), *posted))
     }
 
-    /// The rank whose message starts next.
-    fn next(&self) -> Option<usize> {
-        let lines = (0..self.ranks.len()).filter_map(|rank| Some((self.earliest(rank)?, rank)));
-        lines.min_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, rank)| rank)
+    /// The ports of a rank; none of one that is not there.
+    fn ports(&self, rank: usize, side: Side) -> Option<Ports> {
+        match side {
+            Side::Inside => self.ranks.get(rank).map(|rank| rank.ports),
+            Side::Between => self.nodes.get(self.network.node(rank)).copied(),
+        }
+    }
+
+    fn ports_mut(&mut self, rank: usize, side: Side) -> Option<&mut Ports> {
+        match side {
+            Side::Inside => self.ranks.get_mut(rank).map(|rank| &mut rank.ports),
+            Side::Between => self.nodes.get_mut(self.network.node(rank)),
+        }
+    }
+
+    /// The rank whose message starts next, and where that goes.
+    fn next(&self) -> Option<(usize, Side)> {
+        let lines = (0..self.ranks.len()).flat_map(|rank| SIDES.map(|side| (rank, side)));
+        let lines = lines.filter_map(|(rank, side)| Some((self.earliest(rank, side)?, (rank, side))));
+        lines.min_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, line)| line)
     }
 
     /// The first message in line at a rank starts.
-    fn start(&mut self, from: usize) {
-        let Some((start, _)) = self.earliest(from) else { return };
+    fn start(&mut self, from: usize, side: Side) {
+        let Some((start, _)) = self.earliest(from, side) else { return };
         let Some(Leaving { transfer: Transfer { peer, group, bytes }, exchange, .. }) =
-            self.ranks[from].out.pop_front()
+            self.ranks[from].out[side as usize].pop_front()
         else {
             return;
         };
         let wire = self.network.wire(from, peer);
         let left = start + bytes as f64 / wire.bandwidth;
-        self.ranks[from].free_out = left;
+        if let Some(ports) = self.ports_mut(from, side) {
+            ports.out = left;
+        }
+        if let Some(ports) = self.ports_mut(peer, side) {
+            ports.r#in = left;
+        }
         self.ranks[from].settle(exchange, left);
         if let Some(to) = self.ranks.get_mut(peer) {
-            to.free_in = left;
             let line = self.lines.entry((group, from, peer)).or_default();
             match line.expected.pop_front() {
                 Some(exchange) => to.settle(exchange, left + wire.latency),
@@ -190,6 +231,10 @@ impl<C, F: Fn(usize, &C) -> f64> World<'_, C, F> {
         }
         self.go_on(from);
     }
+}
+
+fn side(network: &Network, from: usize, to: usize) -> Side {
+    if network.node(from) == network.node(to) { Side::Inside } else { Side::Between }
 }
 
 #[cfg(test)]

@@ -38,9 +38,14 @@ macro_rules! with_codes {
 impl Codes {
     /// A vector in the narrowest type that holds its numbers.
     pub fn of(values: Vec<u16>) -> Self {
+        Self::rows(values, 1)
+    }
+
+    /// Rows of `width` numbers, in the narrowest type that holds them.
+    pub fn rows(values: Vec<u16>, width: usize) -> Self {
         match values.iter().all(|&code| code <= u16::from(u8::MAX)) {
-            true => Self::U8 { values: values.iter().map(|&code| code as u8).collect::<Vec<_>>().into(), width: 1 },
-            false => Self::U16 { values: values.into(), width: 1 },
+            true => Self::U8 { values: values.iter().map(|&code| code as u8).collect::<Vec<_>>().into(), width },
+            false => Self::U16 { values: values.into(), width },
         }
     }
 

@@ -223,10 +223,16 @@ impl Parts {
             let problem = "there are splits of links, and labels or splits of nodes or graphs as well";
             return Err(Error::bad("meta.toml", "task", problem, "give pairs of nodes, or what is predicted of each"));
         }
-        let odd = |links: &LinkSplit| links.parts().find(|(_, pairs)| pairs.len() % 2 != 0).map(|(part, _)| part);
+        let odd = |links: &LinkSplit| {
+            links.parts().find(|(_, all)| !all.len().is_multiple_of(links.width)).map(|(part, _)| part)
+        };
         self.links.iter().find_map(|links| Some((links, odd(links)?))).map_or(Ok(()), |(links, part)| {
             let file = Path::new("split").join(&links.name).join(format!("{part}.npy"));
-            Err(Error::bad(file, part, "the last pair has one end", "give two nodes for each link"))
+            let (problem, remedy) = match links.width {
+                2 => ("the last pair has one end", "give two nodes for each link"),
+                _ => ("the last triple is not whole", "give head, relation and tail for each link"),
+            };
+            Err(Error::bad(file, part, problem, remedy))
         })
     }
 }
@@ -272,6 +278,7 @@ mod tests {
     /// Pairs to learn from, with features of the edges that messages go along.
     fn links() -> Parts {
         let split = LinkSplit {
+            width: 2,
             name: "own".into(),
             train: vec![0, 1].into(),
             valid: vec![1, 2].into(),

@@ -33,11 +33,16 @@ fn write_good(dir: &Path) {
     w.finish(&meta).unwrap();
 }
 
-fn good() -> (tempfile::TempDir, PathBuf) {
+/// A folder that is written so, and what removes it.
+fn written(write: fn(&Path)) -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
-    let dir = root.path().join("triangle");
-    write_good(&dir);
+    let dir = root.path().join("data");
+    write(&dir);
     (root, dir)
+}
+
+fn good() -> (tempfile::TempDir, PathBuf) {
+    written(write_good)
 }
 
 #[test]

@@ -43,6 +43,12 @@ pub struct Types {
     pub features: Vec<Option<Features>>,
 }
 
+/// Whether a type can be called so: its name is a part of the names of files.
+pub(crate) fn is_plain_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    !name.is_empty() && name.len() <= 64 && !name.starts_with('.') && name.chars().all(plain)
+}
+
 impl Meta {
     /// The nodes of each type, in order.
     pub fn type_ranges(&self) -> Vec<Range<usize>> {
@@ -70,8 +76,7 @@ impl Meta {
         }
         let (mut seen, mut nodes) = (BTreeSet::new(), 0u64);
         for t in &self.node_types {
-            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-            if t.name.is_empty() || t.name.len() > 64 || t.name.starts_with('.') || !t.name.chars().all(plain) {
+            if !is_plain_name(&t.name) {
                 let problem = format!("{:?} is no name of a type, which is a part of the names of files", t.name);
                 return bad("node_types", problem, "use up to 64 of the letters a–z, digits, and _ - .");
             }

@@ -58,7 +58,7 @@ pub(super) fn nodes(data: &Dataset) -> Result<()> {
         }
     }
     data.splits.iter().try_for_each(|s| split(data, s))?;
-    data.links.iter().try_for_each(|links| links.validate(&data.dir, data.meta.num_nodes))
+    data.links.iter().try_for_each(|links| links.validate(&data.dir, &data.meta))
 }
 
 /// All features, with the files that they are in.

@@ -72,7 +72,7 @@ pub fn covers(rows: &Csr<u32>, ranges: &[usize], rank: usize, weights: Weights) 
         .into_par_iter()
         .map(|peer| match peer == rank {
             true => Cover::default(),
-            false => Pair::new(rows, ranges[peer] as u32..ranges[peer + 1] as u32).cover(weights.reduced()),
+            false => cover_from(rows, ranges[peer]..ranges[peer + 1], weights),
         })
         .collect()
 }
@@ -110,6 +110,11 @@ pub fn covered_rows<I: NodeId>(graph: &Csr<I>, partition: &Partition) -> Option<
         rows_that_move += found.iter().map(|cover| cover.weight(one)).sum::<u64>();
     }
     Some(rows_that_move)
+}
+
+/// The cover of least weight of the edges into `rows` from the columns `peer`, which are none of these rows' own.
+pub fn cover_from(rows: &Csr<u32>, peer: Range<usize>, weights: Weights) -> Cover {
+    Pair::new(rows, peer.start as u32..peer.end as u32).cover(weights.reduced())
 }
 
 /// The edges between the rows of a rank and the nodes of a peer, parallel ones once. Both sides are renumbered: only

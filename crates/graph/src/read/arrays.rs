@@ -1,4 +1,6 @@
-//! Data of one's own: edges, features, labels and splits from NumPy, SciPy and CSV files.
+//! Data of one's own: edges, features, labels and splits from NumPy and SciPy files, and from tables where these hold
+//! one of them. [Tables](super::tables) that have all of it are read by themselves; the table of nodes here is one of
+//! those.
 //!
 //! Row i of every file is node i. A [table of nodes](Given::nodes) may have a column of ids: then edges and lists of
 //! ids are written in these, and they are kept as `node_id.npy`. How many nodes there are is said by whatever has a row
@@ -6,7 +8,6 @@
 //!
 //! Whatever is given is used or refused: an array whose name means nothing is an error, never skipped.
 
-mod csv;
 mod edges;
 mod file;
 mod nodes;
@@ -20,14 +21,12 @@ use super::edge_list::Options;
 use super::features::{self, from_dense};
 use super::imported::EdgeFeatures;
 use super::labels;
-use super::names::RowIds;
 use super::ogb::edge_features;
+use super::tables::{self, All, Classes, Kept, LabelsAre, Nodes, Rows as TableRows, read_plain};
 use super::{Context, Imported, Input};
-use crate::dataset::{Features, Labels, Task};
-use csv::{Header, Role, Table};
+use crate::dataset::{Features, Task};
 use edges::Numbering;
 use file::{Contents, Sparse};
-use nodes::{Classes, Nodes};
 
 pub use file::File;
 pub use nodes::Columns;
@@ -82,14 +81,16 @@ struct Rows {
 /// [`Error::BadInput`] naming the file, the field and the position; [`Error::Request`] where the same is given twice.
 pub fn read(given: &Given, cx: &Context<'_>) -> Result<Imported> {
     let mut notes = Vec::new();
-    let mut table = given.nodes.as_ref().map(|input| nodes::read(input, &given.columns, given.task, cx)).transpose()?;
+    let read = |input| nodes::read(input, &given.columns, cx);
+    let mut table = given.nodes.as_ref().map(read).transpose()?.flatten();
     check_twice(given, table.as_ref())?;
     let mut rows = given.num_nodes.map(|n| Rows { n, by: "--num-nodes".into() });
-    if let (Some(table), Some(input)) = (&table, &given.nodes) {
-        notes.push(table.note.clone());
-        agree(&mut rows, table.table.rows, "nodes", input)?;
+    let mut labels = None;
+    if let (Some(table), Some(input)) = (&mut table, &given.nodes) {
+        notes.append(&mut table.notes);
+        agree(&mut rows, table.rows.rows, "nodes", input)?;
+        labels = table.classes(input, given.task)?;
     }
-    let mut labels = table.as_mut().and_then(|t| t.labels.take());
     if let Some(file) = &given.labels {
         labels = Some(read_labels(file, given.task, &mut rows, cx)?);
     }
@@ -99,7 +100,7 @@ pub fn read(given: &Given, cx: &Context<'_>) -> Result<Imported> {
     }
     let mut features = None;
     if let (Some(table), Some(input)) = (&mut table, &given.nodes) {
-        features = table_features(&mut table.table, input, cx)?;
+        features = table.features(input, cx)?;
     }
     if let Some(file) = &given.features {
         features = Some(read_features(file, &mut rows, cx)?);
@@ -121,21 +122,27 @@ pub fn read(given: &Given, cx: &Context<'_>) -> Result<Imported> {
     if let EdgeNumbers::File(file) = &given.edge_features {
         imported.edge_features = Some(read_edge_features(file, imported.edges.pushed(), cx)?);
     }
-    imported.splits = match (table.and_then(|t| t.split), source(given)?) {
-        (Some(split), _) => vec![split],
+    let parts_of = |t: &Nodes| Some(t.rows.parts.clone()).filter(|parts| !parts.is_empty());
+    imported.splits = match (table.as_ref().and_then(parts_of).zip(given.nodes.as_ref()), source(given)?) {
+        (Some((parts, input)), _) => vec![tables::split(input, &parts, 0, imported.num_nodes)?],
         (None, Some(source)) => parts::read(&source, imported.num_nodes, &numbering, cx)?,
         (None, None) => Vec::new(),
     };
+    imported.categories = table.as_ref().map(Nodes::categories).transpose()?.flatten();
     if imported.splits.is_empty() {
         notes.push("no split was given: train with --split random:60/20/20".into());
     }
     if let Some(classes) = labels {
-        notes.extend(about(&classes));
+        notes.extend(classes.about());
         imported.labels = Some((classes.labels, classes.count));
         imported.class_names = classes.names;
     }
     imported.features = features;
-    imported.node_ids = named.and_then(RowIds::into_ids);
+    match named.map(|ids| ids.into_written().kept()) {
+        None | Some(Kept::Nothing) => {}
+        Some(Kept::Ids(ids)) => imported.node_ids = Some(ids),
+        Some(Kept::Names(lines)) => imported.node_names = Some(lines),
+    }
     imported.notes.splice(0..0, notes);
     Ok(imported)
 }
@@ -160,14 +167,14 @@ fn check_twice(given: &Given, table: Option<&Nodes>) -> Result<()> {
         Err(Error::request(problem, format!("leave out {flag}, or the columns with --skip-columns")))
     };
     let Some(table) = table else { return Ok(()) };
-    if table.table.width > 0 && given.features.is_some() {
+    if table.rows.width > 0 && given.features.is_some() {
         return twice("features", "--features");
     }
-    if table.labels.is_some() && given.labels.is_some() {
+    if table.labels_are != LabelsAre::None && given.labels.is_some() {
         return twice("labels", "--labels");
     }
     let splits = given.splits.is_some() || given.parts.iter().any(Option::is_some);
-    if table.split.is_some() && splits {
+    if !table.rows.parts.is_empty() && splits {
         return twice("splits", "the files of a split");
     }
     Ok(())
@@ -196,23 +203,8 @@ fn source(given: &Given) -> Result<Option<parts::Source<'_>>> {
     }
 }
 
-/// A table in which all columns have the same role, with a header or without.
-fn table_of(file: &File, role: Role, cx: &Context<'_>) -> Result<Table> {
-    let header = Header::read(&file.input, cx)?;
-    let id = header.names.iter().flatten().find(|name| matches!(name.to_ascii_lowercase().as_str(), "id" | "node_id"));
-    if let Some(id) = id {
-        let problem = format!("there is a column {id:?}: rows of this file are nodes in order, without ids");
-        return Err(file.input.bad("line 1", problem, "give a table of nodes with --nodes, or leave the column out"));
-    }
-    Table::read(&file.input, &header, &vec![role; header.columns], cx)
-}
-
-fn table_features(table: &mut Table, input: &Input, cx: &Context<'_>) -> Result<Option<Features>> {
-    if table.width == 0 {
-        return Ok(None);
-    }
-    let values = std::mem::replace(&mut table.features, Vec::new().into());
-    from_dense(input, "features", values, table.rows, table.width, cx).map(Some)
+fn table_features(table: TableRows, input: &Input, cx: &Context<'_>) -> Result<Features> {
+    from_dense(input, "features", table.features, table.rows, table.width, cx)
 }
 
 fn read_features(file: &File, rows: &mut Option<Rows>, cx: &Context<'_>) -> Result<Features> {
@@ -233,10 +225,9 @@ fn read_features(file: &File, rows: &mut Option<Rows>, cx: &Context<'_>) -> Resu
             other => Err(other.bad("sparse features are read by rows", "save scipy.sparse.csr_matrix(x)")),
         },
         Contents::Text => {
-            let mut table = table_of(file, Role::Feature, cx)?;
+            let table = read_plain(&file.input, All::Features, cx)?;
             agree(rows, table.rows, "features", &file.input)?;
-            let none = || file.input.bad("features", "there are no columns", "give features, or leave the file out");
-            table_features(&mut table, &file.input, cx)?.ok_or_else(none)
+            table_features(table, &file.input, cx)
         }
     }
 }
@@ -253,9 +244,12 @@ fn read_labels(file: &File, task: Task, rows: &mut Option<Rows>, cx: &Context<'_
             Err(matrix.bad("labels are not a sparse matrix", "save y.toarray() with numpy.save"))
         }
         Contents::Text => {
-            let mut table = table_of(file, Role::Label, cx)?;
+            let mut table = read_plain(&file.input, All::Labels, cx)?;
             agree(rows, table.rows, "labels", &file.input)?;
-            nodes::classes(&file.input, task, &mut table)
+            match table.words.pop() {
+                Some(words) => tables::classes(&file.input, task, words),
+                None => tables::several(&file.input, task, &table.labels, table.rows),
+            }
         }
     }
 }
@@ -273,7 +267,7 @@ fn read_edge_features(file: &File, edges: u64, cx: &Context<'_>) -> Result<EdgeF
             Err(matrix.bad("edge features are not a sparse matrix", "save x.toarray() with numpy.save"))
         }
         Contents::Text => {
-            let table = table_of(file, Role::Feature, cx)?;
+            let table = read_plain(&file.input, All::Features, cx)?;
             if table.rows as u64 != edges {
                 let problem = format!("{} rows for {edges} edges", table.rows);
                 return Err(file.input.bad("edge_features", problem, "give one row for each edge, in their order"));
@@ -281,36 +275,4 @@ fn read_edge_features(file: &File, edges: u64, cx: &Context<'_>) -> Result<EdgeF
             Ok(EdgeFeatures { values: table.features, width: table.width })
         }
     }
-}
-
-/// What the user should know of the labels.
-fn about(classes: &Classes) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Labels::Single(y) = &classes.labels {
-        let mut nodes = vec![0u64; classes.count];
-        y.iter().filter_map(|&c| usize::try_from(c).ok()).for_each(|c| nodes[c] += 1);
-        let unknown = y.iter().filter(|c| **c < 0).count();
-        if unknown > 0 {
-            notes.push(format!("{unknown} of {} nodes have no label", y.len()));
-        }
-        let empty = nodes.iter().filter(|n| **n == 0).count();
-        if empty > 0 {
-            notes.push(format!(
-                "{empty} of {} classes have no node: classes are taken as numbered from 0",
-                classes.count
-            ));
-        }
-    }
-    if let Labels::Values(y) = &classes.labels {
-        let unknown = y.iter().filter(|x| x.is_nan()).count();
-        if unknown > 0 {
-            notes.push(format!("{unknown} of {} numbers to predict are not known", y.len()));
-        }
-    }
-    if let Some(names) = &classes.names {
-        let shown: Vec<String> = names.iter().take(4).enumerate().map(|(at, name)| format!("{at} = {name}")).collect();
-        let more = if names.len() > 4 { ", …" } else { "" };
-        notes.push(format!("classes are words, numbered in classes.txt: {}{more}", shown.join(", ")));
-    }
-    notes
 }

@@ -90,7 +90,7 @@ fn sparse_is_smaller(n: usize, width: usize, entries: usize, bytes_of_entry: usi
 }
 
 /// Sparse rows, one after another.
-struct SparseBuilder {
+pub(super) struct SparseBuilder {
     indptr: Vec<u64>,
     indices: Spool<u32>,
     data: Spool<f32>,
@@ -101,13 +101,13 @@ struct SparseBuilder {
 }
 
 impl SparseBuilder {
-    fn new(width: usize, cx: &Context<'_>) -> Self {
+    pub(super) fn new(width: usize, cx: &Context<'_>) -> Self {
         let (indices, data) = (Spool::new(cx.scratch), Spool::new(cx.scratch));
         Self { indptr: vec![0], indices, data, ones: true, width, columns: Vec::new(), values: Vec::new() }
     }
 
     /// Appends a row of ascending columns; zeros are left out.
-    fn row(&mut self, entries: impl Iterator<Item = (u32, f32)>) -> Result<()> {
+    pub(super) fn row(&mut self, entries: impl Iterator<Item = (u32, f32)>) -> Result<()> {
         for (column, value) in entries.filter(|&(_, x)| x != 0.0) {
             self.columns.push(column);
             self.values.push(value);
@@ -125,7 +125,7 @@ impl SparseBuilder {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<SparseFeatures> {
+    pub(super) fn finish(mut self) -> Result<SparseFeatures> {
         self.flush()?;
         let data = if self.ones { None } else { Some(self.data.finish()?) };
         Ok(SparseFeatures { indptr: self.indptr.into(), indices: self.indices.finish()?, data, width: self.width })

@@ -22,6 +22,8 @@ pub struct Imported {
     pub edges: EdgeSorter,
     /// Numbers that belong to edges, in the order in which the edges were pushed.
     pub edge_features: Option<EdgeFeatures>,
+    /// Category columns of edges, in the same order.
+    pub edge_categories: Option<Categories>,
     /// Node features.
     pub features: Option<Features>,
     /// Types of nodes and edges; those of edges in the order in which the edges were pushed.
@@ -40,12 +42,23 @@ pub struct Imported {
     pub links: Option<LinkSplit>,
     /// Ids that the source used, where the nodes were renumbered.
     pub node_ids: Option<NodeIds>,
-    /// What the nodes are called, where they are words.
-    pub node_names: Option<Vec<String>>,
+    /// What the nodes are called, where they are words: a line each.
+    pub node_names: Option<Vec<u8>>,
+    /// Texts that go into the folder as they are.
+    pub texts: Vec<TextFile>,
     /// Set where the format promises each edge in both directions.
     pub undirected: Option<Undirected>,
     /// What the user should know about the import.
     pub notes: Vec<String>,
+}
+
+/// A text of a dataset folder.
+#[derive(Clone, Debug)]
+pub struct TextFile {
+    /// The name of the file.
+    pub name: &'static str,
+    /// What is in it.
+    pub text: String,
 }
 
 /// Many graphs, with what is predicted of them.
@@ -125,6 +138,7 @@ impl Imported {
             num_nodes,
             edges,
             edge_features: None,
+            edge_categories: None,
             features: None,
             types: Types::default(),
             labels: None,
@@ -135,6 +149,7 @@ impl Imported {
             links: None,
             node_ids: None,
             node_names: None,
+            texts: Vec::new(),
             undirected: None,
             notes: Vec::new(),
         }
@@ -174,7 +189,7 @@ impl Imported {
         let task = self.task();
         let narrow = n as u64 <= <u32 as NodeId>::CAPACITY;
         room::check_disk(format!("importing {n} nodes"), writer.target(), self.least_bytes())?;
-        let carried = Carried::new(self.edge_features.as_ref(), self.types.edges.as_ref(), &writer)?;
+        let carried = Carried::new(&self, &writer)?;
         let num_edges = if narrow {
             stream(self.edges, n, carried, writer.array::<u32>("indices", &[])?, &writer, cx)?
         } else {
@@ -213,7 +228,10 @@ impl Imported {
             durable::write_new(&writer.path("classes.txt"), (names.join("\n") + "\n").as_bytes())?;
         }
         if let Some(names) = &self.node_names {
-            durable::write_new(&writer.path("nodes.txt"), (names.join("\n") + "\n").as_bytes())?;
+            durable::write_new(&writer.path("nodes.txt"), names)?;
+        }
+        for file in &self.texts {
+            durable::write_new(&writer.path(file.name), file.text.as_bytes())?;
         }
         let meta = Meta {
             name: name.to_string(),
@@ -251,25 +269,62 @@ impl StoredId for i64 {
 }
 
 /// What goes where its edge goes.
-struct Carried<'a> {
-    features: Option<(&'a EdgeFeatures, NpyWriter<f32>)>,
-    narrow_types: Option<(&'a Codes, NpyWriter<u8>)>,
-    wide_types: Option<(&'a Codes, NpyWriter<u16>)>,
+struct Carried {
+    features: Option<(EdgeFeatures, NpyWriter<f32>)>,
+    types: Option<(Codes, CodeWriter)>,
+    categories: Option<(Categories, CodeWriter)>,
 }
 
-impl<'a> Carried<'a> {
-    fn new(features: Option<&'a EdgeFeatures>, types: Option<&'a Codes>, writer: &DatasetWriter) -> Result<Self> {
-        let narrow = types.filter(|types| matches!(types, Codes::U8 { .. }));
-        let wide = types.filter(|types| matches!(types, Codes::U16 { .. }));
-        let open = |f: &'a EdgeFeatures| Ok::<_, Error>((f, writer.array("edge_feat", &[f.width])?));
-        Ok(Self {
-            features: features.map(open).transpose()?,
-            narrow_types: narrow.map(|t| Ok::<_, Error>((t, writer.array("edge_type", &[])?))).transpose()?,
-            wide_types: wide.map(|t| Ok::<_, Error>((t, writer.array("edge_type", &[])?))).transpose()?,
+/// An array of codes, in one byte each where that is enough.
+enum CodeWriter {
+    Narrow(NpyWriter<u8>),
+    Wide(NpyWriter<u16>),
+}
+
+impl CodeWriter {
+    /// Rows of this shape, of codes up to `most`.
+    fn new(writer: &DatasetWriter, name: &str, row: &[usize], most: usize) -> Result<Self> {
+        Ok(match most <= usize::from(u8::MAX) {
+            true => Self::Narrow(writer.array(name, row)?),
+            false => Self::Wide(writer.array(name, row)?),
         })
     }
 
-    /// The rows of these edges. One that was added has features of zeros; readers of typed edges let none be added.
+    fn push(&mut self, codes: &[u16]) -> Result<()> {
+        match self {
+            Self::Narrow(rows) => rows.push(&codes.iter().map(|code| *code as u8).collect::<Vec<u8>>()),
+            Self::Wide(rows) => rows.push(codes),
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            Self::Narrow(rows) => rows.finish().map(drop),
+            Self::Wide(rows) => rows.finish().map(drop),
+        }
+    }
+}
+
+impl Carried {
+    fn new(of: &Imported, writer: &DatasetWriter) -> Result<Self> {
+        let features = |f: &EdgeFeatures| Ok::<_, Error>((f.clone(), writer.array("edge_feat", &[f.width])?));
+        let types = |t: &Codes| {
+            let most = if matches!(t, Codes::U8 { .. }) { u8::MAX.into() } else { usize::MAX };
+            Ok::<_, Error>((t.clone(), CodeWriter::new(writer, "edge_type", &[], most)?))
+        };
+        let categories = |c: &Categories| {
+            let most = c.sizes().iter().max().map_or(0, |size| *size as usize);
+            Ok::<_, Error>((c.clone(), CodeWriter::new(writer, "edge_cat", &[c.sizes().len()], most)?))
+        };
+        Ok(Self {
+            features: of.edge_features.as_ref().map(features).transpose()?,
+            types: of.types.edges.as_ref().map(types).transpose()?,
+            categories: of.edge_categories.as_ref().map(categories).transpose()?,
+        })
+    }
+
+    /// The rows of these edges. One that was added has features of zeros, and in every column a category of its own,
+    /// the last; readers of typed edges let none be added.
     fn push(&mut self, origins: &[Option<u64>]) -> Result<()> {
         if let Some((f, rows)) = &mut self.features {
             let added = vec![0.0f32; f.width];
@@ -278,21 +333,26 @@ impl<'a> Carried<'a> {
                 rows.push(row.map_or(&added[..], |at| &f.values[at..at + f.width]))?;
             }
         }
-        let types = |t: &Codes| origins.iter().map(|k| k.map_or(0, |k| t.get(k as usize))).collect::<Vec<u16>>();
-        if let Some((t, rows)) = &mut self.narrow_types {
-            rows.push(&types(t).into_iter().map(|code| code as u8).collect::<Vec<u8>>())?;
+        if let Some((t, rows)) = &mut self.types {
+            rows.push(&origins.iter().map(|k| k.map_or(0, |k| t.get(k as usize))).collect::<Vec<u16>>())?;
         }
-        if let Some((t, rows)) = &mut self.wide_types {
-            rows.push(&types(t))?;
+        if let Some((c, rows)) = &mut self.categories {
+            let code = |origin: Option<u64>, column: usize| {
+                origin.map_or(c.sizes()[column], |edge| c.get(edge as usize, column)).min(u16::MAX.into()) as u16
+            };
+            let of = |origin: &Option<u64>| {
+                let origin = *origin;
+                (0..c.sizes().len()).map(move |column| code(origin, column))
+            };
+            rows.push(&origins.iter().flat_map(of).collect::<Vec<u16>>())?;
         }
         Ok(())
     }
 
     fn finish(self) -> Result<()> {
         self.features.map(|(_, rows)| rows.finish()).transpose()?;
-        self.narrow_types.map(|(_, rows)| rows.finish()).transpose()?;
-        self.wide_types.map(|(_, rows)| rows.finish()).transpose()?;
-        Ok(())
+        self.types.map(|(_, rows)| rows.finish()).transpose()?;
+        self.categories.map_or(Ok(()), |(_, rows)| rows.finish())
     }
 }
 
@@ -300,7 +360,7 @@ impl<'a> Carried<'a> {
 fn stream<I: StoredId>(
     edges: EdgeSorter,
     n: usize,
-    mut carried: Carried<'_>,
+    mut carried: Carried,
     mut indices: NpyWriter<I>,
     writer: &DatasetWriter,
     cx: &Context<'_>,

@@ -11,6 +11,7 @@ use graphweft_base::progress::{Phase, Progress, Unit};
 use graphweft_base::{Error, Problem, Result};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// A file to read, on disk or in memory. It can be opened more than once.
 #[derive(Clone, Debug)]
@@ -61,6 +62,16 @@ impl Input {
         &self.path
     }
 
+    /// What is in it, where it is in memory.
+    pub(super) fn bytes(&self) -> Option<Arc<[u8]>> {
+        self.bytes.clone()
+    }
+
+    /// How long it is.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
     pub(super) fn open(&self) -> Result<Box<dyn ReadSeek>> {
         Ok(match &self.bytes {
             Some(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
@@ -75,19 +86,24 @@ impl Input {
         Ok(start)
     }
 
-    /// The text of the file, decompressed if it begins like a gzip file, whatever its name. Progress counts stored
-    /// bytes.
+    /// The text of the file, decompressed if it begins like a file of gzip or zstd, whatever its name. Progress counts
+    /// stored bytes.
     pub(super) fn text(&self, progress: &dyn Progress) -> Result<Box<dyn Read + Send>> {
         let mut raw = self.open()?;
-        let mut start = Vec::with_capacity(GZIP.len());
-        raw.by_ref().take(GZIP.len() as u64).read_to_end(&mut start).map_err(|e| self.unreadable(&e))?;
-        let zipped = start == GZIP;
+        let mut start = Vec::with_capacity(ZSTD.len());
+        raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut start).map_err(|e| self.unreadable(&e))?;
+        let (gzip, zstd) = (start.starts_with(&GZIP), start == ZSTD);
         let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
         let phase = progress.start(&format!("read {name}"), self.len, Unit::Bytes);
         let raw: Chain<Cursor<Vec<u8>>, Box<dyn ReadSeek>> = Cursor::new(start).chain(raw);
         let counted = Counted { raw, phase };
-        Ok(if zipped {
+        Ok(if gzip {
             Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(1 << 17, counted)))
+        } else if zstd {
+            let mut decoder = zstd::Decoder::new(counted).map_err(|e| self.unreadable(&e))?;
+            // What a window may take of memory: 2²⁷ bytes, the most that zstd writes unless it is told to.
+            decoder.window_log_max(27).map_err(|e| self.unreadable(&e))?;
+            Box::new(decoder)
         } else {
             Box::new(counted)
         })

@@ -80,3 +80,26 @@ fn several(input: &Input, field: &str, n: usize, c: usize, number: impl Fn(usize
         Labels::MultiF32((0..n * c).map(value).collect::<Vec<_>>().into())
     })
 }
+
+/// The labels of some nodes, from `start` on, among those of all `nodes`, of which the others have none.
+pub(super) fn among(found: Labels, start: usize, nodes: usize, columns: usize) -> Labels {
+    let rows = |values: &[f32]| {
+        let mut all = vec![f32::NAN; nodes * columns];
+        all[start * columns..start * columns + values.len()].copy_from_slice(values);
+        all.into()
+    };
+    match found {
+        Labels::Single(y) => {
+            let mut all = vec![-1i64; nodes];
+            all[start..start + y.len()].copy_from_slice(&y);
+            Labels::Single(all.into())
+        }
+        // Only numbers can say that a label is not known.
+        Labels::MultiU8(y) if y.len() < nodes * columns => {
+            Labels::MultiF32(rows(&y.iter().map(|&y| y.into()).collect::<Vec<f32>>()))
+        }
+        Labels::MultiU8(y) => Labels::MultiU8(y),
+        Labels::MultiF32(y) => Labels::MultiF32(rows(&y)),
+        Labels::Values(y) => Labels::Values(rows(&y)),
+    }
+}

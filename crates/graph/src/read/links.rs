@@ -51,6 +51,7 @@ pub fn read(input: &Input, nodes: Nodes, cx: &Context<'_>) -> Result<Imported> {
     let [valid_neg, test_neg] = NEGATIVES.map(|name| npz.get(name)?.map(|array| pairs(&array, n)).transpose());
     let links = LinkSplit {
         name: NAME.into(),
+        width: 2,
         train: train?,
         valid: valid?,
         test: test?,

@@ -68,7 +68,7 @@ pub fn read(input: &Input, sets: Option<&Sets>, cx: &Context<'_>) -> Result<Impo
     let (edges, types, edge_names) = edges.finish();
     let mut imported = Imported {
         types: Types { edges: Some(types), edge_names, ..Types::default() },
-        node_names: Some(nodes.names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()),
+        node_names: Some(nodes.names.iter().flat_map(|name| name.iter().copied().chain([b'\n'])).collect()),
         ..Imported::new(nodes.names.len(), edges)
     };
     if let Some(Labelled { labels, classes, split }) = labelled {
@@ -84,14 +84,14 @@ pub fn read(input: &Input, sets: Option<&Sets>, cx: &Context<'_>) -> Result<Impo
 
 /// Names in the order of their first appearance.
 #[derive(Default)]
-struct Numbers {
+pub(super) struct Numbers {
     numbers: HashMap<Vec<u8>, u32>,
-    names: Vec<Vec<u8>>,
+    pub(super) names: Vec<Vec<u8>>,
 }
 
 impl Numbers {
     /// The number of `name`, a new one if it is new; `None` after the last.
-    fn of(&mut self, name: &[u8]) -> Option<u32> {
+    pub(super) fn of(&mut self, name: &[u8]) -> Option<u32> {
         if let Some(&number) = self.numbers.get(name) {
             return Some(number);
         }

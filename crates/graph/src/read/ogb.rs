@@ -5,8 +5,8 @@
 //! optionally `raw/node-feat.csv.gz`, `raw/edge-feat.csv.gz`. Binary: `raw/data.npz` with `edge_index` [2, E],
 //! `num_nodes_list`, `num_edges_list` and optionally `node_feat`, `edge_feat`; `raw/node-label.npz` with `node_label`.
 //! Both: `split/<scheme>/{train,valid,test}.csv.gz`, which becomes the split of that name. OGB's loader adds the
-//! reverse of each edge for some datasets; here that is asked for with `--symmetrise`. Heterogeneous datasets are
-//! refused.
+//! reverse of each edge for some datasets; here that is asked for with `--symmetrise`. Datasets
+//! with several types of nodes are in a [layout of their own](super::ogb_typed).
 
 use graphweft_base::{Error, Result};
 
@@ -15,7 +15,7 @@ use super::imported::EdgeFeatures;
 use super::npz::{Array, Npz};
 use super::table::{self, Table};
 use super::text::Integer;
-use super::{Context, Folder, Imported, Input, features, labels, ogb_graphs, ogb_links};
+use super::{Context, Folder, Imported, Input, features, labels, ogb_graphs, ogb_links, ogb_typed};
 use crate::build::{EdgeSorter, Expected};
 use crate::dataset::{Labels, Split, Task};
 
@@ -28,10 +28,8 @@ const CUT_SHORT: &str = "the file is cut short; extract the download again";
 /// # Errors
 /// [`Error::BadInput`] naming the file and the line or array.
 pub fn read(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
-    if folder.input("raw/triplet-type-list.csv.gz")?.is_some() {
-        let problem = "this dataset has several types of nodes and edges";
-        let remedy = "only homogeneous graphs can be imported; extract one relation as an edge list";
-        return Err(Error::bad(folder.path().join("raw/triplet-type-list.csv.gz"), "dataset", problem, remedy));
+    if folder.input(ogb_typed::TRIPLETS)?.is_some() {
+        return ogb_typed::read(folder, cx);
     }
     if folder.input(ogb_graphs::LABELS)?.is_some() {
         return ogb_graphs::read(folder, cx);
@@ -120,11 +118,17 @@ pub(super) fn check_edges(input: &Input, listed: u64, said: u64) -> Result<()> {
 
 /// Features of so many edges, a line each.
 pub(super) fn features_of_edges(input: &Input, edges: u64, cx: &Context<'_>) -> Result<EdgeFeatures> {
+    let table = table_of_edges(input, edges, cx)?;
+    Ok(EdgeFeatures { values: table.values, width: table.width })
+}
+
+/// A row of numbers for each edge.
+pub(super) fn table_of_edges(input: &Input, edges: u64, cx: &Context<'_>) -> Result<Table> {
     let table = Table::read(input, cx, f32::is_finite)?;
     if table.rows as u64 != edges {
         return Err(input.bad("lines", format!("{} lines for {edges} edges", table.rows), CUT_SHORT));
     }
-    Ok(EdgeFeatures { values: table.values, width: table.width })
+    Ok(table)
 }
 
 /// The only number of a list that has one entry per graph.
@@ -297,7 +301,7 @@ mod tests {
             let files: Files = csv().into_iter().filter(|(n, _)| *n != missing).collect();
             assert_refused(read_files(&files), &[missing, "no such file"]);
         }
-        assert_refused(with("raw/triplet-type-list.csv.gz", "a,b,c\n"), &["triplet-type-list", "homogeneous"]);
+        assert_refused(with("raw/triplet-type-list.csv.gz", "a,b,c\n"), &["num-node-dict.csv.gz", "no such file"]);
         assert_refused(with("raw/edge.csv.gz", "0,1\n1,3\n2,2\n"), &["edge.csv.gz: line 2, column 2", "0 to 2"]);
         assert_refused(with("raw/edge.csv.gz", "0,1\n-1,0\n2,2\n"), &["edge.csv.gz: line 2, column 1", "−1"]);
         assert_refused(with("raw/edge.csv.gz", "0,1\n"), &["1 edges", "says 3"]);

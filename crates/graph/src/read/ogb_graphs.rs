@@ -2,19 +2,19 @@
 //!
 //! As those of [node-property datasets](super::ogb), with a line per graph in `num-node-list`, `num-edge-list` and
 //! `graph-label`; `edge.csv.gz` has ids inside the graph, graph after graph, and splits are ids of graphs. Molecules
-//! list a bond once, and OGB's loader adds the reverse: here that is asked for with `--symmetrise`. Node features that
-//! are whole numbers from 0 on are categories.
+//! list a bond once, and OGB's loader adds the reverse: here that is asked for with `--symmetrise`. Features of nodes,
+//! and of edges, that are whole numbers from 0 on are categories.
 
 use graphweft_base::{Error, Position, Problem, Result};
 
 use super::edge_list::{Options, Scan};
 use super::imported::{EdgeFeatures, ImportedGraphs};
-use super::ogb::{INCOMPLETE, check_edges, features_of_edges, need, splits};
+use super::ogb::{INCOMPLETE, check_edges, need, splits, table_of_edges};
 use super::table::{self, Table};
 use super::text::Integer;
 use super::{Context, Folder, Imported, Input, features, labels, many};
 use crate::build::{EdgeSorter, Expected};
-use crate::dataset::{Graphs, Task};
+use crate::dataset::{Categories, Graphs, Task};
 
 /// Its labels.
 pub(super) const LABELS: &str = "raw/graph-label.csv.gz";
@@ -35,7 +35,9 @@ pub(super) fn read(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
     let (found, classes) =
         labels::from_numbers(task, &input, "label", &[y.rows, y.width], graphs, |at| y.values[at].into())?;
     let edges = edges(folder, &ptr, cx)?;
-    let mut imported = Imported { edge_features: edges.features, ..Imported::new(nodes, edges.sorter) };
+    let Edges { sorter, features, categories } = edges;
+    let mut imported =
+        Imported { edge_features: features, edge_categories: categories, ..Imported::new(nodes, sorter) };
     if let Some(input) = folder.input("raw/node-feat.csv.gz")? {
         let table = Table::read(&input, cx, f32::is_finite)?;
         match many::categories(&table).filter(|_| table.rows == nodes) {
@@ -55,6 +57,7 @@ pub(super) fn read(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
 struct Edges {
     sorter: EdgeSorter,
     features: Option<EdgeFeatures>,
+    categories: Option<Categories>,
 }
 
 fn edges(folder: &dyn Folder, ptr: &[u64], cx: &Context<'_>) -> Result<Edges> {
@@ -80,8 +83,11 @@ fn edges(folder: &dyn Folder, ptr: &[u64], cx: &Context<'_>) -> Result<Edges> {
         sorter.push(&piece.edges)
     })?;
     check_edges(&input, sorter.pushed(), all)?;
-    let features = edge_feat.map(|input| features_of_edges(&input, all, cx)).transpose()?;
-    Ok(Edges { sorter, features })
+    let table = edge_feat.map(|input| table_of_edges(&input, all, cx)).transpose()?;
+    let categories = table.as_ref().and_then(many::categories).transpose()?;
+    let table = table.filter(|_| categories.is_none());
+    let features = table.map(|table| EdgeFeatures { values: table.values, width: table.width });
+    Ok(Edges { sorter, features, categories })
 }
 
 /// Where in the list of edges we are.
@@ -138,7 +144,7 @@ mod tests {
             ("raw/num-node-list.csv.gz", "3\n1\n2\n"),
             ("raw/num-edge-list.csv.gz", "2\n0\n1\n"),
             ("raw/edge.csv.gz", "0,1\n1,2\n1,0\n"),
-            ("raw/edge-feat.csv.gz", "7\n8\n9\n"),
+            ("raw/edge-feat.csv.gz", "7.5\n8\n9\n"),
             ("raw/node-feat.csv.gz", "5,0\n4,1\n5,0\n1,1\n0,0\n2,0\n"),
             (LABELS, "1\nnan\n0\n"),
             ("split/s/train.csv.gz", "2\n"),
@@ -160,7 +166,15 @@ mod tests {
         let categories = imported.categories.clone().unwrap();
         assert_eq!((categories.sizes(), categories.get(3, 1)), (&[6, 2][..], 1));
         assert_eq!(&imported.splits[0].train[..], &[2]);
-        assert_eq!(edges(imported), [(0, 1, 7.0), (1, 2, 8.0), (5, 4, 9.0)]);
+        assert_eq!(edges(imported), [(0, 1, 7.5), (1, 2, 8.0), (5, 4, 9.0)]);
+    }
+
+    #[test]
+    fn whole_numbers_of_edges_are_categories() {
+        let imported = with("raw/edge-feat.csv.gz", "0,2\n1,0\n3,0\n").unwrap();
+        let categories = imported.edge_categories.unwrap();
+        assert_eq!((categories.sizes(), categories.get(2, 0), categories.get(0, 1)), (&[4, 3][..], 3, 2));
+        assert!(imported.edge_features.is_none());
     }
 
     #[test]

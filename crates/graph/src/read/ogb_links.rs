@@ -61,6 +61,7 @@ pub(super) fn read(folder: &dyn Folder, scheme: &str, cx: &Context<'_>) -> Resul
     })?;
     let links = LinkSplit {
         name: scheme.into(),
+        width: 2,
         train: part("train_edge")?.unwrap_or_else(|| listed.into()),
         valid: need("valid_edge")?,
         test: need("test_edge")?,

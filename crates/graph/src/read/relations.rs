@@ -32,6 +32,11 @@ impl Relations {
         let reversed = cx.rules.symmetrise.then_some(names.len() as u16);
         if reversed.is_some() {
             names.extend(names.clone().iter().map(|name| format!("rev_{name}")));
+            let mut seen = std::collections::BTreeSet::new();
+            if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
+                let what = format!("{twice} is a relation, and the reverse of another one would be called so");
+                return Err(Error::request(what, "leave --symmetrise out, or rename it"));
+            }
         }
         let rules = EdgeRules { symmetrise: false, ..cx.rules };
         let sorter = EdgeSorter::new(Expected { num_nodes: nodes, origins: true }, rules, cx.scratch)?;
@@ -40,14 +45,19 @@ impl Relations {
 
     /// Adds edges `[source, destination]` of the relation of this number.
     pub(super) fn push(&mut self, relation: u16, edges: &[[u64; 2]]) -> Result<()> {
+        self.push_each(&vec![relation; edges.len()], edges).map(|_| ())
+    }
+
+    /// Adds edges of a relation each, and after them the reverses where these are wanted. Says how often the edges
+    /// were added: once or twice.
+    pub(super) fn push_each(&mut self, relations: &[u16], edges: &[[u64; 2]]) -> Result<usize> {
         self.sorter.push(edges)?;
-        self.types.resize(self.types.len() + edges.len(), relation);
-        if let Some(forward) = self.reversed {
-            let back: Vec<[u64; 2]> = edges.iter().map(|&[source, destination]| [destination, source]).collect();
-            self.sorter.push(&back)?;
-            self.types.resize(self.types.len() + edges.len(), relation + forward);
-        }
-        Ok(())
+        self.types.extend_from_slice(relations);
+        let Some(forward) = self.reversed else { return Ok(1) };
+        let back: Vec<[u64; 2]> = edges.iter().map(|&[source, destination]| [destination, source]).collect();
+        self.sorter.push(&back)?;
+        self.types.extend(relations.iter().map(|relation| relation + forward));
+        Ok(2)
     }
 
     /// The edges, their types, and what these are called.

@@ -1,9 +1,20 @@
-//! Splits from masks.
+//! Splits from masks, and what every split has to be.
 
-use graphweft_base::Result;
+use graphweft_base::{Error, Problem, Result};
 
 use super::npz::Array;
 use crate::dataset::Split;
+
+/// A split that can be learned from; `error` is told which part is wrong.
+pub(super) fn learnable(split: Split, n: usize, error: impl Fn(usize, Problem) -> Error) -> Result<Split> {
+    split.check(n).map_err(|(part, problem)| error(part, problem))?;
+    // Without nodes to report on, one can still learn.
+    let parts = split.parts();
+    match parts.iter().take(2).position(|(_, ids)| ids.is_empty()) {
+        Some(part) => Err(error(part, format!("no node is in {}", parts[part].0).into())),
+        None => Ok(split),
+    }
+}
 
 /// The splits `public-0`, `public-1`, … from three arrays of masks [S, N] (or [N] for a single split).
 pub(super) fn from_masks(train: &Array, valid: &Array, test: &Array, n: usize) -> Result<Vec<Split>> {

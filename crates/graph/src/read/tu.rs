@@ -2,9 +2,9 @@
 //!
 //! `NAME_A.txt` has a line `row, column` per edge, with nodes counted from 1; `NAME_graph_indicator.txt` the graph of
 //! every node, counted from 1, those of a graph together; `NAME_graph_labels.txt` a class per graph, or
-//! `NAME_graph_attributes.txt` numbers to predict. Optional are `NAME_node_labels.txt`, which become categories,
-//! `NAME_node_attributes.txt`, which become features, and `NAME_edge_attributes.txt`. Where nodes have nothing, their
-//! degree becomes their category, as is usual for such data.
+//! `NAME_graph_attributes.txt` numbers to predict. Optional are `NAME_node_labels.txt` and `NAME_edge_labels.txt`,
+//! which become categories, `NAME_node_attributes.txt` and `NAME_edge_attributes.txt`, which become features. Where
+//! nodes have nothing, their degree becomes their category, as is usual for such data.
 //!
 //! `splits-NAME.json` beside them, a list of folds, becomes the splits `NAME-0`, `NAME-1`, …: folds with `train` and
 //! `test` are chosen by what they are tested on and have no test part; folds with `test` and `model_selection` have all
@@ -50,8 +50,9 @@ pub fn read(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
         imported.categories = Some(Categories::new(degrees, 1, &[])?);
         imported.notes.push("nodes have neither labels nor attributes: their degree is their category".into());
     }
-    if files.maybe("edge_labels")?.is_some() {
-        imported.notes.push(format!("{stem}_edge_labels.txt is left out: categories of edges are not read"));
+    if let Some(input) = files.maybe("edge_labels")? {
+        let table = files.table(&input, imported.edges.pushed() as usize)?;
+        imported.edge_categories = Some(many::numbered(&input, &table)?);
     }
     let graphs = ptr.len() - 1;
     let (labels, classes, class_names) = files.labels(graphs)?;
@@ -113,7 +114,7 @@ impl Files<'_> {
     fn edges(&self, ptr: &[u64]) -> Result<(EdgeSorter, Option<EdgeFeatures>, Vec<u16>)> {
         let (input, n) = (self.need("A")?, ptr.last().copied().unwrap_or(0));
         let attributes = self.maybe("edge_attributes")?;
-        let expected = Expected { num_nodes: n, origins: attributes.is_some() };
+        let expected = Expected { num_nodes: n, origins: attributes.is_some() || self.maybe("edge_labels")?.is_some() };
         let mut edges = EdgeSorter::new(expected, self.cx.rules, self.cx.scratch)?;
         let id = |at: Integer| match at {
             Integer { negative: false, magnitude: 1.. } if at.magnitude <= n => Ok(at.magnitude - 1),
@@ -259,7 +260,8 @@ mod tests {
         let files: Files = without("M_graph_labels.txt").chain(more).collect();
         let imported = read_files(&files).unwrap();
         assert_eq!(imported.features.as_ref().map(crate::dataset::Features::width), Some(2));
-        assert!(imported.notes.iter().any(|note| note.contains("edge_labels")));
+        let bonds = imported.edge_categories.as_ref().unwrap();
+        assert_eq!((bonds.sizes(), [0, 1, 2].map(|edge| bonds.get(edge, 0))), (&[2][..], [0, 0, 1]));
         assert!(matches!(&imported.graphs.as_ref().unwrap().graphs.labels, Some(Labels::Values(y)) if y.len() == 4));
         assert_eq!(edges(imported), [(1, 0, 0.25), (0, 1, 0.5), (3, 4, 4.0)]);
         let plain = read_files(&without("M_node_labels.txt").collect::<Vec<_>>()).unwrap();
@@ -284,6 +286,8 @@ mod tests {
         assert_refused(with("M_graph_labels.txt", "1\n0.5\n"), &["line 2", "not a whole number"]);
         assert_refused(with("M_graph_labels.txt", "1,0\n1,1\n"), &["2 columns"]);
         assert_refused(with("M_node_labels.txt", "1\n"), &["node_labels", "expected 5"]);
+        assert_refused(with("M_edge_labels.txt", "1\n0.5\n2\n"), &["edge_labels", "line 2", "whole number"]);
+        assert_refused(with("M_edge_labels.txt", "1\n"), &["edge_labels", "expected 3"]);
         assert_refused(with("N_A.txt", "1, 2\n"), &["2 files NAME_A.txt"]);
         assert_refused(with("splits-10fold.json", "[{\"test\": [1]}]"), &["fold 0 has neither"]);
         assert_refused(with("splits-10fold.json", "[1"), &["splits-10fold.json", "folds"]);

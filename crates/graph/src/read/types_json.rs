@@ -22,7 +22,7 @@ use super::features::{self, Compressed};
 use super::npz::Array;
 use super::relations::Relations;
 use super::{Context, Folder, Imported, Input, labels};
-use crate::dataset::{Features, Labels, NodeType, Split, Task, Types};
+use crate::dataset::{Features, Labels, NodeType, Split, Task, Types, is_plain_name};
 
 const FILE: &str = "types.json";
 /// Nodes or edges of all types together; no real graph comes near.
@@ -115,9 +115,8 @@ fn array(folder: &dyn Folder, name: &str, cx: &Context<'_>) -> Result<Option<Arr
 impl Description {
     /// Names and counts that make sense; how many nodes there are.
     fn check(&self, input: &Input) -> Result<u64> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         for name in self.nodes.iter().map(|t| &t.name).chain(self.relations.iter().map(|r| &r.name)) {
-            if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(plain) {
+            if !is_plain_name(name) {
                 let problem = format!("{name:?} is no name of a type, which is a part of the names of files");
                 return Err(input.bad("name", problem, "use up to 64 of the letters a–z, digits, and _ - ."));
             }
@@ -239,21 +238,9 @@ fn labels_of(
         let problem = format!("there are {classes} classes, {FILE} says {}", told.classes);
         return Err(input.bad("label", problem, "correct one of the two"));
     }
-    let start = target.start as usize;
-    let rows = |width: usize, values: &dyn Fn(usize) -> f32| {
-        let mut all = vec![f32::NAN; nodes * width];
-        all[start * width..(start + own) * width].iter_mut().enumerate().for_each(|(at, to)| *to = values(at));
-        Labels::MultiF32(all.into())
-    };
-    Ok(Some(match found {
-        Labels::Single(y) => {
-            let mut all = vec![-1i64; nodes];
-            all[start..start + own].copy_from_slice(&y);
-            (Labels::Single(all.into()), classes.max(told.classes.min(MOST_CLASSES)))
-        }
-        Labels::MultiU8(y) => (rows(classes, &|at| f32::from(y[at])), classes),
-        Labels::MultiF32(y) | Labels::Values(y) => (rows(classes, &|at| y[at]), classes),
-    }))
+    let classes =
+        if matches!(found, Labels::Single(_)) { classes.max(told.classes.min(MOST_CLASSES)) } else { classes };
+    Ok(Some((labels::among(found, target.start as usize, nodes, classes), classes)))
 }
 
 fn splits_of(folder: &dyn Folder, target: Place, nodes: usize, cx: &Context<'_>) -> Result<Vec<Split>> {

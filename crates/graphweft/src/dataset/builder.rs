@@ -156,11 +156,22 @@ impl DatasetBuilder {
     /// # Ok::<(), graphweft::Error>(())
     /// ```
     #[must_use]
-    pub fn links(mut self, split: Split) -> Self {
+    pub fn links(self, split: Split) -> Self {
+        self.links_of(2, split)
+    }
+
+    /// One more split of links with relations: its parts have triples of head, relation and tail, one after the other.
+    /// Relations are the [types of the edges](Self::edge_types), by number.
+    #[must_use]
+    pub fn triples(self, split: Split) -> Self {
+        self.links_of(3, split)
+    }
+
+    fn links_of(mut self, width: usize, split: Split) -> Self {
         let Split { name, train, valid, test, no_links } = split;
         let [valid_neg, test_neg] = no_links.map(|pairs| pairs.map(Into::into));
         let (train, valid, test) = (train.into(), valid.into(), test.into());
-        self.parts.links.push(LinkSplit { name, train, valid, test, valid_neg, test_neg });
+        self.parts.links.push(LinkSplit { name, width, train, valid, test, valid_neg, test_neg });
         self
     }
 

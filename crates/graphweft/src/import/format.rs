@@ -17,7 +17,7 @@ pub enum Format {
     Heterophilous,
     /// `.npz` of gnn-benchmark.
     GnnBenchmark,
-    /// The folder of an OGB dataset of nodes or of whole graphs.
+    /// The folder of an OGB dataset of nodes, of nodes of several types, of links or of whole graphs.
     Ogb,
     /// A folder of the TU collection: many graphs.
     Tu,
@@ -34,11 +34,13 @@ pub enum Format {
     /// `.npz` of links between the nodes of a dataset folder: train, valid, test and, where they are given, valid_neg
     /// and test_neg. Edges are the links of training, both ways.
     Links,
+    /// A folder with train.txt, valid.txt and test.txt of a knowledge graph: head, relation and tail, to be predicted.
+    Triples,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Heterophilous,
         Self::GnnBenchmark,
         Self::Ogb,
@@ -49,6 +51,7 @@ impl Format {
         Self::TypesJson,
         Self::NTriples,
         Self::Links,
+        Self::Triples,
     ];
 
     /// As it is written on the command line.
@@ -64,6 +67,7 @@ impl Format {
             Self::TypesJson => "types-json",
             Self::NTriples => "n-triples",
             Self::Links => "links",
+            Self::Triples => "triples",
         }
     }
 
@@ -75,7 +79,8 @@ impl Format {
             }
             Self::GnnBenchmark => ".npz of gnn-benchmark: CSR matrices adj_* and attr_*, labels",
             Self::Ogb => {
-                "Folder of an OGB dataset, with raw/ and split/: of nodes (CSV or binary), or of whole graphs (CSV)"
+                "Folder of an OGB dataset, with raw/ and split/: of nodes (CSV or binary), of nodes of several types, of \
+                 links or of whole graphs (CSV)"
             }
             Self::Tu => "Folder of the TU collection: many graphs, NAME_A.txt and its kin",
             Self::EdgeList => "\"source destination\" per line: SNAP, CSV, TSV; plain or .gz",
@@ -89,6 +94,9 @@ impl Format {
             }
             Self::Links => {
                 ".npz of links to predict between the nodes of a dataset folder: train, valid, test, valid_neg, test_neg"
+            }
+            Self::Triples => {
+                "Folder of train.txt, valid.txt and test.txt, plain or .gz: head, relation and tail to predict"
             }
         }
     }

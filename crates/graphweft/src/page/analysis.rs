@@ -103,7 +103,9 @@ fn predictions(made: &Made<'_>, data: &Data) -> Result<Value> {
     let name = data.split_name(config.data.split.as_deref())?;
     let split = data.split(&name, config.run.seed)?;
     if !data.links.is_empty() {
-        return links::links(data, &split.name, &outputs);
+        // Of other decoders, rows alone do not say what a link scores.
+        let by_rows = config.scores_products() && data.links.iter().all(|links| links.width == 2);
+        return if by_rows { links::links(data, &split.name, &outputs) } else { Ok(Value::Null) };
     }
     let test: Vec<usize> = split.test.iter().map(|item| *item as usize).filter(|item| *item < items).collect();
     let (of, sizes) = match &data.graphs {
@@ -172,6 +174,9 @@ struct Rows<'a> {
     test: Vec<usize>,
 }
 
+/// What some items have in common, and which they are.
+type Group = (String, Vec<usize>);
+
 impl Rows<'_> {
     fn of(&self, item: usize) -> &[f32] {
         &self.outputs[item * self.columns..][..self.columns]
@@ -185,8 +190,8 @@ impl Rows<'_> {
         };
         let sizes = ranges.iter().map(|range| (range_name(range), of(&|item| range.contains(&self.sizes[item]))));
         let types = self.types.iter().map(|t| (t.name.clone(), of(&|item| t.nodes.contains(&item))));
-        let all: [(&str, Vec<(String, Vec<usize>)>); 2] = [(by, sizes.collect()), ("type", types.collect())];
-        let group = |(by, groups): &(&str, Vec<(String, Vec<usize>)>)| {
+        let all: [(&str, Vec<Group>); 2] = [(by, sizes.collect()), ("type", types.collect())];
+        let group = |(by, groups): &(&str, Vec<Group>)| {
             let rows = groups
                 .iter()
                 .map(|(name, items)| json!({"name": name, "count": items.len(), "score": score(items)}))

@@ -115,10 +115,7 @@ impl Conv for RgcnConv {
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, layer: u32, x: &Input, end: End<'_>, dtype: DType) -> Result<Var> {
-        let Input::Dense(x) = x else {
-            let problem = "sparse features need model.stack = \"tuned\" and model.input_linear = true".into();
-            return Err(Error::Argument { op: OP, problem });
-        };
+        let x = x.dense(OP)?;
         let coefficients = self.coefficients.as_ref().map(|a| tape.parameter(a));
         let table = coefficients.as_ref().map_or(Table::Each(self.types), Table::Rows);
         let weight = EdgeWeight::Relations(table);

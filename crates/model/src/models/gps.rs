@@ -1,5 +1,8 @@
 //! GraphGPS of Rampášek et al., with `torch_geometric.nn.GPSConv`: in every layer a convolution over edges beside
-//! attention to all nodes, which is linear here (queries and keys are positive, their products need no exponential).
+//! attention to all nodes.
+//!
+//! On one graph that is linear (queries and keys are positive, their products need no exponential). Of whole graphs,
+//! which are small, each node attends to all nodes of its graph by softmax, as in `GPSConv`'s multihead attention.
 //!
 //! a = norm1(x + conv(x)); b = norm2(x + attention(x)); h = a + b; x = norm3(h + MLP(h)), with dropout of each branch.
 
@@ -23,10 +26,11 @@ use crate::graph_ops::Aggregation;
 use crate::init::Init;
 use crate::keys::keys;
 use crate::model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
-use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
+use crate::network::{Buffer, Context, Layer, Network, Rates, Shape, Target};
 use crate::parts::head::{Head, parameters};
 use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::{NormKind, Normalisation};
+use crate::parts::readout::{GraphHead, ReadoutKind};
 
 /// Keeps denominators from zero.
 const EPSILON: f64 = 1e-6;
@@ -42,6 +46,8 @@ keys! {
     local: LocalKind = LocalKind::Gcn,
     /// All three normalisations of a layer.
     norm: NormKind = NormKind::Batch,
+    /// Whole graphs: how the nodes of one become a row.
+    readout: ReadoutKind = ReadoutKind::Mean,
     /// Whether a local GAT looks at features of edges, where the data have some.
     edges: UseEdges = UseEdges::Use,
 }
@@ -87,6 +93,7 @@ impl LocalKind {
 struct GpsLayer {
     number: u32,
     heads: usize,
+    of: Target,
     conv: Box<dyn Conv>,
     qkv: [Affine; 3],
     out: Affine,
@@ -112,6 +119,8 @@ impl Layer for GpsLayer {
     fn without_effect(&self, rates: Rates) -> Vec<Rc<Parameter>> {
         let [near, far, after] = &self.norms;
         let mut all = self.conv.without_effect();
+        // A softmax subtracts the bias of keys again.
+        all.extend(self.qkv[1].bias.iter().filter(|_| self.of == Target::Graphs).cloned());
         all.extend(near.hidden_in_residual(rates, self.conv.bias()));
         all.extend(far.hidden_in_residual(rates, self.out.bias.as_ref()));
         all.extend(after.hidden_in_residual(rates, self.mlp[1].bias.as_ref()));
@@ -138,6 +147,12 @@ impl Layer for GpsLayer {
 
 impl GpsLayer {
     fn attend(&self, tape: &mut Tape, cx: &Context, x: &Var) -> Result<Var> {
+        if let Some(graphs) = &cx.graphs {
+            let [q, kv] = [&self.qkv[..1], &self.qkv[1..]];
+            let q = linear(tape, x, q, Activation::None, cx.dtype)?;
+            let kv = linear(tape, x, kv, Activation::None, cx.dtype)?;
+            return graphs.within(tape, self.heads, &q, &kv, cx.pairs(self.number));
+        }
         let product = |tape: &mut Tape, k: usize, activation| {
             linear(tape, x, std::slice::from_ref(&self.qkv[k]), activation, cx.dtype)
         };
@@ -153,6 +168,7 @@ impl Model for Config {
     fn describe(&self) -> ModelInfo {
         ModelInfo {
             heads: Some(self.heads),
+            reads_out: true,
             self_loops: self.local.adds_self_loops(),
             edges: if self.local.reads_edges() { self.edges } else { UseEdges::Ignore },
             ..ModelInfo::new(Reach::Anywhere, self.hidden, self.layers)
@@ -160,7 +176,7 @@ impl Model for Config {
     }
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
-        let &Config { hidden: d, layers, heads, local, norm, edges: _ } = self;
+        let &Config { hidden: d, layers, heads, local, norm, readout, edges: _ } = self;
         check_heads(Self::NAME, d, heads)?;
         check_layers(Self::NAME, layers)?;
         let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(Embedding::new(init, "input", shape, d)?)];
@@ -171,6 +187,7 @@ impl Model for Config {
             all.push(Rc::new(GpsLayer {
                 number: k as u32 + 1,
                 heads,
+                of: shape.target,
                 conv: local.conv(init, &name("conv"), d, heads, &shape.edge_features)?,
                 qkv: [lin("attn.q", d, d)?, lin("attn.k", d, d)?, lin("attn.v", d, d)?],
                 out: lin("attn.attn_out", d, d)?,
@@ -178,7 +195,10 @@ impl Model for Config {
                 norms: [normal("norm1")?, normal("norm2")?, normal("norm3")?],
             }));
         }
-        all.push(Rc::new(Head::new(init, "output", d, shape.classes)?));
+        all.push(match shape.of_graphs() {
+            true => Rc::new(GraphHead::new(init, "output", readout, d, shape.classes)?),
+            false => Rc::new(Head::new(init, "output", d, shape.classes)?),
+        });
         Ok(Network::new(all))
     }
 }

@@ -87,7 +87,7 @@ impl Phase {
 
     fn is_global(&self, cx: &Context) -> bool {
         match cx.mode {
-            Mode::Train => self.has_come(cx.epoch),
+            Mode::Train => self.has_come(cx.whole_epoch()),
             Mode::Evaluate => self.reached.values().iter().any(|x| *x > 0.0),
         }
     }

@@ -26,8 +26,7 @@ use crate::keys::keys;
 use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::activation::ActivationKind;
 use crate::parts::head::{Head, parameters};
-use crate::parts::input::Input;
-use crate::parts::linear::Linear;
+use crate::parts::input::{Embedding, Input};
 use crate::parts::norm::{NormKind, Normalisation};
 use crate::parts::readout::{GraphHead, LayerReadout, ReadoutFrom, ReadoutKind, VirtualNode};
 
@@ -155,7 +154,9 @@ pub fn build(
 impl Config {
     fn check(&self, model: &'static str, shape: &Shape) -> Result<()> {
         check_layers(model, self.layers)?;
-        no_encodings(model, shape)?;
+        if !self.input_linear {
+            no_encodings(model, shape)?;
+        }
         let problem = if self.hidden == 0 {
             "model.hidden = 0: it takes at least one column"
         } else if self.stack == Shell::Plain && self.residual {
@@ -208,14 +209,7 @@ impl Stack<'_> {
         let &Self { config, init, shape, conv } = self;
         let mut layers: Vec<Rc<dyn Layer>> = Vec::new();
         if config.input_linear {
-            let affine = init.linear("lin_in", shape.features, config.hidden)?;
-            layers.push(Linear::layer("lin_in", affine, |tape, cx, affine, _| {
-                let x = Input::features(tape, cx)?.linear(tape, affine, Activation::None, cx.dtype)?;
-                Ok(vec![match cx.rows(cx.rates.hidden, 0, 1) {
-                    Some(drop) => dropout(tape, &x, &drop)?,
-                    None => x,
-                }])
-            }));
+            layers.push(Rc::new(Entrance(Embedding::new(init, "lin_in", shape, config.hidden)?)));
         }
         let mut convolutions: Vec<Rc<dyn Layer>> = Vec::new();
         for k in 0..config.layers {
@@ -264,6 +258,31 @@ impl Stack<'_> {
             layers.push(Rc::new(GraphHead::new(init, head, config.readout, config.hidden, shape.classes)?));
         }
         Ok(layers)
+    }
+}
+
+/// The linear layer that comes first, with positional encodings where there are any, and a dropout.
+struct Entrance(Embedding);
+
+impl Layer for Entrance {
+    fn name(&self) -> String {
+        "lin_in".into()
+    }
+
+    fn parameters(&self) -> Vec<Rc<Parameter>> {
+        self.0.parameters()
+    }
+
+    fn sees_edges(&self) -> bool {
+        false
+    }
+
+    fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
+        let mut rows = self.0.forward(tape, cx, state)?;
+        if let Some(drop) = cx.rows(cx.rates.hidden, 0, 1) {
+            rows[0] = dropout(tape, &rows[0], &drop)?;
+        }
+        Ok(rows)
     }
 }
 

@@ -8,7 +8,7 @@ use graphweft_tensor::ops::combine::concat;
 use graphweft_tensor::ops::dropout::{RowDropout, dropout};
 use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
 use graphweft_tensor::ops::linear::{Affine, linear};
-use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
+use graphweft_tensor::{DType, Error, Parameter, Result, Tape, Var};
 
 use crate::init::Init;
 use crate::network::{Context, Features, Layer, Shape};
@@ -26,6 +26,20 @@ pub enum Input {
 }
 
 impl Input {
+    /// A row per node, for a convolution that takes nothing else.
+    ///
+    /// # Errors
+    /// Of a bag of words.
+    pub fn dense(&self, op: &'static str) -> Result<&Var> {
+        match self {
+            Self::Dense(x) => Ok(x),
+            Self::Sparse(..) => {
+                let problem = "sparse features need model.stack = \"tuned\" and model.input_linear = true".into();
+                Err(Error::Argument { op, problem })
+            }
+        }
+    }
+
     /// The features, after dropout at the rate for inputs.
     pub fn features(tape: &mut Tape, cx: &Context) -> Result<Self> {
         let drop = cx.rows(cx.rates.input, 0, STREAM);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::graph_ops::Total;
 use crate::init::Init;
 use crate::network::{Buffer, Context, Mode, Rates};
+use crate::parts::graph_norm::graph_norm;
 
 /// Of the running moments, as in PyTorch.
 const MOMENTUM: f64 = 0.1;
@@ -26,6 +27,8 @@ pub enum NormKind {
     Layer,
     /// Over all nodes of all ranks.
     Batch,
+    /// Whole graphs: over the nodes of each graph.
+    Graph,
 }
 
 /// A normalisation with its parameters.
@@ -43,6 +46,13 @@ pub enum Normalisation {
         /// Running variance, n − 1 in the denominator.
         variance: Rc<Buffer>,
     },
+    /// Over the nodes of each graph.
+    Graph {
+        /// Scale and shift.
+        norm: Norm,
+        /// How much of a mean is subtracted, by column.
+        share: Rc<Parameter>,
+    },
 }
 
 impl Normalisation {
@@ -55,6 +65,10 @@ impl Normalisation {
                 norm: init.norm(name, width)?,
                 mean: Buffer::new(format!("{name}.running_mean"), vec![0.0; width]),
                 variance: Buffer::new(format!("{name}.running_var"), vec![1.0; width]),
+            },
+            NormKind::Graph => Self::Graph {
+                norm: init.norm(name, width)?,
+                share: init.vector(&format!("{name}.mean_scale"), width, 1.0)?,
             },
         })
     }
@@ -93,6 +107,7 @@ impl Normalisation {
         match self {
             Self::None => Vec::new(),
             Self::Layer(norm) | Self::Batch { norm, .. } => vec![Rc::clone(&norm.weight), Rc::clone(&norm.bias)],
+            Self::Graph { norm, share } => vec![Rc::clone(&norm.weight), Rc::clone(&norm.bias), Rc::clone(share)],
         }
     }
 
@@ -109,6 +124,7 @@ impl Normalisation {
         match self {
             Self::None => Ok(x.clone()),
             Self::Layer(norm) => layer_norm(tape, x, norm),
+            Self::Graph { norm, share } => graph_norm(tape, cx, x, norm, share),
             Self::Batch { norm, mean, variance } if cx.mode == Mode::Evaluate => {
                 fixed_norm(tape, x, norm, &mean.values(), &variance.values())
             }

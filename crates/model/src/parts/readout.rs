@@ -17,6 +17,7 @@ use crate::network::{Buffer, Context, Layer, Rates};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
 use crate::parts::norm::{NormKind, Normalisation};
+use crate::parts::set2set::Set2Set;
 
 /// Stream of the dropout of rows of graphs.
 const STREAM: u32 = 9;
@@ -36,16 +37,18 @@ pub enum ReadoutKind {
     Max,
     /// A sum, weighed by a softmax inside the graph of a score that is learned.
     Attention,
+    /// Set2Set: an LSTM asks three times, and each time gets a sum that a softmax inside the graph weighs.
+    Set,
 }
 
 impl ReadoutKind {
-    /// The same as an operation; nothing for attention, which has parameters.
+    /// The same as an operation; nothing for those that have parameters.
     fn plain(self) -> Option<Readout> {
         match self {
             Self::Sum => Some(Readout::Sum),
             Self::Mean => Some(Readout::Mean),
             Self::Max => Some(Readout::Max),
-            Self::Attention => None,
+            Self::Attention | Self::Set => None,
         }
     }
 }
@@ -62,8 +65,8 @@ pub enum ReadoutFrom {
 }
 
 /// The graphs of the batch.
-fn graphs<'a>(op: &'static str, cx: &'a Context) -> Result<&'a Rc<Segments>> {
-    let problem = || Error::Argument { op, problem: "this is one graph, not a batch of graphs".into() };
+pub(crate) fn graphs<'a>(op: &'static str, cx: &'a Context) -> Result<&'a Rc<Segments>> {
+    let problem = || Error::Argument { op, problem: "this is one graph, and it is for data of many graphs".into() };
     cx.graphs.as_ref().ok_or_else(problem)
 }
 
@@ -76,16 +79,20 @@ fn drop_graphs(cx: &Context, of: &Segments, layer: u32, stream: u32) -> Option<R
 pub struct GraphHead {
     kind: ReadoutKind,
     gate: Option<Affine>,
+    set: Option<Set2Set>,
     affine: Affine,
 }
 
 impl GraphHead {
-    /// A layer called `name`; the score of an attention is called `readout.gate`.
+    /// A layer called `name`; the score of an attention is called `readout.gate`, an LSTM `readout.lstm`.
     pub fn new(init: &Init<'_>, name: &str, kind: ReadoutKind, inputs: usize, classes: usize) -> Result<Self> {
         // The softmax subtracts a bias of the score again.
         let gate = || init.linear("readout.gate", inputs, 1).map(|affine| Affine { bias: None, ..affine });
         let gate = (kind == ReadoutKind::Attention).then(gate).transpose()?;
-        Ok(Self { kind, gate, affine: init.linear(name, inputs, classes)? })
+        let set = || Set2Set::new(init, "readout.lstm", inputs);
+        let set = (kind == ReadoutKind::Set).then(set).transpose()?;
+        let inputs = if set.is_some() { 2 * inputs } else { inputs };
+        Ok(Self { kind, gate, set, affine: init.linear(name, inputs, classes)? })
     }
 }
 
@@ -95,7 +102,8 @@ impl Layer for GraphHead {
     }
 
     fn parameters(&self) -> Vec<Rc<Parameter>> {
-        self.gate.iter().chain([&self.affine]).flat_map(parameters).collect()
+        let set = self.set.iter().flat_map(Set2Set::parameters);
+        self.gate.iter().chain([&self.affine]).flat_map(parameters).chain(set).collect()
     }
 
     fn sees_edges(&self) -> bool {
@@ -104,12 +112,13 @@ impl Layer for GraphHead {
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
         let (of, x, compute) = (graphs("readout", cx)?, &state[0], cx.dtype.compute());
-        let pooled = match (&self.gate, self.kind.plain()) {
+        let pooled = match (&self.gate, &self.set) {
             (Some(gate), _) => {
                 let score = linear(tape, x, std::slice::from_ref(gate), Activation::None, compute)?;
                 of.attend(tape, &score, x)?
             }
-            (None, how) => of.readout(tape, x, how.unwrap_or(Readout::Mean))?,
+            (None, Some(set)) => set.forward(tape, of, x)?,
+            (None, None) => of.readout(tape, x, self.kind.plain().unwrap_or(Readout::Mean))?,
         };
         let pooled = match drop_graphs(cx, of, 0, STREAM) {
             Some(drop) => dropout(tape, &pooled, &drop)?,

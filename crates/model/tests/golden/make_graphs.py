@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.numpy import save_file
 from torch.nn import Linear, Module, ModuleDict, ModuleList, Parameter, Sequential
-from torch_geometric.nn import AttentionalAggregation, BatchNorm, GCNConv, SAGEConv, TransformerConv
+from torch_geometric.nn import AttentionalAggregation, BatchNorm, GATConv, GCNConv, GPSConv, GraphNorm, SAGEConv, Set2Set
 from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
 from torch_geometric.nn.models import GIN
 
@@ -30,8 +30,16 @@ LABEL = torch.tensor([0, 2, 1, 1, 2])
 POOL = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
 
 
+def named(name, value):
+    """A parameter by our names: PyTorch's attention has the projections of queries, keys and values in one."""
+    if "in_proj_" in name:
+        stem, kind = name.split("in_proj_")
+        return {f"{stem}{part}.{kind}": rows for part, rows in zip("qkv", value.chunk(3))}
+    return {name.replace("attn.out_proj", "attn.attn_out"): value}
+
+
 def save(path, model):
-    state = model.state_dict().items()
+    state = [item for k, v in model.state_dict().items() for item in named(k, v).items()]
     save_file({k: v.numpy().copy() for k, v in state if "num_batches" not in k and "lin_skip" not in k}, path)
 
 
@@ -65,19 +73,23 @@ class Plain(Module):
         super().__init__()
         self.convs = ModuleList(convs)
         if norm:
-            self.norms = ModuleList(BatchNorm(hidden) for _ in convs)
-        self.readout = ModuleDict({"lin": Linear(hidden, CLASSES)})
+            self.norms = ModuleList((GraphNorm if norm == "graph" else BatchNorm)(hidden) for _ in convs)
+        self.readout = ModuleDict({"lin": Linear(2 * hidden if readout == "set" else hidden, CLASSES)})
         self.kind = readout
         if readout == "attention":
             self.readout["gate"] = Linear(hidden, 1, bias=False)
             # Not a module of ours: its names are not those of the readout.
             self.pool = [AttentionalAggregation(self.readout["gate"])]
+        if readout == "set":
+            self.pool = [Set2Set(hidden, 3)]
+            self.readout["lstm"] = self.pool[0].lstm
 
     def forward(self, x):
         for k, conv in enumerate(self.convs):
             x = conv(x, EDGES)
-            x = F.relu(self.norms[k](x) if hasattr(self, "norms") else x)
-        pooled = self.pool[0](x, BATCH) if self.kind == "attention" else POOL[self.kind](x, BATCH)
+            batch = [BATCH] if self.kind == "set" else []
+            x = F.relu(self.norms[k](x, *batch) if hasattr(self, "norms") else x)
+        pooled = self.pool[0](x, BATCH) if hasattr(self, "pool") else POOL[self.kind](x, BATCH)
         return self.readout["lin"](pooled)
 
 
@@ -142,3 +154,30 @@ case("graphs-every", toml + '"sum"', Every(8, 2, "sum"))
 case("graphs-every-mean", toml + '"mean"', Every(8, 2, "mean"))
 keys = 'name = "gin"\nhidden = 8\nlayers = 3\nstack = "tuned"\ninput_linear = true\nnorm = "batch"\nvirtual_node = true'
 case("graphs-virtual", keys, Virtual(8, 3))
+
+
+class Gps(Module):
+    """Softmax attention inside each graph beside convolutions, with a readout at the end."""
+
+    def __init__(self, d, heads, layers, conv, norm, readout):
+        super().__init__()
+        self.input, self.output = Linear(FEATURES, d), Linear(2 * d if readout == "set" else d, CLASSES)
+        self.convs = ModuleList(GPSConv(d, conv(d), heads, norm=norm) for _ in range(layers))
+        self.kind = readout
+        if readout == "set":
+            self.pool = [Set2Set(d, 3)]
+            self.readout = ModuleDict({"lstm": self.pool[0].lstm})
+
+    def forward(self, x):
+        x = self.input(x)
+        for conv in self.convs:
+            x = conv(x, EDGES, BATCH)
+        return self.output(self.pool[0](x, BATCH) if self.kind == "set" else POOL[self.kind](x, BATCH))
+
+
+norms = [SAGEConv(FEATURES, 8), SAGEConv(8, 8)]
+case("graphs-norm", 'name = "sage"\nhidden = 8\nlayers = 2\nnorm = "graph"\nreadout = "set"', Plain(norms, 8, "graph", "set"))
+keys = 'name = "gps"\nhidden = 16\nlayers = 2\nheads = 4\nreadout = "mean"'
+case("graphs-gps", keys, Gps(16, 4, 2, lambda d: GCNConv(d, d), "batch_norm", "mean"))
+keys = 'name = "gps"\nhidden = 8\nlayers = 2\nheads = 2\nlocal = "gat"\nnorm = "graph"\nreadout = "set"'
+case("graphs-gps-set", keys, Gps(8, 2, 2, lambda d: GATConv(d, d // 2, 2), "graph_norm", "set"))

@@ -6,6 +6,7 @@ use graphweft_parallel::settings::{Cover, Gather, Grid, Inside, Ring};
 use graphweft_parallel::{Layout, Strategy};
 use graphweft_tensor::ops::global::Scale;
 
+use crate::machines;
 use crate::ops::{Bias, Op, ScoreKind, Size, TOKENS, Weight};
 
 /// What one direction moves: rows of nodes, and what is summed or gathered of all.
@@ -16,18 +17,18 @@ pub(crate) struct Traffic {
 }
 
 /// Columns that travel per row, by how the row is served.
-struct Columns {
+pub(crate) struct Columns {
     /// Of the sources' operand, one way.
-    pull: usize,
+    pub(crate) pull: usize,
     /// Of a destination that is served where its sources are, there and back; none for the maximum.
-    push: Option<usize>,
+    pub(crate) push: Option<usize>,
     /// Of all operands and the output.
     heads: usize,
     /// Whether ring needs the sources once more in backward.
-    again: bool,
+    pub(crate) again: bool,
 }
 
-fn columns(op: Op, s: Size) -> Option<Columns> {
+pub(crate) fn columns(op: Op, s: Size) -> Option<Columns> {
     let (d, h) = (s.d(), s.heads);
     // Values on edges are with the destinations, and so are these edges.
     let per_edge = matches!(op, Op::Attend(_, Bias::PerEdge) | Op::WithTokens(Bias::PerEdge));
@@ -100,6 +101,10 @@ fn rows(strategy: Strategy, layouts: &[Layout], op: Op, s: Size) -> [usize; 2] {
             Op::Aggregate(..) => rows(Ring { depth: 1 }.into(), layouts, op, s),
             _ => rows(Gather.into(), layouts, op, s),
         },
+        Strategy::Halo(Cover::Machines { ranks: Some(each) }) if each < ranks => {
+            let crossing = machines::crossing(layouts, each, c.pull, c.push);
+            [crossing.between + crossing.inside; 2]
+        }
         Strategy::Halo(cover) => {
             let ranges: Vec<usize> = (0..=ranks).map(|r| if r == ranks { n } else { layouts[r].own().start }).collect();
             let served = layouts.iter().map(|l| halo(cover, l.csr(), &ranges, l.rank(), &c));
@@ -132,7 +137,7 @@ fn remote(csr: &graphweft_graph::Csr<u32>, own: &std::ops::Range<usize>) -> usiz
 
 fn halo(cover: Cover, csr: &graphweft_graph::Csr<u32>, ranges: &[usize], rank: usize, c: &Columns) -> usize {
     match (cover, c.push) {
-        (Cover::Least, Some(push)) => {
+        (Cover::Least | Cover::Machines { .. }, Some(push)) => {
             let weights = Weights { pull: c.pull as u32, push: push as u32 };
             let found = covers(csr, ranges, rank, weights);
             found.iter().map(|cover| cover.pulled.len() * c.pull + cover.pushed.len() * push).sum()

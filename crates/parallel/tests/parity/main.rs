@@ -6,7 +6,9 @@
 mod places;
 
 mod bytes;
+mod coded;
 mod graphs;
+mod machines;
 mod models;
 mod ops;
 mod own;
@@ -46,6 +48,7 @@ fn strategies(ranks: usize) -> Vec<Strategy> {
     if ranks == 1 {
         names.push("local".into());
     }
+    names.extend([2, 3, 4].into_iter().filter(|each| *each <= ranks).map(|each| format!("halo:machines:{each}")));
     for nodes in (2..ranks).filter(|n| ranks.is_multiple_of(*n)) {
         let heads = ranks / nodes;
         names.extend([format!("grid:{nodes}x{heads}:gather"), format!("grid:{nodes}x{heads}")]);

@@ -182,8 +182,9 @@ class Dataset(_Counted):
     ``graph.indices``. With ``graph_ptr`` these are many graphs, of which number g has the nodes from ``graph_ptr[g]`` up
     to ``graph_ptr[g + 1]``: ``y`` and masks are then of graphs. ``links`` are splits of pairs of nodes, where links are
     predicted: ``{"name": {"train": pairs, "valid": pairs, "test": pairs}}``, and ``"valid_neg"`` and ``"test_neg"`` where
-    pairs that are no links are given. ``node_types`` are a name, a count and rows, or None, for each type of nodes, whose
-    nodes follow one another; ``edge_types`` are names, and a number for each edge of ``edge_index``.
+    pairs that are no links are given; triples of head, relation and tail where ``edge_types`` name relations.
+    ``node_types`` are a name, a count and rows, or None, for each type of nodes, whose nodes follow one another;
+    ``edge_types`` are names, and a number for each edge of ``edge_index``.
 
     >>> import graphweft as gw, numpy as np
     >>> g = gw.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 0])
@@ -264,6 +265,13 @@ class Dataset(_Counted):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes it as a dataset folder, whole or not at all."""
         self._inner.save(os.fspath(folder))
+
+    def export(self, format: str, path: str | os.PathLike[str], *, split: str | None = None) -> list[str]:  # noqa: A002
+        """Writes it for other programs: ``"csv"``, ``"tsv"`` and ``"parquet"`` are a folder of tables, with a
+        ``schema.toml`` by which ``import_data("table", …)`` reads them back; ``"npz"`` is a file of arrays and
+        ``"metis"`` one of the graph alone. Of several splits, this one or the first. Gives what was left out, in words.
+        """
+        return self._inner.export(format, os.fspath(path), split=split)
 
     def to_pyg(self) -> Any:
         """The same as a ``torch_geometric.data.Data``; of many graphs a list of them."""
@@ -432,7 +440,7 @@ def _by_edge(field: str, graph: Graph, values: Any, edge_index: Any) -> Array:
 
 
 def _pairs(split: str, parts: Mapping[str, Any]) -> list[Array | None]:
-    """Pairs of a split of links by their place."""
+    """Pairs, or triples, of a split of links by their place."""
     names = ("train", "valid", "test", "valid_neg", "test_neg")
     wrong = [part for part in parts if part not in names]
     missing = [part for part in names[:3] if part not in parts]
@@ -445,9 +453,9 @@ def _pairs(split: str, parts: Mapping[str, Any]) -> list[Array | None]:
         if array is None:
             found.append(None)
             continue
-        if array.ndim != 2 or array.shape[1] != 2:
+        if array.ndim != 2 or array.shape[1] not in (2, 3) or found and found[0] is not None and array.shape[1] != found[0].shape[1]:
             problem = f"{part} of split {split!r} has the shape {array.shape}"
-            raise InputError(problem, field=part, remedy="give a row of two nodes for each link; of an edge_index its transpose")
+            raise InputError(problem, field=part, remedy="give a row of two nodes, or of head, relation and tail, for each link; of an edge_index its transpose")
         found.append(np.ascontiguousarray(array, dtype=np.int64))
     return found
 

@@ -192,9 +192,11 @@ def smooth(
 
 def import_data(format: str, path: Folder | Sequence[Folder] | None, folder: Folder, **given: Any) -> Dataset:  # noqa: A002 - the program's.
     """Makes a dataset folder of files and opens it. ``format`` is one that ``graphweft import --help`` lists, such as
-    ``"edge-list"``, ``"ogb"``, ``"n-triples"`` or ``"links"``; ``"union"``, of a list of dataset folders; or ``"arrays"``,
-    which takes ``edges=``, ``features=``, ``labels=``, ``nodes=``, ``splits=`` and the program's other arguments in place
-    of a path. Edges are sorted in bounded memory: the graph may be larger than that.
+    ``"edge-list"``, ``"ogb"``, ``"n-triples"``, ``"triples"`` or ``"links"``; ``"union"``, of a list of dataset
+    folders. Two take the program's arguments in place of a path: ``"table"`` takes ``nodes=`` and ``edges=`` (CSV, TSV
+    or Parquet; one or a list, with types as in ``"paper=papers.csv"`` and ``"author:writes:paper=writes.csv"``),
+    ``column=`` and ``schema=``; ``"arrays"`` takes ``edges=``, ``features=``, ``labels=``, ``nodes=``, ``splits=``.
+    Edges are sorted in bounded memory: the graph may be larger than that.
 
     >>> import graphweft as gw, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())

@@ -29,6 +29,7 @@ SHORT = {
     "profile": "parallel.profile",
     "allow_approximate": "parallel.allow_approximate",
     "comm": "parallel.comm",
+    "wire": "wire.codec",
     "memory": "isolated.memory",
     "guard": "pipeline.guard",
     "report": "run.report",

@@ -125,6 +125,14 @@ pub(super) fn apply<C: Smooth>(activation: Activation, x: C) -> C {
             let e = (if x > C::zero() { -x } else { x }).exp_negative();
             (if x > C::zero() { C::one() } else { e }) / (C::one() + e)
         }
+        Activation::Tanh => {
+            // e^(−2|x|) − 1, exact near zero.
+            let below = if x > C::zero() { -x } else { x };
+            let less = (below + below).exp_minus_one();
+            let y = less / (less + C::one() + C::one());
+            if x > C::zero() { -y } else { y }
+        }
+        Activation::InverseRoot { epsilon } => C::one() / (x + C::of(epsilon)).sqrt(),
     }
 }
 
@@ -142,6 +150,8 @@ pub(super) fn slope<C: Smooth>(activation: Activation, saved: C) -> C {
             distribution + saved * density
         }
         Activation::Sigmoid => saved * (C::one() - saved),
+        Activation::Tanh => (C::one() - saved) * (C::one() + saved),
+        Activation::InverseRoot { .. } => C::of(-0.5) * saved * saved * saved,
     }
 }
 
@@ -163,6 +173,10 @@ macro_rules! specialise {
             }
             Activation::Sigmoid => {
                 let $activation = Activation::Sigmoid;
+                $body
+            }
+            Activation::Tanh => {
+                let $activation = Activation::Tanh;
                 $body
             }
             $activation => $body,

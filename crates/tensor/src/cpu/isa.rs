@@ -32,7 +32,7 @@ impl Isa {
 
 impl Isa {
     /// Runs `f`, a plain loop over slices, compiled with the instructions of this level: the compiler vectorises it.
-    pub(super) fn run<R>(self, f: impl FnOnce() -> R) -> R {
+    pub(crate) fn run<R>(self, f: impl FnOnce() -> R) -> R {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
         fn avx512<R>(f: impl FnOnce() -> R) -> R {
             f()

@@ -1,6 +1,6 @@
 // Activations, numbered as in activation.rs.
 
-enum { NONE, RELU, LEAKY_RELU, ELU, GELU, SIGMOID };
+enum { NONE, RELU, LEAKY_RELU, ELU, GELU, SIGMOID, TANH, INVERSE_ROOT };
 
 // The density φ(x) of the normal distribution, and from it Φ(x): in f32 by the rational approximation 26.2.17 of
 // Abramowitz and Stegun (error below 7.5e-8), as on the CPU; erfcf would take longer than the memory.
@@ -16,7 +16,7 @@ __device__ __forceinline__ double normal(double x, double) { return 0.5 * erfc(-
 __device__ __forceinline__ float exponential_minus_one(float x) { return expm1f(x); }
 __device__ __forceinline__ double exponential_minus_one(double x) { return expm1(x); }
 
-// `slope` is that of a leaky ReLU below zero.
+// `slope` is that of a leaky ReLU below zero, or what is added under a root.
 template <class X> __device__ __forceinline__ X activate(int activation, X slope, X x) {
     switch (activation) {
         case RELU: return x <= (X)0 ? (X)0 : x;
@@ -27,6 +27,12 @@ template <class X> __device__ __forceinline__ X activate(int activation, X slope
             X e = exponential(x > (X)0 ? -x : x);
             return (x > (X)0 ? (X)1 : e) / ((X)1 + e);
         }
+        case TANH: {
+            X less = exponential_minus_one((X)-2 * (x > (X)0 ? x : -x));
+            X y = less / (less + (X)2);
+            return x > (X)0 ? -y : y;
+        }
+        case INVERSE_ROOT: return (X)1 / root(x + slope);
         default: return x;
     }
 }
@@ -42,6 +48,8 @@ template <class X> __device__ __forceinline__ X derivative(int activation, X slo
             return normal(saved, phi) + saved * phi;
         }
         case SIGMOID: return saved * ((X)1 - saved);
+        case TANH: return ((X)1 - saved) * ((X)1 + saved);
+        case INVERSE_ROOT: return (X)-0.5 * saved * saved * saved;
         default: return (X)1;
     }
 }

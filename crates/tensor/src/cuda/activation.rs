@@ -10,7 +10,7 @@ use crate::ops::activation::{Activation, ActivationKernels};
 const OP: &str = "activation";
 pub(super) static SOURCE: Source = source!("activation", ["numbers", "lanes", "activation", "elementwise"]);
 
-/// An activation as kernels take it: its number and the slope of a leaky ReLU.
+/// An activation as kernels take it: its number, and the slope of a leaky ReLU or what is added under a root.
 pub(super) fn numbered(activation: Activation) -> (i32, f64) {
     match activation {
         Activation::None => (0, 0.0),
@@ -19,6 +19,8 @@ pub(super) fn numbered(activation: Activation) -> (i32, f64) {
         Activation::Elu => (3, 0.0),
         Activation::Gelu => (4, 0.0),
         Activation::Sigmoid => (5, 0.0),
+        Activation::Tanh => (6, 0.0),
+        Activation::InverseRoot { epsilon } => (7, epsilon),
     }
 }
 

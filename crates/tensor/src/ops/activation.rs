@@ -30,6 +30,13 @@ pub enum Activation {
     Gelu,
     /// 1/(1 + e⁻ˣ)
     Sigmoid,
+    /// (eˣ − e⁻ˣ)/(eˣ + e⁻ˣ)
+    Tanh,
+    /// 1/√(x + ε), where that is positive
+    InverseRoot {
+        /// Added to x, not negative.
+        epsilon: f64,
+    },
 }
 
 impl Activation {
@@ -44,14 +51,17 @@ impl Activation {
             Self::LeakyRelu { slope } if !(0.0..=1.0).contains(&slope) => {
                 Err(Error::Argument { op, problem: format!("a leaky ReLU has a slope between 0 and 1, not {slope}") })
             }
+            Self::InverseRoot { epsilon } if epsilon.is_nan() || epsilon < 0.0 => {
+                Err(Error::Argument { op, problem: format!("an inverse root has an ε of 0 or more, not {epsilon}") })
+            }
             _ => Ok(()),
         }
     }
 
-    /// One of each, for tests.
+    /// One of each that takes any number, for tests.
     #[cfg(test)]
-    pub(crate) const EXAMPLES: [Self; 6] =
-        [Self::None, Self::Relu, Self::LeakyRelu { slope: 0.2 }, Self::Elu, Self::Gelu, Self::Sigmoid];
+    pub(crate) const EXAMPLES: [Self; 7] =
+        [Self::None, Self::Relu, Self::LeakyRelu { slope: 0.2 }, Self::Elu, Self::Gelu, Self::Sigmoid, Self::Tanh];
 }
 
 /// A matrix by what it was made from: an activation of the elements of another one, which backward keeps anyway.
@@ -111,6 +121,7 @@ pub fn activate(tape: &mut Tape, x: &Var, activation: Activation) -> Result<Var>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::product::product;
     use crate::ops::tests::*;
 
     gradients!(|device| {
@@ -120,13 +131,27 @@ mod tests {
             let x = upload(&device, 1, shape, 3.0);
             check(&device, &[x], &[], |tape, x| activate(tape, &x[0], activation)).unwrap();
         }
+        let x = device.upload(2, 2, &[0.0, 0.3, 1.0, 7.0], Tag::Activations).unwrap();
+        let root = Activation::InverseRoot { epsilon: 0.1 };
+        check(&device, &[x], &[], |tape, x| activate(tape, &x[0], root)).unwrap();
     });
+
+    /// Of squares and a little more: a root falls steeply near zero.
+    fn inverse_root() -> Case {
+        Case::new(vec![(700, 70)], vec![], |tape, x, _| {
+            let squares = product(tape, &x[0], 0.0, &x[0])?;
+            Ok(vec![activate(tape, &squares, Activation::InverseRoot { epsilon: 0.5 })?])
+        })
+    }
 
     fn case(activation: Activation) -> Case {
         Case::new(vec![(700, 70)], vec![], move |tape, x, _| Ok(vec![activate(tape, &x[0], activation)?]))
     }
 
-    agrees_with_f64!(Activation::EXAMPLES.map(|activation| (case(activation), 1e-6, 2e-2)), case(Activation::Gelu));
+    agrees_with_f64!(
+        Activation::EXAMPLES.map(case).into_iter().chain([inverse_root()]).map(|case| (case, 1e-6, 2e-2)),
+        case(Activation::Gelu)
+    );
 
     #[test]
     fn nan_stays_visible() {
@@ -144,5 +169,6 @@ mod tests {
         let (device, mut tape) = cpu_tape();
         let x = tape.leaf(upload(&device, 1, (2, 2), 1.0));
         assert!(activate(&mut tape, &x, Activation::LeakyRelu { slope: -0.1 }).is_err());
+        assert!(activate(&mut tape, &x, Activation::InverseRoot { epsilon: -0.1 }).is_err());
     }
 }

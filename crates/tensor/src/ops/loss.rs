@@ -14,6 +14,7 @@
 use std::rc::Rc;
 
 use crate::dry::{Work, WorkKind};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::kernels;
 use crate::ledger::Tag;
@@ -203,6 +204,42 @@ fn record(tape: &mut Tape, logits: &Var, target: Target<'_>, rows: &LossRows, to
     Ok(tape.push(&[logits], loss, || LossBackward { gradient }))
 }
 
+/// Σ factor·loss: a loss again.
+pub fn sum_of_losses(tape: &mut Tape, factors: &[f64], losses: &[&Var]) -> Result<Var> {
+    let (Some(first), true) = (losses.first(), losses.len() == factors.len()) else {
+        let problem = format!("{} losses with {} factors", losses.len(), factors.len());
+        return Err(Error::Argument { op: OP, problem });
+    };
+    let (device, dtype) = (tape.device().clone(), first.value().dtype());
+    let mut sum = device.zeros(OP, 1, 1, dtype, Tag::Activations)?;
+    for (factor, loss) in factors.iter().zip(losses) {
+        let mut part = device.uninit(OP, 1, 1, dtype, Tag::Activations)?;
+        device.backend().combine(*factor, loss.value(), None, &mut part)?;
+        device.backend().add(&mut sum, &part)?;
+    }
+    Ok(tape.push(losses, sum, || SumBackward { factors: factors.to_vec(), dtype }))
+}
+
+struct SumBackward {
+    factors: Vec<f64>,
+    dtype: DType,
+}
+
+impl Backward for SumBackward {
+    fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
+        let of_sum = match grads.factor(OP, 0)? {
+            Factor::Nothing => return Ok(()),
+            Factor::One => 1.0,
+            Factor::Number(x) => x,
+        };
+        let device = grads.device().clone();
+        self.factors.iter().enumerate().try_for_each(|(k, factor)| {
+            let slope = device.upload(1, 1, &[of_sum * factor], Tag::Workspace)?;
+            grads.put(k, device.convert(OP, &slope, self.dtype)?)
+        })
+    }
+}
+
 struct LossBackward {
     gradient: Option<Matrix>,
 }
@@ -234,6 +271,25 @@ mod tests {
         let list: Vec<u32> = (0..rows as u32).filter(|k| k % 3 != 1).collect();
         let weights: Vec<f32> = list.iter().map(|k| 0.5 + (k % 4) as f32).collect();
         LossRows::weighted(list, weights).unwrap()
+    }
+
+    #[test]
+    fn a_sum_of_losses_is_a_loss() {
+        let device = Device::cpu();
+        let inputs = [upload(&device, 1, (9, 4), 1.0), upload(&device, 2, (9, 4), 1.0)];
+        let sum = |tape: &mut Tape, x: &[Var]| {
+            let mut one = |x: &Var| softmax_cross_entropy(tape, x, &labels(9, 4), &some_rows(9), 0.1, 3.0);
+            let (a, b) = (one(&x[0])?, one(&x[1])?);
+            sum_of_losses(tape, &[0.5, 2.0], &[&a, &b])
+        };
+        check(&device, &inputs, &[], sum).unwrap();
+        let mut tape = Tape::new(&device);
+        let vars: Vec<Var> = inputs.iter().map(|m| tape.leaf(m.clone())).collect();
+        let loss = sum(&mut tape, &vars).unwrap();
+        tape.start_from(&loss);
+        let found = tape.backward(Vec::new(), &vars.iter().collect::<Vec<_>>(), |_| Ok(())).unwrap();
+        assert!(found.iter().all(Option::is_some));
+        assert!(sum_of_losses(&mut Tape::new(&device), &[1.0], &[]).is_err());
     }
 
     #[test]

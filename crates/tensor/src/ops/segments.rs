@@ -1,13 +1,17 @@
 //! Rows in segments: a batch of graphs, whose nodes are ranges of rows, one after the other.
 //!
 //! A readout makes a row of each graph: the sum, the mean, the maximum per column, or a sum that a softmax inside the
-//! graph weighs. The other way, each row gets its graph's. Neither needs kernels of its own: a readout is an
-//! [aggregation](crate::ops::spmm) or an [attention](crate::ops::gat) along edges from rows to graphs, with a fixed
-//! order of summation and large graphs cut into pieces; the other way is a [gather](crate::ops::rows), whose backward
-//! adds up the rows of each graph in their order. So all devices have them, and rehearsals know what they take.
+//! graph weighs. The other way, each row gets its graph's. And every row may attend to all rows of its graph, in one
+//! softmax. None of these needs kernels of its own: a readout is an [aggregation](crate::ops::spmm) or an
+//! [attention](crate::ops::attention) along edges from rows to graphs, with a fixed order of summation and large graphs
+//! cut into pieces; the other way is a [gather](crate::ops::rows), whose backward adds up the rows of each graph in
+//! their order; attention inside graphs goes along the edges of complete graphs, fused as ever: for a graph of n rows
+//! there are n² indices, and no scores. So all devices have them, and rehearsals know what they take.
 //!
-//! Costs: 16 bytes a row for the edges both ways, and 12 for the gather.
+//! Costs: 16 bytes a row for the edges both ways, and 12 for the gather. For attention inside graphs 8 bytes a pair of
+//! rows of the same graph, when it is first asked for.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use graphweft_graph::Csr;
@@ -16,10 +20,10 @@ use crate::adjacency::Adjacency;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
-use crate::ops::attention::{Bias, Score, attention};
+use crate::ops::attention::{Bias, EdgeDropout, Score, attention};
 use crate::ops::rows::{RowIndex, gather};
 use crate::ops::spmm::{Reduction, WeightVar, aggregate};
-use crate::random::Ids;
+use crate::random::{Dropout, Ids};
 use crate::tape::{Tape, Var};
 
 const OP: &str = "segments";
@@ -31,6 +35,8 @@ pub struct Segments {
     edges: Rc<Adjacency>,
     /// The graph of each row.
     of_rows: Rc<RowIndex>,
+    /// From every row to all rows of its graph.
+    pairs: OnceCell<Rc<Adjacency>>,
     rows: Ids,
     graphs: Ids,
 }
@@ -63,7 +69,7 @@ impl Segments {
         let of = |graph: usize| std::iter::repeat_n(graph as u32, (ptr[graph + 1] - ptr[graph]) as usize);
         let index = (0..count).flat_map(of).collect();
         let (edges, of_rows) = (Adjacency::new(device, csr)?, RowIndex::new(device, count, index)?);
-        Ok(Self { edges: Rc::new(edges), of_rows: Rc::new(of_rows), rows, graphs })
+        Ok(Self { edges: Rc::new(edges), of_rows: Rc::new(of_rows), pairs: OnceCell::new(), rows, graphs })
     }
 
     /// How many graphs there are.
@@ -96,6 +102,41 @@ impl Segments {
         attention(tape, &self.edges, heads, score, Bias::None, None, None)
     }
 
+    /// A row per graph: the sum of the values of its rows, each weighed by the softmax inside the graph of q_g·k_i /
+    /// √d. `kv` has keys and values side by side; there is one head.
+    pub fn attend_by(&self, tape: &mut Tape, q: &Var, kv: &Var) -> Result<Var> {
+        attention(tape, &self.edges, 1, Score::Dot { q, kv }, Bias::None, None, None)
+    }
+
+    /// A row per node: what it finds in all nodes of its graph, itself among them, by softmax attention with dot
+    /// products as scores. `kv` has keys and values side by side; heads share the columns.
+    pub fn within(&self, tape: &mut Tape, heads: usize, q: &Var, kv: &Var, dropout: Option<Dropout>) -> Result<Var> {
+        let dropout = dropout.map(|dropout| EdgeDropout { dropout, src: self.rows.clone(), dst: self.rows.clone() });
+        let pairs = self.pairs(tape.device())?;
+        attention(tape, &pairs, heads, Score::Dot { q, kv }, Bias::None, None, dropout)
+    }
+
+    /// The complete graph of each graph's rows.
+    fn pairs(&self, device: &Device) -> Result<Rc<Adjacency>> {
+        if let Some(pairs) = self.pairs.get() {
+            return Ok(Rc::clone(pairs));
+        }
+        let ends = self.edges.forward.csr.indptr();
+        let sizes = ends.windows(2).map(|ends| (ends[1] - ends[0]) as usize);
+        let count: usize = sizes.map(|rows| rows * rows).sum();
+        let (mut indptr, mut indices) = (Vec::with_capacity(self.of_rows.index().len() + 1), Vec::with_capacity(count));
+        indptr.push(0u64);
+        for ends in ends.windows(2) {
+            for _ in ends[0]..ends[1] {
+                indices.extend(ends[0] as u32..ends[1] as u32);
+                indptr.push(indices.len() as u64);
+            }
+        }
+        let rows = indptr.len() - 1;
+        let pairs = Rc::new(Adjacency::symmetric(device, Csr::from_valid(indptr, indices, rows))?);
+        Ok(Rc::clone(self.pairs.get_or_init(|| pairs)))
+    }
+
     /// A row per node: its graph's row of `x`.
     pub fn spread(&self, tape: &mut Tape, x: &Var) -> Result<Var> {
         gather(tape, x, &self.of_rows)
@@ -125,6 +166,39 @@ mod tests {
         for heads in [1, 2] {
             let inputs = [upload(&device, 3, (7, heads), 1.0), upload(&device, 4, (7, 4), 1.0)];
             check(&device, &inputs, &[], |tape, x| of.attend(tape, &x[0], &x[1])).unwrap();
+            let inputs = [upload(&device, 5, (7, 4), 1.0), upload(&device, 6, (7, 8), 1.0)];
+            for drop in [None, Some(half().dropout)] {
+                check(&device, &inputs, &[], |tape, x| of.within(tape, heads, &x[0], &x[1], drop)).unwrap();
+            }
+        }
+        let inputs = [upload(&device, 7, (5, 3), 1.0), upload(&device, 8, (7, 6), 1.0)];
+        check(&device, &inputs, &[], |tape, x| of.attend_by(tape, &x[0], &x[1])).unwrap();
+    }
+
+    #[test]
+    fn attention_inside_graphs_is_a_dense_softmax_of_each() {
+        let device = Device::cpu();
+        let of = segments(&device, &PTR);
+        let (heads, width) = (2, 3);
+        let (q, kv) = (upload(&device, 1, (7, 6), 1.5), upload(&device, 2, (7, 12), 1.5));
+        let mut tape = Tape::new(&device);
+        let (x, y) = (tape.leaf(q.clone()), tape.leaf(kv.clone()));
+        let found = f64s(of.within(&mut tape, heads, &x, &y, None).unwrap().value());
+        let (q, kv) = (f64s(&q), f64s(&kv));
+        for ends in PTR.windows(2) {
+            let rows = ends[0] as usize..ends[1] as usize;
+            for (i, h) in rows.clone().flat_map(|i| (0..heads).map(move |h| (i, h))) {
+                let score = |j: usize| -> f64 {
+                    let terms = (0..width).map(|c| q[i * 6 + h * width + c] * kv[j * 12 + h * width + c]);
+                    (terms.sum::<f64>() / (width as f64).sqrt()).exp()
+                };
+                let total: f64 = rows.clone().map(score).sum();
+                for c in 0..width {
+                    let value = |j: usize| score(j) / total * kv[j * 12 + 6 + h * width + c];
+                    let expected: f64 = rows.clone().map(value).sum();
+                    assert!((found[i * 6 + h * width + c] - expected).abs() < 1e-13, "row {i}, head {h}");
+                }
+            }
         }
     }
 
@@ -159,11 +233,22 @@ mod tests {
         })
     }
 
-    agrees_with_f64!([(case(), 2e-6, 1e-2)]);
+    /// Softmax, whose exponentials make more of what rounding leaves.
+    fn softmax() -> Case {
+        Case::new(vec![(900, 40), (40, 40), (900, 80)], vec![], |tape, x, _| {
+            let ptr: Vec<u64> = (0..=40).map(|k| 900 * k * k / 1600).collect();
+            let of = segments(tape.device(), &ptr);
+            let within = of.within(tape, 5, &x[0], &x[2], Some(half().dropout))?;
+            Ok(vec![within, of.attend_by(tape, &x[1], &x[2])?])
+        })
+    }
+
+    agrees_with_f64!([(case(), 2e-6, 1e-2), (softmax(), 1e-5, 2e-2)]);
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {
         on_any_threads(&case());
+        on_any_threads(&softmax());
     }
 
     #[test]

@@ -5,9 +5,11 @@ use toml::{Table, Value};
 use crate::error::{Error, Result};
 
 /// The most that some keys may be.
-const MOST: [(&str, &str, i64); 4] = [
+const MOST: [(&str, &str, i64); 6] = [
     ("encoding", "laplacian", 1000),
     ("encoding", "random_walk", 1000),
+    ("link", "layers", 4096),
+    ("link", "hidden", 1 << 40),
     ("train", "epochs", 1_000_000_000),
     ("run", "seeds", 10_000),
 ];

@@ -108,7 +108,10 @@ fn unknown_keys_are_errors_that_offer_the_nearest() {
         ("[train]\nepoch = 5\n", ["train.epoch:", "train.epochs"]),
         (
             "[optim]\nlr = 5\n",
-            ["no section [optim]", "data, encoding, model, train, compute, parallel, pipeline, isolated, run"],
+            [
+                "no section [optim]",
+                "data, encoding, model, link, train, compute, parallel, wire, pipeline, isolated, run",
+            ],
         ),
         ("train = 5\n", ["a section, not a key", "[train]"]),
         ("[train]\nlr = = 5\n", ["run.toml", "line 2"]),
@@ -200,6 +203,8 @@ fn the_kind_of_a_value_is_said() {
         ("train.optimizer=lion", "set one of adam, adamw, sgd"),
         ("train.optimizer=[3]", "set one of adam, adamw, sgd"),
         ("data.normalise=column", "set none or row"),
+        ("wire.codec=int3", "choose one that there is"),
+        ("wire.schedule=falling", "set wire.codec=columns:R"),
         ("isolated.memory=much", "set a size, such as 512MiB"),
         ("isolated.memory=-1", "set a size, such as 512MiB"),
         ("parallel.strategy=halos", "choose one that there is"),

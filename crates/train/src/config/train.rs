@@ -14,9 +14,10 @@ const BATCH: u64 = 32;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Passes over the graph; each is one update. Of many graphs, each is one for every batch.
+    /// Passes over the graph; each is one update. Of many graphs, and of links, each is one for every batch.
     pub epochs: u64,
-    /// Whole graphs: how many there are in a batch. Unset: 32.
+    /// Of whole graphs, how many there are in a batch; of links, how many each update is made by. Unset: 32 graphs, and
+    /// all links.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<u64>,
     /// How parameters follow their gradients.

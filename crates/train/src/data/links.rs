@@ -6,6 +6,16 @@ use super::Data;
 use crate::error::{Error, Result};
 
 impl Data {
+    /// Relations of links; 0 where these have none.
+    pub(crate) fn relations(&self) -> usize {
+        if self.links.iter().any(|links| links.width == 3) { self.relation_names.len() } else { 0 }
+    }
+
+    /// Numbers of a link.
+    pub(crate) fn link_width(&self) -> usize {
+        self.links.first().map_or(2, |links| links.width)
+    }
+
     /// The split of links of this name.
     ///
     /// # Errors

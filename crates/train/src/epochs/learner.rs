@@ -14,6 +14,7 @@ use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tape, Var
 use crate::config::Config;
 use crate::epochs::cuda_graph::{CapturedStep, CudaGraph};
 use crate::epochs::pipeline::Divergence;
+use crate::epochs::sharded::{EPOCH, Sharded};
 use crate::error::{Error, Result};
 use crate::ranks::gradients::Buckets;
 use crate::ranks::rank::Rank;
@@ -74,6 +75,8 @@ pub(crate) struct Learner {
     cuda_graph: Option<CudaGraph>,
     /// Who may have a step left before its end.
     stop: Option<Stop>,
+    /// A parameter of which each rank has some rows.
+    sharded: Option<Sharded>,
 }
 
 /// A step: of which rows, to what end, in which epoch and how far.
@@ -101,6 +104,11 @@ impl Learner {
         Self::of_network(rank, Network::new(all.layers()[layers].to_vec()), config)
     }
 
+    /// A learner of these layers, of which one may be shared by rows.
+    pub(crate) fn of_links(rank: &Rank, network: Network, config: &Config, sharded: Option<Sharded>) -> Result<Self> {
+        Ok(Self { sharded, ..Self::of_network(rank, network, config)? })
+    }
+
     fn of_network(rank: &Rank, network: Network, config: &Config) -> Result<Self> {
         let seed = config.run.seed;
         let parameters = network.parameters();
@@ -111,7 +119,19 @@ impl Learner {
         // What ranks send each other is not recorded.
         let cuda_graph = (config.compute.records() && rank.link().is_none()).then(CudaGraph::default);
         let rank = rank.clone();
-        Ok(Self { rank, network, parameters, optimizer, seed, rates, remat, clip, cuda_graph, stop: None })
+        Ok(Self {
+            rank,
+            network,
+            parameters,
+            optimizer,
+            seed,
+            rates,
+            remat,
+            clip,
+            cuda_graph,
+            stop: None,
+            sharded: None,
+        })
     }
 
     /// Numbers that are trained.
@@ -146,7 +166,8 @@ impl Learner {
     /// # Errors
     /// [`Computation::NotFinite`] names the parameter.
     pub(crate) fn gradient_norm(&self) -> std::result::Result<f64, Computation> {
-        gradient_norm(&self.parameters)
+        let sharded = self.sharded.as_ref();
+        sharded.map_or_else(|| gradient_norm(&self.parameters), |own| own.gradient_norm(&self.rank, &self.parameters))
     }
 
     /// Moves the parameters, where all gradients, here and elsewhere, have this length.
@@ -204,7 +225,8 @@ impl Learner {
     fn step(&mut self, way: &Way<'_>, phase: Phases<'_>) -> Result<Report> {
         let Way { shard, objective, epoch, lr } = *way;
         let (device, start) = (shard.device().clone(), Instant::now());
-        self.rank.set_epoch(epoch);
+        self.rank.set_epoch(epoch & EPOCH);
+        let _learning = shard.rank.learning(epoch);
         if let Some(report) = self.replay(shard, objective, epoch, lr)? {
             phase("step", start);
             return Ok(report);
@@ -219,7 +241,10 @@ impl Learner {
         tape.start_from(&loss);
         drop(loss);
         let mut buckets = Buckets::new(&self.rank);
-        tape.backward(Vec::new(), &[], |parameter| self.look().and_then(|()| buckets.add(parameter)))?;
+        tape.backward(Vec::new(), &[], |parameter| match &self.sharded {
+            Some(sharded) if sharded.is(parameter) => self.look(),
+            _ => self.look().and_then(|()| buckets.add(parameter)),
+        })?;
         device.backend().wait()?;
         phase("backward", start);
         let start = Instant::now();
@@ -240,7 +265,11 @@ impl Learner {
 
     /// Whether the loss is a number.
     fn check(&self, loss: f64, shard: &Shard, epoch: u64) -> Result<()> {
-        if loss.is_finite() { Ok(()) } else { Err(Error::NotFinite { epoch, place: self.diagnose(shard, epoch)? }) }
+        if loss.is_finite() {
+            Ok(())
+        } else {
+            Err(Error::NotFinite { epoch: epoch & EPOCH, place: self.diagnose(shard, epoch)? })
+        }
     }
 
     /// A step that the device does by itself; `None` where it has not recorded one.
@@ -378,6 +407,7 @@ impl Learner {
     /// Takes parameters and running moments over.
     pub(crate) fn load_model(&self, from: &Tensors) -> Result<()> {
         let device = self.rank.device();
+        let from = &*Sharded::own_rows(self.sharded.as_ref(), from);
         for p in &self.parameters {
             let found = from.matrix(device, p.name(), &p.value())?;
             p.update(|value| device.backend().convert(value, &found))?;
@@ -409,6 +439,7 @@ impl Learner {
     /// Takes over what an optimizer remembered.
     pub(crate) fn load_optimizer(&mut self, from: &Tensors, steps: u64) -> Result<()> {
         let device = self.rank.device().clone();
+        let from = &*Sharded::own_rows(self.sharded.as_ref(), from);
         let shapes: HashMap<String, Matrix> = self.optimizer.state().into_iter().collect();
         let mut found = HashMap::new();
         for (name, like) in &shapes {
@@ -438,7 +469,7 @@ pub(crate) fn mean(reports: &[(f64, Report)]) -> Report {
 /// Says in which epoch a gradient was not finite.
 fn in_epoch(epoch: u64, error: Computation) -> Error {
     match error {
-        Computation::NotFinite { what } => Error::NotFinite { epoch, place: what },
+        Computation::NotFinite { what } => Error::NotFinite { epoch: epoch & EPOCH, place: what },
         other => other.into(),
     }
 }

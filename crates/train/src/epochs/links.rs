@@ -1,67 +1,93 @@
 //! Learning links from the whole graph: exact.
 //!
-//! A pair scores z_i·z_j, and the loss is Σ log(1 + e^−s) over the links of training plus the mean of log(1 + e^s) over
-//! the k pairs that stand against each of them, all divided by the number of links. These are drawn anew in every
-//! epoch, by (seed, epoch, number of the link, k): from all pairs of nodes, but for those that are links of training
-//! and pairs of a node with itself ([`others`]). So they are the same on any ranks. Pairs have no direction.
+//! A [decoder](graphweft_model::decoders) scores a link by the rows of its ends. It is [learned](learned) from all
+//! links at once, or from `train.batch` of them in each step, in an order that is drawn anew in every epoch: beside
+//! [pairs](others) or [triples](corrupted) that are drawn against them by (seed, epoch, number of the link, k), from
+//! all nodes as partners, or from [all pairs](all_pairs). So what is learned is the same on any ranks. Pairs have no
+//! direction.
 //!
-//! With several ranks each has all rows of z for the loss and takes an equal share of the pairs: pairs that are drawn
-//! from everywhere name nearly every node on every rank. Forward moves N·(P − 1) rows in all, backward as many.
-//!
-//! Scores compare the links of a part with the pairs that the split gives against them or, where it gives none, with as
-//! many that are drawn once; of the links of training as many are scored as there are to choose by. They are computed
-//! in f64, every rank some of them, and put together in the order of the split: a metric sees the same list on any
-//! ranks. Ranks get some columns of all rows after others, as many as [`LOT`] has room for: what a score takes beside
-//! the pairs does not grow with N × columns.
+//! What is known is [scored](scores) beside pairs that are none, or by [ranks](ranking) among all nodes. A model that
+//! is a [`table`](graphweft_model::models::table) has its rows where they are needed: each rank those of its nodes.
 
+mod all_pairs;
+mod corrupted;
+mod known;
+mod learned;
 mod others;
+mod ranking;
+mod scores;
+mod table;
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use graphweft_base::Error as Bad;
+use graphweft_base::random::Philox;
 use graphweft_graph::dataset::LinkSplit;
-use graphweft_model::Total;
+use graphweft_model::decoders::variational::means;
+use graphweft_model::decoders::{Decoder, DecoderName, DecoderShape, HostDecoder};
+use graphweft_model::{Init, Layer, Network, Shape};
 use graphweft_parallel::{Strategy, all_rows};
-use graphweft_tensor::ops::combine::columns;
-use graphweft_tensor::ops::head_dot::head_dot;
-use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy};
-use graphweft_tensor::ops::product::product;
-use graphweft_tensor::ops::rows::{RowIndex, gather};
-use graphweft_tensor::{DType, Error as Computation, Matrix, Tag, Tape, Var};
-use rayon::prelude::*;
+use graphweft_tensor::{Error as Computation, Matrix, Tape, Var};
 
-use crate::config::Config;
+use crate::config::{Config, LinkConfig, LinkLoss};
 use crate::data::Data;
-use crate::epochs::learner::{Draw, Fixed, Learner, Objective, Phases, Report};
+use crate::epochs::learner::{Learner, Phases, Report, mean, network};
+use crate::epochs::sharded::together;
 use crate::epochs::source::{EpochInputs, EpochSource, Purpose, TakeOutputs};
+use crate::epochs::watch::Watch;
 use crate::error::{Error, Result};
 use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
-use crate::run::checkpoint::Scores;
-use crate::task::metrics::{Measure, Metric, Scale};
-use others::{Key, Others};
+use crate::run::checkpoint::{Scores, Tensors};
+use crate::task::metrics::{Measure, Metric};
+use corrupted::Corrupted;
+use known::{Known, Question};
+use learned::Step;
+use others::{Others, TEST};
+use scores::{ColumnsAtOnce, Scored};
 
-/// Bytes of the columns that are looked at together while pairs are scored.
-const LOT: usize = 1 << 26;
+/// Keeps the order of links apart from other draws of the same seed.
+const ORDER: u64 = 0x11_4e << 48;
 
 /// A rank's rows of the whole graph, with the links that all ranks learn from.
 pub(crate) struct LinkGraph {
     shard: Shard,
+    config: Config,
+    relations: usize,
+    /// That of the learner which was made last.
+    decoder: RefCell<Option<Rc<dyn Decoder>>>,
     /// Not where outputs alone are asked for.
-    pairs: Option<Pairs>,
+    links: Option<Links>,
+    /// Where somebody watches how far ranks are.
+    watch: Option<Arc<Watch>>,
 }
 
 /// The links of a split, as every rank has them.
-struct Pairs {
+struct Links {
     split: LinkSplit,
+    config: LinkConfig,
+    nodes: u64,
+    /// 0 where links have none.
+    relations: usize,
     /// Where the rows of nodes are among those of all ranks.
     places: Places,
+    /// The original ids of this rank's rows.
+    own_ids: Rc<[u64]>,
     /// What pairs against links are drawn from.
     others: Others,
     /// Pairs against each link.
     negatives: u64,
-    dtype: DType,
+    /// Who is whose partner in training,
+    trained: Known,
+    /// and in all parts.
+    known: Known,
+    /// What is asked, where all partners of it are learned at once.
+    questions: Vec<Question>,
+    /// Of rows of relations.
+    dropout: f64,
     rank: Rank,
     counts: Rc<[usize]>,
 }
@@ -74,9 +100,6 @@ impl Places {
         self.0.as_ref().map_or(id as u32, |places| places[id as usize])
     }
 }
-
-/// The part that is reported on, as pairs against it are drawn.
-const TEST: u64 = 2;
 
 impl Data {
     /// The links that a split reports on and the pairs that stand against them when they are scored, each with a pair
@@ -92,7 +115,8 @@ impl Data {
 
     /// The pairs that are no links of training.
     fn others(&self, split: &LinkSplit) -> Result<Others> {
-        let others = Others::new(self.graph.num_dst() as u64, &split.train);
+        let pairs = if split.width == 2 { &split.train[..] } else { &[] };
+        let others = Others::new(self.graph.num_dst() as u64, pairs);
         if others.count() == 0 {
             let what = format!("all pairs of nodes of {} are links of training", self.name);
             let remedy = "learn from a graph in which some pairs are no links";
@@ -113,10 +137,14 @@ impl LinkGraph {
             let problem = format!("{} does not learn links", plan.strategy);
             return Err(Error::setting("parallel.strategy", problem, "choose an exact one, or auto"));
         }
-        let shard = match inputs.purpose {
+        check(&config.link, data)?;
+        let mut shard = match inputs.purpose {
             Purpose::Rehearse(shared) => Shard::with_layout(rank, data, graph, &plan.strategy, shared.layout, config)?,
             _ => Shard::new(rank, data, graph, plan, config)?,
         };
+        if config.link.variational {
+            shard.shape.classes *= 2;
+        }
         let split = match inputs.purpose {
             Purpose::Train(split) | Purpose::Evaluate(split) => Some(data.link_split(&split.name)?),
             Purpose::Rehearse(shared) => match shared.split {
@@ -125,31 +153,183 @@ impl LinkGraph {
             },
             Purpose::Predict => None,
         };
-        let pairs = split.map(|split| Pairs::new(&shard, data, split.clone(), config)).transpose()?;
-        Ok(Self { shard, pairs })
+        let links = split.map(|split| Links::new(&shard, data, split.clone(), config)).transpose()?;
+        let (config, decoder) = (config.clone(), RefCell::new(None));
+        Ok(Self { shard, config, relations: data.relations(), decoder, links, watch: None })
     }
 
-    fn pairs(&self) -> Result<&Pairs> {
+    fn links(&self) -> Result<&Links> {
         let problem = || Computation::Argument { op: "links", problem: "it is for outputs alone".into() };
-        Ok(self.pairs.as_ref().ok_or_else(problem)?)
+        Ok(self.links.as_ref().ok_or_else(problem)?)
+    }
+
+    /// That of the learner which was made last.
+    fn decoder(&self) -> Result<Rc<dyn Decoder>> {
+        let problem = || Computation::Argument { op: "links", problem: "there is no learner yet".into() };
+        Ok(self.decoder.borrow().clone().ok_or_else(problem)?)
+    }
+
+    fn on_host(&self) -> Result<Box<dyn HostDecoder>> {
+        Ok(self.decoder()?.on_host()?)
+    }
+
+    /// What is scored and predicted of what the model gives: of a variational one the means.
+    fn rows(&self, learner: &Learner) -> Result<Matrix> {
+        let outputs = learner.logits(&self.shard)?;
+        if !self.config.link.variational {
+            return Ok(outputs);
+        }
+        let mut tape = Tape::without_gradients(self.shard.device());
+        let outputs = tape.constant(outputs);
+        Ok(means(&mut tape, &outputs)?.value().clone())
+    }
+
+    /// Original ids of all ranks' rows, rank after rank.
+    fn originals(&self) -> Option<&[u64]> {
+        self.shard.originals()
+    }
+}
+
+/// Tails that are known of training.
+pub(crate) struct Tails(Known);
+
+impl Tails {
+    /// Those of all splits of `data`.
+    pub(crate) fn of(data: &Data) -> Self {
+        let lists: Vec<&[i64]> = data.links.iter().map(|links| &links.train[..]).collect();
+        Self(Known::of(&lists, data.link_width()))
+    }
+
+    /// Those of a head and a relation, ascending.
+    pub(crate) fn of_head(&self, head: usize, relation: usize) -> Vec<u32> {
+        let known = self.0.partners(head as u64, relation as u32, graphweft_model::decoders::Missing::Tail);
+        known.iter().map(|[.., tail]| *tail).collect()
+    }
+}
+
+/// The decoder of rows of so many columns, as a configuration has it.
+pub(crate) fn decoder_of(rank: &Rank, config: &Config, relations: usize, columns: usize) -> Result<Rc<dyn Decoder>> {
+    let link = &config.link;
+    let directions = if link.reciprocal { 2 } else { 1 };
+    let columns = if link.variational { columns / 2 } else { columns };
+    let shape = DecoderShape {
+        columns,
+        relations: directions * relations.max(1),
+        hidden: link.hidden.map_or(columns, |hidden| hidden as usize),
+        layers: link.layers as usize,
+        margin: link.margin,
+    };
+    let init = Init::new(rank.device(), config.compute.dtype.compute(), config.run.seed);
+    link.decoder(relations).build(&init, &shape).map_err(|e| match e {
+        Computation::Argument { problem, .. } => Error::setting("link.decoder", problem, "set data.embedding"),
+        other => other.into(),
+    })
+}
+
+/// Refuses what means nothing for these links.
+fn check(link: &LinkConfig, data: &Data) -> Result<()> {
+    let (relations, decoder) = (data.relations(), link.decoder(data.relations()));
+    let pairs_only = matches!(link.loss, LinkLoss::Logistic | LinkLoss::Adversarial);
+    let compares_all = decoder.compares_all();
+    if relations == 0 && decoder.reads_relations() {
+        let problem = format!("the links of {} have no relations", data.name);
+        return Err(Error::setting("link.decoder", problem, "set dot or mlp"));
+    }
+    if relations == 0 && link.reciprocal {
+        let problem = format!("the links of {} have no relations", data.name);
+        return Err(Error::setting("link.reciprocal", problem, "leave it out"));
+    }
+    if !pairs_only && !compares_all {
+        let problem = format!("{} needs scores of all nodes, and this decoder has those of pairs", link.loss.name());
+        return Err(Error::setting("link.loss", problem, "set logistic or adversarial, or another link.decoder"));
+    }
+    if link.loss == LinkLoss::AllPairs && (relations > 0 || link.decoder(0).reads_relations()) {
+        let problem = format!("the links of {} have relations", data.name);
+        return Err(Error::setting("link.loss", problem, "set some-of-all"));
+    }
+    Ok(())
+}
+
+/// The parameters of a decoder, as a layer that changes nothing.
+struct Decoding(Rc<dyn Decoder>);
+
+impl Layer for Decoding {
+    fn name(&self) -> String {
+        "decoder".into()
+    }
+
+    fn parameters(&self) -> Vec<Rc<graphweft_tensor::Parameter>> {
+        self.0.parameters()
+    }
+
+    fn sees_edges(&self) -> bool {
+        false
+    }
+
+    fn forward(&self, _: &mut Tape, _: &graphweft_model::Context, state: &[Var]) -> graphweft_tensor::Result<Vec<Var>> {
+        Ok(state.to_vec())
     }
 }
 
 impl EpochSource for LinkGraph {
     fn learner(&self, config: &Config) -> Result<Learner> {
-        Learner::new(&self.shard.rank, self.shard.shape, config)
+        let rank = &self.shard.rank;
+        let Shape { classes, .. } = self.shard.shape;
+        let decoder = decoder_of(rank, config, self.relations, classes)?;
+        let (mut layers, sharded) = match config.model_name() == table::MODEL {
+            false => (network(rank, self.shard.shape, config)?.layers().to_vec(), None),
+            true => {
+                let (layer, sharded) = table::rows(&self.shard, classes, config)?;
+                (vec![layer], Some(sharded))
+            }
+        };
+        if !decoder.parameters().is_empty() {
+            layers.push(Rc::new(Decoding(Rc::clone(&decoder))));
+        }
+        *self.decoder.borrow_mut() = Some(decoder);
+        Learner::of_links(rank, Network::new(layers), config, sharded)
+    }
+
+    fn size(&self, learner: &Learner) -> Result<usize> {
+        let others = self.shard.counts().iter().sum::<usize>() - self.shard.outputs();
+        let is_shared = self.config.model_name() == table::MODEL;
+        Ok(learner.size() + if is_shared { others * self.shard.shape.classes } else { 0 })
+    }
+
+    fn together(&self, rank: &Rank, own: &dyn Fn() -> Result<Tensors>) -> Result<Option<Tensors>> {
+        match self.originals().filter(|_| self.config.model_name() == table::MODEL) {
+            None => rank.leads().then(own).transpose(),
+            Some(originals) => together(rank, table::NAME, originals, own()?),
+        }
     }
 
     fn learn(&mut self, learner: &mut Learner, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
-        learner.learn(&self.shard, self.pairs()?, epoch, lr, phase)
+        let (links, decoder) = (self.links()?, self.decoder()?);
+        let order = links.order(self.config.run.seed, epoch, self.config.train.batch);
+        let most = self.config.train.batch.map_or(order.len(), |batch| batch as usize).max(1);
+        let mut reports = Vec::new();
+        for (number, lot) in (0u64..).zip(order.chunks(most)) {
+            let step = Step { links, decoder: &*decoder, lot };
+            let report = learner.learn(&self.shard, &step, epoch | number << 32, lr, phase)?;
+            reports.push((lot.len() as f64, report));
+        }
+        match reports[..] {
+            [(_, report)] => Ok(report),
+            _ => Ok(mean(&reports)),
+        }
+    }
+
+    fn watch(&mut self, watch: &Arc<Watch>) {
+        self.watch = Some(Arc::clone(watch)).filter(|_| self.shard.rank.leads());
     }
 
     fn scores(&mut self, learner: &Learner, metric: &'static Metric, epoch: u64) -> Result<Scores> {
-        self.pairs()?.scores(metric, &learner.logits(&self.shard)?, epoch)
+        let scored = Scored { rows: &self.rows(learner)?, decoder: &*self.on_host()?, watch: self.watch.as_deref() };
+        self.links()?.scores(metric, &scored, epoch)
     }
 
     fn predict(&self, learner: &Learner, _scored: Option<u64>, take: TakeOutputs<'_>) -> Result<()> {
-        let rows = learner.logits(&self.shard)?;
+        let rows = self.rows(learner)?;
         match self.shard.collect(&rows)? {
             Some(all) => take(rows.cols(), &mut std::iter::once(Ok(all))),
             None => Ok(()),
@@ -157,27 +337,60 @@ impl EpochSource for LinkGraph {
     }
 
     fn rehearse_scores(&self, learner: &Learner) -> Result<()> {
-        let rows = learner.logits(&self.shard)?;
-        self.pairs()?.by_columns(&rows, |_| Ok(()))
+        let (rows, links) = (self.rows(learner)?, self.links()?);
+        let of_ranks = links.relations > 0
+            || self.config.train.metric.is_some_and(|name| {
+                let found = crate::task::named("link").and_then(|task| task.metric(Some(name), 0).ok());
+                found.is_some_and(|metric| matches!(metric.measure, Measure::Ranks { .. }))
+            });
+        if of_ranks {
+            return Ok(());
+        }
+        let is_dot = self.config.link.decoder(0) == DecoderName::Dot;
+        links.by_columns(&rows, if is_dot { ColumnsAtOnce::Some } else { ColumnsAtOnce::All }, |_| Ok(()))
     }
 }
 
-impl Pairs {
+impl Links {
     fn new(shard: &Shard, data: &Data, split: LinkSplit, config: &Config) -> Result<Self> {
-        let others = data.others(&split)?;
+        let (others, width) = (data.others(&split)?, split.width);
         let places = shard.originals().map(|originals| {
             let mut places = vec![0u32; originals.len()];
             originals.iter().enumerate().for_each(|(place, id)| places[*id as usize] = place as u32);
             places
         });
+        let counts = shard.counts();
+        let before: usize = counts[..shard.rank.index()].iter().sum();
+        let own = before..before + counts[shard.rank.index().min(counts.len() - 1)];
+        let own_ids = match shard.originals() {
+            Some(originals) => originals[own].into(),
+            None => own.map(|id| id as u64).collect(),
+        };
+        let trained = Known::of(&[&split.train], width);
+        let (nodes, relations) = (data.graph.num_dst() as u64, data.relations());
+        if relations > 0 && matches!(config.link.loss, LinkLoss::Logistic | LinkLoss::Adversarial) {
+            Corrupted { known: &trained, nodes, local: None }.check(&data.name)?;
+        }
+        let questions = if config.link.loss == LinkLoss::SomeOfAll { trained.questions() } else { Vec::new() };
+        let ranked =
+            config.train.metric.is_some_and(|name| name.as_str() == "mrr" || name.as_str().starts_with("hits@"));
+        let all: [&[i64]; 3] = [&split.train, &split.valid, &split.test];
+        let known = if relations > 0 || ranked { Known::of(&all, width) } else { Known::of(&[], width) };
         Ok(Self {
-            split,
+            config: config.link.clone(),
+            nodes,
+            relations,
             places: Places(places),
+            own_ids,
             others,
             negatives: config.train.negatives,
-            dtype: shard.dtype.compute(),
+            trained,
+            known,
+            questions,
+            dropout: config.train.dropout,
             rank: shard.rank.clone(),
-            counts: shard.counts(),
+            counts,
+            split,
         })
     }
 
@@ -195,197 +408,21 @@ impl Pairs {
         }
     }
 
-    /// Gives `take` all rows for scores, in f64: so many columns of them after others.
-    fn by_columns(&self, rows: &Matrix, mut take: impl FnMut(&Matrix) -> Result<()>) -> Result<()> {
-        let nodes = self.counts.iter().sum::<usize>().max(1);
-        let width = (LOT / (size_of::<f64>() * nodes)).clamp(1, rows.cols().max(1));
-        for first in (0..rows.cols()).step_by(width) {
-            let range = first..rows.cols().min(first + width);
-            let mut tape = Tape::without_gradients(rows.device());
-            let some = tape.constant(rows.clone());
-            let some = if range.len() < rows.cols() { columns(&mut tape, &some, range.clone())? } else { some };
-            let all = self.gathered(&mut tape, &some)?;
-            let wide = rows.device().convert("metrics", all.value(), DType::F64)?;
-            drop((tape, some, all));
-            take(&wide)?;
-        }
-        Ok(())
-    }
-
-    fn scores(&self, metric: &'static Metric, rows: &Matrix, epoch: u64) -> Result<Scores> {
-        let split = &self.split;
-        let some = some_of(&split.train, split.valid.len() / 2);
-        let valid_neg = self.others.against(split.valid_neg.as_deref(), split.valid.len() / 2, 1);
-        let test_neg = self.others.against(split.test_neg.as_deref(), split.test.len() / 2, TEST);
-        let train_neg = self.others.against(None, some.len() / 2, 0);
-        let lists = [&some, &train_neg, &split.valid[..], &valid_neg, &split.test[..], &test_neg];
-        let [train, train_neg, valid, valid_neg, test, test_neg] = self.ranked(rows, lists)?;
-        let parts = [(train, train_neg), (valid, valid_neg), (test, test_neg)];
-        let [train, valid, test] = parts.map(|(positive, negative)| Scored { positive, negative });
-        // Every rank has the same list.
-        let lost = [&train, &valid, &test].iter().map(|part| part.not_finite()).sum::<usize>();
-        if lost > 0 {
-            return Err(Error::NotScored { nodes: lost as u64 });
-        }
-        let score = |of: &Scored| of.score(metric);
-        Ok(Scores { epoch, train: score(&train), valid: score(&valid), test: score(&test), valid_loss: valid.loss() })
-    }
-
-    /// The scores of lists of pairs.
-    fn ranked<const K: usize>(&self, rows: &Matrix, lists: [&[i64]; K]) -> Result<[Vec<f64>; K]> {
-        let own = lists.map(|pairs| self.own(pairs.len() / 2));
-        let mut found = own.clone().map(|own| vec![0.0; own.len()]);
-        let places = &self.places;
-        self.by_columns(rows, |some| {
-            let (all, cols) = (some.to_vec::<f64>()?, some.cols());
-            let row = |id: i64| &all[places.of(id as u64) as usize * cols..][..cols];
-            for ((found, own), pairs) in found.iter_mut().zip(&own).zip(lists) {
-                found.par_iter_mut().zip(own.clone()).for_each(|(score, k)| {
-                    let products = row(pairs[2 * k]).iter().zip(row(pairs[2 * k + 1])).map(|(a, b)| a * b);
-                    // Column after column, however many there are at a time.
-                    *score = products.fold(*score, |sum, product| sum + product);
-                });
-            }
-            Ok(())
-        })?;
-        let mut scores = lists.map(|pairs| vec![0.0; pairs.len() / 2]);
-        for ((scores, own), found) in scores.iter_mut().zip(own).zip(found) {
-            scores[own].copy_from_slice(&found);
-            // Nobody has a part of an empty list.
-            if !scores.is_empty() {
-                *scores = self.rank.sum(Total::Metrics, scores)?;
-            }
-        }
-        Ok(scores)
-    }
-}
-
-/// So many pairs at most, spread evenly.
-fn some_of(pairs: &[i64], most: usize) -> Vec<i64> {
-    let count = pairs.len() / 2;
-    let taken = count.min(most);
-    (0..taken).flat_map(|k| pairs[2 * (k * count / taken)..][..2].to_vec()).collect()
-}
-
-/// Scores of a part.
-struct Scored {
-    positive: Vec<f64>,
-    negative: Vec<f64>,
-}
-
-impl Scored {
-    fn not_finite(&self) -> usize {
-        self.positive.iter().chain(&self.negative).filter(|score| !score.is_finite()).count()
-    }
-
-    fn score(&self, metric: &Metric) -> f64 {
-        let kinds = [(&self.positive, true), (&self.negative, false)];
-        let list: Vec<(f64, bool)> = kinds.iter().flat_map(|(all, kind)| all.iter().map(|s| (*s, *kind))).collect();
-        let found = match metric.measure {
-            Measure::Ranking { score, .. } => score(&list).unwrap_or(f64::NAN),
-            Measure::Sums { .. } => f64::NAN,
+    /// The numbers of what is learned from in an epoch: in order, or as drawn where it takes several steps.
+    fn order(&self, seed: u64, epoch: u64, batch: Option<u64>) -> Vec<u32> {
+        let count = match self.config.loss {
+            LinkLoss::SomeOfAll => self.questions.len(),
+            LinkLoss::AllPairs => 1,
+            _ => self.split.train.len() / self.split.width,
         };
-        if metric.scale == Scale::PerCent { 100.0 * found } else { found }
-    }
-
-    /// The mean over links plus the mean over pairs against them.
-    fn loss(&self) -> f64 {
-        let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
-        let mean = |all: &[f64], sign: f64| all.iter().map(|x| softplus(sign * x)).sum::<f64>() / all.len() as f64;
-        mean(&self.positive, -1.0) + mean(&self.negative, 1.0)
-    }
-}
-
-impl Objective for Pairs {
-    fn loss(&self, tape: &mut Tape, outputs: &Var, draw: Draw) -> Result<Var> {
-        let device = tape.device().clone();
-        let links = self.split.train.len() / 2;
-        let own = self.own(links);
-        let (k, others) = (self.negatives as usize, &self.others);
-        let positive = own.clone().map(|link| [2 * link, 2 * link + 1].map(|at| self.split.train[at] as u64));
-        let keys = (0..own.len() * k).into_par_iter();
-        let drawn: Vec<[u64; 2]> =
-            keys.map(|at| others.drawn(Key { draw, link: (own.start + at / k) as u64, k: (at % k) as u64 })).collect();
-        let pairs: Vec<[u64; 2]> = positive.chain(drawn).collect();
-        let all = self.gathered(tape, outputs)?;
-        let end = |tape: &mut Tape, end: usize| -> Result<Var> {
-            let index = pairs.iter().map(|pair| self.places.of(pair[end])).collect();
-            let index = Rc::new(RowIndex::drawn(&device, all.value().rows(), index)?);
-            Ok(gather(tape, &all, &index)?)
-        };
-        let (heads, tails) = (end(tape, 0)?, end(tape, 1)?);
-        let both = product(tape, &heads, 0.0, &tails)?;
-        let constant = |rows, cols, values: &[f32]| -> Result<Matrix> {
-            let m = device.upload_from(rows, cols, Tag::Workspace, || values)?;
-            Ok(if self.dtype == DType::F32 { m } else { device.convert("links", &m, self.dtype)? })
-        };
-        let ones = tape.constant(constant(1, all.value().cols(), &vec![1.0; all.value().cols()])?);
-        let [scores] = head_dot(tape, &both, [&ones])?;
-        let is_link = |at: usize| at < own.len();
-        let targets: Vec<f32> = (0..pairs.len()).map(|at| f32::from(u8::from(is_link(at)))).collect();
-        let weights: Vec<f32> = (0..pairs.len()).map(|at| if is_link(at) { 1.0 } else { 1.0 / k as f32 }).collect();
-        let rows = LossRows::weighted((0..pairs.len() as u32).collect::<Vec<_>>(), weights)?;
-        Ok(binary_cross_entropy(tape, &scores, &constant(pairs.len(), 1, &targets)?, &rows, links as f64)?)
-    }
-
-    fn fixed(&self) -> Option<Fixed<'_>> {
-        None
+        let mut all: Vec<u32> = (0..count as u32).collect();
+        if batch.is_some_and(|batch| (batch as usize) < count) {
+            let random = Philox::new(seed, ORDER ^ epoch);
+            all.sort_by_cached_key(|number| random.words(u64::from(*number)));
+        }
+        all
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use graphweft_tensor::gradcheck::{check, numbers};
-    use graphweft_tensor::{Device, Error as Computed};
-
-    use super::*;
-
-    fn pairs(device: &Device, train: &[i64], nodes: u64, negatives: u64) -> Pairs {
-        let none = || Vec::new().into();
-        let split = LinkSplit {
-            name: "own".into(),
-            train: train.to_vec().into(),
-            valid: none(),
-            test: none(),
-            valid_neg: None,
-            test_neg: None,
-        };
-        let others = Others::new(nodes, train);
-        let (rank, counts) = (Rank::alone(device), [nodes as usize].into());
-        Pairs { split, places: Places(None), others, negatives, dtype: DType::F64, rank, counts }
-    }
-
-    #[test]
-    fn the_loss_is_the_mean_over_links_plus_the_mean_over_pairs_against_them_with_its_gradient() {
-        let device = Device::cpu();
-        let train = [0, 1, 1, 2, 3, 4, 0, 4];
-        let pairs = pairs(&device, &train, 7, 3);
-        let (width, draw) = (4, Draw { seed: 3, epoch: 2 });
-        let values = numbers(5, 7 * width);
-        let z = device.upload(7, width, &values, Tag::Activations).unwrap();
-        let mut tape = Tape::without_gradients(&device);
-        let x = tape.constant(z.clone());
-        let found = pairs.loss(&mut tape, &x, draw).unwrap().value().to_vec::<f64>().unwrap()[0];
-        let row = |i: u64| &values[i as usize * width..][..width];
-        let score = |[i, j]: [u64; 2]| row(i).iter().zip(row(j)).map(|(a, b)| a * b).sum::<f64>();
-        let links: f64 = train.chunks(2).map(|p| (1.0 + (-score([p[0] as u64, p[1] as u64])).exp()).ln()).sum();
-        let keys = (0..4).flat_map(|link| (0..3).map(move |k| Key { draw, link, k }));
-        let others: f64 = keys.map(|key| (1.0 + score(pairs.others.drawn(key)).exp()).ln()).sum();
-        let wanted = links / 4.0 + others / 12.0;
-        // Weights of pairs are f32.
-        assert!((found - wanted).abs() < 1e-7, "{found} {wanted}");
-        let loss = |tape: &mut Tape, x: &[Var]| {
-            let failed = |e: Error| Computed::Argument { op: "links", problem: e.to_string() };
-            pairs.loss(tape, &x[0], draw).map_err(failed)
-        };
-        check(&device, &[z], &[], loss).unwrap();
-    }
-
-    #[test]
-    fn of_the_links_of_training_some_are_scored_evenly() {
-        let all: Vec<i64> = (0..20).collect();
-        assert_eq!(some_of(&all, 3), [0, 1, 6, 7, 12, 13]);
-        assert_eq!(some_of(&all, 30), all);
-        assert!(some_of(&[], 3).is_empty());
-    }
-}
+mod tests;

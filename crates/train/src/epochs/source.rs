@@ -21,6 +21,7 @@ use crate::epochs::links::LinkGraph;
 use crate::epochs::out_of_core::OutOfCore;
 use crate::epochs::pieces::{Allowance, PiecesOnRanks};
 use crate::epochs::pipeline::Stage;
+use crate::epochs::watch::Watch;
 use crate::epochs::whole_graph::WholeGraph;
 use crate::error::{Error, Result};
 use crate::planning::plan::Plan;
@@ -66,6 +67,9 @@ pub(crate) trait EpochSource {
     fn is_one_step(&self) -> bool {
         false
     }
+
+    /// Has what takes long counted from now on.
+    fn watch(&mut self, _watch: &Arc<Watch>) {}
 
     /// The scores of all three parts.
     ///

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Choice, Config, ParallelConfig};
 use crate::data::Data;
 use crate::error::{Error, Result};
+use crate::planning::machines;
 use crate::ranks::world::World;
 use crate::run::decision::Decision;
 
@@ -145,7 +146,7 @@ impl Plan {
             return Ok(local);
         }
         let (strategy, why) = match config.parallel.strategy {
-            Choice::Named(strategy) => (strategy, "it was asked for"),
+            Choice::Named(strategy) => (machines::known(strategy, &config.parallel, None)?, "it was asked for"),
             Choice::Auto => (USUAL, "of several ranks each takes a part and moves only the rows along cut edges"),
         };
         let (division, parts) = divide(config, config.parallel.parts_for(ranks), graph, progress)?;
@@ -160,6 +161,11 @@ impl Plan {
     pub(crate) fn for_data(config: &Config, ranks: usize, data: &Data, progress: &dyn Progress) -> Result<Self> {
         if data.graphs.is_none() {
             return Self::unplanned(config, ranks, &data.graph, progress);
+        }
+        if config.wire.codec.0.is_some() && ranks > 1 {
+            let problem =
+                format!("{} is for rows, and ranks that share batches of graphs send none", config.wire.codec);
+            return Err(Error::setting("wire.codec", problem, "leave it out"));
         }
         match config.parallel.strategy {
             Choice::Auto | Choice::Named(Strategy::Batches(_)) => {}

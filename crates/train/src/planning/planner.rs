@@ -24,6 +24,7 @@ use crate::config::{Choice, Config};
 use crate::data::Data;
 use crate::epochs::{batches, pieces};
 use crate::error::{Error, Result};
+use crate::planning::machines;
 use crate::planning::plan::{Division, Plan, Predicted, Trial, chunk_parts, divide};
 use crate::planning::rehearsal::{Rehearsal, Rehearsed, Rehearser};
 use crate::ranks::world::World;
@@ -116,10 +117,10 @@ impl Planner<'_> {
             space = space.with_approximate();
             space.strategies.extend(pipelines(self.ranks));
         }
-        match (of_graphs, self.config.parallel.strategy) {
-            (Some(only), _) | (None, Choice::Named(only)) => space.strategies = vec![only],
-            (None, Choice::Auto) => {}
-        }
+        space.strategies = match of_graphs {
+            Some(only) => vec![only],
+            None => self.strategies(space.strategies)?,
+        };
         let reason = |d: &&Divided| (d.division.method, format!("α = {:.2}, where another way has {best:.2}", d.alpha));
         space.hopeless = hopeless.iter().map(reason).collect();
         let wire = self.profile.network.wire(0, self.ranks - 1);
@@ -167,6 +168,17 @@ impl Planner<'_> {
             ..in_chunks.unwrap_or(Plan { partition, parts, ..Plan::local(candidate.remat) })
         };
         Ok(Planned { plan, found, memory })
+    }
+
+    /// What is asked for, or all of these that are for the machine and the settings.
+    fn strategies(&self, mut all: Vec<Strategy>) -> Result<Vec<Strategy>> {
+        let Config { parallel, wire, .. } = self.config;
+        if let Choice::Named(only) = parallel.strategy {
+            return Ok(vec![machines::known(only, parallel, Some(self.profile))?]);
+        }
+        all.extend(machines::candidate(self.ranks, self.profile));
+        all.retain(|strategy| wire.is_for(strategy));
+        Ok(all)
     }
 
     /// What there is for data of many graphs, if that is what these are.

@@ -148,6 +148,7 @@ impl<'a> Rehearser<'a> {
     /// Where a run would refuse: the strategy is not for this number of ranks, say.
     pub(crate) fn rehearse(&self, config: &Config, plan: &Plan) -> Result<Rehearsal> {
         let Self { data, graph, device, .. } = *self;
+        let config = &Config { wire: config.wire.at_last(), ..config.clone() };
         let split = data.split_name(config.data.split.as_deref()).and_then(|name| data.split(&name, config.run.seed));
         // Where there are no labels, all rows count.
         let (split, chunks) = (split.ok(), plan.chunks(&data.graph)?);

@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use graphweft_comm::{Account, Communicator, Count, Exchange, Label, Metered, Traffic, gather};
 use graphweft_model::Total;
-use graphweft_parallel::{Link, ranks, sums};
+use graphweft_parallel::{Learning, Link, ranks, sums};
 use graphweft_tensor::{Alone, Device, Reduce, Tag, Timing, Timings, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::config::Config;
 use crate::error::Result;
 use crate::planning::emulation::Clock;
 
@@ -52,6 +53,19 @@ impl Rank {
             }
             _ => Ok(Self::alone(&self.device)),
         }
+    }
+
+    /// The same where rows are coded for others while it learns, if `config` says so.
+    pub(crate) fn coded(&self, config: &Config) -> Self {
+        let coding = config.wire.coding(config.train.epochs, config.run.seed);
+        let Some((others, coding)) = self.others.as_ref().zip(coding) else { return self.clone() };
+        let link = others.link.coded(coding);
+        Self { others: Some(Others { link, ..others.clone() }), ..self.clone() }
+    }
+
+    /// Begins to learn, until the result is dropped.
+    pub(crate) fn learning(&self, epoch: u64) -> Option<Learning> {
+        self.others.as_ref().map(|others| others.link.learning(epoch))
     }
 
     /// The same with a clock, which is not of this world.
@@ -302,5 +316,10 @@ impl RankUsage {
     /// Bytes sent in an epoch.
     pub fn bytes_sent(&self) -> u64 {
         self.sent.iter().map(|s| s.bytes).sum()
+    }
+
+    /// Bytes of it to each rank.
+    pub fn sent_to(&self) -> &[u64] {
+        &self.to
     }
 }

@@ -89,6 +89,7 @@ impl Shard {
         layout: Option<&Layout>,
         config: &Config,
     ) -> Result<Self> {
+        let rank = &rank.coded(config);
         let (device, dtype) = (rank.device(), config.compute.dtype);
         let own = layout.map(|layout| &layout.originals()[layout.own()]);
         let count = own.map_or(graph.csr.num_dst(), <[u64]>::len);

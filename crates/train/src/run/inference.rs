@@ -15,6 +15,7 @@ use crate::config::{Config, Draft, OptimizerName};
 use crate::data::Data;
 use crate::epochs::learner::Learner;
 use crate::epochs::source::{EpochInputs, EpochSource, Purpose};
+use crate::epochs::watch::Watch;
 use crate::error::{Error, Result};
 use crate::planning::plan::Plan;
 use crate::ranks::once_per_rank::OncePerRank;
@@ -183,8 +184,12 @@ impl Trained {
     ) -> Result<(&'static Metric, String, Scores)> {
         let (metric, split) = self.scored_by(data)?;
         let name = split.name.clone();
-        let scores = self
-            .on_ranks(world, data, progress, Some(split), move |source, learner| source.scores(learner, metric, 0))?;
+        let scores = Watch::tell(progress, "scores", |watch| {
+            self.on_ranks(world, data, progress, Some(split), move |source, learner| {
+                source.watch(&watch);
+                source.scores(learner, metric, 0)
+            })
+        })?;
         Ok((metric, name, scores))
     }
 
@@ -369,8 +374,12 @@ impl Trained {
         if let Some(features) = made.features.filter(|made| *made != data.features.width()) {
             return differs("features per node", features, data.features.width());
         }
+        // Half of what a variational model gives are deviations.
+        let widths = if self.config.link.variational { 2 } else { 1 };
         match (made.classes, &data.labels) {
-            (Some(outputs), Some(_)) if outputs != data.outputs() => differs(data.task.noun(), outputs, data.outputs()),
+            (Some(outputs), Some(_)) if outputs != widths * data.outputs() => {
+                differs(data.task.noun(), outputs / widths, data.outputs())
+            }
             (Some(classes), None) => Ok(Arc::new(Data { classes, ..Data::clone(data) })),
             _ => Ok(Arc::clone(data)),
         }

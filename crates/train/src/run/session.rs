@@ -179,7 +179,7 @@ impl Session<'_> {
         let (what, wide) = match (data.graphs.is_some(), data.links.is_empty()) {
             (true, _) => ("graphs", 1),
             (false, true) => ("nodes", 1),
-            (false, false) => ("links", 2),
+            (false, false) => ("links", data.link_width()),
         };
         let [train, valid, test] = split.parts().map(|(_, ids)| ids.len() / wide);
         let others: Vec<String> = data.split_names().into_iter().filter(|other| other != name).collect();
@@ -322,7 +322,8 @@ impl Session<'_> {
         let plan = from.as_ref().and_then(|WholeCheckpoint { folder, checkpoint: saved }| {
             let before = Draft::parse(&saved.config, folder).ok()?.with_models(&Models::from(&config.model));
             let before = before.finish().ok()?;
-            Plan::again(&saved.plan, saved.partition.clone(), &before.parallel, &config.parallel)
+            let again = Plan::again(&saved.plan, saved.partition.clone(), &before.parallel, &config.parallel);
+            again.filter(|plan| config.wire.is_for(&plan.strategy))
         });
         let folder = dir.path().to_path_buf();
         self.go_on(&folder, from.as_ref())?;

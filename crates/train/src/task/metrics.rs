@@ -5,6 +5,7 @@
 //! whole vector, exactly. Logits may come lot by lot, where all of them together would be too much.
 
 mod average_precision;
+mod by_column;
 mod hits;
 pub(crate) mod macro_f1;
 mod roc_auc;
@@ -22,6 +23,7 @@ use crate::run::checkpoint::Scores;
 use crate::task::{LabelView, TASKS, Task};
 
 pub(crate) use average_precision::average_precision;
+pub(crate) use by_column::mean_by_column;
 pub(crate) use hits::hits;
 pub(crate) use roc_auc::roc_auc;
 
@@ -92,6 +94,11 @@ pub enum Measure {
         look: Look,
         /// The score of one ranking.
         score: Ranking,
+    },
+    /// Of links: from the rank of each end among all nodes.
+    Ranks {
+        /// What one rank counts; the score is the mean.
+        score: fn(f64) -> f64,
     },
 }
 
@@ -419,6 +426,7 @@ impl Scoring<'_> {
         let rows = part.rows_among(&logits.rows);
         match self.metric.measure {
             Measure::Sums { count, .. } => to.add(&count(&self.compared(logits, rows))),
+            Measure::Ranks { .. } => {}
             Measure::Ranking { columns, look, .. } => {
                 to.0.resize_with(columns(logits.cols()), || vec![0.0; 2 * part.total]);
                 let places = &part.places[part.before(logits.rows.start)..];
@@ -441,6 +449,7 @@ impl Scoring<'_> {
         let score = match self.metric.measure {
             Measure::Sums { score, .. } => score(&counts.first().map_or(Ok(vec![0.0; 2]), |own| self.sum(own))?),
             Measure::Ranking { score, .. } => self.mean_of_rankings(counts, part, score)?,
+            Measure::Ranks { .. } => f64::NAN,
         };
         Ok(match self.metric.scale {
             Scale::PerCent => 100.0 * score,
@@ -456,10 +465,8 @@ impl Scoring<'_> {
             let (scores, kinds) = all.split_at(part.total);
             let known = scores.iter().zip(kinds).filter(|(_, kind)| **kind > 0.0);
             let pairs: Vec<(f64, bool)> = known.map(|(score, kind)| (*score, *kind > 1.5)).collect();
-            if let Some(score) = metric(&pairs) {
-                sum += score;
-                count += 1.0;
-            }
+            let Some(score) = metric(&pairs) else { continue };
+            (sum, count) = (sum + score, count + 1.0);
         }
         Ok(sum / count)
     }
@@ -475,12 +482,9 @@ pub(crate) fn read_score<'de, D: Deserializer<'de>>(from: D) -> std::result::Res
 fn ties(pairs: &[(f64, bool)]) -> Vec<(f64, f64)> {
     let mut sorted = pairs.to_vec();
     sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let count = |same: &[(f64, bool)]| {
-        let positive = same.iter().filter(|(_, p)| *p).count();
-        (positive as f64, (same.len() - positive) as f64)
-    };
+    let count = |same: &[(f64, bool)], kind: bool| same.iter().filter(|(_, p)| *p == kind).count() as f64;
     // Not total_cmp: 0 and −0 are one score.
-    sorted.chunk_by(|a, b| a.0 == b.0).map(count).collect()
+    sorted.chunk_by(|a, b| a.0 == b.0).map(|same| (count(same, true), count(same, false))).collect()
 }
 
 /// Positives and negatives, unless one of them is missing.

@@ -1,7 +1,8 @@
 //! Node classification with several labels: each yes or no, with a logit of its own.
 //!
-//! Labels are 0 and 1, NaN where one is not known. The loss is the binary cross-entropy of each; scores that rank are
-//! means over the labels that have both kinds of nodes, as OGB has it.
+//! Labels are 0 and 1, NaN where one is not known. The loss is the binary cross-entropy of each; accuracy is the mean
+//! over the labels of which some are known, and scores that rank are means over the labels that have both kinds of
+//! nodes, as OGB has it.
 
 use graphweft_graph::dataset::Labels as Stored;
 use graphweft_tensor::ops::loss::binary_cross_entropy;
@@ -10,7 +11,7 @@ use super::{LabelView, Labels, LossDevice, Numbers, Targets, Task, no_smoothing}
 use crate::config::TrainConfig;
 use crate::error::Result;
 use crate::task::metrics::macro_f1::{Absent, Tally};
-use crate::task::metrics::{Logits, Measure, Metric, ScoredRows, average_precision, ratio, roc_auc};
+use crate::task::metrics::{Logits, Measure, Metric, ScoredRows, average_precision, mean_by_column, roc_auc};
 use crate::task::predictions::{Cells, What, Written};
 
 /// Node classification with several labels.
@@ -20,7 +21,10 @@ pub struct NodeLabels;
 static METRICS: [Metric; 4] = [
     Metric::share("roc-auc", Measure::Ranking { columns: |labels| labels, look, score: roc_auc }),
     Metric::share("average-precision", Measure::Ranking { columns: |labels| labels, look, score: average_precision }),
-    Metric::share("accuracy", Measure::Sums { count: accuracy, score: ratio }),
+    Metric::share(
+        "accuracy",
+        Measure::Sums { count: accuracy, score: |sums| mean_by_column(sums, |right, all| right / all) },
+    ),
     Metric::share("macro-f1", Measure::Sums { count: tally, score: |sums| Tally::score(sums, Absent::Zero) }),
 ];
 
@@ -85,14 +89,14 @@ impl Task for NodeLabels {
     }
 }
 
-/// Right ones and all.
+/// Right ones and all of each label.
 fn accuracy(rows: &ScoredRows<'_>) -> Vec<f64> {
-    let (mut right, mut all) = (0u64, 0u64);
-    for (x, y) in rows.numbers().filter(|(_, y)| *y >= 0.0) {
-        all += 1;
-        right += u64::from((x > 0.0) == (y > 0.5));
+    let mut sums = vec![0.0; 2 * rows.columns()];
+    for (label, (x, y)) in rows.numbers_by_column().filter(|(_, (_, y))| *y >= 0.0) {
+        sums[2 * label] += f64::from(u8::from((x > 0.0) == (y > 0.5)));
+        sums[2 * label + 1] += 1.0;
     }
-    vec![right as f64, all as f64]
+    sums
 }
 
 fn tally(rows: &ScoredRows<'_>) -> Vec<f64> {

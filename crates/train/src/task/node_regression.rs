@@ -11,7 +11,7 @@ use graphweft_tensor::ops::loss::mean_squared_error;
 use super::{LabelView, Labels, LossDevice, Numbers, Targets, Task};
 use crate::config::TrainConfig;
 use crate::error::Result;
-use crate::task::metrics::{Better, Measure, Metric, Scale, ScoredRows};
+use crate::task::metrics::{Better, Measure, Metric, Scale, ScoredRows, mean_by_column};
 use crate::task::predictions::{What, Written};
 
 /// Node regression.
@@ -25,8 +25,13 @@ const fn plain(name: &'static str, better: Better, count: fn(&ScoredRows<'_>) ->
 type Score = fn(&[f64]) -> f64;
 
 static METRICS: [Metric; 3] = [
-    plain("mae", Better::Lower, |rows| by_target(rows, f64::abs), |sums| mean(sums, |sum, n| sum / n)),
-    plain("rmse", Better::Lower, |rows| by_target(rows, |e| e * e), |sums| mean(sums, |sum, n| (sum / n).sqrt())),
+    plain("mae", Better::Lower, |rows| by_target(rows, f64::abs), |sums| mean_by_column(sums, |sum, n| sum / n)),
+    plain(
+        "rmse",
+        Better::Lower,
+        |rows| by_target(rows, |e| e * e),
+        |sums| mean_by_column(sums, |sum, n| (sum / n).sqrt()),
+    ),
     plain("r2", Better::Higher, moments, r_squared),
 ];
 
@@ -101,16 +106,6 @@ fn by_target(rows: &ScoredRows<'_>, of: fn(f64) -> f64) -> Vec<f64> {
         sums[2 * column + 1] += 1.0;
     }
     sums
-}
-
-/// The mean over the targets of which some number is known.
-fn mean(sums: &[f64], of: fn(f64, f64) -> f64) -> f64 {
-    let (mut total, mut targets) = (0.0, 0.0);
-    for target in sums.chunks_exact(2).filter(|target| target[1] > 0.0) {
-        total += of(target[0], target[1]);
-        targets += 1.0;
-    }
-    total / targets
 }
 
 /// For each target how many numbers are known, Σ y, Σ y² and Σ (x − y)². In f64, sums of squares of f32 lose less than

@@ -100,6 +100,8 @@ pub(crate) enum NodeIds {
     Signed(Buf<i64>),
     /// The same where some are beyond int64.
     Unsigned(Buf<u64>),
+    /// `nodes.txt`.
+    Named(Vec<String>),
 }
 
 impl NodeIds {
@@ -122,6 +124,22 @@ impl NodeIds {
         found.ok_or_else(|| file.wrong_dtype("node_id", "int64 or uint64").into())
     }
 
+    /// What the nodes of the dataset in `folder` are called, or their ids where they have no names.
+    ///
+    /// # Errors
+    /// If `nodes.txt` is there and not a name for each node.
+    pub(crate) fn of_names(folder: Option<&Path>, nodes: usize) -> Result<Self> {
+        let path = folder.map(|folder| folder.join("nodes.txt")).filter(|path| path.exists());
+        let Some(path) = path else { return Self::of(folder, nodes) };
+        let text = std::fs::read_to_string(&path).map_err(|e| Bad::unreadable(&path, "file", &e))?;
+        let names: Vec<String> = text.lines().map(String::from).collect();
+        if names.len() != nodes {
+            let problem = format!("{} names, expected one for each of {nodes} nodes", names.len());
+            return Err(Bad::bad(path, "lines", problem, "import the data again").into());
+        }
+        Ok(Self::Named(names))
+    }
+
     /// The nodes of ids, as text, where there are `nodes`.
     pub(crate) fn places(&self, nodes: usize) -> Places {
         let listed = |texts: &mut dyn Iterator<Item = String>| Places::Listed(texts.zip(0u32..).collect());
@@ -129,6 +147,7 @@ impl NodeIds {
             Self::Places | Self::Graphs => Places::Numbers(nodes),
             Self::Signed(ids) => listed(&mut ids.iter().map(ToString::to_string)),
             Self::Unsigned(ids) => listed(&mut ids.iter().map(ToString::to_string)),
+            Self::Named(names) => listed(&mut names.iter().cloned()),
         }
     }
 
@@ -143,7 +162,16 @@ impl NodeIds {
             Self::Places | Self::Graphs => write!(out, "{node}"),
             Self::Signed(ids) => write!(out, "{}", ids[node]),
             Self::Unsigned(ids) => write!(out, "{}", ids[node]),
+            Self::Named(names) => write!(out, "{}", quoted(&names[node])),
         }
+    }
+}
+
+/// A name as a field of CSV.
+pub(crate) fn quoted(name: &str) -> std::borrow::Cow<'_, str> {
+    match name.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", name.replace('"', "\"\"")).into(),
+        false => name.into(),
     }
 }
 

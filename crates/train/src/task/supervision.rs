@@ -160,7 +160,7 @@ fn loss_device<'a>(shard: &'a Shard, data: &Data) -> LossDevice<'a> {
 /// Fails unless there is something to learn from and to choose by.
 pub(crate) fn check_split(split: &Split) -> Result<()> {
     if let Some((name, _)) = split.parts().into_iter().take(2).find(|(_, ids)| ids.is_empty()) {
-        let problem = format!("split {:?} has no node in {name}", split.name);
+        let problem = format!("split {:?} has nothing in {name}", split.name);
         return Err(Error::setting("data.split", problem, "choose another one"));
     }
     Ok(())
@@ -177,7 +177,8 @@ fn bad_part(split: &Split, part: &str, data: &Data, problem: String, remedy: &st
 /// Fails unless some label to learn from and some to choose by is known, and says whether one to report on is.
 pub(crate) fn check_labels(split: &Split, data: &Data) -> Result<bool> {
     if let Some((name, _)) = split.parts().into_iter().take(2).find(|(_, ids)| ids.is_empty()) {
-        let problem = format!("split {:?} has no node in {name}", split.name);
+        let what = if data.graphs.is_some() { "graph" } else { "node" };
+        let problem = format!("split {:?} has no {what} in {name}", split.name);
         return Err(bad_part(split, name, data, problem, "choose another split"));
     }
     if !data.links.is_empty() {

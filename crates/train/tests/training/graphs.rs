@@ -10,7 +10,9 @@ use std::sync::Arc;
 use crate::whole::rings::{GRAPHS, Known, Nodes, folder};
 use crate::whole::{apart, fresh, numbers, resume, same, stopped};
 use graphweft_base::progress::Silent;
+use graphweft_graph::dataset::{Categories, Dataset, Dense, Features, Graphs, Labels, Parts, Split};
 use graphweft_graph::npy::{NpyFile, write_npy};
+use graphweft_graph::{AnyCsr, Csr};
 use graphweft_train::config::{Config, Draft};
 use graphweft_train::data::Data;
 use graphweft_train::ranks::World;
@@ -54,6 +56,8 @@ fn batches_on_ranks_are_those_of_one_rank() {
         ("virtual", &with(&tuned, &["model.virtual_node=true"])),
         ("gt", &["model.name=gt", "model.heads=2", "train.attention_dropout=0.2", "model.readout=attention"]),
         ("gat", &["model.name=gat", "model.heads=2", "model.readout=max"]),
+        ("gps", &["model.name=gps", "train.attention_dropout=0.2", "encoding.laplacian=3", "encoding.random_walk=4"]),
+        ("set", &["model.name=sage", "model.norm=graph", "model.readout=set"]),
     ] {
         let more = with(model, &["compute.dtype=f64"]);
         let alone = root.path().join(format!("{name}-1"));
@@ -133,9 +137,9 @@ fn the_same_bytes_every_time_and_after_a_stop() {
 #[test]
 fn every_model_that_reads_out_learns_of_graphs() {
     let root = tempfile::tempdir().unwrap();
-    let data = folder(root.path(), Nodes::Numbers, Known::Class);
-    for model in ["gin", "gcn", "sage", "gat", "gatv2", "gt"] {
-        for readout in ["sum", "mean", "max", "attention"] {
+    let data = folder(root.path(), Nodes::Both, Known::Class);
+    for model in ["gin", "gcn", "sage", "gat", "gatv2", "gt", "gps"] {
+        for readout in ["sum", "mean", "max", "attention", "set"] {
             let (name, readout) = (format!("model.name={model}"), format!("model.readout={readout}"));
             let path = root.path().join(format!("{model}-{readout}"));
             let run = fresh(&config(&data, &[&name, &readout, "train.epochs=2"]), &path);
@@ -189,26 +193,101 @@ fn a_row_per_graph_is_written_and_scores_come_back() {
 }
 
 #[test]
+fn a_model_speaks_of_graphs_that_it_has_not_seen() {
+    let root = tempfile::tempdir().unwrap();
+    let data = folder(root.path(), Nodes::Both, Known::Class);
+    let gps = ["model.name=gps", "model.norm=graph", "encoding.laplacian=2", "encoding.random_walk=3"];
+    let tuned = ["model.name=gcn", "model.stack=tuned", "model.input_linear=true", "encoding.random_walk=3"];
+    for more in [&gps[..], &tuned] {
+        let (config, dir) = (config(&data, more), root.path().join(more[0]));
+        let run = fresh(&config, &dir);
+        let trained = Arc::new(Trained::open(&dir, None).unwrap());
+        let opened = Dataset::open(&data).unwrap();
+        let known = predictions(&dir).1;
+        // The last graphs alone, as another dataset: what is said of one does not depend on those beside it.
+        let (first, graphs) = (41usize, opened.graphs().unwrap());
+        let nodes = graphs.nodes(first).start..graphs.nodes(GRAPHS - 1).end;
+        let (AnyCsr::Narrow(csr), Some(categories)) = (opened.graph().unwrap(), opened.categories()) else { panic!() };
+        let start = nodes.start as u32;
+        let edges = nodes.clone().flat_map(|i| csr.row(i).iter().map(move |j| (j - start, i as u32 - start)));
+        let (from, to): (Vec<u32>, Vec<u32>) = edges.unzip();
+        let Some(Features::Dense(Dense::F32 { values, width })) = opened.features() else { panic!() };
+        let values = values[nodes.start * width..nodes.end * width].to_vec();
+        let of = |row: usize| (0..2).map(move |column| categories.get(row, column) as u16);
+        let classes = opened.graphs().unwrap().labels.clone();
+        let Some(Labels::Single(classes)) = classes else { panic!() };
+        let part = |from: i64, to: i64| (from..to).collect::<Vec<_>>().into();
+        let count = (GRAPHS - first) as i64;
+        let others = Dataset::in_memory(Parts {
+            features: Some(Features::Dense(Dense::F32 { values: values.into(), width: *width })),
+            classes: 2,
+            splits: vec![Split { name: "own".into(), train: part(0, 5), valid: part(5, 9), test: part(9, count) }],
+            categories: Some(Categories::new(nodes.clone().flat_map(of).collect::<Vec<_>>(), 2, &[4, 6]).unwrap()),
+            graphs: Some(Graphs {
+                ptr: (first..=GRAPHS).map(|g| graphs.ptr[g] - graphs.ptr[first]).collect::<Vec<_>>().into(),
+                labels: Some(Labels::Single(classes[first..].to_vec().into())),
+            }),
+            ..Parts::new("others", Csr::from_edges(nodes.len(), &from, &to).unwrap().into())
+        });
+        let others = Arc::new(Data::of(&others.unwrap(), &config.data, &config.encoding).unwrap());
+        let (rows, _) = trained.predict(&World::alone(), &others, &Silent).unwrap().unwrap();
+        let rows: Vec<f64> = rows.into_iter().map(f64::from).collect();
+        assert!(apart(&known[2 * first..], &rows) < 1e-5, "{}", more[0]);
+        let (_, name, scores) = trained.evaluate(&World::alone(), &others, &Silent).unwrap();
+        assert!(name == "own" && scores.test.is_finite() && run.runs[0].losses[0].is_finite());
+    }
+}
+
+/// What is said where a run is refused.
+fn refused(config: &Config) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let found = crate::whole::run(config, &dir.path().join("x"), &graphweft_train::run::Start::New, Default::default());
+    found.unwrap_err().to_string()
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let data = folder(root.path(), Nodes::Categories, Known::Class);
-    let message = |more: &[&str]| {
-        let config = config(&data, more);
-        let found =
-            crate::whole::run(&config, &root.path().join("x"), &graphweft_train::run::Start::New, Default::default());
-        let message = found.unwrap_err().to_string();
-        let _ = fs::remove_dir_all(root.path().join("x"));
-        message
-    };
     for (more, words) in [
         (&["parallel.ranks=2", "parallel.strategy=halo"][..], &["parallel.strategy", "halo", "has many"][..]),
+        (&["encoding.random_walk=4"], &["positional encodings", "gps", "tuned"]),
         (&["model.name=appnp"], &["appnp predicts nothing of whole graphs", "gin"]),
-        (&["encoding.laplacian=4"], &["encoding.laplacian", "random_walk"]),
         (&["model.virtual_node=true"], &["model.virtual_node", "tuned"]),
         (&["model.readout=max", "model.readout_from=all"], &["model.readout_from", "sum"]),
         (&["train.metric=mae"], &["train.metric", "accuracy"]),
     ] {
-        let message = message(more);
+        let message = refused(&config(&data, more));
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    }
+    let message = refused(&crate::whole::config(&["model.norm=graph"]));
+    assert!(message.contains("model.norm = \"graph\"") && message.contains("many graphs"), "{message}");
+}
+
+#[test]
+fn damaged_folders_are_refused() {
+    let none: fn(&Path) = |data| write_npy(data.join("split/own/valid.npy"), &[], &[0i64; 0]).unwrap();
+    let unknown: fn(&Path) = |data| write_npy(data.join("graph_label.npy"), &[], &[-1i64; GRAPHS]).unwrap();
+    let kind: fn(&Path) = |data| {
+        let meta = fs::read_to_string(data.join("meta.toml")).unwrap();
+        let meta = meta.replace("graph-classification", "graph-regression").replace("classes = 2", "classes = 1");
+        fs::write(data.join("meta.toml"), meta).unwrap();
+    };
+    let empty: fn(&Path) = |data| {
+        let mut ptr = NpyFile::open(data.join("graph_ptr.npy")).unwrap().elements::<i64>().unwrap().to_vec();
+        ptr[4] = ptr[3];
+        write_npy(data.join("graph_ptr.npy"), &[], &ptr).unwrap();
+    };
+    for (damage, words) in [
+        (none, &["split/own/valid.npy", "no graph in valid"][..]),
+        (unknown, &["no label is known in train", "own"]),
+        (kind, &["graph_label.npy", "graph_label", "float32"]),
+        (empty, &["graph_ptr.npy", "graph_ptr", "graph 3 has no node"]),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let data = folder(root.path(), Nodes::Categories, Known::Class);
+        damage(&data);
+        let message = refused(&config(&data, &[]));
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::whole::{SMALL, Watch, fresh, resume, run, same, stopped};
+use crate::whole::{SMALL, Watch, fresh, goes_on, run, stopped};
 use graphweft_base::progress::Silent;
 use graphweft_graph::Dataset;
 use graphweft_graph::chunks::{self, Recipe};
@@ -118,13 +118,7 @@ fn a_run_goes_on_in_the_middle_of_a_round() {
     .iter()
     .enumerate()
     {
-        let (whole, path) = (dir.path().join(format!("{k}-whole")), dir.path().join(k.to_string()));
-        fresh(config, &whole);
-        for epoch in [1, 4, 5] {
-            stopped(config, &path, if epoch == 1 { &Start::New } else { &Start::Newest }, epoch);
-        }
-        resume(config, &path);
-        same(&whole, &path, &format!("case {k}"));
+        goes_on(config, dir.path(), &[1, 4, 5], &k.to_string());
     }
 }
 

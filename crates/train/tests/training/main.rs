@@ -17,3 +17,4 @@ mod run;
 mod scores;
 mod smoothing;
 mod whole;
+mod wire;

@@ -103,6 +103,24 @@ fn a_node_has_wires_of_its_own() {
 }
 
 #[test]
+fn ranks_of_a_node_share_its_port() {
+    let fast = Wire { latency: 0.5, bandwidth: 20.0 };
+    let network = Network { ranks_per_node: 2, inside: Some(fast), ..SLOW };
+    let to = |peers: &[usize]| vec![post(0, &peers.iter().map(|p| (*p, 20)).collect::<Vec<_>>(), &[]), wait(0)];
+    let from = |peers: &[usize]| vec![post(0, &[], &peers.iter().map(|p| (*p, 20)).collect::<Vec<_>>()), wait(0)];
+    let ends = |logs: &[Log<f64>]| {
+        replay(logs, &network, |_, s| *s).unwrap().iter().map(|times| times.end).collect::<Vec<f64>>()
+    };
+    // Two ranks of one node send at once to two ranks of another: one waits for the other.
+    assert_eq!(ends(&[to(&[2]), to(&[3]), from(&[0]), from(&[1])]), [2.0, 4.0, 5.0, 7.0]);
+    // Out of different nodes, into the port of one.
+    let three = ends(&[from(&[2, 4]), vec![], to(&[0]), vec![], to(&[0])]);
+    assert_eq!((three[0], three[2], three[4]), (7.0, 2.0, 4.0));
+    // What stays inside does not wait for what leaves.
+    assert_eq!(ends(&[to(&[2, 1]), from(&[0]), from(&[0])]), [2.0, 1.5, 5.0]);
+}
+
+#[test]
 fn a_log_that_cannot_be_is_refused() {
     for logs in [
         [vec![post(0, &[], &[(1, 4)]), wait(0)], vec![]],

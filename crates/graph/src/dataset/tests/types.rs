@@ -21,10 +21,7 @@ fn write_typed(dir: &Path) {
 }
 
 fn typed() -> (tempfile::TempDir, PathBuf) {
-    let root = tempfile::tempdir().unwrap();
-    let dir = root.path().join("typed");
-    write_typed(&dir);
-    (root, dir)
+    written(write_typed)
 }
 
 #[test]

@@ -7,8 +7,8 @@ use graphweft_base::Result;
 
 use super::super::edge_list::{self, Options, Refused, check_nodes};
 use super::super::gnn_benchmark::weights_of;
-use super::super::names::RowIds;
 use super::super::npz::Array;
+use super::super::tables::Ids;
 use super::super::text::Integer;
 use super::super::{Context, Imported, Input, matrix_market, metis};
 use super::file::{Contents, File, Pairs, Sparse};
@@ -34,7 +34,7 @@ pub(super) enum Numbering<'a> {
     Names {
         /// How many there are.
         n: u64,
-        ids: &'a RowIds,
+        ids: &'a Ids,
         /// The table that has them.
         by: &'a str,
     },
@@ -54,7 +54,7 @@ impl Numbering<'_> {
         let sign = if at.negative { "−" } else { "" };
         let id = at.magnitude;
         match self {
-            Self::Names { ids, by, .. } => ids.number(at).ok_or_else(|| {
+            Self::Names { ids, by, .. } => ids.find_integer(at).ok_or_else(|| {
                 (
                     format!("there is no node {sign}{id} in {by}"),
                     format!("add a row for it to {by}, or leave it out here"),

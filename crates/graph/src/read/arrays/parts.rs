@@ -3,18 +3,17 @@
 //! Truth values are masks, `[N]`, or several splits as `[N, S]` (PyTorch Geometric) or `[S, N]`; integers are node ids.
 //! In an archive, the arrays are told by their names; one that is none of them is refused, not skipped.
 
-use graphweft_base::{Error, Problem, Result};
+use graphweft_base::Result;
 
 use super::super::npz::{Array, Npz};
+use super::super::splits::learnable;
+use super::super::tables::NAME;
 use super::super::text::{Cursor, Integer, Text};
 use super::super::{Context, Input};
 use super::edges::Numbering;
 use super::file::{Contents, File};
 use crate::dataset::Split;
 use crate::npy::NpyType;
-
-/// What a split is called that has no name of its own; several are numbered.
-pub(super) const NAME: &str = "given";
 
 const PARTS: [&str; 3] = ["train", "valid", "test"];
 const SUFFIXES: [&str; 7] = ["", "_mask", "_masks", "_idx", "_index", "_id", "_ids"];
@@ -66,22 +65,12 @@ pub(super) fn read(source: &Source<'_>, n: usize, numbering: &Numbering<'_>, cx:
             };
             let name = if columns[0] == 1 { NAME.to_string() } else { format!("{NAME}-{s}") };
             let split = Split { name, train: ids(&train).into(), valid: ids(&valid).into(), test: ids(&test).into() };
-            checked(split, n, |part, problem| {
+            learnable(split, n, |part, problem| {
                 let problem = if columns[0] == 1 { problem } else { problem.within(&format!("split {s}")) };
                 all[part].input.bad(&all[part].field, problem, "each node belongs to one of train, valid and test")
             })
         })
         .collect()
-}
-
-/// A split that can be learned from; `error` is told which part is wrong.
-pub(super) fn checked(split: Split, n: usize, error: impl Fn(usize, Problem) -> Error) -> Result<Split> {
-    split.check(n).map_err(|(part, problem)| error(part, problem))?;
-    // Without nodes to report on, one can still learn.
-    match split.parts().iter().take(2).position(|(_, ids)| ids.is_empty()) {
-        Some(part) => Err(error(part, format!("no node is in {}", PARTS[part]).into())),
-        None => Ok(split),
-    }
 }
 
 /// Which of train, valid and test an array is for, by its name.

@@ -4,7 +4,7 @@ use graphweft_base::ErrorKind;
 
 use super::*;
 use crate::build::EdgeRules;
-use crate::dataset::Dense;
+use crate::dataset::{Dense, Labels};
 use crate::read::imported::NodeIds;
 use crate::read::testing::{KEEP, array, assert_refused, edges as edges_of, npz, with_context};
 
@@ -126,7 +126,8 @@ fn tables_that_cannot_be_meant_are_refused() {
     refused("id,train_mask\n1,1\n", &["\"train_mask\" looks like a mask", "--skip-columns"]);
     refused("id,x\n30,1\n10,2\n", &["edges.csv: line 3, column 2", "no node 20 in nodes.csv", "add a row"]);
     refused("id,x\n30,1\n10,2\n30,3\n", &["nodes.csv: ids", "rows 1 and 3 both have the id 30"]);
-    refused("id,x\na1,1\n", &["nodes.csv: line 2, column 1", "\"a1\" is no node id"]);
+    refused("id,x\n,1\n", &["nodes.csv: line 2, column 1", "\"\" is no node id"]);
+    refused("id,x\na1,1\n", &["edges.csv: line 2, column 1", "no node 30 in nodes.csv"]);
     refused("id,x\n30,\n", &["nodes.csv: line 2, column 2", "\"x\"", "no number", "--skip-columns"]);
     refused("id,x\n30,nan\n", &["nodes.csv: line 2, column 2"]);
     refused("id,x\n30,1,2\n", &["nodes.csv: line 2", "3 columns, the first line has 2"]);

@@ -14,7 +14,7 @@ fn read_text(contents: &str) -> Result<Imported> {
 fn terms_are_nodes_and_predicates_relations() {
     let imported = read_text(TRIPLES).unwrap();
     let names = ["<a>", "<b>", "_:c", "\"C \\\"c\\\" <x>\"@en-GB", "\"7\"^^<int>"];
-    assert_eq!(imported.node_names.as_deref().unwrap(), names);
+    assert_eq!(imported.node_names.as_deref().unwrap(), (names.join("\n") + "\n").as_bytes());
     assert_eq!(imported.types.edge_names, ["knows", "name", "age"]);
     assert_eq!(imported.types.edges.as_ref().unwrap().to_vec(), [0, 0, 1, 2, 0]);
     assert_eq!(edges(imported), [(0, 1, 0.0), (0, 1, 0.0), (1, 2, 0.0), (2, 3, 0.0), (0, 4, 0.0)]);

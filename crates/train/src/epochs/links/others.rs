@@ -13,6 +13,9 @@ const STREAM: u64 = 0x11_4b << 48;
 /// Draws from all pairs before one is chosen from those that are left.
 const ATTEMPTS: u64 = 32;
 
+/// The part that is reported on, as pairs against it are drawn.
+pub(super) const TEST: u64 = 2;
+
 /// What a pair that stands against a link is drawn by.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
@@ -57,11 +60,20 @@ impl Others {
 
     /// A pair against a link; there must be some.
     pub(super) fn drawn(&self, key: Key) -> [u64; 2] {
+        self.drawn_from(key, None)
+    }
+
+    /// The same of some nodes, if there are any; where all draws meet links, of all.
+    pub(super) fn drawn_from(&self, key: Key, nodes: Option<&[u64]>) -> [u64; 2] {
         let Key { draw: Draw { seed, epoch }, link, k } = key;
         let random = Philox::new(seed, STREAM ^ (epoch << 8 | k));
         let draw = |attempt: u64| {
             let [a, b, c, d] = random.words(link * ATTEMPTS + attempt);
-            [scale(join(a, b), self.nodes), scale(join(c, d), self.nodes)]
+            let [i, j] = [join(a, b), join(c, d)];
+            match nodes.filter(|nodes| !nodes.is_empty()) {
+                Some(nodes) => [i, j].map(|word| nodes[scale(word, nodes.len() as u64) as usize]),
+                None => [i, j].map(|word| scale(word, self.nodes)),
+            }
         };
         let is_link = |[i, j]: [u64; 2]| self.known.binary_search(&ordered(i, j)).is_ok();
         let mut drawn = (0..ATTEMPTS).map(draw).filter(|pair| pair[0] != pair[1] && !is_link(*pair));

@@ -202,5 +202,6 @@ fn ring(rows: usize, data: &Data) -> Data {
         splits: Vec::new(),
         graphs: None,
         links: Vec::new(),
+        relation_names: Vec::new(),
     }
 }

@@ -15,6 +15,7 @@ use super::{Planner, memory_of, shares};
 use crate::config::{Choice, Config};
 use crate::data::Data;
 use crate::error::{Error, Result};
+use crate::planning::machines;
 use crate::planning::plan::Plan;
 use crate::planning::rehearsal::Rehearser;
 
@@ -38,12 +39,13 @@ impl Planner<'_> {
         let (shares, heads) = shares(config);
         let strategies = match config.parallel.strategy {
             Choice::Auto => simulated(ranks, shares),
-            Choice::Named(strategy) => vec![strategy],
+            Choice::Named(strategy) => vec![machines::known(strategy, &config.parallel, Some(profile))?],
         };
         let mut space = Space { strategies, ..Space::exact(ranks, shares, Vec::new(), config.compute.remat) };
         if config.parallel.allow_approximate {
             space = space.with_approximate();
         }
+        space.strategies.retain(|strategy| config.wire.is_for(strategy));
         let wire = profile.network.wire(0, ranks - 1);
         let facts = Facts {
             ranks,

@@ -90,6 +90,8 @@ fn batches_of_graphs_take_what_was_rehearsed() {
     for model in [
         &["model.name=gin", "model.norm=batch", "model.readout_from=all", "train.dropout=0.2"][..],
         &["model.name=gt", "model.heads=2", "model.readout=attention", "compute.remat=layer"],
+        &["model.name=gps", "train.attention_dropout=0.2", "encoding.random_walk=3"],
+        &["model.name=sage", "model.norm=graph", "model.readout=set"],
     ] {
         // All graphs in one batch: that is the largest.
         let all: Vec<&str> = model.iter().copied().chain(["train.batch=1000"]).collect();
@@ -109,6 +111,20 @@ fn batches_of_graphs_take_what_was_rehearsed() {
         let (found, run) = (rehearse(&config), fresh(&config, dir.path()).runs.remove(0));
         let [planned, taken] = [found.ranks[0].peak.most.total(), run.cost.usages[0].peak.total()];
         assert!(taken <= planned && planned < 2 * taken, "{planned} were planned, {taken} taken");
+    }
+}
+
+#[test]
+fn coded_rows_take_what_was_rehearsed() {
+    for (strategy, ranks, codec) in
+        [("gather", 3, "int8"), ("halo", 3, "int4"), ("halo:machines:2", 4, "bf16"), ("ring", 3, "columns:4")]
+    {
+        let falls = if codec.starts_with("columns") { "wire.schedule=falling" } else { "wire.schedule=fixed" };
+        for model in [&["model.name=gt", "model.heads=2", falls][..], &["model.name=gcn", falls]] {
+            let codec = format!("wire.codec={codec}");
+            let settings: Vec<&str> = [&*codec].into_iter().chain(model.iter().copied()).collect();
+            comes_true(&on(strategy, ranks, &settings), &format!("{} with {strategy}, {codec}", model[0]));
+        }
     }
 }
 
@@ -155,6 +171,7 @@ fn every_strategy_takes_what_was_rehearsed() {
             ("gather", 3),
             ("halo", 3),
             ("halo:plain", 3),
+            ("halo:machines:2", 4),
             ("heads", 3),
             ("ring", 3),
             ("ring:2", 3),

@@ -115,6 +115,39 @@ impl Tensors {
         Self(self.0.iter().filter_map(own).collect())
     }
 
+    /// The same, where a matrix of `total` rows whose name begins with `prefix` has the listed rows alone.
+    pub(crate) fn with_rows(&self, prefix: &str, rows: &[u64], total: usize) -> Self {
+        let mut all = self.clone();
+        let whole = |tensor: &&mut Tensor| tensor.shape.first() == Some(&total) && total > 0;
+        let tables = all.0.iter_mut().filter(|(name, _)| name.starts_with(prefix)).map(|(_, tensor)| tensor);
+        for tensor in tables.filter(whole) {
+            let width = tensor.bytes.len() / total;
+            tensor.shape[0] = rows.len();
+            tensor.bytes =
+                rows.iter().flat_map(|row| &tensor.bytes[*row as usize * width..][..width]).copied().collect();
+        }
+        all
+    }
+
+    /// The bytes of a matrix that has less than `total` rows, with its name: one whose name begins with `prefix`.
+    pub(crate) fn parts(&self, prefix: &str, total: usize) -> Vec<(String, Vec<u8>)> {
+        let is_part = |tensor: &Tensor| tensor.shape.first().is_some_and(|rows| *rows < total);
+        let found = self.0.iter().filter(|(name, tensor)| name.starts_with(prefix) && is_part(tensor));
+        found.map(|(name, tensor)| (name.clone(), tensor.bytes.clone())).collect()
+    }
+
+    /// Replaces a matrix by one that has the row of each of `ids` at that place, from their bytes.
+    pub(crate) fn put_rows(&mut self, name: &str, ids: &[u64], bytes: &[u8]) {
+        let Some(tensor) = self.0.get_mut(name) else { return };
+        let width = bytes.len() / ids.len().max(1);
+        let mut all = vec![0; bytes.len()];
+        for (row, id) in bytes.chunks_exact(width.max(1)).zip(ids) {
+            all[*id as usize * width..][..width].copy_from_slice(row);
+        }
+        tensor.shape[0] = ids.len();
+        tensor.bytes = all;
+    }
+
     /// Whether there is no tensor.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -5,7 +5,8 @@
 //! evaluates by, in f64 and column by column.
 //!
 //! Nodes are named and written by the ids of their source. A file that names some is text: a line for each, with
-//! commas, tabs or spaces between ids, and possibly a first line that says what the columns are.
+//! commas, tabs or spaces between ids, and possibly a first line that says what the columns are. Where links have
+//! relations, these stand between both ends, or after the head, by name or number.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -15,14 +16,18 @@ use std::sync::Arc;
 use graphweft_base::progress::{Progress, Unit};
 use graphweft_base::{Error as Bad, Position, Problem, durable};
 use graphweft_graph::dataset::Task as DatasetTask;
+use graphweft_model::decoders::{HostDecoder, Missing};
+use graphweft_tensor::Device;
 use rayon::prelude::*;
 
 use super::Trained;
 use crate::data::Data;
+use crate::epochs::links::{Tails, decoder_of};
 use crate::error::Result;
+use crate::ranks::rank::Rank;
 use crate::ranks::world::World;
 use crate::run::run_dir::check_target;
-use crate::task::predictions::{NodeIds, Places};
+use crate::task::predictions::{NodeIds, Places, quoted};
 
 /// Nodes whose best partners are kept until they are written.
 const BLOCK: usize = 1 << 10;
@@ -50,18 +55,22 @@ impl Trained {
         pairs: &Path,
         to: &Path,
     ) -> Result<Option<usize>> {
-        let asked = self.asked(world, data, to, |places| lines(pairs, 2, places))?;
+        let width = data.link_width();
+        let asked = self.asked(world, data, to, |words| lines(pairs, columns_of(width), words))?;
         let Some(rows) = self.rows(world, data, progress)? else { return Ok(None) };
-        let scores: Vec<f64> = asked.nodes.par_chunks_exact(2).map(|pair| rows.score(pair[0], pair[1])).collect();
+        let asked_of = |link: &[usize]| Query { head: link[0], relation: (width == 3).then(|| link[1]) };
+        let score = |link: &[usize]| rows.score(&rows.query(asked_of(link)), link[width - 1]);
+        let scores: Vec<f64> = asked.nodes.par_chunks_exact(width).map(score).collect();
         write(to, &asked.ids, |out| {
-            let mut pairs = asked.nodes.chunks_exact(2).zip(&scores);
-            pairs.try_for_each(|(pair, score)| out.line(pair[0], pair[1], *score))
+            let mut links = asked.nodes.chunks_exact(width).zip(&scores);
+            links.try_for_each(|(link, score)| out.line(asked_of(link), link[width - 1], *score))
         })?;
         Ok(Some(scores.len()))
     }
 
     /// Writes the best partners of nodes as CSV, the best first; gives how many lines there are, in the process that
-    /// leads. A node is not its own partner, and those that an edge leads from are known.
+    /// leads. A node is not its own partner, and those that an edge leads from are known; where links have relations,
+    /// tails of training are known.
     ///
     /// # Errors
     /// If the model is none of links, or a line names no node.
@@ -73,21 +82,37 @@ impl Trained {
         partners: &Partners<'_>,
         to: &Path,
     ) -> Result<Option<usize>> {
-        let all = || Ok((0..data.graph.num_dst()).collect());
-        let asked =
-            self.asked(world, data, to, |places| partners.of.map_or_else(all, |file| lines(file, 1, places)))?;
+        let given = data.link_width() - 1;
+        let all = || match given {
+            1 => Ok((0..data.graph.num_dst()).collect()),
+            _ => {
+                let what = "the best tails of all heads and relations are too many";
+                Err(Bad::request(what, "name some with --of: a head and a relation in each line").into())
+            }
+        };
+        let listed = |file: &Path, words: &Words<'_>| lines(file, &HEADS[..given], words);
+        let asked = self.asked(world, data, to, |words| partners.of.map_or_else(all, |file| listed(file, words)))?;
         let Some(rows) = self.rows(world, data, progress)? else { return Ok(None) };
-        let phase = progress.start("best partners", asked.nodes.len() as u64, Unit::Items);
-        let mut written = 0;
+        let phase = progress.start("best partners", (asked.nodes.len() / given) as u64, Unit::Items);
+        let (mut written, tails) = (0, (given == 2).then(|| Tails::of(data)));
         write(to, &asked.ids, |out| {
-            for block in asked.nodes.chunks(BLOCK) {
-                let best = |node: &usize| rows.best(*node, partners.count, data.graph.row(*node));
-                let found: Vec<Vec<Scored>> = block.par_iter().map(best).collect();
-                for (node, found) in block.iter().zip(found) {
+            for block in asked.nodes.chunks(BLOCK * given) {
+                let best = |given: &[usize]| {
+                    let query = Query { head: given[0], relation: given.get(1).copied() };
+                    match (&tails, query.relation) {
+                        (Some(tails), Some(relation)) => {
+                            rows.best(query, partners.count, &tails.of_head(query.head, relation))
+                        }
+                        _ => rows.best(query, partners.count, data.graph.row(query.head)),
+                    }
+                };
+                let found: Vec<Vec<Scored>> = block.par_chunks_exact(given).map(best).collect();
+                for (given, found) in block.chunks_exact(given).zip(found) {
+                    let query = Query { head: given[0], relation: given.get(1).copied() };
                     written += found.len();
-                    found.iter().try_for_each(|one| out.line(*node, one.node as usize, one.score))?;
+                    found.iter().try_for_each(|one| out.line(query, one.node as usize, one.score))?;
                 }
-                phase.add(block.len() as u64);
+                phase.add((block.len() / given) as u64);
             }
             Ok(())
         })?;
@@ -100,7 +125,7 @@ impl Trained {
         world: &World,
         data: &Data,
         to: &Path,
-        nodes: impl FnOnce(&Places) -> Result<Vec<usize>>,
+        nodes: impl FnOnce(&Words<'_>) -> Result<Vec<usize>>,
     ) -> Result<Asked> {
         if data.task.dataset() != DatasetTask::Link {
             let what = format!("{} has no links to predict: a model of it says nothing of pairs", data.name);
@@ -108,31 +133,100 @@ impl Trained {
         }
         let look = || {
             check_target(to)?;
-            let ids = self.ids(data)?;
-            Ok(Asked { nodes: nodes(&ids.places(data.graph.num_dst()))?, ids })
+            let ids = match data.relations() {
+                0 => self.ids(data)?,
+                _ => NodeIds::of_names(data.folder.as_deref(), data.graph.num_dst())?,
+            };
+            let relations = if data.relations() > 0 { data.relation_names.clone() } else { Vec::new() };
+            let places = ids.places(data.graph.num_dst());
+            let nodes = nodes(&Words { places: &places, relations: &relations })?;
+            Ok(Asked { nodes, ids: Names { nodes: ids, relations } })
         };
-        Self::looked_at(world, look, || Asked { nodes: Vec::new(), ids: NodeIds::Places })
+        let nothing = || Asked { nodes: Vec::new(), ids: Names { nodes: NodeIds::Places, relations: Vec::new() } };
+        Self::looked_at(world, look, nothing)
     }
 
     /// The rows of all nodes, in the process that leads.
     fn rows(self: &Arc<Self>, world: &World, data: &Arc<Data>, progress: &dyn Progress) -> Result<Option<Rows>> {
-        Ok(self.predict(world, data, progress)?.map(|(values, cols)| Rows { values, cols }))
+        let Some((values, cols)) = self.predict(world, data, progress)? else { return Ok(None) };
+        let (rank, widths) = (Rank::alone(&Device::cpu()), if self.config.link.variational { 2 } else { 1 });
+        let decoder = decoder_of(&rank, &self.config, data.relations(), widths * cols)?;
+        for p in decoder.parameters() {
+            let found = self.model.matrix(rank.device(), p.name(), &p.value())?;
+            p.update(|value| {
+                *value = found;
+                Ok(())
+            })?;
+        }
+        let values = values.into_iter().map(f64::from).collect();
+        Ok(Some(Rows { values, cols, decoder: decoder.on_host()? }))
     }
+}
+
+/// What a word of a line is.
+#[derive(Clone, Copy)]
+enum Column {
+    Node,
+    Relation,
+}
+
+/// What is asked for the other end of.
+const HEADS: [Column; 2] = [Column::Node, Column::Relation];
+
+/// The columns of links of so many numbers.
+fn columns_of(width: usize) -> &'static [Column] {
+    if width == 3 { &[Column::Node, Column::Relation, Column::Node] } else { &[Column::Node; 2] }
+}
+
+/// Nodes and relations by their names.
+struct Words<'a> {
+    places: &'a Places,
+    relations: &'a [String],
+}
+
+impl Words<'_> {
+    fn of(&self, column: Column, word: &str) -> Option<usize> {
+        match column {
+            Column::Node => self.places.of(word),
+            Column::Relation => {
+                let named = self.relations.iter().position(|name| name == word);
+                named.or_else(|| word.parse().ok().filter(|number| *number < self.relations.len()))
+            }
+        }
+    }
+}
+
+/// A node and a relation, if there are any, of which the other end is asked.
+#[derive(Clone, Copy)]
+struct Query {
+    head: usize,
+    relation: Option<usize>,
+}
+
+/// What is written in place of numbers.
+struct Names {
+    nodes: NodeIds,
+    relations: Vec<String>,
 }
 
 /// Nodes that are asked for, and what ids all nodes have.
 struct Asked {
     nodes: Vec<usize>,
-    ids: NodeIds,
+    ids: Names,
 }
 
-/// The nodes that the lines of a file name, so many each.
-fn lines(path: &Path, columns: usize, places: &Places) -> Result<Vec<usize>> {
+/// The nodes and relations that the lines of a file name.
+fn lines(path: &Path, kinds: &[Column], names: &Words<'_>) -> Result<Vec<usize>> {
+    let columns = kinds.len();
     let unreadable = |e: std::io::Error| Bad::unreadable(path, "file", &e);
     let mut nodes = Vec::new();
     for (number, line) in (1u64..).zip(BufReader::new(File::open(path).map_err(unreadable)?).lines()) {
         let line = line.map_err(unreadable)?;
-        let words: Vec<&str> = line.split([',', '\t', ' ', '\r']).filter(|word| !word.is_empty()).collect();
+        // Names may have spaces and commas in them: then there are tabs between.
+        let words: Vec<&str> = match line.contains('\t') && !names.relations.is_empty() {
+            true => line.split('\t').map(str::trim).filter(|word| !word.is_empty()).collect(),
+            false => line.split([',', '\t', ' ', '\r']).filter(|word| !word.is_empty()).collect(),
+        };
         if words.is_empty() || line.starts_with('#') {
             continue;
         }
@@ -141,7 +235,8 @@ fn lines(path: &Path, columns: usize, places: &Places) -> Result<Vec<usize>> {
             let remedy = format!("write {columns} of the ids that the data were imported with in each line");
             Bad::bad(path, format!("line {number}"), problem, remedy)
         };
-        let found: Vec<Option<usize>> = words.iter().map(|word| places.of(word)).collect();
+        let found = words.iter().zip(kinds.iter().chain(std::iter::repeat(&Column::Node)));
+        let found: Vec<Option<usize>> = found.map(|(word, kind)| names.of(*kind, word)).collect();
         // What begins no number is the name of a column.
         let is_header = words.iter().all(|word| word.starts_with(|c: char| c.is_alphabetic() || c == '_'));
         if number == 1 && is_header && found.iter().all(Option::is_none) {
@@ -150,8 +245,9 @@ fn lines(path: &Path, columns: usize, places: &Places) -> Result<Vec<usize>> {
         if found.len() != columns {
             return Err(wrong(format!("{} columns, expected {columns}", found.len())).into());
         }
-        for (word, node) in words.iter().zip(found) {
-            nodes.push(node.ok_or_else(|| wrong(format!("there is no node {word:?}")))?);
+        for (word, (found, kind)) in words.iter().zip(found.into_iter().zip(kinds)) {
+            let noun = if let Column::Relation = kind { "relation" } else { "node" };
+            nodes.push(found.ok_or_else(|| wrong(format!("there is no {noun} {word:?}")))?);
         }
     }
     Ok(nodes)
@@ -159,8 +255,9 @@ fn lines(path: &Path, columns: usize, places: &Places) -> Result<Vec<usize>> {
 
 /// What a model gives for every node.
 struct Rows {
-    values: Vec<f32>,
+    values: Vec<f64>,
     cols: usize,
+    decoder: Box<dyn HostDecoder>,
 }
 
 /// A node and how well it goes with another one.
@@ -171,21 +268,27 @@ struct Scored {
 }
 
 impl Rows {
-    fn row(&self, node: usize) -> &[f32] {
+    fn row(&self, node: usize) -> &[f64] {
         &self.values[node * self.cols..][..self.cols]
     }
 
-    fn score(&self, a: usize, b: usize) -> f64 {
-        self.row(a).iter().zip(self.row(b)).fold(0.0, |sum, (x, y)| sum + f64::from(*x) * f64::from(*y))
+    fn query(&self, query: Query) -> Vec<f64> {
+        self.decoder.query(self.row(query.head), query.relation.unwrap_or(0) as u32, Missing::Tail)
+    }
+
+    fn score(&self, query: &[f64], partner: usize) -> f64 {
+        self.decoder.finish(self.decoder.add(0.0, query, self.row(partner)))
     }
 
     /// The best `count` partners of a node but those that are `known`, which ascend: by score, of equal ones the first.
-    fn best(&self, node: usize, count: usize, known: &[u32]) -> Vec<Scored> {
+    /// Without relations no node is its own partner.
+    fn best(&self, of: Query, count: usize, known: &[u32]) -> Vec<Scored> {
+        let (query, itself) = (self.query(of), of.relation.is_none().then_some(of.head as u32));
         let better = |a: &Scored, b: &Scored| b.score.total_cmp(&a.score).then(a.node.cmp(&b.node));
         let mut best: Vec<Scored> = Vec::new();
         let nodes = self.values.len() / self.cols.max(1);
-        for other in (0..nodes as u32).filter(|k| *k as usize != node && known.binary_search(k).is_err()) {
-            best.push(Scored { node: other, score: self.score(node, other as usize) });
+        for other in (0..nodes as u32).filter(|k| Some(*k) != itself && known.binary_search(k).is_err()) {
+            best.push(Scored { node: other, score: self.score(&query, other as usize) });
             if best.len() > 2 * count {
                 best.select_nth_unstable_by(count, better);
                 best.truncate(count);
@@ -200,14 +303,17 @@ impl Rows {
 /// Lines of pairs with their scores.
 struct Lines<'a, W> {
     out: W,
-    ids: &'a NodeIds,
+    ids: &'a Names,
 }
 
 impl<W: Write> Lines<'_, W> {
-    fn line(&mut self, source: usize, target: usize, score: f64) -> std::io::Result<()> {
-        self.ids.write(&mut self.out, source)?;
+    fn line(&mut self, of: Query, target: usize, score: f64) -> std::io::Result<()> {
+        self.ids.nodes.write(&mut self.out, of.head)?;
         self.out.write_all(b",")?;
-        self.ids.write(&mut self.out, target)?;
+        if let Some(relation) = of.relation {
+            write!(self.out, "{},", quoted(&self.ids.relations[relation]))?;
+        }
+        self.ids.nodes.write(&mut self.out, target)?;
         writeln!(self.out, ",{score}")
     }
 }
@@ -215,13 +321,14 @@ impl<W: Write> Lines<'_, W> {
 /// Writes a file of pairs; what fails leaves none.
 fn write(
     path: &Path,
-    ids: &NodeIds,
+    ids: &Names,
     fill: impl FnOnce(&mut Lines<'_, BufWriter<File>>) -> std::io::Result<()>,
 ) -> Result<()> {
     durable::replace_by(path, |partial| {
         let all = || -> std::io::Result<()> {
             let mut lines = Lines { out: BufWriter::new(File::create(partial)?), ids };
-            writeln!(lines.out, "source,target,score")?;
+            let header = if ids.relations.is_empty() { "source,target" } else { "head,relation,tail" };
+            writeln!(lines.out, "{header},score")?;
             fill(&mut lines)?;
             lines.out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()
         };
@@ -235,15 +342,18 @@ mod tests {
 
     #[test]
     fn the_best_are_those_of_a_sorted_list() {
-        let values: Vec<f32> = (0..40).map(|k| ((k * 7 + 3) % 11) as f32 - 5.0).collect();
-        let rows = Rows { values, cols: 2 };
+        let values: Vec<f64> = (0..40).map(|k| f64::from((k * 7 + 3) % 11) - 5.0).collect();
+        let config = crate::config::Draft::default().finish().unwrap();
+        let decoder = decoder_of(&Rank::alone(&Device::cpu()), &config, 0, 2).unwrap().on_host().unwrap();
+        let rows = Rows { values, cols: 2, decoder };
+        let of = |head| Query { head, relation: None };
         for (node, count, known) in [(0, 3, &[][..]), (4, 1, &[7, 8, 9]), (19, 30, &[0, 18]), (2, 0, &[])] {
             let mut all: Vec<(f64, u32)> = (0..20)
                 .filter(|k| *k != node && !known.contains(k))
-                .map(|k| (-rows.score(node as usize, k as usize), k))
+                .map(|k| (-rows.score(&rows.query(of(node as usize)), k as usize), k))
                 .collect();
             all.sort_by(|a, b| a.partial_cmp(b).unwrap());
-            let found: Vec<u32> = rows.best(node as usize, count, known).iter().map(|one| one.node).collect();
+            let found: Vec<u32> = rows.best(of(node as usize), count, known).iter().map(|one| one.node).collect();
             assert_eq!(found, all.iter().take(count).map(|(_, k)| *k).collect::<Vec<u32>>(), "{node} {count}");
         }
     }
@@ -254,7 +364,7 @@ mod tests {
         let path = dir.path().join("pairs.csv");
         let read = |text: &str, places: &Places| {
             std::fs::write(&path, text).unwrap();
-            lines(&path, 2, places).map_err(|e| e.to_string())
+            lines(&path, &[Column::Node; 2], &Words { places, relations: &[] }).map_err(|e| e.to_string())
         };
         let ids = NodeIds::Signed(vec![70, -3, 12].into());
         let listed = ids.places(3);
@@ -264,6 +374,6 @@ mod tests {
         assert!(message.contains("pairs.csv") && message.contains("line 2") && message.contains("\"71\""), "{message}");
         assert!(read("12\n", &listed).unwrap_err().contains("1 columns, expected 2"));
         assert!(read("0,3\n", &Places::Numbers(3)).is_err() && read("a,b\n0,x\n", &Places::Numbers(3)).is_err());
-        assert!(lines(&dir.path().join("none"), 2, &listed).is_err());
+        assert!(lines(&dir.path().join("none"), &[], &Words { places: &listed, relations: &[] }).is_err());
     }
 }

@@ -68,6 +68,68 @@ fn scores_are_those_of_scikit_learn() {
     check(|given, logits, rows| scoring(given, &device, &Alone).score(logits, &all(rows)).unwrap());
 }
 
+/// OGB's evaluator of graph properties, from the definitions: of every target those rows of which it is known, and the
+/// mean over targets.
+fn by_target(name: &str, x: &[f64], y: &[f32], columns: usize) -> f64 {
+    let mut scores = Vec::new();
+    for column in 0..columns {
+        let of = |row: usize| (x[row * columns + column], y[row * columns + column]);
+        let known: Vec<(f64, f64)> =
+            (0..x.len() / columns).map(of).filter(|(_, y)| !y.is_nan()).map(|(x, y)| (x, f64::from(y))).collect();
+        let count = known.len() as f64;
+        let kind = |positive: bool| known.iter().filter(move |(_, y)| (*y == 1.0) == positive).copied();
+        let (pos, neg): (Vec<(f64, f64)>, Vec<(f64, f64)>) = (kind(true).collect(), kind(false).collect());
+        let least = |score: f64| known.iter().filter(move |(x, _)| *x >= score);
+        scores.extend(match name {
+            _ if known.is_empty() => None,
+            "accuracy" => Some(known.iter().filter(|(x, y)| (*x > 0.0) == (*y > 0.5)).count() as f64 / count),
+            "mae" => Some(known.iter().map(|(x, y)| (x - y).abs()).sum::<f64>() / count),
+            "rmse" => Some((known.iter().map(|(x, y)| (x - y) * (x - y)).sum::<f64>() / count).sqrt()),
+            _ if pos.is_empty() || neg.is_empty() => None,
+            "roc-auc" => {
+                let won = |p: f64, n: f64| if p > n { 1.0 } else { f64::from(u8::from(p == n)) / 2.0 };
+                let all: f64 = pos.iter().map(|p| neg.iter().map(|n| won(p.0, n.0)).sum::<f64>()).sum();
+                Some(all / (pos.len() * neg.len()) as f64)
+            }
+            // Each positive adds the precision of all that score as much as it.
+            _ => {
+                let precision =
+                    |p: &(f64, f64)| least(p.0).filter(|(_, y)| *y == 1.0).count() as f64 / least(p.0).count() as f64;
+                Some(pos.iter().map(precision).sum::<f64>() / pos.len() as f64)
+            }
+        });
+    }
+    scores.iter().sum::<f64>() / scores.len() as f64
+}
+
+#[test]
+fn several_targets_with_gaps_are_scored_as_by_the_evaluator_of_ogb() {
+    let device = Device::cpu();
+    let (rows, columns) = (90, 6);
+    let bits = |k: usize| (k as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    // Few distinct scores: many are tied. Gaps are many in some columns, and one column has none of a kind.
+    let x: Vec<f64> = (0..rows * columns).map(|k| (bits(k) % 9) as f64 / 4.0 - 1.0).collect();
+    let gap = |k: usize| bits(k + 7000) % 10 < 2 * (k % columns) as u64;
+    let label = |k: usize| if k % columns == 3 { 0.0 } else { (bits(k + 900) % 3 % 2) as f32 };
+    let labels: Vec<f32> = (0..rows * columns).map(|k| if gap(k) { f32::NAN } else { label(k) }).collect();
+    let numbers: Vec<f32> = labels.iter().enumerate().map(|(k, y)| y + (bits(k + 50) % 7) as f32).collect();
+    let (graph_labels, graph_numbers) = (TASKS[..].iter(), TASKS[..].iter());
+    let tasks = graph_labels.filter(|task| ["each", "graph-each"].contains(&task.name())).map(|task| (task, &labels));
+    let more = graph_numbers.filter(|task| task.name().ends_with("regression")).map(|task| (task, &numbers));
+    let mut scored = 0;
+    for (task, labels) in tasks.chain(more) {
+        for metric in task.metrics().iter().filter(|metric| !["macro-f1", "r2"].contains(&metric.name)) {
+            let given: Given<'_> = (*task, metric, LabelView::Numbers(labels));
+            let found = scoring(given, &device, &Alone).score(&whole(x.clone(), columns), &all(rows)).unwrap();
+            let factor = if metric.scale == Scale::PerCent { 100.0 } else { 1.0 };
+            let expected = factor * by_target(metric.name, &x, labels, columns);
+            assert!((found - expected).abs() < 1e-9, "{} {}: {found} {expected}", task.name(), metric.name);
+            scored += 1;
+        }
+    }
+    assert_eq!(scored, 2 * 3 + 2 * 2);
+}
+
 /// Adds what the other rank sent, message by message.
 struct Recorded {
     others: RefCell<Vec<Vec<f64>>>,

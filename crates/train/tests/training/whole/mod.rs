@@ -70,6 +70,17 @@ pub(crate) fn config(more: &[&str]) -> Config {
     draft.finish().unwrap()
 }
 
+/// A run that is stopped after each of these epochs and goes on ends as one that is not.
+pub(crate) fn goes_on(config: &Config, dir: &Path, epochs: &[u64], what: &str) {
+    let (whole, path) = (dir.join(format!("{what}-whole")), dir.join(what));
+    fresh(config, &whole);
+    for (k, epoch) in epochs.iter().enumerate() {
+        stopped(config, &path, if k == 0 { &Start::New } else { &Start::Newest }, *epoch);
+    }
+    resume(config, &path);
+    same(&whole, &path, what);
+}
+
 /// Trains on data that are at hand; `watch` is asked afterwards what it was told.
 pub(crate) fn watched(data: Data, config: &Config, dir: &Path, start: Start, watch: &Arc<Watch>) -> Result<Summary> {
     let (world, stop) = (World::alone(), watch.stop.clone());
@@ -269,6 +280,7 @@ pub(crate) fn link_folder(root: &Path, negatives: Option<u64>) -> PathBuf {
     let graph = Csr::from_edges(LINKED as usize, &from, &to).unwrap();
     let split = LinkSplit {
         name: "own".into(),
+        width: 2,
         train: train.concat().into(),
         valid: part(3).into(),
         test: part(4).into(),
