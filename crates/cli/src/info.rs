@@ -114,11 +114,15 @@ fn partitions(trials: &[Trial]) -> String {
             t.method.clone(),
             t.parts.to_string(),
             format!("{:.3}", t.stats.alpha),
+            t.covered.map_or_else(|| "–".into(), |covered| format!("{covered:.3}")),
             format!("{:.1} %", 100.0 * t.stats.cut),
             format!("{:.2}", t.stats.imbalance.nodes),
             format!("{:.2}", t.stats.imbalance.edges),
         ]
     });
-    let table = ui::table(["partitioner", "parts", "alpha", "cut", "imbalance", "of edges"], rows);
-    format!("{table}\n\nalpha: rows of other parts that the parts need, per node")
+    let table = ui::table(["partitioner", "parts", "alpha", "covered", "cut", "imbalance", "of edges"], rows);
+    format!(
+        "{table}\n\nalpha: rows of other parts that the parts need, per node\n\
+             covered: the same where a row may also go to where it is needed from"
+    )
 }

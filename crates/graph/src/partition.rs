@@ -67,7 +67,7 @@ use serde::{Deserialize, Serialize};
 use crate::csr::{Csr, NodeId, Permutation};
 
 pub use balance::Balance;
-pub use cover::{Cover, Weights, cover_from, covers};
+pub use cover::{Cover, Weights, cover_from, covered_rows, covers};
 pub use halo::{Imbalance, PartitionStats, halo_lists, statistics};
 pub use order::Order;
 pub use store::{About, Existing, Stored, check_target, folder, load, save};

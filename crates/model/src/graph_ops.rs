@@ -36,6 +36,17 @@ pub struct EdgeValues<'a> {
     pub columns: &'a EdgeColumns,
 }
 
+/// What relations make of keys and values: a source is seen through the matrices of the relation of the edge. With dot
+/// products as scores only. The matrices of all relations stand one below the other, [out, in] each; they are zero
+/// between the columns of different heads, and the same on all ranks.
+#[derive(Clone, Copy)]
+pub struct RelationMaps<'a> {
+    /// Of keys: a column per column of the queries.
+    pub keys: &'a Var,
+    /// Of values.
+    pub values: &'a Var,
+}
+
 /// The operands of attention over edges.
 #[derive(Clone, Copy)]
 pub struct Attend<'a> {
@@ -47,6 +58,9 @@ pub struct Attend<'a> {
     pub bias: EdgeBias<'a>,
     /// What edges add by their features.
     pub edges: Option<EdgeValues<'a>>,
+    /// What the relations of edges, which are the graph's own, make of keys and values. Without bias, features of edges
+    /// and tokens.
+    pub relations: Option<RelationMaps<'a>>,
     /// Keys and values of tokens, a row each, the same on all ranks. Every node attends to them beside its in-edges, in
     /// one softmax, with a [dot product](Score::Dot) as score.
     pub tokens: Option<&'a Var>,
@@ -57,7 +71,7 @@ pub struct Attend<'a> {
 impl<'a> Attend<'a> {
     /// Along edges alone, without dropout.
     pub fn new(heads: usize, score: EdgeScore<&'a Var>) -> Self {
-        Self { heads, score, bias: EdgeBias::None, edges: None, tokens: None, dropout: None }
+        Self { heads, score, bias: EdgeBias::None, edges: None, relations: None, tokens: None, dropout: None }
     }
 }
 

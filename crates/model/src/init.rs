@@ -101,6 +101,29 @@ impl<'a> Init<'a> {
         self.shaped(name, vec![1, heads, width], [heads, width], &values)
     }
 
+    /// A tensor of the same number, as a matrix of so many rows and columns.
+    pub fn filled(&self, name: &str, dims: Vec<usize>, rows: usize, value: f64) -> Result<Rc<Parameter>> {
+        let all = dims.iter().fold(1, |all: usize, n| all.saturating_mul(*n));
+        let mut values = self.room(all)?;
+        values.resize(all, value);
+        self.shaped(name, dims, [rows, all / rows.max(1)], &values)
+    }
+
+    /// Linear layers of so many types, `{name}.weight` of [types, out, in] and `{name}.bias`, each drawn as
+    /// [`Init::linear`] draws one; just that for one type.
+    pub fn typed_linear(&self, name: &str, types: usize, inputs: usize, outputs: usize) -> Result<Affine> {
+        if types < 2 {
+            return self.linear(name, inputs, outputs);
+        }
+        let bound = (inputs.max(1) as f64).sqrt().recip();
+        let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+        let rows = types.saturating_mul(outputs);
+        let values = self.drawn(&weight, rows.saturating_mul(inputs), bound)?;
+        let weight = self.shaped(&weight, vec![types, outputs, inputs], [rows, inputs], &values)?;
+        let values = self.drawn(&bias, rows, bound)?;
+        Ok(Affine { weight, bias: Some(self.shaped(&bias, vec![types, outputs], [types, outputs], &values)?) })
+    }
+
     /// Given numbers.
     pub fn values(&self, name: &str, rows: usize, cols: usize, values: &[f64]) -> Result<Rc<Parameter>> {
         self.shaped(name, vec![rows, cols], [rows, cols], values)

@@ -28,10 +28,10 @@ mod prepare;
 pub use config::{ModelConfig, ModelKind, Models};
 pub use graph_ops::{
     Aggregation, Attend, EdgeBias, EdgeScore, EdgeValues, EdgeWeight, GraphOps, HeadVectors, Membership, OwnRows,
-    Score, TokensAttend, Total,
+    RelationMaps, Score, TokensAttend, Total,
 };
 pub use init::Init;
 pub use keys::{comment_on_field, keys_of};
-pub use model::{Model, ModelInfo, ModelKeys, Reach, UseEdges};
-pub use network::{Buffer, Context, Features, Layer, Mode, Network, Rates, Remat, Shape, Target};
+pub use model::{Model, ModelInfo, ModelKeys, Reach, UseEdges, UseTypes};
+pub use network::{Buffer, Context, Features, Layer, Mode, Network, Rates, Remat, Shape, Target, TypeCounts};
 pub use prepare::Prepared;

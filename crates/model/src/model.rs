@@ -91,6 +91,17 @@ pub enum UseEdges {
     Ignore,
 }
 
+/// What a model does with types of nodes that the data have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UseTypes {
+    /// Each type has linear maps of its own.
+    Use,
+    /// All types have the same.
+    #[default]
+    Ignore,
+}
+
 /// What is known of a model before it is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelInfo {
@@ -132,6 +143,11 @@ pub trait Model: Any + fmt::Debug + Send + Sync {
 
     /// Whether it tells edges of different types apart.
     fn reads_types(&self) -> bool {
+        false
+    }
+
+    /// Whether it tells nodes of different types apart.
+    fn reads_node_types(&self) -> bool {
         false
     }
 

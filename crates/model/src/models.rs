@@ -8,6 +8,7 @@ use graphweft_tensor::{Error, Result};
 
 use crate::config::ModelKind;
 use crate::keys::comment_on_field;
+use crate::model::ModelKeys;
 use crate::network::Shape;
 
 /// Declares the files and lists what their `Config`s say.
@@ -20,7 +21,7 @@ macro_rules! models {
 
         /// The files, which document the keys, by the names of the models.
         const SOURCES: &[(&str, &str)] =
-            &[$((stringify!($file), include_str!(concat!("models/", stringify!($file), ".rs"))),)*];
+            &[$((<$file::Config as ModelKeys>::NAME, include_str!(concat!("models/", stringify!($file), ".rs"))),)*];
     };
 }
 
@@ -36,6 +37,7 @@ models! {
     gatv2,
     gin,
     rgcn,
+    hgt,
     compgcn,
     gcnii,
     appnp,

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::dropout::RowDropout;
 use graphweft_tensor::ops::edge_values::EdgeColumns;
+use graphweft_tensor::ops::grouped::RowTypes;
 use graphweft_tensor::ops::segments::Segments;
 use graphweft_tensor::{DType, Dropout, Matrix, Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
@@ -118,6 +119,8 @@ pub struct Context {
     pub positional: Option<Matrix>,
     /// Where the graphs of a batch begin and end, where there are many.
     pub graphs: Option<Rc<Segments>>,
+    /// The type of each row, where nodes are of several.
+    pub types: Option<Rc<RowTypes>>,
     /// Training or not.
     pub mode: Mode,
     /// Key of dropout.
@@ -245,14 +248,32 @@ pub struct Shape {
     pub classes: usize,
     /// Features of edges; none where the model is not to look at any.
     pub edge_features: EdgeColumns,
+    /// What it tells apart.
+    pub types: TypeCounts,
     /// What its logits are of.
     pub target: Target,
+}
+
+/// How many types there are, of those that a model tells apart; 1 where it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypeCounts {
+    /// Of nodes.
+    pub nodes: usize,
+    /// Of edges, where attention has maps for them.
+    pub relations: usize,
+}
+
+impl Default for TypeCounts {
+    fn default() -> Self {
+        Self { nodes: 1, relations: 1 }
+    }
 }
 
 impl Shape {
     /// Of nodes with this many columns of features, and classes; edges have no features.
     pub fn of_nodes(features: usize, classes: usize) -> Self {
-        Self { features, positional: 0, classes, edge_features: EdgeColumns::default(), target: Target::Nodes }
+        let (edge_features, types) = (EdgeColumns::default(), TypeCounts::default());
+        Self { features, positional: 0, classes, edge_features, types, target: Target::Nodes }
     }
 
     /// Whether logits are those of whole graphs.

@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub(crate) mod block;
+pub(crate) mod constants;
 pub mod edges;
 pub(crate) mod graph_norm;
 pub mod head;
@@ -11,3 +12,4 @@ pub mod norm;
 pub mod readout;
 pub mod remat;
 pub(crate) mod set2set;
+pub(crate) mod typed;

@@ -22,14 +22,18 @@ pub struct Prepared {
     pub csr: Csr<u32>,
     /// What features its edges have.
     pub columns: EdgeColumns,
+    /// Types of edges that attention has maps for; 1 where edges have none.
+    pub num_relations: usize,
     /// A row per edge.
     values: Arc<[f32]>,
+    /// The type of each edge, where it is for maps.
+    relations: Option<Arc<[u16]>>,
 }
 
 impl Prepared {
     /// A graph as it is.
     pub fn plain(csr: Csr<u32>) -> Self {
-        Self { csr, columns: EdgeColumns::default(), values: Arc::from([]) }
+        Self { csr, columns: EdgeColumns::default(), num_relations: 1, values: Arc::from([]), relations: None }
     }
 
     /// A graph as it is, whose edges have these features, row by row in its order.
@@ -49,7 +53,20 @@ impl Prepared {
                 }
             }
         }
-        Ok(Self { csr, columns, values })
+        Ok(Self { columns, values, ..Self::plain(csr) })
+    }
+
+    /// A graph whose edges are of so many `types`, for [maps](crate::RelationMaps) of relations.
+    ///
+    /// # Errors
+    /// If a type is none of these.
+    pub fn mapped(graph: &TypedCsr, types: usize) -> Result<Self> {
+        if let Some(of) = graph.types.iter().find(|of| usize::from(**of) >= types) {
+            let problem = format!("an edge is of type {of} of {types}");
+            return Err(Error::Argument { op: "types of edges", problem });
+        }
+        let relations = Some(graph.types.as_slice().into());
+        Ok(Self { num_relations: types, relations, ..Self::plain(graph.graph.clone()) })
     }
 
     /// The same where the edges that it was made of have these features, row by row in their order. Where edges were
@@ -88,7 +105,7 @@ impl Prepared {
     ///
     /// # Errors
     /// If a type is none of these.
-    pub fn relations(graph: &TypedCsr, types: usize) -> Result<Self> {
+    pub fn counted(graph: &TypedCsr, types: usize) -> Result<Self> {
         let edges = graph.same_type_degrees().into_iter().zip(&graph.types);
         let values = edges.flat_map(|(c, of)| [c as f32, f32::from(*of)]).collect();
         Self::with_edges(graph.graph.clone(), EdgeColumns::new(1, &[types])?, values)
@@ -152,7 +169,12 @@ impl Prepared {
         let indices: Vec<u32> = rows.iter().flatten().map(|(j, _)| *j).collect();
         let kind = |added: bool| if added { [0.0, 1.0] } else { [1.0, 0.0] };
         let values = rows.iter().flatten().flat_map(|(_, added)| kind(*added)).collect();
-        Ok(Self { csr: Csr::from_valid(indptr, indices, n), columns: EdgeColumns::numbers(KINDS), values })
+        Ok(Self { columns: EdgeColumns::numbers(KINDS), values, ..Self::plain(Csr::from_valid(indptr, indices, n)) })
+    }
+
+    /// The type of each edge, where it is for maps.
+    pub fn relations(&self) -> Option<&Arc<[u16]>> {
+        self.relations.as_ref()
     }
 
     /// Whether these columns are the kinds of edges in a graph with an expander, and nothing else.

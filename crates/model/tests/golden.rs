@@ -1,22 +1,26 @@
 //! Ten training steps of every model against PyTorch Geometric: losses and parameters in f64, losses in f32.
 //! `golden/make.py` made the numbers, and names the parameters: they are read by PyTorch's names and shapes. Those of
 //! models of whole graphs are `golden/make_graphs.py`'s, in which the same nodes are five graphs; those of models with
-//! features of edges `golden/make_edges.py`'s, but for the graph transformer.
+//! features of edges `golden/make_edges.py`'s, but for the graph transformer; those of models of typed graphs
+//! `golden/make_typed.py`'s.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
 #[path = "golden/decoders.rs"]
 mod decoders;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use graphweft_graph::npy::NpyFile;
 use graphweft_graph::{Csr, SelfLoops, TypedCsr};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Network, Prepared, Rates, Remat, Shape, Target};
+use graphweft_model::{
+    Context, Features, GraphOps, Mode, ModelConfig, Network, Prepared, Rates, Remat, Shape, Target, TypeCounts,
+};
 use graphweft_parallel::Local;
 use graphweft_tensor::ops::edge_values::EdgeColumns;
+use graphweft_tensor::ops::grouped::RowTypes;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::ops::segments::Segments;
 use graphweft_tensor::optim::{Optimizer, Rule};
@@ -30,6 +34,11 @@ const PTR: [u64; 6] = [0, 9, 10, 23, 31, 40];
 const GRAPH_CLASSES: [i64; 5] = [0, 2, 1, 1, 2];
 /// Of edges, where a model tells them apart.
 const TYPES: usize = 4;
+
+/// Of nodes, where a model tells types apart: eleven that follow one another are of one.
+fn node_type(node: usize) -> u32 {
+    (node / 11) as u32
+}
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -113,9 +122,23 @@ impl Case {
             let values = array::<f64>(folder("graph/edge_feat.npy")).1.iter().map(|x| *x as f32).collect();
             return prepared.with_features(EdgeColumns::new(3, &[4, 2]).unwrap(), values).unwrap();
         }
-        let ends = (0..graph.num_dst()).flat_map(|i| graph.row(i).iter().map(move |j| (*j as usize, i)));
-        let types: Vec<u16> = ends.map(|(j, i)| ((j + 2 * i) % TYPES) as u16).collect();
-        self.config.prepare_typed(&TypedCsr::new(&graph, &types), TYPES, 0).unwrap()
+        let edges = (0..graph.num_dst()).flat_map(|i| graph.row(i).iter().map(move |j| (*j as usize, i)));
+        if self.types().is_none() {
+            let types: Vec<u16> = edges.map(|(j, i)| ((j + 2 * i) % TYPES) as u16).collect();
+            return self.config.prepare_typed(&TypedCsr::new(&graph, &types), TYPES, 0).unwrap();
+        }
+        // A relation is a pair of types that edges lead between.
+        let ends: Vec<(u32, u32)> = edges.map(|(j, i)| (node_type(j), node_type(i))).collect();
+        let relations: Vec<(u32, u32)> = ends.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let types: Vec<u16> = ends.iter().map(|pair| relations.binary_search(pair).unwrap() as u16).collect();
+        self.config.prepare_typed(&TypedCsr::new(&graph, &types), relations.len(), 0).unwrap()
+    }
+
+    /// The types of nodes, where they have some.
+    fn types(&self) -> Option<Vec<u32>> {
+        let nodes = graph(self.loops).num_dst();
+        let has = self.name.starts_with("hgt") || self.name.ends_with("types");
+        has.then(|| (0..nodes).map(node_type).collect())
     }
 
     /// Trains ten steps and returns the losses and the model.
@@ -126,10 +149,16 @@ impl Case {
         let classes = *labels.iter().max().unwrap() as usize + 1;
         let prepared = self.prepared();
         let edge_features = prepared.features(device, dtype).unwrap();
-        let shape = Shape { features: dims[1], positional: 0, classes, edge_features: prepared.columns, target };
+        let types = self.types();
+        let counts = TypeCounts { nodes: types.as_ref().map_or(1, |_| TYPES), relations: prepared.num_relations };
+        let (features, edge_features_of) = (dims[1], prepared.columns);
+        let shape = Shape { features, positional: 0, classes, edge_features: edge_features_of, types: counts, target };
         let network = self.config.build(device, shape, dtype, 1).unwrap();
         load(&network, device, dtype, state(folder(self.name).join("initial.safetensors")));
-        let ops: Rc<dyn GraphOps> = Rc::new(Local::new(device, prepared.csr, edge_features).unwrap());
+        let types = types.map(|of| Rc::new(RowTypes::new(device, &of, TYPES).unwrap()));
+        let relations = prepared.relations().cloned();
+        let ops = Local::new(device, prepared.csr, edge_features).unwrap().with_relations(relations);
+        let ops: Rc<dyn GraphOps> = Rc::new(ops);
         let x = device.upload(dims[0], dims[1], &feat, Tag::Activations).unwrap();
         let x = device.convert("golden", &x, dtype).unwrap();
         let parameters = network.parameters();
@@ -142,6 +171,7 @@ impl Case {
                 features: Features::Dense(x.clone()),
                 positional: None,
                 graphs: graphs.clone(),
+                types: types.clone(),
                 mode: Mode::Train,
                 seed: 1,
                 epoch,
@@ -276,6 +306,9 @@ cases! {
     rgcn_with_bases: "rgcn-bases", Keep;
     rgcn_tuned: "rgcn-tuned", Keep;
     rgcn_with_blocks: "rgcn-blocks", Keep;
+    hgt: "hgt", Keep;
+    hgt_with_layer_norm: "hgt-norm", Keep;
+    gt_with_types: "gt-types", Keep;
     compgcn: "compgcn", Keep;
     compgcn_of_three_layers: "compgcn-deep", Keep;
 }

@@ -7,7 +7,7 @@
 pub(crate) mod aggregation;
 pub(crate) mod attention;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -17,6 +17,7 @@ use graphweft_tensor::ops::rows::RowIndex;
 use graphweft_tensor::{Adjacency, Charge, DType, Device, Error, Ids, Matrix, Result, Tag};
 
 use crate::layout::Layout;
+use crate::pairs::Pairs;
 
 /// Nodes at one end of a block's edges.
 pub(crate) struct Nodes {
@@ -86,6 +87,8 @@ pub(crate) struct Block {
     dst: Rc<Nodes>,
     src: Rc<Nodes>,
     edges: Option<Edges>,
+    /// Made when attention first asks for them.
+    pairs: OnceCell<Rc<Pairs>>,
     _charge: Option<Charge>,
 }
 
@@ -96,23 +99,27 @@ pub(crate) struct Edges {
     index: RefCell<Option<Rc<RowIndex>>>,
     /// A row per edge of the block.
     features: Option<Matrix>,
+    /// Of each edge of the block, where they have one.
+    relations: Option<Vec<u16>>,
 }
 
 impl Edges {
-    /// Edges with these positions among all of this rank's, of which `features` has a row each.
-    pub(crate) fn of(positions: Vec<u32>, features: Option<&Matrix>) -> Result<Self> {
+    /// Edges with these positions among all of this rank's, of which `features` has a row each, and `relations` a
+    /// number.
+    pub(crate) fn of(positions: Vec<u32>, features: Option<&Matrix>, relations: Option<&[u16]>) -> Result<Self> {
         let index = RefCell::new(None);
-        let Some(all) = features else { return Ok(Self { positions, index, features: None }) };
+        let relations = relations.map(|all| positions.iter().map(|at| all[*at as usize]).collect());
+        let Some(all) = features else { return Ok(Self { positions, index, features: None, relations }) };
         let device = all.device().clone();
         let rows = RowIndex::new(&device, all.rows(), positions.clone())?;
         let mut some = device.uninit("edge features", positions.len(), all.cols(), all.dtype(), Tag::Graph)?;
         device.backend().gather_rows(all, &rows, &mut some)?;
-        Ok(Self { positions, index, features: Some(some) })
+        Ok(Self { positions, index, features: Some(some), relations })
     }
 
     /// Edges into other ranks' rows.
-    pub(crate) fn of_others(features: Option<Matrix>) -> Self {
-        Self { positions: Vec::new(), index: RefCell::new(None), features }
+    pub(crate) fn of_others(features: Option<Matrix>, relations: Option<Vec<u16>>) -> Self {
+        Self { positions: Vec::new(), index: RefCell::new(None), features, relations }
     }
 
     fn index(&self, device: &Device, all: usize) -> Result<Rc<RowIndex>> {
@@ -148,12 +155,29 @@ impl Block {
     pub(crate) fn new(device: &Device, csr: Csr<u32>, dst: &Rc<Nodes>, src: &Rc<Nodes>, edges: Edges) -> Result<Self> {
         let graph = Rc::new(Adjacency::new(device, csr)?);
         let _charge = Some(device.charge(Tag::Graph, 4 * edges.positions.len() as u64));
-        Ok(Self { graph, dst: Rc::clone(dst), src: Rc::clone(src), edges: Some(edges), _charge })
+        Ok(Self {
+            graph,
+            dst: Rc::clone(dst),
+            src: Rc::clone(src),
+            edges: Some(edges),
+            pairs: OnceCell::new(),
+            _charge,
+        })
     }
 
     /// Edges that no bias and no weight is given for.
     pub(crate) fn without_values(graph: &Rc<Adjacency>, dst: Rc<Nodes>, src: Rc<Nodes>) -> Self {
-        Self { graph: Rc::clone(graph), dst, src, edges: None, _charge: None }
+        Self { graph: Rc::clone(graph), dst, src, edges: None, pairs: OnceCell::new(), _charge: None }
+    }
+
+    /// Its sources by relation, of which there are `count`.
+    fn pairs(&self, device: &Device, count: usize) -> Result<&Pairs> {
+        if let Some(pairs) = self.pairs.get() {
+            return Ok(pairs);
+        }
+        let relations = self.edges.as_ref().and_then(|edges| edges.relations.as_deref());
+        let made = Rc::new(Pairs::new(device, &self.graph.forward.csr, relations, self.src.ids(), count)?);
+        Ok(self.pairs.get_or_init(|| made))
     }
 
     /// Its sources.

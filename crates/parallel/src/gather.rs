@@ -73,7 +73,8 @@ impl Gather {
             edge_features,
             Ends { ids: layout.ids(own.clone()), degrees: &layout.degrees()[own] },
             Ends { ids: layout.ids(all), degrees: layout.degrees() },
-        )?;
+        )?
+        .with_relations(layout.relations().cloned());
         let counts: Rc<[usize]> = layout.counts().into();
         let coded = link.may_code().then(|| {
             let (link, counts, ids) = (link.clone(), Rc::clone(&counts), Arc::clone(layout.originals()));

@@ -5,7 +5,9 @@
 //! of all sources, and whose backward takes the gradients home. GAT's products with the source vector are made of what
 //! arrived, so that z alone travels.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use graphweft_graph::Csr;
 use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, Score};
@@ -18,6 +20,7 @@ use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
 use graphweft_tensor::{Adjacency, Device, Dropout, Error, Ids, Matrix, Result, Tape, Var};
 
 use crate::degrees::Factors;
+use crate::pairs::{Pairs, relations_of};
 use crate::sampled::{Sampled, SampledBias};
 use crate::tokens::TokenGraphs;
 
@@ -29,6 +32,10 @@ pub(crate) struct Gathered {
     graph: Rc<Adjacency>,
     /// A row per edge.
     edge_features: Option<Matrix>,
+    /// The relation of each edge, where they have one, and the pairs of these and sources, made when attention first
+    /// asks for them.
+    relations: Option<Arc<[u16]>>,
+    pairs: OnceCell<Rc<Pairs>>,
     /// Original ids.
     dst: Ids,
     src: Ids,
@@ -59,12 +66,29 @@ impl Gathered {
         Ok(Self {
             graph: Rc::new(Adjacency::new(device, csr)?),
             edge_features,
+            relations: None,
+            pairs: OnceCell::new(),
             dst_roots: Factors::inverse_roots(device, dst.degrees)?,
             src_roots: Factors::inverse_roots(device, src.degrees)?,
             dst: dst.ids,
             src: src.ids,
             sampled: None,
         })
+    }
+
+    /// The same with the relation of each edge.
+    pub(crate) fn with_relations(mut self, relations: Option<Arc<[u16]>>) -> Self {
+        self.relations = relations;
+        self
+    }
+
+    fn pairs(&self, device: &Device, count: usize) -> Result<&Rc<Pairs>> {
+        if let Some(pairs) = self.pairs.get() {
+            return Ok(pairs);
+        }
+        let (csr, relations) = (&self.graph.forward.csr, self.relations.as_deref());
+        let made = Rc::new(Pairs::new(device, csr, relations, &self.src, count)?);
+        Ok(self.pairs.get_or_init(|| made))
     }
 
     /// The same where source k stands for `scales[k]` nodes, on a graph whose nodes have these in-degrees.
@@ -130,12 +154,23 @@ impl Gathered {
         bring: Bring<'_>,
     ) -> Result<Var> {
         check(&a)?;
+        if a.relations.is_some() && self.sampled.is_some() {
+            let problem = "a graph whose sources were drawn has no pairs of all of them and relations".into();
+            return Err(Error::Argument { op: "attend", problem });
+        }
         let mut made = None;
         let (graph, bias, dropout) = (&self.graph, self.bias(tape, &a, &mut made)?, self.dropout(a.dropout));
         let beside = a.tokens.zip(tokens);
         match a.score {
             Score::Dot { q, kv } => {
                 let kv = brought(tape, bring, kv)?;
+                if let Some(maps) = a.relations {
+                    let pairs = self.pairs(tape.device(), relations_of(maps.keys.value()))?;
+                    let kv = &pairs.rows(tape, &kv, maps)?;
+                    let ends = |dropout| EdgeDropout { dropout, src: pairs.ids.clone(), dst: self.dst.clone() };
+                    let (score, dropout) = (Score::Dot { q, kv }, a.dropout.map(ends));
+                    return attention(tape, &pairs.graph, a.heads, score, Bias::None, None, dropout);
+                }
                 let wide = a.edges.map(|e| widen(tape, q, e.weight, a.heads, e.columns)).transpose()?;
                 let (q, edges) = (wide.as_ref().unwrap_or(q), a.edges.map(|e| self.tail(e.columns)).transpose()?);
                 let out = match beside {
@@ -212,8 +247,10 @@ impl Gathered {
 /// Whether this can be asked for: tokens have their part in dot products only, and GATv2's values are its sources'
 /// rows.
 pub(crate) fn check(a: &Attend<'_>) -> Result<()> {
+    let alone = a.edges.is_none() && a.tokens.is_none() && matches!(a.bias, EdgeBias::None);
     let problem = match a.score {
-        Score::Dot { .. } => return Ok(()),
+        Score::Dot { .. } if a.relations.is_none() || alone => return Ok(()),
+        _ if a.relations.is_some() => "relations have maps in dot products only, without anything else on edges",
         _ if a.tokens.is_some() => "tokens are attended to by dot products only",
         Score::Gatv2 { value: Some(_), .. } => "values of GATv2 that are not its sources' rows stay on one rank",
         _ => return Ok(()),

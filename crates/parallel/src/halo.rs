@@ -32,6 +32,7 @@ mod service;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use graphweft_comm::Label;
 use graphweft_graph::partition::Weights;
@@ -46,7 +47,7 @@ use crate::layout::Layout;
 use crate::link::Link;
 use crate::member::{Member, rows};
 use crate::strategy::{Family, Fewer, Many, Rows, Situation, Spread, number};
-use exchange_list::ExchangeList;
+use exchange_list::{ExchangeList, OfEdges};
 use route::{Arriving, Fold, How};
 
 /// How cut edges are served.
@@ -137,6 +138,8 @@ pub struct Halo {
     _charge: Charge,
     /// A row per edge of this rank.
     edge_features: Option<Matrix>,
+    /// The relation of each, where they have one.
+    relations: Option<Arc<[u16]>>,
     /// By weights; without any, everything is pulled.
     lists: RefCell<BTreeMap<Option<Weights>, Rc<ExchangeList>>>,
     kept: RefCell<Option<Kept>>,
@@ -154,7 +157,8 @@ impl Halo {
         let (own, nodes) = (layout.own(), Nodes::new(layout, layout.own()));
         let rename = |j: u32| j - own.start as u32;
         let (csr, positions) = cut_out(layout.csr(), own.clone(), own.len(), rename)?;
-        let edges = Edges::of(positions, edge_features.as_ref())?;
+        let relations = layout.relations().cloned();
+        let edges = Edges::of(positions, edge_features.as_ref(), relations.as_deref())?;
         let own = Rc::new(Block::new(link.device(), csr, &nodes, &nodes, edges)?);
         let (member, cut) = (Member::new(link, layout), layout.cut());
         let charge = link.device().charge(Tag::Graph, cut.csr().bytes() + 8 * cut.edges().len() as u64);
@@ -165,6 +169,7 @@ impl Halo {
             cut,
             _charge: charge,
             edge_features,
+            relations,
             lists: RefCell::default(),
             kept: RefCell::default(),
         })
@@ -188,10 +193,13 @@ impl Halo {
         if let Some(list) = lists.get(&weights) {
             return Ok(Rc::clone(list));
         }
-        let list =
-            Rc::new(ExchangeList::new(&self.cut, self.member.link(), self.edge_features.as_ref(), weights, machines)?);
+        let list = Rc::new(ExchangeList::new(&self.cut, self.member.link(), self.of_edges(), weights, machines)?);
         lists.insert(weights, Rc::clone(&list));
         Ok(list)
+    }
+
+    fn of_edges(&self) -> OfEdges<'_> {
+        OfEdges { features: self.edge_features.as_ref(), relations: self.relations.as_deref() }
     }
 
     /// The rows of others for aggregating `x`, from the first call or from this one.

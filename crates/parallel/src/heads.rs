@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use graphweft_comm::{Label, Traffic};
 use graphweft_model::{
-    Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, HeadVectors, Membership, Score,
+    Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, HeadVectors, Membership, RelationMaps, Score,
 };
 use graphweft_tensor::ops::combine::{columns, concat};
 use graphweft_tensor::ops::related::Table;
@@ -98,6 +98,16 @@ impl Mine {
         let index = self.shares.columns(self.rank, all).map(|row| row as u32).collect();
         let index = RowIndex::new(tape.device(), all, index)?;
         gather(tape, of_columns, &Rc::new(index))
+    }
+
+    /// Of matrices of relations, which all ranks have, those of these heads.
+    fn of_relations(&self, tape: &mut Tape, map: &Var) -> Result<Var> {
+        let (rows, d) = map.value().shape();
+        let own = self.shares.columns(self.rank, d);
+        let index = (0..rows).filter(|row| own.contains(&(row % d))).map(|row| row as u32).collect();
+        let index = RowIndex::new(tape.device(), rows, index)?;
+        let some = gather(tape, map, &Rc::new(index))?;
+        columns(tape, &some, own)
     }
 
     /// Of keys and values, which all ranks have, the columns of these heads.
@@ -185,13 +195,18 @@ impl GraphOps for Heads {
         };
         let tokens = a.tokens.map(|kv| mine.key_values(tape, kv)).transpose()?;
         let weight = a.edges.map(|edges| mine.column_rows(tape, edges.weight)).transpose()?;
+        let relations = match a.relations {
+            Some(maps) => Some([mine.of_relations(tape, maps.keys)?, mine.of_relations(tape, maps.values)?]),
+            None => None,
+        };
         let out = if mine.heads().is_empty() {
             let operands = match &operands {
                 Score::Dot { q, kv } => vec![q, kv],
                 Score::Gat { l, r, z, .. } => vec![z, l, r],
                 Score::Gatv2 { l, r, a, .. } => vec![l, r, a],
             };
-            nothing(tape, &operands.into_iter().chain(&bias).chain(&tokens).chain(&weight).collect::<Vec<_>>())?
+            let shared = bias.iter().chain(&tokens).chain(&weight).chain(relations.iter().flatten());
+            nothing(tape, &operands.into_iter().chain(shared).collect::<Vec<_>>())?
         } else {
             let bias = match (a.bias, &bias) {
                 (EdgeBias::PerEdge(_), Some(b)) => EdgeBias::PerEdge(b),
@@ -209,7 +224,8 @@ impl GraphOps for Heads {
                 }
             };
             let heads = mine.heads().len();
-            let a = Attend { heads, score, bias, edges, tokens: tokens.as_ref(), dropout };
+            let relations = relations.as_ref().map(|[keys, values]| RelationMaps { keys, values });
+            let a = Attend { heads, score, bias, edges, relations, tokens: tokens.as_ref(), dropout };
             self.inner.attend(tape, layer, a)?
         };
         there.join(tape, &out, cols, 1)

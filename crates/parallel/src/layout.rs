@@ -23,6 +23,8 @@ pub struct Layout {
     degrees: Arc<[u32]>,
     csr: Csr<u32>,
     edges: Vec<u64>,
+    /// The relation of each of these edges, where they have one.
+    relations: Option<Arc<[u16]>>,
 }
 
 /// What all ranks' layouts are made from.
@@ -69,7 +71,7 @@ impl<'a> Divided<'a> {
         }
         let csr = Csr::from_valid(indptr, indices, graph.num_src());
         let (ranges, originals, degrees) = (Arc::clone(ranges), Arc::clone(originals), Arc::clone(degrees));
-        Layout { rank, ranges, originals, degrees, csr, edges }
+        Layout { rank, ranges, originals, degrees, csr, edges, relations: None }
     }
 }
 
@@ -99,6 +101,13 @@ impl Layout {
         Ok((0..ranks).map(|rank| divided.layout(rank)).collect())
     }
 
+    /// The same with the relation of each edge, from those of all edges of the original graph.
+    #[must_use]
+    pub fn with_relations(mut self, all: Option<&[u16]>) -> Self {
+        self.relations = all.map(|all| self.edges.iter().map(|edge| all[*edge as usize]).collect());
+        self
+    }
+
     /// The layout in which the ranks of `across`, which follow one another, are one, as are as many others each, and
     /// how many edges every rank of `across` brought into it.
     pub(crate) fn joined(&self, across: &Link, label: Label) -> Result<(Self, Vec<usize>)> {
@@ -119,8 +128,17 @@ impl Layout {
         let sources: Vec<u64> = self.csr.indices().iter().map(|id| u64::from(*id)).collect();
         let sources = across.all_gather_ids(label, &sources, &edges)?;
         let indices: Vec<u32> = sources.into_iter().map(|id| id as u32).collect();
+        let relations = match &self.relations {
+            None => None,
+            Some(own) => {
+                let own: Vec<u64> = own.iter().map(|of| u64::from(*of)).collect();
+                let all = across.all_gather_ids(label, &own, &edges)?;
+                Some(all.into_iter().map(|of| of as u16).collect())
+            }
+        };
         let joined = Self {
             rank,
+            relations,
             ranges,
             originals: Arc::clone(&self.originals),
             degrees: Arc::clone(&self.degrees),
@@ -138,15 +156,16 @@ impl Layout {
             place[*row as usize] = k;
         }
         let (mut indptr, mut indices, mut edges) = (vec![0], Vec::new(), Vec::new());
-        let (mut sorted, rows) = (Vec::new(), self.own());
+        let (mut sorted, rows, mut positions_of) = (Vec::new(), self.own(), Vec::new());
         for row in &nodes[ranges[rank]..ranges[rank + 1]] {
             if rows.contains(&(*row as usize)) {
                 let positions = self.csr.edges_of(*row as usize - rows.start);
                 sorted.clear();
-                sorted.extend(positions.map(|e| (place[self.csr.indices()[e] as usize], self.edges[e])));
+                sorted.extend(positions.map(|e| (place[self.csr.indices()[e] as usize], self.edges[e], e)));
                 sorted.sort_unstable();
-                indices.extend(sorted.iter().map(|(source, _)| *source));
-                edges.extend(sorted.iter().map(|(_, edge)| *edge));
+                indices.extend(sorted.iter().map(|(source, ..)| *source));
+                edges.extend(sorted.iter().map(|(_, edge, _)| *edge));
+                positions_of.extend(sorted.iter().map(|(.., e)| *e));
             }
             indptr.push(indices.len() as u64);
         }
@@ -155,6 +174,7 @@ impl Layout {
             ranges: ranges.into(),
             originals: nodes.iter().map(|row| self.originals[*row as usize]).collect(),
             degrees: nodes.iter().map(|row| self.degrees[*row as usize]).collect(),
+            relations: self.relations_at(positions_of.into_iter()),
             csr: Csr::from_valid(indptr, indices, nodes.len()),
             edges,
         }
@@ -177,8 +197,13 @@ impl Layout {
             originals: Arc::clone(&self.originals),
             degrees: Arc::clone(&self.degrees),
             csr: Csr::from_valid(indptr, indices, self.total_rows()),
+            relations: self.relations_at(edges.iter().map(|e| *e as usize)),
             edges,
         }
+    }
+
+    fn relations_at(&self, edges: impl Iterator<Item = usize>) -> Option<Arc<[u16]>> {
+        self.relations.as_ref().map(|all| edges.map(|e| all[e]).collect())
     }
 
     /// The rows of a rank that this rank's edges come from, ascending.
@@ -254,6 +279,11 @@ impl Layout {
     /// The edges into this rank's rows, from all rows.
     pub fn csr(&self) -> &Csr<u32> {
         &self.csr
+    }
+
+    /// The relation of each of these edges, where they have one.
+    pub(crate) fn relations(&self) -> Option<&Arc<[u16]>> {
+        self.relations.as_ref()
     }
 
     /// For each of these edges, its position in the original graph: where its features are.

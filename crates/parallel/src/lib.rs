@@ -28,6 +28,7 @@ mod layout;
 mod link;
 mod local;
 mod member;
+mod pairs;
 mod pipeline;
 mod ring;
 mod sampled;

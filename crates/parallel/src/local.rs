@@ -1,6 +1,7 @@
 //! One rank that has every row: nothing moves.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use graphweft_graph::Csr;
 use graphweft_model::{Aggregation, Attend, EdgeWeight, GraphOps, Membership, OwnRows, TokensAttend, Total};
@@ -56,6 +57,13 @@ impl Local {
         Ok(Self { rows: Gathered::new(device, csr, edge_features, ends.clone(), ends)?, tokens })
     }
 
+    /// The same with the relation of each edge, in the order of the graph.
+    #[must_use]
+    pub fn with_relations(mut self, relations: Option<Arc<[u16]>>) -> Self {
+        self.rows = self.rows.with_relations(relations);
+        self
+    }
+
     /// A graph that was cut out of a larger one: original ids and in-degrees there are of its nodes. Where nodes were
     /// sampled, node k stands for `scales[k]` of them as a source.
     pub fn cut(
@@ -80,6 +88,7 @@ impl Local {
     pub(crate) fn renumbered(device: &Device, layout: &Layout, edge_features: Option<Matrix>) -> Result<Self> {
         let ends = Ends { ids: layout.ids(0..layout.total_rows()), degrees: layout.degrees() };
         let rows = Gathered::new(device, layout.csr().clone(), edge_features, ends.clone(), ends)?;
+        let rows = rows.with_relations(layout.relations().cloned());
         Ok(Self { rows, tokens: Tokens::new(device, layout.total_rows()) })
     }
 }

@@ -78,7 +78,8 @@ pub enum Across {
 
 impl Pipeline {
     /// Prepares `graph`, which has original ids. A chunk is as many parts of `partition` as ranks share the stage, each
-    /// of which has one of them. `edge_features` makes a row for each of these edges, by their positions in the graph.
+    /// of which has one of them. `edge_features` makes a row for each of these edges, by their positions in the graph;
+    /// `relations` has a number for each edge of the graph.
     ///
     /// # Errors
     /// If the partition is of another graph, or the strategy is not for these ranks.
@@ -87,6 +88,7 @@ impl Pipeline {
         graph: &Csr<u32>,
         partition: &Partition,
         sharing: Option<&Sharing<'_>>,
+        relations: Option<&[u16]>,
         edge_features: impl Fn(&[u64]) -> Result<Option<Matrix>>,
     ) -> Result<Self> {
         let (way, ways) = sharing.map_or((0, 1), |sharing| (sharing.link.rank(), sharing.link.size()));
@@ -96,7 +98,7 @@ impl Pipeline {
         let cuts: Vec<usize> = (0..=count * ways).map(cut).collect();
         let (mut chunks, mut ranges, mut originals) = (Vec::with_capacity(count), vec![0], Vec::new());
         for number in 0..count {
-            let layout = Layout::new(graph, partition, count, number)?;
+            let layout = Layout::new(graph, partition, count, number)?.with_relations(relations);
             let own = number * ways + way;
             originals.extend(&layout.originals()[cuts[own]..cuts[own + 1]]);
             ranges.push(originals.len());

@@ -149,7 +149,13 @@ impl Ring {
             }
             let rename = |j: u32| place[j as usize - start];
             let (csr, positions) = cut_out(layout.csr(), layout.rows_of(peer), needed.len(), rename)?;
-            Block::new(device, csr, &dst, src, Edges::of(positions, edge_features)?)
+            Block::new(
+                device,
+                csr,
+                &dst,
+                src,
+                Edges::of(positions, edge_features, layout.relations().map(|all| &**all))?,
+            )
         };
         let needed: Vec<Vec<u32>> = (0..size).map(|peer| layout.needed_of(peer)).collect();
         let asked = needed.iter().enumerate().map(|(peer, list)| {

@@ -66,6 +66,7 @@ impl Graph {
                 features,
                 positional: None,
                 graphs: None,
+                types: None,
                 mode,
                 seed: 11,
                 epoch: 0,

@@ -39,6 +39,7 @@ fn run(model: &str, csr: Csr<u32>, degrees: &[u32], scales: Option<&[f32]>) -> V
         features: Features::Dense(device.upload(N, FEATURES, &x, Tag::Graph).unwrap()),
         positional: None,
         graphs: None,
+        types: None,
         mode: Mode::Train,
         seed: 5,
         epoch: 1,

@@ -27,6 +27,7 @@ pub mod gat;
 pub mod gatv2;
 #[cfg(test)]
 pub(crate) mod graphs;
+pub mod grouped;
 pub mod linear;
 pub mod many_rows;
 pub mod matmul;

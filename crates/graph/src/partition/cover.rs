@@ -15,7 +15,8 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::csr::Csr;
+use super::Partition;
+use crate::csr::{Csr, NodeId};
 
 /// What it costs to serve edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,6 +75,41 @@ pub fn covers(rows: &Csr<u32>, ranges: &[usize], rank: usize, weights: Weights) 
             false => cover_from(rows, ranges[peer]..ranges[peer + 1], weights),
         })
         .collect()
+}
+
+/// The rows that move between the parts of `graph`, which is in original ids, if a row that is pushed costs as much as
+/// one that is pulled: halo rows where nothing is pushed, never more than these. `None` for more nodes than a column of
+/// a part's rows can name.
+///
+/// ```
+/// use graphweft_graph::{Csr, Permutation, partition::{Partition, covered_rows}};
+/// // 0 looks at 1 and 2, which are in the other part: 0 is pushed.
+/// let graph = Csr::<u32>::new(vec![0, 2, 2, 2], vec![1, 2], 3)?;
+/// let same = Permutation::from_old_of_new(vec![0, 1, 2]).unwrap();
+/// assert_eq!(covered_rows(&graph, &Partition::new(same, vec![0, 1, 3]).unwrap()), Some(1));
+/// # Ok::<(), graphweft_graph::CsrError>(())
+/// ```
+pub fn covered_rows<I: NodeId>(graph: &Csr<I>, partition: &Partition) -> Option<u64> {
+    let (permutation, nodes) = (partition.permutation(), u32::try_from(graph.num_src()).ok()? as usize);
+    let ranges: Vec<usize> = partition.ranges().iter().map(|start| *start as usize).collect();
+    let one = Weights { pull: 1, push: 1 };
+    let mut rows_that_move = 0;
+    for part in 0..partition.num_parts() {
+        let sources = |new: usize| {
+            let old = permutation.old_of(new) as usize;
+            graph.row(old).iter().map(|j| permutation.new_of(j.index()) as u32).collect::<Vec<u32>>()
+        };
+        let (mut indptr, mut indices) = (vec![0], Vec::new());
+        for new in ranges[part]..ranges[part + 1] {
+            let mut row = sources(new);
+            row.sort_unstable();
+            indices.extend(row);
+            indptr.push(indices.len() as u64);
+        }
+        let found = covers(&Csr::from_valid(indptr, indices, nodes), &ranges, part, one);
+        rows_that_move += found.iter().map(|cover| cover.weight(one)).sum::<u64>();
+    }
+    Some(rows_that_move)
 }
 
 /// The cover of least weight of the edges into `rows` from the columns `peer`, which are none of these rows' own.

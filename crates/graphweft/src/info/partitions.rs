@@ -1,7 +1,7 @@
 //! What dividing the graph would cost: α for every partitioner at several numbers of parts.
 
 use graphweft_base::progress::{Progress, Silent, Unit};
-use graphweft_graph::partition::{self, Method, Options, Order, PartitionStats, statistics};
+use graphweft_graph::partition::{self, Method, Options, Order, PartitionStats, covered_rows, statistics};
 use graphweft_graph::{AnyCsr, with_csr};
 use serde_json::{Value, json};
 
@@ -19,6 +19,7 @@ const DRAWN: usize = 8;
 /// info.survey(0, std::sync::Arc::new(()))?;
 /// let alphas = info.partitions.iter().filter(|trial| trial.parts == 4).map(|trial| trial.stats.alpha);
 /// assert!(alphas.fold(f64::INFINITY, f64::min) < 1.0);
+/// assert!(info.partitions.iter().all(|trial| trial.covered <= Some(trial.stats.alpha)));
 /// # Ok::<(), graphweft::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +31,9 @@ pub struct Trial {
     pub parts: usize,
     /// What that costs.
     pub stats: PartitionStats,
+    /// Rows that move per node where each edge is served by its source or by its destination, whichever is least in
+    /// all: as α, and at most α. Nothing for more than 2³² nodes.
+    pub covered: Option<f64>,
 }
 
 /// Tries every partitioner of this build. Numbers of parts that exceed the nodes are left out.
@@ -42,11 +46,12 @@ pub(super) fn survey(graph: &AnyCsr, seed: u64, progress: &dyn Progress) -> Resu
         for &parts in &counts {
             // The order inside parts has no influence on what travels.
             let options = Options { order: Order::None, seed, ..Options::new(method, parts) };
-            let stats = with_csr!(graph, g => {
+            let (stats, rows) = with_csr!(graph, g => {
                 let found = partition::partition(g, &options, &Silent)?;
-                statistics(g, &found)
+                (statistics(g, &found), covered_rows(g, &found))
             });
-            trials.push(Trial { method: method.to_string(), parts, stats });
+            let covered = rows.map(|rows| rows as f64 / graph.num_nodes().max(1) as f64);
+            trials.push(Trial { method: method.to_string(), parts, stats, covered });
             task.add(1);
         }
     }
@@ -60,9 +65,9 @@ pub(super) fn drawn(trials: &[Trial]) -> Vec<&Trial> {
 }
 
 pub(super) fn json(trials: &[Trial]) -> Value {
-    let one = |Trial { method, parts, stats }: &Trial| {
+    let one = |Trial { method, parts, stats, covered }: &Trial| {
         json!({
-            "method": method, "parts": parts, "alpha": stats.alpha, "cut": stats.cut,
+            "method": method, "parts": parts, "alpha": stats.alpha, "covered": covered, "cut": stats.cut,
             "imbalance": stats.imbalance.nodes, "imbalance_edges": stats.imbalance.edges,
         })
     };

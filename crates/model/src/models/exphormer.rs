@@ -219,7 +219,7 @@ impl Model for Config {
             all.push(Rc::new(ExphormerLayer {
                 number: k as u32 + 1,
                 attention: Rc::new(attention),
-                block: Block::new(init, &format!("layers.{k}"), norm, d)?,
+                block: Block::new(init, &format!("layers.{k}"), norm, d, 1)?,
                 who: if k + 1 == layers { Attending::Nodes } else { Attending::NodesAndTokens },
             }));
         }

@@ -53,7 +53,7 @@ impl Model for Config {
 
     fn prepare(&self, csr: Csr<u32>, _: u64) -> Result<Prepared> {
         let types = vec![0; csr.num_edges()];
-        Prepared::relations(&TypedCsr::new(&csr, &types), 1)
+        Prepared::counted(&TypedCsr::new(&csr, &types), 1)
     }
 
     fn reads_types(&self) -> bool {
@@ -61,7 +61,7 @@ impl Model for Config {
     }
 
     fn prepare_typed(&self, graph: &TypedCsr, types: usize, _: u64) -> Result<Prepared> {
-        Prepared::relations(graph, types)
+        Prepared::counted(graph, types)
     }
 
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {

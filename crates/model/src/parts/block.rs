@@ -10,6 +10,7 @@ use graphweft_tensor::{Parameter, Result, Tape, Var};
 use crate::init::Init;
 use crate::network::{Buffer, Context, Rates};
 use crate::parts::norm::{NormKind, Normalisation};
+use crate::parts::typed::typed_linear;
 
 /// The output of attention, a feed-forward network, and the normalisation of each.
 pub(crate) struct Block {
@@ -19,12 +20,13 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// `{name}.o`, `{name}.ffn1`, `{name}.ffn2`, `{name}.norm1` and `{name}.norm2`, `d` columns wide.
-    pub(crate) fn new(init: &Init<'_>, name: &str, norm: NormKind, d: usize) -> Result<Self> {
+    /// `{name}.o`, `{name}.ffn1`, `{name}.ffn2`, `{name}.norm1` and `{name}.norm2`, `d` columns wide; the first is a
+    /// map for each of so many `types` of nodes.
+    pub(crate) fn new(init: &Init<'_>, name: &str, norm: NormKind, d: usize, types: usize) -> Result<Self> {
         let linear = |part: &str, inputs, outputs| init.linear(&format!("{name}.{part}"), inputs, outputs);
         let normal = |part: &str| Normalisation::new(norm, init, &format!("{name}.{part}"), d);
         Ok(Self {
-            o: linear("o", d, d)?,
+            o: init.typed_linear(&format!("{name}.o"), types, d, d)?,
             ffn: [linear("ffn1", d, 2 * d)?, linear("ffn2", 2 * d, d)?],
             norms: [normal("norm1")?, normal("norm2")?],
         })
@@ -54,7 +56,7 @@ impl Block {
     /// Row by row: `x` came into layer `number`, attention found `z`.
     pub(crate) fn forward(&self, tape: &mut Tape, cx: &Context, number: u32, x: &Var, z: &Var) -> Result<Var> {
         let one = std::slice::from_ref::<Affine>;
-        let z = linear(tape, z, one(&self.o), Activation::None, cx.dtype)?;
+        let z = typed_linear(tape, cx, z, one(&self.o), cx.dtype)?;
         let x = self.norms[0].forward_residual(tape, cx, number, 1, x, &z)?;
         drop(z);
         let h = linear(tape, &x, one(&self.ffn[0]), Activation::Gelu, cx.dtype)?;

@@ -14,18 +14,28 @@ pub fn attention_again(
     x: &Input,
     attention: impl Fn(&mut Tape, &Context, &Input) -> Result<Var> + 'static,
 ) -> Result<Var> {
-    if !cx.remat.of_attention() {
-        return attention(tape, cx, x);
-    }
-    let again = cx.clone();
     let mut out = match x {
-        Input::Dense(x) => {
-            tape.checkpoint(&[x], move |tape, x| Ok(vec![attention(tape, &again, &Input::Dense(x[0].clone()))?]))?
-        }
+        Input::Dense(x) => rows_again(tape, cx, std::slice::from_ref(x), move |tape, cx, x| {
+            Ok(vec![attention(tape, cx, &Input::Dense(x[0].clone()))?])
+        })?,
         Input::Sparse(bag, drop) => {
             let x = Input::Sparse(bag.clone(), drop.clone());
-            tape.checkpoint(&[], move |tape, _| Ok(vec![attention(tape, &again, &x)?]))?
+            rows_again(tape, cx, &[], move |tape, cx, _| Ok(vec![attention(tape, cx, &x)?]))?
         }
     };
     Ok(out.swap_remove(0))
+}
+
+/// The same of any matrices, in and out.
+pub(crate) fn rows_again(
+    tape: &mut Tape,
+    cx: &Context,
+    state: &[Var],
+    attention: impl Fn(&mut Tape, &Context, &[Var]) -> Result<Vec<Var>> + 'static,
+) -> Result<Vec<Var>> {
+    if !cx.remat.of_attention() {
+        return attention(tape, cx, state);
+    }
+    let (inputs, again) = (state.iter().collect::<Vec<_>>(), cx.clone());
+    tape.checkpoint(&inputs, move |tape, state| attention(tape, &again, state))
 }

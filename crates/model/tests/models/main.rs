@@ -14,7 +14,9 @@ use std::rc::Rc;
 
 use graphweft_graph::dataset::SparseFeatures;
 use graphweft_graph::{Csr, SelfLoops};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Models, Network, Rates, Remat, Shape, Target};
+use graphweft_model::{
+    Context, Features, GraphOps, Mode, ModelConfig, Models, Network, Rates, Remat, Shape, Target, TypeCounts,
+};
 use graphweft_parallel::Local;
 use graphweft_tensor::gradcheck::numbers;
 use graphweft_tensor::ops::bag::Bag;
@@ -139,6 +141,7 @@ impl<'a> Run<'a> {
             positional: 0,
             classes: CLASSES,
             edge_features: prepared.columns,
+            types: TypeCounts::default(),
             target: Target::Nodes,
         };
         let network = config.build(device, shape, self.dtype.compute(), 7).unwrap();
@@ -148,6 +151,7 @@ impl<'a> Run<'a> {
             features: (self.features)(device, self.dtype),
             positional: None,
             graphs: None,
+            types: None,
             mode,
             seed: 11,
             epoch: 3,
@@ -361,6 +365,7 @@ fn transformers_look_at_positional_encodings() {
             positional: 3,
             classes: CLASSES,
             edge_features: Default::default(),
+            types: TypeCounts::default(),
             target: Target::Nodes,
         };
         let network = config(&text).build(&device, shape, DType::F32, 7).unwrap();

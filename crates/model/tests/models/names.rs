@@ -1,6 +1,6 @@
 //! Names and shapes of parameters.
 
-use graphweft_model::{Network, Shape, Target};
+use graphweft_model::{Network, Shape, Target, TypeCounts};
 use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::{DType, Device};
 
@@ -15,6 +15,7 @@ fn names_are_unique_and_weights_follow_from_seed_and_name() {
             positional: 0,
             classes: CLASSES,
             edge_features: EdgeColumns::numbers(2),
+            types: TypeCounts::default(),
             target: Target::Nodes,
         };
         let build = |seed| config(model).build(&device, shape, DType::F32, seed).unwrap();

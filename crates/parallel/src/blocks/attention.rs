@@ -5,6 +5,8 @@
 //! rows when these arrive, and their gradient becomes part of the rows' before they go home, so that a source is one
 //! row of z and nothing else.
 
+use std::cell::RefCell;
+
 use graphweft_model::{Attend, EdgeValues, HeadVectors, Score};
 use graphweft_tensor::ops::Write;
 use graphweft_tensor::ops::attention::{Attention, Bias, DstGrads, EdgeDropout, Saved, SrcGrads};
@@ -15,6 +17,7 @@ use graphweft_tensor::{DType, Device, Dropout, Error, Grads, Matrix, Result, Tag
 
 use super::Block;
 use crate::gathered::check;
+use crate::pairs::{PairRows, Pairs, relations_of};
 
 const OP: &str = "attend";
 
@@ -30,6 +33,8 @@ pub(crate) struct Call {
     edges: Option<EdgeColumns>,
     edge_weight: Option<Matrix>,
     dropout: Option<Dropout>,
+    /// What relations make of keys and values.
+    relations: Option<[Matrix; 2]>,
     /// The keys and values of tokens.
     tokens: Option<Matrix>,
 }
@@ -45,6 +50,7 @@ pub(crate) struct Inputs {
 pub(crate) struct InputNumbers {
     shared: Option<usize>,
     bias: Option<usize>,
+    relations: [Option<usize>; 2],
     tokens: Option<usize>,
     edge_weight: Option<usize>,
 }
@@ -96,16 +102,20 @@ impl Call {
             edges: a.edges.map(|edges| *edges.columns),
             edge_weight: edge_weight.map(value),
             dropout: a.dropout,
+            relations: a.relations.map(|maps| [value(maps.keys), value(maps.values)]),
             tokens: a.tokens.map(value),
         };
         let mut vars = vec![dst, src.clone()];
-        let [shared, bias, tokens, edge_weight] = [shared, a.bias.learnt(), a.tokens, edge_weight].map(|var| {
+        let (keys, values) = (a.relations.map(|maps| maps.keys), a.relations.map(|maps| maps.values));
+        let optional = [shared, a.bias.learnt(), keys, values, a.tokens, edge_weight];
+        let [shared, bias, keys, values, tokens, edge_weight] = optional.map(|var| {
             var.map(|var| {
                 vars.push(var.clone());
                 vars.len() - 1
             })
         });
-        Ok((call, Inputs { vars, numbers: InputNumbers { shared, bias, tokens, edge_weight } }))
+        let numbers = InputNumbers { shared, bias, relations: [keys, values], tokens, edge_weight };
+        Ok((call, Inputs { vars, numbers }))
     }
 
     pub(crate) fn heads(&self) -> usize {
@@ -168,11 +178,20 @@ impl Call {
             }
             Score::Dot { .. } | Score::Gatv2 { .. } => None,
         };
+        let pairs = match &self.relations {
+            Some(maps) => {
+                let pairs = block.pairs(src.device(), relations_of(&maps[0]))?;
+                let rows = pairs.rows_of(src, maps)?;
+                Some(OfPairs { pairs, kv: rows.value().clone(), rows: RefCell::new(Some(rows)) })
+            }
+            None => None,
+        };
         let bias = match (&self.bias, &block.edges) {
             (Bias::PerEdge(all), Some(edges)) => Some(edges.values(all)?),
             _ => None,
         };
-        let ends = |dropout| EdgeDropout { dropout, src: block.src.ids().clone(), dst: block.dst.ids().clone() };
+        let sources = pairs.as_ref().map_or_else(|| block.src.ids(), |of| &of.pairs.ids);
+        let ends = |dropout| EdgeDropout { dropout, src: sources.clone(), dst: block.dst.ids().clone() };
         let tail = match (&self.edges, &block.edges) {
             (Some(columns), Some(edges)) => {
                 let rows = Some(edges.features.clone().ok_or_else(no_features)?);
@@ -181,7 +200,8 @@ impl Call {
             (Some(columns), None) => Some(EdgeTail { columns: *columns, rows: None }),
             (None, _) => None,
         };
-        let operands = Operands { call: self, block, dst, src, r, bias, tail, dropout: self.dropout.map(ends) };
+        let dropout = self.dropout.map(ends);
+        let operands = Operands { call: self, block, dst, src, r, pairs, bias, tail, dropout };
         operands.kernel()?.check()?;
         Ok(operands)
     }
@@ -231,7 +251,12 @@ impl Call {
             Bias::Features { weight: m, .. } => zeros(m, Tag::Gradients)?,
         };
         let edge_weight = self.edge_weight.as_ref().map(|m| zeros(m, Tag::Gradients)).transpose()?.flatten();
-        Ok(Sums { shared, bias, edge_weight })
+        let relations = match &self.relations {
+            Some(maps) => maps.each_ref().map(|m| zeros(m, Tag::Gradients)),
+            None => [Ok(None), Ok(None)],
+        };
+        let [keys, values] = relations;
+        Ok(Sums { shared, bias, relations: [keys?, values?], edge_weight })
     }
 
     /// Backward through what this rank has itself: the gradients of its rows as destinations, as sources, and of the
@@ -272,13 +297,14 @@ impl OwnGradients {
     pub(crate) fn put(self, grads: &mut Grads<'_>, numbers: InputNumbers, sums: Sums) -> Result<()> {
         grads.put(0, self.dst)?;
         grads.put(1, self.src)?;
+        let relations = numbers.relations.into_iter().zip(sums.relations);
         let others = [
             (numbers.shared, sums.shared),
             (numbers.bias, sums.bias),
             (numbers.edge_weight, sums.edge_weight),
             (numbers.tokens, self.tokens),
         ];
-        for (at, gradient) in others {
+        for (at, gradient) in others.into_iter().chain(relations) {
             if let (Some(at), Some(gradient)) = (at, gradient) {
                 grads.put(at, gradient)?;
             }
@@ -287,12 +313,21 @@ impl OwnGradients {
     }
 }
 
-/// Gradients that all blocks add to: of GAT's source vector or GATv2's a, of the bias or its weight, and of the weight
-/// of features of edges.
+/// Gradients that all blocks add to: of GAT's source vector or GATv2's a, of the bias or its weight, of the weight of
+/// features of edges, and of what relations make of keys and values.
 pub(crate) struct Sums {
     shared: Option<Matrix>,
     bias: Option<Matrix>,
+    relations: [Option<Matrix>; 2],
     edge_weight: Option<Matrix>,
+}
+
+/// The sources of a block by relation, with their keys and values.
+struct OfPairs<'a> {
+    pairs: &'a Pairs,
+    kv: Matrix,
+    /// How these were made.
+    rows: RefCell<Option<PairRows>>,
 }
 
 /// The operands of one block.
@@ -303,6 +338,8 @@ pub(crate) struct Operands<'a> {
     src: &'a Matrix,
     /// GAT's products of the sources.
     r: Option<Matrix>,
+    /// The sources by relation.
+    pairs: Option<OfPairs<'a>>,
     /// A row per edge of the block.
     bias: Option<Matrix>,
     /// The features of edges.
@@ -328,7 +365,7 @@ impl Operands<'_> {
         let score = match (&self.call.score, &self.r) {
             (Score::Gat { slope, .. }, Some(r)) => Score::Gat { l: dst, r, z: src, slope: *slope },
             (Score::Gatv2 { a, slope, .. }, _) => Score::Gatv2 { l: dst, r: src, value: None, a, slope: *slope },
-            _ => Score::Dot { q: dst, kv: src },
+            _ => Score::Dot { q: dst, kv: self.pairs.as_ref().map_or(src, |of| &of.kv) },
         };
         let bias = match (&self.call.bias, &self.block.edges) {
             (Bias::Features { weight, .. }, Some(edges)) => {
@@ -336,9 +373,10 @@ impl Operands<'_> {
             }
             _ => self.bias.as_ref().map_or(Bias::None, Bias::PerEdge),
         };
-        let (graph, heads) = (&*self.block.graph, self.call.heads);
+        let graph = self.pairs.as_ref().map_or(&*self.block.graph, |of| &of.pairs.graph);
+        let (heads, dropout) = (self.call.heads, self.dropout.as_ref());
         let (edges, edge_weight) = (self.tail.as_ref(), self.call.edge_weight.as_ref());
-        Ok(Attention { graph, heads, score, bias, edges, edge_weight, dropout: self.dropout.as_ref() })
+        Ok(Attention { graph, heads, score, bias, edges, edge_weight, dropout })
     }
 
     /// The pass by destination.
@@ -375,6 +413,11 @@ impl Operands<'_> {
     /// The pass by source: the gradient of the sources' rows.
     pub(crate) fn by_src(&self, saved: &Saved<'_>, sums: &mut Sums, tag: Tag) -> Result<Matrix> {
         let (device, src) = (self.src.device(), self.src);
+        if let Some(of) = &self.pairs {
+            let mut dkv = device.uninit(OP, of.kv.rows(), of.kv.cols(), of.kv.dtype(), Tag::Workspace)?;
+            device.backend().attention_src(&self.kernel()?, saved, SrcGrads { row: &mut dkv, value: None })?;
+            return of.gradient_of_sources(dkv, sums);
+        }
         let mut rows = device.uninit(OP, src.rows(), src.cols(), src.dtype(), tag)?;
         let (Score::Gat { r: HeadVectors(vector), .. }, Some(r)) = (&self.call.score, &self.r) else {
             let to = SrcGrads { row: &mut rows, value: None };
@@ -391,5 +434,19 @@ impl Operands<'_> {
             device.backend().add(sum, &dvector)?;
         }
         Ok(rows)
+    }
+}
+
+impl OfPairs<'_> {
+    /// From the gradient of pairs' keys and values, that of the sources'.
+    fn gradient_of_sources(&self, dkv: Matrix, sums: &mut Sums) -> Result<Matrix> {
+        let again = || Error::Argument { op: OP, problem: "the gradient of sources was asked for twice".into() };
+        let [dsrc, dkeys, dvalues] = self.rows.take().ok_or_else(again)?.backward(dkv)?;
+        for (sum, found) in sums.relations.iter_mut().zip([dkeys, dvalues]) {
+            if let Some(sum) = sum {
+                sum.device().clone().backend().add(sum, &found)?;
+            }
+        }
+        Ok(dsrc)
     }
 }

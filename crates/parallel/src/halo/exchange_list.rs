@@ -28,21 +28,31 @@ pub(super) struct ExchangeList {
     serving: RowIndex,
 }
 
+/// What all edges of a rank have.
+#[derive(Clone, Copy)]
+pub(super) struct OfEdges<'a> {
+    /// A row for each.
+    pub(super) features: Option<&'a Matrix>,
+    /// A number for each.
+    pub(super) relations: Option<&'a [u16]>,
+}
+
 /// A column that is not pulled.
 const NONE: u32 = u32::MAX;
 
 impl ExchangeList {
     /// Serves the edges of `cut`, all of which come from other ranks: with the least weight, or without weights by
-    /// pulling all their sources; by machines of so many ranks, if that is given. `features` have a row for each of
-    /// this rank's edges.
+    /// pulling all their sources; by machines of so many ranks, if that is given. `of_edges` is that of this rank's
+    /// edges.
     pub(super) fn new(
         cut: &Layout,
         link: &Link,
-        features: Option<&Matrix>,
+        of_edges: OfEdges<'_>,
         weights: Option<Weights>,
         machines: Option<usize>,
     ) -> Result<Self> {
         let (device, size, rank, own) = (link.device(), link.size(), link.rank(), cut.own());
+        let OfEdges { features, relations } = of_edges;
         let (service, by_machine) = match machines {
             Some(each) => (Service::by_machine(cut, link, weights, each)?, ByMachine::Yes),
             None => (Service::by_rank(cut, weights), ByMachine::No),
@@ -65,16 +75,17 @@ impl ExchangeList {
 
         let nodes = Nodes::new(cut, own.clone());
         let pulled_nodes = Nodes::new(cut, pulls.order().map(|j| j as usize));
-        let edges = Edges::of(chosen.positions, features)?;
+        let edges = Edges::of(chosen.positions, features, relations)?;
         let pulled = Block::new(device, chosen.csr, &nodes, &pulled_nodes, edges)?;
         let given = Route::new(link, cut, &given, &pulls, by_machine)?;
 
         let pushes = Wanted::new(rank, size, asked.iter().map(|row| row.want));
         let pushed = Route::new(link, cut, &service.first_pushed(), &pushes, by_machine)?;
-        let (served, serving, served_features) = serve(device, asked, rank, served_features)?;
+        let Served { graph, serving, features, relations: known } = serve(device, asked, rank, served_features)?;
         let served_nodes = Nodes::new(cut, pushes.order().map(|row| row as usize));
         let serving_nodes = Nodes::new(cut, serving.iter().map(|row| own.start + *row as usize));
-        let served = Block::new(device, served, &served_nodes, &serving_nodes, Edges::of_others(served_features))?;
+        let edges = Edges::of_others(features, relations.map(|_| known));
+        let served = Block::new(device, graph, &served_nodes, &serving_nodes, edges)?;
         let serving = RowIndex::new(device, own.len(), serving)?;
         Ok(Self { link: link.clone(), given, pushed, pulled, served, serving })
     }
@@ -144,14 +155,18 @@ impl Came<'_> {
     }
 }
 
-/// The edges into the rows that others push here, in the order in which these stand here; which rows of this rank they
-/// come from; and their features.
-fn serve(
-    device: &Device,
-    asked: Vec<Asked>,
-    rank: usize,
+/// The edges into the rows that others push here, in the order in which these stand here.
+struct Served {
+    graph: Csr<u32>,
+    /// Which rows of this rank they come from.
+    serving: Vec<u32>,
     features: Option<Matrix>,
-) -> Result<(Csr<u32>, Vec<u32>, Option<Matrix>)> {
+    /// Zeros where edges have none.
+    relations: Vec<u16>,
+}
+
+/// What is served of what was asked for; `features` are in the order of that.
+fn serve(device: &Device, asked: Vec<Asked>, rank: usize, features: Option<Matrix>) -> Result<Served> {
     let mut serving: Vec<u32> = asked.iter().flat_map(|row| &row.sources).copied().collect();
     serving.sort_unstable();
     serving.dedup();
@@ -163,20 +178,21 @@ fn serve(
     let mut rows: Vec<(u32, &Asked)> = first_edges.zip(&asked).collect();
     // As `Wanted` has them.
     rows.sort_by_key(|(_, row)| if row.want.by == rank { (0, row.want.owner) } else { (1, row.want.by) });
-    let (mut indptr, mut sources, mut edges) = (vec![0], Vec::new(), Vec::new());
+    let (mut indptr, mut sources, mut edges, mut relations) = (vec![0], Vec::new(), Vec::new(), Vec::new());
     for (first, row) in rows {
+        relations.extend_from_slice(&row.relations);
         edges.extend(first..first + row.sources.len() as u32);
         sources.extend(row.sources.iter().map(|row| serving.partition_point(|other| other < row) as u32));
         indptr.push(sources.len() as u64);
     }
-    let served = Csr::new(indptr, sources, serving.len()).map_err(|e| malformed(&e.to_string()))?;
+    let graph = Csr::new(indptr, sources, serving.len()).map_err(|e| malformed(&e.to_string()))?;
     let all = match features {
         Some(all) if !edges.is_sorted() => all,
-        other => return Ok((served, serving, other)),
+        features => return Ok(Served { graph, serving, features, relations }),
     };
     let mut sorted = device.uninit(SETUP.op, all.rows(), all.cols(), all.dtype(), Tag::Exchange)?;
     device.backend().gather_rows(&all, &RowIndex::new(device, all.rows(), edges)?, &mut sorted)?;
-    Ok((served, serving, Some(sorted)))
+    Ok(Served { graph, serving, features: Some(sorted), relations })
 }
 
 pub(super) fn rows_of(label: Label, x: &Matrix, index: &RowIndex) -> Result<Matrix> {
@@ -233,7 +249,8 @@ impl Chosen {
                 for e in csr.edges_of(*row as usize) {
                     let source = csr.indices()[e] as usize;
                     if there.contains(&source) && place[source] == NONE {
-                        order.push((source - there.start) as u64);
+                        let relation = cut.relations().map_or(0, |all| u64::from(all[e]));
+                        order.push((source - there.start) as u64 | relation << RELATION);
                         order[count] += 1;
                         pushed.push(position(cut.edges()[e] as usize)?);
                     }
@@ -250,10 +267,16 @@ impl Chosen {
 struct Asked {
     want: Want,
     sources: Vec<u32>,
+    /// Of these edges; zeros where they have none.
+    relations: Vec<u16>,
 }
 
+/// The bit from which on the relation of an edge stands, behind its source.
+const RELATION: u32 = 32;
+
 /// Reads what `owner` asks of this rank: the rows of this rank that it pulls; then for each row that it pushes, which
-/// is added to `asked`, its number, who gets it, and the rows of this rank that serve it.
+/// is added to `asked`, its number, who gets it, and the rows of this rank that serve it, with the relations of its
+/// edges.
 fn read(owner: usize, list: &[u64], asked: &mut Vec<Asked>) -> Result<Vec<u32>> {
     let mut rest = list.iter().copied();
     let mut next = || rest.next();
@@ -266,7 +289,13 @@ fn read(owner: usize, list: &[u64], asked: &mut Vec<Asked>) -> Result<Vec<u32>> 
     while let Some(row) = next() {
         let (by, count) = next().zip(next()).ok_or_else(|| malformed("a list ends early"))?;
         let want = Want { owner, row: row as u32, by: by as usize };
-        asked.push(Asked { want, sources: take(count, &mut next)? });
+        let (mut sources, mut relations) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let edge = next().ok_or_else(|| malformed("a list ends early"))?;
+            sources.push(edge as u32);
+            relations.push(u16::try_from(edge >> RELATION).map_err(|_| malformed("a relation is too large"))?);
+        }
+        asked.push(Asked { want, sources, relations });
     }
     Ok(given)
 }

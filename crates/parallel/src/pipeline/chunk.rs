@@ -196,7 +196,8 @@ fn alone(device: &Device, layout: &Layout, nodes: &[u32], edge_features: Option<
     let ids = Ids::Listed(nodes.iter().map(|row| layout.originals()[*row as usize]).collect());
     let degrees: Vec<u32> = nodes.iter().map(|row| layout.degrees()[*row as usize]).collect();
     let dst = Ends { ids: layout.ids(layout.own()), degrees: &layout.degrees()[layout.own()] };
-    Gathered::new(device, csr, edge_features, dst, Ends { ids, degrees: &degrees })
+    let rows = Gathered::new(device, csr, edge_features, dst, Ends { ids, degrees: &degrees })?;
+    Ok(rows.with_relations(layout.relations().cloned()))
 }
 
 /// Operations on a chunk.

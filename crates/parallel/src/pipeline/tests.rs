@@ -27,7 +27,7 @@ fn graph() -> Csr<u32> {
 fn chunks(device: &Device, parts: &[u64]) -> Pipeline {
     let permutation = Permutation::from_old_of_new((0..N as u64).map(|k| (k * 5 + 2) % N as u64).collect()).unwrap();
     let partition = Partition::new(permutation, parts.to_vec()).unwrap();
-    Pipeline::new(device, &graph(), &partition, None, |_| Ok(None)).unwrap()
+    Pipeline::new(device, &graph(), &partition, None, None, |_| Ok(None)).unwrap()
 }
 
 /// Two layers of every kind of operation, with dropout on edges: from a row per node to a row per node.

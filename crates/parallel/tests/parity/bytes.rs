@@ -33,7 +33,7 @@ pub(crate) fn columns(op: Op, s: Size) -> Option<Columns> {
     // Values on edges are with the destinations, and so are these edges.
     let per_edge = matches!(op, Op::Attend(_, Bias::PerEdge) | Op::WithTokens(Bias::PerEdge));
     let columns = match op {
-        Op::Attend(ScoreKind::Dot, _) | Op::WithTokens(_) => {
+        Op::Attend(ScoreKind::Dot, _) | Op::WithTokens(_) | Op::Relations => {
             Columns { pull: 2 * d, push: Some(2 * d + 2 * h), heads: 4 * d, again: true }
         }
         // u and s, then t and du.

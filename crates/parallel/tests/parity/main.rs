@@ -132,6 +132,7 @@ fn on_ranks(
         let account = metered.account();
         let link = Link::new(Rc::new(metered), &device);
         let layout = Layout::new(&case.graph, partition, ranks, rank)?;
+        let layout = layout.with_relations(Some(&ops::relations(case.graph.num_edges())));
         let nodes = &layout.originals()[layout.own()];
         let features = || edge_features(&device, case.graph.num_edges(), Some(layout.edges()), dtype);
         let sent = || {
@@ -211,7 +212,8 @@ fn check(at: DeviceName, case: &Case, ranks: usize, ops: &[Op], size: Size, dtyp
         (0..ranks).map(|rank| Layout::new(&case.graph, &partition, ranks, rank).unwrap()).collect();
     let device = Device::cpu();
     let features = edge_features(&device, case.graph.num_edges(), None, dtype);
-    let local = Local::new(&device, case.graph.clone(), Some(features)).unwrap();
+    let relations = ops::relations(case.graph.num_edges()).into();
+    let local = Local::new(&device, case.graph.clone(), Some(features)).unwrap().with_relations(Some(relations));
     let none = bytes::Traffic::default;
     let wanted: Vec<Found> = ops
         .iter()
@@ -263,7 +265,9 @@ fn cross(at: DeviceName, ranks: usize) {
 fn wide(at: DeviceName) {
     let attends: Vec<Op> = ops::all()
         .into_iter()
-        .filter(|op| matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(..) | Op::EdgesWithTokens(_)))
+        .filter(|op| {
+            matches!(op, Op::Attend(..) | Op::WithTokens(_) | Op::Edges(..) | Op::EdgesWithTokens(_) | Op::Relations)
+        })
         .collect();
     check(at, &mixed_case(), 3, &attends, Size { heads: 20, width: 16 }, DType::F32);
 }

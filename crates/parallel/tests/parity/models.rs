@@ -6,9 +6,12 @@ use std::time::Duration;
 use graphweft_comm::{Communicator, threads};
 use graphweft_graph::partition::Partition;
 use graphweft_graph::{Csr, Permutation, TypedCsr};
-use graphweft_model::{Context, Features, GraphOps, Mode, ModelConfig, Prepared, Rates, Remat, Shape, Target, Total};
+use graphweft_model::{
+    Context, Features, GraphOps, Mode, ModelConfig, Prepared, Rates, Remat, Shape, Target, Total, TypeCounts,
+};
 use graphweft_parallel::{Layout, Link, Local, Strategy, spread};
 use graphweft_tensor::ops::edge_values::EdgeColumns;
+use graphweft_tensor::ops::grouped::RowTypes;
 use graphweft_tensor::ops::loss::{LossRows, softmax_cross_entropy};
 use graphweft_tensor::optim::{Optimizer, Rule};
 use graphweft_tensor::{DType, Device, Matrix, Parameter, Tag, Tape};
@@ -20,18 +23,22 @@ const N: usize = 60;
 const FEATURES: usize = 8;
 const CLASSES: usize = 3;
 const EPOCHS: u64 = 20;
+const NODE_TYPES: usize = 3;
 
 const GT: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3";
 const GT_WITH_EDGES: &str = "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const GAT: &str = "name = 'gat'\nhidden = 12\nheads = 3";
+const HGT: &str = "name = 'hgt'\nhidden = 12\nlayers = 2\nheads = 3";
 const GAT_WITH_EDGES: &str = "name = 'gat'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const GATV2_WITH_EDGES: &str = "name = 'gatv2'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const RGCN: &str = "name = 'rgcn'\nhidden = 12\nlayers = 2\nbases = 2";
 const SAGE: &str = "name = 'sage'\nhidden = 12\nnorm = 'layer'";
 
 /// One of each other, and what is different enough.
-const OTHERS: [&str; 19] = [
+const OTHERS: [&str; 21] = [
     "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 2\nnorm = 'batch'",
+    "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 2\ntypes = 'use'",
+    "name = 'hgt'\nhidden = 12\nheads = 2\nnorm = 'batch'",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 2",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 3\nvirtual_nodes = 0\nnorm = 'batch'",
     "name = 'exphormer'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'",
@@ -68,6 +75,11 @@ fn graph() -> Csr<u32> {
     Csr::new(indptr, indices, N).unwrap()
 }
 
+/// Whether nodes have types for it.
+fn typed(model: &str) -> bool {
+    model.contains("'hgt'") || model.contains("types")
+}
+
 /// The graph of a model. Its edges have types where the model tells them apart, and features where it says what to do
 /// with them.
 fn prepared(config: &ModelConfig, model: &str) -> Prepared {
@@ -101,6 +113,9 @@ type Trained = (Vec<f64>, Vec<(String, Vec<f64>)>);
 struct Training {
     /// Features of edges.
     edge_features: EdgeColumns,
+    relations: usize,
+    /// Whether nodes have types.
+    typed: bool,
     remat: Remat,
     dtype: DType,
 }
@@ -113,8 +128,19 @@ fn train(
     nodes: &[u64],
     how: Training,
 ) -> Result<Trained, Failure> {
-    let Training { edge_features, remat, dtype } = how;
-    let shape = Shape { features: FEATURES, positional: 0, classes: CLASSES, edge_features, target: Target::Nodes };
+    let Training { edge_features, relations, remat, dtype, .. } = how;
+    let counts = TypeCounts { nodes: if how.typed { NODE_TYPES } else { 1 }, relations };
+    let shape = Shape {
+        features: FEATURES,
+        positional: 0,
+        classes: CLASSES,
+        edge_features,
+        types: counts,
+        target: Target::Nodes,
+    };
+    // Nodes of a type are anywhere.
+    let of_rows: Vec<u32> = nodes.iter().map(|id| (id % 7 % NODE_TYPES as u64) as u32).collect();
+    let types = (counts.nodes > 1).then(|| RowTypes::new(device, &of_rows, NODE_TYPES)).transpose()?.map(Rc::new);
     let network = config.build(device, shape, dtype, 7)?;
     let parameters = network.parameters();
     let mut optimizer = Optimizer::new(Rule::adam_w(1e-3), &parameters)?;
@@ -131,6 +157,7 @@ fn train(
             features,
             positional: None,
             graphs: None,
+            types: types.clone(),
             mode: Mode::Train,
             seed: 11,
             epoch,
@@ -191,6 +218,7 @@ fn on_ranks(
     let body = |comm: Rc<dyn Communicator>| -> Result<Vec<Trained>, Failure> {
         let prepared = prepared(&config, model);
         let layout = Layout::new(&prepared.csr, &partition(ranks), ranks, comm.rank())?;
+        let layout = layout.with_relations(prepared.relations().map(|all| &**all));
         let mut found = Vec::new();
         let device = open(at)?;
         for strategy in strategies {
@@ -198,7 +226,13 @@ fn on_ranks(
             let features = prepared.features(&device, dtype)?.map(|all| rows_of(&all, layout.edges()));
             let ops = spread(strategy, &layout, &link, features)?;
             let nodes = &layout.originals()[layout.own()];
-            let how = Training { edge_features: prepared.columns, remat, dtype };
+            let how = Training {
+                edge_features: prepared.columns,
+                relations: prepared.num_relations,
+                typed: typed(model),
+                remat,
+                dtype,
+            };
             let trained = train(&config, &ops, &device, nodes, how);
             found.push(trained.map_err(|e| Failure(format!("{strategy}: {}", e.0)))?);
         }
@@ -214,11 +248,19 @@ fn check(at: DeviceName, model: &str, ranks: usize, remat: Remat, dtype: DType) 
     let (config, device): (ModelConfig, _) = (toml::from_str(model).unwrap(), Device::cpu());
     let prepared = prepared(&config, model);
     let features = prepared.features(&device, dtype).unwrap();
-    let edge_features = prepared.columns;
-    let local: Rc<dyn GraphOps> = Rc::new(Local::new(&device, prepared.csr, features).unwrap());
+    let (edge_features, relations) = (prepared.columns, prepared.num_relations);
+    let of_edges = prepared.relations().cloned();
+    let local = Local::new(&device, prepared.csr, features).unwrap().with_relations(of_edges);
+    let local: Rc<dyn GraphOps> = Rc::new(local);
     let nodes: Vec<u64> = (0..N as u64).collect();
-    let wanted =
-        train(&config, &local, &device, &nodes, Training { edge_features, remat: Remat::None, dtype }).unwrap();
+    let wanted = train(
+        &config,
+        &local,
+        &device,
+        &nodes,
+        Training { edge_features, relations, typed: typed(model), remat: Remat::None, dtype },
+    )
+    .unwrap();
     assert!(wanted.0[19] < wanted.0[0], "{model} learns: {:?}", wanted.0);
     let all = strategies(ranks);
     let [found, again] = [(); 2].map(|()| on_ranks(at, model, ranks, &all, remat, dtype));
@@ -280,6 +322,7 @@ in_full!(gat_with_edges, GAT_WITH_EDGES);
 in_full!(gatv2_with_edges, GATV2_WITH_EDGES);
 in_full!(sage, SAGE);
 in_full!(rgcn, RGCN);
+in_full!(hgt, HGT);
 
 fn others(at: DeviceName) {
     for model in OTHERS {

@@ -1,13 +1,15 @@
 //! Every operation of a graph, with operands that are the same in original ids whoever has them.
 
 use graphweft_model::{
-    Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, HeadVectors, Score, TokensAttend, Total,
+    Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, GraphOps, HeadVectors, RelationMaps, Score, TokensAttend,
+    Total,
 };
 use graphweft_tensor::gradcheck::numbers;
 use graphweft_tensor::ops::batch_norm::batch_norm;
 use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::global::{Global, Scale};
 use graphweft_tensor::ops::norm::Norm;
+use graphweft_tensor::ops::product::product;
 use graphweft_tensor::ops::related::Table;
 use graphweft_tensor::{DType, Device, Dropout, Matrix, Parameter, Result, Tag, Tape, Var};
 
@@ -67,6 +69,8 @@ pub(crate) enum Op {
     /// With features of edges: in keys and values, or inside of a LeakyReLU.
     Edges(ScoreKind, Features),
     EdgesWithTokens(Features),
+    /// Dot products, with maps of relations.
+    Relations,
     TokensAttend,
     Aggregate(Aggregation, Weight),
     Global(Scale),
@@ -110,6 +114,7 @@ pub(crate) fn all() -> Vec<Op> {
         Op::WithTokens(Bias::Features),
         Op::Edges(ScoreKind::Dot, Features::Numbers),
         Op::EdgesWithTokens(Features::Categories),
+        Op::Relations,
         Op::TokensAttend,
         Op::Global(Scale::One),
         Op::Global(Scale::Norms),
@@ -156,6 +161,10 @@ impl Op {
             Self::EdgesWithTokens(features) => {
                 let weight = (RowsOf::Everywhere(d), features.columns().width());
                 vec![node(d), node(2 * d), weight, (RowsOf::Everywhere(TOKENS), 2 * d)]
+            }
+            Self::Relations => {
+                let map = (RowsOf::Everywhere(RELATIONS * d), d);
+                vec![node(d), node(2 * d), map, map]
             }
             Self::TokensAttend => vec![(RowsOf::Everywhere(TOKENS), d), node(2 * d)],
             Self::Aggregate(_, Weight::PerEdge) => vec![node(d), (RowsOf::Edges, 1)],
@@ -207,6 +216,12 @@ impl Op {
                 let columns = features.columns();
                 ops.attend(tape, LAYER, Attend { tokens: Some(&x[3]), ..with_edges(ScoreKind::Dot, &columns) })
             }
+            Self::Relations => {
+                let [keys, values] = [own_heads(tape, s, &x[2])?, own_heads(tape, s, &x[3])?];
+                let relations = Some(RelationMaps { keys: &keys, values: &values });
+                let a = attend(Score::Dot { q: &x[0], kv: &x[1] }, EdgeBias::None);
+                ops.attend(tape, LAYER, Attend { relations, ..a })
+            }
             Self::TokensAttend => {
                 ops.tokens_attend(tape, LAYER, TokensAttend { heads: s.heads, q: &x[0], kv: &x[1], dropout })
             }
@@ -238,6 +253,22 @@ impl Op {
             }
         }
     }
+}
+
+/// A map of relations with zeros between heads.
+fn own_heads(tape: &mut Tape, s: Size, map: &Var) -> Result<Var> {
+    let (rows, d) = map.value().shape();
+    let same = |at: usize| at / d % d / s.width == at % d / s.width;
+    let mask: Vec<f64> = (0..rows * d).map(|at| f64::from(u8::from(same(at)))).collect();
+    let device = tape.device().clone();
+    let mask = device.convert("test", &device.upload(rows, d, &mask, Tag::Workspace)?, map.value().dtype())?;
+    let mask = tape.constant(mask);
+    product(tape, map, 0.0, &mask)
+}
+
+/// The relation of each edge.
+pub(crate) fn relations(edges: usize) -> Vec<u16> {
+    (0..edges).map(|edge| (edge * 5 % 7 % RELATIONS) as u16).collect()
 }
 
 /// Operand `k` of `rows` × `cols`, or the rows of it that are listed.

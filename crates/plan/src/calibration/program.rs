@@ -319,6 +319,7 @@ impl<'a> Training<'a> {
             features: Features::Dense(self.x.clone()),
             positional: None,
             graphs: None,
+            types: None,
             mode: Mode::Train,
             seed: 1,
             epoch: epoch as u64,

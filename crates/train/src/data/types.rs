@@ -6,12 +6,17 @@
 //! linear layer of any model is a linear layer for each type, with a bias of its own, and a learnt row for each node
 //! without features. These rows are a part of its weight, which every rank has.
 
+use std::rc::Rc;
+
 use graphweft_graph::dataset::{Codes, Dense, Features, SparseFeatures};
 use graphweft_graph::{Csr, Dataset, SelfLoops, TypedCsr};
-use graphweft_model::{ModelConfig, Prepared};
+use graphweft_model::{ModelConfig, Prepared, TypeCounts};
+use graphweft_tensor::Device;
+use graphweft_tensor::ops::grouped::RowTypes;
 
 use super::edges::{EdgeFeatures, Sources};
 use super::normalise::normalised;
+use super::rows::Which;
 use super::{Data, learned, narrow};
 use crate::config::{DataConfig, Normalise};
 use crate::error::Result;
@@ -23,6 +28,8 @@ pub struct Types {
     pub(crate) edges: Option<EdgeTypes>,
     /// The parts of features that are made of several.
     parts: Option<Vec<Part>>,
+    /// Where the nodes of each type end, in the order of ids; nothing where they have none.
+    ends: Vec<u64>,
 }
 
 /// Types of edges.
@@ -58,7 +65,8 @@ struct Part {
 impl Types {
     /// Those of a dataset, and its features, if there are any or if types make some.
     pub(super) fn of(dataset: &Dataset, config: &DataConfig) -> Result<(Self, Option<Features>)> {
-        let mut types = Self { edges: EdgeTypes::of(dataset)?, parts: None };
+        let ends = dataset.meta().type_ranges().into_iter().map(|range| range.end as u64).collect();
+        let mut types = Self { edges: EdgeTypes::of(dataset)?, parts: None, ends };
         if let Some(features) = learned::features_of(dataset, config) {
             return Ok((types, Some(features)));
         }
@@ -94,7 +102,49 @@ impl Types {
     }
 }
 
+#[cfg(test)]
+impl Types {
+    /// As many types of nodes, in ranges, and of edges, in turn, on a graph that stays as it is.
+    pub(crate) fn of_each(graph: &Csr<u32>, count: usize) -> Self {
+        let ends = (1..=count).map(|k| (k * graph.num_dst() / count) as u64).collect();
+        let types = Codes::of((0..graph.num_edges()).map(|edge| (edge % count) as u16).collect());
+        let (reverses, loops) = (Reverses::None, SelfLoops::Keep);
+        let edges =
+            EdgeTypes { given: graph.clone(), types, features: EdgeFeatures::default(), count, reverses, loops };
+        Self { edges: Some(edges), parts: None, ends }
+    }
+}
+
 impl Data {
+    /// How many types `model` tells apart, on its `graph`.
+    pub(crate) fn type_counts(&self, model: &ModelConfig, graph: &Prepared) -> TypeCounts {
+        let nodes = if model.reads_node_types() { self.types.ends.len().max(1) } else { 1 };
+        TypeCounts { nodes, relations: graph.num_relations }
+    }
+
+    /// The type of each of `count` rows, which are the nodes with these original ids, or all: where `model` tells apart
+    /// several.
+    pub(crate) fn row_types(
+        &self,
+        device: &Device,
+        model: &ModelConfig,
+        ids: Which<'_>,
+        count: usize,
+    ) -> Result<Option<Rc<RowTypes>>> {
+        let ends = &self.types.ends;
+        if !model.reads_node_types() || ends.len() < 2 {
+            return Ok(None);
+        }
+        let id = |row: usize| ids.map_or(row as u64, |ids| ids[row]);
+        let types: Vec<u32> = (0..count).map(|row| ends.partition_point(|end| *end <= id(row)) as u32).collect();
+        Ok(Some(Rc::new(RowTypes::new(device, &types, ends.len())?)))
+    }
+
+    /// The same of the nodes with these original ids.
+    pub(crate) fn types_of(&self, device: &Device, model: &ModelConfig, ids: &[u64]) -> Result<Option<Rc<RowTypes>>> {
+        self.row_types(device, model, Some(ids), ids.len())
+    }
+
     /// The types of edges that `model` tells apart. Batches of graphs have none yet.
     pub(crate) fn types_for(&self, model: &ModelConfig) -> Option<&EdgeTypes> {
         let reads = model.reads_types() || model.uses_edge_features();

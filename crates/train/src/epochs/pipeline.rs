@@ -26,12 +26,14 @@ mod survey;
 
 use std::ops::Range;
 use std::path::Path;
+use std::rc::Rc;
 
 use graphweft_base::random::{Bijection, Philox};
 use graphweft_comm::{Label, Traffic};
 use graphweft_model::{Shape, Target, Total};
 use graphweft_parallel::settings::{self, Stages};
 use graphweft_parallel::{Expected, Flight, Link, Pipeline, Sharing, Strategy};
+use graphweft_tensor::ops::grouped::RowTypes;
 use graphweft_tensor::{DType, Error as Computation, Matrix};
 
 use crate::config::{Config, PipelineConfig};
@@ -68,6 +70,8 @@ pub(crate) struct Stage {
     seed: u64,
     graph: Pipeline,
     shape: Shape,
+    /// The type of each row of all chunks, where the model tells types apart.
+    types: Option<Rc<RowTypes>>,
     layers: Range<usize>,
     before: Option<Neighbour>,
     after: Option<Neighbour>,
@@ -123,6 +127,7 @@ impl Stage {
             positional: data.encoding_width(),
             classes: data.outputs(),
             edge_features: graph.columns,
+            types: data.type_counts(&config.model, graph),
             target: Target::Nodes,
         };
         let survey = Survey::new(inputs, shape, ways)?;
@@ -134,9 +139,10 @@ impl Stage {
         let layers = cut::cut(survey.costs(), stages).swap_remove(stage);
         let group = rank.part(&(stage * ways..(stage + 1) * ways).collect::<Vec<_>>())?;
         let sharing = group.link().map(|link| Sharing { link, strategy: within.into() });
-        let tables = Pipeline::new(device, &graph.csr, parts, sharing.as_ref(), |edges| {
-            edge_features(edges).map_err(computation)
-        })?;
+        let tables =
+            Pipeline::new(device, &graph.csr, parts, sharing.as_ref(), graph.relations().map(|all| &**all), |edges| {
+                edge_features(edges).map_err(computation)
+            })?;
         let neighbour =
             |rank: Option<usize>, layer: usize| rank.map(|rank| Neighbour { rank, state: survey.state_after(layer) });
         let before = neighbour(rank.index().checked_sub(ways), layers.start.saturating_sub(1));
@@ -146,7 +152,8 @@ impl Stage {
         let of_chunk = |chunk: usize| {
             let ids = &tables.originals()[tables.rows(chunk)];
             let seen = if before.is_none() { Seen::Features } else { Seen::State };
-            Shard::of_rows(&alone, data, &ListedRows { ops: tables.chunk(chunk), ids, shape, dtype, seen })
+            let (ops, model) = (tables.chunk(chunk), &config.model);
+            Shard::of_rows(&alone, data, &ListedRows { ops, ids, model, shape, dtype, seen })
         };
         let chunks = (0..tables.count()).map(of_chunk).collect::<Result<Vec<Shard>>>()?;
         let end = if after.is_none() {
@@ -154,7 +161,7 @@ impl Stage {
                 Ok(inputs.supervision(shard)?.ok_or_else(|| missing("nothing is learned from"))?)
             };
             let (ops, ids) = (tables.all_rows(), &tables.originals()[..]);
-            let all = ListedRows { ops, ids, shape, dtype, seen: Seen::State };
+            let all = ListedRows { ops, ids, model: &config.model, shape, dtype, seen: Seen::State };
             let whole = supervision(&Shard::of_rows(&group, data, &all)?)?;
             let chunks =
                 chunks.iter().map(|c| Ok(supervision(c)?.of(whole.total()))).collect::<Result<Vec<Supervision>>>()?;
@@ -164,6 +171,7 @@ impl Stage {
         };
         Ok(Self {
             rank: rank.clone(),
+            types: data.types_of(device, &config.model, tables.originals())?,
             ways: group,
             settings: config.pipeline.clone(),
             seed: config.run.seed,

@@ -183,7 +183,9 @@ impl<'a> Rehearser<'a> {
         if let Some((_, layouts)) = known.iter().find(|(p, l)| Arc::ptr_eq(p, parts) && l.len() == ranks) {
             return Ok(Arc::clone(layouts));
         }
-        let layouts: Arc<[Layout]> = Layout::all(&self.graph.csr, parts, ranks)?.into();
+        let relations = self.graph.relations().map(|all| &**all);
+        let all = Layout::all(&self.graph.csr, parts, ranks)?.into_iter();
+        let layouts: Arc<[Layout]> = all.map(|layout| layout.with_relations(relations)).collect();
         known.push((Arc::clone(parts), Arc::clone(&layouts)));
         Ok(layouts)
     }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use graphweft_graph::Csr;
 use graphweft_graph::dataset::Features as Stored;
-use graphweft_model::{Features, GraphOps, Prepared, Shape, Target};
+use graphweft_model::{Features, GraphOps, ModelConfig, Prepared, Shape, Target, TypeCounts};
 use graphweft_parallel::{Batch, BatchRows, Layout, Local, Strategy, spread};
 use graphweft_tensor::ops::bag::Bag;
+use graphweft_tensor::ops::grouped::RowTypes;
 use graphweft_tensor::ops::segments::Segments;
 use graphweft_tensor::{DType, Device, Element, Error as Computation, Ids, Matrix, Tag};
 
@@ -37,6 +38,8 @@ pub(crate) struct Shard {
     pub positional: Option<Matrix>,
     /// Where graphs begin and end, where there are many.
     pub graphs: Option<Rc<Segments>>,
+    /// The type of each row, where a model tells types apart.
+    pub types: Option<Rc<RowTypes>>,
     /// What a model must know of the data.
     pub shape: Shape,
     /// Type of stored activations.
@@ -53,6 +56,8 @@ pub(crate) struct ListedRows<'a> {
     pub(crate) ops: Rc<dyn GraphOps>,
     /// Their original ids.
     pub(crate) ids: &'a [u64],
+    /// What they are for.
+    pub(crate) model: &'a ModelConfig,
     pub(crate) shape: Shape,
     pub(crate) dtype: DType,
     pub(crate) seen: Seen,
@@ -71,6 +76,7 @@ impl Shard {
     /// What `rank` holds of `data` as `plan` has it; `graph` is that of the data with the edges that the model adds.
     pub(crate) fn new(rank: &Rank, data: &Data, graph: &Prepared, plan: &Plan, config: &Config) -> Result<Self> {
         let layout = layout_of(rank, &graph.csr, plan)?;
+        let layout = layout.map(|layout| layout.with_relations(graph.relations().map(|all| &**all)));
         Self::with_layout(rank, data, graph, &plan.strategy, layout.as_ref(), config)
     }
 
@@ -102,15 +108,18 @@ impl Shard {
             positional: width,
             classes: data.outputs(),
             edge_features: graph.columns,
+            types: data.type_counts(&config.model, graph),
             target: Target::Nodes,
         };
+        let types = data.row_types(device, &config.model, own, count)?;
         let originals = layout.map(|layout| Arc::clone(layout.originals()));
-        let ops = spread_over(rank, &graph.csr, strategy, layout, edge_features)?;
+        let ops = spread_over(rank, graph, strategy, layout, edge_features)?;
         if let Features::Dense(rows) = &features {
             ops.keep(rows);
         }
         let counts: Rc<[usize]> = layout.map_or_else(|| [count].into(), |layout| layout.counts().into());
-        Ok(Self { rank: rank.clone(), ops, features, positional, graphs: None, shape, dtype, originals, counts })
+        let (rank, graphs) = (rank.clone(), None);
+        Ok(Self { rank, ops, features, positional, graphs, types, shape, dtype, originals, counts })
     }
 
     /// Original ids of all ranks' rows, where there are several ranks.
@@ -138,9 +147,10 @@ impl Shard {
             }
             Seen::State => (Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?), None),
         };
-        let (ops, graphs) = (Rc::clone(&rows.ops), None);
+        let types = data.row_types(device, rows.model, own, count)?;
+        let (rank, ops, graphs) = (rank.clone(), Rc::clone(&rows.ops), None);
         let counts: Rc<[usize]> = [count].into();
-        Ok(Self { rank: rank.clone(), ops, features, positional, graphs, shape, dtype, originals: None, counts })
+        Ok(Self { rank, ops, features, positional, graphs, types, shape, dtype, originals: None, counts })
     }
 
     /// The rows of a piece of the graph, by themselves.
@@ -159,13 +169,14 @@ impl Shard {
             positional: width,
             classes,
             edge_features: graph.columns,
+            types: TypeCounts::default(),
             target: Target::Nodes,
         };
         let (ids, scales) = (Ids::Listed(piece.originals.as_slice().into()), piece.scales());
         let ops = Rc::new(Local::cut(device, graph.csr, edges, ids, &piece.degrees, scales.as_deref())?);
-        let rank = rank.clone();
+        let (rank, graphs, types) = (rank.clone(), None, None);
         let counts: Rc<[usize]> = [count].into();
-        Ok((Self { rank, ops, features, positional, graphs: None, shape, dtype, originals: None, counts }, learned))
+        Ok((Self { rank, ops, features, positional, graphs, types, shape, dtype, originals: None, counts }, learned))
     }
 
     /// A rank's graphs of a batch.
@@ -186,6 +197,7 @@ impl Shard {
             positional: width,
             classes: data.outputs(),
             edge_features: edges.as_ref().map(|edges| edges.columns).unwrap_or_default(),
+            types: TypeCounts::default(),
             target,
         };
         let edge_features =
@@ -194,9 +206,9 @@ impl Shard {
         let segments = Segments::new(device, &ptr, ids.clone(), graphs)?;
         let rows = BatchRows { csr, edge_features, ids, total: batch.rows };
         let ops = Rc::new(Batch::new(device, rank.link(), rows)?);
-        let (rank, graphs) = (rank.clone(), Some(Rc::new(segments)));
+        let (rank, graphs, types) = (rank.clone(), Some(Rc::new(segments)), None);
         let counts: Rc<[usize]> = [count].into();
-        Ok((Self { rank, ops, features, positional, graphs, shape, dtype, originals: None, counts }, batch))
+        Ok((Self { rank, ops, features, positional, graphs, types, shape, dtype, originals: None, counts }, batch))
     }
 
     /// Rows of what the model gives: of nodes, or of graphs.
@@ -231,7 +243,7 @@ impl Shard {
 /// Work of `rank` on the edges of the data alone, for the rows that it has by `plan`.
 pub(crate) fn graph_ops(rank: &Rank, data: &Data, plan: &Plan) -> Result<Rc<dyn GraphOps>> {
     let layout = layout_of(rank, &data.graph, plan)?;
-    spread_over(rank, &data.graph, &plan.strategy, layout.as_ref(), None)
+    spread_over(rank, &Prepared::plain(data.graph.clone()), &plan.strategy, layout.as_ref(), None)
 }
 
 /// The rows of a rank, where there are others.
@@ -248,13 +260,16 @@ fn layout_of(rank: &Rank, graph: &Csr<u32>, plan: &Plan) -> Result<Option<Layout
 
 fn spread_over(
     rank: &Rank,
-    graph: &Csr<u32>,
+    graph: &Prepared,
     strategy: &Strategy,
     layout: Option<&Layout>,
     edge_features: Option<Matrix>,
 ) -> Result<Rc<dyn GraphOps>> {
     match layout.zip(rank.link()) {
-        None => Ok(Rc::new(Local::new(rank.device(), graph.clone(), edge_features)?)),
+        None => {
+            let local = Local::new(rank.device(), graph.csr.clone(), edge_features)?;
+            Ok(Rc::new(local.with_relations(graph.relations().cloned())))
+        }
         Some((layout, link)) => spread(strategy, layout, link, edge_features).map_err(|e| match e {
             Computation::Argument { op: "strategy", problem } => {
                 Error::setting("parallel.strategy", problem, "choose another one, or auto")

@@ -160,6 +160,7 @@ every_strategy_gives_the_same_scores! {
     gatv2: "model.name=gatv2 model.hidden=32 model.layers=2",
     gin: "model.name=gin model.hidden=32 model.layers=2 model.norm=batch",
     rgcn: "model.name=rgcn model.hidden=32",
+    hgt: "model.name=hgt model.hidden=32 model.heads=4",
     gcnii: "model.name=gcnii model.hidden=32 model.layers=4",
     appnp: "model.name=appnp model.hidden=32 model.steps=4",
     sign: "model.name=sign model.hidden=32",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use graphweft_graph::chunks::{Chunks, Piece};
 use graphweft_graph::dataset::{Dense, Features, Split};
-use graphweft_model::{ModelConfig, Prepared, Shape};
+use graphweft_model::{ModelConfig, Prepared, Shape, TypeCounts};
 use graphweft_tensor::Ids;
 
 use super::halo::Allowance;
@@ -201,6 +201,7 @@ pub(crate) fn shape(data: &Data, model: &ModelConfig, seed: u64) -> Result<Shape
             Some(edges) => prepared.with_features(edges.columns, Arc::from([]))?.columns,
             None => prepared.columns,
         },
+        types: TypeCounts::default(),
         target: data.target(),
     })
 }

@@ -31,6 +31,7 @@ impl Stage {
             ops: self.graph.all_rows(),
             features: self.features()?,
             positional: self.positional()?,
+            types: self.types.clone(),
             ..learner.context_of(&self.chunks[0], Mode::Evaluate, 0)
         };
         let mut state: Vec<Matrix> =

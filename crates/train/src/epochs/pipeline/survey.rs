@@ -49,13 +49,15 @@ impl Survey {
         let rows = nodes.div_ceil(parts);
         let ids: Vec<u64> = (0..rows as u64).collect();
         let graph = chunk(&device, rows, edges.div_ceil(parts), shape.edge_features.stored(), dtype.compute())?;
-        let rows_of = ListedRows { ops: graph.chunk(0), ids: &ids, shape, dtype, seen: Seen::Features };
+        let rows_of =
+            ListedRows { ops: graph.chunk(0), ids: &ids, model: &config.model, shape, dtype, seen: Seen::Features };
         let chunk = Shard::of_rows(&rank, data, &rows_of)?;
         let context = Context {
             ops: chunk.ops,
             features: chunk.features,
             positional: chunk.positional,
             graphs: None,
+            types: chunk.types,
             mode: Mode::Train,
             seed: 0,
             epoch: 0,
@@ -99,7 +101,7 @@ fn chunk(device: &Device, rows: usize, edges: usize, features: usize, dtype: DTy
         let some = || device.zeros("survey", edges.len(), features, dtype, Tag::Graph);
         (features > 0).then(some).transpose()
     };
-    let graph = Pipeline::new(device, &graph, &one, None, features)?;
+    let graph = Pipeline::new(device, &graph, &one, None, None, features)?;
     graph.begin(&[0], Across::Once);
     Ok(graph)
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::config::{Config, Draft};
-use crate::data::{Data, EdgeFeatures};
+use crate::data::{Data, EdgeFeatures, Types};
 use crate::epochs::learner::Learner;
 use crate::planning::planner::kernels;
 use crate::planning::rehearsal::{Rehearsal, Rehearser};
@@ -163,6 +163,7 @@ fn every_strategy_takes_what_was_rehearsed() {
         &["model.name=sage", "model.aggregation=max"],
         &["model.name=appnp", "model.steps=3"],
         &["model.name=rgcn", "model.bases=2"],
+        &["model.name=hgt", "model.heads=4"],
     ];
     for model in models {
         for (strategy, ranks) in [
@@ -183,6 +184,10 @@ fn every_strategy_takes_what_was_rehearsed() {
     }
 }
 
+/// One strategy of each kind that takes all data, with ranks.
+const ONE_OF_EACH: [(&str, usize); 7] =
+    [("local", 1), ("gather", 3), ("halo", 3), ("heads", 3), ("ring", 3), ("grid:2x2", 4), ("pipeline", 2)];
+
 #[test]
 fn features_of_edges_take_what_was_rehearsed() {
     let take = |model: &str, strategy: &str, ranks: usize| {
@@ -196,12 +201,28 @@ fn features_of_edges_take_what_was_rehearsed() {
         let edges = Some(EdgeFeatures { columns: EdgeColumns::new(1, &[3]).unwrap(), rows });
         comes_true_on(&config, &Data { edges, ..data }, &format!("{model}, features of edges with {strategy}"));
     };
-    for (strategy, ranks) in
-        [("local", 1), ("gather", 3), ("halo", 3), ("heads", 3), ("ring", 3), ("grid:2x2", 4), ("isolated", 3)]
-    {
+    let others = ONE_OF_EACH.into_iter().filter(|(strategy, _)| *strategy != "pipeline");
+    for (strategy, ranks) in others.chain([("isolated", 3)]) {
         ["gt", "gat", "gatv2", "exphormer"].into_iter().for_each(|model| take(model, strategy, ranks));
     }
     ["gt", "gat", "gatv2"].into_iter().for_each(|model| take(model, "pipeline", 2));
+}
+
+#[test]
+fn types_take_what_was_rehearsed() {
+    let models = [
+        &["model.name=hgt", "model.heads=4", "train.attention_dropout=0.1"][..],
+        &["model.name=gt", "model.heads=4"],
+        &["model.name=rgcn"],
+    ];
+    for (model, (strategy, ranks)) in models.iter().flat_map(|model| ONE_OF_EACH.map(|strategy| (model, strategy))) {
+        let epochs = if strategy == "pipeline" { "train.epochs=3" } else { "train.epochs=2" };
+        let settings: Vec<&str> = model.iter().copied().chain([epochs]).collect();
+        let config = on(strategy, ranks, &settings);
+        let data = open(&config);
+        let types = Types::of_each(&data.graph, 3);
+        comes_true_on(&config, &Data { types, ..data }, &format!("types in {} with {strategy}", model[0]));
+    }
 }
 
 #[test]

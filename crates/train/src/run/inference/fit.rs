@@ -27,11 +27,7 @@ impl Made {
     pub(super) fn of(model: &Tensors, config: &Config, positional: usize, target: Target) -> Result<Self> {
         let rank = Rank::alone(&Device::dry(None, Rc::new(|_| {})));
         let lengths = |features, classes| -> Result<BTreeMap<String, usize>> {
-            let network = network(
-                &rank,
-                Shape { features, positional, classes, edge_features: Default::default(), target },
-                config,
-            )?;
+            let network = network(&rank, Shape { positional, target, ..Shape::of_nodes(features, classes) }, config)?;
             let length = |value: &Matrix| value.rows() * value.cols();
             Ok(network.parameters().iter().map(|p| (p.name().to_string(), length(&p.value()))).collect())
         };
