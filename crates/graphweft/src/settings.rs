@@ -97,7 +97,7 @@ same of one.
 This page is made from the code by `graphweft config --markdown`, and a test holds it true.
 ";
 const HEADER: &str = "| key | type | default | meaning |\n|---|---|---|---|\n";
-const SECTIONS: [(&str, &str); 10] = [
+const SECTIONS: [(&str, &str); 11] = [
     ("data", "Which graph, and what is done to it."),
     ("encoding", "Positional encodings: where a node is, as columns beside its features."),
     ("model", "Which model, and its keys. A key that differs from model to model has a row for each default."),
