@@ -13,8 +13,8 @@ use crate::view::{Gpu, Place, View};
 pub(super) struct Exchange {
     member: Rc<Member>,
     op: &'static str,
-    /// From others to the host, in order.
-    on_host: Vec<Message>,
+    /// From others to the host, with the number of each among those of its rank.
+    on_host: Vec<(Message, u64)>,
     on_gpu: Option<Flight>,
     /// Whoever is suspected if nothing comes.
     suspect: usize,
@@ -60,7 +60,7 @@ impl Exchange {
             // SAFETY: both are valid and as long as each other.
             unsafe { std::ptr::copy(from.pointer, to.pointer, from.bytes) };
         }
-        let on_host = on_host.into_iter().copied().collect();
+        let on_host = on_host.into_iter().map(|m| (*m, member.expect(m.peer))).collect();
         Ok(Self { member: Rc::clone(member), op, on_host, on_gpu, suspect })
     }
 
@@ -141,8 +141,8 @@ impl Pending for Exchange {
     fn wait(mut self: Box<Self>) -> Result<()> {
         let member = Rc::clone(&self.member);
         let end = Instant::now() + member.deadline;
-        for message in std::mem::take(&mut self.on_host) {
-            let bytes = member.hear(self.op, message.peer, end)?;
+        for (message, number) in std::mem::take(&mut self.on_host) {
+            let bytes = member.hear(self.op, message.peer, number, end)?;
             if bytes.len() != message.view.bytes {
                 return Err(self.mismatch(message.peer, bytes.len(), message.view.bytes));
             }

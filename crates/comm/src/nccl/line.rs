@@ -28,10 +28,32 @@ const GRACE: Duration = Duration::from_millis(50);
 /// How long the hub has to find who is to blame.
 const VERDICT: Duration = Duration::from_secs(3);
 
+/// Messages of one rank, which wrote them in the order in which this one's exchanges ask for them.
+#[derive(Default)]
+struct Queue {
+    /// The number of the first of those below.
+    first: u64,
+    /// `None` where one was taken before those in front of it.
+    messages: VecDeque<Option<Vec<u8>>>,
+}
+
+impl Queue {
+    /// Message `number`, if it has come.
+    fn take(&mut self, number: u64) -> Option<Vec<u8>> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let found = self.messages.get_mut(place)?.take();
+        while let Some(None) = self.messages.front() {
+            self.messages.pop_front();
+            self.first += 1;
+        }
+        found
+    }
+}
+
 #[derive(Default)]
 struct Inbox {
-    /// Bytes of other ranks, in the order in which they wrote them.
-    data: HashMap<usize, VecDeque<Vec<u8>>>,
+    /// Bytes of other ranks.
+    data: HashMap<usize, Queue>,
     welcome: bool,
     /// Who was lost first, and when this was heard.
     lost: Option<(usize, Instant)>,
@@ -114,9 +136,14 @@ impl Line {
         self.0.say(Kind::Data, to, 0, bytes);
     }
 
-    /// What rank `from` wrote next, if it comes before `end`; or who was lost.
-    pub(super) fn receive(&self, from: usize, end: Instant) -> std::result::Result<Option<Vec<u8>>, usize> {
-        self.wait_until(end, |inbox| inbox.data.get_mut(&from)?.pop_front())
+    /// Message `number` of rank `from`, if it comes before `end`; or who was lost.
+    pub(super) fn receive(
+        &self,
+        from: usize,
+        number: u64,
+        end: Instant,
+    ) -> std::result::Result<Option<Vec<u8>>, usize> {
+        self.wait_until(end, |inbox| inbox.data.get_mut(&from)?.take(number))
     }
 
     /// The rank that was lost, if one was, and what was sent before has had time to come.
@@ -234,7 +261,7 @@ impl Shared {
             let mut inbox = self.lock();
             match frame.kind {
                 Kind::Welcome => inbox.welcome = true,
-                Kind::Data => inbox.data.entry(frame.peer).or_default().push_back(frame.bytes),
+                Kind::Data => inbox.data.entry(frame.peer).or_default().messages.push_back(Some(frame.bytes)),
                 Kind::Lost => {
                     inbox.lost.get_or_insert((frame.peer, Instant::now()));
                 }

@@ -1,6 +1,6 @@
 //! What the groups of one rank share: its line to the hub, and NCCL once GPUs have something to say to each other.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,8 @@ pub(super) struct Member {
     pub(super) size: usize,
     pub(super) deadline: Duration,
     pub(super) step: Cell<u64>,
+    /// How many messages were asked for of each rank so far.
+    expected: RefCell<Vec<u64>>,
     connection: OnceCell<Connection>,
     /// NCCL was aborted and must not be called any more.
     aborted: Cell<bool>,
@@ -48,7 +50,19 @@ impl Member {
         let line = Line::call(at, Instant::now() + deadline)?;
         let (rank, size) = (at.rank, at.ranks);
         let (step, aborted) = (Cell::new(0), Cell::new(false));
-        Ok(Self { line, hub, rank, size, deadline, step, connection: OnceCell::new(), aborted })
+        let expected = RefCell::new(vec![0; size]);
+        Ok(Self { line, hub, rank, size, deadline, step, expected, connection: OnceCell::new(), aborted })
+    }
+
+    /// The number of the next message of rank `from` that nobody has asked for: exchanges are waited for in any order,
+    /// and get what was meant for them.
+    pub(super) fn expect(&self, from: usize) -> u64 {
+        let mut expected = self.expected.borrow_mut();
+        let number = expected.get(from).copied().unwrap_or(0);
+        if let Some(next) = expected.get_mut(from) {
+            *next += 1;
+        }
+        number
     }
 
     fn lost_error(&self, op: &'static str, rank: usize) -> Error {
@@ -134,14 +148,14 @@ impl Member {
             (1..self.size).for_each(|rank| self.line.send(rank, &id.0));
             return Ok(id);
         }
-        let bytes = self.hear(op, 0, Instant::now() + self.deadline)?;
+        let bytes = self.hear(op, 0, self.expect(0), Instant::now() + self.deadline)?;
         let wrong = || Error::Mismatch { step: self.step.get(), problem: "rank 0 says something else".into() };
         Ok(Id(bytes.try_into().map_err(|_| wrong())?))
     }
 
     /// What rank `from` wrote next.
-    pub(super) fn hear(&self, op: &'static str, from: usize, end: Instant) -> Result<Vec<u8>> {
-        match self.line.receive(from, end) {
+    pub(super) fn hear(&self, op: &'static str, from: usize, number: u64, end: Instant) -> Result<Vec<u8>> {
+        match self.line.receive(from, number, end) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err(self.late(op, from)),
             Err(lost) => Err(self.lose(op, lost)),

@@ -77,6 +77,32 @@ fn talk(comm: &dyn Communicator) -> Result<()> {
 }
 
 #[test]
+fn exchanges_are_waited_for_in_any_order() {
+    let both_ways = |comm: Rc<dyn Communicator>| {
+        let (rank, other) = (comm.rank(), 1 - comm.rank());
+        let (own, mut got) = ([[rank as u8; 3], [rank as u8 + 10; 3]], [[0u8; 3]; 2]);
+        let post = |own: &[u8], got: &mut [u8]| {
+            let send = Message { peer: other, view: View::host(own, Type::Bytes) };
+            let receive = Message { peer: other, view: View::host_mut(got, Type::Bytes) };
+            // SAFETY: both outlive the exchange.
+            unsafe { comm.post(LABEL, &[send], &[receive]) }
+        };
+        let [first, second] = &mut got;
+        let (early, late) = (post(&own[0], first)?, post(&own[1], second)?);
+        if rank == 0 {
+            late.wait()?;
+            early.wait()?;
+        } else {
+            early.wait()?;
+            late.wait()?;
+        }
+        assert_eq!(got, [[other as u8; 3], [other as u8 + 10; 3]]);
+        Ok(())
+    };
+    ranks(2, PATIENT, &[], both_ways).into_iter().for_each(|found| found.unwrap().unwrap());
+}
+
+#[test]
 fn the_host_of_every_rank_is_heard_in_order() {
     for count in [1, 2, 5] {
         ranks(count, PATIENT, &[], |comm| talk(&*comm)).into_iter().for_each(|found| found.unwrap().unwrap());

@@ -20,6 +20,9 @@ pub(super) struct Column<'a> {
 
 type Of<'a, T> = Box<dyn Fn(usize) -> T + 'a>;
 
+/// Adds the numbers of a row.
+type Fill<'a> = Box<dyn Fn(usize, &mut Vec<f32>) + 'a>;
+
 /// What a column holds, by row.
 pub(super) enum Values<'a> {
     Text(Of<'a, Cow<'a, str>>),
@@ -27,7 +30,7 @@ pub(super) enum Values<'a> {
     /// `None` where a value is not known.
     Numbers(Of<'a, Option<f32>>),
     /// Rows of so many numbers.
-    Lists(usize, Box<dyn Fn(usize, &mut Vec<f32>) + 'a>),
+    Lists(usize, Fill<'a>),
 }
 
 /// A table to be written.
@@ -191,7 +194,7 @@ impl<'a> Tables<'a> {
             for row in 0..graph.num_nodes() {
                 for e in indptr[row] as usize..indptr[row + 1] as usize {
                     let key = [types.map_or(0, |t| t.get(e).into()), of_node(source(e)), of_node(row)];
-                    places.entry(key).or_insert_with(Vec::new).push(e as u64);
+                    places.entry(key).or_default().push(e as u64);
                 }
             }
             groups.extend(places.into_iter().map(|([of_type, source, destination], edges)| Group {

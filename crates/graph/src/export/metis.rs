@@ -7,6 +7,7 @@ use std::path::Path;
 use graphweft_base::{Error, Result};
 
 use crate::Dataset;
+use crate::csr::NodeId;
 use crate::with_csr;
 
 /// Writes a graph that goes both ways and has no self-loops, which is what the format can hold.
@@ -28,8 +29,7 @@ pub(super) fn write(data: &Dataset, path: &Path) -> Result<()> {
     for i in 0..n {
         line.clear();
         with_csr!(graph, g => g.row(i).iter().for_each(|&j| {
-            let number: u64 = j.into();
-            line.push_str(&(number + 1).to_string());
+            line.push_str(&(j.index() + 1).to_string());
             line.push(' ');
         }));
         writeln!(out, "{}", line.trim_end()).map_err(failed)?;

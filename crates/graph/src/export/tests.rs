@@ -6,7 +6,7 @@ use graphweft_base::progress::Silent;
 use super::*;
 use crate::build::{EdgeRules, Scratch};
 use crate::csr::SelfLoops;
-use crate::dataset::{DatasetWriter, Task};
+use crate::dataset::{Categories, DatasetWriter, Task};
 use crate::read::tables::{self, Given, Names, Table};
 use crate::read::{Context, Imported, Input};
 
@@ -40,7 +40,7 @@ fn assert_same(a: &Dataset, b: &Dataset, about: &str) {
     assert_eq!(a.edge_features(), b.edge_features(), "{about}");
     assert_eq!(a.edge_types().unwrap(), b.edge_types().unwrap(), "{about}");
     assert_eq!(a.edge_categories(), b.edge_categories(), "{about}");
-    assert_eq!(a.categories().map(|c| c.values()), b.categories().map(|c| c.values()), "{about}");
+    assert_eq!(a.categories().map(Categories::values), b.categories().map(Categories::values), "{about}");
     assert_eq!(a.meta(), b.meta(), "{about}");
     let parts = |d: &Dataset| d.splits().iter().map(|s| s.parts().map(|(_, ids)| ids.to_vec())).collect::<Vec<_>>();
     assert_eq!(parts(a), parts(b), "{about}");
@@ -51,13 +51,13 @@ fn assert_same(a: &Dataset, b: &Dataset, about: &str) {
 }
 
 const NODES: &str =
-    "id,x,y,kind,label,split\nann,1,0.1,2,red,train\n\"b \"\"b\"\", c\",-3e-7,2,0,,valid\n#d,0,0,1,blue,test\n";
+    "id,x,z,kind,label,split\nann,1,0.1,2,red,train\n\"b \"\"b\"\", c\",-3e-7,2,0,,valid\n#d,0,0,1,blue,test\n";
 const EDGES: &str = "source,target,w,how\nann,#d,1.5,0\n\"b \"\"b\"\", c\",ann,2,3\nann,#d,0,1\n#d,#d,7,0\n";
 
 fn plain(dir: &Path) -> Dataset {
     std::fs::write(dir.join("n.csv"), NODES).unwrap();
     std::fs::write(dir.join("e.csv"), EDGES).unwrap();
-    let names = |names: &[&str]| Names(names.iter().map(|n| n.to_string()).collect());
+    let names = |names: &[&str]| Names(names.iter().map(ToString::to_string).collect());
     let nodes = Table { file: "n.csv".into(), categories: names(&["kind"]), ..Table::default() };
     let edges = Table { file: "e.csv".into(), categories: names(&["how"]), ..Table::default() };
     let schema = Schema { nodes: vec![nodes], edges: vec![edges], ..Schema::default() };

@@ -24,7 +24,7 @@ pub(super) fn write(table: &Table<'_>, path: &Path, separator: u8) -> Result<()>
                 Values::Text(of) => field(&mut line, of(row).as_bytes(), separator),
                 Values::Integers(of) => field(&mut line, of(row).to_string().as_bytes(), separator),
                 Values::Numbers(of) => {
-                    field(&mut line, of(row).map_or(String::new(), |x| x.to_string()).as_bytes(), separator)
+                    field(&mut line, of(row).map_or(String::new(), |x| x.to_string()).as_bytes(), separator);
                 }
                 Values::Lists(_, fill) => {
                     numbers.clear();

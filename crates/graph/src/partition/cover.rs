@@ -96,7 +96,7 @@ pub fn covered_rows<I: NodeId>(graph: &Csr<I>, partition: &Partition) -> Option<
     let mut rows_that_move = 0;
     for part in 0..partition.num_parts() {
         let sources = |new: usize| {
-            let old = permutation.old_of(new) as usize;
+            let old = permutation.old_of(new);
             graph.row(old).iter().map(|j| permutation.new_of(j.index()) as u32).collect::<Vec<u32>>()
         };
         let (mut indptr, mut indices) = (vec![0], Vec::new());

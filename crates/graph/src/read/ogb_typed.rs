@@ -70,12 +70,16 @@ pub(super) fn read(folder: &dyn Folder, cx: &Context<'_>) -> Result<Imported> {
         all.features.clear();
     }
     let mut imported = Imported { types: all, ..Imported::new(nodes as usize, edges) };
+    let mut labelled = Vec::new();
     for place in &places {
-        let Some(input) = folder.input(&format!("raw/node-label/{}/node-label.csv.gz", place.name))? else { continue };
-        if imported.labels.is_some() {
-            let problem = "nodes of another type have labels too";
-            return Err(input.bad("label", problem, "remove the labels of all types but one"));
-        }
+        let input = folder.input(&format!("raw/node-label/{}/node-label.csv.gz", place.name))?;
+        labelled.extend(input.map(|input| (place, input)));
+    }
+    if let [_, (_, input), ..] = &labelled[..] {
+        let problem = "nodes of another type have labels too";
+        return Err(input.bad("label", problem, "remove the labels of all types but one"));
+    }
+    for (place, input) in labelled {
         let y = Table::read(&input, cx, |x| !x.is_infinite())?;
         let (shape, n) = ([y.rows, y.width], place.count as usize);
         let number = |at: usize| y.values[at].into();

@@ -146,7 +146,8 @@ impl About {
         let Self { config, plan, graph, .. } = self;
         let usages: Vec<RankUsage> = measured.usages.iter().map(RankUsage::from).collect();
         let mut json = self.json(&measured, &usages);
-        json["bytes_sent_to"] = json!(measured.usages.iter().map(|usage| usage.sent_to()).collect::<Vec<_>>());
+        json["bytes_sent_to"] =
+            json!(measured.usages.iter().map(graphweft_train::ranks::RankUsage::sent_to).collect::<Vec<_>>());
         let TimedEpochs { times, elsewhere, recorded, kernels: compared, .. } = measured;
         let elsewhere: Vec<Elsewhere> =
             places.iter().zip(&elsewhere).map(|(name, times)| Elsewhere::new(name, times)).collect();

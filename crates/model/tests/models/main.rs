@@ -360,11 +360,12 @@ fn transformers_look_at_positional_encodings() {
     for model in ["gt", "gps", "exphormer"] {
         let text = format!("name = '{model}'\nhidden = 16\nlayers = 1\nheads = 2");
         let (_, cx) = Run::new(&text, DType::F32).prepare(&device, Mode::Evaluate);
+        let prepared = config(&text).prepare(graph().with_self_loops(SelfLoops::Keep), 5).unwrap();
         let shape = Shape {
             features: FEATURES,
             positional: 3,
             classes: CLASSES,
-            edge_features: Default::default(),
+            edge_features: prepared.columns,
             types: TypeCounts::default(),
             target: Target::Nodes,
         };

@@ -81,7 +81,7 @@ impl ExchangeList {
 
         let pushes = Wanted::new(rank, size, asked.iter().map(|row| row.want));
         let pushed = Route::new(link, cut, &service.first_pushed(), &pushes, by_machine)?;
-        let Served { graph, serving, features, relations: known } = serve(device, asked, rank, served_features)?;
+        let Served { graph, serving, features, relations: known } = serve(device, &asked, rank, served_features)?;
         let served_nodes = Nodes::new(cut, pushes.order().map(|row| row as usize));
         let serving_nodes = Nodes::new(cut, serving.iter().map(|row| own.start + *row as usize));
         let edges = Edges::of_others(features, relations.map(|_| known));
@@ -166,7 +166,7 @@ struct Served {
 }
 
 /// What is served of what was asked for; `features` are in the order of that.
-fn serve(device: &Device, asked: Vec<Asked>, rank: usize, features: Option<Matrix>) -> Result<Served> {
+fn serve(device: &Device, asked: &[Asked], rank: usize, features: Option<Matrix>) -> Result<Served> {
     let mut serving: Vec<u32> = asked.iter().flat_map(|row| &row.sources).copied().collect();
     serving.sort_unstable();
     serving.dedup();
@@ -175,7 +175,7 @@ fn serve(device: &Device, asked: Vec<Asked>, rank: usize, features: Option<Matri
         *end += row.sources.len() as u32;
         Some(first)
     });
-    let mut rows: Vec<(u32, &Asked)> = first_edges.zip(&asked).collect();
+    let mut rows: Vec<(u32, &Asked)> = first_edges.zip(asked).collect();
     // As `Wanted` has them.
     rows.sort_by_key(|(_, row)| if row.want.by == rank { (0, row.want.owner) } else { (1, row.want.by) });
     let (mut indptr, mut sources, mut edges, mut relations) = (vec![0], Vec::new(), Vec::new(), Vec::new());

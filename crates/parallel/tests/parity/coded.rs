@@ -139,8 +139,9 @@ fn coded_rows_take_the_bytes_of_the_formula_and_come_near() {
                     let bits = |all: &All| all.values.iter().flatten().map(|x| x.to_bits()).collect::<Vec<_>>();
                     assert!(bits(first) == bits(again), "{what}: not the same bits twice");
                     let (moves, is_maximum) = (exact.sent != [0, 0], matches!(op, Op::Aggregate(Aggregation::Max, _)));
-                    // Of a maximum the rows that moved may be no part.
-                    if moves && !is_maximum && matches!(codec, Codec::Bits(2) | Codec::Columns(_)) {
+                    // Of a maximum the rows that moved may be no part, and of a graph without edges they are none.
+                    let matters = moves && !is_maximum && case.graph.num_edges() > 0;
+                    if matters && matches!(codec, Codec::Bits(2) | Codec::Columns(_)) {
                         assert!(bits(first) != bits(second), "{what}: the same in another epoch");
                     }
                     // A maximum may be another one.

@@ -376,7 +376,7 @@ mod tests {
         Rc::new(RowGroups::new(device, 5, vec![vec![3, 0, 3], vec![], vec![1, 2, 3]]).unwrap())
     }
 
-    fn maps<'a>(vars: &'a [Var]) -> [GroupedMap<&'a Var>; 2] {
+    fn maps(vars: &[Var]) -> [GroupedMap<&Var>; 2] {
         [GroupedMap { weight: &vars[0], bias: Some(&vars[1]) }, GroupedMap { weight: &vars[2], bias: None }]
     }
 

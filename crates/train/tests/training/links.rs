@@ -165,7 +165,8 @@ fn what_cannot_be_learned_is_refused() {
 fn triple_folder(root: &Path) -> PathBuf {
     let triple = |k: u64| {
         let (head, relation) = (k * 7 % NODES, k % 3);
-        [head, relation, (head + [1, 7, 25][relation as usize] + u64::from(k % 11 == 0)) % NODES].map(|x| x as i64)
+        [head, relation, (head + [1, 7, 25][relation as usize] + u64::from(k.is_multiple_of(11))) % NODES]
+            .map(|x| x as i64)
     };
     let part =
         |rest: &[u64]| -> Vec<i64> { (0..180).filter(|k| rest.contains(&(k / 3 % 5))).flat_map(triple).collect() };

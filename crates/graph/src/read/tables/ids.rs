@@ -363,7 +363,7 @@ mod tests {
     fn integers_are_kept_as_such_and_words_as_lines() {
         let kept = |all: &[&str]| {
             let mut ids = Ids::new();
-            ids.number(&[keys(&all.iter().map(|id| id.to_string()).collect::<Vec<_>>())]).unwrap();
+            ids.number(&[keys(&all.iter().map(ToString::to_string).collect::<Vec<_>>())]).unwrap();
             ids.into_written().kept()
         };
         assert_eq!(kept(&["0", "1", "2"]), Kept::Nothing);

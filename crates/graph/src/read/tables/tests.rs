@@ -209,7 +209,7 @@ fn mistakes_in_edges_are_told_too() {
     wrong(&long, &["e: line 3, column 2", "1 to 4096 bytes"]);
     let schema = |text: &str| read_files(&format!("{BOTH}{text}"), &[("n", nodes), ("e", b"a,b\n1,2\n")]);
     assert_refused(schema("source = \"zz\""), &["e: line 1", "no column \"zz\"", "the columns are: a, b"]);
-    assert_refused(schema("label = \"a\""), &["e: line 1", "cannot be the label: this is a table of edges"]);
+    assert_refused(schema("label = \"a\""), &["e: line 1", "there is no column for the destination"]);
     assert_refused(schema("source = [\"a\", \"b\"]"), &["cannot both be the source"]);
     assert!(request(read_files("[[nodes]]\nfile = \"n\"\n", &[("n", nodes)])).contains("no table of edges"));
     assert!(request(read_files("[[nodes]]\n[[edges]]\nfile = \"e\"\n", &[("e", b"1 2\n")])).contains("has no file"));

@@ -78,7 +78,7 @@ fn by_target(name: &str, x: &[f64], y: &[f32], columns: usize) -> f64 {
             (0..x.len() / columns).map(of).filter(|(_, y)| !y.is_nan()).map(|(x, y)| (x, f64::from(y))).collect();
         let count = known.len() as f64;
         let kind = |positive: bool| known.iter().filter(move |(_, y)| (*y == 1.0) == positive).copied();
-        let (pos, neg): (Vec<(f64, f64)>, Vec<(f64, f64)>) = (kind(true).collect(), kind(false).collect());
+        let [pos, neg] = [true, false].map(|positive| kind(positive).collect::<Vec<_>>());
         let least = |score: f64| known.iter().filter(move |(x, _)| *x >= score);
         scores.extend(match name {
             _ if known.is_empty() => None,
@@ -215,8 +215,9 @@ fn ranking_needs_two_kinds() {
 
 #[test]
 fn a_task_has_metrics_of_its_own() {
+    let of_links = ["hits@20", "hits@50", "hits@100", "mrr", "hits@1", "hits@3", "hits@10"];
     let of_rows = ["accuracy", "macro-f1", "roc-auc", "average-precision", "mae", "rmse", "r2"];
-    assert_eq!(MetricName::all(), [&of_rows[..], &["hits@20", "hits@50", "hits@100"]].concat());
+    assert_eq!(MetricName::all(), [&of_rows[..], &of_links].concat());
     let of = |task: &dyn Task, name| task.metric(name, 2).map(|metric| metric.name);
     assert_eq!(of(&NodeClass, None).unwrap(), "accuracy");
     assert_eq!(of(&NodeLabels, None).unwrap(), "roc-auc");
