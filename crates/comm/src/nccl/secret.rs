@@ -33,7 +33,7 @@ const LONGEST: u64 = 4096;
 const VARIABLE: &str = "GRAPHWEFT_SECRET";
 const FILE: &str = "GRAPHWEFT_SECRET_FILE";
 
-/// See the [module](self).
+/// What all ranks of a run know and nobody else does.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; BYTES]);
 

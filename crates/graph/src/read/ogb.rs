@@ -6,7 +6,7 @@
 //! `num_nodes_list`, `num_edges_list` and optionally `node_feat`, `edge_feat`; `raw/node-label.npz` with `node_label`.
 //! Both: `split/<scheme>/{train,valid,test}.csv.gz`, which becomes the split of that name. OGB's loader adds the
 //! reverse of each edge for some datasets; here that is asked for with `--symmetrise`. Datasets
-//! with several types of nodes are in a [layout of their own](super::ogb_typed).
+//! with several types of nodes are in a layout of their own.
 
 use graphweft_base::{Error, Result};
 

@@ -76,6 +76,7 @@ pub enum ValuesMut<'a> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct GpuArray {
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a build with CUDA looks there"))]
     pub(super) start: u64,
     pub(super) count: usize,
     pub(super) kind: Kind,
@@ -114,6 +115,7 @@ impl GpuArray {
     }
 }
 
+#[cfg(feature = "cuda")]
 impl Kind {
     /// How kernels store it. Ids have the width of f32, and are only compared.
     pub(super) fn stored(self) -> DType {

@@ -1,5 +1,5 @@
 //! Rows that are drawn around what an encoder says, as in a VGAE of Kipf and Welling: half of the columns are means μ,
-//! half are logarithms l of deviations, of which none counts more than [`MOST`]. z = μ + ε∘e^l, and the divergence from
+//! half are logarithms l of deviations, of which none counts more than `MOST`. z = μ + ε∘e^l, and the divergence from
 //! N(0, 1) is −½ Σ (1 + 2l − μ² − e^{2l}).
 
 use graphweft_tensor::cpu::{host, host_mut};

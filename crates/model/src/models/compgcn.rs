@@ -1,4 +1,4 @@
-//! CompGCN of Vashishth et al.: a [stack](super::stack) of convolutions in which types of edges have rows that are
+//! CompGCN of Vashishth et al.: a [stack] of convolutions in which types of edges have rows that are
 //! learned along with those of nodes, composed by differences. It tells edges from their reverses:
 //! `data.symmetrise=true` adds these, as types of their own after all others.
 //!

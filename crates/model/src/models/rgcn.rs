@@ -1,4 +1,4 @@
-//! R-GCN of Schlichtkrull et al.: a [stack](super::stack) of `torch_geometric.nn.RGCNConv`, with a matrix for each type
+//! R-GCN of Schlichtkrull et al.: a [stack] of `torch_geometric.nn.RGCNConv`, with a matrix for each type
 //! of edges. Where edges have no types, all are of one.
 //!
 //! A linear layer comes first, because features are often sparse, and columns of a node without features are learnt

@@ -5,8 +5,9 @@ use crate::ops::edge_values::EdgeTail;
 use crate::random::{Dropout, Ids};
 use crate::tape::Var;
 
-/// A term added to the scores of edges. What is learnt of it is an `X`: a [`Matrix`] or a reference to one for kernels
-/// and where it is kept for backward, a [`Var`] on the tape. Features of edges are an `F`, which gets no gradient.
+/// A term added to the scores of edges. What is learnt of it is an `X`: a [`Matrix`](crate::Matrix) or a reference to
+/// one for kernels and where it is kept for backward, a [`Var`] on the tape. Features of edges are an `F`, which gets
+/// no gradient.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Bias<X, F = X> {
     /// None.
