@@ -79,7 +79,7 @@ pub use graph::{Graph, SelfLoops};
 /// ```
 pub use graphweft_report::ListedRun;
 pub use import::{ArrayFiles, Format, Import};
-pub use info::{Degree, Info, Trial};
+pub use info::{Info, Trial};
 pub use input::Input;
 pub use launch::Launch;
 pub use memory::Memory;

@@ -326,8 +326,8 @@ impl Model {
     /// # Errors
     /// If there are several seeds, the model is none of links, or a line does not name a node.
     pub fn write_partners(&self, count: usize, of: Option<&Path>, to: impl AsRef<Path>) -> Result<usize> {
-        let (partners, to) = (session::Partners { count, of }, to.as_ref());
-        self.of_pairs(move |model, data, world, watched| Ok(model.write_partners(world, data, watched, &partners, to)?))
+        let to = to.as_ref();
+        self.of_pairs(move |model, data, world, watched| Ok(model.write_partners(world, data, watched, count, of, to)?))
     }
 
     fn of_pairs(

@@ -21,7 +21,7 @@ pub(crate) mod stop;
 pub(crate) mod trainer;
 
 pub use checkpoint::{Checkpoint, Scores};
-pub use inference::{Partners, Trained};
+pub use inference::Trained;
 pub use run_dir::launch::Launch;
 pub use run_dir::{Line, RunDir};
 pub use session::{OverSeeds, Session, Start, Summary};

@@ -28,7 +28,7 @@ use crate::task::metrics::{MetricName, SplitPart};
 
 pub use labels::{LabelView, Labels};
 pub use metrics::{Better, Measure, Metric, Scale, ScoredRows};
-pub use predictions::{Cells, Format, Output, What, Written};
+pub use predictions::{Format, Output, What, Written};
 pub(crate) use supervision::{LearnedRows, Supervision, check_labels, check_split};
 
 /// Declares the files and lists what is in them. A task that is to be named outside of this crate is `public`.

@@ -27,8 +27,6 @@ use crate::task::predictions::{NodeIds, Output, What, check_logits};
 use crate::task::{self, Task};
 use fit::Made;
 
-pub use pairs::Partners;
-
 /// A model with its settings.
 #[derive(Clone, Debug)]
 pub struct Trained {

@@ -32,15 +32,6 @@ use crate::task::predictions::{NodeIds, Places, quoted};
 /// Nodes whose best partners are kept until they are written.
 const BLOCK: usize = 1 << 10;
 
-/// Best partners to write.
-#[derive(Clone, Debug)]
-pub struct Partners<'a> {
-    /// How many of each node.
-    pub count: usize,
-    /// A file that names the nodes; all if there is none.
-    pub of: Option<&'a Path>,
-}
-
 impl Trained {
     /// Writes the scores of the pairs of nodes in the file `pairs` as CSV; gives how many there are, in the process
     /// that leads.
@@ -68,9 +59,9 @@ impl Trained {
         Ok(Some(scores.len()))
     }
 
-    /// Writes the best partners of nodes as CSV, the best first; gives how many lines there are, in the process that
-    /// leads. A node is not its own partner, and those that an edge leads from are known; where links have relations,
-    /// tails of training are known.
+    /// Writes the best `count` partners as CSV, the best first, of the nodes that the file `of` names or of all; gives
+    /// how many lines there are, in the process that leads. A node is not its own partner, and those that an edge leads
+    /// from are known; where links have relations, tails of training are known.
     ///
     /// # Errors
     /// If the model is none of links, or a line names no node.
@@ -79,7 +70,8 @@ impl Trained {
         world: &World,
         data: &Arc<Data>,
         progress: &dyn Progress,
-        partners: &Partners<'_>,
+        count: usize,
+        of: Option<&Path>,
         to: &Path,
     ) -> Result<Option<usize>> {
         let given = data.link_width() - 1;
@@ -91,7 +83,7 @@ impl Trained {
             }
         };
         let listed = |file: &Path, words: &Words<'_>| lines(file, &HEADS[..given], words);
-        let asked = self.asked(world, data, to, |words| partners.of.map_or_else(all, |file| listed(file, words)))?;
+        let asked = self.asked(world, data, to, |words| of.map_or_else(all, |file| listed(file, words)))?;
         let Some(rows) = self.rows(world, data, progress)? else { return Ok(None) };
         let phase = progress.start("best partners", (asked.nodes.len() / given) as u64, Unit::Items);
         let (mut written, tails) = (0, (given == 2).then(|| Tails::of(data)));
@@ -100,10 +92,8 @@ impl Trained {
                 let best = |given: &[usize]| {
                     let query = Query { head: given[0], relation: given.get(1).copied() };
                     match (&tails, query.relation) {
-                        (Some(tails), Some(relation)) => {
-                            rows.best(query, partners.count, &tails.of_head(query.head, relation))
-                        }
-                        _ => rows.best(query, partners.count, data.graph.row(query.head)),
+                        (Some(tails), Some(relation)) => rows.best(query, count, &tails.of_head(query.head, relation)),
+                        _ => rows.best(query, count, data.graph.row(query.head)),
                     }
                 };
                 let found: Vec<Vec<Scored>> = block.par_chunks_exact(given).map(best).collect();
