@@ -227,6 +227,8 @@ impl Partition {
         let stored = chunks::folder(data.dir(), method, chunks);
         let started = Instant::now();
         let memory = usize::try_from(memory.unwrap_or(SORTING_MEMORY)).unwrap_or(usize::MAX);
+        // Chunks are trained on later, when nobody looks at the dataset again.
+        data.checked_labels()?;
         chunks::prepare(&data, &recipe, &stored, memory, &Watched::by(&self.observer))?;
         let (seconds, peak_bytes) = (started.elapsed().as_secs_f64(), memory::peak_bytes());
         let (made, _) = Chunks::open(&stored)?;

@@ -76,8 +76,10 @@ mod tests {
         }
 
         fn forward(&self, _: &mut Tape, cx: &Context, state: &[Var]) -> Computed<Vec<Var>> {
+            // A rehearsal computes nothing, and nobody asks within one.
+            let computes = state[0].value().to_vec::<f32>()?.iter().any(|x| *x != 0.0);
             let mut asked = ASKED.lock().unwrap();
-            if asked.as_ref().is_some_and(|(_, epoch)| cx.epoch == *epoch) {
+            if computes && asked.as_ref().is_some_and(|(_, epoch)| cx.epoch == *epoch) {
                 asked.take().unwrap().0.request();
             }
             Ok(state.to_vec())
