@@ -210,7 +210,9 @@ fn mistakes_in_edges_are_told_too() {
     let schema = |text: &str| read_files(&format!("{BOTH}{text}"), &[("n", nodes), ("e", b"a,b\n1,2\n")]);
     assert_refused(schema("source = \"zz\""), &["e: line 1", "no column \"zz\"", "the columns are: a, b"]);
     assert_refused(schema("label = \"a\""), &["e: line 1", "there is no column for the destination"]);
-    assert_refused(schema("source = [\"a\", \"b\"]"), &["cannot both be the source"]);
+    let twice = format!("{BOTH}source = [\"a\", \"b\"]");
+    let twice = read_files(&twice, &[("n", nodes), ("e", b"a,b,c\n1,2,3\n")]);
+    assert_refused(twice, &["cannot both be the source"]);
     assert!(request(read_files("[[nodes]]\nfile = \"n\"\n", &[("n", nodes)])).contains("no table of edges"));
     assert!(request(read_files("[[nodes]]\n[[edges]]\nfile = \"e\"\n", &[("e", b"1 2\n")])).contains("has no file"));
 }
