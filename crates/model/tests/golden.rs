@@ -311,4 +311,6 @@ cases! {
     gt_with_types: "gt-types", Keep;
     compgcn: "compgcn", Keep;
     compgcn_of_three_layers: "compgcn-deep", Keep;
+    simple_hgn: "simple-hgn", Keep;
+    simple_hgn_of_three_layers: "simple-hgn-3", Keep;
 }
