@@ -476,8 +476,7 @@ fn in_epoch(epoch: u64, error: Computation) -> Error {
 
 /// The model of a configuration, for data of this shape.
 pub(crate) fn network(rank: &Rank, shape: Shape, config: &Config) -> Result<Network> {
-    let (seed, dtype) = (config.run.seed, config.compute.dtype);
-    let build = |shape| config.model.build(rank.device(), shape, dtype.compute(), seed);
+    let build = |shape| config.model.build(rank.device(), shape, config.compute.dtype.compute(), config.run.seed);
     let network = build(shape).map_err(|e| match e {
         Computation::Argument { problem, .. } => {
             let encoded = shape.positional > 0 && build(Shape { positional: 0, ..shape }).is_ok();
