@@ -256,9 +256,10 @@ impl Layer for SimpleHgnLayer {
         let conv = Rc::clone(&self.conv);
         let mut found = rows_again(tape, cx, &inputs, move |tape, cx, state| conv.run(tape, cx, state))?;
         let (sums, rows) = (found.pop(), found.swap_remove(0));
-        let residual = self.residual.as_ref().map(|affine| {
-            linear(tape, &x, std::slice::from_ref(affine), Activation::None, cx.dtype)
-        });
+        let residual = self
+            .residual
+            .as_ref()
+            .map(|affine| linear(tape, &x, std::slice::from_ref(affine), Activation::None, cx.dtype));
         let residual = residual.transpose()?;
         let (plus, last) = (residual.as_ref(), self.kind == Kind::Last);
         let activation = if last { Activation::None } else { Activation::Elu };
