@@ -53,12 +53,12 @@ keys! {
     hidden: usize = 512,
     /// Convolutions before the last one.
     layers: usize = 2,
+    /// The share of attention that is the layer before's.
+    beta: f64 = 0.05,
     /// Attention heads.
     heads: usize = 8,
     /// Columns of the embedding of a relation.
     relation_width: usize = 64,
-    /// The share of attention that is the layer before's.
-    beta: f64 = 0.05,
 }
 
 /// What makes scores.
