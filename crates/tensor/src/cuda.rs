@@ -184,8 +184,8 @@ impl Cuda {
     }
 
     /// The kernel `name` of a source, compiled if it is asked for the first time.
-    fn function(&self, source: &'static Source, defines: Defines, name: &'static str) -> Result<CudaFunction> {
-        let key = (source.name, name, defines);
+    fn function(&self, source: &Source, defines: Defines, name: &'static str) -> Result<CudaFunction> {
+        let key = (source.key(), name, defines);
         if let Some(f) = self.functions.borrow().get(&key) {
             return Ok(f.clone());
         }

@@ -3,7 +3,7 @@
 
 use graphweft_tensor::cpu::{host, host_mut};
 use graphweft_tensor::ops::combine::combine;
-use graphweft_tensor::ops::custom::{Kernel, custom};
+use graphweft_tensor::ops::custom::{GpuKernel, Kernel, custom};
 use graphweft_tensor::ops::product::product;
 use graphweft_tensor::{DType, Error, Matrix, Result, Tape, Var, one_output};
 
@@ -11,6 +11,8 @@ use super::{LANES, OP, row_sums};
 
 /// Added to sums of squares.
 const TINY: f64 = 1e-12;
+/// The halves for GPUs of the kernels here.
+const GPU: &str = include_str!("distance.cu");
 
 #[derive(Clone, Copy)]
 pub(super) struct Distance {
@@ -64,6 +66,11 @@ impl Kernel for Root {
         let distance = Distance { margin: self.margin };
         each(self.name(), from, to, |[x, _]| distance.finish(x))
     }
+
+    fn gpu(&self) -> Option<GpuKernel> {
+        // SAFETY: one operand of the result's size, and two numbers.
+        Some(unsafe { GpuKernel::new(GPU, "distance") }.number(self.margin).number(TINY))
+    }
 }
 
 /// −dy / 2√(x + tiny).
@@ -76,6 +83,11 @@ impl Kernel for Slope {
 
     fn compute(&self, from: &[&Matrix], to: &mut Matrix) -> Result<()> {
         each(self.name(), from, to, |[x, dy]| -0.5 * dy / (x + TINY).sqrt())
+    }
+
+    fn gpu(&self) -> Option<GpuKernel> {
+        // SAFETY: two operands of the result's size, and a number.
+        Some(unsafe { GpuKernel::new(GPU, "distance_backward") }.number(TINY))
     }
 }
 

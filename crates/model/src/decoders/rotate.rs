@@ -6,13 +6,16 @@ use std::f64::consts::PI;
 use std::rc::Rc;
 
 use graphweft_tensor::cpu::{host, host_mut};
-use graphweft_tensor::ops::custom::{Kernel, custom};
+use graphweft_tensor::ops::custom::{GpuKernel, Kernel, custom};
 use graphweft_tensor::{DType, Matrix, Parameter, Result, Tape, Var, one_output};
 
 use super::complex::{turned, turned_on_host};
 use super::distance::{Distance, no_scores_of_all};
 use super::{Asked, Decoder, DecoderShape, HostDecoder, LANES, Missing, Numbers, Relations, half};
 use crate::init::Init;
+
+/// The halves for GPUs of the kernels here.
+const GPU: &str = include_str!("rotate.cu");
 
 pub(super) struct RotatE {
     /// Angles.
@@ -81,6 +84,11 @@ impl Kernel for Turn {
             }
         })
     }
+
+    fn gpu(&self) -> Option<GpuKernel> {
+        // SAFETY: an operand of half the result's columns.
+        Some(unsafe { GpuKernel::new(GPU, "turn") })
+    }
 }
 
 /// dθ = cos θ·dsin − sin θ·dcos.
@@ -98,6 +106,11 @@ impl Kernel for TurnBackward {
                 *to = turns[k] * dy[half + k] - turns[half + k] * dy[k];
             }
         })
+    }
+
+    fn gpu(&self) -> Option<GpuKernel> {
+        // SAFETY: two operands of twice the result's columns.
+        Some(unsafe { GpuKernel::new(GPU, "turn_backward") })
     }
 }
 

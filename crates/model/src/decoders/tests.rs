@@ -31,11 +31,21 @@ fn asked(given: &Var, missing: Missing) -> Asked<'_> {
 
 #[test]
 fn every_decoder_has_the_gradient_that_finite_differences_find() {
-    let device = Device::cpu();
+    gradients_of_all(&Device::cpu());
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+#[ignore = "needs a GPU"]
+fn every_decoder_has_its_gradient_on_a_gpu() {
+    gradients_of_all(&Device::with_backend(Box::new(graphweft_tensor::cuda::Cuda::new(0).unwrap())));
+}
+
+fn gradients_of_all(device: &Device) {
     for name in ALL {
-        let decoder = built(name, &device);
+        let decoder = built(name, device);
         for missing in [Missing::Tail, Missing::Head] {
-            check(&device, &[rows(&device, 1, 5), rows(&device, 2, 5)], &decoder.parameters(), |tape, x| {
+            check(device, &[rows(device, 1, 5), rows(device, 2, 5)], &decoder.parameters(), |tape, x| {
                 let query = decoder.query(tape, asked(&x[0], missing))?;
                 decoder.pairs(tape, &query, &x[1])
             })
@@ -45,7 +55,7 @@ fn every_decoder_has_the_gradient_that_finite_differences_find() {
             let query = decoder.query(tape, asked(&x[0], Missing::Tail))?;
             decoder.all(tape, &query, &x[1])
         };
-        let found = check(&device, &[rows(&device, 1, 5), rows(&device, 2, 9)], &decoder.parameters(), all);
+        let found = check(device, &[rows(device, 1, 5), rows(device, 2, 9)], &decoder.parameters(), all);
         let compares_all = matches!(name, DecoderName::Dot | DecoderName::DistMult | DecoderName::ComplEx);
         assert_eq!(found.is_ok(), compares_all, "{name:?}");
     }

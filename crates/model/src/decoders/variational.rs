@@ -4,7 +4,7 @@
 
 use graphweft_tensor::cpu::{host, host_mut};
 use graphweft_tensor::ops::combine::{columns, combine};
-use graphweft_tensor::ops::custom::{Kernel, custom};
+use graphweft_tensor::ops::custom::{GpuKernel, Kernel, custom};
 use graphweft_tensor::ops::product::product;
 use graphweft_tensor::{DType, Matrix, Result, Tag, Tape, Var, one_output};
 
@@ -13,6 +13,8 @@ use super::row_sums;
 
 /// The largest logarithm of a deviation.
 const MOST: f64 = 10.0;
+/// The halves for GPUs of the kernels here.
+const GPU: &str = include_str!("variational.cu");
 
 /// Drawn rows, with how far each is from a normal distribution: a column.
 pub struct Drawn {
@@ -75,6 +77,11 @@ impl Kernel for Exponential {
     fn compute(&self, from: &[&Matrix], to: &mut Matrix) -> Result<()> {
         each(self.name(), from, to, |[x, _]| x.min(MOST).exp())
     }
+
+    fn gpu(&self) -> Option<GpuKernel> {
+        // SAFETY: one operand of the result's size, and a number.
+        Some(unsafe { GpuKernel::new(GPU, "exponential_up_to") }.number(MOST))
+    }
 }
 
 /// dy·e^x, and 0 above the limit.
@@ -100,6 +107,11 @@ impl Kernel for Slope {
         }
         Ok(())
     }
+
+    fn gpu(&self) -> Option<GpuKernel> {
+        // SAFETY: three operands of the result's size, and a number.
+        Some(unsafe { GpuKernel::new(GPU, "exponential_up_to_backward") }.number(MOST))
+    }
 }
 
 #[cfg(test)]
@@ -111,11 +123,21 @@ mod tests {
 
     #[test]
     fn rows_and_divergence_are_those_of_the_formulas_with_their_gradients() {
-        let device = Device::cpu();
+        follow_the_formulas(&Device::cpu());
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn rows_and_divergence_are_right_on_a_gpu() {
+        follow_the_formulas(&Device::with_backend(Box::new(graphweft_tensor::cuda::Cuda::new(0).unwrap())));
+    }
+
+    fn follow_the_formulas(device: &Device) {
         let (x, noise) = (numbers(1, 24), numbers(2, 12));
         let up = |cols, values: &[f64]| device.upload(4, cols, values, Tag::Activations).unwrap();
         let (outputs, drawn_by) = (up(6, &x), up(3, &noise));
-        let mut tape = Tape::without_gradients(&device);
+        let mut tape = Tape::without_gradients(device);
         let var = tape.constant(outputs.clone());
         let Drawn { rows, divergence } = draw(&mut tape, &var, &drawn_by).unwrap();
         let (rows, divergence) = (rows.value().to_vec::<f64>().unwrap(), divergence.value().to_vec::<f64>().unwrap());
@@ -127,7 +149,7 @@ mod tests {
                 assert!((rows[3 * row + c] - mean[c] - noise[3 * row + c] * log[c].exp()).abs() < 1e-12);
             }
         }
-        check(&device, std::slice::from_ref(&outputs), &[], |tape, x| Ok(draw(tape, &x[0], &drawn_by)?.rows)).unwrap();
-        check(&device, &[outputs], &[], |tape, x| Ok(draw(tape, &x[0], &drawn_by)?.divergence)).unwrap();
+        check(device, std::slice::from_ref(&outputs), &[], |tape, x| Ok(draw(tape, &x[0], &drawn_by)?.rows)).unwrap();
+        check(device, &[outputs], &[], |tape, x| Ok(draw(tape, &x[0], &drawn_by)?.divergence)).unwrap();
     }
 }

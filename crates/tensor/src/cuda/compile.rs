@@ -24,8 +24,17 @@ const HASH: usize = 32;
 pub(super) struct Source {
     /// Its name, for messages.
     pub(super) name: &'static str,
+    /// What stands before a text from outside, so that it has our types.
+    pub(super) before: &'static str,
     /// Its text.
     pub(super) text: &'static str,
+}
+
+impl Source {
+    /// What tells it from others: our own have names that differ, those from outside only their text.
+    pub(super) fn key(&self) -> &'static str {
+        if self.before.is_empty() { self.name } else { self.text }
+    }
 }
 
 /// Declares the source of the `.cu` file with this name, after the `.cuh` files that it needs, in their order.
@@ -33,6 +42,7 @@ macro_rules! source {
     ($name:literal, [$($header:literal),+]) => {
         $crate::cuda::compile::Source {
             name: $name,
+            before: "",
             text: concat!($(include_str!(concat!($header, ".cuh")), "\n",)+ include_str!(concat!($name, ".cu"))),
         }
     };
@@ -72,7 +82,7 @@ pub(super) fn machine_code(
     options.extend(defines.options());
     let version = version()?;
     let mut key = Sha256::new();
-    for part in [format!("{}.{}", version.0, version.1).as_str(), &options.join(" "), source.text] {
+    for part in [format!("{}.{}", version.0, version.1).as_str(), &options.join(" "), source.before, source.text] {
         key.update((part.len() as u64).to_le_bytes());
         key.update(part);
     }
@@ -81,7 +91,7 @@ pub(super) fn machine_code(
     if let Some(found) = file.as_deref().and_then(kept) {
         return Ok(found);
     }
-    let code = compile(source.name, source.text, &options)?;
+    let code = compile(source.name, &[source.before, source.text].concat(), &options)?;
     if let Some(file) = file {
         // Where nothing can be kept, kernels are compiled in every process.
         keep(&file, &code);
@@ -150,6 +160,7 @@ mod tests {
 
     const EMPTY: Source = Source {
         name: "empty",
+        before: "",
         text: concat!(
             include_str!("numbers.cuh"),
             "extern \"C\" __global__ void empty(T *x) { *x = store<T>((C)NUMBER); }"
@@ -182,7 +193,7 @@ mod tests {
     #[test]
     #[cfg_attr(not(nvrtc), ignore = "needs NVRTC, which test.sh installs")]
     fn a_mistake_is_reported_with_the_compilers_words() {
-        let wrong = Source { name: "wrong", text: "extern \"C\" __global__ void f() { unknown(); }" };
+        let wrong = Source { name: "wrong", before: "", text: "extern \"C\" __global__ void f() { unknown(); }" };
         let error =
             machine_code(&wrong, &Defines::of(DType::F32), Architecture { major: 8, minor: 0 }, None).unwrap_err();
         assert!(error.contains("wrong.cu") && error.contains("unknown"), "{error}");

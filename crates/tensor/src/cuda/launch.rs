@@ -26,7 +26,7 @@ impl Cuda {
     pub(super) fn kernel(
         &self,
         op: &'static str,
-        source: &'static Source,
+        source: &Source,
         defines: Defines,
         name: &'static str,
     ) -> Result<Launch<'_>> {

@@ -47,46 +47,43 @@ extern "C" __global__ void loss_class(const T *logits, const i64 *labels, const 
     finish(loss, partial);
 }
 
-// Binary cross-entropy of each logit; a target that is NaN or negative is unknown.
-extern "C" __global__ void loss_each(const T *logits, const C *targets, const u32 *listed, const float *weights, T *gradient,
-                                     double *partial, i64 count, int cols, double total) {
-    int lane = threadIdx.x % 32;
+// The weighted sum of what `one` gives for each element of the listed rows, a warp a row: `one(at, weight)`.
+template <class F>
+__device__ __forceinline__ void loss_of_elements(const u32 *listed, const float *weights, double *partial, i64 count, int cols,
+                                                 double total, F one) {
     double loss = 0.0;
     for (i64 k = (i64)blockIdx.x * WARPS + threadIdx.x / 32; k < count; k += (i64)gridDim.x * WARPS) {
         i64 row = listed[k];
         double weight = (weights ? (double)weights[k] : 1.0) / total;
         C sum = (C)0;
-        for (int c = lane; c < cols; c += 32) {
-            C x = load(logits[row * cols + c]), t = targets[row * cols + c];
-            bool known = t >= (C)0;
-            C e = exponential(-magnitude(x));
-            C logistic = (x >= (C)0 ? (C)1 : e) / ((C)1 + e);
-            if (gradient) gradient[row * cols + c] = store<T>(known ? (logistic - t) * (C)weight : (C)0);
-            if (known) sum += (x > (C)0 ? x : (C)0) - x * t + (C)log1p((double)e);
-        }
+        for (int c = threadIdx.x % 32; c < cols; c += 32) sum += one(row * cols + c, weight);
         loss += weight * (double)lane_sum<32>(sum);
     }
     finish(loss, partial);
 }
 
+// Binary cross-entropy of each logit; a target that is NaN or negative is unknown.
+extern "C" __global__ void loss_each(const T *logits, const C *targets, const u32 *listed, const float *weights, T *gradient,
+                                     double *partial, i64 count, int cols, double total) {
+    loss_of_elements(listed, weights, partial, count, cols, total, [&](i64 at, double weight) {
+        C x = load(logits[at]), t = targets[at];
+        bool known = t >= (C)0;
+        C e = exponential(-magnitude(x));
+        C logistic = (x >= (C)0 ? (C)1 : e) / ((C)1 + e);
+        if (gradient) gradient[at] = store<T>(known ? (logistic - t) * (C)weight : (C)0);
+        return known ? (x > (C)0 ? x : (C)0) - x * t + (C)log1p((double)e) : (C)0;
+    });
+}
+
 // The squared difference of each output; a target that is NaN is unknown.
 extern "C" __global__ void loss_value(const T *outputs, const C *targets, const u32 *listed, const float *weights, T *gradient,
                                       double *partial, i64 count, int cols, double total) {
-    int lane = threadIdx.x % 32;
-    double loss = 0.0;
-    for (i64 k = (i64)blockIdx.x * WARPS + threadIdx.x / 32; k < count; k += (i64)gridDim.x * WARPS) {
-        i64 row = listed[k];
-        double weight = (weights ? (double)weights[k] : 1.0) / total;
-        C sum = (C)0;
-        for (int c = lane; c < cols; c += 32) {
-            C t = targets[row * cols + c];
-            C difference = t == t ? load(outputs[row * cols + c]) - t : (C)0;
-            if (gradient) gradient[row * cols + c] = store<T>(difference * (C)(2.0 * weight));
-            sum += difference * difference;
-        }
-        loss += weight * (double)lane_sum<32>(sum);
-    }
-    finish(loss, partial);
+    loss_of_elements(listed, weights, partial, count, cols, total, [&](i64 at, double weight) {
+        C t = targets[at];
+        C difference = t == t ? load(outputs[at]) - t : (C)0;
+        if (gradient) gradient[at] = store<T>(difference * (C)(2.0 * weight));
+        return difference * difference;
+    });
 }
 
 // The loss: the blocks' losses in order.

@@ -11,7 +11,7 @@ use cudarc::nvrtc::Ptx;
 use super::compile::{Defines, Source, machine_code};
 use super::gpu::Architecture;
 
-/// The GPU's number, the source and what it is specialised for.
+/// The GPU's number, the source's key and what it is specialised for.
 type Key = (usize, &'static str, Defines);
 /// Empty until somebody has loaded it; who needs the same waits meanwhile, others do not.
 type SharedModule = Arc<Mutex<Option<Arc<CudaModule>>>>;
@@ -22,12 +22,12 @@ static LOADED: Mutex<Option<HashMap<Key, SharedModule>>> = Mutex::new(None);
 /// The kernels of `source`, compiled and loaded if nobody in this process did so before.
 pub(super) fn module(
     context: &Arc<CudaContext>,
-    source: &'static Source,
+    source: &Source,
     defines: &Defines,
     architecture: Architecture,
     cache: Option<&Path>,
 ) -> Result<Arc<CudaModule>, String> {
-    let key = (context.ordinal(), source.name, defines.clone());
+    let key = (context.ordinal(), source.key(), defines.clone());
     let loaded = Arc::clone(locked(&LOADED).get_or_insert_default().entry(key).or_default());
     let mut loaded = locked(&loaded);
     if let Some(module) = &*loaded {

@@ -1,8 +1,9 @@
 //! Kernels from outside of this crate: an operation in one file, for every device.
 //!
 //! A [`Kernel`] computes a matrix from others in host memory. The CPU runs it as it is; a GPU works on a copy, so that
-//! a new operation is right everywhere before it is fast everywhere. It is rehearsed under its own name, as a pass over
-//! all that it reads and writes.
+//! a new operation is right everywhere before it is fast everywhere. To be fast there too, a kernel says its
+//! [half for GPUs](Kernel::gpu), CUDA C++ in a file beside it. It is rehearsed under its own name, as a pass over all
+//! that it reads and writes.
 //!
 //! ```
 //! use graphweft_tensor::cpu::{host, host_mut};
@@ -80,12 +81,59 @@ pub trait Kernel {
     /// # Errors
     /// Of the kernel: types that it has no code for, say.
     fn compute(&self, from: &[&Matrix], to: &mut Matrix) -> Result<()>;
+
+    /// The same for GPUs; without it they work on copies in host memory.
+    fn gpu(&self) -> Option<GpuKernel> {
+        None
+    }
+}
+
+/// A kernel in CUDA C++, with a thread for each element of what it makes.
+///
+/// Its parameters are those of the operands, of the result, and its [numbers](GpuKernel::number): for each matrix
+/// `const T *x, i64 rows, i32 cols` (`T *to` for the result), for each number `double`. `T` is the type of all
+/// matrices, `C` the one to compute in; `load`, `store`, `thread_number` and the functions of `cuda/numbers.cuh` are
+/// there. It is compiled when it is first needed, and kept on disk.
+///
+/// ```
+/// use graphweft_tensor::ops::custom::GpuKernel;
+///
+/// const SQUARE: &str = r#"
+/// extern "C" __global__ void square(const T *x, i64, i32, T *y, i64 rows, i32 cols) {
+///     i64 at = thread_number();
+///     if (at < rows * cols) y[at] = store<T>(load(x[at]) * load(x[at]));
+/// }
+/// "#;
+/// // SAFETY: these are the parameters of one operand and the result, and `at` is inside of both.
+/// let gpu = unsafe { GpuKernel::new(SQUARE, "square") };
+/// ```
+#[derive(Clone, Debug)]
+pub struct GpuKernel {
+    pub(crate) text: &'static str,
+    pub(crate) function: &'static str,
+    pub(crate) numbers: Vec<f64>,
+}
+
+impl GpuKernel {
+    /// The kernel `function` of a text.
+    ///
+    /// # Safety
+    /// The kernel must have the parameters that are said above, and must stay inside the matrices that it is given.
+    pub unsafe fn new(text: &'static str, function: &'static str) -> Self {
+        Self { text, function, numbers: Vec::new() }
+    }
+
+    /// One more number, behind the matrices.
+    pub fn number(mut self, x: f64) -> Self {
+        self.numbers.push(x);
+        self
+    }
 }
 
 kernels! {
     /// What a backend does with kernels that it does not know.
     pub trait CustomKernels {
-        /// Runs `kernel`, on a copy where the device's memory is not the host's.
+        /// Runs `kernel`; its half for GPUs there, or on a copy in host memory.
         fn custom(kernel: &dyn Kernel, from: &[&Matrix], to: &mut Matrix) -> Result<()> {
             |dry| dry.stream(kernel.name(), from, &[to])
         }
@@ -118,9 +166,21 @@ mod tests {
 
     struct Sum;
 
+    const SUM: &str = r#"
+extern "C" __global__ void sum(const T *a, i64, i32, const T *b, i64, i32, T *to, i64 rows, i32 cols, double factor) {
+    i64 at = thread_number();
+    if (at < rows * cols) to[at] = store<T>((C)factor * (load(a[at]) + load(b[at])));
+}
+"#;
+
     impl Kernel for Sum {
         fn name(&self) -> &'static str {
             "sum of two"
+        }
+
+        fn gpu(&self) -> Option<GpuKernel> {
+            // SAFETY: two operands of the result's size, and a number.
+            Some(unsafe { GpuKernel::new(SUM, "sum") }.number(1.0))
         }
 
         fn compute(&self, from: &[&Matrix], to: &mut Matrix) -> Result<()> {
@@ -131,10 +191,25 @@ mod tests {
         }
     }
 
+    /// The same without a half for GPUs.
+    struct OnCopies;
+
+    impl Kernel for OnCopies {
+        fn name(&self) -> &'static str {
+            Sum.name()
+        }
+
+        fn compute(&self, from: &[&Matrix], to: &mut Matrix) -> Result<()> {
+            Sum.compute(from, to)
+        }
+    }
+
     fn is_computed(device: &Device) {
         let up = |x: [f64; 4]| device.upload(2, 2, &x, Tag::Activations).unwrap();
-        let sum = custom(&Sum, &[&up([1.0, 2.0, 3.0, 4.0]), &up([0.5; 4])], 2, 2).unwrap();
-        assert_eq!(f64s(&sum), [1.5, 2.5, 3.5, 4.5]);
+        for kernel in [&Sum as &dyn Kernel, &OnCopies] {
+            let sum = custom(kernel, &[&up([1.0, 2.0, 3.0, 4.0]), &up([0.5; 4])], 2, 2).unwrap();
+            assert_eq!(f64s(&sum), [1.5, 2.5, 3.5, 4.5]);
+        }
     }
 
     #[test]
