@@ -146,6 +146,11 @@ pub trait HostDecoder: Send + Sync {
     fn by_columns(&self) -> bool {
         false
     }
+
+    /// Whether a score is the plain product of a query with a row, which devices compare many of.
+    fn is_product(&self) -> bool {
+        false
+    }
 }
 
 impl DecoderName {
@@ -232,13 +237,6 @@ fn row_sums(tape: &mut Tape, x: &Var) -> Result<Var> {
 /// The products of two rows, added up column by column.
 fn add_products(score: f64, query: &[f64], partner: &[f64]) -> f64 {
     query.iter().zip(partner).fold(score, |sum, (a, b)| sum + a * b)
-}
-
-/// The same of several queries.
-fn add_products_of_lanes(scores: &mut [f64; LANES], queries: &[[f64; LANES]], partner: &[f64]) {
-    for (column, x) in queries.iter().zip(partner) {
-        scores.iter_mut().zip(column).for_each(|(score, q)| *score += q * x);
-    }
 }
 
 /// Half of the columns: what is real, or imaginary.

@@ -31,6 +31,7 @@ pub mod grouped;
 pub mod linear;
 pub mod many_rows;
 pub mod matmul;
+pub mod ranks;
 pub mod reshape;
 pub mod segments;
 #[cfg(test)]

@@ -8,10 +8,7 @@ use graphweft_tensor::ops::combine::{columns, combine, concat};
 use graphweft_tensor::ops::product::product;
 use graphweft_tensor::{Parameter, Result, Tape, Var};
 
-use super::{
-    Asked, Decoder, DecoderShape, HostDecoder, LANES, Missing, Numbers, Relations, add_products, add_products_of_lanes,
-    half,
-};
+use super::{Asked, Decoder, DecoderShape, HostDecoder, Missing, Numbers, Relations, add_products, half};
 use crate::init::Init;
 
 pub(super) struct ComplEx(Relations);
@@ -74,15 +71,15 @@ pub(super) fn turned_on_host(x: &[f64], r: &[f64], missing: Missing) -> Vec<f64>
 struct Host(Numbers);
 
 impl HostDecoder for Host {
+    fn is_product(&self) -> bool {
+        true
+    }
+
     fn query(&self, given: &[f64], relation: u32, missing: Missing) -> Vec<f64> {
         turned_on_host(given, self.0.row(relation), missing)
     }
 
     fn add(&self, score: f64, query: &[f64], partner: &[f64]) -> f64 {
         add_products(score, query, partner)
-    }
-
-    fn add_lanes(&self, scores: &mut [f64; LANES], queries: &[[f64; LANES]], partner: &[f64]) {
-        add_products_of_lanes(scores, queries, partner);
     }
 }

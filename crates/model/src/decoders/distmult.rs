@@ -5,9 +5,7 @@ use std::rc::Rc;
 use graphweft_tensor::ops::product::product;
 use graphweft_tensor::{Parameter, Result, Tape, Var};
 
-use super::{
-    Asked, Decoder, DecoderShape, HostDecoder, LANES, Missing, Numbers, Relations, add_products, add_products_of_lanes,
-};
+use super::{Asked, Decoder, DecoderShape, HostDecoder, Missing, Numbers, Relations, add_products};
 use crate::init::Init;
 
 pub(super) struct DistMult(Relations);
@@ -36,15 +34,15 @@ impl Decoder for DistMult {
 struct Host(Numbers);
 
 impl HostDecoder for Host {
+    fn is_product(&self) -> bool {
+        true
+    }
+
     fn query(&self, given: &[f64], relation: u32, _: Missing) -> Vec<f64> {
         given.iter().zip(self.0.row(relation)).map(|(x, r)| x * r).collect()
     }
 
     fn add(&self, score: f64, query: &[f64], partner: &[f64]) -> f64 {
         add_products(score, query, partner)
-    }
-
-    fn add_lanes(&self, scores: &mut [f64; LANES], queries: &[[f64; LANES]], partner: &[f64]) {
-        add_products_of_lanes(scores, queries, partner);
     }
 }

@@ -2,7 +2,7 @@
 
 use graphweft_tensor::{Result, Tape, Var};
 
-use super::{Asked, Decoder, HostDecoder, LANES, Missing, add_products, add_products_of_lanes};
+use super::{Asked, Decoder, HostDecoder, Missing, add_products};
 
 pub(super) struct Dot;
 
@@ -17,16 +17,16 @@ impl Decoder for Dot {
 }
 
 impl HostDecoder for Dot {
+    fn is_product(&self) -> bool {
+        true
+    }
+
     fn query(&self, given: &[f64], _: u32, _: Missing) -> Vec<f64> {
         given.to_vec()
     }
 
     fn add(&self, score: f64, query: &[f64], partner: &[f64]) -> f64 {
         add_products(score, query, partner)
-    }
-
-    fn add_lanes(&self, scores: &mut [f64; LANES], queries: &[[f64; LANES]], partner: &[f64]) {
-        add_products_of_lanes(scores, queries, partner);
     }
 
     fn by_columns(&self) -> bool {

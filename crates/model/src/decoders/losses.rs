@@ -12,11 +12,16 @@
 use std::rc::Rc;
 
 use graphweft_tensor::cpu::{host, host_mut};
-use graphweft_tensor::ops::custom::{Kernel, custom};
+use graphweft_tensor::ops::custom::{GpuKernel, Kernel, custom};
 use graphweft_tensor::ops::loss::{LossRows, binary_cross_entropy, softmax_cross_entropy};
-use graphweft_tensor::{DType, Error, Matrix, Result, Tag, Tape, Var, one_output};
+use graphweft_tensor::{DType, Element, Error, Matrix, Result, Tag, Tape, Var, one_output};
 
 use super::OP;
+
+/// The halves for GPUs of the kernels here.
+const GPU: &str = include_str!("losses.cu");
+/// Numbers below are exact in f32.
+const EXACT: usize = 1 << 24;
 
 /// Scores of links, then of the pairs against each, so many in a row.
 #[derive(Clone, Copy)]
@@ -89,20 +94,72 @@ pub struct Partners<'a> {
 pub fn some_of_all(tape: &mut Tape, scores: &Var, partners: Partners<'_>, total: f64) -> Result<Var> {
     let (device, (rows, nodes)) = (tape.device().clone(), scores.value().shape());
     let rest = if partners.smoothing > 0.0 { 1.0 / nodes as f64 } else { 0.0 };
-    let mut targets = vec![rest; rows * nodes];
-    for (row, of) in partners.of.iter().enumerate() {
-        of.iter().for_each(|node| targets[row * nodes + *node as usize] = 1.0 - partners.smoothing + rest);
+    let (mut starts, mut all) = (vec![0], Vec::new());
+    for of in partners.of {
+        let mut of = of.clone();
+        of.sort_unstable();
+        all.extend(of.into_iter().map(f64::from));
+        starts.push(all.len());
     }
-    let counted = LossRows::new((0..rows as u32).collect::<Vec<_>>())?;
+    if nodes.max(all.len()) >= EXACT {
+        let problem = format!("{nodes} nodes and {} partners are compared at once, at most {EXACT} can be", all.len());
+        return Err(Error::Argument { op: OP, problem });
+    }
     let dtype = scores.value().dtype().compute();
-    let targets = match dtype {
-        DType::F64 => device.upload_from(rows, nodes, Tag::Workspace, || &targets[..])?,
-        _ => {
-            let narrow: Vec<f32> = targets.iter().map(|x| *x as f32).collect();
-            device.upload_from(rows, nodes, Tag::Workspace, || &narrow[..])?
-        }
+    let column = |all: Vec<f64>| -> Result<Matrix> {
+        let wide = device.upload_from(all.len(), 1, Tag::Workspace, || &all[..])?;
+        device.convert(OP, &wide, dtype)
     };
+    let lists = [column(starts.into_iter().map(|start| start as f64).collect())?, column(all)?];
+    let targets = Targets { right: 1.0 - partners.smoothing + rest, rest };
+    let targets = custom(&targets, &[&lists[0], &lists[1]], rows, nodes)?;
+    let counted = LossRows::new((0..rows as u32).collect::<Vec<_>>())?;
     binary_cross_entropy(tape, scores, &targets, &counted, total)
+}
+
+/// What each score should be: `right` at the partners of a row, `rest` elsewhere. Made where the scores are, of the
+/// places at which each row's partners begin and the partners, in order.
+struct Targets {
+    right: f64,
+    rest: f64,
+}
+
+impl Targets {
+    fn write<T: Element>(
+        &self,
+        from: &[&Matrix],
+        to: &mut Matrix,
+        number: fn(f64) -> T,
+        place: fn(T) -> usize,
+    ) -> Result<()> {
+        let (starts, all) = (host::<T>(OP, "starts", from[0])?, host::<T>(OP, "partners", from[1])?);
+        let nodes = to.cols();
+        let to = host_mut::<T>(OP, "targets", to)?;
+        to.fill(number(self.rest));
+        for (row, span) in to.chunks_mut(nodes.max(1)).zip(starts.windows(2)) {
+            all[place(span[0])..place(span[1])].iter().for_each(|node| row[place(*node)] = number(self.right));
+        }
+        Ok(())
+    }
+}
+
+impl Kernel for Targets {
+    fn name(&self) -> &'static str {
+        "targets"
+    }
+
+    fn compute(&self, from: &[&Matrix], to: &mut Matrix) -> Result<()> {
+        match to.dtype() {
+            DType::F64 => self.write::<f64>(from, to, |x| x, |x| x as usize),
+            _ => self.write::<f32>(from, to, |x| x as f32, |x| x as usize),
+        }
+    }
+
+    fn gpu(&self) -> Option<GpuKernel> {
+        // SAFETY: an element looks for its column among the partners of its row, which begin where the first operand
+        // says; that has a number more than the result has rows.
+        Some(unsafe { GpuKernel::new(GPU, "targets") }.number(self.right).number(self.rest))
+    }
 }
 
 /// What a self-adversarial loss is of.

@@ -343,8 +343,14 @@ impl EpochSource for LinkGraph {
                 let found = crate::task::named("link").and_then(|task| task.metric(Some(name), 0).ok());
                 found.is_some_and(|metric| matches!(metric.measure, Measure::Ranks { .. }))
             });
-        if of_ranks {
+        if of_ranks && !self.config.link.decoder(self.relations).compares_all() {
             return Ok(());
+        }
+        if of_ranks {
+            let width = links.split.width;
+            // Of training no more are ranked than there are to choose by.
+            let most = links.split.valid.len().max(links.split.test.len());
+            return ranking::rehearse(&rows, 2 * most / width);
         }
         let is_dot = self.config.link.decoder(0) == DecoderName::Dot;
         links.by_columns(&rows, if is_dot { ColumnsAtOnce::Some } else { ColumnsAtOnce::All }, |_| Ok(()))

@@ -7,13 +7,15 @@
 //! are the right partners; every rank then counts the higher and the equal scores among its own rows, less those of its
 //! known partners, and one sum over ranks of two integers a question ends the block. A score is a function of two rows
 //! alone, so counts are the same on any ranks. Beside the rows that takes some numbers per question of a block: with
-//! 10⁵ questions and 10⁷ nodes as much as with few.
+//! 10⁵ questions and 10⁷ nodes as much as with few. Where scores are plain products, the device [counts](ranks), a lot
+//! of rows after another.
 
 use std::ops::Range;
 
 use graphweft_model::Total;
 use graphweft_model::decoders::{HostDecoder, LANES};
-use graphweft_tensor::{DType, Matrix};
+use graphweft_tensor::ops::ranks::{GROUP, Queries, higher_and_equal};
+use graphweft_tensor::{DType, Matrix, Tag};
 use rayon::prelude::*;
 
 use super::Places;
@@ -26,6 +28,8 @@ use crate::ranks::rank::Rank;
 const BLOCK: usize = 512;
 /// Rows of nodes that stay in cache while the questions of a block are gone through.
 const ROWS: usize = 64;
+/// Bytes of the rows, in f64, that a device compares with a block at a time.
+const LOT: usize = 1 << 26;
 
 /// What questions are answered from, on one rank.
 pub(super) struct Ranking<'a> {
@@ -68,6 +72,57 @@ impl Rows {
     }
 }
 
+/// Rows as metrics take them.
+fn plain(m: &Matrix) -> Result<Matrix> {
+    let dtype = if m.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    Ok(m.device().convert("metrics", m, dtype)?)
+}
+
+/// How many of these rows score higher than the right partner, and how many the same, question by question, where
+/// scores are products.
+fn counts_on_device(rows: &Matrix, asked: &[Asked]) -> Result<Vec<i64>> {
+    let size = [asked.len(), rows.cols()];
+    let queries = Queries::new(rows.device(), size, |k| &asked[k].query, |k| asked[k].right)?;
+    let mut counts = vec![0; 2 * asked.len()];
+    compare(rows, &queries, |found| {
+        for piece in found.to_vec::<f64>()?.chunks(asked.len().next_multiple_of(GROUP)) {
+            for (counts, found) in counts.chunks_exact_mut(2).zip(piece) {
+                let [higher, equal] = higher_and_equal(*found);
+                counts[0] += higher;
+                counts[1] += equal;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(counts)
+}
+
+/// Compares a lot of rows after another.
+fn compare(rows: &Matrix, queries: &Queries, mut take: impl FnMut(&Matrix) -> Result<()>) -> Result<()> {
+    let (device, columns) = (rows.device(), rows.cols());
+    let most = (LOT / (size_of::<f64>() * columns.max(1))).max(1);
+    for first in (0..rows.rows()).step_by(most) {
+        let count = most.min(rows.rows() - first);
+        let mut lot = rows.clone();
+        if count < rows.rows() {
+            lot = device.uninit("ranks", count, columns, rows.dtype(), Tag::Workspace)?;
+            device.backend().copy_part(rows, first * columns, &mut lot, 0, count * columns)?;
+        }
+        if lot.dtype() != DType::F64 {
+            lot = device.convert("ranks", &lot, DType::F64)?;
+        }
+        take(&queries.compare(&lot)?)?;
+    }
+    Ok(())
+}
+
+/// Takes the memory that ranks of so many questions take, where scores are products.
+pub(super) fn rehearse(rows: &Matrix, questions: usize) -> Result<()> {
+    drop(plain(rows)?);
+    let queries = Queries::new(rows.device(), [questions.min(BLOCK), rows.cols()], |_| &[], |_| 0.0)?;
+    compare(rows, &queries, |_| Ok(()))
+}
+
 /// A question with its query, and what the right answer scores.
 struct Asked {
     query: Vec<f64>,
@@ -79,20 +134,19 @@ impl Ranking<'_> {
     ///
     /// # Errors
     /// [`Error::NotScored`], on all ranks, if a row is not finite.
-    pub(super) fn ranks(&self, rows: &Matrix, questions: &[Question]) -> Result<Vec<f64>> {
-        let rows = self.rows(rows)?;
+    pub(super) fn ranks(&self, on_device: &Matrix, questions: &[Question]) -> Result<Vec<f64>> {
+        let rows = self.rows(on_device)?;
         let mut found = Vec::with_capacity(questions.len());
         for block in questions.chunks(BLOCK) {
-            found.extend(self.block(&rows, block)?);
+            found.extend(self.block(on_device, &rows, block)?);
             self.watch.inspect(|watch| watch.add(block.len() as u64));
         }
         Ok(found)
     }
 
     fn rows(&self, m: &Matrix) -> Result<Rows> {
-        let dtype = if m.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-        let plain = m.device().convert("metrics", m, dtype)?;
-        let values = match dtype {
+        let plain = plain(m)?;
+        let values = match plain.dtype() {
             DType::F64 => Values::Double(plain.to_vec()?),
             _ => Values::Single(plain.to_vec()?),
         };
@@ -123,7 +177,7 @@ impl Ranking<'_> {
         self.rank.sum(Total::Metrics, &all)
     }
 
-    fn block(&self, rows: &Rows, block: &[Question]) -> Result<Vec<f64>> {
+    fn block(&self, on_device: &Matrix, rows: &Rows, block: &[Question]) -> Result<Vec<f64>> {
         let given = self.brought(rows, block.iter().map(|question| question.given))?;
         let partners = self.brought(rows, block.iter().map(|question| question.partner))?;
         let row = |of: &[f64], k: usize| of[k * rows.columns..][..rows.columns].to_vec();
@@ -134,7 +188,10 @@ impl Ranking<'_> {
             Asked { query, right }
         };
         let asked: Vec<Asked> = block.iter().enumerate().map(asked).collect();
-        let mut counts = self.counts_of_all(rows, &asked);
+        let mut counts = match self.decoder.is_product() {
+            true => counts_on_device(on_device, &asked)?,
+            false => self.counts_of_all(rows, &asked),
+        };
         for (k, question) in block.iter().enumerate() {
             let own = self.counts_of_known(rows, question, &asked[k]);
             (counts[2 * k], counts[2 * k + 1]) = (counts[2 * k] - own[0], counts[2 * k + 1] - own[1]);
