@@ -289,6 +289,15 @@ def arrows():
                     yield f"{at(path, 1)}: {crate} uses {used}"
 
 
+def profiles():
+    """Levels below 2 of the program's own crate: links are optimised as it is, and no loop of a kernel becomes vectors."""
+    release = tomllib.loads((ROOT / "Cargo.toml").read_text())["profile"]["release"]
+    for name in ("graphweft-cli", "graphweft-python", "graphweft-tensor"):
+        level = release.get("package", {}).get(name, {}).get("opt-level", release.get("opt-level", 3))
+        if level not in (2, 3):
+            yield f"Cargo.toml: {name} has opt-level {level!r}"
+
+
 def readme():
     words = len((ROOT / "README.md").read_text().split())
     if words > README_WORDS:
@@ -354,6 +363,7 @@ LIMITS = {
     "prose": (prose, f"lines of prose of more than {WIDTH} characters"),
     "comments": (comments, f"lines of comments of more than {WIDTH} characters"),
     "links": (links, "links and paths in prose that lead nowhere"),
+    "profiles": (profiles, "programs that are linked without vectors"),
     "readme": (readme, f"a README of more than {README_WORDS} words"),
     "glossary": (glossary, f"a glossary of more than {GLOSSARY_WORDS} words"),
     "results": (results, f"pages of results without {RESULTS_SENTENCES} sentences and a table at their beginning"),

@@ -100,7 +100,7 @@ def main():
               "paid for with 0.4 % of the time, 3 seconds at least, and the first one waits as well. The last page comes when the",
               f"run is over, whatever it costs: of runs like these, those of {max(least):.0f} s and more are below the limit for sure. A run",
               "of less than 3 s has the last page alone.", ""]
-    lines += [f"Medians of {chosen.pairs} runs of `{chosen.program}` on {os.cpu_count()} cores. The share is of pages as the run has timed them, and of the last page as",
+    lines += [f"Medians of {chosen.pairs} on {os.cpu_count()} cores. The share is of pages as the run has timed them, and of the last page as",
               "`graphweft report` makes it, which opens the dataset again: more than the run takes for it. Runs of the same command",
               "differ by more than pages take, so the first two columns do not tell what they cost.", "",
               "`python3 benches/report/run.py` makes this page.", ""]
