@@ -178,9 +178,9 @@ impl Cuda {
         self.context.mem_get_info().map_err(self.fail("ask for its memory"))
     }
 
+    /// What becomes of an error; the driver is asked for the GPU's name only where there is one.
     fn fail(&self, what: &str) -> impl FnOnce(DriverError) -> Error {
-        let (device, what) = (self.name(), what.to_string());
-        move |e| failed(&device, &what, e)
+        move |e| failed(&self.name(), what, e)
     }
 
     /// The kernel `name` of a source, compiled if it is asked for the first time.
