@@ -21,9 +21,6 @@ use crate::error::{Error, Result};
 use crate::ledger::Tag;
 
 const OP: &str = "graph";
-/// Lists of a direction, and where each may begin: CUDA's own blocks begin at such places too.
-const LISTS: usize = 5;
-const ALIGNED: usize = 256;
 /// The row of a merge whose result is a piece again, as in edges.cuh.
 const NO_ROW: u32 = u32::MAX;
 
@@ -109,10 +106,11 @@ impl Work {
 
 /// One direction of a graph on the GPU.
 pub(super) struct Resident {
-    /// All lists in one piece, as one copy brings them: a batch of small graphs has many lists and little in them.
-    lists: CudaBlock,
-    /// Where each begins there.
-    starts: [u64; LISTS],
+    indptr: CudaBlock,
+    indices: CudaBlock,
+    items: CudaBlock,
+    groups: CudaBlock,
+    rows: CudaBlock,
     /// How many items there are, and how many of them are pieces.
     pub(super) count: usize,
     pub(super) pieces: usize,
@@ -120,19 +118,6 @@ pub(super) struct Resident {
     /// From positions here to edges, in the transpose.
     map: OnceCell<CudaBlock>,
     _charge: Charge,
-}
-
-/// Lists one after the other, and where each begins: where the widest loads may.
-fn packed(lists: [&[u8]; LISTS]) -> (Vec<u8>, [u64; LISTS]) {
-    let room = lists.iter().map(|list| list.len().next_multiple_of(ALIGNED)).sum();
-    let mut all = Vec::with_capacity(room);
-    let starts = lists.map(|list| {
-        let start = all.len() as u64;
-        all.extend_from_slice(list);
-        all.resize(all.len().next_multiple_of(ALIGNED), 0);
-        start
-    });
-    (all, starts)
 }
 
 /// Where things are on the GPU.
@@ -144,14 +129,18 @@ pub(super) struct Places {
 
 impl Resident {
     pub(super) fn places(&self, cuda: &Cuda) -> Places {
-        let [indptr, indices, items, ..] = self.starts.map(|start| self.lists.place(&cuda.stream) + start);
-        Places { indptr, indices, items }
+        let stream = &cuda.stream;
+        Places {
+            indptr: self.indptr.place(stream),
+            indices: self.indices.place(stream),
+            items: self.items.place(stream),
+        }
     }
 
     /// Lists of merges with their lengths, to be worked off one after the other.
     pub(super) fn merges(&self, cuda: &Cuda) -> impl Iterator<Item = (u64, usize)> {
-        let [.., groups, rows] = self.starts.map(|start| self.lists.place(&cuda.stream) + start);
-        [groups, rows].into_iter().zip(self.merges).filter(|(_, count)| *count > 0)
+        let places = [&self.groups, &self.rows].map(|list| list.place(&cuda.stream));
+        places.into_iter().zip(self.merges).filter(|(_, count)| *count > 0)
     }
 }
 
@@ -167,16 +156,12 @@ impl Cuda {
                 return Err(Error::Argument { op: OP, problem: "more than 2³² pieces of rows".into() });
             };
             let lists = size_of_val(&work.items[..]) + size_of_val(&work.groups[..]) + size_of_val(&work.rows[..]);
-            let (bytes, starts) = packed([
-                bytemuck::cast_slice(csr.indptr()),
-                bytemuck::cast_slice(csr.indices()),
-                bytemuck::cast_slice(&work.items),
-                bytemuck::cast_slice(&work.groups),
-                bytemuck::cast_slice(&work.rows),
-            ]);
             let resident = Resident {
-                lists: self.graph_list(device, &bytes)?,
-                starts,
+                indptr: self.graph_list(device, csr.indptr())?,
+                indices: self.graph_list(device, csr.indices())?,
+                items: self.graph_list(device, &work.items)?,
+                groups: self.graph_list(device, &work.groups)?,
+                rows: self.graph_list(device, &work.rows)?,
                 count: work.items.len(),
                 pieces: work.pieces,
                 merges: [work.groups.len(), work.rows.len()],
@@ -200,14 +185,17 @@ impl Cuda {
 
     fn graph_list<T: Pod>(&self, device: &Device, list: &[T]) -> Result<CudaBlock> {
         self.not_captured("a graph of the host")?;
-        // An empty list has a place too.
-        let bytes: &[u8] = if list.is_empty() { &[0; 16] } else { bytemuck::cast_slice(list) };
+        let bytes: &[u8] = bytemuck::cast_slice(list);
         let copy = match &self.host {
-            Some(host) => self.lent_copy(host, bytes).map(|loan| loan.map(CudaMemory::Lent)),
-            None => self.stream.clone_htod(bytes).map(|slice| Some(CudaMemory::Own(slice))),
+            // An empty list has a place too.
+            Some(host) => {
+                let loan = self.lent_copy(host, if bytes.is_empty() { &[0; 16] } else { bytes });
+                loan.map(|loan| loan.map(|loan| CudaBlock(CudaMemory::Lent(loan))))
+            }
+            None => self.brought(bytes).map(Some),
         };
         match copy {
-            Ok(Some(memory)) => Ok(CudaBlock(memory)),
+            Ok(Some(block)) => Ok(block),
             Ok(None) | Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
                 let (requested, usage) = (size_of_val(list) as u64, device.ledger().now());
                 Err(Error::OutOfMemory { op: OP, device: self.name(), requested, usage })
@@ -254,14 +242,6 @@ mod tests {
         let whole: Vec<u32> =
             work.items[work.pieces..].iter().map(|i| i.count.checked_ilog2().map_or(0, |x| x + 1)).collect();
         assert!(whole.is_sorted_by(|a, b| a >= b));
-    }
-
-    #[test]
-    fn lists_lie_one_after_the_other_where_the_widest_loads_may_begin() {
-        let (all, starts) = packed([&[1; 3], &[], &[2; 256], &[3; 257], &[4]]);
-        assert_eq!((starts, all.len()), ([0, 256, 256, 512, 1024], 1280));
-        assert_eq!([all[2], all[3], all[256], all[511], all[768], all[1024]], [1, 0, 2, 2, 3, 4]);
-        assert_eq!(packed([&[]; LISTS]), (Vec::new(), [0; LISTS]));
     }
 
     #[test]

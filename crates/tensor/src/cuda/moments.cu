@@ -1,5 +1,5 @@
-// What becomes of the sums of a batch norm: a thread for each column, in f64 as on the CPU. Sums are those of every column
-// around a shift, then those of squares, and the number of rows at the end; moments are means, then variances.
+// What becomes of the sums of a batch norm: a thread for each column, in f64 as on the CPU. Sums are those of every
+// column around a shift, then those of squares, and the number of rows at the end; moments are means, then variances.
 
 // Says how many rows the sums are of.
 extern "C" __global__ void count_rows(double *sums, i64 at, double rows) { sums[at] = rows; }

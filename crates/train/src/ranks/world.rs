@@ -353,8 +353,9 @@ impl World {
     }
 }
 
-/// Runs `body` on a thread of a pool, where the tasks of a kernel begin at once: a thread outside would have to wake one
-/// inside for every kernel, and wait. The pool is this rank's own, since threads that load for it use the common one.
+/// Runs `body` on a thread of a pool, where the tasks of a kernel begin at once: a thread outside would have to wake
+/// one inside for every kernel, and wait. The pool is this rank's own, since threads that load for it use the common
+/// one.
 fn on_worker<T: Send>(body: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     if rayon::current_thread_index().is_some() {
         return body();
