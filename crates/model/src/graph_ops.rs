@@ -177,6 +177,11 @@ pub trait GraphOps {
         true
     }
 
+    /// Copies the edges to where the kernels are, where a step has other ones than the step before.
+    fn bring(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Nodes of this rank: rows of every operand.
     fn rows(&self) -> usize {
         self.member().rows()
@@ -213,8 +218,9 @@ pub trait GraphOps {
         global_attention(tape, operands, self.reduce(Total::Global, layer))
     }
 
-    /// The moments of the columns of `x` over all nodes, around `shift`, which is the same on all ranks.
-    fn moments(&self, layer: u32, x: &Matrix, shift: &[f64]) -> Result<Moments> {
-        Moments::of(x, shift, &*self.reduce(Total::Moments, layer))
+    /// The moments of the columns of `x` over all nodes. They are the same when a layer is computed again, whatever has
+    /// become of running moments meanwhile.
+    fn moments(&self, layer: u32, x: &Matrix) -> Result<Moments> {
+        Moments::of(x, None, &*self.reduce(Total::Moments, layer))
     }
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use graphweft_base::random::Philox;
 use graphweft_base::room;
+use graphweft_tensor::ops::batch_norm::Running;
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::ops::norm::Norm;
 use graphweft_tensor::{DType, Device, Error, Parameter, Result, Tag};
@@ -24,6 +25,11 @@ impl<'a> Init<'a> {
     /// Numbers between −`bound` and `bound`.
     pub fn uniform(&self, name: &str, rows: usize, cols: usize, bound: f64) -> Result<Rc<Parameter>> {
         self.values(name, rows, cols, &self.drawn(name, rows.saturating_mul(cols), bound)?)
+    }
+
+    /// Running moments of so many columns.
+    pub fn running(&self, cols: usize, momentum: f64) -> Result<Running> {
+        Running::new(self.device, cols, momentum)
     }
 
     /// Room for so many numbers, unless the host has none.

@@ -8,11 +8,12 @@
 //! keys. Their gradient is made exactly zero. By rounding alone it would not be, it would differ from strategy to
 //! strategy, and Adam would make steps of full length of it.
 
-use std::cell::{Ref, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
 use graphweft_tensor::ops::bag::Bag;
+use graphweft_tensor::ops::batch_norm::Running;
 use graphweft_tensor::ops::dropout::RowDropout;
 use graphweft_tensor::ops::edge_values::EdgeColumns;
 use graphweft_tensor::ops::grouped::RowTypes;
@@ -162,17 +163,33 @@ impl Context {
     }
 }
 
-/// Numbers of a layer that are not trained but belong to the model: running moments.
+/// Numbers of a layer that are not trained but belong to the model, such as running moments.
 #[derive(Debug)]
 pub struct Buffer {
     name: String,
-    values: RefCell<Vec<f64>>,
+    kept: Kept,
+}
+
+/// Where they are.
+#[derive(Debug)]
+enum Kept {
+    Host(RefCell<Vec<f64>>),
+    /// Means, or variances, where the layer is computed.
+    Mean(Rc<Running>),
+    Variance(Rc<Running>),
 }
 
 impl Buffer {
     /// A buffer with a PyTorch-style name.
     pub fn new(name: impl Into<String>, values: Vec<f64>) -> Rc<Self> {
-        Rc::new(Self { name: name.into(), values: RefCell::new(values) })
+        Rc::new(Self { name: name.into(), kept: Kept::Host(RefCell::new(values)) })
+    }
+
+    /// The running mean and the running variance of the norm with this name.
+    pub fn of_running(norm: &str, running: &Rc<Running>) -> [Rc<Self>; 2] {
+        let buffer = |name, kept| Rc::new(Self { name: format!("{norm}.{name}"), kept });
+        let (mean, variance) = (Kept::Mean(Rc::clone(running)), Kept::Variance(Rc::clone(running)));
+        [buffer("running_mean", mean), buffer("running_var", variance)]
     }
 
     /// Its name.
@@ -180,16 +197,61 @@ impl Buffer {
         &self.name
     }
 
-    /// Its values.
-    pub fn values(&self) -> Ref<'_, Vec<f64>> {
-        self.values.borrow()
+    /// How many values it has.
+    pub fn count(&self) -> usize {
+        match &self.kept {
+            Kept::Host(values) => values.borrow().len(),
+            Kept::Mean(running) | Kept::Variance(running) => running.cols(),
+        }
+    }
+
+    /// Its values; the host waits for those that are elsewhere.
+    pub fn values(&self) -> Result<Vec<f64>> {
+        Ok(match &self.kept {
+            Kept::Host(values) => values.borrow().clone(),
+            Kept::Mean(running) => running.numbers()?.into_iter().next().unwrap_or_default(),
+            Kept::Variance(running) => running.numbers()?.into_iter().nth(1).unwrap_or_default(),
+        })
     }
 
     /// Replaces its values.
-    pub fn set(&self, values: Vec<f64>) {
-        *self.values.borrow_mut() = values;
+    ///
+    /// # Errors
+    /// If there are not as many.
+    pub fn set(&self, new: Vec<f64>) -> Result<()> {
+        let (running, at) = match &self.kept {
+            Kept::Host(values) => {
+                *values.borrow_mut() = new;
+                return Ok(());
+            }
+            Kept::Mean(running) => (running, 0),
+            Kept::Variance(running) => (running, 1),
+        };
+        let mut numbers = running.numbers()?;
+        numbers[at] = new;
+        running.set(&numbers)
+    }
+
+    /// What [puts it back](Buffer::put_back) after a forward pass that is not to count.
+    pub fn mark(&self) -> Result<Mark> {
+        match &self.kept {
+            Kept::Host(values) => Ok(Mark(Some(values.borrow().clone()))),
+            Kept::Mean(running) | Kept::Variance(running) => running.settle().map(|()| Mark(None)),
+        }
+    }
+
+    /// Undoes what a forward pass has made of it since it was marked.
+    pub fn put_back(&self, mark: Mark) {
+        match (&self.kept, mark.0) {
+            (Kept::Host(values), Some(before)) => *values.borrow_mut() = before,
+            (Kept::Mean(running) | Kept::Variance(running), _) => running.forget(),
+            (Kept::Host(_), None) => {}
+        }
     }
 }
+
+/// What a buffer was. Running moments need not be kept: what a pass makes of them waits until it counts.
+pub struct Mark(Option<Vec<f64>>);
 
 /// A piece of a model between two states.
 pub trait Layer {
@@ -311,6 +373,16 @@ impl Network {
     /// What else is saved, in the order of the layers.
     pub fn buffers(&self) -> Vec<Rc<Buffer>> {
         self.layers.iter().flat_map(|l| l.buffers()).collect()
+    }
+
+    /// What buffers are now, before a forward pass that may not count: all that passed before do.
+    pub fn marks(&self) -> Result<Vec<Mark>> {
+        self.buffers().iter().map(|buffer| buffer.mark()).collect()
+    }
+
+    /// Undoes what a forward pass has made of buffers since they were marked.
+    pub fn put_back(&self, marks: Vec<Mark>) {
+        self.buffers().iter().zip(marks).for_each(|(buffer, mark)| buffer.put_back(mark));
     }
 
     /// Passes of epochs for which this is the same number compute the same, but for dropout.

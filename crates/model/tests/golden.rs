@@ -84,7 +84,7 @@ fn load(network: &Network, device: &Device, dtype: DType, mut from: State) {
         .unwrap();
     }
     for b in network.buffers() {
-        b.set(from.remove(b.name()).unwrap_or_else(|| panic!("PyTorch has no {}", b.name())).1);
+        b.set(from.remove(b.name()).unwrap_or_else(|| panic!("PyTorch has no {}", b.name())).1).unwrap();
     }
     assert!(from.is_empty(), "not ours: {:?}", from.keys().collect::<Vec<_>>());
 }
@@ -214,7 +214,7 @@ impl Case {
             near(&format!("{} {}", self.name, p.name()), &f64s(&p.value()), &last[p.name()].1);
         }
         for b in network.buffers() {
-            near(&format!("{} {}", self.name, b.name()), &b.values(), &last[b.name()].1);
+            near(&format!("{} {}", self.name, b.name()), &b.values().unwrap(), &last[b.name()].1);
         }
         let (losses, _) = self.train(device, DType::F32);
         for (k, (found, expected)) in losses.iter().zip(&expected).enumerate() {

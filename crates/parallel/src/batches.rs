@@ -95,6 +95,10 @@ impl GraphOps for Batch {
         self
     }
 
+    fn bring(&self) -> Result<()> {
+        self.rows.bring()
+    }
+
     fn attend(&self, tape: &mut Tape, _: u32, a: Attend<'_>) -> Result<Var> {
         match a.tokens {
             None => self.rows.attend(tape, a, None, None),

@@ -101,6 +101,11 @@ impl Gathered {
         self.graph.num_dst()
     }
 
+    /// Copies the edges to where the kernels are.
+    pub(crate) fn bring(&self) -> Result<()> {
+        self.graph.bring()
+    }
+
     pub(crate) fn ids(&self) -> &Ids {
         &self.dst
     }

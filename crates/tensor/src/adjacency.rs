@@ -162,6 +162,11 @@ impl Adjacency {
         &made.0
     }
 
+    /// Copies both directions to where the kernels are, if that is not the host, with what else is copied just now.
+    pub fn bring(&self) -> Result<()> {
+        [&self.forward, &self.transpose].into_iter().try_for_each(|way| self.device.backend().bring(&self.device, way))
+    }
+
     /// Rows of the forward direction.
     pub fn num_dst(&self) -> usize {
         self.forward.csr.num_dst()

@@ -6,6 +6,7 @@
 
 use crate::adjacency::Direction;
 use crate::cpu::HostBlock;
+use crate::device::Device;
 use crate::dry::DryBlock;
 use crate::dry::{Pass, Work, edges};
 use crate::dtype::DType;
@@ -84,6 +85,12 @@ pub trait Memory {
 
     /// Returns when everything that was asked for so far is done: for clocks.
     fn wait(&self) -> Result<()>;
+
+    /// Copies what kernels over the edges of `direction` read to where they run, if that is not the host: many in one
+    /// copy, where it would be done one by one when they are first run.
+    fn bring(&self, _device: &Device, _direction: &Direction) -> Result<()> {
+        Ok(())
+    }
 
     /// What captures work, where the device can do it again without being told every kernel.
     fn capture(&self) -> Option<&dyn Capture> {

@@ -28,6 +28,7 @@ mod numbers;
 mod optim;
 mod parts;
 mod shape;
+mod staging;
 mod sums;
 
 crate::ops::operations!(crate::kernels::halves);
@@ -42,7 +43,9 @@ use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUmemPool_attribute};
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DriverError, result};
 
+use crate::adjacency::Direction;
 use crate::backend::{Block, Capture, Memory};
+use crate::device::Device;
 use crate::device_name::Precision;
 use crate::error::{Error, Result};
 use crate::matrix::{Address, Matrix};
@@ -59,6 +62,8 @@ pub struct CudaBlock(CudaMemory);
 enum CudaMemory {
     Own(CudaSlice<u8>),
     Lent(Loan),
+    /// A part of a chunk of lists.
+    Staged(staging::Staged),
 }
 
 impl CudaBlock {
@@ -76,6 +81,7 @@ impl CudaBlock {
         match &self.0 {
             CudaMemory::Own(slice) => slice.len(),
             CudaMemory::Lent(loan) => loan.bytes,
+            CudaMemory::Staged(list) => list.bytes(),
         }
     }
 
@@ -84,6 +90,7 @@ impl CudaBlock {
         match &self.0 {
             CudaMemory::Own(slice) => slice.device_ptr(stream).0,
             CudaMemory::Lent(loan) => loan.at,
+            CudaMemory::Staged(list) => list.place(stream),
         }
     }
 }
@@ -103,6 +110,7 @@ pub struct Cuda {
     cache: Option<PathBuf>,
     functions: Rc<Functions>,
     lists: RefCell<Vec<List>>,
+    staging: RefCell<staging::Staging>,
     /// Tables of optimizers that were copied last.
     tables: RefCell<Vec<optim::Table>>,
     capturing: RefCell<Option<cuda_graph::Notes>>,
@@ -114,7 +122,8 @@ pub struct Cuda {
 struct List {
     /// Where it is on the host.
     at: usize,
-    bytes: CudaSlice<u8>,
+    bytes: usize,
+    block: CudaBlock,
     /// Whether somebody on the host still has it. What is behind holds a weak reference: the place is not used again.
     alive: Box<dyn Fn() -> bool>,
 }
@@ -167,6 +176,7 @@ impl Cuda {
             cache: compile::kernel_folder(),
             functions: Rc::default(),
             lists: RefCell::default(),
+            staging: RefCell::default(),
             tables: RefCell::default(),
             capturing: RefCell::default(),
             host: None,
@@ -178,9 +188,9 @@ impl Cuda {
         self.context.mem_get_info().map_err(self.fail("ask for its memory"))
     }
 
+    /// What becomes of an error; the driver is asked for the GPU's name only where there is one.
     fn fail(&self, what: &str) -> impl FnOnce(DriverError) -> Error {
-        let (device, what) = (self.name(), what.to_string());
-        move |e| failed(&device, &what, e)
+        move |e| failed(&self.name(), what, e)
     }
 
     /// The kernel `name` of a source, compiled if it is asked for the first time.
@@ -201,19 +211,17 @@ impl Cuda {
     fn list<T: Pod>(&self, list: &Rc<[T]>) -> Result<u64> {
         let mut lists = self.lists.borrow_mut();
         let at = list.as_ptr().addr();
-        let known = lists.iter().find(|known| known.at == at && known.bytes.len() == size_of_val(&**list).max(1));
+        let known = lists.iter().find(|known| known.at == at && known.bytes == size_of_val(&**list));
         if let Some(known) = known {
-            return Ok(known.bytes.device_ptr(&self.stream).0);
+            return Ok(known.block.place(&self.stream));
         }
         self.not_captured("a list of the host")?;
         lists.retain(|known| (known.alive)());
         let bytes: &[u8] = bytemuck::cast_slice(list);
-        // An empty list has a place too.
-        let bytes = self.stream.clone_htod(if bytes.is_empty() { &[0][..] } else { bytes });
-        let bytes = bytes.map_err(self.fail("copy a list to the GPU"))?;
-        let weak = Rc::downgrade(list);
-        let place = bytes.device_ptr(&self.stream).0;
-        lists.push(List { at, bytes, alive: Box::new(move || weak.strong_count() > 0) });
+        let block = self.brought(bytes).map_err(self.fail("copy a list to the GPU"))?;
+        let (weak, place) = (Rc::downgrade(list), block.place(&self.stream));
+        let alive = Box::new(move || weak.strong_count() > 0);
+        lists.push(List { at, bytes: bytes.len(), block, alive });
         Ok(place)
     }
 
@@ -254,7 +262,7 @@ fn block_mut<'a>(op: &'static str, what: &'static str, m: &'a mut Matrix) -> Res
 fn slice<'a>(op: &'static str, what: &'static str, m: &'a Matrix) -> Result<&'a CudaSlice<u8>> {
     match &block(op, what, m)?.0 {
         CudaMemory::Own(slice) => Ok(slice),
-        CudaMemory::Lent(_) => Err(not_ours(op, what)),
+        CudaMemory::Lent(_) | CudaMemory::Staged(_) => Err(not_ours(op, what)),
     }
 }
 
@@ -262,7 +270,7 @@ fn slice<'a>(op: &'static str, what: &'static str, m: &'a Matrix) -> Result<&'a 
 fn slice_mut<'a>(op: &'static str, what: &'static str, m: &'a mut Matrix) -> Result<&'a mut CudaSlice<u8>> {
     match &mut block_mut(op, what, m)?.0 {
         CudaMemory::Own(slice) => Ok(slice),
-        CudaMemory::Lent(_) => Err(not_ours(op, what)),
+        CudaMemory::Lent(_) | CudaMemory::Staged(_) => Err(not_ours(op, what)),
     }
 }
 
@@ -348,6 +356,10 @@ impl Memory for Cuda {
 
     fn capture(&self) -> Option<&dyn Capture> {
         Some(self)
+    }
+
+    fn bring(&self, device: &Device, direction: &Direction) -> Result<()> {
+        self.resident(device, direction).map(|_| ())
     }
 
     fn wait(&self) -> Result<()> {

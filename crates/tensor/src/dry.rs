@@ -16,8 +16,10 @@ use std::rc::Rc;
 
 use half::bf16;
 
+use crate::adjacency::Direction;
 use crate::backend::{Block, Memory};
 use crate::cpu::Cpu;
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::matrix::{Address, Matrix};
@@ -181,6 +183,13 @@ impl Memory for Dry {
     }
 
     fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn bring(&self, device: &Device, direction: &Direction) -> Result<()> {
+        if let Like::Gpu = self.like {
+            gpu::listed(device, direction);
+        }
         Ok(())
     }
 }

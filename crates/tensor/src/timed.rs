@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::adjacency::Direction;
 use crate::backend::{Backend, Block, Memory};
 use crate::device::Device;
 use crate::dry::Work;
@@ -112,6 +113,10 @@ impl Memory for Timed {
 
     fn wait(&self) -> Result<()> {
         self.inner.wait()
+    }
+
+    fn bring(&self, device: &Device, direction: &Direction) -> Result<()> {
+        self.inner.bring(device, direction)
     }
 }
 

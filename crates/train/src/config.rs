@@ -97,6 +97,17 @@ pub struct Config {
 }
 
 impl Config {
+    /// The first encoding that is asked for.
+    pub(crate) fn encoding_key(&self) -> Option<&'static str> {
+        let Encodings { laplacian, random_walk, degree } = self.encoding;
+        let all = [
+            ("encoding.laplacian", laplacian > 0),
+            ("encoding.random_walk", random_walk > 0),
+            ("encoding.degree", degree),
+        ];
+        all.into_iter().find(|(_, asked)| *asked).map(|(key, _)| key)
+    }
+
     /// The file that reproduces this run.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|e| Error::setting("config", e.to_string(), "report this as a bug"))

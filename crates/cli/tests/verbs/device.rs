@@ -40,14 +40,15 @@ fn a_gpu_trains_the_same_model_twice_and_the_cpu_scores_it() {
     assert!((score("cpu") - score("cuda")).abs() < 1.0);
 }
 
-/// Models, and whether a step of theirs is recorded: batch norm needs the host within a step.
-const RECORDED: [(&str, &str, bool); 6] = [
+/// Models, and whether a step of theirs is recorded: Exphormer's tokens need the host within a step.
+const RECORDED: [(&str, &str, bool); 7] = [
     ("gt", "train.dropout=0.3 train.attention_dropout=0.2", true),
     ("gcn", "train.dropout=0.5 compute.remat=layer", true),
     ("gat", "train.dropout=0.3 compute.dtype=bf16", true),
     ("sage", "train.dropout=0.0", true),
-    ("polynormer", "train.dropout=0.2 model.warm_up=9", false),
-    ("gcn", "model.norm=batch model.stack=tuned", false),
+    ("polynormer", "train.dropout=0.2 model.warm_up=9", true),
+    ("gcn", "model.norm=batch model.stack=tuned", true),
+    ("exphormer", "train.dropout=0.2 model.heads=2", false),
 ];
 
 #[test]

@@ -85,11 +85,11 @@ impl Phase {
         epoch >= self.warm_up
     }
 
-    fn is_global(&self, cx: &Context) -> bool {
-        match cx.mode {
+    fn is_global(&self, cx: &Context) -> Result<bool> {
+        Ok(match cx.mode {
             Mode::Train => self.has_come(cx.whole_epoch()),
-            Mode::Evaluate => self.reached.values().iter().any(|x| *x > 0.0),
-        }
+            Mode::Evaluate => self.reached.values()?.iter().any(|x| *x > 0.0),
+        })
     }
 }
 
@@ -169,9 +169,9 @@ impl Layer for Middle {
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
-        let (sum, is_global) = (&state[state.len() - 1], self.phase.is_global(cx));
+        let (sum, is_global) = (&state[state.len() - 1], self.phase.is_global(cx)?);
         if cx.mode == Mode::Train {
-            self.phase.reached.set(vec![f64::from(u8::from(is_global))]);
+            self.phase.reached.set(vec![f64::from(u8::from(is_global))])?;
         }
         Ok(vec![if is_global { layer_norm(tape, sum, &self.norm)? } else { sum.clone() }])
     }
@@ -202,7 +202,7 @@ impl Layer for All {
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
-        if !self.phase.is_global(cx) {
+        if !self.phase.is_global(cx)? {
             return Ok(state.to_vec());
         }
         let (x, one) = (&state[0], std::slice::from_ref::<Affine>);
@@ -239,7 +239,7 @@ impl Layer for Last {
     }
 
     fn forward(&self, tape: &mut Tape, cx: &Context, state: &[Var]) -> Result<Vec<Var>> {
-        let affine = if self.phase.is_global(cx) { &self.global } else { &self.local };
+        let affine = if self.phase.is_global(cx)? { &self.global } else { &self.local };
         let affine = std::slice::from_ref(affine);
         Ok(vec![linear(tape, &state[0], affine, Activation::None, cx.dtype.compute())?])
     }

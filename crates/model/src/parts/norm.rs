@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use graphweft_tensor::ops::batch_norm::{batch_norm, fixed_norm};
+use graphweft_tensor::ops::batch_norm::{Running, batch_norm, fixed_norm};
 use graphweft_tensor::ops::norm::{Norm, layer_norm};
 use graphweft_tensor::ops::residual::{post_norm, residual};
 use graphweft_tensor::{Parameter, Result, Tape, Var};
@@ -41,10 +41,10 @@ pub enum Normalisation {
     Batch {
         /// Scale and shift.
         norm: Norm,
-        /// Running mean.
-        mean: Rc<Buffer>,
-        /// Running variance, n − 1 in the denominator.
-        variance: Rc<Buffer>,
+        /// Running moments.
+        running: Rc<Running>,
+        /// The same as they are saved: means and variances, n − 1 in the denominator.
+        saved: [Rc<Buffer>; 2],
     },
     /// Over the nodes of each graph.
     Graph {
@@ -61,11 +61,10 @@ impl Normalisation {
         Ok(match kind {
             NormKind::None => Self::None,
             NormKind::Layer => Self::Layer(init.norm(name, width)?),
-            NormKind::Batch => Self::Batch {
-                norm: init.norm(name, width)?,
-                mean: Buffer::new(format!("{name}.running_mean"), vec![0.0; width]),
-                variance: Buffer::new(format!("{name}.running_var"), vec![1.0; width]),
-            },
+            NormKind::Batch => {
+                let running = Rc::new(init.running(width, MOMENTUM)?);
+                Self::Batch { norm: init.norm(name, width)?, saved: Buffer::of_running(name, &running), running }
+            }
             NormKind::Graph => Self::Graph {
                 norm: init.norm(name, width)?,
                 share: init.vector(&format!("{name}.mean_scale"), width, 1.0)?,
@@ -114,7 +113,7 @@ impl Normalisation {
     /// What else is saved.
     pub fn buffers(&self) -> Vec<Rc<Buffer>> {
         match self {
-            Self::Batch { mean, variance, .. } => vec![Rc::clone(mean), Rc::clone(variance)],
+            Self::Batch { saved, .. } => saved.to_vec(),
             _ => Vec::new(),
         }
     }
@@ -125,22 +124,11 @@ impl Normalisation {
             Self::None => Ok(x.clone()),
             Self::Layer(norm) => layer_norm(tape, x, norm),
             Self::Graph { norm, share } => graph_norm(tape, cx, x, norm, share),
-            Self::Batch { norm, mean, variance } if cx.mode == Mode::Evaluate => {
-                fixed_norm(tape, x, norm, &mean.values(), &variance.values())
-            }
-            Self::Batch { norm, mean, variance } => {
-                // The shift must be the same when a layer is computed again, after the running mean has moved: zeros
-                // are.
-                let moments = cx.ops.moments(layer, x.value(), &vec![0.0; x.value().cols()])?;
-                // Nothing is learned of no rows.
-                if !tape.is_replaying() && moments.count > 0.0 {
-                    let moved = |buffer: &Buffer, to: &[f64]| -> Vec<f64> {
-                        let values = buffer.values();
-                        values.iter().zip(to).map(|(old, new)| old + MOMENTUM * (new - old)).collect()
-                    };
-                    let (m, v) = (moved(mean, &moments.mean), moved(variance, &moments.unbiased_variance()));
-                    mean.set(m);
-                    variance.set(v);
+            Self::Batch { norm, running, .. } if cx.mode == Mode::Evaluate => fixed_norm(tape, x, norm, running),
+            Self::Batch { norm, running, .. } => {
+                let moments = cx.ops.moments(layer, x.value())?;
+                if !tape.is_replaying() {
+                    running.follow(&moments)?;
                 }
                 batch_norm(tape, x, norm, &moments, cx.ops.reduce(Total::Moments, layer))
             }

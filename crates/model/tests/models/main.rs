@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
         let one = device.convert("test", &one, loss.value().dtype()).unwrap();
         tape.backward(vec![(loss, one)], &[], |_| Ok(())).unwrap();
         let gradient = |p: Rc<graphweft_tensor::Parameter>| (p.name().to_string(), p.take_grad().map(|g| f64s(&g)));
-        let buffers = network.buffers().iter().map(|b| b.values().clone()).collect();
+        let buffers = network.buffers().iter().map(|b| b.values().unwrap()).collect();
         (value, network.parameters().into_iter().map(gradient).collect(), buffers)
     }
 
@@ -291,14 +291,14 @@ fn evaluation_drops_nothing_and_moves_no_buffers() {
     for model in &models() {
         let device = Device::cpu();
         let (network, cx) = Run::new(model, DType::F32).prepare(&device, Mode::Evaluate);
-        let before: Vec<Vec<f64>> = network.buffers().iter().map(|b| b.values().clone()).collect();
+        let before: Vec<Vec<f64>> = network.buffers().iter().map(|b| b.values().unwrap()).collect();
         let run = |epoch| {
             let mut tape = Tape::without_gradients(&device);
             let cx = Context { seed: epoch, ..cx.clone() };
             f64s(network.forward(&mut tape, &cx).unwrap().unwrap().value())
         };
         assert_eq!(run(1), run(2), "{model}");
-        let after: Vec<Vec<f64>> = network.buffers().iter().map(|b| b.values().clone()).collect();
+        let after: Vec<Vec<f64>> = network.buffers().iter().map(|b| b.values().unwrap()).collect();
         assert_eq!(before, after, "{model}");
     }
 }
@@ -307,7 +307,7 @@ fn evaluation_drops_nothing_and_moves_no_buffers() {
 fn no_rows_move_no_moments() {
     let device = Device::cpu();
     let (network, cx) = Run::new("name = 'gcn'\nhidden = 16\nnorm = 'batch'", DType::F32).prepare(&device, Mode::Train);
-    let moments = || -> Vec<Vec<f64>> { network.buffers().iter().map(|b| b.values().clone()).collect() };
+    let moments = || -> Vec<Vec<f64>> { network.buffers().iter().map(|b| b.values().unwrap()).collect() };
     let before = moments();
     let ops: Rc<dyn GraphOps> = Rc::new(Local::new(&device, Csr::new(vec![0], vec![], 0).unwrap(), None).unwrap());
     let features = Features::Dense(device.zeros("test", 0, FEATURES, DType::F32, Tag::Graph).unwrap());
@@ -345,10 +345,10 @@ fn polynormer_evaluates_the_half_that_was_trained_last() {
     let local = logits(100);
     for (epoch, changes) in [(1, false), (2, true)] {
         // The moments of batch norm move too: put them back.
-        let moments: Vec<Vec<f64>> = network.buffers().iter().map(|b| b.values().clone()).collect();
+        let moments: Vec<Vec<f64>> = network.buffers().iter().map(|b| b.values().unwrap()).collect();
         network.forward(&mut Tape::new(&device), &Context { epoch, ..train.clone() }).unwrap();
         for (b, values) in network.buffers().iter().zip(moments).filter(|(b, _)| b.name() != "phase") {
-            b.set(values);
+            b.set(values).unwrap();
         }
         assert_eq!(logits(0) != local, changes, "after epoch {epoch}");
     }

@@ -43,7 +43,7 @@ fn names_and_shapes_are_those_of_pytorch_geometric() {
         let network = config(text).build(&Device::cpu(), shape, DType::F32, 1).unwrap();
         let parameters = network.parameters();
         let mut lines: Vec<String> = parameters.iter().map(|p| format!("{} {:?}", p.name(), p.dims())).collect();
-        lines.extend(network.buffers().iter().map(|b| format!("{} [{}]", b.name(), b.values().len())));
+        lines.extend(network.buffers().iter().map(|b| format!("{} [{}]", b.name(), b.count())));
         lines.sort();
         lines
     };

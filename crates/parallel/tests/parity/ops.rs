@@ -241,7 +241,7 @@ impl Op {
                 ops.global(tape, LAYER, Global { heads: s.heads, q, k, v, own, epsilon: 0.1, scale })
             }
             Self::Moments => {
-                let moments = ops.moments(LAYER, x[0].value(), &vec![0.1; s.d()])?;
+                let moments = ops.moments(LAYER, x[0].value())?;
                 let device = tape.device().clone();
                 let row = |value: f64| -> Result<Matrix> {
                     let row = device.upload(1, s.d(), &vec![value; s.d()], Tag::Parameters)?;

@@ -35,7 +35,7 @@ fn column_sums(
         );
     });
     let partial = host::<f64>(OP, "partial sums", &partial)?;
-    for (k, sum) in host_mut::<f64>(OP, "sums", sums)?.iter_mut().enumerate() {
+    for (k, sum) in host_mut::<f64>(OP, "sums", sums)?.iter_mut().enumerate().take(2 * cols) {
         *sum = partial.chunks_exact(2 * cols).map(|p| p[k]).sum();
     }
     Ok(())
@@ -44,6 +44,7 @@ fn column_sums(
 impl BatchNormKernels for Cpu {
     fn moment_sums(&self, x: &Matrix, shift: &Matrix, sums: &mut Matrix) -> Result<()> {
         let cols = x.cols();
+        sums.expect(OP, "sums", 1, 2 * cols + 1)?;
         by_dtype!(x.dtype(), T => {
             let (values, shift) = (host::<T>(OP, "x", x)?, host::<<T as Storage>::C>(OP, "shift", shift)?);
             column_sums(*self, x, sums, #[inline(always)] |row, a, b| {
@@ -53,6 +54,55 @@ impl BatchNormKernels for Cpu {
                     *b += x * x;
                 }
             })
+        })?;
+        host_mut::<f64>(OP, "sums", sums)?[2 * cols] = x.rows() as f64;
+        Ok(())
+    }
+
+    fn settle_moments(&self, sums: &Matrix, shift: &Matrix, moments: &mut Matrix) -> Result<()> {
+        let cols = moments.cols();
+        moments.expect(OP, "moments", 2, cols)?;
+        let (first, second, count) = halves(sums, cols)?;
+        by_dtype!(shift.dtype(), T => {
+            let shift = host::<T>(OP, "shift", shift)?;
+            let (means, variances) = host_mut::<f64>(OP, "moments", moments)?.split_at_mut(cols);
+            let columns = means.iter_mut().zip(variances).zip(shift).zip(first.iter().zip(second));
+            for (((mean, variance), shift), (first, second)) in columns {
+                let off = first / count.max(1.0);
+                *mean = shift.widen() + off;
+                *variance = (second / count.max(1.0) - off * off).max(0.0);
+            }
+            Ok(())
+        })
+    }
+
+    fn follow_moments(&self, sums: &Matrix, moments: &Matrix, momentum: f64, running: &mut Matrix) -> Result<()> {
+        let cols = running.cols();
+        moments.expect(OP, "moments", 2, cols)?;
+        let (.., count) = halves(sums, cols)?;
+        if count > 0.0 {
+            let unbiased = count / (count - 1.0).max(1.0);
+            let (means, variances) = host::<f64>(OP, "moments", moments)?.split_at(cols);
+            let batch = means.iter().copied().chain(variances.iter().map(|v| v * unbiased));
+            for (old, new) in host_mut::<f64>(OP, "running moments", running)?.iter_mut().zip(batch) {
+                *old += momentum * (new - *old);
+            }
+        }
+        Ok(())
+    }
+
+    fn normaliser(&self, moments: &Matrix, epsilon: f64, mean: &mut Matrix, scale: &mut Matrix) -> Result<()> {
+        let cols = mean.cols();
+        moments.expect(OP, "moments", 2, cols)?;
+        let (means, variances) = host::<f64>(OP, "moments", moments)?.split_at(cols);
+        by_dtype!(mean.dtype(), T => {
+            for (to, x) in host_mut::<T>(OP, "mean", mean)?.iter_mut().zip(means) {
+                *to = T::narrow(*x);
+            }
+            for (to, x) in host_mut::<T>(OP, "scale", scale)?.iter_mut().zip(variances) {
+                *to = T::narrow(1.0 / (x + epsilon).sqrt());
+            }
+            Ok(())
         })
     }
 
@@ -94,6 +144,21 @@ impl BatchNormKernels for Cpu {
         })
     }
 
+    fn batch_norm_shares(&self, sums: &Matrix, first: usize, counted: Option<&Matrix>, to: &mut Matrix) -> Result<()> {
+        let count = match counted {
+            Some(m) => host::<f64>(OP, "sums", m)?.last().map_or(1.0, |count| count.max(1.0)),
+            None => 1.0,
+        };
+        sums.expect_part(OP, first, to.cols())?;
+        let sums = &host::<f64>(OP, "sums", sums)?[first..];
+        by_dtype!(to.dtype(), T => {
+            for (to, sum) in host_mut::<T>(OP, "shares", to)?.iter_mut().zip(sums) {
+                *to = T::narrow(sum / count);
+            }
+            Ok(())
+        })
+    }
+
     fn batch_norm_dx(&self, saved: &BatchNormSaved<'_>, g: &mut Matrix, plus: Option<&Matrix>) -> Result<()> {
         let BatchNormSaved { x, by, weight, means } = *saved;
         let (rows, cols) = g.shape();
@@ -121,6 +186,13 @@ impl BatchNormKernels for Cpu {
             Ok(())
         })
     }
+}
+
+/// Both sums of each column, and the number of rows.
+fn halves(sums: &Matrix, cols: usize) -> Result<(&[f64], &[f64], f64)> {
+    sums.expect(OP, "sums", 1, 2 * cols + 1)?;
+    let all = host::<f64>(OP, "sums", sums)?;
+    Ok((&all[..cols], &all[cols..2 * cols], all[2 * cols]))
 }
 
 #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::compile::{Defines, Source};
 use super::elementwise::typed;
-use super::launch::THREADS;
+use super::launch::{Launch, THREADS};
 use super::shape::{Parts, RowShape};
 use super::{Cuda, source};
 use crate::dtype::DType;
@@ -13,6 +13,7 @@ use crate::ops::norm::NormNumbers;
 
 const OP: &str = "batch norm";
 pub(super) static SOURCE: Source = source!("batch_norm", ["numbers", "row_shape", "sum_columns"]);
+pub(super) static MOMENTS: Source = source!("moments", ["numbers", "lanes"]);
 
 /// Sums are of f64.
 fn defines(shape: RowShape, dtype: DType) -> Defines {
@@ -39,13 +40,56 @@ impl Cuda {
         let launch = launch.arg(rows as i64).arg(cols as i32).arg(parts.rows as i64);
         // SAFETY: the arguments are those of the kernel; a block has a row of partial sums.
         unsafe { launch.run([parts.count, 1], THREADS, 0) }?;
-        self.add_parts(OP, &partial, 0, sums)
+        self.add_parts_of(OP, &partial, 0, sums, 2 * cols)
+    }
+
+    /// A kernel over the moments of columns, which are few.
+    fn over_columns(&self, name: &'static str, computed: DType) -> Result<Launch<'_>> {
+        self.kernel(OP, &MOMENTS, Defines::of(computed), name)
     }
 }
 
 impl BatchNormKernels for Cuda {
     fn moment_sums(&self, x: &Matrix, shift: &Matrix, sums: &mut Matrix) -> Result<()> {
-        self.two_sums("moment_sums", x, &[("shift", shift)], sums)
+        let (rows, cols) = x.shape();
+        sums.expect(OP, "sums", 1, 2 * cols + 1)?;
+        self.two_sums("moment_sums", x, &[("shift", shift)], sums)?;
+        let launch = self.over_columns("count_rows", DType::F64)?.write("sums", sums)?;
+        // SAFETY: the arguments are those of the kernel; there is a number after the sums.
+        unsafe { launch.arg(2 * cols as i64).arg(rows as f64).run([1, 1], 1, 0) }
+    }
+
+    fn settle_moments(&self, sums: &Matrix, shift: &Matrix, moments: &mut Matrix) -> Result<()> {
+        let cols = moments.cols();
+        sums.expect(OP, "sums", 1, 2 * cols + 1)?;
+        shift.expect(OP, "shift", 1, cols)?;
+        moments.expect(OP, "moments", 2, cols)?;
+        let launch = self.over_columns("settle_moments", shift.dtype())?;
+        let launch = launch.read("sums", sums)?.read("shift", shift)?.write("moments", moments)?.arg(cols as i32);
+        // SAFETY: the arguments are those of the kernel, and the shapes were checked; so below.
+        unsafe { launch.run_each(cols) }
+    }
+
+    fn follow_moments(&self, sums: &Matrix, moments: &Matrix, momentum: f64, running: &mut Matrix) -> Result<()> {
+        let cols = running.cols();
+        sums.expect(OP, "sums", 1, 2 * cols + 1)?;
+        moments.expect(OP, "moments", 2, cols)?;
+        running.expect(OP, "running moments", 2, cols)?;
+        let launch = self.over_columns("follow_moments", DType::F64)?.read("sums", sums)?.read("moments", moments)?;
+        let launch = launch.arg(momentum).write("running moments", running)?.arg(cols as i32);
+        // SAFETY: as above.
+        unsafe { launch.run_each(2 * cols) }
+    }
+
+    fn normaliser(&self, moments: &Matrix, epsilon: f64, mean: &mut Matrix, scale: &mut Matrix) -> Result<()> {
+        let (cols, computed) = (mean.cols(), mean.dtype());
+        moments.expect(OP, "moments", 2, cols)?;
+        scale.expect(OP, "scale", 1, cols)?;
+        typed(OP, "scale", scale, computed)?;
+        let launch = self.over_columns("normaliser", computed)?.read("moments", moments)?.arg(epsilon);
+        let launch = launch.write("mean", mean)?.write("scale", scale)?.arg(cols as i32);
+        // SAFETY: as above.
+        unsafe { launch.run_each(cols) }
     }
 
     fn normalise(&self, x: &Matrix, by: &Normaliser<'_>, norm: &NormNumbers<'_>, y: &mut Matrix) -> Result<()> {
@@ -71,6 +115,16 @@ impl BatchNormKernels for Cuda {
         dy.expect(OP, "dy", rows, cols)?;
         typed(OP, "dy", dy, dtype)?;
         self.two_sums("batch_norm_sums", x, &[("mean", by.mean), ("scale", by.scale), ("dy", dy)], sums)
+    }
+
+    fn batch_norm_shares(&self, sums: &Matrix, first: usize, counted: Option<&Matrix>, to: &mut Matrix) -> Result<()> {
+        let (count, last) = (to.cols(), counted.map_or(0, |m| m.cols().saturating_sub(1)));
+        sums.expect_part(OP, first, count)?;
+        to.expect(OP, "shares", 1, count)?;
+        let launch = self.over_columns("shares", to.dtype())?.read("sums", sums)?.arg(first as i64);
+        let launch = launch.maybe_read("sums", counted)?.arg(last as i64).write("shares", to)?.arg(count as i32);
+        // SAFETY: the arguments are those of the kernel; there are so many sums, and a number of rows at the end.
+        unsafe { launch.run_each(count) }
     }
 
     fn batch_norm_dx(&self, saved: &BatchNormSaved<'_>, g: &mut Matrix, plus: Option<&Matrix>) -> Result<()> {

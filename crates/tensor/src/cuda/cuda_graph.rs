@@ -113,6 +113,7 @@ impl Cuda {
 impl Capture for Cuda {
     fn start(&self) -> Result<()> {
         self.not_captured("a recording")?;
+        self.send_lists()?;
         let fail = || self.fail("record work");
         let keys = self.stream.alloc_zeros::<u32>(2 * MOST_KEYS).map_err(fail())?;
         let tables = self.stream.alloc_zeros::<u8>(MOST_BYTES).map_err(fail())?;

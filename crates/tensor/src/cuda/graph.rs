@@ -185,14 +185,17 @@ impl Cuda {
 
     fn graph_list<T: Pod>(&self, device: &Device, list: &[T]) -> Result<CudaBlock> {
         self.not_captured("a graph of the host")?;
-        // An empty list has a place too.
-        let bytes: &[u8] = if list.is_empty() { &[0; 16] } else { bytemuck::cast_slice(list) };
+        let bytes: &[u8] = bytemuck::cast_slice(list);
         let copy = match &self.host {
-            Some(host) => self.lent_copy(host, bytes).map(|loan| loan.map(CudaMemory::Lent)),
-            None => self.stream.clone_htod(bytes).map(|slice| Some(CudaMemory::Own(slice))),
+            // An empty list has a place too.
+            Some(host) => {
+                let loan = self.lent_copy(host, if bytes.is_empty() { &[0; 16] } else { bytes });
+                loan.map(|loan| loan.map(|loan| CudaBlock(CudaMemory::Lent(loan))))
+            }
+            None => self.brought(bytes).map(Some),
         };
         match copy {
-            Ok(Some(memory)) => Ok(CudaBlock(memory)),
+            Ok(Some(block)) => Ok(block),
             Ok(None) | Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
                 let (requested, usage) = (size_of_val(list) as u64, device.ledger().now());
                 Err(Error::OutOfMemory { op: OP, device: self.name(), requested, usage })

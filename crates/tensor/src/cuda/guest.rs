@@ -222,6 +222,7 @@ impl Cuda {
             cache: compile::kernel_folder(),
             functions: Rc::clone(functions),
             lists: RefCell::default(),
+            staging: RefCell::default(),
             tables: RefCell::default(),
             capturing: RefCell::default(),
             host: Some(host),

@@ -104,6 +104,7 @@ impl Launch<'_> {
         let (grid, block) = ((number(grid[0]), number(grid[1]), 1), (number(threads), 1, 1));
         let stream = self.cuda.stream.cu_stream();
         let failed = |e| self.cuda.fail(&format!("run {}", self.op))(e);
+        self.cuda.send_lists()?;
         self.cuda.context.bind_to_thread().map_err(failed)?;
         // SAFETY: the function is loaded, arguments are what the caller promises.
         unsafe { result::launch_kernel(self.function.cu_function(), grid, block, number(shared), stream, &mut args) }

@@ -1,12 +1,12 @@
 //! Optimizer steps on the GPU: all parameters in one launch, by a table of where they are.
 
 use bytemuck::{Pod, Zeroable};
-use cudarc::driver::{CudaSlice, DevicePtr};
+use cudarc::driver::DevicePtr;
 
 use super::compile::{Defines, Source};
 use super::elementwise::typed;
 use super::launch::{Launch, THREADS};
-use super::{Cuda, place, place_mut, source};
+use super::{Cuda, CudaBlock, place, place_mut, source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -25,7 +25,7 @@ const TABLES: usize = 16;
 /// A table of the host that kernels read.
 pub(super) struct Table {
     host: Vec<u8>,
-    device: CudaSlice<u8>,
+    device: CudaBlock,
 }
 
 /// A parameter as the kernels see it.
@@ -101,7 +101,7 @@ impl Cuda {
         let table = match tables.iter().position(|t| t.host == bytes) {
             Some(known) => tables.remove(known),
             None => {
-                let device = self.stream.clone_htod(bytes).map_err(self.fail("copy a table to the GPU"))?;
+                let device = self.brought(bytes).map_err(self.fail("copy a table to the GPU"))?;
                 if tables.len() == TABLES {
                     // The one that was asked for longest ago: a kernel has two or three, which are the last.
                     tables.remove(0);
@@ -109,7 +109,7 @@ impl Cuda {
                 Table { host: bytes.to_vec(), device }
             }
         };
-        let place = table.device.device_ptr(&self.stream).0;
+        let place = table.device.place(&self.stream);
         tables.push(table);
         Ok(place)
     }

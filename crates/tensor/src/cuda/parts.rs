@@ -11,6 +11,19 @@ impl Cuda {
     /// `to = Σ` over the rows of `partial`, of as many columns as `to` has, from `first` on.
     pub(super) fn add_parts(&self, op: &'static str, partial: &Matrix, first: usize, to: &mut Matrix) -> Result<()> {
         let count = to.rows() * to.cols();
+        self.add_parts_of(op, partial, first, to, count)
+    }
+
+    /// The same for the first `count` elements of `to`, which may have more.
+    pub(super) fn add_parts_of(
+        &self,
+        op: &'static str,
+        partial: &Matrix,
+        first: usize,
+        to: &mut Matrix,
+        count: usize,
+    ) -> Result<()> {
+        to.expect_part(op, 0, count)?;
         let launch = self
             .kernel(op, &SOURCE, Defines::of(to.dtype()), "add_parts")?
             .read("partial sums", partial)?

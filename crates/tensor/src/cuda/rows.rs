@@ -4,14 +4,13 @@ use std::any::Any;
 use std::rc::Rc;
 
 use bytemuck::Zeroable;
-use cudarc::driver::{CudaSlice, DevicePtr};
 
 use super::compile::{Defines, Source};
 use super::elementwise::typed;
 use super::launch::THREADS;
 use super::many_rows::Rows;
 use super::shape::RowShape;
-use super::{Cuda, place, place_mut, source};
+use super::{Cuda, CudaBlock, place, place_mut, source};
 use crate::backend::Memory;
 use crate::error::Result;
 use crate::ledger::Tag;
@@ -30,14 +29,14 @@ const WHOLE: u32 = u32::MAX;
 
 /// A list of rows on the GPU, and what a scatter by it does.
 struct Resident {
-    index: CudaSlice<u32>,
-    positions: CudaSlice<u32>,
+    index: CudaBlock,
+    positions: CudaBlock,
     /// (row, first position, end, place among the partial sums or [`WHOLE`]).
-    pieces: CudaSlice<[u32; 4]>,
+    pieces: CudaBlock,
     /// (row, first place among the partial sums, end, 0).
-    hubs: CudaSlice<[u32; 4]>,
+    hubs: CudaBlock,
     /// (row, first position, end, 0) of every listed row.
-    targets: CudaSlice<[u32; 4]>,
+    targets: CudaBlock,
     counts: Counts,
 }
 
@@ -76,11 +75,11 @@ impl Cuda {
             Counts { pieces: pieces.len(), hubs: hubs.len(), partial: partial as usize, targets: targets.len() };
         let copy = |e| self.fail("copy a list of rows to the GPU")(e);
         let held = Rc::new(Resident {
-            index: self.stream.clone_htod(&padded(index.index().to_vec())).map_err(copy)?,
-            positions: self.stream.clone_htod(&padded(positions)).map_err(copy)?,
-            pieces: self.stream.clone_htod(&padded(pieces)).map_err(copy)?,
-            hubs: self.stream.clone_htod(&padded(hubs)).map_err(copy)?,
-            targets: self.stream.clone_htod(&padded(targets)).map_err(copy)?,
+            index: self.brought(bytemuck::cast_slice(index.index())).map_err(copy)?,
+            positions: self.brought(bytemuck::cast_slice(&positions)).map_err(copy)?,
+            pieces: self.brought(bytemuck::cast_slice(&pieces)).map_err(copy)?,
+            hubs: self.brought(bytemuck::cast_slice(&hubs)).map_err(copy)?,
+            targets: self.brought(bytemuck::cast_slice(&targets)).map_err(copy)?,
             counts,
         });
         let any: Rc<dyn Any> = Rc::clone(&held) as _;
@@ -108,8 +107,8 @@ impl Cuda {
         let launch = self
             .kernel(OP, &MERGE, Defines::of(dtype), "attention_merge")?
             .read("partial states", partial)?
-            .arg(held.targets.device_ptr(&self.stream).0)
-            .arg(held.positions.device_ptr(&self.stream).0)
+            .arg(held.targets.place(&self.stream))
+            .arg(held.positions.place(&self.stream))
             .write("state", state)?
             .arg(count as i64)
             .arg(heads as i32)
@@ -139,7 +138,7 @@ impl RowKernels for Cuda {
         let launch = self
             .kernel(OP, &SOURCE, shape.defines(dtype), "gather_rows")?
             .read("x", x)?
-            .arg(held.index.device_ptr(&self.stream).0)
+            .arg(held.index.place(&self.stream))
             .write("y", y)?
             .arg(rows as i64)
             .arg(cols as i32);
@@ -163,8 +162,8 @@ impl RowKernels for Cuda {
         let launch = self
             .kernel(OP, &SOURCE, shape.defines(dtype), "scatter_pieces")?
             .read("x", x)?
-            .arg(held.pieces.device_ptr(&self.stream).0)
-            .arg(held.positions.device_ptr(&self.stream).0)
+            .arg(held.pieces.place(&self.stream))
+            .arg(held.positions.place(&self.stream))
             .write("y", y)?
             .write("partial sums", &mut partial)?
             .arg(counts.pieces as i64)
@@ -174,7 +173,7 @@ impl RowKernels for Cuda {
         let shape = RowShape::new(counts.hubs, cols, dtype);
         let launch = self
             .kernel(OP, &SOURCE, shape.defines(dtype), "scatter_hubs")?
-            .arg(held.hubs.device_ptr(&self.stream).0)
+            .arg(held.hubs.place(&self.stream))
             .read("partial sums", &partial)?
             .write("y", y)?
             .arg(counts.hubs as i64)

@@ -70,6 +70,7 @@ const ROWS: [[(&str, usize); 3]; 2] =
 const SOURCES: &[Variants] = &[
     (&super::activation::SOURCE, &[&[]]),
     (&super::address::SOURCE, &[&[]]),
+    (&super::batch_norm::MOMENTS, &[&[]]),
     (&super::batch_norm::SOURCE, &[&ROWS[0], &ROWS[1]]),
     (&super::blas::SOURCE, &[&[("WIDE", 0)], &[("WIDE", 1)]]),
     (&super::combine::PATCH, &[&ROWS[0], &ROWS[1]]),

@@ -35,11 +35,16 @@ pub(crate) fn lists(csr: &Csr<u32>) -> (usize, usize) {
     (pieces, entries * ENTRY)
 }
 
-/// Room for `size` numbers of each piece; the lists are counted from the first call on, as long as the graph is there.
+/// Room for `size` numbers of each piece.
 pub(super) fn pieces(device: &Device, direction: &Direction, size: usize, dtype: DType) -> Result<Matrix> {
+    device.uninit("pieces", listed(device, direction), size, dtype, Tag::Workspace)
+}
+
+/// How many pieces there are; the lists are counted from the first call on, as long as the graph is there.
+pub(super) fn listed(device: &Device, direction: &Direction) -> usize {
     let (pieces, _) = direction.listed.get_or_init(|| {
         let (pieces, bytes) = lists(&direction.csr);
         (pieces, Rc::new(device.charge(Tag::Graph, bytes as u64)))
     });
-    device.uninit("pieces", *pieces, size, dtype, Tag::Workspace)
+    *pieces
 }

@@ -87,6 +87,11 @@ impl Bag {
         Ok(Self { graph: Adjacency::new(&device, csr)?, values, device })
     }
 
+    /// Copies where entries are to where the kernels are: see [`Adjacency::bring`].
+    pub fn bring(&self) -> Result<()> {
+        self.graph.bring()
+    }
+
     /// Rows.
     pub fn rows(&self) -> usize {
         self.graph.num_dst()

@@ -8,13 +8,14 @@
 //! With x̂ = (x − μ)/σ and y = x̂ ∘ w + b: dx = w/σ ∘ (dy − Σ dy/n − x̂ ∘ Σ(dy ∘ x̂)/n) with sums over all ranks; dw =
 //! Σ dy ∘ x̂ and db = Σ dy with sums over this rank's rows, as gradients of parameters are before ranks add them up.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::cpu::scratch;
 use crate::device::Device;
 use crate::dry::present;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
@@ -39,11 +40,29 @@ pub struct BatchNormSaved<'a> {
 kernels! {
     /// What a backend does for batch norm.
     pub trait BatchNormKernels {
-        /// Overwrites `sums` (1 × 2d, f64) with Σ(x − shift) and Σ(x − shift)² of each column; `shift` is 1 × d.
+        /// Overwrites `sums` (1 × (2d + 1), f64) with Σ(x − shift) and Σ(x − shift)² of each column, and the number of
+        /// rows after them; `shift` is 1 × d.
         fn moment_sums(x: &Matrix, shift: &Matrix, sums: &mut Matrix) -> Result<()> {
             |dry|
             let _sums = dry.within(|| scratch::batch_norm(x))?;
             dry.stream("batch norm moments", &[x], &[sums])
+        }
+
+        /// Overwrites `moments` (2 × d, f64) with the mean and the variance of each column, of which `sums` are the
+        /// sums around `shift`.
+        fn settle_moments(sums: &Matrix, shift: &Matrix, moments: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("batch norm moments", &[sums, shift], &[moments])
+        }
+
+        /// Moves running moments (2 × d, f64) a part `momentum` of the way towards `moments`, of which `sums` has the
+        /// number of rows; n − 1 is in the denominator of the variance then. Nothing moves where there are no rows.
+        fn follow_moments(sums: &Matrix, moments: &Matrix, momentum: f64, running: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("batch norm moments", &[sums, moments, running], &[running])
+        }
+
+        /// Overwrites `mean` and `scale` (1 × d) with the means of `moments` and 1/√(variance + ε).
+        fn normaliser(moments: &Matrix, epsilon: f64, mean: &mut Matrix, scale: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("batch norm moments", &[moments], &[mean, scale])
         }
 
         /// `y = (x − μ)/σ ∘ w + b`.
@@ -56,6 +75,12 @@ kernels! {
             |dry|
             let _sums = dry.within(|| scratch::batch_norm(x))?;
             dry.stream("batch norm sums", &[x, dy], &[sums])
+        }
+
+        /// Overwrites `to` (1 × n) with n of `sums`, from number `first` on; divided by the number of rows where
+        /// `counted`, sums of moments, has it.
+        fn batch_norm_shares(sums: &Matrix, first: usize, counted: Option<&Matrix>, to: &mut Matrix) -> Result<()> {
+            |dry| dry.stream("batch norm sums", &[to], &[to])
         }
 
         /// Turns the gradient of the output in `g` into that of the input, plus `plus`.
@@ -73,82 +98,146 @@ pub struct Normaliser<'a> {
     pub scale: &'a Matrix,
 }
 
-/// The moments of columns over the rows of all ranks.
+/// The moments of columns over the rows of all ranks. They are where the columns are: nobody waits for them.
 #[derive(Clone, Debug)]
 pub struct Moments {
-    /// Rows.
-    pub count: f64,
-    /// 1 × d.
-    pub mean: Vec<f64>,
-    /// 1 × d, of the rows themselves: n in the denominator.
-    pub variance: Vec<f64>,
+    /// What they were made of, with the number of rows at the end: 1 × (2d + 1).
+    sums: Matrix,
+    /// Means, and variances of the rows themselves: n in the denominator. 2 × d.
+    moments: Matrix,
 }
 
 impl Moments {
-    /// The moments of `x` around `shift`, a number per column that is the same on all ranks.
-    pub fn of(x: &Matrix, shift: &[f64], reduce: &dyn Reduce) -> Result<Self> {
-        let (device, d) = (x.device(), x.cols());
-        let shift_matrix = row(device, shift, x.dtype().compute())?;
-        shift_matrix.expect(OP, "shift", 1, d)?;
-        let mut sums = device.uninit(OP, 1, 2 * d, DType::F64, Tag::Workspace)?;
-        device.backend().moment_sums(x, &shift_matrix, &mut sums)?;
+    /// The moments of `x` around `shift`, a number per column that is the same on all ranks; around 0 where there is
+    /// none.
+    pub fn of(x: &Matrix, shift: Option<&[f64]>, reduce: &dyn Reduce) -> Result<Self> {
+        let (device, d, dtype) = (x.device(), x.cols(), x.dtype().compute());
+        let shift = match shift {
+            None => device.zeros(OP, 1, d, dtype, Tag::Workspace)?,
+            Some(shift) => device.convert(OP, &device.upload(1, shift.len(), shift, Tag::Workspace)?, dtype)?,
+        };
+        shift.expect(OP, "shift", 1, d)?;
         // One message: the sums, and the count after them.
-        let mut message = sums.to_vec::<f64>()?;
-        message.push(x.rows() as f64);
-        let mut message = device.upload(1, 2 * d + 1, &message, Tag::Workspace)?;
-        reduce.sum(&mut message)?;
-        let sums = message.to_vec::<f64>()?;
-        let count = sums[2 * d];
-        // The shift as the kernel saw it, rounded to the type it computes in.
-        let shift = device.convert(OP, &shift_matrix, DType::F64)?.to_vec::<f64>()?;
-        let mean = |k: usize| sums[k] / count.max(1.0);
-        Ok(Self {
-            count,
-            mean: (0..d).map(|k| shift[k] + mean(k)).collect(),
-            variance: (0..d).map(|k| (sums[d + k] / count.max(1.0) - mean(k) * mean(k)).max(0.0)).collect(),
-        })
+        let mut sums = device.uninit(OP, 1, 2 * d + 1, DType::F64, Tag::Workspace)?;
+        device.backend().moment_sums(x, &shift, &mut sums)?;
+        reduce.sum(&mut sums)?;
+        let mut moments = device.uninit(OP, 2, d, DType::F64, Tag::Workspace)?;
+        device.backend().settle_moments(&sums, &shift, &mut moments)?;
+        Ok(Self { sums, moments })
     }
 
-    /// The variance with n − 1 in the denominator, which PyTorch's running variance collects.
-    pub fn unbiased_variance(&self) -> Vec<f64> {
-        let factor = self.count / (self.count - 1.0).max(1.0);
-        self.variance.iter().map(|v| v * factor).collect()
+    /// How many rows there are. The host waits for it; so below.
+    pub fn count(&self) -> Result<f64> {
+        Ok(self.sums.to_vec::<f64>()?.last().copied().unwrap_or(0.0))
+    }
+
+    /// The mean of each column, then the variance with n in the denominator.
+    pub fn numbers(&self) -> Result<[Vec<f64>; 2]> {
+        halves(&self.moments)
+    }
+}
+
+/// The two rows of a matrix.
+fn halves(m: &Matrix) -> Result<[Vec<f64>; 2]> {
+    let mut first = m.to_vec::<f64>()?;
+    let second = first.split_off(m.cols());
+    Ok([first, second])
+}
+
+/// Moments that follow those of batches, for evaluation: as PyTorch's running mean and variance, with n − 1 in the
+/// denominator. What a batch has moves them when they are next asked for, unless it is [forgotten](Running::forget)
+/// before.
+#[derive(Debug)]
+pub struct Running {
+    momentum: f64,
+    moments: RefCell<Matrix>,
+    coming: RefCell<Option<Moments>>,
+}
+
+impl Running {
+    /// Means of 0 and variances of 1; batches move them a part `momentum` of the way.
+    pub fn new(device: &Device, cols: usize, momentum: f64) -> Result<Self> {
+        let moments = [vec![0.0; cols], vec![1.0; cols]].concat();
+        let moments = RefCell::new(device.upload(2, cols, &moments, Tag::Parameters)?);
+        Ok(Self { momentum, moments, coming: RefCell::default() })
+    }
+
+    /// How many columns there are.
+    pub fn cols(&self) -> usize {
+        self.moments.borrow().cols()
+    }
+
+    /// A batch has these.
+    pub fn follow(&self, moments: &Moments) -> Result<()> {
+        self.settle()?;
+        *self.coming.borrow_mut() = Some(moments.clone());
+        Ok(())
+    }
+
+    /// Moves them by what the last batch has.
+    pub fn settle(&self) -> Result<()> {
+        let Some(Moments { sums, moments }) = self.coming.take() else { return Ok(()) };
+        let running = &mut *self.moments.borrow_mut();
+        let device = running.device().clone();
+        device.backend().follow_moments(&sums, &moments, self.momentum, running)
+    }
+
+    /// The last batch does not count.
+    pub fn forget(&self) {
+        self.coming.take();
+    }
+
+    /// Means and variances.
+    pub fn numbers(&self) -> Result<[Vec<f64>; 2]> {
+        self.settle()?;
+        halves(&self.moments.borrow())
+    }
+
+    /// Replaces both.
+    ///
+    /// # Errors
+    /// If there are not as many as columns.
+    pub fn set(&self, numbers: &[Vec<f64>; 2]) -> Result<()> {
+        self.forget();
+        let [mean, variance] = numbers;
+        let running = &mut *self.moments.borrow_mut();
+        let (cols, device) = (running.cols(), running.device().clone());
+        if let Some(other) = numbers.iter().find(|numbers| numbers.len() != cols) {
+            return Err(Error::Shape { op: OP, what: "moments", got: (1, other.len()), expected: (1, cols) });
+        }
+        device.backend().upload(running, bytemuck::cast_slice(&[&mean[..], variance].concat()))
     }
 }
 
 /// Normalises the columns of `x` by moments that were computed from it (on all ranks); `reduce` adds up what backward
 /// needs.
 pub fn batch_norm(tape: &mut Tape, x: &Var, norm: &Norm, moments: &Moments, reduce: Rc<dyn Reduce>) -> Result<Var> {
-    let of_batch = Some(OfBatch { rows: moments.count, reduce });
-    normalise(tape, x, norm, &moments.mean, &moments.variance, of_batch)
+    let of_batch = Some(OfBatch { counted: moments.sums.clone(), reduce });
+    normalise(tape, x, norm, &moments.moments, of_batch)
 }
 
-/// Normalises the columns of `x` by given moments that do not depend on it: for evaluation, with running moments.
-pub fn fixed_norm(tape: &mut Tape, x: &Var, norm: &Norm, mean: &[f64], variance: &[f64]) -> Result<Var> {
-    normalise(tape, x, norm, mean, variance, None)
+/// Normalises the columns of `x` by moments that do not depend on it: for evaluation.
+pub fn fixed_norm(tape: &mut Tape, x: &Var, norm: &Norm, running: &Running) -> Result<Var> {
+    running.settle()?;
+    let moments = running.moments.borrow().clone();
+    normalise(tape, x, norm, &moments, None)
 }
 
 /// Where moments come from: a batch of so many rows, on ranks that add up so.
 struct OfBatch {
-    rows: f64,
+    /// Sums with the number of rows at the end.
+    counted: Matrix,
     reduce: Rc<dyn Reduce>,
 }
 
-fn normalise(
-    tape: &mut Tape,
-    x: &Var,
-    norm: &Norm,
-    mean: &[f64],
-    variance: &[f64],
-    of_batch: Option<OfBatch>,
-) -> Result<Var> {
+fn normalise(tape: &mut Tape, x: &Var, norm: &Norm, moments: &Matrix, of_batch: Option<OfBatch>) -> Result<Var> {
     let (rows, cols) = x.value().shape();
     let [weight, bias] = norm.on(tape, OP, cols)?;
     let (device, dtype) = (tape.device().clone(), x.value().dtype());
-    let scale: Vec<f64> = variance.iter().map(|v| 1.0 / (v + norm.epsilon).sqrt()).collect();
-    let (mean, scale) = (row(&device, mean, dtype.compute())?, row(&device, &scale, dtype.compute())?);
-    mean.expect(OP, "mean", 1, cols)?;
-    scale.expect(OP, "variance", 1, cols)?;
+    moments.expect(OP, "moments", 2, cols)?;
+    let column = || device.uninit(OP, 1, cols, dtype.compute(), Tag::Activations);
+    let (mut mean, mut scale) = (column()?, column()?);
+    device.backend().normaliser(moments, norm.epsilon, &mut mean, &mut scale)?;
     let mut y = device.uninit(OP, rows, cols, dtype, Tag::Activations)?;
     let numbers = NormNumbers { weight: weight.value(), bias: bias.value(), epsilon: norm.epsilon };
     let by = Normaliser { mean: &mean, scale: &scale };
@@ -160,11 +249,6 @@ fn normalise(
         weight: weight.value().clone(),
         of_batch,
     }))
-}
-
-/// A number per column, on the device.
-fn row(device: &Device, values: &[f64], dtype: DType) -> Result<Matrix> {
-    device.convert(OP, &device.upload(1, values.len(), values, Tag::Workspace)?, dtype)
 }
 
 struct BatchNormBackward {
@@ -180,27 +264,24 @@ impl Backward for BatchNormBackward {
         // Ranks wait for each other in the sum below. None is missing: a loss gives a gradient, of zeros if need be, to
         // all rows of a rank, and all ranks walk the same tape.
         let Some(mut g) = grads.own_output(OP, 0)? else { return Ok(()) };
-        let (device, d) = (grads.device().clone(), self.x.cols());
+        let (device, d, dtype) = (grads.device().clone(), self.x.cols(), self.weight.dtype());
         let by = Normaliser { mean: &self.mean, scale: &self.scale };
         let mut sums = device.uninit(OP, 1, 2 * d, DType::F64, Tag::Workspace)?;
         device.backend().batch_norm_sums(&self.x, &by, &g, &mut sums)?;
-        let own = sums.to_vec::<f64>()?;
-        let gradient = |of: &[f64]| -> Result<Matrix> {
-            let mut m = device.uninit(OP, 1, d, self.weight.dtype(), Tag::Gradients)?;
-            device.backend().convert(&mut m, &device.upload(1, d, of, Tag::Workspace)?)?;
-            Ok(m)
-        };
-        grads.put(1, gradient(&own[d..])?)?;
-        grads.put(2, gradient(&own[..d])?)?;
-
+        for (input, first) in [(1, d), (2, 0)] {
+            let mut gradient = device.uninit(OP, 1, d, dtype, Tag::Gradients)?;
+            device.backend().batch_norm_shares(&sums, first, None, &mut gradient)?;
+            grads.put(input, gradient)?;
+        }
         let means = match &self.of_batch {
-            Some(OfBatch { rows, reduce }) => {
+            Some(OfBatch { counted, reduce }) => {
                 reduce.sum(&mut sums)?;
-                sums.to_vec::<f64>()?.iter().map(|s| s / rows.max(1.0)).collect()
+                let mut means = device.uninit(OP, 1, 2 * d, dtype, Tag::Workspace)?;
+                device.backend().batch_norm_shares(&sums, 0, Some(counted), &mut means)?;
+                means
             }
-            None => vec![0.0; 2 * d],
+            None => device.zeros(OP, 1, 2 * d, dtype, Tag::Workspace)?,
         };
-        let means = row(&device, &means, self.weight.dtype())?;
         let plus = grads.take(0);
         let saved = BatchNormSaved { x: &self.x, by: &by, weight: &self.weight, means: &means };
         device.backend().batch_norm_dx(&saved, &mut g, plus.as_ref())?;
@@ -210,15 +291,13 @@ impl Backward for BatchNormBackward {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
     use super::*;
     use crate::ops::residual::residual;
     use crate::ops::tests::*;
     use crate::reduce::Alone;
 
     fn alone(tape: &mut Tape, x: &Var, norm: &Norm) -> Result<Var> {
-        let moments = Moments::of(x.value(), &vec![0.3; x.value().cols()], &Alone)?;
+        let moments = Moments::of(x.value(), Some(&vec![0.3; x.value().cols()]), &Alone)?;
         batch_norm(tape, x, norm, &moments, Rc::new(Alone))
     }
 
@@ -229,7 +308,9 @@ mod tests {
             let x = upload(&device, 1, shape, 2.0);
             check(&device, std::slice::from_ref(&x), &parameters, |tape, x| alone(tape, &x[0], &norm)).unwrap();
             check(&device, &[x], &parameters, |tape, x| {
-                let y = fixed_norm(tape, &x[0], &norm, &vec![0.1; shape.1], &vec![0.7; shape.1])?;
+                let running = Running::new(&device, shape.1, 0.1)?;
+                running.set(&[vec![0.1; shape.1], vec![0.7; shape.1]])?;
+                let y = fixed_norm(tape, &x[0], &norm, &running)?;
                 residual(tape, &x[0], &y, None)
             })
             .unwrap();
@@ -250,9 +331,9 @@ mod tests {
         let x: Vec<f32> = (0..1000).map(|k| 1e4 + (k % 2) as f32).collect();
         let x = device.upload(1000, 1, &x, Tag::Activations).unwrap();
         for shift in [0.0, 9999.0] {
-            let moments = Moments::of(&x, &[shift], &Alone).unwrap();
-            assert!((moments.variance[0] - 0.25).abs() < 1e-6, "{}", moments.variance[0]);
-            assert!((moments.mean[0] - 10000.5).abs() < 1e-9);
+            let [mean, variance] = Moments::of(&x, Some(&[shift]), &Alone).unwrap().numbers().unwrap();
+            assert!((variance[0] - 0.25).abs() < 1e-6, "{}", variance[0]);
+            assert!((mean[0] - 10000.5).abs() < 1e-9);
         }
     }
 
@@ -297,12 +378,12 @@ mod tests {
             let dx = tape.backward(vec![(y, part(&seed, rows))], &[&x], |_| Ok(())).unwrap().remove(0).unwrap();
             (value, f64s(&dx), f64s(&norm.weight.take_grad().unwrap()), f64s(&norm.bias.take_grad().unwrap()))
         };
-        let shift = vec![0.0; d];
-        let whole = run(0..12, &Moments::of(&part(&all, 0..12), &shift, &Alone).unwrap(), Rc::new(Alone));
+        let whole = run(0..12, &Moments::of(&part(&all, 0..12), None, &Alone).unwrap(), Rc::new(Alone));
 
         let listen = Listen::default();
-        Moments::of(&part(&all, cut..12), &shift, &listen).unwrap();
-        let moments = Moments::of(&part(&all, 0..cut), &shift, &Other(listen.0)).unwrap();
+        Moments::of(&part(&all, cut..12), None, &listen).unwrap();
+        let moments = Moments::of(&part(&all, 0..cut), None, &Other(listen.0)).unwrap();
+        assert_eq!(moments.count().unwrap(), 12.0);
         let listen = Rc::new(Listen::default());
         let ears: Rc<dyn Reduce> = Rc::clone(&listen) as _;
         let second = run(cut..12, &moments, ears);
@@ -320,9 +401,34 @@ mod tests {
     fn moments_must_fit() {
         let device = Device::cpu();
         let x = upload(&device, 1, (2, 5), 1.0);
-        assert!(Moments::of(&x, &[0.0; 4], &Alone).is_err());
+        assert!(Moments::of(&x, Some(&[0.0; 4]), &Alone).is_err());
         let mut tape = Tape::new(&device);
         let x = tape.leaf(x);
-        assert!(fixed_norm(&mut tape, &x, &norm(&device, 5), &[0.0; 4], &[1.0; 5]).is_err());
+        let running = Running::new(&device, 4, 0.1).unwrap();
+        assert!(fixed_norm(&mut tape, &x, &norm(&device, 5), &running).is_err());
+        assert!(running.set(&[vec![0.0; 5], vec![0.0; 4]]).is_err());
     }
+
+    fn running_moments_follow_batches_that_are_not_forgotten(device: &Device) {
+        let running = Running::new(device, 2, 0.25).unwrap();
+        let batch = |values: &[f32]| {
+            let x = device.upload(values.len() / 2, 2, values, Tag::Activations).unwrap();
+            Moments::of(&x, None, &Alone).unwrap()
+        };
+        assert_eq!(running.numbers().unwrap(), [[0.0; 2], [1.0; 2]]);
+        running.follow(&batch(&[1.0, 2.0, 3.0, 6.0])).unwrap();
+        let moved = running.numbers().unwrap();
+        assert_eq!(moved, [[0.5, 1.0], [1.25, 2.75]], "means 2 and 4, variances 2 and 8 with n − 1");
+        running.follow(&batch(&[8.0, 8.0, 8.0, 8.0])).unwrap();
+        running.forget();
+        running.follow(&batch(&[])).unwrap();
+        assert_eq!(running.numbers().unwrap(), moved, "neither what is forgotten nor no rows");
+        running.follow(&batch(&[9.0, -1.0])).unwrap();
+        running.follow(&batch(&[])).unwrap();
+        assert_eq!(running.numbers().unwrap(), [[2.625, 0.5], [0.9375, 2.0625]], "one row has no variance");
+        running.set(&[vec![3.0, 4.0], vec![5.0, 6.0]]).unwrap();
+        assert_eq!(running.numbers().unwrap(), [[3.0, 4.0], [5.0, 6.0]]);
+    }
+
+    on_every_device!(running_moments_follow_batches_that_are_not_forgotten);
 }

@@ -72,6 +72,11 @@ impl Segments {
         Ok(Self { edges: Rc::new(edges), of_rows: Rc::new(of_rows), pairs: OnceCell::new(), rows, graphs })
     }
 
+    /// Copies which rows are whose to where the kernels are: see [`Adjacency::bring`].
+    pub fn bring(&self) -> Result<()> {
+        self.edges.bring()
+    }
+
     /// How many graphs there are.
     pub fn count(&self) -> usize {
         self.of_rows.num_rows()

@@ -208,6 +208,7 @@ impl EpochSource for Batches {
             let loaded = self.load(epoch, step, graphs)?;
             self.look_ahead(epoch, step, &batches);
             let (shard, batch) = Shard::of_batch(&self.rank, loaded, self.dtype(), self.loader.data())?;
+            shard.bring()?;
             let supervision = Supervision::of_batch(&shard, self.loader.data(), batch, self.train())?;
             phase("load", start);
             reports.push((supervision.total(), learner.learn(&shard, &supervision, epoch, lr, phase)?));

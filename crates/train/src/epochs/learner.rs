@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
-use graphweft_model::encoding::Encodings;
 use graphweft_model::{Context, Mode, Network, Rates, Remat, Shape, Total};
 use graphweft_tensor::ops::loss::LossRows;
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm, length};
@@ -210,14 +209,11 @@ impl Learner {
         lr: f64,
         phase: Phases<'_>,
     ) -> Result<Report> {
-        let moments: Vec<Vec<f64>> = match self.stop {
-            Some(_) => self.network.buffers().iter().map(|buffer| buffer.values().clone()).collect(),
-            None => Vec::new(),
-        };
+        let marks = self.network.marks()?;
         let done = self.step(&Way { shard, objective, epoch, lr }, phase);
         if done.as_ref().is_err_and(Self::has_left) {
             self.parameters.iter().for_each(|p| drop(p.take_grad()));
-            self.network.buffers().iter().zip(moments).for_each(|(buffer, values)| buffer.set(values));
+            self.network.put_back(marks);
         }
         done
     }
@@ -295,6 +291,8 @@ impl Learner {
     /// Has the device record a step.
     fn record(&mut self, shard: &Shard, objective: &dyn Objective, epoch: u64) -> Result<Option<CapturedStep>> {
         let (device, clip) = (shard.device(), self.clip);
+        // What steps before this one have left is done now, and no part of it.
+        let marks = self.network.marks()?;
         let found = device.capture(|| -> Result<_> {
             let mut tape = Tape::new(device);
             let loss = self.loss(&mut tape, shard, objective, epoch)?;
@@ -302,10 +300,14 @@ impl Learner {
             tape.start_from(&loss);
             drop(loss);
             tape.backward(Vec::new(), &[], |_| Ok(()))?;
+            self.network.marks()?;
             Ok(self.optimizer.capture(clip, &value)?)
         });
         // What a failed attempt has left.
         self.parameters.iter().for_each(|p| drop(p.take_grad()));
+        if !matches!(found, Ok(Some(_))) {
+            self.network.put_back(marks);
+        }
         found
     }
 
@@ -383,8 +385,8 @@ impl Learner {
     pub(crate) fn average_moments(&self) -> Result<()> {
         let ranks = self.rank.count() as f64;
         for buffer in self.network.buffers().iter().filter(|_| ranks > 1.0) {
-            let sums = self.rank.sum(Total::Moments, &buffer.values())?;
-            buffer.set(sums.into_iter().map(|sum| sum / ranks).collect());
+            let sums = self.rank.sum(Total::Moments, &buffer.values()?)?;
+            buffer.set(sums.into_iter().map(|sum| sum / ranks).collect())?;
         }
         Ok(())
     }
@@ -396,7 +398,7 @@ impl Learner {
             all.add(p.name(), p.dims(), &p.value())?;
         }
         for buffer in self.network.buffers() {
-            all.add_vector(buffer.name(), &buffer.values());
+            all.add_vector(buffer.name(), &buffer.values()?);
             if let Some(stem) = buffer.name().strip_suffix("running_mean") {
                 all.add_count(&format!("{stem}num_batches_tracked"), self.optimizer.steps() as i64);
             }
@@ -413,8 +415,8 @@ impl Learner {
             p.update(|value| device.backend().convert(value, &found))?;
         }
         for buffer in self.network.buffers() {
-            let values = from.numbers(buffer.name(), buffer.values().len())?;
-            buffer.set(values);
+            let values = from.numbers(buffer.name(), buffer.count())?;
+            buffer.set(values)?;
         }
         Ok(())
     }
@@ -480,7 +482,7 @@ pub(crate) fn network(rank: &Rank, shape: Shape, config: &Config) -> Result<Netw
     let network = build(shape).map_err(|e| match e {
         Computation::Argument { problem, .. } => {
             let encoded = shape.positional > 0 && build(Shape { positional: 0, ..shape }).is_ok();
-            match encoded.then(|| encoding_key(config)).flatten() {
+            match encoded.then(|| config.encoding_key()).flatten() {
                 Some(key) => Error::setting(key, problem, "leave it out, or choose a model that takes encodings"),
                 None => Error::setting("model", problem, "change the keys of [model]"),
             }
@@ -489,12 +491,4 @@ pub(crate) fn network(rank: &Rank, shape: Shape, config: &Config) -> Result<Netw
     })?;
     config.train.choose_decayed(&network);
     Ok(network)
-}
-
-/// The first encoding that was asked for.
-fn encoding_key(config: &Config) -> Option<&'static str> {
-    let Encodings { laplacian, random_walk, degree } = config.encoding;
-    let all =
-        [("encoding.laplacian", laplacian > 0), ("encoding.random_walk", random_walk > 0), ("encoding.degree", degree)];
-    all.into_iter().find(|(_, asked)| *asked).map(|(key, _)| key)
 }

@@ -41,6 +41,8 @@ const DEADLINE: Duration = Duration::from_secs(600);
 pub(crate) struct Rehearsal {
     /// What each rank would do, in order.
     pub ranks: Vec<Rehearsed>,
+    /// Whether every step has rows of its own, as batches of graphs have.
+    in_batches: bool,
 }
 
 /// What one rank would do.
@@ -55,10 +57,10 @@ pub(crate) struct Rehearsed {
 }
 
 impl Rehearsal {
-    /// Whether a GPU would [record](crate::config::ComputeConfig::record) the step: one rank, not much memory, and
-    /// nothing between the host and the device before the update but the loss.
+    /// Whether a GPU would [record](crate::config::ComputeConfig::record) the step: one rank, the same rows every time,
+    /// not much memory, and nothing between the host and the device before the update but the loss.
     pub(crate) fn is_recorded(&self) -> bool {
-        let [rank] = &self.ranks[..] else { return false };
+        let ([rank], false) = (&self.ranks[..], self.in_batches) else { return false };
         let works = rank.log.iter().filter_map(|event| match event {
             Event::Compute(work) => Some(work.op),
             _ => None,
@@ -175,7 +177,7 @@ impl<'a> Rehearser<'a> {
             let options = threads::Options { ranks: plan.ranks, threads: 1, deadline: DEADLINE };
             threads::run(options, |comm| on_rank(Some(comm)))?
         };
-        Ok(Rehearsal { ranks })
+        Ok(Rehearsal { ranks, in_batches: data.graphs.is_some() })
     }
 
     fn layouts(&self, parts: &Arc<Partition>, ranks: usize) -> Result<Arc<[Layout]>> {

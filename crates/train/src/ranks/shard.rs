@@ -211,6 +211,16 @@ impl Shard {
         Ok((Self { rank, ops, features, positional, graphs, types, shape, dtype, originals: None, counts }, batch))
     }
 
+    /// Copies edges, entries and graphs, which other steps do not have, to the device at once. Nobody reads them before
+    /// the first kernel, so they go together.
+    pub(crate) fn bring(&self) -> Result<()> {
+        self.ops.bring()?;
+        if let Features::Sparse(bag) = &self.features {
+            bag.bring()?;
+        }
+        Ok(self.graphs.as_ref().map_or(Ok(()), |graphs| graphs.bring())?)
+    }
+
     /// Rows of what the model gives: of nodes, or of graphs.
     pub(crate) fn outputs(&self) -> usize {
         self.graphs.as_ref().map_or(self.ops.rows(), |graphs| graphs.count())

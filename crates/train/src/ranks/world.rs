@@ -306,10 +306,10 @@ impl World {
             })
         };
         match &self.kind {
-            Kind::Alone => {
+            Kind::Alone => on_worker(|| {
                 let (device, kernels) = open(0)?;
                 body(&Rank::alone(&device).with_kernels(kernels))
-            }
+            }),
             Kind::Threads { options, faults, comm } => {
                 // Held here: what `body` owns, such as a directory, is given back when this returns, not when the last
                 // thread ends.
@@ -351,6 +351,20 @@ impl World {
             }
         }
     }
+}
+
+/// Runs `body` on a thread of a pool, where the tasks of a kernel begin at once: a thread outside would have to wake
+/// one inside for every kernel, and wait. The pool is this rank's own, since threads that load for it use the common
+/// one.
+fn on_worker<T: Send>(body: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    if rayon::current_thread_index().is_some() {
+        return body();
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(rayon::current_num_threads()).build();
+    let failed = |e: rayon::ThreadPoolBuildError| {
+        Error::from(graphweft_comm::Error::Library { library: "rayon", problem: e.to_string() })
+    };
+    pool.map_err(failed)?.install(body)
 }
 
 /// Runs `body` on every rank, each a thread of this process, that talk so.
