@@ -64,6 +64,8 @@ pub struct Parameter {
     grad: RefCell<Option<Matrix>>,
     has_effect: Cell<bool>,
     decays: Cell<bool>,
+    /// Columns that all ranks have, where those after them are of one rank alone.
+    shared_columns: Cell<Option<usize>>,
 }
 
 impl Parameter {
@@ -77,7 +79,8 @@ impl Parameter {
     /// have three.
     pub fn shaped(name: impl Into<String>, dims: Vec<usize>, value: Matrix) -> Rc<Self> {
         let (value, grad) = (RefCell::new(value), RefCell::new(None));
-        Rc::new(Self { name: name.into(), dims, value, grad, has_effect: Cell::new(true), decays: Cell::new(true) })
+        let (has_effect, decays, shared_columns) = (Cell::new(true), Cell::new(true), Cell::new(None));
+        Rc::new(Self { name: name.into(), dims, value, grad, has_effect, decays, shared_columns })
     }
 
     /// Its name.
@@ -105,6 +108,16 @@ impl Parameter {
     /// Whether weight decay acts on it.
     pub(crate) fn decays(&self) -> bool {
         self.decays.get()
+    }
+
+    /// Says that all ranks have its first `count` columns, and each has others after them.
+    pub fn set_shared_columns(&self, count: usize) {
+        self.shared_columns.set(Some(count));
+    }
+
+    /// How many columns all ranks have; nothing where these are all columns.
+    pub fn shared_columns(&self) -> Option<usize> {
+        self.shared_columns.get()
     }
 
     /// Its value; cheap, shares memory.

@@ -1,12 +1,13 @@
 //! A model that learns: one step forward, back and down, and how good it is.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
 use graphweft_model::encoding::Encodings;
-use graphweft_model::{Context, Mode, Network, Rates, Remat, Shape, Total};
+use graphweft_model::{Context, Init, Mode, Network, OwnColumns, Rates, Remat, Shape, Total};
 use graphweft_tensor::ops::loss::LossRows;
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm, length};
 use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tape, Var};
@@ -19,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::ranks::gradients::Buckets;
 use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
-use crate::run::checkpoint::{Scores, Tensors};
+use crate::run::checkpoint::{Cut, Scores, Tensors};
 use crate::run::stop::Stop;
 use crate::task::Supervision;
 use crate::task::metrics::Metric;
@@ -75,7 +76,7 @@ pub(crate) struct Learner {
     cuda_graph: Option<CudaGraph>,
     /// Who may have a step left before its end.
     stop: Option<Stop>,
-    /// A parameter of which each rank has some rows.
+    /// Parameters of which each rank has some rows or columns.
     sharded: Option<Sharded>,
 }
 
@@ -104,9 +105,24 @@ impl Learner {
         Self::of_network(rank, Network::new(all.layers()[layers].to_vec()), config)
     }
 
-    /// A learner of these layers, of which one may be shared by rows.
-    pub(crate) fn of_links(rank: &Rank, network: Network, config: &Config, sharded: Option<Sharded>) -> Result<Self> {
-        Ok(Self { sharded, ..Self::of_network(rank, network, config)? })
+    /// The same for the rows of a shard, which may have columns of features to itself.
+    pub(crate) fn of_shard(shard: &Shard, config: &Config) -> Result<Self> {
+        Self::of_sharded(shard, network_of(shard, config)?, config, None)
+    }
+
+    /// A learner of these layers, which has what is in `sharded` by ranks, or else the columns of the shard.
+    pub(crate) fn of_sharded(
+        shard: &Shard,
+        network: Network,
+        config: &Config,
+        sharded: Option<Sharded>,
+    ) -> Result<Self> {
+        let sharded = sharded.or_else(|| {
+            let OwnColumns { shared, ids, total } = shard.own_columns.clone()?;
+            let parameters = network.parameters().into_iter().filter(|p| p.shared_columns().is_some()).collect();
+            Some(Sharded { parameters, cut: Cut { axis: 1, shared }, ids, total })
+        });
+        Ok(Self { sharded, ..Self::of_network(&shard.rank, network, config)? })
     }
 
     fn of_network(rank: &Rank, network: Network, config: &Config) -> Result<Self> {
@@ -134,9 +150,25 @@ impl Learner {
         })
     }
 
-    /// Numbers that are trained.
+    /// Numbers that are trained, with those that other ranks have of the same parameters.
     pub(crate) fn size(&self) -> usize {
-        self.parameters.iter().map(|p| p.value().rows() * p.value().cols()).sum()
+        let own: usize = self.parameters.iter().map(|p| p.value().rows() * p.value().cols()).sum();
+        own + self.sharded.as_ref().map_or(0, Sharded::elsewhere)
+    }
+
+    /// Whose it is.
+    pub(crate) fn rank(&self) -> &Rank {
+        &self.rank
+    }
+
+    /// What ranks have parts of.
+    pub(crate) fn sharded(&self) -> Option<&Sharded> {
+        self.sharded.as_ref()
+    }
+
+    /// What this rank has of whole tensors.
+    pub(crate) fn own<'t>(&self, whole: &'t Tensors) -> Cow<'t, Tensors> {
+        Sharded::own(self.sharded.as_ref(), whole)
     }
 
     /// What layers are told of the rows of `shard`.
@@ -241,9 +273,12 @@ impl Learner {
         tape.start_from(&loss);
         drop(loss);
         let mut buckets = Buckets::new(&self.rank);
-        tape.backward(Vec::new(), &[], |parameter| match &self.sharded {
-            Some(sharded) if sharded.is(parameter) => self.look(),
-            _ => self.look().and_then(|()| buckets.add(parameter)),
+        tape.backward(Vec::new(), &[], |parameter| {
+            self.look()?;
+            match self.sharded.as_ref().filter(|sharded| sharded.has(parameter)) {
+                Some(sharded) => buckets.add_columns(parameter, sharded.cut.shared),
+                None => buckets.add(parameter),
+            }
         })?;
         device.backend().wait()?;
         phase("backward", start);
@@ -404,10 +439,9 @@ impl Learner {
         Ok(all)
     }
 
-    /// Takes parameters and running moments over.
+    /// Takes parameters and running moments over, as [`Learner::model`] gave them or [`Learner::own`] has them.
     pub(crate) fn load_model(&self, from: &Tensors) -> Result<()> {
         let device = self.rank.device();
-        let from = &*Sharded::own_rows(self.sharded.as_ref(), from);
         for p in &self.parameters {
             let found = from.matrix(device, p.name(), &p.value())?;
             p.update(|value| device.backend().convert(value, &found))?;
@@ -436,10 +470,9 @@ impl Learner {
         self.optimizer.steps()
     }
 
-    /// Takes over what an optimizer remembered.
+    /// Takes over what an optimizer remembered, of what this rank has.
     pub(crate) fn load_optimizer(&mut self, from: &Tensors, steps: u64) -> Result<()> {
         let device = self.rank.device().clone();
-        let from = &*Sharded::own_rows(self.sharded.as_ref(), from);
         let shapes: HashMap<String, Matrix> = self.optimizer.state().into_iter().collect();
         let mut found = HashMap::new();
         for (name, like) in &shapes {
@@ -476,7 +509,17 @@ fn in_epoch(epoch: u64, error: Computation) -> Error {
 
 /// The model of a configuration, for data of this shape.
 pub(crate) fn network(rank: &Rank, shape: Shape, config: &Config) -> Result<Network> {
-    let build = |shape| config.model.build(rank.device(), shape, config.compute.dtype.compute(), config.run.seed);
+    network_with(&Init::new(rank.device(), config.compute.dtype.compute(), config.run.seed), shape, config)
+}
+
+/// The same, what a rank has of it.
+pub(crate) fn network_of(shard: &Shard, config: &Config) -> Result<Network> {
+    let init = Init::new(shard.device(), config.compute.dtype.compute(), config.run.seed);
+    network_with(&init.with_own_columns(shard.own_columns.as_ref()), shard.shape, config)
+}
+
+fn network_with(init: &Init<'_>, shape: Shape, config: &Config) -> Result<Network> {
+    let build = |shape| config.model.build_with(init, shape);
     let network = build(shape).map_err(|e| match e {
         Computation::Argument { problem, .. } => {
             let encoded = shape.positional > 0 && build(Shape { positional: 0, ..shape }).is_ok();

@@ -51,7 +51,7 @@ impl WholeGraph {
 
 impl EpochSource for WholeGraph {
     fn learner(&self, config: &Config) -> Result<Learner> {
-        Learner::new(&self.shard.rank, self.shard.shape, config)
+        Learner::of_shard(&self.shard, config)
     }
 
     fn learn(&mut self, learner: &mut Learner, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {
