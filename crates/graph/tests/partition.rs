@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use arbitrary::{Edges, edges, on_any_threads};
 use graphweft_base::Error;
 use graphweft_base::progress::Silent;
+use graphweft_graph::generate::Spec;
 use graphweft_graph::partition::{
     About, Balance, Existing, Method, Options, Order, Partition, Weights, check_target, covers, halo_lists, load,
     partition, partition_by_cost, save, statistics,
 };
-use graphweft_graph::generate::Spec;
 use graphweft_graph::{AnyCsr, Csr, Dataset, NodeId};
 use proptest::prelude::*;
 
@@ -300,13 +300,14 @@ fn parts_share_what_rows_cost() {
         rows.iter().map(|old| u64::from(costs[*old as usize])).sum()
     };
     for method in Method::ALL.into_iter().filter(|method| method.is_available()) {
-        for balance in [Balance::Nodes, Balance::Both] {
+        // METIS alone holds both rows and edges level; elsewhere they are one sum.
+        let both = (method == Method::Metis).then_some(Balance::Both);
+        for balance in std::iter::once(Balance::Nodes).chain(both) {
             let options = Options { balance, ..Options::new(method, 4) };
             let found = partition_by_cost(&g, &options, Some(&costs), &Silent).unwrap();
             let most = (0..4).map(|part| of(&found, part)).max().unwrap();
             let mean = costs.iter().map(|cost| u64::from(*cost)).sum::<u64>() as f64 / 4.0;
-            let limit = if balance == Balance::Nodes { 1.06 } else { 1.35 };
-            assert!(most as f64 <= limit * mean, "{method} {balance:?}: {most} of {mean}");
+            assert!(most as f64 <= 1.06 * mean, "{method} {balance:?}: {most} of {mean}");
         }
         let alike = partition_by_cost(&g, &Options::new(method, 4), Some(&[7; 400]), &Silent).unwrap();
         let sizes: Vec<usize> = (0..4).map(|part| alike.rows(part).len()).collect();

@@ -24,7 +24,13 @@ pub struct SageConv {
 
 impl SageConv {
     /// A convolution called `name`.
-    pub fn new(init: &Init<'_>, name: &str, inputs: impl Into<Inputs>, outputs: usize, aggregation: Aggregation) -> Result<Self> {
+    pub fn new(
+        init: &Init<'_>,
+        name: &str,
+        inputs: impl Into<Inputs>,
+        outputs: usize,
+        aggregation: Aggregation,
+    ) -> Result<Self> {
         let inputs = inputs.into();
         let own = init.linear(&format!("{name}.lin_r"), inputs, outputs)?;
         Ok(Self {

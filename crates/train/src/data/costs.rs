@@ -49,7 +49,8 @@ impl Data {
         let by_type: Vec<f64> = costs.iter().map(|cost| cost / mean).collect();
         let unit = (MOST as f64 / nodes).clamp(1.0, 64.0);
         let whole = |cost: &f64| (cost * unit).round().max(1.0) as u32;
-        let of_nodes = by_type.iter().enumerate().flat_map(|(k, cost)| std::iter::repeat_n(whole(cost), count(k) as usize));
+        let of_nodes =
+            by_type.iter().enumerate().flat_map(|(k, cost)| std::iter::repeat_n(whole(cost), count(k) as usize));
         Some(RowCosts { of_nodes: of_nodes.collect(), by_type })
     }
 

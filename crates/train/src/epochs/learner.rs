@@ -6,14 +6,14 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
-use graphweft_model::encoding::Encodings;
-use graphweft_model::{Context, Init, Mode, Network, OwnColumns, Rates, Remat, Shape, Total};
+use graphweft_model::{Context, Mode, Network, OwnColumns, Rates, Remat, Shape, Total};
 use graphweft_tensor::ops::loss::LossRows;
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm, length};
 use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tape, Var};
 
 use crate::config::Config;
 use crate::epochs::cuda_graph::{CapturedStep, CudaGraph};
+use crate::epochs::network::{network, network_of};
 use crate::epochs::pipeline::Divergence;
 use crate::epochs::sharded::{EPOCH, Sharded};
 use crate::error::{Error, Result};
@@ -505,39 +505,4 @@ fn in_epoch(epoch: u64, error: Computation) -> Error {
         Computation::NotFinite { what } => Error::NotFinite { epoch: epoch & EPOCH, place: what },
         other => other.into(),
     }
-}
-
-/// The model of a configuration, for data of this shape.
-pub(crate) fn network(rank: &Rank, shape: Shape, config: &Config) -> Result<Network> {
-    network_with(&Init::new(rank.device(), config.compute.dtype.compute(), config.run.seed), shape, config)
-}
-
-/// The same, what a rank has of it.
-pub(crate) fn network_of(shard: &Shard, config: &Config) -> Result<Network> {
-    let init = Init::new(shard.device(), config.compute.dtype.compute(), config.run.seed);
-    network_with(&init.with_own_columns(shard.own_columns.as_ref()), shard.shape, config)
-}
-
-fn network_with(init: &Init<'_>, shape: Shape, config: &Config) -> Result<Network> {
-    let build = |shape| config.model.build_with(init, shape);
-    let network = build(shape).map_err(|e| match e {
-        Computation::Argument { problem, .. } => {
-            let encoded = shape.positional > 0 && build(Shape { positional: 0, ..shape }).is_ok();
-            match encoded.then(|| encoding_key(config)).flatten() {
-                Some(key) => Error::setting(key, problem, "leave it out, or choose a model that takes encodings"),
-                None => Error::setting("model", problem, "change the keys of [model]"),
-            }
-        }
-        other => other.into(),
-    })?;
-    config.train.choose_decayed(&network);
-    Ok(network)
-}
-
-/// The first encoding that was asked for.
-fn encoding_key(config: &Config) -> Option<&'static str> {
-    let Encodings { laplacian, random_walk, degree } = config.encoding;
-    let all =
-        [("encoding.laplacian", laplacian > 0), ("encoding.random_walk", random_walk > 0), ("encoding.degree", degree)];
-    all.into_iter().find(|(_, asked)| *asked).map(|(key, _)| key)
 }

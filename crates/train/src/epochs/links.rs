@@ -34,7 +34,8 @@ use graphweft_tensor::{Error as Computation, Matrix, Tape, Var};
 
 use crate::config::{Config, LinkConfig, LinkLoss};
 use crate::data::Data;
-use crate::epochs::learner::{Learner, Phases, Report, mean, network_of};
+use crate::epochs::learner::{Learner, Phases, Report, mean};
+use crate::epochs::network::network_of;
 use crate::epochs::source::{EpochInputs, EpochSource, Purpose, TakeOutputs};
 use crate::epochs::watch::Watch;
 use crate::error::{Error, Result};
@@ -181,11 +182,6 @@ impl LinkGraph {
         let mut tape = Tape::without_gradients(self.shard.device());
         let outputs = tape.constant(outputs);
         Ok(means(&mut tape, &outputs)?.value().clone())
-    }
-
-    /// Original ids of all ranks' rows, rank after rank.
-    fn originals(&self) -> Option<&[u64]> {
-        self.shard.originals()
     }
 }
 

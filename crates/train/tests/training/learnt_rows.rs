@@ -4,9 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::whole::{fresh, resume, same, stopped};
-use graphweft_graph::dataset::{
-    Codes, DatasetWriter, Dense, Features, Labels, Meta, NodeType, SparseFeatures, Split,
-};
+use graphweft_graph::dataset::{Codes, DatasetWriter, Dense, Features, Labels, Meta, NodeType, SparseFeatures, Split};
 use graphweft_graph::{AnyCsr, Csr};
 use graphweft_tensor::Tag;
 use graphweft_train::config::{Config, Draft};
