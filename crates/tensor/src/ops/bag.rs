@@ -226,7 +226,7 @@ mod tests {
     use crate::ops::linear::linear;
     use crate::ops::tests::{half, on_every_device};
     use crate::random::Ids;
-    use crate::tape::Parameter;
+    use crate::parameter::Parameter;
 
     on_every_device!(gradients, equals_a_dense_product_in_f64, dropout_of_entries_is_dropout_of_the_dense_matrix);
 

@@ -12,7 +12,7 @@ use crate::matrix::Matrix;
 use crate::ops::dropout::RowDropout;
 use crate::ops::norm::Norm;
 use crate::random::{Dropout, Ids};
-use crate::tape::{Parameter, Tape, Var};
+use crate::tape::{Tape, Var};
 
 pub(crate) use crate::device::Device;
 pub(crate) use crate::dtype::DType;

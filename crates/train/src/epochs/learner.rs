@@ -6,21 +6,21 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
-use graphweft_model::{Context, Mode, Network, OwnColumns, Rates, Remat, Shape, Total};
+use graphweft_model::{Context, Mode, Network, Rates, Remat, Shape, Total};
 use graphweft_tensor::ops::loss::LossRows;
 use graphweft_tensor::optim::{Optimizer, clip_factor, gradient_norm, length};
 use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tape, Var};
 
 use crate::config::Config;
 use crate::epochs::cuda_graph::{CapturedStep, CudaGraph};
-use crate::epochs::network::{network, network_of};
+use crate::epochs::network::network;
 use crate::epochs::pipeline::Divergence;
 use crate::epochs::sharded::{EPOCH, Sharded};
 use crate::error::{Error, Result};
 use crate::ranks::gradients::Buckets;
 use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
-use crate::run::checkpoint::{Cut, Scores, Tensors};
+use crate::run::checkpoint::{Scores, Tensors};
 use crate::run::stop::Stop;
 use crate::task::Supervision;
 use crate::task::metrics::Metric;
@@ -105,11 +105,6 @@ impl Learner {
         Self::of_network(rank, Network::new(all.layers()[layers].to_vec()), config)
     }
 
-    /// The same for the rows of a shard, which may have columns of features to itself.
-    pub(crate) fn of_shard(shard: &Shard, config: &Config) -> Result<Self> {
-        Self::of_sharded(shard, network_of(shard, config)?, config, None)
-    }
-
     /// A learner of these layers, which has what is in `sharded` by ranks, or else the columns of the shard.
     pub(crate) fn of_sharded(
         shard: &Shard,
@@ -117,11 +112,7 @@ impl Learner {
         config: &Config,
         sharded: Option<Sharded>,
     ) -> Result<Self> {
-        let sharded = sharded.or_else(|| {
-            let OwnColumns { shared, ids, total } = shard.own_columns.clone()?;
-            let parameters = network.parameters().into_iter().filter(|p| p.shared_columns().is_some()).collect();
-            Some(Sharded { parameters, cut: Cut { axis: 1, shared }, ids, total })
-        });
+        let sharded = sharded.or_else(|| Sharded::of_columns(shard, &network));
         Ok(Self { sharded, ..Self::of_network(&shard.rank, network, config)? })
     }
 

@@ -8,13 +8,14 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use graphweft_model::Total;
+use graphweft_model::{Network, OwnColumns, Total};
 use graphweft_tensor::ops::combine::first_columns;
 use graphweft_tensor::optim::gradient_norm;
 use graphweft_tensor::{Error as Computation, Matrix, Parameter, Result};
 
 use crate::error::Result as Done;
 use crate::ranks::rank::Rank;
+use crate::ranks::shard::Shard;
 use crate::run::checkpoint::{Cut, Tensors};
 
 /// The epoch of a step: above it there may be the number of the step, so that what is drawn differs.
@@ -32,6 +33,13 @@ pub(crate) struct Sharded {
 }
 
 impl Sharded {
+    /// The columns that a shard has to itself, where it has some.
+    pub(crate) fn of_columns(shard: &Shard, network: &Network) -> Option<Self> {
+        let OwnColumns { shared, ids, total } = shard.own_columns.clone()?;
+        let parameters = network.parameters().into_iter().filter(|p| p.shared_columns().is_some()).collect();
+        Some(Self { parameters, cut: Cut { axis: 1, shared }, ids, total })
+    }
+
     /// Whether this parameter is one of them.
     pub(crate) fn has(&self, parameter: &Rc<Parameter>) -> bool {
         self.parameters.iter().any(|own| Rc::ptr_eq(own, parameter))

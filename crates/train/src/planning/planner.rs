@@ -144,16 +144,15 @@ impl Planner<'_> {
             in_chunks: in_chunks.as_ref(),
             refusal: RefCell::default(),
         };
-        let mut found =
-            search(&space, &candidates, &facts, progress).map_err(|e| match (e, candidates.refusal.take()) {
-                // What a run would say.
-                (Planning::Impossible { .. }, Some(refusal)) => refusal,
-                (e, _) => e.into(),
-            })?;
+        // Where nothing is possible, what a run would say.
+        let refused = |e| match (e, candidates.refusal.take()) {
+            (Planning::Impossible { .. }, Some(refusal)) => refusal,
+            (e, _) => e.into(),
+        };
+        let mut found = search(&space, &candidates, &facts, progress).map_err(refused)?;
         let (candidate, prediction) = found.choice;
-        if self.ranks > 1 && candidate.partition.is_some() {
-            found.why.push_str(&self.data.tell_row_costs(&self.config.model));
-        }
+        let costs = candidate.partition.map(|_| self.data.tell_row_costs(&self.config.model));
+        found.why.push_str(&costs.unwrap_or_default());
         let mut chosen = divided.into_iter().find(|d| Some(d.division.method) == candidate.partition);
         if let (Some(chosen), Strategy::Pipeline(settings::Pipeline { shape })) = (&mut chosen, candidate.strategy) {
             let count = chunk_parts(shape, self.ranks, self.config)?;
