@@ -24,6 +24,7 @@ use crate::ops::linear::{Affine, linear};
 use crate::ops::loss::{LossRows, softmax_cross_entropy};
 use crate::ops::spmm::{Reduction, WeightVar, aggregate};
 use crate::optim::{Optimizer, Rule, clip_factor, gradient_norm, length};
+use crate::parameter::Parameter;
 use crate::random::{Dropout, Ids};
 use crate::tape::Tape;
 

@@ -10,6 +10,7 @@ use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::activation::{Activated, Activation};
 use crate::ops::linear::{Columns, Weights};
+use crate::parameter::Parameter;
 use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "product from the right";

@@ -14,6 +14,7 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::dropout::RowDropout;
 use crate::ops::residual::Branches;
+use crate::parameter::Parameter;
 use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "layer norm";

@@ -11,6 +11,7 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::dropout::RowDropout;
 use crate::ops::norm::Norm;
+use crate::parameter::Parameter;
 use crate::random::{Dropout, Ids};
 use crate::tape::{Tape, Var};
 
