@@ -1,6 +1,8 @@
 //! Rows that are learned of nodes without features: each rank has those of its nodes, learns what one rank learns, and
 //! a checkpoint has all of them.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests.
+
 use std::path::{Path, PathBuf};
 
 use crate::whole::{fresh, resume, same, stopped};
