@@ -28,13 +28,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 BOTH_WAYS = "train.optimizer=adam data.symmetrise=true"
-# As published, but for a normalisation: 90.0 for 85.0 without it, of 10 cross-validated seeds.
-AIFB = f"{BOTH_WAYS} model.layers=2 model.hidden=16 model.norm=layer train.lr=0.01 train.dropout=0 train.epochs=50 train.evaluate_every=50"
+# As published, but for a normalisation and twice the columns: 91.8 for 85.0 of 10 cross-validated seeds.
+AIFB = f"{BOTH_WAYS} model.layers=2 model.hidden=32 model.norm=layer train.lr=0.01 train.dropout=0 train.epochs=50 train.evaluate_every=50"
 F1 = "train.metric=macro-f1"
 # Each node has a learnt row instead of its features (HGB's feats-type 3). No early stop: macro F1 of 243 nodes jumps.
-DBLP = f"{BOTH_WAYS} {F1} data.features=learned model.hidden=64 model.layers=2 train.weight_decay=1e-4 train.dropout=0.5"
-SLOW = "train.lr=0.0005 train.epochs=300"
-# Transformers learn such rows by heart unless half of them are dropped: 92.4 for 67.3 on the validation part.
+DBLP = f"{BOTH_WAYS} {F1} data.features=learned model.hidden=64 train.weight_decay=1e-4 train.dropout=0.5"
+# Models learn such rows by heart unless half of them are dropped: on the validation part 93.0 for 92.7 of R-GCN, 92.4
+# for 67.3 of the graph transformer, 91.8 for 83.4 of HGT.
 DROPPED = "train.input_dropout=0.5 train.lr=0.002 train.epochs=100 train.evaluate_every=2"
 HECO = f"{BOTH_WAYS} {F1} model.hidden=64 model.layers=2 train.lr=0.001 train.weight_decay=5e-4 train.dropout=0.5 train.epochs=200 train.patience=30"
 DEBIAN = f"{BOTH_WAYS} model.layers=2 train.lr=0.01 model.hidden=64 model.norm=layer train.dropout=0.5 train.epochs=60 train.evaluate_every=5"
@@ -43,10 +43,10 @@ UNTYPED = "model.types=ignore model.edges=ignore"
 # dataset, split, model, settings, seeds, published or wanted, seconds of one seed on two cores
 TABLE = [
     ("aifb", "published", "rgcn", AIFB, 10, "95.83 ± 0.62 (R-GCN); ≥ 93.0", 2),
-    ("hgb-dblp", "hgb", "rgcn", f"{DBLP} {SLOW}", 5, "91.52 ± 0.50 (R-GCN); ≥ 91.0", 30),
-    ("hgb-dblp", "hgb", "gt", f"{DBLP} {DROPPED} {HEADS}", 5, "≥ 93.0", 25),
-    ("hgb-dblp", "hgb", "gt", f"{DBLP} {DROPPED} {HEADS} {UNTYPED}", 5, "beside it", 20),
-    ("hgb-dblp", "hgb", "hgt", f"{DBLP} {DROPPED} {HEADS} model.norm=layer", 5, "93.01 ± 0.23 (HGT); ≥ 92.5", 18),
+    ("hgb-dblp", "hgb", "rgcn", f"{DBLP} {DROPPED} model.layers=2", 5, "91.52 ± 0.50 (R-GCN); ≥ 91.0", 12),
+    ("hgb-dblp", "hgb", "gt", f"{DBLP} {DROPPED} model.layers=2 {HEADS}", 5, "≥ 93.0", 25),
+    ("hgb-dblp", "hgb", "gt", f"{DBLP} {DROPPED} model.layers=2 {HEADS} {UNTYPED}", 5, "beside it", 20),
+    ("hgb-dblp", "hgb", "hgt", f"{DBLP} {DROPPED} model.layers=3 {HEADS} model.norm=layer", 5, "93.01 ± 0.23 (HGT); ≥ 92.5", 27),
     ("heco-acm", "heco-20", "rgcn", HECO, 5, "88.56 ± 0.80 (HeCo)", 5),
     ("heco-acm", "heco-20", "gt", f"{HECO} {HEADS}", 5, "88.56 ± 0.80 (HeCo)", 11),
     ("heco-acm", "heco-20", "hgt", f"{HECO} {HEADS} model.norm=layer", 5, "88.56 ± 0.80 (HeCo)", 9),
