@@ -67,6 +67,7 @@ use serde::{Deserialize, Serialize};
 use crate::csr::{Csr, NodeId, Permutation};
 
 pub use balance::Balance;
+use balance::Weighing;
 pub use cover::{Cover, Weights, cover_from, covered_rows, covers};
 pub use halo::{Imbalance, PartitionStats, halo_lists, statistics};
 pub use order::Order;
@@ -220,21 +221,40 @@ impl Partition {
 /// [`Error::Request`] if there are no parts, more parts than nodes, more than [`MOST_PARTS`], or if the graph is too
 /// large for the method.
 pub fn partition<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dyn Progress) -> Result<Partition> {
+    partition_by_cost(graph, options, None, progress)
+}
+
+/// The same where the row of each node has a cost, as of nodes of several types: what parts have equally much of are
+/// then costs instead of nodes. They add up to less than 2³¹ where METIS divides.
+///
+/// # Errors
+/// As [`partition`]; or if there is not a cost for each node.
+pub fn partition_by_cost<I: NodeId>(
+    graph: &Csr<I>,
+    options: &Options,
+    costs: Option<&[u32]>,
+    progress: &dyn Progress,
+) -> Result<Partition> {
     check(graph, options)?;
-    let Options { method, parts, balance, order, .. } = *options;
+    if let Some(costs) = costs.filter(|costs| costs.len() != graph.num_dst()) {
+        let what = format!("{} costs are not one for each of {} nodes", costs.len(), graph.num_dst());
+        return Err(Error::request(what, "give one for each"));
+    }
+    let Options { method, parts, order, .. } = *options;
+    let weighing = Weighing::new(options.balance, costs);
     let mut part_of = if parts == 1 {
         vec![0; graph.num_dst()]
     } else {
         match method {
-            Method::Contiguous => contiguous::assign(graph, options),
-            Method::Random => random::assign(graph, options),
-            Method::Metis => metis(graph, options, progress)?,
-            Method::Streaming => streaming::assign(graph, options, progress),
+            Method::Contiguous => contiguous::assign(graph, parts, weighing),
+            Method::Random => random::assign(graph, options, weighing),
+            Method::Metis => metis(graph, options, weighing, progress)?,
+            Method::Streaming => streaming::assign(graph, options, weighing, progress),
         }
     };
     // Moving single nodes would break the one promise of contiguous parts, and their cuts are the best possible.
     if method != Method::Contiguous {
-        balance::rebalance(graph, &mut part_of, parts, balance);
+        balance::rebalance(graph, &mut part_of, parts, weighing);
     }
     let (old_of_new, ranges) = order::arrange(graph, &part_of, parts, order, progress);
     let bug = |what: String| Error::request(format!("the partition is inconsistent: {what}"), "report this as a bug");
@@ -264,11 +284,16 @@ fn check<I: NodeId>(graph: &Csr<I>, options: &Options) -> Result<()> {
 }
 
 #[cfg(feature = "metis")]
-fn metis<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dyn Progress) -> Result<Vec<PartId>> {
-    metis::assign(graph, options, progress)
+fn metis<I: NodeId>(
+    graph: &Csr<I>,
+    options: &Options,
+    weighing: Weighing<'_>,
+    progress: &dyn Progress,
+) -> Result<Vec<PartId>> {
+    metis::assign(graph, options, weighing, progress)
 }
 
 #[cfg(not(feature = "metis"))]
-fn metis<I: NodeId>(_: &Csr<I>, _: &Options, _: &dyn Progress) -> Result<Vec<PartId>> {
+fn metis<I: NodeId>(_: &Csr<I>, _: &Options, _: Weighing<'_>, _: &dyn Progress) -> Result<Vec<PartId>> {
     Err(Error::request("this build has no METIS", "choose the method streaming, or build with the feature metis"))
 }

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use arbitrary::{Edges, edges, on_any_threads};
 use graphweft_base::Error;
 use graphweft_base::progress::Silent;
+use graphweft_graph::generate::Spec;
 use graphweft_graph::partition::{
     About, Balance, Existing, Method, Options, Order, Partition, Weights, check_target, covers, halo_lists, load,
-    partition, save, statistics,
+    partition, partition_by_cost, save, statistics,
 };
 use graphweft_graph::{AnyCsr, Csr, Dataset, NodeId};
 use proptest::prelude::*;
@@ -289,6 +290,33 @@ fn real(name: &str) -> Csr<u32> {
 }
 
 /// Divides into 8, checks the balance, and gives α.
+#[test]
+fn parts_share_what_rows_cost() {
+    let g: Csr<u32> = "sbm:400:4:8".parse::<Spec>().unwrap().graph(0, &Silent).unwrap();
+    // A type with cheap rows before one with dear ones.
+    let costs: Vec<u32> = (0..400).map(|i| if i < 300 { 10 } else { 90 }).collect();
+    let of = |found: &Partition, part: usize| -> u64 {
+        let rows = &found.permutation().old_of_new()[found.rows(part)];
+        rows.iter().map(|old| u64::from(costs[*old as usize])).sum()
+    };
+    for method in Method::ALL.into_iter().filter(|method| method.is_available()) {
+        // METIS alone holds both rows and edges level; elsewhere they are one sum.
+        let both = (method == Method::Metis).then_some(Balance::Both);
+        for balance in std::iter::once(Balance::Nodes).chain(both) {
+            let options = Options { balance, ..Options::new(method, 4) };
+            let found = partition_by_cost(&g, &options, Some(&costs), &Silent).unwrap();
+            let most = (0..4).map(|part| of(&found, part)).max().unwrap();
+            let mean = costs.iter().map(|cost| u64::from(*cost)).sum::<u64>() as f64 / 4.0;
+            assert!(most as f64 <= 1.06 * mean, "{method} {balance:?}: {most} of {mean}");
+        }
+        let alike = partition_by_cost(&g, &Options::new(method, 4), Some(&[7; 400]), &Silent).unwrap();
+        let sizes: Vec<usize> = (0..4).map(|part| alike.rows(part).len()).collect();
+        assert!(sizes.iter().all(|size| (95..=105).contains(size)), "{method}: {sizes:?}");
+    }
+    let few = partition_by_cost(&g, &Options::new(Method::Random, 4), Some(&[1; 3]), &Silent);
+    assert!(few.unwrap_err().to_string().contains("3 costs"));
+}
+
 fn alpha(g: &Csr<u32>, method: Method, balance: Balance) -> f64 {
     // The order inside parts does not change what they cost each other.
     let p = partition(g, &Options { balance, order: Order::None, ..Options::new(method, 8) }, &Silent).unwrap();

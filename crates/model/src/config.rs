@@ -173,13 +173,18 @@ impl ModelConfig {
 
     /// Builds the model on `device` with parameters of type `dtype` drawn from `seed`.
     pub fn build(&self, device: &Device, shape: Shape, dtype: DType, seed: u64) -> Result<Network> {
+        self.build_with(&Init::new(device, dtype, seed), shape)
+    }
+
+    /// The same with these initial weights.
+    pub fn build_with(&self, init: &Init<'_>, shape: Shape) -> Result<Network> {
         if shape.of_graphs() && !self.reads_out() {
             let able = |kind: &&ModelKind| kind.read(Table::new()).is_ok_and(|model| model.reads_out());
             let able: Vec<&str> = BUILT_IN.iter().filter(able).map(ModelKind::name).collect();
             let problem = format!("{} predicts nothing of whole graphs: take one of {}", self.name(), able.join(", "));
             return Err(graphweft_tensor::Error::Argument { op: "model", problem });
         }
-        self.model.network(&Init::new(device, dtype, seed), &shape)
+        self.model.network(init, &shape)
     }
 
     /// Every key that has a value.

@@ -14,12 +14,57 @@ pub struct Init<'a> {
     device: &'a Device,
     dtype: DType,
     seed: u64,
+    own: Option<&'a OwnColumns>,
+}
+
+/// Columns of features of which each is of one node, at the end of all columns: those of a rank's nodes.
+#[derive(Clone, Debug)]
+pub struct OwnColumns {
+    /// Columns before them, which all ranks have.
+    pub shared: usize,
+    /// Which of the columns of nodes the rank has, in its order.
+    pub ids: Rc<[u64]>,
+    /// Columns of nodes on all ranks.
+    pub total: usize,
+}
+
+/// Columns of what a layer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inputs {
+    /// How many there are.
+    pub width: usize,
+    of: InputsOf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputsOf {
+    Layers,
+    Features,
+}
+
+impl Inputs {
+    /// So many columns of features.
+    pub fn of_features(width: usize) -> Self {
+        Self { width, of: InputsOf::Features }
+    }
+}
+
+impl From<usize> for Inputs {
+    /// Columns that other layers have made.
+    fn from(width: usize) -> Self {
+        Self { width, of: InputsOf::Layers }
+    }
 }
 
 impl<'a> Init<'a> {
     /// Parameters of type `dtype` (f32, or f64 in tests) drawn from `seed`.
     pub fn new(device: &'a Device, dtype: DType, seed: u64) -> Self {
-        Self { device, dtype, seed }
+        Self { device, dtype, seed, own: None }
+    }
+
+    /// The same where columns of features are those of a rank's nodes: their weights are those of the whole.
+    pub fn with_own_columns(self, own: Option<&'a OwnColumns>) -> Self {
+        Self { own, ..self }
     }
 
     /// Numbers between −`bound` and `bound`.
@@ -51,27 +96,48 @@ impl<'a> Init<'a> {
     /// Glorot's numbers for some rows of a table that has `total`, which are those of the whole table.
     pub fn rows_of(&self, name: &str, rows: &[u64], total: usize, cols: usize) -> Result<Rc<Parameter>> {
         let bound = (6.0 / (total as f64 + cols as f64)).sqrt();
-        let mut values = self.room(rows.len().saturating_mul(cols))?;
-        let random = self.stream(name);
-        let of =
-            |row: &u64| (row * cols as u64..(row + 1) * cols as u64).map(|k| (2.0 * random.uniform(k) - 1.0) * bound);
-        match self.device.backend().keeps_contents() {
-            true => values.extend(rows.iter().flat_map(of)),
-            false => values.resize(rows.len() * cols, 0.0),
-        }
+        let of = rows.iter().flat_map(|row| row * cols as u64..(row + 1) * cols as u64);
+        let values = self.some(name, rows.len().saturating_mul(cols), bound, of)?;
         self.values(name, rows.len(), cols, &values)
     }
 
     /// So many numbers.
     fn drawn(&self, name: &str, count: usize, bound: f64) -> Result<Vec<f64>> {
+        self.some(name, count, bound, 0..count as u64)
+    }
+
+    /// `count` numbers, which have these places among all of that name.
+    fn some(&self, name: &str, count: usize, bound: f64, places: impl Iterator<Item = u64>) -> Result<Vec<f64>> {
         let mut all = self.room(count)?;
         if !self.device.backend().keeps_contents() {
             all.resize(count, 0.0);
             return Ok(all);
         }
         let random = self.stream(name);
-        all.extend((0..count as u64).map(|k| (2.0 * random.uniform(k) - 1.0) * bound));
+        all.extend(places.map(|k| (2.0 * random.uniform(k) - 1.0) * bound));
         Ok(all)
+    }
+
+    /// The columns that all ranks have together.
+    fn whole(&self, inputs: Inputs) -> usize {
+        match (inputs.of, self.own) {
+            (InputsOf::Features, Some(own)) => own.shared + own.total,
+            _ => inputs.width,
+        }
+    }
+
+    /// The weight of a linear layer, numbers between −`bound` and `bound`: of features the rank's columns.
+    fn weight(&self, name: &str, inputs: Inputs, outputs: usize, bound: f64) -> Result<Rc<Parameter>> {
+        let Some(own) = self.own.filter(|_| inputs.of == InputsOf::Features) else {
+            return self.uniform(name, outputs, inputs.width, bound);
+        };
+        let (whole, shared) = (self.whole(inputs) as u64, own.shared as u64);
+        let columns = || (0..shared).chain(own.ids.iter().map(move |id| shared + id));
+        let places = (0..outputs as u64).flat_map(|row| columns().map(move |column| row * whole + column));
+        let values = self.some(name, outputs.saturating_mul(inputs.width), bound, places)?;
+        let weight = self.values(name, outputs, inputs.width, &values)?;
+        weight.set_shared_columns(own.shared);
+        Ok(weight)
     }
 
     /// FNV-1a: the name as a stream of its own, stable across versions of Rust.
@@ -147,10 +213,11 @@ impl<'a> Init<'a> {
     }
 
     /// A linear layer `{name}.weight`, `{name}.bias` as `torch.nn.Linear` draws it: ±1/√inputs.
-    pub fn linear(&self, name: &str, inputs: usize, outputs: usize) -> Result<Affine> {
-        let bound = (inputs.max(1) as f64).sqrt().recip();
+    pub fn linear(&self, name: &str, inputs: impl Into<Inputs>, outputs: usize) -> Result<Affine> {
+        let inputs = inputs.into();
+        let bound = (self.whole(inputs).max(1) as f64).sqrt().recip();
         Ok(Affine {
-            weight: self.uniform(&format!("{name}.weight"), outputs, inputs, bound)?,
+            weight: self.weight(&format!("{name}.weight"), inputs, outputs, bound)?,
             bias: Some(self.bias(&format!("{name}.bias"), outputs, bound)?),
         })
     }
@@ -161,8 +228,10 @@ impl<'a> Init<'a> {
     }
 
     /// A linear layer `{name}.weight` without bias, with Glorot's numbers.
-    pub fn projection(&self, name: &str, inputs: usize, outputs: usize) -> Result<Affine> {
-        Ok(Affine { weight: self.glorot(&format!("{name}.weight"), outputs, inputs)?, bias: None })
+    pub fn projection(&self, name: &str, inputs: impl Into<Inputs>, outputs: usize) -> Result<Affine> {
+        let inputs = inputs.into();
+        let bound = (6.0 / (outputs as f64 + self.whole(inputs) as f64)).sqrt();
+        Ok(Affine { weight: self.weight(&format!("{name}.weight"), inputs, outputs, bound)?, bias: None })
     }
 
     /// Scale 1 and shift 0 of a normalisation: `{name}.weight`, `{name}.bias`.

@@ -30,7 +30,7 @@ pub use graph_ops::{
     Aggregation, Attend, EdgeBias, EdgeScore, EdgeValues, EdgeWeight, GraphOps, HeadVectors, Membership, OwnRows,
     RelationMaps, Score, TokensAttend, Total,
 };
-pub use init::Init;
+pub use init::{Init, OwnColumns};
 pub use keys::{comment_on_field, keys_of};
 pub use model::{Model, ModelInfo, ModelKeys, Reach, UseEdges, UseTypes};
 pub use network::{Buffer, Context, Features, Layer, Mode, Network, Rates, Remat, Shape, Target, TypeCounts};

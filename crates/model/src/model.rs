@@ -151,6 +151,11 @@ pub trait Model: Any + fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether it passes the features of nodes on to others as they are.
+    fn passes_features(&self) -> bool {
+        false
+    }
+
     /// As [`Model::prepare`], of a graph whose edges are of so many `types`; for models that
     /// [read these](Model::reads_types).
     fn prepare_typed(&self, graph: &TypedCsr, _types: usize, seed: u64) -> Result<Prepared> {

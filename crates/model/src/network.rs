@@ -21,6 +21,8 @@ use graphweft_tensor::ops::segments::Segments;
 use graphweft_tensor::{DType, Dropout, Matrix, Parameter, Result, Tape, Var};
 use serde::{Deserialize, Serialize};
 
+use crate::init::Inputs;
+
 use crate::graph_ops::GraphOps;
 
 /// The features of this rank's nodes.
@@ -336,6 +338,11 @@ impl Shape {
     pub fn of_nodes(features: usize, classes: usize) -> Self {
         let (edge_features, types) = (EdgeColumns::default(), TypeCounts::default());
         Self { features, positional: 0, classes, edge_features, types, target: Target::Nodes }
+    }
+
+    /// The columns of the features, for the layers that take them.
+    pub fn inputs(&self) -> Inputs {
+        Inputs::of_features(self.features)
     }
 
     /// Whether logits are those of whole graphs.

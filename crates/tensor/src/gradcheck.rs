@@ -9,7 +9,8 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::tape::{Parameter, Tape, Var};
+use crate::parameter::Parameter;
+use crate::tape::{Tape, Var};
 
 /// Step of the central difference: error of order ε² in truncation, 1e-16/ε in rounding.
 const STEP: f64 = 1e-5;

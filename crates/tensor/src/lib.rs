@@ -30,6 +30,7 @@ mod matrix;
 pub mod ops;
 pub mod optim;
 
+mod parameter;
 mod pool;
 mod random;
 mod reduce;
@@ -46,7 +47,8 @@ pub use dtype::{DType, Element};
 pub use error::{Error, Result, room_for};
 pub use ledger::{Ledger, Tag, Usage};
 pub use matrix::{Address, Matrix, OnGpu};
+pub use parameter::Parameter;
 pub use random::{Dropout, Ids};
 pub use reduce::{Alone, Reduce};
-pub use tape::{Backward, Grads, Parameter, Tape, Var, one_output};
+pub use tape::{Backward, Grads, Tape, Var, one_output};
 pub use timed::{Timing, Timings, wall_time};

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::kernels::kernels;
 use crate::ledger::Tag;
 use crate::matrix::Matrix;
-use crate::tape::Parameter;
+use crate::parameter::Parameter;
 
 const OP: &str = "optimizer";
 

@@ -7,7 +7,6 @@
 //! node; a value that nobody holds is freed at once. A node is dropped, with what it saved, as soon as its backward has
 //! run.
 
-use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
 use crate::device::Device;
@@ -17,6 +16,7 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::activation::Activated;
+use crate::parameter::Parameter;
 
 /// A value on the tape. Cheap to clone; dropping the last clone frees the value unless some operation saved it.
 #[derive(Clone, Debug)]
@@ -51,90 +51,6 @@ impl Var {
     /// Whether a gradient is wanted.
     pub fn needs_grad(&self) -> bool {
         self.slot.is_some()
-    }
-}
-
-/// A trainable matrix: its value and the gradient collected for it.
-#[derive(Debug)]
-pub struct Parameter {
-    name: String,
-    /// As a file has it.
-    dims: Vec<usize>,
-    value: RefCell<Matrix>,
-    grad: RefCell<Option<Matrix>>,
-    has_effect: Cell<bool>,
-    decays: Cell<bool>,
-}
-
-impl Parameter {
-    /// A parameter with a PyTorch-style name.
-    pub fn new(name: impl Into<String>, value: Matrix) -> Rc<Self> {
-        let dims = vec![value.rows(), value.cols()];
-        Self::shaped(name, dims, value)
-    }
-
-    /// A parameter that files store with other dimensions than those of its matrix: a bias has one, attention vectors
-    /// have three.
-    pub fn shaped(name: impl Into<String>, dims: Vec<usize>, value: Matrix) -> Rc<Self> {
-        let (value, grad) = (RefCell::new(value), RefCell::new(None));
-        Rc::new(Self { name: name.into(), dims, value, grad, has_effect: Cell::new(true), decays: Cell::new(true) })
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The dimensions that PyTorch's tensor of this name has; as many elements as the matrix, in the same order.
-    pub fn dims(&self) -> &[usize] {
-        &self.dims
-    }
-
-    /// Says that the loss does not depend on it, such as on a bias that a batch norm subtracts again. From then on its
-    /// gradient is exactly zero. Computed, it would be rounding, of which Adam makes steps as large as any other: they
-    /// would differ from strategy to strategy, and with them what running moments say of the bias.
-    pub fn set_without_effect(&self) {
-        self.has_effect.set(false);
-    }
-
-    /// Says that weight decay leaves it alone.
-    pub fn set_without_decay(&self) {
-        self.decays.set(false);
-    }
-
-    /// Whether weight decay acts on it.
-    pub(crate) fn decays(&self) -> bool {
-        self.decays.get()
-    }
-
-    /// Its value; cheap, shares memory.
-    pub fn value(&self) -> Matrix {
-        self.value.borrow().clone()
-    }
-
-    /// The gradient collected since it was last taken.
-    pub fn grad(&self) -> Option<Matrix> {
-        self.grad.borrow().clone()
-    }
-
-    /// Takes the gradient away, for the optimizer or a reduction over ranks.
-    pub fn take_grad(&self) -> Option<Matrix> {
-        self.grad.borrow_mut().take()
-    }
-
-    /// Puts a gradient back, e.g. after it was summed over ranks.
-    pub fn set_grad(&self, grad: Option<Matrix>) {
-        *self.grad.borrow_mut() = grad;
-    }
-
-    /// The value for an optimizer, which changes many at once.
-    pub(crate) fn value_mut(&self) -> RefMut<'_, Matrix> {
-        self.value.borrow_mut()
-    }
-
-    /// Changes the value. Fails if the change fails; the value must not be shared with a tape at this time.
-    pub fn update(&self, change: impl FnOnce(&mut Matrix) -> Result<()>) -> Result<()> {
-        change(&mut self.value.borrow_mut())
     }
 }
 
@@ -223,7 +139,7 @@ impl Tape {
         if !self.recording {
             return self.constant(parameter.value());
         }
-        let slot = if parameter.has_effect.get() { self.new_slot() } else { None };
+        let slot = if parameter.has_effect() { self.new_slot() } else { None };
         self.nodes.push(Node::Parameter { slot, parameter: Rc::clone(parameter) });
         Var::new(parameter.value(), slot)
     }
@@ -291,7 +207,7 @@ impl Tape {
                         None => Some(zeros_like(&parameter.value())?),
                     };
                     if let Some(grad) = grad {
-                        add_to(&mut parameter.grad.borrow_mut(), grad)?;
+                        add_to(&mut parameter.grad_mut(), grad)?;
                     }
                     done(&parameter)?;
                 }

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::task::{self, Labels, NodeClass, Task};
 
 mod categories;
+mod costs;
 pub(crate) mod edges;
 pub(crate) mod fingerprint;
 mod learned;
@@ -251,6 +252,7 @@ impl Data {
         spec.check_whole()?;
         let graph = spec.graph(seed, progress)?;
         let features = learned::features_of_spec(spec, config, &graph).ok_or_else(|| no_features(&name))?;
+        let of_nodes = graph.num_dst();
         let found = spec.labels(seed).and_then(|stored| task::for_labels(&stored, stored.task()));
         let (task, labels) = found.map_or((&NodeClass as &dyn Task, None), |(task, labels)| (task, Some(labels)));
         Ok(Self {
@@ -259,7 +261,7 @@ impl Data {
             is_directed: false,
             features,
             edges: None,
-            types: Types::default(),
+            types: Types::none(if learned::is_asked(config) { of_nodes } else { 0 }),
             encodings: Vec::new(),
             graphs: None,
             task,

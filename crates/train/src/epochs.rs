@@ -14,6 +14,7 @@ pub(crate) mod cuda_graph;
 pub(crate) mod layer_wise;
 pub(crate) mod learner;
 pub(crate) mod links;
+pub(crate) mod network;
 pub(crate) mod out_of_core;
 pub(crate) mod pieces;
 pub(crate) mod pipeline;

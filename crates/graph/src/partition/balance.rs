@@ -19,23 +19,62 @@ pub enum Balance {
     Both,
 }
 
-impl Balance {
+/// What nodes weigh: what is shared out, and the cost of each node's row where rows differ.
+#[derive(Clone, Copy)]
+pub(super) struct Weighing<'a> {
+    pub(super) balance: Balance,
+    /// For each node.
+    pub(super) costs: Option<&'a [u32]>,
+    /// Of all of these, rounded; 1 where rows are alike.
+    mean: u64,
+}
+
+impl From<Balance> for Weighing<'_> {
+    /// All rows are alike.
+    fn from(balance: Balance) -> Self {
+        Self { balance, costs: None, mean: 1 }
+    }
+}
+
+impl<'a> Weighing<'a> {
+    pub(super) fn new(balance: Balance, costs: Option<&'a [u32]>) -> Self {
+        let sum = |costs: &[u32]| costs.iter().map(|cost| u64::from(*cost)).sum::<u64>();
+        let mean = costs.map_or(1, |costs| (sum(costs) / costs.len().max(1) as u64).max(1));
+        Self { balance, costs, mean }
+    }
+
+    /// What rows cost on average.
+    pub(super) fn mean(self) -> u64 {
+        self.mean
+    }
+
+    /// What the row of node `i` costs.
+    pub(super) fn row(self, i: usize) -> u64 {
+        self.costs.map_or(1, |costs| u64::from(costs[i]))
+    }
+
     /// What node `i` weighs.
     pub(super) fn weight<I: NodeId>(self, graph: &Csr<I>, i: usize) -> u64 {
-        match self {
-            Self::Nodes => 1,
-            Self::Edges => graph.degree(i) as u64,
-            Self::Both => graph.degree(i) as u64 + mean_degree(graph),
+        match self.balance {
+            Balance::Nodes => self.row(i),
+            Balance::Edges => graph.degree(i) as u64,
+            Balance::Both => self.mean * graph.degree(i) as u64 + self.row(i) * mean_degree(graph),
         }
     }
 
     /// What all nodes weigh.
     pub(super) fn total<I: NodeId>(self, graph: &Csr<I>) -> u64 {
-        match self {
-            Self::Nodes => graph.num_dst() as u64,
-            Self::Edges => graph.num_edges() as u64,
-            Self::Both => graph.num_edges() as u64 + graph.num_dst() as u64 * mean_degree(graph),
+        let (rows, edges) = (self.rows(graph.num_dst()), graph.num_edges() as u64);
+        match self.balance {
+            Balance::Nodes => rows,
+            Balance::Edges => edges,
+            Balance::Both => self.mean * edges + rows * mean_degree(graph),
         }
+    }
+
+    /// What the rows of the first `count` nodes cost.
+    pub(super) fn rows(self, count: usize) -> u64 {
+        self.costs.map_or(count as u64, |costs| costs[..count].iter().map(|cost| u64::from(*cost)).sum())
     }
 }
 
@@ -51,7 +90,7 @@ pub(super) fn limit(total: u64, parts: usize) -> u64 {
 }
 
 /// The weight of every part.
-pub(super) fn loads<I: NodeId>(graph: &Csr<I>, part_of: &[PartId], parts: usize, balance: Balance) -> Vec<u64> {
+pub(super) fn loads<I: NodeId>(graph: &Csr<I>, part_of: &[PartId], parts: usize, balance: Weighing<'_>) -> Vec<u64> {
     let mut loads = vec![0; parts];
     for (i, &p) in part_of.iter().enumerate() {
         loads[usize::from(p)] += balance.weight(graph, i);
@@ -64,7 +103,7 @@ pub(super) fn loads<I: NodeId>(graph: &Csr<I>, part_of: &[PartId], parts: usize,
 /// A node goes where it ends within the limit, or at least below where it came from. The sum of squared loads falls
 /// with every move, so this ends; and when no move is left, a part is above the limit only if each of its nodes is
 /// heavier than the room anywhere else: only graphs with nodes nearly as heavy as a part come to that.
-pub(super) fn rebalance<I: NodeId>(graph: &Csr<I>, part_of: &mut [PartId], parts: usize, balance: Balance) {
+pub(super) fn rebalance<I: NodeId>(graph: &Csr<I>, part_of: &mut [PartId], parts: usize, balance: Weighing<'_>) {
     let limit = limit(balance.total(graph), parts);
     let mut loads = loads(graph, part_of, parts, balance);
     let mut affinity = vec![0u64; parts];
@@ -105,7 +144,7 @@ fn destination<I: NodeId>(
     part_of: &[PartId],
     loads: &[u64],
     limit: u64,
-    balance: Balance,
+    balance: Weighing<'_>,
     i: usize,
     affinity: &mut [u64],
 ) -> Option<usize> {
@@ -212,7 +251,7 @@ mod tests {
             .collect::<Vec<u64>>();
         let g = Csr::<u32>::new(indptr, rows.concat(), n as usize).unwrap();
         let mut part_of: Vec<PartId> = (0..n as usize).map(|i| PartId::from(i >= 36)).collect();
-        rebalance(&g, &mut part_of, 2, Balance::Nodes);
+        rebalance(&g, &mut part_of, 2, Balance::Nodes.into());
         let load = part_of.iter().filter(|&&p| p == 0).count();
         assert_eq!(load, 21);
     }

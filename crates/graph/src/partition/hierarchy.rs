@@ -18,7 +18,7 @@ use graphweft_base::progress::{Progress, Unit};
 
 use crate::csr::{Csr, NodeId};
 
-use super::Balance;
+use super::balance::Weighing;
 use super::random::hash;
 
 pub(super) use level::Level;
@@ -36,13 +36,13 @@ impl<'a, I: NodeId> Hierarchy<'a, I> {
     /// Contracts clusters of at most the weights `bounds`, one after another, until `enough` nodes are left.
     pub(super) fn build(
         graph: &'a Csr<I>,
-        balance: Balance,
+        weighing: Weighing<'a>,
         bounds: impl IntoIterator<Item = u64>,
         enough: usize,
         seed: u64,
         progress: &dyn Progress,
     ) -> Self {
-        let mut hierarchy = Self { base: Level::base(graph, balance), contracted: Vec::new() };
+        let mut hierarchy = Self { base: Level::base(graph, weighing), contracted: Vec::new() };
         let mut budget = graph.num_edges() / 2;
         let mut refused = 0;
         let mut bounds = bounds.into_iter().enumerate();

@@ -12,7 +12,7 @@ use graphweft_base::{Error, Result};
 use metis::Idx;
 use rayon::prelude::*;
 
-use super::balance::Balance;
+use super::balance::{Balance, Weighing};
 use super::{Options, PartId};
 use crate::csr::{Csr, NodeId};
 
@@ -21,7 +21,12 @@ const ALLOWED_IMBALANCE: Idx = 30;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-pub(super) fn assign<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dyn Progress) -> Result<Vec<PartId>> {
+pub(super) fn assign<I: NodeId>(
+    graph: &Csr<I>,
+    options: &Options,
+    weighing: Weighing<'_>,
+    progress: &dyn Progress,
+) -> Result<Vec<PartId>> {
     let Options { parts, balance, seed, .. } = *options;
     // Symmetrising can only add entries: refuse before it takes the memory.
     fits(graph.num_dst(), distinct(graph).sum())?;
@@ -36,11 +41,13 @@ pub(super) fn assign<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dy
         Balance::Edges => fits(graph.num_dst(), graph.num_edges())?,
         Balance::Both => fits(2 * graph.num_dst(), graph.num_edges())?,
     }
+    fits(weighing.rows(graph.num_dst()) as usize, 0)?;
     let edges = (0..graph.num_dst()).map(|i| graph.degree(i) as Idx);
+    let rows = (0..graph.num_dst()).map(|i| weighing.row(i) as Idx);
     let (constraints, weights): (_, Option<Vec<Idx>>) = match balance {
-        Balance::Nodes => (1, None),
+        Balance::Nodes => (1, weighing.costs.map(|_| rows.collect())),
         Balance::Edges => (1, Some(edges.collect())),
-        Balance::Both => (2, Some(edges.flat_map(|degree| [1, degree]).collect())),
+        Balance::Both => (2, Some(rows.zip(edges).flat_map(|(row, degree)| [row, degree]).collect())),
     };
 
     let _phase = progress.start("METIS", 0, Unit::Items);

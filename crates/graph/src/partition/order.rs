@@ -152,7 +152,7 @@ fn search<I: NodeId>(
 /// The place of every node when clusters within clusters are put next to each other.
 fn hierarchy<I: NodeId>(graph: &Csr<I>, progress: &dyn Progress) -> Vec<I> {
     let bounds = (0..).map(|k| SMALLEST_CLUSTER << (k * GROWTH)).take_while(|&b| b <= graph.num_dst() as u64);
-    let mut hierarchy = Hierarchy::build(graph, Balance::Nodes, bounds, 1, 0, progress);
+    let mut hierarchy = Hierarchy::build(graph, Balance::Nodes.into(), bounds, 1, 0, progress);
     let mut places: Vec<I> = (0..hierarchy.top().len()).map(I::new).collect();
     while let Some((size, numbers)) = hierarchy.pop() {
         // A stable counting sort of the finer nodes by the place of their cluster.

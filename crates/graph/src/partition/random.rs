@@ -4,17 +4,18 @@
 
 use rayon::prelude::*;
 
-use super::{Options, PartId, balance};
+use super::balance::{self, Weighing};
+use super::{Options, PartId};
 use crate::csr::{Csr, NodeId};
 
-pub(super) fn assign<I: NodeId>(graph: &Csr<I>, options: &Options) -> Vec<PartId> {
-    let Options { parts, balance, seed, .. } = *options;
+pub(super) fn assign<I: NodeId>(graph: &Csr<I>, options: &Options, weighing: Weighing<'_>) -> Vec<PartId> {
+    let Options { parts, seed, .. } = *options;
     let n = graph.num_dst();
     let mut shuffled: Vec<I> = (0..n).into_par_iter().map(I::new).collect();
     shuffled.par_sort_unstable_by_key(|&i| (hash(seed, i.into()), i));
     let mut prefix = vec![0u64; n + 1];
     for (k, i) in shuffled.iter().enumerate() {
-        prefix[k + 1] = prefix[k] + balance.weight(graph, i.index());
+        prefix[k + 1] = prefix[k] + weighing.weight(graph, i.index());
     }
     let cuts = balance::cut_runs(n, parts, |k| prefix[k]);
     let mut part_of = vec![0; n];

@@ -18,7 +18,7 @@ mod refine;
 use graphweft_base::progress::{Progress, Unit};
 
 use self::refine::{Effort, MOST_PASSES, refine};
-use super::balance::limit;
+use super::balance::{Weighing, limit};
 use super::hierarchy::{Hierarchy, Level};
 use super::{Options, PartId};
 use crate::csr::{Csr, NodeId};
@@ -30,13 +30,18 @@ const ENOUGH_PER_PART: usize = 128;
 /// Contractions at most. Each is several times smaller than the one before.
 const MOST_CONTRACTIONS: usize = 12;
 
-pub(super) fn assign<I: NodeId>(graph: &Csr<I>, options: &Options, progress: &dyn Progress) -> Vec<PartId> {
-    let Options { parts, balance, seed, .. } = *options;
-    let total = balance.total(graph);
+pub(super) fn assign<I: NodeId>(
+    graph: &Csr<I>,
+    options: &Options,
+    weighing: Weighing<'_>,
+    progress: &dyn Progress,
+) -> Vec<PartId> {
+    let Options { parts, seed, .. } = *options;
+    let total = weighing.total(graph);
     let most = limit(total, parts);
     let bound = (total / (parts as u64 * CLUSTERS_PER_PART)).max(1);
     let bounds = std::iter::repeat_n(bound, MOST_CONTRACTIONS);
-    let mut hierarchy = Hierarchy::build(graph, balance, bounds, ENOUGH_PER_PART * parts, seed, progress);
+    let mut hierarchy = Hierarchy::build(graph, weighing, bounds, ENOUGH_PER_PART * parts, seed, progress);
 
     let effort = |level: &Level<I>| {
         if fm::is_affordable(level, parts, graph.bytes()) { Effort::Search } else { Effort::Passes }

@@ -11,7 +11,7 @@ use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 
 use super::{Conv, End};
 use crate::graph_ops::{Attend, HeadVectors, Score};
-use crate::init::Init;
+use crate::init::{Init, Inputs};
 use crate::network::Context;
 use crate::parts::edges::EdgeLinear;
 use crate::parts::head::parameters;
@@ -86,7 +86,7 @@ impl GatConv {
 #[derive(Clone, Copy)]
 pub struct Between<'a> {
     /// Columns of its input.
-    pub inputs: usize,
+    pub inputs: Inputs,
     /// Columns of its output.
     pub outputs: usize,
     /// Of edges.

@@ -12,7 +12,7 @@ use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 
 use super::{Conv, End};
 use crate::graph_ops::{Aggregation, EdgeWeight};
-use crate::init::Init;
+use crate::init::{Init, Inputs};
 use crate::network::Context;
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
@@ -24,7 +24,7 @@ pub struct GcnConv {
 
 impl GcnConv {
     /// A convolution called `name`.
-    pub fn new(init: &Init<'_>, name: &str, inputs: usize, outputs: usize) -> Result<Self> {
+    pub fn new(init: &Init<'_>, name: &str, inputs: impl Into<Inputs>, outputs: usize) -> Result<Self> {
         let bias = init.vector(&format!("{name}.bias"), outputs, 0.0)?;
         Ok(Self { affine: Affine { bias: Some(bias), ..init.projection(&format!("{name}.lin"), inputs, outputs)? } })
     }

@@ -11,7 +11,7 @@ use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 
 use super::{Conv, End};
 use crate::graph_ops::{Aggregation, EdgeWeight};
-use crate::init::Init;
+use crate::init::{Init, Inputs};
 use crate::network::{Buffer, Context};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
@@ -31,14 +31,14 @@ impl GinConv {
     pub fn new(
         init: &Init<'_>,
         name: &str,
-        inputs: usize,
+        inputs: impl Into<Inputs>,
         outputs: usize,
         norm: NormKind,
         activation: Activation,
     ) -> Result<Self> {
-        let lin = |k: usize, inputs| init.linear(&format!("{name}.nn.lins.{k}"), inputs, outputs);
+        let lin = |k: usize, inputs: Inputs| init.linear(&format!("{name}.nn.lins.{k}"), inputs, outputs);
         Ok(Self {
-            lins: [lin(0, inputs)?, lin(1, outputs)?],
+            lins: [lin(0, inputs.into())?, lin(1, outputs.into())?],
             norm: Normalisation::wrapped(norm, init, &format!("{name}.nn.norms.0"), outputs)?,
             activation,
             epsilon: Buffer::new(format!("{name}.eps"), vec![0.0]),

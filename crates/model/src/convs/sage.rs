@@ -10,7 +10,7 @@ use graphweft_tensor::{DType, Error, Parameter, Result, Tape, Var};
 
 use super::{Conv, End};
 use crate::graph_ops::{Aggregation, EdgeWeight};
-use crate::init::Init;
+use crate::init::{Init, Inputs};
 use crate::network::Context;
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
@@ -24,7 +24,14 @@ pub struct SageConv {
 
 impl SageConv {
     /// A convolution called `name`.
-    pub fn new(init: &Init<'_>, name: &str, inputs: usize, outputs: usize, aggregation: Aggregation) -> Result<Self> {
+    pub fn new(
+        init: &Init<'_>,
+        name: &str,
+        inputs: impl Into<Inputs>,
+        outputs: usize,
+        aggregation: Aggregation,
+    ) -> Result<Self> {
+        let inputs = inputs.into();
         let own = init.linear(&format!("{name}.lin_r"), inputs, outputs)?;
         Ok(Self {
             aggregation,

@@ -76,7 +76,7 @@ impl Model for Config {
             return Err(Error::Argument { op: Self::NAME, problem });
         }
         let perceptron =
-            Perceptron { name: "lins", first: 0, layers, inputs: shape.features, hidden, outputs: shape.classes };
+            Perceptron { name: "lins", first: 0, layers, inputs: shape.inputs(), hidden, outputs: shape.classes };
         let mut all = perceptron.build(init, |dtype| dtype)?;
         all.extend((0..steps).map(|step| -> Rc<dyn Layer> {
             Rc::new(Step { number: (layers + step) as u32, step, alpha, last: step + 1 == steps })

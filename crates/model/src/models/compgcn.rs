@@ -59,15 +59,15 @@ impl Model for Config {
             let mut rows = so_far.borrow_mut();
             let before = rows.take();
             let now = match before {
-                None => TypeRows { rows: init.glorot("relations", types, spec.inputs)?, through: Vec::new() },
+                None => TypeRows { rows: init.glorot("relations", types, spec.inputs.width)?, through: Vec::new() },
                 Some(mut before) => {
                     let width = before.through.last().unwrap_or(&before.rows).value().cols();
-                    before.through.push(init.glorot(&format!("{}.relation", spec.name), width, spec.inputs)?);
+                    before.through.push(init.glorot(&format!("{}.relation", spec.name), width, spec.inputs.width)?);
                     before
                 }
             };
             *rows = Some(now.clone());
-            Ok(Box::new(CompGcnConv::new(init, spec.name, spec.inputs, spec.outputs, now)?))
+            Ok(Box::new(CompGcnConv::new(init, spec.name, spec.inputs.width, spec.outputs, now)?))
         })
     }
 }

@@ -74,7 +74,7 @@ impl Model for Config {
         check_layers(Self::NAME, layers)?;
         no_encodings(Self::NAME, shape)?;
         // h⁰, before its dropout and after it.
-        let first = init.linear("lins.0", shape.features, hidden)?;
+        let first = init.linear("lins.0", shape.inputs(), hidden)?;
         let mut all = vec![Linear::layer("lins.0", first, |tape, cx, affine, _| {
             let first = Input::features(tape, cx)?.linear(tape, affine, Activation::Relu, cx.dtype)?;
             let drop = cx.rows(cx.rates.hidden, 0, 1);

@@ -82,7 +82,7 @@ impl LocalKind {
             Self::Gcn => Box::new(GcnConv::new(init, name, d, d)?),
             Self::Sage => Box::new(SageConv::new(init, name, d, d, Aggregation::Mean)?),
             Self::Gat => {
-                let between = Between { inputs: d, outputs: d, edges };
+                let between = Between { inputs: d.into(), outputs: d, edges };
                 Box::new(GatConv::new(init, name, between, Heads::Concat(heads), Bias::Zeros)?)
             }
             Self::Gin => Box::new(GinConv::new(init, name, d, d, NormKind::None, Activation::Relu)?),

@@ -25,7 +25,7 @@ impl Model for Config {
         check_layers(Self::NAME, self.layers)?;
         let (hidden, layers) = (self.hidden, self.layers);
         let perceptron =
-            Perceptron { name: "lins", first: 0, layers, inputs: shape.features, hidden, outputs: shape.classes };
+            Perceptron { name: "lins", first: 0, layers, inputs: shape.inputs(), hidden, outputs: shape.classes };
         Ok(Network::new(perceptron.build(init, DType::compute)?))
     }
 }

@@ -262,7 +262,7 @@ impl Model for Config {
         no_encodings(Self::NAME, shape)?;
         let mut all: Vec<Rc<dyn Layer>> = Vec::new();
         for k in 0..layers {
-            let inputs = if k == 0 { shape.features } else { d };
+            let inputs = if k == 0 { shape.inputs() } else { d.into() };
             let name = format!("local_convs.{k}");
             let conv: Box<dyn Conv> = match local {
                 LocalKind::Gcn => Box::new(GcnConv::new(init, &name, inputs, d)?),

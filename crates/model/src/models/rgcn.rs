@@ -68,7 +68,7 @@ impl Model for Config {
         let (decomposition, types) =
             (self.decomposition()?, shape.edge_features.categories().first().copied().unwrap_or(1));
         stack::build(Self::NAME, &self.of_stack(), init, shape, |spec| {
-            Ok(Box::new(RgcnConv::new(init, spec.name, spec.inputs, spec.outputs, types, decomposition)?))
+            Ok(Box::new(RgcnConv::new(init, spec.name, spec.inputs.width, spec.outputs, types, decomposition)?))
         })
     }
 }

@@ -189,8 +189,8 @@ impl Model for Config {
         let (trans, graph) = (NormKind::Layer, NormKind::Batch);
         let mut all: Vec<Rc<dyn Layer>> = vec![Rc::new(First {
             affine: [
-                init.linear("trans_conv.fcs.0", shape.features, d)?,
-                init.linear("graph_conv.fcs.0", shape.features, d)?,
+                init.linear("trans_conv.fcs.0", shape.inputs(), d)?,
+                init.linear("graph_conv.fcs.0", shape.inputs(), d)?,
             ],
             norms: [norm(trans, "trans_conv", 0)?, norm(graph, "graph_conv", 0)?],
         })];

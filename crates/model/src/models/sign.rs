@@ -131,6 +131,10 @@ impl Model for Config {
         ModelInfo { hops: self.hops, ..ModelInfo::new(Reach::Edges, self.hidden, self.layers) }
     }
 
+    fn passes_features(&self) -> bool {
+        true
+    }
+
     fn network(&self, init: &Init<'_>, shape: &Shape) -> Result<Network> {
         let &Config { hidden, layers, hops } = self;
         check_layers(Self::NAME, layers)?;
@@ -149,7 +153,14 @@ impl Model for Config {
         let lins = (0..=hops).map(|k| init.linear(&format!("lins.{k}"), shape.features, hidden));
         all.push(Rc::new(Mix { number: hops as u32, hops: lins.collect::<Result<_>>()? }));
         let (first, inputs) = (hops as u32 + 1, (hops + 1) * hidden);
-        let rest = Perceptron { name: "mlp", first, layers: layers - 1, inputs, hidden, outputs: shape.classes };
+        let rest = Perceptron {
+            name: "mlp",
+            first,
+            layers: layers - 1,
+            inputs: inputs.into(),
+            hidden,
+            outputs: shape.classes,
+        };
         all.extend(rest.build(init, DType::compute)?);
         Ok(Network::new(all))
     }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{check_layers, no_encodings};
 use crate::convs::{Conv, End};
-use crate::init::Init;
+use crate::init::{Init, Inputs};
 use crate::keys::keys;
 use crate::network::{Buffer, Context, Layer, Network, Rates, Shape};
 use crate::parts::activation::ActivationKind;
@@ -128,7 +128,7 @@ pub struct ConvSpec<'a> {
     /// Of its parameters.
     pub name: &'a str,
     /// Columns of its input.
-    pub inputs: usize,
+    pub inputs: Inputs,
     /// Columns of its output.
     pub outputs: usize,
     /// Whether its output is the model's.
@@ -188,7 +188,7 @@ impl Stack<'_> {
         let layer = |k: usize| -> Result<Rc<dyn Layer>> {
             let last = k + 1 == config.layers && !shape.of_graphs();
             let name = format!("convs.{k}");
-            let inputs = if k == 0 { shape.features } else { config.hidden };
+            let inputs = if k == 0 { shape.inputs() } else { config.hidden.into() };
             let outputs = if last { shape.classes } else { config.hidden };
             let norm = if last { NormKind::None } else { config.norm };
             Ok(Rc::new(StackLayer {
@@ -214,7 +214,7 @@ impl Stack<'_> {
         let mut convolutions: Vec<Rc<dyn Layer>> = Vec::new();
         for k in 0..config.layers {
             let name = format!("local_convs.{k}");
-            let inputs = if k == 0 && layers.is_empty() { shape.features } else { config.hidden };
+            let inputs = if k == 0 && layers.is_empty() { shape.inputs() } else { config.hidden.into() };
             let outputs = config.hidden;
             let branch = config.residual.then(|| init.linear(&format!("lins.{k}"), inputs, outputs)).transpose()?;
             let norm = match config.norm {

@@ -94,7 +94,7 @@ impl Embedding {
     pub fn new(init: &Init<'_>, name: &str, shape: &Shape, hidden: usize) -> Result<Self> {
         let positional =
             (shape.positional > 0).then(|| init.linear("positional", shape.positional, hidden)).transpose()?;
-        Ok(Self { features: init.linear(name, shape.features, hidden)?, positional })
+        Ok(Self { features: init.linear(name, shape.inputs(), hidden)?, positional })
     }
 }
 

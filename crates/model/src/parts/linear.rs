@@ -7,7 +7,7 @@ use graphweft_tensor::ops::epilogue::{Epilogue, epilogue};
 use graphweft_tensor::ops::linear::Affine;
 use graphweft_tensor::{DType, Parameter, Result, Tape, Var};
 
-use crate::init::Init;
+use crate::init::{Init, Inputs};
 use crate::network::{Context, Layer};
 use crate::parts::head::parameters;
 use crate::parts::input::Input;
@@ -59,7 +59,7 @@ pub(crate) struct Perceptron {
     /// How many.
     pub(crate) layers: usize,
     /// Columns that come in.
-    pub(crate) inputs: usize,
+    pub(crate) inputs: Inputs,
     /// Columns between layers.
     pub(crate) hidden: usize,
     /// Columns that come out.
@@ -74,7 +74,7 @@ impl Perceptron {
 
     fn one(&self, init: &Init<'_>, k: usize, stored: fn(DType) -> DType) -> Result<Rc<dyn Layer>> {
         let (name, last) = (format!("{}.{k}", self.name), k + 1 == self.layers);
-        let inputs = if k == 0 { self.inputs } else { self.hidden };
+        let inputs = if k == 0 { self.inputs } else { self.hidden.into() };
         let affine = init.linear(&name, inputs, if last { self.outputs } else { self.hidden })?;
         let number = self.first + k as u32;
         Ok(Linear::layer(&name, affine, move |tape, cx, affine, state| {

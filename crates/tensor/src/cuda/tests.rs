@@ -24,8 +24,9 @@ use crate::ops::linear::{Affine, linear};
 use crate::ops::loss::{LossRows, softmax_cross_entropy};
 use crate::ops::spmm::{Reduction, WeightVar, aggregate};
 use crate::optim::{Optimizer, Rule, clip_factor, gradient_norm, length};
+use crate::parameter::Parameter;
 use crate::random::{Dropout, Ids};
-use crate::tape::{Parameter, Tape};
+use crate::tape::Tape;
 
 fn devices() -> [Device; 2] {
     [Device::cpu(), Device::with_backend(Box::new(Cuda::new(0).unwrap()))]

@@ -230,8 +230,8 @@ mod tests {
     use crate::ops::graphs::{f64s, near, same_bits_for_any_number_of_threads, upload};
     use crate::ops::linear::linear;
     use crate::ops::tests::{half, on_every_device};
+    use crate::parameter::Parameter;
     use crate::random::Ids;
-    use crate::tape::Parameter;
 
     on_every_device!(gradients, equals_a_dense_product_in_f64, dropout_of_entries_is_dropout_of_the_dense_matrix);
 

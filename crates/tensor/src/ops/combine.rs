@@ -128,6 +128,13 @@ pub fn concat(tape: &mut Tape, parts: &[&Var]) -> Result<Var> {
     }))
 }
 
+/// The first `count` columns of a matrix, as numbers for the moment.
+pub fn first_columns(m: &Matrix, count: usize) -> Result<Matrix> {
+    let mut some = m.device().uninit(OP, m.rows(), count, m.dtype(), Tag::Workspace)?;
+    m.device().backend().copy_patch(m, &mut some, Patch::columns(m.rows(), 0, 0, count), Write::Set)?;
+    Ok(some)
+}
+
 /// Some columns of `x`.
 pub fn columns(tape: &mut Tape, x: &Var, range: Range<usize>) -> Result<Var> {
     let (rows, cols) = x.value().shape();

@@ -19,7 +19,8 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::activation::Activation;
 use crate::ops::dropout::RowDropout;
-use crate::tape::{Backward, Grads, Parameter, Tape, Var};
+use crate::parameter::Parameter;
+use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "epilogue";
 

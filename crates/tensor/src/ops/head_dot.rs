@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::ops::combine::concat;
     use crate::ops::tests::*;
-    use crate::tape::Parameter;
+    use crate::parameter::Parameter;
 
     fn both(tape: &mut Tape, z: &Var, [a, b]: [&Rc<Parameter>; 2]) -> Result<[Var; 2]> {
         let (a, b) = (tape.parameter(a), tape.parameter(b));

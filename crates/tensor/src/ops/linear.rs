@@ -16,7 +16,8 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::activation::{Activated, Activation};
-use crate::tape::{Backward, Grads, Parameter, Tape, Var};
+use crate::parameter::Parameter;
+use crate::tape::{Backward, Grads, Tape, Var};
 
 const OP: &str = "linear";
 

@@ -10,7 +10,8 @@ use crate::matrix::Matrix;
 use crate::ops::Write;
 use crate::ops::activation::{Activated, Activation};
 use crate::ops::linear::{Columns, Weights};
-use crate::tape::{Parameter, Tape, Var, one_output};
+use crate::parameter::Parameter;
+use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "product from the right";
 

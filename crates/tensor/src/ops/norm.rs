@@ -14,7 +14,8 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::dropout::RowDropout;
 use crate::ops::residual::Branches;
-use crate::tape::{Parameter, Tape, Var, one_output};
+use crate::parameter::Parameter;
+use crate::tape::{Tape, Var, one_output};
 
 const OP: &str = "layer norm";
 

@@ -11,8 +11,9 @@ use crate::ledger::Tag;
 use crate::matrix::Matrix;
 use crate::ops::dropout::RowDropout;
 use crate::ops::norm::Norm;
+use crate::parameter::Parameter;
 use crate::random::{Dropout, Ids};
-use crate::tape::{Parameter, Tape, Var};
+use crate::tape::{Tape, Var};
 
 pub(crate) use crate::device::Device;
 pub(crate) use crate::dtype::DType;

@@ -97,7 +97,8 @@ pub enum NodeFeatures {
     /// Stored features; where links are predicted and there are none, learned rows.
     #[default]
     Auto,
-    /// Each node has a row that is learned: the first layer's weights, of which every rank has all.
+    /// Each node has a row that is learned: the first layer's weights, which ranks share by nodes where they share a
+    /// whole graph.
     Learned,
 }
 

@@ -1,8 +1,8 @@
 //! Rows of nodes that are learned, where nothing that is stored tells nodes apart.
 //!
 //! A node then has one feature of its own, which is 1. A first layer looks up a row of its weights for it: that is the
-//! row that is learned. The weights are parameters as any other, of which every rank has all: N × width numbers, with
-//! their gradients and what the optimizer remembers of them, and ranks add up the gradients of all.
+//! row that is learned. Where ranks share a whole graph, each has the weights of its nodes, N/P × width numbers with
+//! their gradients and what the optimizer remembers of them, and nothing of it is sent. Otherwise every rank has all.
 
 use graphweft_graph::dataset::{Features, SparseFeatures, Task as DatasetTask};
 use graphweft_graph::generate::Spec;
@@ -25,6 +25,11 @@ fn are_learned(dataset: &Dataset, config: &DataConfig) -> bool {
 /// Whether it is known, without reading, what a row of features is.
 pub(super) fn has_features(dataset: &Dataset, config: &DataConfig) -> bool {
     dataset.graphs().is_some() || types::has_features(dataset) || are_learned(dataset, config)
+}
+
+/// How many columns of the features of a dataset are each of one node: all, where rows are learned.
+pub(super) fn columns_of_nodes(dataset: &Dataset, config: &DataConfig) -> usize {
+    if are_learned(dataset, config) { dataset.meta().num_nodes } else { 0 }
 }
 
 /// The features of the nodes of a dataset; nothing if there are none.

@@ -4,7 +4,8 @@
 //! Where types of nodes have features of their own, one sparse matrix has all of them: the columns of each type side by
 //! side, then a column of ones for each such type, then a column for each node that has no features. So the first
 //! linear layer of any model is a linear layer for each type, with a bias of its own, and a learnt row for each node
-//! without features. These rows are a part of its weight, which every rank has.
+//! without features. Where ranks share a whole graph, each has the rows of its nodes, with their gradients and what the
+//! optimizer remembers of them ([sharded](crate::epochs::sharded)); otherwise every rank has all.
 
 use std::rc::Rc;
 
@@ -30,6 +31,10 @@ pub struct Types {
     parts: Option<Vec<Part>>,
     /// Where the nodes of each type end, in the order of ids; nothing where they have none.
     ends: Vec<u64>,
+    /// What they are called.
+    names: Vec<String>,
+    /// Columns of features, after all others, that are each of one node.
+    of_nodes: usize,
 }
 
 /// Types of edges.
@@ -66,7 +71,9 @@ impl Types {
     /// Those of a dataset, and its features, if there are any or if types make some.
     pub(super) fn of(dataset: &Dataset, config: &DataConfig) -> Result<(Self, Option<Features>)> {
         let ends = dataset.meta().type_ranges().into_iter().map(|range| range.end as u64).collect();
-        let mut types = Self { edges: EdgeTypes::of(dataset)?, parts: None, ends };
+        let names = dataset.meta().node_types.iter().map(|of| of.name.clone()).collect();
+        let of_nodes = learned::columns_of_nodes(dataset, config);
+        let mut types = Self { edges: EdgeTypes::of(dataset)?, parts: None, ends, names, of_nodes };
         if let Some(features) = learned::features_of(dataset, config) {
             return Ok((types, Some(features)));
         }
@@ -81,8 +88,30 @@ impl Types {
             true if types.edges.is_some() => Some(vec![Part { nodes: meta.num_nodes, features: None }]),
             true => None,
         };
+        let of_nodes = |part: &Part| if part.features.is_none() { part.nodes } else { 0 };
+        types.of_nodes = types.parts.iter().flatten().map(of_nodes).sum();
         let features = types.parts.as_ref().map(|parts| Features::Sparse(together(parts)));
         Ok((types, features))
+    }
+
+    /// Those of a graph without any, whose features end with so many columns that are each of one node.
+    pub(super) fn none(of_nodes: usize) -> Self {
+        Self { of_nodes, ..Self::default() }
+    }
+
+    /// Where the nodes of each type end.
+    pub(super) fn ends(&self) -> &[u64] {
+        &self.ends
+    }
+
+    /// What types of nodes are called.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Columns of features, after all others, that are each of one node.
+    pub(crate) fn columns_of_nodes(&self) -> usize {
+        self.of_nodes
     }
 
     /// Changes the graph, and `features`, as the configuration says.
@@ -109,9 +138,10 @@ impl Types {
         let ends = (1..=count).map(|k| (k * graph.num_dst() / count) as u64).collect();
         let types = Codes::of((0..graph.num_edges()).map(|edge| (edge % count) as u16).collect());
         let (reverses, loops) = (Reverses::None, SelfLoops::Keep);
+        let names = (0..count).map(|k| format!("type {k}")).collect();
         let edges =
             EdgeTypes { given: graph.clone(), types, features: EdgeFeatures::default(), count, reverses, loops };
-        Self { edges: Some(edges), parts: None, ends }
+        Self { edges: Some(edges), parts: None, ends, names, of_nodes: 0 }
     }
 }
 

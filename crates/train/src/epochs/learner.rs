@@ -1,5 +1,6 @@
 //! A model that learns: one step forward, back and down, and how good it is.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -12,6 +13,7 @@ use graphweft_tensor::{DType, Error as Computation, Matrix, Parameter, Tape, Var
 
 use crate::config::Config;
 use crate::epochs::cuda_graph::{CapturedStep, CudaGraph};
+use crate::epochs::network::network;
 use crate::epochs::pipeline::Divergence;
 use crate::epochs::sharded::{EPOCH, Sharded};
 use crate::error::{Error, Result};
@@ -74,7 +76,7 @@ pub(crate) struct Learner {
     cuda_graph: Option<CudaGraph>,
     /// Who may have a step left before its end.
     stop: Option<Stop>,
-    /// A parameter of which each rank has some rows.
+    /// Parameters of which each rank has some rows or columns.
     sharded: Option<Sharded>,
 }
 
@@ -103,9 +105,15 @@ impl Learner {
         Self::of_network(rank, Network::new(all.layers()[layers].to_vec()), config)
     }
 
-    /// A learner of these layers, of which one may be shared by rows.
-    pub(crate) fn of_links(rank: &Rank, network: Network, config: &Config, sharded: Option<Sharded>) -> Result<Self> {
-        Ok(Self { sharded, ..Self::of_network(rank, network, config)? })
+    /// A learner of these layers, which has what is in `sharded` by ranks, or else the columns of the shard.
+    pub(crate) fn of_sharded(
+        shard: &Shard,
+        network: Network,
+        config: &Config,
+        sharded: Option<Sharded>,
+    ) -> Result<Self> {
+        let sharded = sharded.or_else(|| Sharded::of_columns(shard, &network));
+        Ok(Self { sharded, ..Self::of_network(&shard.rank, network, config)? })
     }
 
     fn of_network(rank: &Rank, network: Network, config: &Config) -> Result<Self> {
@@ -133,9 +141,25 @@ impl Learner {
         })
     }
 
-    /// Numbers that are trained.
+    /// Numbers that are trained, with those that other ranks have of the same parameters.
     pub(crate) fn size(&self) -> usize {
-        self.parameters.iter().map(|p| p.value().rows() * p.value().cols()).sum()
+        let own: usize = self.parameters.iter().map(|p| p.value().rows() * p.value().cols()).sum();
+        own + self.sharded.as_ref().map_or(0, Sharded::elsewhere)
+    }
+
+    /// Whose it is.
+    pub(crate) fn rank(&self) -> &Rank {
+        &self.rank
+    }
+
+    /// What ranks have parts of.
+    pub(crate) fn sharded(&self) -> Option<&Sharded> {
+        self.sharded.as_ref()
+    }
+
+    /// What this rank has of whole tensors.
+    pub(crate) fn own<'t>(&self, whole: &'t Tensors) -> Cow<'t, Tensors> {
+        Sharded::own(self.sharded.as_ref(), whole)
     }
 
     /// What layers are told of the rows of `shard`.
@@ -237,9 +261,12 @@ impl Learner {
         tape.start_from(&loss);
         drop(loss);
         let mut buckets = Buckets::new(&self.rank);
-        tape.backward(Vec::new(), &[], |parameter| match &self.sharded {
-            Some(sharded) if sharded.is(parameter) => self.look(),
-            _ => self.look().and_then(|()| buckets.add(parameter)),
+        tape.backward(Vec::new(), &[], |parameter| {
+            self.look()?;
+            match self.sharded.as_ref().filter(|sharded| sharded.has(parameter)) {
+                Some(sharded) => buckets.add_columns(parameter, sharded.cut.shared),
+                None => buckets.add(parameter),
+            }
         })?;
         device.backend().wait()?;
         phase("backward", start);
@@ -406,10 +433,9 @@ impl Learner {
         Ok(all)
     }
 
-    /// Takes parameters and running moments over.
+    /// Takes parameters and running moments over, as [`Learner::model`] gave them or [`Learner::own`] has them.
     pub(crate) fn load_model(&self, from: &Tensors) -> Result<()> {
         let device = self.rank.device();
-        let from = &*Sharded::own_rows(self.sharded.as_ref(), from);
         for p in &self.parameters {
             let found = from.matrix(device, p.name(), &p.value())?;
             p.update(|value| device.backend().convert(value, &found))?;
@@ -438,10 +464,9 @@ impl Learner {
         self.optimizer.steps()
     }
 
-    /// Takes over what an optimizer remembered.
+    /// Takes over what an optimizer remembered, of what this rank has.
     pub(crate) fn load_optimizer(&mut self, from: &Tensors, steps: u64) -> Result<()> {
         let device = self.rank.device().clone();
-        let from = &*Sharded::own_rows(self.sharded.as_ref(), from);
         let shapes: HashMap<String, Matrix> = self.optimizer.state().into_iter().collect();
         let mut found = HashMap::new();
         for (name, like) in &shapes {
@@ -474,21 +499,4 @@ fn in_epoch(epoch: u64, error: Computation) -> Error {
         Computation::NotFinite { what } => Error::NotFinite { epoch: epoch & EPOCH, place: what },
         other => other.into(),
     }
-}
-
-/// The model of a configuration, for data of this shape.
-pub(crate) fn network(rank: &Rank, shape: Shape, config: &Config) -> Result<Network> {
-    let build = |shape| config.model.build(rank.device(), shape, config.compute.dtype.compute(), config.run.seed);
-    let network = build(shape).map_err(|e| match e {
-        Computation::Argument { problem, .. } => {
-            let encoded = shape.positional > 0 && build(Shape { positional: 0, ..shape }).is_ok();
-            match encoded.then(|| config.encoding_key()).flatten() {
-                Some(key) => Error::setting(key, problem, "leave it out, or choose a model that takes encodings"),
-                None => Error::setting("model", problem, "change the keys of [model]"),
-            }
-        }
-        other => other.into(),
-    })?;
-    config.train.choose_decayed(&network);
-    Ok(network)
 }

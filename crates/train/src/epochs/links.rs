@@ -34,14 +34,14 @@ use graphweft_tensor::{Error as Computation, Matrix, Tape, Var};
 
 use crate::config::{Config, LinkConfig, LinkLoss};
 use crate::data::Data;
-use crate::epochs::learner::{Learner, Phases, Report, mean, network};
-use crate::epochs::sharded::together;
+use crate::epochs::learner::{Learner, Phases, Report, mean};
+use crate::epochs::network::network_of;
 use crate::epochs::source::{EpochInputs, EpochSource, Purpose, TakeOutputs};
 use crate::epochs::watch::Watch;
 use crate::error::{Error, Result};
 use crate::ranks::rank::Rank;
 use crate::ranks::shard::Shard;
-use crate::run::checkpoint::{Scores, Tensors};
+use crate::run::checkpoint::Scores;
 use crate::task::metrics::{Measure, Metric};
 use corrupted::Corrupted;
 use known::{Known, Question};
@@ -183,11 +183,6 @@ impl LinkGraph {
         let outputs = tape.constant(outputs);
         Ok(means(&mut tape, &outputs)?.value().clone())
     }
-
-    /// Original ids of all ranks' rows, rank after rank.
-    fn originals(&self) -> Option<&[u64]> {
-        self.shard.originals()
-    }
 }
 
 /// Tails that are known of training.
@@ -277,7 +272,7 @@ impl EpochSource for LinkGraph {
         let Shape { classes, .. } = self.shard.shape;
         let decoder = decoder_of(rank, config, self.relations, classes)?;
         let (mut layers, sharded) = match config.link.table {
-            false => (network(rank, self.shard.shape, config)?.layers().to_vec(), None),
+            false => (network_of(&self.shard, config)?.layers().to_vec(), None),
             true => {
                 let (layer, sharded) = table::rows(&self.shard, classes, config)?;
                 (vec![layer], Some(sharded))
@@ -287,20 +282,7 @@ impl EpochSource for LinkGraph {
             layers.push(Rc::new(Decoding(Rc::clone(&decoder))));
         }
         *self.decoder.borrow_mut() = Some(decoder);
-        Learner::of_links(rank, Network::new(layers), config, sharded)
-    }
-
-    fn size(&self, learner: &Learner) -> Result<usize> {
-        let others = self.shard.counts().iter().sum::<usize>() - self.shard.outputs();
-        let is_shared = self.config.link.table;
-        Ok(learner.size() + if is_shared { others * self.shard.shape.classes } else { 0 })
-    }
-
-    fn together(&self, rank: &Rank, own: &dyn Fn() -> Result<Tensors>) -> Result<Option<Tensors>> {
-        match self.originals().filter(|_| self.config.link.table) {
-            None => rank.leads().then(own).transpose(),
-            Some(originals) => together(rank, table::NAME, originals, own()?),
-        }
+        Learner::of_sharded(&self.shard, Network::new(layers), config, sharded)
     }
 
     fn learn(&mut self, learner: &mut Learner, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {

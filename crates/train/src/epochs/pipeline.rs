@@ -256,8 +256,8 @@ impl EpochSource for Stage {
     }
 
     /// The tensors of all stages.
-    fn together(&self, rank: &Rank, own: &dyn Fn() -> Result<Tensors>) -> Result<Option<Tensors>> {
-        let own = own()?;
+    fn together(&self, learner: &Learner, own: &dyn Fn() -> Result<Tensors>) -> Result<Option<Tensors>> {
+        let (rank, own) = (learner.rank(), own()?);
         let mut all = Tensors::default();
         let own = if self.speaks() { own.encode()? } else { Vec::new() };
         for bytes in rank.gather("checkpoint", own)?.iter().filter(|bytes| !bytes.is_empty()) {

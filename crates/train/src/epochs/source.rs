@@ -55,8 +55,12 @@ pub(crate) trait EpochSource {
     }
 
     /// Tensors of the whole model, where the rank that leads is, from what each rank has of them.
-    fn together(&self, rank: &Rank, own: &dyn Fn() -> Result<Tensors>) -> Result<Option<Tensors>> {
-        rank.leads().then(own).transpose()
+    fn together(&self, learner: &Learner, own: &dyn Fn() -> Result<Tensors>) -> Result<Option<Tensors>> {
+        let rank = learner.rank();
+        match learner.sharded().filter(|_| rank.count() > 1) {
+            Some(sharded) => sharded.whole(rank, own()?),
+            None => rank.leads().then(own).transpose(),
+        }
     }
 
     /// Learns from all nodes once.

@@ -4,6 +4,7 @@ use graphweft_tensor::Error as Computation;
 
 use crate::config::Config;
 use crate::epochs::learner::{Learner, Phases, Report};
+use crate::epochs::network::network_of;
 use crate::epochs::source::{EpochInputs, EpochSource, Purpose, TakeOutputs};
 use crate::error::Result;
 use crate::ranks::rank::Rank;
@@ -51,7 +52,7 @@ impl WholeGraph {
 
 impl EpochSource for WholeGraph {
     fn learner(&self, config: &Config) -> Result<Learner> {
-        Learner::new(&self.shard.rank, self.shard.shape, config)
+        Learner::of_sharded(&self.shard, network_of(&self.shard, config)?, config, None)
     }
 
     fn learn(&mut self, learner: &mut Learner, epoch: u64, lr: f64, phase: Phases<'_>) -> Result<Report> {

@@ -130,14 +130,14 @@ impl Plan {
     ///
     /// # Errors
     /// If the graph cannot be divided so, or a stored partition is damaged.
-    pub fn unplanned(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+    pub fn unplanned(config: &Config, ranks: usize, data: &Data, progress: &dyn Progress) -> Result<Self> {
         if let Choice::Named(Strategy::Isolated(_)) = config.parallel.strategy {
-            return Self::isolated(config, ranks, graph, progress);
+            return Self::isolated(config, ranks, data, progress);
         }
         let local = Self::local(config.compute.remat);
         if let Choice::Named(strategy @ Strategy::Pipeline(settings::Pipeline { shape })) = config.parallel.strategy {
             let why = "it was asked for: approximate, chunks pass through layers that ranks share".to_string();
-            let (division, parts) = divide(config, chunk_parts(shape, ranks, config)?, graph, progress)?;
+            let (division, parts) = divide(config, chunk_parts(shape, ranks, config)?, data, progress)?;
             let (partition, parts) = (Some(division), Some(Arc::new(parts)));
             let remat = local.remat.with_attention();
             return Ok(Self { strategy, ranks, why, remat, partition, parts, ..local });
@@ -149,7 +149,7 @@ impl Plan {
             Choice::Named(strategy) => (machines::known(strategy, &config.parallel, None)?, "it was asked for"),
             Choice::Auto => (USUAL, "of several ranks each takes a part and moves only the rows along cut edges"),
         };
-        let (division, parts) = divide(config, config.parallel.parts_for(ranks), graph, progress)?;
+        let (division, parts) = divide(config, config.parallel.parts_for(ranks), data, progress)?;
         let (partition, parts) = (Some(division), Some(Arc::new(parts)));
         Ok(Self { strategy, ranks, why: why.to_string(), partition, parts, ..local })
     }
@@ -160,7 +160,7 @@ impl Plan {
     /// Also if another strategy is asked for there.
     pub(crate) fn for_data(config: &Config, ranks: usize, data: &Data, progress: &dyn Progress) -> Result<Self> {
         if data.graphs.is_none() {
-            return Self::unplanned(config, ranks, &data.graph, progress);
+            return Self::unplanned(config, ranks, data, progress);
         }
         if config.wire.codec.0.is_some() && ranks > 1 {
             let problem =
@@ -180,7 +180,8 @@ impl Plan {
     }
 
     /// Pieces of the graph, with gradients alone on the wire. Chunks that are stored for this graph are taken.
-    fn isolated(config: &Config, ranks: usize, graph: &Csr<u32>, progress: &dyn Progress) -> Result<Self> {
+    fn isolated(config: &Config, ranks: usize, data: &Data, progress: &dyn Progress) -> Result<Self> {
+        let graph = &data.graph;
         let (method, count) = (config.parallel.partition, config.parallel.parts_for(ranks));
         let why = format!("it was asked for: approximate, each rank learns from pieces of {count} chunks");
         let strategy = settings::Isolated.into();
@@ -196,7 +197,7 @@ impl Plan {
         if ranks == 1 && (count == 1 || method == Method::Contiguous) {
             return Ok(plan);
         }
-        let (division, parts) = divide(config, count, graph, progress)?;
+        let (division, parts) = divide(config, count, data, progress)?;
         Ok(Self { partition: Some(division), parts: Some(Arc::new(parts)), ..plan })
     }
 
@@ -279,13 +280,14 @@ fn stored_chunks(config: &Config, folder: &Path, graph: &Csr<u32>, progress: &dy
     Ok(stored)
 }
 
-/// A stored partition, or one made now.
+/// A stored partition, or one made now, whose parts share what rows cost where types of nodes differ in it.
 pub(crate) fn divide(
     config: &Config,
     parts: usize,
-    graph: &Csr<u32>,
+    data: &Data,
     progress: &dyn Progress,
 ) -> Result<(Division, Partition)> {
+    let graph = &data.graph;
     let (method, nodes) = (config.parallel.partition, graph.num_dst());
     let folder = config.data.path.as_ref().map(|path| Path::new(path).join("part").join(format!("{method}-{parts}")));
     if let Some(folder) = folder.filter(|folder| folder.exists()) {
@@ -296,7 +298,9 @@ pub(crate) fn divide(
     let balance = if method == Method::Metis { Balance::Both } else { Balance::default() };
     // Ranks beyond the last node have none.
     let options = Options { balance, ..Options::new(method, parts.min(nodes.max(1))) };
-    let partition = partition::partition(graph, &options, progress)?;
+    let costs = data.row_costs(&config.model);
+    let costs = costs.as_ref().map(|costs| &costs.of_nodes[..]);
+    let partition = partition::partition_by_cost(graph, &options, costs, progress)?;
     Ok((Division { method, parts, stored: None }, partition))
 }
 
@@ -314,14 +318,15 @@ mod tests {
         draft.finish().unwrap()
     }
 
-    fn graph() -> Csr<u32> {
-        "sbm:60:3:4".parse::<Spec>().unwrap().graph(0, &Silent).unwrap()
+    fn data() -> Data {
+        let graph = "sbm:60:3:4".parse::<Spec>().unwrap().graph(0, &Silent).unwrap();
+        Data::unread("sbm".into(), graph, 1, 2)
     }
 
     #[test]
     fn what_is_asked_for_is_planned_and_the_rest_is_usual() {
-        assert_eq!(Plan::unplanned(&config(&[]), 1, &graph(), &Silent).unwrap(), Plan::local(Remat::None));
-        let plan = |settings: &[&str], ranks| Plan::unplanned(&config(settings), ranks, &graph(), &Silent).unwrap();
+        assert_eq!(Plan::unplanned(&config(&[]), 1, &data(), &Silent).unwrap(), Plan::local(Remat::None));
+        let plan = |settings: &[&str], ranks| Plan::unplanned(&config(settings), ranks, &data(), &Silent).unwrap();
         let usual = plan(&[], 3);
         assert_eq!((&usual.strategy, usual.ranks), (&USUAL, 3));
         assert_eq!(usual.parts.unwrap().num_parts(), 3);
@@ -332,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_plan_holds_until_something_else_is_asked_for() {
-        let plan = Plan::unplanned(&config(&[]), 2, &graph(), &Silent).unwrap();
+        let plan = Plan::unplanned(&config(&[]), 2, &data(), &Silent).unwrap();
         let text = plan.to_json().unwrap();
         let again = |parts, now: &[&str]| {
             let before = config(&["parallel.ranks=2"]).parallel;

@@ -95,7 +95,7 @@ impl Planner<'_> {
         let in_chunks = match self.config.parallel.strategy {
             // One rank that goes through chunks divides the graph as no other strategy would.
             Choice::Named(Strategy::Isolated(_)) if self.ranks == 1 => {
-                Some(Plan::unplanned(self.config, 1, &self.data.graph, progress)?)
+                Some(Plan::unplanned(self.config, 1, self.data, progress)?)
             }
             _ => None,
         };
@@ -144,13 +144,15 @@ impl Planner<'_> {
             in_chunks: in_chunks.as_ref(),
             refusal: RefCell::default(),
         };
-        let found =
-            search(&space, &candidates, &facts, progress).map_err(|e| match (e, candidates.refusal.take()) {
-                // What a run would say.
-                (Planning::Impossible { .. }, Some(refusal)) => refusal,
-                (e, _) => e.into(),
-            })?;
+        // Where nothing is possible, what a run would say.
+        let refused = |e| match (e, candidates.refusal.take()) {
+            (Planning::Impossible { .. }, Some(refusal)) => refusal,
+            (e, _) => e.into(),
+        };
+        let mut found = search(&space, &candidates, &facts, progress).map_err(refused)?;
         let (candidate, prediction) = found.choice;
+        let costs = candidate.partition.map(|_| self.data.tell_row_costs(&self.config.model));
+        found.why.push_str(&costs.unwrap_or_default());
         let mut chosen = divided.into_iter().find(|d| Some(d.division.method) == candidate.partition);
         if let (Some(chosen), Strategy::Pipeline(settings::Pipeline { shape })) = (&mut chosen, candidate.strategy) {
             let count = chunk_parts(shape, self.ranks, self.config)?;
@@ -234,7 +236,7 @@ impl Planner<'_> {
         }
         let mut config = self.config.clone();
         config.parallel.partition = method;
-        let (division, parts) = divide(&config, count, &self.data.graph, &Silent)?;
+        let (division, parts) = divide(&config, count, self.data, &Silent)?;
         let made = (division, Arc::new(parts));
         known.borrow_mut().push(made.clone());
         Ok(made)
@@ -251,7 +253,7 @@ impl Planner<'_> {
             }
             let mut config = self.config.clone();
             config.parallel.partition = method;
-            let (division, parts) = divide(&config, config.parallel.parts_for(self.ranks), &self.data.graph, progress)?;
+            let (division, parts) = divide(&config, config.parallel.parts_for(self.ranks), self.data, progress)?;
             let alpha = statistics(&self.data.graph, &parts).alpha;
             all.push(Divided { division, parts: Arc::new(parts), alpha });
         }

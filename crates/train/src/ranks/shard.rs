@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use graphweft_graph::Csr;
-use graphweft_graph::dataset::Features as Stored;
-use graphweft_model::{Features, GraphOps, ModelConfig, Prepared, Shape, Target, TypeCounts};
+use graphweft_graph::dataset::{Features as Stored, SparseFeatures};
+use graphweft_model::{Features, GraphOps, ModelConfig, OwnColumns, Prepared, Shape, Target, TypeCounts};
 use graphweft_parallel::{Batch, BatchRows, Layout, Local, Strategy, spread};
 use graphweft_tensor::ops::bag::Bag;
 use graphweft_tensor::ops::grouped::RowTypes;
@@ -44,6 +44,8 @@ pub(crate) struct Shard {
     pub shape: Shape,
     /// Type of stored activations.
     pub dtype: DType,
+    /// Columns of features that it has of all, where each of these is of one node.
+    pub own_columns: Option<OwnColumns>,
     /// Original ids of all ranks' rows, where there are several ranks.
     originals: Option<Arc<[u64]>>,
     /// How many rows each rank has.
@@ -93,7 +95,14 @@ impl Shard {
         let (device, dtype) = (rank.device(), config.compute.dtype);
         let own = layout.map(|layout| &layout.originals()[layout.own()]);
         let count = own.map_or(graph.csr.num_dst(), <[u64]>::len);
-        let features = features_of(device, data, own, count, dtype)?;
+        let own_columns = own_columns(data, own.filter(|_| shares_columns(config)));
+        let features = match (&own_columns, &data.features) {
+            (Some(columns), Stored::Sparse(m)) => {
+                let found = with_own_columns(rows::sparse(m, own), columns);
+                Features::Sparse(Rc::new(Bag::new(device, &found, dtype.compute())?))
+            }
+            _ => features_of(device, data, own, count, dtype)?,
+        };
         let edges = layout.map(Layout::edges);
         let of_edges = || {
             let count = edges.map_or(graph.csr.num_edges(), <[u64]>::len);
@@ -119,7 +128,7 @@ impl Shard {
         }
         let counts: Rc<[usize]> = layout.map_or_else(|| [count].into(), |layout| layout.counts().into());
         let (rank, graphs) = (rank.clone(), None);
-        Ok(Self { rank, ops, features, positional, graphs, types, shape, dtype, originals, counts })
+        Ok(Self { rank, ops, features, positional, graphs, types, shape, dtype, own_columns, originals, counts })
     }
 
     /// Original ids of all ranks' rows, where there are several ranks.
@@ -148,9 +157,9 @@ impl Shard {
             Seen::State => (Features::Dense(device.zeros("features", count, 0, dtype, Tag::Graph)?), None),
         };
         let types = data.row_types(device, rows.model, own, count)?;
-        let (rank, ops, graphs) = (rank.clone(), Rc::clone(&rows.ops), None);
-        let counts: Rc<[usize]> = [count].into();
-        Ok(Self { rank, ops, features, positional, graphs, types, shape, dtype, originals: None, counts })
+        let (rank, ops, graphs, own_columns) = (rank.clone(), Rc::clone(&rows.ops), None, None);
+        let (originals, counts) = (None, [count].into());
+        Ok(Self { rank, ops, features, positional, graphs, types, shape, dtype, own_columns, originals, counts })
     }
 
     /// The rows of a piece of the graph, by themselves.
@@ -174,9 +183,11 @@ impl Shard {
         };
         let (ids, scales) = (Ids::Listed(piece.originals.as_slice().into()), piece.scales());
         let ops = Rc::new(Local::cut(device, graph.csr, edges, ids, &piece.degrees, scales.as_deref())?);
-        let (rank, graphs, types) = (rank.clone(), None, None);
-        let counts: Rc<[usize]> = [count].into();
-        Ok((Self { rank, ops, features, positional, graphs, types, shape, dtype, originals: None, counts }, learned))
+        let (rank, graphs, types, own_columns) = (rank.clone(), None, None, None);
+        let (originals, counts) = (None, [count].into());
+        let shard =
+            Self { rank, ops, features, positional, graphs, types, shape, dtype, own_columns, originals, counts };
+        Ok((shard, learned))
     }
 
     /// A rank's graphs of a batch.
@@ -206,9 +217,11 @@ impl Shard {
         let segments = Segments::new(device, &ptr, ids.clone(), graphs)?;
         let rows = BatchRows { csr, edge_features, ids, total: batch.rows };
         let ops = Rc::new(Batch::new(device, rank.link(), rows)?);
-        let (rank, graphs, types) = (rank.clone(), Some(Rc::new(segments)), None);
-        let counts: Rc<[usize]> = [count].into();
-        Ok((Self { rank, ops, features, positional, graphs, types, shape, dtype, originals: None, counts }, batch))
+        let (rank, graphs, types, own_columns) = (rank.clone(), Some(Rc::new(segments)), None, None);
+        let (originals, counts) = (None, [count].into());
+        let shard =
+            Self { rank, ops, features, positional, graphs, types, shape, dtype, own_columns, originals, counts };
+        Ok((shard, batch))
     }
 
     /// Copies edges, entries and graphs, which other steps do not have, to the device at once. Nobody reads them before
@@ -308,6 +321,34 @@ fn features_of(device: &Device, data: &Data, own: Which<'_>, count: usize, dtype
         Stored::Dense(m) => Features::Dense(upload_from(device, count, m.width(), dtype, || rows::dense(m, own))?),
         Stored::Sparse(m) => Features::Sparse(Rc::new(Bag::new(device, &rows::sparse(m, own), dtype.compute())?)),
     })
+}
+
+/// Whether a rank takes columns of features that are each of one node for its own nodes alone: not where a model passes
+/// features on to others, nor where dropout of features is drawn by their columns.
+fn shares_columns(config: &Config) -> bool {
+    !config.model.passes_features() && config.train.rates().input == 0.0
+}
+
+/// The columns that the nodes `own` alone have, where there are such nodes.
+fn own_columns(data: &Data, own: Which<'_>) -> Option<OwnColumns> {
+    let (own, total) = (own?, data.types.columns_of_nodes());
+    let Stored::Sparse(m) = &data.features else { return None };
+    let shared = m.width.checked_sub(total).filter(|_| total > 0)?;
+    let last = |id: &u64| {
+        let row = &m.indices[m.indptr[*id as usize] as usize..m.indptr[*id as usize + 1] as usize];
+        (*row.last()? as usize).checked_sub(shared)
+    };
+    Some(OwnColumns { shared, ids: own.iter().filter_map(last).map(|id| id as u64).collect(), total })
+}
+
+/// Rows whose columns are those of a rank: what all have, and one after the other those that are each of one row.
+fn with_own_columns(mut m: SparseFeatures, columns: &OwnColumns) -> SparseFeatures {
+    let own = (columns.shared..).map(|column| column as u32);
+    let is_own = |column: u32| column as usize >= columns.shared;
+    let mut indices = m.indices.to_vec();
+    indices.iter_mut().filter(|column| is_own(**column)).zip(own).for_each(|(column, new)| *column = new);
+    (m.indices, m.width) = (indices.into(), columns.shared + columns.ids.len());
+    m
 }
 
 /// Their positional encodings, if there are any.

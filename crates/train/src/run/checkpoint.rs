@@ -39,7 +39,7 @@ use crate::task::metrics::{Better, read_score};
 use manifest::{MANIFEST, Manifest};
 
 pub(crate) use folder::{Checkpoints, WholeCheckpoint};
-pub(crate) use tensors::Tensors;
+pub(crate) use tensors::{Cut, Tensors};
 
 const MODEL: &str = "model.safetensors";
 const BEST: &str = "best.safetensors";

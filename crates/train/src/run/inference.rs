@@ -429,7 +429,7 @@ impl Trained {
         // An optimizer that keeps nothing: it will not be used.
         (config.train.optimizer, config.train.momentum) = (OptimizerName::Sgd, 0.0);
         let learner = source.learner(&config)?;
-        learner.load_model(&self.model).map_err(|e| match e {
+        learner.load_model(&learner.own(&self.model)).map_err(|e| match e {
             Error::Graph(Bad::Request { what, remedy }) => Bad::bad(&self.file, "tensors", what, remedy).into(),
             other => other,
         })?;

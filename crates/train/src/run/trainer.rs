@@ -238,7 +238,7 @@ impl Trainer {
         let plan = self.compared(&cost);
         // A run that was over before has nothing new to say of its plan.
         let told = Some(&plan).filter(|_| !cost.epoch_ms.is_empty());
-        let losses = self.finish(rank, &*source, &now, writer.as_ref(), told, &outcome)?;
+        let losses = self.finish(&*source, &now, writer.as_ref(), told, &outcome)?;
         Ok((Run { outcome, losses, cost }, plan))
     }
 
@@ -251,7 +251,7 @@ impl Trainer {
         now: &mut Progressing,
     ) -> Result<PathBuf> {
         let checkpoints = Checkpoints::of(&self.folder, &self.config.run);
-        self.save(rank, source, writer.as_deref(), now, &checkpoints)?;
+        self.save(source, writer.as_deref(), now, &checkpoints)?;
         write_trace(rank, &mut now.phases, writer.as_deref_mut())?;
         write_usage(rank, &mut now.usage, writer.as_deref())?;
         Ok(checkpoints.path_of(now.epoch))
@@ -322,15 +322,17 @@ impl Trainer {
                 kernels,
             },
             Some(saved) => {
-                learner.load_model(&saved.model)?;
-                learner.load_optimizer(&saved.optimizer, saved.state.steps)?;
+                learner.load_model(&learner.own(&saved.model))?;
+                let optimizer = learner.own(&saved.optimizer).into_owned();
+                learner.load_optimizer(&optimizer, saved.state.steps)?;
+                let best_model = learner.own(&saved.best).into_owned();
                 Progressing {
                     learner,
                     schedule: Schedule::resume(train, saved.state.schedule),
                     epoch: saved.state.epoch,
                     best: saved.state.best,
                     improved: saved.state.improved,
-                    best_model: saved.best.clone(),
+                    best_model,
                     phases,
                     usage,
                     kernels,
@@ -407,16 +409,15 @@ impl Trainer {
     /// Brings the model together and saves it, where the writer is.
     fn save(
         &self,
-        rank: &Rank,
         source: &dyn EpochSource,
         writer: Option<&RunWriter<'_>>,
         now: &mut Progressing,
         to: &Checkpoints,
     ) -> Result<()> {
         let (learner, start) = (&now.learner, Instant::now());
-        let model = source.together(rank, &|| learner.model())?;
-        let best_model = source.together(rank, &|| Ok(now.best_model.clone()))?;
-        let memory = source.together(rank, &|| source.memory(learner))?;
+        let model = source.together(learner, &|| learner.model())?;
+        let best_model = source.together(learner, &|| Ok(now.best_model.clone()))?;
+        let memory = source.together(learner, &|| source.memory(learner))?;
         let (Some(writer), Some(model), Some(best_model), Some(memory)) = (writer, model, best_model, memory) else {
             return Ok(());
         };
@@ -453,7 +454,6 @@ impl Trainer {
     /// Writes what a run leaves behind, `result.json` last, and gives the loss of every epoch.
     fn finish(
         &self,
-        rank: &Rank,
         source: &dyn EpochSource,
         now: &Progressing,
         writer: Option<&RunWriter<'_>>,
@@ -464,7 +464,7 @@ impl Trainer {
         source.predict(&now.learner, Some(outcome.best.epoch), &mut |cols, lots| {
             dir.map_or(Ok(()), |dir| dir.predictions(cols, lots))
         })?;
-        let model = source.together(rank, &|| now.learner.model())?;
+        let model = source.together(&now.learner, &|| now.learner.model())?;
         let (Some(writer), Some(dir), Some(model)) = (writer, &self.dir, model) else { return Ok(Vec::new()) };
         let hash = dir.model(&model.encode()?)?;
         let (lines, best, metric) = (writer.lines()?, &outcome.best, outcome.metric);

@@ -6,6 +6,7 @@ mod gathered;
 mod graphs;
 mod inference;
 mod isolated;
+mod learnt_rows;
 mod links;
 mod own_model;
 mod pipeline;

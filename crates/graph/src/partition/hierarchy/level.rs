@@ -6,25 +6,25 @@ use rayon::prelude::*;
 
 use super::ratings::Ratings;
 use crate::csr::{Csr, NodeId};
-use crate::partition::Balance;
+use crate::partition::balance::Weighing;
 
 /// The graph itself, or a contraction of it.
 pub(in crate::partition) struct Level<'a, I: NodeId> {
     graph: Cow<'a, Csr<I>>,
-    nodes: NodeWeights,
+    nodes: NodeWeights<'a>,
     /// In the order of the graph's indices; empty where every edge weighs 1. A bundle of more than 2³² edges counts as
     /// 2³².
     edges: Vec<u32>,
 }
 
-enum NodeWeights {
-    Same(Balance),
+enum NodeWeights<'a> {
+    Same(Weighing<'a>),
     Each(Vec<u64>),
 }
 
 impl<'a, I: NodeId> Level<'a, I> {
-    pub(in crate::partition) fn base(graph: &'a Csr<I>, balance: Balance) -> Self {
-        Self { graph: Cow::Borrowed(graph), nodes: NodeWeights::Same(balance), edges: Vec::new() }
+    pub(in crate::partition) fn base(graph: &'a Csr<I>, weighing: Weighing<'a>) -> Self {
+        Self { graph: Cow::Borrowed(graph), nodes: NodeWeights::Same(weighing), edges: Vec::new() }
     }
 
     pub(in crate::partition) fn len(&self) -> usize {
@@ -37,7 +37,7 @@ impl<'a, I: NodeId> Level<'a, I> {
 
     pub(in crate::partition) fn weight(&self, i: usize) -> u64 {
         match &self.nodes {
-            NodeWeights::Same(balance) => balance.weight(&self.graph, i),
+            NodeWeights::Same(weighing) => weighing.weight(&self.graph, i),
             NodeWeights::Each(weights) => weights[i],
         }
     }
@@ -186,6 +186,7 @@ impl<I: NodeId> Groups<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::partition::Balance;
 
     /// A directed graph with a self-loop and a parallel edge: 0 → 1 twice, 1 → 0, 2 → 1, 3 → 2, 2 → 2.
     fn graph() -> Csr<u32> {
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn contraction_adds_up_nodes_and_edges() {
         let graph = graph();
-        let base = Level::base(&graph, Balance::Edges);
+        let base = Level::base(&graph, Balance::Edges.into());
         let mut labels = vec![1, 1, 3, 3];
         assert!(base.contract(&mut labels.clone(), 0).is_none(), "one edge is left");
         let small = base.contract(&mut labels, 1).unwrap();
@@ -209,7 +210,7 @@ mod tests {
     #[test]
     fn contraction_keeps_symmetry() {
         let graph = graph().symmetrise();
-        let base = Level::base(&graph, Balance::Nodes);
+        let base = Level::base(&graph, Balance::Nodes.into());
         let small = base.contract(&mut [0, 1, 0, 3], 100).unwrap();
         assert!(base.is_symmetric() && small.is_symmetric());
         assert_eq!(small.neighbours(0).collect::<Vec<_>>(), [(1, 2), (2, 1)]);

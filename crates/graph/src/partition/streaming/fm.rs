@@ -133,7 +133,7 @@ mod tests {
         let mut indptr = vec![0u64];
         rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u64));
         let graph = Csr::<u32>::new(indptr, rows.concat(), 10).unwrap();
-        let level = Level::base(&graph, Balance::Nodes);
+        let level = Level::base(&graph, Balance::Nodes.into());
         let parted = || Labels { of: vec![1, 1, 1, 1, 0, 0, 0, 0, 0, 0], weights: vec![6, 4] };
 
         let mut labels = parted();

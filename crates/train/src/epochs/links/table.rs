@@ -10,9 +10,10 @@ use crate::config::Config;
 use crate::epochs::sharded::Sharded;
 use crate::error::Result;
 use crate::ranks::shard::Shard;
+use crate::run::checkpoint::Cut;
 
 /// What the rows are called.
-pub(super) const NAME: &str = "table.weight";
+const NAME: &str = "table.weight";
 
 struct Rows(Rc<Parameter>);
 
@@ -49,5 +50,8 @@ pub(super) fn rows(shard: &Shard, columns: usize, config: &Config) -> Result<(Rc
     };
     let init = Init::new(shard.device(), config.compute.dtype.compute(), config.run.seed);
     let parameter = init.rows_of(NAME, &ids, total, columns)?;
-    Ok((Rc::new(Rows(Rc::clone(&parameter))), Sharded { parameter, ids, total }))
+    Ok((
+        Rc::new(Rows(Rc::clone(&parameter))),
+        Sharded { parameters: vec![parameter], cut: Cut { axis: 0, shared: 0 }, ids, total },
+    ))
 }

@@ -13,7 +13,7 @@ use graphweft_plan::Profile;
 use graphweft_tensor::{DType, Device, Error as Computation, Matrix, Tag, Tape, Var};
 
 use super::State;
-use crate::epochs::learner::network;
+use crate::epochs::network::network;
 use crate::epochs::source::EpochInputs;
 use crate::error::{Error, Result};
 use crate::ranks::rank::Rank;

@@ -167,7 +167,7 @@ mod tests {
             let config = draft.finish().unwrap();
             let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
             let graph = config.model.prepare(data.graph.clone(), 0).unwrap();
-            let plan = Plan::unplanned(&config, ranks, &data.graph, &Silent).unwrap();
+            let plan = Plan::unplanned(&config, ranks, &data, &Silent).unwrap();
             Self { config, data, graph, plan, ranks }
         }
 

@@ -227,6 +227,24 @@ fn types_take_what_was_rehearsed() {
 }
 
 #[test]
+fn rows_that_are_learned_take_what_was_rehearsed() {
+    let models = [
+        &["model.name=rgcn"][..],
+        &["model.name=hgt", "model.heads=4"],
+        &["model.name=sgformer"],
+        &["model.name=sage", "compute.dtype=bf16"],
+    ];
+    for (model, (strategy, ranks)) in models.iter().flat_map(|model| ONE_OF_EACH.map(|strategy| (model, strategy))) {
+        if (model[0], strategy) == ("model.name=sgformer", "pipeline") {
+            continue;
+        }
+        let epochs = if strategy == "pipeline" { "train.epochs=3" } else { "train.epochs=2" };
+        let settings: Vec<&str> = model.iter().copied().chain([epochs, "data.features=learned"]).collect();
+        comes_true(&on(strategy, ranks, &settings), &format!("learned rows in {} with {strategy}", model[0]));
+    }
+}
+
+#[test]
 fn links_take_what_was_rehearsed() {
     let dir = tempfile::tempdir().unwrap();
     let folder = format!("data.path=\"{}\"", link_folder(dir.path(), Some(20)).display());
@@ -262,7 +280,7 @@ fn devices_make_the_calls_that_were_rehearsed() {
         let config = on(strategy, ranks, &["model.name=gt", "model.heads=4", "train.attention_dropout=0.1"]);
         let data = Arc::new(Data::open(&config.data, &config.encoding, &Silent).unwrap());
         let graph = config.model.prepare(data.graph.clone(), 0).unwrap();
-        let plan = Plan::unplanned(&config, ranks, &data.graph, &Silent).unwrap();
+        let plan = Plan::unplanned(&config, ranks, &data, &Silent).unwrap();
         let rehearsed = Rehearser::new(&data, &graph).rehearse(&config, &plan).unwrap();
         let world = World::threads(&config.parallel).timing_kernels();
         let measured = world.run(move |rank| {

@@ -39,6 +39,21 @@ impl View for &Tensor {
     }
 }
 
+/// How a tensor is divided among ranks: its entries along an axis, but for the first ones, which all ranks have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) axis: usize,
+    pub(crate) shared: usize,
+}
+
+impl Tensor {
+    /// How many times an entry along the axis of a cut comes, and its bytes each time.
+    fn lots(&self, cut: Cut) -> (usize, usize) {
+        let after: usize = self.shape[cut.axis + 1..].iter().product();
+        (self.shape[..cut.axis].iter().product(), after * self.dtype.bitsize() / 8)
+    }
+}
+
 /// Tensors by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tensors(BTreeMap<String, Tensor>);
@@ -115,36 +130,50 @@ impl Tensors {
         Self(self.0.iter().filter_map(own).collect())
     }
 
-    /// The same, where a matrix of `total` rows whose name begins with `prefix` has the listed rows alone.
-    pub(crate) fn with_rows(&self, prefix: &str, rows: &[u64], total: usize) -> Self {
-        let mut all = self.clone();
-        let whole = |tensor: &&mut Tensor| tensor.shape.first() == Some(&total) && total > 0;
-        let tables = all.0.iter_mut().filter(|(name, _)| name.starts_with(prefix)).map(|(_, tensor)| tensor);
-        for tensor in tables.filter(whole) {
-            let width = tensor.bytes.len() / total;
-            tensor.shape[0] = rows.len();
-            tensor.bytes =
-                rows.iter().flat_map(|row| &tensor.bytes[*row as usize * width..][..width]).copied().collect();
-        }
-        all
-    }
-
-    /// The bytes of a matrix that has less than `total` rows, with its name: one whose name begins with `prefix`.
-    pub(crate) fn parts(&self, prefix: &str, total: usize) -> Vec<(String, Vec<u8>)> {
-        let is_part = |tensor: &Tensor| tensor.shape.first().is_some_and(|rows| *rows < total);
-        let found = self.0.iter().filter(|(name, tensor)| name.starts_with(prefix) && is_part(tensor));
-        found.map(|(name, tensor)| (name.clone(), tensor.bytes.clone())).collect()
-    }
-
-    /// Replaces a matrix by one that has the row of each of `ids` at that place, from their bytes.
-    pub(crate) fn put_rows(&mut self, name: &str, ids: &[u64], bytes: &[u8]) {
+    /// Leaves of a whole tensor the entries with these ids, of `total`, along the axis of a cut.
+    pub(crate) fn cut(&mut self, name: &str, cut: Cut, ids: &[u64], total: usize) {
         let Some(tensor) = self.0.get_mut(name) else { return };
-        let width = bytes.len() / ids.len().max(1);
-        let mut all = vec![0; bytes.len()];
-        for (row, id) in bytes.chunks_exact(width.max(1)).zip(ids) {
-            all[*id as usize * width..][..width].copy_from_slice(row);
+        if tensor.shape.get(cut.axis) != Some(&(cut.shared + total)) {
+            // It is refused where its size is looked at.
+            return;
         }
-        tensor.shape[0] = ids.len();
+        let (_, item) = tensor.lots(cut);
+        let mut bytes = Vec::new();
+        for lot in tensor.bytes.chunks_exact(((cut.shared + total) * item).max(1)) {
+            let (shared, own) = lot.split_at(cut.shared * item);
+            bytes.extend_from_slice(shared);
+            ids.iter().for_each(|id| bytes.extend_from_slice(&own[*id as usize * item..][..item]));
+        }
+        tensor.shape[cut.axis] = cut.shared + ids.len();
+        tensor.bytes = bytes;
+    }
+
+    /// The bytes of what a rank alone has of a tensor.
+    pub(crate) fn own_bytes(&self, name: &str, cut: Cut) -> Vec<u8> {
+        let Some(tensor) = self.0.get(name) else { return Vec::new() };
+        let (_, item) = tensor.lots(cut);
+        let lot = (tensor.shape[cut.axis] * item).max(1);
+        tensor.bytes.chunks_exact(lot).flat_map(|lot| &lot[cut.shared * item..]).copied().collect()
+    }
+
+    /// Makes a rank's tensor whole: `parts` are the [bytes](Self::own_bytes) of all ranks, which have these ids.
+    pub(crate) fn put_together(&mut self, name: &str, cut: Cut, ids: &[Vec<u64>], parts: &[Vec<u8>]) {
+        let Some(tensor) = self.0.get_mut(name) else { return };
+        let (lots, item) = tensor.lots(cut);
+        let total: usize = ids.iter().map(Vec::len).sum();
+        let (old, new) = (tensor.shape[cut.axis] * item, (cut.shared + total) * item);
+        let mut all = vec![0; lots * new];
+        for (lot, to) in all.chunks_exact_mut(new.max(1)).enumerate() {
+            let (shared, own) = to.split_at_mut(cut.shared * item);
+            shared.copy_from_slice(&tensor.bytes[lot * old..][..cut.shared * item]);
+            for (ids, part) in ids.iter().zip(parts) {
+                let from = &part[lot * ids.len() * item..][..ids.len() * item];
+                for (id, from) in ids.iter().zip(from.chunks_exact(item.max(1))) {
+                    own[*id as usize * item..][..item].copy_from_slice(from);
+                }
+            }
+        }
+        tensor.shape[cut.axis] = cut.shared + total;
         tensor.bytes = all;
     }
 
@@ -263,6 +292,28 @@ mod tests {
         let like = device.zeros("test", 4, 3, DType::F32, Tag::Parameters).unwrap();
         let m = read.matrix(&device, "lin.weight", &like).unwrap();
         assert_eq!(m.to_vec::<f32>().unwrap()[1], 1.0 / 3.0);
+    }
+
+    #[test]
+    fn what_ranks_have_makes_the_whole_again() {
+        let device = Device::cpu();
+        let values: Vec<f32> = (0..30).map(|k| k as f32).collect();
+        let mut whole = Tensors::default();
+        whole.add("w", &[5, 6], &device.upload(5, 6, &values, Tag::Parameters).unwrap()).unwrap();
+        for (cut, total) in [(Cut { axis: 0, shared: 0 }, 5), (Cut { axis: 1, shared: 2 }, 4)] {
+            let ids = [vec![3u64, 1], vec![], (0..total as u64).filter(|id| ![3, 1].contains(id)).collect()];
+            let own = ids.clone().map(|ids| {
+                let mut own = whole.clone();
+                own.cut("w", cut, &ids, total);
+                assert_eq!(own.0["w"].shape[cut.axis], cut.shared + ids.len());
+                own
+            });
+            let parts: Vec<Vec<u8>> = own.iter().map(|own| own.own_bytes("w", cut)).collect();
+            for mut one in own {
+                one.put_together("w", cut, &ids, &parts);
+                assert_eq!(one, whole, "{cut:?}");
+            }
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use graphweft_model::{Shape, Target};
 use graphweft_tensor::{Device, Matrix};
 
 use crate::config::Config;
-use crate::epochs::learner::network;
+use crate::epochs::network::network;
 use crate::error::Result;
 use crate::ranks::rank::Rank;
 use crate::run::checkpoint::Tensors;
