@@ -4,7 +4,7 @@
 `--raw` holds the folders aifb (N-Triples), hgb-dblp and heco-acm (types.json), `--data` the dataset folder debian-packages. Test scores are those of
 the epoch with the best validation score, over seeds. Of the 140 nodes of AIFB that are for training every fifth is for validation, as
 R-GCN chose its settings; its published score is of a model that learned from all 140. The rules and settings below were fixed before
-anything was run. What was measured is kept in results.json, so that some cases can be run alone; the table goes to stdout and to
+anything was run. Simple-HGN is as published: 64 columns in each of 8 heads, a learnt row for each node. What was measured is kept in results.json, so that some cases can be run alone; the table goes to stdout and to
 RESULTS.md, with the cases that are still to be run.
 """
 
@@ -29,6 +29,7 @@ TABLE = [
     ("hgb-dblp", "hgb", "gt", f"{DBLP} model.layers=2 model.hidden=64 model.heads=8 model.types=ignore", 5, "without types of nodes"),
     ("hgb-dblp", "hgb", "gt", f"{DBLP} model.layers=2 model.hidden=64 model.heads=8 model.types=ignore model.edges=ignore", 5, "without types"),
     ("hgb-dblp", "hgb", "hgt", f"{DBLP} {HGT}", 5, "93.01 ± 0.23 (HGT)"),
+    ("hgb-dblp", "hgb", "simple-hgn", f"{DBLP} model.layers=2 train.attention_dropout=0.5 data.features=learned", 5, "94.01 ± 0.24 (Simple-HGN)"),
     ("heco-acm", "heco-20", "rgcn", f"{HECO} model.layers=2", 5, "88.56 ± 0.80 (HeCo)"),
     ("heco-acm", "heco-20", "gt", f"{HECO} model.layers=2 model.heads=8", 5, "88.56 ± 0.80 (HeCo)"),
     ("heco-acm", "heco-20", "hgt", f"{HECO} model.layers=2 model.heads=8 model.norm=layer", 5, "88.56 ± 0.80 (HeCo)"),

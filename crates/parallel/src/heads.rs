@@ -258,9 +258,11 @@ impl GraphOps for Heads {
             let weight = messages.as_ref().map(|(weight, _)| weight);
             nothing(tape, &std::iter::once(&mine).chain(&all).chain(coefficients).chain(weight).collect::<Vec<_>>())?
         } else {
-            let of_edges = |(weight, columns)| EdgeWeight::Messages(EdgeValues { weight, columns });
-            let weight = messages.as_ref().map_or(weight, |(weight, columns)| of_edges((weight, *columns)));
-            let weight = all.as_ref().map_or(weight, EdgeWeight::PerEdge);
+            let weight = match (&messages, &all) {
+                (Some((weight, columns)), _) => EdgeWeight::Messages(EdgeValues { weight, columns }),
+                (None, Some(all)) => EdgeWeight::PerEdge(all),
+                (None, None) => weight,
+            };
             self.inner.aggregate(tape, layer, &mine, how, weight)?
         };
         there.join(tape, &out, sums * cols, sums)

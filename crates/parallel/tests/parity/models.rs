@@ -32,6 +32,7 @@ const HGT: &str = "name = 'hgt'\nhidden = 12\nlayers = 2\nheads = 3";
 const GAT_WITH_EDGES: &str = "name = 'gat'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const GATV2_WITH_EDGES: &str = "name = 'gatv2'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const GIN_WITH_EDGES: &str = "name = 'gin'\nhidden = 12\nlayers = 2\nedges = 'use'";
+const SIMPLE_HGN: &str = "name = 'simple-hgn'\nhidden = 12\nlayers = 3\nheads = 3\nrelation_width = 4\nbeta = 0.3";
 const RGCN: &str = "name = 'rgcn'\nhidden = 12\nlayers = 2\nbases = 2";
 const SAGE: &str = "name = 'sage'\nhidden = 12\nnorm = 'layer'";
 
@@ -327,6 +328,7 @@ in_full!(gin_with_edges, GIN_WITH_EDGES);
 in_full!(sage, SAGE);
 in_full!(rgcn, RGCN);
 in_full!(hgt, HGT);
+in_full!(simple_hgn, SIMPLE_HGN);
 
 fn others(at: DeviceName) {
     for model in OTHERS {
