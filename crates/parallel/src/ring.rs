@@ -6,8 +6,9 @@
 //!
 //! Forward moves α·N rows of kv (2d), z, r or x (d). Backward gets rows again only where a gradient needs them, and
 //! sends theirs home: attention 2d + 2d, GAT and GATv2 d + d, sums and maxima d (who was largest is kept); d more where
-//! weights of edges, or coefficients by relation, want a gradient, and for messages that rows and edges make together. Features of edges stay where they are, and so do the
-//! tails that queries have for them. Nothing that was received is kept between the two.
+//! weights of edges, or coefficients by relation, want a gradient, and for messages that rows and edges make together.
+//! Features of edges stay where they are, and so do the tails that queries have for them. Nothing that was received is
+//! kept between the two.
 //!
 //! With depth 1 a rank holds at most three times its share of the sources forward: its own, those in use, those under
 //! way. Backward five times: its own and their gradient, the rows in use, and either the gradient of the last step in

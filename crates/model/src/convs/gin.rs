@@ -1,8 +1,8 @@
 //! GIN: x'_i = MLP((1 + ε)·x_i + Σ x_j) with ε = 0 and two linear layers. Where edges have features it is GINE, whose
 //! sum is Σ ReLU(x_j + W·e_ij + b).
 //!
-//! Where the input is wider than the output, the first linear layer goes before the sum, with which it commutes. It does
-//! not commute with the ReLU of GINE.
+//! Where the input is wider than the output, the first linear layer goes before the sum, with which it commutes. It
+//! does not commute with the ReLU of GINE.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
 //! Sums, means and maxima over blocks of sources.
 //!
 //! Out of a block come sums that are added to those of other blocks; the mean is a sum weighted by 1/degree in the
-//! whole graph. Backward of a sum needs no row of a source, except for the gradient of weights on edges, and of messages
-//! that rows and edges make together. The maximum carries the original id of its source from block to block.
+//! whole graph. Backward of a sum needs no row of a source, except for the gradient of weights on edges, and of
+//! messages that rows and edges make together. The maximum carries the original id of its source from block to block.
 
 use graphweft_model::{Aggregation, EdgeValues, EdgeWeight};
 use graphweft_tensor::ops::Write;

@@ -51,8 +51,8 @@ pub(crate) fn columns(op: Op, s: Size) -> Option<Columns> {
         Op::Aggregate(how, weight) => {
             let per_edge = matches!(weight, Weight::PerEdge | Weight::Bases | Weight::Each | Weight::Messages(_));
             let push = (how != Aggregation::Max && !per_edge).then_some(d);
-            // The gradient of a weight, and of a message, needs the source's row. A row travels once, however many sums it
-            // is for.
+            // The gradient of a weight, and of a message, needs the source's row. A row travels once, however many sums
+            // it is for.
             let again = matches!(weight, Weight::PerEdge | Weight::Bases | Weight::Messages(_));
             Columns { pull: d, push, heads: (1 + weight.sums()) * d, again }
         }

@@ -5,9 +5,9 @@
 //! of edges × columns exists. That is d·F operations per edge for F features that are numbers, and d for each column of
 //! categories, of which a row of Wᵀ is looked up.
 //!
-//! Backward, with m_ij = 1 where a message is above 0: dx_j = Σ_i m_ij·g_i over the transpose, and dW = Σ (m_ij·g_i)·e_ijᵀ
-//! with db = Σ m_ij·g_i over the edges: each block of rows adds up a table of its own, and these are added in order.
-//! Both need the rows of sources once more.
+//! Backward, with m_ij = 1 where a message is above 0: dx_j = Σ_i m_ij·g_i over the transpose, and over the edges dW =
+//! Σ (m_ij·g_i)·e_ijᵀ with db = Σ m_ij·g_i: each block of rows adds up a table of its own, and these are added in
+//! order. Both need the rows of sources once more.
 
 use std::rc::Rc;
 
