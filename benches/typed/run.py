@@ -9,7 +9,8 @@ Test scores are those of the epoch with the best validation score, over seeds. S
 where these do not say, or our runs need others, what was best on the validation part; nobody looked at test scores to
 choose them. AIFB has 140 nodes to learn from, and R-GCN's score is that of the last of 50 epochs on all of them: one of
 them is left out here, since a run wants one to validate on, and only the last epoch is scored. What that needs was
-chosen by cross-validation on the 140.
+chosen by cross-validation on the 140. Simple-HGN is as published: 64 columns in each of 8 heads, a learnt row for each
+node.
 
 What was measured is kept in results.json, so that some cases can be run alone; the table goes to stdout and to
 RESULTS.md, with the cases that are still to be run. Where $OUT is set, both are also written there.
@@ -36,6 +37,7 @@ DBLP = f"{BOTH_WAYS} {F1} data.features=learned model.hidden=64 train.weight_dec
 # Models learn such rows by heart unless half of them are dropped: on the validation part 93.0 for 92.7 of R-GCN, 92.4
 # for 67.3 of the graph transformer, 91.8 for 83.4 of HGT.
 DROPPED = "train.input_dropout=0.5 train.lr=0.002 train.epochs=100 train.evaluate_every=2"
+SIMPLE = f"{BOTH_WAYS} {F1} data.features=learned train.lr=0.0005 train.weight_decay=1e-4 train.dropout=0.5 train.epochs=300"
 HECO = f"{BOTH_WAYS} {F1} model.hidden=64 model.layers=2 train.lr=0.001 train.weight_decay=5e-4 train.dropout=0.5 train.epochs=200 train.patience=30"
 DEBIAN = f"{BOTH_WAYS} model.layers=2 train.lr=0.01 model.hidden=64 model.norm=layer train.dropout=0.5 train.epochs=60 train.evaluate_every=5"
 HEADS = "model.heads=8"
@@ -47,6 +49,7 @@ TABLE = [
     ("hgb-dblp", "hgb", "gt", f"{DBLP} {DROPPED} model.layers=2 {HEADS}", 5, "≥ 93.0", 25),
     ("hgb-dblp", "hgb", "gt", f"{DBLP} {DROPPED} model.layers=2 {HEADS} {UNTYPED}", 5, "beside it", 20),
     ("hgb-dblp", "hgb", "hgt", f"{DBLP} {DROPPED} model.layers=3 {HEADS} model.norm=layer", 5, "93.01 ± 0.23 (HGT); ≥ 92.5", 27),
+    ("hgb-dblp", "hgb", "simple-hgn", f"{SIMPLE} model.layers=2 train.attention_dropout=0.5", 5, "94.01 ± 0.24 (Simple-HGN); ≥ 93.7", 60),
     ("heco-acm", "heco-20", "rgcn", HECO, 5, "88.56 ± 0.80 (HeCo)", 5),
     ("heco-acm", "heco-20", "gt", f"{HECO} {HEADS}", 5, "88.56 ± 0.80 (HeCo)", 11),
     ("heco-acm", "heco-20", "hgt", f"{HECO} {HEADS} model.norm=layer", 5, "88.56 ± 0.80 (HeCo)", 9),

@@ -100,6 +100,9 @@ pub enum EdgeWeight<'a> {
     /// Several sums come out, side by side, with [coefficients by relation](graphweft_tensor::ops::related). The edges'
     /// features are c and the relation; the coefficients are the same on all ranks. With sums only.
     Relations(Table<&'a Var>),
+    /// None: what is summed is [ReLU(x_j + W·e_ij + b)](graphweft_tensor::ops::gine), with features e of edges and b as
+    /// one more column of the weight. With sums only.
+    Messages(EdgeValues<'a>),
 }
 
 /// Softmax attention of tokens, with a [dot product](Score::Dot) as score.

@@ -38,6 +38,7 @@ models! {
     gin,
     rgcn,
     hgt,
+    simple_hgn,
     compgcn,
     gcnii,
     appnp,

@@ -277,6 +277,9 @@ cases! {
     gat_with_edge_features: "gat-edges", Keep;
     gatv2_with_edge_features: "gatv2-edges", Keep;
     gps_over_gat_with_edge_features: "gps-gat-edges", Keep;
+    gine: "gin-edges", Keep;
+    gine_with_batch_norm: "gin-narrow-edges", Keep;
+    gps_over_gine: "gps-gin-edges", Keep;
     gt: "gt", Keep;
     gt_with_edge_features: "gt-edges", Keep;
     gt_with_batch_norm: "gt-batch", Keep;
@@ -311,4 +314,6 @@ cases! {
     gt_with_types: "gt-types", Keep;
     compgcn: "compgcn", Keep;
     compgcn_of_three_layers: "compgcn-deep", Keep;
+    simple_hgn: "simple-hgn", Keep;
+    simple_hgn_of_three_layers: "simple-hgn-3", Keep;
 }

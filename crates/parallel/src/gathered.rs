@@ -14,6 +14,7 @@ use graphweft_model::{Aggregation, Attend, EdgeBias, EdgeValues, EdgeWeight, Sco
 use graphweft_tensor::ops::attention::{Bias, EdgeDropout, EdgeTerms, attention};
 use graphweft_tensor::ops::attention_blocks::{Block, attention_blocks};
 use graphweft_tensor::ops::edge_values::{EdgeColumns, EdgeTail, absorb, widen};
+use graphweft_tensor::ops::gine::gine;
 use graphweft_tensor::ops::head_dot::head_dot;
 use graphweft_tensor::ops::related::related;
 use graphweft_tensor::ops::spmm::{Reduction, WeightVar, aggregate};
@@ -222,9 +223,14 @@ impl Gathered {
         bring: Bring<'_>,
     ) -> Result<Var> {
         if let (EdgeWeight::Relations(table), None) = (weight, &self.sampled) {
-            check_relations(how)?;
+            check_sum(how)?;
             let x = brought(tape, bring, x)?;
             return related(tape, &self.graph, &x, self.features("aggregate")?, table);
+        }
+        if let (EdgeWeight::Messages(EdgeValues { weight, columns }), None) = (weight, &self.sampled) {
+            check_sum(how)?;
+            let x = brought(tape, bring, x)?;
+            return gine(tape, &self.graph, &x, columns, self.features("aggregate")?, weight);
         }
         let reduction = match how {
             Aggregation::Sum => Reduction::Sum,
@@ -238,7 +244,7 @@ impl Gathered {
             return aggregate(tape, &self.graph, &x, Reduction::Sum, weight);
         }
         let weight = match weight {
-            EdgeWeight::None | EdgeWeight::Relations(_) => WeightVar::None,
+            EdgeWeight::None | EdgeWeight::Relations(_) | EdgeWeight::Messages(_) => WeightVar::None,
             EdgeWeight::PerEdge(w) => WeightVar::PerEdge(w),
             EdgeWeight::Symmetric => {
                 WeightVar::Factors { dst: self.dst_roots.of(dtype), src: self.src_roots.of(dtype) }
@@ -263,12 +269,15 @@ pub(crate) fn check(a: &Attend<'_>) -> Result<()> {
     Err(Error::Argument { op: "attend", problem: problem.into() })
 }
 
-/// Whether coefficients by relation go with this.
-pub(crate) fn check_relations(how: Aggregation) -> Result<()> {
+/// Whether coefficients by relation, or messages of edges, go with this.
+pub(crate) fn check_sum(how: Aggregation) -> Result<()> {
     if how == Aggregation::Sum {
         return Ok(());
     }
-    Err(Error::Argument { op: "aggregate", problem: "coefficients by relation are for sums".into() })
+    Err(Error::Argument {
+        op: "aggregate",
+        problem: "coefficients by relation, and messages of edges, are for sums".into(),
+    })
 }
 
 /// What relations or biases ask for is not there.

@@ -6,8 +6,8 @@
 //! exactly. Backward g_i, LSE_i and D_i follow (q_i was kept there), and dq_i or dl_i comes back. A sum needs no query:
 //! the partial sum comes, and g_i goes. Which way serves an edge is the least in all, by a minimum cut
 //! ([`graphweft_graph::partition::covers`]), chosen for each operation by what its rows weigh; `halo:plain` pulls
-//! everything, as do maxima, sums by relation, and operations whose edges have values that only the rank of the
-//! destination has.
+//! everything, as do maxima, sums by relation, messages that rows and edges make together, and operations whose edges
+//! have values that only the rank of the destination has.
 //!
 //! Elements per row, forward and backward together: pulled, attention 4d, all else 2d; pushed, attention 4d + 4H, GAT
 //! 2d + 6H, GATv2 4d + 4H, sums 2d. A pulled row travels once, however many sums by relation it goes into. Where edges
@@ -287,17 +287,19 @@ struct AggregateBackward {
     list: Rc<ExchangeList>,
     label: Label,
     call: aggregation::Call,
-    /// This rank's rows and those that were pulled, where weights of edges want a gradient.
+    /// This rank's rows and those that were pulled, where a gradient is made of them.
     x: Option<[Matrix; 2]>,
+    /// Whether there is a gradient beside that of rows.
+    weight_wanted: bool,
     arg: Option<Matrix>,
 }
 
 impl Backward for AggregateBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(g) = grads.output(0) else { return Ok(()) };
-        let Self { own, list, label, call, x, arg } = *self;
+        let Self { own, list, label, call, x, weight_wanted, arg } = *self;
         let arg = arg.as_ref();
-        if let Some([here, pulled]) = &x
+        if let Some([here, pulled]) = x.as_ref().filter(|_| weight_wanted)
             && let Some(mut dw) = call.weight_sums()?
         {
             call.weight_gradient(&own, here, &g, &mut dw)?;
@@ -307,11 +309,13 @@ impl Backward for AggregateBackward {
         if !grads.wants(0) {
             return Ok(());
         }
-        let pushed = if call.is_maximum() { None } else { Some(list.push(label, &g, How::Coded)?) };
-        let home = list.give_back(label, &call.gradient(&list.pulled, &g, arg, Tag::Exchange)?)?;
-        let mut dx = call.gradient(&own, &g, arg, Tag::Activations)?;
+        let [here, pulled] = x.as_ref().map_or([None; 2], |rows| rows.each_ref().map(Some));
+        let none_is_pushed = call.is_maximum() || call.needs_rows();
+        let pushed = if none_is_pushed { None } else { Some(list.push(label, &g, How::Coded)?) };
+        let home = list.give_back(label, &call.gradient(&list.pulled, pulled, &g, arg, Tag::Exchange)?)?;
+        let mut dx = call.gradient(&own, here, &g, arg, Tag::Activations)?;
         if let Some(pushed) = pushed {
-            let gradient = call.gradient(&list.served, &pushed.wait()?, None, Tag::Exchange)?;
+            let gradient = call.gradient(&list.served, None, &pushed.wait()?, None, Tag::Exchange)?;
             list.add_serving(&gradient, &mut dx)?;
         }
         list.add_given(&home.wait_one()?, &mut dx)?;
@@ -390,7 +394,8 @@ impl GraphOps for Halo {
         }
         let aggregation::Folded { out, arg } = folded;
         let (inputs, weight_wanted) = aggregation::inputs(tape, x, weight);
-        let (own, x) = (Rc::clone(&self.own), weight_wanted.then(|| [here.clone(), pulled]));
-        Ok(tape.push(&inputs, out, || AggregateBackward { own, list, label, call, x, arg }))
+        let kept = weight_wanted || call.needs_rows();
+        let (own, x) = (Rc::clone(&self.own), kept.then(|| [here.clone(), pulled]));
+        Ok(tape.push(&inputs, out, || AggregateBackward { own, list, label, call, x, weight_wanted, arg }))
     }
 }

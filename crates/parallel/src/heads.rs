@@ -233,26 +233,36 @@ impl GraphOps for Heads {
 
     fn aggregate(&self, tape: &mut Tape, layer: u32, x: &Var, how: Aggregation, weight: EdgeWeight<'_>) -> Result<Var> {
         let cols = x.value().cols();
-        let there = self.exchange(
-            rows("aggregate", layer),
-            &self.group.rows,
-            &Rc::new(Shares::new(cols, self.group.link.size())),
-        );
+        let shares = Rc::new(Shares::new(cols, self.group.link.size()));
+        let there = self.exchange(rows("aggregate", layer), &self.group.rows, &shares);
         let [mine] = there.split(tape, [(x, 1)])?;
         // The inner strategy has the features of all edges of the group; coefficients are the same everywhere.
         let (coefficients, sums) = match weight {
             EdgeWeight::Relations(Table::Rows(rows)) => (Some(rows), rows.value().cols()),
             EdgeWeight::Relations(Table::Each(relations)) => (None, relations),
-            EdgeWeight::None | EdgeWeight::Symmetric | EdgeWeight::PerEdge(_) => (None, 1),
+            _ => (None, 1),
+        };
+        // A weight has a row per column.
+        let messages = match weight {
+            EdgeWeight::Messages(EdgeValues { weight, columns }) => {
+                let own = Mine { rank: self.group.link.rank(), shares, all: cols };
+                Some((own.column_rows(tape, weight)?, columns))
+            }
+            _ => None,
         };
         let all = match weight {
             EdgeWeight::PerEdge(w) => Some(all_gather(tape, &self.group.link, edges(layer), w, &self.group.edges)?),
             _ => None,
         };
         let out = if mine.value().cols() == 0 {
-            nothing(tape, &std::iter::once(&mine).chain(&all).chain(coefficients).collect::<Vec<_>>())?
+            let weight = messages.as_ref().map(|(weight, _)| weight);
+            nothing(tape, &std::iter::once(&mine).chain(&all).chain(coefficients).chain(weight).collect::<Vec<_>>())?
         } else {
-            let weight = all.as_ref().map_or(weight, EdgeWeight::PerEdge);
+            let weight = match (&messages, &all) {
+                (Some((weight, columns)), _) => EdgeWeight::Messages(EdgeValues { weight, columns }),
+                (None, Some(all)) => EdgeWeight::PerEdge(all),
+                (None, None) => weight,
+            };
             self.inner.aggregate(tape, layer, &mine, how, weight)?
         };
         there.join(tape, &out, sums * cols, sums)

@@ -6,8 +6,9 @@
 //!
 //! Forward moves α·N rows of kv (2d), z, r or x (d). Backward gets rows again only where a gradient needs them, and
 //! sends theirs home: attention 2d + 2d, GAT and GATv2 d + d, sums and maxima d (who was largest is kept); d more where
-//! weights of edges, or coefficients by relation, want a gradient. Features of edges stay where they are, and so do the
-//! tails that queries have for them. Nothing that was received is kept between the two.
+//! weights of edges, or coefficients by relation, want a gradient, and for messages that rows and edges make together.
+//! Features of edges stay where they are, and so do the tails that queries have for them. Nothing that was received is
+//! kept between the two.
 //!
 //! With depth 1 a rank holds at most three times its share of the sources forward: its own, those in use, those under
 //! way. Backward five times: its own and their gradient, the rows in use, and either the gradient of the last step in
@@ -295,30 +296,34 @@ struct AggregateBackward {
     shards: Rc<Shards>,
     label: Label,
     call: aggregation::Call,
-    /// This rank's rows, where weights of edges want a gradient.
+    /// This rank's rows, where a gradient is made of them.
     x: Option<Matrix>,
+    /// Whether there is a gradient beside that of rows.
+    weight_wanted: bool,
     arg: Option<Matrix>,
 }
 
 impl Backward for AggregateBackward {
     fn backward(self: Box<Self>, grads: &mut Grads<'_>) -> Result<()> {
         let Some(g) = grads.output(0) else { return Ok(()) };
-        let Self { shards, label, call, x, arg } = &*self;
+        let Self { shards, label, call, x, weight_wanted, arg } = &*self;
         let (arg, wanted) = (arg.as_ref(), grads.wants(0));
         let mut fetch = x.as_ref().map(|x| Fetch::new(shards, *label, x)).transpose()?;
-        let mut dw = if x.is_some() { call.weight_sums()? } else { None };
-        let mut dx = wanted.then(|| call.gradient(&shards.own, &g, arg, Tag::Activations)).transpose()?;
+        let mut dw = if *weight_wanted { call.weight_sums()? } else { None };
+        let own = x.as_ref();
+        let mut dx = wanted.then(|| call.gradient(&shards.own, own, &g, arg, Tag::Activations)).transpose()?;
         if let (Some(x), Some(dw)) = (x, &mut dw) {
             call.weight_gradient(&shards.own, x, &g, dw)?;
         }
         let mut home = Return { shards, label: *label, under_way: None };
         for (k, step) in shards.steps.iter().enumerate() {
-            if let (Some(x), Some(dw), Some(fetch)) = (x, &mut dw, &mut fetch) {
-                let rows = fetch.next(x)?;
-                call.weight_gradient(&step.block, &rows, &g, dw)?;
+            let rows = x.as_ref().zip(fetch.as_mut()).map(|(x, fetch)| fetch.next(x)).transpose()?;
+            if let (Some(rows), Some(dw)) = (&rows, &mut dw) {
+                call.weight_gradient(&step.block, rows, &g, dw)?;
             }
             if let Some(dx) = &mut dx {
-                let gradient = call.gradient(&step.block, &g, arg, Tag::Exchange)?;
+                let gradient = call.gradient(&step.block, rows.as_ref(), &g, arg, Tag::Exchange)?;
+                drop(rows);
                 home.land(dx)?;
                 home.send(k, &gradient)?;
             }
@@ -372,7 +377,8 @@ impl GraphOps for Ring {
         }
         let Folded { out, arg } = folded;
         let (inputs, weight_wanted) = aggregation::inputs(tape, x, weight);
-        let (shards, x) = (Rc::clone(&self.shards), weight_wanted.then(|| rows.clone()));
-        Ok(tape.push(&inputs, out, || AggregateBackward { shards, label, call, x, arg }))
+        let kept = weight_wanted || call.needs_rows();
+        let (shards, x) = (Rc::clone(&self.shards), kept.then(|| rows.clone()));
+        Ok(tape.push(&inputs, out, || AggregateBackward { shards, label, call, x, weight_wanted, arg }))
     }
 }

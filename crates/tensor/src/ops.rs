@@ -51,6 +51,7 @@ macro_rules! operations {
             dropout::DropoutKernels,
             edge_values::EdgeValueKernels,
             epilogue::EpilogueKernels,
+            gine::GineKernels,
             global::GlobalKernels,
             head_dot::HeadDotKernels,
             l2norm::L2NormKernels,

@@ -48,7 +48,7 @@ keys! {
     norm: NormKind = NormKind::Batch,
     /// Whole graphs: how the nodes of one become a row.
     readout: ReadoutKind = ReadoutKind::Mean,
-    /// Whether a local GAT looks at features of edges, where the data have some.
+    /// Whether a local GAT or GIN looks at features of edges, where the data have some.
     edges: UseEdges = UseEdges::Use,
 }
 
@@ -63,7 +63,7 @@ pub enum LocalKind {
     Sage,
     /// GAT.
     Gat,
-    /// GIN.
+    /// GIN; GINE where edges have features.
     Gin,
 }
 
@@ -74,18 +74,16 @@ impl LocalKind {
 
     /// Whether it looks at features of edges.
     fn reads_edges(self) -> bool {
-        matches!(self, Self::Gat)
+        matches!(self, Self::Gat | Self::Gin)
     }
 
     fn conv(self, init: &Init<'_>, name: &str, d: usize, heads: usize, edges: &EdgeColumns) -> Result<Box<dyn Conv>> {
+        let between = Between { inputs: d.into(), outputs: d, edges };
         Ok(match self {
             Self::Gcn => Box::new(GcnConv::new(init, name, d, d)?),
             Self::Sage => Box::new(SageConv::new(init, name, d, d, Aggregation::Mean)?),
-            Self::Gat => {
-                let between = Between { inputs: d.into(), outputs: d, edges };
-                Box::new(GatConv::new(init, name, between, Heads::Concat(heads), Bias::Zeros)?)
-            }
-            Self::Gin => Box::new(GinConv::new(init, name, d, d, NormKind::None, Activation::Relu)?),
+            Self::Gat => Box::new(GatConv::new(init, name, between, Heads::Concat(heads), Bias::Zeros)?),
+            Self::Gin => Box::new(GinConv::new(init, name, between, NormKind::None, Activation::Relu)?),
         })
     }
 }

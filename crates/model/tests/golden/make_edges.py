@@ -6,8 +6,8 @@ Run: python make_edges.py. It runs make.py, whose graph and models these are, an
 import numpy as np
 import torch
 from torch.nn import Linear, ModuleList
-from torch_geometric.nn import GATConv
-from torch_geometric.nn.models import GAT
+from torch_geometric.nn import MLP, GATConv, GINEConv
+from torch_geometric.nn.models import GAT, GIN
 from torch_geometric.utils import softmax
 
 from make import (
@@ -109,3 +109,26 @@ AUGMENTED_FEATURES = edge_features_of(AUGMENTED)
 toml = 'name = "exphormer"\nhidden = 16\nlayers = 2\nheads = 4\nexpander_degree = 2\nvirtual_nodes = 3'
 model = ExphormerEdges(16, 4, 2, 3, AUGMENTED_FEATURES.shape[1])
 case("exphormer-edges", toml, model, lambda m, _: m(X, AUGMENTED, AUGMENTED_FEATURES))
+
+
+torch.manual_seed(5)  # As above.
+
+
+class GINE(GIN):
+    supports_edge_attr = True
+
+    def init_conv(self, inputs, outputs, **kwargs):
+        mlp = MLP([inputs, outputs, outputs], act=self.act, norm=self.norm, norm_kwargs=self.norm_kwargs)
+        return GINEConv(mlp, **kwargs)
+
+
+with_edges("gin-edges", 'name = "gin"\nhidden = 16\nlayers = 3', GINE(FEATURES, 16, 3, CLASSES, **EDGE_DIM))
+with_edges("gin-narrow-edges", 'name = "gin"\nhidden = 8\nlayers = 2\nnorm = "batch"', GINE(FEATURES, 8, 2, CLASSES, norm="batch_norm", **EDGE_DIM))
+
+
+def gine(d):
+    nn = MLP([d, d, d], norm=None)
+    return GINEConv(nn, **EDGE_DIM)
+
+
+with_edges("gps-gin-edges", 'name = "gps"\nhidden = 8\nlayers = 2\nheads = 2\nlocal = "gin"\nnorm = "layer"', GpsEdges(8, 2, 2, gine, NODE))

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.numpy import save_file
-from torch.nn import LayerNorm, Linear, Module, ModuleList
+from torch.nn import Embedding, LayerNorm, Linear, Module, ModuleList, Parameter
 from torch_geometric.nn import HeteroLinear, HGTConv, TransformerConv
+from torch_geometric.utils import softmax
 
 HERE = pathlib.Path(__file__).parent
 STEPS, LR, DECAY, CLASSES, TYPES = 10, 0.01, 5e-4, 5, 4
@@ -28,6 +29,7 @@ COUNTS = [int((NODE_TYPE == t).sum()) for t in range(TYPES)]
 # A relation is a pair of types that edges lead between.
 ENDS = sorted({(int(NODE_TYPE[j]), int(NODE_TYPE[i])) for j, i in EDGES.T})
 RELATION = torch.tensor([ENDS.index((int(NODE_TYPE[j]), int(NODE_TYPE[i]))) for j, i in EDGES.T])
+EDGE_TYPE = (EDGES[0] + 2 * EDGES[1]) % TYPES  # As in make.py.
 
 
 def case(name, toml, model):
@@ -161,3 +163,55 @@ class Gt(Module):
 
 
 case("gt-types", 'name = "gt"\nhidden = 16\nlayers = 2\nheads = 4', Gt(16, 4, 2))
+
+
+class SimpleHgnConv(Module):
+    """GATConv with embeddings of relations in its scores and a residual on its attention, which is not learned through."""
+
+    def __init__(self, inputs, outputs, heads, width, residual):
+        super().__init__()
+        self.heads, self.outputs = heads, outputs
+        self.lin = Linear(inputs, heads * outputs, bias=False)
+        self.att_src, self.att_dst = (Parameter(torch.randn(1, heads, outputs) / 2) for _ in range(2))
+        self.edge_emb, self.lin_edge = Embedding(TYPES, width), Linear(width, heads * width, bias=False)
+        self.att_edge = Parameter(torch.randn(1, heads, width) / 2)
+        self.res = Linear(inputs, heads * outputs, bias=False) if residual else None
+
+    def forward(self, x, before, beta):
+        z = self.lin(x).view(N, self.heads, self.outputs)
+        e = self.lin_edge(self.edge_emb.weight).view(TYPES, self.heads, -1)
+        terms = [(z * self.att_src).sum(-1)[EDGES[0]], (z * self.att_dst).sum(-1)[EDGES[1]], (e * self.att_edge).sum(-1)[EDGE_TYPE]]
+        alpha = softmax(F.leaky_relu(sum(terms), 0.05), EDGES[1], num_nodes=N)
+        if before is not None:
+            alpha = (1 - beta) * alpha + beta * before
+        rows = torch.zeros_like(z).index_add(0, EDGES[1], alpha[:, :, None] * z[EDGES[0]])
+        rows = rows.reshape(N, -1)
+        return rows if self.res is None else rows + self.res(x), alpha.detach()
+
+
+class SimpleHgn(Module):
+    def __init__(self, d, heads, layers, width, beta):
+        super().__init__()
+        self.input, self.beta = Linear(FEATURES, d), beta
+        self.convs = ModuleList(SimpleHgnConv(d, d // heads, heads, width, k > 0) for k in range(layers))
+        self.output = SimpleHgnConv(d, CLASSES, 1, width, True)
+
+    def forward(self):
+        x, alpha = self.input(X), None
+        for conv in self.convs:
+            x, alpha = conv(x, alpha, self.beta)
+            x = F.elu(x)
+        x, _ = self.output(x, None, self.beta)
+        return x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
+
+    def stored(self):
+        return {k.replace("edge_emb.weight", "edge_emb"): v for k, v in self.state_dict().items()}
+
+
+def simple_hgn(name, d, heads, layers, width, beta):
+    toml = f'name = "simple-hgn"\nhidden = {d}\nlayers = {layers}\nheads = {heads}\nrelation_width = {width}\nbeta = {beta}'
+    case(name, toml, SimpleHgn(d, heads, layers, width, beta))
+
+
+simple_hgn("simple-hgn", 16, 4, 2, 6, 0.05)
+simple_hgn("simple-hgn-3", 12, 2, 3, 5, 0.3)

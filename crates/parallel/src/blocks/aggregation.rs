@@ -1,17 +1,19 @@
 //! Sums, means and maxima over blocks of sources.
 //!
 //! Out of a block come sums that are added to those of other blocks; the mean is a sum weighted by 1/degree in the
-//! whole graph. Backward of a sum needs no row of a source, except for the gradient of weights on edges. The maximum
-//! carries the original id of its source from block to block.
+//! whole graph. Backward of a sum needs no row of a source, except for the gradient of weights on edges, and of
+//! messages that rows and edges make together. The maximum carries the original id of its source from block to block.
 
-use graphweft_model::{Aggregation, EdgeWeight};
+use graphweft_model::{Aggregation, EdgeValues, EdgeWeight};
 use graphweft_tensor::ops::Write;
+use graphweft_tensor::ops::edge_values::EdgeColumns;
+use graphweft_tensor::ops::gine::Gine;
 use graphweft_tensor::ops::related::{Related, Table};
 use graphweft_tensor::ops::spmm::{Along, EdgeWeights, MaxGradient, Spmm, SpmmMax};
 use graphweft_tensor::{DType, Error, Matrix, Result, Tag, Tape, Var};
 
 use super::{Block, Factor};
-use crate::gathered::{check_relations, no_features};
+use crate::gathered::{check_sum, no_features};
 
 const OP: &str = "aggregate";
 
@@ -24,9 +26,17 @@ pub(crate) struct Call {
     weight: Option<Matrix>,
     /// Coefficients by relation, of several sums.
     table: Option<Table<Matrix>>,
+    messages: Option<Messages>,
     /// Of the sources' rows.
     cols: usize,
     dtype: DType,
+}
+
+/// What rows and features of edges make together: W, with b as its last column, and what the features are.
+#[derive(Clone)]
+struct Messages {
+    weight: Matrix,
+    columns: EdgeColumns,
 }
 
 impl Call {
@@ -36,22 +46,34 @@ impl Call {
         }
         let per_edge = match weight {
             EdgeWeight::PerEdge(w) => Some(w.value().clone()),
-            EdgeWeight::None | EdgeWeight::Symmetric | EdgeWeight::Relations(_) => None,
+            _ => None,
         };
         let table = match weight {
             EdgeWeight::Relations(table) => {
-                check_relations(how)?;
+                check_sum(how)?;
                 Some(table.values())
             }
-            EdgeWeight::None | EdgeWeight::Symmetric | EdgeWeight::PerEdge(_) => None,
+            _ => None,
+        };
+        let messages = match weight {
+            EdgeWeight::Messages(EdgeValues { weight, columns }) => {
+                check_sum(how)?;
+                Some(Messages { weight: weight.value().clone(), columns: *columns })
+            }
+            _ => None,
         };
         let symmetric = matches!(weight, EdgeWeight::Symmetric);
-        Ok(Self { how, symmetric, weight: per_edge, table, cols: x.value().cols(), dtype: x.value().dtype() })
+        Ok(Self { how, symmetric, weight: per_edge, table, messages, cols: x.value().cols(), dtype: x.value().dtype() })
     }
 
     /// Whether edges have values that only the rank of their destination has.
     pub(crate) fn has_values_per_edge(&self) -> bool {
-        self.weight.is_some() || self.table.is_some()
+        self.weight.is_some() || self.table.is_some() || self.messages.is_some()
+    }
+
+    /// Whether the gradient of rows is made of these.
+    pub(crate) fn needs_rows(&self) -> bool {
+        self.messages.is_some()
     }
 
     pub(crate) fn is_maximum(&self) -> bool {
@@ -66,8 +88,13 @@ impl Call {
     /// The sums by relation over a block's edges; nothing where there are no relations.
     fn related<'a>(&'a self, block: &'a Block, along: Along, x: &'a Matrix) -> Result<Option<Related<'a>>> {
         let Some(table) = &self.table else { return Ok(None) };
-        let edges = block.edges.as_ref().and_then(|edges| edges.features.as_ref()).ok_or_else(|| no_features(OP))?;
-        Ok(Some(Related { graph: &block.graph, edges, table: table.get(), along, x }))
+        Ok(Some(Related { graph: &block.graph, edges: features(block)?, table: table.get(), along, x }))
+    }
+
+    /// The messages of a block's edges, where it is these that are summed.
+    fn made<'a>(&'a self, block: &'a Block, x: &'a Matrix) -> Result<Option<Gine<'a>>> {
+        let Some(Messages { weight, columns }) = &self.messages else { return Ok(None) };
+        Ok(Some(Gine { graph: &block.graph, columns, edges: features(block)?, weight, x }))
     }
 
     /// Calls `kernel` with the weights of a block's edges.
@@ -111,6 +138,9 @@ impl Call {
         if let Some(sums) = self.related(block, Along::Edges, x)? {
             return device.backend().related(&sums, &mut to.out, write);
         }
+        if let Some(messages) = self.made(block, x)? {
+            return device.backend().gine(&messages, &mut to.out, write);
+        }
         match &mut to.arg {
             Some(arg) => {
                 let maximum = SpmmMax { graph, x, ids: block.src.ids() };
@@ -122,10 +152,23 @@ impl Call {
         }
     }
 
-    /// The gradient of the sources' rows, from that of the destinations'.
-    pub(crate) fn gradient(&self, block: &Block, g: &Matrix, arg: Option<&Matrix>, tag: Tag) -> Result<Matrix> {
+    /// The gradient of the sources' rows, from that of the destinations'; `x` are the former where they are needed.
+    pub(crate) fn gradient(
+        &self,
+        block: &Block,
+        x: Option<&Matrix>,
+        g: &Matrix,
+        arg: Option<&Matrix>,
+        tag: Tag,
+    ) -> Result<Matrix> {
         let (device, graph) = (g.device().clone(), &*block.graph);
         let mut dx = device.uninit(OP, block.num_src(), self.cols, self.dtype, tag)?;
+        if let Some(x) = x
+            && let Some(messages) = self.made(block, x)?
+        {
+            device.backend().gine_dx(&messages, g, &mut dx, Write::Set)?;
+            return Ok(dx);
+        }
         if let Some(sums) = self.related(block, Along::Transpose, g)? {
             device.backend().related(&sums, &mut dx, Write::Set)?;
             return Ok(dx);
@@ -150,6 +193,9 @@ impl Call {
         if let Some(sums) = self.related(block, Along::Edges, x)? {
             return device.backend().related_da(&sums, g, dw, Write::Add);
         }
+        if let Some(messages) = self.made(block, x)? {
+            return device.backend().gine_dw(&messages, g, dw, Write::Add);
+        }
         let mut some = device.uninit(OP, block.graph.num_edges(), 1, dw.dtype(), Tag::Workspace)?;
         self.weighted(block, x, |weights| {
             let sum = Spmm { graph: &block.graph, weights, along: Along::Edges, x };
@@ -158,15 +204,21 @@ impl Call {
         edges.add_values(&some, dw)
     }
 
-    /// Zeros as the weights or coefficients, if there are some.
+    /// Zeros as what has a gradient beside rows, if there is something.
     pub(crate) fn weight_sums(&self) -> Result<Option<Matrix>> {
         let zeros = |w: &Matrix| w.device().zeros(OP, w.rows(), w.cols(), w.dtype(), Tag::Activations);
         let coefficients = match &self.table {
             Some(Table::Rows(rows)) => Some(rows),
             Some(Table::Each(_)) | None => None,
         };
-        self.weight.as_ref().or(coefficients).map(zeros).transpose()
+        let of_edges = self.messages.as_ref().map(|messages| &messages.weight);
+        self.weight.as_ref().or(coefficients).or(of_edges).map(zeros).transpose()
     }
+}
+
+/// The features of a block's edges.
+fn features(block: &Block) -> Result<&Matrix> {
+    block.edges.as_ref().and_then(|edges| edges.features.as_ref()).ok_or_else(|| no_features(OP))
 }
 
 /// Sums or maxima over some blocks.
@@ -176,10 +228,12 @@ pub(crate) struct Folded {
     pub(crate) arg: Option<Matrix>,
 }
 
-/// What the tape sees of a call: x, and the weights if they are given by edge, or coefficients.
+/// What the tape sees of a call: x, and what has a gradient beside it. Also whether that one is wanted.
 pub(crate) fn inputs<'a>(tape: &Tape, x: &'a Var, weight: EdgeWeight<'a>) -> (Vec<&'a Var>, bool) {
     match weight {
-        EdgeWeight::PerEdge(w) | EdgeWeight::Relations(Table::Rows(w)) => (vec![x, w], tape.wants(&[w])),
+        EdgeWeight::PerEdge(w)
+        | EdgeWeight::Relations(Table::Rows(w))
+        | EdgeWeight::Messages(EdgeValues { weight: w, .. }) => (vec![x, w], tape.wants(&[w])),
         EdgeWeight::None | EdgeWeight::Symmetric | EdgeWeight::Relations(Table::Each(_)) => (vec![x], false),
     }
 }

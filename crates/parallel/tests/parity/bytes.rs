@@ -49,10 +49,11 @@ pub(crate) fn columns(op: Op, s: Size) -> Option<Columns> {
             Columns { pull: d, push: Some(2 * d + 2 * h), heads: 3 * d, again: true }
         }
         Op::Aggregate(how, weight) => {
-            let per_edge = matches!(weight, Weight::PerEdge | Weight::Bases | Weight::Each);
+            let per_edge = matches!(weight, Weight::PerEdge | Weight::Bases | Weight::Each | Weight::Messages(_));
             let push = (how != Aggregation::Max && !per_edge).then_some(d);
-            // The gradient of a weight needs the source's row. A row travels once, however many sums it is for.
-            let again = matches!(weight, Weight::PerEdge | Weight::Bases);
+            // The gradient of a weight, and of a message, needs the source's row. A row travels once, however many sums
+            // it is for.
+            let again = matches!(weight, Weight::PerEdge | Weight::Bases | Weight::Messages(_));
             Columns { pull: d, push, heads: (1 + weight.sums()) * d, again }
         }
         Op::TokensAttend | Op::Global(_) | Op::Moments => return None,

@@ -31,11 +31,13 @@ const GAT: &str = "name = 'gat'\nhidden = 12\nheads = 3";
 const HGT: &str = "name = 'hgt'\nhidden = 12\nlayers = 2\nheads = 3";
 const GAT_WITH_EDGES: &str = "name = 'gat'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
 const GATV2_WITH_EDGES: &str = "name = 'gatv2'\nhidden = 12\nlayers = 2\nheads = 3\nedges = 'use'";
+const GIN_WITH_EDGES: &str = "name = 'gin'\nhidden = 12\nlayers = 2\nedges = 'use'";
+const SIMPLE_HGN: &str = "name = 'simple-hgn'\nhidden = 12\nlayers = 3\nheads = 3\nrelation_width = 4\nbeta = 0.3";
 const RGCN: &str = "name = 'rgcn'\nhidden = 12\nlayers = 2\nbases = 2";
 const SAGE: &str = "name = 'sage'\nhidden = 12\nnorm = 'layer'";
 
 /// One of each other, and what is different enough.
-const OTHERS: [&str; 21] = [
+const OTHERS: [&str; 23] = [
     "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 2\nnorm = 'batch'",
     "name = 'gt'\nhidden = 12\nlayers = 2\nheads = 2\ntypes = 'use'",
     "name = 'hgt'\nhidden = 12\nheads = 2\nnorm = 'batch'",
@@ -50,6 +52,8 @@ const OTHERS: [&str; 21] = [
     "name = 'gatv2'\nhidden = 12\nheads = 3\nstack = 'tuned'\nresidual = true\nnorm = 'layer'",
     "name = 'gps'\nhidden = 12\nlayers = 2\nheads = 3\nlocal = 'gat'\nedges = 'use'",
     "name = 'gin'\nhidden = 12\nnorm = 'batch'",
+    "name = 'gin'\nhidden = 12\nstack = 'tuned'\nresidual = true\ninput_linear = true\nedges = 'use'",
+    "name = 'gps'\nhidden = 12\nlayers = 2\nheads = 3\nlocal = 'gin'\nedges = 'use'",
     "name = 'gin'\nhidden = 12\nactivation = 'gelu'",
     "name = 'rgcn'\nhidden = 12\nresidual = true\nnorm = 'batch'",
     "name = 'rgcn'\nhidden = 12\nblocks = 3",
@@ -320,9 +324,11 @@ in_full!(gt_with_edges, GT_WITH_EDGES);
 in_full!(gat, GAT);
 in_full!(gat_with_edges, GAT_WITH_EDGES);
 in_full!(gatv2_with_edges, GATV2_WITH_EDGES);
+in_full!(gin_with_edges, GIN_WITH_EDGES);
 in_full!(sage, SAGE);
 in_full!(rgcn, RGCN);
 in_full!(hgt, HGT);
+in_full!(simple_hgn, SIMPLE_HGN);
 
 fn others(at: DeviceName) {
     for model in OTHERS {

@@ -60,6 +60,8 @@ pub(crate) enum Weight {
     Bases,
     /// A sum for each relation.
     Each,
+    /// ReLU of what rows and edges come to.
+    Messages(Features),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,8 @@ pub(crate) fn all() -> Vec<Op> {
     let rest = [
         Op::Aggregate(Sum, Weight::Bases),
         Op::Aggregate(Sum, Weight::Each),
+        Op::Aggregate(Sum, Weight::Messages(Features::Numbers)),
+        Op::Aggregate(Sum, Weight::Messages(Features::Categories)),
         Op::Aggregate(Max, Weight::None),
         Op::WithTokens(Bias::None),
         Op::WithTokens(Bias::Features),
@@ -128,7 +132,7 @@ impl Weight {
     /// Sums side by side.
     pub(crate) fn sums(self) -> usize {
         match self {
-            Self::None | Self::Symmetric | Self::PerEdge => 1,
+            Self::None | Self::Symmetric | Self::PerEdge | Self::Messages(_) => 1,
             Self::Bases => SUMS,
             Self::Each => RELATIONS,
         }
@@ -169,6 +173,9 @@ impl Op {
             Self::TokensAttend => vec![(RowsOf::Everywhere(TOKENS), d), node(2 * d)],
             Self::Aggregate(_, Weight::PerEdge) => vec![node(d), (RowsOf::Edges, 1)],
             Self::Aggregate(_, Weight::Bases) => vec![node(d), (RowsOf::Everywhere(RELATIONS), SUMS)],
+            Self::Aggregate(_, Weight::Messages(features)) => {
+                vec![node(d), (RowsOf::Everywhere(d), features.columns().width() + 1)]
+            }
             Self::Aggregate(..) | Self::Moments => vec![node(d)],
             Self::Global(_) => vec![node(d); 3],
         }
@@ -225,9 +232,14 @@ impl Op {
             Self::TokensAttend => {
                 ops.tokens_attend(tape, LAYER, TokensAttend { heads: s.heads, q: &x[0], kv: &x[1], dropout })
             }
+            Self::Aggregate(how, Weight::Messages(features)) => {
+                let columns = features.columns();
+                let weight = EdgeWeight::Messages(EdgeValues { weight: &x[1], columns: &columns });
+                ops.aggregate(tape, LAYER, &x[0], how, weight)
+            }
             Self::Aggregate(how, weight) => {
                 let weight = match weight {
-                    Weight::None => EdgeWeight::None,
+                    Weight::None | Weight::Messages(_) => EdgeWeight::None,
                     Weight::Symmetric => EdgeWeight::Symmetric,
                     Weight::PerEdge => EdgeWeight::PerEdge(&x[1]),
                     Weight::Bases => EdgeWeight::Relations(Table::Rows(&x[1])),

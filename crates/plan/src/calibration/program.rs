@@ -110,7 +110,7 @@ impl Sizes {
             Gt => ModelConfig::new(gt::Config { hidden, layers: 1, heads, ..gt::Config::default() }),
             Gcn => ModelConfig::new(gcn::Config(stack)),
             Sage => ModelConfig::new(sage::Config { hidden, layers: 2, ..sage::Config::default() }),
-            Gin => ModelConfig::new(gin::Config(stack)),
+            Gin => ModelConfig::new(gin::Config { hidden, layers: 2, ..gin::Config::default() }),
             Gat => ModelConfig::new(gat::Config { hidden, layers: 2, heads, ..gat::Config::default() }),
             Gatv2 => {
                 ModelConfig::new(gatv2::Config(gat::Config { hidden, layers: 2, heads, ..gat::Config::default() }))

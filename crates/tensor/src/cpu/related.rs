@@ -4,7 +4,7 @@ use num_traits::Zero;
 use rayon::prelude::*;
 
 use super::elementwise::Real;
-use super::rowwise::{Blocks, Storage, by_dtype, dot, span};
+use super::rowwise::{Blocks, Storage, by_dtype, dot, put, span};
 use super::share::Shared;
 use super::{Cpu, host, host_mut, scratch};
 use crate::error::{Error, Result};
@@ -91,15 +91,6 @@ impl<'a, C: Real + bytemuck::Pod> Numbers<'a, C> {
     #[inline(always)]
     fn coefficients(&self, relation: usize) -> Option<&'a [C]> {
         self.table.map(|(table, sums)| &table[relation * sums..][..sums])
-    }
-}
-
-/// `to (+)= acc`
-#[inline(always)]
-fn put<T: Storage>(to: &mut [T], acc: &[T::C], write: Write) {
-    for (to, x) in to.iter_mut().zip(acc) {
-        let old = if write == Write::Add { to.load() } else { T::C::zero() };
-        *to = T::store(old + *x);
     }
 }
 

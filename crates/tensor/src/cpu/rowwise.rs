@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use half::bf16;
+use num_traits::Zero;
 
 use super::elementwise::{Convert, GRAIN, LANES, Real};
 use super::parallel;
+use crate::ops::Write;
 
 /// Sums over rows have at most this many partial sums, however many rows there are.
 const MOST_PARTS: usize = 256;
@@ -101,6 +103,15 @@ impl Blocks {
 #[inline(always)]
 pub(super) fn span(rows: &Range<usize>, cols: usize) -> Range<usize> {
     rows.start * cols..rows.end * cols
+}
+
+/// `to (+)= acc`
+#[inline(always)]
+pub(super) fn put<T: Storage>(to: &mut [T], acc: &[T::C], write: Write) {
+    for (to, x) in to.iter_mut().zip(acc) {
+        let old = if write == Write::Add { to.load() } else { T::C::zero() };
+        *to = T::store(old + *x);
+    }
 }
 
 /// Σ f(x) in an order that suits vectors of any width: the same bits for every instruction set.

@@ -102,6 +102,11 @@ pub(super) fn spmm_pieces(x: &Matrix, direction: &Direction, size: usize) -> Res
     x.device().uninit("aggregate", direction.tasks.pieces, size, DType::F32, Tag::Workspace)
 }
 
+/// For each piece of a hub, what its edges' messages, or gradients of these, come to.
+pub(crate) fn gine_pieces(x: &Matrix, direction: &Direction) -> Result<Matrix> {
+    x.device().uninit("messages of edges", direction.tasks.pieces, x.cols(), x.dtype().compute(), Tag::Workspace)
+}
+
 /// For each task of the pass by destination, the gradient of what all edges share: of GATv2's `a`, or nothing.
 pub(crate) fn attention_shared(a: &Attention<'_>) -> Result<Matrix> {
     let size = if let Score::Gatv2 { l, .. } = a.score { l.cols() } else { 0 };

@@ -1,23 +1,5 @@
 // Sums over neighbours, W·x, and what the maximum's gradient adds up.
 
-// The sum of an item is complete: into its row, times `factor`, or into its piece.
-__device__ __forceinline__ void write_sum(const Lane &lane, const Graph &graph, u32 at, u32 row, C (&sum)[CHUNKS][VEC],
-                                          C factor, OUT *out, int add, C *pieces, u32 piece_size) {
-#pragma unroll
-    for (int c = 0; c < CHUNKS; c++) {
-#pragma unroll
-        for (int k = 0; k < VEC; k++) {
-            sum[c][k] = sum_teams(sum[c][k]);
-            if (at >= graph.pieces) sum[c][k] *= factor;
-        }
-        if (lane.team != 0 || !lane.has(c)) continue;
-        if (at >= graph.pieces)
-            put(out + (u64)row * COLUMNS + lane.column(c), sum[c], add);
-        else
-            put(pieces + (u64)at * piece_size + lane.column(c), sum[c], 0);
-    }
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS)
     spmm(const Graph graph, const Weights weights, const X *x, OUT *out, C *pieces, u32 piece_size, int add) {
     u32 at = warp_id();

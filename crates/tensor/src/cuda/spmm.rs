@@ -80,7 +80,7 @@ impl Shape {
 /// As in spmm.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Graph {
+pub(super) struct Graph {
     items: u64,
     indices: u64,
     indptr: u64,
@@ -111,16 +111,18 @@ struct Target {
 }
 
 /// Where sums go: rows of `out`, and pieces of rows first to a workspace.
-struct Sums<'a> {
-    out: u64,
-    dtype: DType,
-    write: Write,
-    factors: u64,
-    device: &'a Device,
+pub(super) struct Sums<'a> {
+    pub(super) out: u64,
+    pub(super) dtype: DType,
+    pub(super) write: Write,
+    /// A factor per row, or null.
+    pub(super) factors: u64,
+    pub(super) device: &'a Device,
 }
 
 impl Cuda {
-    fn spmm_graph(&self, device: &Device, direction: &Direction) -> Result<(Rc<Resident>, Graph)> {
+    /// A direction of a graph, as kernels see it.
+    pub(super) fn spmm_graph(&self, device: &Device, direction: &Direction) -> Result<(Rc<Resident>, Graph)> {
         let resident = self.resident(device, direction)?;
         let at = resident.places(self);
         let (count, pieces) = (resident.count as u32, resident.pieces as u32);
@@ -152,7 +154,7 @@ impl Cuda {
 
     /// Runs a kernel that sums over the items of a graph, whose last arguments are `out`, the pieces, their size, and
     /// whether to add.
-    fn run_sums(
+    pub(super) fn run_sums(
         &self,
         graph: &Resident,
         shape: &Shape,

@@ -19,6 +19,8 @@ use crate::ops::activation::Activation;
 use crate::ops::attention::{Bias, Score, attention};
 use crate::ops::attention_blocks::{Block, attention_blocks};
 use crate::ops::dropout::{RowDropout, dropout as dropout_of};
+use crate::ops::edge_values::EdgeColumns;
+use crate::ops::gine::gine;
 use crate::ops::graphs::{Case, Function, InputType, dropout, from_rows, renumbered, upload};
 use crate::ops::linear::{Affine, linear};
 use crate::ops::loss::{LossRows, softmax_cross_entropy};
@@ -173,12 +175,16 @@ fn every_kind_of_attention_compiles() {
 fn every_kind_of_aggregation_compiles() {
     use DType::{Bf16, F32, F64};
     for (x, out, columns) in [(F32, F32, 128), (F32, Bf16, 16), (Bf16, F32, 8), (Bf16, Bf16, 47), (F64, F64, 1)] {
-        let defines = super::spmm::Shape::new(columns, x.size().min(out.size())).defines(x, out);
+        let shape = super::spmm::Shape::new(columns, x.size().min(out.size()));
+        let defines = shape.defines(x, out);
         compiles(&super::spmm::SUMS, &defines);
         if x == out {
             compiles(&super::spmm::MAXIMA, &defines);
             compiles(&super::bag::SOURCE, &Defines::of(x));
             compiles(&super::sums::ROWS, &Defines::of(x));
+        }
+        for columns in [EdgeColumns::numbers(16), EdgeColumns::new(1, &[5, 6, 2]).unwrap()] {
+            compiles(&super::gine::SOURCE, &super::gine::defines(&shape, &columns, x));
         }
         let defines = Defines::of(x).with("A_TYPE", number(out)).with("B_TYPE", number(x)).with("THREADS", 256);
         compiles(&super::sums::PIECES, &defines);
@@ -263,6 +269,16 @@ mod over_edges_on_a_gpu {
     fn max() {
         check("max", &[ROW], &|tape, graph, x| {
             aggregate(tape, graph, &x[0], Reduction::Max(renumbered(40)), WeightVar::None)
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn messages() {
+        let columns = EdgeColumns::numbers(3);
+        check("messages", &[ROW, (32, 4, InputType::Computed)], &|tape, graph, x| {
+            let features = upload(tape.device(), 9, (edges(), 3), x[1].value().dtype());
+            gine(tape, graph, &x[0], &columns, &features, &x[1])
         });
     }
 

@@ -87,18 +87,26 @@ fn with_bonds(root: &Path) -> std::path::PathBuf {
 
 #[test]
 fn features_of_edges_go_with_their_edges_into_every_batch() {
+    with_features_of_edges(&["model.name=gt", "model.heads=2", "compute.dtype=f64"]);
+}
+
+#[test]
+fn messages_of_edges_are_in_every_batch() {
+    with_features_of_edges(&["model.name=gin", "compute.dtype=f64"]);
+}
+
+fn with_features_of_edges(more: &[&str]) {
     let root = tempfile::tempdir().unwrap();
     let data = with_bonds(root.path());
-    let more = ["model.name=gt", "model.heads=2", "compute.dtype=f64"];
     let alone = root.path().join("alone");
-    fresh(&config(&data, &more), &alone);
+    fresh(&config(&data, more), &alone);
     let without = root.path().join("without");
-    fresh(&config(&data, &with(&more, &["model.edges=ignore"])), &without);
+    fresh(&config(&data, &with(more, &["model.edges=ignore"])), &without);
     let [used, ignored] = [&alone, &without].map(|dir| predictions(dir).1);
     assert!(apart(&used, &ignored) > 1e-3, "they change what is predicted");
     for ranks in ["parallel.ranks=2", "parallel.ranks=3", "parallel.ranks=8"] {
         let path = root.path().join(ranks);
-        fresh(&config(&data, &with(&more, &[ranks])), &path);
+        fresh(&config(&data, &with(more, &[ranks])), &path);
         assert!(apart(&numbers(&alone), &numbers(&path)) < 1e-9, "{ranks}");
     }
     // Each graph by itself, and in company: of the same model.
@@ -112,7 +120,7 @@ fn features_of_edges_go_with_their_edges_into_every_batch() {
     }
     // A run that was stopped ends with the same bytes.
     let stopped_one = root.path().join("stopped");
-    let config = config(&data, &more);
+    let config = config(&data, more);
     stopped(&config, &stopped_one, &graphweft_train::run::Start::New, 2);
     resume(&config, &stopped_one);
     same(&alone, &stopped_one, "resumed");

@@ -161,6 +161,7 @@ every_strategy_gives_the_same_scores! {
     gin: "model.name=gin model.hidden=32 model.layers=2 model.norm=batch",
     rgcn: "model.name=rgcn model.hidden=32",
     hgt: "model.name=hgt model.hidden=32 model.heads=4",
+    simple_hgn: "model.name=simple-hgn model.hidden=32 model.heads=4 model.relation_width=8",
     gcnii: "model.name=gcnii model.hidden=32 model.layers=4",
     appnp: "model.name=appnp model.hidden=32 model.steps=4",
     sign: "model.name=sign model.hidden=32",
