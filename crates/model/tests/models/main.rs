@@ -28,7 +28,7 @@ const FEATURES: usize = 20;
 const CLASSES: usize = 4;
 
 /// Small ones, and what is different enough to be looked at.
-const VARIANTS: [&str; 21] = [
+const VARIANTS: [&str; 22] = [
     "name = 'gt'\nhidden = 16\nlayers = 2\nheads = 4",
     "name = 'gt'\nhidden = 16\nlayers = 2\nheads = 2\nnorm = 'batch'",
     "name = 'exphormer'\nhidden = 16\nlayers = 2\nheads = 4",
@@ -46,6 +46,7 @@ const VARIANTS: [&str; 21] = [
     "name = 'gatv2'\nhidden = 32\nstack = 'tuned'\nresidual = true\nnorm = 'layer'",
     "name = 'gin'\nhidden = 16\nnorm = 'batch'",
     "name = 'gin'\nhidden = 32\nactivation = 'gelu'",
+    "name = 'simple-hgn'\nhidden = 16\nlayers = 2\nheads = 2\nrelation_width = 4",
     "name = 'gcnii'\nhidden = 16\nlayers = 4",
     "name = 'appnp'\nhidden = 16\nsteps = 4",
     "name = 'sign'\nhidden = 16\nlayers = 3",
