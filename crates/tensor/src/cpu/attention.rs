@@ -97,8 +97,8 @@ impl AttentionKernels for Cpu {
     fn attention_d(&self, heads: usize, g: &Matrix, out: &Matrix, d: &mut Matrix) -> Result<()> {
         match out.dtype() {
             DType::F64 => state::products::<f64, f64>(self.isa, heads, g, out, d),
-            DType::F32 => state::products::<f32, f32>(self.isa, heads, g, out, d),
-            DType::Bf16 => state::products::<f32, bf16>(self.isa, heads, g, out, d),
+            DType::F32 => state::fast_products::<f32>(self.isa, heads, g, out, d),
+            DType::Bf16 => state::fast_products::<bf16>(self.isa, heads, g, out, d),
         }
     }
 

@@ -1,18 +1,21 @@
 //! Rows of attention with tails for features of edges, on the CPU: one pass over the rows, the weight in the
 //! first-level cache.
 
+mod portable;
+mod vector;
+
+use half::bf16;
 use num_traits::Zero;
 
 use super::rowwise::{Blocks, Storage, by_dtype, span};
 use super::share::Shared;
-use super::{Cpu, host, host_mut, scratch};
+use super::simd::{Avx2, Avx512, Version};
+use super::{Cpu, Isa, host, host_mut, scratch};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::edge_values::EdgeValueKernels;
 
 const OP: &str = "edge features";
-/// Features whose sums stay in registers.
-const LANES: usize = 16;
 
 /// How rows are divided.
 #[derive(Clone, Copy)]
@@ -38,6 +41,63 @@ impl Shape {
     }
 }
 
+/// What blocks of rows go through, for each type they are stored as.
+trait Rows: Storage {
+    /// Writes the rows `x` with their tails.
+    fn widen(isa: Isa, shape: Shape, x: &[Self], weight: &[Self::C], to: &mut [Self]);
+
+    /// Writes rows from rows with tails; `turned` has the weight's numbers by head and feature.
+    fn absorb(isa: Isa, shape: Shape, wide: &[Self], turned: &[Self::C], to: &mut [Self]);
+
+    /// Adds to `sums` the products of rows with tails.
+    fn tail_products(isa: Isa, shape: Shape, x: &[Self], wide: &[Self], sums: &mut [Self::C]);
+}
+
+/// A kernel for one type: in the widest vectors there are, or in none.
+macro_rules! kernel {
+    (f64, $name:ident($from:ty, $by:ty, $to:ty)) => {
+        fn $name(isa: Isa, shape: Shape, from: &[$from], by: &[$by], to: &mut [$to]) {
+            isa.run(
+                #[inline(always)]
+                || portable::$name(shape, from, by, to),
+            );
+        }
+    };
+    ($type:ident, $name:ident($from:ty, $by:ty, $to:ty)) => {
+        fn $name(isa: Isa, shape: Shape, from: &[$from], by: &[$by], to: &mut [$to]) {
+            match Version::new(isa, |_| true) {
+                // SAFETY: the version is one that the processor has; slices are whole rows.
+                Version::Avx512 => isa.run(
+                    #[inline(always)]
+                    || unsafe {
+                        vector::$name::<Avx512, $type>(shape, from, by, to);
+                    },
+                ),
+                // SAFETY: as above.
+                Version::Avx2 => isa.run(
+                    #[inline(always)]
+                    || unsafe {
+                        vector::$name::<Avx2, $type>(shape, from, by, to);
+                    },
+                ),
+                Version::Portable => portable::$name(shape, from, by, to),
+            }
+        }
+    };
+}
+
+macro_rules! rows {
+    ($($type:ident in $compute:ident),*) => { $(
+        impl Rows for $type {
+            kernel!($type, widen($type, $compute, $type));
+            kernel!($type, absorb($type, $compute, $type));
+            kernel!($type, tail_products($type, $type, $compute));
+        }
+    )* };
+}
+
+rows!(f64 in f64, f32 in f32, bf16 in f32);
+
 impl EdgeValueKernels for Cpu {
     fn widen(&self, x: &Matrix, weight: &Matrix, heads: usize, wide: &mut Matrix) -> Result<()> {
         let shape = Shape::new(x, wide, weight, heads);
@@ -49,7 +109,7 @@ impl EdgeValueKernels for Cpu {
             Blocks::new(rows, cols).each(|_, rows| {
                 // SAFETY: blocks of rows are disjoint.
                 let to = unsafe { to.part(span(&rows, cols)) };
-                self.isa.run(#[inline(always)] || widen_rows(shape, &x[span(&rows, narrow)], w, to));
+                T::widen(self.isa, shape, &x[span(&rows, narrow)], w, to);
             });
             Ok(())
         })
@@ -67,7 +127,7 @@ impl EdgeValueKernels for Cpu {
             Blocks::new(rows, cols).each(|_, rows| {
                 // SAFETY: blocks of rows are disjoint.
                 let to = unsafe { to.part(span(&rows, narrow)) };
-                self.isa.run(#[inline(always)] || absorb_rows(shape, &from[span(&rows, cols)], &turned, to));
+                T::absorb(self.isa, shape, &from[span(&rows, cols)], &turned, to);
             });
             Ok(())
         })
@@ -86,7 +146,7 @@ impl EdgeValueKernels for Cpu {
                 // SAFETY: blocks have sums of their own.
                 let sums = unsafe { sums.part(span(&(number..number + 1), size)) };
                 let (x, wide) = (&x[span(&rows, narrow)], &wide[span(&rows, cols)]);
-                self.isa.run(#[inline(always)] || multiply_tails(shape, x, wide, sums));
+                T::tail_products(self.isa, shape, x, wide, sums);
             });
             let partial = host::<<T as Storage>::C>(OP, "partial sums", &partial)?;
             let to = host_mut::<<T as Storage>::C>(OP, "gradient", dw)?;
@@ -99,99 +159,9 @@ impl EdgeValueKernels for Cpu {
     }
 }
 
-#[inline(always)]
-fn widen_rows<T: Storage>(shape: Shape, x: &[T], weight: &[T::C], to: &mut [T]) {
-    let Shape { width, tail, features: f, .. } = shape;
-    let heads = x.chunks_exact(width.max(1)).zip(to.chunks_exact_mut((width + tail).max(1)));
-    for (k, (x, to)) in heads.enumerate() {
-        let (own, behind) = to.split_at_mut(width);
-        own.copy_from_slice(x);
-        let weight = &weight[k % shape.heads * width * f..][..width * f];
-        for (part, to) in behind.chunks_mut(LANES).enumerate() {
-            let first = part * LANES;
-            let mut sums = [T::C::zero(); LANES];
-            if first + LANES <= f {
-                for (x, w) in x.iter().zip(weight.chunks_exact(f)) {
-                    let (x, w) = (x.load(), &w[first..first + LANES]);
-                    for (sum, w) in sums.iter_mut().zip(w) {
-                        *sum = *sum + x * *w;
-                    }
-                }
-            } else if first < f {
-                for (x, w) in x.iter().zip(weight.chunks_exact(f)) {
-                    let x = x.load();
-                    for (sum, w) in sums.iter_mut().zip(&w[first..]) {
-                        *sum = *sum + x * *w;
-                    }
-                }
-            }
-            for (to, sum) in to.iter_mut().zip(sums) {
-                *to = T::store(sum);
-            }
-        }
-    }
-}
-
 /// The weight with a row per head and feature.
 fn turned<C: Copy>(shape: Shape, weight: &[C]) -> Vec<C> {
     let Shape { heads, width, features, .. } = shape;
     let feature = |h: usize, k: usize| (0..width).map(move |c| weight[(h * width + c) * features + k]);
     (0..heads).flat_map(|h| (0..features).flat_map(move |k| feature(h, k))).collect()
-}
-
-#[inline(always)]
-fn absorb_rows<T: Storage>(shape: Shape, wide: &[T], turned: &[T::C], to: &mut [T]) {
-    let Shape { width, tail, features: f, .. } = shape;
-    let heads = to.chunks_exact_mut(width.max(1)).zip(wide.chunks_exact((width + tail).max(1)));
-    for (k, (to, wide)) in heads.enumerate() {
-        let (own, behind) = wide.split_at(width);
-        let weight = &turned[k % shape.heads * width * f..][..width * f];
-        for (part, to) in to.chunks_mut(LANES).enumerate() {
-            let first = part * LANES;
-            let mut sums = [T::C::zero(); LANES];
-            for (sum, x) in sums.iter_mut().zip(&own[first..]) {
-                *sum = x.load();
-            }
-            if first + LANES <= width {
-                for (s, w) in behind[..f].iter().zip(weight.chunks_exact(width)) {
-                    let (s, w) = (s.load(), &w[first..first + LANES]);
-                    for (sum, w) in sums.iter_mut().zip(w) {
-                        *sum = *sum + s * *w;
-                    }
-                }
-            } else {
-                for (s, w) in behind[..f].iter().zip(weight.chunks_exact(width)) {
-                    let s = s.load();
-                    for (sum, w) in sums.iter_mut().zip(&w[first..]) {
-                        *sum = *sum + s * *w;
-                    }
-                }
-            }
-            for (to, sum) in to.iter_mut().zip(sums) {
-                *to = T::store(sum);
-            }
-        }
-    }
-}
-
-/// Adds x_h times the tails of some rows. A head's sums stay in the first-level cache while all rows go by.
-#[inline(always)]
-fn multiply_tails<T: Storage>(shape: Shape, x: &[T], wide: &[T], sums: &mut [T::C]) {
-    let Shape { width, tail, features: f, .. } = shape;
-    let [narrow, cols] = shape.cols();
-    let mut behind = vec![T::C::zero(); f];
-    for (x, wide) in x.chunks_exact(narrow.max(1)).zip(wide.chunks_exact(cols.max(1))) {
-        for h in 0..shape.heads {
-            for (to, s) in behind.iter_mut().zip(&wide[h * (width + tail) + width..]) {
-                *to = s.load();
-            }
-            let sums = &mut sums[h * width * f..][..width * f];
-            for (sums, x) in sums.chunks_exact_mut(f.max(1)).zip(&x[h * width..]) {
-                let x = x.load();
-                for (sum, s) in sums.iter_mut().zip(&behind) {
-                    *sum = *sum + x * *s;
-                }
-            }
-        }
-    }
 }

@@ -35,6 +35,12 @@ constexpr int TEAMS = 32 / TEAM;
 constexpr int TILE = SIDE * SLOTS; // heads of a block
 constexpr int HEAD_STRIDE = WIDTH + TAIL, WIDE = HEADS * HEAD_STRIDE;
 constexpr int LANE_TAIL = (TAIL + PARTS - 1) / PARTS; // numbers of a tail that a lane has, side by side
+constexpr int EDGE_STORED = EDGE_NUMBERS + EDGE_CATEGORIES;
+// Of a tail, and of an edge's features, so many numbers are loaded at a time: rows are aligned to VEC of theirs, and
+// those of features begin at 16 bytes.
+__device__ constexpr int halved_until(int n, int all) { return all % n == 0 ? n : halved_until(n / 2, all); }
+constexpr int TAIL_VEC = halved_until(VEC, LANE_TAIL);
+constexpr int EDGE_VEC = halved_until(halved_until(halved_until(16 / sizeof(C), LANE_TAIL), EDGE_NUMBERS), EDGE_STORED);
 constexpr bool EDGE_VALUES = BIAS != NO_BIAS || EDGES || TERM > 0;
 // GAT: every PARTS-th feature is a lane's. GATV2: weights are near, a row per feature, where there is room.
 constexpr int LANE_TERM = SCORE == GAT && TERM > 0 ? (TERM + PARTS - 1) / PARTS : 1;
@@ -122,6 +128,22 @@ struct Tails {
         each([&](int s, int k, C &x) { x = lane.has_tail(s, k) ? ::load(row[lane.tail(s, k)]) * factor : (C)0; });
     }
 
+    // The same of a row of an operand, which is aligned: TAIL_VEC divides TAIL too, so such numbers are all there or
+    // none is.
+    template <typename T> __device__ __forceinline__ void load_row(const Lane &lane, const T *row, C factor) {
+        if constexpr (TAIL > 0)
+#pragma unroll
+            for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+                for (int k = 0; k < LANE_TAIL; k += TAIL_VEC) {
+                    Packed<T, TAIL_VEC> pack;
+                    pack.clear();
+                    if (lane.has_tail(s, k)) pack.load(row + lane.tail(s, k));
+#pragma unroll
+                    for (int n = 0; n < TAIL_VEC; n++) x[s][k + n] = pack.get(n) * factor;
+                }
+    }
+
     template <typename T> __device__ __forceinline__ void put(const Lane &lane, T *row, C factor, int add) {
         each([&](int s, int k, C &x) {
             if (lane.team != 0 || !lane.has_tail(s, k)) return;
@@ -132,7 +154,7 @@ struct Tails {
 };
 
 __device__ __forceinline__ const C *features_of(const Operands &o, u64 edge) {
-    return o.features + edge * (EDGE_NUMBERS + EDGE_CATEGORIES);
+    return o.features + edge * EDGE_STORED;
 }
 
 // The feature that an id in a row of features stands for. An id is a number from a file, and is kept inside whatever it
@@ -149,9 +171,13 @@ struct EdgeFeatures {
         if constexpr (EDGES) {
             const C *row = features_of(o, edge);
 #pragma unroll
-            for (int k = 0; k < LANE_TAIL; k++) {
+            for (int k = 0; k < LANE_TAIL; k += EDGE_VEC) {
                 int feature = lane.part * LANE_TAIL + k;
-                x[k] = feature < EDGE_NUMBERS ? __ldg(row + feature) : (C)0;
+                Packed<C, EDGE_VEC> pack;
+                pack.clear();
+                if (feature < EDGE_NUMBERS) pack.load(row + feature);
+#pragma unroll
+                for (int n = 0; n < EDGE_VEC; n++) x[k + n] = pack.get(n);
             }
 #pragma unroll
             for (int c = 0; c < EDGE_CATEGORIES; c++) {

@@ -187,8 +187,8 @@ template <bool BY_SRC, typename NEAR, typename OTHER> struct Row {
         }
         load_part<STRIDE>(lane, other_row, 1, other);
         if constexpr (!BY_SRC && TAIL > 0) {
-            near_tails.load(lane, near_row, (C)o.scale * LOG2_E);
-            other_tails.load(lane, other_row, 1);
+            near_tails.load_row(lane, near_row, (C)o.scale * LOG2_E);
+            other_tails.load_row(lane, other_row, 1);
         }
         if (!BY_SRC)
 #pragma unroll
@@ -310,8 +310,8 @@ __device__ __forceinline__ void backward(const Operands &o, const Gradients &to,
                     ends.features[u].load(o, lane, ends.edges[u].edge);
                     ends.terms[u].load(o, lane, ends.edges[u].edge);
                     if constexpr (BY_SRC && EDGES) {
-                        far_tails[u].load(lane, far_rows + (u64)ends.edges[u].node * far_stride, (C)o.scale * LOG2_E);
-                        product_tails[u].load(lane, product_rows + (u64)ends.edges[u].node * product_stride, 1);
+                        far_tails[u].load_row(lane, far_rows + (u64)ends.edges[u].node * far_stride, (C)o.scale * LOG2_E);
+                        product_tails[u].load_row(lane, product_rows + (u64)ends.edges[u].node * product_stride, 1);
                     }
                     if (BY_SRC)
 #pragma unroll

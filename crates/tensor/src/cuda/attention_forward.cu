@@ -201,7 +201,7 @@ template <typename S, typename V> __device__ __forceinline__ void forward(const 
         for (int s = 0; s < SLOTS; s++) number[s] = head_number(o.dst + (u64)item.row * DST_STRIDE, lane, s);
     } else {
         load_part<HEAD_STRIDE>(lane, o.dst + (u64)item.row * DST_STRIDE, SCORE == DOT ? (C)o.scale * LOG2_E : (C)1, near);
-        tails.load(lane, o.dst + (u64)item.row * DST_STRIDE, (C)o.scale * LOG2_E);
+        tails.load_row(lane, o.dst + (u64)item.row * DST_STRIDE, (C)o.scale * LOG2_E);
     }
     if constexpr (SCORE == GATV2) load_part<WIDTH>(lane, o.a, LOG2_E, a);
     State state;

@@ -10,6 +10,8 @@ use crate::matrix::Matrix;
 use crate::ops::edge_values::EdgeValueKernels;
 
 const OP: &str = "edge features";
+/// Rows that a thread goes through together, as in the source.
+const ROWS: usize = 8;
 pub(super) static SOURCE: Source = source!("edge_values", ["numbers", "lanes"]);
 
 /// The numbers of heads, of a head's columns, of those behind them, and of features.
@@ -32,16 +34,16 @@ impl Cuda {
     ) -> Result<()> {
         typed(OP, "weight", weight, from.dtype().compute())?;
         typed(OP, kernel, to, from.dtype())?;
-        let count = to.rows() * to.cols();
+        let (rows, cols) = to.shape();
         let launch = self
             .kernel(OP, &SOURCE, Defines::of(from.dtype()), kernel)?
             .read("rows", from)?
             .read("weight", weight)?
             .write(kernel, to)?
-            .arg(count as i64);
+            .arg(rows as i64);
         let launch = shape(launch, narrow, wide, heads, weight.cols());
         // SAFETY: the arguments are those of the kernel, which stays inside the shapes that the operation checked.
-        unsafe { launch.run_each(count) }
+        unsafe { launch.run_each(rows.div_ceil(ROWS) * cols) }
     }
 }
 

@@ -137,7 +137,7 @@ kernels! {
 /// Columns of the widened rows of `x`, if a weight and so many heads fit together.
 fn widened(x: &Matrix, weight: &Matrix, heads: usize, columns: &EdgeColumns) -> Result<usize> {
     let d = x.cols();
-    if heads == 0 || !d.is_multiple_of(heads) {
+    if heads == 0 || d == 0 || !d.is_multiple_of(heads) {
         return Err(Error::Argument { op: OP, problem: format!("{d} columns cannot be shared by {heads} heads") });
     }
     weight.expect(OP, "weight", d, columns.width())?;

@@ -2,7 +2,7 @@
 
 use super::edges::{EdgeSlices, FourEdges};
 use crate::cpu::host;
-use crate::cpu::neighbours::FOUR;
+use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::share::Shared;
 use crate::dtype::Element;
 use crate::error::Result;
@@ -133,6 +133,16 @@ impl Extras<'_, f32> {
         for e in 0..count {
             let (src, dst) = ends(e);
             self.factors(src, dst, |h, factor| mask[FOUR * h + e] = factor);
+        }
+    }
+
+    /// Asks for the features of the edges that come some edges after a position, where these lie at random.
+    #[inline(always)]
+    pub(super) fn prefetch_features(&self, at: usize) {
+        let (Some(edges), Some(map)) = (&self.edges, self.map) else { return };
+        for edge in map.iter().skip(at + AHEAD).take(FOUR) {
+            let (features, count) = edges.at(*edge as usize);
+            prefetch(features, count);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::cpu::neighbours::FOUR;
 use crate::cpu::parallel::each_chunk;
 use crate::cpu::rowwise::Blocks;
 use crate::cpu::share::Shared;
+use crate::cpu::simd::{Avx2, Avx512, Simd, Source, Stored, Version};
 use crate::cpu::{Isa, host, host_mut};
 use crate::error::Result;
 use crate::matrix::Matrix;
@@ -101,17 +102,80 @@ pub(super) fn products<C: Real, Q: Convert>(
     out: &Matrix,
     d: &mut Matrix,
 ) -> Result<()> {
-    g.expect(OP, "g", out.rows(), out.cols())?;
-    let (cols, w) = (out.cols(), out.cols() / heads);
-    let (g, out, to) = (host::<Q>(OP, "g", g)?, host::<Q>(OP, "out", out)?, host_mut::<C>(OP, "d", d)?);
-    const ROWS: usize = 64;
-    each_chunk(to, ROWS * heads, &|block, to| {
-        let [g, out] = [g, out].map(|m| &m[block * ROWS * cols..]);
+    each_product::<C, Q>(heads, g, out, d, &|w, g, out, to| {
         isa.run(|| {
             for (to, (g, out)) in to.iter_mut().zip(g.chunks(w).zip(out.chunks(w))) {
                 *to = g.iter().zip(out).fold(C::zero(), |sum, (g, o)| sum + C::of(*g) * C::of(*o));
             }
         });
+    })
+}
+
+/// The same with vector instructions, where there are any.
+pub(super) fn fast_products<Q: Stored>(isa: Isa, heads: usize, g: &Matrix, out: &Matrix, d: &mut Matrix) -> Result<()> {
+    match Version::new(isa, |_| true) {
+        Version::Avx512 => each_product::<f32, Q>(heads, g, out, d, &|w, g, out, to| {
+            // SAFETY: the version is one that the processor has.
+            isa.run(
+                #[inline(always)]
+                || unsafe { vector_products::<Avx512, Q>(w, g, out, to) },
+            );
+        }),
+        Version::Avx2 => each_product::<f32, Q>(heads, g, out, d, &|w, g, out, to| {
+            // SAFETY: as above.
+            isa.run(
+                #[inline(always)]
+                || unsafe { vector_products::<Avx2, Q>(w, g, out, to) },
+            );
+        }),
+        Version::Portable => products::<f32, Q>(isa, heads, g, out, d),
+    }
+}
+
+/// Products of pairs of rows of `w` numbers, four pairs at a time.
+///
+/// # Safety
+/// The processor has the instructions.
+#[inline(always)]
+unsafe fn vector_products<S: Simd, Q: Source<S>>(w: usize, g: &[Q], out: &[Q], to: &mut [f32]) {
+    let whole = w - w % S::LANES;
+    for (k, to) in to.chunks_mut(FOUR).enumerate() {
+        // SAFETY: each of `to` has w numbers in both, and sums of missing ones stay 0.
+        unsafe {
+            let mut sums = [S::splat(0.0); FOUR];
+            for (h, sum) in sums.iter_mut().enumerate().take(to.len()) {
+                let at = (FOUR * k + h) * w;
+                let (g, out) = (g.as_ptr().add(at), out.as_ptr().add(at));
+                for t in (0..whole).step_by(S::LANES) {
+                    *sum = S::fma(Q::load(g.add(t)), Q::load(out.add(t)), *sum);
+                }
+                if whole < w {
+                    let part = |p: *const Q| Q::load_first(p.add(whole), w - whole);
+                    *sum = S::fma(part(g), part(out), *sum);
+                }
+            }
+            let mut four = [0f32; FOUR];
+            S::sum4(sums, four.as_mut_ptr());
+            to.copy_from_slice(&four[..to.len()]);
+        }
+    }
+}
+
+/// Hands `f` the width of a head, and blocks of whole rows of all three.
+fn each_product<C: Real, Q: Convert>(
+    heads: usize,
+    g: &Matrix,
+    out: &Matrix,
+    d: &mut Matrix,
+    f: &(dyn Fn(usize, &[Q], &[Q], &mut [C]) + Sync),
+) -> Result<()> {
+    g.expect(OP, "g", out.rows(), out.cols())?;
+    let (cols, w) = (out.cols(), out.cols() / heads);
+    let (g, out, to) = (host::<Q>(OP, "g", g)?, host::<Q>(OP, "out", out)?, host_mut::<C>(OP, "d", d)?);
+    const ROWS: usize = 64;
+    each_chunk(to, ROWS * heads, &|block, to| {
+        let [g, out] = [g, out].map(|m| &m[block * ROWS * cols..][..to.len() * w]);
+        f(w, g, out, to);
     });
     Ok(())
 }

@@ -416,25 +416,29 @@ macro_rules! compiled {
 compiled!(passes_f32, f32, Plain, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma");
 compiled!(passes_with_tails, f32, Tailed, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma");
 compiled!(passes_bf16, bf16, Plain, "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma");
+compiled!(passes_bf16_with_tails, bf16, Tailed, "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma");
 
-/// Whether heads are those of this file.
-fn suits<T: Storage>(score: &Dot<'_, T, T>) -> bool {
-    score.head_width() == HEAD && score.heads().is_multiple_of(HEADS)
+/// Those without tails, those with tails of at most a vector, or none.
+fn that_suit<'a, T: Storage>(
+    score: &Dot<'a, T, T>,
+    [plain, with_tails]: [fn() -> Passes<Dot<'a, T, T>>; 2],
+) -> Option<Passes<Dot<'a, T, T>>> {
+    match score.numbers_behind() {
+        _ if score.head_width() != HEAD || !score.heads().is_multiple_of(HEADS) => None,
+        0 => Some(plain()),
+        1..=HEAD => Some(with_tails()),
+        _ => None,
+    }
 }
 
 impl<'a> Any for Dot<'a, f32, f32> {
     fn own_passes(&self, isa: Isa) -> Option<Passes<Self>> {
-        match self.numbers_behind() {
-            _ if isa < Isa::Avx512 || !suits(self) => None,
-            0 => Some(passes_f32()),
-            1..=HEAD => Some(passes_with_tails()),
-            _ => None,
-        }
+        that_suit(self, [passes_f32, passes_with_tails]).filter(|_| isa >= Isa::Avx512)
     }
 }
 
 impl<'a> Any for Dot<'a, bf16, bf16> {
     fn own_passes(&self, isa: Isa) -> Option<Passes<Self>> {
-        (isa >= Isa::Avx512Bf16 && suits(self) && self.numbers_behind() == 0).then(passes_bf16)
+        that_suit(self, [passes_bf16, passes_bf16_with_tails]).filter(|_| isa >= Isa::Avx512Bf16)
     }
 }

@@ -190,26 +190,18 @@ impl Storage for bf16 {
         rows: [*const bf16; FOUR],
         next: Option<[*const bf16; FOUR]>,
     ) {
-        for (two, lanes) in weights.into_iter().enumerate() {
-            // The weights of two edges in one lane; even heads in the lower half, odd ones in the upper one.
-            let narrow = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(lanes));
-            let (one, other) = (_mm256_castsi256_si128(narrow), _mm256_extracti128_si256::<1>(narrow));
-            let evens = _mm512_broadcast_i32x4(_mm_unpacklo_epi16(one, other));
-            let odds = _mm512_broadcast_i32x4(_mm_unpackhi_epi16(one, other));
-            let both = _mm512_castsi512_ps(_mm512_mask_blend_epi32(0xff00, evens, odds));
-            for k in 0..HEADS / 2 {
+        accumulate_pairs(
+            sums,
+            weights,
+            #[inline(always)]
+            |e, k| {
                 let column = 2 * HEAD * k;
                 if let Some(next) = next {
-                    prefetch(next[2 * two].wrapping_add(column), 2 * HEAD);
-                    prefetch(next[2 * two + 1].wrapping_add(column), 2 * HEAD);
+                    prefetch(next[e].wrapping_add(column), 2 * HEAD);
                 }
-                let (a, b) = (pairs(rows[2 * two].add(column)), pairs(rows[2 * two + 1].add(column)));
-                let weight = packed(_mm512_castps_si512(nth_of_quarters(both, k)));
-                let (low, high) = (packed(_mm512_unpacklo_epi16(a, b)), packed(_mm512_unpackhi_epi16(a, b)));
-                sums[2 * k] = _mm512_dpbf16_ps(sums[2 * k], low, weight);
-                sums[2 * k + 1] = _mm512_dpbf16_ps(sums[2 * k + 1], high, weight);
-            }
-        }
+                pairs(rows[e].add(column))
+            },
+        );
     }
 
     #[inline(always)]
@@ -253,13 +245,39 @@ impl Storage for bf16 {
     }
 }
 
+/// The weights of two edges in one lane, rounded: those of even heads, then those of odd ones.
 #[inline(always)]
-unsafe fn pairs(p: *const bf16) -> __m512i {
+pub(super) unsafe fn weight_pairs(lanes: V) -> [__m128i; 2] {
+    let narrow = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(lanes));
+    let (one, other) = (_mm256_castsi256_si128(narrow), _mm256_extracti128_si256::<1>(narrow));
+    [_mm_unpacklo_epi16(one, other), _mm_unpackhi_epi16(one, other)]
+}
+
+/// `sums += Σ_e weights_e·x_e`, where `of(e, k)` are heads 2k and 2k + 1 of x_e.
+#[inline(always)]
+pub(super) unsafe fn accumulate_pairs(sums: &mut Sums, weights: Lanes, of: impl Fn(usize, usize) -> __m512i) {
+    for (two, lanes) in weights.into_iter().enumerate() {
+        // Even heads are in the lower half, odd ones in the upper one.
+        let [evens, odds] = weight_pairs(lanes);
+        let (evens, odds) = (_mm512_broadcast_i32x4(evens), _mm512_broadcast_i32x4(odds));
+        let both = _mm512_castsi512_ps(_mm512_mask_blend_epi32(0xff00, evens, odds));
+        for k in 0..HEADS / 2 {
+            let (a, b) = (of(2 * two, k), of(2 * two + 1, k));
+            let weight = packed(_mm512_castps_si512(nth_of_quarters(both, k)));
+            let (low, high) = (packed(_mm512_unpacklo_epi16(a, b)), packed(_mm512_unpackhi_epi16(a, b)));
+            sums[2 * k] = _mm512_dpbf16_ps(sums[2 * k], low, weight);
+            sums[2 * k + 1] = _mm512_dpbf16_ps(sums[2 * k + 1], high, weight);
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) unsafe fn pairs(p: *const bf16) -> __m512i {
     _mm512_loadu_si512(p.cast())
 }
 
 #[inline(always)]
-unsafe fn packed(bits: __m512i) -> __m512bh {
+pub(super) unsafe fn packed(bits: __m512i) -> __m512bh {
     // SAFETY: both are 512 bits of any content.
     std::mem::transmute::<__m512i, __m512bh>(bits)
 }

@@ -6,6 +6,8 @@
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
+mod pairs;
+
 use std::arch::x86_64::*;
 
 use super::storage::{COLUMNS, HEAD, HEADS, Lanes, Storage, Sums, V, halves, load_columns, quarters, store_columns};
@@ -174,8 +176,7 @@ impl Shape<f32> for Tailed {
 
     #[inline(always)]
     fn new(score: &Dot<'_, f32, f32>) -> Self {
-        let tail = score.numbers_behind();
-        Self { by: HEAD + tail, tail: ((1_u32 << tail) - 1) as u16 }
+        Self::with(score.numbers_behind())
     }
 
     #[inline(always)]
@@ -185,13 +186,7 @@ impl Shape<f32> for Tailed {
 
     #[inline(always)]
     unsafe fn four(self, o: &Pass<'_, Dot<'_, f32, f32>>, at: usize, count: usize) -> [V; FOUR] {
-        let mut all = [_mm512_setzero_ps(); FOUR];
-        if let Some(edges) = o.extras.edges() {
-            for (e, x) in all.iter_mut().enumerate() {
-                *x = edges.vector(o.extras.edge(at + e.min(count - 1)));
-            }
-        }
-        all
+        vectors(o, at, count)
     }
 
     #[inline(always)]
@@ -297,39 +292,69 @@ impl Shape<f32> for Tailed {
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> [Sums; 2] {
-        let mut sums = <Self as Shape<f32>>::zero();
-        let [heads, tails] = &mut sums;
-        for (h, (head, tail)) in heads.iter_mut().zip(tails).enumerate() {
-            let at = from.add(self.by * h);
-            *head = _mm512_loadu_ps(at);
-            *tail = _mm512_maskz_loadu_ps(self.tail, at.add(HEAD));
-        }
-        sums
+        self.load_sums::<f32>(from)
     }
 
     #[inline(always)]
     unsafe fn store(self, sums: [Sums; 2], to: *mut f32) {
-        let [heads, tails] = sums;
-        for (h, (head, tail)) in heads.into_iter().zip(tails).enumerate() {
-            let at = to.add(self.by * h);
-            _mm512_storeu_ps(at, head);
-            _mm512_mask_storeu_ps(at.add(HEAD), self.tail, tail);
-        }
+        self.store_sums::<f32>(sums, to);
     }
 
     #[inline(always)]
     unsafe fn write(self, sums: &[Sums; 2], to: *mut f32, write: Write) {
         let mut sums = *sums;
         if write == Write::Add {
-            let old = self.load(to);
+            let old = self.load_sums::<f32>(to);
             for (sums, old) in sums.iter_mut().zip(old) {
                 for (sum, old) in sums.iter_mut().zip(old) {
                     *sum = _mm512_add_ps(*sum, old);
                 }
             }
         }
-        self.store(sums, to);
+        self.store_sums::<f32>(sums, to);
     }
+}
+
+impl Tailed {
+    /// With tails of so many numbers.
+    fn with(tail: usize) -> Self {
+        Self { by: HEAD + tail, tail: ((1_u32 << tail) - 1) as u16 }
+    }
+
+    /// Sums from columns in order.
+    #[inline(always)]
+    unsafe fn load_sums<T: Storage>(self, from: *const f32) -> [Sums; 2] {
+        let [mut heads, mut tails] = [[_mm512_setzero_ps(); HEADS]; 2];
+        for (h, (head, tail)) in heads.iter_mut().zip(&mut tails).enumerate() {
+            let at = from.add(self.by * h);
+            *head = _mm512_loadu_ps(at);
+            *tail = _mm512_maskz_loadu_ps(self.tail, at.add(HEAD));
+        }
+        [T::from_columns(heads), tails]
+    }
+
+    /// Columns in order from sums.
+    #[inline(always)]
+    unsafe fn store_sums<T: Storage>(self, [heads, tails]: [Sums; 2], to: *mut f32) {
+        for (h, (head, tail)) in T::to_columns(heads).into_iter().zip(tails).enumerate() {
+            let at = to.add(self.by * h);
+            _mm512_storeu_ps(at, head);
+            _mm512_mask_storeu_ps(at.add(HEAD), self.tail, tail);
+        }
+    }
+}
+
+/// The features of up to four edges, those of later ones being asked for.
+#[inline(always)]
+unsafe fn vectors<T: Storage>(o: &Pass<'_, Dot<'_, T, T>>, at: usize, count: usize) -> [V; FOUR] {
+    let mut all = [_mm512_setzero_ps(); FOUR];
+    if let Some(edges) = o.extras.edges() {
+        o.extras.prefetch_features(at);
+        for (e, x) in all.iter_mut().enumerate() {
+            *x = edges.vector(o.extras.edge(at + e.min(count - 1)));
+        }
+    }
+    all
 }
 
 /// Lanes from the parts of the sums of the first four heads and of the others.
