@@ -1,4 +1,4 @@
-//! A graph made ready for kernels: both directions, and the work cut into tasks.
+//! A graph made ready for kernels: both directions, and the work cut into portions.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,14 +9,15 @@ use crate::device::{Charge, Device};
 use crate::error::{Error, Result};
 use crate::ledger::Tag;
 
-/// Edges per task: some hundred microseconds of work.
-const TASK_EDGES: usize = 4096;
-/// Rows with more edges than this are cut into pieces of [`TASK_EDGES`], so that one hub does not hold up the machine.
-const HUB_EDGES: usize = 2 * TASK_EDGES;
+/// Edges per portion: some hundred microseconds of work.
+const PORTION_EDGES: usize = 4096;
+/// Rows with more edges than this are cut into pieces of [`PORTION_EDGES`], so that one hub does not hold up the
+/// machine.
+const HUB_EDGES: usize = 2 * PORTION_EDGES;
 
 /// Some rows, or a piece of one hub's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
+pub struct Portion {
     /// The rows.
     pub rows: Range<usize>,
     /// Their edges, as positions in the CSR's indices.
@@ -25,8 +26,8 @@ pub struct Task {
     pub piece: Option<usize>,
 }
 
-impl Task {
-    /// The edges of one of the task's rows, as far as they belong to the task.
+impl Portion {
+    /// The edges of one of the portion's rows, as far as they belong to the portion.
     pub fn edges_of(&self, indptr: &[u64], row: usize) -> Range<usize> {
         if self.piece.is_some() { self.edges.clone() } else { indptr[row] as usize..indptr[row + 1] as usize }
     }
@@ -34,61 +35,61 @@ impl Task {
 
 /// The work on all rows of a CSR, in row order. Depends on the graph only, never on the number of threads.
 #[derive(Clone, Debug)]
-pub struct Tasks {
-    /// All tasks.
-    pub all: Vec<Task>,
+pub struct Portions {
+    /// All portions.
+    pub all: Vec<Portion>,
     /// The hubs with the numbers of their pieces.
     pub hubs: Vec<(usize, Range<usize>)>,
     /// How many pieces there are.
     pub pieces: usize,
 }
 
-impl Tasks {
+impl Portions {
     /// Cuts the rows of `csr`.
     pub fn new(csr: &Csr<u32>) -> Self {
-        let mut tasks = Self { all: Vec::new(), hubs: Vec::new(), pieces: 0 };
+        let mut portions = Self { all: Vec::new(), hubs: Vec::new(), pieces: 0 };
         let mut first = 0;
-        let close = |all: &mut Vec<Task>, rows: Range<usize>| {
+        let close = |all: &mut Vec<Portion>, rows: Range<usize>| {
             if !rows.is_empty() {
                 let edges = csr.indptr()[rows.start] as usize..csr.indptr()[rows.end] as usize;
-                all.push(Task { rows, edges, piece: None });
+                all.push(Portion { rows, edges, piece: None });
             }
         };
         let mut cost = 0;
         for row in 0..csr.num_dst() {
             let edges = csr.edges_of(row);
             if edges.len() > HUB_EDGES {
-                close(&mut tasks.all, first..row);
-                let pieces = edges.len().div_ceil(TASK_EDGES);
-                tasks.hubs.push((row, tasks.pieces..tasks.pieces + pieces));
+                close(&mut portions.all, first..row);
+                let pieces = edges.len().div_ceil(PORTION_EDGES);
+                portions.hubs.push((row, portions.pieces..portions.pieces + pieces));
                 for k in 0..pieces {
-                    let start = edges.start + k * TASK_EDGES;
-                    let edges = start..edges.end.min(start + TASK_EDGES);
-                    tasks.all.push(Task { rows: row..row + 1, edges, piece: Some(tasks.pieces + k) });
+                    let start = edges.start + k * PORTION_EDGES;
+                    let edges = start..edges.end.min(start + PORTION_EDGES);
+                    portions.all.push(Portion { rows: row..row + 1, edges, piece: Some(portions.pieces + k) });
                 }
-                tasks.pieces += pieces;
+                portions.pieces += pieces;
                 (first, cost) = (row + 1, 0);
                 continue;
             }
             // A row without edges still costs something.
             cost += edges.len() + 4;
-            if cost >= TASK_EDGES {
-                close(&mut tasks.all, first..row + 1);
+            if cost >= PORTION_EDGES {
+                close(&mut portions.all, first..row + 1);
                 (first, cost) = (row + 1, 0);
             }
         }
-        close(&mut tasks.all, first..csr.num_dst());
-        tasks
+        close(&mut portions.all, first..csr.num_dst());
+        portions
     }
 }
 
-/// One direction of a graph with its tasks.
+/// One direction of a graph with its portions.
 #[derive(Clone, Debug)]
 pub struct Direction {
     /// The structure.
     pub csr: Csr<u32>,
     /// The work.
-    pub tasks: Tasks,
+    pub portions: Portions,
     /// How many groups of four its edges are taken in, and how soon they read rows again; found where that is asked
     /// for.
     pub(crate) rehearsed: std::cell::OnceCell<(usize, crate::dry::Reuse)>,
@@ -140,7 +141,7 @@ impl Adjacency {
     fn both_ways(device: &Device, csr: Csr<u32>, transpose: Csr<u32>) -> Self {
         let charge = Rc::new(device.charge(Tag::Graph, csr.bytes() + transpose.bytes()));
         let direction = |csr: Csr<u32>| Direction {
-            tasks: Tasks::new(&csr),
+            portions: Portions::new(&csr),
             csr,
             rehearsed: Default::default(),
             listed: Default::default(),

@@ -137,12 +137,12 @@ trait Rows: Sync {
 }
 
 /// What is done with every row.
-enum Task<'a> {
+enum Coding<'a> {
     Encode { ids: &'a [u64], draw: Draw },
     Decode,
 }
 
-impl Task<'_> {
+impl Coding<'_> {
     /// Codes all rows of `words` words and `cols` columns.
     fn run(&self, rows: &impl Rows, plain: Plain<'_>, coded: Coded<'_>, shape: [usize; 2]) {
         let [words, cols] = shape;
@@ -230,8 +230,8 @@ impl Kernel for Encode<'_> {
                 &copied
             }
         };
-        let task = Task::Encode { ids: self.ids, draw: self.draw };
-        task.code(self.codec, self.draw, Plain::From(plain), Coded::To(to), x.cols());
+        let coding = Coding::Encode { ids: self.ids, draw: self.draw };
+        coding.code(self.codec, self.draw, Plain::From(plain), Coded::To(to), x.cols());
         Ok(())
     }
 }
@@ -250,7 +250,7 @@ impl Kernel for Decode {
         let (rows, cols, dtype) = (from[0].rows(), to.cols(), to.dtype());
         let words = Coded::From(bytemuck::cast_slice(host::<f32>(OP, "coded rows", from[0])?));
         let count = rows * cols;
-        let decode = |x: &mut [f32]| Task::Decode.code(self.codec, self.draw, Plain::To(x), words, cols);
+        let decode = |x: &mut [f32]| Coding::Decode.code(self.codec, self.draw, Plain::To(x), words, cols);
         if dtype == DType::F32 {
             decode(&mut host_mut::<f32>(OP, "rows", to)?[..count]);
             return Ok(());

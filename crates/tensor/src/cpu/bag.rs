@@ -74,7 +74,7 @@ fn drop_entries<C: Real>(
     let entries = entries.map(|m| host::<C>(OP, "entries", m)).transpose()?;
     let to = Shared::new(host_mut::<C>(OP, "entries", to)?);
     let (ids, dropout, columns) = (drop.ids.view(), drop.dropout, &csr.indices()[..]);
-    let tasks = &graph.forward.tasks.all;
+    let tasks = &graph.forward.portions.all;
     each(tasks.len(), &|number| {
         let task = &tasks[number];
         // SAFETY: the edges of tasks are disjoint.

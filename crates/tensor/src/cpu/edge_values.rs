@@ -66,19 +66,15 @@ macro_rules! kernel {
     ($type:ident, $name:ident($from:ty, $by:ty, $to:ty)) => {
         fn $name(isa: Isa, shape: Shape, from: &[$from], by: &[$by], to: &mut [$to]) {
             match Version::new(isa, |_| true) {
-                // SAFETY: the version is one that the processor has; slices are whole rows.
                 Version::Avx512 => isa.run(
                     #[inline(always)]
-                    || unsafe {
-                        vector::$name::<Avx512, $type>(shape, from, by, to);
-                    },
+                    // SAFETY: the version is one that the processor has; slices are whole rows.
+                    || unsafe { vector::$name::<Avx512, $type>(shape, from, by, to) },
                 ),
-                // SAFETY: as above.
                 Version::Avx2 => isa.run(
                     #[inline(always)]
-                    || unsafe {
-                        vector::$name::<Avx2, $type>(shape, from, by, to);
-                    },
+                    // SAFETY: the version is one that the processor has; slices are whole rows.
+                    || unsafe { vector::$name::<Avx2, $type>(shape, from, by, to) },
                 ),
                 Version::Portable => portable::$name(shape, from, by, to),
             }

@@ -33,7 +33,7 @@ impl Floor for Cpu {
         }
         let version = Version::new(self.isa, |_| true);
         let indices = direction.csr.indices();
-        let tasks = direction.tasks.all.par_iter().with_max_len(1);
+        let tasks = direction.portions.all.par_iter().with_max_len(1);
         Ok(tasks
             .map(|task| {
                 let edges = task.edges.clone();

@@ -1,4 +1,4 @@
-//! Messages of edges on the CPU: tasks over rows, some columns of a message in registers at a time. The weight has a
+//! Messages of edges on the CPU: portions over rows, some columns of a message in registers at a time. The weight has a
 //! row per feature here, and stays in the cache.
 
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::neighbours::run;
 use super::rowwise::{Blocks, Storage, by_dtype, put, span};
 use super::share::Shared;
 use super::{Cpu, host, host_mut, scratch};
-use crate::adjacency::{Direction, Task};
+use crate::adjacency::{Direction, Portion};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::ops::Write;
@@ -150,8 +150,8 @@ impl<'a, T: Storage> Rows<'a, T> {
 
     /// Adds the messages of a row's edges to `acc`, or along the transpose the gradients of these.
     #[inline(always)]
-    fn add_edges(&self, acc: &mut [T::C], row: usize, task: &Task) {
-        for at in task.edges_of(self.csr.indptr(), row) {
+    fn add_edges(&self, acc: &mut [T::C], row: usize, portion: &Portion) {
+        for at in portion.edges_of(self.csr.indptr(), row) {
             let other = self.csr.indices()[at] as usize;
             for (k, acc) in acc.chunks_exact_mut(LANES).enumerate() {
                 let found = match (self.g, self.map) {
@@ -202,24 +202,24 @@ fn pass<T: Storage>(cpu: Cpu, a: &Gine<'_>, g: Option<&Matrix>, to: &mut Matrix,
     let mut pieces = scratch::gine_pieces(a.x, direction)?;
     let pieces = Shared::new(host_mut::<T::C>(OP, "pieces", &mut pieces)?);
     let to = Shared::new(host_mut::<T>(OP, "sums", to)?);
-    let task = |_: usize, task: &Task| {
+    let portion = |_: usize, portion: &Portion| {
         let mut acc = vec![T::C::zero(); rows.terms.wide];
-        for row in task.rows.clone() {
+        for row in portion.rows.clone() {
             acc.fill(T::C::zero());
             cpu.isa.run(
                 #[inline(always)]
-                || rows.add_edges(&mut acc, row, task),
+                || rows.add_edges(&mut acc, row, portion),
             );
-            match task.piece {
+            match portion.piece {
                 // SAFETY: each piece has a row of its own.
                 Some(piece) => unsafe { pieces.part(piece * d..(piece + 1) * d) }.copy_from_slice(&acc[..d]),
-                // SAFETY: each row is that of one task.
+                // SAFETY: each row is that of one portion.
                 None => put(unsafe { to.part(row * d..(row + 1) * d) }, &acc, write),
             }
         }
     };
-    run(direction, &task, &|row, of_row| {
-        // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
+    run(direction, &portion, &|row, of_row| {
+        // SAFETY: all portions are done; each hub reads its own pieces and writes its own row.
         let (pieces, to) = unsafe { (pieces.part(span(&of_row, d)), to.part(row * d..(row + 1) * d)) };
         let mut acc = vec![T::C::zero(); d];
         for piece in pieces.chunks_exact(d.max(1)) {

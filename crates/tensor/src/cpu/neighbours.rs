@@ -1,23 +1,23 @@
-//! What kernels over the neighbours of nodes share: how tasks run, and how rows are fetched ahead of their use.
+//! What kernels over the neighbours of nodes share: how portions run, and how rows are fetched ahead of their use.
 
 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 use std::ops::Range;
 
 use super::parallel::each_apart;
-use crate::adjacency::{Direction, Task};
+use crate::adjacency::{Direction, Portion};
 
 /// How many edges ahead rows are prefetched.
 pub(super) const AHEAD: usize = 24;
 /// Edges per block, where several are taken at a time.
 pub(super) const FOUR: usize = 4;
 
-/// Runs `rows` over all tasks, then `merge` over the hubs, whose pieces are merged in order.
+/// Runs `rows` over all portions, then `merge` over the hubs, whose pieces are merged in order.
 pub(super) fn run(
     direction: &Direction,
-    rows: &(dyn Fn(usize, &Task) + Sync),
+    rows: &(dyn Fn(usize, &Portion) + Sync),
     merge: &(dyn Fn(usize, Range<usize>) + Sync),
 ) {
-    let (all, hubs) = (&direction.tasks.all, &direction.tasks.hubs);
+    let (all, hubs) = (&direction.portions.all, &direction.portions.hubs);
     each_apart(all.len(), &|number| rows(number, &all[number]));
     each_apart(hubs.len(), &|k| merge(hubs[k].0, hubs[k].1.clone()));
 }

@@ -94,17 +94,17 @@ pub(super) fn attention_pieces(a: &Attention<'_>, pass: Pass) -> Result<Matrix> 
         Pass::ByDestination => (&a.graph.forward, gradient),
         Pass::BySource => (&a.graph.transpose, gradient - heads * a.tail() + values),
     };
-    a.device().uninit("attention", direction.tasks.pieces, size, DType::F32, Tag::Workspace)
+    a.device().uninit("attention", direction.portions.pieces, size, DType::F32, Tag::Workspace)
 }
 
 /// For each piece of a hub, what an aggregation collects: `size` numbers.
 pub(super) fn spmm_pieces(x: &Matrix, direction: &Direction, size: usize) -> Result<Matrix> {
-    x.device().uninit("aggregate", direction.tasks.pieces, size, DType::F32, Tag::Workspace)
+    x.device().uninit("aggregate", direction.portions.pieces, size, DType::F32, Tag::Workspace)
 }
 
 /// For each piece of a hub, what its edges' messages, or gradients of these, come to.
 pub(crate) fn gine_pieces(x: &Matrix, direction: &Direction) -> Result<Matrix> {
-    x.device().uninit("messages of edges", direction.tasks.pieces, x.cols(), x.dtype().compute(), Tag::Workspace)
+    x.device().uninit("messages of edges", direction.portions.pieces, x.cols(), x.dtype().compute(), Tag::Workspace)
 }
 
 /// For each task of the pass by destination, the gradient of what all edges share: of GATv2's `a`, or nothing.
@@ -125,7 +125,7 @@ pub(crate) fn attention_bias(a: &Attention<'_>, width: usize) -> Result<Matrix> 
 }
 
 fn of_tasks(a: &Attention<'_>, size: usize) -> Result<Matrix> {
-    let tasks = a.graph.forward.tasks.all.len();
+    let tasks = a.graph.forward.portions.all.len();
     a.device().zeros("attention", tasks, size, a.output().1.compute(), Tag::Workspace)
 }
 

@@ -1,4 +1,4 @@
-//! Aggregation on the CPU: tasks over rows, a kernel per instruction set.
+//! Aggregation on the CPU: portions over rows, a kernel per instruction set.
 
 mod portable;
 mod vector;
@@ -11,7 +11,7 @@ use super::neighbours::run;
 use super::share::Shared;
 use super::simd::{Stored, Version};
 use super::{Cpu, Isa, host, host_mut, scratch};
-use crate::adjacency::{Adjacency, Direction, Task};
+use crate::adjacency::{Adjacency, Direction, Portion};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -179,17 +179,18 @@ fn merge<T: Convert>(partial: &[f32], factor: f32, row: &mut [T], write: Write) 
 /// From the row of a hub and what its pieces came to, makes what is written to the row.
 type Merge<'a, O> = dyn Fn(usize, &[f32], &mut [O]) + Sync + 'a;
 
-/// Runs `task` over all tasks, then `merge` over the hubs: their row, what their pieces came to, and where that goes.
+/// Runs `portion` over all portions, then `merge` over the hubs: their row, what their pieces came to, and where that
+/// goes.
 fn run_sums<O: Send + Sync>(
     direction: &Direction,
     d: usize,
-    task: &(dyn Fn(&Task) + Sync),
+    portion: &(dyn Fn(&Portion) + Sync),
     partial: &Shared<'_, f32>,
     out: &Shared<'_, O>,
     merge: &Merge<'_, O>,
 ) {
-    run(direction, &|_, one| task(one), &|row, pieces| {
-        // SAFETY: all tasks are done; each hub reads its own pieces and writes its own row.
+    run(direction, &|_, one| portion(one), &|row, pieces| {
+        // SAFETY: all portions are done; each hub reads its own pieces and writes its own row.
         let (partial, out) =
             unsafe { (partial.part(pieces.start * d..pieces.end * d), out.part(row * d..(row + 1) * d)) };
         merge(row, partial, out);
@@ -212,9 +213,9 @@ fn sum<T: Stored, O: Stored>(isa: Isa, a: &Spmm<'_>, out: &mut Matrix, write: Wr
         write,
         partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
-    // SAFETY: the kernel was chosen by what the processor has; tasks write their own rows or pieces.
-    let task = |task: &Task| unsafe { kernel(&o, task) };
-    run_sums(direction, d, &task, &o.partial, &o.out, &|row, partial, out| {
+    // SAFETY: the kernel was chosen by what the processor has; portions write their own rows or pieces.
+    let portion = |portion: &Portion| unsafe { kernel(&o, portion) };
+    run_sums(direction, d, &portion, &o.partial, &o.out, &|row, partial, out| {
         merge(partial, o.weights.of_row(row), out, write);
     });
     Ok(())
@@ -237,8 +238,8 @@ fn products<T: Stored>(isa: Isa, a: &Spmm<'_>, g: &Matrix, dw: &mut Matrix) -> R
     };
     run(
         &graph.forward,
-        // SAFETY: as in `sum`; tasks write their own edges.
-        &|_, task| unsafe { kernel(&o, task) },
+        // SAFETY: as in `sum`; portions write their own edges.
+        &|_, portion| unsafe { kernel(&o, portion) },
         &|_, _| {},
     );
     Ok(())
@@ -265,7 +266,7 @@ fn max<T: Stored>(isa: Isa, a: &SpmmMax<'_>, out: &mut Matrix, arg: &mut Matrix,
     run(
         direction,
         // SAFETY: as in `sum`.
-        &|_, task| unsafe { kernel(&o, task) },
+        &|_, portion| unsafe { kernel(&o, portion) },
         &|row, pieces| {
             // SAFETY: as in `sum`.
             let (partial, out, arg) = unsafe {
@@ -306,7 +307,7 @@ fn max_back<T: Stored>(isa: Isa, a: &MaxGradient<'_>, dx: &mut Matrix, write: Wr
         partial: Shared::new(host_mut(OP, "partial", &mut partial)?),
     };
     // SAFETY: as in `sum`.
-    let task = |task: &Task| unsafe { kernel(&o, task) };
-    run_sums(direction, d, &task, &o.partial, &o.dx, &|_, partial, dx| merge(partial, 1.0, dx, write));
+    let portion = |portion: &Portion| unsafe { kernel(&o, portion) };
+    run_sums(direction, d, &portion, &o.partial, &o.dx, &|_, partial, dx| merge(partial, 1.0, dx, write));
     Ok(())
 }

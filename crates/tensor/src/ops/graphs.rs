@@ -54,7 +54,7 @@ pub(crate) fn with_hub(device: &Device) -> Rc<Adjacency> {
         (0..degree).map(|k| (i * 31 + k * 17) % 300).chain(std::iter::repeat_n(5, 45)).collect()
     });
     let graph = from_rows(device, rows, 300);
-    assert!(graph.forward.tasks.hubs.len() == 1 && graph.transpose.tasks.hubs.len() == 1);
+    assert!(graph.forward.portions.hubs.len() == 1 && graph.transpose.portions.hubs.len() == 1);
     graph
 }
 

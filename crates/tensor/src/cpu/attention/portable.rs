@@ -6,7 +6,7 @@ use super::edges::EdgeSlices;
 use super::extras::{Extras, Places};
 use super::score::{Edge, Plain, SourceGradients, add_scaled, dot};
 use super::state::finish_row;
-use crate::adjacency::Task;
+use crate::adjacency::Portion;
 use crate::cpu::elementwise::{Convert, Real};
 use crate::cpu::parallel::{each, each_chunk, each_with};
 use crate::cpu::share::Shared;
@@ -105,22 +105,22 @@ pub(super) fn by_dst<C: Real, A: Plain<C>>(
     let (csr, d, w, heads) = (&a.graph.forward.csr, score.wide(), score.head_width(), score.heads());
     let stride = score.stride().by;
     let (width, params, weights) = (score.widths().dst, score.widths().shared, score.edge_weights());
-    let tasks = &a.graph.forward.tasks.all;
+    let portions = &a.graph.forward.portions.all;
     // A hub's pieces are one row here: the first stands for all.
-    let whole = |t: &Task| t.piece.is_none() || t.edges.start == csr.edges_of(t.rows.start).start;
-    each(tasks.len(), &|number| {
-        let task = &tasks[number];
-        if !whole(task) {
+    let whole = |t: &Portion| t.piece.is_none() || t.edges.start == csr.edges_of(t.rows.start).start;
+    each(portions.len(), &|number| {
+        let portion = &portions[number];
+        if !whole(portion) {
             return;
         }
         let mut acc = vec![C::zero(); width];
-        // SAFETY: a task runs on one thread.
+        // SAFETY: a portion runs on one thread.
         let shared = unsafe { parts.part(number * heads * params..(number + 1) * heads * params) };
         // SAFETY: as above.
         let weight = unsafe { weight_parts.part(number * weights..(number + 1) * weights) };
-        for i in task.rows.clone() {
+        for i in portion.rows.clone() {
             let first = csr.edges_of(i).start;
-            // SAFETY: rows belong to one task each, and a task runs on one thread.
+            // SAFETY: rows belong to one portion each, and a portion runs on one thread.
             let to = unsafe { to.part(i * heads * width..(i + 1) * heads * width) };
             for h in 0..heads {
                 let (g, behind) = g[i * d + h * stride..][..stride].split_at(w);

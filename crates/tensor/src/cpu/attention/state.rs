@@ -161,13 +161,16 @@ unsafe fn vector_products<S: Simd, Q: Source<S>>(w: usize, g: &[Q], out: &[Q], t
     }
 }
 
-/// Hands `f` the width of a head, and blocks of whole rows of all three.
+/// The width of a head, and blocks of whole rows: of two factors, and of what their products come to.
+type Products<'a, C, Q> = dyn Fn(usize, &[Q], &[Q], &mut [C]) + Sync + 'a;
+
+/// Hands `f` the blocks of all rows.
 fn each_product<C: Real, Q: Convert>(
     heads: usize,
     g: &Matrix,
     out: &Matrix,
     d: &mut Matrix,
-    f: &(dyn Fn(usize, &[Q], &[Q], &mut [C]) + Sync),
+    f: &Products<'_, C, Q>,
 ) -> Result<()> {
     g.expect(OP, "g", out.rows(), out.cols())?;
     let (cols, w) = (out.cols(), out.cols() / heads);

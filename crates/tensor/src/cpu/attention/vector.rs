@@ -7,7 +7,7 @@
 //! and the exponentials of four edges and eight heads are two vectors.
 //!
 //! What costs is fetching rows at random: the rows of neighbours a few edges ahead are prefetched, across row
-//! boundaries, since a task's edges are contiguous.
+//! boundaries, since a portion's edges are contiguous.
 
 #![allow(unsafe_op_in_unsafe_fn)]
 
@@ -20,7 +20,7 @@ use super::score::{
     Any, Collected, GradientRows, Gradients, Operands, Score, accumulate, dots, far_dots, store, store_scaled,
 };
 use super::state::carry_on;
-use crate::adjacency::Task;
+use crate::adjacency::Portion;
 use crate::cpu::Isa;
 use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::share::Shared;
@@ -126,7 +126,7 @@ unsafe fn softmax_step<S: Simd>(
 }
 
 #[inline(always)]
-unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>, task: &Task) {
+unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>, portion: &Portion) {
     let score = o.score;
     let (heads, d, w, values) = (score.heads(), score.wide(), score.head_width(), score.values());
     let (columns, stride, tail) = (score.columns(), score.stride(), score.tail());
@@ -138,8 +138,8 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
     let (plain, drops) = (x.is_empty(), x.has_dropout());
     let size = 2 * heads + d;
 
-    for row in task.rows.clone() {
-        let edges = task.edges_of(o.indptr, row);
+    for row in portion.rows.clone() {
+        let edges = portion.edges_of(o.indptr, row);
         // A row that this block has nothing for stays as it is.
         if edges.is_empty() && matches!(f.target, Target::Carry(_)) {
             continue;
@@ -147,7 +147,7 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
         m.fill(f32::NEG_INFINITY);
         s.fill(0.0);
         acc.fill(0.0);
-        if let (Target::Carry(state), None) = (&f.target, task.piece) {
+        if let (Target::Carry(state), None) = (&f.target, portion.piece) {
             carry_on(heads, state.part(row * size..(row + 1) * size), m, s, acc);
         }
         let mut at = edges.start;
@@ -179,7 +179,7 @@ unsafe fn forward<S: Simd, A: Score<S>>(o: &Pass<'_, A>, f: &Forward<'_, A::Out>
         for h in 0..heads {
             s[FOUR * h] = s[FOUR * h..FOUR * (h + 1)].iter().sum::<f32>();
         }
-        let state = match (&f.target, task.piece) {
+        let state = match (&f.target, portion.piece) {
             (_, Some(piece)) => f.partial.part(piece * size..(piece + 1) * size),
             (Target::Carry(state), None) => state.part(row * size..(row + 1) * size),
             (Target::Finish { out, lse }, None) => {
@@ -222,7 +222,7 @@ pub(super) struct ByDst<'a, A: Operands> {
 }
 
 #[inline(always)]
-unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number: usize, task: &Task) {
+unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number: usize, portion: &Portion) {
     let score = o.score;
     let (heads, d, w, values) = (score.heads(), score.wide(), score.head_width(), score.values());
     let (columns, stride) = (score.columns(), score.stride());
@@ -237,8 +237,8 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
     let x = &o.extras;
     let (plain, drops) = (x.is_empty(), x.has_dropout());
 
-    for row in task.rows.clone() {
-        let edges = task.edges_of(o.indptr, row);
+    for row in portion.rows.clone() {
+        let edges = portion.edges_of(o.indptr, row);
         if edges.is_empty() && b.write == Write::Add {
             continue;
         }
@@ -283,7 +283,7 @@ unsafe fn by_dst<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &ByDst<'_, A>, number
             }
             at += count;
         }
-        match task.piece {
+        match portion.piece {
             Some(piece) => b.partial.part(piece * size..(piece + 1) * size).copy_from_slice(acc),
             None => {
                 let to = b.to.part(row * width..(row + 1) * width);
@@ -325,7 +325,7 @@ pub(super) struct BySrc<'a, A: Operands> {
 }
 
 #[inline(always)]
-unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: &Task) {
+unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, portion: &Portion) {
     let score = o.score;
     let (heads, d, wide, values) = (score.heads(), score.d(), score.wide(), score.values());
     let columns = score.columns().turned();
@@ -338,8 +338,8 @@ unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: 
     let x = &o.extras;
     let (plain, drops) = (x.is_empty(), x.has_dropout());
 
-    for row in task.rows.clone() {
-        let edges = task.edges_of(o.indptr, row);
+    for row in portion.rows.clone() {
+        let edges = portion.edges_of(o.indptr, row);
         acc.fill(0.0);
         let (through, direct) = acc.split_at_mut(score.src_size());
         let mut at = edges.start;
@@ -393,7 +393,7 @@ unsafe fn by_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, task: 
             accumulate::<S, A::Out>(columns, p.as_ptr(), None, g, direct.as_mut_ptr());
             at += count;
         }
-        match task.piece {
+        match portion.piece {
             Some(piece) => b.partial.part(piece * size..(piece + 1) * size).copy_from_slice(acc),
             None => store_src::<S, A>(score, b, row, acc),
         }
@@ -428,10 +428,10 @@ unsafe fn merge_src<S: Simd, A: Score<S>>(o: &Pass<'_, A>, b: &BySrc<'_, A>, row
 /// The passes, compiled for some instruction set. Safety: the processor has it; no two calls that run at the same time
 /// write the same rows or pieces.
 pub(super) struct Passes<A: Operands> {
-    pub(super) forward: unsafe fn(&Pass<'_, A>, &Forward<'_, A::Out>, &Task),
-    pub(super) by_dst: unsafe fn(&Pass<'_, A>, &ByDst<'_, A>, usize, &Task),
+    pub(super) forward: unsafe fn(&Pass<'_, A>, &Forward<'_, A::Out>, &Portion),
+    pub(super) by_dst: unsafe fn(&Pass<'_, A>, &ByDst<'_, A>, usize, &Portion),
     pub(super) merge_dst: unsafe fn(&Pass<'_, A>, &ByDst<'_, A>, usize, Range<usize>),
-    pub(super) by_src: unsafe fn(&Pass<'_, A>, &BySrc<'_, A>, &Task),
+    pub(super) by_src: unsafe fn(&Pass<'_, A>, &BySrc<'_, A>, &Portion),
     pub(super) merge_src: unsafe fn(&Pass<'_, A>, &BySrc<'_, A>, usize, Range<usize>),
 }
 
@@ -489,9 +489,9 @@ macro_rules! versions {
 }
 
 versions! {
-    forward(f: &Forward<'_, A::Out>, task: &Task) => forward_avx512, forward_avx2;
-    by_dst(b: &ByDst<'_, A>, number: usize, task: &Task) => by_dst_avx512, by_dst_avx2;
+    forward(f: &Forward<'_, A::Out>, portion: &Portion) => forward_avx512, forward_avx2;
+    by_dst(b: &ByDst<'_, A>, number: usize, portion: &Portion) => by_dst_avx512, by_dst_avx2;
     merge_dst(b: &ByDst<'_, A>, row: usize, pieces: Range<usize>) => merge_dst_avx512, merge_dst_avx2;
-    by_src(b: &BySrc<'_, A>, task: &Task) => by_src_avx512, by_src_avx2;
+    by_src(b: &BySrc<'_, A>, portion: &Portion) => by_src_avx512, by_src_avx2;
     merge_src(b: &BySrc<'_, A>, row: usize, pieces: Range<usize>) => merge_src_avx512, merge_src_avx2;
 }

@@ -24,7 +24,7 @@ use super::dot::Dot;
 use super::extras::Extras;
 use super::score::{Any, Operands};
 use super::vector::{ByDst, BySrc, Forward, Pass, Passes, Statistics, Target};
-use crate::adjacency::Task;
+use crate::adjacency::Portion;
 use crate::cpu::Isa;
 use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::simd::{Avx512, Simd};
@@ -142,15 +142,15 @@ unsafe fn raise<T: Storage, R: Shape<T>>(top: V, m: &mut V, s: &mut V, sums: &mu
 unsafe fn forward<T: Storage, R: Shape<T>, const PLAIN: bool>(
     o: &Pass<'_, Dot<'_, T, T>>,
     f: &Forward<'_, T>,
-    task: &Task,
+    portion: &Portion,
 ) {
     let (score, shape) = (o.score, R::new(o.score));
     let (heads, d) = (score.heads(), score.wide());
     let scale = 1.0 / (HEAD as f32).sqrt();
     let scale2 = _mm512_set1_ps(scale * LOG2_E);
     let (values, size) = (score.values(), 2 * heads + d);
-    for row in task.rows.clone() {
-        let edges = task.edges_of(o.indptr, row);
+    for row in portion.rows.clone() {
+        let edges = portion.edges_of(o.indptr, row);
         // A row that this block has nothing for stays as it is.
         if edges.is_empty() && matches!(f.target, Target::Carry(_)) {
             continue;
@@ -159,7 +159,7 @@ unsafe fn forward<T: Storage, R: Shape<T>, const PLAIN: bool>(
             let (first, column, wide) = (HEADS * group, COLUMNS * group, shape.group() * group);
             let q = score.q(row).add(wide);
             let (mut m, mut s, mut sums) = (_mm512_set1_ps(BOTTOM), _mm512_setzero_ps(), R::zero());
-            if let (Target::Carry(state), None) = (&f.target, task.piece) {
+            if let (Target::Carry(state), None) = (&f.target, portion.piece) {
                 let state = state.part(row * size..(row + 1) * size).as_ptr();
                 // An empty state has −∞, from which no difference may be taken.
                 m = _mm512_max_ps(m, load_heads::<T>(state.add(first), state.add(first)));
@@ -199,7 +199,7 @@ unsafe fn forward<T: Storage, R: Shape<T>, const PLAIN: bool>(
             let s = _mm512_add_ps(s, swapped(s));
             let empty = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(m, _mm512_set1_ps(BOTTOM));
             let m = _mm512_mask_blend_ps(empty, m, _mm512_set1_ps(f32::NEG_INFINITY));
-            let state = match (&f.target, task.piece) {
+            let state = match (&f.target, portion.piece) {
                 (_, Some(piece)) => f.partial.part(piece * size..(piece + 1) * size),
                 (Target::Carry(state), None) => state.part(row * size..(row + 1) * size),
                 (Target::Finish { out, lse }, None) => {
@@ -224,15 +224,15 @@ unsafe fn by_dst<'a, T: Storage, R: Shape<T>, const PLAIN: bool>(
     o: &Pass<'_, Dot<'a, T, T>>,
     b: &ByDst<'_, Dot<'a, T, T>>,
     number: usize,
-    task: &Task,
+    portion: &Portion,
 ) {
     let (score, shape) = (o.score, R::new(o.score));
     let (heads, d) = (score.heads(), score.wide());
     let scale = 1.0 / (HEAD as f32).sqrt();
     let (scale2, scale1) = (_mm512_set1_ps(scale * LOG2_E), _mm512_set1_ps(scale));
     let values = score.values();
-    for row in task.rows.clone() {
-        let edges = task.edges_of(o.indptr, row);
+    for row in portion.rows.clone() {
+        let edges = portion.edges_of(o.indptr, row);
         if edges.is_empty() && b.write == Write::Add {
             continue;
         }
@@ -283,7 +283,7 @@ unsafe fn by_dst<'a, T: Storage, R: Shape<T>, const PLAIN: bool>(
                 shape.accumulate(&mut sums, de, k(j), None, &four);
                 at += count;
             }
-            match task.piece {
+            match portion.piece {
                 Some(piece) => {
                     let to = b.partial.part(piece * d + wide..piece * d + wide + shape.group());
                     shape.store(sums, to.as_mut_ptr());
@@ -301,7 +301,7 @@ unsafe fn by_dst<'a, T: Storage, R: Shape<T>, const PLAIN: bool>(
 unsafe fn by_src<'a, T: Storage, R: Shape<T>, const PLAIN: bool>(
     o: &Pass<'_, Dot<'a, T, T>>,
     b: &BySrc<'_, Dot<'a, T, T>>,
-    task: &Task,
+    portion: &Portion,
 ) {
     let (score, shape) = (o.score, R::new(o.score));
     let (heads, d) = (score.heads(), score.d());
@@ -309,8 +309,8 @@ unsafe fn by_src<'a, T: Storage, R: Shape<T>, const PLAIN: bool>(
     let scale = 1.0 / (HEAD as f32).sqrt();
     let (scale2, scale1) = (_mm512_set1_ps(scale * LOG2_E), _mm512_set1_ps(scale));
     let values = score.values();
-    for row in task.rows.clone() {
-        let edges = task.edges_of(o.indptr, row);
+    for row in portion.rows.clone() {
+        let edges = portion.edges_of(o.indptr, row);
         for group in 0..heads / HEADS {
             let (first, column, wide) = (HEADS * group, COLUMNS * group, shape.group() * group);
             let (k, v) = (score.k(row).add(column), values.at(row).add(column));
@@ -354,7 +354,7 @@ unsafe fn by_src<'a, T: Storage, R: Shape<T>, const PLAIN: bool>(
                 shape.accumulate_far(&mut dv, weights, g(i));
                 at += count;
             }
-            match task.piece {
+            match portion.piece {
                 Some(piece) => {
                     let to = b.partial.part(piece * 2 * d..(piece + 1) * 2 * d).as_mut_ptr();
                     store_columns::<T>(dk, to.add(column));
@@ -376,11 +376,11 @@ macro_rules! compiled {
     ($name:ident, $type:ty, $shape:ty, $features:literal) => {
         fn $name<'a>() -> Passes<Dot<'a, $type, $type>> {
             #[target_feature(enable = $features)]
-            unsafe fn forward_<'a>(o: &Pass<'_, Dot<'a, $type, $type>>, f: &Forward<'_, $type>, task: &Task) {
+            unsafe fn forward_<'a>(o: &Pass<'_, Dot<'a, $type, $type>>, f: &Forward<'_, $type>, portion: &Portion) {
                 if o.extras.is_empty() {
-                    forward::<_, $shape, true>(o, f, task)
+                    forward::<_, $shape, true>(o, f, portion)
                 } else {
-                    forward::<_, $shape, false>(o, f, task)
+                    forward::<_, $shape, false>(o, f, portion)
                 }
             }
             #[target_feature(enable = $features)]
@@ -388,24 +388,24 @@ macro_rules! compiled {
                 o: &Pass<'_, Dot<'a, $type, $type>>,
                 b: &ByDst<'_, Dot<'a, $type, $type>>,
                 number: usize,
-                task: &Task,
+                portion: &Portion,
             ) {
                 if o.extras.is_empty() {
-                    by_dst::<_, $shape, true>(o, b, number, task)
+                    by_dst::<_, $shape, true>(o, b, number, portion)
                 } else {
-                    by_dst::<_, $shape, false>(o, b, number, task)
+                    by_dst::<_, $shape, false>(o, b, number, portion)
                 }
             }
             #[target_feature(enable = $features)]
             unsafe fn by_src_<'a>(
                 o: &Pass<'_, Dot<'a, $type, $type>>,
                 b: &BySrc<'_, Dot<'a, $type, $type>>,
-                task: &Task,
+                portion: &Portion,
             ) {
                 if o.extras.is_empty() {
-                    by_src::<_, $shape, true>(o, b, task)
+                    by_src::<_, $shape, true>(o, b, portion)
                 } else {
-                    by_src::<_, $shape, false>(o, b, task)
+                    by_src::<_, $shape, false>(o, b, portion)
                 }
             }
             Passes { forward: forward_, by_dst: by_dst_, by_src: by_src_, ..Passes::avx512() }
@@ -418,10 +418,13 @@ compiled!(passes_with_tails, f32, Tailed, "avx512f,avx512bw,avx512dq,avx512vl,av
 compiled!(passes_bf16, bf16, Plain, "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma");
 compiled!(passes_bf16_with_tails, bf16, Tailed, "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma");
 
+/// Makes the passes of dot products.
+type Maker<'a, T> = fn() -> Passes<Dot<'a, T, T>>;
+
 /// Those without tails, those with tails of at most a vector, or none.
 fn that_suit<'a, T: Storage>(
     score: &Dot<'a, T, T>,
-    [plain, with_tails]: [fn() -> Passes<Dot<'a, T, T>>; 2],
+    [plain, with_tails]: [Maker<'a, T>; 2],
 ) -> Option<Passes<Dot<'a, T, T>>> {
     match score.numbers_behind() {
         _ if score.head_width() != HEAD || !score.heads().is_multiple_of(HEADS) => None,

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use super::{NOBODY, Weights};
-use crate::adjacency::Task;
+use crate::adjacency::Portion;
 use crate::cpu::neighbours::{AHEAD, FOUR, prefetch};
 use crate::cpu::share::Shared;
 use crate::cpu::simd::{Avx2, Avx512, Simd, Sink, Stored, Version};
@@ -131,15 +131,15 @@ unsafe fn sum_panel<S: Simd, T: Sink<S>, O: Sink<S>, const V: usize>(
 }
 
 #[inline(always)]
-unsafe fn sum<S: Simd, T: Sink<S>, O: Sink<S>>(o: &Sum<'_, T, O>, task: &Task) {
+unsafe fn sum<S: Simd, T: Sink<S>, O: Sink<S>>(o: &Sum<'_, T, O>, portion: &Portion) {
     let d = o.d;
     let weights = if o.weights.is_uniform() { None } else { Some(&o.weights) };
-    for row in task.rows.clone() {
-        let edges = task.edges_of(o.indptr, row);
+    for row in portion.rows.clone() {
+        let edges = portion.edges_of(o.indptr, row);
         if edges.is_empty() && o.write == Write::Add {
             continue;
         }
-        match task.piece {
+        match portion.piece {
             Some(piece) => {
                 let to = Target::<S, f32>::new(o.partial.part(piece * d..(piece + 1) * d), Write::Set, 1.0);
                 panels!(S, d, |first, V| {
@@ -168,22 +168,22 @@ pub(super) struct Products<'a, T> {
 }
 
 #[inline(always)]
-unsafe fn products<S: Simd, T: Sink<S>>(o: &Products<'_, T>, task: &Task) {
+unsafe fn products<S: Simd, T: Sink<S>>(o: &Products<'_, T>, portion: &Portion) {
     let d = o.d;
     let vectors = d.div_ceil(S::LANES);
     // g_i vector by vector; what the last one repeats of the one before is made zero.
     let mut g = vec![0f32; vectors * S::LANES];
     let last = (vectors - 1) * S::LANES;
     let repeated = last - column::<S>(d, vectors - 1);
-    let dw = o.dw.part(task.edges.clone());
-    for row in task.rows.clone() {
+    let dw = o.dw.part(portion.edges.clone());
+    for row in portion.rows.clone() {
         for k in 0..vectors {
             let from = T::load(o.g.as_ptr().add(row * d + column::<S>(d, k)));
             S::store(g.as_mut_ptr().add(k * S::LANES), from);
         }
         g[last..last + repeated].fill(0.0);
         let factor = o.factors.of_row(row);
-        let edges = task.edges_of(o.indptr, row);
+        let edges = portion.edges_of(o.indptr, row);
         let mut at = edges.start;
         while at < edges.end {
             let count = FOUR.min(edges.end - at);
@@ -201,7 +201,7 @@ unsafe fn products<S: Simd, T: Sink<S>>(o: &Products<'_, T>, task: &Task) {
             let mut found = [0f32; FOUR];
             S::sum4(sums, found.as_mut_ptr());
             for e in 0..count {
-                dw[at + e - task.edges.start] = found[e] * factor * o.factors.of_edge(at + e, j[e]);
+                dw[at + e - portion.edges.start] = found[e] * factor * o.factors.of_edge(at + e, j[e]);
             }
             at += count;
         }
@@ -242,15 +242,15 @@ unsafe fn max_panel<S: Simd, T: Sink<S>, const V: usize>(
 }
 
 #[inline(always)]
-unsafe fn max<S: Simd, T: Sink<S>>(o: &Max<'_, T>, task: &Task) {
+unsafe fn max<S: Simd, T: Sink<S>>(o: &Max<'_, T>, portion: &Portion) {
     let d = o.d;
     let (nobody, least, zero) = (S::splat_bits(NOBODY), S::splat(f32::NEG_INFINITY), S::splat(0.0));
-    for row in task.rows.clone() {
-        let edges = task.edges_of(o.indptr, row);
+    for row in portion.rows.clone() {
+        let edges = portion.edges_of(o.indptr, row);
         if edges.is_empty() && o.write == Write::Add {
             continue;
         }
-        if let Some(piece) = task.piece {
+        if let Some(piece) = portion.piece {
             let to = o.partial.part(2 * piece * d..2 * (piece + 1) * d).as_mut_ptr();
             panels!(S, d, |first, V| {
                 let (mut best, mut arg) = ([least; V], [nobody; V]);
@@ -327,14 +327,14 @@ unsafe fn max_back_panel<S: Simd, T: Sink<S>, const V: usize>(
 }
 
 #[inline(always)]
-unsafe fn max_back<S: Simd, T: Sink<S>>(o: &MaxBack<'_, T>, task: &Task) {
+unsafe fn max_back<S: Simd, T: Sink<S>>(o: &MaxBack<'_, T>, portion: &Portion) {
     let d = o.d;
-    for row in task.rows.clone() {
-        let edges = task.edges_of(o.indptr, row);
+    for row in portion.rows.clone() {
+        let edges = portion.edges_of(o.indptr, row);
         if edges.is_empty() && o.write == Write::Add {
             continue;
         }
-        match task.piece {
+        match portion.piece {
             Some(piece) => {
                 let to = Target::<S, f32>::new(o.partial.part(piece * d..(piece + 1) * d), Write::Set, 1.0);
                 panels!(S, d, |first, V| {
@@ -351,9 +351,9 @@ unsafe fn max_back<S: Simd, T: Sink<S>>(o: &MaxBack<'_, T>, task: &Task) {
     }
 }
 
-/// A kernel for the tasks over `O`. Safety: the processor has its instructions; no two tasks that run at the same time
-/// overlap.
-type Kernel<O> = unsafe fn(&O, &Task);
+/// A kernel for the portions over `O`. Safety: the processor has its instructions; no two portions that run at the same
+/// time overlap.
+type Kernel<O> = unsafe fn(&O, &Portion);
 
 /// One function per instruction set, everything inlines into it and is compiled with its instructions; and the choice
 /// between them, `None` where only portable code will do.
@@ -361,12 +361,12 @@ macro_rules! versions {
     ($($choice:ident: $kernel:ident($type:ident<$($t:ident),*>);)*) => { $(
         pub(super) fn $choice<'a, $($t: Stored),*>(version: Version) -> Option<Kernel<$type<'a, $($t),*>>> {
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-            unsafe fn avx512<$($t: Stored),*>(o: &$type<'_, $($t),*>, task: &Task) {
-                $kernel::<Avx512, $($t),*>(o, task);
+            unsafe fn avx512<$($t: Stored),*>(o: &$type<'_, $($t),*>, portion: &Portion) {
+                $kernel::<Avx512, $($t),*>(o, portion);
             }
             #[target_feature(enable = "avx2,fma")]
-            unsafe fn avx2<$($t: Stored),*>(o: &$type<'_, $($t),*>, task: &Task) {
-                $kernel::<Avx2, $($t),*>(o, task);
+            unsafe fn avx2<$($t: Stored),*>(o: &$type<'_, $($t),*>, portion: &Portion) {
+                $kernel::<Avx2, $($t),*>(o, portion);
             }
             match version {
                 Version::Avx512 => Some(avx512::<$($t),*>),

@@ -266,7 +266,7 @@ pub(super) fn adds_a_number_per_node_and_head(columns: Option<&EdgeColumns>) {
     let unavoidable = 4 * n * (wide + wide + 2 * d);
     let beyond = device.ledger().peak().total() - before - unavoidable as u64;
     // At the peak: log-sum-exp, D, and for the pieces of the hub one row of dk ‖ dv each.
-    let pieces = graph.transpose.tasks.pieces;
+    let pieces = graph.transpose.portions.pieces;
     assert_eq!(beyond, (4 * (n * 2 * heads + pieces * 2 * d)) as u64);
     drop(grads);
 }
