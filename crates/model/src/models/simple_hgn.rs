@@ -150,6 +150,7 @@ impl Scores {
 }
 
 /// A pass over the edges for `layer`, with the scores of layer `of`.
+#[derive(Clone, Copy)]
 struct Pass<'a> {
     layer: u32,
     of: u32,

@@ -92,7 +92,8 @@ fn features_of_edges_go_with_their_edges_into_every_batch() {
 
 #[test]
 fn messages_of_edges_are_in_every_batch() {
-    with_features_of_edges(&["model.name=gin", "compute.dtype=f64"]);
+    let dense = ["model.stack=tuned", "model.input_linear=true"];
+    with_features_of_edges(&with(&["model.name=gin", "compute.dtype=f64"], &dense));
 }
 
 fn with_features_of_edges(more: &[&str]) {
