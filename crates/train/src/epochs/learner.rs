@@ -122,19 +122,17 @@ impl Learner {
         network.without_effect(config.train.rates()).iter().for_each(|p| p.set_without_effect());
         let optimizer = Optimizer::new(config.train.rule(), &parameters)?;
         let (rates, remat) = (config.train.rates(), config.compute.remat);
-        let clip = config.train.clip;
         // What ranks send each other is not recorded.
         let cuda_graph = (config.compute.records() && rank.link().is_none()).then(CudaGraph::default);
-        let rank = rank.clone();
         Ok(Self {
-            rank,
+            rank: rank.clone(),
             network,
             parameters,
             optimizer,
             seed,
             rates,
             remat,
-            clip,
+            clip: config.train.clip,
             cuda_graph,
             stop: None,
             sharded: None,
