@@ -116,7 +116,7 @@ def chosen(args):
 
 
 def one_seed(args, folders, case, seed):
-    """The scores of one seed, and how long it took."""
+    """The scores of one seed, and how long it took; nothing if it failed."""
     dataset, split, model, settings = case[:4]
     words = ["--data", folders[dataset], "--split", split, "--model", model, *settings.split(), f"run.seed={seed}"]
     words += ["--device", args.device, "--threads", str(args.threads), *args.with_.split()]
@@ -124,7 +124,8 @@ def one_seed(args, folders, case, seed):
     with tempfile.TemporaryDirectory() as run:
         made = subprocess.run([args.build, "train", *words, "-o", Path(run) / "run", "--json"], capture_output=True, text=True)
     if made.returncode != 0:
-        raise SystemExit(f"{command(case)}, seed {seed}:\n{made.stderr}")
+        print(f"failed: {command(case)}, seed {seed}:\n{made.stderr}", flush=True)
+        return None
     found = json.loads(made.stdout)["seeds"][0]
     took = time.time() - start
     print(f"{took:6.1f} s  {dataset} {model}, seed {seed}: valid {found['valid']:.2f} at epoch {found['best_epoch']}", flush=True)
@@ -166,7 +167,8 @@ def main():
             found[command(case)].append(seed.result())
     if args.seeds is not None:
         return
-    known.update(found)
+    # A case of which a seed failed is not kept.
+    known.update({case: seeds for case, seeds in found.items() if None not in seeds})
     texts = {"results.json": json.dumps(known, indent=1) + "\n", "RESULTS.md": page_of(known)}
     for name, text in texts.items():
         for place in filter(None, [Path(__file__).parent, os.environ.get("OUT")]):
