@@ -3,6 +3,33 @@
 
 // Rows that a thread goes through together: a number of the weight is loaded once for all of them.
 #define ROWS 8
+// Elements that are loaded at once, where all rows and heads begin at such places.
+#define V (16 / (int)sizeof(T))
+
+// Adds x_r · y to the sum of each row, over `count` numbers: row r of x begins `pitch` behind the one before, numbers of
+// y lie `step` apart. Rows behind the last are the last: they are summed, not written.
+__device__ __forceinline__ void add_products(const T *x, i64 pitch, int last, const C *y, int step, int count, bool wide,
+                                             C (&sums)[ROWS]) {
+    int k = 0;
+    if (wide)
+        for (; k + V <= count; k += V) {
+            C by[V];
+#pragma unroll
+            for (int n = 0; n < V; n++) by[n] = y[(k + n) * step];
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                C row[V];
+                load_many(x + min(r, last) * pitch + k, row);
+#pragma unroll
+                for (int n = 0; n < V; n++) sums[r] += row[n] * by[n];
+            }
+        }
+    for (; k < count; k++) {
+        C by = y[k * step];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) sums[r] += load(x[min(r, last) * pitch + k]) * by;
+    }
+}
 
 // Each head's columns, then W_hᵀ x_h, then zeros: a thread per number of some rows.
 extern "C" __global__ void widen(const T *x, const C *weight, T *wide, i64 rows, int heads, int width, int tail, int features) {
@@ -10,7 +37,6 @@ extern "C" __global__ void widen(const T *x, const C *weight, T *wide, i64 rows,
     i64 first = thread_number() / cols * ROWS;
     if (first >= rows) return;
     int column = thread_number() % cols, head = column / all, c = column % all, feature = c - width;
-    // Rows behind the last are the last: they are summed, not written.
     int last = (int)min((i64)ROWS, rows - first) - 1;
     const T *own = x + first * d + head * width;
     C sums[ROWS] = {};
@@ -18,12 +44,7 @@ extern "C" __global__ void widen(const T *x, const C *weight, T *wide, i64 rows,
 #pragma unroll
         for (int r = 0; r < ROWS; r++) sums[r] = load(own[min(r, last) * d + c]);
     } else if (feature < features) {
-        const C *w = weight + (i64)head * width * features + feature;
-        for (int k = 0; k < width; k++) {
-            C y = w[(i64)k * features];
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) sums[r] += load(own[min(r, last) * d + k]) * y;
-        }
+        add_products(own, d, last, weight + (i64)head * width * features + feature, features, width, width % V == 0, sums);
     }
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
@@ -36,46 +57,57 @@ extern "C" __global__ void absorb(const T *wide, const C *weight, T *x, i64 rows
     i64 first = thread_number() / d * ROWS;
     if (first >= rows) return;
     int column = thread_number() % d, c = column % width;
-    // As above.
     int last = (int)min((i64)ROWS, rows - first) - 1;
     const T *own = wide + first * cols + column / width * all;
     const C *w = weight + (i64)column * features;
     C sums[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) sums[r] = load(own[min(r, last) * cols + c]);
-    for (int k = 0; k < features; k++) {
-        C y = w[k];
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) sums[r] += load(own[min(r, last) * cols + width + k]) * y;
-    }
+    add_products(own + width, cols, last, w, 1, features, width % V == 0 && tail % V == 0, sums);
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         if (r <= last) x[(first + r) * d + column] = store<T>(sums[r]);
 }
 
-// Sums over a block's rows of x_h times the tails: a thread has MANY of them at a time, which are added in the order of
-// the rows.
-#define MANY 8
+// Sums over a block's rows of x_h times the tails, of one head (y): a thread has FEW of them, side by side, which are
+// added in the order of the rows. `staged` rows are near at a time.
+#define FEW 4
 extern "C" __global__ void tail_products(const T *x, const T *wide, C *partial, i64 rows, i64 per, int heads, int width, int tail,
-                                         int features) {
-    int d = heads * width, cols = heads * (width + tail), count = d * features;
+                                         int features, int staged) {
+    extern __shared__ double shared[];
+    C *near = reinterpret_cast<C *>(shared);
+    int d = heads * width, all = width + tail, head = blockIdx.y;
+    int few = (features + FEW - 1) / FEW, begin = (width + FEW - 1) / FEW * FEW, pitch = begin + few * FEW;
     i64 first = blockIdx.x * per, end = first + per < rows ? first + per : rows;
-    for (int from = threadIdx.x; from < count; from += MANY * blockDim.x) {
-        C sums[MANY] = {};
-        int column[MANY], behind[MANY];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    // All threads take every turn: they wait for one another.
+    for (int from = 0; from < width * few; from += blockDim.x) {
+        int item = from + threadIdx.x, column = item / few, feature = item % few * FEW;
+        bool exists = column < width;
+        C sums[FEW] = {};
+        for (i64 row = first; row < end; row += staged) {
+            int count = (int)min((i64)staged, end - row);
+            __syncthreads();
+            for (int r = warp; r < count; r += warps) {
+                const T *own = x + (row + r) * d + head * width, *behind = wide + ((row + r) * heads + head) * all + width;
+                for (int k = lane; k < pitch; k += 32) {
+                    C number = 0;
+                    if (k < width) number = load(own[k]);
+                    if (k >= begin && k - begin < features) number = load(behind[k - begin]);
+                    near[r * pitch + k] = number;
+                }
+            }
+            __syncthreads();
+            if (exists)
+                for (int r = 0; r < count; r++) {
+                    C number = near[r * pitch + column];
 #pragma unroll
-        for (int k = 0; k < MANY; k++) {
-            int at = min(from + k * (int)blockDim.x, count - 1);
-            column[k] = at / features;
-            behind[k] = column[k] / width * (width + tail) + width + at % features;
+                    for (int n = 0; n < FEW; n++) sums[n] += number * near[r * pitch + begin + feature + n];
+                }
         }
-        for (i64 row = first; row < end; row++)
+        C *to = partial + (blockIdx.x * (i64)d + head * width + column) * features + feature;
 #pragma unroll
-            for (int k = 0; k < MANY; k++) sums[k] += load(x[row * d + column[k]]) * load(wide[row * cols + behind[k]]);
-#pragma unroll
-        for (int k = 0; k < MANY; k++) {
-            int at = from + k * (int)blockDim.x;
-            if (at < count) partial[(i64)blockIdx.x * count + at] = sums[k];
-        }
+        for (int n = 0; n < FEW; n++)
+            if (exists && feature + n < features) to[n] = sums[n];
     }
 }

@@ -3,7 +3,7 @@
 use super::compile::{Defines, Source};
 use super::elementwise::typed;
 use super::launch::{Launch, THREADS};
-use super::shape::Parts;
+use super::shape::{Parts, WARP};
 use super::{Cuda, source};
 use crate::error::Result;
 use crate::matrix::Matrix;
@@ -12,6 +12,10 @@ use crate::ops::edge_values::EdgeValueKernels;
 const OP: &str = "edge features";
 /// Rows that a thread goes through together, as in the source.
 const ROWS: usize = 8;
+/// Sums that a thread has side by side, as in the source.
+const FEW: usize = 4;
+/// Bytes of rows that are near at a time, and how many rows at most.
+const NEAR: (usize, usize) = (1 << 15, 32);
 pub(super) static SOURCE: Source = source!("edge_values", ["numbers", "lanes"]);
 
 /// The numbers of heads, of a head's columns, of those behind them, and of features.
@@ -70,9 +74,13 @@ impl EdgeValueKernels for Cuda {
             .write("partial sums", &mut partial)?
             .arg(x.rows() as i64)
             .arg(parts.rows as i64);
-        let launch = shape(launch, x.cols(), wide.cols(), heads, dw.cols());
-        // SAFETY: as above; a block has a row of partial sums.
-        unsafe { launch.run([parts.count, 1], THREADS, 0) }?;
+        let (width, few) = (x.cols() / heads.max(1), dw.cols().div_ceil(FEW));
+        let row = (width.next_multiple_of(FEW) + few * FEW) * dw.dtype().size();
+        let staged = (NEAR.0 / row.max(1)).clamp(1, NEAR.1);
+        let threads = (width * few).next_multiple_of(WARP).clamp(WARP, THREADS);
+        let launch = shape(launch, x.cols(), wide.cols(), heads, dw.cols()).arg(staged as i32);
+        // SAFETY: as above; a block has its head's part of a row of partial sums.
+        unsafe { launch.run([parts.count, heads], threads, staged * row) }?;
         self.add_parts(OP, &partial, 0, dw)
     }
 }

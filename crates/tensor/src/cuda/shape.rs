@@ -12,7 +12,7 @@ use crate::matrix::Matrix;
 /// Bytes of the widest access.
 const ACCESS: usize = 16;
 /// Lanes of a warp.
-const WARP: usize = 32;
+pub(super) const WARP: usize = 32;
 
 /// How a row is shared by neighbouring threads: each takes `vec` columns at a time, `turns` times.
 #[derive(Clone, Copy, Debug)]
