@@ -6,8 +6,8 @@
 // Elements that are loaded at once, where all rows and heads begin at such places.
 #define V (16 / (int)sizeof(T))
 
-// Adds x_r · y to the sum of each row, over `count` numbers: row r of x begins `pitch` behind the one before, numbers of
-// y lie `step` apart. Rows behind the last are the last: they are summed, not written.
+// Adds x_r · y to the sum of each row, over `count` numbers: row r of x begins `pitch` behind the one before, numbers
+// of y lie `step` apart. Rows behind the last are the last: they are summed, not written.
 __device__ __forceinline__ void add_products(const T *x, i64 pitch, int last, const C *y, int step, int count, bool wide,
                                              C (&sums)[ROWS]) {
     int k = 0;
