@@ -108,6 +108,7 @@ pub trait Kernel {
 /// let gpu = unsafe { GpuKernel::new(SQUARE, "square") };
 /// ```
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "builds without GPUs have nothing that runs it"))]
 pub struct GpuKernel {
     pub(crate) text: &'static str,
     pub(crate) function: &'static str,

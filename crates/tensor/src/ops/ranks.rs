@@ -2,7 +2,7 @@
 //!
 //! A score is the plain product of a query with a row, in f64, its columns added one after another: the same bits on
 //! every device and for any number of threads, so that equal scores are equal everywhere. No matrix of scores is made:
-//! for every query and [`PIECE`] rows one number comes back, which holds both counts.
+//! for every query and 32 rows one number comes back, which holds both counts.
 //!
 //! Queries stand in groups of [`GROUP`], column by column: that many numbers side by side are what a vector of the CPU
 //! and a warp of a GPU load at once. A row is compared with a whole group while it is in registers.
